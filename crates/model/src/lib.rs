@@ -1,0 +1,18 @@
+//! The words of Counterpoint: what is counted, in which unit, under which id, and how data can
+//! be lost. Every other crate speaks in these types; this one performs no I/O and has no unsafe
+//! code and no dependency, because it is built into other people's processes.
+//!
+//! | module | words |
+//! |---|---|
+//! | [`counter`] | [`Counter`], [`Source`], [`PerfAttr`], [`SimScript`], [`Unit`]: a counter after name resolution |
+//! | [`ids`] | [`ExportId`], [`ThreadUid`]: newtypes for numbers that must not be mixed |
+//! | [`loss`] | [`Loss`]: every named way to lose or distort data |
+#![forbid(unsafe_code)]
+
+pub mod counter;
+pub mod ids;
+pub mod loss;
+
+pub use counter::{Counter, MAX_COUNTERS, PerfAttr, SimReading, SimScript, Source, Unit};
+pub use ids::{ExportId, ThreadUid};
+pub use loss::{Loss, Severity};

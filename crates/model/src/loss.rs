@@ -1,0 +1,149 @@
+//! The table of losses: each way in which data can be lost or distorted has a name, a severity
+//! and an explanation. Hot paths count them by number, every view shows those that are not zero.
+//!
+//! Numbers are part of the file format: append, never reorder.
+
+/// How much a loss matters to somebody who reads the numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// Worth knowing; no number in a view is wrong because of it.
+    Note,
+    /// Something is missing: totals are too small, or a counter is absent.
+    Missing,
+    /// Numbers that are present may be wrong.
+    Distorted,
+}
+
+impl Severity {
+    /// `note`, `missing` or `distorted`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Note => "note",
+            Self::Missing => "missing",
+            Self::Distorted => "distorted",
+        }
+    }
+}
+
+macro_rules! losses {
+    ($( $num:literal $variant:ident $name:literal $severity:ident $help:literal; )*) => {
+        /// A named way to lose or distort data.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        #[non_exhaustive]
+        pub enum Loss {
+            $( #[doc = $help] $variant = $num, )*
+        }
+
+        impl Loss {
+            /// Every loss this version knows, in the order of their numbers.
+            pub const ALL: &'static [Loss] = &[ $( Loss::$variant, )* ];
+
+            /// The name that views and schemas use, in `snake_case`.
+            pub fn name(self) -> &'static str {
+                match self { $( Loss::$variant => $name, )* }
+            }
+
+            /// How much it matters.
+            pub fn severity(self) -> Severity {
+                match self { $( Loss::$variant => Severity::$severity, )* }
+            }
+
+            /// What happened, what is missing because of it, and what to do about it.
+            pub fn help(self) -> &'static str {
+                match self { $( Loss::$variant => $help, )* }
+            }
+        }
+    };
+}
+
+losses! {
+    0 CallCutShort "call_cut_short" Note
+        "calls that had begun when their process or thread died; they are not in any total";
+    1 CallAbandoned "call_abandoned" Missing
+        "calls that never returned to the probe (longjmp or an exception went past it); not recorded";
+    2 ProbeReentered "probe_reentered" Missing
+        "calls made from a signal handler that interrupted the recorder itself; passed through, not recorded";
+    3 NoPage "no_page" Missing
+        "calls not recorded because no recorder page was free; fewer threads or a larger pool would help";
+    4 FlushFailed "flush_failed" Missing
+        "calls dropped because a full page could not be written to the profile; see the errno, check disk space and permissions of the output directory";
+    5 FileSizeLimit "file_size_limit" Missing
+        "calls dropped because writing them would have passed the process's RLIMIT_FSIZE (ulimit -f)";
+    6 PoolTooSmall "pool_too_small" Missing
+        "recorder pages that the shared memory file system had no room for; a container's /dev/shm is often 64 MB";
+    7 CounterOpenFailed "counter_open_failed" Missing
+        "threads whose counters could not be opened; their calls have times but no counts";
+    8 CounterReadFailed "counter_read_failed" Missing
+        "calls whose counters could not be read; the call has a time but no counts";
+    9 DescriptorLost "descriptor_lost" Missing
+        "threads whose counter descriptors were closed by the program; their later calls have times but no counts";
+    10 SlotsExhausted "slots_exhausted" Missing
+        "exported functions that were not intercepted because all trampolines were in use; none of their calls are recorded";
+    11 LibraryRejected "library_rejected" Missing
+        "executable libraries whose ABI version is unknown or whose tables are not readable; not profiled";
+    12 NameTruncated "name_truncated" Note
+        "names or paths longer than 4,095 bytes that were cut";
+    13 ThreadGone "thread_gone" Missing
+        "calls made by thread-exit destructors after the recorder had already left the thread; not recorded";
+    14 AgentDisabled "agent_disabled" Missing
+        "times the recorder turned itself off after an error of its own; the rest of that process is not recorded. Please report it";
+    15 PartUnwritable "part_unwritable" Missing
+        "processes whose names and metadata could not be written to the profile; their calls show numbers instead of names";
+    16 ProcessTableFull "process_table_full" Note
+        "processes that share one row of the loss table because there were too many";
+    17 TornPage "torn_page" Missing
+        "pages of the profile that fail their checksum or end early; the calls in them are not used beyond the damage";
+    18 TornRecord "torn_record" Missing
+        "records that do not decode; the rest of their page is not used";
+    19 MissingPage "missing_page" Missing
+        "gaps in a thread's sequence of pages";
+    20 TornMetadata "torn_metadata" Missing
+        "metadata files that end early or fail their checksum; names after the damage are missing";
+    21 ClockUncalibrated "clock_uncalibrated" Distorted
+        "processes with too few clock snapshots to convert ticks exactly; the nominal frequency was used";
+    22 MultiplexedCall "multiplexed_call" Distorted
+        "calls during which the counters ran only part of the time; their counts are not scaled and not added to totals";
+    23 WrittenWhileRead "written_while_read" Note
+        "the profile was still being recorded when it was read; later calls are not in it";
+}
+
+impl Loss {
+    /// Room for losses in the file format's tables; `ALL.len()` must stay below it.
+    pub const CAPACITY: usize = 64;
+
+    /// The loss with this number, or `None` if it was written by a later version.
+    pub fn from_number(n: usize) -> Option<Self> {
+        Self::ALL.get(n).copied()
+    }
+
+    /// Its number in the file format.
+    pub fn number(self) -> usize {
+        self as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_dense_and_names_unique() {
+        let mut names = std::collections::BTreeSet::new();
+        for (i, loss) in Loss::ALL.iter().enumerate() {
+            assert_eq!(loss.number(), i, "{}", loss.name());
+            assert_eq!(Loss::from_number(i), Some(*loss));
+            assert!(names.insert(loss.name()), "{} twice", loss.name());
+        }
+        assert!(Loss::ALL.len() < Loss::CAPACITY);
+    }
+
+    /// The numbers are in files: this list may only grow at its end.
+    #[test]
+    fn numbers_are_frozen() {
+        assert_eq!(Loss::CallCutShort.number(), 0);
+        assert_eq!(Loss::CounterOpenFailed.number(), 7);
+        assert_eq!(Loss::TornPage.number(), 17);
+        assert_eq!(Loss::WrittenWhileRead.number(), 23);
+    }
+}

@@ -1,0 +1,435 @@
+//! The pool: one file on a memory file system, made by `counterpoint run`, mapped by every
+//! process of the run. It holds the process table with its losses and the pages that threads
+//! write in place.
+//!
+//! ```text
+//!        0  header        magic, version, counts, next free row
+//!     4096  claims        u32 per page: 0 free, otherwise 1 + row of the owner
+//!    +8 KiB rows          1 KiB per process: identity, losses
+//!   +1 MiB  pages         64 KiB each
+//! ```
+//!
+//! Why a named tmpfs file: a mapping of a disk file faults again after each writeback, which a
+//! page-fault counter of the program would see; a memfd dies with its last holder. Why made
+//! beforehand at full (sparse) size: a process under `RLIMIT_FSIZE` can still map and fill it.
+//! Nothing here blocks: claims and rows are taken with one atomic operation.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use model::Loss;
+
+use crate::page::PAGE_BYTES;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"CPTPOOL1");
+const VERSION: u32 = 1;
+const CLAIMS_OFFSET: usize = 4096;
+
+/// How many pages a pool has, and so how many threads can record at the same time.
+pub const PAGES: usize = 2048;
+/// How many processes have a row of their own in the table of losses.
+pub const ROWS: usize = 1024;
+const ROWS_OFFSET: usize = CLAIMS_OFFSET + 4 * PAGES;
+const PAGES_OFFSET: usize = (ROWS_OFFSET + ROWS * size_of::<Row>()).next_multiple_of(PAGE_BYTES);
+/// Size of the pool file; sparse, so that only pages in use take memory.
+pub const POOL_BYTES: usize = PAGES_OFFSET + PAGES * PAGE_BYTES;
+
+#[repr(C)]
+struct Header {
+    magic: u64,
+    version: u32,
+    pages: u32,
+    rows: u32,
+    next_row: AtomicU32,
+}
+
+/// One process in the process table. Fields are written by that process only (rows that are
+/// shared because the table is full: by atomic additions only).
+#[repr(C)]
+pub struct Row {
+    /// Process id in the process's own PID namespace; 0 while the row is free.
+    pub pid: AtomicU32,
+    /// How many times this process had recorded before an `exec`.
+    pub generation: AtomicU32,
+    /// Start time of the process, clock ticks since boot (`/proc/PID/stat`, field 22).
+    pub start_time: AtomicU64,
+    /// Threads that have recorded so far.
+    pub threads: AtomicU32,
+    reserved: u32,
+    /// Calls in pages that were flushed or released; those in claimed pages come on top.
+    pub calls: AtomicU64,
+    reserved2: [u64; 28],
+    /// How often each [`Loss`] happened, by number.
+    pub losses: [AtomicU64; Loss::CAPACITY],
+    /// `errno` of the first time, 0 where there was none.
+    pub first_errno: [AtomicU32; Loss::CAPACITY],
+}
+
+const _: () = assert!(size_of::<Row>() == 1024 && size_of::<Header>() <= CLAIMS_OFFSET);
+
+impl Row {
+    /// Counts `count` occurrences of `loss`; `errno` 0 means that there was no error number.
+    pub fn lose(&self, loss: Loss, count: u64, errno: i32) {
+        let n = loss.number();
+        self.losses[n].fetch_add(count, Ordering::Relaxed);
+        if errno > 0 {
+            let _ = self.first_errno[n].compare_exchange(
+                0,
+                errno as u32,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+        }
+    }
+}
+
+/// A mapped pool, as the agent uses it. `Copy`, because it lives in statics and is never unmapped:
+/// threads that outlive everything else may still write through it.
+#[derive(Clone, Copy, Debug)]
+pub struct Pool {
+    base: *mut u8,
+}
+
+// SAFETY: everything behind `base` is either atomic or owned by the claimer of a page.
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+
+impl Pool {
+    /// Maps the pool at `path`. The descriptor is closed again: descriptors of ours that stay
+    /// open can be closed, and their numbers reused, by the program.
+    ///
+    /// # Errors
+    /// The `errno` of `open`, `fstat` or `mmap`; `EINVAL` for a file that is no pool of this
+    /// version.
+    pub fn open(path: &CStr) -> Result<Self, i32> {
+        // SAFETY: `path` is a C string; the flags need no mode argument.
+        let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+        if fd < 0 {
+            return Err(errno());
+        }
+        let mapped = Self::map(fd);
+        // SAFETY: `fd` was opened above and is ours.
+        unsafe { libc::close(fd) };
+        mapped
+    }
+
+    fn map(fd: i32) -> Result<Self, i32> {
+        // SAFETY: an all-zero `stat` is a valid value to be overwritten.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: `stat` outlives the call.
+        if unsafe { libc::fstat(fd, &mut stat) } != 0 {
+            return Err(errno());
+        }
+        if stat.st_size as usize != POOL_BYTES {
+            return Err(libc::EINVAL);
+        }
+        let (prot, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_NORESERVE);
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), POOL_BYTES, prot, flags, fd, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(errno());
+        }
+        // Core dumps of the program need not carry the pool. Advice only; failure is harmless.
+        // SAFETY: the range was just mapped.
+        unsafe { libc::madvise(base, POOL_BYTES, libc::MADV_DONTDUMP) };
+        let pool = Self { base: base.cast() };
+        let header = pool.header();
+        if header.magic != MAGIC || header.version != VERSION {
+            // SAFETY: mapped above, no reference to it survives.
+            unsafe { libc::munmap(base, POOL_BYTES) };
+            return Err(libc::EINVAL);
+        }
+        Ok(pool)
+    }
+
+    fn header(&self) -> &'static Header {
+        // SAFETY: the mapping is POOL_BYTES long, page aligned, and never unmapped once handed
+        // out; the integers of the header have no invalid values.
+        unsafe { &*self.base.cast::<Header>() }
+    }
+
+    fn claims(&self) -> &'static [AtomicU32; PAGES] {
+        // SAFETY: as `header`; CLAIMS_OFFSET + 4 · PAGES lies inside the mapping.
+        unsafe { &*self.base.add(CLAIMS_OFFSET).cast::<[AtomicU32; PAGES]>() }
+    }
+
+    /// The row with this number; numbers beyond the table share the last row.
+    pub fn row(&self, number: u32) -> &'static Row {
+        let n = (number as usize).min(ROWS - 1);
+        // SAFETY: as `header`; `n` is inside the table.
+        unsafe { &*self.base.add(ROWS_OFFSET + n * size_of::<Row>()).cast::<Row>() }
+    }
+
+    /// Takes a row for a process. When all are taken, the last one is shared.
+    pub fn claim_row(&self) -> u32 {
+        let n = self.header().next_row.fetch_add(1, Ordering::Relaxed);
+        if n as usize >= ROWS {
+            let shared = self.row(n);
+            shared.lose(Loss::ProcessTableFull, 1, 0);
+            return ROWS as u32 - 1;
+        }
+        n
+    }
+
+    /// Takes a free page for the process in `row`, or `None` when all are in use.
+    /// Starts looking at `hint`, so that a process tends to get back pages that it touched before.
+    pub fn claim_page(&self, row: u32, hint: usize) -> Option<usize> {
+        let claims = self.claims();
+        (0..PAGES).map(|i| (hint + i) % PAGES).find(|&n| {
+            claims[n].load(Ordering::Relaxed) == 0
+                && claims[n]
+                    .compare_exchange(0, row + 1, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+        })
+    }
+
+    /// Gives a page back. Its content must have been flushed.
+    pub fn release_page(&self, page: usize) {
+        self.claims()[page % PAGES].store(0, Ordering::Release);
+    }
+
+    /// The first byte of a page.
+    pub fn page(&self, page: usize) -> *mut u8 {
+        // SAFETY: the page number is reduced to one inside the mapping.
+        unsafe { self.base.add(PAGES_OFFSET + (page % PAGES) * PAGE_BYTES) }
+    }
+
+    /// Makes the page's memory present and writable in this process, so that writing to it never
+    /// faults: neither as a page fault that the program's counters would see nor as SIGBUS when
+    /// the file system is full.
+    ///
+    /// # Errors
+    /// The `errno` that says why there is no memory (ENOSPC, ENOMEM, EFAULT).
+    pub fn populate(&self, page: usize, path: &CStr) -> Result<(), i32> {
+        let start: *mut libc::c_void = self.page(page).cast();
+        // SAFETY: the range lies inside the mapping.
+        if unsafe { libc::madvise(start, PAGE_BYTES, libc::MADV_POPULATE_WRITE) } == 0 {
+            return Ok(());
+        }
+        if errno() != libc::EINVAL {
+            return Err(errno());
+        }
+        // Before Linux 5.14: reserve the space, then touch each page (which is counted as page
+        // faults of the program, but outside of any bracketed call).
+        // SAFETY: `path` is a C string.
+        let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+        if fd < 0 {
+            return Err(errno());
+        }
+        let offset = (PAGES_OFFSET + (page % PAGES) * PAGE_BYTES) as libc::off_t;
+        // SAFETY: `fd` was just opened.
+        let reserved = unsafe { libc::fallocate(fd, 0, offset, PAGE_BYTES as libc::off_t) };
+        let failure = errno();
+        // SAFETY: `fd` is ours.
+        unsafe { libc::close(fd) };
+        if reserved != 0 {
+            return Err(failure);
+        }
+        for at in (0..PAGE_BYTES).step_by(4096) {
+            // SAFETY: inside the page; nobody else writes to a page that this thread claimed.
+            unsafe { self.page(page).add(at).cast::<AtomicU32>().as_ref() }
+                .map(|word| word.fetch_add(0, Ordering::Relaxed));
+        }
+        Ok(())
+    }
+}
+
+/// The calling thread's `errno`.
+pub fn errno() -> i32 {
+    // SAFETY: glibc returns the address of the calling thread's errno, always valid.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Makes an empty pool file, sparse, readable by its owner only.
+pub fn create(path: &Path) -> io::Result<()> {
+    let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+    file.set_len(POOL_BYTES as u64)?;
+    let mut header = Vec::with_capacity(24);
+    header.extend_from_slice(&MAGIC.to_le_bytes());
+    for word in [VERSION, PAGES as u32, ROWS as u32, 0] {
+        header.extend_from_slice(&word.to_le_bytes());
+    }
+    file.write_all_at(&header, 0)
+}
+
+/// A process as the pool's table describes it: read after the fact, through the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessRow {
+    /// The row's number: page claims name it.
+    pub row: u32,
+    /// See [`Row::pid`].
+    pub pid: u32,
+    /// See [`Row::generation`].
+    pub generation: u32,
+    /// See [`Row::start_time`].
+    pub start_time: u64,
+    /// See [`Row::threads`].
+    pub threads: u32,
+    /// See [`Row::calls`].
+    pub calls: u64,
+    /// Losses that are not zero: number, count, first errno (0: none).
+    pub losses: Vec<(usize, u64, u32)>,
+}
+
+/// A pool file opened for reading by a program that does not take part in the run.
+#[derive(Debug)]
+pub struct PoolFile {
+    file: File,
+    claims: Vec<u32>,
+    rows: u32,
+}
+
+impl PoolFile {
+    /// Opens and checks the header.
+    ///
+    /// # Errors
+    /// As [`File::open`]; `InvalidData` for a file that is no pool of this version.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let mut header = [0u8; 24];
+        file.read_exact_at(&mut header, 0)?;
+        let word = |at: usize| {
+            u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+        };
+        let length = file.metadata()?.len();
+        if header[..8] != MAGIC.to_le_bytes() || word(8) != VERSION || length != POOL_BYTES as u64 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("{}: not a recorder pool of version {VERSION}", path.display()),
+            ));
+        }
+        let mut raw = vec![0u8; 4 * PAGES];
+        file.read_exact_at(&mut raw, CLAIMS_OFFSET as u64)?;
+        let claims =
+            raw.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
+        Ok(Self { file, claims, rows: word(20).min(ROWS as u32) })
+    }
+
+    /// Every process that took a row.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn processes(&self) -> io::Result<Vec<ProcessRow>> {
+        let mut raw = vec![0u8; size_of::<Row>()];
+        let mut all = Vec::new();
+        for row in 0..self.rows {
+            let offset = ROWS_OFFSET + row as usize * size_of::<Row>();
+            self.file.read_exact_at(&mut raw, offset as u64)?;
+            let u32_at =
+                |at: usize| u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
+            let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+            let losses_at = std::mem::offset_of!(Row, losses);
+            let errno_at = std::mem::offset_of!(Row, first_errno);
+            let losses = (0..Loss::CAPACITY)
+                .map(|n| (n, u64_at(losses_at + 8 * n), u32_at(errno_at + 4 * n)))
+                .filter(|(_, count, _)| *count > 0)
+                .collect();
+            all.push(ProcessRow {
+                row,
+                pid: u32_at(std::mem::offset_of!(Row, pid)),
+                generation: u32_at(std::mem::offset_of!(Row, generation)),
+                start_time: u64_at(std::mem::offset_of!(Row, start_time)),
+                threads: u32_at(std::mem::offset_of!(Row, threads)),
+                calls: u64_at(std::mem::offset_of!(Row, calls)),
+                losses,
+            });
+        }
+        Ok(all)
+    }
+
+    /// The pages in use: page number and the row of the process that owns it.
+    pub fn claimed(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
+        self.claims.iter().enumerate().filter(|(_, c)| **c > 0).map(|(n, c)| (n, c - 1))
+    }
+
+    /// The bytes of one page.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn page(&self, page: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0u8; PAGE_BYTES];
+        self.file.read_exact_at(&mut bytes, (PAGES_OFFSET + page * PAGE_BYTES) as u64)?;
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStrExt;
+
+    fn scratch(name: &str) -> std::path::PathBuf {
+        let path = std::env::temp_dir().join(format!("cp-pool-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        path
+    }
+
+    #[test]
+    fn what_a_process_writes_a_reader_finds() {
+        let path = scratch("rw");
+        create(&path).unwrap();
+        let c_path = CString::new(path.as_os_str().as_bytes()).unwrap();
+        let pool = Pool::open(&c_path).unwrap();
+        assert_eq!(pool.claim_row(), 0);
+        let row = pool.claim_row();
+        assert_eq!(row, 1);
+        pool.row(row).pid.store(77, Ordering::Relaxed);
+        pool.row(row).lose(Loss::FlushFailed, 3, libc::ENOSPC);
+        pool.row(row).lose(Loss::FlushFailed, 1, libc::EIO);
+        let page = pool.claim_page(row, 5).unwrap();
+        assert_eq!(page, 5);
+        pool.populate(page, &c_path).unwrap();
+        // SAFETY: the page is claimed and populated.
+        unsafe { pool.page(page).write(0xAB) };
+        assert_eq!(pool.claim_page(row, 5), Some(6));
+        pool.release_page(6);
+
+        let read = PoolFile::open(&path).unwrap();
+        let processes = read.processes().unwrap();
+        assert_eq!(processes.len(), 2);
+        assert_eq!(processes[1].pid, 77);
+        let flush_failed = (Loss::FlushFailed.number(), 4, libc::ENOSPC as u32);
+        assert_eq!(processes[1].losses, [flush_failed]);
+        assert_eq!(read.claimed().collect::<Vec<_>>(), [(5, 1)]);
+        assert_eq!(read.page(5).unwrap()[0], 0xAB);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn pages_and_rows_run_out_politely() {
+        let path = scratch("full");
+        create(&path).unwrap();
+        let c_path = CString::new(path.as_os_str().as_bytes()).unwrap();
+        let pool = Pool::open(&c_path).unwrap();
+        let mut seen = std::collections::BTreeSet::new();
+        while let Some(page) = pool.claim_page(0, 100) {
+            assert!(seen.insert(page));
+        }
+        assert_eq!(seen.len(), PAGES);
+        for _ in 0..ROWS {
+            pool.claim_row();
+        }
+        assert_eq!(pool.claim_row(), ROWS as u32 - 1);
+        let last = &PoolFile::open(&path).unwrap().processes().unwrap()[ROWS - 1];
+        assert_eq!(last.losses, [(Loss::ProcessTableFull.number(), 1, 0)]);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_no_pool_is_refused() {
+        let path = scratch("bad");
+        std::fs::write(&path, b"hello").unwrap();
+        assert!(PoolFile::open(&path).is_err());
+        let c_path = CString::new(path.as_os_str().as_bytes()).unwrap();
+        assert_eq!(Pool::open(&c_path).unwrap_err(), libc::EINVAL);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(Pool::open(&c_path).unwrap_err(), libc::ENOENT);
+    }
+}

@@ -1,0 +1,293 @@
+//! The run file: everything that `counterpoint run` decided and the agent obeys. The agent
+//! parses no name, no option and no pattern that a person typed, only this.
+//!
+//! ```text
+//!  magic "CPTRUN01" · version u32 · body length u32 · XXH64 of body u64 · body
+//! ```
+//!
+//! Written once, before the program starts; later changes of the layout raise the version, and
+//! an agent that meets another version records nothing (`run` and agent ship together).
+
+use std::fmt;
+
+use model::{Counter, MAX_COUNTERS, PerfAttr, SimReading, SimScript, Source, Unit};
+
+use crate::clock::{ClockKind, Snapshot};
+use crate::wire::{Decoder, Encoder, Truncated, xxh64};
+
+const MAGIC: &[u8; 8] = b"CPTRUN01";
+const VERSION: u32 = 1;
+const PREFIX_BYTES: usize = 24;
+
+/// Name of the run file in a profile directory.
+pub const RUN_FILE_NAME: &str = "run.bin";
+/// Environment variable that carries the run file's absolute path into the program.
+pub const RUN_FILE_VARIABLE: &str = "COUNTERPOINT_RUN_FILE";
+
+/// The content of a run file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunFile {
+    /// Absolute path of the profile directory.
+    pub profile: String,
+    /// Absolute path of the pool ([`crate::pool`]).
+    pub pool: String,
+    /// The clock to use.
+    pub clock: ClockKind,
+    /// What to count, groups in order. At most [`MAX_COUNTERS`].
+    pub counters: Vec<Counter>,
+    /// Record only exports whose name matches one of these patterns (`*`, `?`). Empty: all.
+    pub filters: Vec<String>,
+    /// Clock snapshots taken by `run` before the program started.
+    pub snapshots: Vec<Snapshot>,
+}
+
+/// Why bytes are not a run file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunFileError {
+    /// The file does not start as a run file does.
+    NoMagic,
+    /// Another version of Counterpoint wrote it.
+    Version(u32),
+    /// It ends early, at this byte of its body.
+    Truncated(usize),
+    /// Its body is not what was written.
+    Checksum,
+    /// A field has a value that this version does not know.
+    Unknown(&'static str, u32),
+}
+
+impl fmt::Display for RunFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoMagic => write!(f, "not a run file"),
+            Self::Version(v) => write!(f, "run file of version {v}, this is version {VERSION}"),
+            Self::Truncated(at) => write!(f, "run file ends early, in byte {at} of its body"),
+            Self::Checksum => write!(f, "run file is damaged (checksum)"),
+            Self::Unknown(what, value) => write!(f, "run file has unknown {what} {value}"),
+        }
+    }
+}
+
+impl std::error::Error for RunFileError {}
+
+impl From<Truncated> for RunFileError {
+    fn from(t: Truncated) -> Self {
+        Self::Truncated(t.at)
+    }
+}
+
+impl RunFile {
+    /// The bytes of the file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut e = Encoder::new();
+        e.str(&self.profile).str(&self.pool).u8(self.clock as u8);
+        e.u32(self.counters.len() as u32);
+        for counter in &self.counters {
+            e.str(&counter.name).u8(counter.unit as u8).u16(counter.group);
+            match &counter.source {
+                Source::Perf(attr) => put_perf(e.u8(0), attr),
+                Source::Sim(script) => put_sim(e.u8(1), script),
+            }
+        }
+        e.u32(self.filters.len() as u32);
+        for filter in &self.filters {
+            e.str(filter);
+        }
+        e.u32(self.snapshots.len() as u32);
+        for snapshot in &self.snapshots {
+            put_snapshot(&mut e, snapshot);
+        }
+        let body = e.finish();
+        let mut file = Encoder::new();
+        for byte in MAGIC {
+            file.u8(*byte);
+        }
+        file.u32(VERSION).u32(body.len() as u32).u64(xxh64(&body));
+        let mut bytes = file.finish();
+        bytes.extend_from_slice(&body);
+        bytes
+    }
+
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// [`RunFileError`]; nothing in the bytes is trusted.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, RunFileError> {
+        if bytes.get(..8) != Some(MAGIC.as_slice()) {
+            return Err(RunFileError::NoMagic);
+        }
+        let mut prefix = Decoder::new(&bytes[8..]);
+        let version = prefix.u32()?;
+        if version != VERSION {
+            return Err(RunFileError::Version(version));
+        }
+        let length = prefix.u32()? as usize;
+        let checksum = prefix.u64()?;
+        let body = bytes
+            .get(PREFIX_BYTES..)
+            .and_then(|rest| rest.get(..length))
+            .ok_or(RunFileError::Truncated(bytes.len().saturating_sub(PREFIX_BYTES)))?;
+        if xxh64(body) != checksum {
+            return Err(RunFileError::Checksum);
+        }
+        let d = &mut Decoder::new(body);
+        let profile = d.string()?;
+        let pool = d.string()?;
+        let clock = d.u8()?;
+        let clock =
+            ClockKind::from_u8(clock).ok_or(RunFileError::Unknown("clock", clock.into()))?;
+        let count = d.u32()?;
+        if count as usize > MAX_COUNTERS {
+            return Err(RunFileError::Unknown("number of counters", count));
+        }
+        let mut counters = Vec::new();
+        for _ in 0..count {
+            let name = d.string()?;
+            let unit = d.u8()?;
+            let unit = Unit::from_u8(unit).ok_or(RunFileError::Unknown("unit", unit.into()))?;
+            let group = d.u16()?;
+            let source = match d.u8()? {
+                0 => Source::Perf(get_perf(d)?),
+                1 => Source::Sim(get_sim(d)?),
+                other => return Err(RunFileError::Unknown("counter source", other.into())),
+            };
+            counters.push(Counter { name, unit, group, source });
+        }
+        let filters = (0..d.u32()?).map(|_| d.string()).collect::<Result<_, _>>()?;
+        let snapshots = (0..d.u32()?).map(|_| get_snapshot(d)).collect::<Result<_, _>>()?;
+        Ok(Self { profile, pool, clock, counters, filters, snapshots })
+    }
+}
+
+fn put_perf(e: &mut Encoder, attr: &PerfAttr) {
+    let flags = [
+        attr.exclude_user,
+        attr.exclude_kernel,
+        attr.exclude_hv,
+        attr.exclude_idle,
+        attr.exclude_host,
+        attr.exclude_guest,
+        attr.pinned,
+    ];
+    let bits = flags.iter().enumerate().map(|(i, on)| u32::from(*on) << i).sum();
+    e.u32(attr.kind).u64(attr.config).u64(attr.config1).u64(attr.config2);
+    e.u32(attr.bp_type).u32(bits).u8(attr.precise_ip);
+}
+
+fn get_perf(d: &mut Decoder<'_>) -> Result<PerfAttr, Truncated> {
+    let (kind, config, config1, config2) = (d.u32()?, d.u64()?, d.u64()?, d.u64()?);
+    let (bp_type, bits, precise_ip) = (d.u32()?, d.u32()?, d.u8()?);
+    let on = |i: u32| bits & (1 << i) != 0;
+    Ok(PerfAttr {
+        kind,
+        config,
+        config1,
+        config2,
+        bp_type,
+        exclude_user: on(0),
+        exclude_kernel: on(1),
+        exclude_hv: on(2),
+        exclude_idle: on(3),
+        exclude_host: on(4),
+        exclude_guest: on(5),
+        pinned: on(6),
+        precise_ip,
+    })
+}
+
+fn put_sim(e: &mut Encoder, script: &SimScript) {
+    e.u32(script.readings.len() as u32);
+    for r in &script.readings {
+        e.u64(r.add).u64(r.enabled).u64(r.running).u8(r.fails.into());
+    }
+}
+
+fn get_sim(d: &mut Decoder<'_>) -> Result<SimScript, Truncated> {
+    let count = d.u32()?;
+    let readings = (0..count)
+        .map(|_| {
+            let (add, enabled, running) = (d.u64()?, d.u64()?, d.u64()?);
+            Ok(SimReading { add, enabled, running, fails: d.u8()? != 0 })
+        })
+        .collect::<Result<_, Truncated>>()?;
+    Ok(SimScript { readings })
+}
+
+/// Appends a snapshot: four u64.
+pub(crate) fn put_snapshot(e: &mut Encoder, s: &Snapshot) {
+    e.u64(s.ticks).u64(s.monotonic_ns).u64(s.realtime_ns).u64(s.uncertainty_ticks);
+}
+
+/// Reads what [`put_snapshot`] wrote.
+pub(crate) fn get_snapshot(d: &mut Decoder<'_>) -> Result<Snapshot, Truncated> {
+    Ok(Snapshot {
+        ticks: d.u64()?,
+        monotonic_ns: d.u64()?,
+        realtime_ns: d.u64()?,
+        uncertainty_ticks: d.u64()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> RunFile {
+        let perf = PerfAttr {
+            kind: 1,
+            config: 2,
+            config1: u64::MAX,
+            exclude_kernel: true,
+            pinned: true,
+            precise_ip: 3,
+            ..PerfAttr::default()
+        };
+        let step = SimReading { add: 5, enabled: 10, running: 7, fails: true };
+        RunFile {
+            profile: "/tmp/ü.cpt".into(),
+            pool: "/dev/shm/x/pool".into(),
+            clock: ClockKind::Tsc,
+            counters: vec![
+                Counter {
+                    name: "page-faults:u".into(),
+                    unit: Unit::Count,
+                    group: 0,
+                    source: Source::Perf(perf),
+                },
+                Counter {
+                    name: "sim/a/".into(),
+                    unit: Unit::Nanoseconds,
+                    group: 1,
+                    source: Source::Sim(SimScript { readings: vec![step] }),
+                },
+            ],
+            filters: vec!["*matmul*".into()],
+            snapshots: vec![Snapshot {
+                ticks: 1,
+                monotonic_ns: 2,
+                realtime_ns: 3,
+                uncertainty_ticks: 4,
+            }],
+        }
+    }
+
+    #[test]
+    fn round_trip() {
+        let run = example();
+        assert_eq!(RunFile::from_bytes(&run.to_bytes()), Ok(run));
+    }
+
+    #[test]
+    fn every_truncation_and_every_flipped_byte_is_an_error() {
+        let bytes = example().to_bytes();
+        for cut in 0..bytes.len() {
+            assert!(RunFile::from_bytes(&bytes[..cut]).is_err(), "cut at {cut}");
+        }
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x40;
+            assert!(RunFile::from_bytes(&damaged).is_err(), "byte {at} flipped");
+        }
+    }
+}

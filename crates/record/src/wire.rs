@@ -1,0 +1,336 @@
+//! Primitive encodings shared by all of Counterpoint's files. Everything is little-endian.
+//!
+//! A *prefix varint* keeps its length in the trailing bits of its first byte, so that writing
+//! one is a shift, an or and one 8-byte store, without a loop:
+//!
+//! ```text
+//!  …vvvvvvv1                       1 byte,  7 bits
+//!  …vvvvvv10 vvvvvvvv              2 bytes, 14 bits
+//!  …
+//!  10000000  7 × vvvvvvvv          8 bytes, 56 bits
+//!  00000000  8 × vvvvvvvv          9 bytes, 64 bits
+//! ```
+
+/// Bytes that a varint may touch beyond the ones it needs: writers store whole words.
+pub const VARINT_SLACK: usize = 9;
+
+/// Writes `value` at `at` and returns the address behind it.
+///
+/// # Safety
+/// `at .. at + VARINT_SLACK` must be writable.
+#[inline(always)]
+pub unsafe fn put_varint(at: *mut u8, value: u64) -> *mut u8 {
+    let bits = 64 - (value | 1).leading_zeros();
+    if bits <= 56 {
+        let bytes = bits.div_ceil(7);
+        let word = (value << bytes) | (1u64 << (bytes - 1));
+        // SAFETY: eight bytes from `at` are writable by contract.
+        unsafe { at.cast::<u64>().write_unaligned(word.to_le()) };
+        // SAFETY: `bytes` is at most 8.
+        unsafe { at.add(bytes as usize) }
+    } else {
+        // SAFETY: nine bytes from `at` are writable by contract.
+        unsafe {
+            at.write(0);
+            at.add(1).cast::<u64>().write_unaligned(value.to_le());
+            at.add(9)
+        }
+    }
+}
+
+/// Reads the varint at the start of `bytes`: its value and its length.
+#[inline(always)]
+pub fn get_varint(bytes: &[u8]) -> Option<(u64, usize)> {
+    let first = *bytes.first()?;
+    if first == 0 {
+        let raw = bytes.get(1..9)?;
+        return Some((u64::from_le_bytes(raw.try_into().ok()?), 9));
+    }
+    let len = first.trailing_zeros() as usize + 1;
+    let word = if let Some(whole) = bytes.first_chunk::<8>() {
+        u64::from_le_bytes(*whole)
+    } else {
+        let mut padded = [0u8; 8];
+        let part = bytes.get(..len)?;
+        padded[..len].copy_from_slice(part);
+        u64::from_le_bytes(padded)
+    };
+    let kept = if len == 8 { word } else { word & ((1u64 << (8 * len)) - 1) };
+    Some((kept >> len, len))
+}
+
+/// Maps small negative and positive numbers to small unsigned ones.
+#[inline(always)]
+pub fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+/// The inverse of [`zigzag`].
+#[inline(always)]
+pub fn unzigzag(value: u64) -> i64 {
+    ((value >> 1) as i64) ^ -((value & 1) as i64)
+}
+
+/// Appends values to a growing buffer. For files that are written rarely: it allocates.
+#[derive(Debug, Default)]
+pub struct Encoder {
+    bytes: Vec<u8>,
+}
+
+impl Encoder {
+    /// An empty buffer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends one byte.
+    pub fn u8(&mut self, value: u8) -> &mut Self {
+        self.bytes.push(value);
+        self
+    }
+
+    /// Appends two bytes.
+    pub fn u16(&mut self, value: u16) -> &mut Self {
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    /// Appends four bytes.
+    pub fn u32(&mut self, value: u32) -> &mut Self {
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    /// Appends eight bytes.
+    pub fn u64(&mut self, value: u64) -> &mut Self {
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    /// Appends a length as u32, then the bytes. Longer than 2³²−1 is cut there.
+    pub fn bytes(&mut self, value: &[u8]) -> &mut Self {
+        let kept = &value[..value.len().min(u32::MAX as usize)];
+        self.u32(kept.len() as u32);
+        self.bytes.extend_from_slice(kept);
+        self
+    }
+
+    /// Appends text as [`Encoder::bytes`].
+    pub fn str(&mut self, value: &str) -> &mut Self {
+        self.bytes(value.as_bytes())
+    }
+
+    /// What was appended.
+    pub fn finish(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+/// The bytes ended before the value did, or are not the value that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Truncated {
+    /// Where in the buffer, in bytes.
+    pub at: usize,
+}
+
+/// Reads what [`Encoder`] wrote.
+#[derive(Clone, Debug)]
+pub struct Decoder<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Decoder<'a> {
+    /// Starts at the first byte.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    fn take(&mut self, count: usize) -> Result<&'a [u8], Truncated> {
+        let end = self.at.checked_add(count).ok_or(Truncated { at: self.at })?;
+        let part = self.bytes.get(self.at..end).ok_or(Truncated { at: self.at })?;
+        self.at = end;
+        Ok(part)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Truncated> {
+        let at = self.at;
+        self.take(N)?.try_into().map_err(|_| Truncated { at })
+    }
+
+    /// One byte.
+    pub fn u8(&mut self) -> Result<u8, Truncated> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    /// Two bytes.
+    pub fn u16(&mut self) -> Result<u16, Truncated> {
+        Ok(u16::from_le_bytes(self.array()?))
+    }
+
+    /// Four bytes.
+    pub fn u32(&mut self) -> Result<u32, Truncated> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    /// Eight bytes.
+    pub fn u64(&mut self) -> Result<u64, Truncated> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    /// A length, then that many bytes.
+    pub fn bytes(&mut self) -> Result<&'a [u8], Truncated> {
+        let count = self.u32()? as usize;
+        self.take(count)
+    }
+
+    /// Text; invalid UTF-8 is replaced, since names come from foreign programs.
+    pub fn string(&mut self) -> Result<String, Truncated> {
+        Ok(String::from_utf8_lossy(self.bytes()?).into_owned())
+    }
+
+    /// How many bytes are left.
+    pub fn remaining(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+}
+
+/// XXH64 with seed 0 (specification: github.com/Cyan4973/xxHash, doc/xxhash_spec.md).
+/// Chosen because it is fast without tables or special instructions (about 3 µs per page) and
+/// because independent implementations exist to check it against.
+pub fn xxh64(data: &[u8]) -> u64 {
+    const P1: u64 = 0x9E37_79B1_85EB_CA87;
+    const P2: u64 = 0xC2B2_AE3D_27D4_EB4F;
+    const P3: u64 = 0x1656_67B1_9E37_79F9;
+    const P4: u64 = 0x85EB_CA77_C2B2_AE63;
+    const P5: u64 = 0x27D4_EB2F_1656_67C5;
+    fn round(acc: u64, lane: u64) -> u64 {
+        acc.wrapping_add(lane.wrapping_mul(P2)).rotate_left(31).wrapping_mul(P1)
+    }
+    fn lane(chunk: &[u8], i: usize) -> u64 {
+        let mut word = [0u8; 8];
+        word.copy_from_slice(&chunk[8 * i..8 * i + 8]);
+        u64::from_le_bytes(word)
+    }
+    let mut stripes = data.chunks_exact(32);
+    let mut hash = if data.len() >= 32 {
+        let mut acc = [P1.wrapping_add(P2), P2, 0, 0u64.wrapping_sub(P1)];
+        for stripe in stripes.by_ref() {
+            for (i, a) in acc.iter_mut().enumerate() {
+                *a = round(*a, lane(stripe, i));
+            }
+        }
+        let mut merged = acc[0]
+            .rotate_left(1)
+            .wrapping_add(acc[1].rotate_left(7))
+            .wrapping_add(acc[2].rotate_left(12))
+            .wrapping_add(acc[3].rotate_left(18));
+        for a in acc {
+            merged = (merged ^ round(0, a)).wrapping_mul(P1).wrapping_add(P4);
+        }
+        merged
+    } else {
+        P5
+    };
+    hash = hash.wrapping_add(data.len() as u64);
+    let mut words = stripes.remainder().chunks_exact(8);
+    for word in words.by_ref() {
+        hash = (hash ^ round(0, lane(word, 0))).rotate_left(27).wrapping_mul(P1).wrapping_add(P4);
+    }
+    let mut tail = words.remainder();
+    if tail.len() >= 4 {
+        let half = u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]);
+        hash = (hash ^ u64::from(half).wrapping_mul(P1)).rotate_left(23).wrapping_mul(P2);
+        hash = hash.wrapping_add(P3);
+        tail = &tail[4..];
+    }
+    for byte in tail {
+        hash = (hash ^ u64::from(*byte).wrapping_mul(P5)).rotate_left(11).wrapping_mul(P1);
+    }
+    hash = (hash ^ (hash >> 33)).wrapping_mul(P2);
+    hash = (hash ^ (hash >> 29)).wrapping_mul(P3);
+    hash ^ (hash >> 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(value: u64) -> usize {
+        let mut buffer = [0xAAu8; 32];
+        // SAFETY: the buffer is longer than the slack.
+        let end = unsafe { put_varint(buffer.as_mut_ptr(), value) };
+        let len = end as usize - buffer.as_ptr() as usize;
+        assert_eq!(get_varint(&buffer), Some((value, len)), "{value:#x}");
+        // Exactly the needed bytes are enough, one fewer is not.
+        assert_eq!(get_varint(&buffer[..len]), Some((value, len)));
+        assert_eq!(get_varint(&buffer[..len - 1]), None, "{value:#x}");
+        len
+    }
+
+    #[test]
+    fn varints_round_trip_at_every_width() {
+        for bits in 0..64 {
+            let low = 1u64 << bits;
+            for value in [low - 1, low, low + 1, low | (low >> 1)] {
+                let len = round_trip(value);
+                let needed = (64 - (value | 1).leading_zeros()).div_ceil(7) as usize;
+                assert_eq!(len, if needed > 8 { 9 } else { needed }, "{value:#x}");
+            }
+        }
+        assert_eq!(round_trip(u64::MAX), 9);
+    }
+
+    #[test]
+    fn zigzag_keeps_small_numbers_small() {
+        for (signed, unsigned) in [(0, 0), (-1, 1), (1, 2), (-2, 3), (i64::MIN, u64::MAX)] {
+            assert_eq!(zigzag(signed), unsigned);
+            assert_eq!(unzigzag(unsigned), signed);
+        }
+    }
+
+    /// Expected values from the reference implementation (python-xxhash 3.x, `xxh64_intdigest`).
+    #[test]
+    fn xxh64_agrees_with_the_reference() {
+        assert_eq!(xxh64(b""), 0xEF46_DB37_51D8_E999);
+        assert_eq!(xxh64(b"a"), 0xD24E_C4F1_A98C_6E5B);
+        assert_eq!(xxh64(b"abc"), 0x44BC_2CF5_AD77_0999);
+        let data: Vec<u8> = (0..1000u32).map(|i| (i * 7 + 3) as u8).collect();
+        for (len, expected) in [
+            (31, 0xa2aa_5f33_cc4a_6119),
+            (32, 0x23c3_c17e_f790_fd97),
+            (33, 0x50a7_cfc7_ba58_8784),
+            (63, 0x5e3e_54b4_31c7_493c),
+            (64, 0x0eb6_4b3e_f6ee_b01f),
+            (100, 0xa61f_8d4c_170f_e531),
+            (1000, 0x5f23_5fa0_33f1_a3fb),
+        ] {
+            assert_eq!(xxh64(&data[..len]), expected, "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn decoder_stops_at_the_end() {
+        let mut encoder = Encoder::new();
+        encoder.u8(1).u16(2).u32(3).u64(4).str("five");
+        let bytes = encoder.finish();
+        for cut in 0..bytes.len() {
+            let mut decoder = Decoder::new(&bytes[..cut]);
+            let all = (|| {
+                decoder.u8()?;
+                decoder.u16()?;
+                decoder.u32()?;
+                decoder.u64()?;
+                decoder.string()
+            })();
+            assert!(all.is_err(), "cut at {cut}");
+        }
+        let mut decoder = Decoder::new(&bytes);
+        assert_eq!(decoder.u8(), Ok(1));
+        assert_eq!(decoder.u16(), Ok(2));
+        assert_eq!(decoder.u32(), Ok(3));
+        assert_eq!(decoder.u64(), Ok(4));
+        assert_eq!(decoder.string().as_deref(), Ok("five"));
+        assert_eq!(decoder.remaining(), 0);
+    }
+}

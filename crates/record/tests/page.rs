@@ -1,0 +1,278 @@
+//! Pages: what a writer commits, a reader finds; what is damaged, a reader names.
+
+use record::page::{
+    GroupTimes, HEADER_BYTES, PAGE_BYTES, PageError, PageReader, PageStart, PageWriter,
+};
+use record::{Call, GroupLayout, Record};
+
+/// Memory for one page, aligned as a mapping is.
+struct Memory(Vec<u64>);
+
+impl Memory {
+    fn new() -> Self {
+        Self(vec![0; PAGE_BYTES / 8])
+    }
+    fn at(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr().cast()
+    }
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: u64s are plain bytes.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), PAGE_BYTES) }
+    }
+}
+
+fn start() -> PageStart {
+    PageStart {
+        pid: 10,
+        generation: 1,
+        start_time: 99,
+        thread_uid: 3,
+        tid: 11,
+        thread_name: *b"iree-worker-0\0\0\0",
+        sequence: 7,
+        counters: 0b11,
+        base_ticks: 1_000,
+        base_cpu_ns: 500,
+        base_monotonic_ns: 600,
+        flush_ticks: 12,
+        flushes: 2,
+    }
+}
+
+/// Calls that exercise each way of encoding: same context, new context, predicted and odd
+/// workgroups, time going backwards, the largest numbers.
+fn calls() -> Vec<(Call, [GroupTimes; 1], [u64; 2])> {
+    let base = Call {
+        export: 4,
+        count: [3, 2, 1],
+        workgroup: [0; 3],
+        location: 1 << 12 | 5,
+        worker: 2,
+        start: 1_010,
+        end: 1_050,
+    };
+    let full = GroupTimes { read: true, enabled: 40, running: 40 };
+    vec![
+        (base, [full], [1, 2]),
+        (Call { workgroup: [1, 0, 0], start: 1_060, end: 1_061, ..base }, [full], [0, 0]),
+        (
+            Call { workgroup: [2, 1, 0], start: 1_060, end: 9_061, ..base },
+            [full],
+            [u64::MAX, 1 << 60],
+        ),
+        (
+            Call { location: 0, start: 2_000, end: 1_999, ..base },
+            [GroupTimes { read: true, enabled: 40, running: 13 }],
+            [5, 6],
+        ),
+        (
+            Call { export: u32::MAX, count: [u32::MAX; 3], workgroup: [u32::MAX; 3], ..base },
+            [GroupTimes::default()],
+            [0, 0],
+        ),
+        (
+            Call { export: u32::MAX, count: [u32::MAX; 3], workgroup: [0; 3], ..base },
+            [full],
+            [9, 9],
+        ),
+    ]
+}
+
+fn write(writer: &mut PageWriter, call: &Call, groups: &[GroupTimes; 1], values: &[u64; 2]) {
+    let scaled = groups[0].read && groups[0].running != groups[0].enabled;
+    // SAFETY: the tests attach a page and stay within it.
+    unsafe {
+        let mut cursor = writer.call(call, scaled);
+        if groups[0].read {
+            cursor.put(groups[0].enabled + 1);
+            if scaled {
+                cursor.put(groups[0].running);
+            }
+            values.iter().for_each(|v| cursor.put(*v));
+        } else {
+            cursor.put(0);
+        }
+        writer.commit_call(cursor);
+    }
+}
+
+fn filled(memory: &mut Memory) -> PageWriter {
+    let mut writer = PageWriter::detached();
+    // SAFETY: the memory is a page and outlives the writer's use in these tests.
+    unsafe { writer.attach(memory.at(), &start()) };
+    for (call, groups, values) in calls() {
+        write(&mut writer, &call, &groups, &values);
+    }
+    // SAFETY: attached, with room.
+    unsafe { writer.thread_clock(20_000, 700, 800) };
+    writer
+}
+
+fn layout() -> GroupLayout {
+    GroupLayout::new(&[0, 0], 0b11)
+}
+
+/// The calls that can be read from `bytes`, and whether the page was good to its end.
+fn read(bytes: &[u8]) -> Result<(Vec<(Call, Vec<GroupTimes>, Vec<u64>)>, bool), PageError> {
+    let layout = layout();
+    let mut reader = PageReader::new(bytes, &layout)?;
+    let mut found = Vec::new();
+    while let Some(record) = reader.next_record() {
+        match record {
+            Ok(Record::Call(call)) => {
+                let groups = reader.groups().to_vec();
+                let values = if groups[0].read { reader.values().to_vec() } else { vec![0; 2] };
+                found.push((call, groups, values));
+            }
+            Ok(Record::ThreadClock { ticks, cpu_ns, monotonic_ns }) => {
+                assert_eq!((ticks, cpu_ns, monotonic_ns), (20_000, 700, 800));
+            }
+            Ok(Record::Other { .. }) => {}
+            Err(_) => return Ok((found, false)),
+        }
+    }
+    Ok((found, true))
+}
+
+fn expected() -> Vec<(Call, Vec<GroupTimes>, Vec<u64>)> {
+    calls().into_iter().map(|(c, g, v)| (c, g.to_vec(), v.to_vec())).collect()
+}
+
+#[test]
+fn a_live_page_reads_back() {
+    let mut memory = Memory::new();
+    filled(&mut memory);
+    assert_eq!(read(memory.bytes()), Ok((expected(), true)));
+    let layout = layout();
+    let reader = PageReader::new(memory.bytes(), &layout).unwrap();
+    assert_eq!(reader.header().start, start());
+    assert_eq!(reader.header().calls as usize, calls().len());
+    assert_eq!(reader.header().thread_name(), "iree-worker-0");
+    assert!(!reader.header().flushed);
+}
+
+#[test]
+fn a_sealed_page_is_cut_behind_its_last_record_and_checked() {
+    let mut memory = Memory::new();
+    let mut writer = filled(&mut memory);
+    // SAFETY: attached.
+    let sealed = unsafe { writer.seal(true, *b"renamed\0\0\0\0\0\0\0\0\0") }.to_vec();
+    assert_eq!(read(&sealed), Ok((expected(), true)));
+    let layout = layout();
+    let header = PageReader::new(&sealed, &layout).unwrap().header().clone();
+    assert_eq!(
+        (header.thread_name().as_str(), header.last, header.flushed),
+        ("renamed", true, true)
+    );
+    assert_eq!(header.file_bytes(), sealed.len());
+
+    for cut in 0..sealed.len() {
+        assert!(read(&sealed[..cut]).is_err(), "a page cut at {cut} is not whole");
+    }
+    for at in HEADER_BYTES..sealed.len() {
+        let mut damaged = sealed.clone();
+        damaged[at] ^= 1;
+        assert_eq!(read(&damaged), Err(PageError::Checksum), "byte {at} flipped");
+    }
+}
+
+/// A page that was never sealed has no checksum: at every cut of its records the reader gives
+/// the calls before the cut, all of them true, and says that it stopped.
+#[test]
+fn a_torn_live_page_gives_every_record_before_the_tear() {
+    let mut memory = Memory::new();
+    let mut writer = filled(&mut memory);
+    // SAFETY: attached.
+    let whole = unsafe { writer.seal(false, [0; 16]) }.to_vec();
+    let committed_at = 88;
+    let all = expected();
+    for cut in 0..whole.len() - HEADER_BYTES {
+        let mut torn = whole.clone();
+        // Not flushed (flags), and only `cut` bytes committed.
+        torn[12..16].copy_from_slice(&0u32.to_le_bytes());
+        let committed =
+            u32::from_le_bytes(torn[committed_at..committed_at + 4].try_into().unwrap());
+        assert_eq!(committed as usize, whole.len() - HEADER_BYTES, "the field moved");
+        torn[committed_at..committed_at + 4].copy_from_slice(&(cut as u32).to_le_bytes());
+        let (found, _) = read(&torn).unwrap();
+        assert!(found.len() <= all.len());
+        assert_eq!(found, all[..found.len()], "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_page_without_counters_holds_times_only() {
+    let mut memory = Memory::new();
+    let mut writer = PageWriter::detached();
+    let call = Call { export: 1, count: [1; 3], start: 1_005, end: 1_006, ..Call::default() };
+    // SAFETY: the memory is a page; one record has room.
+    unsafe {
+        writer.attach(memory.at(), &PageStart { counters: 0, ..start() });
+        let cursor = writer.call(&call, false);
+        writer.commit_call(cursor);
+    }
+    let layout = GroupLayout::new(&[0, 0], 0);
+    let mut reader = PageReader::new(memory.bytes(), &layout).unwrap();
+    assert_eq!(reader.next_record(), Some(Ok(Record::Call(call))));
+    assert!(reader.groups().is_empty() && reader.values().is_empty());
+    assert_eq!(reader.next_record(), None);
+}
+
+#[test]
+fn a_page_fills_up_and_starts_over_with_the_next_sequence() {
+    let mut memory = Memory::new();
+    let mut writer = filled(&mut memory);
+    let mut calls = writer.calls();
+    while writer.has_room() {
+        let call =
+            Call { export: 4, count: [9; 3], start: u64::from(calls) * 1_000, ..Call::default() };
+        write(
+            &mut writer,
+            &call,
+            &[GroupTimes { read: true, enabled: u64::MAX - 1, running: 0 }],
+            &[u64::MAX; 2],
+        );
+        calls += 1;
+    }
+    let (found, whole) = read(memory.bytes()).unwrap();
+    assert_eq!((found.len(), whole), (calls as usize, true));
+    // SAFETY: attached.
+    unsafe { writer.next_page(&PageStart { sequence: 8, ..start() }) };
+    assert_eq!(read(memory.bytes()), Ok((vec![], true)));
+    // SAFETY: attached.
+    unsafe { writer.retire() };
+    assert_eq!(read(memory.bytes()), Err(PageError::NoMagic));
+    assert!(!writer.is_attached());
+}
+
+#[test]
+fn with_two_counters_a_typical_record_is_short() {
+    let mut memory = Memory::new();
+    let mut writer = PageWriter::detached();
+    // SAFETY: the memory is a page.
+    unsafe { writer.attach(memory.at(), &start()) };
+    let mut at = 1_000u64;
+    let mut sizes = Vec::new();
+    let mut before = 0;
+    for i in 0..1_000u32 {
+        // 3 GHz ticks: 200 µs tiles, 2 µs apart; 200,000 ns of task-clock, few page faults.
+        let call = Call {
+            export: i / 16 % 4,
+            count: [4, 4, 1],
+            workgroup: [i % 4, i / 4 % 4, 0],
+            location: 1,
+            worker: 0,
+            start: at + 6_000,
+            end: at + 606_000,
+        };
+        at = call.end;
+        let times = GroupTimes { read: true, enabled: 201_000, running: 201_000 };
+        write(&mut writer, &call, &[times], &[3, 200_000]);
+        let layout = layout();
+        let committed = PageReader::new(memory.bytes(), &layout).unwrap().header().committed;
+        sizes.push(committed - before);
+        before = committed;
+    }
+    sizes.sort_unstable();
+    assert!(sizes[500] <= 40, "median record of {} bytes", sizes[500]);
+}
