@@ -1,0 +1,7 @@
+//! `repr(C)` mirrors of the C interfaces that Counterpoint meets in other people's processes.
+//! Layouts are asserted at compile time against offsets that were measured with a C compiler.
+//! `no_std`, no dependencies, no behaviour.
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod iree;

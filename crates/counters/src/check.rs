@@ -1,0 +1,367 @@
+//! Whether counters work on this machine, tried as the agent will open them, and the remedy for
+//! each that does not.
+//!
+//! ```text
+//!  each counter alone ──► opens? counts?  ──► Problem { message, remedy }
+//!  the whole plan     ──► fits together?  ──► which set does
+//! ```
+
+use std::time::{Duration, Instant};
+
+use model::{Counter, PerfAttr, Source};
+
+use crate::machine::Machine;
+use crate::names::Resolver;
+use crate::perf::{OpenError, OpenErrorKind};
+use crate::plan::Plan;
+use crate::readings::Readings;
+use crate::thread::{ReadStatus, ThreadCounters};
+
+/// Why a counter or a set of counters does not work here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// `open cycles on this thread: ENOENT (no PMU in this virtual machine)`
+    pub message: String,
+    /// What lies behind it, without the counter's name; empty where the error number says all.
+    pub why: String,
+    /// What to type or change, for a line of its own.
+    pub remedy: Option<String>,
+    /// What the kernel said, if it refused to open.
+    pub error: Option<OpenError>,
+}
+
+/// What [`check`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// One for each counter, opened alone.
+    pub counters: Vec<Result<(), Problem>>,
+    /// All of them in their groups; not tried if one does not work alone.
+    pub together: Result<(), Problem>,
+}
+
+impl Report {
+    /// The first thing that is wrong; `None` if the counters can be used.
+    pub fn problem(&self) -> Option<&Problem> {
+        let alone = self.counters.iter().find_map(|c| c.as_ref().err());
+        alone.or(self.together.as_ref().err())
+    }
+}
+
+/// Opens each counter alone and then all together for the calling thread, reads them until
+/// their times grow, and closes them. Takes about a millisecond; a counter that never runs is
+/// given 20.
+pub fn check(counters: &[Counter], machine: &Machine) -> Report {
+    let alone: Vec<_> = counters.iter().map(|c| check_one(c, machine)).collect();
+    let together = match alone.iter().all(Result::is_ok) {
+        true => check_together(counters, machine),
+        false => Ok(()),
+    };
+    Report { counters: alone, together }
+}
+
+fn check_one(counter: &Counter, machine: &Machine) -> Result<(), Problem> {
+    probe_one(counter).map_err(|failure| match failure {
+        Failure::Open { error, .. } => explain(counter, error, machine),
+        failure => no_counts(&counter.name, failure),
+    })
+}
+
+fn check_together(counters: &[Counter], machine: &Machine) -> Result<(), Problem> {
+    let plan = Plan::new(counters.to_vec()).map_err(|e| Problem {
+        message: e.to_string(),
+        why: String::new(),
+        remedy: None,
+        error: None,
+    })?;
+    let (at, error) = match probe(&plan) {
+        Ok(()) => return Ok(()),
+        Err(Failure::Open { counter, error }) => (counter, error),
+        Err(failure) => return Err(no_counts(&names(counters), failure)),
+    };
+    let refused = &counters[at];
+    match error.kind {
+        OpenErrorKind::Invalid | OpenErrorKind::NoSlot => {}
+        _ => return Err(explain(refused, error, machine)),
+    }
+    // Each works alone, so the ones before it are what fits.
+    let group: Vec<Counter> =
+        counters.iter().filter(|c| c.group == refused.group).cloned().collect();
+    let fits: Vec<Counter> =
+        counters[..at].iter().filter(|c| c.group == refused.group).cloned().collect();
+    let message = match fits.is_empty() {
+        true => format!("open {} beside {}: {error}", refused.name, names(&counters[..at])),
+        false => format!("open {} as one group: {error} at {}", names(&group), refused.name),
+    };
+    let remedy = format!(
+        "{} fit together; count {} in another run",
+        names(if fits.is_empty() { &counters[..at] } else { &fits }),
+        refused.name
+    );
+    let why = "too many for the machine at once".into();
+    Err(Problem { message, why, remedy: Some(remedy), error: Some(error) })
+}
+
+fn names(counters: &[Counter]) -> String {
+    let names: Vec<&str> = counters.iter().map(|c| c.name.as_str()).collect();
+    format!("{{{}}}", names.join(","))
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Failure {
+    Open { counter: usize, error: OpenError },
+    Read(ReadStatus),
+    NeverRan { enabled_ns: u64 },
+}
+
+fn no_counts(what: &str, failure: Failure) -> Problem {
+    let (message, remedy) = match failure {
+        Failure::NeverRan { enabled_ns } => (
+            format!("{what} opens but does not count: enabled {enabled_ns} ns, running 0 ns"),
+            "something else holds the PMU's counters (the NMI watchdog: sudo sysctl \
+             kernel.nmi_watchdog=0; another profiler), or the group is too large for it",
+        ),
+        Failure::Read(status) => (
+            format!("{what} opens but cannot be read: {status:?}"),
+            "a pinned counter (:D) that does not get its hardware reads like this",
+        ),
+        Failure::Open { counter, error } => (format!("open counter {counter}: {error}"), ""),
+    };
+    let remedy = Some(remedy.to_owned()).filter(|r| !r.is_empty());
+    Problem { message, why: "does not count".into(), remedy, error: None }
+}
+
+fn probe_one(counter: &Counter) -> Result<(), Failure> {
+    let alone = Counter { group: 0, ..counter.clone() };
+    match Plan::new(vec![alone]) {
+        Ok(plan) => probe(&plan),
+        Err(_) => {
+            let error = OpenError::from_errno(libc::EINVAL);
+            Err(Failure::Open { counter: 0, error })
+        }
+    }
+}
+
+/// Opens, reads until every group has run, closes.
+fn probe(plan: &Plan) -> Result<(), Failure> {
+    let mut counters = ThreadCounters::closed();
+    counters.open(plan).map_err(|f| Failure::Open { counter: f.counter, error: f.error })?;
+    let result = counts(&mut counters, plan);
+    counters.close();
+    result
+}
+
+fn counts(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure> {
+    if plan.counters().iter().any(|c| matches!(c.source, Source::Sim(_))) {
+        return Ok(()); // A script says itself what it does.
+    }
+    let mut now = Readings::new();
+    let start = Instant::now();
+    loop {
+        let status = counters.read(&mut now);
+        if status != ReadStatus::Complete {
+            return Err(Failure::Read(status));
+        }
+        let idle = (0..plan.counters().len()).find(|&i| now.running(i) == Some(0));
+        match idle {
+            None => return Ok(()),
+            Some(i) if start.elapsed() > Duration::from_millis(20) => {
+                let enabled_ns = now.enabled(i).unwrap_or(0);
+                return Err(Failure::NeverRan { enabled_ns });
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// Who may count with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opens {
+    /// As typed.
+    Yes,
+    /// Only with `:u`, because the kernel's part is forbidden.
+    OnlyUser,
+    /// Not at all.
+    No(Problem),
+}
+
+/// Whether a counter opens and counts here, and if not as it is, whether `:u` would.
+pub fn opens(counter: &Counter, machine: &Machine) -> Opens {
+    match check_one(counter, machine) {
+        Ok(()) => Opens::Yes,
+        Err(problem) => match user_only(counter) {
+            Some(narrow) if forbidden(&problem) && probe_one(&narrow).is_ok() => Opens::OnlyUser,
+            _ => Opens::No(problem),
+        },
+    }
+}
+
+fn forbidden(problem: &Problem) -> bool {
+    let kind = problem.error.map(|e| e.kind);
+    matches!(kind, Some(OpenErrorKind::AccessDenied | OpenErrorKind::NotPermitted))
+}
+
+/// The same counter with `:u`, if it has no modifier about modes yet.
+fn user_only(counter: &Counter) -> Option<Counter> {
+    let Source::Perf(attr) = counter.source else { return None };
+    if attr.exclude_user || attr.exclude_kernel || attr.exclude_hv {
+        return None;
+    }
+    let attr = PerfAttr { exclude_kernel: true, exclude_hv: true, ..attr };
+    let name = match counter.name.rsplit_once(':') {
+        Some((head, letters)) if letters.chars().all(|c| "GHIpD".contains(c)) => {
+            format!("{head}:u{letters}")
+        }
+        _ => format!("{}:u", counter.name),
+    };
+    Some(Counter { name, source: Source::Perf(attr), ..counter.clone() })
+}
+
+/// Says what the kernel's number means here.
+fn explain(counter: &Counter, error: OpenError, machine: &Machine) -> Problem {
+    let attr = match &counter.source {
+        Source::Perf(attr) => *attr,
+        Source::Sim(_) => PerfAttr::default(),
+    };
+    let (why, remedy) = why(counter, &attr, error, machine);
+    let message = match why.as_str() {
+        "" => format!("open {} on this thread: {error}", counter.name),
+        why => format!("open {} on this thread: {error} ({why})", counter.name),
+    };
+    let remedy = Some(remedy).filter(|r| !r.is_empty());
+    Problem { message, why, remedy, error: Some(error) }
+}
+
+/// The docker flag that lets the default seccomp filter and the kernel agree to counting.
+pub(crate) const CONTAINER_REMEDY: &str = "start the container with --cap-add PERFMON (Docker, \
+     Podman; in Kubernetes securityContext.capabilities.add), or with a seccomp profile that \
+     allows perf_event_open";
+
+fn why(
+    counter: &Counter,
+    attr: &PerfAttr,
+    error: OpenError,
+    machine: &Machine,
+) -> (String, String) {
+    let filtered = machine.field("proc/self/status", "Seccomp").is_some_and(|s| s == "2");
+    match error.kind {
+        OpenErrorKind::NoSuchCounter | OpenErrorKind::NoDevice | OpenErrorKind::Unsupported => {
+            let hardware = matches!(attr.kind, 0 | 3 | 4);
+            let has_pmu = !machine.core_pmus().is_empty();
+            let guest = machine.virtualisation().is_some();
+            match (hardware, has_pmu, guest) {
+                (true, false, true) => (
+                    "no PMU in this virtual machine".into(),
+                    "hardware counters need a PMU that the hypervisor passes on (QEMU/KVM: -cpu \
+                     host,pmu=on; clouds: metal or whole-socket sizes); software counters work: \
+                     -e task-clock,page-faults"
+                        .into(),
+                ),
+                (true, false, false) => (
+                    "this machine has no PMU that the kernel knows".into(),
+                    "software counters work: -e task-clock,page-faults".into(),
+                ),
+                (true, true, _) => (
+                    "this machine's PMU has no such counter".into(),
+                    "counterpoint list shows which counters open here".into(),
+                ),
+                (false, ..) => (
+                    "this kernel has no such counter".into(),
+                    "counterpoint list shows which counters open here".into(),
+                ),
+            }
+        }
+        OpenErrorKind::AccessDenied | OpenErrorKind::NotPermitted => {
+            let level = machine.paranoid();
+            let why = level.map_or_else(String::new, |l| format!("perf_event_paranoid={l}"));
+            if let Some(narrow) = user_only(counter).filter(|c| probe_one(c).is_ok()) {
+                let remedy = format!(
+                    "count user mode only: {}; or allow the kernel's part: sudo sysctl \
+                     kernel.perf_event_paranoid=1",
+                    narrow.name
+                );
+                return (why, remedy);
+            }
+            let remedy = match level {
+                Some(3..) => "sudo sysctl kernel.perf_event_paranoid=2 allows counting in user \
+                              mode (:u), 1 the kernel's part too; or run with CAP_PERFMON"
+                    .into(),
+                _ if filtered || machine.container().is_some() => CONTAINER_REMEDY.into(),
+                _ => "run as root or with CAP_PERFMON (sudo setcap cap_perfmon+ep PROGRAM), or \
+                      sudo sysctl kernel.perf_event_paranoid=-1"
+                    .into(),
+            };
+            (why, remedy)
+        }
+        OpenErrorKind::NoSystemCall => match filtered {
+            true => ("a seccomp filter hides perf".into(), CONTAINER_REMEDY.into()),
+            false => (
+                "this kernel has no perf".into(),
+                "a kernel with CONFIG_PERF_EVENTS; timing works without: -e none".into(),
+            ),
+        },
+        OpenErrorKind::ProcessDescriptors => {
+            let limit = crate::sys::descriptor_limit().unwrap_or(0);
+            (format!("RLIMIT_NOFILE={limit}"), "ulimit -n 65536".into())
+        }
+        OpenErrorKind::SystemDescriptors => {
+            ("the whole system is out of descriptors".into(), "sudo sysctl fs.file-max=…".into())
+        }
+        OpenErrorKind::NoSlot => (
+            "all hardware breakpoints are in use".into(),
+            "end the debugger or profiler that holds them, or ask for fewer".into(),
+        ),
+        OpenErrorKind::Busy => (
+            "somebody has the PMU for himself".into(),
+            "end the other profiler (or the hypervisor's own profiling) first".into(),
+        ),
+        OpenErrorKind::Invalid if counter.name.contains(':') => (
+            "this counter cannot be counted so".into(),
+            "try it without modifiers: not every PMU can tell user from kernel".into(),
+        ),
+        OpenErrorKind::Invalid => ("the machine cannot count this".into(), String::new()),
+        _ => (String::new(), String::new()),
+    }
+}
+
+/// What is counted when nobody asked for anything in particular.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Defaults {
+    /// In one group; empty if the machine lets us count nothing.
+    pub counters: Vec<Counter>,
+    /// One sentence for each counter that is left out or narrowed.
+    pub notes: Vec<String>,
+}
+
+/// Names of the default set.
+pub const DEFAULTS: [&str; 2] = ["task-clock", "page-faults"];
+
+/// `task-clock` and `page-faults`, as far as this machine has them. Where the kernel's part is
+/// forbidden, their `:u` forms under that name, with a note: nobody asked for the kernel's part.
+pub fn defaults(machine: &Machine) -> Defaults {
+    let mut set = Defaults { counters: Vec::new(), notes: Vec::new() };
+    for name in DEFAULTS {
+        let mut counter = match Resolver::new(machine).resolve(name).map(|mut c| c.pop()) {
+            Ok(Some(counter)) => counter,
+            _ => continue,
+        };
+        match opens(&counter, machine) {
+            Opens::Yes => {}
+            Opens::OnlyUser => {
+                if let Some(narrow) = user_only(&counter) {
+                    let level = machine.paranoid().map_or("?".into(), |l| l.to_string());
+                    set.notes.push(format!(
+                        "{} instead of {name}: perf_event_paranoid={level} forbids the kernel's part",
+                        narrow.name
+                    ));
+                    counter = narrow;
+                }
+            }
+            Opens::No(problem) => {
+                set.notes.push(format!("without {name}: {}", problem.message));
+                continue;
+            }
+        }
+        set.counters.push(counter);
+    }
+    set
+}

@@ -1,0 +1,59 @@
+//! From a resolved counter to an open group and a reading; with the feature `names`, from what a
+//! person types.
+//!
+//! ```text
+//!  offline (feature names)                        in the target (always built)
+//!
+//!  "page-faults:u" ── names ──► model::Counter ── plan ──► Plan       (groups, checked once)
+//!                       │                                    │
+//!                   catalogue                            thread        (opens one thread's groups
+//!                   check, doctor                            │          through perf, or sim)
+//!                                                            ▼
+//!                                                       Readings       (raw kernel words, one
+//!                                                                       read(2) per perf group)
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | [`plan`] | [`Plan`]: counters in groups, validated before anything is opened |
+//! | [`thread`] | [`ThreadCounters`]: one thread's open groups; open, read, close |
+//! | [`readings`] | [`Readings`]: the fixed buffer that the kernel writes into, and [`Coverage`] |
+//! | [`perf`] | `perf_event_attr` and `perf_event_open`, [`OpenError`] |
+#![cfg_attr(feature = "names", doc = "| [`names`] | what people type, parsed and resolved |")]
+#![cfg_attr(
+    feature = "names",
+    doc = "| [`check`] | whether counters work here, and the remedy if not |"
+)]
+#![cfg_attr(
+    feature = "names",
+    doc = "| [`doctor`] | what about this machine matters to counting |"
+)]
+#![cfg_attr(feature = "names", doc = "| [`machine`] | the files that all of this is read from |")]
+//!
+//! # Rules of the in-target half
+//!
+//! No allocation, lock, standard I/O or panic on the read path. Every system call is made
+//! directly (module `sys`), so errno is never touched. Nothing here closes a descriptor number
+//! without first making sure that it still names the counter that was opened.
+
+pub mod perf;
+pub mod plan;
+pub mod readings;
+pub mod thread;
+
+#[cfg(feature = "names")]
+pub mod check;
+#[cfg(feature = "names")]
+pub mod doctor;
+#[cfg(feature = "names")]
+pub mod machine;
+#[cfg(feature = "names")]
+pub mod names;
+
+mod sim;
+mod sys;
+
+pub use perf::{OpenError, OpenErrorKind, Target};
+pub use plan::{Plan, PlanError};
+pub use readings::{Coverage, Readings};
+pub use thread::{OpenFailure, ReadStatus, ThreadCounters};

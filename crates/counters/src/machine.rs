@@ -1,0 +1,140 @@
+//! What the kernel says about the machine in files, below a root that tests can choose.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A machine, seen through the files below its root.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    root: PathBuf,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self::here()
+    }
+}
+
+impl Machine {
+    /// The one we run on.
+    pub fn here() -> Self {
+        Self { root: "/".into() }
+    }
+
+    /// The tree below `root` instead of `/`: for tests. What is not in files (CPUID, file system
+    /// sizes, opening a counter) still is this machine's, or not known.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Whether this is the machine we run on, so that asking the processor makes sense.
+    pub fn is_here(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
+    /// `path` without its leading slash, on this machine.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+
+    /// A whole small file.
+    pub fn read(&self, path: &str) -> io::Result<String> {
+        fs::read_to_string(self.path(path))
+    }
+
+    /// A whole small file without white space at its ends; `None` if it cannot be read.
+    pub fn read_trimmed(&self, path: &str) -> Option<String> {
+        Some(self.read(path).ok()?.trim().to_owned())
+    }
+
+    /// The value behind `key:` in a file of such lines (`/proc/self/status`, `/proc/cpuinfo`).
+    pub fn field(&self, path: &str, key: &str) -> Option<String> {
+        let text = self.read(path).ok()?;
+        let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
+        pairs.find(|(k, _)| k.trim() == key).map(|(_, v)| v.trim().to_owned())
+    }
+
+    /// Whether there is something that we may look at.
+    pub fn exists(&self, path: &str) -> bool {
+        self.path(path).exists()
+    }
+
+    /// Names in a directory, sorted; none if it cannot be read.
+    pub fn list(&self, path: &str) -> Vec<String> {
+        let Ok(dir) = fs::read_dir(self.path(path)) else { return Vec::new() };
+        let mut names: Vec<String> =
+            dir.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+
+    /// `kernel.perf_event_paranoid`.
+    pub fn paranoid(&self) -> Option<i32> {
+        self.read_trimmed("proc/sys/kernel/perf_event_paranoid")?.parse().ok()
+    }
+
+    /// Effective capabilities, one bit each.
+    pub fn capabilities(&self) -> Option<u64> {
+        u64::from_str_radix(&self.field("proc/self/status", "CapEff")?, 16).ok()
+    }
+
+    /// Why this looks like the inside of a container; `None` if it does not.
+    pub fn container(&self) -> Option<String> {
+        if self.exists(".dockerenv") {
+            return Some("/.dockerenv exists".into());
+        }
+        if self.exists("run/.containerenv") {
+            return Some("/run/.containerenv exists".into());
+        }
+        if let Some(kind) = self.read_trimmed("run/systemd/container") {
+            return Some(kind);
+        }
+        let groups = self.read("proc/1/cgroup").ok()?;
+        ["docker", "kubepods", "containerd", "lxc", "libpod"]
+            .into_iter()
+            .find(|sign| groups.contains(sign))
+            .map(|sign| format!("control group of process 1 names {sign}"))
+    }
+
+    /// Which hypervisor's guest this is; `None` if there is no sign of one.
+    pub fn virtualisation(&self) -> Option<String> {
+        let dmi = |file| self.read_trimmed(&format!("sys/class/dmi/id/{file}"));
+        let flagged = self
+            .field("proc/cpuinfo", "flags")
+            .is_some_and(|f| f.split_whitespace().any(|f| f == "hypervisor"));
+        if let Some(kind) = self.read_trimmed("sys/hypervisor/type") {
+            return Some(kind);
+        }
+        let known = [
+            ("QEMU", "QEMU"),
+            ("KVM", "KVM"),
+            ("Amazon EC2", "Amazon EC2"),
+            ("Google", "Google Compute Engine"),
+            ("Microsoft Corporation", "Hyper-V"),
+            ("VMware", "VMware"),
+            ("innotek", "VirtualBox"),
+            ("Xen", "Xen"),
+        ];
+        let vendor =
+            dmi("sys_vendor").unwrap_or_default() + " " + &dmi("product_name").unwrap_or_default();
+        let named = known.iter().find(|(sign, _)| vendor.contains(sign)).map(|(_, name)| *name);
+        // Google and Microsoft also build machines that are real.
+        match (named, flagged) {
+            (Some(name), true) => Some(name.into()),
+            (Some(name @ ("QEMU" | "KVM" | "VirtualBox" | "Xen")), false) => Some(name.into()),
+            (None, true) => Some("the processor reports a hypervisor".into()),
+            _ => None,
+        }
+    }
+
+    /// PMUs of the processor's cores, by sysfs: `cpu`, `cpu_core`, `armv8_pmuv3_0`, …
+    pub fn core_pmus(&self) -> Vec<String> {
+        let mut pmus = self.list(crate::names::DEVICES);
+        pmus.retain(|p| {
+            matches!(p.as_str(), "cpu" | "cpu_core" | "cpu_atom" | "cpum_cf")
+                || ["armv8", "armv7", "apple_", "riscv-pmu"].iter().any(|s| p.starts_with(s))
+        });
+        pmus
+    }
+}

@@ -1,0 +1,54 @@
+//! Hardware breakpoints: `mem:address[/length][:rwx]`. Exact, and for addresses that are known
+//! before the program starts (`-no-pie` programs, tests).
+
+use model::{PerfAttr, Source, Unit};
+
+use super::error::NameErrorKind;
+use super::resolve::{Entry, NameSource, Resolved, Trouble};
+use super::syntax::{Access, Head};
+
+const TYPE_BREAKPOINT: u32 = 5;
+
+/// [`NameSource`] of breakpoints.
+pub(super) struct Breakpoints;
+
+impl NameSource for Breakpoints {
+    fn resolve(&self, head: &Head) -> Option<Result<Resolved, Trouble>> {
+        let &Head::Breakpoint { address, len, access } = head else { return None };
+        let access = access.unwrap_or(Access { read: true, write: true, execute: false });
+        // perf's defaults: a long for code (anything else is EINVAL), 4 bytes for data.
+        let len = len.unwrap_or(if access.execute { size_of::<usize>() as u64 } else { 4 });
+        let wrong = |problem: &str| {
+            let (text, problem) = (head.to_string(), problem.into());
+            Some(Err(Trouble::new(NameErrorKind::Value { text, problem })))
+        };
+        if access.execute && (access.read || access.write) {
+            return wrong("a breakpoint counts executions or accesses, not both");
+        }
+        if !matches!(len, 1 | 2 | 4 | 8) {
+            return wrong("a breakpoint watches 1, 2, 4 or 8 bytes");
+        }
+        // HW_BREAKPOINT_R, _W, _X of linux/hw_breakpoint.h.
+        let bp_type =
+            u32::from(access.read) | u32::from(access.write) << 1 | u32::from(access.execute) << 2;
+        let attr = PerfAttr {
+            kind: TYPE_BREAKPOINT,
+            config1: address,
+            config2: len,
+            bp_type,
+            ..PerfAttr::default()
+        };
+        Some(Ok(Resolved::new(Source::Perf(attr), Unit::Count)))
+    }
+
+    fn entries(&self) -> Vec<Entry> {
+        vec![Entry {
+            name: "mem:ADDRESS[/LENGTH][:rwx]".into(),
+            aliases: vec![],
+            source: "breakpoint".into(),
+            unit: Unit::Count,
+            description: "accesses to an address, by a hardware breakpoint".into(),
+            is_pattern: true,
+        }]
+    }
+}

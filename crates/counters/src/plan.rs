@@ -1,0 +1,215 @@
+//! What one run counts, validated once so that opening and reading need not ask again.
+
+use core::fmt;
+
+use model::{Counter, MAX_COUNTERS, Source};
+
+/// The counters of a run in their groups. Built once per process, then shared by all threads.
+///
+/// Invariants: at most [`MAX_COUNTERS`] counters; the groups are numbered 0, 1, … and each is a
+/// run of neighbours; all counters of a group have the same kind of source; only a group's first
+/// counter is pinned; every simulated counter has at least one reading.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    counters: Vec<Counter>,
+    groups: Vec<Group>,
+    starts: u32,
+}
+
+/// One group: counters `first .. first + len` of the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Index of its first counter (the leader).
+    pub first: u8,
+    /// How many counters, at least 1.
+    pub len: u8,
+    /// Where all of its values come from.
+    pub kind: SourceKind,
+}
+
+impl Group {
+    /// The indices of its counters.
+    pub fn range(self) -> core::ops::Range<usize> {
+        self.first as usize..self.first as usize + self.len as usize
+    }
+
+    /// One bit per counter of the group.
+    /// The counters of the group as bits.
+    pub fn mask(self) -> u32 {
+        (((1u64 << self.len) - 1) << self.first) as u32
+    }
+}
+
+/// The kind of a [`Source`], without its contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceKind {
+    /// The kernel's counters.
+    Perf,
+    /// A script.
+    Sim,
+}
+
+impl SourceKind {
+    fn of(source: &Source) -> Self {
+        match source {
+            Source::Perf(_) => Self::Perf,
+            Source::Sim(_) => Self::Sim,
+        }
+    }
+}
+
+impl Plan {
+    /// Validates the counters and notes their groups. An empty list is a plan too: timing only.
+    pub fn new(counters: Vec<Counter>) -> Result<Self, PlanError> {
+        if counters.len() > MAX_COUNTERS {
+            return Err(PlanError::TooMany { counters: counters.len() });
+        }
+        let mut groups: Vec<Group> = Vec::new();
+        let mut starts = 0u32;
+        for (index, counter) in counters.iter().enumerate() {
+            let kind = SourceKind::of(&counter.source);
+            let next = groups.len();
+            match groups.last_mut() {
+                Some(group) if usize::from(counter.group) + 1 == next => {
+                    if group.kind != kind {
+                        return Err(PlanError::MixedSources { counter: index });
+                    }
+                    if matches!(&counter.source, Source::Perf(attr) if attr.pinned) {
+                        return Err(PlanError::PinnedMember { counter: index });
+                    }
+                    group.len += 1;
+                }
+                _ if usize::from(counter.group) == next => {
+                    starts |= 1 << index;
+                    groups.push(Group { first: index as u8, len: 1, kind });
+                }
+                _ => return Err(PlanError::GroupOutOfOrder { counter: index }),
+            }
+            if matches!(&counter.source, Source::Sim(script) if script.readings.is_empty()) {
+                return Err(PlanError::EmptyScript { counter: index });
+            }
+        }
+        Ok(Self { counters, groups, starts })
+    }
+
+    /// The counters, in the order of the run.
+    pub fn counters(&self) -> &[Counter] {
+        &self.counters
+    }
+
+    /// The groups, in the order of their numbers.
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// One bit at the first counter of each group.
+    pub(crate) fn starts(&self) -> u32 {
+        self.starts
+    }
+
+    /// One bit per number below [`MAX_COUNTERS`] that is no counter of this plan.
+    pub(crate) fn absent(&self) -> u32 {
+        !(((1u64 << self.counters.len()) - 1) as u32)
+    }
+}
+
+/// Why a list of counters is no plan. `counter` is an index into the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// More than [`MAX_COUNTERS`].
+    TooMany {
+        /// How many.
+        counters: usize,
+    },
+    /// Its group number neither continues its neighbour's group nor is the next one.
+    GroupOutOfOrder {
+        /// Which.
+        counter: usize,
+    },
+    /// Its source is of another kind than the rest of its group.
+    MixedSources {
+        /// Which.
+        counter: usize,
+    },
+    /// Pinned, but not the first of its group.
+    PinnedMember {
+        /// Which.
+        counter: usize,
+    },
+    /// Simulated without a single reading.
+    EmptyScript {
+        /// Which.
+        counter: usize,
+    },
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::TooMany { counters } => {
+                write!(f, "{counters} counters; one run can record {MAX_COUNTERS}")
+            }
+            Self::GroupOutOfOrder { counter } => {
+                write!(f, "counter {counter}: its group is not the previous one or the next")
+            }
+            Self::MixedSources { counter } => {
+                write!(f, "counter {counter}: another kind of source than the rest of its group")
+            }
+            Self::PinnedMember { counter } => {
+                write!(f, "counter {counter}: pinned, but not the first of its group")
+            }
+            Self::EmptyScript { counter } => {
+                write!(f, "counter {counter}: simulated without a reading")
+            }
+        }
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{PerfAttr, SimReading, SimScript, Unit};
+
+    fn perf(group: u16) -> Counter {
+        let source = Source::Perf(PerfAttr { kind: 1, config: 9, ..Default::default() });
+        Counter { name: "dummy".into(), unit: Unit::Count, group, source }
+    }
+
+    fn sim(group: u16) -> Counter {
+        let source = Source::Sim(SimScript { readings: vec![SimReading::default()] });
+        Counter { source, ..perf(group) }
+    }
+
+    #[test]
+    fn groups_are_runs_of_neighbours() {
+        let plan = Plan::new(vec![perf(0), perf(0), sim(1), perf(2)]).unwrap();
+        let ranges: Vec<_> = plan.groups().iter().map(|g| g.range()).collect();
+        assert_eq!(ranges, [0..2, 2..3, 3..4]);
+        assert_eq!(plan.starts(), 0b1101);
+        assert_eq!(plan.absent(), !0b1111);
+        assert_eq!(plan.groups()[0].mask(), 0b11);
+        assert_eq!(plan.groups()[2].mask(), 0b1000);
+        assert_eq!(Plan::new(vec![]).unwrap().absent(), !0);
+        let full = Plan::new(vec![perf(0); MAX_COUNTERS]).unwrap();
+        assert_eq!((full.absent(), full.groups()[0].mask()), (0, !0));
+    }
+
+    #[test]
+    fn what_is_no_plan() {
+        let err = |counters| Plan::new(counters).unwrap_err();
+        assert_eq!(err(vec![perf(0); 33]), PlanError::TooMany { counters: 33 });
+        assert_eq!(err(vec![perf(1)]), PlanError::GroupOutOfOrder { counter: 0 });
+        let again = vec![perf(0), perf(1), perf(0)];
+        assert_eq!(err(again), PlanError::GroupOutOfOrder { counter: 2 });
+        assert_eq!(err(vec![perf(0), sim(0)]), PlanError::MixedSources { counter: 1 });
+        let pinned = PerfAttr { pinned: true, ..Default::default() };
+        let pinned = Counter { source: Source::Perf(pinned), ..perf(0) };
+        assert_eq!(err(vec![perf(0), pinned.clone()]), PlanError::PinnedMember { counter: 1 });
+        assert!(Plan::new(vec![pinned, perf(0)]).is_ok());
+        let empty = Counter { source: Source::Sim(SimScript::default()), ..perf(0) };
+        assert_eq!(err(vec![empty]), PlanError::EmptyScript { counter: 0 });
+    }
+}

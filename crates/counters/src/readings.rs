@@ -1,0 +1,208 @@
+//! The buffer of one reading: the kernel's own words, not copied, not parsed.
+//!
+//! Each group is a block as `read(2)` writes it (`PERF_FORMAT_GROUP|ID` and both times), and the
+//! blocks follow one another in the order of the plan:
+//!
+//! ```text
+//!  word   0    1        2        3        4     5        6     …
+//!        ┌────┬────────┬────────┬────────┬─────┬────────┬─────┬───┬────┬────────┬───
+//!        │ nr │enabled │running │value 0 │id 0 │value 1 │id 1 │ … │ nr │enabled │ …
+//!        └────┴────────┴────────┴────────┴─────┴────────┴─────┴───┴────┴────────┴───
+//!         group 0: 3 + 2·nr words                                 group 1
+//! ```
+//!
+//! So a block begins 3 words later for each group before it and 2 words later for each counter
+//! before it, and one bit mask of first counters is all the shape that there is.
+
+use model::MAX_COUNTERS;
+
+/// Every counter a group of its own: the most words that a plan can need.
+pub(crate) const WORDS: usize = 5 * MAX_COUNTERS;
+
+/// One reading of all counters of a plan, in a fixed 1.3 kB. Keep it where it is used again (the
+/// thread's state): making one zeroes it.
+#[repr(C)]
+#[derive(Clone)]
+pub struct Readings {
+    /// One bit at the first counter of each group.
+    pub(crate) starts: u32,
+    /// One bit for each number that has no value: failed, or not a counter of the plan.
+    pub(crate) missing: u32,
+    pub(crate) words: [u64; WORDS],
+}
+
+impl Default for Readings {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Readings {
+    /// Nothing read: every value is missing.
+    pub const fn new() -> Self {
+        Self { starts: 0, missing: !0, words: [0; WORDS] }
+    }
+
+    /// The accumulated value of counter `i` of the plan, since its thread opened it; `None` if it
+    /// could not be read. Only differences of two readings of one thread mean anything.
+    #[inline]
+    pub fn value(&self, i: usize) -> Option<u64> {
+        if self.is_missing(i) {
+            return None;
+        }
+        let groups = (self.starts & upto(i)).count_ones() as usize;
+        self.words.get(3 * groups + 2 * i).copied()
+    }
+
+    /// Nanoseconds for which the group of counter `i` was enabled; `None` if it was not read.
+    #[inline]
+    pub fn enabled(&self, i: usize) -> Option<u64> {
+        self.time(i, 1)
+    }
+
+    /// Nanoseconds for which the group of counter `i` was really counting.
+    #[inline]
+    pub fn running(&self, i: usize) -> Option<u64> {
+        self.time(i, 2)
+    }
+
+    #[inline]
+    fn time(&self, i: usize, word: usize) -> Option<u64> {
+        if self.is_missing(i) {
+            return None;
+        }
+        let mine = self.starts & upto(i);
+        let first = mine.checked_ilog2()? as usize;
+        let groups = mine.count_ones() as usize;
+        self.words.get(3 * (groups - 1) + 2 * first + word).copied()
+    }
+
+    #[inline]
+    fn is_missing(&self, i: usize) -> bool {
+        i >= MAX_COUNTERS || self.missing >> i & 1 != 0
+    }
+
+    /// One bit per counter that has no value here; all bits above the plan's counters are set.
+    #[inline]
+    pub fn missing(&self) -> u32 {
+        self.missing
+    }
+
+    /// What counter `i` counted between `begin` and this reading of the same thread, as the
+    /// kernel gives it: not scaled, see [`Readings::coverage`]. `None` if either was not read.
+    #[inline]
+    pub fn since(&self, begin: &Readings, i: usize) -> Option<u64> {
+        Some(self.value(i)?.wrapping_sub(begin.value(i)?))
+    }
+
+    /// How much of the time between `begin` and this reading the group of counter `i` was really
+    /// counting. Counters of one group share it.
+    #[inline]
+    pub fn coverage(&self, begin: &Readings, i: usize) -> Coverage {
+        let times = |from: &Self, to: &Self| {
+            let enabled_ns = to.enabled(i)?.wrapping_sub(from.enabled(i)?);
+            let running_ns = to.running(i)?.wrapping_sub(from.running(i)?);
+            Some((enabled_ns, running_ns, to.running(i)?))
+        };
+        match times(begin, self) {
+            Some((enabled_ns, running_ns, ever)) if enabled_ns == running_ns && ever > 0 => {
+                Coverage::Whole
+            }
+            Some((enabled_ns, running_ns, _)) if running_ns > 0 => {
+                Coverage::Part { enabled_ns, running_ns }
+            }
+            _ => Coverage::Nothing,
+        }
+    }
+
+    /// Marks everything as missing.
+    /// The blocks as the kernel wrote them, for writers that take whole groups. Words behind the
+    /// plan's last block, and blocks of missing groups, are meaningless.
+    #[inline]
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.missing = !0;
+    }
+}
+
+/// Bits 0 to `i`, which is below 32.
+#[inline]
+fn upto(i: usize) -> u32 {
+    u32::MAX >> (31 - (i & 31))
+}
+
+/// How much of an interval a group was really counting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coverage {
+    /// All of it: the difference is the count.
+    Whole,
+    /// Only part of it: the difference is too small by an unknown amount (multiplexing, or a
+    /// counter bound to another processor).
+    Part {
+        /// Nanoseconds in the interval.
+        enabled_ns: u64,
+        /// Nanoseconds of them that were counted, more than 0.
+        running_ns: u64,
+    },
+    /// None of it, or it was not read: the value is missing, not 0.
+    Nothing,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two groups: counters 0 and 1, then 2.
+    fn two_groups() -> Readings {
+        let mut r = Readings { starts: 0b101, missing: !0b111, words: [0; WORDS] };
+        r.words[..7].copy_from_slice(&[2, 100, 90, 7, 1001, 8, 1002]);
+        r.words[7..12].copy_from_slice(&[1, 50, 40, 9, 1003]);
+        r
+    }
+
+    #[test]
+    fn accessors_find_their_words() {
+        let r = two_groups();
+        assert_eq!([0, 1, 2, 3].map(|i| r.value(i)), [Some(7), Some(8), Some(9), None]);
+        assert_eq!([0, 1, 2, 3].map(|i| r.enabled(i)), [Some(100), Some(100), Some(50), None]);
+        assert_eq!([0, 1, 2, 3].map(|i| r.running(i)), [Some(90), Some(90), Some(40), None]);
+        assert_eq!(r.value(usize::MAX), None);
+    }
+
+    #[test]
+    fn thirty_two_groups_of_one_and_one_group_of_thirty_two() {
+        let mut r = Readings { starts: !0, missing: 0, words: [0; WORDS] };
+        for i in 0..32 {
+            r.words[5 * i..5 * i + 5].copy_from_slice(&[1, 10, 5, i as u64, 0]);
+        }
+        assert!((0..32).all(|i| r.value(i) == Some(i as u64) && r.running(i) == Some(5)));
+        r.starts = 1;
+        for i in 0..32 {
+            r.words[3 + 2 * i] = i as u64;
+        }
+        assert!((0..32).all(|i| r.value(i) == Some(i as u64) && r.enabled(i) == Some(10)));
+    }
+
+    #[test]
+    fn coverage_by_arithmetic() {
+        let begin = two_groups();
+        let mut end = two_groups();
+        end.words[3] = 6; // wrapped
+        assert_eq!(end.since(&begin, 0), Some(u64::MAX));
+        (end.words[1], end.words[2]) = (120, 110);
+        assert_eq!(end.coverage(&begin, 1), Coverage::Whole);
+        (end.words[1], end.words[2]) = (120, 95);
+        assert_eq!(end.coverage(&begin, 0), Coverage::Part { enabled_ns: 20, running_ns: 5 });
+        end.words[2] = 90;
+        assert_eq!(end.coverage(&begin, 0), Coverage::Nothing);
+        end.missing = !0;
+        assert_eq!(end.coverage(&begin, 2), Coverage::Nothing);
+        assert_eq!(end.since(&begin, 2), None);
+        // A group that never ran, read twice within one tick of its clock.
+        let zero = Readings { starts: 1, missing: !1, words: [0; WORDS] };
+        assert_eq!(zero.coverage(&zero, 0), Coverage::Nothing);
+    }
+}

@@ -1,0 +1,62 @@
+//! Simulated groups: a script instead of the kernel, and the same words in the buffer.
+//!
+//! A script has one step per reading of its thread. Every counter of a group advances with each
+//! reading; the group's times are those of its first counter's script, because a kernel group
+//! also has one pair of times; a step that fails in any of its counters makes the whole group
+//! missing for that reading, as a group in error state is. The counting goes on meanwhile.
+
+use model::{Counter, MAX_COUNTERS, SimReading, Source};
+
+use crate::plan::Group;
+
+/// Where the scripts of one thread stand.
+#[derive(Clone, Copy)]
+pub(crate) struct SimState {
+    /// How many readings this thread has taken.
+    pub(crate) readings: u64,
+    values: [u64; MAX_COUNTERS],
+    enabled: [u64; MAX_COUNTERS],
+    running: [u64; MAX_COUNTERS],
+}
+
+impl SimState {
+    pub(crate) const fn new() -> Self {
+        let zero = [0; MAX_COUNTERS];
+        Self { readings: 0, values: zero, enabled: zero, running: zero }
+    }
+
+    /// Takes the group's next step and writes its block. `false` if the reading fails.
+    pub(crate) fn read(&mut self, counters: &[Counter], group: Group, block: &mut [u64]) -> bool {
+        let mut works = true;
+        for i in group.range() {
+            let step = step(counters.get(i), self.readings);
+            works &= !step.fails;
+            let leads = i == usize::from(group.first);
+            if let (Some(value), Some(enabled), Some(running)) =
+                (self.values.get_mut(i), self.enabled.get_mut(i), self.running.get_mut(i))
+            {
+                *value = value.wrapping_add(step.add);
+                *enabled = enabled.wrapping_add(step.enabled);
+                *running = running.wrapping_add(step.running);
+                if let (true, [nr, e, r, ..]) = (leads, &mut *block) {
+                    (*nr, *e, *r) = (group.len.into(), *enabled, *running);
+                }
+                let at = 3 + 2 * (i - usize::from(group.first));
+                if let Some([v, id]) = block.get_mut(at..at + 2) {
+                    (*v, *id) = (*value, i as u64);
+                }
+            }
+        }
+        works
+    }
+}
+
+/// The step of reading number `reading`: the script starts over after its last one.
+fn step(counter: Option<&Counter>, reading: u64) -> SimReading {
+    let Some(Counter { source: Source::Sim(script), .. }) = counter else {
+        return SimReading { fails: true, ..SimReading::default() };
+    };
+    let len = script.readings.len() as u64;
+    let at = reading.checked_rem(len).unwrap_or(0) as usize;
+    script.readings.get(at).copied().unwrap_or_default()
+}

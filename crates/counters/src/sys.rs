@@ -1,0 +1,134 @@
+//! System calls without libc's wrappers: errno belongs to the program that we are a guest of,
+//! and interposed `read` or `close` of other tools must not see ours.
+//!
+//! Each function returns what the kernel does: a value, or minus an error number.
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn syscall5(n: i64, a: usize, b: usize, c: usize, d: usize, e: usize) -> isize {
+    let ret;
+    // SAFETY: the x86-64 system call convention (psABI, appendix A.2.1): number in rax, arguments
+    // in rdi, rsi, rdx, r10, r8; rcx and r11 are overwritten; the stack is not used. That the
+    // arguments are right for the call is the caller's promise.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            inlateout("rax") n => ret,
+            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e,
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack)
+        );
+    }
+    ret
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+unsafe fn syscall5(n: i64, a: usize, b: usize, c: usize, d: usize, e: usize) -> isize {
+    let ret;
+    // SAFETY: Linux on AArch64 takes the number in x8 and arguments in x0 to x4, returns in x0
+    // and preserves everything else. The arguments are the caller's promise.
+    unsafe {
+        core::arch::asm!(
+            "svc 0",
+            in("x8") n, inlateout("x0") a => ret,
+            in("x1") b, in("x2") c, in("x3") d, in("x4") e,
+            options(nostack)
+        );
+    }
+    ret
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+unsafe fn syscall5(_: i64, _: usize, _: usize, _: usize, _: usize, _: usize) -> isize {
+    -(libc::ENOSYS as isize)
+}
+
+/// `read(2)`.
+///
+/// # Safety
+/// `buf` is writable for `len` bytes.
+#[inline(always)]
+pub(crate) unsafe fn read(fd: i32, buf: *mut u8, len: usize) -> isize {
+    // SAFETY: the kernel writes at most `len` bytes to `buf`, which the caller allows.
+    unsafe { syscall5(libc::SYS_read, fd as usize, buf as usize, len, 0, 0) }
+}
+
+/// `close(2)`.
+pub(crate) fn close(fd: i32) -> isize {
+    // SAFETY: touches no memory of ours; callers only close numbers that they own.
+    unsafe { syscall5(libc::SYS_close, fd as usize, 0, 0, 0, 0) }
+}
+
+/// `fcntl(fd, F_DUPFD_CLOEXEC, lowest)`: the same file under a number of at least `lowest`.
+pub(crate) fn dup_above(fd: i32, lowest: i32) -> isize {
+    let cmd = libc::F_DUPFD_CLOEXEC as usize;
+    // SAFETY: this fcntl takes plain numbers.
+    unsafe { syscall5(libc::SYS_fcntl, fd as usize, cmd, lowest as usize, 0, 0) }
+}
+
+/// The kernel's id of the perf event behind `fd`; minus an error number if there is none. `ENOTTY`
+/// and the like mean that the descriptor is something else.
+pub(crate) fn perf_event_id(fd: i32) -> Result<u64, i32> {
+    // `_IOR('$', 7, __u64 *)` of linux/perf_event.h on 64-bit machines.
+    const PERF_EVENT_IOC_ID: usize = 0x8008_2407;
+    let mut id = 0u64;
+    let out = &raw mut id as usize;
+    // SAFETY: this ioctl writes one u64 to its argument, which points to a live local. A driver
+    // that is not perf would have to reuse perf's own number with its type letter to write more.
+    let ret = unsafe { syscall5(libc::SYS_ioctl, fd as usize, PERF_EVENT_IOC_ID, out, 0, 0) };
+    if ret == 0 { Ok(id) } else { Err(-ret as i32) }
+}
+
+/// `perf_event_open(2)`.
+///
+/// # Safety
+/// `attr` points to a `perf_event_attr` that is readable for as many bytes as its size field
+/// says, and writable in that field (the kernel writes its own size there with E2BIG).
+pub(crate) unsafe fn perf_event_open(
+    attr: *mut u8,
+    pid: i32,
+    cpu: i32,
+    group_fd: i32,
+    flags: usize,
+) -> isize {
+    let n = libc::SYS_perf_event_open;
+    let [pid, cpu, group_fd] = [pid, cpu, group_fd].map(|x| x as isize as usize);
+    // SAFETY: the attribute is as the caller promises; everything else is a number.
+    unsafe { syscall5(n, attr as usize, pid, cpu, group_fd, flags) }
+}
+
+/// The soft `RLIMIT_NOFILE`, or `None` if the kernel does not say.
+pub(crate) fn descriptor_limit() -> Option<u64> {
+    let mut limit = [0u64; 2];
+    let out = limit.as_mut_ptr() as usize;
+    let resource = libc::RLIMIT_NOFILE as usize;
+    // SAFETY: prlimit64 with a null new limit writes a `struct rlimit64` (two u64) to `out`.
+    let ret = unsafe { syscall5(libc::SYS_prlimit64, 0, resource, 0, out, 0) };
+    (ret == 0).then_some(limit[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errno_is_not_touched() {
+        // SAFETY: errno is this thread's own.
+        unsafe { *libc::__errno_location() = 4321 };
+        // SAFETY: nothing is written: the number is not open.
+        assert_eq!(unsafe { read(-1, core::ptr::null_mut(), 0) }, -(libc::EBADF as isize));
+        assert_eq!(close(-1), -(libc::EBADF as isize));
+        assert_eq!(perf_event_id(-1), Err(libc::EBADF));
+        // SAFETY: as above.
+        assert_eq!(unsafe { *libc::__errno_location() }, 4321);
+    }
+
+    #[test]
+    fn limit_agrees_with_libc() {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: getrlimit writes the struct it is given.
+        unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+        assert_eq!(descriptor_limit(), Some(limit.rlim_cur));
+    }
+}

@@ -1,0 +1,189 @@
+//! The program closes or reuses our descriptors, or forks: nothing of the program's is harmed.
+
+mod support;
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use counters::{Plan, ReadStatus, Readings, ThreadCounters};
+use support::*;
+
+fn plan() -> Plan {
+    Plan::new(vec![perf("page-faults:u", 0, PAGE_FAULTS), perf("dummy:u", 0, DUMMY)])
+        .expect("one group")
+}
+
+fn close(fd: i32) {
+    // SAFETY: the tests play a program that closes numbers that are not its own.
+    assert_eq!(unsafe { libc::close(fd) }, 0);
+}
+
+fn pipe() -> [OwnedFd; 2] {
+    let mut fds = [0; 2];
+    // SAFETY: two new descriptors, owned from here on.
+    unsafe {
+        assert_eq!(libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC), 0);
+        fds.map(|fd| OwnedFd::from_raw_fd(fd))
+    }
+}
+
+#[test]
+fn a_closed_leader_is_reported_once() {
+    if !can_count() {
+        return;
+    }
+    let plan = plan();
+    let mut counters = ThreadCounters::closed();
+    counters.open(&plan).unwrap();
+    let mut out = Readings::new();
+    assert_eq!(counters.read(&mut out), ReadStatus::Complete);
+    close(counters.descriptors().next().unwrap());
+    assert_eq!(counters.read(&mut out), ReadStatus::DescriptorLost);
+    assert_eq!(out.missing(), !0);
+    assert_eq!(counters.read(&mut out), ReadStatus::Closed);
+    assert!(!counters.is_open());
+    // And can be opened again.
+    counters.open(&plan).unwrap();
+    assert_eq!(counters.read(&mut out), ReadStatus::Complete);
+    counters.close();
+}
+
+/// Closing a member takes it out of its group: the reading has another shape.
+#[test]
+fn a_closed_member_is_noticed() {
+    if !can_count() {
+        return;
+    }
+    let plan = plan();
+    let mut counters = ThreadCounters::closed();
+    counters.open(&plan).unwrap();
+    let mut out = Readings::new();
+    close(counters.descriptors().nth(1).unwrap());
+    assert_eq!(counters.read(&mut out), ReadStatus::DescriptorLost);
+    counters.close();
+}
+
+/// The number now is a pipe's, and the agent asks before it reads: nobody's bytes are taken and
+/// the pipe survives our close.
+#[test]
+fn verify_spares_the_new_owner_of_a_number() {
+    if !can_count() {
+        return;
+    }
+    let plan = plan();
+    let mut counters = ThreadCounters::closed();
+    counters.open(&plan).unwrap();
+    assert!(counters.verify());
+    let number = counters.descriptors().next().unwrap();
+    let [reader, writer] = pipe();
+    // SAFETY: the program takes our number for its pipe; owned from here on.
+    let taken = unsafe {
+        assert_eq!(libc::dup2(reader.as_raw_fd(), number), number);
+        OwnedFd::from_raw_fd(number)
+    };
+    // SAFETY: a live descriptor and a live buffer.
+    unsafe { libc::write(writer.as_raw_fd(), b"theirs".as_ptr().cast(), 6) };
+    assert!(!counters.verify());
+    let mut out = Readings::new();
+    assert_eq!(counters.read(&mut out), ReadStatus::Closed);
+    counters.close();
+    let mut buf = [0u8; 16];
+    // SAFETY: a live descriptor and a live buffer.
+    let got = unsafe { libc::read(taken.as_raw_fd(), buf.as_mut_ptr().cast(), 16) };
+    assert_eq!((got, &buf[..6]), (6, &b"theirs"[..]));
+}
+
+/// Without asking, the one read that finds out does take bytes from a pipe with data: this is
+/// the limit of what a read can detect. It happens once, and the descriptor survives.
+#[test]
+fn a_blind_read_finds_out_at_the_price_of_one_read() {
+    if !can_count() {
+        return;
+    }
+    let plan = plan();
+    let mut counters = ThreadCounters::closed();
+    counters.open(&plan).unwrap();
+    let number = counters.descriptors().next().unwrap();
+    let [reader, writer] = pipe();
+    // SAFETY: the program takes our number for its pipe; owned from here on.
+    let taken = unsafe {
+        assert_eq!(libc::dup2(reader.as_raw_fd(), number), number);
+        OwnedFd::from_raw_fd(number)
+    };
+    let bytes = [0xabu8; 100];
+    // SAFETY: a live descriptor and a live buffer.
+    unsafe { libc::write(writer.as_raw_fd(), bytes.as_ptr().cast(), 100) };
+    let mut out = Readings::new();
+    assert_eq!(counters.read(&mut out), ReadStatus::DescriptorLost);
+    assert_eq!(out.value(0), None);
+    assert_eq!(counters.read(&mut out), ReadStatus::Closed);
+    counters.close();
+    let mut buf = [0u8; 128];
+    // SAFETY: a live descriptor and a live buffer.
+    let left = unsafe { libc::read(taken.as_raw_fd(), buf.as_mut_ptr().cast(), 128) };
+    // A group of two is 3 + 2 · 2 words of 8 bytes.
+    assert_eq!(left, 100 - 56);
+}
+
+/// The number is another file's whose end is reached: 0 bytes, like a counter in error state.
+#[test]
+fn an_empty_file_is_no_error_state() {
+    if !can_count() {
+        return;
+    }
+    let plan = plan();
+    let mut counters = ThreadCounters::closed();
+    counters.open(&plan).unwrap();
+    let number = counters.descriptors().next().unwrap();
+    let null = std::fs::File::open("/dev/null").unwrap();
+    // SAFETY: the program takes our number; owned from here on.
+    let _taken = unsafe {
+        assert_eq!(libc::dup2(null.as_raw_fd(), number), number);
+        OwnedFd::from_raw_fd(number)
+    };
+    let mut out = Readings::new();
+    assert_eq!(counters.read(&mut out), ReadStatus::DescriptorLost);
+    counters.close();
+}
+
+/// Another perf event of the same shape under our number: only the id tells.
+#[test]
+fn somebody_elses_counter_is_not_ours() {
+    if !can_count() {
+        return;
+    }
+    let plan = plan();
+    let (mut ours, mut theirs) = (ThreadCounters::closed(), ThreadCounters::closed());
+    ours.open(&plan).unwrap();
+    theirs.open(&plan).unwrap();
+    let number = ours.descriptors().next().unwrap();
+    let other = theirs.descriptors().next().unwrap();
+    // SAFETY: the program takes our number.
+    assert_eq!(unsafe { libc::dup2(other, number) }, number);
+    let mut out = Readings::new();
+    assert_eq!(ours.read(&mut out), ReadStatus::DescriptorLost);
+    ours.close();
+    assert_eq!(theirs.read(&mut out), ReadStatus::Complete);
+    theirs.close();
+    close(number);
+}
+
+#[test]
+fn a_forked_child_can_close_what_it_inherited() {
+    if !can_count() {
+        return;
+    }
+    let plan = plan();
+    let mut counters = ThreadCounters::closed();
+    counters.open(&plan).unwrap();
+    let mut out = Readings::new();
+    let code = in_child(|| {
+        let numbers = counters.descriptors().collect::<Vec<_>>();
+        counters.close();
+        // SAFETY: F_GETFD takes any number.
+        let open = |&fd: &i32| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0;
+        i32::from(numbers.len() != 2 || numbers.iter().any(open))
+    });
+    assert_eq!(code, 0);
+    assert_eq!(counters.read(&mut out), ReadStatus::Complete);
+    counters.close();
+}

@@ -1,0 +1,218 @@
+//! Opening and reading real counters: exact where the source is exact.
+
+mod support;
+
+use counters::{Coverage, OpenErrorKind, Plan, ReadStatus, Readings, Target, ThreadCounters};
+use support::*;
+
+#[test]
+fn page_faults_of_touched_pages_are_exact() {
+    if !can_count() {
+        return;
+    }
+    let plan = Plan::new(vec![perf("page-faults:u", 0, PAGE_FAULTS)]).unwrap();
+    let mut counters = ThreadCounters::closed();
+    counters.open(&plan).unwrap();
+    let (mut begin, mut end) = (Readings::new(), Readings::new());
+    // Once to fault in code, stack and buffers.
+    for round in 0..5 {
+        let memory = Fresh::new(1000 * 4096);
+        assert_eq!(counters.read(&mut begin), ReadStatus::Complete);
+        memory.touch(4096);
+        assert_eq!(counters.read(&mut end), ReadStatus::Complete);
+        if round > 0 {
+            assert_eq!(end.since(&begin, 0), Some(1000));
+            assert_eq!(end.coverage(&begin, 0), Coverage::Whole);
+        }
+    }
+    // An empty region is exactly nothing.
+    assert_eq!(counters.read(&mut begin), ReadStatus::Complete);
+    assert_eq!(counters.read(&mut end), ReadStatus::Complete);
+    assert_eq!(end.since(&begin, 0), Some(0));
+    counters.close();
+    assert_eq!(counters.read(&mut end), ReadStatus::Closed);
+    assert_eq!(end.value(0), None);
+}
+
+#[test]
+fn several_groups_and_a_simulated_one_read_together() {
+    if !can_count() {
+        return;
+    }
+    let ten = model::SimReading { add: 10, enabled: 1, running: 1, fails: false };
+    let plan = Plan::new(vec![
+        perf("dummy:u", 0, DUMMY),
+        perf("page-faults:u", 0, PAGE_FAULTS),
+        sim("sim", 1, &[ten]),
+        perf("minor-faults:u", 2, software(5)),
+    ])
+    .unwrap();
+    let mut counters = ThreadCounters::closed();
+    counters.open(&plan).unwrap();
+    assert_eq!(counters.descriptors().count(), 3);
+    let (mut begin, mut end) = (Readings::new(), Readings::new());
+    for _ in 0..2 {
+        let memory = Fresh::new(100 * 4096);
+        assert_eq!(counters.read(&mut begin), ReadStatus::Complete);
+        memory.touch(4096);
+        assert_eq!(counters.read(&mut end), ReadStatus::Complete);
+    }
+    let counts = [0, 1, 2, 3, 4].map(|i| end.since(&begin, i));
+    assert_eq!(counts, [Some(0), Some(100), Some(10), Some(100), None]);
+    assert_eq!(end.missing(), !0b1111);
+    assert_eq!(end.coverage(&begin, 3), Coverage::Whole);
+    counters.close();
+}
+
+#[test]
+fn the_fullest_plans_open() {
+    if !can_count() {
+        return;
+    }
+    for group_of in [(|_| 0) as fn(u16) -> u16, |i| i, |i| i / 5] {
+        let all = (0..32).map(|i| perf("page-faults:u", group_of(i), PAGE_FAULTS)).collect();
+        let plan = Plan::new(all).unwrap();
+        let mut counters = ThreadCounters::closed();
+        counters.open(&plan).unwrap();
+        let (mut begin, mut end) = (Readings::new(), Readings::new());
+        for _ in 0..2 {
+            let memory = Fresh::new(7 * 4096);
+            assert_eq!(counters.read(&mut begin), ReadStatus::Complete);
+            memory.touch(4096);
+            assert_eq!(counters.read(&mut end), ReadStatus::Complete);
+        }
+        assert!((0..32).all(|i| end.since(&begin, i) == Some(7)));
+        assert_eq!(end.missing(), 0);
+        counters.close();
+    }
+}
+
+#[test]
+fn no_counters_is_a_plan() {
+    let plan = Plan::new(vec![]).unwrap();
+    let mut counters = ThreadCounters::closed();
+    let mut out = Readings::new();
+    assert_eq!(counters.read(&mut out), ReadStatus::Closed);
+    counters.open(&plan).unwrap();
+    assert_eq!(counters.read(&mut out), ReadStatus::Complete);
+    assert_eq!(out.missing(), !0);
+    counters.close();
+}
+
+/// The imitation of multiplexing: a counter bound to one processor, while the thread is also on
+/// another. The same words for the reader as when counters take turns.
+#[test]
+fn a_counter_that_ran_part_of_the_time_says_so() {
+    if !can_count() {
+        return;
+    }
+    // The highest and lowest processor that we may use.
+    // SAFETY: cpu_set_t is plain data; sched_getaffinity fills it.
+    let allowed: Vec<usize> = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of_val(&set), &mut set);
+        (0..1024).filter(|&c| libc::CPU_ISSET(c, &set)).collect()
+    };
+    let [here, .., there] = allowed[..] else {
+        return skip("one processor only");
+    };
+    let task_clock = software(1);
+    let plan = Plan::new(vec![perf("task-clock:u", 0, task_clock)]).unwrap();
+    let mut counters = ThreadCounters::closed();
+    counters.open_for(&plan, Target { pid: 0, cpu: here as i32 }).unwrap();
+    let (mut a, mut b, mut c) = (Readings::new(), Readings::new(), Readings::new());
+    pin(there);
+    assert_eq!(counters.read(&mut a), ReadStatus::Complete);
+    spin();
+    assert_eq!(counters.read(&mut b), ReadStatus::Complete);
+    assert_eq!(b.coverage(&a, 0), Coverage::Nothing);
+    pin(here);
+    spin();
+    assert_eq!(counters.read(&mut c), ReadStatus::Complete);
+    let Coverage::Part { enabled_ns, running_ns } = c.coverage(&a, 0) else {
+        panic!("{:?}", c.coverage(&a, 0));
+    };
+    assert!(0 < running_ns && running_ns < enabled_ns, "{running_ns} of {enabled_ns} ns");
+    counters.close();
+}
+
+fn pin(cpu: usize) {
+    // SAFETY: a local set with one processor that sched_getaffinity gave.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
+    }
+}
+
+fn spin() {
+    let start = std::time::Instant::now();
+    while start.elapsed().as_millis() < 5 {}
+}
+
+#[test]
+fn a_failed_open_leaks_nothing_and_says_which() {
+    if !can_count() {
+        return;
+    }
+    let before = open_descriptors();
+    let absent = model::PerfAttr { config: 999, ..PAGE_FAULTS };
+    let plan = Plan::new(vec![
+        perf("page-faults:u", 0, PAGE_FAULTS),
+        perf("dummy:u", 1, DUMMY),
+        perf("absent", 1, absent),
+    ])
+    .unwrap();
+    // In a child, because other tests of this process open descriptors at the same time.
+    let code = in_child(|| {
+        let before = count_descriptors();
+        let mut counters = ThreadCounters::closed();
+        let failure = counters.open(&plan).unwrap_err();
+        let mut ok = failure.counter == 2;
+        ok &= failure.error.kind == OpenErrorKind::NoSuchCounter;
+        ok &= !counters.is_open() && counters.descriptors().count() == 0;
+        ok &= count_descriptors() == before;
+        // Nor does opening and closing.
+        let good = Plan::new(plan.counters()[..2].to_vec()).unwrap();
+        for _ in 0..100 {
+            counters.open(&good).unwrap();
+        }
+        counters.close();
+        ok &= count_descriptors() == before;
+        i32::from(!ok)
+    });
+    assert_eq!(code, 0);
+    assert!(before > 0);
+}
+
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(0, |d| d.count())
+}
+
+/// Without a directory stream, which itself is a descriptor.
+fn count_descriptors() -> usize {
+    // SAFETY: F_GETFD takes any number.
+    (0..20_000).filter(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0).count()
+}
+
+#[test]
+fn descriptors_are_high_and_close_on_exec() {
+    if !can_count() {
+        return;
+    }
+    let plan = Plan::new(vec![perf("dummy:u", 0, DUMMY); 3]).unwrap();
+    let mut counters = ThreadCounters::closed();
+    counters.open(&plan).unwrap();
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: getrlimit writes the struct it is given.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    let lowest = (limit.rlim_cur.min(8192) / 4 * 3) as i32;
+    for fd in counters.descriptors() {
+        assert!(fd >= lowest, "{fd} is below {lowest}");
+        // SAFETY: F_GETFD takes any number.
+        assert_eq!(unsafe { libc::fcntl(fd, libc::F_GETFD) }, libc::FD_CLOEXEC);
+        assert!(counters.owns(fd));
+    }
+    assert!(!counters.owns(0) && !counters.owns(-1));
+    counters.close();
+}

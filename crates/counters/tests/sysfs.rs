@@ -1,0 +1,105 @@
+//! Names that the machine's files define, against a tree of such files in a temporary directory.
+
+mod support;
+
+use counters::machine::Machine;
+use counters::names::Resolver;
+use model::{PerfAttr, Source};
+use support::Tree;
+
+const DEVICES: &str = "sys/bus/event_source/devices";
+
+fn tree() -> Tree {
+    let tree = Tree::new("sysfs");
+    let file = |path: &str, text: &str| tree.file(&format!("{DEVICES}/{path}"), text);
+    file("cpu/type", "4\n");
+    file("cpu/format/event", "config:0-7,32-35\n");
+    file("cpu/format/umask", "config:8-15\n");
+    file("cpu/format/ldlat", "config1:0-15\n");
+    file("cpu/format/strange", "config9:1\n");
+    file("cpu/events/cpu-cycles", "event=0x3c\n");
+    file("cpu/events/mem-loads", "event=0xcd,umask=0x1,ldlat=3\n");
+    file("cpu/events/open", "event=0x1,umask=?\n");
+    file("power/type", "9\n");
+    file("power/cpumask", "0\n");
+    file("power/format/event", "config:0-7\n");
+    file("power/events/energy-pkg", "event=0x02\n");
+    file("scaled/type", "11\n");
+    file("scaled/format/event", "config:0-63\n");
+    file("scaled/events/bytes", "event=1\n");
+    file("scaled/events/bytes.scale", "64\n");
+    file("uprobe/type", "8\n");
+    tree.file("sys/kernel/tracing/events/syscalls/sys_enter_read/id", "711\n");
+    tree
+}
+
+fn resolve(tree: &Tree, text: &str) -> Result<(String, PerfAttr), String> {
+    let mut counters = Resolver::new(&Machine::at(&tree.root))
+        .resolve(text)
+        .map_err(|e| format!("{e} | {}", e.hint.as_deref().unwrap_or("")))?;
+    let counter = counters.remove(0);
+    match counter.source {
+        Source::Perf(attr) => Ok((counter.name, attr)),
+        Source::Sim(_) => Err("simulated".into()),
+    }
+}
+
+#[test]
+fn terms_go_where_the_format_says() {
+    let tree = tree();
+    let of = |text: &str| {
+        let (name, a) = resolve(&tree, text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        (name, a.kind, a.config, a.config1)
+    };
+    let plain = |text: &str, kind, config, config1| (text.to_string(), kind, config, config1);
+    // AMD's way: event bits 8 to 11 live at config bits 32 to 35 (0x1c2 is 0xc2 and 1 << 32).
+    let text = "cpu/event=0x1c2,umask=0x1/";
+    assert_eq!(of(text), plain(text, 4, 0x1_0000_01c2, 0));
+    assert_eq!(of("cpu/cpu-cycles/"), plain("cpu/cpu-cycles/", 4, 0x3c, 0));
+    assert_eq!(of("cpu/mem-loads/"), plain("cpu/mem-loads/", 4, 0x1cd, 3));
+    // A later term overrides the event's own.
+    let text = "cpu/mem-loads,ldlat=30/";
+    assert_eq!(of(text), plain(text, 4, 0x1cd, 30));
+    assert_eq!(of("cpu/event=1,name=mine/"), plain("mine", 4, 1, 0));
+    assert_eq!(of("cpu/config=0x1234,config1=7/").2, 0x1234);
+    assert_eq!(of("cpu//").1, 4);
+    let (name, attr) = resolve(&tree, "cpu/event=1/u").unwrap();
+    assert!(name == "cpu/event=1/:u" && attr.exclude_kernel && !attr.exclude_user);
+    let (name, attr) = resolve(&tree, "syscalls:sys_enter_read:u").unwrap();
+    assert_eq!((name.as_str(), attr.kind, attr.config), ("syscalls:sys_enter_read:u", 2, 711));
+}
+
+#[test]
+fn what_the_machine_does_not_have() {
+    let tree = tree();
+    #[rustfmt::skip]
+    let golden = [
+        ("cup/event=1/", "byte 0: this machine has no PMU \"cup\" | did you mean cpu?"),
+        ("cpu/evnt=1/", "byte 4: cpu has no event or term \"evnt\" | did you mean event?"),
+        ("cpu/event=1,zzzzzz/", "byte 12: cpu has no event or term \"zzzzzz\" | some of cpu's: cpu-cycles, mem-loads, open, event, ldlat, strange, umask"),
+        ("cpu/umask=0x100/", "byte 4: \"0x100\": umask has 8 bits | "),
+        ("cpu/event=seven/", "byte 4: \"seven\": not a number (0x… or decimal) | "),
+        ("cpu/open/", "byte 4: not supported yet: cpu: leaving out the value of umask | "),
+        ("cpu/strange/", "byte 4: /sys/bus/event_source/devices/cpu/format/strange: \"config9:1\" | "),
+        ("power/energy-pkg/", "byte 0: not supported yet: power, which counts a whole package and not a thread | "),
+        ("scaled/bytes/", "byte 7: not supported yet: scaled/bytes/, whose values have a scale | "),
+        ("uprobe/config=1/", "byte 0: not supported yet: a uprobe as a counter | "),
+        ("syscalls:sys_enter_raed", "byte 0: unknown counter \"syscalls:sys_enter_raed\" | counterpoint list shows every name"),
+    ];
+    for (text, expected) in golden {
+        let error = resolve(&tree, text).err().unwrap_or_else(|| panic!("{text} is accepted"));
+        assert_eq!(error, format!("counter list, {expected}"), "{text}");
+    }
+}
+
+#[test]
+fn the_catalogue_has_the_machines_events() {
+    let tree = tree();
+    let names: Vec<String> = Resolver::new(&Machine::at(&tree.root))
+        .catalogue()
+        .into_iter()
+        .filter(|e| e.source.starts_with("pmu ") || e.source == "pmu")
+        .map(|e| e.name)
+        .collect();
+    assert_eq!(names, ["cpu/cpu-cycles/", "cpu/mem-loads/", "PMU/TERM=VALUE,…/"]);
+}
