@@ -1,0 +1,117 @@
+//! What the bracket costs when there is nothing in it, measured once per process with the very
+//! code that brackets real calls. Also warms that code up, so that its own first execution is in
+//! no call's counts.
+
+use std::ffi::c_int;
+
+use abi::iree::{DispatchState, Environment, WorkgroupState};
+use record::meta::{Calibration, Frame};
+use record::page::{PAGE_BYTES, PageReader};
+use record::{GroupLayout, Record};
+
+use crate::probe;
+use crate::process::Process;
+use crate::sys;
+use crate::thread::{self, Thread};
+
+/// Enough for a stable median, few enough for about half a millisecond with counters.
+const CALLS: usize = 200;
+/// Their records must fit into one page: 200 of the longest that two clock reads, times and 32
+/// counters of an empty call make (under 200 bytes).
+const _: () = assert!(CALLS * 200 < PAGE_BYTES);
+
+unsafe extern "C-unwind" fn nothing(
+    _: *const Environment,
+    _: *const DispatchState,
+    _: *const WorkgroupState,
+) -> c_int {
+    0
+}
+
+/// Measures and appends the result to the process's metadata. The thread is attached but not yet
+/// recording.
+pub fn calibrate(thread: &mut Thread, process: &Process) {
+    let Ok(scratch) = sys::map_wiped_on_fork(PAGE_BYTES) else { return };
+    let thread_pointer: *mut Thread = thread;
+    let total_ticks = thread::with_current(thread_pointer, || {
+        // SAFETY: the pointer is `thread`; the closure is the only user meanwhile.
+        unsafe { &mut *thread_pointer }.with_scratch(scratch, run_empty_calls)
+    });
+    // SAFETY: mapped above, PAGE_BYTES long, not written any more.
+    let page = unsafe { std::slice::from_raw_parts(scratch, PAGE_BYTES) };
+    if let Some(calibration) = evaluate(thread, page, total_ticks) {
+        process.append(&Frame::Calibration(calibration));
+    }
+    sys::unmap(scratch, PAGE_BYTES);
+}
+
+/// Ticks that a probe adds to an empty call.
+fn run_empty_calls(thread: &mut Thread) -> u64 {
+    let clock = thread.run.clock;
+    let dispatch = DispatchState {
+        workgroup_size_x: 1,
+        workgroup_size_y: 1,
+        workgroup_size_z: 1,
+        constant_count: 0,
+        workgroup_count_x: 1,
+        workgroup_count_y: 1,
+        workgroup_count_z: 1,
+        max_concurrency: 1,
+        binding_count: 0,
+        constants: std::ptr::null(),
+        binding_ptrs: std::ptr::null(),
+        binding_lengths: std::ptr::null(),
+    };
+    let workgroup = WorkgroupState {
+        workgroup_id_x: 0,
+        workgroup_id_y: 0,
+        workgroup_id_z: 0,
+        reserved: 0,
+        processor_id: 0,
+        local_memory: std::ptr::null_mut(),
+        local_memory_size: 0,
+    };
+    let empty = std::hint::black_box(nothing as abi::iree::Dispatch);
+    let mut bare = Vec::with_capacity(CALLS);
+    let mut probed = Vec::with_capacity(CALLS);
+    for _ in 0..CALLS {
+        let begin = clock.begin();
+        // SAFETY: `empty` takes what a dispatch function takes and reads none of it.
+        unsafe { empty(&Environment::ZERO, &dispatch, &workgroup) };
+        bare.push(clock.begin().wrapping_sub(begin));
+        let begin = clock.begin();
+        // SAFETY: as above.
+        unsafe { probe::call(0, empty, &Environment::ZERO, &dispatch, &workgroup) };
+        probed.push(clock.begin().wrapping_sub(begin));
+    }
+    median(probed).unwrap_or(0).saturating_sub(median(bare).unwrap_or(0))
+}
+
+/// Medians of what the scratch page recorded. The first calls (cold code) do not matter to them.
+fn evaluate(thread: &Thread, page: &[u8], total_ticks: u64) -> Option<Calibration> {
+    let groups: Vec<u16> = thread.run.plan.counters().iter().map(|c| c.group).collect();
+    let mask = if thread.counting { thread.run.counter_mask } else { 0 };
+    let layout = GroupLayout::new(&groups, mask);
+    let mut reader = PageReader::new(page, &layout).ok()?;
+    let mut inside = Vec::with_capacity(CALLS);
+    let mut values = vec![Vec::with_capacity(CALLS); reader.values().len()];
+    while let Some(Ok(record)) = reader.next_record() {
+        let Record::Call(call) = record else { continue };
+        inside.push(call.end.wrapping_sub(call.start));
+        if reader.groups().iter().all(|g| g.read) {
+            values.iter_mut().zip(reader.values()).for_each(|(all, v)| all.push(*v));
+        }
+    }
+    Some(Calibration {
+        calls: inside.len() as u32,
+        counters: mask,
+        inside_ticks: median(inside)?,
+        total_ticks,
+        inside_values: values.into_iter().map(|v| median(v).unwrap_or(0)).collect(),
+    })
+}
+
+fn median(mut values: Vec<u64>) -> Option<u64> {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied()
+}

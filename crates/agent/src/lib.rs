@@ -1,0 +1,36 @@
+//! Counterpoint inside a process that is not ours: preloaded, silent, and harmless.
+//!
+//! ```text
+//!  mprotect, dlsym ──► iree: find the executable library, put a trampoline in the place of each
+//!  (interposed)              exported function
+//!                                        │
+//!  runtime calls an export ──► trampoline ──► probe: read, clock ─► original ─► clock, read
+//!                                                                                   │
+//!                                                             thread: this thread's page, counters
+//!                                                             process: part of the profile, losses
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | [`run`] | start-up: the run file, read at the first executable; nothing happens before |
+//! | [`process`] | what one process owns: its row of the loss table, its part; renewed after fork |
+//! | [`thread`] | what one thread owns: page, counters; made at its first call, given back at its exit |
+//! | [`probe`] | the bracket around a call: the hot path |
+//! | [`calibrate`] | what the bracket costs when there is nothing in it |
+//! | [`iree`] | the adapter: interposed functions, ELF walk, export tables, trampolines |
+//! | [`sys`] | system calls that leave `errno` alone, memory reads that cannot fault |
+//!
+//! Rules. The host never dies of us: no exit, no abort, no panic that leaves an exported
+//! function; an error of our own switches the agent off and lets calls through. Nothing on a hot
+//! path allocates, locks, prints or touches `errno`. Nothing happens, not even a file opened, in a
+//! process that shows no IREE executable. Linux 4.14 or later (`MADV_WIPEONFORK`).
+
+mod calibrate;
+mod iree;
+mod probe;
+mod process;
+mod run;
+mod sys;
+mod thread;
+
+pub use iree::interpose::{dlsym, mprotect};

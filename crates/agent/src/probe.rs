@@ -1,0 +1,249 @@
+//! The bracket around a call: the hot path.
+//!
+//! ```text
+//!  begin   read counters ─ ticks ─►  original call  ─► ticks ─ read counters ─ record  end
+//! ```
+//!
+//! The clock is read inside the counters, so that reading counters does not lengthen the recorded
+//! time; counters therefore see the two clock reads and half of each `read` (see
+//! [`crate::calibrate`]). No allocation, lock or panic; system calls only for counters, made
+//! without touching `errno`. Memory that is written here is the thread's own, present, and not
+//! shared with a forked child, so that an empty call counts no page fault.
+
+use std::ffi::c_int;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+use abi::iree::{Dispatch, DispatchState, Environment, WorkgroupState};
+use counters::Readings;
+use model::Loss;
+use record::Call;
+
+use crate::process;
+use crate::thread::{self, DEEPEST, Thread};
+
+/// Calls `original` with the probe around it.
+///
+/// # Safety
+/// The arguments are what the runtime passes to a dispatch function, and `original` is that
+/// function. May be left by an unwinding exception or `longjmp` of the original; the next call
+/// of the thread notices.
+#[inline(always)]
+pub unsafe fn call(
+    export: u32,
+    original: Dispatch,
+    environment: *const Environment,
+    dispatch: *const DispatchState,
+    workgroup: *const WorkgroupState,
+) -> c_int {
+    let mut thread = thread::current();
+    // SAFETY: null or this thread's own state, which is unmapped only at thread exit, after the
+    // pointer was cleared.
+    if thread.is_null() || unsafe { (*thread).ready.load(Ordering::Relaxed) } == 0 {
+        thread = thread::attach();
+        if thread.is_null() {
+            // SAFETY: the runtime's own call, passed on.
+            return unsafe { original(environment, dispatch, workgroup) };
+        }
+    }
+    let frame = stack_address();
+    // SAFETY: attached just now or before.
+    if !unsafe { (*thread).begin(export, frame) } {
+        // SAFETY: as above.
+        return unsafe { original(environment, dispatch, workgroup) };
+    }
+    // SAFETY: attached; the clock is a copy.
+    let clock = unsafe { (*thread).run.clock };
+    let start = clock.begin();
+    // SAFETY: as above.
+    let result = unsafe { original(environment, dispatch, workgroup) };
+    let (end, location) = clock.end();
+    // The dispatch and workgroup states live until we return: the caller passed them by address.
+    // SAFETY: as above; in a child that the original forked, `ready` is 0 and nothing is done.
+    unsafe {
+        if (*thread).ready.load(Ordering::Relaxed) == 1 {
+            let call = Call {
+                export,
+                count: [
+                    (*dispatch).workgroup_count_x,
+                    (*dispatch).workgroup_count_y,
+                    (*dispatch).workgroup_count_z.into(),
+                ],
+                workgroup: [
+                    (*workgroup).workgroup_id_x,
+                    (*workgroup).workgroup_id_y,
+                    (*workgroup).workgroup_id_z.into(),
+                ],
+                location,
+                worker: (*workgroup).processor_id,
+                start,
+                end,
+            };
+            (*thread).end(&call, frame);
+        }
+    }
+    result
+}
+
+/// An address in the caller's stack frame: frames of calls in progress lie above later ones.
+#[inline(always)]
+fn stack_address() -> usize {
+    let marker = 0u8;
+    (&raw const marker) as usize
+}
+
+impl Thread {
+    /// Starts a bracket. False: the call cannot be recorded now, pass it through.
+    #[inline(always)]
+    fn begin(&mut self, export: u32, frame: usize) -> bool {
+        if self.busy.load(Ordering::Relaxed) != 0 {
+            process::lose(Loss::ProbeReentered, 1, 0);
+            return false;
+        }
+        self.busy.store(1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        if self.depth > 0 && !self.begin_nested(frame) {
+            self.busy.store(0, Ordering::Relaxed);
+            return false;
+        }
+        let depth = self.depth as usize;
+        // SAFETY: `begin_nested` refuses a depth beyond the arrays; a page is attached.
+        unsafe {
+            *self.frames.get_unchecked_mut(depth) = frame;
+            self.writer.set_open(self.depth + 1, export);
+            if self.counting {
+                // A failed read leaves its mark in the readings; `end` sees it.
+                let _ = self.counters.read(self.before.get_unchecked_mut(depth));
+            }
+        }
+        self.depth += 1;
+        compiler_fence(Ordering::SeqCst);
+        self.busy.store(0, Ordering::Relaxed);
+        true
+    }
+
+    /// A call within a call. Forgets those that were passed by (their frames are below or at the
+    /// new one), and refuses what is too deep.
+    #[cold]
+    #[inline(never)]
+    fn begin_nested(&mut self, frame: usize) -> bool {
+        self.forget_abandoned(|open| open <= frame);
+        if self.depth as usize >= DEEPEST {
+            self.process().lose(Loss::ProbeReentered, 1, 0);
+            return false;
+        }
+        true
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn forget_abandoned(&mut self, abandoned: impl Fn(usize) -> bool) {
+        while self.depth > 0 {
+            let open = self.frames.get(self.depth as usize - 1).copied().unwrap_or(0);
+            if !abandoned(open) {
+                return;
+            }
+            self.depth -= 1;
+            self.process().lose(Loss::CallAbandoned, 1, 0);
+        }
+    }
+
+    /// Ends a bracket and records the call.
+    #[inline(always)]
+    fn end(&mut self, call: &Call, frame: usize) {
+        self.busy.store(1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        if self.counting {
+            let _ = self.counters.read(&mut self.after);
+        }
+        let top = self.frames.get((self.depth as usize).wrapping_sub(1)).copied();
+        if top != Some(frame) {
+            self.forget_abandoned(|open| open != frame);
+        }
+        if self.depth > 0 {
+            self.depth -= 1;
+            self.record(call);
+        }
+        compiler_fence(Ordering::SeqCst);
+        self.busy.store(0, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn record(&mut self, call: &Call) {
+        if !self.writer.has_room() {
+            self.flush();
+        }
+        let depth = self.depth as usize;
+        // SAFETY: `depth` was the index of this call's begin; a page with room is attached.
+        unsafe {
+            if self.counting {
+                let missing = self.before.get_unchecked(depth).missing() | self.after.missing();
+                if missing & self.run.counter_mask != 0 {
+                    self.count_missing();
+                }
+                let before = self.before.get_unchecked(depth);
+                record_counted(&mut self.writer, call, before, &self.after, self.run);
+            } else {
+                let cursor = self.writer.call(call, false);
+                self.writer.commit_call(cursor);
+            }
+            self.writer.set_open(self.depth, call.export);
+        }
+        if call.end >= self.next_clock {
+            self.clock_record();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count_missing(&mut self) {
+        self.process().lose(Loss::CounterReadFailed, 1, 0);
+        if !self.counters.is_open() && !self.lost_noted {
+            self.lost_noted = true;
+            self.process().lose(Loss::DescriptorLost, 1, 0);
+        }
+    }
+}
+
+/// # Safety
+/// A page with room is attached to `writer`; both readings were taken with `run`'s plan.
+#[inline(always)]
+unsafe fn record_counted(
+    writer: &mut record::PageWriter,
+    call: &Call,
+    before: &Readings,
+    after: &Readings,
+    run: &crate::run::Run,
+) {
+    let groups = run.plan.groups();
+    let missing = before.missing() | after.missing();
+    let (from, to) = (before.words(), after.words());
+    // SAFETY: a plan's blocks fit into the words, as `Plan` guarantees.
+    let delta =
+        |word: usize| unsafe { to.get_unchecked(word).wrapping_sub(*from.get_unchecked(word)) };
+    let mut scaled = false;
+    let mut at = 0;
+    for group in groups {
+        scaled |= missing & group.mask() == 0 && delta(at + 1) != delta(at + 2);
+        at += 3 + 2 * usize::from(group.len);
+    }
+    // SAFETY: by contract.
+    unsafe {
+        let mut cursor = writer.call(call, scaled);
+        at = 0;
+        for group in groups {
+            if missing & group.mask() != 0 {
+                cursor.put(0);
+            } else {
+                cursor.put(delta(at + 1).wrapping_add(1));
+                if scaled {
+                    cursor.put(delta(at + 2));
+                }
+                for i in 0..usize::from(group.len) {
+                    cursor.put(delta(at + 3 + 2 * i));
+                }
+            }
+            at += 3 + 2 * usize::from(group.len);
+        }
+        writer.commit_call(cursor);
+    }
+}

@@ -1,0 +1,281 @@
+//! What one process owns: a row in the pool's table of losses and a part of the profile.
+//!
+//! All of it lives in memory that a forked child finds zeroed, so the child notices at its first
+//! call that it is nobody yet and makes its own row and part. It never writes into its parent's.
+
+use std::ffi::CString;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use model::Loss;
+use record::Snapshot;
+use record::meta::{Frame, META_NAME, PAGES_NAME, PARTS_NAME, Process as ProcessFrame, part_name};
+use record::pool::Row;
+
+use crate::iree;
+use crate::run::Run;
+use crate::sys::{self, AppendError};
+
+/// The state of one process. Zero means: nothing done yet.
+#[repr(C)]
+struct State {
+    /// Thread id of the holder, 0 if free.
+    lock: AtomicU32,
+    /// 0 fresh, 1 ready.
+    ready: AtomicU32,
+    row: AtomicU32,
+    next_thread: AtomicU32,
+    calibrated: AtomicU32,
+    pid: AtomicU32,
+    generation: AtomicU32,
+    start_time: AtomicU64,
+    paths: AtomicPtr<Paths>,
+}
+
+/// Files of the process's part.
+#[derive(Debug)]
+pub struct Paths {
+    /// Metadata frames.
+    pub meta: CString,
+    /// Flushed pages.
+    pub pages: CString,
+}
+
+static STATE: AtomicPtr<State> = AtomicPtr::new(std::ptr::null_mut());
+const STATE_BYTES: usize = 4096;
+
+/// Descriptors of counters that threads of this process hold, as a bitmap: what a forked child
+/// inherits and must close.
+static DESCRIPTORS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+
+fn state() -> Result<&'static State, i32> {
+    let mut at = STATE.load(Ordering::Acquire);
+    if at.is_null() {
+        let fresh = sys::map_wiped_on_fork(STATE_BYTES)?.cast::<State>();
+        match STATE.compare_exchange(at, fresh, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => at = fresh,
+            Err(other) => {
+                sys::unmap(fresh.cast(), STATE_BYTES);
+                at = other;
+            }
+        }
+    }
+    // SAFETY: mapped above for ever, zeroed, and all fields are atomics.
+    Ok(unsafe { &*at })
+}
+
+/// Held while the process's part is made or a library is taken in.
+pub struct Lock(&'static State);
+
+impl Lock {
+    /// Waits for the lock. `None` if this very thread holds it (a signal handler interrupted
+    /// it), or if it cannot be had for a second (its holder was stopped).
+    pub fn take() -> Option<Self> {
+        let state = state().ok()?;
+        let me = sys::thread_id();
+        for round in 0..1_000_000u32 {
+            match state.lock.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Some(Self(state)),
+                Err(holder) if holder == me => return None,
+                Err(_) if round > 100 => sys::yield_now(),
+                Err(_) => std::hint::spin_loop(),
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        self.0.lock.store(0, Ordering::Release);
+    }
+}
+
+/// This process, ready to record.
+#[derive(Clone, Copy)]
+pub struct Process {
+    state: &'static State,
+    run: &'static Run,
+}
+
+impl Process {
+    /// This process; made ready now if it is fresh (first executable, or first call after fork).
+    pub fn current(run: &'static Run) -> Option<Self> {
+        let state = state().ok()?;
+        let process = Self { state, run };
+        if state.ready.load(Ordering::Acquire) == 0 {
+            let _lock = Lock::take()?;
+            process.start();
+        }
+        Some(process)
+    }
+
+    /// As [`Process::current`], for a caller that holds the lock.
+    pub fn current_locked(run: &'static Run, _: &Lock) -> Option<Self> {
+        let process = Self { state: state().ok()?, run };
+        process.start();
+        Some(process)
+    }
+
+    /// This process if it is already recording. For signal handlers and losses.
+    pub fn existing(run: &'static Run) -> Option<Self> {
+        let at = STATE.load(Ordering::Acquire);
+        // SAFETY: null or mapped for ever, see `state`.
+        let state = unsafe { at.as_ref() }?;
+        (state.ready.load(Ordering::Acquire) == 1).then_some(Self { state, run })
+    }
+
+    fn start(&self) {
+        let state = self.state;
+        if state.ready.load(Ordering::Relaxed) == 1 {
+            return;
+        }
+        close_inherited();
+        let (pid, start_time) = (sys::process_id(), sys::start_time());
+        state.pid.store(pid, Ordering::Relaxed);
+        state.start_time.store(start_time, Ordering::Relaxed);
+        let number = self.run.pool.claim_row();
+        state.row.store(number, Ordering::Relaxed);
+        let (generation, made) = self.make_part(pid, start_time);
+        state.generation.store(generation, Ordering::Relaxed);
+        let row = self.row();
+        row.generation.store(generation, Ordering::Relaxed);
+        row.start_time.store(start_time, Ordering::Relaxed);
+        row.pid.store(pid, Ordering::Release);
+        match made {
+            Ok(paths) => state.paths.store(Box::leak(Box::new(paths)), Ordering::Release),
+            Err(errno) => row.lose(Loss::PartUnwritable, 1, errno),
+        }
+        state.ready.store(1, Ordering::Release);
+        self.append(&Frame::Process(ProcessFrame {
+            pid,
+            parent: sys::parent_id(),
+            start_time,
+            generation,
+            clock: self.run.clock,
+            program: sys::lossy(sys::read_link(c"/proc/self/exe").unwrap_or_default()),
+            arguments: arguments(),
+        }));
+        self.append(&Frame::Snapshot(Snapshot::take(self.run.clock)));
+        iree::library::for_each_known(|frame| self.append_bytes(frame));
+    }
+
+    /// Makes the directory of the part: the first generation that is not there yet is ours.
+    fn make_part(&self, pid: u32, start_time: u64) -> (u32, Result<Paths, i32>) {
+        for generation in 0..10_000 {
+            let name = part_name(pid, start_time, generation);
+            let directory = format!("{}/{PARTS_NAME}/{name}", self.run.profile);
+            match sys::make_directory(&sys::path(directory.clone())) {
+                Ok(()) => {
+                    let meta = sys::path(format!("{directory}/{META_NAME}"));
+                    let pages = sys::path(format!("{directory}/{PAGES_NAME}"));
+                    return (generation, Ok(Paths { meta, pages }));
+                }
+                Err(libc::EEXIST) => {}
+                Err(errno) => return (0, Err(errno)),
+            }
+        }
+        (0, Err(libc::EEXIST))
+    }
+
+    /// Its row in the table of losses.
+    pub fn row(&self) -> &'static Row {
+        self.run.pool.row(self.row_number())
+    }
+
+    /// The number of that row.
+    pub fn row_number(&self) -> u32 {
+        self.state.row.load(Ordering::Relaxed)
+    }
+
+    /// The part's files, if the part could be made.
+    pub fn paths(&self) -> Option<&'static Paths> {
+        // SAFETY: null or leaked.
+        unsafe { self.state.paths.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Process id, start time, generation.
+    pub fn identity(&self) -> (u32, u64, u32) {
+        (
+            self.state.pid.load(Ordering::Relaxed),
+            self.state.start_time.load(Ordering::Relaxed),
+            self.state.generation.load(Ordering::Relaxed),
+        )
+    }
+
+    /// A number for a new thread.
+    pub fn next_thread(&self) -> u32 {
+        self.row().threads.fetch_add(1, Ordering::Relaxed);
+        self.state.next_thread.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// True for the first caller: that one calibrates.
+    pub fn should_calibrate(&self) -> bool {
+        self.state.calibrated.swap(1, Ordering::Relaxed) == 0
+    }
+
+    /// Appends a frame to the metadata.
+    pub fn append(&self, frame: &Frame) {
+        self.append_bytes(&frame.to_bytes());
+    }
+
+    pub(crate) fn append_bytes(&self, bytes: &[u8]) {
+        let Some(paths) = self.paths() else { return };
+        match sys::append(&paths.meta, bytes) {
+            Ok(()) => {}
+            Err(AppendError::FileSizeLimit) => {
+                self.row().lose(Loss::PartUnwritable, 1, libc::EFBIG);
+            }
+            Err(AppendError::Errno(errno)) => self.row().lose(Loss::PartUnwritable, 1, errno),
+        }
+    }
+
+    /// The process ends in an orderly way: the second snapshot of its clocks.
+    pub fn at_exit(&self) {
+        self.append(&Frame::Snapshot(Snapshot::take(self.run.clock)));
+    }
+
+    /// Counts a loss.
+    pub fn lose(&self, loss: Loss, count: u64, errno: i32) {
+        self.row().lose(loss, count, errno);
+    }
+}
+
+fn arguments() -> Vec<String> {
+    let raw = sys::read_file(c"/proc/self/cmdline").unwrap_or_default();
+    let text = raw.strip_suffix(&[0]).unwrap_or(&raw);
+    text.split(|b| *b == 0).map(|a| String::from_utf8_lossy(a).into_owned()).collect()
+}
+
+/// Notes that a thread of this process holds `fd`, or does no more.
+pub fn note_descriptor(fd: i32, held: bool) {
+    let Some(word) = usize::try_from(fd).ok().and_then(|fd| DESCRIPTORS.get(fd / 64)) else {
+        return;
+    };
+    let bit = 1u64 << (fd % 64);
+    if held {
+        word.fetch_or(bit, Ordering::Relaxed);
+    } else {
+        word.fetch_and(!bit, Ordering::Relaxed);
+    }
+}
+
+/// In a forked child: closes the counters of the parent's threads, which would otherwise count
+/// on in the parent for as long as the child lives.
+fn close_inherited() {
+    for (i, word) in DESCRIPTORS.iter().enumerate() {
+        let mut bits = word.swap(0, Ordering::Relaxed);
+        while bits != 0 {
+            sys::close_counter((i * 64) as i32 + bits.trailing_zeros() as i32);
+            bits &= bits - 1;
+        }
+    }
+}
+
+/// Counts a loss of this process wherever that is possible.
+#[cold]
+#[inline(never)]
+pub fn lose(loss: Loss, count: u64, errno: i32) {
+    if let Some(process) = crate::run::current().and_then(Process::existing) {
+        process.lose(loss, count, errno);
+    }
+}

@@ -1,0 +1,176 @@
+//! Start-up. The constructor only remembers where the run file is; everything else waits until
+//! the first IREE executable appears.
+
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+
+use counters::Plan;
+use record::run_file::RUN_FILE_VARIABLE;
+use record::{ClockKind, Pool, RunFile};
+
+use crate::process::Process;
+use crate::{sys, thread};
+
+/// What the run file says, made ready to use. Lives for ever, shared by forked children.
+#[derive(Debug)]
+pub struct Run {
+    /// The profile directory.
+    pub profile: String,
+    /// The pool.
+    pub pool: Pool,
+    /// Its path.
+    pub pool_path: CString,
+    /// What to count.
+    pub plan: Plan,
+    /// Mask of all counters of the plan.
+    pub counter_mask: u32,
+    /// The clock.
+    pub clock: ClockKind,
+    /// Ticks in a millisecond, roughly.
+    pub ticks_per_ms: u64,
+    /// Patterns of the exports to record; empty: all.
+    pub filters: Vec<String>,
+}
+
+const PATH_BYTES: usize = 4096;
+
+/// The run file's path, copied before the program can change its environment. Written by the
+/// constructor only, which the dynamic linker runs before there are threads.
+static mut RUN_FILE_PATH: [u8; PATH_BYTES] = [0; PATH_BYTES];
+/// Whether the environment asked for a profile.
+static WANTED: AtomicBool = AtomicBool::new(false);
+/// Set after an error of our own: everything passes through from then on.
+static OFF: AtomicBool = AtomicBool::new(false);
+
+static RUN: AtomicPtr<Run> = AtomicPtr::new(std::ptr::null_mut());
+/// 0 not yet loaded, 1 being loaded, 2 loaded or impossible.
+static LOADING: AtomicU8 = AtomicU8::new(0);
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = constructor;
+
+extern "C" fn constructor() {
+    // SAFETY: the name is a C string; the result points into the environment, which nothing
+    // changes while the dynamic linker runs constructors.
+    let value = unsafe { libc::getenv(VARIABLE.as_ptr()) };
+    if value.is_null() {
+        return;
+    }
+    // SAFETY: `getenv` returns C strings.
+    let bytes = unsafe { CStr::from_ptr(value) }.to_bytes();
+    if bytes.is_empty() || bytes.len() >= PATH_BYTES {
+        return;
+    }
+    // SAFETY: still one thread, see RUN_FILE_PATH; the length was checked.
+    unsafe {
+        let path = (&raw mut RUN_FILE_PATH).cast::<u8>();
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), path, bytes.len());
+    }
+    WANTED.store(true, Ordering::Release);
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static DESTRUCTOR: extern "C" fn() = destructor;
+
+/// Runs when the process exits in an orderly way, on the thread that ends it.
+extern "C" fn destructor() {
+    if !wanted() || current().is_none() {
+        return;
+    }
+    let _errno = sys::ErrnoGuard::new();
+    thread::guarded(|| {
+        thread::at_process_exit();
+        if let Some(process) = current().and_then(Process::existing) {
+            process.at_exit();
+        }
+    });
+}
+
+const VARIABLE: &CStr = c"COUNTERPOINT_RUN_FILE";
+const _: () = assert!(VARIABLE.to_bytes().len() == RUN_FILE_VARIABLE.len());
+
+/// Whether there is anything to do in this process at all. One or two relaxed loads.
+#[inline(always)]
+pub fn wanted() -> bool {
+    WANTED.load(Ordering::Relaxed) && !OFF.load(Ordering::Relaxed)
+}
+
+/// Switches the agent off for good. Calls pass through; what was recorded stays.
+pub fn switch_off() {
+    OFF.store(true, Ordering::SeqCst);
+}
+
+/// The run, if one was loaded. For hot paths and for code that may run in signal handlers.
+#[inline(always)]
+pub fn current() -> Option<&'static Run> {
+    // SAFETY: null, or leaked by `load` and never changed again.
+    unsafe { RUN.load(Ordering::Acquire).as_ref() }
+}
+
+/// The run, loaded now if need be. `None`: no profile was asked for, or it cannot be had; then
+/// there is nowhere to say so, and the process goes on as if we were not there.
+pub fn load() -> Option<&'static Run> {
+    if !wanted() {
+        return None;
+    }
+    match LOADING.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => {
+            std::panic::set_hook(Box::new(|_| {}));
+            if let Some(run) = read() {
+                RUN.store(Box::leak(Box::new(run)), Ordering::Release);
+            } else {
+                switch_off();
+            }
+            LOADING.store(2, Ordering::Release);
+        }
+        Err(1) => {
+            // Another thread is at it, for some microseconds; or this thread is, interrupted by
+            // a signal, which must not wait for itself.
+            for _ in 0..10_000 {
+                if LOADING.load(Ordering::Acquire) == 2 {
+                    break;
+                }
+                sys::yield_now();
+            }
+        }
+        Err(_) => {}
+    }
+    current()
+}
+
+fn read() -> Option<Run> {
+    // SAFETY: written once by the constructor, terminated because its last byte stays zero.
+    let path = unsafe { CStr::from_ptr((&raw const RUN_FILE_PATH).cast()) };
+    let file = RunFile::from_bytes(&sys::read_file(path).ok()?).ok()?;
+    let pool_path = CString::new(std::ffi::OsStr::new(&file.pool).as_bytes()).ok()?;
+    let pool = Pool::open(&pool_path).ok()?;
+    let ticks_per_ms = ticks_per_ms(&file);
+    let plan = Plan::new(file.counters).ok()?;
+    let count = plan.counters().len() as u32;
+    Some(Run {
+        profile: file.profile,
+        pool,
+        pool_path,
+        counter_mask: if count == 0 { 0 } else { u32::MAX >> (32 - count) },
+        plan,
+        clock: file.clock,
+        ticks_per_ms,
+        filters: file.filters,
+    })
+}
+
+/// From the first snapshot of `run` to now; 3 GHz if there is none. Only paces the thread clock
+/// records, never converts anything.
+fn ticks_per_ms(file: &RunFile) -> u64 {
+    if file.clock == ClockKind::Monotonic {
+        return 1_000_000;
+    }
+    let Some(first) = file.snapshots.first() else { return 3_000_000 };
+    let ticks = file.clock.begin().saturating_sub(first.ticks);
+    let ns = record::clock::monotonic_ns().saturating_sub(first.monotonic_ns);
+    let rate = (u128::from(ticks) * 1_000_000).checked_div(ns.into()).unwrap_or(3_000_000);
+    (rate as u64).clamp(10_000, 20_000_000)
+}

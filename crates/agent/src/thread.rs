@@ -1,0 +1,470 @@
+//! What one thread owns: a page of the pool, its counters, and the state of the bracket.
+//!
+//! ```text
+//!            first call            every call            thread exit
+//!  (nothing) ──────────► attached ──────────► attached ──────────────► gone
+//!      ▲                    │ fork: the child finds zeroed memory        │ destructors that call
+//!      └────────────────────┘                                            ▼ again, up to 3 times
+//!                                                                     (nothing)
+//! ```
+//!
+//! The thread-local itself is two words in the static TLS block: reading it never allocates and
+//! is safe in a signal handler. Everything else is in memory of its own that is present from the
+//! start and zeroed in a forked child.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
+
+use counters::{Readings, ThreadCounters};
+use model::Loss;
+use record::page::{PageStart, PageWriter};
+
+use crate::process::{self, Process};
+use crate::run::Run;
+use crate::sys::{self, AppendError, ErrnoGuard};
+use crate::{calibrate, run};
+
+/// Nested calls (from a signal handler, or a dispatch that dispatches) that are recorded.
+pub const DEEPEST: usize = 4;
+/// How often a thread may come back after its exit began, as destructors may call again.
+const MOST_LIVES: u32 = 3;
+/// Calls to pass through before a thread without a page asks for one again.
+const RETRY_CALLS: u32 = 1024;
+
+/// See the module's documentation.
+#[repr(C)]
+pub struct Thread {
+    /// 1 while attached; zero in a forked child.
+    pub(crate) ready: AtomicU32,
+    /// 1 while the recorder itself runs: a signal handler that calls then passes through.
+    pub(crate) busy: AtomicU32,
+    pub(crate) depth: u32,
+    /// Whether counters are read.
+    pub(crate) counting: bool,
+    /// Whether the loss of its descriptors was counted.
+    pub(crate) lost_noted: bool,
+    pub(crate) run: &'static Run,
+    pub(crate) writer: PageWriter,
+    /// Stack addresses of the calls in progress: one that is passed by was abandoned.
+    pub(crate) frames: [usize; DEEPEST],
+    pub(crate) next_clock: u64,
+    pub(crate) counters: ThreadCounters<'static>,
+    pub(crate) after: Readings,
+    pub(crate) before: [Readings; DEEPEST],
+    page: usize,
+    start: PageStart,
+    process: Process,
+}
+
+const THREAD_BYTES: usize = size_of::<Thread>().next_multiple_of(4096);
+
+/// The thread-local: where this thread's state is, and what became of it before.
+#[repr(C)]
+pub(crate) struct Local {
+    pub(crate) thread: *mut Thread,
+    /// Not zero while attaching: a signal handler must not attach too.
+    attaching: u8,
+    /// How often this thread's exit destructor ran.
+    lives: u8,
+    /// Calls to pass through before trying to attach again.
+    retry: u32,
+}
+
+#[cfg(target_arch = "x86_64")]
+mod local {
+    use super::Local;
+
+    // The initial-exec model needs no call and no allocation, unlike Rust's `thread_local` in a
+    // shared object. 16 bytes fit into the static TLS reserve even when loaded late.
+    std::arch::global_asm!(
+        ".pushsection .tbss.cp_local,\"awT\",@nobits",
+        ".balign 16",
+        ".globl cp_local",
+        ".hidden cp_local",
+        ".type cp_local,@object",
+        ".size cp_local,16",
+        "cp_local:",
+        ".zero 16",
+        ".popsection",
+    );
+
+    #[inline(always)]
+    pub(crate) fn get() -> *mut Local {
+        let at: *mut Local;
+        // SAFETY: the x86-64 TLS ABI: fs:0 holds the thread pointer, the GOT the offset.
+        unsafe {
+            std::arch::asm!(
+                "mov {0}, qword ptr fs:0",
+                "add {0}, qword ptr [rip + cp_local@GOTTPOFF]",
+                out(reg) at,
+                options(nostack, readonly),
+            );
+        }
+        at
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod local {
+    use super::Local;
+    use std::cell::UnsafeCell;
+
+    thread_local! {
+        static LOCAL: UnsafeCell<Local> = const {
+            UnsafeCell::new(Local {
+                thread: std::ptr::null_mut(),
+                attaching: 0,
+                lives: 0,
+                retry: 0,
+            })
+        };
+    }
+
+    #[inline(always)]
+    pub(crate) fn get() -> *mut Local {
+        LOCAL.with(UnsafeCell::get)
+    }
+}
+
+const _: () = assert!(size_of::<Local>() == 16);
+
+/// The calling thread's state if it is attached, else null. Safe in signal handlers.
+#[inline(always)]
+pub fn current() -> *mut Thread {
+    // SAFETY: the thread-local exists as long as the thread.
+    unsafe { (*local::get()).thread }
+}
+
+/// Attaches the calling thread. Null when it cannot be recorded: the loss has been counted, and
+/// the call passes through.
+#[cold]
+#[inline(never)]
+pub fn attach() -> *mut Thread {
+    let _errno = ErrnoGuard::new();
+    let local = local::get();
+    // SAFETY: this thread's own; a signal handler on it only sees `attaching` set.
+    unsafe {
+        if !run::wanted() {
+            return std::ptr::null_mut();
+        }
+        if (*local).attaching != 0 {
+            process::lose(Loss::ProbeReentered, 1, 0);
+            return std::ptr::null_mut();
+        }
+        if u32::from((*local).lives) >= MOST_LIVES {
+            process::lose(Loss::ThreadGone, 1, 0);
+            return std::ptr::null_mut();
+        }
+        if (*local).retry > 0 {
+            (*local).retry -= 1;
+            process::lose(Loss::NoPage, 1, 0);
+            return std::ptr::null_mut();
+        }
+        (*local).attaching = 1;
+        compiler_fence(Ordering::SeqCst);
+        let made = guarded(make);
+        (*local).thread = match made {
+            Some(Ok(thread)) => thread,
+            Some(Err(TryLater)) => {
+                (*local).retry = RETRY_CALLS;
+                process::lose(Loss::NoPage, 1, 0);
+                std::ptr::null_mut()
+            }
+            None => std::ptr::null_mut(),
+        };
+        compiler_fence(Ordering::SeqCst);
+        (*local).attaching = 0;
+        (*local).thread
+    }
+}
+
+/// Makes `thread` the calling thread's state while `body` runs: for calibration, which brackets
+/// empty calls before the thread is announced as attached.
+pub(crate) fn with_current<T>(thread: *mut Thread, body: impl FnOnce() -> T) -> T {
+    let local = local::get();
+    // SAFETY: this thread's own; a signal handler in between finds a state that is ready.
+    unsafe {
+        let before = std::mem::replace(&mut (*local).thread, thread);
+        let result = body();
+        (*local).thread = before;
+        result
+    }
+}
+
+/// Runs code of ours that might panic. A panic switches the agent off.
+pub fn guarded<T>(body: impl FnOnce() -> T) -> Option<T> {
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+    if caught.is_err() {
+        run::switch_off();
+        process::lose(Loss::AgentDisabled, 1, 0);
+    }
+    caught.ok()
+}
+
+/// No memory for this thread at the moment.
+struct TryLater;
+
+fn make() -> Result<*mut Thread, TryLater> {
+    let run = run::load().ok_or(TryLater)?;
+    let process = Process::current(run).ok_or(TryLater)?;
+    let page = claim(run, &process).ok_or(TryLater)?;
+    let memory = match sys::map_wiped_on_fork(THREAD_BYTES) {
+        Ok(memory) => memory.cast::<Thread>(),
+        Err(errno) => {
+            run.pool.release_page(page);
+            process.lose(Loss::AgentDisabled, 1, errno);
+            if errno == libc::EINVAL {
+                run::switch_off(); // Linux before 4.14: a fork could not be noticed.
+            }
+            return Err(TryLater);
+        }
+    };
+    let mut counters = ThreadCounters::closed();
+    let mut counting = false;
+    if run.counter_mask != 0 {
+        match counters.open(&run.plan) {
+            Ok(()) => {
+                counters.descriptors().for_each(|fd| process::note_descriptor(fd, true));
+                counting = true;
+            }
+            Err(failure) => {
+                process.lose(Loss::CounterOpenFailed, 1, failure.error.errno);
+            }
+        }
+    }
+    let (pid, start_time, generation) = process.identity();
+    let ticks = run.clock.begin();
+    let start = PageStart {
+        pid,
+        generation,
+        start_time,
+        thread_uid: process.next_thread(),
+        tid: sys::thread_id(),
+        thread_name: sys::thread_name(),
+        sequence: 0,
+        counters: if counting { run.counter_mask } else { 0 },
+        base_ticks: ticks,
+        base_cpu_ns: record::clock::thread_cpu_ns(),
+        base_monotonic_ns: record::clock::monotonic_ns(),
+        flush_ticks: 0,
+        flushes: 0,
+    };
+    let mut writer = PageWriter::detached();
+    // SAFETY: the page was claimed for this thread and populated.
+    unsafe { writer.attach(run.pool.page(page), &start) };
+    // SAFETY: fresh memory of the right size; a `Thread` is plain data without destructor work.
+    unsafe {
+        memory.write(Thread {
+            ready: AtomicU32::new(1),
+            busy: AtomicU32::new(1),
+            depth: 0,
+            counting,
+            lost_noted: false,
+            run,
+            writer,
+            frames: [0; DEEPEST],
+            next_clock: ticks + run.ticks_per_ms,
+            counters,
+            after: Readings::new(),
+            before: [const { Readings::new() }; DEEPEST],
+            page,
+            start,
+            process,
+        });
+        register_exit(memory);
+        if process.should_calibrate() {
+            calibrate::calibrate(&mut *memory, &process);
+        }
+        // The first clock record closes the attaching itself, so that its CPU time is not taken
+        // for the program's.
+        (*memory).clock_record();
+        (*memory).busy.store(0, Ordering::Relaxed);
+    }
+    Ok(memory)
+}
+
+/// Where to look for a free page first: one that this process released is already present in it.
+static HINT: AtomicUsize = AtomicUsize::new(0);
+
+fn claim(run: &Run, process: &Process) -> Option<usize> {
+    let page = run.pool.claim_page(process.row_number(), HINT.load(Ordering::Relaxed))?;
+    match run.pool.populate(page, &run.pool_path) {
+        Ok(()) => Some(page),
+        Err(errno) => {
+            run.pool.release_page(page);
+            process.lose(Loss::PoolTooSmall, 1, errno);
+            None
+        }
+    }
+}
+
+static EXIT_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// Has [`leave`] called when the thread exits.
+fn register_exit(thread: *mut Thread) {
+    let mut key = EXIT_KEY.load(Ordering::Acquire);
+    if key == u32::MAX {
+        let mut fresh: libc::pthread_key_t = 0;
+        // SAFETY: `leave_c` has the signature that pthread wants and lives as long as we do
+        // (this library is never unloaded).
+        if unsafe { libc::pthread_key_create(&mut fresh, Some(leave_c)) } != 0 {
+            return;
+        }
+        match EXIT_KEY.compare_exchange(key, fresh, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => key = fresh,
+            Err(other) => {
+                // SAFETY: just created, unused.
+                unsafe { libc::pthread_key_delete(fresh) };
+                key = other;
+            }
+        }
+    }
+    // SAFETY: the key exists.
+    unsafe { libc::pthread_setspecific(key, thread.cast()) };
+}
+
+unsafe extern "C" fn leave_c(thread: *mut c_void) {
+    let _errno = ErrnoGuard::new();
+    let local = local::get();
+    let thread = thread.cast::<Thread>();
+    // SAFETY: `thread` is what this thread registered. In a forked child its memory is zeroed
+    // (`ready` is 0) and nothing is to be done: the page is the parent's.
+    unsafe {
+        if (*local).thread == thread {
+            (*local).thread = std::ptr::null_mut();
+        }
+        (*local).lives = (*local).lives.saturating_add(1);
+        if (*thread).ready.load(Ordering::Relaxed) == 1 {
+            guarded(|| (*thread).leave());
+        }
+        sys::unmap(thread.cast(), THREAD_BYTES);
+    }
+}
+
+/// At the end of the process, for the thread that ends it: a last moment on its clocks. The page
+/// stays in the pool, whence `run` or `report` collects it; other threads may still be writing.
+pub fn at_process_exit() {
+    let thread = current();
+    // SAFETY: the calling thread's own state.
+    unsafe {
+        if !thread.is_null() && (*thread).ready.load(Ordering::Relaxed) == 1 {
+            (*thread).clock_record();
+        }
+    }
+}
+
+impl Thread {
+    /// Records where the thread's clocks stand, and plans the next such record in a millisecond.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn clock_record(&mut self) {
+        if !self.writer.has_room() {
+            self.flush();
+        }
+        let cpu_ns = record::clock::thread_cpu_ns();
+        let monotonic_ns = record::clock::monotonic_ns();
+        let ticks = self.run.clock.begin();
+        // SAFETY: a page with room is attached.
+        unsafe { self.writer.thread_clock(ticks, cpu_ns, monotonic_ns) };
+        self.next_clock = ticks + self.run.ticks_per_ms;
+    }
+
+    /// Appends the page to the profile and starts the next one. When the file cannot be written,
+    /// the page stays in the pool and another one is used, for as long as there are any.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn flush(&mut self) {
+        let _errno = ErrnoGuard::new();
+        let begun = self.run.clock.begin();
+        let calls = self.writer.calls();
+        let failure = self.append_page(false).err();
+        let mut start = self.start;
+        start.sequence += 1;
+        start.base_cpu_ns = record::clock::thread_cpu_ns();
+        start.base_monotonic_ns = record::clock::monotonic_ns();
+        start.base_ticks = self.run.clock.begin();
+        start.flush_ticks += start.base_ticks.wrapping_sub(begun);
+        start.flushes += 1;
+        self.start = start;
+        // Not recorded in this thread's page but in the process's total.
+        self.process.row().calls.fetch_add(calls.into(), Ordering::Relaxed);
+        if let Some(error) = failure {
+            if let Some(other) = claim(self.run, &self.process) {
+                // SAFETY: claimed and populated for this thread.
+                unsafe { self.writer.attach(self.run.pool.page(other), &start) };
+                self.page = other;
+                return;
+            }
+            self.lose_calls(error, calls);
+        }
+        // SAFETY: the page is attached and its content was written or given up.
+        unsafe { self.writer.next_page(&start) };
+    }
+
+    fn lose_calls(&self, error: AppendError, calls: u32) {
+        let (loss, errno) = match error {
+            AppendError::FileSizeLimit => (Loss::FileSizeLimit, 0),
+            AppendError::Errno(errno) => (Loss::FlushFailed, errno),
+        };
+        self.process.lose(loss, calls.into(), errno);
+    }
+
+    fn append_page(&mut self, last: bool) -> Result<(), AppendError> {
+        let paths = self.process.paths().ok_or(AppendError::Errno(libc::ENOENT))?;
+        // SAFETY: the page is attached and nothing else writes it meanwhile: a signal handler on
+        // this thread finds `busy` set.
+        let bytes = unsafe { self.writer.seal(last, sys::thread_name()) };
+        let result = sys::append(&paths.pages, bytes);
+        if result.is_err() {
+            // SAFETY: attached.
+            unsafe { self.writer.unseal(last) };
+        }
+        result
+    }
+
+    /// The thread exits: its last page goes to the profile, its counters are closed.
+    fn leave(&mut self) {
+        self.busy.store(1, Ordering::Relaxed);
+        if self.depth > 0 {
+            self.process.lose(Loss::CallAbandoned, self.depth.into(), 0);
+            // SAFETY: a page is attached.
+            unsafe { self.writer.set_open(0, 0) };
+        }
+        self.clock_record();
+        self.process.row().calls.fetch_add(self.writer.calls().into(), Ordering::Relaxed);
+        if self.append_page(true).is_ok() {
+            // SAFETY: attached; retired before it is released.
+            unsafe { self.writer.retire() };
+            self.run.pool.release_page(self.page);
+            HINT.store(self.page, Ordering::Relaxed);
+        }
+        self.counters.descriptors().for_each(|fd| process::note_descriptor(fd, false));
+        self.counters.close();
+        self.ready.store(0, Ordering::Relaxed);
+    }
+
+    /// The process that the thread belongs to.
+    pub(crate) fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// An empty bracket, recorded nowhere: `scratch` takes the place of the thread's page.
+    pub(crate) fn with_scratch<T>(
+        &mut self,
+        scratch: *mut u8,
+        body: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let mut writer = PageWriter::detached();
+        // SAFETY: the caller's scratch is a whole page of its own.
+        unsafe { writer.attach(scratch, &self.start) };
+        std::mem::swap(&mut self.writer, &mut writer);
+        self.busy.store(0, Ordering::Relaxed);
+        let result = body(self);
+        self.busy.store(1, Ordering::Relaxed);
+        std::mem::swap(&mut self.writer, &mut writer);
+        result
+    }
+}
+
+// The bracket's state must not need dropping: its memory is unmapped, not dropped.
+const _: () = assert!(!std::mem::needs_drop::<Thread>());

@@ -1,0 +1,169 @@
+// What a probe costs. Run under `counterpoint run -e …` with the same number of software
+// counters as the third argument says; prints `name value unit` lines, ns per call.
+//
+//   ours      an intercepted empty call, less the same call through an untouched pointer
+//   floor     two raw group reads, two clock reads, one store of a 40-byte record
+//   cycle     per counter: reset, enable before; disable, read after; the same clocks and store
+//   clocks    two clock reads
+//
+// Each is the median of 201 batches, the batches of all four interleaved.
+#define _GNU_SOURCE
+#include <linux/perf_event.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+#include "host.h"
+
+enum { BATCHES = 201, CALLS = 500 };
+
+static uint64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static inline uint64_t begin_ticks(void) {
+#if defined(__x86_64__)
+  return __rdtsc();
+#else
+  return now_ns();
+#endif
+}
+
+static inline uint64_t end_ticks(void) {
+#if defined(__x86_64__)
+  unsigned where;
+  return __rdtscp(&where);
+#else
+  return now_ns();
+#endif
+}
+
+static const uint64_t configs[5] = {PERF_COUNT_SW_PAGE_FAULTS, PERF_COUNT_SW_TASK_CLOCK,
+                                    PERF_COUNT_SW_CONTEXT_SWITCHES, PERF_COUNT_SW_CPU_MIGRATIONS,
+                                    PERF_COUNT_SW_PAGE_FAULTS_MIN};
+static int counters;
+static int group = -1;
+static int single[5];
+
+static int open_counter(uint64_t config, int leader, uint64_t format, int disabled) {
+  struct perf_event_attr attr;
+  memset(&attr, 0, sizeof attr);
+  attr.type = PERF_TYPE_SOFTWARE;
+  attr.size = sizeof attr;
+  attr.config = config;
+  attr.read_format = format;
+  attr.disabled = disabled;
+  int fd = (int)syscall(SYS_perf_event_open, &attr, 0, -1, leader, PERF_FLAG_FD_CLOEXEC);
+  if (fd < 0) { perror("perf_event_open"); exit(3); }
+  return fd;
+}
+
+static struct { uint64_t words[5]; } records[1024];
+static unsigned next_record;
+
+static inline void store(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e) {
+  uint64_t* r = records[next_record++ % 1024].words;
+  r[0] = a, r[1] = b, r[2] = c, r[3] = d, r[4] = e;
+  __asm__ volatile("" ::: "memory");
+}
+
+static void do_floor(void) {
+  uint64_t before[13], after[13];
+  size_t bytes = (3 + (size_t)counters) * 8;
+  if (counters && read(group, before, bytes) != (ssize_t)bytes) exit(4);
+  uint64_t start = begin_ticks();
+  uint64_t end = end_ticks();
+  if (counters && read(group, after, bytes) != (ssize_t)bytes) exit(4);
+  store(start, end - start, after[1] - before[1], after[3] - before[3], after[4] - before[4]);
+}
+
+static void do_cycle(void) {
+  uint64_t values[5] = {0};
+  for (int i = 0; i < counters; ++i) {
+    ioctl(single[i], PERF_EVENT_IOC_RESET, 0);
+    ioctl(single[i], PERF_EVENT_IOC_ENABLE, 0);
+  }
+  uint64_t start = begin_ticks();
+  uint64_t end = end_ticks();
+  for (int i = 0; i < counters; ++i) {
+    ioctl(single[i], PERF_EVENT_IOC_DISABLE, 0);
+    if (read(single[i], &values[i], 8) != 8) exit(4);
+  }
+  store(start, end - start, values[0], values[1], values[2]);
+}
+
+static void do_clocks(void) {
+  uint64_t start = begin_ticks();
+  uint64_t end = end_ticks();
+  store(start, end, 0, 0, 0);
+}
+
+static const loaded_t* probed;
+static environment_t environment;
+static dispatch_state_t state = {1, 1, 1, 0, 1, 1, 1, 1, 0, NULL, NULL, NULL};
+static workgroup_state_t workgroup;
+
+static int untouched(const environment_t* e, const dispatch_state_t* d, const workgroup_state_t* w) {
+  (void)e; (void)d; (void)w;
+  return 0;
+}
+static dispatch_fn volatile plain = untouched;
+
+static void do_ours(void) { probed->functions[NOTHING](&environment, &state, &workgroup); }
+static void do_plain(void) { plain(&environment, &state, &workgroup); }
+
+static int by_value(const void* a, const void* b) {
+  double x = *(const double*)a, y = *(const double*)b;
+  return (x > y) - (x < y);
+}
+
+int main(int argc, char** argv) {
+  if (argc != 3) { fprintf(stderr, "usage: probe_bench LIBRARY COUNTERS\n"); return 2; }
+  loaded_t library = load(argv[1]);
+  probed = &library;
+  counters = atoi(argv[2]);
+  if (counters < 0 || counters > 5) return 2;
+  const uint64_t format =
+      PERF_FORMAT_GROUP | PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
+  struct { const char* name; void (*run)(void); double ns[BATCHES]; } what[] = {
+      {"ours", do_ours, {0}}, {"plain", do_plain, {0}}, {"floor", do_floor, {0}},
+      {"clocks", do_clocks, {0}}, {"cycle", do_cycle, {0}}};
+  const int kinds = sizeof what / sizeof *what;
+  // Only one of the sets of counters may be attached to the thread at a time: each attached
+  // counter makes reading others dearer. So the floor's group is opened for its batch alone; the
+  // recorder's group is always there, under each of the batches alike.
+  for (int batch = -2; batch < BATCHES; ++batch) {
+    for (int k = 0; k < kinds; ++k) {
+      if (what[k].run == do_floor && counters) {
+        group = open_counter(configs[0], -1, format, 0);
+        for (int i = 1; i < counters; ++i) single[i] = open_counter(configs[i], group, format, 0);
+      } else if (what[k].run == do_cycle) {
+        for (int i = 0; i < counters; ++i) single[i] = open_counter(configs[i], -1, 0, 1);
+      }
+      uint64_t start = now_ns();
+      for (int i = 0; i < CALLS; ++i) what[k].run();
+      double ns = (double)(now_ns() - start) / CALLS;
+      if (batch >= 0) what[k].ns[batch] = ns;
+      if (what[k].run == do_floor && counters) {
+        for (int i = 1; i < counters; ++i) close(single[i]);
+        close(group);
+      } else if (what[k].run == do_cycle) {
+        for (int i = 0; i < counters; ++i) close(single[i]);
+      }
+    }
+  }
+  for (int k = 0; k < kinds; ++k) qsort(what[k].ns, BATCHES, sizeof(double), by_value);
+  const double plain_ns = what[1].ns[BATCHES / 2];
+  printf("ours.%d %.2f ns\n", counters, what[0].ns[BATCHES / 2] - plain_ns);
+  printf("floor.%d %.2f ns\n", counters, what[2].ns[BATCHES / 2]);
+  printf("clocks.%d %.2f ns\n", counters, what[3].ns[BATCHES / 2]);
+  if (counters) printf("cycle.%d %.2f ns\n", counters, what[4].ns[BATCHES / 2]);
+  return 0;
+}
