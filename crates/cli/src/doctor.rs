@@ -1,0 +1,151 @@
+//! `counterpoint doctor`: what about this machine limits counting and recording, and the command
+//! that changes it.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use comfy_table::{ContentArrangement, Table};
+use counters::check::{Problem, check};
+use counters::doctor::{Finding, Level, examine};
+use counters::machine::Machine;
+use counters::names::Resolver;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::output;
+
+/// What limits counting on this machine, and what to do about it.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Counters that must work: exit 0 if they do, 1 if not
+    #[arg(short = 'e', long = "events", value_name = "LIST")]
+    events: Option<String>,
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people: fits the terminal
+    #[default]
+    Table,
+    /// One JSON document, counterpoint.doctor/1
+    Json,
+}
+
+/// One row; also the shape of `findings` and `counters` in `counterpoint.doctor/1`.
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    level: &'static str,
+    state: String,
+    prevents: Option<String>,
+    remedy: Option<String>,
+}
+
+impl From<Finding> for Row {
+    fn from(f: Finding) -> Self {
+        Self {
+            name: f.name.into(),
+            level: f.level.name(),
+            state: f.state,
+            prevents: f.prevents,
+            remedy: f.remedy,
+        }
+    }
+}
+
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    let machine = Machine::here();
+    let counters = match &args.events {
+        Some(list) => Some(asked(list, &machine)?),
+        None => None,
+    };
+    let findings = examine(&machine, library().as_deref());
+    let findings: Vec<Row> = findings.into_iter().map(Row::from).collect();
+    let mut out = io::stdout().lock();
+    match args.format {
+        Format::Table => table(findings.iter().chain(counters.iter().flatten()), &mut out)?,
+        Format::Json => json(&findings, counters.as_deref(), &mut out)?,
+    }
+    let works = counters.iter().flatten().all(|row| row.level == Level::Ok.name());
+    Ok(ExitCode::from(u8::from(!works)))
+}
+
+/// A row for each counter, and one more if they only work apart.
+fn asked(list: &str, machine: &Machine) -> Result<Vec<Row>, Failure> {
+    let counters = Resolver::new(machine).resolve(list).map_err(|error| {
+        let failure = Failure::new(&error);
+        match &error.hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    })?;
+    let report = check(&counters, machine);
+    let row = |name: String, result: Result<(), Problem>| match result {
+        Ok(()) => Row {
+            name,
+            level: Level::Ok.name(),
+            state: "opens and counts".into(),
+            prevents: None,
+            remedy: None,
+        },
+        Err(problem) => Row {
+            name,
+            level: Level::Problem.name(),
+            state: problem.message,
+            prevents: None,
+            remedy: problem.remedy,
+        },
+    };
+    let names = counters.iter().map(|c| c.name.clone());
+    let mut rows: Vec<Row> = names.zip(report.counters).map(|(n, r)| row(n, r)).collect();
+    if report.together.is_err() {
+        rows.push(row("all together".into(), report.together));
+    }
+    Ok(rows)
+}
+
+/// Where `dist/` has the agent: in `lib` beside the program's directory.
+fn library() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    let bin = program.parent()?;
+    Some(bin.parent()?.join("lib/libcounterpoint.so"))
+}
+
+fn table<'r>(rows: impl Iterator<Item = &'r Row>, out: &mut impl Write) -> io::Result<()> {
+    let mut table = Table::new();
+    table
+        .load_style(comfy_table::presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(output::width().try_into().unwrap_or(u16::MAX));
+    for row in rows {
+        let mut state = row.state.clone();
+        for (word, text) in [("prevents", &row.prevents), ("remedy", &row.remedy)] {
+            if let Some(text) = text {
+                state += &format!("\n{word}: {text}");
+            }
+        }
+        table.add_row([row.level, &row.name, &state]);
+    }
+    table.column_iter_mut().for_each(|column| {
+        column.set_padding((0, 2));
+    });
+    writeln!(out, "{}", table.trim_fmt())
+}
+
+fn json(findings: &[Row], counters: Option<&[Row]>, out: &mut impl Write) -> io::Result<()> {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        schema: &'a str,
+        findings: &'a [Row],
+        /// Null without `-e`.
+        counters: Option<&'a [Row]>,
+    }
+    let document = Document { schema: "counterpoint.doctor/1", findings, counters };
+    serde_json::to_writer_pretty(&mut *out, &document)?;
+    writeln!(out)
+}

@@ -1,0 +1,50 @@
+//! `counterpoint env`: prepares a profile and prints the variables to set by hand.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use profile::manifest::Origin;
+
+use crate::failure::Failure;
+use crate::prepare::{Recording, prepare};
+
+/// Prepare a profile and print the variables that record into it
+///
+/// For programs that `run` cannot start: set the printed variables in the program's environment,
+/// let it run, then `counterpoint report DIR`. In a shell: eval "$(counterpoint env -o DIR)".
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    recording: Recording,
+}
+
+/// Runs the command.
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    let prepared = prepare(&args.recording, Origin::Env, &[])?;
+    let mut out = std::io::stdout().lock();
+    for (name, value) in &prepared.variables {
+        writeln!(out, "export {name}={}", quote(&value.to_string_lossy()))?;
+    }
+    out.flush()?;
+    eprintln!(
+        "counterpoint: {} is ready; run the program with these variables, then `counterpoint \
+         report {}`",
+        args.recording.output.display(),
+        args.recording.output.display()
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// As a POSIX shell reads back.
+fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn quotes_for_the_shell() {
+        assert_eq!(super::quote("/a b"), "'/a b'");
+        assert_eq!(super::quote("it's"), r"'it'\''s'");
+    }
+}

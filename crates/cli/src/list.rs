@@ -1,0 +1,269 @@
+//! `counterpoint list`: every name that can be typed behind `-e`, and whether it opens here.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use comfy_table::{ContentArrangement, Table};
+use counters::check::{Opens, Problem, opens};
+use counters::machine::Machine;
+use counters::names::{Entry, Resolver};
+use model::{Counter, Source};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::output::{self, Format};
+
+/// Counters known, and whether each opens on this machine.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only names that contain this, or match it where it has * or ?
+    pattern: Option<String>,
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// One row; also the shape of `counterpoint.list/1` (docs/counters.md).
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    aliases: Vec<String>,
+    source: String,
+    unit: &'static str,
+    /// `yes`, `only_user`, `no`, or null for a form to fill in.
+    opens: Option<&'static str>,
+    /// Why not: `ENOENT`, …
+    error: Option<String>,
+    reason: Option<String>,
+    remedy: Option<String>,
+    description: String,
+}
+
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    let machine = Machine::here();
+    let resolver = Resolver::new(&machine);
+    let pattern = args.pattern.as_deref().unwrap_or("");
+    let mut entries = resolver.catalogue();
+    entries.retain(|e| {
+        let names = std::iter::once(&e.name).chain(&e.aliases).chain([&e.source]);
+        names.into_iter().any(|n| matches(pattern, n))
+    });
+    if entries.is_empty() {
+        entries.extend(by_name(&resolver, pattern));
+    }
+    let rows: Vec<Row> = entries.into_iter().map(|e| row(e, &resolver, &machine)).collect();
+    let mut out = io::stdout().lock();
+    match args.format {
+        Format::Table => table(&rows, &mut out)?,
+        Format::Json => json(&rows, &mut out)?,
+        Format::Csv => csv(&rows, &mut out)?,
+    }
+    if rows.is_empty() {
+        eprintln!("counterpoint: no counter matches {pattern:?}");
+        return Ok(ExitCode::from(1));
+    }
+    if args.format == Format::Table {
+        explain(&rows);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A name that no catalogue lists (`r01c2`, a tracepoint), typed in full.
+fn by_name(resolver: &Resolver, name: &str) -> Option<Entry> {
+    let [counter] = <[Counter; 1]>::try_from(resolver.resolve(name).ok()?).ok()?;
+    let source = match &counter.source {
+        Source::Sim(_) => "simulated",
+        Source::Perf(attr) => match attr.kind {
+            2 => "tracepoint",
+            4 => "raw",
+            5 => "breakpoint",
+            _ => "pmu",
+        },
+    };
+    Some(Entry {
+        name: name.into(),
+        aliases: Vec::new(),
+        source: source.into(),
+        unit: counter.unit,
+        description: String::new(),
+        is_pattern: false,
+    })
+}
+
+fn row(entry: Entry, resolver: &Resolver, machine: &Machine) -> Row {
+    let opens = match resolver.resolve(&entry.name) {
+        Ok(counters) if !entry.is_pattern => counters.first().map(|c| opens(c, machine)),
+        _ => None,
+    };
+    let word = opens.as_ref().map(|o| match o {
+        Opens::Yes => "yes",
+        Opens::OnlyUser => "only_user",
+        Opens::No(_) => "no",
+    });
+    let problem = match opens {
+        Some(Opens::No(problem)) => Some(problem),
+        _ => None,
+    };
+    let (error, reason, remedy) = match problem {
+        Some(Problem { error, why, remedy, .. }) => {
+            (error.map(|e| e.to_string()), Some(why).filter(|w| !w.is_empty()), remedy)
+        }
+        None => (None, None, None),
+    };
+    Row {
+        name: entry.name,
+        aliases: entry.aliases,
+        source: entry.source,
+        unit: entry.unit.name(),
+        opens: word,
+        error,
+        reason,
+        remedy,
+        description: entry.description,
+    }
+}
+
+/// Without regard to case: `*` and `?` as in a shell, over the whole name; without them, anywhere.
+fn matches(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.to_lowercase(), name.to_lowercase());
+    if !pattern.contains(['*', '?']) {
+        return name.contains(&pattern);
+    }
+    let (pattern, name): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), name.chars().collect());
+    // Where the last star was, and how much of the name it has taken so far.
+    let (mut p, mut n, mut star) = (0, 0, None);
+    while n < name.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                star = Some((p, n));
+                p += 1;
+            }
+            Some(&c) if c == '?' || c == name[n] => (p, n) = (p + 1, n + 1),
+            _ => match star {
+                Some((at, taken)) => {
+                    star = Some((at, taken + 1));
+                    (p, n) = (at + 1, taken + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|&c| c == '*')
+}
+
+fn table(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new();
+    table
+        .load_style(comfy_table::presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(output::width().try_into().unwrap_or(u16::MAX))
+        .set_header(["NAME", "SOURCE", "UNIT", "OPENS", "DESCRIPTION"]);
+    for row in rows {
+        let opens = match (row.opens, &row.error) {
+            (None, _) => "–".to_owned(),
+            (Some("only_user"), _) => "only :u".to_owned(),
+            (Some("no"), Some(error)) => format!("no: {error}"),
+            (Some(word), _) => word.to_owned(),
+        };
+        let also = match row.aliases.is_empty() {
+            true => String::new(),
+            false => format!(" (also {})", row.aliases.join(", ")),
+        };
+        let description = format!("{}{also}", row.description);
+        table.add_row([&row.name, &row.source, row.unit, &opens, &description]);
+    }
+    table.column_iter_mut().for_each(|column| {
+        column.set_padding((0, 2));
+    });
+    writeln!(out, "{}", table.trim_fmt())
+}
+
+/// Once per reason, in words, what the table's `no` means.
+fn explain(rows: &[Row]) {
+    let mut told = BTreeSet::new();
+    for row in rows {
+        let (Some(error), Some(reason)) = (&row.error, &row.reason) else { continue };
+        if told.insert((error, reason)) {
+            eprintln!("counterpoint: {error}: {reason}");
+            if let Some(remedy) = &row.remedy {
+                eprintln!("counterpoint: hint: {remedy}");
+            }
+        }
+    }
+    if rows.iter().any(|r| r.opens == Some("only_user")) {
+        eprintln!(
+            "counterpoint: only :u: counting in the kernel is forbidden (perf_event_paranoid)"
+        );
+    }
+}
+
+fn json(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        schema: &'a str,
+        counters: &'a [Row],
+    }
+    serde_json::to_writer_pretty(
+        &mut *out,
+        &Document { schema: "counterpoint.list/1", counters: rows },
+    )?;
+    writeln!(out)
+}
+
+fn csv(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "name,aliases,source,unit,opens,error,reason,remedy,description\r")?;
+    for r in rows {
+        let aliases = r.aliases.join(" ");
+        let optional = |o: &Option<String>| o.clone().unwrap_or_default();
+        let (error, reason, remedy) =
+            (optional(&r.error), optional(&r.reason), optional(&r.remedy));
+        let opens = r.opens.unwrap_or("");
+        let fields =
+            [&r.name, &aliases, &r.source, r.unit, opens, &error, &reason, &remedy, &r.description];
+        writeln!(out, "{}\r", fields.map(quoted).join(","))?;
+    }
+    Ok(())
+}
+
+fn quoted(field: &str) -> String {
+    match field.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        for (pattern, name, expected) in [
+            ("", "cycles", true),
+            ("CYC", "cpu-cycles", true),
+            ("cyc*", "cpu-cycles", false),
+            ("*cyc*", "cpu-cycles", true),
+            ("L1-*-misses", "L1-dcache-load-misses", true),
+            ("L1-*-misses", "L1-dcache-loads", false),
+            ("c?", "cs", true),
+            ("c?", "cycles", false),
+            ("*", "", true),
+            ("a*b*c", "axxbyyc", true),
+            ("a*b*c", "axxbyy", false),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn csv_quotes_what_needs_it() {
+        assert_eq!(quoted("plain"), "plain");
+        assert_eq!(quoted("a,b"), "\"a,b\"");
+        assert_eq!(quoted("say \"x\""), "\"say \"\"x\"\"\"");
+    }
+}

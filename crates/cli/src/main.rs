@@ -1,0 +1,52 @@
+//! `counterpoint`: the command line. The only place with hints and prose for people.
+//!
+//! One module per command; each has its `Args` and a `main` that returns the exit code.
+//! Data goes to stdout, words to stderr with the prefix `counterpoint:`. Exit codes: 0 ok,
+//! 1 a finding, 2 an error; `run` passes on the status of the program it ran.
+
+mod doctor;
+mod env;
+mod export;
+mod failure;
+mod list;
+mod output;
+mod prepare;
+mod report;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Where the time went in compiled machine learning, and which hardware counter explains it.
+#[derive(Parser)]
+#[command(name = "counterpoint", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(run::Args),
+    Report(report::Args),
+    Export(export::Args),
+    List(list::Args),
+    Doctor(doctor::Args),
+    Env(env::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Run(args) => run::main(args),
+        Command::Report(args) => report::main(args),
+        Command::Export(args) => export::main(args),
+        Command::List(args) => list::main(args),
+        Command::Doctor(args) => doctor::main(args),
+        Command::Env(args) => env::main(args),
+    };
+    match result {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}

@@ -1,0 +1,297 @@
+//! What `run` and `env` have in common: everything is resolved and validated, and the profile is
+//! made, before any program starts.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use counters::machine::Machine;
+use counters::names::Resolver;
+use counters::{Plan, check};
+use model::Counter;
+use profile::collect::{Closing, collect, is_over};
+use profile::live::{ProcessId, boot_id};
+use profile::manifest::{Manifest, Origin, State};
+use record::meta::PARTS_NAME;
+use record::run_file::{RUN_FILE_NAME, RUN_FILE_VARIABLE};
+use record::{ClockKind, RunFile, Snapshot};
+
+use crate::failure::Failure;
+
+/// What to record and where to.
+#[derive(clap::Args)]
+pub struct Recording {
+    /// Counters, comma separated (`page-faults,task-clock:u`); `none` for timing only.
+    /// Without it: task-clock and page-faults, as far as this machine has them
+    #[arg(short = 'e', long = "events", value_name = "LIST", allow_hyphen_values = true)]
+    pub events: Vec<String>,
+    /// Profile directory to make; an existing profile moves to `DIR.old`
+    #[arg(short, long, value_name = "DIR", default_value = "counterpoint.cpt")]
+    pub output: PathBuf,
+    /// Record only functions whose name matches; `*` and `?` stand for anything. Repeatable
+    #[arg(long, value_name = "GLOB")]
+    pub filter: Vec<String>,
+}
+
+/// A profile that is ready to be recorded into.
+pub struct Prepared {
+    /// Its directory, absolute.
+    pub directory: PathBuf,
+    /// Environment variables that bring the agent into a program.
+    pub variables: Vec<(&'static str, OsString)>,
+    pool_directory: PathBuf,
+}
+
+/// Makes the profile. Leaves nothing behind when it fails.
+pub fn prepare(
+    recording: &Recording,
+    origin: Origin,
+    command: &[String],
+) -> Result<Prepared, Failure> {
+    let machine = Machine::here();
+    let clocksource = machine
+        .read_trimmed("sys/devices/system/clocksource/clocksource0/current_clocksource")
+        .unwrap_or_default();
+    let clock = ClockKind::choose(&clocksource);
+    let first = Snapshot::take(clock);
+    let (counters, notes) = counters_of(&recording.events, &machine)?;
+    let library = library()?;
+    let directory = std::path::absolute(&recording.output)
+        .map_err(|e| Failure::new(format!("output {}: {e}", recording.output.display())))?;
+    make_way(&directory)?;
+    let make = |path: &Path| {
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(path)
+            .map_err(|e| Failure::new(format!("create {}: {e}", path.display())))
+    };
+    make(&directory).map_err(|f| f.hint("choose another place with -o DIR"))?;
+    let mut made = Undo { directories: vec![directory.clone()] };
+    make(&directory.join(PARTS_NAME))?;
+    let (pool_directory, pool_note) = pool_directory(&directory);
+    make(&pool_directory)?;
+    made.directories.push(pool_directory.clone());
+    let pool = pool_directory.join("pool");
+    record::pool::create(&pool)
+        .map_err(|e| Failure::new(format!("create {}: {e}", pool.display())))?;
+
+    let run_file = RunFile {
+        profile: utf8(&directory)?,
+        pool: utf8(&pool)?,
+        clock,
+        counters,
+        filters: recording.filter.clone(),
+        snapshots: vec![first, Snapshot::take(clock)],
+    };
+    let run_path = directory.join(RUN_FILE_NAME);
+    fs::write(&run_path, run_file.to_bytes())
+        .map_err(|e| Failure::new(format!("write {}: {e}", run_path.display())))?;
+    let manifest = Manifest {
+        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        origin,
+        state: State::Recording,
+        created_unix_ns: first.realtime_ns,
+        host: machine.read_trimmed("proc/sys/kernel/hostname").unwrap_or_default(),
+        kernel: machine.read_trimmed("proc/sys/kernel/osrelease").unwrap_or_default(),
+        boot_id: boot_id(),
+        cpu_model: machine.field("proc/cpuinfo", "model name").unwrap_or_default(),
+        logical_cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
+        command: command.to_vec(),
+        working_directory: std::env::current_dir()
+            .map_or_else(|_| String::new(), |d| d.display().to_string()),
+        environment: machine.container().or_else(|| machine.virtualisation()),
+        clock: clock.into(),
+        counters: run_file.counters.iter().map(Into::into).collect(),
+        filters: recording.filter.clone(),
+        pool: Some(pool),
+        watch: ProcessId::current().into_iter().collect(),
+        snapshots: run_file.snapshots.iter().map(|s| (*s).into()).collect(),
+        notes: notes.into_iter().chain(pool_note).collect(),
+        ..Manifest::new()
+    };
+    manifest.write(&directory).map_err(Failure::new)?;
+    let preload = preload(&library, &pool_directory)?;
+    made.directories.clear();
+    Ok(Prepared {
+        directory,
+        variables: vec![(RUN_FILE_VARIABLE, run_path.into()), ("LD_PRELOAD", preload)],
+        pool_directory,
+    })
+}
+
+impl Prepared {
+    /// Removes what was made, when the program could not be started after all.
+    pub fn discard(self) {
+        drop(Undo { directories: vec![self.directory, self.pool_directory] });
+    }
+
+    /// Removes what may be left beside the pool once the pool itself is gone.
+    pub fn tidy(&self) {
+        if !self.pool_directory.join("pool").exists() {
+            let _ = fs::remove_dir_all(&self.pool_directory);
+        }
+    }
+}
+
+/// Removes directories when dropped, unless they were taken out before.
+struct Undo {
+    directories: Vec<PathBuf>,
+}
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        for directory in &self.directories {
+            let _ = fs::remove_dir_all(directory);
+        }
+    }
+}
+
+/// The counters asked for, each of which works here, or the default ones that do, with notes
+/// about those that do not.
+fn counters_of(lists: &[String], machine: &Machine) -> Result<(Vec<Counter>, Vec<String>), Failure> {
+    if lists.is_empty() {
+        let defaults = check::defaults(machine);
+        return Ok((defaults.counters, defaults.notes));
+    }
+    let typed = lists.join(",");
+    if typed.trim() == "none" {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let counters = Resolver::new(machine).resolve(&typed).map_err(|e| {
+        let failure = Failure::new(format!("-e {typed}: {e}"));
+        match e.hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    })?;
+    Plan::new(counters.clone()).map_err(|e| Failure::new(format!("-e {typed}: {e}")))?;
+    if let Some(problem) = check::check(&counters, machine).problem() {
+        let failure = Failure::new(&problem.message);
+        return Err(match &problem.remedy {
+            Some(remedy) => failure.hint(remedy),
+            None => failure,
+        });
+    }
+    Ok((counters, Vec::new()))
+}
+
+/// The shared library: `../lib` of the program, or its own directory.
+pub fn library() -> Result<PathBuf, Failure> {
+    const NAME: &str = "libcounterpoint.so";
+    let program = std::env::current_exe()
+        .and_then(fs::canonicalize)
+        .map_err(|e| Failure::new(format!("find own program: {e}")))?;
+    let beside = program.parent().unwrap_or(Path::new("/"));
+    let candidates = [beside.join("../lib").join(NAME), beside.join(NAME)];
+    candidates.iter().find_map(|path| fs::canonicalize(path).ok()).ok_or_else(|| {
+        Failure::new(format!("no {NAME} in ../lib or beside {}", program.display()))
+            .hint("`cargo xtask dist` builds both into dist/; copy dist/ as a whole")
+    })
+}
+
+/// The value of `LD_PRELOAD`: ours before what is there. The dynamic linker splits it at colons
+/// and spaces, so a library whose path has any is reached through a link.
+fn preload(library: &Path, pool_directory: &Path) -> Result<OsString, Failure> {
+    let awkward = |path: &Path| path.to_string_lossy().contains([' ', ':', '\t', '\n']);
+    let mut value = if awkward(library) {
+        let link = pool_directory.join("libcounterpoint.so");
+        std::os::unix::fs::symlink(library, &link)
+            .map_err(|e| Failure::new(format!("link {}: {e}", link.display())))?;
+        link.into_os_string()
+    } else {
+        library.as_os_str().to_owned()
+    };
+    if let Some(before) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
+        value.push(":");
+        value.push(before);
+    }
+    Ok(value)
+}
+
+/// Where the pool goes: a memory file system, where memory is written without page faults.
+fn pool_directory(profile: &Path) -> (PathBuf, Option<String>) {
+    // SAFETY: no arguments, cannot fail.
+    let user = unsafe { libc::getuid() };
+    let name = format!("counterpoint-{user}-{}-{:x}", std::process::id(), unique());
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    for base in [Some(PathBuf::from("/dev/shm")), runtime].into_iter().flatten() {
+        if is_memory(&base) && is_writable(&base) {
+            return (base.join(name), None);
+        }
+    }
+    let note = if is_memory(profile) {
+        None
+    } else {
+        Some(
+            "no writable memory file system (/dev/shm): the recorder's own page faults may be \
+             counted as the program's"
+                .to_owned(),
+        )
+    };
+    (profile.join("pool"), note)
+}
+
+fn unique() -> u64 {
+    record::clock::monotonic_ns()
+}
+
+fn is_memory(path: &Path) -> bool {
+    const TMPFS: i64 = 0x0102_1994;
+    const RAMFS: i64 = 0x8584_58f6;
+    let Ok(path) = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()) else {
+        return false;
+    };
+    // SAFETY: an all-zero `statfs` is a valid value to be overwritten.
+    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `path` is a C string and `stat` outlives the call.
+    let known = unsafe { libc::statfs(path.as_ptr(), &mut stat) } == 0;
+    known && matches!(stat.f_type as i64, TMPFS | RAMFS)
+}
+
+fn is_writable(path: &Path) -> bool {
+    let Ok(path) = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()) else {
+        return false;
+    };
+    // SAFETY: `path` is a C string.
+    unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
+}
+
+fn utf8(path: &Path) -> Result<String, Failure> {
+    path.to_str().map(str::to_owned).ok_or_else(|| {
+        Failure::new(format!("output {}: the path is not UTF-8", path.display()))
+    })
+}
+
+/// Moves an earlier profile out of the way, as perf does with its data files.
+fn make_way(directory: &Path) -> Result<(), Failure> {
+    let Ok(found) = fs::symlink_metadata(directory) else { return Ok(()) };
+    let refuse = |why: &str| {
+        Failure::new(format!("output {}: {why}", directory.display()))
+            .hint("choose another place with -o DIR")
+    };
+    if !found.is_dir() {
+        return Err(refuse("exists and is no profile"));
+    }
+    if fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none()) {
+        return fs::remove_dir(directory).map_err(|e| refuse(&e.to_string()));
+    }
+    let Ok(manifest) = Manifest::read(directory) else {
+        return Err(refuse("exists and is no profile"));
+    };
+    if manifest.origin == Origin::Run && !is_over(&manifest) {
+        return Err(refuse("is still being recorded"));
+    }
+    // What an interrupted recording left in memory belongs to it, wherever it moves.
+    collect(directory, Closing::Now).map_err(Failure::new)?;
+    let mut old = directory.as_os_str().to_owned();
+    old.push(".old");
+    let old = PathBuf::from(old);
+    if fs::symlink_metadata(&old).is_ok_and(|m| m.dev() == found.dev()) {
+        if Manifest::read(&old).is_err() {
+            return Err(refuse(&format!("cannot move to {}: that is no profile", old.display())));
+        }
+        fs::remove_dir_all(&old).map_err(|e| refuse(&format!("remove {}: {e}", old.display())))?;
+    }
+    fs::rename(directory, &old).map_err(|e| refuse(&format!("move to {}: {e}", old.display())))
+}

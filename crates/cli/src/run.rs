@@ -1,0 +1,190 @@
+//! `counterpoint run`: starts a program with the agent in it.
+//!
+//! While the program runs, nothing is printed. Signals sent to `run` are passed on; those that a
+//! terminal sends reach the program by themselves. `run` ends as the program did.
+
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use profile::collect::{Closing, PoolFate, collect};
+use profile::live::ProcessId;
+use profile::manifest::{Exit, Manifest, Origin, State};
+use record::{ClockKind, Snapshot};
+
+use crate::failure::Failure;
+use crate::prepare::{Prepared, Recording, prepare};
+
+/// Run a program and record every dispatch in it
+///
+/// Everything after `--` is the program and its arguments. Its output, its signals and its exit
+/// status are its own.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    recording: Recording,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<std::ffi::OsString>,
+}
+
+/// Runs the command.
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    let program = find(Path::new(&args.command[0]))?;
+    let words: Vec<String> =
+        args.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
+    let prepared = prepare(&args.recording, Origin::Run, &words)?;
+    forward_signals();
+    let mut command = Command::new(&program);
+    {
+        use std::os::unix::process::CommandExt;
+        command.arg0(&args.command[0]);
+    }
+    command.args(&args.command[1..]);
+    command.envs(prepared.variables.iter().map(|(n, v)| (n, v)));
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(e) => {
+            prepared.discard();
+            return Err(Failure::new(format!("start {}: {e}", program.display())));
+        }
+    };
+    CHILD.store(child.id() as i32, Ordering::SeqCst);
+    pass_on_early_signal();
+    watch(&prepared, child.id());
+    let status = child.wait();
+    CHILD.store(0, Ordering::SeqCst);
+    let status = status.map_err(|e| Failure::new(format!("wait for {}: {e}", program.display())))?;
+    finish(&prepared, status, &args.recording.output);
+    Ok(end_as(status))
+}
+
+/// The program's file, so that a missing one is noticed before anything is made.
+fn find(name: &Path) -> Result<PathBuf, Failure> {
+    let is_program = |path: &Path| {
+        std::ffi::CString::new(path.as_os_str().as_bytes())
+            // SAFETY: `c` is a C string.
+            .is_ok_and(|c| path.is_file() && unsafe { libc::access(c.as_ptr(), libc::X_OK) } == 0)
+    };
+    if name.as_os_str().as_bytes().contains(&b'/') {
+        if is_program(name) {
+            return Ok(name.to_owned());
+        }
+        let why = if name.exists() { "not an executable file" } else { "no such file" };
+        return Err(Failure::new(format!("start {}: {why}", name.display())));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(name))
+        .find(|candidate| is_program(candidate))
+        .ok_or_else(|| Failure::new(format!("start {}: not found in PATH", name.display())))
+}
+
+/// The running program; 0 before and after.
+static CHILD: AtomicI32 = AtomicI32::new(0);
+/// A signal that came before the program was there.
+static EARLY: AtomicI32 = AtomicI32::new(0);
+
+const FORWARDED: [i32; 6] =
+    [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
+
+/// Handlers, not `SIG_IGN`: what is ignored stays so in the program after `exec`, what is handled
+/// does not. A signal that whoever started us has ignored (nohup) stays ignored.
+fn forward_signals() {
+    extern "C" fn forward(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+        // A positive code comes from the kernel: the terminal has sent it to the whole group.
+        // SAFETY: SA_SIGINFO handlers get a valid pointer.
+        let from_kernel = unsafe { (*info).si_code } > 0;
+        let child = CHILD.load(Ordering::SeqCst);
+        if from_kernel {
+            return;
+        }
+        if child > 0 {
+            // SAFETY: `kill` is async-signal-safe; the child has not been waited for yet, or its
+            // number was cleared.
+            unsafe { libc::kill(child, signal) };
+        } else {
+            EARLY.store(signal, Ordering::SeqCst);
+        }
+    }
+    for signal in FORWARDED {
+        // SAFETY: zeroed `sigaction`s are valid; the handler only uses async-signal-safe calls.
+        unsafe {
+            let mut before: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &mut before);
+            if before.sa_sigaction == libc::SIG_IGN {
+                continue;
+            }
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = forward as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+            libc::sigaction(signal, &action, std::ptr::null_mut());
+        }
+    }
+}
+
+fn pass_on_early_signal() {
+    let signal = EARLY.swap(0, Ordering::SeqCst);
+    if signal != 0 {
+        // SAFETY: the child was just started and not waited for.
+        unsafe { libc::kill(CHILD.load(Ordering::SeqCst), signal) };
+    }
+}
+
+/// Notes in the manifest which process to ask whether the recording is over, should we be killed.
+fn watch(prepared: &Prepared, child: u32) {
+    let Ok(mut manifest) = Manifest::read(&prepared.directory) else { return };
+    manifest.watch.extend(ProcessId::of(child));
+    let _ = manifest.write(&prepared.directory);
+}
+
+/// The recording is over: the manifest says so, and what is left in memory moves to the profile.
+/// Trouble here is told and nothing more: the program's status is what counts.
+fn finish(prepared: &Prepared, status: ExitStatus, output: &Path) {
+    let directory = &prepared.directory;
+    let closed = Manifest::read(directory).and_then(|mut manifest| {
+        let clock: ClockKind = manifest.clock.into();
+        manifest.state = State::Finished;
+        manifest.snapshots.push(Snapshot::take(clock).into());
+        manifest.exit = Some(Exit {
+            code: status.code(),
+            signal: status.signal(),
+            core: status.core_dumped(),
+        });
+        manifest.write(directory)?;
+        collect(directory, Closing::WhenOver)
+    });
+    prepared.tidy();
+    match closed {
+        Ok(collected) => {
+            let running = collected.live.len();
+            if let PoolFate::Vanished(path) = collected.pool {
+                eprintln!("counterpoint: {} is gone, and with it unfinished pages", path.display());
+            }
+            let summary = crate::report::summary(directory);
+            let still = match running {
+                0 => String::new(),
+                n => format!("; {n} of its processes still run and record"),
+            };
+            eprintln!("counterpoint: {}: {summary}{still}", output.display());
+        }
+        Err(e) => eprintln!("counterpoint: {e}"),
+    }
+}
+
+/// The exit code of the program; if a signal ended it, the same signal ends us.
+fn end_as(status: ExitStatus) -> ExitCode {
+    if let Some(signal) = status.signal() {
+        // SAFETY: plain system calls; a second core dump would only hide the program's.
+        unsafe {
+            let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            libc::setrlimit(libc::RLIMIT_CORE, &none);
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+        }
+        return ExitCode::from(128u8.saturating_add(signal as u8));
+    }
+    ExitCode::from(status.code().unwrap_or(2) as u8)
+}
