@@ -1,0 +1,143 @@
+//! `cargo xtask bench`: claims about speed, as ratios and differences inside one run.
+//!
+//! A benchmark is a [`Plan`]: commands that are started again and again in turn (so that a
+//! machine that slows down slows all of them), what to read from each, and the figures to form
+//! from the readings of one round. The result is the median over rounds with a bootstrap
+//! interval; a target inside the interval is reported as inconclusive, never as met. Results
+//! are kept in `benches/runs/`, one JSON file and one page of text per run.
+//!
+//! To add one: a file below `bench/` with a function that returns a `Plan`, and a line in
+//! [`BENCHMARKS`].
+
+mod child;
+mod dispatch;
+mod idle_start;
+mod machine;
+mod plan;
+mod probe;
+mod results;
+mod stats;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use self::plan::{Plan, Round};
+use self::results::{Outcome, Verdict};
+use crate::layout::Layout;
+use crate::process::say;
+
+/// Runs benchmarks and keeps their results in benches/runs/.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Which ones; without a name they are listed.
+    names: Vec<String>,
+    /// Rounds; in each, every command runs once. The benchmark's own number when not given.
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Print the result, keep no file.
+    #[arg(long)]
+    dry_run: bool,
+    /// Exit with an error when a target is not met.
+    #[arg(long)]
+    strict: bool,
+}
+
+/// One entry of the list.
+struct Benchmark {
+    name: &'static str,
+    about: &'static str,
+    /// Builds what it needs and says what to run.
+    prepare: fn(&Layout) -> Result<Plan>,
+}
+
+const BENCHMARKS: &[Benchmark] = &[
+    Benchmark {
+        name: "idle-start",
+        about: "what a preloaded but idle library adds to the start of python",
+        prepare: idle_start::prepare,
+    },
+    Benchmark {
+        name: "dispatch-e2e",
+        about: "what profiling adds to each of 100,000 tiny dispatches, IREE on one thread",
+        prepare: dispatch::prepare,
+    },
+    Benchmark {
+        name: "probe",
+        about: "a begin and end pair against its floor and its peer, in one thread",
+        prepare: probe::prepare,
+    },
+];
+
+/// Fewer processes than this say nothing about spread.
+const FEWEST_ROUNDS: usize = 10;
+
+pub fn main(layout: &Layout, args: &Args) -> Result<()> {
+    if args.names.is_empty() {
+        for benchmark in BENCHMARKS {
+            println!("{:<16} {}", benchmark.name, benchmark.about);
+        }
+        return Ok(());
+    }
+    let mut missed = Vec::new();
+    for name in &args.names {
+        let benchmark = BENCHMARKS.iter().find(|benchmark| benchmark.name == *name);
+        let benchmark = benchmark.with_context(|| {
+            let known: Vec<&str> = BENCHMARKS.iter().map(|benchmark| benchmark.name).collect();
+            format!("benchmark {name}: not known; there are {}", known.join(", "))
+        })?;
+        let outcomes = run(layout, benchmark, args)?;
+        let not_met = |outcome: &Outcome| outcome.verdict == Some(Verdict::NotMet);
+        if outcomes.iter().any(not_met) {
+            missed.push(name.as_str());
+        }
+    }
+    if args.strict && !missed.is_empty() {
+        bail!("target not met in {}", missed.join(", "));
+    }
+    Ok(())
+}
+
+fn run(layout: &Layout, benchmark: &Benchmark, args: &Args) -> Result<Vec<Outcome>> {
+    let plan = (benchmark.prepare)(layout).with_context(|| benchmark.name.to_owned())?;
+    let count = args.rounds.unwrap_or(plan.rounds);
+    ensure!(count >= FEWEST_ROUNDS, "--rounds {count}: at least {FEWEST_ROUNDS} are needed");
+    say(format_args!("{}: {count} rounds of {} commands …", benchmark.name, plan.cases.len()));
+    let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let before = machine::load();
+    let mut rounds = Vec::with_capacity(count);
+    for number in 0..count {
+        let mut round = Round::default();
+        // The order rotates: no command always runs after the same other one.
+        for position in 0..plan.cases.len() {
+            let case = &plan.cases[(number + position) % plan.cases.len()];
+            let readings = child::run(layout, case)
+                .with_context(|| format!("{}: {}", benchmark.name, case.label))?;
+            round.insert(case.label, readings);
+        }
+        rounds.push(round);
+        if terminal {
+            eprint!("\rxtask: {} {}/{count} ", benchmark.name, number + 1);
+        }
+    }
+    if terminal {
+        eprintln!();
+    }
+    let outcomes = plan
+        .figures
+        .iter()
+        .map(|figure| Outcome::of(figure, &rounds).with_context(|| benchmark.name.to_owned()))
+        .collect::<Result<Vec<_>>>()?;
+    let report = results::Report {
+        name: benchmark.name,
+        about: benchmark.about,
+        plan: &plan,
+        rounds: &rounds,
+        outcomes: &outcomes,
+        load_before: before,
+    };
+    print!("{}", report.text(layout));
+    if !args.dry_run {
+        let path = report.save(layout)?;
+        say(format_args!("kept {}", layout.show(&path)));
+    }
+    Ok(outcomes)
+}

@@ -1,0 +1,91 @@
+//! `dispatch-e2e`: the price per dispatch in a real program.
+//!
+//! `tinyloop` makes 100,000 dispatches of one workgroup per inference; `local-sync` runs them on
+//! one thread (on `local-task` a tiny dispatch costs 16 µs and drowns everything). The program
+//! is `iree-benchmark-module`: it times its inferences inside the process, so neither start-up
+//! nor what `counterpoint run` does before and after enters. Differencing two runs of
+//! `iree-run-module` (2,000 and 12,000 iterations) was the alternative: it needs two processes
+//! per value and its noise is that of both.
+
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::plan::{Case, Figure, Formula, Observe, Of, Plan};
+use crate::fixtures::{self, Kind, TINYLOOP, Variant};
+use crate::layout::Layout;
+use crate::{dist, fixtures::site_packages};
+
+/// Loop iterations per inference, and inferences per process.
+const ITERATIONS: u32 = 2000;
+const INFERENCES: u32 = 8;
+/// `fixtures/iree/expected.json`: 50 dispatches per iteration.
+const DISPATCHES: f64 = 50.0 * ITERATIONS as f64;
+
+pub fn prepare(layout: &Layout) -> Result<Plan> {
+    let program = dist::release(layout)?.program();
+    fixtures::compile(layout)?;
+    let variant = Variant::best().context("no variant of the fixtures runs on this CPU")?;
+    let module = fixtures::module(layout, &TINYLOOP, variant, Kind::Embedded);
+    // The program itself: the wheel's script of that name starts a Python first.
+    let tool = site_packages(layout)?.join("iree/_runtime_libs/iree-benchmark-module");
+    let profile = layout.target.join("bench/dispatch.cpt");
+
+    let plain = move || {
+        let mut command = Command::new(&tool);
+        command.arg(format!("--module={}", module.display()));
+        command.args(["--device=local-sync", "--function=tinyloop", "--input=16xf32=0"]);
+        command.arg(format!("--input={ITERATIONS}"));
+        command.arg(format!("--benchmark_min_time={INFERENCES}x"));
+        command.arg("--benchmark_format=json");
+        command
+    };
+    let under = |label: &'static str, counters: &'static str| {
+        let (plain, program, profile) = (plain.clone(), program.clone(), profile.clone());
+        let command = move || {
+            let plain = plain();
+            let mut command = Command::new(&program);
+            command.args(["run", "-e", counters, "-o"]).arg(&profile).arg("--");
+            command.arg(plain.get_program()).args(plain.get_args());
+            command
+        };
+        Case { label, command: Box::new(command), observe: Observe::GoogleBenchmark }
+    };
+    let added = |name: &str, case: &'static str, reading: &str, divide: f64, at_most| Figure {
+        name: name.to_owned(),
+        unit: "ns",
+        formula: Formula::Difference {
+            of: Of::new(case, reading),
+            minus: Of::new("plain", reading),
+            divide,
+        },
+        at_most,
+    };
+    // Whole commands are timed in milliseconds and hold all inferences.
+    let whole = DISPATCHES * f64::from(INFERENCES) / 1e6;
+    Ok(Plan {
+        cases: vec![
+            Case {
+                label: "plain",
+                command: Box::new(plain.clone()),
+                observe: Observe::GoogleBenchmark,
+            },
+            under("timing", "none"),
+            under("counters", "page-faults,task-clock"),
+        ],
+        figures: vec![
+            added("timing only", "timing", "real", DISPATCHES, Some(90.0)),
+            added("timing only, cpu", "timing", "cpu", DISPATCHES, None),
+            added("two counters", "counters", "real", DISPATCHES, None),
+            added("two counters, cpu", "counters", "cpu", DISPATCHES, None),
+            added("timing only, whole command's cpu", "timing", "cpu-total", whole, None),
+            added("two counters, whole command's cpu", "counters", "cpu-total", whole, None),
+        ],
+        // Single rounds scatter by 30 ns on a virtual machine; the interval of twenty is a third.
+        rounds: 20,
+        notes: vec![
+            "nanoseconds added per dispatch; real and cpu are timed inside the program, per inference of 100,000 dispatches, mean of 8 inferences".into(),
+            "whole command's cpu is user + system time of everything, counterpoint run included".into(),
+        ],
+    })
+}

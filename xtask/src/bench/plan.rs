@@ -1,0 +1,135 @@
+//! What a benchmark is made of.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+/// Everything that a benchmark says about itself.
+pub struct Plan {
+    pub cases: Vec<Case>,
+    pub figures: Vec<Figure>,
+    /// Rounds when the command line names no number.
+    pub rounds: usize,
+    /// What a reader of the result must know, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Rounds for programs that run for a good part of a second.
+pub const USUAL_ROUNDS: usize = 15;
+
+/// One command of the interleaved set.
+pub struct Case {
+    pub label: &'static str,
+    pub command: Box<dyn Fn() -> Command>,
+    pub observe: Observe,
+}
+
+/// Where a case's numbers come from. Times of the process itself are always read: `wall`,
+/// `user` and `sys` in milliseconds, `max-rss` in KiB, children that it waited for included.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Observe {
+    /// Only the process itself.
+    Process,
+    /// Lines `NAME VALUE UNIT` on its stdout; other lines are ignored.
+    Lines,
+    /// Google Benchmark's JSON on its stdout: `real` and `cpu`, nanoseconds per iteration.
+    GoogleBenchmark,
+    /// The process itself and `private`: the highest private memory seen, in KiB, sampled from
+    /// `/proc/PID/smaps_rollup`. Unlike `max-rss` it leaves out mapped input files.
+    #[allow(dead_code, reason = "for the benchmark of report, which needs its generator first")]
+    PrivateMemory,
+}
+
+/// A number with its unit, as read in one process.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Reading {
+    pub value: f64,
+    pub unit: String,
+}
+
+pub type Readings = BTreeMap<String, Reading>;
+
+/// The readings of one round, by case.
+#[derive(Default)]
+pub struct Round {
+    cases: BTreeMap<&'static str, Readings>,
+}
+
+impl Round {
+    pub fn insert(&mut self, case: &'static str, readings: Readings) {
+        self.cases.insert(case, readings);
+    }
+
+    pub fn get(&self, of: &Of) -> Option<&Reading> {
+        self.cases.get(of.case)?.get(&of.name)
+    }
+
+    pub fn cases(&self) -> impl Iterator<Item = (&'static str, &Readings)> {
+        self.cases.iter().map(|(label, readings)| (*label, readings))
+    }
+}
+
+/// Names a reading: case and name.
+#[derive(Clone)]
+pub struct Of {
+    pub case: &'static str,
+    pub name: String,
+}
+
+impl Of {
+    pub fn new(case: &'static str, name: impl Into<String>) -> Of {
+        Of { case, name: name.into() }
+    }
+}
+
+impl std::fmt::Display for Of {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.case, self.name)
+    }
+}
+
+/// How a figure is formed from one round.
+#[derive(Clone)]
+pub enum Formula {
+    /// `over / under`.
+    Ratio { over: Of, under: Of },
+    /// `(of - minus) / divide`.
+    Difference { of: Of, minus: Of, divide: f64 },
+    /// The reading itself.
+    #[allow(dead_code, reason = "for the benchmark of report, which needs its generator first")]
+    Value(Of),
+}
+
+/// One line of the result.
+pub struct Figure {
+    pub name: String,
+    pub unit: &'static str,
+    pub formula: Formula,
+    /// The claim: at most this. None: reported without a verdict.
+    pub at_most: Option<f64>,
+}
+
+impl Formula {
+    /// None when a reading is missing, or a divisor is zero: missing is never zero.
+    pub fn of(&self, round: &Round) -> Option<f64> {
+        let value = |of: &Of| round.get(of).map(|reading| reading.value);
+        let result = match self {
+            Formula::Ratio { over, under } => value(over)? / value(under)?,
+            Formula::Difference { of, minus, divide } => (value(of)? - value(minus)?) / divide,
+            Formula::Value(of) => value(of)?,
+        };
+        result.is_finite().then_some(result)
+    }
+}
+
+impl std::fmt::Display for Formula {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Formula::Ratio { over, under } => write!(f, "{over} / {under}"),
+            Formula::Difference { of, minus, divide } if *divide == 1.0 => {
+                write!(f, "{of} - {minus}")
+            }
+            Formula::Difference { of, minus, divide } => write!(f, "({of} - {minus}) / {divide}"),
+            Formula::Value(of) => write!(f, "{of}"),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! `cargo xtask dist`: what people install, in `dist/{bin,lib,include}`.
+//!
+//! Linking is the point here. A cdylib linked by the host's gcc needs the host's glibc (2.34 on
+//! Debian 12) and `libgcc_s.so.1`; preloaded into a program with an older glibc it keeps that
+//! program from starting. So the release is linked by zig's lld against the symbol versions of
+//! glibc 2.17 with an unwinder linked in (measured: the highest version needed is 2.14, and a
+//! caught panic still unwinds). The linker comes from pip, pinned in `xtask/requirements`.
+//! Rejected: a container with an old distribution (not everybody can start one), building std
+//! (needs a nightly compiler), musl (it cannot be preloaded into glibc programs).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::layout::{Dist, Layout};
+use crate::lock::Lock;
+use crate::process::{cargo, loud, say, timed};
+use crate::setup::{self, List};
+
+/// Builds the release into dist/.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Link with the host's C compiler, into target/quick-dist: no downloads, this machine only.
+    #[arg(long)]
+    host_linker: bool,
+}
+
+/// The oldest glibc that the release runs on; `tidy` checks the built files against it.
+pub const GLIBC_FLOOR: (u32, u32) = (2, 17);
+
+#[cfg(target_arch = "x86_64")]
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+#[cfg(target_arch = "aarch64")]
+const TRIPLE: &str = "aarch64-unknown-linux-gnu";
+
+pub fn main(layout: &Layout, args: &Args) -> Result<()> {
+    let dist = if args.host_linker { quick(layout)? } else { release(layout)? };
+    say(format_args!("built {}", layout.show(&dist.root)));
+    Ok(())
+}
+
+/// The release, for glibc 2.17 and later.
+pub fn release(layout: &Layout) -> Result<Dist> {
+    setup::install(layout, &[List::Build])?;
+    let _lock = Lock::take(&layout.target, "dist")?;
+    let target = format!("{TRIPLE}.{}.{}", GLIBC_FLOOR.0, GLIBC_FLOOR.1);
+    let artifacts = layout.target.join("artifacts");
+    timed("build libcounterpoint.so", || {
+        let mut build = zigbuild(layout, &target, &artifacts);
+        build.args(["--manifest-path", "artifacts/Cargo.toml", "--package", "counterpoint-so"]);
+        loud(&mut build, "build libcounterpoint.so")
+    })?;
+    timed("build counterpoint", || {
+        let mut build = zigbuild(layout, &target, &layout.target);
+        build.args(["--package", "counterpoint", "--bin", "counterpoint"]);
+        loud(&mut build, "build counterpoint")
+    })?;
+    let built = Path::new(TRIPLE).join("release");
+    fill(
+        layout,
+        layout.dist(),
+        &layout.target.join(&built).join("counterpoint"),
+        &artifacts.join(&built).join("libcounterpoint.so"),
+    )
+}
+
+/// The same layout in a minute less: host linker, library without the whole-program pass,
+/// program in the profile that `cargo test` has already built.
+pub fn quick(layout: &Layout) -> Result<Dist> {
+    let _lock = Lock::take(&layout.target, "dist")?;
+    let artifacts = layout.target.join("artifacts");
+    timed("build libcounterpoint.so", || {
+        let mut build = cargo();
+        build.args(["build", "--quiet", "--profile", "quick", "--target-dir"]).arg(&artifacts);
+        build.args(["--manifest-path", "artifacts/Cargo.toml", "--package", "counterpoint-so"]);
+        loud(&mut build, "build libcounterpoint.so with the host's linker")
+    })?;
+    timed("build counterpoint", || {
+        let mut build = cargo();
+        build.args(["build", "--quiet", "--target-dir"]).arg(&layout.target);
+        build.args(["--package", "counterpoint", "--bin", "counterpoint"]);
+        loud(&mut build, "build counterpoint with the host's linker")
+    })?;
+    fill(
+        layout,
+        layout.quick_dist(),
+        &layout.target.join("debug/counterpoint"),
+        &artifacts.join("quick/libcounterpoint.so"),
+    )
+}
+
+fn zigbuild(layout: &Layout, target: &str, target_dir: &Path) -> Command {
+    let mut build = Command::new(layout.venv_bin("cargo-zigbuild"));
+    for (name, value) in cargo().get_envs() {
+        if value.is_none() {
+            build.env_remove(name);
+        }
+    }
+    // Named explicitly: cargo-zigbuild would otherwise try every python3 of PATH for ziglang.
+    build.env("CARGO_ZIGBUILD_PYTHON_PATH", layout.venv_bin("python"));
+    build.env("CARGO_ZIGBUILD_CACHE_DIR", layout.target.join("zigbuild"));
+    build.args(["zigbuild", "--quiet", "--release", "--target", target, "--target-dir"]);
+    build.arg(target_dir);
+    build
+}
+
+fn fill(layout: &Layout, dist: Dist, program: &Path, library: &Path) -> Result<Dist> {
+    replace(program, &dist.program())?;
+    replace(library, &dist.library())?;
+    let include = layout.root.join("include");
+    if include.is_dir() {
+        for header in files_below(&include)? {
+            let name = header.strip_prefix(&include).unwrap_or(&header).to_path_buf();
+            replace(&header, &dist.root.join("include").join(name))?;
+        }
+    }
+    Ok(dist)
+}
+
+/// Puts a copy in place by renaming: a process that has the old library mapped keeps the old
+/// file, where writing into it would crash that process.
+fn replace(from: &Path, to: &Path) -> Result<()> {
+    let what = || format!("copy {} to {}", from.display(), to.display());
+    let folder = to.parent().with_context(what)?;
+    std::fs::create_dir_all(folder).with_context(what)?;
+    let new = to.with_extension("new");
+    std::fs::copy(from, &new).with_context(what)?;
+    std::fs::rename(&new, to).with_context(what)
+}
+
+/// Regular files below `folder`, sorted.
+pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        let entries = std::fs::read_dir(&folder)
+            .with_context(|| format!("read folder {}", folder.display()))?;
+        for entry in entries {
+            let path = entry.with_context(|| format!("read folder {}", folder.display()))?.path();
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
+        }
+    }
+    files.sort();
+    Ok(files)
+}

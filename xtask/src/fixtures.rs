@@ -1,0 +1,191 @@
+//! `cargo xtask fixtures`: compiles `fixtures/iree/*.mlir` into `target/fixtures/`.
+//!
+//! Tile sizes, and with them the number of workgroup calls, depend on the CPU that is compiled
+//! for. So each module is compiled for *named* CPUs, never for the host: `NAME.v4.vmfb` has
+//! AVX-512 tiling, `NAME.v3.vmfb` runs on any x86-64 of the last ten years; which of the two a
+//! machine can run is for the tests to ask (`needs` in `expected.json`). Beside each lies
+//! `….system.vmfb`, whose code is a shared library of the system instead of IREE's embedded ELF.
+
+mod oracle;
+mod table;
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use anyhow::{Context, Result, bail};
+
+pub use self::table::{Fixture, TINYLOOP, TRANSFORMER_BLOCK, Variant};
+use crate::layout::Layout;
+use crate::lock::Lock;
+use crate::process::{output, quiet, say, timed};
+use crate::setup::{self, List};
+
+/// Compiles the modules that the tests run.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Count dispatches and workgroups with IREE's own profiler and compare with expected.json.
+    #[arg(long)]
+    verify: bool,
+    /// Like --verify, but write what was counted to expected.json.
+    #[arg(long)]
+    bless: bool,
+}
+
+/// The kind of code inside a module.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// IREE's own ELF loader; the compiler's default.
+    Embedded,
+    /// A shared library for `dlopen`.
+    System,
+}
+
+pub fn main(layout: &Layout, args: &Args) -> Result<()> {
+    compile(layout)?;
+    say(format_args!("{} is up to date", layout.show(&layout.fixtures())));
+    if args.verify || args.bless {
+        oracle::run(layout, args.bless)?;
+    }
+    Ok(())
+}
+
+/// Where the compiled form of a fixture lies.
+pub fn module(layout: &Layout, fixture: &Fixture, variant: &Variant, kind: Kind) -> PathBuf {
+    let system = if kind == Kind::System { ".system" } else { "" };
+    layout.fixtures().join(format!("{}.{}{system}.vmfb", fixture.name, variant.name))
+}
+
+/// One compilation: what it makes, and the command that makes it.
+struct Job {
+    output: PathBuf,
+    command: Command,
+    /// Hash of the command, the compiler's version and the source; its stamp says "unchanged".
+    stamp: String,
+}
+
+/// Compiles what is missing or changed.
+pub fn compile(layout: &Layout) -> Result<()> {
+    setup::install(layout, &[List::Iree])?;
+    let _lock = Lock::take(&layout.target, "fixtures")?;
+    let folder = layout.fixtures();
+    std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let mut jobs = Vec::new();
+    for fixture in table::FIXTURES {
+        let source = source(layout, fixture);
+        let text = std::fs::read(&source).with_context(|| format!("read {}", source.display()))?;
+        for variant in table::VARIANTS {
+            for kind in [Kind::Embedded, Kind::System] {
+                let job = job(layout, fixture, variant, kind, &text)?;
+                let stamp = std::fs::read_to_string(stamp_path(&job.output)).unwrap_or_default();
+                if stamp != job.stamp || !job.output.exists() {
+                    jobs.push(job);
+                }
+            }
+        }
+    }
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    say(format_args!("compile {} modules into {} …", jobs.len(), layout.show(&folder)));
+    timed("compile fixtures", || run_all(jobs))
+}
+
+fn source(layout: &Layout, fixture: &Fixture) -> PathBuf {
+    layout.root.join("fixtures/iree").join(format!("{}.mlir", fixture.name))
+}
+
+fn stamp_path(output: &Path) -> PathBuf {
+    output.with_extension("stamp")
+}
+
+fn job(
+    layout: &Layout,
+    fixture: &Fixture,
+    variant: &Variant,
+    kind: Kind,
+    source_text: &[u8],
+) -> Result<Job> {
+    let output = module(layout, fixture, variant, kind);
+    let mut command = compiler(layout, fixture, variant.cpu);
+    if kind == Kind::System {
+        // The wheel's own linker: neither ld nor lld need be installed. The path is asked for
+        // lazily, because its folder carries the Python version.
+        let lld = site_packages(layout)?.join("iree/compiler/_mlir_libs/iree-lld");
+        command.arg("--iree-llvmcpu-link-embedded=false");
+        command.arg(format!("--iree-llvmcpu-system-linker-path={} -flavor gnu", lld.display()));
+    }
+    command.arg("-o").arg(&output);
+    let mut hash = DefaultHasher::new();
+    format!("{command:?}").hash(&mut hash);
+    std::fs::read(layout.root.join("xtask/requirements/iree.txt"))
+        .context("read xtask/requirements/iree.txt")?
+        .hash(&mut hash);
+    source_text.hash(&mut hash);
+    Ok(Job { output, command, stamp: format!("{:016x}", hash.finish()) })
+}
+
+/// `iree-compile` with the flags that every fixture shares, for the CPU `cpu`.
+///
+/// Run from the root with a relative source path: the compiler copies that path into the module
+/// as each export's source location.
+pub fn compiler(layout: &Layout, fixture: &Fixture, cpu: &str) -> Command {
+    let mut command = Command::new(layout.venv_bin("iree-compile"));
+    command.arg(format!("fixtures/iree/{}.mlir", fixture.name));
+    command.args([
+        "--iree-hal-target-device=local",
+        "--iree-hal-local-target-device-backends=llvm-cpu",
+    ]);
+    command.arg(format!("--iree-llvmcpu-target-cpu={cpu}"));
+    command.args(fixture.flags);
+    command
+}
+
+/// The environment's `site-packages`.
+pub fn site_packages(layout: &Layout) -> Result<PathBuf> {
+    let lib = layout.venv().join("lib");
+    let entries = std::fs::read_dir(&lib).with_context(|| format!("read {}", lib.display()))?;
+    for entry in entries {
+        let path = entry.with_context(|| format!("read {}", lib.display()))?.path();
+        let packages = path.join("site-packages");
+        if packages.join("iree").is_dir() {
+            return Ok(packages);
+        }
+    }
+    bail!("{}: no python*/site-packages/iree below it", lib.display())
+}
+
+/// Runs the jobs on all cores.
+fn run_all(jobs: Vec<Job>) -> Result<()> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+    let queue = Mutex::new(jobs);
+    let next = || queue.lock().map(|mut jobs| jobs.pop()).unwrap_or(None);
+    std::thread::scope(|scope| {
+        let work = || -> Result<()> {
+            while let Some(mut job) = next() {
+                let what = format!("compile {}", job.output.display());
+                quiet(&mut job.command, &what)?;
+                let stamp = stamp_path(&job.output);
+                std::fs::write(&stamp, &job.stamp)
+                    .with_context(|| format!("write {}", stamp.display()))?;
+            }
+            Ok(())
+        };
+        let handles: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        let mut result = Ok(());
+        for handle in handles {
+            let one = handle.join().unwrap_or_else(|_| bail!("a compile thread panicked"));
+            result = result.and(one);
+        }
+        result
+    })
+}
+
+/// What the wheels call themselves, for `expected.json` and benchmark results.
+pub fn iree_version(layout: &Layout) -> Result<String> {
+    let mut python = Command::new(layout.venv_bin("python"));
+    python.args(["-c", "import importlib.metadata as m; print(m.version('iree-base-runtime'))"]);
+    Ok(output(&mut python, "ask for the version of iree-base-runtime")?.trim().to_owned())
+}

@@ -1,0 +1,74 @@
+//! Where things are: the one place that knows the repository's folders.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// Folders of this checkout. All absolute; [`Layout::show`] makes them relative again.
+pub struct Layout {
+    pub root: PathBuf,
+    /// Cargo's target folder; everything that can be built again lies below it.
+    pub target: PathBuf,
+}
+
+/// A place that looks like an installation: `bin/`, `lib/`, `include/`.
+pub struct Dist {
+    pub root: PathBuf,
+}
+
+impl Layout {
+    /// Finds the checkout and makes its root the current folder, so that relative paths in
+    /// printed commands can be pasted.
+    pub fn find() -> Result<Self> {
+        // Cargo sets the variable at run time as well; the compiled-in value serves a direct call.
+        let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
+            .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+        let root = manifest
+            .parent()
+            .with_context(|| format!("{}: has no parent folder", manifest.display()))?
+            .to_path_buf();
+        std::env::set_current_dir(&root).with_context(|| format!("enter {}", root.display()))?;
+        let target = std::env::var_os("CARGO_TARGET_DIR")
+            .map_or_else(|| root.join("target"), |dir| root.join(dir));
+        Ok(Layout { root, target })
+    }
+
+    /// The release: older-glibc linker, to be copied anywhere.
+    pub fn dist(&self) -> Dist {
+        Dist { root: self.root.join("dist") }
+    }
+
+    /// The same layout from the host's linker and without optimised dependencies, for quick tests.
+    pub fn quick_dist(&self) -> Dist {
+        Dist { root: self.target.join("quick-dist") }
+    }
+
+    pub fn venv(&self) -> PathBuf {
+        self.target.join("venv")
+    }
+
+    /// A program installed in the virtual environment.
+    pub fn venv_bin(&self, program: &str) -> PathBuf {
+        self.venv().join("bin").join(program)
+    }
+
+    /// Compiled fixtures: `NAME.VARIANT.vmfb` and `NAME.VARIANT.system.vmfb`.
+    pub fn fixtures(&self) -> PathBuf {
+        self.target.join("fixtures")
+    }
+
+    /// `path` as a person in the root would type it.
+    pub fn show(&self, path: &Path) -> String {
+        path.strip_prefix(&self.root).unwrap_or(path).display().to_string()
+    }
+}
+
+impl Dist {
+    pub fn program(&self) -> PathBuf {
+        self.root.join("bin/counterpoint")
+    }
+
+    pub fn library(&self) -> PathBuf {
+        self.root.join("lib/libcounterpoint.so")
+    }
+}

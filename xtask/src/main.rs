@@ -1,0 +1,62 @@
+//! `cargo xtask`: the chores of the workspace. Run with no arguments for the list.
+//!
+//! Each chore does its own set-up, so that every one of them works on a fresh checkout. All of
+//! them run in the repository's root and write only below `target/` and `dist/` (and `bench`
+//! below `benches/runs/`). Words go to stderr; a failing chore exits with 2.
+
+mod bench;
+mod demo;
+mod dist;
+mod elf;
+mod fixtures;
+mod layout;
+mod lock;
+mod process;
+mod setup;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::layout::Layout;
+
+/// Chores of the Counterpoint workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    Setup(setup::Args),
+    Dist(dist::Args),
+    Fixtures(fixtures::Args),
+    Test(test::Args),
+    Tidy(tidy::Args),
+    Demo(demo::Args),
+    Bench(bench::Args),
+}
+
+fn main() -> ExitCode {
+    let chore = Cli::parse().chore;
+    let result = Layout::find().and_then(|layout| match chore {
+        Chore::Setup(args) => setup::main(&layout, &args),
+        Chore::Dist(args) => dist::main(&layout, &args),
+        Chore::Fixtures(args) => fixtures::main(&layout, &args),
+        Chore::Test(args) => test::main(&layout, &args),
+        Chore::Tidy(args) => tidy::main(&layout, &args),
+        Chore::Demo(args) => demo::main(&layout, &args),
+        Chore::Bench(args) => bench::main(&layout, &args),
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}

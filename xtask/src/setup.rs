@@ -1,0 +1,185 @@
+//! `cargo xtask setup`: a private virtual environment below `target/`, filled from the pinned
+//! lists in `xtask/requirements/`.
+//!
+//! Each list leaves a stamp with its own text when it is installed, so a later call compares two
+//! small files and is done. The first stamp line names the environment's folder: its programs
+//! start with an absolute path, so a checkout that was moved installs again.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::layout::Layout;
+use crate::lock::Lock;
+use crate::process::{output, quiet, say, timed};
+
+/// Makes the private Python environment that the other chores use.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Which lists of xtask/requirements to install; all when none is named.
+    #[arg(value_enum)]
+    lists: Vec<List>,
+}
+
+/// One file of `xtask/requirements/`.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum List {
+    /// The linker for `dist`.
+    Build,
+    /// IREE's compiler and runtime.
+    Iree,
+    /// The Python test runner.
+    Test,
+}
+
+/// The oldest Python for which IREE 3.13 has wheels.
+const OLDEST_PYTHON: (u32, u32) = (3, 10);
+
+impl List {
+    const ALL: [List; 3] = [List::Build, List::Iree, List::Test];
+
+    fn name(self) -> &'static str {
+        match self {
+            List::Build => "build",
+            List::Iree => "iree",
+            List::Test => "test",
+        }
+    }
+}
+
+pub fn main(layout: &Layout, args: &Args) -> Result<()> {
+    let lists = if args.lists.is_empty() { &List::ALL[..] } else { &args.lists };
+    install(layout, lists)?;
+    say(format_args!("{} is ready", layout.show(&layout.venv())));
+    Ok(())
+}
+
+/// Makes sure that the environment exists and holds `lists`. A few file reads when it does.
+pub fn install(layout: &Layout, lists: &[List]) -> Result<()> {
+    let missing = |layout: &Layout| -> Result<Vec<List>> {
+        let mut missing = Vec::new();
+        for &list in lists {
+            if std::fs::read_to_string(stamp(layout, list)).ok() != Some(wanted(layout, list)?) {
+                missing.push(list);
+            }
+        }
+        Ok(missing)
+    };
+    if missing(layout)?.is_empty() && layout.venv_bin("python").exists() {
+        return Ok(());
+    }
+    let _lock = Lock::take(&layout.target, "venv")?;
+    create(layout)?;
+    // Asked again: another xtask may have installed them while we waited for the lock.
+    for list in missing(layout)? {
+        let what = format!("install {} list", list.name());
+        say(format_args!("{what} into {} …", layout.show(&layout.venv())));
+        timed(&what, || pip(layout, list))?;
+        let stamp = stamp(layout, list);
+        std::fs::write(&stamp, wanted(layout, list)?)
+            .with_context(|| format!("write {}", stamp.display()))?;
+    }
+    Ok(())
+}
+
+fn requirements(layout: &Layout, list: List) -> PathBuf {
+    layout.root.join("xtask/requirements").join(format!("{}.txt", list.name()))
+}
+
+fn stamp(layout: &Layout, list: List) -> PathBuf {
+    layout.venv().join(format!("installed-{}.txt", list.name()))
+}
+
+fn wanted(layout: &Layout, list: List) -> Result<String> {
+    let path = requirements(layout, list);
+    let text =
+        std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    Ok(format!("# in {}\n{text}", layout.venv().display()))
+}
+
+fn pip(layout: &Layout, list: List) -> Result<()> {
+    let command = || {
+        let mut command = Command::new(layout.venv_bin("python"));
+        command.args(["-m", "pip", "install", "--disable-pip-version-check", "--no-input"]);
+        command.arg("--requirement").arg(requirements(layout, list));
+        command
+    };
+    let first = command().output().context("start pip")?;
+    if first.status.success() {
+        return Ok(());
+    }
+    // pip retries single requests; an index that answers with an error page it gives up on.
+    say("pip failed, trying once more …");
+    quiet(&mut command(), &format!("pip install of xtask/requirements/{}.txt", list.name()))
+}
+
+/// The environment itself, with a pip that answers.
+fn create(layout: &Layout) -> Result<()> {
+    let venv = layout.venv();
+    let python = layout.venv_bin("python");
+    let works = |python: &PathBuf| {
+        crate::process::exists(&python.to_string_lossy(), &["-m", "pip", "--version"])
+    };
+    if works(&python) {
+        return Ok(());
+    }
+    check_python()?;
+    say(format_args!("create {} …", layout.show(&venv)));
+    if venv.exists() {
+        std::fs::remove_dir_all(&venv)
+            .with_context(|| format!("remove the broken {}", venv.display()))?;
+    }
+    let make = || Command::new("python3").args(["-m", "venv"]).arg(&venv).output();
+    let made = make().context("start python3 -m venv")?;
+    if made.status.success() && works(&python) {
+        return Ok(());
+    }
+    install_venv_package()?;
+    let made = make().context("start python3 -m venv")?;
+    if !made.status.success() || !works(&python) {
+        eprint!("{}", String::from_utf8_lossy(&made.stderr));
+        bail!("python3 -m venv {}: failed although python3-venv is installed", venv.display());
+    }
+    Ok(())
+}
+
+fn check_python() -> Result<()> {
+    let mut command = Command::new("python3");
+    command.args(["-c", "import sys; print(*sys.version_info[:2])"]);
+    let version = output(&mut command, "python3 (3.10 or newer is needed)")?;
+    let mut numbers = version.split_whitespace().map(|word| word.parse::<u32>().unwrap_or(0));
+    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if found < OLDEST_PYTHON {
+        bail!(
+            "python3 is {}.{}; IREE's wheels need {}.{} or newer",
+            found.0,
+            found.1,
+            OLDEST_PYTHON.0,
+            OLDEST_PYTHON.1
+        );
+    }
+    Ok(())
+}
+
+/// Debian and its children ship `venv` without `ensurepip`; the rest is a package.
+fn install_venv_package() -> Result<()> {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root || !crate::process::exists("apt-get", &["--version"]) {
+        bail!(
+            "python3 cannot make virtual environments (ensurepip is missing): install the package python3-venv"
+        );
+    }
+    say("install the package python3-venv …");
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.env("DEBIAN_FRONTEND", "noninteractive").args(arguments);
+        command
+    };
+    if apt(&["install", "-y", "python3-venv"]).output().is_ok_and(|out| out.status.success()) {
+        return Ok(());
+    }
+    quiet(&mut apt(&["update"]), "apt-get update")?;
+    quiet(&mut apt(&["install", "-y", "python3-venv"]), "apt-get install python3-venv")
+}

@@ -1,0 +1,238 @@
+//! `cargo xtask test`: every test, with everything they need built first.
+//!
+//! Tests find their surroundings in the environment and skip, saying so, when a variable is not
+//! set:
+//!
+//! | variable | what |
+//! |---|---|
+//! | `COUNTERPOINT_DIST` | folder with `bin/counterpoint` and `lib/libcounterpoint.so` |
+//! | `COUNTERPOINT_VENV` | virtual environment with IREE; not set by `--quick` |
+//! | `COUNTERPOINT_FIXTURES` | folder with the compiled modules; not set by `--quick` |
+//! | `COUNTERPOINT_SKIP_LOG` | file to which a skipped test appends `NAME: REASON` |
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::layout::{Dist, Layout};
+use crate::process::{cargo, describe, duration, exists, say};
+use crate::setup::{self, List};
+use crate::{dist, fixtures};
+
+/// Runs all tests.
+#[derive(clap::Args)]
+pub struct Args {
+    /// No downloads: host linker, no IREE, no Python tests.
+    #[arg(long)]
+    quick: bool,
+    /// Only tests whose name contains this.
+    filter: Option<String>,
+}
+
+/// Tests that ran, by outcome.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+struct Step {
+    name: &'static str,
+    time: std::time::Duration,
+    tally: Tally,
+    error: Option<String>,
+}
+
+pub fn main(layout: &Layout, args: &Args) -> Result<()> {
+    let dist = if args.quick { dist::quick(layout)? } else { dist::release(layout)? };
+    if !args.quick {
+        fixtures::compile(layout)?;
+        setup::install(layout, &[List::Test])?;
+    }
+    let skip_log = layout.target.join("skipped-tests.txt");
+    std::fs::write(&skip_log, "").with_context(|| format!("write {}", skip_log.display()))?;
+
+    let filter = args.filter.as_deref();
+    let surroundings = |command: &mut Command| {
+        surround(layout, &dist, args.quick, &skip_log, command);
+    };
+    let mut steps = Vec::new();
+    let nextest = exists("cargo-nextest", &["nextest", "--version"]);
+    let mut rust = cargo();
+    if nextest {
+        rust.args(["nextest", "run", "--workspace", "--no-fail-fast"]);
+    } else {
+        // Not --all-targets: that would run the benchmarks.
+        rust.args(["test", "--workspace", "--tests", "--no-fail-fast"]);
+    }
+    if let Some(filter) = filter {
+        rust.arg(filter);
+        if nextest {
+            rust.arg("--no-tests=pass");
+        }
+    }
+    surroundings(&mut rust);
+    steps.push(step("rust tests", &mut rust)?);
+
+    if filter.is_none() {
+        let mut docs = cargo();
+        docs.args(["test", "--workspace", "--doc", "--no-fail-fast"]);
+        surroundings(&mut docs);
+        steps.push(step("doc tests", &mut docs)?);
+    }
+    let python_tests = layout.root.join("tests/python");
+    if args.quick {
+        say("python tests: skipped, --quick has no virtual environment");
+    } else if has_python_tests(&python_tests) {
+        let mut pytest = Command::new(layout.venv_bin("python"));
+        pytest.args(["-m", "pytest", "-ra", "tests/python"]);
+        pytest.args(filter.map(|filter| ["-k", filter]).into_iter().flatten());
+        // Bytecode and caches would land in the source tree.
+        pytest.env("PYTHONDONTWRITEBYTECODE", "1").args(["-p", "no:cacheprovider"]);
+        surroundings(&mut pytest);
+        steps.push(step("python tests", &mut pytest)?);
+    }
+    summary(&steps, &skip_log)
+}
+
+fn surround(layout: &Layout, dist: &Dist, quick: bool, skip_log: &Path, command: &mut Command) {
+    command.env("COUNTERPOINT_DIST", &dist.root);
+    command.env("COUNTERPOINT_SKIP_LOG", skip_log);
+    if quick {
+        command.env_remove("COUNTERPOINT_VENV").env_remove("COUNTERPOINT_FIXTURES");
+    } else {
+        command.env("COUNTERPOINT_VENV", layout.venv());
+        command.env("COUNTERPOINT_FIXTURES", layout.fixtures());
+    }
+}
+
+fn has_python_tests(folder: &Path) -> bool {
+    dist::files_below(folder).is_ok_and(|files| {
+        files.iter().any(|file| {
+            file.extension().is_some_and(|ending| ending == "py")
+                && file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("test_"))
+        })
+    })
+}
+
+/// Runs a test program, passing its output on line by line while counting its outcomes.
+fn step(name: &'static str, command: &mut Command) -> Result<Step> {
+    say(format_args!("{name} …"));
+    let start = Instant::now();
+    // Both streams into one pipe keep their order; colours survive when we have a terminal.
+    let (reader, writer) = std::io::pipe().context("make a pipe")?;
+    command.stdin(Stdio::null());
+    command.stdout(writer.try_clone().context("copy the pipe")?).stderr(writer);
+    if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
+        command.env("CARGO_TERM_COLOR", "always").env("PY_COLORS", "1");
+    }
+    let mut child = command.spawn().with_context(|| format!("start {name}"))?;
+    // The command holds the writing end; the pipe ends when all of them are closed.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut tally = Tally::default();
+    let mut out = std::io::stderr().lock();
+    for line in BufReader::new(reader).split(b'\n') {
+        let line = line.with_context(|| format!("read the output of {name}"))?;
+        out.write_all(&line).and_then(|()| out.write_all(b"\n")).context("write to stderr")?;
+        tally.add(&String::from_utf8_lossy(&line));
+    }
+    let status = child.wait().with_context(|| format!("wait for {name}"))?;
+    // pytest says 5 when a filter leaves nothing.
+    let nothing = name.starts_with("python") && status.code() == Some(5);
+    let error = (!status.success() && !nothing).then(|| describe(status));
+    Ok(Step { name, time: start.elapsed(), tally, error })
+}
+
+impl Tally {
+    /// Adds what one line of output says: nextest's `Summary […] 9 tests run: 9 passed, 0
+    /// skipped`, libtest's `test result: ok. 9 passed; 0 failed; 1 ignored; …` or pytest's
+    /// `=== 9 passed, 1 skipped in 0.10s ===`.
+    fn add(&mut self, line: &str) {
+        let line = without_colours(line);
+        let numbers = if let Some((_, rest)) = line.split_once(" tests run: ") {
+            rest
+        } else if let Some((_, rest)) = line.split_once(" test run: ") {
+            rest
+        } else if let Some(rest) = line.strip_prefix("test result: ") {
+            rest
+        } else if line.starts_with("===") && line.contains(" in ") {
+            line.trim_matches('=')
+        } else {
+            return;
+        };
+        let words: Vec<&str> = numbers.split_whitespace().collect();
+        for pair in words.windows(2) {
+            let Ok(number) = pair[0].trim_start_matches('(').parse::<u64>() else { continue };
+            match pair[1].trim_matches(|c: char| !c.is_ascii_alphabetic()) {
+                "passed" => self.passed += number,
+                "failed" | "error" | "errors" => self.failed += number,
+                "skipped" | "ignored" => self.skipped += number,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Drops `ESC [ … m` sequences.
+fn without_colours(line: &str) -> String {
+    let mut plain = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once("\x1b[") {
+        plain.push_str(before);
+        rest = after.split_once('m').map_or("", |(_, after)| after);
+    }
+    plain.push_str(rest);
+    plain
+}
+
+fn summary(steps: &[Step], skip_log: &Path) -> Result<()> {
+    let skips = std::fs::read_to_string(skip_log).unwrap_or_default();
+    for line in skips.lines() {
+        say(format_args!("skipped itself: {line}"));
+    }
+    let mut total = Tally::default();
+    for step in steps {
+        let Tally { passed, failed, skipped } = step.tally;
+        total.passed += passed;
+        total.failed += failed;
+        total.skipped += skipped;
+        let error = step.error.as_deref().map_or(String::new(), |error| format!(", {error}"));
+        let (name, time) = (step.name, duration(step.time));
+        say(format_args!(
+            "{name}: {passed} passed, {failed} failed, {skipped} skipped, {time}{error}"
+        ));
+    }
+    let Tally { passed, failed, skipped } = total;
+    let itself = skips.lines().count();
+    eprintln!(
+        "{passed} passed, {failed} failed, {skipped} skipped ({itself} of the passed skipped themselves)"
+    );
+    let broken: Vec<&str> =
+        steps.iter().filter(|step| step.error.is_some()).map(|step| step.name).collect();
+    if !broken.is_empty() {
+        bail!("{} failed", broken.join(" and "));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tally_reads_three_runners() {
+        let mut tally = Tally::default();
+        tally.add("     Summary [   0.005s] 3 tests run: 2 passed, 1 failed, 4 skipped");
+        assert_eq!(tally, Tally { passed: 2, failed: 1, skipped: 4 });
+        tally.add("\x1b[1mtest result: ok\x1b[0m. 5 passed; 0 failed; 1 ignored; 0 measured;");
+        assert_eq!(tally, Tally { passed: 7, failed: 1, skipped: 5 });
+        tally.add("==== 1 failed, 9 passed, 2 errors in 0.12s ====");
+        assert_eq!(tally, Tally { passed: 16, failed: 4, skipped: 5 });
+        tally.add("3 passed, as a test might print");
+        assert_eq!(tally, Tally { passed: 16, failed: 4, skipped: 5 });
+    }
+}

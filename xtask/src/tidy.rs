@@ -1,0 +1,70 @@
+//! `cargo xtask tidy`: the rules of the house that no compiler checks.
+//!
+//! Every check reports all that it finds, then the chore fails once. The rules themselves are
+//! data, in `tidy/rules.rs`.
+
+mod arrows;
+mod built;
+mod links;
+mod rules;
+mod sources;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::layout::Layout;
+use crate::process::{output, say};
+
+/// Checks the rules of the house.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Fail when dist/ has not been built; otherwise its checks are skipped then.
+    #[arg(long)]
+    built: bool,
+}
+
+/// What the checks found so far.
+#[derive(Default)]
+pub struct Findings {
+    lines: Vec<String>,
+}
+
+impl Findings {
+    /// `place` is a file (with a line where it has one) or a crate.
+    pub fn add(&mut self, place: impl std::fmt::Display, what: impl std::fmt::Display) {
+        self.lines.push(format!("{place}: {what}"));
+    }
+}
+
+pub fn main(layout: &Layout, args: &Args) -> Result<()> {
+    let mut findings = Findings::default();
+    arrows::check(layout, &mut findings)?;
+    built::check(layout, args.built, &mut findings)?;
+    let files = repository_files(layout)?;
+    sources::check(layout, &files, &mut findings)?;
+    links::check(layout, &files, &mut findings)?;
+    for line in &findings.lines {
+        eprintln!("{line}");
+    }
+    match findings.lines.len() {
+        0 => say(format_args!("tidy: {} files, nothing to report", files.len())),
+        1 => bail!("tidy: 1 finding"),
+        count => bail!("tidy: {count} findings"),
+    }
+    Ok(())
+}
+
+/// Files of the repository, tracked or about to be, relative to the root, sorted.
+fn repository_files(layout: &Layout) -> Result<Vec<PathBuf>> {
+    let mut git = Command::new("git");
+    git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"]);
+    let list = output(&mut git, "list the repository's files").context("tidy needs git")?;
+    let mut files: Vec<PathBuf> =
+        list.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from).collect();
+    // A file deleted but not yet staged is still in the index.
+    files.retain(|file| layout.root.join(file).is_file());
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,86 @@
+//! The rules as data. Change a rule here, and say in the commit why.
+
+/// A row of the architecture's table of rooms.
+pub struct Room {
+    /// Folder below `crates/`, and the name of the library.
+    pub name: &'static str,
+    /// Rooms it may use in its normal and build dependencies. Development dependencies are free.
+    pub may_use: &'static [&'static str],
+    /// Runs inside other people's programs: nothing from outside but `libc`, optional
+    /// dependencies excepted (they belong to features that the agent does not enable).
+    pub in_target: bool,
+    /// Must say `#![forbid(unsafe_code)]`.
+    pub safe: bool,
+}
+
+pub const ROOMS: &[Room] = &[
+    Room { name: "model", may_use: &[], in_target: true, safe: true },
+    Room { name: "abi", may_use: &[], in_target: true, safe: false },
+    Room { name: "counters", may_use: &["model"], in_target: true, safe: false },
+    Room { name: "record", may_use: &["model"], in_target: true, safe: false },
+    Room { name: "loop-rt", may_use: &["abi"], in_target: true, safe: false },
+    Room {
+        name: "agent",
+        may_use: &["counters", "record", "loop-rt", "abi", "model"],
+        in_target: true,
+        safe: false,
+    },
+    Room { name: "plugin", may_use: &["abi", "model"], in_target: false, safe: false },
+    Room { name: "ir", may_use: &["model"], in_target: false, safe: true },
+    Room { name: "profile", may_use: &["record", "model"], in_target: false, safe: false },
+    Room { name: "trace", may_use: &["profile", "model"], in_target: false, safe: true },
+    Room { name: "analysis", may_use: &["profile", "model"], in_target: false, safe: true },
+    // Not agent: its state lives in libcounterpoint.so alone.
+    Room {
+        name: "cli",
+        may_use: &[
+            "model", "abi", "counters", "record", "loop-rt", "plugin", "ir", "profile", "trace",
+            "analysis",
+        ],
+        in_target: false,
+        safe: false,
+    },
+    // Listed in no other row: a development dependency only.
+    Room {
+        name: "testkit",
+        may_use: &["model", "abi", "counters", "record", "profile"],
+        in_target: false,
+        safe: false,
+    },
+];
+
+/// What in-target rooms may use from outside.
+pub const IN_TARGET_OUTSIDE: &[&str] = &["libc"];
+
+/// Features that must stay off in the agent's build.
+pub const OFF_IN_TARGET: &[(&str, &str)] = &[("counters", "names")];
+
+/// Libraries that the built files may need. All are part of glibc.
+pub const NEEDED: &[&str] =
+    &["libc.so.6", "libdl.so.2", "libpthread.so.0", "libm.so.6", "librt.so.1"];
+
+/// The dynamic loader has a name per machine.
+pub const NEEDED_PREFIX: &str = "ld-linux";
+
+/// Lines above which a source file must explain itself, and the words with which it does.
+pub const LONGEST_FILE: usize = 600;
+pub const LONG_FILE_REASON: &str = "above 600 lines:";
+
+/// Endings of files that people write and read line by line.
+pub const SOURCE_ENDINGS: &[&str] =
+    &["rs", "py", "c", "h", "cc", "cpp", "hpp", "sh", "toml", "md", "yml", "yaml"];
+
+/// Inputs and recorded outputs: content is not ours to tidy.
+pub const NOT_OURS: &[&str] = &["fixtures/", "benches/runs/", "Cargo.lock", "LICENSE-"];
+
+/// Words that say "not finished". Spelled in pieces, or this file would find itself.
+pub const UNFINISHED: &[&str] = &[
+    concat!("TO", "DO"),
+    concat!("FIX", "ME"),
+    concat!("to", "do!"),
+    concat!("unimple", "mented!"),
+];
+
+/// Starts of absolute paths that exist on one machine only.
+pub const MACHINE_PATHS: &[&str] =
+    &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];

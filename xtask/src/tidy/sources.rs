@@ -1,0 +1,88 @@
+//! Text rules: length, unfinished work, paths of one machine.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::Findings;
+use super::rules::{
+    LONG_FILE_REASON, LONGEST_FILE, MACHINE_PATHS, NOT_OURS, SOURCE_ENDINGS, UNFINISHED,
+};
+use crate::layout::Layout;
+
+pub fn check(layout: &Layout, files: &[PathBuf], findings: &mut Findings) -> Result<()> {
+    for file in files {
+        let path = layout.root.join(file);
+        let data = std::fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+        // Binary files hold no lines of ours.
+        let Ok(text) = std::str::from_utf8(&data) else { continue };
+        let ours = !NOT_OURS.iter().any(|start| file.to_string_lossy().starts_with(start));
+        if ours && is_source(file) {
+            check_length(file, text, findings);
+            find_words(file, text, UNFINISHED, "unfinished", findings);
+        }
+        for (number, line) in text.lines().enumerate() {
+            for start in MACHINE_PATHS {
+                if has_absolute(line, start) {
+                    findings.add(
+                        format_args!("{}:{}", file.display(), number + 1),
+                        format_args!("a path of one machine ({start}…)"),
+                    );
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_source(file: &Path) -> bool {
+    let ending = file.extension().map(|ending| ending.to_string_lossy().into_owned());
+    // Scripts without an ending (`.ci/run`) count as well.
+    ending.is_none_or(|ending| SOURCE_ENDINGS.contains(&ending.as_str()))
+}
+
+fn check_length(file: &Path, text: &str, findings: &mut Findings) {
+    let lines = text.lines().count();
+    let explained = text.lines().take(80).any(|line| line.contains(LONG_FILE_REASON));
+    if lines > LONGEST_FILE && !explained {
+        findings.add(
+            file.display(),
+            format_args!("{lines} lines, and no header line says \"{LONG_FILE_REASON}\" why"),
+        );
+    }
+}
+
+fn find_words(file: &Path, text: &str, words: &[&str], what: &str, findings: &mut Findings) {
+    for (number, line) in text.lines().enumerate() {
+        for word in words {
+            if line.contains(word) {
+                findings.add(
+                    format_args!("{}:{}", file.display(), number + 1),
+                    format_args!("{what}: {word}"),
+                );
+            }
+        }
+    }
+}
+
+/// Whether `line` has `start` where a path can begin: not inside a longer path or an address.
+fn has_absolute(line: &str, start: &str) -> bool {
+    line.match_indices(start).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        before.is_none_or(|c| !(c.is_alphanumeric() || "._-~*})>/".contains(c)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absolute_paths_only() {
+        let start = MACHINE_PATHS[0];
+        assert!(has_absolute(&format!("see {start}x"), start));
+        assert!(has_absolute(&format!("PATH={start}x"), start));
+        assert!(!has_absolute(&format!("target{start}x"), start));
+        assert!(!has_absolute(&format!("https://host{start}x"), start));
+    }
+}
