@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// One exported function of one loaded executable, numbered from 0 in the order in which a
-/// process saw them. Never reused within a process: the same module loaded twice has new ids.
+/// process saw them. A module that is unloaded and loaded again keeps its ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ExportId(pub u32);
 

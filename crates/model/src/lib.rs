@@ -5,11 +5,13 @@
 //! | module | words |
 //! |---|---|
 //! | [`counter`] | [`Counter`], [`Source`], [`PerfAttr`], [`SimScript`], [`Unit`]: a counter after name resolution |
+//! | [`glob`] | patterns for names |
 //! | [`ids`] | [`ExportId`], [`ThreadUid`]: newtypes for numbers that must not be mixed |
 //! | [`loss`] | [`Loss`]: every named way to lose or distort data |
 #![forbid(unsafe_code)]
 
 pub mod counter;
+pub mod glob;
 pub mod ids;
 pub mod loss;
 

@@ -363,6 +363,15 @@ impl PageWriter {
         }
     }
 
+    /// Takes [`PageWriter::seal`] back: the page was not written and stays in the pool.
+    ///
+    /// # Safety
+    /// A page is attached.
+    pub unsafe fn unseal(&mut self, last: bool) {
+        // SAFETY: attached by contract.
+        unsafe { (*self.header()).flags = if last { FLAG_LAST } else { 0 } };
+    }
+
     /// Calls recorded in the attached page.
     pub fn calls(&self) -> u32 {
         self.calls

@@ -1,0 +1,238 @@
+// A host that calls a library's functions in every way that has killed injected code.
+//
+//   host LIBRARY MODE [NUMBER…]
+//
+// Prints one line at its end; the tests compare it, and the exit status, with and without
+// Counterpoint. Counts of calls are in the table of tests/programs/README.md.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "host.h"
+
+static loaded_t library;
+static const char* library_path;
+
+static void call(uint32_t times) { dispatch(&library, NOTHING, times, 1, 1, 0, NULL); }
+
+static char* fresh_pages(uint32_t count) {
+  char* at = mmap(NULL, (size_t)count * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                  -1, 0);
+  if (at == MAP_FAILED) exit(3);
+  madvise(at, (size_t)count * 4096, MADV_NOHUGEPAGE);
+  return at;
+}
+
+static void set_inside(void (*body)(void)) {
+  void (*volatile* slot)(void) = dlsym(library.handle, "inside_dispatch");
+  if (!slot) exit(3);
+  *slot = body;
+}
+
+static void* thread_body(void* argument) {
+  call(*(uint32_t*)argument);
+  return NULL;
+}
+
+static void run_threads(uint32_t count, uint32_t calls, int at_once) {
+  pthread_t all[1024];
+  for (uint32_t i = 0; i < count; ++i) {
+    if (pthread_create(&all[i % 1024], NULL, thread_body, &calls)) exit(3);
+    if (!at_once) pthread_join(all[i % 1024], NULL);
+  }
+  for (uint32_t i = 0; at_once && i < count; ++i) pthread_join(all[i], NULL);
+}
+
+static jmp_buf escape;
+static void jump_out(void) { longjmp(escape, 1); }
+static void call_once(void) { call(1); }
+static void fork_inside(void) {
+  if (fork() == 0) {
+    call(5);  // In the child, with the parent's call still open.
+    _exit(0);
+  }
+  wait(NULL);
+}
+static void leave_now(void) { _exit(7); }
+static void* exit_process(void* unused) { (void)unused; call(3); exit(9); }
+
+static volatile sig_atomic_t handled;
+static void on_signal(int number) {
+  (void)number;
+  int before = errno;
+  call(1);
+  errno = before;
+  ++handled;
+}
+
+// Calls for ever; after each return the number of calls stands in a shared file.
+static void count_for_ever(const char* path) {
+  int fd = open(path, O_RDWR | O_CREAT, 0600);
+  if (fd < 0 || ftruncate(fd, 4096)) exit(3);
+  volatile uint64_t* returned = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  for (;;) {
+    call(1);
+    ++*returned;
+  }
+}
+
+static pthread_key_t late_key;
+static void late_call(void* rounds) {
+  call(1);
+  if ((intptr_t)rounds > 1) pthread_setspecific(late_key, (void*)((intptr_t)rounds - 1));
+}
+static void* with_late_calls(void* rounds) {
+  call(1);
+  pthread_setspecific(late_key, rounds);
+  return NULL;
+}
+
+static int again(char** argv, const char* mode, const char* number) {
+  execl("/proc/self/exe", argv[0], library_path, mode, number, (char*)NULL);
+  return 3;
+}
+
+int main(int argc, char** argv) {
+  if (argc < 3) return 2;
+  library_path = argv[1];
+  const char* mode = argv[2];
+  uint32_t n = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
+  uint32_t m = argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : 0;
+  if (!strcmp(mode, "idle")) { puts("idle"); return 0; }
+  library = load(library_path);
+
+  if (!strcmp(mode, "calls")) {
+    call(n);
+  } else if (!strcmp(mode, "grid")) {
+    dispatch(&library, NOTHING, 3, 2, 2, 0, NULL);
+    dispatch(&library, SPIN, 2, 1, 1, 1000, NULL);
+  } else if (!strcmp(mode, "touch")) {  // m calls that touch n fresh pages each
+    for (uint32_t i = 0; i < m; ++i) dispatch(&library, TOUCH, 1, 1, 1, n, fresh_pages(n));
+  } else if (!strcmp(mode, "writeback")) {  // empty calls while everything is being written back
+    for (uint32_t i = 0; i < n; ++i) {
+      call(100);
+      if (i % 64 == 0) sync();
+    }
+  } else if (!strcmp(mode, "threads")) {
+    run_threads(n, m, n <= 1024);
+  } else if (!strcmp(mode, "short-threads")) {
+    run_threads(n, 1, 0);
+  } else if (!strcmp(mode, "fork")) {
+    call(100);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+      call(200);
+      _exit(0);
+    }
+    call(300);
+    waitpid(child, NULL, 0);
+    call(50);
+  } else if (!strcmp(mode, "fork-no-faults")) {  // the parent's empty calls after each fork
+    call(10);
+    for (uint32_t i = 0; i < n; ++i) {
+      pid_t child = fork();
+      if (child == 0) _exit(0);
+      call(100);
+      waitpid(child, NULL, 0);
+    }
+  } else if (!strcmp(mode, "fork-inside")) {
+    set_inside(fork_inside);
+    dispatch(&library, CALL_OUT, 1, 1, 1, 0, NULL);
+    call(20);
+  } else if (!strcmp(mode, "fork-exec")) {
+    call(10);
+    fflush(NULL);
+    if (fork() == 0) return again(argv, "calls", "50");
+    int status;
+    wait(&status);
+    call(10);
+  } else if (!strcmp(mode, "vfork-exec")) {
+    call(10);
+    fflush(NULL);
+    if (vfork() == 0) {
+      execl("/proc/self/exe", argv[0], library_path, "calls", "40", (char*)NULL);
+      _exit(3);
+    }
+    int status;
+    wait(&status);
+  } else if (!strcmp(mode, "exec")) {
+    call(10);
+    return again(argv, "calls", "20");
+  } else if (!strcmp(mode, "nested")) {
+    set_inside(call_once);
+    dispatch(&library, CALL_OUT, n, 1, 1, 0, NULL);
+  } else if (!strcmp(mode, "longjmp")) {
+    set_inside(jump_out);
+    for (volatile uint32_t i = 0; i < n; ++i) {
+      if (!setjmp(escape)) dispatch(&library, CALL_OUT, 1, 1, 1, 0, NULL);
+      call(1);
+    }
+  } else if (!strcmp(mode, "signal")) {
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGALRM, &action, NULL);
+    timer_t timer;
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM};
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer)) return 3;
+    struct itimerspec every = {{0, 97000}, {0, 97000}};
+    timer_settime(timer, 0, &every, NULL);
+    for (uint32_t i = 0; i < n; ++i) call(1);
+    timer_delete(timer);
+    if (handled == 0) return 4;
+  } else if (!strcmp(mode, "reload")) {
+    for (uint32_t i = 0; i < n; ++i) {
+      call(10);
+      dlclose(library.handle);
+      library = load(library_path);
+    }
+    call(1);
+  } else if (!strcmp(mode, "close-all")) {  // what daemons do; then the lowest numbers are reused
+    call(10);
+    syscall(SYS_close_range, 3u, ~0u, 0u);
+    int ends[2];
+    if (pipe(ends) || write(ends[1], "0123456789", 10) != 10) return 3;
+    call(10);
+    char bytes[16];
+    if (read(ends[0], bytes, sizeof bytes) != 10) return 4;
+  } else if (!strcmp(mode, "errno")) {
+    errno = 42;
+    call(n);
+    if (errno != 42) return 4;
+  } else if (!strcmp(mode, "late")) {  // calls from thread-exit destructors, again and again
+    pthread_key_create(&late_key, late_call);
+    pthread_t thread;
+    pthread_create(&thread, NULL, with_late_calls, (void*)(intptr_t)n);
+    pthread_join(thread, NULL);
+  } else if (!strcmp(mode, "_exit")) {
+    call(n);
+    set_inside(leave_now);
+    dispatch(&library, CALL_OUT, 1, 1, 1, 0, NULL);
+  } else if (!strcmp(mode, "abort")) {
+    call(n);
+    abort();
+  } else if (!strcmp(mode, "exit-thread")) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, exit_process, NULL);
+    for (;;) pause();
+  } else if (!strcmp(mode, "status")) {  // a dispatch that fails: its status comes through
+    environment_t environment = {0};
+    uint32_t constants[2] = {1, 13};
+    dispatch_state_t d = {1, 1, 1, 2, 1, 1, 1, 1, 0, constants, NULL, NULL};
+    workgroup_state_t w = {0};
+    return library.functions[SPIN](&environment, &d, &w);
+  } else if (!strcmp(mode, "count-for-ever")) {
+    count_for_ever(argv[3]);
+  } else {
+    return 2;
+  }
+  printf("%s %u %u done\n", mode, n, m);
+  return 0;
+}
