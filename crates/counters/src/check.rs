@@ -116,7 +116,7 @@ enum Failure {
 fn no_counts(what: &str, failure: Failure) -> Problem {
     let (message, remedy) = match failure {
         Failure::NeverRan { enabled_ns } => (
-            format!("{what} opens but does not count: enabled {enabled_ns} ns, running 0 ns"),
+            format!("{what} opens but does not count (enabled for {enabled_ns} ns)"),
             "something else holds the PMU's counters (the NMI watchdog: sudo sysctl \
              kernel.nmi_watchdog=0; another profiler), or the group is too large for it",
         ),
@@ -141,6 +141,10 @@ fn probe_one(counter: &Counter) -> Result<(), Failure> {
     }
 }
 
+fn is_clock(counter: &Counter) -> bool {
+    matches!(&counter.source, Source::Perf(attr) if attr.kind == 1 && attr.config <= 1)
+}
+
 /// Opens, reads until every group has run, closes.
 fn probe(plan: &Plan) -> Result<(), Failure> {
     let mut counters = ThreadCounters::closed();
@@ -161,7 +165,9 @@ fn counts(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure>
         if status != ReadStatus::Complete {
             return Err(Failure::Read(status));
         }
-        let idle = (0..plan.counters().len()).find(|&i| now.running(i) == Some(0));
+        // A clock that stands still while its group runs is not scheduled, whatever the times say.
+        let stands = |i: usize| is_clock(&plan.counters()[i]) && now.value(i) == Some(0);
+        let idle = (0..plan.counters().len()).find(|&i| now.running(i) == Some(0) || stands(i));
         match idle {
             None => return Ok(()),
             Some(i) if start.elapsed() > Duration::from_millis(20) => {

@@ -80,6 +80,16 @@ pub(crate) fn perf_event_id(fd: i32) -> Result<u64, i32> {
     if ret == 0 { Ok(id) } else { Err(-ret as i32) }
 }
 
+/// Stops a group's leader and starts it again, which makes the kernel schedule the whole group in.
+pub(crate) fn perf_event_restart(leader: i32) {
+    const PERF_EVENT_IOC_ENABLE: usize = 0x2400;
+    const PERF_EVENT_IOC_DISABLE: usize = 0x2401;
+    for request in [PERF_EVENT_IOC_DISABLE, PERF_EVENT_IOC_ENABLE] {
+        // SAFETY: these ioctls take no pointer.
+        unsafe { syscall5(libc::SYS_ioctl, leader as usize, request, 0, 0, 0) };
+    }
+}
+
 /// `perf_event_open(2)`.
 ///
 /// # Safety

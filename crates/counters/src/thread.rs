@@ -144,6 +144,12 @@ impl<'plan> ThreadCounters<'plan> {
                     }
                 }
             }
+            // Linux 6.18 leaves a member whose PMU is not its leader's off the processor until the
+            // thread is switched out and in: `{page-faults,task-clock}` opens and reads, and its
+            // second counter stands still (measured). Restarting the leader schedules all of them.
+            if group.len > 1 {
+                sys::perf_event_restart(leader);
+            }
         }
         self.starts = plan.starts();
         self.absent = plan.absent();

@@ -216,3 +216,43 @@ fn descriptors_are_high_and_close_on_exec() {
     assert!(!counters.owns(0) && !counters.owns(-1));
     counters.close();
 }
+
+/// Linux 6.18 schedules members of another PMU than their leader's in only after a context
+/// switch. Every order must count from the first reading on.
+#[test]
+fn every_member_counts_at_once_whatever_the_order() {
+    if !can_count() {
+        return;
+    }
+    let clock = || perf("task-clock:u", 0, software(1));
+    let other_clock = || perf("cpu-clock:u", 0, software(0));
+    let faults = || perf("page-faults:u", 0, PAGE_FAULTS);
+    let dummy = || perf("dummy:u", 0, DUMMY);
+    for group in [
+        vec![faults(), clock()],
+        vec![clock(), faults()],
+        vec![dummy(), clock(), faults(), other_clock()],
+        vec![other_clock(), clock(), dummy(), faults()],
+    ] {
+        let plan = Plan::new(group).unwrap();
+        for round in 0..5 {
+            let mut counters = ThreadCounters::closed();
+            counters.open(&plan).unwrap();
+            let (mut begin, mut end) = (Readings::new(), Readings::new());
+            let memory = Fresh::new(50 * 4096);
+            assert_eq!(counters.read(&mut begin), ReadStatus::Complete);
+            memory.touch(4096);
+            assert_eq!(counters.read(&mut end), ReadStatus::Complete);
+            for (i, counter) in plan.counters().iter().enumerate() {
+                let value = end.since(&begin, i).unwrap();
+                match counter.name.as_str() {
+                    "dummy:u" => assert_eq!(value, 0),
+                    "page-faults:u" if round > 0 => assert_eq!(value, 50, "{:?}", plan.counters()),
+                    "page-faults:u" => assert!(value >= 50, "{:?}", plan.counters()),
+                    name => assert!(value > 0, "{name} stood still in {:?}", plan.counters()),
+                }
+            }
+            counters.close();
+        }
+    }
+}
