@@ -2,13 +2,16 @@
 // counters as the third argument says; prints `name value unit` lines, ns per call.
 //
 //   ours      an intercepted empty call, less the same call through an untouched pointer
-//   floor     two raw group reads, two clock reads, one store of a 40-byte record
+//   floor     two raw reads of the very group that the recorder reads, two clock reads, one
+//             store of a 40-byte record (a group of the floor's own costs up to a fifth more or
+//             less from process to process, so it could not serve as a floor)
 //   cycle     per counter: reset, enable before; disable, read after; the same clocks and store
 //   clocks    two clock reads
 //
 // Each is the median of 201 batches, the batches of all four interleaved.
 #define _GNU_SOURCE
 #include <linux/perf_event.h>
+#include <dirent.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -52,17 +55,37 @@ static int counters;
 static int group = -1;
 static int single[5];
 
-static int open_counter(uint64_t config, int leader, uint64_t format, int disabled) {
+static int open_counter(uint64_t config) {
   struct perf_event_attr attr;
   memset(&attr, 0, sizeof attr);
   attr.type = PERF_TYPE_SOFTWARE;
   attr.size = sizeof attr;
   attr.config = config;
-  attr.read_format = format;
-  attr.disabled = disabled;
-  int fd = (int)syscall(SYS_perf_event_open, &attr, 0, -1, leader, PERF_FLAG_FD_CLOEXEC);
+  attr.disabled = 1;
+  int fd = (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
   if (fd < 0) { perror("perf_event_open"); exit(3); }
   return fd;
+}
+
+// The leader of the recorder's group: the lowest of its descriptors, and the only one from which
+// a read of the whole group has the group's size.
+static int recorder_group(void) {
+  DIR* open_files = opendir("/proc/self/fd");
+  int lowest = -1;
+  for (struct dirent* entry; open_files && (entry = readdir(open_files));) {
+    char link[64] = "", path[300];
+    snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
+    if (readlink(path, link, sizeof link - 1) < 0 || !strstr(link, "[perf_event]")) continue;
+    int fd = atoi(entry->d_name);
+    if (lowest < 0 || fd < lowest) lowest = fd;
+  }
+  if (open_files) closedir(open_files);
+  uint64_t words[64];
+  if (lowest < 0 || read(lowest, words, sizeof words) != (3 + 2 * counters) * 8) {
+    fprintf(stderr, "no group of %d counters; run this under `counterpoint run -e …`\n", counters);
+    exit(3);
+  }
+  return lowest;
 }
 
 static struct { uint64_t words[5]; } records[1024];
@@ -76,12 +99,13 @@ static inline void store(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_
 
 static void do_floor(void) {
   uint64_t before[13], after[13];
-  size_t bytes = (3 + (size_t)counters) * 8;
+  const size_t bytes = (3 + 2 * (size_t)counters) * 8;
   if (counters && read(group, before, bytes) != (ssize_t)bytes) exit(4);
   uint64_t start = begin_ticks();
   uint64_t end = end_ticks();
   if (counters && read(group, after, bytes) != (ssize_t)bytes) exit(4);
-  store(start, end - start, after[1] - before[1], after[3] - before[3], after[4] - before[4]);
+  store(start, end - start, after[1] - before[1], after[3] - before[3],
+        after[5] - before[5]);
 }
 
 static void do_cycle(void) {
@@ -130,33 +154,22 @@ int main(int argc, char** argv) {
   probed = &library;
   counters = atoi(argv[2]);
   if (counters < 0 || counters > 5) return 2;
-  const uint64_t format =
-      PERF_FORMAT_GROUP | PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
+  do_ours();  // The recorder opens its group at the first call.
+  if (counters) group = recorder_group();
   struct { const char* name; void (*run)(void); double ns[BATCHES]; } what[] = {
       {"ours", do_ours, {0}}, {"plain", do_plain, {0}}, {"floor", do_floor, {0}},
       {"clocks", do_clocks, {0}}, {"cycle", do_cycle, {0}}};
   const int kinds = sizeof what / sizeof *what;
-  // Only one of the sets of counters may be attached to the thread at a time: each attached
-  // counter makes reading others dearer. So the floor's group is opened for its batch alone; the
-  // recorder's group is always there, under each of the batches alike.
   for (int batch = -2; batch < BATCHES; ++batch) {
     for (int k = 0; k < kinds; ++k) {
-      if (what[k].run == do_floor && counters) {
-        group = open_counter(configs[0], -1, format, 0);
-        for (int i = 1; i < counters; ++i) single[i] = open_counter(configs[i], group, format, 0);
-      } else if (what[k].run == do_cycle) {
-        for (int i = 0; i < counters; ++i) single[i] = open_counter(configs[i], -1, 0, 1);
-      }
+      // Open only while they are used: each counter attached to a thread costs something.
+      const int own = what[k].run == do_cycle ? counters : 0;
+      for (int i = 0; i < own; ++i) single[i] = open_counter(configs[i]);
       uint64_t start = now_ns();
       for (int i = 0; i < CALLS; ++i) what[k].run();
       double ns = (double)(now_ns() - start) / CALLS;
       if (batch >= 0) what[k].ns[batch] = ns;
-      if (what[k].run == do_floor && counters) {
-        for (int i = 1; i < counters; ++i) close(single[i]);
-        close(group);
-      } else if (what[k].run == do_cycle) {
-        for (int i = 0; i < counters; ++i) close(single[i]);
-      }
+      for (int i = 0; i < own; ++i) close(single[i]);
     }
   }
   for (int k = 0; k < kinds; ++k) qsort(what[k].ns, BATCHES, sizeof(double), by_value);

@@ -37,6 +37,7 @@ pub fn calibrate(thread: &mut Thread, process: &Process) {
         // SAFETY: the pointer is `thread`; the closure is the only user meanwhile.
         unsafe { &mut *thread_pointer }.with_scratch(scratch, run_empty_calls)
     });
+    thread.counters.rewind_scripts();
     // SAFETY: mapped above, PAGE_BYTES long, not written any more.
     let page = unsafe { std::slice::from_raw_parts(scratch, PAGE_BYTES) };
     if let Some(calibration) = evaluate(thread, page, total_ticks) {

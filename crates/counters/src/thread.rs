@@ -309,6 +309,11 @@ impl<'plan> ThreadCounters<'plan> {
         matches!(self.state, State::OneGroup | State::Several)
     }
 
+    /// Starts the scripts of simulated counters over, so that the next reading is their first.
+    pub fn rewind_scripts(&mut self) {
+        self.sim = SimState::new();
+    }
+
     /// Closes every descriptor that still is ours, and no other. Any thread, any number of times.
     pub fn close(&mut self) {
         // Members before leaders: the kernel need not break a group up.

@@ -1,0 +1,383 @@
+//! The recorder in programs of our own making: everything that has killed injected code, each run
+//! with and without Counterpoint.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use support::{Programs, Recorded, counterpoint, plain};
+
+fn host(mode: &str) -> Command {
+    let programs = Programs::get();
+    let mut command = Command::new(&programs.host);
+    command.arg(&programs.library).args(mode.split(' '));
+    command
+}
+
+/// Mode, calls of each process (ascending), losses by name (`None`: some, any number).
+type Case = (&'static str, &'static [u64], &'static [(&'static str, Option<u64>)]);
+
+const CASES: &[Case] = &[
+    ("idle", &[], &[]),
+    ("calls 0", &[0], &[]),
+    ("calls 1", &[1], &[]),
+    ("calls 100000", &[100_000], &[]),
+    ("grid", &[14], &[]),
+    ("threads 40 500", &[20_000], &[]),
+    ("short-threads 3000", &[3_000], &[]),
+    ("fork", &[200, 450], &[]),
+    ("fork-inside", &[5, 21], &[]),
+    ("fork-exec", &[20, 50], &[]),
+    ("vfork-exec", &[10, 40], &[]),
+    ("exec", &[10, 20], &[]),
+    ("nested 10", &[20], &[]),
+    ("longjmp 10", &[10], &[("call_abandoned", Some(10))]),
+    ("reload 2000", &[20_001], &[]),
+    ("close-all", &[20], &[("counter_read_failed", Some(10)), ("descriptor_lost", Some(1))]),
+    ("errno 1000", &[1_000], &[]),
+    ("late 4", &[4], &[("thread_gone", Some(1))]),
+    ("_exit 10", &[10], &[("call_cut_short", Some(1))]),
+    ("abort 10", &[10], &[]),
+    ("exit-thread", &[3], &[]),
+    ("status", &[1], &[]),
+];
+
+#[test]
+fn programs_end_as_without_us_and_every_call_is_there() {
+    let Some(program) = counterpoint("programs") else { return };
+    for (mode, calls, losses) in CASES {
+        let with = Recorded::run(&program, "page-faults:u,task-clock:u", &mut host(mode));
+        let without = plain(&mut host(mode), with.directory.path());
+        assert_eq!(with.output.status.code(), without.status.code(), "{mode}: {}", with.stderr());
+        assert_eq!(with.output.status.signal(), without.status.signal(), "{mode}");
+        assert_eq!(with.output.stdout, without.stdout, "{mode}");
+        assert_eq!(with.calls_per_process(), *calls, "{mode}");
+        let found = with.losses();
+        let expected: BTreeMap<String, u64> = losses
+            .iter()
+            .map(|(name, count)| {
+                ((*name).to_owned(), count.unwrap_or_else(|| found.get(*name).copied().unwrap_or(0)))
+            })
+            .collect();
+        assert_eq!(found, expected, "{mode}");
+        // One line of ours at the end, the program's own words before it.
+        let words = String::from_utf8_lossy(&without.stderr).into_owned();
+        let ours = with.stderr();
+        let rest = ours.strip_prefix(&words).unwrap_or_else(|| panic!("{mode}: {ours}"));
+        assert_eq!(rest.lines().count(), 1, "{mode}: {rest}");
+        assert!(rest.starts_with("counterpoint: "), "{mode}: {rest}");
+    }
+}
+
+/// A handler that calls while the recorder itself runs is passed through and counted; every other
+/// call is recorded.
+#[test]
+fn a_signal_handler_may_call() {
+    let Some(program) = counterpoint("signal") else { return };
+    let recorded = Recorded::run(&program, "page-faults:u", &mut host("signal 200000"));
+    assert!(recorded.output.status.success(), "{}", recorded.stderr());
+    let losses = recorded.losses();
+    assert!(losses.keys().all(|name| name == "probe_reentered"), "{losses:?}");
+    assert!(recorded.calls_per_process()[0] >= 200_000);
+}
+
+#[test]
+fn both_versions_of_the_interface_are_read() {
+    let Some(program) = counterpoint("versions") else { return };
+    let programs = Programs::get();
+    for (library, abi, name, size) in [
+        (&programs.library, 6, "test_linked", [4, 2, 1]),
+        (&programs.library_v5, 5, "five_linked", [0, 0, 0]),
+    ] {
+        let mut command = Command::new(&programs.host);
+        command.arg(library).arg("grid");
+        let recorded = Recorded::run(&program, "none", &mut command);
+        let profile = recorded.profile();
+        let found = &profile.processes[0].libraries[0];
+        assert_eq!((found.abi, found.name.as_str()), (abi, name));
+        let exports: Vec<_> = found.exports.iter().map(|e| e.name.as_str()).collect();
+        assert_eq!(exports, ["nothing", "touch", "spin", "call_out"]);
+        assert_eq!(found.exports[0].workgroup_size, size);
+        assert_eq!(found.exports[1].bindings, 1);
+        assert_eq!(found.exports[1].constants, 1);
+        assert_eq!(found.exports[1].tag, "pages");
+        assert_eq!(found.exports[3].local_memory_pages, 3);
+        // The path of the first is not terminated: its length counts.
+        let sources: Vec<_> =
+            found.exports.iter().map(|e| (e.source_path.as_str(), e.source_line)).collect();
+        assert_eq!(sources, [10, 20, 30, 40].map(|line| ("test.mlir", line)));
+        let expected =
+            BTreeMap::from([("nothing".to_owned(), (12, 1)), ("spin".to_owned(), (2, 1))]);
+        assert_eq!(recorded.ops(), expected);
+    }
+}
+
+#[test]
+fn each_call_has_its_workgroup_and_its_time() {
+    let Some(program) = counterpoint("workgroups") else { return };
+    let recorded = Recorded::run(&program, "none", &mut host("grid"));
+    let calls = recorded.calls();
+    let places: Vec<_> = calls
+        .iter()
+        .map(|c| {
+            ["op", "workgroup_x", "workgroup_y", "workgroup_z", "count_x", "count_y", "count_z"]
+                .map(|column| c[column].clone())
+                .join(" ")
+        })
+        .collect();
+    let mut expected = Vec::new();
+    for z in 0..2 {
+        for y in 0..2 {
+            for x in 0..3 {
+                expected.push(format!("nothing {x} {y} {z} 3 2 2"));
+            }
+        }
+    }
+    expected.extend((0..2).map(|x| format!("spin {x} 0 0 2 1 1")));
+    assert_eq!(places, expected);
+    let mut end = 0u64;
+    for call in &calls {
+        let start: u64 = call["start_ticks"].parse().unwrap();
+        assert!(start >= end, "calls of one thread follow one another");
+        end = start + call["duration_ticks"].parse::<u64>().unwrap();
+    }
+}
+
+/// Page faults are exact, and our own memory is never among them: not on first use, not after a
+/// fork has made the parent's memory copy-on-write, not while dirty pages are being written back.
+#[test]
+fn page_faults_are_the_programs_own() {
+    let Some(program) = counterpoint("faults") else { return };
+    let touched = Recorded::run(&program, "page-faults:u,task-clock:u", &mut host("touch 100 50"));
+    let calls = touched.calls();
+    assert_eq!(calls.len(), 50);
+    for call in &calls {
+        assert_eq!(call["page-faults:u"], "100");
+        assert!(call["task-clock:u"].parse::<u64>().unwrap() > 0);
+    }
+    for mode in ["calls 20000", "threads 8 2000", "fork-no-faults 50", "writeback 500"] {
+        let mut command = host(mode);
+        // After a fork and a switch of CPUs the kernel itself writes into the thread's restartable
+        // sequence area, in a page of glibc's that is copied then: a fault of the program, seen in
+        // one call of some thousands. Without such an area there is none.
+        command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+        let recorded = Recorded::run(&program, "page-faults,minor-faults", &mut command);
+        let report = recorded.report(&[]);
+        for counter in report["rows"][0]["counters"].as_array().unwrap() {
+            assert_eq!(counter["total"], 0, "{mode}: {report}");
+        }
+    }
+}
+
+#[test]
+fn five_counters_at_once_are_each_right() {
+    let Some(program) = counterpoint("five") else { return };
+    let events = "page-faults:u,task-clock:u,minor-faults:u,cpu-clock:u,major-faults:u";
+    let recorded = Recorded::run(&program, events, &mut host("touch 1000 10"));
+    for call in recorded.calls() {
+        let value = |name: &str| call[name].parse::<u64>().unwrap();
+        assert_eq!(value("page-faults:u"), 1000);
+        assert_eq!(value("minor-faults:u"), 1000);
+        assert_eq!(value("major-faults:u"), 0);
+        let duration: f64 = call["duration_ns"].parse().unwrap();
+        // A clock of the thread and one of the wall, read one after the other: within half.
+        for clock in ["task-clock:u", "cpu-clock:u"] {
+            assert!(value(clock) as f64 > 0.1 * duration, "{clock}: {call:?}");
+        }
+        assert_eq!(call["group0_enabled_ns"], call["group0_running_ns"]);
+    }
+}
+
+/// The simulated source drives the whole way, from `-e` to the table. Readings alternate between
+/// begin (adds 5) and end (adds 7): each call counts 7.
+#[test]
+fn simulated_counters_go_all_the_way() {
+    let Some(program) = counterpoint("simulated") else { return };
+    let recorded = Recorded::run(&program, "sim/steps,readings=5:7/", &mut host("calls 1000"));
+    assert!(recorded.output.status.success(), "{}", recorded.stderr());
+    let report = recorded.report(&[]);
+    let counter = &report["rows"][0]["counters"][0];
+    assert_eq!(counter["total"], 7000, "{report}");
+    assert_eq!(counter["calls"], 1000);
+}
+
+#[test]
+fn filters_leave_the_others_alone() {
+    let Some(program) = counterpoint("filter") else { return };
+    let scratch = testkit::Scratch::new();
+    let programs = Programs::get();
+    let status = Command::new(&program)
+        .args(["run", "-e", "none", "--filter", "sp?n", "-o"])
+        .arg(scratch.join("p.cpt"))
+        .arg("--")
+        .arg(&programs.host)
+        .arg(&programs.library)
+        .arg("grid")
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let profile = profile::Profile::open(&scratch.join("p.cpt")).unwrap();
+    assert_eq!(profile.calls(), 2);
+}
+
+/// `env`: no `run` around the program, which is even started after the profile was made.
+#[test]
+fn variables_set_by_hand_record_too() {
+    let Some(program) = counterpoint("env") else { return };
+    let scratch = testkit::Scratch::new();
+    let path = scratch.join("with space.cpt");
+    let output =
+        Command::new(&program).args(["env", "-e", "none", "-o"]).arg(&path).output().unwrap();
+    assert!(output.status.success());
+    let exports = String::from_utf8(output.stdout).unwrap();
+    for _ in 0..2 {
+        let programs = Programs::get();
+        let script = format!("{exports}\nexec \"$0\" \"$1\" calls 25");
+        let status = Command::new("sh")
+            .arg("-c")
+            .arg(script)
+            .arg(&programs.host)
+            .arg(&programs.library)
+            .output()
+            .unwrap();
+        assert!(status.status.success());
+        assert!(status.stderr.is_empty(), "{status:?}");
+    }
+    let recorded = Command::new(&program)
+        .args(["report", "--format", "csv"])
+        .arg(&path)
+        .output()
+        .unwrap();
+    let table = String::from_utf8(recorded.stdout).unwrap();
+    assert!(table.lines().nth(1).unwrap().starts_with("nothing,test_linked,test.mlir:10,50,2"), "{table}");
+    std::fs::remove_dir_all(profile::Manifest::read(&path).unwrap().pool.unwrap().parent().unwrap())
+        .unwrap();
+}
+
+/// Who is killed in the middle of it all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Victim {
+    Target,
+    Run,
+    Both,
+}
+
+/// SIGKILL at random instants. The program counts in shared memory the calls that have returned;
+/// the recorder must have that many, or the one more that had been recorded but not counted.
+#[test]
+fn a_kill_at_any_instant_loses_no_complete_record() {
+    let Some(program) = counterpoint("kill") else { return };
+    let rounds: u32 =
+        std::env::var("COUNTERPOINT_KILLS").ok().and_then(|v| v.parse().ok()).unwrap_or(60);
+    let mut random = 0x9E37_79B9_7F4A_7C15u64 ^ u64::from(std::process::id());
+    for round in 0..rounds {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let victim = [Victim::Target, Victim::Run, Victim::Both][(random >> 8) as usize % 3];
+        kill_once(&program, victim, Duration::from_micros(500 + random % 40_000), round);
+    }
+}
+
+fn kill_once(program: &Path, victim: Victim, after: Duration, round: u32) {
+    let scratch = testkit::Scratch::new();
+    let (path, counted) = (scratch.join("p.cpt"), scratch.join("counted"));
+    let programs = Programs::get();
+    let events = if round % 2 == 0 { "none" } else { "page-faults:u,task-clock:u" };
+    let mut run = Command::new(program)
+        .args(["run", "-e", events, "-o"])
+        .arg(&path)
+        .arg("--")
+        .arg(&programs.host)
+        .arg(&programs.library)
+        .arg("count-for-ever")
+        .arg(&counted)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // From the first counted call on.
+    let read = || {
+        let bytes = std::fs::read(&counted).unwrap_or_default();
+        bytes.first_chunk::<8>().map_or(0, |b| u64::from_le_bytes(*b))
+    };
+    let patience = Instant::now();
+    while read() == 0 {
+        assert!(patience.elapsed() < Duration::from_secs(20), "the program does not start");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    std::thread::sleep(after);
+    let target = profile::Profile::open(&path).unwrap().processes[0].id.pid;
+    let kill = |pid: u32| {
+        // SAFETY: the process is our child or grandchild and still alive: nothing else ends it.
+        unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+    };
+    if victim != Victim::Target {
+        kill(run.id());
+    }
+    if victim != Victim::Run {
+        kill(target);
+    } else {
+        std::thread::sleep(Duration::from_millis(2));
+        kill(target); // It goes on without `run`; end it.
+    }
+    run.wait().unwrap();
+    let gone = Instant::now();
+    while Path::new(&format!("/proc/{target}/exe")).exists() && gone.elapsed().as_secs() < 5 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let returned = read();
+    let output = Command::new(program)
+        .args(["report", "--format", "json"])
+        .arg(&path)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let recorded = report["total"]["calls"].as_u64().unwrap();
+    assert!(
+        recorded == returned || recorded == returned + 1,
+        "{victim:?} killed after {after:?}: {returned} calls returned, {recorded} recorded; {}",
+        report["losses"]
+    );
+    for loss in report["losses"].as_array().unwrap() {
+        assert_eq!(loss["name"], "call_cut_short", "{loss}");
+        assert_eq!(loss["count"], 1, "{loss}");
+    }
+    let pool = profile::Manifest::read(&path).unwrap().pool;
+    assert_eq!(pool, None, "report has collected what was left");
+}
+
+/// Signals to `run` reach the program, and the way it ends is the way `run` ends.
+#[test]
+fn signals_pass_through() {
+    let Some(program) = counterpoint("signals") else { return };
+    let scratch = testkit::Scratch::new();
+    let script = "trap 'echo got it; exit 5' TERM; echo ready; while :; do sleep 0.01; done";
+    let start = |script: &str| {
+        Command::new(&program)
+            .args(["run", "-e", "none", "-o"])
+            .arg(scratch.join("p.cpt"))
+            .args(["--", "sh", "-c", script])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    };
+    let mut run = start(script);
+    let mut out = std::io::BufReader::new(run.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    // SAFETY: our child, not waited for yet.
+    unsafe { libc::kill(run.id() as i32, libc::SIGTERM) };
+    std::io::Read::read_to_string(&mut out, &mut line).unwrap();
+    assert_eq!(line, "ready\ngot it\n");
+    assert_eq!(run.wait().unwrap().code(), Some(5));
+    assert_eq!(start("kill -USR1 $$").wait().unwrap().signal(), Some(libc::SIGUSR1));
+    assert_eq!(start("exit 77").wait().unwrap().code(), Some(77));
+}

@@ -1,0 +1,253 @@
+//! Running programs under a built `dist/`, and counting what its profiles hold.
+//!
+//! What these tests need comes through the environment from `cargo xtask test`:
+//! `COUNTERPOINT_DIST` always, `COUNTERPOINT_VENV` and `COUNTERPOINT_FIXTURES` where downloads are
+//! allowed. Without it a test says loudly that it skips.
+
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use profile::Profile;
+use serde_json::Value;
+
+/// What an environment variable names, or `None` after saying that the test is skipped.
+fn need(test: &str, variable: &str) -> Option<PathBuf> {
+    if let Some(value) = std::env::var_os(variable) {
+        return Some(value.into());
+    }
+    let line = format!("{test}: {variable} is not set (cargo xtask test sets it)");
+    eprintln!("SKIPPED {line}");
+    if let Some(log) = std::env::var_os("COUNTERPOINT_SKIP_LOG") {
+        let file = std::fs::File::options().append(true).create(true).open(log);
+        if let Ok(mut file) = file {
+            let _ = writeln!(file, "{line}");
+        }
+    }
+    None
+}
+
+/// The built program.
+pub fn counterpoint(test: &str) -> Option<PathBuf> {
+    Some(need(test, "COUNTERPOINT_DIST")?.join("bin/counterpoint"))
+}
+
+/// IREE from the stock wheels, and the compiled fixtures.
+pub struct Iree {
+    pub venv: PathBuf,
+    pub fixtures: PathBuf,
+}
+
+impl Iree {
+    pub fn new(test: &str) -> Option<Self> {
+        Some(Self {
+            venv: need(test, "COUNTERPOINT_VENV")?,
+            fixtures: need(test, "COUNTERPOINT_FIXTURES")?,
+        })
+    }
+
+    /// A compiled module for the best of the fixed target CPUs that this machine can run.
+    pub fn module(&self, name: &str, system_library: bool) -> PathBuf {
+        let kind = if system_library { ".system" } else { "" };
+        self.fixtures.join(format!("{name}.{}{kind}.vmfb", variant()))
+    }
+
+    pub fn tool(&self, name: &str) -> PathBuf {
+        self.venv.join("bin").join(name)
+    }
+
+    /// A tool of the wheel with Tracy in it, which has no script in `bin`.
+    pub fn tracy_tool(&self, name: &str) -> PathBuf {
+        let lib = std::fs::read_dir(self.venv.join("lib")).unwrap().next().unwrap().unwrap();
+        lib.path().join("site-packages/iree/_runtime_libs_tracy").join(name)
+    }
+}
+
+/// A fixture as `fixtures/iree/expected.json` describes it: counted by IREE's own profiler.
+pub struct Expected {
+    pub function: String,
+    pub inputs: Vec<String>,
+    /// Workgroup calls and dispatches per export.
+    pub ops: BTreeMap<String, (u64, u64)>,
+}
+
+impl Expected {
+    pub fn of(fixture: &str) -> Self {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/iree/expected.json");
+        let all: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let fixture = &all["fixtures"][fixture];
+        let text = |v: &Value| v.as_str().unwrap().to_owned();
+        let ops = fixture["variants"][variant()]["exports"].as_array().unwrap().iter().map(|e| {
+            let number = |key: &str| e[key].as_u64().unwrap();
+            (text(&e["name"]), (number("workgroup_calls"), number("dispatches")))
+        });
+        Self {
+            function: text(&fixture["function"]),
+            inputs: fixture["inputs"].as_array().unwrap().iter().map(text).collect(),
+            ops: ops.collect(),
+        }
+    }
+
+    /// `--function=… --input=…` as the tools want them.
+    pub fn arguments(&self) -> Vec<String> {
+        let inputs = self.inputs.iter().map(|input| format!("--input={input}"));
+        std::iter::once(format!("--function={}", self.function)).chain(inputs).collect()
+    }
+}
+
+/// The fixed target CPU whose modules this machine can run.
+fn variant() -> &'static str {
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    match (cfg!(target_arch = "x86_64"), cpu.contains("avx512f")) {
+        (true, true) => "v4",
+        (true, false) => "v3",
+        (false, _) => "generic",
+    }
+}
+
+/// The C programs of `tests/programs`, compiled once per test process.
+pub struct Programs {
+    pub host: PathBuf,
+    pub library: PathBuf,
+    pub library_v5: PathBuf,
+    _directory: testkit::Scratch,
+}
+
+impl Programs {
+    pub fn get() -> &'static Self {
+        static PROGRAMS: OnceLock<Programs> = OnceLock::new();
+        PROGRAMS.get_or_init(|| {
+            let directory = testkit::Scratch::new();
+            let compile = |source: &str, program: &str, flags: &[&str]| {
+                let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+                    .join("../../tests/programs")
+                    .join(source);
+                let program = directory.join(program);
+                let output = Command::new("cc")
+                    .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o"])
+                    .arg(&program)
+                    .arg(&source)
+                    .args(flags)
+                    .output()
+                    .expect("a C compiler: Rust links with it");
+                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+                program
+            };
+            Self {
+                host: compile("host.c", "host", &["-ldl", "-lpthread", "-lrt"]),
+                library: compile("library.c", "library.so", &["-shared", "-fPIC"]),
+                library_v5: compile(
+                    "library.c",
+                    "library5.so",
+                    &["-shared", "-fPIC", "-DABI_VERSION=5", "-DLIBRARY_NAME=\"five_linked\""],
+                ),
+                _directory: directory,
+            }
+        })
+    }
+}
+
+/// A profile just recorded, in a directory of its own.
+pub struct Recorded {
+    pub directory: testkit::Scratch,
+    pub output: Output,
+    program: PathBuf,
+}
+
+impl Recorded {
+    /// Runs `command` under `counterpoint run -e EVENTS`.
+    pub fn run(program: &Path, events: &str, command: &mut Command) -> Self {
+        let directory = testkit::Scratch::new();
+        let mut run = Command::new(program);
+        run.args(["run", "-e", events, "-o"]).arg(directory.join("p.cpt")).arg("--");
+        run.arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            run.env(name, value.unwrap_or_default());
+        }
+        if let Some(at) = command.get_current_dir() {
+            run.current_dir(at);
+        }
+        let output = run.env("TMPDIR", directory.path()).output().unwrap();
+        Self { directory, output, program: program.to_owned() }
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.directory.join("p.cpt")
+    }
+
+    pub fn profile(&self) -> Profile {
+        Profile::open(&self.path()).unwrap_or_else(|e| panic!("{e}; {:?}", self.output))
+    }
+
+    pub fn stdout(&self) -> String {
+        String::from_utf8_lossy(&self.output.stdout).into_owned()
+    }
+
+    pub fn stderr(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+
+    /// The report's JSON.
+    pub fn report(&self, options: &[&str]) -> Value {
+        let mut report = Command::new(&self.program);
+        report.arg("report").arg(self.path()).args(["--format", "json"]).args(options);
+        let output = report.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Calls and dispatches per op.
+    pub fn ops(&self) -> BTreeMap<String, (u64, u64)> {
+        let report = self.report(&[]);
+        let rows = report["rows"].as_array().unwrap();
+        rows.iter()
+            .map(|row| {
+                let name = row["op"].as_str().unwrap().to_owned();
+                (name, (row["calls"].as_u64().unwrap(), row["dispatches"].as_u64().unwrap()))
+            })
+            .collect()
+    }
+
+    /// One row per call: column name to text.
+    pub fn calls(&self) -> Vec<BTreeMap<String, String>> {
+        let mut export = Command::new(&self.program);
+        export.arg("export").arg(self.path()).args(["--format", "csv"]);
+        let output = export.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut lines = text.lines();
+        let header: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
+        lines
+            .map(|line| header.iter().map(|h| h.to_string()).zip(line.split(',').map(str::to_owned)))
+            .map(Iterator::collect)
+            .collect()
+    }
+
+    /// Losses that are not zero, by name.
+    pub fn losses(&self) -> BTreeMap<String, u64> {
+        self.profile().all_losses().into_iter().map(|l| (l.name, l.count)).collect()
+    }
+
+    /// Calls per process, in the order of the parts' names.
+    pub fn calls_per_process(&self) -> Vec<u64> {
+        let profile = self.profile();
+        let mut calls: Vec<u64> = profile
+            .processes
+            .iter()
+            .map(|p| {
+                p.threads.iter().flat_map(|t| t.headers()).map(|h| u64::from(h.calls)).sum()
+            })
+            .collect();
+        calls.sort_unstable();
+        calls
+    }
+}
+
+/// Runs a command by itself, for comparison.
+pub fn plain(command: &mut Command, scratch: &Path) -> Output {
+    command.env("TMPDIR", scratch).output().unwrap()
+}
