@@ -149,7 +149,10 @@ impl Drop for Undo {
 
 /// The counters asked for, each of which works here, or the default ones that do, with notes
 /// about those that do not.
-fn counters_of(lists: &[String], machine: &Machine) -> Result<(Vec<Counter>, Vec<String>), Failure> {
+fn counters_of(
+    lists: &[String],
+    machine: &Machine,
+) -> Result<(Vec<Counter>, Vec<String>), Failure> {
     if lists.is_empty() {
         let defaults = check::defaults(machine);
         return Ok((defaults.counters, defaults.notes));
@@ -258,9 +261,9 @@ fn is_writable(path: &Path) -> bool {
 }
 
 fn utf8(path: &Path) -> Result<String, Failure> {
-    path.to_str().map(str::to_owned).ok_or_else(|| {
-        Failure::new(format!("output {}: the path is not UTF-8", path.display()))
-    })
+    path.to_str()
+        .map(str::to_owned)
+        .ok_or_else(|| Failure::new(format!("output {}: the path is not UTF-8", path.display())))
 }
 
 /// Moves an earlier profile out of the way, as perf does with its data files.

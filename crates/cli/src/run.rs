@@ -56,7 +56,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     watch(&prepared, child.id());
     let status = child.wait();
     CHILD.store(0, Ordering::SeqCst);
-    let status = status.map_err(|e| Failure::new(format!("wait for {}: {e}", program.display())))?;
+    let status =
+        status.map_err(|e| Failure::new(format!("wait for {}: {e}", program.display())))?;
     finish(&prepared, status, &args.recording.output);
     Ok(end_as(status))
 }
@@ -148,11 +149,8 @@ fn finish(prepared: &Prepared, status: ExitStatus, output: &Path) {
         let clock: ClockKind = manifest.clock.into();
         manifest.state = State::Finished;
         manifest.snapshots.push(Snapshot::take(clock).into());
-        manifest.exit = Some(Exit {
-            code: status.code(),
-            signal: status.signal(),
-            core: status.core_dumped(),
-        });
+        manifest.exit =
+            Some(Exit { code: status.code(), signal: status.signal(), core: status.core_dumped() });
         manifest.write(directory)?;
         collect(directory, Closing::WhenOver)
     });

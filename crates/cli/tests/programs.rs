@@ -62,7 +62,10 @@ fn programs_end_as_without_us_and_every_call_is_there() {
         let expected: BTreeMap<String, u64> = losses
             .iter()
             .map(|(name, count)| {
-                ((*name).to_owned(), count.unwrap_or_else(|| found.get(*name).copied().unwrap_or(0)))
+                (
+                    (*name).to_owned(),
+                    count.unwrap_or_else(|| found.get(*name).copied().unwrap_or(0)),
+                )
             })
             .collect();
         assert_eq!(found, expected, "{mode}");
@@ -249,15 +252,17 @@ fn variables_set_by_hand_record_too() {
         assert!(status.status.success());
         assert!(status.stderr.is_empty(), "{status:?}");
     }
-    let recorded = Command::new(&program)
-        .args(["report", "--format", "csv"])
-        .arg(&path)
-        .output()
-        .unwrap();
+    let recorded =
+        Command::new(&program).args(["report", "--format", "csv"]).arg(&path).output().unwrap();
     let table = String::from_utf8(recorded.stdout).unwrap();
-    assert!(table.lines().nth(1).unwrap().starts_with("nothing,test_linked,test.mlir:10,50,2"), "{table}");
-    std::fs::remove_dir_all(profile::Manifest::read(&path).unwrap().pool.unwrap().parent().unwrap())
-        .unwrap();
+    assert!(
+        table.lines().nth(1).unwrap().starts_with("nothing,test_linked,test.mlir:10,50,2"),
+        "{table}"
+    );
+    std::fs::remove_dir_all(
+        profile::Manifest::read(&path).unwrap().pool.unwrap().parent().unwrap(),
+    )
+    .unwrap();
 }
 
 /// Who is killed in the middle of it all.
@@ -332,11 +337,8 @@ fn kill_once(program: &Path, victim: Victim, after: Duration, round: u32) {
         std::thread::sleep(Duration::from_millis(1));
     }
     let returned = read();
-    let output = Command::new(program)
-        .args(["report", "--format", "json"])
-        .arg(&path)
-        .output()
-        .unwrap();
+    let output =
+        Command::new(program).args(["report", "--format", "json"]).arg(&path).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let recorded = report["total"]["calls"].as_u64().unwrap();

@@ -107,7 +107,7 @@ losses! {
     23 WrittenWhileRead "written_while_read" Note
         "the profile was still being recorded when it was read; later calls are not in it";
     24 PoolVanished "pool_vanished" Missing
-        "recorder pools that were gone before they were collected (a reboot, a cleaned /dev/shm, a profile read on another machine); calls not yet flushed are missing";
+        "recorder pools that were gone or not readable before they were collected (a reboot, a cleaned /dev/shm, another machine or user); calls not yet flushed are missing";
 }
 
 impl Loss {

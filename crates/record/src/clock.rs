@@ -216,13 +216,15 @@ impl Timeline {
     /// A moment on `CLOCK_MONOTONIC`, ns.
     pub fn monotonic_ns(&self, ticks: u64) -> i64 {
         let delta = ticks.wrapping_sub(self.origin.ticks) as i64;
-        self.origin.monotonic_ns as i64 + (delta as f64 * self.ns_per_tick).round() as i64
+        // Saturating: damaged files hold any number of ticks.
+        (self.origin.monotonic_ns as i64)
+            .saturating_add((delta as f64 * self.ns_per_tick).round() as i64)
     }
 
     /// A moment on `CLOCK_REALTIME`, ns since 1970.
     pub fn realtime_ns(&self, ticks: u64) -> i64 {
-        let offset = self.origin.realtime_ns as i64 - self.origin.monotonic_ns as i64;
-        self.monotonic_ns(ticks) + offset
+        let offset = self.origin.realtime_ns.wrapping_sub(self.origin.monotonic_ns) as i64;
+        self.monotonic_ns(ticks).saturating_add(offset)
     }
 }
 

@@ -123,9 +123,8 @@ impl Programs {
         PROGRAMS.get_or_init(|| {
             let directory = testkit::Scratch::new();
             let compile = |source: &str, program: &str, flags: &[&str]| {
-                let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-                    .join("../../tests/programs")
-                    .join(source);
+                let source =
+                    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs").join(source);
                 let program = directory.join(program);
                 let output = Command::new("cc")
                     .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o"])
@@ -222,7 +221,9 @@ impl Recorded {
         let mut lines = text.lines();
         let header: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
         lines
-            .map(|line| header.iter().map(|h| h.to_string()).zip(line.split(',').map(str::to_owned)))
+            .map(|line| {
+                header.iter().map(|h| h.to_string()).zip(line.split(',').map(str::to_owned))
+            })
             .map(Iterator::collect)
             .collect()
     }
@@ -238,9 +239,7 @@ impl Recorded {
         let mut calls: Vec<u64> = profile
             .processes
             .iter()
-            .map(|p| {
-                p.threads.iter().flat_map(|t| t.headers()).map(|h| u64::from(h.calls)).sum()
-            })
+            .map(|p| p.threads.iter().flat_map(|t| t.headers()).map(|h| u64::from(h.calls)).sum())
             .collect();
         calls.sort_unstable();
         calls

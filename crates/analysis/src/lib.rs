@@ -1,0 +1,32 @@
+//! What the calls of a profile say: op table, threads, cost of the probes. Takes an opened
+//! profile and looks at its columns page by page; opens no file and prints nothing.
+//!
+//! ```text
+//!  Profile ─ visit ─► Columns ─┬─► table: one accumulator per row and worker ─┐
+//!                              └─► threads: one summary per page ─────────────┼─► Summary
+//!  calibrations, page headers ──────► probe ──────────────────────────────────┘
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | [`summary`] | the one pass over a profile, and everything that it gives |
+//! | [`table`] | rows by op, thread, CPU or process |
+//! | [`durations`] | many durations in little memory, exact quantiles |
+//! | [`threads`] | per thread: time in dispatches, in none, off the CPU |
+//! | [`probe`] | what the probes cost, and what an empty call reads |
+//!
+//! Sums are of integers, so results do not depend on how many workers there were. Missing is
+//! never zero: what is not known is `None`.
+#![forbid(unsafe_code)]
+
+pub mod durations;
+pub mod probe;
+pub mod summary;
+pub mod table;
+pub mod threads;
+
+pub use durations::Durations;
+pub use probe::{EmptyCall, ProbeCost};
+pub use summary::{Options, Summary, summarize};
+pub use table::{By, CounterTotal, Key, Row};
+pub use threads::ThreadTime;

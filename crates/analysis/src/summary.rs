@@ -1,0 +1,104 @@
+//! One pass over a profile, and everything that a report shows of it.
+
+use profile::{LossCount, Profile, merge_losses};
+
+use crate::probe::{EmptyCall, ProbeCost, costs, empty_call};
+use crate::table::{By, Row, Table};
+use crate::threads::{PageTimes, ThreadTime};
+
+/// What to add up and how.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What a row stands for.
+    pub by: By,
+    /// Only calls of ops whose name matches (`*`, `?`).
+    pub filter: Option<String>,
+    /// Take what an empty call reads off every call, not below zero.
+    pub subtract_probe: bool,
+    /// Threads to work with; 0: as many as the machine has.
+    pub workers: usize,
+}
+
+/// What the calls of a profile say.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// The table, in no order.
+    pub rows: Vec<Row>,
+    /// All recorded calls, whatever the filter says.
+    pub calls: u64,
+    /// All dispatches, likewise.
+    pub dispatches: u64,
+    /// Sum of the durations of all calls, likewise: what shares are shares of.
+    pub total_ticks: u128,
+    /// Each thread that has calls, whatever the filter says.
+    pub threads: Vec<ThreadTime>,
+    /// Each process that has calls and was calibrated.
+    pub probes: Vec<ProbeCost>,
+    /// Whether some calls come from processes that were not calibrated.
+    pub uncalibrated_probes: bool,
+    /// Losses of each process: its own, those of its files and those inside its pages.
+    pub process_losses: Vec<Vec<LossCount>>,
+    /// All losses together, with those of the run as a whole.
+    pub losses: Vec<LossCount>,
+}
+
+/// Reads every page of `profile` once and adds it up.
+pub fn summarize(profile: &Profile, options: &Options) -> Summary {
+    let workers = match options.workers {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        given => given,
+    };
+    let filter = options.filter.as_deref();
+    let matches = |name: &str| filter.is_none_or(|glob| model::glob::matches(glob, name));
+    let wanted: Option<Vec<bool>> =
+        filter.map(|_| profile.ops.all().iter().map(|op| matches(&op.name)).collect());
+    let make = || Worker {
+        table: Table::new(profile, options.by, wanted.as_deref(), filter),
+        times: PageTimes::default(),
+        empty: None,
+    };
+    let (states, found) = profile.visit(workers, make, |worker, columns| {
+        worker.times.add(columns, profile);
+        let mask = columns.header().map_or(0, |h| h.start.counters);
+        let place = (columns.process, mask);
+        if options.subtract_probe && worker.empty.as_ref().is_none_or(|(known, _)| *known != place)
+        {
+            worker.empty = Some((place, empty_call(profile, columns.process, mask)));
+        }
+        let empty = worker.empty.as_ref().and_then(|(_, empty)| empty.as_ref());
+        worker.table.add(columns, empty);
+    });
+    let mut all = make();
+    for state in states {
+        all.table.merge(state.table);
+        all.times.merge(state.times);
+    }
+    let threads = all.times.finish(profile);
+    let probes = costs(profile);
+    let calibrated = |process| probes.iter().any(|p: &ProbeCost| p.process == process);
+    let uncalibrated_probes = threads.iter().any(|t| !calibrated(t.process));
+    let process_losses: Vec<Vec<LossCount>> = profile
+        .processes
+        .iter()
+        .zip(&found)
+        .map(|(process, found)| merge_losses(process.losses.iter().chain(found)))
+        .collect();
+    let losses = merge_losses(profile.losses.iter().chain(process_losses.iter().flatten()));
+    Summary {
+        calls: all.table.all_calls,
+        dispatches: all.table.all_dispatches,
+        total_ticks: all.table.all_ticks,
+        rows: all.table.finish(workers),
+        threads,
+        probes,
+        uncalibrated_probes,
+        process_losses,
+        losses,
+    }
+}
+
+struct Worker<'a> {
+    table: Table<'a>,
+    times: PageTimes,
+    empty: Option<((usize, u32), Option<EmptyCall>)>,
+}

@@ -1,0 +1,375 @@
+//! The table of a report: calls added up by op, thread, CPU or process.
+
+use std::collections::{BTreeSet, HashMap};
+
+use profile::batch::unknown_op;
+use profile::columns::{cpu_of, node_of};
+use profile::{Columns, OpId, Profile, Status};
+
+use crate::durations::Durations;
+use crate::probe::EmptyCall;
+
+/// What a row of the table stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// One exported function; see [`profile::ops`] for when two are the same.
+    #[default]
+    Op,
+    /// One thread.
+    Thread,
+    /// One CPU.
+    Cpu,
+    /// One process.
+    Process,
+}
+
+/// Names a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    /// An op of the profile.
+    Op(OpId),
+    /// An export whose metadata is missing: process index and export id.
+    Unknown(usize, u32),
+    /// Process index and thread index.
+    Thread(usize, usize),
+    /// CPU and node.
+    Cpu(u32, u32),
+    /// Process index.
+    Process(usize),
+}
+
+/// One row. Durations in ticks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What it stands for.
+    pub key: Key,
+    /// Workgroup calls.
+    pub calls: u64,
+    /// Calls whose workgroup id is 0,0,0: one per dispatch.
+    pub dispatches: u64,
+    /// Sum of the durations.
+    pub total_ticks: u128,
+    /// Shortest.
+    pub min_ticks: u64,
+    /// Longest.
+    pub max_ticks: u64,
+    /// Median, linear between closest ranks.
+    pub p50_ticks: f64,
+    /// 99th percentile, likewise.
+    pub p99_ticks: f64,
+    /// For each counter of the run; `None` if no call of this row has a usable value.
+    pub counters: Vec<Option<CounterTotal>>,
+    /// Threads that made these calls: process index and thread index.
+    pub threads: BTreeSet<(usize, usize)>,
+    /// CPUs on which they ended.
+    pub cpus: BTreeSet<u32>,
+}
+
+/// A counter over the calls in which it was read and counting all the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CounterTotal {
+    /// Sum of the values.
+    pub total: u128,
+    /// Number of those calls.
+    pub calls: u64,
+}
+
+impl CounterTotal {
+    /// Per call that has a value.
+    pub fn mean(&self) -> f64 {
+        self.total as f64 / self.calls as f64
+    }
+}
+
+impl Row {
+    /// Mean duration in ticks.
+    pub fn mean_ticks(&self) -> f64 {
+        self.total_ticks as f64 / self.calls as f64
+    }
+}
+
+#[derive(Debug)]
+struct Sum {
+    calls: u64,
+    dispatches: u64,
+    total_ticks: u128,
+    durations: Durations,
+    min: u64,
+    max: u64,
+    counters: Vec<(u128, u64)>,
+    threads: BTreeSet<(usize, usize)>,
+    last_thread: Option<(usize, usize)>,
+    cpus: [u64; CPU_WORDS],
+}
+
+/// CPU numbers have 12 bits.
+const CPU_WORDS: usize = 4096 / 64;
+
+impl Sum {
+    fn new(counters: usize) -> Self {
+        Self {
+            calls: 0,
+            dispatches: 0,
+            total_ticks: 0,
+            durations: Durations::default(),
+            min: u64::MAX,
+            max: 0,
+            counters: vec![(0, 0); counters],
+            threads: BTreeSet::new(),
+            last_thread: None,
+            cpus: [0; CPU_WORDS],
+        }
+    }
+
+    fn merge(&mut self, mut other: Self) {
+        self.calls += other.calls;
+        self.dispatches += other.dispatches;
+        self.total_ticks += other.total_ticks;
+        self.durations.append(other.durations);
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        for ((total, calls), (more, more_calls)) in self.counters.iter_mut().zip(other.counters) {
+            *total += more;
+            *calls += more_calls;
+        }
+        self.threads.append(&mut other.threads);
+        self.cpus.iter_mut().zip(other.cpus).for_each(|(a, b)| *a |= b);
+    }
+
+    fn finish(mut self, key: Key) -> Row {
+        Row {
+            key,
+            calls: self.calls,
+            dispatches: self.dispatches,
+            total_ticks: self.total_ticks,
+            min_ticks: self.min,
+            max_ticks: self.max,
+            p50_ticks: self.durations.quantile(0.5).unwrap_or(0.0),
+            p99_ticks: self.durations.quantile(0.99).unwrap_or(0.0),
+            counters: self
+                .counters
+                .iter()
+                .map(|&(total, calls)| (calls > 0).then_some(CounterTotal { total, calls }))
+                .collect(),
+            threads: self.threads,
+            cpus: (0..4096)
+                .filter(|cpu| self.cpus[cpu / 64] >> (cpu % 64) & 1 == 1)
+                .map(|cpu| cpu as u32)
+                .collect(),
+        }
+    }
+}
+
+/// The table in the making, of one worker.
+#[derive(Debug)]
+pub(crate) struct Table<'a> {
+    profile: &'a Profile,
+    by: By,
+    /// For each op whether the filter wants it; `None`: all.
+    wanted: Option<&'a [bool]>,
+    /// The filter itself, for calls whose op's name is lost.
+    filter: Option<&'a str>,
+    rows: HashMap<Key, usize>,
+    sums: Vec<Sum>,
+    /// Everything recorded, whatever the filter says: what shares are shares of.
+    pub all_calls: u64,
+    pub all_dispatches: u64,
+    pub all_ticks: u128,
+    /// Row of each export of the process that was seen last.
+    cache: HashMap<u32, Option<usize>>,
+    cached_process: Option<usize>,
+    /// Row of each call of the page.
+    page_rows: Vec<u32>,
+}
+
+const SKIPPED: u32 = u32::MAX;
+
+impl<'a> Table<'a> {
+    pub fn new(
+        profile: &'a Profile,
+        by: By,
+        wanted: Option<&'a [bool]>,
+        filter: Option<&'a str>,
+    ) -> Self {
+        Self {
+            profile,
+            by,
+            wanted,
+            filter,
+            rows: HashMap::new(),
+            sums: Vec::new(),
+            all_calls: 0,
+            all_dispatches: 0,
+            all_ticks: 0,
+            cache: HashMap::new(),
+            cached_process: None,
+            page_rows: Vec::new(),
+        }
+    }
+
+    fn row(&mut self, key: Key) -> usize {
+        let counters = self.profile.groups.counters();
+        *self.rows.entry(key).or_insert_with(|| {
+            self.sums.push(Sum::new(counters));
+            self.sums.len() - 1
+        })
+    }
+
+    /// The row of a call, except for its CPU; `None` if the filter does not want it.
+    fn row_of(&mut self, columns: &Columns, export: u32) -> Option<usize> {
+        let op = self.profile.ops.of(columns.process, export);
+        let wanted = match op {
+            Some(op) => self.wanted.is_none_or(|w| w.get(op as usize) == Some(&true)),
+            None => self.filter.is_none_or(|f| model::glob::matches(f, &unknown_op(export))),
+        };
+        if !wanted {
+            return None;
+        }
+        let key = match (self.by, op) {
+            (By::Op, Some(op)) => Key::Op(op),
+            (By::Op, None) => Key::Unknown(columns.process, export),
+            (By::Thread, _) => Key::Thread(columns.process, columns.thread),
+            (By::Process, _) => Key::Process(columns.process),
+            // The real row is found per call; this one only says that it is wanted.
+            (By::Cpu, _) => return Some(0),
+        };
+        Some(self.row(key))
+    }
+
+    fn find_rows(&mut self, columns: &Columns) {
+        if self.cached_process != Some(columns.process) || self.by == By::Thread {
+            self.cache.clear();
+            self.cached_process = Some(columns.process);
+        }
+        let mut rows = std::mem::take(&mut self.page_rows);
+        rows.clear();
+        let mut last: Option<(u32, Option<usize>)> = None;
+        for (i, export) in columns.export.iter().enumerate() {
+            let row = match last {
+                Some((known, row)) if known == *export => row,
+                _ => match self.cache.get(export) {
+                    Some(row) => *row,
+                    None => {
+                        let row = self.row_of(columns, *export);
+                        self.cache.insert(*export, row);
+                        row
+                    }
+                },
+            };
+            last = Some((*export, row));
+            let row = match row {
+                Some(_) if self.by == By::Cpu => {
+                    let location = columns.location[i];
+                    Some(self.row(Key::Cpu(cpu_of(location), node_of(location))))
+                }
+                other => other,
+            };
+            rows.push(row.map_or(SKIPPED, |row| row as u32));
+        }
+        self.page_rows = rows;
+    }
+
+    /// Adds the calls of one page. `empty`: what to take off each call.
+    pub fn add(&mut self, columns: &Columns, empty: Option<&EmptyCall>) {
+        self.find_rows(columns);
+        let inside = empty.map_or(0, |e| e.ticks);
+        let (mut ticks, mut dispatches) = (0u128, 0);
+        let [x, y, z] = &columns.workgroup;
+        let thread = (columns.process, columns.thread);
+        for (i, row) in self.page_rows.iter().enumerate() {
+            let duration = columns.duration(i).saturating_sub(inside);
+            let first = x[i] | y[i] | z[i] == 0;
+            ticks += u128::from(duration);
+            dispatches += u64::from(first);
+            let Some(sum) = self.sums.get_mut(*row as usize) else { continue };
+            sum.calls += 1;
+            sum.dispatches += u64::from(first);
+            sum.total_ticks += u128::from(duration);
+            sum.durations.push(duration);
+            sum.min = sum.min.min(duration);
+            sum.max = sum.max.max(duration);
+            let cpu = cpu_of(columns.location[i]) as usize;
+            sum.cpus[cpu / 64] |= 1 << (cpu % 64);
+            if sum.last_thread != Some(thread) {
+                sum.last_thread = Some(thread);
+                sum.threads.insert(thread);
+            }
+        }
+        self.all_calls += columns.len() as u64;
+        self.all_dispatches += dispatches;
+        self.all_ticks += ticks;
+        self.add_counters(columns, empty);
+    }
+
+    fn add_counters(&mut self, columns: &Columns, empty: Option<&EmptyCall>) {
+        for (group, column) in self.profile.groups.all().iter().zip(&columns.groups) {
+            if column.status.len() != self.page_rows.len() {
+                continue;
+            }
+            for counter in group.counters.clone() {
+                let inside =
+                    empty.and_then(|e| e.values.get(counter).copied().flatten()).unwrap_or(0);
+                let values = columns.values[counter].iter();
+                for ((row, status), value) in self.page_rows.iter().zip(&column.status).zip(values)
+                {
+                    if *status != Status::Whole {
+                        continue;
+                    }
+                    if let Some(sum) = self.sums.get_mut(*row as usize) {
+                        let (total, calls) = &mut sum.counters[counter];
+                        *total += u128::from(value.saturating_sub(inside));
+                        *calls += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds what another worker found.
+    pub fn merge(&mut self, other: Self) {
+        self.all_calls += other.all_calls;
+        self.all_dispatches += other.all_dispatches;
+        self.all_ticks += other.all_ticks;
+        let mut sums: Vec<Option<Sum>> = other.sums.into_iter().map(Some).collect();
+        for (key, place) in other.rows {
+            let row = self.row(key);
+            if let Some(sum) = sums[place].take() {
+                self.sums[row].merge(sum);
+            }
+        }
+    }
+
+    /// The rows that have calls, in no order, and what is true of all calls.
+    pub fn finish(self, workers: usize) -> Vec<Row> {
+        let mut sums: Vec<Option<Sum>> = self.sums.into_iter().map(Some).collect();
+        let mut work: Vec<(Key, Sum)> = self
+            .rows
+            .into_iter()
+            .filter_map(|(key, place)| Some((key, sums[place].take()?)))
+            .filter(|(_, sum)| sum.calls > 0)
+            .collect();
+        // The quantiles take time; the biggest rows are dealt out first.
+        work.sort_by_key(|(key, sum)| (std::cmp::Reverse(sum.calls), *key));
+        let mut hands: Vec<Vec<(Key, Sum)>> = (0..workers.max(1)).map(|_| Vec::new()).collect();
+        for one in work {
+            let calls = |hand: &Vec<(Key, Sum)>| hand.iter().map(|(_, s)| s.calls).sum::<u64>();
+            if let Some(hand) = hands.iter_mut().min_by_key(|hand| calls(hand)) {
+                hand.push(one);
+            }
+        }
+        let finish = |hand: Vec<(Key, Sum)>| -> Vec<Row> {
+            hand.into_iter().map(|(key, sum)| sum.finish(key)).collect()
+        };
+        std::thread::scope(|scope| {
+            let handles: Vec<_> =
+                hands.into_iter().map(|hand| scope.spawn(move || finish(hand))).collect();
+            handles
+                .into_iter()
+                .flat_map(|handle| match handle.join() {
+                    Ok(rows) => rows,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                })
+                .collect()
+        })
+    }
+}

@@ -1,0 +1,238 @@
+//! Per thread: how much time it spent in dispatches, in none, and off the CPU meanwhile.
+//!
+//! ```text
+//!  first begin                                                     last moment
+//!  ├─ dispatch ─┼─ none ─┼─ dispatch ──────────────┼─ none ────────┤
+//!                          └ nested: not counted again
+//! ```
+//!
+//! Calls are recorded when they end. Going through them backwards, a call that ends behind the
+//! earliest begin seen so far lies (partly) inside another one, and only what sticks out in
+//! front counts: the union of all dispatches with one number of state. Pages are summed up one by
+//! one, in any order, and joined backwards afterwards; only where a call reaches into an earlier
+//! page must that page be looked at again.
+
+use std::collections::BTreeMap;
+
+use profile::{Columns, PageDecoder, PageKey, Profile, Status};
+
+/// The times of one thread. Nanoseconds as far as the clock is calibrated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ThreadTime {
+    /// Process index.
+    pub process: usize,
+    /// Thread index.
+    pub thread: usize,
+    /// Calls.
+    pub calls: u64,
+    /// From the begin of its first call to the last moment known of it.
+    pub wall_ns: f64,
+    /// In dispatches; nested ones count once.
+    pub dispatch_ns: f64,
+    /// How long of the rest it was not on a CPU. `None` if its CPU clock was not read twice.
+    pub off_cpu: Option<OffCpu>,
+    /// Ticks that it spent in flushing pages.
+    pub flush_ticks: u64,
+}
+
+/// How long a thread was neither in a dispatch nor on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OffCpu {
+    /// So long.
+    pub ns: f64,
+    /// Of this time in no dispatch: that between the first and the last reading of its CPU
+    /// clock, which can be less than its whole time.
+    pub of_ns: f64,
+    /// For some calls there was no counter group that tells their time on a CPU; they are
+    /// assumed to have been on one all the time, so `ns` may be too large.
+    pub assumed: bool,
+}
+
+impl ThreadTime {
+    /// Time in no dispatch.
+    pub fn no_dispatch_ns(&self) -> f64 {
+        (self.wall_ns - self.dispatch_ns).max(0.0)
+    }
+}
+
+/// Time in dispatches up to some moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Spent {
+    /// Union of the dispatches.
+    ticks: u64,
+    /// The part of that for which a group told that the thread was not on a CPU.
+    off_ticks: u64,
+    /// The part for which no group told.
+    assumed_ticks: u64,
+}
+
+impl Spent {
+    fn add(&mut self, other: Self) {
+        self.ticks = self.ticks.saturating_add(other.ticks);
+        self.off_ticks = self.off_ticks.saturating_add(other.off_ticks);
+        self.assumed_ticks = self.assumed_ticks.saturating_add(other.assumed_ticks);
+    }
+}
+
+/// What one page says about its thread.
+#[derive(Clone, Debug)]
+pub(crate) struct PageTime {
+    calls: u64,
+    first_begin: u64,
+    last_end: u64,
+    last_moment: u64,
+    all: Spent,
+    /// The last reading of the thread's clocks in the page: ticks, CPU time, and what was spent
+    /// before it. Without a record of it, the page's beginning.
+    clock: (u64, u64, Spent),
+}
+
+impl PageTime {
+    fn of(columns: &Columns, profile: &Profile, cursor: u64) -> Option<Self> {
+        let header = columns.header()?;
+        let ns_per_tick = profile.timeline.ns_per_tick();
+        let told_by = profile
+            .groups
+            .all()
+            .iter()
+            .zip(&columns.groups)
+            .find(|(group, column)| !group.simulated && !column.status.is_empty())
+            .map(|(_, column)| column);
+        let clock = columns.clocks.last();
+        let clock_at = clock.map_or(0, |clock| clock.calls_before);
+        let mut all = Spent::default();
+        let mut after_clock = Spent::default();
+        let mut earliest = cursor;
+        let (mut first_begin, mut last_end) = (u64::MAX, 0);
+        for i in (0..columns.len()).rev() {
+            let begin = columns.start_ticks[i];
+            let duration = columns.duration(i);
+            let end = begin.saturating_add(duration);
+            first_begin = first_begin.min(begin);
+            last_end = last_end.max(end);
+            if i + 1 == clock_at {
+                after_clock = all;
+            }
+            let counted = end.min(earliest).saturating_sub(begin);
+            earliest = earliest.min(begin);
+            // A call inside another one: its CPU time is in that one's already.
+            if counted == 0 {
+                continue;
+            }
+            let whole = counted == duration;
+            let told = told_by.filter(|c| whole && c.status[i] != Status::NotRead);
+            all.add(match told {
+                Some(column) => {
+                    // The group is read outside of the clock, so it tells a little more than the
+                    // call: never more than the call's duration counts.
+                    let on = (column.enabled_ns[i] as f64 / ns_per_tick) as u64;
+                    let off_ticks = counted.saturating_sub(on);
+                    Spent { ticks: counted, off_ticks, assumed_ticks: 0 }
+                }
+                None => Spent { ticks: counted, off_ticks: 0, assumed_ticks: counted },
+            });
+        }
+        if clock_at == 0 {
+            after_clock = all;
+        }
+        let before = Spent {
+            ticks: all.ticks - after_clock.ticks,
+            off_ticks: all.off_ticks - after_clock.off_ticks,
+            assumed_ticks: all.assumed_ticks - after_clock.assumed_ticks,
+        };
+        let start = &header.start;
+        let (ticks, cpu_ns) =
+            clock.map_or((start.base_ticks, start.base_cpu_ns), |c| (c.ticks, c.cpu_ns));
+        let last_moment = clock.map_or(last_end, |clock| clock.ticks.max(last_end));
+        Some(Self {
+            calls: columns.len() as u64,
+            first_begin,
+            last_end,
+            last_moment,
+            all,
+            clock: (ticks, cpu_ns, before),
+        })
+    }
+}
+
+/// The pages that a worker saw.
+#[derive(Debug, Default)]
+pub(crate) struct PageTimes {
+    pages: BTreeMap<PageKey, PageTime>,
+}
+
+impl PageTimes {
+    pub fn add(&mut self, columns: &Columns, profile: &Profile) {
+        let key = PageKey { process: columns.process, thread: columns.thread, page: columns.page };
+        self.pages.extend(PageTime::of(columns, profile, u64::MAX).map(|time| (key, time)));
+    }
+
+    pub fn merge(&mut self, mut other: Self) {
+        self.pages.append(&mut other.pages);
+    }
+
+    /// Joins the pages of each thread that has calls.
+    pub fn finish(self, profile: &Profile) -> Vec<ThreadTime> {
+        let mut threads: BTreeMap<(usize, usize), Vec<(PageKey, PageTime)>> = BTreeMap::new();
+        for (key, time) in self.pages {
+            threads.entry((key.process, key.thread)).or_default().push((key, time));
+        }
+        let mut decoder = PageDecoder::new(profile);
+        threads
+            .into_iter()
+            .filter_map(|(id, pages)| join(profile, &mut decoder, id, pages))
+            .collect()
+    }
+}
+
+fn join(
+    profile: &Profile,
+    decoder: &mut PageDecoder<'_>,
+    (process, thread): (usize, usize),
+    mut pages: Vec<(PageKey, PageTime)>,
+) -> Option<ThreadTime> {
+    let mut cursor = u64::MAX;
+    for (key, time) in pages.iter_mut().rev().filter(|(_, time)| time.calls > 0) {
+        if time.last_end > cursor {
+            // A later call reaches into this page.
+            let columns = decoder.decode(*key);
+            if let Some(again) = PageTime::of(columns, profile, cursor) {
+                *time = again;
+            }
+        }
+        cursor = cursor.min(time.first_begin);
+    }
+    let calls: u64 = pages.iter().map(|(_, time)| time.calls).sum();
+    let begin = pages.iter().filter(|(_, t)| t.calls > 0).map(|(_, t)| t.first_begin).min()?;
+    let end = pages.iter().map(|(_, t)| t.last_moment).max()?;
+    let mut spent = Spent::default();
+    let mut last_clock = None;
+    for (_, time) in &pages {
+        let (ticks, cpu_ns, before) = time.clock;
+        let mut until = spent;
+        until.add(before);
+        last_clock = Some((ticks, cpu_ns, until));
+        spent.add(time.all);
+    }
+    let headers = || profile.processes[process].threads[thread].headers();
+    let first_clock = headers().next().map(|h| (h.start.base_ticks, h.start.base_cpu_ns))?;
+    let line = &profile.timeline;
+    let off_cpu = last_clock.and_then(|(ticks, cpu_ns, until)| {
+        let window = ticks.checked_sub(first_clock.0).filter(|ticks| *ticks > 0)?;
+        let cpu_ns = cpu_ns.checked_sub(first_clock.1)? as f64;
+        let of_ns = line.duration_ns(window.saturating_sub(until.ticks));
+        let on_ticks = until.ticks.saturating_sub(until.off_ticks);
+        let in_dispatches = line.duration_ns(on_ticks).min(cpu_ns);
+        let ns = (of_ns - (cpu_ns - in_dispatches)).clamp(0.0, of_ns);
+        Some(OffCpu { ns, of_ns, assumed: until.assumed_ticks > 0 })
+    });
+    Some(ThreadTime {
+        process,
+        thread,
+        calls,
+        wall_ns: line.duration_ns(end.saturating_sub(begin)),
+        dispatch_ns: line.duration_ns(spent.ticks),
+        off_cpu,
+        flush_ticks: headers().map(|h| h.start.flush_ticks).max().unwrap_or(0),
+    })
+}

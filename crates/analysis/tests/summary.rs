@@ -1,0 +1,297 @@
+//! Scripted profiles with numbers computed on paper.
+
+use analysis::{By, Key, Options, Row, Summary, summarize};
+use model::Loss;
+use profile::{Calibration, Profile};
+use testkit::{CallScript, Item, ProfileScript, Scratch};
+
+fn open(script: &ProfileScript) -> (Scratch, Profile) {
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    script.write(&dir);
+    let profile = Profile::open(&dir).expect("the profile opens");
+    (scratch, profile)
+}
+
+fn summary(script: &ProfileScript, options: &Options) -> Summary {
+    summarize(&open(script).1, options)
+}
+
+fn row(summary: &Summary, key: Key) -> &Row {
+    summary.rows.iter().find(|row| row.key == key).expect("the row is there")
+}
+
+/// Two processes with the same library; ops `f` (0) and `g` (1); tiles of dispatches spread over
+/// two threads and CPUs.
+fn two_processes() -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    script.counter("faults", 0);
+    for pid in [10, 20] {
+        let process = script.process(pid);
+        process.library("m", &["f", "g"]);
+        let main = process.thread("main");
+        // f: one dispatch of two workgroups, 100 and 300 ns.
+        main.call(CallScript::new(0, 1_000, 100).workgroup(0, 2).on(1, 0).group(100, &[5]))
+            .call(CallScript::new(0, 2_000, 300).workgroup(1, 2).on(1, 0).group(300, &[7]));
+        // g: one dispatch of one workgroup, 600 ns, its counter not read.
+        let worker = process.thread("worker");
+        worker.call(CallScript::new(1, 1_500, 600).on(2, 1).unread());
+    }
+    script
+}
+
+#[test]
+fn the_op_table() {
+    let summary = summary(&two_processes(), &Options::default());
+    assert_eq!((summary.calls, summary.dispatches, summary.total_ticks), (6, 4, 2_000));
+    assert_eq!(summary.rows.len(), 2);
+    let f = row(&summary, Key::Op(0));
+    assert_eq!((f.calls, f.dispatches, f.total_ticks), (4, 2, 800));
+    assert_eq!((f.min_ticks, f.max_ticks, f.mean_ticks()), (100, 300, 200.0));
+    // 100 100 300 300: the median lies between ranks 1 and 2.
+    assert_eq!((f.p50_ticks, f.p99_ticks), (200.0, 300.0));
+    let faults = f.counters[0].unwrap();
+    assert_eq!((faults.total, faults.calls, faults.mean()), (24, 4, 6.0));
+    assert_eq!(f.threads.iter().copied().collect::<Vec<_>>(), [(0, 0), (1, 0)]);
+    assert_eq!(f.cpus.iter().copied().collect::<Vec<_>>(), [1]);
+    let g = row(&summary, Key::Op(1));
+    assert_eq!((g.calls, g.dispatches, g.total_ticks, g.p50_ticks), (2, 2, 1_200, 600.0));
+    assert_eq!(g.counters, [None], "never read is not zero");
+    assert!(summary.losses.is_empty());
+}
+
+#[test]
+fn other_rows() {
+    let script = two_processes();
+    let by = |by| summary(&script, &Options { by, ..Options::default() });
+    let threads = by(By::Thread);
+    assert_eq!(threads.rows.len(), 4);
+    assert_eq!(row(&threads, Key::Thread(1, 1)).total_ticks, 600);
+    let cpus = by(By::Cpu);
+    assert_eq!(cpus.rows.len(), 2);
+    assert_eq!(row(&cpus, Key::Cpu(1, 0)).calls, 4);
+    assert_eq!(row(&cpus, Key::Cpu(2, 1)).threads.len(), 2);
+    let processes = by(By::Process);
+    assert_eq!(processes.rows.len(), 2);
+    assert_eq!(row(&processes, Key::Process(1)).total_ticks, 1_000);
+    for by in [By::Op, By::Thread, By::Cpu, By::Process] {
+        let filter = Some("g*".to_owned());
+        let options = Options { by, filter, ..Options::default() };
+        let some = summary(&script, &options);
+        let total: u128 = some.rows.iter().map(|row| row.total_ticks).sum();
+        assert_eq!(total, 1_200, "{by:?}");
+        assert_eq!((some.calls, some.total_ticks), (6, 2_000), "shares stay shares of all");
+    }
+}
+
+#[test]
+fn no_calls_and_one_call() {
+    let mut script = ProfileScript::monotonic();
+    let nothing = summary(&script, &Options::default());
+    assert!(nothing.rows.is_empty() && nothing.threads.is_empty() && nothing.probes.is_empty());
+    script.process(1).thread("t");
+    let thread = summary(&script, &Options::default());
+    assert!(thread.rows.is_empty() && thread.threads.is_empty());
+    script.processes[0].threads[0].call(CallScript::new(3, 5, 11));
+    let one = summary(&script, &Options::default());
+    let row = row(&one, Key::Unknown(0, 3));
+    assert_eq!((row.calls, row.p50_ticks, row.p99_ticks, row.min_ticks), (1, 11.0, 11.0, 11));
+    assert_eq!(one.threads[0].off_cpu, None, "one reading of the CPU clock is none");
+}
+
+#[test]
+fn multiplexed_calls_are_left_out_of_totals() {
+    let mut script = ProfileScript::monotonic();
+    script.counter("a", 0);
+    let process = script.process(1);
+    process.library("m", &["f"]);
+    process
+        .thread("t")
+        .call(CallScript::new(0, 10, 5).group(5, &[100]))
+        .call(CallScript::new(0, 20, 5).scaled(5, 2, &[30]))
+        .call(CallScript::new(0, 30, 5).scaled(5, 0, &[0]));
+    let summary = summary(&script, &Options::default());
+    let total = summary.rows[0].counters[0].unwrap();
+    assert_eq!((total.total, total.calls, total.mean()), (100, 1, 100.0));
+    assert_eq!(summary.losses.len(), 1);
+    assert_eq!(summary.losses[0].loss(), Some(Loss::MultiplexedCall));
+    assert_eq!(summary.losses[0].count, 2);
+}
+
+#[test]
+fn counts_beyond_64_bits_and_clocks_that_go_back() {
+    let mut script = ProfileScript::monotonic();
+    script.counter("a", 0);
+    let process = script.process(1);
+    process.library("m", &["f"]);
+    process
+        .thread("t")
+        .call(CallScript::new(0, 1_000, 5_000_000_000).group(5, &[u64::MAX]))
+        .call(CallScript::new(0, 6_000_000_000, 0u64.wrapping_sub(3)).group(5, &[u64::MAX]));
+    let summary = summary(&script, &Options::default());
+    let row = &summary.rows[0];
+    assert_eq!(row.counters[0].unwrap().total, 36_893_488_147_419_103_230);
+    assert_eq!((row.total_ticks, row.min_ticks, row.max_ticks), (5_000_000_000, 0, 5_000_000_000));
+}
+
+/// begin 1000: calls 1000–1400 and 2000–2500, on a CPU for 300 and 500 of that; clock read at
+/// 1000 and 3000, between them 1300 on a CPU. Wall 2000, in dispatches 900, in none 1100, there
+/// on a CPU 1300 − 800 = 500, so off it 600.
+fn on_and_off() -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    script.counter("a", 0);
+    let process = script.process(1);
+    process.library("m", &["f"]);
+    let thread = process.thread("t");
+    thread.base = (1_000, 500, 1_000);
+    thread
+        .call(CallScript::new(0, 1_000, 400).group(300, &[1]))
+        .call(CallScript::new(0, 2_000, 500).group(500, &[1]))
+        .then(Item::Clock(3_000, 1_800, 3_000));
+    script
+}
+
+#[test]
+fn time_in_no_dispatch_and_off_the_cpu() {
+    let script = on_and_off();
+    let time = summary(&script, &Options::default()).threads[0];
+    assert_eq!((time.wall_ns, time.dispatch_ns, time.no_dispatch_ns()), (2_000.0, 900.0, 1_100.0));
+    let off = time.off_cpu.unwrap();
+    assert_eq!((off.ns, off.of_ns, off.assumed), (600.0, 1_100.0, false));
+
+    // Without a counter that tells, calls count as on a CPU: 1100 − (1300 − 900).
+    for simulated in [true, false] {
+        let mut script = script.clone();
+        if simulated {
+            script.manifest.counters[0].simulated = true;
+        } else {
+            script.processes[0].threads[0].mask = 0;
+            for item in &mut script.processes[0].threads[0].items {
+                if let Item::Call(call) = item {
+                    call.groups.clear();
+                }
+            }
+        }
+        let off = summary(&script, &Options::default()).threads[0].off_cpu.unwrap();
+        assert_eq!((off.ns, off.assumed), (700.0, true));
+    }
+}
+
+/// A group is read outside of the clock: of an empty call it tells more than its duration.
+#[test]
+fn a_group_that_tells_more_than_the_call_took() {
+    let mut script = ProfileScript::monotonic();
+    script.counter("a", 0);
+    let thread = script.process(1).thread("t");
+    thread.base = (1_000, 0, 1_000);
+    for i in 0..10 {
+        thread.call(CallScript::new(0, 1_000 + 100 * i, 20).group(70, &[1]));
+    }
+    // On a CPU all the time: 800 in no dispatch, none of it off.
+    thread.then(Item::Clock(2_000, 1_000, 2_000));
+    let off = summary(&script, &Options::default()).threads[0].off_cpu.unwrap();
+    assert_eq!((off.ns, off.of_ns, off.assumed), (0.0, 800.0, false));
+}
+
+/// The clock is read at the begin of page 2 for the last time: what comes after is not in the
+/// window, and the process died in it.
+#[test]
+fn off_the_cpu_as_far_as_the_clock_was_read() {
+    let mut script = on_and_off();
+    script.processes[0].threads[0]
+        .then(Item::NextPage(4_000, 2_000, 4_000))
+        .call(CallScript::new(0, 5_000, 1_000).group(1_000, &[1]));
+    let time = summary(&script, &Options::default()).threads[0];
+    assert_eq!((time.wall_ns, time.dispatch_ns), (5_000.0, 1_900.0));
+    // Window 1000–4000: 3000 − 900 in no dispatch, on a CPU 1500 − 800 of that.
+    let off = time.off_cpu.unwrap();
+    assert_eq!((off.ns, off.of_ns), (1_400.0, 2_100.0));
+}
+
+#[test]
+fn probes_and_empty_calls() {
+    let mut script = on_and_off();
+    let process = &mut script.processes[0];
+    process.calibrations.push(Calibration {
+        calls: 100,
+        counters: 1,
+        inside_ticks: 450,
+        total_ticks: 90,
+        inside_values: vec![3],
+    });
+    process.threads[0].call(CallScript::new(0, 3_500, 500).group(500, &[7]));
+    process.threads[0].then(Item::NextPage(4_000, 0, 4_000));
+    process.threads[0].flush_ticks = 30;
+    let summary_plain = summary(&script, &Options::default());
+    let probe = &summary_plain.probes[0];
+    assert_eq!((probe.calls, probe.per_call_ns, probe.probes_ns), (3, 90.0, 270.0));
+    assert_eq!((probe.flush_ns, probe.total_ns()), (30.0, 300.0));
+    assert_eq!((probe.empty_call.ticks, &*probe.empty_call.values), (450, &[Some(3)][..]));
+    assert_eq!(summary_plain.total_ticks, 1_400);
+
+    let options = Options { subtract_probe: true, ..Options::default() };
+    let less = summary(&script, &options);
+    // 400, 500, 500 less 450 each, not below 0; 1, 1, 7 less 3 each.
+    assert_eq!((less.total_ticks, less.rows[0].total_ticks), (100, 100));
+    assert_eq!((less.rows[0].min_ticks, less.rows[0].max_ticks), (0, 50));
+    assert_eq!(less.rows[0].counters[0].unwrap().total, 4);
+    assert!(!less.uncalibrated_probes);
+}
+
+/// A random tree of calls over several pages: time in dispatches against a bitmap of ticks.
+#[test]
+fn nested_calls_are_not_counted_twice() {
+    let mut random = 0x2545_F491_4F6C_DD1Du64;
+    let mut next = move |n: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % n
+    };
+    for round in 0..60 {
+        let mut script = ProfileScript::monotonic();
+        script.process(1).library("m", &["f"]);
+        let thread = script.processes[0].thread("t");
+        let mut busy = vec![false; 20_000];
+        let mut open: Vec<u64> = Vec::new();
+        let mut now = 0;
+        for _ in 0..200 {
+            now += 1 + next(20);
+            if open.len() < 4 && next(2) == 0 {
+                open.push(now);
+            } else if let Some(begin) = open.pop() {
+                thread.call(CallScript::new(0, begin, now - begin));
+                busy[begin as usize..now as usize].fill(true);
+            }
+            if next(8) == 0 {
+                thread.then(Item::NextPage(now, 0, now));
+            }
+        }
+        let script_summary = |workers| summary(&script, &Options { workers, ..Options::default() });
+        let one = script_summary(1);
+        let expected = busy.iter().filter(|busy| **busy).count() as f64;
+        assert_eq!(one.threads[0].dispatch_ns, expected, "round {round}");
+        let four = script_summary(4);
+        assert_eq!((one.threads, one.rows), (four.threads, four.rows));
+    }
+}
+
+/// Damaged headers hold any number; sums saturate and nothing panics.
+#[test]
+fn damage_never_panics() {
+    let (_scratch, profile) = open(&on_and_off());
+    let path = profile.dir.join("processes/1-1000-0/pages.cps");
+    let bytes = std::fs::read(&path).unwrap();
+    for at in 8..256 {
+        for value in [0, 0x7F, 0xFF] {
+            let mut damaged = bytes.clone();
+            damaged[at] = value;
+            std::fs::write(&path, damaged).unwrap();
+            let profile = Profile::open(&profile.dir).unwrap();
+            for by in [By::Op, By::Cpu] {
+                summarize(&profile, &Options { by, ..Options::default() });
+            }
+            profile.batches(None).for_each(|batch| assert!(batch.is_ok()));
+        }
+    }
+}

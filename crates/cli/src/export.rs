@@ -1,0 +1,139 @@
+//! `counterpoint export`: every call, one row each, for other programs.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use arrow_array::RecordBatch;
+use arrow_json::writer::{LineDelimited, WriterBuilder};
+use arrow_schema::ArrowError;
+use clap::ValueEnum;
+use profile::batch::unknown_op;
+use profile::collect::Closing;
+use profile::{LossCount, Profile, merge_losses};
+
+use crate::failure::Failure;
+use crate::report::{self, ProfileHead};
+
+/// The version of the JSON document.
+const EXPORT_SCHEMA: &str = "counterpoint.export/1";
+
+/// Write every recorded call as a row of CSV or JSON.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Profile directory.
+    #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE")]
+    profile: PathBuf,
+    /// What to write.
+    #[arg(long, value_enum)]
+    format: ExportFormat,
+    /// File to write to instead of stdout.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Only ops whose name matches; `*` and `?` are wild.
+    #[arg(long, value_name = "GLOB")]
+    filter: Option<String>,
+}
+
+/// `--format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ExportFormat {
+    /// RFC 4180 with one header line; an empty field is a missing value.
+    Csv,
+    /// One document: the head, then `calls` with one call per line.
+    Json,
+}
+
+/// Writes the calls.
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    let profile = report::open(&args.profile, Closing::WhenOver)?;
+    let losses = match &args.output {
+        Some(path) => {
+            let name = |e: io::Error| Failure::new(format!("write {}: {e}", path.display()));
+            let mut out = BufWriter::with_capacity(1 << 16, File::create(path).map_err(name)?);
+            let losses = write(&mut out, &profile, &args).map_err(name)?;
+            out.flush().map_err(name)?;
+            losses
+        }
+        None => {
+            let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+            let losses = write(&mut out, &profile, &args)?;
+            out.flush()?;
+            losses
+        }
+    };
+    for loss in &losses {
+        eprintln!(
+            "counterpoint: {}: {} × {}: {}",
+            loss.severity().name(),
+            loss.count,
+            loss.name,
+            loss.help()
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes what was asked for; returns every loss of the profile.
+fn write(out: &mut impl Write, profile: &Profile, args: &Args) -> io::Result<Vec<LossCount>> {
+    let filter = args.filter.as_deref();
+    let choose = filter.map(|glob| -> profile::batch::Chooser<'_> {
+        let wanted: Vec<bool> =
+            profile.ops.all().iter().map(|op| model::glob::matches(glob, &op.name)).collect();
+        Box::new(move |process, export| match profile.ops.of(process, export) {
+            Some(op) => wanted[op as usize],
+            None => model::glob::matches(glob, &unknown_op(export)),
+        })
+    });
+    let mut batches = profile.batches(choose);
+    match args.format {
+        ExportFormat::Csv => csv(out, &mut batches)?,
+        ExportFormat::Json => json(out, profile, &mut batches)?,
+    }
+    Ok(merge_losses(profile.all_losses().iter().chain(batches.losses())))
+}
+
+fn csv(out: &mut impl Write, batches: &mut profile::Batches<'_>) -> io::Result<()> {
+    let mut writer = arrow_csv::WriterBuilder::new().with_header(true).build(out);
+    // The header line, also when there is no call.
+    writer.write(&RecordBatch::new_empty(batches.schema())).map_err(io_error)?;
+    for batch in batches {
+        batch.and_then(|batch| writer.write(&batch)).map_err(io_error)?;
+    }
+    Ok(())
+}
+
+fn json(
+    out: &mut impl Write,
+    profile: &Profile,
+    batches: &mut profile::Batches<'_>,
+) -> io::Result<()> {
+    let head = serde_json::to_string(&ProfileHead::new(&profile.manifest, profile))?;
+    write!(out, "{{\"schema\":\"{EXPORT_SCHEMA}\",\n\"profile\":{head},\n\"calls\":[")?;
+    let mut first = true;
+    for batch in batches {
+        let batch = batch.map_err(io_error)?;
+        // Lines, to which the commas of an array are added here: the writer's own array form
+        // cannot follow a head.
+        let mut lines = Vec::new();
+        let builder = WriterBuilder::new().with_explicit_nulls(true);
+        let mut writer = builder.build::<_, LineDelimited>(&mut lines);
+        writer.write(&batch).and_then(|()| writer.finish()).map_err(io_error)?;
+        drop(writer);
+        for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            out.write_all(if first { b"\n" } else { b",\n" })?;
+            out.write_all(line)?;
+            first = false;
+        }
+    }
+    writeln!(out, "\n]}}")
+}
+
+/// Keeps a broken pipe what it is.
+fn io_error(error: ArrowError) -> io::Error {
+    match error {
+        ArrowError::IoError(_, io) => io,
+        other => io::Error::other(other),
+    }
+}

@@ -1,0 +1,200 @@
+//! `counterpoint report`: the op table and what belongs beside it.
+//!
+//! ```text
+//!  open (collects what a crash left) ─► analysis::summarize ─► rows of columns ─┬─► text
+//!                                                                               ├─► json
+//!                                                                               └─► csv
+//! ```
+
+mod columns;
+mod csv;
+mod header;
+mod json;
+mod losses;
+mod text;
+pub mod units;
+
+pub use json::ProfileHead;
+
+use std::io::{self, BufWriter, ErrorKind as IoErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use analysis::{By, Options, Summary, summarize};
+use clap::ValueEnum;
+use profile::collect::{Closing, collect, is_over};
+use profile::{ErrorKind, Manifest, Profile};
+
+use crate::failure::Failure;
+use crate::output::{Format, width};
+
+/// Show where the time went: one row per op, with its counters.
+///
+/// What a crashed program left behind is collected first. Shares are shares of the sum of the
+/// durations of all recorded calls, whatever the filter says.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Profile directory.
+    #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE")]
+    profile: PathBuf,
+    /// What a row stands for.
+    #[arg(long, value_enum, default_value_t)]
+    by: RowKind,
+    /// Column to sort by, as CSV or the table names it; counters too.
+    #[arg(long, value_name = "COLUMN", default_value = "total")]
+    sort: String,
+    /// Only ops whose name matches; `*` and `?` are wild.
+    #[arg(long, value_name = "GLOB")]
+    filter: Option<String>,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// Take what an empty call reads off every call.
+    #[arg(long)]
+    subtract_probe: bool,
+    /// Columns of the terminal to fit the table to.
+    #[arg(long, value_name = "N")]
+    width: Option<usize>,
+    /// End a recording that `counterpoint env` prepared, if none of its processes runs.
+    #[arg(long)]
+    close: bool,
+}
+
+/// `--by`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum RowKind {
+    /// An exported function.
+    #[default]
+    Op,
+    /// A thread.
+    Thread,
+    /// A CPU.
+    Cpu,
+    /// A process.
+    Process,
+}
+
+impl RowKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Op => "op",
+            Self::Thread => "thread",
+            Self::Cpu => "cpu",
+            Self::Process => "process",
+        }
+    }
+}
+
+impl From<RowKind> for By {
+    fn from(kind: RowKind) -> Self {
+        match kind {
+            RowKind::Op => Self::Op,
+            RowKind::Thread => Self::Thread,
+            RowKind::Cpu => Self::Cpu,
+            RowKind::Process => Self::Process,
+        }
+    }
+}
+
+/// Everything that the three formats print.
+struct Report<'a> {
+    profile: &'a Profile,
+    summary: &'a Summary,
+    table: columns::Table,
+    by: RowKind,
+    sort: &'a str,
+    filter: Option<&'a str>,
+    subtract_probe: bool,
+}
+
+/// Prints the report.
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    let closing = if args.close { Closing::Now } else { Closing::WhenOver };
+    let profile = open(&args.profile, closing)?;
+    let options = Options {
+        by: args.by.into(),
+        filter: args.filter.clone(),
+        subtract_probe: args.subtract_probe,
+        workers: 0,
+    };
+    let summary = summarize(&profile, &options);
+    let mut table = columns::Table::new(&profile, &summary, args.by);
+    table.sort(&args.sort)?;
+    let report = Report {
+        profile: &profile,
+        summary: &summary,
+        table,
+        by: args.by,
+        sort: &args.sort,
+        filter: args.filter.as_deref(),
+        subtract_probe: args.subtract_probe,
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    match args.format {
+        Format::Table => text::print(&mut out, &report, args.width.unwrap_or_else(width))?,
+        Format::Json => json::print(&mut out, &report)?,
+        Format::Csv => csv::print(&mut out, &report.table)?,
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Opens a profile for a view; what is left in its pool is collected first where that is
+/// possible and nobody else's business.
+pub fn open(dir: &Path, closing: Closing) -> Result<Profile, Failure> {
+    let manifest = Manifest::read(dir).map_err(|e| explain(dir, e))?;
+    if manifest.pool.is_some() && (closing == Closing::Now || is_over(&manifest)) {
+        match collect(dir, closing) {
+            Ok(_) => {}
+            // Somebody else's profile, or a read-only copy: it is read where it lies.
+            Err(e) if is_read_only(&e) => {}
+            Err(e) => eprintln!("counterpoint: {e}; the profile is read where it lies"),
+        }
+    }
+    Profile::open(dir).map_err(|e| explain(dir, e))
+}
+
+/// What `run` says in one line at its end: counted from page headers, without decoding a call.
+pub fn summary(dir: &Path) -> String {
+    let profile = match Profile::open(dir) {
+        Ok(profile) => profile,
+        Err(e) => return format!("{e}"),
+    };
+    let calls = profile.calls();
+    if calls == 0 {
+        return "no calls were recorded; `counterpoint report` lists likely reasons".to_owned();
+    }
+    let threads = profile.processes.iter().map(|p| p.threads.len() as u128);
+    let processes = threads.clone().filter(|n| *n > 0).count() as u128;
+    let losses = match profile.all_losses().len() as u128 {
+        0 => String::new(),
+        n => format!("; {}, see `counterpoint report`", units::plural(n, "kind of loss")),
+    };
+    format!(
+        "{} in {}, {}{losses}",
+        units::plural(calls.into(), "call"),
+        units::plural(processes, "process"),
+        units::plural(threads.sum(), "thread")
+    )
+}
+
+fn is_read_only(error: &profile::Error) -> bool {
+    let ErrorKind::Io(io) = error.kind() else { return false };
+    matches!(io.kind(), IoErrorKind::PermissionDenied | IoErrorKind::ReadOnlyFilesystem)
+}
+
+fn explain(dir: &Path, error: profile::Error) -> Failure {
+    let hint = match error.kind() {
+        _ if error.is_not_found() => {
+            format!("record one: counterpoint run -o {} -- PROGRAM", dir.display())
+        }
+        ErrorKind::NotAProfile(_) => {
+            "a profile is the directory that `counterpoint run -o` made".to_owned()
+        }
+        ErrorKind::Schema { .. } => {
+            "read it with the version of counterpoint that recorded it".to_owned()
+        }
+        _ => return Failure::new(error),
+    };
+    Failure::new(error).hint(hint)
+}

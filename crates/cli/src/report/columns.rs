@@ -1,0 +1,264 @@
+//! The table of a report as columns with names and units: what text, CSV and `--sort` share.
+
+use std::collections::HashMap;
+
+use analysis::{CounterTotal, Key, Row, Summary};
+use model::Unit;
+use profile::batch::unknown_op;
+use profile::{Op, Profile};
+
+use super::RowKind;
+use super::units;
+use crate::failure::Failure;
+
+/// What is in a cell. Missing is `None`, never zero.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    Text(String),
+    Count(u128),
+    Number(f64),
+    Ns(f64),
+    Bytes(f64),
+    Part(f64),
+}
+
+/// A column.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// Name in CSV and for `--sort`, unit included.
+    pub name: String,
+    /// Head in the table for people.
+    pub title: String,
+    /// Not in the table for people.
+    pub csv_only: bool,
+    /// Where there is no room for all, the column with the largest number is left out first;
+    /// of equal ones the last.
+    pub rank: u8,
+    pub cells: Vec<Option<Value>>,
+}
+
+/// The rows, sorted.
+pub struct Table {
+    pub columns: Vec<Column>,
+    /// Place in the summary of each row.
+    pub order: Vec<usize>,
+}
+
+impl Value {
+    fn as_number(&self) -> Option<f64> {
+        match self {
+            Self::Text(_) => None,
+            Self::Count(n) => Some(*n as f64),
+            Self::Number(x) | Self::Ns(x) | Self::Bytes(x) | Self::Part(x) => Some(*x),
+        }
+    }
+
+    /// For people.
+    pub fn to_text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Count(n) => units::count(*n),
+            Self::Number(x) => units::number(*x),
+            Self::Ns(x) => units::time(*x),
+            Self::Bytes(x) => units::bytes(*x),
+            Self::Part(x) => units::percent(*x),
+        }
+    }
+
+    /// For programs: the shortest text that gives the same number.
+    pub fn to_csv(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Count(n) => n.to_string(),
+            Self::Number(x) | Self::Ns(x) | Self::Bytes(x) | Self::Part(x) => x.to_string(),
+        }
+    }
+}
+
+impl Table {
+    pub fn new(profile: &Profile, summary: &Summary, by: RowKind) -> Self {
+        let rows = &summary.rows;
+        let line = &profile.timeline;
+        let mut columns = names(profile, rows, by);
+        let mut push = |rank, name: &str, title: &str, cell: &dyn Fn(&Row) -> Option<Value>| {
+            let cells = rows.iter().map(cell).collect();
+            let (name, title) = (name.into(), title.into());
+            columns.push(Column { name, title, csv_only: false, rank, cells });
+        };
+        let ns = |ticks: f64| Some(Value::Ns(ticks * line.ns_per_tick()));
+        let all = summary.total_ticks as f64;
+        push(1, "calls", "calls", &|r| Some(Value::Count(r.calls.into())));
+        push(8, "dispatches", "dispatches", &|r| Some(Value::Count(r.dispatches.into())));
+        push(1, "total_ns", "total", &|r| ns(r.total_ticks as f64));
+        push(2, "share", "share", &|r| {
+            (summary.total_ticks > 0).then(|| Value::Part(r.total_ticks as f64 / all))
+        });
+        push(4, "mean_ns", "mean", &|r| ns(r.mean_ticks()));
+        push(7, "p50_ns", "p50", &|r| ns(r.p50_ticks));
+        push(5, "p99_ns", "p99", &|r| ns(r.p99_ticks));
+        for (i, counter) in profile.manifest.counters.iter().enumerate() {
+            let (name, unit) = (&counter.name, counter.unit());
+            let of = |row: &Row| row.counters.get(i).copied().flatten();
+            push(3, name, name, &|r| of(r).map(|c| total(unit, c)));
+            push(6, &format!("{name}_per_call"), "/call", &|r| of(r).map(|c| mean(unit, c)));
+        }
+        push(9, "threads", "threads", &|r| Some(Value::Count(r.threads.len() as u128)));
+        push(9, "cpus", "cpus", &|r| Some(Value::Count(r.cpus.len() as u128)));
+        push(11, "min_ns", "min", &|r| ns(r.min_ticks as f64));
+        push(11, "max_ns", "max", &|r| ns(r.max_ticks as f64));
+        for (i, counter) in profile.manifest.counters.iter().enumerate() {
+            let calls = rows.iter().map(|row| {
+                Some(Value::Count(row.counters[i].map_or(0, |total| total.calls).into()))
+            });
+            columns.push(Column {
+                name: format!("{}_calls", counter.name),
+                title: String::new(),
+                csv_only: true,
+                rank: u8::MAX,
+                cells: calls.collect(),
+            });
+        }
+        Self { columns, order: (0..rows.len()).collect() }
+    }
+
+    /// Sorts by the column with this name or title: numbers from large to small, text from a
+    /// to z, what is missing last; equal ones by name.
+    pub fn sort(&mut self, key: &str) -> Result<(), Failure> {
+        let by_name = self.columns.iter().position(|c| c.name == key);
+        let by_title = || self.columns.iter().position(|c| !c.csv_only && c.title == key);
+        let Some(column) = by_name.or_else(by_title) else {
+            let known: Vec<&str> = self.columns.iter().map(|c| c.name.as_str()).collect();
+            return Err(Failure::new(format!("--sort {key}: no such column"))
+                .hint(format!("columns: {}", known.join(", "))));
+        };
+        let number =
+            |row: usize| self.columns[column].cells[row].as_ref().and_then(Value::as_number);
+        let text = |column: usize, row: usize| match &self.columns[column].cells[row] {
+            Some(Value::Text(text)) => text.clone(),
+            _ => String::new(),
+        };
+        let mut order = std::mem::take(&mut self.order);
+        order.sort_by(|a, b| {
+            let (x, y) = (number(*a), number(*b));
+            y.is_some()
+                .cmp(&x.is_some())
+                .then_with(|| y.unwrap_or(0.0).total_cmp(&x.unwrap_or(0.0)))
+                .then_with(|| text(column, *a).cmp(&text(column, *b)))
+                .then_with(|| text(0, *a).cmp(&text(0, *b)))
+                .then_with(|| a.cmp(b))
+        });
+        self.order = order;
+        Ok(())
+    }
+}
+
+fn total(unit: Unit, counter: CounterTotal) -> Value {
+    match unit {
+        Unit::Nanoseconds => Value::Ns(counter.total as f64),
+        Unit::Bytes => Value::Bytes(counter.total as f64),
+        _ => Value::Count(counter.total),
+    }
+}
+
+fn mean(unit: Unit, counter: CounterTotal) -> Value {
+    match unit {
+        Unit::Nanoseconds => Value::Ns(counter.mean()),
+        Unit::Bytes => Value::Bytes(counter.mean()),
+        _ => Value::Number(counter.mean()),
+    }
+}
+
+/// The columns that say what a row stands for: the first one is its name.
+fn names(profile: &Profile, rows: &[Row], by: RowKind) -> Vec<Column> {
+    let labels = labels(profile, rows);
+    let text = |name: &str, title: &str, csv_only, cells: Vec<Option<String>>| Column {
+        name: name.into(),
+        title: title.into(),
+        csv_only,
+        rank: if name == "source" { 10 } else { 0 },
+        cells: cells.into_iter().map(|cell| cell.map(Value::Text)).collect(),
+    };
+    let mut columns =
+        vec![text(by.name(), by.name(), false, labels.into_iter().map(Some).collect())];
+    if by == RowKind::Op {
+        let ops = || rows.iter().map(|row| op_of(profile, row.key));
+        let library = ops().map(|op| op.map(|op| op.library.clone())).collect();
+        columns.push(text("library", "library", true, library));
+        let source: Vec<Option<String>> = ops().map(|op| op.and_then(Op::source)).collect();
+        let nowhere = source.iter().all(Option::is_none);
+        columns.push(text("source", "source", nowhere, source));
+    }
+    columns
+}
+
+/// The op of a row, if it stands for one with known metadata.
+pub fn op_of(profile: &Profile, key: Key) -> Option<&Op> {
+    match key {
+        Key::Op(id) => profile.ops.get(id),
+        _ => None,
+    }
+}
+
+/// What each row is called. Different ops of one name get the library's name, and if that does
+/// not tell them apart, their number.
+fn labels(profile: &Profile, rows: &[Row]) -> Vec<String> {
+    let mut labels: Vec<String> = rows.iter().map(|row| label(profile, row.key)).collect();
+    for attempt in 0..2 {
+        let mut seen: HashMap<String, usize> = HashMap::new();
+        labels.iter().for_each(|l| *seen.entry(l.clone()).or_default() += 1);
+        for (row, label) in rows.iter().zip(&mut labels).filter(|(_, l)| seen[l.as_str()] > 1) {
+            match (attempt, row.key) {
+                (0, Key::Op(_)) => {
+                    let library = op_of(profile, row.key).map_or("", |op| op.library.as_str());
+                    label.push_str(&format!(" [{library}]"));
+                }
+                (1, Key::Op(id)) => label.push_str(&format!(" #{id}")),
+                _ => {}
+            }
+        }
+    }
+    labels
+}
+
+fn label(profile: &Profile, key: Key) -> String {
+    match key {
+        Key::Op(id) => profile.ops.get(id).map_or_else(|| format!("op {id}"), |op| op.name.clone()),
+        Key::Unknown(process, export) => match profile.processes.as_slice() {
+            [_] => unknown_op(export),
+            all => format!("{} of process {}", unknown_op(export), all[process].id.pid),
+        },
+        Key::Cpu(cpu, node) => {
+            if node == 0 {
+                format!("cpu {cpu}")
+            } else {
+                format!("cpu {cpu} (node {node})")
+            }
+        }
+        Key::Process(process) => process_label(profile, process),
+        Key::Thread(process, thread) => thread_label(profile, process, thread),
+    }
+}
+
+/// `4711 iree-run-module`.
+pub fn process_label(profile: &Profile, process: usize) -> String {
+    let Some(process) = profile.processes.get(process) else { return String::new() };
+    let program = process.info.as_ref().map_or("", |info| info.program.as_str());
+    let program = program.rsplit('/').next().unwrap_or_default();
+    let again = match process.id.generation {
+        0 => String::new(),
+        n => format!(" (exec {n})"),
+    };
+    format!("{} {program}{again}", process.id.pid).trim_end().to_owned()
+}
+
+/// `iree-worker-0 (4712)`.
+pub fn thread_label(profile: &Profile, process: usize, thread: usize) -> String {
+    let process = profile.processes.get(process);
+    let Some(thread) = process.and_then(|p| p.threads.get(thread)) else { return String::new() };
+    format!("{} ({})", printable(&thread.name), thread.tid)
+}
+
+/// Names come from foreign programs: control characters would confuse the terminal.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}

@@ -1,0 +1,102 @@
+//! What stands above the table: whose profile this is.
+
+use profile::{Exit, Manifest, Profile, State};
+
+use super::Report;
+use super::units::{moment, plural, time};
+
+/// Lines of a label and a text.
+pub fn lines(report: &Report<'_>) -> Vec<(&'static str, String)> {
+    let profile = report.profile;
+    let manifest = &profile.manifest;
+    let summary = report.summary;
+    let mut lines = Vec::new();
+    if !manifest.command.is_empty() {
+        lines.push(("command", format!("{} ({})", command(manifest), ending(profile))));
+    }
+    let cpu = if manifest.cpu_model.is_empty() { "unknown CPU" } else { &manifest.cpu_model };
+    let cpus = plural(manifest.logical_cpus.into(), "logical CPU");
+    lines
+        .push(("machine", format!("{}, {cpu}, {cpus}, kernel {}", manifest.host, manifest.kernel)));
+    let lasted = duration_ns(manifest).map_or(String::new(), |ns| format!(", {}", time(ns as f64)));
+    lines.push(("recorded", format!("{}{lasted}", moment(manifest.created_unix_ns))));
+    let clock: record::ClockKind = manifest.clock.into();
+    let tick = match clock {
+        record::ClockKind::Monotonic => String::new(),
+        _ => format!(", {:.6} ns per tick", profile.timeline.ns_per_tick()),
+    };
+    lines.push(("clock", format!("{clock}{tick}")));
+    lines.push(("counters", counters(profile)));
+    let threads = summary.threads.len() as u128;
+    let mut processes: Vec<usize> = summary.threads.iter().map(|t| t.process).collect();
+    processes.dedup();
+    let ns = profile.timeline.ns_per_tick() * summary.total_ticks as f64;
+    lines.push((
+        "calls",
+        format!(
+            "{} of {} in {}, {}; together {}{}",
+            plural(summary.calls.into(), "call"),
+            plural(summary.dispatches.into(), "dispatch"),
+            plural(processes.len() as u128, "process"),
+            plural(threads, "thread"),
+            time(ns),
+            if summary.total_ticks > 0 { " (shares are of this)" } else { "" }
+        ),
+    ));
+    if let Some(filter) = report.filter {
+        lines.push(("shown", format!("ops that match {filter}")));
+    }
+    if report.subtract_probe {
+        let text = if summary.uncalibrated_probes {
+            "less what an empty call reads, where that was calibrated; not below zero"
+        } else {
+            "less what an empty call reads (see below); not below zero"
+        };
+        lines.push(("values", text.to_owned()));
+    }
+    lines
+}
+
+/// From the first to the last snapshot of `run`, if it took one at the end.
+pub fn duration_ns(manifest: &Manifest) -> Option<u64> {
+    if manifest.state != State::Finished {
+        return None;
+    }
+    let times = || manifest.snapshots.iter().map(|s| s.monotonic_ns);
+    times().max()?.checked_sub(times().min()?).filter(|ns| *ns > 0)
+}
+
+fn command(manifest: &Manifest) -> String {
+    let quoted = manifest.command.iter().map(|word| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+        match !word.is_empty() && word.chars().all(plain) {
+            true => word.clone(),
+            false => format!("'{}'", word.replace('\'', r"'\''")),
+        }
+    });
+    super::columns::printable(&quoted.collect::<Vec<_>>().join(" "))
+}
+
+/// How the program ended.
+fn ending(profile: &Profile) -> String {
+    match profile.manifest.exit {
+        None if profile.processes.iter().any(|p| p.alive) => "still running".to_owned(),
+        None => "its end was not seen".to_owned(),
+        Some(Exit { signal: Some(signal), core, .. }) => {
+            format!("killed by signal {signal}{}", if core { ", core dumped" } else { "" })
+        }
+        Some(Exit { code, .. }) => format!("exit {}", code.unwrap_or(0)),
+    }
+}
+
+/// Groups are read together and separated by `|`.
+fn counters(profile: &Profile) -> String {
+    let all = &profile.manifest.counters;
+    let groups = profile.groups.all().iter().map(|group| {
+        let names: Vec<&str> =
+            all[group.counters.clone()].iter().map(|c| c.name.as_str()).collect();
+        names.join(", ")
+    });
+    let text = groups.collect::<Vec<_>>().join(" | ");
+    if text.is_empty() { "none (timing only)".to_owned() } else { text }
+}

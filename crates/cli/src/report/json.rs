@@ -1,0 +1,352 @@
+//! The report as one JSON document; `docs/schema.md` describes it. Missing is `null`.
+
+use std::io::{self, Write};
+
+use analysis::{Key, ProbeCost, Row, ThreadTime};
+use profile::{CounterInfo, Exit, LossCount, Manifest, Origin, State};
+use serde::Serialize;
+
+use super::Report;
+use super::columns::op_of;
+use super::header::duration_ns;
+use super::losses::{by_severity, errno_text, notes, severity};
+use super::text::probe_totals;
+
+/// The version of the document.
+pub const REPORT_SCHEMA: &str = "counterpoint.report/1";
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    profile: ProfileHead<'a>,
+    by: &'static str,
+    sort: &'a str,
+    filter: Option<&'a str>,
+    probe_subtracted: bool,
+    total: Total,
+    rows: Vec<RowOut<'a>>,
+    processes: Vec<ProcessOut<'a>>,
+    threads: Vec<ThreadOut<'a>>,
+    probe: Option<ProbeOut>,
+    losses: Vec<LossOut>,
+    notes: Vec<String>,
+}
+
+/// What the manifest says; also the head of an export.
+#[derive(Serialize)]
+pub struct ProfileHead<'a> {
+    program_version: &'a str,
+    origin: Origin,
+    state: State,
+    created_unix_ns: u64,
+    duration_ns: Option<u64>,
+    command: &'a [String],
+    working_directory: &'a str,
+    exit: Option<Exit>,
+    host: &'a str,
+    kernel: &'a str,
+    cpu_model: &'a str,
+    logical_cpus: u32,
+    environment: Option<&'a str>,
+    clock: ClockOut,
+    counters: &'a [CounterInfo],
+    filters: &'a [String],
+}
+
+#[derive(Serialize)]
+struct ClockOut {
+    kind: &'static str,
+    ns_per_tick: f64,
+    calibrated: bool,
+}
+
+#[derive(Serialize)]
+struct Total {
+    processes: usize,
+    threads: usize,
+    calls: u64,
+    dispatches: u64,
+    duration_ns: f64,
+}
+
+#[derive(Serialize)]
+struct RowOut<'a> {
+    #[serde(flatten)]
+    key: KeyOut<'a>,
+    calls: u64,
+    dispatches: u64,
+    total_ns: f64,
+    share: Option<f64>,
+    mean_ns: f64,
+    min_ns: f64,
+    max_ns: f64,
+    p50_ns: f64,
+    p99_ns: f64,
+    counters: Vec<CounterOut<'a>>,
+    threads: Vec<ThreadRef>,
+    cpus: Vec<u32>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum KeyOut<'a> {
+    Op { op: &'a str, op_id: u32, library: &'a str, source: Option<String>, tag: Option<&'a str> },
+    Unknown { op: String, op_id: Option<u32>, process: usize, export: u32 },
+    Thread(ThreadRef),
+    Cpu { cpu: u32, node: u32 },
+    Process { process: usize, pid: u32 },
+}
+
+#[derive(Serialize)]
+struct ThreadRef {
+    process: usize,
+    pid: u32,
+    thread: u32,
+    tid: u32,
+}
+
+#[derive(Serialize)]
+struct CounterOut<'a> {
+    name: &'a str,
+    total: Option<u128>,
+    per_call: Option<f64>,
+    calls: u64,
+}
+
+#[derive(Serialize)]
+struct ProcessOut<'a> {
+    pid: u32,
+    start_time: u64,
+    generation: u32,
+    parent: Option<u32>,
+    program: Option<&'a str>,
+    arguments: Option<&'a [String]>,
+    alive: bool,
+    threads: usize,
+    probe: Option<ProbeOut>,
+    losses: Vec<LossOut>,
+}
+
+#[derive(Serialize)]
+struct ThreadOut<'a> {
+    #[serde(flatten)]
+    thread: ThreadRef,
+    name: &'a str,
+    calls: u64,
+    wall_ns: f64,
+    dispatch_ns: f64,
+    no_dispatch_ns: f64,
+    off_cpu_ns: Option<f64>,
+    off_cpu_of_ns: Option<f64>,
+    off_cpu_assumed: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct ProbeOut {
+    calls: u64,
+    total_ns: f64,
+    per_call_ns: f64,
+    flush_ns: f64,
+    share_of_thread_time: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    empty_call: Option<EmptyOut>,
+}
+
+#[derive(Serialize)]
+struct EmptyOut {
+    duration_ns: f64,
+    counters: Vec<Option<u64>>,
+}
+
+#[derive(Serialize)]
+struct LossOut {
+    name: String,
+    severity: &'static str,
+    count: u64,
+    errno: Option<i32>,
+    errno_text: Option<String>,
+    help: &'static str,
+}
+
+pub fn print(out: &mut impl Write, report: &Report<'_>) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, &document(report))?;
+    writeln!(out)
+}
+
+fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
+    let (profile, summary) = (report.profile, report.summary);
+    let mut processes: Vec<usize> = summary.threads.iter().map(|t| t.process).collect();
+    processes.dedup();
+    Document {
+        schema: REPORT_SCHEMA,
+        profile: ProfileHead::new(&profile.manifest, profile),
+        by: report.by.name(),
+        sort: report.sort,
+        filter: report.filter,
+        probe_subtracted: report.subtract_probe,
+        total: Total {
+            processes: processes.len(),
+            threads: summary.threads.len(),
+            calls: summary.calls,
+            dispatches: summary.dispatches,
+            duration_ns: summary.total_ticks as f64 * profile.timeline.ns_per_tick(),
+        },
+        rows: report.table.order.iter().map(|i| row(report, &summary.rows[*i])).collect(),
+        processes: (0..profile.processes.len()).map(|i| process(report, i)).collect(),
+        threads: summary.threads.iter().map(|t| thread(report, t)).collect(),
+        probe: probe_totals(report).map(|totals| ProbeOut {
+            calls: totals.calls,
+            total_ns: totals.probes_ns + totals.flush_ns,
+            per_call_ns: totals.probes_ns / totals.calls as f64,
+            flush_ns: totals.flush_ns,
+            share_of_thread_time: totals.share,
+            empty_call: None,
+        }),
+        losses: by_severity(&summary.losses).into_iter().map(loss).collect(),
+        notes: notes(report),
+    }
+}
+
+impl<'a> ProfileHead<'a> {
+    pub fn new(manifest: &'a Manifest, profile: &profile::Profile) -> Self {
+        let kind: record::ClockKind = manifest.clock.into();
+        Self {
+            program_version: &manifest.program_version,
+            origin: manifest.origin,
+            state: manifest.state,
+            created_unix_ns: manifest.created_unix_ns,
+            duration_ns: duration_ns(manifest),
+            command: &manifest.command,
+            working_directory: &manifest.working_directory,
+            exit: manifest.exit,
+            host: &manifest.host,
+            kernel: &manifest.kernel,
+            cpu_model: &manifest.cpu_model,
+            logical_cpus: manifest.logical_cpus,
+            environment: manifest.environment.as_deref(),
+            clock: ClockOut {
+                kind: kind.name(),
+                ns_per_tick: profile.timeline.ns_per_tick(),
+                calibrated: profile.timeline.calibrated,
+            },
+            counters: &manifest.counters,
+            filters: &manifest.filters,
+        }
+    }
+}
+
+fn thread_ref(report: &Report<'_>, process: usize, thread: usize) -> ThreadRef {
+    let p = &report.profile.processes[process];
+    let t = &p.threads[thread];
+    ThreadRef { process, pid: p.id.pid, thread: t.uid, tid: t.tid }
+}
+
+fn row<'a>(report: &'a Report<'_>, row: &'a Row) -> RowOut<'a> {
+    let profile = report.profile;
+    let ns = |ticks: f64| ticks * profile.timeline.ns_per_tick();
+    let all = report.summary.total_ticks;
+    let counters = profile.manifest.counters.iter().zip(&row.counters);
+    RowOut {
+        key: key(report, row.key),
+        calls: row.calls,
+        dispatches: row.dispatches,
+        total_ns: ns(row.total_ticks as f64),
+        share: (all > 0).then(|| row.total_ticks as f64 / all as f64),
+        mean_ns: ns(row.mean_ticks()),
+        min_ns: ns(row.min_ticks as f64),
+        max_ns: ns(row.max_ticks as f64),
+        p50_ns: ns(row.p50_ticks),
+        p99_ns: ns(row.p99_ticks),
+        counters: counters
+            .map(|(info, counter)| CounterOut {
+                name: &info.name,
+                total: counter.map(|c| c.total),
+                per_call: counter.map(|c| c.mean()),
+                calls: counter.map_or(0, |c| c.calls),
+            })
+            .collect(),
+        threads: row.threads.iter().map(|(p, t)| thread_ref(report, *p, *t)).collect(),
+        cpus: row.cpus.iter().copied().collect(),
+    }
+}
+
+fn key<'a>(report: &'a Report<'_>, key: Key) -> KeyOut<'a> {
+    match key {
+        Key::Op(op_id) => {
+            let op = op_of(report.profile, key);
+            KeyOut::Op {
+                op: op.map_or("", |op| &op.name),
+                op_id,
+                library: op.map_or("", |op| &op.library),
+                source: op.and_then(profile::Op::source),
+                tag: op.map(|op| op.tag.as_str()).filter(|tag| !tag.is_empty()),
+            }
+        }
+        Key::Unknown(process, export) => {
+            KeyOut::Unknown { op: profile::batch::unknown_op(export), op_id: None, process, export }
+        }
+        Key::Thread(process, thread) => KeyOut::Thread(thread_ref(report, process, thread)),
+        Key::Cpu(cpu, node) => KeyOut::Cpu { cpu, node },
+        Key::Process(process) => {
+            KeyOut::Process { process, pid: report.profile.processes[process].id.pid }
+        }
+    }
+}
+
+fn process<'a>(report: &'a Report<'_>, index: usize) -> ProcessOut<'a> {
+    let process = &report.profile.processes[index];
+    let info = process.info.as_ref();
+    ProcessOut {
+        pid: process.id.pid,
+        start_time: process.id.start_time,
+        generation: process.id.generation,
+        parent: info.map(|info| info.parent),
+        program: info.map(|info| info.program.as_str()),
+        arguments: info.map(|info| info.arguments.as_slice()),
+        alive: process.alive,
+        threads: process.threads.len(),
+        probe: report.summary.probes.iter().find(|p| p.process == index).map(|p| probe(report, p)),
+        losses: by_severity(&report.summary.process_losses[index]).into_iter().map(loss).collect(),
+    }
+}
+
+fn probe(report: &Report<'_>, cost: &ProbeCost) -> ProbeOut {
+    let threads = report.summary.threads.iter().filter(|t| t.process == cost.process);
+    let wall: f64 = threads.map(|t| t.wall_ns).sum();
+    ProbeOut {
+        calls: cost.calls,
+        total_ns: cost.total_ns(),
+        per_call_ns: cost.per_call_ns,
+        flush_ns: cost.flush_ns,
+        share_of_thread_time: (wall > 0.0).then(|| cost.total_ns() / wall),
+        empty_call: Some(EmptyOut {
+            duration_ns: report.profile.timeline.duration_ns(cost.empty_call.ticks),
+            counters: cost.empty_call.values.clone(),
+        }),
+    }
+}
+
+fn thread<'a>(report: &'a Report<'_>, time: &ThreadTime) -> ThreadOut<'a> {
+    ThreadOut {
+        thread: thread_ref(report, time.process, time.thread),
+        name: &report.profile.processes[time.process].threads[time.thread].name,
+        calls: time.calls,
+        wall_ns: time.wall_ns,
+        dispatch_ns: time.dispatch_ns,
+        no_dispatch_ns: time.no_dispatch_ns(),
+        off_cpu_ns: time.off_cpu.map(|off| off.ns),
+        off_cpu_of_ns: time.off_cpu.map(|off| off.of_ns),
+        off_cpu_assumed: time.off_cpu.map(|off| off.assumed),
+    }
+}
+
+fn loss(loss: &LossCount) -> LossOut {
+    LossOut {
+        name: loss.name.clone(),
+        severity: severity(loss).name(),
+        count: loss.count,
+        errno: loss.errno,
+        errno_text: errno_text(loss),
+        help: loss.help(),
+    }
+}

@@ -1,0 +1,72 @@
+//! Losses, notes and likely reasons, as every view says them.
+
+use std::io;
+
+use model::Severity;
+use profile::{LossCount, Origin, Profile, State};
+
+use super::Report;
+
+/// What the error number means, `EMFILE` and all.
+pub fn errno_text(loss: &LossCount) -> Option<String> {
+    loss.errno.map(|errno| io::Error::from_raw_os_error(errno).to_string())
+}
+
+/// Worst first, then in the order of the table of losses.
+pub fn by_severity(losses: &[LossCount]) -> Vec<&LossCount> {
+    let mut sorted: Vec<&LossCount> = losses.iter().collect();
+    sorted.sort_by_key(|loss| std::cmp::Reverse(severity(loss)));
+    sorted
+}
+
+pub fn severity(loss: &LossCount) -> Severity {
+    loss.severity()
+}
+
+/// What a reader should know about this profile besides its numbers.
+pub fn notes(report: &Report<'_>) -> Vec<String> {
+    let manifest = &report.profile.manifest;
+    let mut notes = Vec::new();
+    notes.extend(manifest.environment.clone());
+    notes.extend(manifest.notes.iter().cloned());
+    if manifest.counters.iter().any(|c| c.simulated) {
+        notes.push("simulated counters are written down beforehand; they measure nothing".into());
+    }
+    let alive = report.profile.processes.iter().any(|p| p.alive);
+    match (manifest.state, manifest.origin, &manifest.pool) {
+        (State::Recording, Origin::Env, Some(pool)) => notes.push(format!(
+            "recording is open for further programs and keeps {}; `counterpoint report --close` \
+             ends it",
+            pool.display()
+        )),
+        (State::Recording, Origin::Run, None) if !alive => {
+            notes.push("`counterpoint run` was killed before the program ended".into());
+        }
+        _ => {}
+    }
+    notes
+}
+
+/// Why there may be no calls.
+pub fn reasons(profile: &Profile) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let manifest = &profile.manifest;
+    if profile.processes.is_empty() {
+        reasons.push(
+            "no process showed an IREE executable: the program uses another device than the CPU, \
+             or it failed before it loaded a module (see its exit status)"
+                .into(),
+        );
+        reasons.push(
+            "the process that does the work could not carry the preload: it is static, setuid, \
+             or started with an empty environment"
+                .into(),
+        );
+    } else {
+        reasons.push("an executable was loaded, but none of its functions was called".into());
+    }
+    if !manifest.filters.is_empty() {
+        reasons.push(format!("the filter {} matches no function", manifest.filters.join(", ")));
+    }
+    reasons
+}

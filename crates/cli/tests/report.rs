@@ -1,0 +1,298 @@
+//! `report` and `export` on scripted profiles. The golden files hold the layout; the numbers in
+//! them are computed on paper here.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use model::Loss;
+use profile::{Exit, Origin, State};
+use record::meta::Calibration;
+use serde_json::{Value, json};
+use testkit::{CallScript, Golden, Item, ProfileScript, Scratch};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
+
+fn golden(scratch: &Scratch) -> Golden {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/report");
+    Golden::new(PROGRAM, root).scrub(scratch.path().display().to_string(), "DIR")
+}
+
+fn write(script: &ProfileScript) -> (Scratch, PathBuf) {
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    script.write(&dir);
+    (scratch, dir)
+}
+
+/// One process, two threads, three ops, two groups of counters; one tick is 1 ns.
+///
+/// ```text
+///  main    matmul  tile 0 of 2   1,000,000 – 1,200,000   cpu 1   faults 10, clock 200,000
+///          matmul  tile 1 of 2   1,500,000 – 1,600,000   cpu 1   faults  2, clock 100,000
+///          clocks                2,000,000: CPU time 400,000 since 1,000,000
+///  worker  softmax               1,100,000 – 1,200,000   cpu 2   faults not read, clock 90,000
+///          softmax               1,300,000 – 1,900,000   cpu 2   multiplexed, clock 500,000
+///          copy                  2,000,000 – 2,000,500   cpu 3   faults  0, clock 500
+/// ```
+fn mlp() -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    script.counter("page-faults", 0);
+    script.counter("task-clock", 1).unit = "ns".into();
+    script.manifest.notes.push("cycles is left out: this machine has no such counter".into());
+    let process = script.process(4711);
+    process.losses.push((Loss::CounterOpenFailed, 2, 24));
+    let library = process.library(
+        "mlp_linked",
+        &["main_dispatch_0_matmul_2048x512x2048_f32_with_a_name_that_is_long", "softmax", "copy"],
+    );
+    library.exports[0].source_path = "mlp.mlir".into();
+    library.exports[0].source_line = 12;
+    process.calibrations.push(Calibration {
+        calls: 256,
+        counters: 3,
+        inside_ticks: 50,
+        total_ticks: 200,
+        inside_values: vec![0, 40],
+    });
+    let main = process.thread("main");
+    main.base = (1_000_000, 0, 1_000_000);
+    main.call(
+        CallScript::new(0, 1_000_000, 200_000)
+            .workgroup(0, 2)
+            .on(1, 0)
+            .group(200_000, &[10])
+            .group(200_000, &[200_000]),
+    )
+    .call(
+        CallScript::new(0, 1_500_000, 100_000)
+            .workgroup(1, 2)
+            .on(1, 0)
+            .group(100_000, &[2])
+            .group(100_000, &[100_000]),
+    )
+    .then(Item::Clock(2_000_000, 400_000, 2_000_000));
+    let worker = process.thread("worker,\"0\"");
+    worker.base = (1_100_000, 0, 1_100_000);
+    worker
+        .call(CallScript::new(1, 1_100_000, 100_000).on(2, 0).unread().group(90_000, &[90_000]))
+        .call(
+            CallScript::new(1, 1_300_000, 600_000)
+                .on(2, 0)
+                .scaled(600_000, 300_000, &[3])
+                .group(500_000, &[500_000]),
+        )
+        .call(CallScript::new(2, 2_000_000, 500).on(3, 0).group(500, &[0]).group(500, &[500]));
+    script
+}
+
+fn json_of(golden: &Golden, args: &[&str]) -> Value {
+    let output = golden.run(args);
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
+    serde_json::from_str(&output.stdout).expect("one JSON document")
+}
+
+#[test]
+fn the_table_for_people() {
+    let (scratch, dir) = write(&mlp());
+    let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
+    golden.check("op", 0, &["report", dir]);
+    golden.check("narrow", 0, &["report", dir, "--width", "60"]);
+    golden.check("wide", 0, &["report", dir, "--width", "250"]);
+    golden.check("thread", 0, &["report", dir, "--by", "thread", "--width", "200"]);
+    golden.check("cpu", 0, &["report", dir, "--by", "cpu", "--sort", "page-faults"]);
+    golden.check("process", 0, &["report", dir, "--by", "process"]);
+    golden.check("filter", 0, &["report", dir, "--filter", "*max", "--subtract-probe"]);
+    golden.check("filter-none", 0, &["report", dir, "--filter", "nothing"]);
+    golden.check("op-csv", 0, &["report", dir, "--format", "csv"]);
+    golden.check("op-json", 0, &["report", dir, "--format", "json"]);
+}
+
+#[test]
+fn the_numbers_are_those_of_the_paper() {
+    let (scratch, dir) = write(&mlp());
+    let golden = golden(&scratch);
+    let report = json_of(&golden, &["report", dir.to_str().unwrap(), "--format", "json"]);
+    assert_eq!(report["schema"], "counterpoint.report/1");
+    let total = &report["total"];
+    assert_eq!(total["calls"], 5);
+    assert_eq!(total["dispatches"], 4);
+    assert_eq!(total["duration_ns"], 1_000_500.0);
+
+    let rows = report["rows"].as_array().unwrap();
+    let names: Vec<&str> = rows.iter().map(|row| row["op"].as_str().unwrap()).collect();
+    assert!(names[0] == "softmax" && names[1].starts_with("main_dispatch_0") && names[2] == "copy");
+    let softmax = &rows[0];
+    assert_eq!(softmax["total_ns"], 700_000.0);
+    assert_eq!(softmax["share"], 700_000.0 / 1_000_500.0);
+    assert_eq!(softmax["p50_ns"], 350_000.0);
+    // 100,000 + 0.99 · 500,000
+    assert_eq!(softmax["p99_ns"], 595_000.0);
+    let faults = json!({"name": "page-faults", "total": null, "per_call": null, "calls": 0});
+    assert_eq!(softmax["counters"][0], faults, "not read, and multiplexed: missing, not zero");
+    let clock = json!({"name": "task-clock", "total": 590_000, "per_call": 295_000.0, "calls": 2});
+    assert_eq!(softmax["counters"][1], clock);
+    assert_eq!(softmax["cpus"], json!([2]));
+    assert_eq!(softmax["source"], Value::Null);
+    let matmul = &rows[1];
+    assert_eq!(matmul["source"], "mlp.mlir:12");
+    assert_eq!(matmul["counters"][0]["total"], 12);
+    assert_eq!(rows[2]["counters"][0]["total"], 0, "read, and nothing happened");
+
+    // main: wall 1,000,000 to 2,000,000; in dispatches 300,000; on a CPU 400,000, of which
+    // 300,000 in dispatches; so off the CPU 700,000 − 100,000.
+    let main = &report["threads"][0];
+    assert_eq!(main["wall_ns"], 1_000_000.0);
+    assert_eq!(main["dispatch_ns"], 300_000.0);
+    assert_eq!(main["no_dispatch_ns"], 700_000.0);
+    assert_eq!(main["off_cpu_ns"], 600_000.0);
+    // worker: its CPU clock was read once only.
+    let worker = &report["threads"][1];
+    assert_eq!(worker["wall_ns"], 900_500.0);
+    assert_eq!(worker["dispatch_ns"], 700_500.0);
+    assert_eq!(worker["off_cpu_ns"], Value::Null);
+    // 5 calls at 200 ns; the threads lasted 1,900,500 ns together.
+    assert_eq!(report["probe"]["total_ns"], 1_000.0);
+    assert_eq!(report["probe"]["share_of_thread_time"], 1_000.0 / 1_900_500.0);
+    let losses: Vec<(&str, u64)> = report["losses"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|loss| (loss["name"].as_str().unwrap(), loss["count"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(losses, [("multiplexed_call", 1), ("counter_open_failed", 2)]);
+
+    let less = json_of(
+        &golden,
+        &["report", dir.to_str().unwrap(), "--format", "json", "--subtract-probe"],
+    );
+    // Five calls of 50 less each; task-clock 40 less each.
+    assert_eq!(less["total"]["duration_ns"], 1_000_250.0);
+    assert_eq!(less["rows"][0]["counters"][1]["total"], 589_920);
+}
+
+#[test]
+fn nothing_recorded() {
+    let mut script = ProfileScript::monotonic();
+    script.manifest.filters.push("*conv*".into());
+    script.manifest.exit = Some(Exit { signal: Some(11), core: true, ..Exit::default() });
+    let (scratch, dir) = write(&script);
+    let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
+    golden.check("empty", 0, &["report", dir]);
+    let report = json_of(&golden, &["report", dir, "--format", "json"]);
+    assert_eq!(report["rows"], json!([]));
+    assert_eq!(report["probe"], Value::Null);
+    golden.check("empty-csv", 0, &["report", dir, "--format", "csv"]);
+    golden.check("empty-export", 0, &["export", dir, "--format", "csv"]);
+}
+
+#[test]
+fn one_call_without_counters() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(1);
+    process.library("m", &["f\u{7}\u{1b}[31m"]);
+    process.thread("t").call(CallScript::new(0, 10, 1)).then(Item::Clock(1_010, 500, 1_010));
+    let (scratch, dir) = write(&script);
+    golden(&scratch).check("timing-only", 0, &["report", dir.to_str().unwrap()]);
+}
+
+/// The program and `run` were killed: `report` collects what they left.
+#[test]
+fn after_a_crash() {
+    let mut script = mlp();
+    script.pool = true;
+    script.manifest.state = State::Recording;
+    script.manifest.exit = None;
+    script.manifest.snapshots.truncate(1);
+    script.processes[0].pid = 4_000_711;
+    for thread in &mut script.processes[0].threads {
+        thread.unflushed = true;
+        thread.open = (1, 0);
+    }
+    let (scratch, dir) = write(&script);
+    let golden = golden(&scratch);
+    golden.check("crash", 0, &["report", dir.to_str().unwrap()]);
+    assert!(!testkit::make::pool_path(&dir).exists(), "the pool was collected");
+    golden.check("crash", 0, &["report", dir.to_str().unwrap()]);
+}
+
+#[test]
+fn a_recording_that_env_prepared_is_closed_on_request() {
+    let mut script = mlp();
+    script.pool = true;
+    script.manifest.state = State::Recording;
+    script.manifest.origin = Origin::Env;
+    script.manifest.command.clear();
+    script.processes[0].pid = 4_000_711;
+    let (scratch, dir) = write(&script);
+    let golden = golden(&scratch);
+    // Wide, so that the path in a note is not wrapped by its length.
+    let dir_text = dir.to_str().unwrap();
+    golden.check("env-open", 0, &["report", dir_text, "--width", "400"]);
+    golden.check("env-closed", 0, &["report", dir_text, "--close", "--width", "400"]);
+    assert!(!testkit::make::pool_path(&dir).exists());
+}
+
+#[test]
+fn errors() {
+    let (scratch, dir) = write(&mlp());
+    let golden = golden(&scratch);
+    let missing = scratch.join("none.cpt");
+    golden.check("missing", 2, &["report", missing.to_str().unwrap()]);
+    golden.check("not-a-profile", 2, &["report", scratch.path().to_str().unwrap()]);
+    golden.check("sort", 2, &["report", dir.to_str().unwrap(), "--sort", "colour"]);
+    let to = scratch.join("no/such/file");
+    let dir_text = dir.to_str().unwrap();
+    let args = ["export", dir_text, "--format", "csv", "-o", to.to_str().unwrap()];
+    golden.check("export-output", 2, &args);
+    std::fs::write(dir.join("manifest.json"), r#"{"schema":"counterpoint.manifest/99"}"#).unwrap();
+    golden.check("other-version", 2, &["export", dir.to_str().unwrap(), "--format", "json"]);
+}
+
+#[test]
+fn every_call_exported() {
+    let (scratch, dir) = write(&mlp());
+    let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
+    golden.check("export-csv", 0, &["export", dir, "--format", "csv"]);
+    golden.check("export-json", 0, &["export", dir, "--format", "json", "--filter", "softmax"]);
+    let file = scratch.join("calls.json");
+    let args = ["export", dir, "--format", "json", "-o", file.to_str().unwrap()];
+    assert_eq!(golden.run(&args).code, Some(0));
+    let document: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    assert_eq!(document["schema"], "counterpoint.export/1");
+    assert_eq!(document["profile"]["counters"][1]["unit"], "ns");
+    let calls = document["calls"].as_array().unwrap();
+    assert_eq!(calls.len(), 5);
+    assert_eq!(calls[2]["page-faults"], Value::Null, "not read");
+    assert_eq!(calls[3]["page-faults"], 3, "multiplexed: raw");
+    assert_eq!(calls[3]["group0_running_ns"], 300_000);
+    assert_eq!(calls[4]["start_ns"], 2_000_000);
+    assert_eq!(calls[0]["thread_name"], "main");
+}
+
+/// `counterpoint … | head -1` ends without a word.
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(1);
+    process.library("m", &["f"]);
+    let thread = process.thread("t");
+    for page in 0..30u64 {
+        for i in 0..1_000u64 {
+            thread.call(CallScript::new(0, page * 1_000_000 + i * 10, 5));
+        }
+        thread.then(Item::NextPage(0, 0, 0));
+    }
+    let (_scratch, dir) = write(&script);
+    for format in ["csv", "json"] {
+        let mut child = Command::new(PROGRAM)
+            .args(["export", dir.to_str().unwrap(), "--format", format])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{format}");
+        assert_eq!(output.status.code(), Some(0), "{format}");
+    }
+}

@@ -1,0 +1,251 @@
+//! Calls as Arrow record batches: the one table that every export is made of. `docs/schema.md`
+//! describes the columns.
+
+use std::sync::Arc;
+
+use arrow_array::builder::{
+    ArrayBuilder, Float64Builder, Int64Builder, StringDictionaryBuilder, UInt32Builder,
+    UInt64Builder,
+};
+use arrow_array::types::Int32Type;
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+
+use crate::columns::{Columns, Status, cpu_of, node_of};
+use crate::ledger::{LossCount, merge_losses};
+use crate::profile::Profile;
+use crate::visit::{PageDecoder, PageKey};
+
+/// Rows of a batch: full pages until this many are there.
+const BATCH_ROWS: usize = 65_536;
+
+/// Chooses calls by process index and export id.
+pub type Chooser<'a> = Box<dyn Fn(usize, u32) -> bool + 'a>;
+
+/// Iterates over the calls of a profile in batches, ordered by process, thread and end.
+pub struct Batches<'a> {
+    profile: &'a Profile,
+    decoder: PageDecoder<'a>,
+    pages: std::vec::IntoIter<PageKey>,
+    schema: SchemaRef,
+    choose: Option<Chooser<'a>>,
+    losses: Vec<LossCount>,
+}
+
+/// The schema of the batches of this profile.
+pub fn schema(profile: &Profile) -> SchemaRef {
+    let text = || DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+    let mut fields = vec![
+        Field::new("pid", DataType::UInt32, false),
+        Field::new("process", DataType::UInt32, false),
+        Field::new("thread", DataType::UInt32, false),
+        Field::new("tid", DataType::UInt32, false),
+        Field::new("thread_name", text(), false),
+        Field::new("op", text(), false),
+        Field::new("library", text(), true),
+        Field::new("op_id", DataType::UInt32, true),
+        Field::new("export", DataType::UInt32, false),
+    ];
+    for name in [
+        "workgroup_x",
+        "workgroup_y",
+        "workgroup_z",
+        "count_x",
+        "count_y",
+        "count_z",
+        "worker",
+        "cpu",
+        "node",
+    ] {
+        fields.push(Field::new(name, DataType::UInt32, false));
+    }
+    fields.push(Field::new("start_ticks", DataType::UInt64, false));
+    fields.push(Field::new("duration_ticks", DataType::UInt64, false));
+    fields.push(Field::new("start_ns", DataType::Int64, false));
+    fields.push(Field::new("duration_ns", DataType::Float64, false));
+    for counter in &profile.manifest.counters {
+        fields.push(Field::new(&counter.name, DataType::UInt64, true));
+    }
+    for group in profile.groups.all() {
+        for what in ["enabled", "running"] {
+            let name = format!("group{}_{what}_ns", group.number);
+            fields.push(Field::new(name, DataType::UInt64, true));
+        }
+    }
+    Arc::new(Schema::new(fields))
+}
+
+impl Profile {
+    /// The calls of this profile, or those of them that `choose` wants, in batches.
+    pub fn batches<'a>(&'a self, choose: Option<Chooser<'a>>) -> Batches<'a> {
+        Batches {
+            profile: self,
+            decoder: PageDecoder::new(self),
+            pages: self.pages().into_iter(),
+            schema: schema(self),
+            choose,
+            losses: Vec::new(),
+        }
+    }
+}
+
+impl Batches<'_> {
+    /// What every batch looks like.
+    pub fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    /// The losses found inside the pages so far.
+    pub fn losses(&self) -> &[LossCount] {
+        &self.losses
+    }
+}
+
+impl Iterator for Batches<'_> {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut rows = Rows::new(self.profile);
+        for key in self.pages.by_ref() {
+            let columns = self.decoder.decode(key);
+            let found = columns.losses();
+            if !found.is_empty() {
+                self.losses = merge_losses(self.losses.iter().chain(&found));
+            }
+            if let Err(e) = rows.append(self.profile, columns, self.choose.as_ref()) {
+                return Some(Err(e));
+            }
+            if rows.len() >= BATCH_ROWS {
+                break;
+            }
+        }
+        (rows.len() > 0).then(|| RecordBatch::try_new(self.schema.clone(), rows.finish()))
+    }
+}
+
+/// The columns of a batch in the making.
+struct Rows {
+    who: [UInt32Builder; 4],
+    names: [StringDictionaryBuilder<Int32Type>; 3],
+    op_id: UInt32Builder,
+    small: [UInt32Builder; 10],
+    ticks: [UInt64Builder; 2],
+    start_ns: Int64Builder,
+    duration_ns: Float64Builder,
+    values: Vec<UInt64Builder>,
+    times: Vec<[UInt64Builder; 2]>,
+}
+
+impl Rows {
+    fn new(profile: &Profile) -> Self {
+        Self {
+            who: Default::default(),
+            names: Default::default(),
+            op_id: UInt32Builder::new(),
+            small: Default::default(),
+            ticks: Default::default(),
+            start_ns: Int64Builder::new(),
+            duration_ns: Float64Builder::new(),
+            values: (0..profile.groups.counters()).map(|_| UInt64Builder::new()).collect(),
+            times: profile.groups.all().iter().map(|_| Default::default()).collect(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.start_ns.len()
+    }
+
+    fn append(
+        &mut self,
+        profile: &Profile,
+        columns: &Columns,
+        choose: Option<&Chooser<'_>>,
+    ) -> Result<(), ArrowError> {
+        if columns.is_empty() {
+            return Ok(());
+        }
+        let process = &profile.processes[columns.process];
+        let thread = &process.threads[columns.thread];
+        let line = &profile.timeline;
+        for i in 0..columns.len() {
+            let export = columns.export[i];
+            if choose.is_some_and(|choose| !choose(columns.process, export)) {
+                continue;
+            }
+            let who = [process.id.pid, columns.process as u32, thread.uid, thread.tid];
+            for (builder, value) in self.who.iter_mut().zip(who) {
+                builder.append_value(value);
+            }
+            let [thread_names, op_names, libraries] = &mut self.names;
+            thread_names.append(&thread.name)?;
+            let op_id = profile.ops.of(columns.process, export);
+            match op_id.and_then(|id| profile.ops.get(id)) {
+                Some(op) => {
+                    op_names.append(&op.name)?;
+                    libraries.append(&op.library)?;
+                }
+                None => {
+                    op_names.append(unknown_op(export))?;
+                    libraries.append_null();
+                }
+            }
+            self.op_id.append_option(op_id);
+            let [x, y, z] = &columns.workgroup;
+            let [cx, cy, cz] = &columns.count;
+            let small = [
+                export,
+                x[i],
+                y[i],
+                z[i],
+                cx[i],
+                cy[i],
+                cz[i],
+                columns.worker[i],
+                cpu_of(columns.location[i]),
+                node_of(columns.location[i]),
+            ];
+            for (builder, value) in self.small.iter_mut().zip(small) {
+                builder.append_value(value);
+            }
+            self.ticks[0].append_value(columns.start_ticks[i]);
+            self.ticks[1].append_value(columns.duration_ticks[i]);
+            self.start_ns.append_value(line.monotonic_ns(columns.start_ticks[i]));
+            self.duration_ns.append_value(line.duration_ns(columns.duration(i)));
+            self.append_counters(profile, columns, i);
+        }
+        Ok(())
+    }
+
+    fn append_counters(&mut self, profile: &Profile, columns: &Columns, i: usize) {
+        let groups = profile.groups.all().iter().zip(&columns.groups).zip(&mut self.times);
+        for ((group, column), [enabled, running]) in groups {
+            let status = column.status.get(i).copied().unwrap_or(Status::NotRead);
+            let read = status != Status::NotRead;
+            enabled.append_option(read.then(|| column.enabled_ns[i]));
+            running.append_option(read.then(|| column.running_ns[i]));
+            for counter in group.counters.clone() {
+                let value = columns.values[counter].get(i).copied();
+                self.values[counter].append_option(value.filter(|_| status.has_values()));
+            }
+        }
+    }
+
+    fn finish(mut self) -> Vec<ArrayRef> {
+        let mut arrays: Vec<ArrayRef> = Vec::new();
+        arrays.extend(self.who.iter_mut().map(|b| ArrayBuilder::finish(b)));
+        arrays.extend(self.names.iter_mut().map(|b| ArrayBuilder::finish(b)));
+        arrays.push(ArrayBuilder::finish(&mut self.op_id));
+        arrays.extend(self.small.iter_mut().map(|b| ArrayBuilder::finish(b)));
+        arrays.extend(self.ticks.iter_mut().map(|b| ArrayBuilder::finish(b)));
+        arrays.push(ArrayBuilder::finish(&mut self.start_ns));
+        arrays.push(ArrayBuilder::finish(&mut self.duration_ns));
+        arrays.extend(self.values.iter_mut().map(|b| ArrayBuilder::finish(b)));
+        arrays.extend(self.times.iter_mut().flatten().map(|b| ArrayBuilder::finish(b)));
+        arrays
+    }
+}
+
+/// What views call an export whose metadata is missing.
+pub fn unknown_op(export: u32) -> String {
+    format!("export {export} (name lost)")
+}

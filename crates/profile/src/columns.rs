@@ -1,0 +1,230 @@
+//! The calls of one page as plain columns: the fast way to read a profile. The buffers are used
+//! again for the next page.
+
+use model::Loss;
+use record::page::PageReader;
+use record::{GroupLayout, PageHeader, Record};
+
+use crate::groups::{Groups, PageGroups};
+use crate::ledger::LossCount;
+
+/// The calls of one page, in the order in which they ended. All columns of calls have the same
+/// length; those of counters that the page does not hold are empty.
+#[derive(Debug, Default)]
+pub struct Columns {
+    /// Index of the process in the profile.
+    pub process: usize,
+    /// Index of the thread in the process.
+    pub thread: usize,
+    /// Index of the page among the thread's pages that are there.
+    pub page: usize,
+    /// Export of each call; see [`crate::Ops::of`].
+    pub export: Vec<u32>,
+    /// Workgroup id: x, y, z.
+    pub workgroup: [Vec<u32>; 3],
+    /// Workgroups of the dispatch: x, y, z.
+    pub count: [Vec<u32>; 3],
+    /// The runtime's worker number.
+    pub worker: Vec<u32>,
+    /// `node << 12 | cpu` at the end of the call.
+    pub location: Vec<u32>,
+    /// When it began.
+    pub start_ticks: Vec<u64>,
+    /// How long it took, as recorded. A call whose end was read before its begin (two CPUs whose
+    /// clocks differ) wraps around: see [`Columns::duration`].
+    pub duration_ticks: Vec<u64>,
+    /// What it added to each counter of the run; look at [`GroupColumn::status`] first.
+    pub values: Vec<Vec<u64>>,
+    /// Each group of the run.
+    pub groups: Vec<GroupColumn>,
+    /// Moments on the thread's clocks.
+    pub clocks: Vec<ThreadClock>,
+    /// Calls during which some group ran only part of the time.
+    pub multiplexed: u64,
+    /// Records that do not decode: 0 or 1, since the rest of the page is not used then.
+    pub torn_records: u64,
+    header: Option<PageHeader>,
+    torn_pages: u64,
+}
+
+/// One group's times in each call of a page. Empty if the page does not hold the group.
+#[derive(Debug, Default)]
+pub struct GroupColumn {
+    /// Whether its values are there.
+    pub status: Vec<Status>,
+    /// How long it was enabled during the call, ns; 0 if not read.
+    pub enabled_ns: Vec<u64>,
+    /// How long of that it was counting, ns; 0 if not read.
+    pub running_ns: Vec<u64>,
+}
+
+/// What became of one group's reading in one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Not read; the values mean nothing.
+    NotRead,
+    /// Read, and counting all the time.
+    Whole,
+    /// Read, but counting only part of the time: the values are too small.
+    Multiplexed,
+    /// Read, but it never counted during the call: the values mean nothing.
+    NeverRan,
+}
+
+impl Status {
+    /// Whether there are values, if perhaps too small ones.
+    pub fn has_values(self) -> bool {
+        matches!(self, Self::Whole | Self::Multiplexed)
+    }
+
+    fn of(read: bool, enabled: u64, running: u64) -> Self {
+        match (read, running) {
+            (false, _) => Self::NotRead,
+            (true, 0) if enabled > 0 => Self::NeverRan,
+            (true, _) if running < enabled => Self::Multiplexed,
+            (true, _) => Self::Whole,
+        }
+    }
+}
+
+/// A moment on a thread's clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadClock {
+    /// The run's clock.
+    pub ticks: u64,
+    /// CPU time of the thread, ns.
+    pub cpu_ns: u64,
+    /// `CLOCK_MONOTONIC`, ns.
+    pub monotonic_ns: u64,
+    /// How many calls of the page were recorded before it.
+    pub calls_before: usize,
+}
+
+/// CPU of a [`Columns::location`].
+pub fn cpu_of(location: u32) -> u32 {
+    location & 0xfff
+}
+
+/// NUMA node of a [`Columns::location`].
+pub fn node_of(location: u32) -> u32 {
+    location >> 12
+}
+
+impl Columns {
+    /// Columns for a run with these counters.
+    pub fn new(groups: &Groups) -> Self {
+        let mut columns = Self::default();
+        columns.values.resize_with(groups.counters(), Vec::new);
+        columns.groups.resize_with(groups.all().len(), GroupColumn::default);
+        columns
+    }
+
+    /// Calls.
+    pub fn len(&self) -> usize {
+        self.export.len()
+    }
+
+    /// Whether there is no call.
+    pub fn is_empty(&self) -> bool {
+        self.export.is_empty()
+    }
+
+    /// How long call `i` took, in ticks; 0 for one whose end was read before its begin.
+    #[inline]
+    pub fn duration(&self, i: usize) -> u64 {
+        let ticks = self.duration_ticks[i];
+        if ticks > i64::MAX as u64 { 0 } else { ticks }
+    }
+
+    /// The page's header; `None` if the page could not be read any more.
+    pub fn header(&self) -> Option<&PageHeader> {
+        self.header.as_ref()
+    }
+
+    /// The losses found in this page.
+    pub fn losses(&self) -> Vec<LossCount> {
+        [
+            (Loss::TornPage, self.torn_pages),
+            (Loss::TornRecord, self.torn_records),
+            (Loss::MultiplexedCall, self.multiplexed),
+        ]
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(loss, count)| LossCount::new(loss, count))
+        .collect()
+    }
+
+    fn clear(&mut self) {
+        self.header = None;
+        (self.multiplexed, self.torn_records, self.torn_pages) = (0, 0, 0);
+        self.clocks.clear();
+        for column in [&mut self.export, &mut self.worker, &mut self.location] {
+            column.clear();
+        }
+        self.workgroup.iter_mut().chain(&mut self.count).for_each(Vec::clear);
+        self.start_ticks.clear();
+        self.duration_ticks.clear();
+        self.values.iter_mut().for_each(Vec::clear);
+        for group in &mut self.groups {
+            group.status.clear();
+            group.enabled_ns.clear();
+            group.running_ns.clear();
+        }
+    }
+
+    /// Empties the columns for a page that cannot be used.
+    pub(crate) fn torn(&mut self) {
+        self.clear();
+        self.torn_pages = 1;
+    }
+
+    /// Decodes the page at the start of `bytes`.
+    pub(crate) fn decode(&mut self, bytes: &[u8], page: &PageGroups) {
+        self.clear();
+        let layout: &GroupLayout = &page.layout;
+        let Ok(mut reader) = PageReader::new(bytes, layout) else {
+            self.torn_pages = 1;
+            return;
+        };
+        self.header = Some(reader.header().clone());
+        while let Some(record) = reader.next_record() {
+            let call = match record {
+                Ok(Record::Call(call)) => call,
+                Ok(Record::ThreadClock { ticks, cpu_ns, monotonic_ns }) => {
+                    let calls_before = self.export.len();
+                    self.clocks.push(ThreadClock { ticks, cpu_ns, monotonic_ns, calls_before });
+                    continue;
+                }
+                Ok(Record::Other { .. }) => continue,
+                Err(_) => {
+                    self.torn_records = 1;
+                    break;
+                }
+            };
+            self.export.push(call.export);
+            for axis in 0..3 {
+                self.workgroup[axis].push(call.workgroup[axis]);
+                self.count[axis].push(call.count[axis]);
+            }
+            self.worker.push(call.worker);
+            self.location.push(call.location);
+            self.start_ticks.push(call.start);
+            self.duration_ticks.push(call.end.wrapping_sub(call.start));
+            let mut values = reader.values().iter();
+            let mut multiplexed = false;
+            for (times, (group, counters)) in reader.groups().iter().zip(&page.groups) {
+                let status = Status::of(times.read, times.enabled, times.running);
+                multiplexed |= matches!(status, Status::Multiplexed | Status::NeverRan);
+                let column = &mut self.groups[*group];
+                column.status.push(status);
+                column.enabled_ns.push(times.enabled);
+                column.running_ns.push(times.running);
+                for counter in counters {
+                    let value = values.next().copied().unwrap_or(0);
+                    self.values[*counter].push(if times.read { value } else { 0 });
+                }
+            }
+            self.multiplexed += u64::from(multiplexed);
+        }
+    }
+}

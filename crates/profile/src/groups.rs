@@ -1,0 +1,83 @@
+//! How the counters of a run are grouped, and which of them a page holds.
+
+use std::ops::Range;
+
+use record::GroupLayout;
+
+use crate::manifest::CounterInfo;
+
+/// The groups of a run's counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Groups {
+    numbers: Vec<u16>,
+    groups: Vec<Group>,
+}
+
+/// One group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its number in the manifest.
+    pub number: u16,
+    /// Its counters, as indices into the manifest's list.
+    pub counters: Range<usize>,
+    /// Its values and times were written down beforehand.
+    pub simulated: bool,
+}
+
+/// What a page with some set of counters holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PageGroups {
+    pub layout: GroupLayout,
+    /// For each group of the page: which group of the run, and its counters' indices.
+    pub groups: Vec<(usize, Vec<usize>)>,
+}
+
+impl Groups {
+    /// The groups of these counters.
+    pub fn new(counters: &[CounterInfo]) -> Self {
+        let mut result = Self::default();
+        for (i, counter) in counters.iter().enumerate().take(model::MAX_COUNTERS) {
+            result.numbers.push(counter.group);
+            match result.groups.last_mut() {
+                Some(group) if group.number == counter.group => group.counters.end = i + 1,
+                _ => result.groups.push(Group {
+                    number: counter.group,
+                    counters: i..i + 1,
+                    simulated: counter.simulated,
+                }),
+            }
+        }
+        result
+    }
+
+    /// The groups, in the order of the run.
+    pub fn all(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// How many counters the run has.
+    pub fn counters(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// What a page whose header says `mask` holds; `None` if it names counters that the run does
+    /// not have.
+    pub(crate) fn of_page(&self, mask: u32) -> Option<PageGroups> {
+        if u64::from(mask) >> self.numbers.len() != 0 {
+            return None;
+        }
+        let mut groups: Vec<(usize, Vec<usize>)> = Vec::new();
+        let mut previous = None;
+        for counter in (0..self.numbers.len()).filter(|i| mask & (1 << i) != 0) {
+            let number = self.numbers[counter];
+            let run_group = self.groups.iter().position(|g| g.counters.contains(&counter))?;
+            // As `GroupLayout` does: neighbours in the mask with one number are one group.
+            match groups.last_mut() {
+                Some((_, counters)) if previous == Some(number) => counters.push(counter),
+                _ => groups.push((run_group, vec![counter])),
+            }
+            previous = Some(number);
+        }
+        Some(PageGroups { layout: GroupLayout::new(&self.numbers, mask), groups })
+    }
+}

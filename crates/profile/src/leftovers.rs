@@ -1,0 +1,161 @@
+//! What is still in the pool: the pages that were not flushed and the process table.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use model::Loss;
+use record::PageHeader;
+use record::meta::part_name;
+use record::page::PageError;
+use record::pool::PoolFile;
+
+use crate::ledger::{Ledger, LossCount, merge_losses};
+use crate::live::{ProcessId, boot_id};
+use crate::manifest::Manifest;
+
+/// One process generation of a run: whose part is `processes/PID-START-GENERATION`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PartId {
+    /// Clock ticks since boot; first, so that parts sort by age.
+    pub start_time: u64,
+    /// Process id.
+    pub pid: u32,
+    /// How many times the process had recorded before an `exec`.
+    pub generation: u32,
+}
+
+impl PartId {
+    /// Whose page it is.
+    pub(crate) fn of(header: &PageHeader) -> Self {
+        let s = &header.start;
+        Self { start_time: s.start_time, pid: s.pid, generation: s.generation }
+    }
+
+    /// The name of its directory.
+    pub fn name(self) -> String {
+        part_name(self.pid, self.start_time, self.generation)
+    }
+
+    /// The part with this directory name.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        let mut fields = name.splitn(3, '-');
+        let pid = fields.next()?.parse().ok()?;
+        let start_time = fields.next()?.parse().ok()?;
+        let generation = fields.next()?.parse().ok()?;
+        Some(Self { start_time, pid, generation }).filter(|id| id.name() == name)
+    }
+}
+
+/// A claimed page with a valid header.
+#[derive(Debug)]
+pub(crate) struct LeftPage {
+    /// Its number in the pool.
+    pub number: usize,
+    pub header: PageHeader,
+    /// Its bytes, copied at once because the owner lives and goes on writing.
+    pub copy: Option<Vec<u8>>,
+}
+
+/// The pool after one look at it.
+#[derive(Debug)]
+pub(crate) struct Leftovers {
+    pub file: PoolFile,
+    pub pages: Vec<LeftPage>,
+    pub ledgers: BTreeMap<PartId, Ledger>,
+    alive: BTreeMap<ProcessId, u32>,
+}
+
+impl Leftovers {
+    /// Looks into the pool at `path`.
+    pub fn read(path: &Path, manifest: &Manifest) -> io::Result<Self> {
+        let same_boot = manifest.boot_id.is_empty() || manifest.boot_id == boot_id();
+        let file = PoolFile::open(path)?;
+        let mut ledgers = BTreeMap::new();
+        let mut rows = BTreeMap::new();
+        // Of the generations of one process only the last can be alive: `exec` ends the others.
+        let mut newest: BTreeMap<ProcessId, u32> = BTreeMap::new();
+        let mut meet = |id: PartId| {
+            let process = ProcessId { pid: id.pid, start_time: id.start_time };
+            let known = newest.entry(process).or_insert(id.generation);
+            *known = id.generation.max(*known);
+        };
+        for row in file.processes()?.iter().filter(|row| row.pid != 0) {
+            let id =
+                PartId { start_time: row.start_time, pid: row.pid, generation: row.generation };
+            meet(id);
+            rows.insert(row.row, id);
+            let ledger = Ledger::of(row);
+            ledgers.entry(id).and_modify(|l: &mut Ledger| l.add(&ledger)).or_insert(ledger);
+        }
+        let mut pages = Vec::new();
+        for (number, row) in file.claimed() {
+            match read_page(&file, number)? {
+                Ok((header, bytes)) => {
+                    meet(PartId::of(&header));
+                    pages.push(LeftPage { number, header, copy: Some(bytes) });
+                }
+                // Claimed, but nothing was written to it yet or any more.
+                Err(PageError::NoMagic) => {}
+                Err(_) => {
+                    let owner = rows.get(&row).and_then(|id| ledgers.get_mut(id));
+                    let Some(ledger) = owner else { continue };
+                    let torn = LossCount::new(Loss::TornPage, 1);
+                    ledger.losses = merge_losses(ledger.losses.iter().chain([&torn]));
+                }
+            }
+            // Of dead owners, the bytes stay where they are: they do not change any more.
+            if let Some(page) = pages.last_mut()
+                && page.number == number
+                && !(same_boot && process_of(PartId::of(&page.header)).is_alive())
+            {
+                page.copy = None;
+            }
+        }
+        if same_boot {
+            newest.retain(|process, _| process.is_alive());
+        } else {
+            newest.clear();
+        }
+        Ok(Self { file, pages, ledgers, alive: newest })
+    }
+
+    /// Whether this generation of this process may still write.
+    pub fn is_alive(&self, id: PartId) -> bool {
+        self.alive.get(&process_of(id)) == Some(&id.generation)
+    }
+
+    /// The processes that may still write.
+    pub fn alive(&self) -> Vec<ProcessId> {
+        self.alive.keys().copied().collect()
+    }
+}
+
+fn process_of(id: PartId) -> ProcessId {
+    ProcessId { pid: id.pid, start_time: id.start_time }
+}
+
+type PageBytes = Result<(PageHeader, Vec<u8>), PageError>;
+
+/// Reads a page that may be written meanwhile: what it holds belongs to its header if the
+/// header names the same page afterwards.
+pub(crate) fn read_page(pool: &PoolFile, number: usize) -> io::Result<PageBytes> {
+    for _ in 0..16 {
+        let bytes = pool.page(number)?;
+        let header = match PageHeader::parse(&bytes) {
+            Ok(header) => header,
+            Err(error) => return Ok(Err(error)),
+        };
+        let after = pool.page(number)?;
+        let same = PageHeader::parse(&after).is_ok_and(|later| {
+            let key = |h: &PageHeader| (PartId::of(h), h.start.thread_uid, h.start.sequence);
+            key(&later) == key(&header) && later.committed >= header.committed
+        });
+        if same {
+            return Ok(Ok((header, bytes)));
+        }
+    }
+    // Restarted sixteen times within as many reads: no page holds still for that short a time
+    // unless its owner flushes it, and then its records are in the file.
+    Ok(Err(PageError::NoMagic))
+}

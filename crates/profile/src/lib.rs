@@ -1,0 +1,58 @@
+//! Opens a profile directory and turns raw pages into columns: in batches of Arrow arrays for
+//! everything that leaves the program, in plain reused vectors for what must be fast.
+//!
+//! ```text
+//!  manifest.json ───────────────► Manifest ─┐
+//!  processes/*/meta.cps ─ frames ─► names,  ├─► Profile ─ pages ─► Columns ─► analysis
+//!              /pages.cps ─ scan ─► pages   │                        └─ Rows ─► RecordBatch ─► export
+//!              /ledger.json ────► losses    │
+//!  the pool, while it is there ─ leftovers ─┘
+//!                      └─ collect ─► pages.cps, ledger.json, then the pool goes
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | [`manifest`] | the manifest: read, written as a whole |
+//! | [`collect`](mod@collect) | moves what is left in the pool into the profile |
+//! | [`ledger`] | losses of a process on disk, and how losses add up |
+//! | [`live`] | whether a process still runs |
+//! | [`profile`] | an opened profile: processes, threads, pages |
+//! | [`ops`] | exported functions as people know them |
+//! | [`groups`] | how the counters are grouped |
+//! | [`columns`], [`visit`] | the calls of a page as plain columns; visiting all pages |
+//! | [`batch`] | calls as Arrow record batches |
+//! | [`error`] | errors, with path and reason |
+//!
+//! Invariants. No byte of a profile is trusted and none makes this crate panic. A record is
+//! used only if its page is whole; a page is used once, however many copies of it there are.
+//! What is missing or damaged is counted as a [`model::Loss`]. Opening changes nothing on disk;
+//! only [`collect()`] does.
+#![forbid(unsafe_code)]
+
+pub mod batch;
+pub mod collect;
+pub mod columns;
+pub mod error;
+pub mod groups;
+pub mod ledger;
+mod leftovers;
+pub mod live;
+pub mod manifest;
+pub mod ops;
+pub mod profile;
+mod scan;
+pub mod visit;
+
+pub use batch::Batches;
+pub use collect::{Closing, Collected, PoolFate, collect, is_over};
+pub use columns::{Columns, Status};
+pub use error::{Error, ErrorKind, Result};
+pub use groups::Groups;
+pub use ledger::{Ledger, LossCount, merge_losses};
+pub use leftovers::PartId;
+pub use live::{ProcessId, boot_id};
+pub use manifest::{Clock, CounterInfo, Exit, Manifest, Moment, Origin, State};
+pub use ops::{Op, OpId, Ops};
+pub use profile::{Process, Profile, Thread};
+pub use record::meta::{Calibration, Export, Library};
+pub use visit::{PageDecoder, PageKey};

@@ -1,0 +1,101 @@
+//! Whether a process that recorded still lives.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+/// A process of this boot: ids are reused, an id with its start time is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ProcessId {
+    /// Process id.
+    pub pid: u32,
+    /// Clock ticks since boot (`/proc/PID/stat`, field 22).
+    pub start_time: u64,
+}
+
+impl ProcessId {
+    /// The process that has this id now.
+    pub fn of(pid: u32) -> Option<Self> {
+        Some(Self { pid, start_time: Stat::read(pid)?.start_time })
+    }
+
+    /// The calling process.
+    pub fn current() -> Option<Self> {
+        Self::of(std::process::id())
+    }
+
+    /// Whether it runs (or is stopped). A zombie does not: it will never write again.
+    /// Processes of another PID namespace cannot be seen and count as gone.
+    pub fn is_alive(self) -> bool {
+        Stat::read(self.pid).is_some_and(|s| s.start_time == self.start_time && !s.zombie)
+    }
+}
+
+struct Stat {
+    start_time: u64,
+    zombie: bool,
+}
+
+impl Stat {
+    fn read(pid: u32) -> Option<Self> {
+        let bytes = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        Self::parse(&String::from_utf8_lossy(&bytes))
+    }
+
+    /// proc_pid_stat(5). The second field is a name in parentheses that may hold anything.
+    fn parse(text: &str) -> Option<Self> {
+        let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+        let state = fields.next()?;
+        // Field 20 is the number of threads, field 22 the start time; `state` was field 3.
+        let threads: u64 = fields.nth(16)?.parse().ok()?;
+        let start_time = fields.nth(1)?.parse().ok()?;
+        // The main thread can end before the others: then it is a zombie with company.
+        let zombie = matches!(state, "Z" | "X" | "x") && threads <= 1;
+        Some(Self { start_time, zombie })
+    }
+}
+
+/// The kernel's id of this boot, empty where there is none.
+pub fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map(|id| id.trim().to_owned())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_blanks_and_parentheses_does_not_confuse() {
+        let line = "42 (a) b (c) S 1 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 9876 1 2";
+        let stat = Stat::parse(line).unwrap();
+        assert_eq!((stat.start_time, stat.zombie), (9876, false));
+        assert!(Stat::parse("42 (x) Z 1 2 3").is_none());
+        let dead = "42 (x) Z 1 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9876 1 2";
+        assert!(Stat::parse(dead).unwrap().zombie);
+        let company = dead.replace(" 20 0 1 0 ", " 20 0 2 0 ");
+        assert!(!Stat::parse(&company).unwrap().zombie);
+    }
+
+    #[test]
+    fn this_process_lives_and_its_predecessor_does_not() {
+        let me = ProcessId::current().unwrap();
+        assert!(me.is_alive());
+        assert!(!ProcessId { start_time: me.start_time + 1, ..me }.is_alive());
+    }
+
+    #[test]
+    fn an_ended_child_that_nobody_waited_for_is_gone() {
+        let mut child =
+            std::process::Command::new("sleep").arg("30").spawn().expect("sleep exists");
+        let id = ProcessId::of(child.id()).unwrap();
+        assert!(id.is_alive());
+        child.kill().unwrap();
+        while id.is_alive() {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(!id.is_alive());
+    }
+}

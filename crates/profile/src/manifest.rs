@@ -1,0 +1,274 @@
+//! The manifest: one small JSON file that says what a profile directory is.
+//!
+//! ```text
+//!  run/env writes it ──► "recording", pool = path ──► program runs ──► "finished", exit, notes
+//!                                                                          │ collect
+//!                                           pool = null ◄── pool_collected ┘
+//! ```
+//!
+//! It is always replaced as a whole (temporary file, then rename), so a reader sees either the
+//! old or the new one. `docs/schema.md` describes every field.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use model::Unit;
+use record::{ClockKind, Snapshot};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::live::ProcessId;
+
+/// Name of the manifest in a profile directory.
+pub const MANIFEST_NAME: &str = "manifest.json";
+/// The version of the manifest that this program writes and reads.
+pub const MANIFEST_SCHEMA: &str = "counterpoint.manifest/1";
+
+/// What a profile directory says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Manifest {
+    /// [`MANIFEST_SCHEMA`].
+    pub schema: String,
+    /// Version of the program that recorded.
+    pub program_version: String,
+    /// Which command made the profile.
+    pub origin: Origin,
+    /// Whether the recording is over.
+    pub state: State,
+    /// When the recording was prepared, ns since 1970-01-01 UTC.
+    pub created_unix_ns: u64,
+    /// Name of the machine.
+    pub host: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// The kernel's boot id (`/proc/sys/kernel/random/boot_id`): process ids and pools mean
+    /// something only within one boot. Empty if unknown.
+    pub boot_id: String,
+    /// Processor model as the kernel names it.
+    pub cpu_model: String,
+    /// Logical processors online.
+    pub logical_cpus: u32,
+    /// Arguments of the program that was started, itself first; empty for `env`.
+    pub command: Vec<String>,
+    /// Where it was started.
+    pub working_directory: String,
+    /// What a person should know about the surroundings (a container, a virtual machine).
+    pub environment: Option<String>,
+    /// The clock of all ticks: `tsc` or `monotonic`.
+    pub clock: Clock,
+    /// The counters in the order of the run; groups are neighbours.
+    pub counters: Vec<CounterInfo>,
+    /// Patterns of exported functions that were recorded; empty: all.
+    pub filters: Vec<String>,
+    /// The pool that holds what is not in the profile yet; `null` once collected.
+    pub pool: Option<PathBuf>,
+    /// Everything in the pool is in the profile; only its removal is left to do.
+    pub pool_collected: bool,
+    /// Processes that keep the recording open while they live, whether or not they have
+    /// recorded anything: `run` itself and the program that it started.
+    pub watch: Vec<ProcessId>,
+    /// How the program ended; `null` while it runs and for `env`.
+    pub exit: Option<Exit>,
+    /// Moments on all clocks, taken by `run` at the start and the end.
+    pub snapshots: Vec<Moment>,
+    /// What a reader should know, for example defaults that were left out.
+    pub notes: Vec<String>,
+}
+
+/// Which command made a profile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// `counterpoint run`: over when the program and its children are.
+    #[default]
+    Run,
+    /// `counterpoint env`: stays open for programs started by hand until it is closed.
+    Env,
+}
+
+/// Whether a recording is over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Not over, or `run` was killed.
+    #[default]
+    Recording,
+    /// `run` saw the program end.
+    Finished,
+}
+
+/// How a program ended: exactly one of `code` and `signal` is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Exit {
+    /// Exit code.
+    pub code: Option<i32>,
+    /// Number of the signal that ended it.
+    pub signal: Option<i32>,
+    /// Whether a core was dumped.
+    pub core: bool,
+}
+
+/// [`ClockKind`] in the manifest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Clock {
+    /// `CLOCK_MONOTONIC`.
+    #[default]
+    Monotonic,
+    /// The x86-64 time-stamp counter.
+    Tsc,
+}
+
+impl From<ClockKind> for Clock {
+    fn from(kind: ClockKind) -> Self {
+        match kind {
+            ClockKind::Monotonic => Self::Monotonic,
+            ClockKind::Tsc => Self::Tsc,
+        }
+    }
+}
+
+impl From<Clock> for ClockKind {
+    fn from(clock: Clock) -> Self {
+        match clock {
+            Clock::Monotonic => Self::Monotonic,
+            Clock::Tsc => Self::Tsc,
+        }
+    }
+}
+
+/// A counter as the manifest lists it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CounterInfo {
+    /// As typed, modifiers included.
+    pub name: String,
+    /// `count`, `ns`, `bytes` or `cycles`.
+    pub unit: String,
+    /// Group of counters that were read together, from 0.
+    pub group: u16,
+    /// Its values were written down beforehand, for tests; its times say nothing about CPUs.
+    #[serde(default)]
+    pub simulated: bool,
+}
+
+impl CounterInfo {
+    /// The unit; [`Unit::Count`] for one that this version does not know.
+    pub fn unit(&self) -> Unit {
+        (0..=u8::MAX)
+            .map_while(Unit::from_u8)
+            .find(|unit| unit.name() == self.unit)
+            .unwrap_or(Unit::Count)
+    }
+}
+
+impl From<&model::Counter> for CounterInfo {
+    fn from(counter: &model::Counter) -> Self {
+        Self {
+            name: counter.name.clone(),
+            unit: counter.unit.name().to_owned(),
+            group: counter.group,
+            simulated: matches!(counter.source, model::Source::Sim(_)),
+        }
+    }
+}
+
+/// [`Snapshot`] in the manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// The run's clock.
+    pub ticks: u64,
+    /// `CLOCK_MONOTONIC`, ns.
+    pub monotonic_ns: u64,
+    /// `CLOCK_REALTIME`, ns since 1970-01-01 UTC.
+    pub realtime_ns: u64,
+    /// The moment lies within `ticks ± uncertainty_ticks`.
+    pub uncertainty_ticks: u64,
+}
+
+impl From<Snapshot> for Moment {
+    fn from(s: Snapshot) -> Self {
+        Self {
+            ticks: s.ticks,
+            monotonic_ns: s.monotonic_ns,
+            realtime_ns: s.realtime_ns,
+            uncertainty_ticks: s.uncertainty_ticks,
+        }
+    }
+}
+
+impl From<Moment> for Snapshot {
+    fn from(m: Moment) -> Self {
+        Self {
+            ticks: m.ticks,
+            monotonic_ns: m.monotonic_ns,
+            realtime_ns: m.realtime_ns,
+            uncertainty_ticks: m.uncertainty_ticks,
+        }
+    }
+}
+
+impl Manifest {
+    /// An empty manifest of this version.
+    pub fn new() -> Self {
+        Self { schema: MANIFEST_SCHEMA.to_owned(), ..Self::default() }
+    }
+
+    /// Reads the manifest of the profile in `dir`.
+    ///
+    /// # Errors
+    /// No such directory or file, no JSON, another schema version.
+    pub fn read(dir: &Path) -> Result<Self> {
+        let path = dir.join(MANIFEST_NAME);
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(_) if dir.is_file() => {
+                return Err(Error::new("open", dir, ErrorKind::NotAProfile("it is a file")));
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound && dir.is_dir() => {
+                let why = ErrorKind::NotAProfile("it has no manifest.json");
+                return Err(Error::new("open", dir, why));
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Error::new("open", dir, e));
+            }
+            Err(e) => return Err(Error::new("read", &path, e)),
+        };
+        // The schema is looked at first: another version may differ in everything else.
+        let value: serde_json::Value =
+            serde_json::from_slice(&text).map_err(Error::on("read", &path))?;
+        let found = value.get("schema").and_then(|s| s.as_str()).unwrap_or_default();
+        if found != MANIFEST_SCHEMA {
+            let kind = ErrorKind::Schema { found: found.to_owned(), expected: MANIFEST_SCHEMA };
+            return Err(Error::new("read", &path, kind));
+        }
+        serde_json::from_value(value).map_err(Error::on("read", &path))
+    }
+
+    /// Replaces the manifest of the profile in `dir` (which must exist) atomically.
+    ///
+    /// # Errors
+    /// The directory is not writable, the disk is full.
+    pub fn write(&self, dir: &Path) -> Result<()> {
+        replace_json(&dir.join(MANIFEST_NAME), self)
+    }
+}
+
+/// Writes `value` beside `path` and renames it there.
+pub(crate) fn replace_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    let mut text = serde_json::to_vec_pretty(value).map_err(Error::on("write", path))?;
+    text.push(b'\n');
+    // Two writers at once (`run` and `report`) must not share one temporary file.
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let temporary = path.with_file_name(name);
+    let written = fs::File::create(&temporary)
+        .and_then(|mut file| file.write_all(&text))
+        .and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written.map_err(Error::on("write", path))
+}

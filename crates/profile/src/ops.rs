@@ -1,0 +1,108 @@
+//! Ops: exported functions as people know them, the same one over all its loadings.
+//!
+//! An export id belongs to one process. The same function in another process, or in the same
+//! module loaded again, has another id and is the same op. Two exports are one op if everything
+//! that the compiler said about them is equal: library name, export name, tag, source location,
+//! workgroup size, numbers of bindings and constants, local memory. So the equally named
+//! functions of two different models stay apart as soon as one of these differs.
+
+use std::collections::{BTreeMap, HashMap};
+
+use record::meta::{Export, Library};
+
+/// A number in [`Ops`].
+pub type OpId = u32;
+
+/// One op.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Op {
+    /// Name of the exported function; never empty.
+    pub name: String,
+    /// Name that the compiler gave the library.
+    pub library: String,
+    /// The compiler's tag, often empty.
+    pub tag: String,
+    /// Source file where the compiler left one, else empty.
+    pub source_path: String,
+    /// Source line, 0 if unknown.
+    pub source_line: u32,
+    workgroup_size: [u32; 3],
+    bindings: u32,
+    constants: u32,
+    local_memory_pages: u32,
+}
+
+impl Op {
+    fn new(library: &Library, export: &Export) -> Self {
+        let name = if export.name.is_empty() {
+            format!("{}#{}", library.name, export.ordinal)
+        } else {
+            export.name.clone()
+        };
+        Self {
+            name,
+            library: library.name.clone(),
+            tag: export.tag.clone(),
+            source_path: export.source_path.clone(),
+            source_line: export.source_line,
+            workgroup_size: export.workgroup_size,
+            bindings: export.bindings,
+            constants: export.constants,
+            local_memory_pages: export.local_memory_pages,
+        }
+    }
+
+    /// `path:line`, `path`, or `None` where the compiler left nothing.
+    pub fn source(&self) -> Option<String> {
+        match (self.source_path.as_str(), self.source_line) {
+            ("", _) => None,
+            (path, 0) => Some(path.to_owned()),
+            (path, line) => Some(format!("{path}:{line}")),
+        }
+    }
+}
+
+/// The ops of a profile, numbered in the order in which the metadata names them.
+#[derive(Clone, Debug, Default)]
+pub struct Ops {
+    ops: Vec<Op>,
+    by_export: Vec<BTreeMap<u32, OpId>>,
+}
+
+impl Ops {
+    /// Numbers the exports of the libraries of each process.
+    pub(crate) fn new<'a>(processes: impl IntoIterator<Item = &'a [Library]>) -> Self {
+        let mut known: HashMap<Op, OpId> = HashMap::new();
+        let mut result = Self::default();
+        for libraries in processes {
+            let mut by_export = BTreeMap::new();
+            for (library, export) in
+                libraries.iter().flat_map(|l| l.exports.iter().map(move |e| (l, e)))
+            {
+                let op = Op::new(library, export);
+                let id = *known.entry(op).or_insert_with_key(|op| {
+                    result.ops.push(op.clone());
+                    (result.ops.len() - 1) as OpId
+                });
+                by_export.insert(export.id, id);
+            }
+            result.by_export.push(by_export);
+        }
+        result
+    }
+
+    /// The op of an export of the process with this index; `None` if its metadata is missing.
+    pub fn of(&self, process: usize, export: u32) -> Option<OpId> {
+        self.by_export.get(process)?.get(&export).copied()
+    }
+
+    /// Every op, by number.
+    pub fn all(&self) -> &[Op] {
+        &self.ops
+    }
+
+    /// The op with this number.
+    pub fn get(&self, id: OpId) -> Option<&Op> {
+        self.ops.get(id as usize)
+    }
+}

@@ -1,0 +1,172 @@
+//! Visiting pages: decoded one by one into reused columns, by as many workers as asked.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use record::page::PAGE_BYTES;
+
+use crate::columns::Columns;
+use crate::groups::PageGroups;
+use crate::ledger::{LossCount, merge_losses};
+use crate::leftovers::{PartId, read_page};
+use crate::profile::{PageRef, Place, Profile};
+
+/// Names one page of a profile by indices: process, thread in it, page in that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PageKey {
+    /// Index in [`Profile::processes`].
+    pub process: usize,
+    /// Index in the process's threads.
+    pub thread: usize,
+    /// Index among the thread's pages that are there.
+    pub page: usize,
+}
+
+/// Reads pages of one profile, one at a time.
+#[derive(Debug)]
+pub struct PageDecoder<'a> {
+    profile: &'a Profile,
+    columns: Columns,
+    bytes: Vec<u8>,
+    file: Option<(usize, File)>,
+    layouts: HashMap<u32, Option<PageGroups>>,
+}
+
+impl<'a> PageDecoder<'a> {
+    /// A decoder for pages of `profile`.
+    pub fn new(profile: &'a Profile) -> Self {
+        let columns = Columns::new(&profile.groups);
+        Self { profile, columns, bytes: Vec::new(), file: None, layouts: HashMap::new() }
+    }
+
+    /// The calls of one page. A page that does not exist or went bad since the profile was
+    /// opened has none, and says so in [`Columns::losses`].
+    pub fn decode(&mut self, key: PageKey) -> &Columns {
+        (self.columns.process, self.columns.thread) = (key.process, key.thread);
+        self.columns.page = key.page;
+        let process = self.profile.processes.get(key.process);
+        let thread = process.and_then(|p| p.threads.get(key.thread));
+        let page = thread.and_then(|t| t.pages.get(key.page));
+        let layout = page.and_then(|page| {
+            let mask = page.header.start.counters;
+            let groups = &self.profile.groups;
+            self.layouts.entry(mask).or_insert_with(|| groups.of_page(mask)).clone()
+        });
+        let (Some(page), Some(layout)) = (page, layout) else {
+            self.columns.torn();
+            return &self.columns;
+        };
+        let bytes = match &page.place {
+            Place::Copy(bytes) => Some(bytes.as_slice()),
+            _ => self.fetch(key.process, page).ok().map(|()| self.bytes.as_slice()),
+        };
+        match bytes {
+            Some(bytes) => self.columns.decode(bytes, &layout),
+            None => self.columns.torn(),
+        }
+        &self.columns
+    }
+
+    /// Brings the bytes of a page into `self.bytes`.
+    fn fetch(&mut self, process: usize, page: &PageRef) -> io::Result<()> {
+        let changed = || io::Error::from(io::ErrorKind::InvalidData);
+        match page.place {
+            Place::Copy(_) => Err(changed()),
+            Place::File(offset) => {
+                if self.file.as_ref().is_none_or(|(open, _)| *open != process) {
+                    let path = &self.profile.processes[process].pages_path;
+                    self.file = Some((process, File::open(path)?));
+                }
+                let (_, file) = self.file.as_ref().ok_or_else(changed)?;
+                self.bytes.resize(PAGE_BYTES, 0);
+                let length = page.header.file_bytes().min(PAGE_BYTES);
+                file.read_exact_at(&mut self.bytes[..length], offset)
+            }
+            Place::Pool(number) => {
+                let pool = self.profile.pool.as_ref().ok_or_else(changed)?;
+                let (header, bytes) = read_page(pool, number)?.map_err(|_| changed())?;
+                let key =
+                    |h: &record::PageHeader| (PartId::of(h), h.start.thread_uid, h.start.sequence);
+                if key(&header) != key(&page.header) {
+                    return Err(changed());
+                }
+                self.bytes = bytes;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Profile {
+    /// Every page, in the order of processes, threads and sequence.
+    pub fn pages(&self) -> Vec<PageKey> {
+        let mut keys = Vec::new();
+        for (process, p) in self.processes.iter().enumerate() {
+            for (thread, t) in p.threads.iter().enumerate() {
+                keys.extend((0..t.pages.len()).map(|page| PageKey { process, thread, page }));
+            }
+        }
+        keys
+    }
+
+    /// Decodes every page once, with `workers` threads. Each worker makes a state of its own and
+    /// shows it the pages that it happens to get, each time a few that follow one another; so
+    /// what `each` computes must not depend on the order. Returns the states, and the losses
+    /// found inside pages, by process.
+    pub fn visit<S: Send>(
+        &self,
+        workers: usize,
+        make: impl Fn() -> S + Sync,
+        each: impl Fn(&mut S, &Columns) + Sync,
+    ) -> (Vec<S>, Vec<Vec<LossCount>>) {
+        const AT_ONCE: usize = 16;
+        let keys = self.pages();
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut state = make();
+            let mut decoder = PageDecoder::new(self);
+            let mut losses: Vec<Vec<LossCount>> = vec![Vec::new(); self.processes.len()];
+            loop {
+                let from = next.fetch_add(AT_ONCE, Ordering::Relaxed);
+                let Some(some) = keys.get(from..keys.len().min(from + AT_ONCE)) else { break };
+                if some.is_empty() {
+                    break;
+                }
+                for key in some {
+                    let columns = decoder.decode(*key);
+                    each(&mut state, columns);
+                    let found = columns.losses();
+                    if !found.is_empty() {
+                        let known = &mut losses[key.process];
+                        *known = merge_losses(known.iter().chain(&found));
+                    }
+                }
+            }
+            (state, losses)
+        };
+        let workers = workers.clamp(1, keys.len().div_ceil(AT_ONCE).max(1));
+        let results = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..workers).map(|_| scope.spawn(work)).collect();
+            let mut results = vec![work()];
+            for other in others {
+                match other.join() {
+                    Ok(result) => results.push(result),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            results
+        });
+        let mut states = Vec::new();
+        let mut losses: Vec<Vec<LossCount>> = vec![Vec::new(); self.processes.len()];
+        for (state, found) in results {
+            states.push(state);
+            for (known, found) in losses.iter_mut().zip(found) {
+                *known = merge_losses(known.iter().chain(&found));
+            }
+        }
+        (states, losses)
+    }
+}

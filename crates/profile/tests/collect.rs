@@ -1,0 +1,235 @@
+//! Collecting loses nothing and counts nothing twice, however often and wherever it is stopped.
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use model::Loss;
+use profile::collect::{Closing, PoolFate, collect, is_over};
+use profile::manifest::{Manifest, Origin, State};
+use profile::{ProcessId, Profile, boot_id};
+use support::{names, read};
+use testkit::make::pool_path;
+use testkit::{CallScript, Item, ProfileScript, Scratch};
+
+/// Two processes that died: one with a page in the file and one in the pool, one with two
+/// threads that never flushed.
+fn crashed() -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    script.pool = true;
+    script.counter("faults", 0);
+    let first = script.process(4_000_001);
+    first.library("m", &["a", "b"]);
+    first.losses.push((Loss::FlushFailed, 3, 28));
+    let thread = first.thread("one");
+    for i in 0..5 {
+        thread.call(CallScript::new(0, 1_000 + 100 * i, 50).group(50, &[i]));
+    }
+    thread.then(Item::NextPage(2_000, 0, 2_000));
+    for i in 0..3 {
+        thread.call(CallScript::new(1, 3_000 + 100 * i, 50).group(50, &[10 + i]));
+    }
+    thread.unflushed = true;
+    thread.open = (1, 1);
+    let second = script.process(4_000_002);
+    second.library("m", &["a", "b"]);
+    for name in ["x", "y"] {
+        let thread = second.thread(name);
+        thread.call(CallScript::new(0, 5_000, 7).group(7, &[1]));
+        thread.unflushed = true;
+    }
+    script
+}
+
+fn part(dir: &Path, pid: u32, start: u64) -> PathBuf {
+    dir.join("processes").join(format!("{pid}-{start}-0"))
+}
+
+#[test]
+fn what_is_in_the_pool_moves_into_the_profile() {
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    crashed().write(&dir);
+    let before = read(&dir);
+    assert_eq!(before.0.len(), 10);
+    assert_eq!(names(&before.1), [("call_cut_short", 1), ("flush_failed", 3)]);
+    assert_eq!(before.1[1].errno, Some(28));
+
+    let collected = collect(&dir, Closing::WhenOver).unwrap();
+    assert_eq!((collected.pages, collected.pool), (3, PoolFate::Removed));
+    assert!(!pool_path(&dir).exists() && !pool_path(&dir).parent().unwrap().exists());
+    assert_eq!(Manifest::read(&dir).unwrap().pool, None);
+    assert_eq!(read(&dir), before);
+
+    let size = fs::metadata(part(&dir, 4_000_001, 1_000).join("pages.cps")).unwrap().len();
+    let again = collect(&dir, Closing::WhenOver).unwrap();
+    assert_eq!((again.pages, again.pool), (0, PoolFate::AlreadyCollected));
+    assert_eq!(fs::metadata(part(&dir, 4_000_001, 1_000).join("pages.cps")).unwrap().len(), size);
+    assert_eq!(read(&dir), before);
+}
+
+/// Killed while it appends: any number of bytes of the page may be there. Run again, the whole
+/// page follows behind them.
+#[test]
+fn killed_at_any_byte_and_run_again() {
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    crashed().write(&dir);
+    let expected = read(&dir);
+    let pool = fs::read(pool_path(&dir)).unwrap();
+    let manifest = fs::read(dir.join("manifest.json")).unwrap();
+    let pages = part(&dir, 4_000_001, 1_000).join("pages.cps");
+    let old = fs::read(&pages).unwrap();
+    collect(&dir, Closing::WhenOver).unwrap();
+    let new = fs::read(&pages).unwrap();
+    assert!(new.starts_with(&old) && new.len() > old.len());
+
+    // Holes of the sparse pool must not be written out for each of a few hundred cuts.
+    let pool_size = pool.len() as u64;
+    let used = pool.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    for cut in old.len()..=new.len() {
+        fs::write(&pages, &new[..cut]).unwrap();
+        fs::write(dir.join("manifest.json"), &manifest).unwrap();
+        fs::create_dir_all(pool_path(&dir).parent().unwrap()).unwrap();
+        fs::write(pool_path(&dir), &pool[..used]).unwrap();
+        fs::File::options()
+            .write(true)
+            .open(pool_path(&dir))
+            .and_then(|f| f.set_len(pool_size))
+            .unwrap();
+        assert_eq!(read(&dir), expected, "read in place, cut at {cut}");
+        collect(&dir, Closing::WhenOver).unwrap();
+        assert_eq!(read(&dir), expected, "collected again, cut at {cut}");
+    }
+}
+
+#[test]
+fn killed_between_the_last_steps() {
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    crashed().write(&dir);
+    let expected = read(&dir);
+    let pool = fs::read(pool_path(&dir)).unwrap();
+    collect(&dir, Closing::WhenOver).unwrap();
+    let mut manifest = Manifest::read(&dir).unwrap();
+    manifest.pool = Some(pool_path(&dir));
+    manifest.pool_collected = true;
+    // The pool is gone already.
+    manifest.write(&dir).unwrap();
+    assert_eq!(read(&dir), expected, "a pool that was collected is not missed");
+    assert_eq!(collect(&dir, Closing::WhenOver).unwrap().pool, PoolFate::Removed);
+    assert_eq!(read(&dir), expected);
+    // The pool is still there.
+    manifest.write(&dir).unwrap();
+    fs::create_dir_all(pool_path(&dir).parent().unwrap()).unwrap();
+    fs::write(pool_path(&dir), pool).unwrap();
+    assert_eq!(read(&dir), expected);
+    assert_eq!(collect(&dir, Closing::WhenOver).unwrap().pool, PoolFate::Removed);
+    assert!(!pool_path(&dir).exists());
+    assert_eq!(read(&dir), expected);
+}
+
+#[test]
+fn a_process_that_lives_keeps_its_pages_and_the_pool() {
+    let me = ProcessId::current().unwrap();
+    let mut script = crashed();
+    script.manifest.state = State::Recording;
+    script.processes[1].pid = me.pid;
+    script.processes[1].start_time = me.start_time;
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    script.write(&dir);
+    let (calls, losses) = read(&dir);
+    assert_eq!(calls.len(), 10);
+    assert!(names(&losses).contains(&("written_while_read", 1)));
+
+    let collected = collect(&dir, Closing::Now).unwrap();
+    assert_eq!(collected.pages, 1, "only the dead one's");
+    assert_eq!((collected.live, collected.pool), (vec![me], PoolFate::Kept));
+    assert!(!part(&dir, me.pid, me.start_time).join("pages.cps").exists());
+    assert_eq!(read(&dir).0, calls);
+    assert_eq!(collect(&dir, Closing::Now).unwrap().pages, 0, "not twice");
+    assert!(Profile::open(&dir).unwrap().processes.iter().any(|p| p.alive));
+}
+
+/// After `exec` the same process goes on as the next generation: the one before is over.
+#[test]
+fn an_earlier_generation_of_a_live_process_is_dead() {
+    let me = ProcessId::current().unwrap();
+    let mut script = crashed();
+    for (process, generation) in script.processes.iter_mut().zip(0..) {
+        (process.pid, process.start_time) = (me.pid, me.start_time);
+        process.generation = generation;
+    }
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    script.write(&dir);
+    let before = read(&dir);
+    assert_eq!(before.0.len(), 10);
+    assert_eq!(collect(&dir, Closing::WhenOver).unwrap().pages, 1);
+    assert_eq!(read(&dir), before);
+    assert_eq!(names(&before.1)[0], ("call_cut_short", 1), "the dead generation's open call");
+}
+
+#[test]
+fn watched_processes_keep_a_recording_open() {
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    let mut script = crashed();
+    script.manifest.state = State::Recording;
+    script.manifest.watch = vec![ProcessId::current().unwrap()];
+    script.manifest.boot_id = boot_id();
+    script.write(&dir);
+    let mut manifest = Manifest::read(&dir).unwrap();
+    assert!(!is_over(&manifest));
+    assert_eq!(collect(&dir, Closing::WhenOver).unwrap().pool, PoolFate::Kept);
+    manifest.boot_id = "another boot".into();
+    assert!(is_over(&manifest), "process ids of another boot mean nothing");
+    manifest.boot_id = boot_id();
+    manifest.state = State::Finished;
+    assert!(is_over(&manifest), "`run` itself says so");
+    manifest.write(&dir).unwrap();
+    assert_eq!(collect(&dir, Closing::WhenOver).unwrap().pool, PoolFate::Removed);
+}
+
+#[test]
+fn what_env_prepared_is_open_until_it_is_closed() {
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    let mut script = crashed();
+    script.manifest.state = State::Recording;
+    script.manifest.origin = Origin::Env;
+    script.write(&dir);
+    let before = read(&dir);
+    assert_eq!(collect(&dir, Closing::WhenOver).unwrap().pool, PoolFate::Kept);
+    assert_eq!(read(&dir), before);
+    assert_eq!(collect(&dir, Closing::Now).unwrap().pool, PoolFate::Removed);
+    assert_eq!(read(&dir), before);
+}
+
+#[test]
+fn a_pool_that_is_gone_is_named_and_nothing_is_changed() {
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    crashed().write(&dir);
+    let manifest = fs::read(dir.join("manifest.json")).unwrap();
+    fs::remove_file(pool_path(&dir)).unwrap();
+    let collected = collect(&dir, Closing::WhenOver).unwrap();
+    assert_eq!(collected.pool, PoolFate::Vanished(pool_path(&dir)));
+    assert_eq!(fs::read(dir.join("manifest.json")).unwrap(), manifest);
+    let (calls, losses) = read(&dir);
+    assert_eq!(calls.len(), 5, "the flushed page");
+    assert_eq!(names(&losses), [("pool_vanished", 1)]);
+}
+
+#[test]
+fn a_file_that_is_no_pool_is_never_deleted() {
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    crashed().write(&dir);
+    fs::write(pool_path(&dir), b"precious").unwrap();
+    assert!(collect(&dir, Closing::Now).is_err());
+    assert_eq!(fs::read(pool_path(&dir)).unwrap(), b"precious");
+    assert_eq!(names(&read(&dir).1), [("pool_vanished", 1)]);
+}

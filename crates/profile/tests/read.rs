@@ -1,0 +1,333 @@
+//! What was written is read back; what is missing or damaged is named.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type, UInt32Type, UInt64Type};
+use model::Loss;
+use profile::{ErrorKind, Manifest, Profile};
+use support::{names, read};
+use testkit::{CallScript, Item, ProfileScript, Scratch};
+
+fn write(script: &ProfileScript) -> (Scratch, std::path::PathBuf) {
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    script.write(&dir);
+    (scratch, dir)
+}
+
+/// Three pages of one thread, two calls each.
+fn three_pages() -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    script.counter("a", 0);
+    script.counter("b", 0);
+    script.counter("c", 1);
+    let process = script.process(7);
+    process.library("m", &["f", "g"]);
+    let thread = process.thread("main");
+    for page in 0..3u64 {
+        for i in 0..2u64 {
+            let at = 1_000 * page + 100 * i;
+            thread.call(
+                CallScript::new(i as u32, at, 50)
+                    .workgroup(i as u32, 2)
+                    .group(50, &[page, u64::MAX - i])
+                    .group(50, &[i]),
+            );
+        }
+        if page < 2 {
+            thread.then(Item::NextPage(1_000 * (page + 1), 0, 0));
+        }
+    }
+    script
+}
+
+fn pages_file(dir: &Path) -> std::path::PathBuf {
+    dir.join("processes/7-1000-0/pages.cps")
+}
+
+fn expected() -> Vec<support::Call> {
+    let call = |page: u64, i: u64| {
+        let values = vec![Some(page), Some(u64::MAX - i), Some(i)];
+        (7, 0, i as u32, i as u32, 1_000 * page + 100 * i, 50, values)
+    };
+    (0..3).flat_map(|page| [call(page, 0), call(page, 1)]).collect()
+}
+
+#[test]
+fn pages_in_any_order_twice_and_with_rubbish_between() {
+    let (_scratch, dir) = write(&three_pages());
+    assert_eq!(read(&dir), (expected(), vec![]));
+    let bytes = fs::read(pages_file(&dir)).unwrap();
+    let length = bytes.len() / 3;
+    let page = |i: usize| &bytes[i * length..(i + 1) * length];
+    // Equal lengths are not promised by the format, but this test's pages have them.
+    assert!((0..3).all(|i| page(i).starts_with(b"CPTPAGE1")));
+
+    let shuffled: Vec<u8> = [page(2), page(0), page(2), page(1), page(0)].concat();
+    fs::write(pages_file(&dir), shuffled).unwrap();
+    assert_eq!(read(&dir), (expected(), vec![]));
+
+    // Half of a page that is written again later is no loss; one that is not, is.
+    let again: Vec<u8> = [&page(1)[..40], page(0), page(1), page(2)].concat();
+    fs::write(pages_file(&dir), again).unwrap();
+    assert_eq!(read(&dir), (expected(), vec![]));
+
+    let lost: Vec<u8> = [page(0), &page(1)[..300], page(2), b"CPTPAGE", b"CPTPAGE1"].concat();
+    fs::write(pages_file(&dir), lost).unwrap();
+    let (calls, losses) = read(&dir);
+    assert_eq!(calls, [&expected()[..2], &expected()[4..]].concat());
+    assert_eq!(names(&losses), [("torn_page", 3), ("missing_page", 1)]);
+
+    let mut flipped = bytes.clone();
+    flipped[length + 260] ^= 1;
+    fs::write(pages_file(&dir), &flipped).unwrap();
+    let (calls, losses) = read(&dir);
+    assert_eq!(calls, [&expected()[..2], &expected()[4..]].concat());
+    assert_eq!(names(&losses), [("torn_page", 1), ("missing_page", 1)]);
+
+    // The copy of a page that has more records is taken: both are whole.
+    fs::write(pages_file(&dir), [page(1), page(2)].concat()).unwrap();
+    assert_eq!(names(&read(&dir).1), [("missing_page", 1)], "the first page counts too");
+}
+
+#[test]
+fn pages_larger_than_a_chunk_of_reading() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(7);
+    process.library("m", &["f"]);
+    let thread = process.thread("main");
+    for page in 0..80u64 {
+        for i in 0..2_000u64 {
+            thread
+                .call(CallScript::new(0, page * 100_000_000 + i * 40_000, 20_000).on(i as u32, 0));
+        }
+        thread.then(Item::NextPage(page * 100_000_000, 0, 0));
+    }
+    let (_scratch, dir) = write(&script);
+    assert!(fs::metadata(pages_file(&dir)).unwrap().len() > 2 << 20);
+    let (calls, losses) = read(&dir);
+    assert_eq!((calls.len(), losses), (160_000, vec![]));
+}
+
+#[test]
+fn every_truncation_of_every_file() {
+    let mut script = three_pages();
+    script.processes[0].losses.push((Loss::NoPage, 2, 0));
+    let (_scratch, dir) = write(&script);
+    let (all, _) = read(&dir);
+    let part = dir.join("processes/7-1000-0");
+    let ops: Vec<String> =
+        Profile::open(&dir).unwrap().ops.all().iter().map(|op| op.name.clone()).collect();
+    let mut page_ends = vec![0];
+    for header in Profile::open(&dir).unwrap().processes[0].threads[0].headers() {
+        page_ends.push(page_ends[page_ends.len() - 1] + header.file_bytes());
+    }
+
+    let path = part.join("pages.cps");
+    let bytes = fs::read(&path).unwrap();
+    for cut in 0..bytes.len() {
+        fs::write(&path, &bytes[..cut]).unwrap();
+        let (calls, losses) = read(&dir);
+        let whole = page_ends.iter().filter(|end| **end > 0 && **end <= cut).count();
+        assert_eq!(calls, all[..2 * whole], "pages cut at {cut}");
+        let torn = !page_ends.contains(&cut);
+        assert_eq!(names(&losses).contains(&("torn_page", 1)), torn, "pages cut at {cut}");
+    }
+    fs::write(&path, &bytes).unwrap();
+
+    let path = part.join("meta.cps");
+    let bytes = fs::read(&path).unwrap();
+    let mut clean = 0;
+    for cut in 0..bytes.len() {
+        fs::write(&path, &bytes[..cut]).unwrap();
+        let profile = Profile::open(&dir).unwrap();
+        assert!(profile.ops.all().iter().all(|op| ops.contains(&op.name)));
+        let (calls, losses) = support::read_profile(&profile);
+        assert_eq!(calls, all, "names are lost, calls are not");
+        clean += usize::from(!names(&losses).contains(&("torn_metadata", 1)));
+    }
+    assert_eq!(clean, 1, "only the cut between the two frames looks whole");
+    fs::write(&path, &bytes).unwrap();
+
+    let path = part.join("ledger.json");
+    let bytes = fs::read(&path).unwrap();
+    for cut in 0..bytes.len() {
+        fs::write(&path, &bytes[..cut]).unwrap();
+        assert_eq!(read(&dir).0, all);
+    }
+    fs::write(&path, &bytes).unwrap();
+
+    let path = dir.join("run.bin");
+    fs::remove_file(&path).unwrap();
+    assert_eq!(read(&dir).0, all, "the run file is for the agent");
+
+    let path = dir.join("manifest.json");
+    let bytes = fs::read(&path).unwrap();
+    for cut in 0..bytes.len() - 1 {
+        fs::write(&path, &bytes[..cut]).unwrap();
+        let error = Profile::open(&dir).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Json(_)), "manifest cut at {cut}: {error}");
+    }
+}
+
+#[test]
+fn a_pool_cut_anywhere_gives_what_was_flushed() {
+    let mut script = three_pages();
+    script.pool = true;
+    script.processes[0].threads[0].unflushed = true;
+    let (_scratch, dir) = write(&script);
+    assert_eq!(read(&dir), (expected(), vec![]));
+    let pool = testkit::make::pool_path(&dir);
+    let length = fs::metadata(&pool).unwrap().len();
+    for cut in [0, 1, 23, 24, 4_096, 5_000, 12_288, 1_000_000, length / 2, length - 1] {
+        fs::File::options().write(true).open(&pool).and_then(|f| f.set_len(cut)).unwrap();
+        let (calls, losses) = read(&dir);
+        assert_eq!(calls, expected()[..4], "pool cut at {cut}");
+        assert_eq!(names(&losses), [("pool_vanished", 1)]);
+        fs::remove_file(&pool).unwrap();
+        let part = dir.join("processes");
+        fs::remove_dir_all(part).unwrap();
+        script.write(&dir);
+    }
+}
+
+/// Any bytes at all: nothing may panic.
+#[test]
+fn random_damage_never_panics() {
+    let (_scratch, dir) = write(&three_pages());
+    let part = dir.join("processes/7-1000-0");
+    let mut random = 88_172_645_463_325_252u64;
+    let mut next = move || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random
+    };
+    for name in ["pages.cps", "meta.cps"] {
+        let bytes = fs::read(part.join(name)).unwrap();
+        for _ in 0..1_500 {
+            let mut damaged = bytes.clone();
+            for _ in 0..1 + next() % 4 {
+                let at = next() as usize % damaged.len();
+                damaged[at] = next() as u8;
+            }
+            fs::write(part.join(name), damaged).unwrap();
+            let _ = read(&dir);
+        }
+        fs::write(part.join(name), bytes).unwrap();
+    }
+}
+
+#[test]
+fn missing_multiplexed_and_never_ran_are_not_zero() {
+    let mut script = ProfileScript::monotonic();
+    script.counter("a", 0);
+    script.counter("b", 1);
+    let process = script.process(7);
+    let thread = process.thread("main");
+    thread
+        .call(CallScript::new(0, 10, 5).unread().group(5, &[1]))
+        .call(CallScript::new(0, 20, 5).scaled(5, 3, &[2]).group(5, &[3]))
+        .call(CallScript::new(0, 30, 5).scaled(5, 0, &[0]).group(5, &[4]))
+        .call(CallScript::new(0, 40, 5).group(0, &[0]).unread());
+    let timing = process.thread("timing");
+    timing.mask = 0;
+    timing.call(CallScript::new(0, 50, 5));
+    let (_scratch, dir) = write(&script);
+    let (calls, losses) = read(&dir);
+    let values: Vec<_> = calls.into_iter().map(|call| call.6).collect();
+    assert_eq!(
+        values,
+        [
+            vec![None, Some(1)],
+            vec![Some(2), Some(3)],
+            vec![None, Some(4)],
+            vec![Some(0), None],
+            vec![None, None],
+        ]
+    );
+    assert_eq!(names(&losses), [("multiplexed_call", 2)]);
+}
+
+#[test]
+fn batches_are_what_the_schema_says() {
+    let mut script = three_pages();
+    let name = [b'w', 0xFF, b'x'];
+    script.processes[0].threads[0].name = name.to_vec();
+    script.processes[0].threads[0]
+        .call(CallScript::new(9, 5_000, 5).on(3, 1).unread().group(2, &[8]));
+    let (_scratch, dir) = write(&script);
+    let profile = Profile::open(&dir).unwrap();
+    assert_eq!(profile.processes[0].threads[0].name, "w\u{fffd}x");
+    let batches: Vec<_> = profile.batches(None).map(Result::unwrap).collect();
+    assert_eq!(batches.len(), 1);
+    let batch = &batches[0];
+    assert_eq!(batch.num_rows(), 7);
+    let u64s = |name: &str| batch.column_by_name(name).unwrap().as_primitive::<UInt64Type>();
+    let u32s = |name: &str| batch.column_by_name(name).unwrap().as_primitive::<UInt32Type>();
+    assert_eq!(u32s("pid").value(6), 7);
+    assert_eq!((u32s("cpu").value(6), u32s("node").value(6)), (3, 1));
+    assert!(u64s("a").is_null(6) && u64s("b").is_null(6) && u64s("group0_enabled_ns").is_null(6));
+    assert_eq!((u64s("c").value(6), u64s("group1_running_ns").value(6)), (8, 2));
+    assert_eq!(u64s("b").value(1), u64::MAX - 1);
+    assert!(u32s("op_id").is_null(6), "an export that no library has");
+    let start = batch.column_by_name("start_ns").unwrap().as_primitive::<Int64Type>();
+    let duration = batch.column_by_name("duration_ns").unwrap().as_primitive::<Float64Type>();
+    assert_eq!((start.value(6), duration.value(6)), (5_000, 5.0));
+    let only: usize = profile
+        .batches(Some(Box::new(|process, export| profile.ops.of(process, export) == Some(1))))
+        .map(|batch| batch.unwrap().num_rows())
+        .sum();
+    assert_eq!(only, 3);
+}
+
+/// The same function in two processes, and loaded again under other numbers, is one op; another
+/// function of the same name is another.
+#[test]
+fn one_function_is_one_op() {
+    let mut script = ProfileScript::monotonic();
+    for pid in [7, 8] {
+        let process = script.process(pid);
+        process.library("m", &["f", "g"]);
+        process.library("m", &["f"]);
+        process.library("other", &["f"]);
+        process.library("m", &["f"]).exports[0].source_path = "b.mlir".into();
+    }
+    let (_scratch, dir) = write(&script);
+    let ops = Profile::open(&dir).unwrap().ops;
+    assert_eq!(ops.all().len(), 4);
+    assert_eq!((ops.of(0, 0), ops.of(0, 2), ops.of(1, 0)), (Some(0), Some(0), Some(0)));
+    assert_eq!((ops.of(1, 3), ops.of(1, 4), ops.of(1, 5)), (Some(2), Some(3), None));
+}
+
+#[test]
+fn errors_name_the_path_and_the_reason() {
+    let scratch = Scratch::new();
+    let missing = Profile::open(&scratch.join("none")).unwrap_err();
+    assert!(missing.is_not_found(), "{missing}");
+    let empty = Profile::open(scratch.path()).unwrap_err();
+    assert!(empty.to_string().ends_with("not a profile (it has no manifest.json)"), "{empty}");
+    fs::write(scratch.join("file"), b"").unwrap();
+    let file = Profile::open(&scratch.join("file")).unwrap_err();
+    assert!(file.to_string().ends_with("file: not a profile (it is a file)"), "{file}");
+    let manifest = Manifest { schema: "counterpoint.manifest/9".into(), ..Manifest::new() };
+    manifest.write(scratch.path()).unwrap();
+    let later = Profile::open(scratch.path()).unwrap_err();
+    assert!(matches!(later.kind(), ErrorKind::Schema { .. }), "{later}");
+}
+
+/// Calls of processes without names are kept, under their numbers.
+#[test]
+fn a_process_without_metadata() {
+    let mut script = three_pages();
+    script.processes[0].without_metadata = true;
+    let (_scratch, dir) = write(&script);
+    let (calls, losses) = read(&dir);
+    assert_eq!(calls, expected());
+    assert_eq!(names(&losses), [("torn_metadata", 1)]);
+}

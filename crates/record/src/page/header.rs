@@ -1,0 +1,210 @@
+//! The header of a page: written, read, and sealed.
+
+use std::sync::atomic::AtomicU64;
+
+use super::{FLAG_FLUSHED, FLAG_LAST, HEADER_BYTES, PAGE_BYTES, PAGE_MAGIC, PAGE_VERSION};
+use crate::wire::xxh64;
+
+#[repr(C)]
+pub(super) struct RawHeader {
+    pub(super) magic: AtomicU64,
+    pub(super) version: u16,
+    pub(super) header_bytes: u16,
+    pub(super) flags: u32,
+    pub(super) pid: u32,
+    pub(super) generation: u32,
+    pub(super) start_time: u64,
+    pub(super) thread_uid: u32,
+    pub(super) tid: u32,
+    pub(super) thread_name: [u8; 16],
+    pub(super) sequence: u32,
+    pub(super) counters: u32,
+    pub(super) base_ticks: u64,
+    pub(super) base_cpu_ns: u64,
+    pub(super) base_monotonic_ns: u64,
+    /// Low half: bytes of records; high half: call records among them.
+    pub(super) committed: AtomicU64,
+    /// High half: calls in progress; low half: export of the outermost one.
+    pub(super) open: AtomicU64,
+    pub(super) flush_ticks: u64,
+    pub(super) flushes: u32,
+    pub(super) reserved: u32,
+    pub(super) checksum: u64,
+    pub(super) reserved2: [u64; 16],
+}
+
+const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
+
+/// Whose page it is and what is measured from where: all that a new page's header needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageStart {
+    /// Process id, as the process sees itself.
+    pub pid: u32,
+    /// See [`crate::pool::Row::generation`].
+    pub generation: u32,
+    /// See [`crate::pool::Row::start_time`].
+    pub start_time: u64,
+    /// The thread's number in its process.
+    pub thread_uid: u32,
+    /// The kernel's thread id.
+    pub tid: u32,
+    /// The thread's name, padded with zeros.
+    pub thread_name: [u8; 16],
+    /// Number of this page among the thread's pages, from 0.
+    pub sequence: u32,
+    /// Bit *i*: counter *i* of the run is recorded in this page. Whole groups only.
+    pub counters: u32,
+    /// Ticks from which the first record counts.
+    pub base_ticks: u64,
+    /// The thread's CPU time at `base_ticks`, ns.
+    pub base_cpu_ns: u64,
+    /// `CLOCK_MONOTONIC` at `base_ticks`, ns.
+    pub base_monotonic_ns: u64,
+    /// Ticks that this thread has spent in flushing pages so far.
+    pub flush_ticks: u64,
+    /// How often it has flushed.
+    pub flushes: u32,
+}
+
+/// The header of a page, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageHeader {
+    /// What the writer said when it started the page (the name: when it ended it).
+    pub start: PageStart,
+    /// Bytes of records.
+    pub committed: u32,
+    /// Call records among them.
+    pub calls: u32,
+    /// Calls in progress when the page was last touched.
+    pub open_calls: u32,
+    /// The export of the outermost of them.
+    pub open_export: u32,
+    /// The thread's last page.
+    pub last: bool,
+    /// Appended to a file: the checksum holds.
+    pub flushed: bool,
+    pub(super) checksum: u64,
+}
+
+/// Why bytes are not a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageError {
+    /// Fewer bytes than the header and the committed records need.
+    Truncated {
+        /// Bytes needed.
+        need: usize,
+        /// Bytes there.
+        have: usize,
+    },
+    /// The magic number is not there.
+    NoMagic,
+    /// Written by a later version.
+    Version(u16),
+    /// The header's sizes contradict one another.
+    Inconsistent,
+    /// The records are not those that were written.
+    Checksum,
+}
+
+impl PageHeader {
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// [`PageError`] for anything that is not a complete header of a known version.
+    pub fn parse(bytes: &[u8]) -> Result<Self, PageError> {
+        let raw: &[u8; HEADER_BYTES] = bytes
+            .first_chunk()
+            .ok_or(PageError::Truncated { need: HEADER_BYTES, have: bytes.len() })?;
+        macro_rules! field {
+            ($name:ident, $t:ty) => {{
+                let at = std::mem::offset_of!(RawHeader, $name);
+                let mut word = [0u8; size_of::<$t>()];
+                word.copy_from_slice(&raw[at..at + size_of::<$t>()]);
+                <$t>::from_le_bytes(word)
+            }};
+        }
+        if field!(magic, u64) != PAGE_MAGIC {
+            return Err(PageError::NoMagic);
+        }
+        let version = field!(version, u16);
+        if version != PAGE_VERSION {
+            return Err(PageError::Version(version));
+        }
+        let committed = field!(committed, u64);
+        let (committed, calls) = (committed as u32, (committed >> 32) as u32);
+        if field!(header_bytes, u16) as usize != HEADER_BYTES
+            || committed as usize > PAGE_BYTES - HEADER_BYTES
+        {
+            return Err(PageError::Inconsistent);
+        }
+        let open = field!(open, u64);
+        let flags = field!(flags, u32);
+        let mut thread_name = [0u8; 16];
+        let name_at = std::mem::offset_of!(RawHeader, thread_name);
+        thread_name.copy_from_slice(&raw[name_at..name_at + 16]);
+        Ok(Self {
+            start: PageStart {
+                pid: field!(pid, u32),
+                generation: field!(generation, u32),
+                start_time: field!(start_time, u64),
+                thread_uid: field!(thread_uid, u32),
+                tid: field!(tid, u32),
+                thread_name,
+                sequence: field!(sequence, u32),
+                counters: field!(counters, u32),
+                base_ticks: field!(base_ticks, u64),
+                base_cpu_ns: field!(base_cpu_ns, u64),
+                base_monotonic_ns: field!(base_monotonic_ns, u64),
+                flush_ticks: field!(flush_ticks, u64),
+                flushes: field!(flushes, u32),
+            },
+            committed,
+            calls,
+            open_calls: (open >> 32) as u32,
+            open_export: open as u32,
+            last: flags & FLAG_LAST != 0,
+            flushed: flags & FLAG_FLUSHED != 0,
+            checksum: field!(checksum, u64),
+        })
+    }
+
+    /// Bytes that this page takes in a file.
+    pub fn file_bytes(&self) -> usize {
+        HEADER_BYTES + self.committed as usize
+    }
+
+    /// The thread's name as text.
+    pub fn thread_name(&self) -> String {
+        let name = &self.start.thread_name;
+        let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
+        String::from_utf8_lossy(&name[..end]).into_owned()
+    }
+}
+
+/// The checksum of a page's bytes, header and records, in which the checksum's own field counts
+/// as zero.
+pub(super) fn checksum(page: &[u8]) -> u64 {
+    let (mut header, records) = ([0u8; HEADER_BYTES], page.get(HEADER_BYTES..).unwrap_or_default());
+    if let Some(found) = page.first_chunk::<HEADER_BYTES>() {
+        header = *found;
+    }
+    header[CHECKSUM_AT..CHECKSUM_AT + 8].fill(0);
+    xxh64(records).rotate_left(1) ^ xxh64(&header)
+}
+
+const CHECKSUM_AT: usize = std::mem::offset_of!(RawHeader, checksum);
+const FLAGS_AT: usize = std::mem::offset_of!(RawHeader, flags);
+
+/// A page as it stood in the pool (whose `header` was read from `page`), cut behind its last
+/// record and marked as flushed: the bytes to append to a file.
+pub fn seal(header: &PageHeader, mut page: Vec<u8>) -> Vec<u8> {
+    page.truncate(header.file_bytes());
+    if page.len() < HEADER_BYTES {
+        return page;
+    }
+    let flags = FLAG_FLUSHED | if header.last { FLAG_LAST } else { 0 };
+    page[FLAGS_AT..FLAGS_AT + 4].copy_from_slice(&flags.to_le_bytes());
+    let checksum = checksum(&page);
+    page[CHECKSUM_AT..CHECKSUM_AT + 8].copy_from_slice(&checksum.to_le_bytes());
+    page
+}

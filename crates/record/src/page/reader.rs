@@ -1,0 +1,232 @@
+//! Reading: no byte is trusted.
+
+use super::header::{PageError, PageHeader, checksum};
+use super::{
+    Call, HEADER_BYTES, TAG_CALL, TAG_CONTEXT, TAG_RUNNING, TAG_THREAD_CLOCK, TAG_WORKGROUP,
+};
+use crate::wire::{get_varint, unzigzag};
+
+/// How many counters each group of a page has, in the order of the run's counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupLayout {
+    sizes: Vec<u8>,
+}
+
+impl GroupLayout {
+    /// The layout of pages whose header says `mask`, in a run whose counters belong to `groups`
+    /// (the group number of each counter, ascending).
+    pub fn new(groups: &[u16], mask: u32) -> Self {
+        let mut sizes: Vec<u8> = Vec::new();
+        let mut previous = None;
+        for (i, group) in groups.iter().enumerate().take(model::MAX_COUNTERS) {
+            if mask & (1 << i) == 0 {
+                continue;
+            }
+            if previous == Some(*group) {
+                if let Some(size) = sizes.last_mut() {
+                    *size += 1;
+                }
+            } else {
+                sizes.push(1);
+                previous = Some(*group);
+            }
+        }
+        Self { sizes }
+    }
+}
+
+/// One decoded record. The values of a call are in [`PageReader::groups`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A call of one workgroup.
+    Call(Call),
+    /// A moment on the thread's clocks.
+    ThreadClock {
+        /// The run's clock.
+        ticks: u64,
+        /// CPU time of the thread, ns.
+        cpu_ns: u64,
+        /// `CLOCK_MONOTONIC`, ns.
+        monotonic_ns: u64,
+    },
+    /// A kind that a later version writes; skipped.
+    Other {
+        /// Its number.
+        kind: u8,
+    },
+}
+
+/// What one group counted during the last call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupTimes {
+    /// Whether the group was read. If not, its values are meaningless.
+    pub read: bool,
+    /// How long the group was enabled during the call, ns (time on a CPU, for a thread's group).
+    pub enabled: u64,
+    /// How long it was really counting, ns.
+    pub running: u64,
+}
+
+/// A record that does not decode. What came before it on the page is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TornRecord {
+    /// Where it starts, in bytes from the page's start.
+    pub at: usize,
+}
+
+/// Reads the records of one page.
+#[derive(Debug)]
+pub struct PageReader<'a> {
+    header: PageHeader,
+    records: &'a [u8],
+    at: usize,
+    layout: &'a GroupLayout,
+    last_ticks: u64,
+    context: [u32; 6],
+    next_workgroup: [u32; 3],
+    groups: Vec<GroupTimes>,
+    values: Vec<u64>,
+}
+
+impl<'a> PageReader<'a> {
+    /// Checks the page at the start of `bytes` (which may go on behind it).
+    ///
+    /// # Errors
+    /// [`PageError`]; a flushed page whose checksum does not hold is an error as a whole.
+    pub fn new(bytes: &'a [u8], layout: &'a GroupLayout) -> Result<Self, PageError> {
+        let header = PageHeader::parse(bytes)?;
+        let need = header.file_bytes();
+        let records = bytes
+            .get(HEADER_BYTES..need)
+            .ok_or(PageError::Truncated { need, have: bytes.len() })?;
+        if header.flushed && checksum(&bytes[..need]) != header.checksum {
+            return Err(PageError::Checksum);
+        }
+        let values = layout.sizes.iter().map(|s| *s as usize).sum();
+        Ok(Self {
+            last_ticks: header.start.base_ticks,
+            header,
+            records,
+            at: 0,
+            layout,
+            context: [0; 6],
+            next_workgroup: [0; 3],
+            groups: vec![GroupTimes::default(); layout.sizes.len()],
+            values: vec![0; values],
+        })
+    }
+
+    /// The page's header.
+    pub fn header(&self) -> &PageHeader {
+        &self.header
+    }
+
+    /// Times of each group during the last call.
+    pub fn groups(&self) -> &[GroupTimes] {
+        &self.groups
+    }
+
+    /// What the last call added to each counter of the page, in the order of the run's counters.
+    pub fn values(&self) -> &[u64] {
+        &self.values
+    }
+
+    /// The next record, or `None` at the end of the page.
+    ///
+    /// # Errors
+    /// [`TornRecord`]; after it, only `None` follows.
+    pub fn next_record(&mut self) -> Option<Result<Record, TornRecord>> {
+        if self.at >= self.records.len() {
+            return None;
+        }
+        let start = self.at;
+        let record = self.decode();
+        if record.is_none() {
+            self.at = self.records.len();
+        }
+        Some(record.ok_or(TornRecord { at: HEADER_BYTES + start }))
+    }
+
+    #[inline(always)]
+    fn varint(&mut self) -> Option<u64> {
+        let (value, len) = get_varint(self.records.get(self.at..)?)?;
+        self.at += len;
+        Some(value)
+    }
+
+    fn small(&mut self) -> Option<u32> {
+        u32::try_from(self.varint()?).ok()
+    }
+
+    fn decode(&mut self) -> Option<Record> {
+        let tag = *self.records.get(self.at)?;
+        self.at += 1;
+        if tag & TAG_CALL != 0 { self.decode_call(tag) } else { self.decode_other(tag) }
+    }
+
+    fn decode_call(&mut self, tag: u8) -> Option<Record> {
+        if tag & !(TAG_CALL | TAG_CONTEXT | TAG_WORKGROUP | TAG_RUNNING) != 0 {
+            return None;
+        }
+        if tag & TAG_CONTEXT != 0 {
+            for i in 0..self.context.len() {
+                self.context[i] = self.small()?;
+            }
+            self.next_workgroup = [0; 3];
+        }
+        let mut workgroup = self.next_workgroup;
+        if tag & TAG_WORKGROUP != 0 {
+            for place in &mut workgroup {
+                *place = self.small()?;
+            }
+        }
+        self.next_workgroup = [workgroup[0].wrapping_add(1), workgroup[1], workgroup[2]];
+        let start = self.last_ticks.wrapping_add(unzigzag(self.varint()?) as u64);
+        let end = start.wrapping_add(self.varint()?);
+        self.last_ticks = end;
+        let mut value_at = 0;
+        for g in 0..self.groups.len() {
+            let size = *self.layout.sizes.get(g)? as usize;
+            let head = self.varint()?;
+            if head == 0 {
+                self.groups[g] = GroupTimes::default();
+                value_at += size;
+                continue;
+            }
+            let enabled = head - 1;
+            let running = if tag & TAG_RUNNING != 0 { self.varint()? } else { enabled };
+            self.groups[g] = GroupTimes { read: true, enabled, running };
+            for _ in 0..size {
+                let value = self.varint()?;
+                *self.values.get_mut(value_at)? = value;
+                value_at += 1;
+            }
+        }
+        let [export, x, y, z, location, worker] = self.context;
+        Some(Record::Call(Call {
+            export,
+            count: [x, y, z],
+            workgroup,
+            location,
+            worker,
+            start,
+            end,
+        }))
+    }
+
+    fn decode_other(&mut self, tag: u8) -> Option<Record> {
+        if tag == TAG_THREAD_CLOCK {
+            let ticks = self.last_ticks.wrapping_add(unzigzag(self.varint()?) as u64);
+            let cpu_ns = self.header.start.base_cpu_ns.wrapping_add(self.varint()?);
+            let monotonic_ns = self.header.start.base_monotonic_ns.wrapping_add(self.varint()?);
+            self.last_ticks = ticks;
+            return Some(Record::ThreadClock { ticks, cpu_ns, monotonic_ns });
+        }
+        if tag == 0 {
+            return None;
+        }
+        let len = usize::try_from(self.varint()?).ok()?;
+        self.at = self.at.checked_add(len).filter(|end| *end <= self.records.len())?;
+        Some(Record::Other { kind: tag >> 1 })
+    }
+}

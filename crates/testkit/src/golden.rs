@@ -1,0 +1,96 @@
+//! Runs the command line and compares what it says with golden files.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What a command did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Exit code; `None` after a signal.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+/// A program under test and the directory of its golden files.
+#[derive(Clone, Debug)]
+pub struct Golden {
+    program: PathBuf,
+    golden: PathBuf,
+    scrub: Vec<(String, String)>,
+}
+
+impl Golden {
+    /// `program` is usually `env!("CARGO_BIN_EXE_counterpoint")`.
+    pub fn new(program: impl Into<PathBuf>, golden: impl Into<PathBuf>) -> Self {
+        Self { program: program.into(), golden: golden.into(), scrub: Vec::new() }
+    }
+
+    /// Replaces `text` by `by` in everything that is compared: for paths and versions.
+    pub fn scrub(mut self, text: impl Into<String>, by: impl Into<String>) -> Self {
+        self.scrub.push((text.into(), by.into()));
+        self
+    }
+
+    /// Runs the program in an environment that does not depend on the terminal.
+    ///
+    /// # Panics
+    /// The program cannot be started.
+    pub fn run(&self, args: &[&str]) -> Output {
+        let output = Command::new(&self.program)
+            .args(args)
+            .env("COLUMNS", "120")
+            .env("NO_COLOR", "1")
+            .env("LC_ALL", "C")
+            .output()
+            .expect("the program starts");
+        let text = |bytes: &[u8]| {
+            let mut text = String::from_utf8_lossy(bytes).into_owned();
+            for (from, to) in &self.scrub {
+                text = text.replace(from.as_str(), to);
+            }
+            text
+        };
+        Output {
+            code: output.status.code(),
+            stdout: text(&output.stdout),
+            stderr: text(&output.stderr),
+        }
+    }
+
+    /// Runs and compares stdout, and stderr if there is any, with `NAME.out` and `NAME.err`.
+    /// With `UPDATE_GOLDEN=1` in the environment writes them instead: look at the difference
+    /// before you keep it.
+    ///
+    /// # Panics
+    /// They differ, or the exit code is not `code`.
+    pub fn check(&self, name: &str, code: i32, args: &[&str]) -> Output {
+        let output = self.run(args);
+        self.compare(&self.golden.join(format!("{name}.out")), &output.stdout);
+        self.compare(&self.golden.join(format!("{name}.err")), &output.stderr);
+        assert_eq!(output.code, Some(code), "{name}: exit code; stderr: {}", output.stderr);
+        output
+    }
+
+    fn compare(&self, path: &Path, actual: &str) {
+        let expected = std::fs::read_to_string(path).unwrap_or_default();
+        if expected == actual {
+            return;
+        }
+        if std::env::var_os("UPDATE_GOLDEN").is_some_and(|v| v == "1") {
+            std::fs::create_dir_all(&self.golden).expect("create the golden directory");
+            if actual.is_empty() {
+                std::fs::remove_file(path).expect("remove a golden file");
+            } else {
+                std::fs::write(path, actual).expect("write a golden file");
+            }
+            return;
+        }
+        panic!(
+            "{} differs (UPDATE_GOLDEN=1 rewrites it)\n--- expected\n{expected}\n--- actual\n{actual}",
+            path.display()
+        );
+    }
+}

@@ -1,0 +1,21 @@
+//! What tests of the reading side have in common: profiles made from a script, and a harness
+//! that runs the command line and compares what it prints with golden files.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`script`] | a profile as a test describes it: processes, threads, calls |
+//! | [`make`] | writes a script as a real profile directory, through the real page writer |
+//! | [`scratch`] | directories that go away again |
+//! | [`golden`] | runs `counterpoint` and compares with files under `tests/golden` |
+//!
+//! Dev only: nothing here is in a release, and it may panic, as tests do.
+
+pub mod golden;
+pub mod make;
+pub mod scratch;
+pub mod script;
+
+pub use golden::{Golden, Output};
+pub use make::PageMaker;
+pub use scratch::Scratch;
+pub use script::{CallScript, GroupRead, Item, ProcessScript, ProfileScript, ThreadScript};

@@ -1,0 +1,278 @@
+//! Writes a script as a profile directory, through the real page writer, pool and frames.
+
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use model::{Counter, PerfAttr, SimScript, Source};
+use record::meta::{Frame, META_NAME, PAGES_NAME, PARTS_NAME, Process, part_name};
+use record::page::{HEADER_BYTES, PAGE_BYTES, PageStart, PageWriter};
+use record::run_file::RUN_FILE_NAME;
+use record::{Pool, RunFile, pool};
+
+use crate::script::{CallScript, Item, ProcessScript, ProfileScript, ThreadScript};
+
+/// A page in memory and its writer.
+pub struct PageMaker {
+    memory: Vec<u64>,
+    writer: PageWriter,
+    start: PageStart,
+}
+
+impl PageMaker {
+    /// A page that starts like this.
+    pub fn new(start: PageStart) -> Self {
+        let mut memory = vec![0u64; PAGE_BYTES / 8];
+        let mut writer = PageWriter::detached();
+        // SAFETY: the memory is a page, aligned as u64, and the vector never grows; moving the
+        // maker does not move it.
+        unsafe { writer.attach(memory.as_mut_ptr().cast(), &start) };
+        Self { memory, writer, start }
+    }
+
+    /// Whether another record fits.
+    pub fn has_room(&self) -> bool {
+        self.writer.has_room()
+    }
+
+    /// Records a call.
+    ///
+    /// # Panics
+    /// The page is full.
+    pub fn call(&mut self, script: &CallScript) {
+        assert!(self.writer.has_room(), "the page is full");
+        let scaled = script.groups.iter().any(|g| g.enabled.is_some_and(|e| e != g.running));
+        // SAFETY: attached in `new`, with room.
+        unsafe {
+            let mut cursor = self.writer.call(&script.call, scaled);
+            for group in &script.groups {
+                match group.enabled {
+                    None => cursor.put(0),
+                    Some(enabled) => {
+                        cursor.put(enabled + 1);
+                        if scaled {
+                            cursor.put(group.running);
+                        }
+                        group.values.iter().for_each(|value| cursor.put(*value));
+                    }
+                }
+            }
+            self.writer.commit_call(cursor);
+        }
+    }
+
+    /// Records a moment.
+    ///
+    /// # Panics
+    /// The page is full.
+    pub fn clock(&mut self, ticks: u64, cpu_ns: u64, monotonic_ns: u64) {
+        assert!(self.writer.has_room(), "the page is full");
+        // SAFETY: attached in `new`, with room.
+        unsafe { self.writer.thread_clock(ticks, cpu_ns, monotonic_ns) };
+    }
+
+    /// Notes calls in progress.
+    pub fn open(&mut self, depth: u32, export: u32) {
+        // SAFETY: attached in `new`.
+        unsafe { self.writer.set_open(depth, export) };
+    }
+
+    /// The bytes to append to a file of pages.
+    pub fn seal(&mut self, last: bool) -> Vec<u8> {
+        // SAFETY: attached in `new`; the bytes are copied at once.
+        unsafe { self.writer.seal(last, self.start.thread_name) }.to_vec()
+    }
+
+    /// Starts over with another page.
+    pub fn next(&mut self, start: PageStart) {
+        self.start = start;
+        // SAFETY: attached in `new`.
+        unsafe { self.writer.next_page(&start) };
+    }
+
+    /// The whole page, as the pool holds it.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.memory.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+}
+
+/// Where a script puts its pool.
+pub fn pool_path(dir: &Path) -> PathBuf {
+    dir.with_extension("pool.d").join("pool")
+}
+
+impl ProfileScript {
+    /// Writes the profile to `dir`, which must not exist.
+    ///
+    /// # Panics
+    /// On any error of the file system.
+    pub fn write(&self, dir: &Path) {
+        fs::create_dir_all(dir.join(PARTS_NAME)).expect("create the profile");
+        let mut manifest = self.manifest.clone();
+        let pool_path = pool_path(dir);
+        let pool = self.pool.then(|| make_pool(&pool_path));
+        manifest.pool = self.pool.then(|| pool_path.clone());
+        manifest.write(dir).expect("write the manifest");
+        let run = self.run_file(dir, &pool_path);
+        fs::write(dir.join(RUN_FILE_NAME), run.to_bytes()).expect("write the run file");
+        for process in &self.processes {
+            self.write_process(dir, process, pool.as_ref());
+        }
+    }
+
+    fn run_file(&self, dir: &Path, pool: &Path) -> RunFile {
+        let counters = self.manifest.counters.iter().map(|info| Counter {
+            name: info.name.clone(),
+            unit: info.unit(),
+            group: info.group,
+            source: if info.simulated {
+                Source::Sim(SimScript::default())
+            } else {
+                Source::Perf(PerfAttr::default())
+            },
+        });
+        RunFile {
+            profile: dir.display().to_string(),
+            pool: pool.display().to_string(),
+            clock: self.clock(),
+            counters: counters.collect(),
+            filters: self.manifest.filters.clone(),
+            snapshots: self.manifest.snapshots.iter().map(|s| (*s).into()).collect(),
+        }
+    }
+
+    fn write_process(&self, dir: &Path, process: &ProcessScript, pool: Option<&Pool>) {
+        let name = part_name(process.pid, process.start_time, process.generation);
+        let part = dir.join(PARTS_NAME).join(name);
+        fs::create_dir_all(&part).expect("create the part");
+        if !process.without_metadata {
+            let frames = process.frames(self);
+            let bytes: Vec<u8> = frames.iter().flat_map(Frame::to_bytes).collect();
+            fs::write(part.join(META_NAME), bytes).expect("write the metadata");
+        }
+        let row = pool.map(|pool| claim_row(pool, process));
+        let mut file = Vec::new();
+        for thread in &process.threads {
+            let last = self.write_thread(process, thread, &mut file);
+            if let (Some(last), Some((pool, row))) = (last, pool.zip(row)) {
+                let number = pool.claim_page(row, 0).expect("the pool has room");
+                // SAFETY: the page was just claimed, and the pool's mapping is never unmapped.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(last.as_ptr(), pool.page(number), last.len());
+                }
+            }
+        }
+        if !file.is_empty() {
+            fs::write(part.join(PAGES_NAME), file).expect("write the pages");
+        }
+        if pool.is_none() && !process.losses.is_empty() {
+            let losses = process.losses.iter().map(|(loss, count, errno)| {
+                format!(
+                    r#"{{"name":"{}","count":{count},"errno":{}}}"#,
+                    loss.name(),
+                    if *errno > 0 { errno.to_string() } else { "null".into() }
+                )
+            });
+            let losses: Vec<String> = losses.collect();
+            let text = format!(
+                r#"{{"schema":"counterpoint.ledger/1","pid":{},"start_time":{},"losses":[{}]}}"#,
+                process.pid,
+                process.start_time,
+                losses.join(",")
+            );
+            fs::write(part.join("ledger.json"), text).expect("write the ledger");
+        }
+    }
+
+    /// Appends the thread's flushed pages to `file`; returns the one that stays in the pool.
+    fn write_thread(
+        &self,
+        process: &ProcessScript,
+        thread: &ThreadScript,
+        file: &mut Vec<u8>,
+    ) -> Option<Vec<u8>> {
+        let mut thread_name = [0u8; 16];
+        let kept = thread.name.len().min(15);
+        thread_name[..kept].copy_from_slice(&thread.name[..kept]);
+        let all = (1u64 << self.manifest.counters.len()) - 1;
+        let mut start = PageStart {
+            pid: process.pid,
+            generation: process.generation,
+            start_time: process.start_time,
+            thread_uid: thread.uid,
+            tid: thread.tid,
+            thread_name,
+            counters: thread.mask & all as u32,
+            base_ticks: thread.base.0,
+            base_cpu_ns: thread.base.1,
+            base_monotonic_ns: thread.base.2,
+            ..PageStart::default()
+        };
+        let mut page = PageMaker::new(start);
+        for item in &thread.items {
+            match item {
+                Item::Call(call) => page.call(call),
+                Item::Clock(ticks, cpu, monotonic) => page.clock(*ticks, *cpu, *monotonic),
+                Item::NextPage(ticks, cpu, monotonic) | Item::LostPage(ticks, cpu, monotonic) => {
+                    if matches!(item, Item::NextPage(..)) {
+                        file.extend(page.seal(false));
+                    }
+                    start.sequence += 1;
+                    (start.base_ticks, start.base_cpu_ns) = (*ticks, *cpu);
+                    start.base_monotonic_ns = *monotonic;
+                    start.flush_ticks = thread.flush_ticks;
+                    page.next(start);
+                }
+            }
+        }
+        page.open(thread.open.0, thread.open.1);
+        if thread.unflushed && self.pool {
+            return Some(page.bytes());
+        }
+        let sealed = page.seal(thread.open.0 == 0);
+        assert!(sealed.len() >= HEADER_BYTES);
+        file.extend(sealed);
+        None
+    }
+}
+
+impl ProcessScript {
+    fn frames(&self, profile: &ProfileScript) -> Vec<Frame> {
+        let process = Process {
+            pid: self.pid,
+            parent: 1,
+            start_time: self.start_time,
+            generation: self.generation,
+            clock: profile.clock(),
+            program: "/opt/model/bin/model".into(),
+            arguments: profile.manifest.command.clone(),
+        };
+        let mut frames = vec![Frame::Process(process)];
+        frames.extend(self.snapshots.iter().map(|s| Frame::Snapshot(*s)));
+        frames.extend(self.calibrations.iter().cloned().map(Frame::Calibration));
+        frames.extend(self.libraries.iter().cloned().map(Frame::Library));
+        frames
+    }
+}
+
+fn make_pool(path: &Path) -> Pool {
+    fs::create_dir_all(path.parent().expect("in a directory")).expect("create the pool's place");
+    pool::create(path).expect("create the pool");
+    let c_path = CString::new(path.as_os_str().as_bytes()).expect("no zero byte");
+    Pool::open(&c_path).expect("open the pool")
+}
+
+fn claim_row(pool: &Pool, process: &ProcessScript) -> u32 {
+    let number = pool.claim_row();
+    let row = pool.row(number);
+    row.generation.store(process.generation, Ordering::Relaxed);
+    row.start_time.store(process.start_time, Ordering::Relaxed);
+    row.threads.store(process.threads.len() as u32, Ordering::Relaxed);
+    row.pid.store(process.pid, Ordering::Release);
+    for (loss, count, errno) in &process.losses {
+        row.lose(*loss, *count, *errno);
+    }
+    number
+}

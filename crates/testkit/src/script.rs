@@ -1,0 +1,249 @@
+//! A profile as a test describes it.
+//!
+//! ```
+//! use testkit::{CallScript, ProfileScript};
+//! let mut script = ProfileScript::monotonic();
+//! script.counter("page-faults", 0);
+//! let process = script.process(100);
+//! process.library("mlp", &["matmul", "softmax"]);
+//! process.thread("main").call(CallScript::new(0, 1_000, 50).group(50, &[3]));
+//! ```
+
+use profile::{Exit, Manifest, Moment, Origin, State};
+use record::meta::{Calibration, Export, Library, LibraryKind};
+use record::{ClockKind, Snapshot};
+
+/// A whole profile.
+#[derive(Clone, Debug)]
+pub struct ProfileScript {
+    /// Everything that the manifest says. `clock` and `counters` also go into `run.bin`.
+    pub manifest: Manifest,
+    /// Processes in the order in which they take rows of the pool.
+    pub processes: Vec<ProcessScript>,
+    /// Leave a pool behind, as after a crash or while recording. Threads decide themselves which
+    /// of their pages are still in it.
+    pub pool: bool,
+}
+
+/// One process.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessScript {
+    /// Process id.
+    pub pid: u32,
+    /// Start time in clock ticks since boot.
+    pub start_time: u64,
+    /// Generation.
+    pub generation: u32,
+    /// Libraries with their exports.
+    pub libraries: Vec<Library>,
+    /// Snapshots in its metadata.
+    pub snapshots: Vec<Snapshot>,
+    /// Its calibrations.
+    pub calibrations: Vec<Calibration>,
+    /// Its threads.
+    pub threads: Vec<ThreadScript>,
+    /// Losses in its row of the pool or its ledger: name, count, errno.
+    pub losses: Vec<(model::Loss, u64, i32)>,
+    /// Write no metadata at all.
+    pub without_metadata: bool,
+}
+
+/// One thread.
+#[derive(Clone, Debug, Default)]
+pub struct ThreadScript {
+    /// Its number in the process.
+    pub uid: u32,
+    /// Kernel id.
+    pub tid: u32,
+    /// Name; bytes, because programs may set any.
+    pub name: Vec<u8>,
+    /// Which counters its pages hold.
+    pub mask: u32,
+    /// Base of its first page: ticks, CPU time, monotonic time.
+    pub base: (u64, u64, u64),
+    /// What it records.
+    pub items: Vec<Item>,
+    /// The last page stays in the pool instead of being flushed (needs [`ProfileScript::pool`]).
+    pub unflushed: bool,
+    /// Calls in progress at the end, and the export of the outermost.
+    pub open: (u32, u32),
+    /// Ticks spent in flushing before the last page was begun.
+    pub flush_ticks: u64,
+}
+
+/// One step of a thread.
+#[derive(Clone, Debug)]
+pub enum Item {
+    /// A call.
+    Call(CallScript),
+    /// The thread's clocks: ticks, CPU time, monotonic time.
+    Clock(u64, u64, u64),
+    /// The page is flushed and the next one begun at these ticks, CPU and monotonic times.
+    NextPage(u64, u64, u64),
+    /// The page is given up and the next one begun: a gap in the sequence.
+    LostPage(u64, u64, u64),
+}
+
+/// One call.
+#[derive(Clone, Debug, Default)]
+pub struct CallScript {
+    /// The call itself.
+    pub call: record::Call,
+    /// What each group of the page read.
+    pub groups: Vec<GroupRead>,
+}
+
+/// What one group read in one call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupRead {
+    /// Time enabled; `None`: the group was not read.
+    pub enabled: Option<u64>,
+    /// Time running.
+    pub running: u64,
+    /// Values.
+    pub values: Vec<u64>,
+}
+
+impl CallScript {
+    /// A call of one workgroup of a dispatch of one, on CPU 0.
+    pub fn new(export: u32, start: u64, duration: u64) -> Self {
+        let end = start.wrapping_add(duration);
+        let call = record::Call { export, count: [1; 3], start, end, ..Default::default() };
+        Self { call, groups: vec![] }
+    }
+
+    /// Workgroup `id` of `count` in x.
+    pub fn workgroup(mut self, id: u32, count: u32) -> Self {
+        (self.call.workgroup[0], self.call.count[0]) = (id, count);
+        self
+    }
+
+    /// On this CPU of this node.
+    pub fn on(mut self, cpu: u32, node: u32) -> Self {
+        self.call.location = node << 12 | cpu;
+        self
+    }
+
+    /// The next group was enabled and running for this long and read these values.
+    pub fn group(self, enabled: u64, values: &[u64]) -> Self {
+        self.scaled(enabled, enabled, values)
+    }
+
+    /// The next group was enabled, and running for part of that.
+    pub fn scaled(mut self, enabled: u64, running: u64, values: &[u64]) -> Self {
+        let read = GroupRead { enabled: Some(enabled), running, values: values.to_vec() };
+        self.groups.push(read);
+        self
+    }
+
+    /// The next group was not read.
+    pub fn unread(mut self) -> Self {
+        self.groups.push(GroupRead::default());
+        self
+    }
+}
+
+impl ThreadScript {
+    /// Appends a call.
+    pub fn call(&mut self, call: CallScript) -> &mut Self {
+        self.items.push(Item::Call(call));
+        self
+    }
+
+    /// Appends a step.
+    pub fn then(&mut self, item: Item) -> &mut Self {
+        self.items.push(item);
+        self
+    }
+}
+
+impl ProcessScript {
+    /// Loads a library; its exports are numbered on from those that are there.
+    pub fn library(&mut self, name: &str, exports: &[&str]) -> &mut Library {
+        let first: usize = self.libraries.iter().map(|l| l.exports.len()).sum();
+        let exports = exports.iter().enumerate().map(|(i, export)| Export {
+            id: (first + i) as u32,
+            ordinal: i as u32,
+            recorded: true,
+            name: (*export).to_owned(),
+            ..Export::default()
+        });
+        self.libraries.push(Library {
+            id: self.libraries.len() as u32,
+            name: name.to_owned(),
+            kind: LibraryKind::EmbeddedElf,
+            abi: 6,
+            features: 0,
+            sanitizer: 0,
+            ticks: 0,
+            exports: exports.collect(),
+        });
+        self.libraries.last_mut().expect("just pushed")
+    }
+
+    /// Starts a thread that records all counters there are.
+    pub fn thread(&mut self, name: &str) -> &mut ThreadScript {
+        let uid = self.threads.len() as u32;
+        let name = name.as_bytes().to_vec();
+        self.threads.push(ThreadScript {
+            uid,
+            tid: self.pid + uid,
+            name,
+            mask: u32::MAX,
+            ..ThreadScript::default()
+        });
+        self.threads.last_mut().expect("just pushed")
+    }
+}
+
+impl ProfileScript {
+    /// A finished profile of one tick per nanosecond without counters: the easiest to compute
+    /// with on paper.
+    pub fn monotonic() -> Self {
+        let snapshot = |ns| Moment {
+            ticks: ns,
+            monotonic_ns: ns,
+            realtime_ns: 1_700_000_000_000_000_000 + ns,
+            uncertainty_ticks: 10,
+        };
+        let manifest = Manifest {
+            program_version: "0.0.0".into(),
+            origin: Origin::Run,
+            state: State::Finished,
+            created_unix_ns: 1_700_000_000_000_000_000,
+            host: "paper".into(),
+            kernel: "6.1.0".into(),
+            cpu_model: "Paper CPU @ 1.00GHz".into(),
+            logical_cpus: 4,
+            command: vec!["./model".into(), "--n=1".into()],
+            working_directory: "/opt/model".into(),
+            exit: Some(Exit { code: Some(0), ..Exit::default() }),
+            snapshots: vec![snapshot(0), snapshot(1_000_000_000)],
+            ..Manifest::new()
+        };
+        Self { manifest, processes: vec![], pool: false }
+    }
+
+    /// The clock of the run.
+    pub fn clock(&self) -> ClockKind {
+        self.manifest.clock.into()
+    }
+
+    /// Adds a counter of plain occurrences.
+    pub fn counter(&mut self, name: &str, group: u16) -> &mut profile::CounterInfo {
+        self.manifest.counters.push(profile::CounterInfo {
+            name: name.to_owned(),
+            unit: "count".to_owned(),
+            group,
+            simulated: false,
+        });
+        self.manifest.counters.last_mut().expect("just pushed")
+    }
+
+    /// Adds a process that started at tick 1000 + its place in the list.
+    pub fn process(&mut self, pid: u32) -> &mut ProcessScript {
+        let start_time = 1_000 + self.processes.len() as u64;
+        self.processes.push(ProcessScript { pid, start_time, ..ProcessScript::default() });
+        self.processes.last_mut().expect("just pushed")
+    }
+}
