@@ -294,7 +294,7 @@ fn kill_once(program: &Path, victim: Victim, after: Duration, round: u32) {
     let scratch = testkit::Scratch::new();
     let (path, counted) = (scratch.join("p.cpt"), scratch.join("counted"));
     let programs = Programs::get();
-    let events = if round % 2 == 0 { "none" } else { "page-faults:u,task-clock:u" };
+    let events = if round.is_multiple_of(2) { "none" } else { "page-faults:u,task-clock:u" };
     let mut run = Command::new(program)
         .args(["run", "-e", events, "-o"])
         .arg(&path)
