@@ -100,7 +100,10 @@ pub fn prepare(
         command: command.to_vec(),
         working_directory: std::env::current_dir()
             .map_or_else(|_| String::new(), |d| d.display().to_string()),
-        environment: machine.container().or_else(|| machine.virtualisation()),
+        environment: machine
+            .container()
+            .map(|sign| format!("in a container ({sign})"))
+            .or_else(|| machine.virtualisation().map(|sign| format!("virtualised ({sign})"))),
         clock: clock.into(),
         counters: run_file.counters.iter().map(Into::into).collect(),
         filters: recording.filter.clone(),
