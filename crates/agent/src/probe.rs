@@ -45,6 +45,7 @@ pub unsafe fn call(
             return unsafe { original(environment, dispatch, workgroup) };
         }
     }
+    touch_stack();
     let frame = stack_address();
     // SAFETY: attached just now or before.
     if !unsafe { (*thread).begin(export, frame) } {
@@ -82,6 +83,23 @@ pub unsafe fn call(
         }
     }
     result
+}
+
+/// Writes where the original's return address will be, so that a stack page that is not there yet
+/// (or was shared by a fork) faults before the counters are read: the call itself is ours.
+#[inline(always)]
+fn touch_stack() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: below the stack pointer nothing is kept. Without `nostack` the compiler keeps its
+    // own red zone out of the way.
+    unsafe {
+        std::arch::asm!("mov byte ptr [rsp - 8], 0", options(preserves_flags));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("strb wzr, [sp, #-16]", options(preserves_flags));
+    }
 }
 
 /// An address in the caller's stack frame: frames of calls in progress lie above later ones.

@@ -56,7 +56,6 @@ pub fn prepare(
     let clock = ClockKind::choose(&clocksource);
     let first = Snapshot::take(clock);
     let (counters, notes) = counters_of(&recording.events, &machine)?;
-    let library = library()?;
     let directory = std::path::absolute(&recording.output)
         .map_err(|e| Failure::new(format!("output {}: {e}", recording.output.display())))?;
     make_way(&directory)?;
@@ -68,6 +67,7 @@ pub fn prepare(
     };
     make(&directory).map_err(|f| f.hint("choose another place with -o DIR"))?;
     let mut made = Undo { directories: vec![directory.clone()] };
+    let library = library()?;
     make(&directory.join(PARTS_NAME))?;
     let (pool_directory, pool_note) = pool_directory(&directory);
     make(&pool_directory)?;
