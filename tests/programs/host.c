@@ -3,7 +3,7 @@
 //   host LIBRARY MODE [NUMBER…]
 //
 // Prints one line at its end; the tests compare it, and the exit status, with and without
-// Counterpoint. Counts of calls are in the table of tests/programs/README.md.
+// Counterpoint. Which calls each mode makes is what `crates/cli/tests/programs.rs` expects.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -95,6 +95,45 @@ static void* with_late_calls(void* rounds) {
   return NULL;
 }
 
+// Threads that have called and stay, then the program's own descriptors.
+static pthread_barrier_t all_called;
+static void* call_and_stay(void* unused) {
+  (void)unused;
+  call(1);
+  pthread_barrier_wait(&all_called);
+  for (;;) pause();
+  return NULL;
+}
+
+static int open_many(uint32_t threads, uint32_t descriptors) {
+  pthread_barrier_init(&all_called, NULL, threads + 1);
+  for (uint32_t i = 0; i < threads; ++i) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, call_and_stay, NULL)) return 3;
+  }
+  pthread_barrier_wait(&all_called);
+  for (uint32_t i = 0; i < descriptors; ++i)
+    if (open("/dev/null", O_RDONLY) < 0) { perror("open"); return 4; }
+  return 0;
+}
+
+// A thread that is to be cancelled meets the recorder's start-up, which must not be where it goes.
+static volatile int past_the_call;
+static void* cancelled_at_first_call(void* unused) {
+  (void)unused;
+  void* handle = dlopen(library_path, RTLD_LAZY | RTLD_LOCAL);
+  query_fn query = (query_fn)dlsym(handle, "iree_hal_executable_library_query");
+  environment_t environment = {0};
+  pthread_cancel(pthread_self());
+  const library_v6_t* v6 = query(6, &environment);
+  dispatch_state_t d = {1, 1, 1, 0, 1, 1, 1, 1, 0, NULL, NULL, NULL};
+  workgroup_state_t w = {0};
+  v6->exports.ptrs[NOTHING](&environment, &d, &w);
+  past_the_call = 1;
+  pthread_testcancel();
+  return NULL;
+}
+
 static int again(char** argv, const char* mode, const char* number) {
   execl("/proc/self/exe", argv[0], library_path, mode, number, (char*)NULL);
   return 3;
@@ -107,6 +146,14 @@ int main(int argc, char** argv) {
   uint32_t n = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
   uint32_t m = argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : 0;
   if (!strcmp(mode, "idle")) { puts("idle"); return 0; }
+  if (!strcmp(mode, "cancel")) {
+    pthread_t thread;
+    void* result;
+    pthread_create(&thread, NULL, cancelled_at_first_call, NULL);
+    pthread_join(thread, &result);
+    printf("cancelled %d past %d\n", result == PTHREAD_CANCELED, past_the_call);
+    return 0;
+  }
   library = load(library_path);
 
   if (!strcmp(mode, "calls")) {
@@ -228,6 +275,9 @@ int main(int argc, char** argv) {
     dispatch_state_t d = {1, 1, 1, 2, 1, 1, 1, 1, 0, constants, NULL, NULL};
     workgroup_state_t w = {0};
     return library.functions[SPIN](&environment, &d, &w);
+  } else if (!strcmp(mode, "descriptors")) {
+    int result = open_many(n, m);
+    if (result) return result;
   } else if (!strcmp(mode, "count-for-ever")) {
     count_for_ever(argv[3]);
   } else {

@@ -1,8 +1,8 @@
 //! Counterpoint inside a process that is not ours: preloaded, silent, and harmless.
 //!
 //! ```text
-//!  mprotect, dlsym ──► iree: find the executable library, put a trampoline in the place of each
-//!  (interposed)              exported function
+//!  mmap, mprotect, dlsym ──► iree: find the executable library, put a trampoline in the place of each
+//!  (interposed)                    exported function
 //!                                        │
 //!  runtime calls an export ──► trampoline ──► probe: read, clock ─► original ─► clock, read
 //!                                                                                   │
@@ -34,4 +34,4 @@ mod run;
 mod sys;
 mod thread;
 
-pub use iree::interpose::{dlsym, mprotect};
+pub use iree::interpose::{dlsym, mmap, mmap64, mprotect};

@@ -67,20 +67,18 @@ fn state() -> Result<&'static State, i32> {
 pub struct Lock(&'static State);
 
 impl Lock {
-    /// Waits for the lock. `None` if this very thread holds it (a signal handler interrupted
-    /// it), or if it cannot be had for a second (its holder was stopped).
+    /// Waits for the lock, however long its holder takes. `None` only if this very thread holds it:
+    /// a signal handler has interrupted it.
     pub fn take() -> Option<Self> {
         let state = state().ok()?;
         let me = sys::thread_id();
-        for round in 0..1_000_000u32 {
+        loop {
             match state.lock.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return Some(Self(state)),
                 Err(holder) if holder == me => return None,
-                Err(_) if round > 100 => sys::yield_now(),
-                Err(_) => std::hint::spin_loop(),
+                Err(_) => sys::nap(),
             }
         }
-        None
     }
 }
 

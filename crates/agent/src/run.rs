@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use counters::Plan;
 use record::run_file::RUN_FILE_VARIABLE;
@@ -44,8 +44,10 @@ static WANTED: AtomicBool = AtomicBool::new(false);
 static OFF: AtomicBool = AtomicBool::new(false);
 
 static RUN: AtomicPtr<Run> = AtomicPtr::new(std::ptr::null_mut());
-/// 0 not yet loaded, 1 being loaded, 2 loaded or impossible.
-static LOADING: AtomicU8 = AtomicU8::new(0);
+/// 0 not yet loaded; [`LOADED`]: loaded or impossible; otherwise who is at it, process id in the
+/// high half and thread id in the low one.
+static LOADING: AtomicU64 = AtomicU64::new(0);
+const LOADED: u64 = u64::MAX;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -116,30 +118,32 @@ pub fn load() -> Option<&'static Run> {
     if !wanted() {
         return None;
     }
-    match LOADING.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => {
-            std::panic::set_hook(Box::new(|_| {}));
-            if let Some(run) = read() {
-                RUN.store(Box::leak(Box::new(run)), Ordering::Release);
-            } else {
-                switch_off();
-            }
-            LOADING.store(2, Ordering::Release);
-        }
-        Err(1) => {
-            // Another thread is at it, for some microseconds; or this thread is, interrupted by
-            // a signal, which must not wait for itself.
-            for _ in 0..10_000 {
-                if LOADING.load(Ordering::Acquire) == 2 {
-                    return current();
-                }
-                sys::yield_now();
-            }
-            // Its loader was not copied into this forked child, or is below this very handler.
-            switch_off();
-        }
-        Err(_) => {}
+    if LOADING.load(Ordering::Acquire) == LOADED {
+        return current();
     }
+    let me = u64::from(sys::process_id()) << 32 | u64::from(sys::thread_id());
+    let mut holder = 0;
+    loop {
+        match LOADING.compare_exchange(holder, me, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => break,
+            Err(LOADED) => return current(),
+            // A signal interrupted this very thread in the middle of it: not this time.
+            Err(other) if other == me => return None,
+            // Whoever was at it was not copied into this forked child: take over.
+            Err(other) if other >> 32 != me >> 32 => holder = other,
+            Err(_) => {
+                holder = 0;
+                sys::nap();
+            }
+        }
+    }
+    std::panic::set_hook(Box::new(|_| {}));
+    if let Some(run) = read() {
+        RUN.store(Box::leak(Box::new(run)), Ordering::Release);
+    } else {
+        switch_off();
+    }
+    LOADING.store(LOADED, Ordering::Release);
     current()
 }
 

@@ -77,12 +77,37 @@ pub fn append(path: &CStr, bytes: &[u8]) -> Result<(), AppendError> {
     // SAFETY: `limit` outlives the call.
     let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
     if known && limit.rlim_cur != libc::RLIM_INFINITY {
-        let end =
-            syscall!(libc::SYS_lseek, file.0, 0, libc::SEEK_END).map_err(AppendError::Errno)?;
-        if end as u64 + bytes.len() as u64 > limit.rlim_cur {
-            return Err(AppendError::FileSizeLimit);
-        }
+        return append_within(&file, bytes, limit.rlim_cur);
     }
+    write_all(&file, bytes)
+}
+
+/// As [`write_all`] under `RLIMIT_FSIZE`. The length is looked at first, but another thread may
+/// append in between, and passing the limit raises SIGXFSZ, which kills: it is blocked meanwhile,
+/// and one that comes of our write is taken away.
+fn append_within(file: &Descriptor, bytes: &[u8], limit: u64) -> Result<(), AppendError> {
+    let end = syscall!(libc::SYS_lseek, file.0, 0, libc::SEEK_END).map_err(AppendError::Errno)?;
+    if end as u64 + bytes.len() as u64 > limit {
+        return Err(AppendError::FileSizeLimit);
+    }
+    let only = 1u64 << (libc::SIGXFSZ - 1);
+    let mut before = 0u64;
+    let block = libc::SIG_BLOCK;
+    let (set, old) = (&raw const only, &raw mut before);
+    let _ = syscall!(libc::SYS_rt_sigprocmask, block, set, old, 8);
+    let result = match write_all(file, bytes) {
+        Err(AppendError::Errno(libc::EFBIG)) => {
+            let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            let _ = syscall!(libc::SYS_rt_sigtimedwait, set, 0, &raw const now, 8);
+            Err(AppendError::FileSizeLimit)
+        }
+        other => other,
+    };
+    let _ = syscall!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, old, 0, 8);
+    result
+}
+
+fn write_all(file: &Descriptor, bytes: &[u8]) -> Result<(), AppendError> {
     let mut rest = bytes;
     while !rest.is_empty() {
         match syscall!(libc::SYS_write, file.0, rest.as_ptr(), rest.len()) {
@@ -140,9 +165,10 @@ pub fn thread_id() -> u32 {
     syscall!(libc::SYS_gettid).unwrap_or(0) as u32
 }
 
-/// Lets another thread run.
-pub fn yield_now() {
-    let _ = syscall!(libc::SYS_sched_yield);
+/// Waits a moment for another thread that has to finish something.
+pub fn nap() {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
+    let _ = syscall!(libc::SYS_nanosleep, &raw const time, 0);
 }
 
 /// The calling thread's name, padded with zeros.
@@ -192,6 +218,24 @@ pub fn protect(at: usize, bytes: usize, protection: i32) -> Result<(), i32> {
 pub unsafe fn host_mprotect(at: *mut c_void, bytes: usize, protection: i32) -> i32 {
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(libc::SYS_mprotect, at, bytes, protection) as i32 }
+}
+
+/// `mmap` as the host expects it: `MAP_FAILED` and `errno` on failure.
+///
+/// # Safety
+/// As `mmap(2)`.
+pub unsafe fn host_mmap(
+    address: *mut c_void,
+    bytes: usize,
+    protection: i32,
+    flags: i32,
+    fd: i32,
+    offset: i64,
+) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    let at =
+        unsafe { libc::syscall(libc::SYS_mmap, address, bytes, protection, flags, fd, offset) };
+    at as *mut c_void
 }
 
 /// Copies foreign memory without being able to fault. Returns how many bytes were readable, from
@@ -296,9 +340,4 @@ pub fn lossy(bytes: Vec<u8>) -> String {
 /// A path for system calls; a text with a NUL in it names nothing and becomes the empty path.
 pub fn path(text: String) -> CString {
     CString::new(text).unwrap_or_default()
-}
-
-/// Which pages from `at` on are in memory (bit 0 of each byte). False if one is not mapped.
-pub fn resident(at: usize, pages: &mut [u8]) -> bool {
-    syscall!(libc::SYS_mincore, at, pages.len() * 4096, pages.as_mut_ptr()).is_ok()
 }

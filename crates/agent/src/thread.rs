@@ -341,14 +341,18 @@ unsafe extern "C" fn leave_c(thread: *mut c_void) {
     }
 }
 
-/// At the end of the process, for the thread that ends it: a last moment on its clocks. The page
-/// stays in the pool, whence `run` or `report` collects it; other threads may still be writing.
+/// At the end of the process, for the thread that ends it: it leaves, so that its page goes to the
+/// profile and is free for other processes of the run. Pages of other threads, which may still be
+/// writing, stay in the pool, whence `run` or `report` collects them.
 pub fn at_process_exit() {
-    let thread = current();
-    // SAFETY: the calling thread's own state.
+    let local = local::get();
+    // SAFETY: the calling thread's own state, not used any more once the pointer is cleared. Its
+    // memory stays mapped: the thread may have been ending the process from inside a call.
     unsafe {
+        let thread = (*local).thread;
         if !thread.is_null() && (*thread).ready.load(Ordering::Relaxed) == 1 {
-            (*thread).clock_record();
+            (*local).thread = std::ptr::null_mut();
+            (*thread).leave();
         }
     }
 }

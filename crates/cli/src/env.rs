@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use profile::manifest::Origin;
 
 use crate::failure::Failure;
-use crate::limits::lift_file_size;
+use crate::inherited::prepare_process;
 use crate::prepare::{Recording, prepare};
 
 /// Prepare a profile and print the variables that record into it
@@ -21,13 +21,18 @@ pub struct Args {
 
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    lift_file_size()?;
+    prepare_process()?;
     let prepared = prepare(&args.recording, Origin::Env, &[])?;
     let mut out = std::io::stdout().lock();
-    for (name, value) in &prepared.variables {
-        writeln!(out, "export {name}={}", quote(&value.to_string_lossy()))?;
+    let lines = prepared
+        .variables
+        .iter()
+        .map(|(name, value)| format!("export {name}={}\n", quote(&value.to_string_lossy())));
+    let text: String = lines.collect();
+    if let Err(e) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        prepared.discard(); // Nobody knows of it.
+        return Err(e.into());
     }
-    out.flush()?;
     eprintln!(
         "counterpoint: {} is ready; run the program with these variables, then `counterpoint \
          report {}`",

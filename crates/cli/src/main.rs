@@ -8,7 +8,7 @@ mod doctor;
 mod env;
 mod export;
 mod failure;
-mod limits;
+mod inherited;
 mod list;
 mod output;
 mod prepare;

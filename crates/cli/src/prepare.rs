@@ -56,8 +56,11 @@ pub fn prepare(
     let clock = ClockKind::choose(&clocksource);
     let first = Snapshot::take(clock);
     let (counters, notes) = counters_of(&recording.events, &machine)?;
-    let directory = std::path::absolute(&recording.output)
-        .map_err(|e| Failure::new(format!("output {}: {e}", recording.output.display())))?;
+    // By components: `x.cpt/` is `x.cpt`.
+    let directory: PathBuf = std::path::absolute(&recording.output)
+        .map_err(|e| Failure::new(format!("output {}: {e}", recording.output.display())))?
+        .components()
+        .collect();
     make_way(&directory)?;
     let make = |path: &Path| {
         fs::DirBuilder::new()
@@ -73,8 +76,10 @@ pub fn prepare(
     make(&pool_directory)?;
     made.directories.push(pool_directory.clone());
     let pool = pool_directory.join("pool");
-    record::pool::create(&pool)
-        .map_err(|e| Failure::new(format!("create {}: {e}", pool.display())))?;
+    record::pool::create(&pool).map_err(|e| {
+        Failure::new(format!("create {}: {e}", pool.display()))
+            .hint("the recorder keeps unfinished pages there; free some space (df /dev/shm)")
+    })?;
 
     let run_file = RunFile {
         profile: utf8(&directory)?,

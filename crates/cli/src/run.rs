@@ -15,7 +15,7 @@ use profile::manifest::{Exit, Manifest, Origin, State};
 use record::{ClockKind, Snapshot};
 
 use crate::failure::Failure;
-use crate::limits::lift_file_size;
+use crate::inherited::prepare_process;
 use crate::prepare::{Prepared, Recording, prepare};
 
 /// Run a program and record every dispatch in it
@@ -36,7 +36,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let program = find(Path::new(&args.command[0]))?;
     let words: Vec<String> =
         args.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
-    let before = lift_file_size()?;
+    let inherited = prepare_process()?;
     let prepared = prepare(&args.recording, Origin::Run, &words)?;
     forward_signals();
     let mut command = Command::new(&program);
@@ -46,7 +46,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     command.args(&args.command[1..]);
     command.envs(prepared.variables.iter().map(|(n, v)| (n, v)));
-    before.restore_in(&mut command);
+    inherited.restore_in(&mut command);
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(e) => {
@@ -91,8 +91,16 @@ static CHILD: AtomicI32 = AtomicI32::new(0);
 /// A signal that came before the program was there.
 static EARLY: AtomicI32 = AtomicI32::new(0);
 
-const FORWARDED: [i32; 6] =
-    [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
+const FORWARDED: [i32; 8] = [
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGWINCH,
+    libc::SIGALRM,
+];
 
 /// Handlers, not `SIG_IGN`: what is ignored stays so in the program after `exec`, what is handled
 /// does not. A signal that whoever started us has ignored (nohup) stays ignored.

@@ -46,6 +46,8 @@ const CASES: &[Case] = &[
     ("abort 10", &[10], &[]),
     ("exit-thread", &[3], &[]),
     ("status", &[1], &[]),
+    ("cancel", &[1], &[]),
+    ("descriptors 60 100", &[60], &[]),
 ];
 
 #[test]
@@ -355,6 +357,30 @@ fn kill_once(program: &Path, victim: Victim, after: Duration, round: u32) {
     }
     let pool = profile::Manifest::read(&path).unwrap().pool;
     assert_eq!(pool, None, "report has collected what was left");
+}
+
+/// What the shell had set for the program is what the program gets.
+#[test]
+fn dispositions_and_closed_streams_are_handed_on() {
+    let Some(program) = counterpoint("dispositions") else { return };
+    let scratch = testkit::Scratch::new();
+    for script in [
+        "trap '' CHLD; $RUN sh -c 'exit 5'",
+        "trap '' PIPE; $RUN sh -c 'kill -PIPE $$; echo survived'",
+        "$RUN sh -c 'kill -PIPE $$; echo survived'",
+        "exec 1>&-; $RUN sh -c 'echo lost'",
+        "ulimit -S -f 100; $RUN sh -c 'ulimit -f'",
+    ] {
+        let run = format!("'{}' run -e none -o p.cpt --", program.display());
+        let shell = |prefix: &str| {
+            let mut shell = Command::new("bash");
+            shell.args(["-c", &script.replace("$RUN", prefix)]).current_dir(scratch.path());
+            shell.output().unwrap()
+        };
+        let (bare, with) = (shell(""), shell(&run));
+        assert_eq!(with.status.code(), bare.status.code(), "{script}: {with:?}");
+        assert_eq!(with.stdout, bare.stdout, "{script}");
+    }
 }
 
 /// Signals to `run` reach the program, and the way it ends is the way `run` ends.

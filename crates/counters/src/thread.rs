@@ -183,9 +183,13 @@ impl<'plan> ThreadCounters<'plan> {
             return Err(OpenError::from_errno(libc::EINVAL));
         };
         let mut fd = perf::open(attr, target, leader)?;
-        let moved = if fd < lowest { sys::dup_above(fd, lowest) } else { -1 };
-        if moved >= 0 {
+        if fd < lowest {
+            let moved = sys::dup_above(fd, lowest);
             sys::close(fd);
+            if moved < 0 {
+                // The numbers set aside for counters are used up: the others are the program's.
+                return Err(OpenError::from_errno(libc::EMFILE));
+            }
             fd = moved as i32;
         }
         match sys::perf_event_id(fd) {

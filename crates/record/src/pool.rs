@@ -107,14 +107,9 @@ impl Pool {
     /// The `errno` of `open`, `fstat` or `mmap`; `EINVAL` for a file that is no pool of this
     /// version.
     pub fn open(path: &CStr) -> Result<Self, i32> {
-        // SAFETY: `path` is a C string; the flags need no mode argument.
-        let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
-        if fd < 0 {
-            return Err(errno());
-        }
+        let fd = open_raw(path)?;
         let mapped = Self::map(fd);
-        // SAFETY: `fd` was opened above and is ours.
-        unsafe { libc::close(fd) };
+        close_raw(fd);
         mapped
     }
 
@@ -217,17 +212,14 @@ impl Pool {
         }
         // Before Linux 5.14: reserve the space, then touch each page (which is counted as page
         // faults of the program, but outside of any bracketed call).
-        // SAFETY: `path` is a C string.
-        let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
-        if fd < 0 {
-            return Err(errno());
-        }
-        let offset = (PAGES_OFFSET + (page % PAGES) * PAGE_BYTES) as libc::off_t;
-        // SAFETY: `fd` was just opened.
-        let reserved = unsafe { libc::fallocate(fd, 0, offset, PAGE_BYTES as libc::off_t) };
+        let fd = open_raw(path)?;
+        let offset = (PAGES_OFFSET + (page % PAGES) * PAGE_BYTES) as libc::c_long;
+        let bytes = PAGE_BYTES as libc::c_long;
+        // SAFETY: `fd` was just opened; the arguments are plain numbers.
+        let reserved =
+            unsafe { libc::syscall(libc::SYS_fallocate, libc::c_long::from(fd), 0, offset, bytes) };
         let failure = errno();
-        // SAFETY: `fd` is ours.
-        unsafe { libc::close(fd) };
+        close_raw(fd);
         if reserved != 0 {
             return Err(failure);
         }
@@ -238,6 +230,21 @@ impl Pool {
         }
         Ok(())
     }
+}
+
+/// `open` as a bare system call: the function of that name is a cancellation point, and a host
+/// that cancels its threads must not unwind through us.
+fn open_raw(path: &CStr) -> Result<i32, i32> {
+    let (at, flags) = (libc::AT_FDCWD as libc::c_long, libc::O_RDWR | libc::O_CLOEXEC);
+    // SAFETY: `path` is a C string; the flags need no mode argument.
+    let fd =
+        unsafe { libc::syscall(libc::SYS_openat, at, path.as_ptr(), libc::c_long::from(flags)) };
+    if fd < 0 { Err(errno()) } else { Ok(fd as i32) }
+}
+
+fn close_raw(fd: i32) {
+    // SAFETY: the caller opened it a moment ago.
+    unsafe { libc::syscall(libc::SYS_close, libc::c_long::from(fd)) };
 }
 
 /// The calling thread's `errno`.

@@ -1,23 +1,54 @@
 //! From a range that was just made executable to the query function of an embedded ELF.
 //!
-//! IREE loads its default executables with a small loader of its own: it reserves a range, copies
-//! the segments, relocates, and calls `mprotect(text, READ|EXEC)`. Everything here is read
-//! through [`crate::sys`], so that no guess can fault; only an ELF whose dynamic symbol table has
-//! the query function *inside the range* counts.
+//! IREE loads its default executables with a small loader of its own: it reserves a range
+//! (`mmap`, no access, `MAP_NORESERVE`), copies the segments, relocates, and calls
+//! `mprotect(text, READ|EXEC)`. Reservations of that kind are remembered, so the ELF header of a
+//! text is looked for in one place only, and programs that make other memory executable (JIT
+//! compilers) never get further than a comparison of addresses. (Walking back from the text to
+//! the header was tried: with much memory below, it cost a JIT 45 ms per `mprotect`.)
+//!
+//! Everything is read through [`crate::sys`], so that no guess can fault; only an ELF whose dynamic
+//! symbol table has the query function *inside the range* counts.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use abi::iree::QUERY_SYMBOL;
 
 use crate::sys;
 
-const PAGE: usize = 4096;
-/// How far before the text the header is looked for. Constants of a module stand between them.
-const FARTHEST: usize = 64 << 20;
-/// Pages asked for at a time.
-const STEP: usize = 256;
+/// The last reservations, oldest overwritten first. A program would have to make as many others
+/// between the reservation of an executable and its `mprotect`, some microseconds later.
+static RESERVED: [Range; 256] =
+    [const { Range { start: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; 256];
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+struct Range {
+    start: AtomicUsize,
+    end: AtomicUsize,
+}
+
+/// Remembers a reservation. Lock-free; one that is overwritten while it is read names a range
+/// that has no ELF at its start, which is found out there.
+pub fn note_reservation(start: usize, bytes: usize) {
+    let range = &RESERVED[NEXT.fetch_add(1, Ordering::Relaxed) % RESERVED.len()];
+    range.end.store(0, Ordering::Release);
+    range.start.store(start, Ordering::Release);
+    range.end.store(start.saturating_add(bytes), Ordering::Release);
+}
+
+/// Where the newest known reservation around an address starts.
+fn reservation_of(address: usize) -> Option<usize> {
+    let next = NEXT.load(Ordering::Relaxed);
+    (1..=RESERVED.len()).find_map(|back| {
+        let range = &RESERVED[next.wrapping_sub(back) % RESERVED.len()];
+        let (start, end) = (range.start.load(Ordering::Acquire), range.end.load(Ordering::Acquire));
+        (start <= address && address < end).then_some(start)
+    })
+}
 
 /// The address of the query function, if `[text, text + bytes)` is the text of an embedded ELF.
 pub fn find_query(text: usize, bytes: usize) -> Option<usize> {
-    let base = find_header(text)?;
+    let base = reservation_of(text).filter(|base| is_header(*base))?;
     let header: [u64; 8] = sys::read_value(base)?;
     // e_phoff at 32, e_phentsize and e_phnum at 54 and 56.
     let program_headers = header[4] as usize;
@@ -69,36 +100,6 @@ const DT_NULL: u64 = 0;
 const DT_HASH: u64 = 4;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
-
-/// The nearest page at or before `text` that starts as a 64-bit shared object does. Stops at the
-/// first page that is not mapped. JIT compilers call `mprotect` often, so pages that are not in
-/// memory are passed over: reading them would bring them in.
-fn find_header(text: usize) -> Option<usize> {
-    let mut page = text & !(PAGE - 1);
-    let farthest = page.saturating_sub(FARTHEST);
-    let mut present = [0u8; STEP];
-    while page >= farthest && page > 0 {
-        let count = STEP.min((page - farthest) / PAGE + 1);
-        let first = page - (count - 1) * PAGE;
-        let (first, count) = if sys::resident(first, &mut present[..count]) {
-            (first, count)
-        } else {
-            // Something in the step is not mapped: one page at a time.
-            if !sys::resident(page, &mut present[..1]) {
-                return None;
-            }
-            (page, 1)
-        };
-        for i in (0..count).rev() {
-            let at = first + i * PAGE;
-            if present[i] & 1 != 0 && is_header(at) {
-                return Some(at);
-            }
-        }
-        page = first.checked_sub(PAGE)?;
-    }
-    None
-}
 
 /// ELF, 64 bits, little-endian, ET_DYN.
 fn is_header(at: usize) -> bool {

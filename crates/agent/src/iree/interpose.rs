@@ -1,9 +1,9 @@
-//! The two functions of glibc that stand between IREE's loaders and their executables.
+//! The functions of glibc that stand between IREE's loaders and their executables.
 //!
 //! `dlsym` is sensitive to its caller (`RTLD_NEXT` means "behind the library that calls"): for
 //! every name but one, the exported function *jumps* to the real one and leaves the return
-//! address alone. `mprotect` makes the system call itself and looks at the range afterwards, if
-//! it was made executable.
+//! address alone. `mmap` and `mprotect` make the system call themselves; the one remembers ranges
+//! that were reserved as IREE's loader does, the other looks into them when they become executable.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -121,4 +121,46 @@ pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: usize, protection
         });
     }
     result
+}
+
+/// IREE's loader reserves the range of an executable like this.
+const RESERVATION: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+
+/// `mmap` that remembers reservations.
+///
+/// # Safety
+/// As `mmap(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap(
+    address: *mut c_void,
+    bytes: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
+    // SAFETY: the host's own arguments, passed on.
+    let at = unsafe { sys::host_mmap(address, bytes, protection, flags, fd, offset) };
+    let reserves = protection == libc::PROT_NONE && flags & RESERVATION == RESERVATION;
+    if reserves && at != libc::MAP_FAILED && run::wanted() {
+        elf::note_reservation(at as usize, bytes);
+    }
+    at
+}
+
+/// The same function under the name that programs with 64-bit file offsets call.
+///
+/// # Safety
+/// As `mmap(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap64(
+    address: *mut c_void,
+    bytes: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
+    // SAFETY: passed on.
+    unsafe { mmap(address, bytes, protection, flags, fd, offset) }
 }

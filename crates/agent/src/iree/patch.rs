@@ -42,7 +42,10 @@ pub fn take_in_guarded(head: *const LibraryHead, kind: LibraryKind) {
 /// Takes a library in. Does nothing to one whose table holds our trampolines already.
 fn take_in(head: *const LibraryHead, kind: LibraryKind) {
     let Some(run) = run::load() else { return };
-    let Some(lock) = Lock::take() else { return };
+    let Some(lock) = Lock::take() else {
+        crate::process::lose(Loss::LibraryRejected, 1, libc::EDEADLK);
+        return;
+    };
     let Some(process) = Process::current_locked(run, &lock) else { return };
     let Some(mut found) = library::read(head, kind) else {
         process.lose(Loss::LibraryRejected, 1, 0);

@@ -17,14 +17,14 @@ use crate::{probe, sys};
 /// Exports that can be bracketed at the same time.
 pub const SLOTS: usize = 16_384;
 /// Distinct query functions of system libraries that can be wrapped.
-pub const QUERIES: usize = 256;
+pub const QUERIES: usize = 4_096;
 const STUB_BYTES: usize = 16;
 
 #[repr(C)]
 struct Slot {
-    /// The original function; 0 while the slot is free.
+    /// The original function. Stays when the slot is given back, so that a late call still lands.
     original: AtomicUsize,
-    /// Where in the library's table our stub stands.
+    /// Where in the library's table our stub stands; 0 while the slot is free.
     place: AtomicUsize,
     export: AtomicU32,
 }
@@ -139,7 +139,7 @@ pub fn claim(original: usize, place: usize, export: u32, lock: &Lock) -> Option<
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let first = NEXT.load(Ordering::Relaxed);
     // Round robin, so that a slot just given back is reused last.
-    let free = |n: &usize| TABLE[*n].original.load(Ordering::Relaxed) == 0;
+    let free = |n: &usize| TABLE[*n].place.load(Ordering::Relaxed) == 0;
     let mut order = (0..SLOTS).map(|i| (first + i) % SLOTS);
     let number = order.clone().find(free).or_else(|| {
         reclaim(lock);
@@ -148,8 +148,8 @@ pub fn claim(original: usize, place: usize, export: u32, lock: &Lock) -> Option<
     NEXT.store(number + 1, Ordering::Relaxed);
     let slot = &TABLE[number];
     slot.export.store(export, Ordering::Relaxed);
-    slot.place.store(place, Ordering::Relaxed);
     slot.original.store(original, Ordering::Release);
+    slot.place.store(place, Ordering::Release);
     Some(stubs().0 + number * STUB_BYTES)
 }
 
@@ -157,7 +157,7 @@ pub fn claim(original: usize, place: usize, export: u32, lock: &Lock) -> Option<
 pub fn give_back(stub: usize, _: &Lock) {
     let number = stub.wrapping_sub(stubs().0) / STUB_BYTES;
     if let Some(slot) = TABLE.get(number) {
-        slot.original.store(0, Ordering::Release);
+        slot.place.store(0, Ordering::Release);
     }
 }
 
@@ -166,10 +166,8 @@ fn reclaim(_: &Lock) {
     let (first, _) = stubs();
     for (number, slot) in TABLE.iter().enumerate() {
         let place = slot.place.load(Ordering::Relaxed);
-        if slot.original.load(Ordering::Relaxed) != 0
-            && sys::read_value::<usize>(place) != Some(first + number * STUB_BYTES)
-        {
-            slot.original.store(0, Ordering::Release);
+        if place != 0 && sys::read_value::<usize>(place) != Some(first + number * STUB_BYTES) {
+            slot.place.store(0, Ordering::Release);
         }
     }
 }
@@ -200,15 +198,31 @@ pub fn wrap_query(real: *mut c_void) -> *mut c_void {
     if (first..first + QUERIES * STUB_BYTES).contains(&address) {
         return real;
     }
-    for (number, wrapped) in WRAPPED.iter().enumerate() {
-        let taken = wrapped
-            .compare_exchange(0, address, Ordering::AcqRel, Ordering::Acquire)
-            .unwrap_or_else(|other| other);
-        if taken == 0 || taken == address {
-            return (first + number * STUB_BYTES) as *mut c_void;
+    let find = || {
+        WRAPPED.iter().position(|wrapped| {
+            let taken = wrapped
+                .compare_exchange(0, address, Ordering::AcqRel, Ordering::Acquire)
+                .unwrap_or_else(|other| other);
+            taken == 0 || taken == address
+        })
+    };
+    let number = find().or_else(|| {
+        // Full: those of libraries that were unloaded are free again.
+        for wrapped in &WRAPPED {
+            let known = wrapped.load(Ordering::Acquire);
+            if sys::read_value::<u8>(known).is_none() {
+                let _ = wrapped.compare_exchange(known, 0, Ordering::AcqRel, Ordering::Relaxed);
+            }
+        }
+        find()
+    });
+    match number {
+        Some(number) => (first + number * STUB_BYTES) as *mut c_void,
+        None => {
+            crate::process::lose(model::Loss::SlotsExhausted, 1, 0);
+            real
         }
     }
-    real
 }
 
 /// Where every query stub jumps: asks the real library, and takes in what it answers.

@@ -20,15 +20,19 @@ fn need(test: &str, variable: &str) -> Option<PathBuf> {
     if let Some(value) = std::env::var_os(variable) {
         return Some(value.into());
     }
-    let line = format!("{test}: {variable} is not set (cargo xtask test sets it)");
-    eprintln!("SKIPPED {line}");
+    skip(test, &format!("{variable} is not set (cargo xtask test sets it)"));
+    None
+}
+
+/// Says loudly that a test is skipped, and why.
+pub fn skip(test: &str, why: &str) {
+    eprintln!("SKIPPED {test}: {why}");
     if let Some(log) = std::env::var_os("COUNTERPOINT_SKIP_LOG") {
         let file = std::fs::File::options().append(true).create(true).open(log);
         if let Ok(mut file) = file {
-            let _ = writeln!(file, "{line}");
+            let _ = writeln!(file, "{test}: {why}");
         }
     }
-    None
 }
 
 /// The built program.
