@@ -42,6 +42,9 @@ pub fn notes(report: &Report<'_>) -> Vec<String> {
         (State::Recording, Origin::Run, None) if !alive => {
             notes.push("`counterpoint run` was killed before the program ended".into());
         }
+        (State::Recording, Origin::Hook, None) if !alive => {
+            notes.push("the program did not end in an orderly way, and wrote no report".into());
+        }
         _ => {}
     }
     notes
