@@ -33,4 +33,7 @@ mod run;
 mod sys;
 mod thread;
 
+pub use iree::call_hook::{
+    iree_hal_executable_library_call_hook_begin, iree_hal_executable_library_call_hook_end,
+};
 pub use iree::interpose::{dlsym, mprotect};

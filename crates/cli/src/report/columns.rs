@@ -88,7 +88,7 @@ impl Table {
         let ns = |ticks: f64| Some(Value::Ns(ticks * line.ns_per_tick()));
         let all = summary.total_ticks as f64;
         push(1, "calls", "calls", &|r| Some(Value::Count(r.calls.into())));
-        push(8, "dispatches", "dispatches", &|r| Some(Value::Count(r.dispatches.into())));
+        push(8, "dispatches", "dispatches", &|r| r.dispatches.map(|n| Value::Count(n.into())));
         push(1, "total_ns", "total", &|r| ns(r.total_ticks as f64));
         push(2, "share", "share", &|r| {
             (summary.total_ticks > 0).then(|| Value::Part(r.total_ticks as f64 / all))

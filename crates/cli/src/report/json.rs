@@ -65,7 +65,7 @@ struct Total {
     processes: usize,
     threads: usize,
     calls: u64,
-    dispatches: u64,
+    dispatches: Option<u64>,
     duration_ns: f64,
 }
 
@@ -74,7 +74,7 @@ struct RowOut<'a> {
     #[serde(flatten)]
     key: KeyOut<'a>,
     calls: u64,
-    dispatches: u64,
+    dispatches: Option<u64>,
     total_ns: f64,
     share: Option<f64>,
     mean_ns: f64,

@@ -112,6 +112,8 @@ fn variant() -> &'static str {
 /// The C programs of `tests/programs`, compiled once per test process.
 pub struct Programs {
     pub host: PathBuf,
+    /// A runtime with IREE's own call hook in it.
+    pub hook_host: PathBuf,
     pub library: PathBuf,
     pub library_v5: PathBuf,
     _directory: testkit::Scratch,
@@ -138,6 +140,7 @@ impl Programs {
             };
             Self {
                 host: compile("host.c", "host", &["-ldl", "-lpthread", "-lrt"]),
+                hook_host: compile("hook_host.c", "hook_host", &["-ldl", "-lpthread"]),
                 library: compile("library.c", "library.so", &["-shared", "-fPIC"]),
                 library_v5: compile(
                     "library.c",
