@@ -15,6 +15,7 @@ mod idle_start;
 mod machine;
 mod plan;
 mod probe;
+mod report;
 mod results;
 mod stats;
 
@@ -64,6 +65,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "probe",
         about: "a begin and end pair against its floor and its peer, in one thread",
         prepare: probe::prepare,
+    },
+    Benchmark {
+        name: "report-10m",
+        about: "the op table of ten million recorded calls: time and private memory",
+        prepare: report::prepare,
     },
 ];
 

@@ -24,6 +24,7 @@
 //! function; an error of our own switches the agent off and lets calls through. Nothing on a hot
 //! path allocates, locks, prints or touches `errno`. Nothing happens, not even a file opened, in a
 //! process that shows no IREE executable. Linux 4.14 or later (`MADV_WIPEONFORK`).
+#![allow(rustdoc::private_intra_doc_links, reason = "the table above is for readers of the code")]
 
 mod calibrate;
 mod iree;

@@ -131,10 +131,12 @@ pub fn load() -> Option<&'static Run> {
             // a signal, which must not wait for itself.
             for _ in 0..10_000 {
                 if LOADING.load(Ordering::Acquire) == 2 {
-                    break;
+                    return current();
                 }
                 sys::yield_now();
             }
+            // Its loader was not copied into this forked child, or is below this very handler.
+            switch_off();
         }
         Err(_) => {}
     }

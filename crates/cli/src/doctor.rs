@@ -109,11 +109,10 @@ fn asked(list: &str, machine: &Machine) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Where `dist/` has the agent: in `lib` beside the program's directory.
+/// The shared library that `run` would preload, or where it should be.
 fn library() -> Option<PathBuf> {
-    let program = std::env::current_exe().ok()?;
-    let bin = program.parent()?;
-    Some(bin.parent()?.join("lib/libcounterpoint.so"))
+    let places = crate::prepare::library_places().ok()?;
+    places.iter().find(|path| path.is_file()).or(places.first()).cloned()
 }
 
 fn table<'r>(rows: impl Iterator<Item = &'r Row>, out: &mut impl Write) -> io::Result<()> {

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use profile::manifest::Origin;
 
 use crate::failure::Failure;
+use crate::limits::lift_file_size;
 use crate::prepare::{Recording, prepare};
 
 /// Prepare a profile and print the variables that record into it
@@ -20,6 +21,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    lift_file_size()?;
     let prepared = prepare(&args.recording, Origin::Env, &[])?;
     let mut out = std::io::stdout().lock();
     for (name, value) in &prepared.variables {

@@ -8,6 +8,7 @@ mod doctor;
 mod env;
 mod export;
 mod failure;
+mod limits;
 mod list;
 mod output;
 mod prepare;

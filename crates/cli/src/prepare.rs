@@ -100,7 +100,10 @@ pub fn prepare(
         command: command.to_vec(),
         working_directory: std::env::current_dir()
             .map_or_else(|_| String::new(), |d| d.display().to_string()),
-        environment: machine.container().or_else(|| machine.virtualisation()),
+        environment: machine
+            .container()
+            .map(|sign| format!("in a container ({sign})"))
+            .or_else(|| machine.virtualisation().map(|sign| format!("virtualised ({sign})"))),
         clock: clock.into(),
         counters: run_file.counters.iter().map(Into::into).collect(),
         filters: recording.filter.clone(),
@@ -179,17 +182,21 @@ fn counters_of(
     Ok((counters, Vec::new()))
 }
 
-/// The shared library: `../lib` of the program, or its own directory.
-pub fn library() -> Result<PathBuf, Failure> {
-    const NAME: &str = "libcounterpoint.so";
-    let program = std::env::current_exe()
-        .and_then(fs::canonicalize)
-        .map_err(|e| Failure::new(format!("find own program: {e}")))?;
-    let beside = program.parent().unwrap_or(Path::new("/"));
-    let candidates = [beside.join("../lib").join(NAME), beside.join(NAME)];
-    candidates.iter().find_map(|path| fs::canonicalize(path).ok()).ok_or_else(|| {
-        Failure::new(format!("no {NAME} in ../lib or beside {}", program.display()))
-            .hint("`cargo xtask dist` builds both into dist/; copy dist/ as a whole")
+const LIBRARY: &str = "libcounterpoint.so";
+
+/// Where the shared library may be: in `../lib` of the program, or beside it.
+pub fn library_places() -> std::io::Result<[PathBuf; 2]> {
+    let program = std::env::current_exe().and_then(fs::canonicalize)?;
+    let beside = program.parent().unwrap_or(Path::new("/")).to_owned();
+    let above = beside.parent().unwrap_or(Path::new("/"));
+    Ok([above.join("lib").join(LIBRARY), beside.join(LIBRARY)])
+}
+
+fn library() -> Result<PathBuf, Failure> {
+    let places = library_places().map_err(|e| Failure::new(format!("find own program: {e}")))?;
+    places.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
+        Failure::new(format!("no {} and no {}", places[0].display(), places[1].display()))
+            .hint("`cargo xtask dist` builds program and library into dist/; copy it as a whole")
     })
 }
 

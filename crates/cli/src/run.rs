@@ -15,6 +15,7 @@ use profile::manifest::{Exit, Manifest, Origin, State};
 use record::{ClockKind, Snapshot};
 
 use crate::failure::Failure;
+use crate::limits::lift_file_size;
 use crate::prepare::{Prepared, Recording, prepare};
 
 /// Run a program and record every dispatch in it
@@ -35,6 +36,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let program = find(Path::new(&args.command[0]))?;
     let words: Vec<String> =
         args.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
+    let before = lift_file_size()?;
     let prepared = prepare(&args.recording, Origin::Run, &words)?;
     forward_signals();
     let mut command = Command::new(&program);
@@ -44,6 +46,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     command.args(&args.command[1..]);
     command.envs(prepared.variables.iter().map(|(n, v)| (n, v)));
+    before.restore_in(&mut command);
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(e) => {

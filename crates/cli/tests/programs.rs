@@ -294,7 +294,7 @@ fn kill_once(program: &Path, victim: Victim, after: Duration, round: u32) {
     let scratch = testkit::Scratch::new();
     let (path, counted) = (scratch.join("p.cpt"), scratch.join("counted"));
     let programs = Programs::get();
-    let events = if round % 2 == 0 { "none" } else { "page-faults:u,task-clock:u" };
+    let events = if round.is_multiple_of(2) { "none" } else { "page-faults:u,task-clock:u" };
     let mut run = Command::new(program)
         .args(["run", "-e", events, "-o"])
         .arg(&path)
@@ -318,6 +318,7 @@ fn kill_once(program: &Path, victim: Victim, after: Duration, round: u32) {
     }
     std::thread::sleep(after);
     let target = profile::Profile::open(&path).unwrap().processes[0].id.pid;
+    let identity = profile::ProcessId::of(target).unwrap();
     let kill = |pid: u32| {
         // SAFETY: the process is our child or grandchild and still alive: nothing else ends it.
         unsafe { libc::kill(pid as i32, libc::SIGKILL) };
@@ -333,7 +334,8 @@ fn kill_once(program: &Path, victim: Victim, after: Duration, round: u32) {
     }
     run.wait().unwrap();
     let gone = Instant::now();
-    while Path::new(&format!("/proc/{target}/exe")).exists() && gone.elapsed().as_secs() < 5 {
+    while identity.is_alive() {
+        assert!(gone.elapsed() < Duration::from_secs(20), "{target} does not die");
         std::thread::sleep(Duration::from_millis(1));
     }
     let returned = read();

@@ -112,8 +112,11 @@ fn layout() -> GroupLayout {
     GroupLayout::new(&[0, 0], 0b11)
 }
 
+/// A call as it was read: itself, times of its groups, its values.
+type Read = (Call, Vec<GroupTimes>, Vec<u64>);
+
 /// The calls that can be read from `bytes`, and whether the page was good to its end.
-fn read(bytes: &[u8]) -> Result<(Vec<(Call, Vec<GroupTimes>, Vec<u64>)>, bool), PageError> {
+fn read(bytes: &[u8]) -> Result<(Vec<Read>, bool), PageError> {
     let layout = layout();
     let mut reader = PageReader::new(bytes, &layout)?;
     let mut found = Vec::new();
@@ -134,7 +137,7 @@ fn read(bytes: &[u8]) -> Result<(Vec<(Call, Vec<GroupTimes>, Vec<u64>)>, bool), 
     Ok((found, true))
 }
 
-fn expected() -> Vec<(Call, Vec<GroupTimes>, Vec<u64>)> {
+fn expected() -> Vec<Read> {
     calls().into_iter().map(|(c, g, v)| (c, g.to_vec(), v.to_vec())).collect()
 }
 

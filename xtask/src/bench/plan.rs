@@ -35,7 +35,6 @@ pub enum Observe {
     GoogleBenchmark,
     /// The process itself and `private`: the highest private memory seen, in KiB, sampled from
     /// `/proc/PID/smaps_rollup`. Unlike `max-rss` it leaves out mapped input files.
-    #[allow(dead_code, reason = "for the benchmark of report, which needs its generator first")]
     PrivateMemory,
 }
 
@@ -95,7 +94,6 @@ pub enum Formula {
     /// `(of - minus) / divide`.
     Difference { of: Of, minus: Of, divide: f64 },
     /// The reading itself.
-    #[allow(dead_code, reason = "for the benchmark of report, which needs its generator first")]
     Value(Of),
 }
 
