@@ -63,15 +63,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             losses
         }
     };
-    for loss in &losses {
-        eprintln!(
-            "counterpoint: {}: {} × {}: {}",
-            loss.severity().name(),
-            loss.count,
-            loss.name,
-            loss.help()
-        );
-    }
+    report::say_losses(&losses);
     Ok(ExitCode::SUCCESS)
 }
 

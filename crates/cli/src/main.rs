@@ -14,6 +14,7 @@ mod output;
 mod prepare;
 mod report;
 mod run;
+mod stats;
 
 use std::process::ExitCode;
 
@@ -31,6 +32,7 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Report(report::Args),
+    Stats(stats::Args),
     Export(export::Args),
     List(list::Args),
     Doctor(doctor::Args),
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(args) => run::main(args),
         Command::Report(args) => report::main(args),
+        Command::Stats(args) => stats::main(args),
         Command::Export(args) => export::main(args),
         Command::List(args) => list::main(args),
         Command::Doctor(args) => doctor::main(args),

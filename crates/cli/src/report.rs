@@ -14,7 +14,11 @@ mod losses;
 mod text;
 pub mod units;
 
-pub use json::ProfileHead;
+pub use columns::{labels, op_of, printable, process_label, thread_label};
+pub use csv::field;
+pub use json::{EmptyOut, KeyOut, LossOut, ProfileHead, ThreadRef};
+pub use json::{empty_out, key_out, losses_out, thread_ref};
+pub use losses::say as say_losses;
 
 use std::io::{self, BufWriter, ErrorKind as IoErrorKind, Write};
 use std::path::{Path, PathBuf};

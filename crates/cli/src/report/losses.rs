@@ -19,6 +19,19 @@ pub fn by_severity(losses: &[LossCount]) -> Vec<&LossCount> {
     sorted
 }
 
+/// One line on stderr for each, for views whose stdout is for other programs.
+pub fn say(losses: &[LossCount]) {
+    for loss in losses {
+        eprintln!(
+            "counterpoint: {}: {} × {}: {}",
+            severity(loss).name(),
+            loss.count,
+            loss.name,
+            loss.help()
+        );
+    }
+}
+
 pub fn severity(loss: &LossCount) -> Severity {
     loss.severity()
 }
