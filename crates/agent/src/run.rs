@@ -1,16 +1,17 @@
-//! Start-up. The constructor only remembers where the run file is; everything else waits until
-//! the first IREE executable appears.
+//! Start-up. The constructor only remembers where the run file is, or that variables of the
+//! original hook ask for one ([`crate::hook`]); everything else waits until the first IREE
+//! executable appears.
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
 use counters::Plan;
 use record::run_file::RUN_FILE_VARIABLE;
 use record::{ClockKind, Pool, RunFile};
 
 use crate::process::Process;
-use crate::{sys, thread};
+use crate::{hook, sys, thread};
 
 /// What the run file says, made ready to use. Lives for ever, shared by forked children.
 #[derive(Debug)]
@@ -36,7 +37,8 @@ pub struct Run {
 const PATH_BYTES: usize = 4096;
 
 /// The run file's path, copied before the program can change its environment. Written by the
-/// constructor only, which the dynamic linker runs before there are threads.
+/// constructor, which the dynamic linker runs before there are threads, or by the one thread that
+/// loads the run.
 static mut RUN_FILE_PATH: [u8; PATH_BYTES] = [0; PATH_BYTES];
 /// Whether the environment asked for a profile.
 static WANTED: AtomicBool = AtomicBool::new(false);
@@ -46,6 +48,8 @@ static OFF: AtomicBool = AtomicBool::new(false);
 static RUN: AtomicPtr<Run> = AtomicPtr::new(std::ptr::null_mut());
 /// 0 not yet loaded, 1 being loaded, 2 loaded or impossible.
 static LOADING: AtomicU8 = AtomicU8::new(0);
+/// Process and thread that load it.
+static LOADER: AtomicU64 = AtomicU64::new(0);
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -56,6 +60,7 @@ extern "C" fn constructor() {
     // changes while the dynamic linker runs constructors.
     let value = unsafe { libc::getenv(VARIABLE.as_ptr()) };
     if value.is_null() {
+        WANTED.store(hook::is_asked_for(), Ordering::Release);
         return;
     }
     // SAFETY: `getenv` returns C strings.
@@ -85,6 +90,9 @@ extern "C" fn destructor() {
         thread::at_process_exit();
         if let Some(process) = current().and_then(Process::existing) {
             process.at_exit();
+        }
+        if let Some(run) = current().filter(|_| hook::is_on()) {
+            hook::report(&run.profile);
         }
     });
 }
@@ -118,33 +126,63 @@ pub fn load() -> Option<&'static Run> {
     }
     match LOADING.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => {
+            LOADER.store(loader(), Ordering::Relaxed);
             std::panic::set_hook(Box::new(|_| {}));
-            if let Some(run) = read() {
+            if let Some(run) = prepare().then(read).flatten() {
                 RUN.store(Box::leak(Box::new(run)), Ordering::Release);
             } else {
                 switch_off();
             }
             LOADING.store(2, Ordering::Release);
         }
-        Err(1) => {
-            // Another thread is at it, for some microseconds; or this thread is, interrupted by
-            // a signal, which must not wait for itself.
-            for _ in 0..10_000 {
-                if LOADING.load(Ordering::Acquire) == 2 {
-                    return current();
-                }
-                sys::yield_now();
-            }
-            // Its loader was not copied into this forked child, or is below this very handler.
-            switch_off();
-        }
+        Err(1) => wait_for_loader(),
         Err(_) => {}
     }
     current()
 }
 
+/// Another thread is at it: for some microseconds, or for as long as a program takes that makes
+/// the run file. Or this thread is, interrupted by a signal: it must not wait for itself.
+fn wait_for_loader() {
+    let me = loader();
+    for round in 0..20_000 {
+        if LOADING.load(Ordering::Acquire) == 2 {
+            return;
+        }
+        let other = LOADER.load(Ordering::Relaxed);
+        if other == me {
+            return;
+        }
+        if other != 0 && other >> 32 != me >> 32 {
+            break;
+        }
+        if round < 10_000 {
+            sys::yield_now();
+        } else {
+            sys::nap();
+        }
+    }
+    // The loader was not copied into this forked child, or it hangs.
+    switch_off();
+}
+
+fn loader() -> u64 {
+    u64::from(sys::process_id()) << 32 | u64::from(sys::thread_id())
+}
+
+/// Makes sure that RUN_FILE_PATH names a run file.
+fn prepare() -> bool {
+    if !hook::is_on() {
+        return true;
+    }
+    // SAFETY: this thread alone loads, and nobody reads the path before it is done.
+    let path =
+        unsafe { std::slice::from_raw_parts_mut((&raw mut RUN_FILE_PATH).cast(), PATH_BYTES) };
+    hook::prepare(path)
+}
+
 fn read() -> Option<Run> {
-    // SAFETY: written once by the constructor, terminated because its last byte stays zero.
+    // SAFETY: written once, by the constructor or by `prepare`, and terminated by both.
     let path = unsafe { CStr::from_ptr((&raw const RUN_FILE_PATH).cast()) };
     let file = RunFile::from_bytes(&sys::read_file(path).ok()?).ok()?;
     let pool_path = CString::new(std::ffi::OsStr::new(&file.pool).as_bytes()).ok()?;

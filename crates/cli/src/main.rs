@@ -8,6 +8,7 @@ mod doctor;
 mod env;
 mod export;
 mod failure;
+mod hook;
 mod limits;
 mod list;
 mod output;
@@ -37,6 +38,8 @@ enum Command {
     List(list::Args),
     Doctor(doctor::Args),
     Env(env::Args),
+    #[command(hide = true)]
+    Hook(hook::Args),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Command::List(args) => list::main(args),
         Command::Doctor(args) => doctor::main(args),
         Command::Env(args) => env::main(args),
+        Command::Hook(args) => hook::main(args),
     };
     match result {
         Ok(code) => code,

@@ -114,6 +114,8 @@ pub struct Programs {
     pub host: PathBuf,
     /// A runtime with IREE's own call hook in it.
     pub hook_host: PathBuf,
+    /// A host that notices helper processes.
+    pub watchful: PathBuf,
     pub library: PathBuf,
     pub library_v5: PathBuf,
     _directory: testkit::Scratch,
@@ -140,6 +142,7 @@ impl Programs {
             };
             Self {
                 host: compile("host.c", "host", &["-ldl", "-lpthread", "-lrt"]),
+                watchful: compile("watchful.c", "watchful", &["-ldl", "-lpthread"]),
                 hook_host: compile("hook_host.c", "hook_host", &["-ldl", "-lpthread"]),
                 library: compile("library.c", "library.so", &["-shared", "-fPIC"]),
                 library_v5: compile(
