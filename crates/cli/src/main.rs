@@ -13,6 +13,7 @@ mod limits;
 mod list;
 mod output;
 mod prepare;
+mod recover;
 mod report;
 mod run;
 mod stats;
@@ -35,6 +36,7 @@ enum Command {
     Report(report::Args),
     Stats(stats::Args),
     Export(export::Args),
+    Recover(recover::Args),
     List(list::Args),
     Doctor(doctor::Args),
     Env(env::Args),
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report::main(args),
         Command::Stats(args) => stats::main(args),
         Command::Export(args) => export::main(args),
+        Command::Recover(args) => recover::main(args),
         Command::List(args) => list::main(args),
         Command::Doctor(args) => doctor::main(args),
         Command::Env(args) => env::main(args),

@@ -48,7 +48,7 @@ pub fn notes(report: &Report<'_>) -> Vec<String> {
     let alive = report.profile.processes.iter().any(|p| p.alive);
     match (manifest.state, manifest.origin, &manifest.pool) {
         (State::Recording, Origin::Env, Some(pool)) => notes.push(format!(
-            "recording is open for further programs and keeps {}; `counterpoint report --close` \
+            "recording is open for further programs and keeps {}; `counterpoint recover --close` \
              ends it",
             pool.display()
         )),

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use profile::Profile;
@@ -20,7 +20,13 @@ fn need(test: &str, variable: &str) -> Option<PathBuf> {
     if let Some(value) = std::env::var_os(variable) {
         return Some(value.into());
     }
-    let line = format!("{test}: {variable} is not set (cargo xtask test sets it)");
+    skip(test, &format!("{variable} is not set (cargo xtask test sets it)"));
+    None
+}
+
+/// Says that a test is skipped, and why.
+pub fn skip(test: &str, reason: &str) {
+    let line = format!("{test}: {reason}");
     eprintln!("SKIPPED {line}");
     if let Some(log) = std::env::var_os("COUNTERPOINT_SKIP_LOG") {
         let file = std::fs::File::options().append(true).create(true).open(log);
@@ -28,6 +34,17 @@ fn need(test: &str, variable: &str) -> Option<PathBuf> {
             let _ = writeln!(file, "{line}");
         }
     }
+}
+
+/// The test environment's Python, if it has these modules.
+pub fn python_with(test: &str, modules: &str) -> Option<PathBuf> {
+    let python = need(test, "COUNTERPOINT_VENV")?.join("bin/python");
+    let import = format!("import {modules}");
+    let found = Command::new(&python).args(["-c", &import]).stderr(Stdio::null()).status();
+    if found.is_ok_and(|status| status.success()) {
+        return Some(python);
+    }
+    skip(test, &format!("{} cannot {import}", python.display()));
     None
 }
 
