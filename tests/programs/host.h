@@ -12,7 +12,7 @@ typedef struct { void* handle; const dispatch_fn* functions; uint32_t count; } l
 
 enum { NOTHING, TOUCH, SPIN, CALL_OUT };
 
-static loaded_t load(const char* path) {
+static inline loaded_t load(const char* path) {
   loaded_t l = {dlopen(path, RTLD_LAZY | RTLD_LOCAL), NULL, 0};
   if (!l.handle) { fprintf(stderr, "%s\n", dlerror()); exit(3); }
   query_fn query = (query_fn)dlsym(l.handle, "iree_hal_executable_library_query");

@@ -27,6 +27,22 @@ pub type Dispatch = unsafe extern "C-unwind" fn(
     workgroup_state: *const WorkgroupState,
 ) -> c_int;
 
+/// `iree_string_view_t`: bytes, not terminated.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct StringView {
+    /// The first byte.
+    pub data: *const c_char,
+    /// How many.
+    pub size: usize,
+}
+
+/// `iree_hal_executable_library_call_hook_begin` and `_end`, which a runtime built with
+/// `IREE_HAL_EXECUTABLE_LIBRARY_CALL_HOOK` calls around each workgroup, on its thread, where such
+/// a symbol exists. The view is the executable's name; nothing tells which workgroup it is.
+pub type CallHook =
+    unsafe extern "C" fn(executable: StringView, library: *const LibraryHead, ordinal: usize);
+
 /// `iree_hal_executable_environment_v0_t`. All zero is what compiled modules need for a query.
 #[repr(C)]
 pub struct Environment {

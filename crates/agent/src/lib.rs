@@ -13,6 +13,8 @@
 //! | module | what |
 //! |---|---|
 //! | [`run`] | start-up: the run file, read at the first executable; nothing happens before |
+//! | [`hook`] | the original hook's variables instead of a run file; its report at the end |
+//! | [`helper`] | runs a program so that the host cannot notice |
 //! | [`process`] | what one process owns: its row of the loss table, its part; renewed after fork |
 //! | [`thread`] | what one thread owns: page, counters; made at its first call, given back at its exit |
 //! | [`probe`] | the bracket around a call: the hot path |
@@ -20,13 +22,16 @@
 //! | [`iree`] | the adapter: interposed functions, ELF walk, export tables, trampolines |
 //! | [`sys`] | system calls that leave `errno` alone, memory reads that cannot fault |
 //!
-//! Rules. The host never dies of us: no exit, no abort, no panic that leaves an exported
-//! function; an error of our own switches the agent off and lets calls through. Nothing on a hot
-//! path allocates, locks, prints or touches `errno`. Nothing happens, not even a file opened, in a
-//! process that shows no IREE executable. Linux 4.14 or later (`MADV_WIPEONFORK`).
+//! Rules. The host never dies of us: no exit (but for the one variable of the original hook that
+//! asks for a list and nothing else), no abort, no panic that leaves an exported function; an error
+//! of our own switches the agent off and lets calls through. Nothing on a hot path allocates,
+//! locks, prints or touches `errno`. Nothing happens, not even a file opened, in a process that
+//! shows no IREE executable. Linux 4.14 or later (`MADV_WIPEONFORK`).
 #![allow(rustdoc::private_intra_doc_links, reason = "the table above is for readers of the code")]
 
 mod calibrate;
+mod helper;
+mod hook;
 mod iree;
 mod probe;
 mod process;
@@ -34,4 +39,7 @@ mod run;
 mod sys;
 mod thread;
 
+pub use iree::call_hook::{
+    iree_hal_executable_library_call_hook_begin, iree_hal_executable_library_call_hook_end,
+};
 pub use iree::interpose::{dlsym, mmap, mmap64, mprotect};

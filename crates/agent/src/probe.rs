@@ -19,7 +19,7 @@ use model::Loss;
 use record::Call;
 
 use crate::process;
-use crate::thread::{self, DEEPEST, Thread};
+use crate::thread::{self, DEEPEST, Hooked, Thread};
 
 /// Calls `original` with the probe around it.
 ///
@@ -102,6 +102,57 @@ fn touch_stack() {
     }
 }
 
+/// The begin of a call that the runtime itself brackets. `frame`: a stack address above everything
+/// that it calls before the end.
+///
+/// # Safety
+/// Called by the runtime on the thread that makes the call.
+#[inline(always)]
+pub unsafe fn begin_hooked(export: u32, frame: usize) {
+    let mut thread = thread::current();
+    // SAFETY: as in `call`.
+    unsafe {
+        if thread.is_null() || (*thread).ready.load(Ordering::Relaxed) == 0 {
+            thread = thread::attach();
+            if thread.is_null() {
+                return;
+            }
+        }
+        if (*thread).begin(export, frame) {
+            let at = (*thread).depth as usize - 1;
+            (*thread).is_hooked |= 1 << at;
+            let start = (*thread).run.clock.begin();
+            *(*thread).hooked.get_unchecked_mut(at) = Hooked { export, start };
+        }
+    }
+}
+
+/// The end of a call whose begin was [`begin_hooked`]. Without one, nothing happens.
+///
+/// # Safety
+/// As `begin_hooked`.
+#[inline(always)]
+pub unsafe fn end_hooked(export: u32) {
+    let thread = thread::current();
+    // SAFETY: as in `call`.
+    unsafe {
+        if thread.is_null()
+            || (*thread).ready.load(Ordering::Relaxed) == 0
+            || (*thread).busy.load(Ordering::Relaxed) != 0
+        {
+            return;
+        }
+        let (end, location) = (*thread).run.clock.end();
+        let Some(at) = (*thread).innermost_hooked(export) else { return };
+        let start = (*thread).hooked.get_unchecked(at).start;
+        let frame = *(*thread).frames.get_unchecked(at);
+        // Nobody tells which workgroup it is; no dispatch has a count of zero.
+        let call = Call { export, location, start, end, ..Call::default() };
+        (*thread).is_hooked &= !(1 << at);
+        (*thread).end(&call, frame);
+    }
+}
+
 /// An address in the caller's stack frame: frames of calls in progress lie above later ones.
 #[inline(always)]
 fn stack_address() -> usize {
@@ -161,8 +212,17 @@ impl Thread {
                 return;
             }
             self.depth -= 1;
+            self.is_hooked &= !(1 << self.depth);
             self.process().lose(Loss::CallAbandoned, 1, 0);
         }
+    }
+
+    /// Index of the innermost call in progress that the runtime brackets and that is of `export`.
+    #[inline(always)]
+    fn innermost_hooked(&self, export: u32) -> Option<usize> {
+        (0..(self.depth as usize).min(DEEPEST))
+            .rev()
+            .find(|at| self.is_hooked >> at & 1 == 1 && self.hooked[*at].export == export)
     }
 
     /// Ends a bracket and records the call.

@@ -1,5 +1,6 @@
-//! Start-up. The constructor only remembers where the run file is; everything else waits until
-//! the first IREE executable appears.
+//! Start-up. The constructor only remembers where the run file is, or that variables of the
+//! original hook ask for one ([`crate::hook`]); everything else waits until the first IREE
+//! executable appears.
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +11,7 @@ use record::run_file::RUN_FILE_VARIABLE;
 use record::{ClockKind, Pool, RunFile};
 
 use crate::process::Process;
-use crate::{sys, thread};
+use crate::{hook, sys, thread};
 
 /// What the run file says, made ready to use. Lives for ever, shared by forked children.
 #[derive(Debug)]
@@ -36,7 +37,8 @@ pub struct Run {
 const PATH_BYTES: usize = 4096;
 
 /// The run file's path, copied before the program can change its environment. Written by the
-/// constructor only, which the dynamic linker runs before there are threads.
+/// constructor, which the dynamic linker runs before there are threads, or by the one thread that
+/// loads the run.
 static mut RUN_FILE_PATH: [u8; PATH_BYTES] = [0; PATH_BYTES];
 /// Whether the environment asked for a profile.
 static WANTED: AtomicBool = AtomicBool::new(false);
@@ -58,6 +60,7 @@ extern "C" fn constructor() {
     // changes while the dynamic linker runs constructors.
     let value = unsafe { libc::getenv(VARIABLE.as_ptr()) };
     if value.is_null() {
+        WANTED.store(hook::is_asked_for(), Ordering::Release);
         return;
     }
     // SAFETY: `getenv` returns C strings.
@@ -87,6 +90,9 @@ extern "C" fn destructor() {
         thread::at_process_exit();
         if let Some(process) = current().and_then(Process::existing) {
             process.at_exit();
+        }
+        if let Some(run) = current().filter(|_| hook::is_on()) {
+            hook::report(&run.profile);
         }
     });
 }
@@ -138,7 +144,7 @@ pub fn load() -> Option<&'static Run> {
         }
     }
     std::panic::set_hook(Box::new(|_| {}));
-    if let Some(run) = read() {
+    if let Some(run) = prepare().then(read).flatten() {
         RUN.store(Box::leak(Box::new(run)), Ordering::Release);
     } else {
         switch_off();
@@ -147,8 +153,19 @@ pub fn load() -> Option<&'static Run> {
     current()
 }
 
+/// Makes sure that RUN_FILE_PATH names a run file.
+fn prepare() -> bool {
+    if !hook::is_on() {
+        return true;
+    }
+    // SAFETY: this thread alone loads, and nobody reads the path before it is done.
+    let path =
+        unsafe { std::slice::from_raw_parts_mut((&raw mut RUN_FILE_PATH).cast(), PATH_BYTES) };
+    hook::prepare(path)
+}
+
 fn read() -> Option<Run> {
-    // SAFETY: written once by the constructor, terminated because its last byte stays zero.
+    // SAFETY: written once, by the constructor or by `prepare`, and terminated by both.
     let path = unsafe { CStr::from_ptr((&raw const RUN_FILE_PATH).cast()) };
     let file = RunFile::from_bytes(&sys::read_file(path).ok()?).ok()?;
     let pool_path = CString::new(std::ffi::OsStr::new(&file.pool).as_bytes()).ok()?;

@@ -43,13 +43,32 @@ macro_rules! syscall {
 }
 
 /// An open file that closes itself: for the length of one operation only.
-struct Descriptor(i32);
+pub struct Descriptor(i32);
 
 impl Descriptor {
     fn open(path: &CStr, flags: i32) -> Result<Self, i32> {
         let at = libc::AT_FDCWD;
         let fd = syscall!(libc::SYS_openat, at, path.as_ptr(), flags | libc::O_CLOEXEC, 0o600)?;
         Ok(Self(fd as i32))
+    }
+
+    /// The descriptor's number.
+    pub fn number(&self) -> i32 {
+        self.0
+    }
+
+    /// Reads up to the end or until `to` is full. Returns how much there was.
+    pub fn read_into(&self, to: &mut [u8]) -> usize {
+        let mut length = 0;
+        while let Some(rest) = to.get_mut(length..).filter(|rest| !rest.is_empty()) {
+            match syscall!(libc::SYS_read, self.0, rest.as_mut_ptr(), rest.len()) {
+                Ok(0) => break,
+                Ok(count) => length += count as usize,
+                Err(libc::EINTR) => {}
+                Err(_) => break,
+            }
+        }
+        length
     }
 }
 
@@ -118,6 +137,42 @@ fn write_all(file: &Descriptor, bytes: &[u8]) -> Result<(), AppendError> {
         }
     }
     Ok(())
+}
+
+/// A pipe: its reading and its writing end, closed on exec. Their numbers are no lower than 10, so
+/// that a host that has closed its standard streams does not get a pipe in their place.
+pub fn pipe() -> Result<(Descriptor, Descriptor), i32> {
+    let mut ends = [0i32; 2];
+    syscall!(libc::SYS_pipe2, ends.as_mut_ptr(), libc::O_CLOEXEC)?;
+    let low = ends.map(Descriptor);
+    let high = |end: &Descriptor| {
+        syscall!(libc::SYS_fcntl, end.0, libc::F_DUPFD_CLOEXEC, 10).map(|fd| Descriptor(fd as i32))
+    };
+    Ok((high(&low[0])?, high(&low[1])?))
+}
+
+/// Writes a line to stderr, as it is. For the one case that nobody else can tell of.
+pub fn complain(line: &str) {
+    let _ = syscall!(libc::SYS_write, 2, line.as_ptr(), line.len());
+}
+
+/// Whether there is a file that may be executed.
+pub fn is_executable(path: &CStr) -> bool {
+    syscall!(libc::SYS_faccessat, libc::AT_FDCWD, path.as_ptr(), libc::X_OK).is_ok()
+}
+
+/// Ends the process at once, as `_exit` does: for what the host's user has asked to end it.
+pub fn end_process() -> ! {
+    loop {
+        let _ = syscall!(libc::SYS_exit_group, 0);
+    }
+}
+
+/// Memory for the stacks of short-lived children.
+pub fn map_stacks(bytes: usize) -> Result<*mut u8, i32> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
+    syscall!(libc::SYS_mmap, 0, bytes, protection, flags, -1, 0).map(|at| at as *mut u8)
 }
 
 /// Makes a directory for its owner only.
@@ -300,27 +355,33 @@ pub fn read_c_string(from: usize, limit: usize) -> Option<(String, bool)> {
 
 /// The protection of the mapping that holds `address`, from `/proc/self/maps`.
 pub fn protection_of(address: usize) -> Option<i32> {
+    with_mapping(address, |line| {
+        let mode = line.split(|b| *b == b' ').nth(1).unwrap_or_default();
+        let bit = |letter, value| if mode.contains(&letter) { value } else { 0 };
+        Some(bit(b'r', libc::PROT_READ) | bit(b'w', libc::PROT_WRITE) | bit(b'x', libc::PROT_EXEC))
+    })
+}
+
+/// The path of the file that is mapped at `address`, links resolved.
+pub fn file_at(address: usize) -> Option<Vec<u8>> {
+    with_mapping(address, |line| {
+        let path = line.iter().position(|b| *b == b'/').and_then(|at| line.get(at..))?;
+        Some(path.to_vec())
+    })
+}
+
+/// Calls `body` with the line of `/proc/self/maps` that `address` lies in.
+fn with_mapping<T>(address: usize, body: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
     let maps = read_file(c"/proc/self/maps").ok()?;
-    for line in maps.split(|b| *b == b'\n') {
-        let line = std::str::from_utf8(line).unwrap_or_default();
-        let mut fields = line.split([' ', '-']);
-        let (Some(start), Some(end), Some(mode)) = (fields.next(), fields.next(), fields.next())
-        else {
-            continue;
-        };
-        let (Ok(start), Ok(end)) =
-            (usize::from_str_radix(start, 16), usize::from_str_radix(end, 16))
-        else {
-            continue;
-        };
-        if (start..end).contains(&address) {
-            let bit = |letter, value| if mode.contains(letter) { value } else { 0 };
-            return Some(
-                bit('r', libc::PROT_READ) | bit('w', libc::PROT_WRITE) | bit('x', libc::PROT_EXEC),
-            );
-        }
-    }
-    None
+    let holds = |line: &&[u8]| {
+        let range = line.split(|b| *b == b' ').next().unwrap_or_default();
+        let range = std::str::from_utf8(range).unwrap_or_default();
+        let parsed = range
+            .split_once('-')
+            .map(|(start, end)| (usize::from_str_radix(start, 16), usize::from_str_radix(end, 16)));
+        matches!(parsed, Some((Ok(start), Ok(end))) if (start..end).contains(&address))
+    };
+    maps.split(|b| *b == b'\n').find(holds).and_then(body)
 }
 
 /// When this process started: clock ticks since boot, field 22 of `/proc/self/stat`; 0 without

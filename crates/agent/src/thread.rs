@@ -47,6 +47,10 @@ pub struct Thread {
     pub(crate) writer: PageWriter,
     /// Stack addresses of the calls in progress: one that is passed by was abandoned.
     pub(crate) frames: [usize; DEEPEST],
+    /// Bit *i*: call *i* in progress is bracketed by two calls of the runtime, and `hooked[i]`
+    /// tells of it.
+    pub(crate) is_hooked: u32,
+    pub(crate) hooked: [Hooked; DEEPEST],
     pub(crate) next_clock: u64,
     pub(crate) counters: ThreadCounters<'static>,
     pub(crate) after: Readings,
@@ -54,6 +58,13 @@ pub struct Thread {
     page: usize,
     start: PageStart,
     process: Process,
+}
+
+/// What the end of a call has to know of its begin, where they are not in one function.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Hooked {
+    pub(crate) export: u32,
+    pub(crate) start: u64,
 }
 
 const THREAD_BYTES: usize = size_of::<Thread>().next_multiple_of(4096);
@@ -263,6 +274,8 @@ fn make() -> Result<*mut Thread, TryLater> {
             run,
             writer,
             frames: [0; DEEPEST],
+            is_hooked: 0,
+            hooked: [Hooked { export: 0, start: 0 }; DEEPEST],
             next_clock: ticks + run.ticks_per_ms,
             counters,
             after: Readings::new(),

@@ -1,4 +1,4 @@
-//! What the calls of a profile say: op table, threads, cost of the probes. Takes an opened
+//! What the calls of a profile say: op table, distributions, threads, cost of the probes. Takes an opened
 //! profile and looks at its columns page by page; opens no file and prints nothing.
 //!
 //! ```text
@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`summary`] | the one pass over a profile, and everything that it gives |
 //! | [`table`] | rows by op, thread, CPU or process |
+//! | [`stats`](mod@stats) | distributions and correlations per op: a second way over the pages |
 //! | [`durations`] | many durations in little memory, exact quantiles |
 //! | [`threads`] | per thread: time in dispatches, in none, off the CPU |
 //! | [`probe`] | what the probes cost, and what an empty call reads |
@@ -21,12 +22,14 @@
 
 pub mod durations;
 pub mod probe;
+pub mod stats;
 pub mod summary;
 pub mod table;
 pub mod threads;
 
 pub use durations::Durations;
 pub use probe::{EmptyCall, ProbeCost};
+pub use stats::{Stats, stats};
 pub use summary::{Options, Summary, summarize};
 pub use table::{By, CounterTotal, Key, Row};
 pub use threads::ThreadTime;

@@ -26,8 +26,8 @@ pub struct Summary {
     pub rows: Vec<Row>,
     /// All recorded calls, whatever the filter says.
     pub calls: u64,
-    /// All dispatches, likewise.
-    pub dispatches: u64,
+    /// All dispatches, likewise; `None` if it is not known of some call which workgroup it was.
+    pub dispatches: Option<u64>,
     /// Sum of the durations of all calls, likewise: what shares are shares of.
     pub total_ticks: u128,
     /// Each thread that has calls, whatever the filter says.
@@ -86,7 +86,7 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
     let losses = merge_losses(profile.losses.iter().chain(process_losses.iter().flatten()));
     Summary {
         calls: all.table.all_calls,
-        dispatches: all.table.all_dispatches,
+        dispatches: (!all.table.all_unplaced).then_some(all.table.all_dispatches),
         total_ticks: all.table.all_ticks,
         rows: all.table.finish(workers),
         threads,

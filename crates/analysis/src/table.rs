@@ -45,8 +45,9 @@ pub struct Row {
     pub key: Key,
     /// Workgroup calls.
     pub calls: u64,
-    /// Calls whose workgroup id is 0,0,0: one per dispatch.
-    pub dispatches: u64,
+    /// Calls whose workgroup id is 0,0,0: one per dispatch. `None` if it is not known of some
+    /// call which workgroup it was.
+    pub dispatches: Option<u64>,
     /// Sum of the durations.
     pub total_ticks: u128,
     /// Shortest.
@@ -92,6 +93,8 @@ impl Row {
 struct Sum {
     calls: u64,
     dispatches: u64,
+    /// Some call's workgroup is not known.
+    unplaced: bool,
     total_ticks: u128,
     durations: Durations,
     min: u64,
@@ -110,6 +113,7 @@ impl Sum {
         Self {
             calls: 0,
             dispatches: 0,
+            unplaced: false,
             total_ticks: 0,
             durations: Durations::default(),
             min: u64::MAX,
@@ -124,6 +128,7 @@ impl Sum {
     fn merge(&mut self, mut other: Self) {
         self.calls += other.calls;
         self.dispatches += other.dispatches;
+        self.unplaced |= other.unplaced;
         self.total_ticks += other.total_ticks;
         self.durations.append(other.durations);
         self.min = self.min.min(other.min);
@@ -140,7 +145,7 @@ impl Sum {
         Row {
             key,
             calls: self.calls,
-            dispatches: self.dispatches,
+            dispatches: (!self.unplaced).then_some(self.dispatches),
             total_ticks: self.total_ticks,
             min_ticks: self.min,
             max_ticks: self.max,
@@ -174,6 +179,7 @@ pub(crate) struct Table<'a> {
     /// Everything recorded, whatever the filter says: what shares are shares of.
     pub all_calls: u64,
     pub all_dispatches: u64,
+    pub all_unplaced: bool,
     pub all_ticks: u128,
     /// Row of each export of the process that was seen last.
     cache: HashMap<u32, Option<usize>>,
@@ -200,6 +206,7 @@ impl<'a> Table<'a> {
             sums: Vec::new(),
             all_calls: 0,
             all_dispatches: 0,
+            all_unplaced: false,
             all_ticks: 0,
             cache: HashMap::new(),
             cached_process: None,
@@ -273,17 +280,20 @@ impl<'a> Table<'a> {
     pub fn add(&mut self, columns: &Columns, empty: Option<&EmptyCall>) {
         self.find_rows(columns);
         let inside = empty.map_or(0, |e| e.ticks);
-        let (mut ticks, mut dispatches) = (0u128, 0);
+        let (mut ticks, mut dispatches, mut unplaced) = (0u128, 0, false);
         let [x, y, z] = &columns.workgroup;
         let thread = (columns.process, columns.thread);
         for (i, row) in self.page_rows.iter().enumerate() {
             let duration = columns.duration(i).saturating_sub(inside);
-            let first = x[i] | y[i] | z[i] == 0;
+            let placed = columns.knows_workgroup(i);
+            let first = placed && x[i] | y[i] | z[i] == 0;
+            unplaced |= !placed;
             ticks += u128::from(duration);
             dispatches += u64::from(first);
             let Some(sum) = self.sums.get_mut(*row as usize) else { continue };
             sum.calls += 1;
             sum.dispatches += u64::from(first);
+            sum.unplaced |= !placed;
             sum.total_ticks += u128::from(duration);
             sum.durations.push(duration);
             sum.min = sum.min.min(duration);
@@ -297,6 +307,7 @@ impl<'a> Table<'a> {
         }
         self.all_calls += columns.len() as u64;
         self.all_dispatches += dispatches;
+        self.all_unplaced |= unplaced;
         self.all_ticks += ticks;
         self.add_counters(columns, empty);
     }
@@ -329,6 +340,7 @@ impl<'a> Table<'a> {
     pub fn merge(&mut self, other: Self) {
         self.all_calls += other.all_calls;
         self.all_dispatches += other.all_dispatches;
+        self.all_unplaced |= other.all_unplaced;
         self.all_ticks += other.all_ticks;
         let mut sums: Vec<Option<Sum>> = other.sums.into_iter().map(Some).collect();
         for (key, place) in other.rows {

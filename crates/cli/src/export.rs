@@ -1,5 +1,7 @@
 //! `counterpoint export`: every call, one row each, for other programs.
 
+mod parquet;
+
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -19,7 +21,7 @@ use crate::report::{self, ProfileHead};
 /// The version of the JSON document.
 const EXPORT_SCHEMA: &str = "counterpoint.export/1";
 
-/// Write every recorded call as a row of CSV or JSON.
+/// Write every recorded call as a row of CSV, JSON or Parquet.
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.
@@ -28,7 +30,7 @@ pub struct Args {
     /// What to write.
     #[arg(long, value_enum)]
     format: ExportFormat,
-    /// File to write to instead of stdout.
+    /// File to write to instead of stdout; Parquet needs one.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Only ops whose name matches; `*` and `?` are wild.
@@ -43,10 +45,16 @@ enum ExportFormat {
     Csv,
     /// One document: the head, then `calls` with one call per line.
     Json,
+    /// Arrow columns, compressed with Snappy; the profile's head is in the file's metadata.
+    Parquet,
 }
 
 /// Writes the calls.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    if args.format == ExportFormat::Parquet && args.output.is_none() {
+        return Err(Failure::new("export --format parquet: no file to write to")
+            .hint("name one with -o FILE"));
+    }
     let profile = report::open(&args.profile, Closing::WhenOver)?;
     let losses = match &args.output {
         Some(path) => {
@@ -57,26 +65,22 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             losses
         }
         None => {
-            let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+            let mut out = BufWriter::with_capacity(1 << 16, io::stdout());
             let losses = write(&mut out, &profile, &args)?;
             out.flush()?;
             losses
         }
     };
-    for loss in &losses {
-        eprintln!(
-            "counterpoint: {}: {} × {}: {}",
-            loss.severity().name(),
-            loss.count,
-            loss.name,
-            loss.help()
-        );
-    }
+    report::say_losses(&losses);
     Ok(ExitCode::SUCCESS)
 }
 
 /// Writes what was asked for; returns every loss of the profile.
-fn write(out: &mut impl Write, profile: &Profile, args: &Args) -> io::Result<Vec<LossCount>> {
+fn write(
+    out: &mut (impl Write + Send),
+    profile: &Profile,
+    args: &Args,
+) -> io::Result<Vec<LossCount>> {
     let filter = args.filter.as_deref();
     let choose = filter.map(|glob| -> profile::batch::Chooser<'_> {
         let wanted: Vec<bool> =
@@ -90,6 +94,7 @@ fn write(out: &mut impl Write, profile: &Profile, args: &Args) -> io::Result<Vec
     match args.format {
         ExportFormat::Csv => csv(out, &mut batches)?,
         ExportFormat::Json => json(out, profile, &mut batches)?,
+        ExportFormat::Parquet => parquet::write(out, profile, &mut batches)?,
     }
     Ok(merge_losses(profile.all_losses().iter().chain(batches.losses())))
 }

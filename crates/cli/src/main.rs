@@ -8,12 +8,15 @@ mod doctor;
 mod env;
 mod export;
 mod failure;
+mod hook;
 mod inherited;
 mod list;
 mod output;
 mod prepare;
+mod recover;
 mod report;
 mod run;
+mod stats;
 
 use std::process::ExitCode;
 
@@ -31,20 +34,27 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Report(report::Args),
+    Stats(stats::Args),
     Export(export::Args),
+    Recover(recover::Args),
     List(list::Args),
     Doctor(doctor::Args),
     Env(env::Args),
+    #[command(hide = true)]
+    Hook(hook::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(args) => run::main(args),
         Command::Report(args) => report::main(args),
+        Command::Stats(args) => stats::main(args),
         Command::Export(args) => export::main(args),
+        Command::Recover(args) => recover::main(args),
         Command::List(args) => list::main(args),
         Command::Doctor(args) => doctor::main(args),
         Command::Env(args) => env::main(args),
+        Command::Hook(args) => hook::main(args),
     };
     match result {
         Ok(code) => code,

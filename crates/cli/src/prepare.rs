@@ -294,7 +294,7 @@ fn make_way(directory: &Path) -> Result<(), Failure> {
     let Ok(manifest) = Manifest::read(directory) else {
         return Err(refuse("exists and is no profile"));
     };
-    if manifest.origin == Origin::Run && !is_over(&manifest) {
+    if manifest.origin != Origin::Env && !is_over(&manifest) {
         return Err(refuse("is still being recorded"));
     }
     // What an interrupted recording left in memory belongs to it, wherever it moves.

@@ -14,7 +14,12 @@ mod losses;
 mod text;
 pub mod units;
 
-pub use json::ProfileHead;
+pub use columns::{labels, op_of, printable, process_label, thread_label};
+pub use csv::field;
+pub use json::{EmptyOut, KeyOut, LossOut, ProfileHead, ThreadRef};
+pub use json::{empty_out, key_out, losses_out, thread_ref};
+pub use losses::say as say_losses;
+pub use units::plural;
 
 use std::io::{self, BufWriter, ErrorKind as IoErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -23,7 +28,7 @@ use std::process::ExitCode;
 use analysis::{By, Options, Summary, summarize};
 use clap::ValueEnum;
 use profile::collect::{Closing, collect, is_over};
-use profile::{ErrorKind, Manifest, Profile};
+use profile::{ErrorKind, Manifest, Origin, Profile};
 
 use crate::failure::Failure;
 use crate::output::{Format, width};
@@ -55,7 +60,8 @@ pub struct Args {
     /// Columns of the terminal to fit the table to.
     #[arg(long, value_name = "N")]
     width: Option<usize>,
-    /// End a recording that `counterpoint env` prepared, if none of its processes runs.
+    /// End a recording that `counterpoint env` prepared, if none of its processes runs; as
+    /// `recover --close`.
     #[arg(long)]
     close: bool,
 }
@@ -143,6 +149,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 /// possible and nobody else's business.
 pub fn open(dir: &Path, closing: Closing) -> Result<Profile, Failure> {
     let manifest = Manifest::read(dir).map_err(|e| explain(dir, e))?;
+    let closing = allowed(closing, &manifest);
     if manifest.pool.is_some() && (closing == Closing::Now || is_over(&manifest)) {
         match collect(dir, closing) {
             Ok(_) => {}
@@ -178,12 +185,19 @@ pub fn summary(dir: &Path) -> String {
     )
 }
 
+/// Only a recording that `env` prepared ends because somebody says so: one of `run` is over when
+/// its program is, and a program that has not recorded yet still needs the pool.
+pub fn allowed(closing: Closing, manifest: &Manifest) -> Closing {
+    if manifest.origin == Origin::Env { closing } else { Closing::WhenOver }
+}
+
 fn is_read_only(error: &profile::Error) -> bool {
     let ErrorKind::Io(io) = error.kind() else { return false };
     matches!(io.kind(), IoErrorKind::PermissionDenied | IoErrorKind::ReadOnlyFilesystem)
 }
 
-fn explain(dir: &Path, error: profile::Error) -> Failure {
+/// An error about a profile, with what to do.
+pub fn explain(dir: &Path, error: profile::Error) -> Failure {
     let hint = match error.kind() {
         _ if error.is_not_found() => {
             format!("record one: counterpoint run -o {} -- PROGRAM", dir.display())

@@ -8,6 +8,7 @@
 //!      │  generic   software and hardware names, cache triples, rNNNN
 //!      │  sysfs     pmu/term=value,…/ of the PMUs of this machine
 //!      │  tracefs   system:name
+//!      │  amd       AMD's names for the counters of its cores
 //!      │  memory    mem:address[/length][:rwx]
 //!      │  script    sim/NAME,readings=…/
 //!      ▼
@@ -17,6 +18,7 @@
 //! A further kind of name (JSON tables, PAPI's spellings, an accelerator's counters) is one more
 //! [`NameSource`]; the parser and the resolver stay as they are.
 
+mod amd;
 mod error;
 mod generic;
 mod memory;

@@ -220,7 +220,8 @@ fn the_catalogue_resolves() {
     for entry in resolver.catalogue() {
         for name in std::iter::once(&entry.name).chain(&entry.aliases) {
             assert!(seen.insert(name.to_lowercase()), "{name} twice");
-            if !entry.is_pattern {
+            // AMD's names resolve on AMD's processors: tests/amd.rs.
+            if !entry.is_pattern && entry.source != "AMD" {
                 let counter = resolver.resolve(name).unwrap_or_else(|e| panic!("{name}: {e}"));
                 assert_eq!(counter[0].unit, entry.unit, "{name}");
             }

@@ -1,5 +1,17 @@
-//! Patterns for names: `*` stands for any run of bytes, `?` for one byte, everything else for
-//! itself. The pattern covers the whole name.
+//! Patterns for names: `*` stands for any run of bytes, `?` for one byte, `\` takes the meaning from
+//! the byte behind it, everything else stands for itself. The pattern covers the whole name.
+
+/// The pattern that covers `name` and nothing else.
+pub fn escape(name: &str) -> String {
+    let mut pattern = String::new();
+    for c in name.chars() {
+        if matches!(c, '*' | '?' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}
 
 /// Whether `pattern` covers `name`. Linear in time for patterns with one star, never worse than
 /// the product of both lengths; no recursion, no allocation.
@@ -14,7 +26,16 @@ pub fn matches(pattern: &str, name: &str) -> bool {
                 retry = Some((p + 1, n + 1));
                 p += 1;
             }
-            Some(c) if *c == b'?' || *c == name[n] => {
+            Some(b'\\') if pattern.get(p + 1) == Some(&name[n]) => {
+                p += 2;
+                n += 1;
+            }
+            Some(b'?') => {
+                p += 1;
+                n += 1;
+            }
+            // A backslash at the end stands for itself.
+            Some(c) if *c == name[n] && (*c != b'\\' || p + 1 == pattern.len()) => {
                 p += 1;
                 n += 1;
             }
@@ -32,7 +53,7 @@ pub fn matches(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use super::{escape, matches};
 
     #[test]
     fn patterns() {
@@ -50,8 +71,27 @@ mod tests {
             ("**", "x", true),
             ("abc", "abcd", false),
             ("*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false),
+            (r"a\*c", "a*c", true),
+            (r"a\*c", "abc", false),
+            (r"a\?c", "abc", false),
+            (r"*\?", "abc?", true),
+            (r"a\\b", r"a\b", true),
+            (r"a\\b", r"a\\b", false),
+            (r"a\", r"a\", true),
+            (r"a\", "a", false),
         ] {
             assert_eq!(matches(pattern, name), expected, "{pattern:?} {name:?}");
+        }
+    }
+
+    #[test]
+    fn an_escaped_name_covers_itself_only() {
+        for name in ["", "plain", "a*b", "?", r"\", r"\*", r"a\?*"] {
+            let pattern = escape(name);
+            assert!(matches(&pattern, name), "{pattern:?} {name:?}");
+            for other in ["x", "axb", "a", r"\\", r"\x", r"a\xy", "plainer"] {
+                assert!(!matches(&pattern, other), "{pattern:?} {other:?}");
+            }
         }
     }
 }

@@ -57,7 +57,8 @@ pub fn schema(profile: &Profile) -> SchemaRef {
         "cpu",
         "node",
     ] {
-        fields.push(Field::new(name, DataType::UInt32, false));
+        let nullable = !matches!(name, "cpu" | "node");
+        fields.push(Field::new(name, DataType::UInt32, nullable));
     }
     fields.push(Field::new("start_ticks", DataType::UInt64, false));
     fields.push(Field::new("duration_ticks", DataType::UInt64, false));
@@ -192,20 +193,14 @@ impl Rows {
             self.op_id.append_option(op_id);
             let [x, y, z] = &columns.workgroup;
             let [cx, cy, cz] = &columns.count;
-            let small = [
-                export,
-                x[i],
-                y[i],
-                z[i],
-                cx[i],
-                cy[i],
-                cz[i],
-                columns.worker[i],
-                cpu_of(columns.location[i]),
-                node_of(columns.location[i]),
-            ];
+            let place = [x[i], y[i], z[i], cx[i], cy[i], cz[i], columns.worker[i]];
+            let known = columns.knows_workgroup(i);
+            let place = place.map(|value| known.then_some(value));
+            let location = columns.location[i];
+            let ends = [cpu_of(location), node_of(location)].map(Some);
+            let small = [Some(export)].into_iter().chain(place).chain(ends);
             for (builder, value) in self.small.iter_mut().zip(small) {
-                builder.append_value(value);
+                builder.append_option(value);
             }
             self.ticks[0].append_value(columns.start_ticks[i]);
             self.ticks[1].append_value(columns.duration_ticks[i]);

@@ -22,7 +22,7 @@ pub struct Columns {
     pub export: Vec<u32>,
     /// Workgroup id: x, y, z.
     pub workgroup: [Vec<u32>; 3],
-    /// Workgroups of the dispatch: x, y, z.
+    /// Workgroups of the dispatch: x, y, z. See [`Columns::knows_workgroup`].
     pub count: [Vec<u32>; 3],
     /// The runtime's worker number.
     pub worker: Vec<u32>,
@@ -134,6 +134,14 @@ impl Columns {
     pub fn duration(&self, i: usize) -> u64 {
         let ticks = self.duration_ticks[i];
         if ticks > i64::MAX as u64 { 0 } else { ticks }
+    }
+
+    /// Whether it is known which workgroup of which dispatch call `i` was, and on which worker.
+    /// Not if a runtime's own call hook told of it: those calls have counts of 0,0,0.
+    #[inline]
+    pub fn knows_workgroup(&self, i: usize) -> bool {
+        let [x, y, z] = &self.count;
+        x[i] | y[i] | z[i] != 0
     }
 
     /// The page's header; `None` if the page could not be read any more.

@@ -86,6 +86,9 @@ pub enum Origin {
     Run,
     /// `counterpoint env`: stays open for programs started by hand until it is closed.
     Env,
+    /// The variables of IREE's original call hook (`docs/hook.md`): over when the process that had
+    /// them and its children are. Only what did not end in an orderly way is ever seen.
+    Hook,
 }
 
 /// Whether a recording is over.

@@ -72,14 +72,18 @@ pub enum LibraryKind {
     EmbeddedElf = 0,
     /// A shared object, loaded by the dynamic linker.
     SystemLibrary = 1,
+    /// Only seen when a runtime with the call hook called it: linked into the program, for
+    /// example.
+    Hooked = 2,
 }
 
 impl LibraryKind {
-    /// `embedded-elf` or `system-library`.
+    /// `embedded-elf`, `system-library` or `hooked`.
     pub fn name(self) -> &'static str {
         match self {
             Self::EmbeddedElf => "embedded-elf",
             Self::SystemLibrary => "system-library",
+            Self::Hooked => "hooked",
         }
     }
 }
@@ -201,7 +205,11 @@ fn put_library(e: &mut Encoder, l: &Library) {
 
 fn get_library(d: &mut Decoder<'_>) -> Result<Library, Truncated> {
     let (id, name, kind) = (d.u32()?, d.string()?, d.u8()?);
-    let kind = if kind == 0 { LibraryKind::EmbeddedElf } else { LibraryKind::SystemLibrary };
+    let kind = match kind {
+        0 => LibraryKind::EmbeddedElf,
+        1 => LibraryKind::SystemLibrary,
+        _ => LibraryKind::Hooked,
+    };
     let (abi, features, sanitizer, ticks) = (d.u32()?, d.u32()?, d.u32()?, d.u64()?);
     let exports = (0..d.u32()?)
         .map(|_| {

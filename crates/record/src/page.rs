@@ -67,7 +67,8 @@ pub const FLAG_FLUSHED: u32 = 2;
 pub struct Call {
     /// See [`model::ExportId`].
     pub export: u32,
-    /// Workgroups of the dispatch in x, y, z.
+    /// Workgroups of the dispatch in x, y, z. 0,0,0, which no dispatch has: nobody told; then
+    /// `workgroup` and `worker` are not known either.
     pub count: [u32; 3],
     /// This workgroup, each below `count`.
     pub workgroup: [u32; 3],

@@ -1,5 +1,6 @@
 //! Makes a profile with many calls, for measuring readers:
-//! `cargo run -p counterpoint-testkit --release --example big-profile -- DIR CALLS COUNTERS`.
+//! `cargo run -p counterpoint-testkit --release --example big-profile -- DIR CALLS COUNTERS
+//! [EXPORTS [BITS]]`. BITS: how wide all counters' values are; without it, some are narrow.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -9,14 +10,15 @@ use record::meta::{PAGES_NAME, PARTS_NAME, part_name};
 use record::page::PageStart;
 use testkit::{CallScript, Item, PageMaker, ProfileScript};
 
-const EXPORTS: u32 = 24;
 const THREADS: u32 = 4;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [dir, calls, counters] = args.as_slice() else {
-        panic!("usage: big-profile DIR CALLS COUNTERS");
+    let [dir, calls, counters, rest @ ..] = args.as_slice() else {
+        panic!("usage: big-profile DIR CALLS COUNTERS [EXPORTS [BITS]]");
     };
+    let exports: u32 = rest.first().map_or(24, |n| n.parse().expect("EXPORTS is a number"));
+    let bits: Option<u32> = rest.get(1).map(|n| n.parse().expect("BITS is a number"));
     let calls: u64 = calls.parse().expect("CALLS is a number");
     let counters: u32 = counters.parse().expect("COUNTERS is a number");
     let dir = Path::new(dir);
@@ -25,7 +27,7 @@ fn main() {
         script.counter(&format!("counter-{i}"), 0);
     }
     let process = script.process(100);
-    let names: Vec<String> = (0..EXPORTS).map(|i| format!("model_dispatch_{i}_matmul")).collect();
+    let names: Vec<String> = (0..exports).map(|i| format!("model_dispatch_{i}_matmul")).collect();
     process.library("model", &names.iter().map(String::as_str).collect::<Vec<_>>());
     // One call each, so that the script makes the threads and the metadata.
     for i in 0..THREADS {
@@ -74,12 +76,13 @@ fn main() {
             }
             let duration = 20_000 + next() % 400_000;
             let tile = (i % 16) as u32;
-            let mut call = CallScript::new((i / 16) as u32 % EXPORTS, now + 500, duration)
+            let mut call = CallScript::new((i / 16) as u32 % exports, now + 500, duration)
                 .workgroup(tile, 16)
                 .on(thread, 0);
             if counters > 0 {
-                let values: Vec<u64> =
-                    (0..counters).map(|c| next() % (1 << (4 + 8 * (c % 4)))).collect();
+                let values: Vec<u64> = (0..counters)
+                    .map(|c| next() >> (64 - bits.unwrap_or(4 + 8 * (c % 4)).clamp(1, 64)))
+                    .collect();
                 call = call.group(duration + 300, &values);
             }
             page.call(&call);

@@ -15,7 +15,9 @@
 //! | [`library`] | reads both versions of the interface without trusting it; the known libraries |
 //! | [`patch`] | takes a library in: overwrites its export table |
 //! | [`trampolines`] | the functions that take the exports' places, and which call what |
+//! | [`call_hook`] | what a runtime with IREE's own hook calls; records what is not patched |
 
+pub mod call_hook;
 pub mod elf;
 pub mod interpose;
 pub mod library;

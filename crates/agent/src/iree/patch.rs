@@ -10,7 +10,7 @@ use record::meta::LibraryKind;
 use crate::iree::library::{self, Found};
 use crate::iree::trampolines;
 use crate::process::{Lock, Process};
-use crate::run;
+use crate::run::{self, Run};
 use crate::sys::{self, ErrnoGuard};
 use crate::thread::guarded;
 
@@ -51,6 +51,12 @@ fn take_in(head: *const LibraryHead, kind: LibraryKind) {
         process.lose(Loss::LibraryRejected, 1, 0);
         return;
     };
+    introduce(&mut found, run, &process, &lock);
+    patch(&found, &process, &lock);
+}
+
+/// Decides which exports are recorded, gives them their ids, and notes a library that is new.
+pub fn introduce(found: &mut Found, run: &Run, process: &Process, lock: &Lock) {
     if found.truncated > 0 {
         process.lose(Loss::NameTruncated, found.truncated, 0);
     }
@@ -58,10 +64,9 @@ fn take_in(head: *const LibraryHead, kind: LibraryKind) {
         export.recorded = run.filters.is_empty()
             || run.filters.iter().any(|pattern| glob::matches(pattern, &export.name));
     }
-    if let Some(frame) = library::remember(&mut found.library, run.clock.begin(), &lock) {
+    if let Some(frame) = library::remember(&mut found.library, run.clock.begin(), lock) {
         process.append_bytes(frame);
     }
-    patch(&found, &process, &lock);
 }
 
 fn patch(found: &Found, process: &Process, lock: &Lock) {

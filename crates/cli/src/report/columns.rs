@@ -88,7 +88,7 @@ impl Table {
         let ns = |ticks: f64| Some(Value::Ns(ticks * line.ns_per_tick()));
         let all = summary.total_ticks as f64;
         push(1, "calls", "calls", &|r| Some(Value::Count(r.calls.into())));
-        push(8, "dispatches", "dispatches", &|r| Some(Value::Count(r.dispatches.into())));
+        push(8, "dispatches", "dispatches", &|r| r.dispatches.map(|n| Value::Count(n.into())));
         push(1, "total_ns", "total", &|r| ns(r.total_ticks as f64));
         push(2, "share", "share", &|r| {
             (summary.total_ticks > 0).then(|| Value::Part(r.total_ticks as f64 / all))
@@ -170,7 +170,7 @@ fn mean(unit: Unit, counter: CounterTotal) -> Value {
 
 /// The columns that say what a row stands for: the first one is its name.
 fn names(profile: &Profile, rows: &[Row], by: RowKind) -> Vec<Column> {
-    let labels = labels(profile, rows);
+    let labels = labels(profile, &rows.iter().map(|row| row.key).collect::<Vec<_>>());
     let text = |name: &str, title: &str, csv_only, cells: Vec<Option<String>>| Column {
         name: name.into(),
         title: title.into(),
@@ -201,15 +201,15 @@ pub fn op_of(profile: &Profile, key: Key) -> Option<&Op> {
 
 /// What each row is called. Different ops of one name get the library's name, and if that does
 /// not tell them apart, their number.
-fn labels(profile: &Profile, rows: &[Row]) -> Vec<String> {
-    let mut labels: Vec<String> = rows.iter().map(|row| label(profile, row.key)).collect();
+pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
+    let mut labels: Vec<String> = keys.iter().map(|key| label(profile, *key)).collect();
     for attempt in 0..2 {
         let mut seen: HashMap<String, usize> = HashMap::new();
         labels.iter().for_each(|l| *seen.entry(l.clone()).or_default() += 1);
-        for (row, label) in rows.iter().zip(&mut labels).filter(|(_, l)| seen[l.as_str()] > 1) {
-            match (attempt, row.key) {
+        for (key, label) in keys.iter().zip(&mut labels).filter(|(_, l)| seen[l.as_str()] > 1) {
+            match (attempt, *key) {
                 (0, Key::Op(_)) => {
-                    let library = op_of(profile, row.key).map_or("", |op| op.library.as_str());
+                    let library = op_of(profile, *key).map_or("", |op| op.library.as_str());
                     label.push_str(&format!(" [{library}]"));
                 }
                 (1, Key::Op(id)) => label.push_str(&format!(" #{id}")),

@@ -16,7 +16,8 @@ pub fn print(out: &mut impl Write, table: &Table) -> io::Result<()> {
     Ok(())
 }
 
-fn field(text: &str) -> String {
+/// A field, quoted where it must be.
+pub fn field(text: &str) -> String {
     if text.contains(['"', ',', '\r', '\n']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {

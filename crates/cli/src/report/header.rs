@@ -34,9 +34,11 @@ pub fn lines(report: &Report<'_>) -> Vec<(&'static str, String)> {
     lines.push((
         "calls",
         format!(
-            "{} of {} in {}, {}; together {}{}",
+            "{}{} in {}, {}; together {}{}",
             plural(summary.calls.into(), "call"),
-            plural(summary.dispatches.into(), "dispatch"),
+            summary
+                .dispatches
+                .map_or_else(String::new, |n| format!(" of {}", plural(n.into(), "dispatch"))),
             plural(processes.len() as u128, "process"),
             plural(threads, "thread"),
             time(ns),

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use analysis::{Key, ProbeCost, Row, ThreadTime};
-use profile::{CounterInfo, Exit, LossCount, Manifest, Origin, State};
+use analysis::{EmptyCall, Key, ProbeCost, Row, ThreadTime};
+use profile::{CounterInfo, Exit, LossCount, Manifest, Origin, Profile, State};
 use serde::Serialize;
 
 use super::Report;
@@ -65,7 +65,7 @@ struct Total {
     processes: usize,
     threads: usize,
     calls: u64,
-    dispatches: u64,
+    dispatches: Option<u64>,
     duration_ns: f64,
 }
 
@@ -74,7 +74,7 @@ struct RowOut<'a> {
     #[serde(flatten)]
     key: KeyOut<'a>,
     calls: u64,
-    dispatches: u64,
+    dispatches: Option<u64>,
     total_ns: f64,
     share: Option<f64>,
     mean_ns: f64,
@@ -87,9 +87,10 @@ struct RowOut<'a> {
     cpus: Vec<u32>,
 }
 
+/// What a row stands for.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum KeyOut<'a> {
+pub enum KeyOut<'a> {
     Op { op: &'a str, op_id: u32, library: &'a str, source: Option<String>, tag: Option<&'a str> },
     Unknown { op: String, op_id: Option<u32>, process: usize, export: u32 },
     Thread(ThreadRef),
@@ -97,8 +98,9 @@ enum KeyOut<'a> {
     Process { process: usize, pid: u32 },
 }
 
+/// A thread of the profile.
 #[derive(Serialize)]
-struct ThreadRef {
+pub struct ThreadRef {
     process: usize,
     pid: u32,
     thread: u32,
@@ -152,14 +154,16 @@ struct ProbeOut {
     empty_call: Option<EmptyOut>,
 }
 
+/// What a call that does nothing is recorded as.
 #[derive(Serialize)]
-struct EmptyOut {
+pub struct EmptyOut {
     duration_ns: f64,
     counters: Vec<Option<u64>>,
 }
 
+/// A loss, explained.
 #[derive(Serialize)]
-struct LossOut {
+pub struct LossOut {
     name: String,
     severity: &'static str,
     count: u64,
@@ -202,13 +206,13 @@ fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
             share_of_thread_time: totals.share,
             empty_call: None,
         }),
-        losses: by_severity(&summary.losses).into_iter().map(loss).collect(),
+        losses: losses_out(&summary.losses),
         notes: notes(report),
     }
 }
 
 impl<'a> ProfileHead<'a> {
-    pub fn new(manifest: &'a Manifest, profile: &profile::Profile) -> Self {
+    pub fn new(manifest: &'a Manifest, profile: &Profile) -> Self {
         let kind: record::ClockKind = manifest.clock.into();
         Self {
             program_version: &manifest.program_version,
@@ -235,8 +239,9 @@ impl<'a> ProfileHead<'a> {
     }
 }
 
-fn thread_ref(report: &Report<'_>, process: usize, thread: usize) -> ThreadRef {
-    let p = &report.profile.processes[process];
+/// Names a thread.
+pub fn thread_ref(profile: &Profile, process: usize, thread: usize) -> ThreadRef {
+    let p = &profile.processes[process];
     let t = &p.threads[thread];
     ThreadRef { process, pid: p.id.pid, thread: t.uid, tid: t.tid }
 }
@@ -247,7 +252,7 @@ fn row<'a>(report: &'a Report<'_>, row: &'a Row) -> RowOut<'a> {
     let all = report.summary.total_ticks;
     let counters = profile.manifest.counters.iter().zip(&row.counters);
     RowOut {
-        key: key(report, row.key),
+        key: key_out(profile, row.key),
         calls: row.calls,
         dispatches: row.dispatches,
         total_ns: ns(row.total_ticks as f64),
@@ -265,15 +270,16 @@ fn row<'a>(report: &'a Report<'_>, row: &'a Row) -> RowOut<'a> {
                 calls: counter.map_or(0, |c| c.calls),
             })
             .collect(),
-        threads: row.threads.iter().map(|(p, t)| thread_ref(report, *p, *t)).collect(),
+        threads: row.threads.iter().map(|(p, t)| thread_ref(profile, *p, *t)).collect(),
         cpus: row.cpus.iter().copied().collect(),
     }
 }
 
-fn key<'a>(report: &'a Report<'_>, key: Key) -> KeyOut<'a> {
+/// Names a row.
+pub fn key_out(profile: &Profile, key: Key) -> KeyOut<'_> {
     match key {
         Key::Op(op_id) => {
-            let op = op_of(report.profile, key);
+            let op = op_of(profile, key);
             KeyOut::Op {
                 op: op.map_or("", |op| &op.name),
                 op_id,
@@ -285,10 +291,10 @@ fn key<'a>(report: &'a Report<'_>, key: Key) -> KeyOut<'a> {
         Key::Unknown(process, export) => {
             KeyOut::Unknown { op: profile::batch::unknown_op(export), op_id: None, process, export }
         }
-        Key::Thread(process, thread) => KeyOut::Thread(thread_ref(report, process, thread)),
+        Key::Thread(process, thread) => KeyOut::Thread(thread_ref(profile, process, thread)),
         Key::Cpu(cpu, node) => KeyOut::Cpu { cpu, node },
         Key::Process(process) => {
-            KeyOut::Process { process, pid: report.profile.processes[process].id.pid }
+            KeyOut::Process { process, pid: profile.processes[process].id.pid }
         }
     }
 }
@@ -306,7 +312,7 @@ fn process<'a>(report: &'a Report<'_>, index: usize) -> ProcessOut<'a> {
         alive: process.alive,
         threads: process.threads.len(),
         probe: report.summary.probes.iter().find(|p| p.process == index).map(|p| probe(report, p)),
-        losses: by_severity(&report.summary.process_losses[index]).into_iter().map(loss).collect(),
+        losses: losses_out(&report.summary.process_losses[index]),
     }
 }
 
@@ -319,16 +325,13 @@ fn probe(report: &Report<'_>, cost: &ProbeCost) -> ProbeOut {
         per_call_ns: cost.per_call_ns,
         flush_ns: cost.flush_ns,
         share_of_thread_time: (wall > 0.0).then(|| cost.total_ns() / wall),
-        empty_call: Some(EmptyOut {
-            duration_ns: report.profile.timeline.duration_ns(cost.empty_call.ticks),
-            counters: cost.empty_call.values.clone(),
-        }),
+        empty_call: Some(empty_out(report.profile, &cost.empty_call)),
     }
 }
 
 fn thread<'a>(report: &'a Report<'_>, time: &ThreadTime) -> ThreadOut<'a> {
     ThreadOut {
-        thread: thread_ref(report, time.process, time.thread),
+        thread: thread_ref(report.profile, time.process, time.thread),
         name: &report.profile.processes[time.process].threads[time.thread].name,
         calls: time.calls,
         wall_ns: time.wall_ns,
@@ -337,6 +340,19 @@ fn thread<'a>(report: &'a Report<'_>, time: &ThreadTime) -> ThreadOut<'a> {
         off_cpu_ns: time.off_cpu.map(|off| off.ns),
         off_cpu_of_ns: time.off_cpu.map(|off| off.of_ns),
         off_cpu_assumed: time.off_cpu.map(|off| off.assumed),
+    }
+}
+
+/// The losses, worst first.
+pub fn losses_out(losses: &[LossCount]) -> Vec<LossOut> {
+    by_severity(losses).into_iter().map(loss).collect()
+}
+
+/// What an empty call of a process is recorded as.
+pub fn empty_out(profile: &Profile, empty: &EmptyCall) -> EmptyOut {
+    EmptyOut {
+        duration_ns: profile.timeline.duration_ns(empty.ticks),
+        counters: empty.values.clone(),
     }
 }
 

@@ -19,6 +19,19 @@ pub fn by_severity(losses: &[LossCount]) -> Vec<&LossCount> {
     sorted
 }
 
+/// One line on stderr for each, for views whose stdout is for other programs.
+pub fn say(losses: &[LossCount]) {
+    for loss in losses {
+        eprintln!(
+            "counterpoint: {}: {} × {}: {}",
+            severity(loss).name(),
+            loss.count,
+            loss.name,
+            loss.help()
+        );
+    }
+}
+
 pub fn severity(loss: &LossCount) -> Severity {
     loss.severity()
 }
@@ -35,12 +48,15 @@ pub fn notes(report: &Report<'_>) -> Vec<String> {
     let alive = report.profile.processes.iter().any(|p| p.alive);
     match (manifest.state, manifest.origin, &manifest.pool) {
         (State::Recording, Origin::Env, Some(pool)) => notes.push(format!(
-            "recording is open for further programs and keeps {}; `counterpoint report --close` \
+            "recording is open for further programs and keeps {}; `counterpoint recover --close` \
              ends it",
             pool.display()
         )),
         (State::Recording, Origin::Run, None) if !alive => {
             notes.push("`counterpoint run` was killed before the program ended".into());
+        }
+        (State::Recording, Origin::Hook, None) if !alive => {
+            notes.push("the program did not end in an orderly way, and wrote no report".into());
         }
         _ => {}
     }

@@ -77,6 +77,27 @@ pub fn percent(part: f64) -> String {
     }
 }
 
+/// A number with so many significant digits, as C's `%.{digits}g` prints it.
+pub fn general(value: f64, digits: usize) -> String {
+    if !value.is_finite() {
+        return format!("{value}");
+    }
+    let digits = digits.max(1);
+    let scientific = format!("{value:.*e}", digits - 1);
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let without_zeros = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    if exponent < -4 || exponent >= digits as i32 {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{}e{sign}{:02}", without_zeros(mantissa), exponent.abs());
+    }
+    let decimals = (digits as i32 - 1 - exponent) as usize;
+    without_zeros(&format!("{value:.decimals$}"))
+}
+
 /// Digits in groups of three.
 pub fn grouped(n: u128) -> String {
     let digits = n.to_string();
@@ -172,6 +193,27 @@ mod tests {
         assert_eq!(percent(0.00001), "<0.01 %");
         assert_eq!(plural(1, "process"), "1 process");
         assert_eq!(plural(1_000, "call"), "1,000 calls");
+    }
+
+    /// Expected values from printf(1).
+    #[test]
+    fn general_numbers() {
+        for (value, digits, text) in [
+            (0.0, 3, "0"),
+            (373.4, 3, "373"),
+            (52.0, 3, "52"),
+            (1573.0, 3, "1.57e+03"),
+            (999.6, 3, "1e+03"),
+            (0.0001234, 3, "0.000123"),
+            (0.00001234, 3, "1.23e-05"),
+            (0.456, 2, "0.46"),
+            (-0.996, 2, "-1"),
+            (1e100, 3, "1e+100"),
+            (99.95, 3, "100"),
+            (1.8446744073709552e19, 3, "1.84e+19"),
+        ] {
+            assert_eq!(general(value, digits), text);
+        }
     }
 
     #[test]

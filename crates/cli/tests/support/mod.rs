@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use profile::Profile;
@@ -33,6 +33,18 @@ pub fn skip(test: &str, why: &str) {
             let _ = writeln!(file, "{test}: {why}");
         }
     }
+}
+
+/// The test environment's Python, if it has these modules.
+pub fn python_with(test: &str, modules: &str) -> Option<PathBuf> {
+    let python = need(test, "COUNTERPOINT_VENV")?.join("bin/python");
+    let import = format!("import {modules}");
+    let found = Command::new(&python).args(["-c", &import]).stderr(Stdio::null()).status();
+    if found.is_ok_and(|status| status.success()) {
+        return Some(python);
+    }
+    skip(test, &format!("{} cannot {import}", python.display()));
+    None
 }
 
 /// The built program.
@@ -116,6 +128,10 @@ fn variant() -> &'static str {
 /// The C programs of `tests/programs`, compiled once per test process.
 pub struct Programs {
     pub host: PathBuf,
+    /// A runtime with IREE's own call hook in it.
+    pub hook_host: PathBuf,
+    /// A host that notices helper processes.
+    pub watchful: PathBuf,
     pub library: PathBuf,
     pub library_v5: PathBuf,
     _directory: testkit::Scratch,
@@ -142,6 +158,8 @@ impl Programs {
             };
             Self {
                 host: compile("host.c", "host", &["-ldl", "-lpthread", "-lrt"]),
+                watchful: compile("watchful.c", "watchful", &["-ldl", "-lpthread"]),
+                hook_host: compile("hook_host.c", "hook_host", &["-ldl", "-lpthread"]),
                 library: compile("library.c", "library.so", &["-shared", "-fPIC"]),
                 library_v5: compile(
                     "library.c",

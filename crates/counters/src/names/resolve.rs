@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use model::{Counter, MAX_COUNTERS, PerfAttr, Source, Unit};
 
+use super::amd::Amd;
 use super::error::{NameError, NameErrorKind};
 use super::generic::Generic;
 use super::memory::Breakpoints;
@@ -77,7 +78,7 @@ pub struct Entry {
     pub name: String,
     /// What else can be typed.
     pub aliases: Vec<String>,
-    /// `software`, `hardware`, `cache`, `raw`, `pmu msr`, `tracepoint`, `breakpoint`, `simulated`.
+    /// `software`, `hardware`, `cache`, `AMD`, `raw`, `pmu msr`, `tracepoint`, `breakpoint`, `simulated`.
     pub source: String,
     /// Of its values.
     pub unit: Unit,
@@ -98,6 +99,7 @@ impl Resolver {
         Self {
             sources: vec![
                 Box::new(Generic),
+                Box::new(Amd(machine.clone())),
                 Box::new(Scripts),
                 Box::new(Breakpoints),
                 Box::new(Pmus(machine.clone())),

@@ -7,8 +7,12 @@ pub(super) fn closest<'k>(typed: &str, known: impl Iterator<Item = &'k str>) -> 
     let mut near: Vec<(usize, &str)> = known
         .filter_map(|name| {
             let lower = name.to_ascii_lowercase();
-            let edits = distance(&typed, &lower);
             let contains = typed.len() >= 4 && lower.contains(&typed);
+            // At least as many edits as the lengths differ.
+            if !contains && lower.chars().count().abs_diff(typed.chars().count()) > far {
+                return None;
+            }
+            let edits = distance(&typed, &lower);
             (edits <= far || contains).then_some((edits, name))
         })
         .collect();

@@ -1,0 +1,282 @@
+//! The distribution of each variable of an op's calls, and how its variables go together.
+//!
+//! ```text
+//!  Profile ─ visit ─► collect: chunks per op and thread ─► Samples: one column per variable
+//!                                                             │ all threads, then each thread:
+//!                                                             ├─► ranks: sorted, ranked, cut
+//!                                                             │     into buckets ─► Variable
+//!                                                             └─► pairs ──────────► Pair
+//! ```
+//!
+//! The variables of a call are its duration in ticks and each counter of the run. A counter has a
+//! value where it was read and counting all the time; elsewhere it is missing. Every variable
+//! is described over the calls in which it has a value, every pair over those in which both have.
+//!
+//! **Buckets.** Sort the `n` values of a variable. Bucket `b` of `B` covers the sorted positions
+//! from `n·b/B` to before `n·(b+1)/B`, in whole numbers; its mean is that of the values there.
+//! With fewer values than buckets some cover nothing: they have no mean and no calls.
+//!
+//! **Ties.** Equal values can lie in several buckets. In the table of a pair all of them count
+//! for the lowest bucket that holds such a value, which is the bucket of the first sorted
+//! position that they take. So equal calls are never told apart, and a value counts for a bucket
+//! whose mean it is part of.
+//!
+//! **Numbers.** Sums of values are exact. Squares and products are summed as `f64` of
+//! differences from the mean, values taken relative to the smallest one first, so that large
+//! values with small differences lose nothing; ranks and their products are whole numbers.
+//! A variable with one value only has no correlation with anything: `None`, not NaN.
+
+mod collect;
+mod pairs;
+mod ranks;
+mod samples;
+mod work;
+
+use std::collections::BTreeMap;
+
+use profile::{LossCount, Profile, merge_losses};
+
+use crate::probe::{ProbeCost, costs};
+use crate::table::Key;
+pub use samples::{Column, Samples};
+use work::{Workspace, parallel};
+
+/// Most buckets that a distribution can be cut into: their numbers have two hexadecimal digits.
+pub const MOST_BUCKETS: usize = 256;
+/// Most calls of one op: doubled ranks have 32 bits.
+pub const MOST_CALLS: u64 = (1 << 31) - 1;
+/// Below this many calls, whole scopes are dealt out to workers; above, their variables are.
+const SMALL: usize = 1 << 16;
+
+/// Which calls to describe and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Only calls of ops whose name matches (`*`, `?`).
+    pub op: Option<String>,
+    /// Only threads with this kernel id or a name that matches (`*`, `?`).
+    pub thread: Option<String>,
+    /// Leave out the calls that begin earlier than this after the begin of their thread's first
+    /// call: of the first one recorded, whatever its op.
+    pub skip_ns: u64,
+    /// Number of buckets, 1 to [`MOST_BUCKETS`]; what is outside is moved to the nearer end.
+    pub buckets: usize,
+    /// Whether pairs get their tables.
+    pub tables: bool,
+    /// Threads to work with; 0: as many as the machine has.
+    pub workers: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { op: None, thread: None, skip_ns: 0, buckets: 16, tables: true, workers: 0 }
+    }
+}
+
+/// What the calls of each op look like.
+#[derive(Clone, Debug)]
+pub struct Stats {
+    /// Number of buckets.
+    pub buckets: usize,
+    /// The ops that have such calls, the one with the largest sum of durations first.
+    pub ops: Vec<OpStats>,
+    /// What the probes cost in each process that was calibrated. Nothing is taken off the values.
+    pub probes: Vec<ProbeCost>,
+    /// All losses of the profile.
+    pub losses: Vec<LossCount>,
+}
+
+/// One op.
+#[derive(Clone, Debug)]
+pub struct OpStats {
+    /// Which one: [`Key::Op`] or [`Key::Unknown`].
+    pub key: Key,
+    /// Sum of the durations of the described calls.
+    pub total_ticks: u128,
+    /// All threads together.
+    pub all: Scope,
+    /// Each thread that made such calls, by process and number.
+    pub threads: Vec<ThreadStats>,
+}
+
+/// An op's calls in one thread.
+#[derive(Clone, Debug)]
+pub struct ThreadStats {
+    /// Process index.
+    pub process: usize,
+    /// Thread index.
+    pub thread: usize,
+    /// Its calls.
+    pub scope: Scope,
+}
+
+/// A set of calls, described.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scope {
+    /// How many.
+    pub calls: u64,
+    /// How many ended where: by `node << 12 | cpu`.
+    pub locations: BTreeMap<u32, u64>,
+    /// The duration in ticks, then each counter of the run.
+    pub variables: Vec<Variable>,
+    /// Each pair of variables: for each variable all earlier ones.
+    pub pairs: Vec<Pair>,
+}
+
+/// One variable over the calls in which it has a value.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Variable {
+    /// In how many calls it has one.
+    pub calls: u64,
+    /// `None` without calls.
+    pub mean: Option<f64>,
+    /// Of a sample: the squares are divided by `calls - 1` (numpy's `ddof=1`). `None` with fewer
+    /// than two calls.
+    pub standard_deviation: Option<f64>,
+    /// Smallest value.
+    pub min: Option<u64>,
+    /// Largest value.
+    pub max: Option<u64>,
+    /// The mean of each bucket; `None` for one that covers no call.
+    pub bucket_means: Vec<Option<f64>>,
+}
+
+/// How two variables go together, over the calls in which both have a value.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pair {
+    /// Index of the variable whose probabilities the table holds: the earlier one.
+    pub of: usize,
+    /// Index of the variable that they are given.
+    pub given: usize,
+    /// In how many calls both have a value.
+    pub calls: u64,
+    /// Pearson's correlation; `None` if one of them is constant there.
+    pub pearson: Option<f64>,
+    /// Spearman's: that of the ranks, equal values taking the mean of the ranks they span.
+    pub spearman: Option<f64>,
+    /// Calls by buckets; `None` if not asked for.
+    pub table: Option<Table>,
+}
+
+/// Calls by the buckets of two variables. The buckets are those of [`Variable::bucket_means`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Table {
+    /// The cells with calls, by bucket of `given`, then of `of`.
+    pub cells: Vec<Cell>,
+}
+
+/// A cell with calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// Bucket of [`Pair::given`]: the column.
+    pub given: u8,
+    /// Bucket of [`Pair::of`]: the row.
+    pub of: u8,
+    /// Its calls.
+    pub calls: u32,
+}
+
+impl Table {
+    /// The probability of each bucket of `of` (rows) given each bucket of `given` (columns):
+    /// `buckets` × `buckets`, row by row. A column sums to one; one without calls is `None`.
+    pub fn probabilities(&self, buckets: usize) -> Vec<Vec<Option<f64>>> {
+        let mut rows = vec![vec![None; buckets]; buckets];
+        for column in self.cells.chunk_by(|a, b| a.given == b.given) {
+            let all: u64 = column.iter().map(|cell| u64::from(cell.calls)).sum();
+            let given = usize::from(column[0].given);
+            if given >= buckets {
+                continue;
+            }
+            rows.iter_mut().for_each(|row| row[given] = Some(0.0));
+            for cell in column {
+                if let Some(row) = rows.get_mut(usize::from(cell.of)) {
+                    row[given] = Some(f64::from(cell.calls) / all as f64);
+                }
+            }
+        }
+        rows
+    }
+}
+
+/// An op has more than [`MOST_CALLS`] calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyCalls {
+    /// Which op.
+    pub key: Key,
+    /// So many.
+    pub calls: u64,
+}
+
+/// Describes the calls of `profile`, reading every page once.
+///
+/// Memory: 4 bytes per call and variable (8 where a value is 2³² or more), and for the op at
+/// hand 5 more per call and variable and 8 (or 12) per call and worker.
+///
+/// # Errors
+/// [`TooManyCalls`].
+pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls> {
+    let workers = match options.workers {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        given => given,
+    };
+    let buckets = options.buckets.clamp(1, MOST_BUCKETS);
+    let (found, page_losses) = collect::collect(profile, options, workers);
+    let mut losses =
+        merge_losses(profile.losses.iter().chain(profile.processes.iter().flat_map(|p| &p.losses)));
+    losses = merge_losses(losses.iter().chain(page_losses.iter().flatten()));
+    let mut large = Workspace::new(workers);
+    let mut small: Vec<Workspace> = (0..workers).map(|_| Workspace::new(1)).collect();
+    let mut ops = Vec::new();
+    for op in found {
+        if op.calls() > MOST_CALLS {
+            return Err(TooManyCalls { key: op.key, calls: op.calls() });
+        }
+        let (key, total_ticks) = (op.key, op.total_ticks);
+        let (samples, parts) = op.flatten();
+        let describe = |space: &mut Workspace, from: usize, to: usize| {
+            space.describe(&samples.slice(from, to), buckets, options.tables)
+        };
+        let mut threads: Vec<ThreadStats> = parts
+            .iter()
+            .map(|part| ThreadStats {
+                process: part.process,
+                thread: part.thread,
+                scope: Scope::default(),
+            })
+            .collect();
+        let mut all = Scope::default();
+        let mut jobs = Vec::new();
+        // One thread is all threads: described once.
+        let several = threads.len() > 1;
+        if several {
+            jobs.push((0, samples.len(), &mut all));
+        }
+        let scopes = threads.iter_mut().map(|thread| &mut thread.scope);
+        jobs.extend(parts.iter().zip(scopes).map(|(part, scope)| (part.from, part.to, scope)));
+        let (big, little): (Vec<_>, Vec<_>) =
+            jobs.into_iter().partition(|(from, to, _)| to - from >= SMALL);
+        for (from, to, scope) in big {
+            *scope = describe(&mut large, from, to);
+        }
+        parallel(&mut small, little, |space, (from, to, scope)| {
+            *scope = describe(space, from, to);
+        });
+        for (thread, part) in threads.iter_mut().zip(&parts) {
+            thread.scope.locations = part.locations.clone();
+            for (location, calls) in &part.locations {
+                *all.locations.entry(*location).or_default() += calls;
+            }
+        }
+        if !several && let Some(only) = threads.first() {
+            all = only.scope.clone();
+        }
+        ops.push(OpStats { key, total_ticks, all, threads });
+    }
+    Ok(Stats { buckets, ops, probes: costs(profile), losses })
+}
+
+/// Describes calls that are already in columns: for what did not come from a profile.
+/// [`Scope::locations`] stays empty. At most [`MOST_CALLS`] calls are looked at.
+pub fn describe(samples: &Samples, buckets: usize, tables: bool) -> Scope {
+    let kept = samples.len().min(MOST_CALLS as usize);
+    Workspace::new(1).describe(&samples.slice(0, kept), buckets.clamp(1, MOST_BUCKETS), tables)
+}

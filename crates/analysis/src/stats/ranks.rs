@@ -1,0 +1,287 @@
+//! Sorting one variable: its moments, the rank and the bucket of each value, the means of the
+//! buckets.
+//!
+//! Equal values are one *class*. Classes are met from small to large, by counting if the values
+//! lie close together, else by sorting values that carry their place: both in 64 bits where the
+//! values allow that (with 10 million calls, if they span less than 2⁴⁰), else in 96.
+
+use super::Variable;
+use super::samples::{ColumnSlice, ValueSlice};
+
+/// Values this close together are counted instead of sorted, however few they are.
+const COUNTED: u64 = 1 << 12;
+/// Terms that are summed on their own before they are added to the rest: keeps rounding errors
+/// of long sums small.
+pub(super) const BLOCK: usize = 4096;
+
+/// A variable after sorting.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Ranked {
+    pub calls: u64,
+    pub min: u64,
+    pub max: u64,
+    /// Mean of the differences from `min`.
+    pub mean_above_min: f64,
+    mean: f64,
+    /// Sum of the squared differences from the mean.
+    pub squares: f64,
+    /// Sum of the squared differences of the doubled ranks from their mean.
+    pub rank_squares: i128,
+    bucket_means: Vec<Option<f64>>,
+}
+
+impl From<&Ranked> for Variable {
+    fn from(ranked: &Ranked) -> Self {
+        let some = ranked.calls > 0;
+        Self {
+            calls: ranked.calls,
+            mean: some.then_some(ranked.mean),
+            standard_deviation: (ranked.calls > 1)
+                .then(|| (ranked.squares / (ranked.calls - 1) as f64).sqrt()),
+            min: some.then_some(ranked.min),
+            max: some.then_some(ranked.max),
+            bucket_means: ranked.bucket_means.clone(),
+        }
+    }
+}
+
+/// Buffers for sorting.
+#[derive(Debug, Default)]
+pub(super) struct RankScratch {
+    /// Difference from the smallest value above, place below.
+    packed: Vec<u64>,
+    wide: Vec<Wide>,
+    counts: Vec<u32>,
+    /// Doubled rank and bucket of each value, by difference from the smallest.
+    classes: Vec<(u32, u8)>,
+}
+
+/// A wide value and its place, in twelve bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Wide {
+    high: u32,
+    low: u32,
+    place: u32,
+}
+
+impl RankScratch {
+    /// Gives the memory of large scopes back.
+    pub fn shrink(&mut self) {
+        if self.packed.capacity() + self.wide.capacity() + self.counts.capacity() > super::SMALL * 4
+        {
+            *self = Self::default();
+        }
+    }
+}
+
+/// `sum / n` where the sum does not fit a float.
+pub(super) fn mean(sum: u128, n: u64) -> f64 {
+    let n = u128::from(n.max(1));
+    (sum / n) as f64 + (sum % n) as f64 / n as f64
+}
+
+/// Ranks a variable. Of each value that is there, `ranks` gets the doubled rank (from 1; equal
+/// values have the mean of those they span) and `places` the bucket; of others, anything.
+pub(super) fn rank(
+    column: &ColumnSlice<'_>,
+    buckets: usize,
+    scratch: &mut RankScratch,
+    ranks: &mut [u32],
+    places: &mut [u8],
+) -> Ranked {
+    let (mut calls, mut sum, mut min, mut max) = (0u64, 0u128, u64::MAX, 0u64);
+    match (column.values, column.missing) {
+        // The common case, in a form that is done many at a time.
+        (ValueSlice::Narrow(values), None) => {
+            for block in values.chunks(BLOCK) {
+                sum += u128::from(block.iter().map(|v| u64::from(*v)).sum::<u64>());
+            }
+            calls = values.len() as u64;
+            min = values.iter().min().map_or(min, |v| u64::from(*v));
+            max = values.iter().max().map_or(max, |v| u64::from(*v));
+        }
+        _ => {
+            for i in (0..ranks.len()).filter(|i| column.is_there(*i)) {
+                let value = column.raw(i);
+                (min, max) = (min.min(value), max.max(value));
+                sum += u128::from(value);
+                calls += 1;
+            }
+        }
+    }
+    if calls == 0 {
+        return Ranked { bucket_means: vec![None; buckets], ..Ranked::default() };
+    }
+    let above = mean(sum - u128::from(min) * u128::from(calls), calls);
+    let mut classes = Classes::new(calls, min, above, buckets);
+    if max - min < COUNTED.max(calls / 2) {
+        count(column, min, max, scratch, &mut classes, ranks, places);
+    } else {
+        sort(column, min, max, scratch, &mut classes, ranks, places);
+    }
+    Ranked {
+        calls,
+        min,
+        max,
+        mean_above_min: above,
+        mean: mean(sum, calls),
+        squares: classes.squares + classes.block,
+        rank_squares: classes.rank_squares,
+        bucket_means: classes.bucket_means(),
+    }
+}
+
+fn count(
+    column: &ColumnSlice<'_>,
+    min: u64,
+    max: u64,
+    scratch: &mut RankScratch,
+    classes: &mut Classes,
+    ranks: &mut [u32],
+    places: &mut [u8],
+) {
+    let range = (max - min) as usize + 1;
+    scratch.counts.clear();
+    scratch.counts.resize(range, 0);
+    for i in (0..ranks.len()).filter(|i| column.is_there(*i)) {
+        scratch.counts[(column.raw(i) - min) as usize] += 1;
+    }
+    scratch.classes.clear();
+    scratch.classes.resize(range, (0, 0));
+    for (value, class) in scratch.classes.iter_mut().enumerate() {
+        let calls = scratch.counts[value];
+        if calls > 0 {
+            *class = classes.add(min + value as u64, calls.into());
+        }
+    }
+    for i in (0..ranks.len()).filter(|i| column.is_there(*i)) {
+        (ranks[i], places[i]) = scratch.classes[(column.raw(i) - min) as usize];
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "a step of `rank`, which owns all of these")]
+fn sort(
+    column: &ColumnSlice<'_>,
+    min: u64,
+    max: u64,
+    scratch: &mut RankScratch,
+    classes: &mut Classes,
+    ranks: &mut [u32],
+    places: &mut [u8],
+) {
+    let there = (0..ranks.len()).filter(|i| column.is_there(*i));
+    let place_bits = u64::BITS - (ranks.len() as u64).leading_zeros();
+    if (max - min).leading_zeros() >= place_bits {
+        let mask = (1u64 << place_bits) - 1;
+        scratch.packed.clear();
+        scratch.packed.extend(there.map(|i| (column.raw(i) - min) << place_bits | i as u64));
+        scratch.packed.sort_unstable();
+        for class in scratch.packed.chunk_by(|a, b| a >> place_bits == b >> place_bits) {
+            let (rank, bucket) = classes.add(min + (class[0] >> place_bits), class.len() as u64);
+            for item in class {
+                let place = (item & mask) as usize;
+                (ranks[place], places[place]) = (rank, bucket);
+            }
+        }
+        return;
+    }
+    scratch.wide.clear();
+    scratch.wide.extend(there.map(|i| {
+        let value = column.raw(i);
+        Wide { high: (value >> 32) as u32, low: value as u32, place: i as u32 }
+    }));
+    scratch.wide.sort_unstable();
+    for class in scratch.wide.chunk_by(|a, b| (a.high, a.low) == (b.high, b.low)) {
+        let value = u64::from(class[0].high) << 32 | u64::from(class[0].low);
+        let (rank, bucket) = classes.add(value, class.len() as u64);
+        for item in class {
+            (ranks[item.place as usize], places[item.place as usize]) = (rank, bucket);
+        }
+    }
+}
+
+/// Classes from small to large, added up.
+struct Classes {
+    calls: u64,
+    min: u64,
+    mean_above_min: f64,
+    /// Sorted position of the next class.
+    at: u64,
+    classes: usize,
+    bucket: usize,
+    /// Sorted position behind the bucket.
+    bucket_end: u64,
+    sums: Vec<u128>,
+    squares: f64,
+    block: f64,
+    rank_squares: i128,
+}
+
+impl Classes {
+    fn new(calls: u64, min: u64, mean_above_min: f64, buckets: usize) -> Self {
+        let mut classes = Self {
+            calls,
+            min,
+            mean_above_min,
+            at: 0,
+            classes: 0,
+            bucket: 0,
+            bucket_end: 0,
+            sums: vec![0; buckets],
+            squares: 0.0,
+            block: 0.0,
+            rank_squares: 0,
+        };
+        classes.bucket_end = classes.start_of(1);
+        classes
+    }
+
+    /// First sorted position of a bucket.
+    fn start_of(&self, bucket: usize) -> u64 {
+        (u128::from(self.calls) * bucket as u128 / self.sums.len() as u128) as u64
+    }
+
+    /// Adds the next class: its value and how many calls have it. Gives its doubled rank and its
+    /// bucket.
+    #[inline]
+    fn add(&mut self, value: u64, calls: u64) -> (u32, u8) {
+        let (start, end) = (self.at, self.at + calls);
+        self.at = end;
+        let doubled = start + 1 + end;
+        let from_mean = doubled as i64 - (self.calls as i64 + 1);
+        self.rank_squares += i128::from(from_mean) * i128::from(from_mean) * i128::from(calls);
+        let difference = (value - self.min) as f64 - self.mean_above_min;
+        self.block += difference * difference * calls as f64;
+        self.classes += 1;
+        if self.classes.is_multiple_of(BLOCK) {
+            self.squares += std::mem::take(&mut self.block);
+        }
+        while self.bucket_end <= start {
+            self.next_bucket();
+        }
+        let bucket = self.bucket as u8;
+        let mut from = start;
+        loop {
+            let to = end.min(self.bucket_end);
+            self.sums[self.bucket] += u128::from(value) * u128::from(to - from);
+            from = to;
+            if from == end {
+                return (doubled as u32, bucket);
+            }
+            self.next_bucket();
+        }
+    }
+
+    fn next_bucket(&mut self) {
+        self.bucket += 1;
+        self.bucket_end = self.start_of(self.bucket + 1);
+    }
+
+    fn bucket_means(&self) -> Vec<Option<f64>> {
+        let means = self.sums.iter().enumerate().map(|(bucket, sum)| {
+            let calls = self.start_of(bucket + 1) - self.start_of(bucket);
+            (calls > 0).then(|| mean(*sum, calls))
+        });
+        means.collect()
+    }
+}

@@ -1,0 +1,191 @@
+//! The calls of one op as columns: one value, or none, per call and variable.
+
+/// One variable.
+#[derive(Clone, Debug)]
+pub struct Column {
+    pub(super) values: Values,
+    /// Whether each value is missing; `None`: none is.
+    pub(super) missing: Option<Vec<bool>>,
+}
+
+/// Four bytes each, or eight as soon as one needs them.
+#[derive(Clone, Debug)]
+pub(super) enum Values {
+    Narrow(Vec<u32>),
+    Wide(Vec<u64>),
+}
+
+/// Columns of one length.
+#[derive(Clone, Debug, Default)]
+pub struct Samples {
+    pub(super) columns: Vec<Column>,
+    len: usize,
+}
+
+impl Values {
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Narrow(values) => values.len(),
+            Self::Wide(values) => values.len(),
+        }
+    }
+
+    #[inline]
+    pub fn push(&mut self, value: u64) {
+        match self {
+            Self::Narrow(values) => match u32::try_from(value) {
+                Ok(value) => values.push(value),
+                Err(_) => {
+                    let mut wide: Vec<u64> = Vec::with_capacity(values.capacity());
+                    wide.extend(values.iter().map(|v| u64::from(*v)));
+                    wide.push(value);
+                    *self = Self::Wide(wide);
+                }
+            },
+            Self::Wide(values) => values.push(value),
+        }
+    }
+
+    /// Gives back memory that it does not use.
+    pub fn shrink(&mut self) {
+        match self {
+            Self::Narrow(values) => values.shrink_to_fit(),
+            Self::Wide(values) => values.shrink_to_fit(),
+        }
+    }
+
+    /// Those of `parts`, one after the other. Each part goes as soon as it is taken over.
+    pub fn join(parts: Vec<Self>) -> Self {
+        let len = parts.iter().map(Self::len).sum();
+        if parts.iter().all(|part| matches!(part, Self::Narrow(_))) {
+            let mut all = Vec::with_capacity(len);
+            for part in parts {
+                if let Self::Narrow(values) = part {
+                    all.extend_from_slice(&values);
+                }
+            }
+            return Self::Narrow(all);
+        }
+        let mut all = Vec::with_capacity(len);
+        for part in parts {
+            match part {
+                Self::Narrow(values) => all.extend(values.iter().map(|v| u64::from(*v))),
+                Self::Wide(values) => all.extend_from_slice(&values),
+            }
+        }
+        Self::Wide(all)
+    }
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self::Narrow(Vec::new())
+    }
+}
+
+impl Samples {
+    /// Columns of equal length. Shorter ones are filled up with missing values.
+    pub fn new(columns: &[Vec<Option<u64>>]) -> Self {
+        let len = columns.iter().map(Vec::len).max().unwrap_or(0);
+        let columns = columns
+            .iter()
+            .map(|column| {
+                let mut values = Values::default();
+                let padded = || (0..len).map(|i| column.get(i).copied().flatten());
+                padded().for_each(|value| values.push(value.unwrap_or(0)));
+                let missing: Vec<bool> = padded().map(|value| value.is_none()).collect();
+                Column { values, missing: missing.contains(&true).then_some(missing) }
+            })
+            .collect();
+        Self { columns, len }
+    }
+
+    pub(super) fn from_columns(columns: Vec<Column>, len: usize) -> Self {
+        Self { columns, len }
+    }
+
+    /// Calls.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no call.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(super) fn slice(&self, from: usize, to: usize) -> Slice<'_> {
+        let columns = self.columns.iter().map(|column| ColumnSlice {
+            values: match &column.values {
+                Values::Narrow(values) => ValueSlice::Narrow(&values[from..to]),
+                Values::Wide(values) => ValueSlice::Wide(&values[from..to]),
+            },
+            // A part without a hole is as good as a column without one.
+            missing: column.missing.as_deref().map(|m| &m[from..to]).filter(|m| m.contains(&true)),
+        });
+        Slice { columns: columns.collect(), len: to - from }
+    }
+}
+
+/// Some calls that follow one another.
+#[derive(Clone, Debug)]
+pub(super) struct Slice<'a> {
+    pub columns: Vec<ColumnSlice<'a>>,
+    pub len: usize,
+}
+
+/// One variable of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ColumnSlice<'a> {
+    pub values: ValueSlice<'a>,
+    /// `None`: every value is there.
+    pub missing: Option<&'a [bool]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ValueSlice<'a> {
+    Narrow(&'a [u32]),
+    Wide(&'a [u64]),
+}
+
+impl ColumnSlice<'_> {
+    /// Value `i`, also where it is missing (0 then).
+    #[inline]
+    pub fn raw(&self, i: usize) -> u64 {
+        match self.values {
+            ValueSlice::Narrow(values) => values[i].into(),
+            ValueSlice::Wide(values) => values[i],
+        }
+    }
+
+    /// Whether value `i` is there.
+    #[inline]
+    pub fn is_there(&self, i: usize) -> bool {
+        self.missing.is_none_or(|missing| !missing[i])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn widened_and_joined() {
+        let mut values = Values::default();
+        values.push(7);
+        values.push(1 << 40);
+        let joined = Values::join(vec![Values::Narrow(vec![1]), values, Values::Narrow(vec![2])]);
+        assert!(matches!(joined, Values::Wide(all) if all == [1, 7, 1 << 40, 2]));
+        let narrow = Values::join(vec![Values::Narrow(vec![1]), Values::Narrow(vec![2])]);
+        assert!(matches!(narrow, Values::Narrow(all) if all == [1, 2]));
+    }
+
+    #[test]
+    fn a_part_without_holes_has_none() {
+        let samples = Samples::new(&[vec![Some(1), None, Some(3)], vec![Some(4)]]);
+        assert_eq!(samples.len(), 3);
+        assert!(samples.slice(0, 1).columns[1].missing.is_none());
+        assert_eq!(samples.slice(1, 3).columns[0].missing, Some(&[true, false][..]));
+        assert!(!samples.slice(1, 3).columns[1].is_there(1));
+    }
+}

@@ -1,0 +1,49 @@
+//! `counterpoint hook`: what the agent has done for it in a program that has the variables of
+//! IREE's original call hook. Not for people; `docs/hook.md` is.
+//!
+//! ```text
+//!  hook prepare PID      settings ─► counters ─► a profile ──► fd 3: "record", path of the run file
+//!                            └─ list of counters on stdout ──► fd 3: "exit"
+//!  hook report PROFILE   the profile ─┬─► statistics per thread on stdout
+//!                                     └─► a CSV file per thread    then the profile goes
+//! ```
+
+mod choose;
+mod csv;
+mod prepare;
+mod report;
+mod settings;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::failure::Failure;
+
+/// The two ends of a program with IREE_HOOK_… variables; started by the agent
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    end: End,
+}
+
+#[derive(clap::Subcommand)]
+enum End {
+    /// Make a profile as the variables say, and write its run file's path to descriptor 3
+    Prepare {
+        /// The process that asks
+        process: u32,
+    },
+    /// Print the statistics of a profile made so, write its CSV files and remove it
+    Report {
+        /// Profile directory
+        profile: PathBuf,
+    },
+}
+
+/// Runs the command.
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    match args.end {
+        End::Prepare { process } => prepare::main(process),
+        End::Report { profile } => report::main(&profile),
+    }
+}

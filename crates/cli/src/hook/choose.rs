@@ -1,0 +1,225 @@
+//! From what `IREE_HOOK_PERF_EVENT_TYPES` says to a list that works here, and the list of names.
+//!
+//! The original ended the program at the first name that it did not know or could not open. Here
+//! such a one is left out with a line on stderr, and the rest is counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+
+use counters::check::check;
+use counters::machine::Machine;
+use counters::names::Resolver;
+use model::{Counter, PerfAttr, Source};
+
+/// Counters that work here.
+#[derive(Debug, Default, PartialEq)]
+pub struct Chosen {
+    /// As it can be typed behind `-e`; `none` if nothing is left.
+    pub list: String,
+    /// What was typed for each counter, in the order of the run.
+    pub labels: Vec<String>,
+    /// What was left out or changed, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// One entry of what was typed.
+struct Piece {
+    text: String,
+    /// Name of each of its counters, and what to call it.
+    labels: Vec<(String, String)>,
+}
+
+/// Chooses from `typed` what works on this machine.
+pub fn choose(typed: &str, machine: &Machine) -> Chosen {
+    let resolver = Resolver::new(machine);
+    let mut chosen = Chosen::default();
+    let mut pieces: Vec<Piece> = Vec::new();
+    let mut known = BTreeSet::new();
+    for entry in split(typed) {
+        let piece = match piece(&resolver, entry) {
+            Ok((piece, counters)) => match check(&counters, machine).problem() {
+                None => piece,
+                Some(problem) => {
+                    chosen.notes.push(format!("{}; it is left out", problem.message));
+                    continue;
+                }
+            },
+            Err(error) => {
+                chosen.notes.push(format!("IREE_HOOK_PERF_EVENT_TYPES: {error}; it is left out"));
+                continue;
+            }
+        };
+        // The same counter twice would only be told apart by its place.
+        if piece.labels.iter().all(|(name, _)| known.insert(name.clone())) {
+            pieces.push(piece);
+        }
+    }
+    let counters = fit(&resolver, machine, &mut pieces, &mut chosen);
+    let labels: BTreeMap<&String, &String> =
+        pieces.iter().flat_map(|p| &p.labels).map(|(name, label)| (name, label)).collect();
+    chosen.labels =
+        counters.iter().map(|c| labels.get(&c.name).map_or(&c.name, |l| *l).clone()).collect();
+    chosen
+}
+
+/// Makes the list of all pieces; apart, if they cannot be counted at the same time, or fewer.
+fn fit(
+    resolver: &Resolver,
+    machine: &Machine,
+    pieces: &mut Vec<Piece>,
+    chosen: &mut Chosen,
+) -> Vec<Counter> {
+    while !pieces.is_empty() {
+        let mut problem = String::new();
+        for apart in [false, true] {
+            let list = pieces.iter().map(|p| match apart && !p.text.starts_with('{') {
+                true => format!("{{{}}}", p.text),
+                false => p.text.clone(),
+            });
+            let list = list.collect::<Vec<_>>().join(",");
+            match resolver.resolve(&list) {
+                Ok(counters) => match check(&counters, machine).problem() {
+                    None => {
+                        if apart {
+                            chosen.notes.push(format!(
+                                "{problem}; they are counted in turns, each in a part of the calls"
+                            ));
+                        }
+                        chosen.list = list;
+                        return counters;
+                    }
+                    Some(found) => problem = found.message.clone(),
+                },
+                Err(error) => problem = error.to_string(),
+            }
+        }
+        if let Some(last) = pieces.pop() {
+            chosen.notes.push(format!("{problem}; {} is left out", last.text));
+        }
+    }
+    chosen.list = "none".into();
+    Vec::new()
+}
+
+/// An entry, and what it counts. One without modifiers counts in user mode, as the original did.
+fn piece(
+    resolver: &Resolver,
+    entry: &str,
+) -> Result<(Piece, Vec<Counter>), counters::names::NameError> {
+    let mut counters = resolver.resolve(entry)?;
+    let mut text = entry.to_owned();
+    if let [counter] = counters.as_slice()
+        && !entry.starts_with('{')
+        && counts_everywhere(counter)
+    {
+        text = format!("{entry}:u");
+        counters = resolver.resolve(&text)?;
+    }
+    let labels = match counters.as_slice() {
+        [one] if !entry.starts_with('{') => vec![(one.name.clone(), entry.to_owned())],
+        all => all.iter().map(|c| (c.name.clone(), c.name.clone())).collect(),
+    };
+    Ok((Piece { text, labels }, counters))
+}
+
+/// Whether nothing was typed that says in which mode to count, and user mode alone makes sense.
+fn counts_everywhere(counter: &Counter) -> bool {
+    const TYPE_SOFTWARE: u32 = 1;
+    const TYPE_TRACEPOINT: u32 = 2;
+    /// context-switches, cpu-migrations, cgroup-switches: they happen in the kernel, and the
+    /// original always printed 0.
+    const KERNELS_OWN: [u64; 3] = [3, 4, 11];
+    let Source::Perf(attr) = counter.source else { return false };
+    let PerfAttr { kind, config, exclude_user, exclude_kernel, exclude_hv, pinned, .. } = attr;
+    let modes = exclude_user | exclude_kernel | exclude_hv;
+    let others = attr.exclude_idle | attr.exclude_host | attr.exclude_guest | pinned;
+    let kernels_own = kind == TYPE_SOFTWARE && KERNELS_OWN.contains(&config);
+    !(modes || others || kernels_own || kind == TYPE_TRACEPOINT || attr.precise_ip > 0)
+}
+
+/// At the commas that are not inside of braces or slashes.
+fn split(typed: &str) -> Vec<&str> {
+    let (mut braces, mut slashes) = (0i32, 0i32);
+    let pieces = typed.split(|c| {
+        match c {
+            '{' => braces += 1,
+            '}' => braces -= 1,
+            '/' => slashes ^= 1,
+            _ => {}
+        }
+        c == ',' && braces <= 0 && slashes == 0
+    });
+    pieces.map(str::trim).filter(|piece| !piece.is_empty()).collect()
+}
+
+/// Every name that can be typed, as the original printed its list: padded to 40 columns, the
+/// vendor in brackets, and what it is.
+pub fn list(machine: &Machine, out: &mut impl Write) -> io::Result<()> {
+    for entry in Resolver::new(machine).catalogue() {
+        let target = match entry.source.as_str() {
+            "AMD" => "AMD",
+            "software" | "hardware" | "cache" => "",
+            _ => continue,
+        };
+        for name in std::iter::once(&entry.name).chain(&entry.aliases) {
+            writeln!(out, "{name:<40} [{target}] {}", entry.description)?;
+        }
+    }
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_inside_stay() {
+        assert_eq!(split(""), [""; 0]);
+        assert_eq!(split(" a, b ,,c"), ["a", "b", "c"]);
+        assert_eq!(split("{a,b}:u,cpu/x=1,y/,d"), ["{a,b}:u", "cpu/x=1,y/", "d"]);
+        assert_eq!(split("sim/a,readings=0:1/,e"), ["sim/a,readings=0:1/", "e"]);
+    }
+
+    #[test]
+    fn a_name_without_modes_counts_in_user_mode_under_its_own_label() {
+        let machine = Machine::here();
+        let chosen = choose("task-clock,nonsense,sim/a,readings=0:1/,task-clock", &machine);
+        if chosen.list.contains("task-clock") {
+            assert_eq!(chosen.list, "task-clock:u,sim/a,readings=0:1/");
+            assert_eq!(chosen.labels, ["task-clock", "sim/a,readings=0:1/"]);
+        }
+        assert!(chosen.notes.iter().any(|n| n.contains("nonsense") && n.contains("left out")));
+    }
+
+    #[test]
+    fn nothing_left_is_timing_only() {
+        let chosen = choose("nonsense", &Machine::here());
+        assert_eq!((chosen.list.as_str(), chosen.labels.len()), ("none", 0));
+        assert_eq!(choose("", &Machine::here()).list, "none");
+    }
+
+    #[test]
+    fn modes_that_were_typed_stay() {
+        let resolver = Resolver::new(&Machine::here());
+        let text = |typed: &str| piece(&resolver, typed).unwrap().0.text;
+        assert_eq!(text("cycles"), "cycles:u");
+        assert_eq!(text("cycles:k"), "cycles:k");
+        assert_eq!(text("cycles:uk"), "cycles:uk");
+        assert_eq!(text("context-switches"), "context-switches");
+        assert_eq!(text("cs"), "cs");
+        assert_eq!(text("r01c2"), "r01c2:u");
+        assert_eq!(text("{cycles,instructions}:k"), "{cycles,instructions}:k");
+    }
+
+    #[test]
+    fn the_list_is_in_the_originals_form() {
+        let mut out = Vec::new();
+        list(&Machine::here(), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let line = text.lines().find(|l| l.starts_with("cpu-cycles ")).unwrap();
+        assert_eq!(&line[40..44], " [] ", "{line}");
+        for name in ["instructions", "minor-faults", "LLC-load-misses", "branch-instructions"] {
+            assert!(text.lines().any(|l| l.split(' ').next() == Some(name)), "{name}");
+        }
+    }
+}

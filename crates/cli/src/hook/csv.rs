@@ -1,0 +1,138 @@
+//! One CSV file per thread, as the original wrote them: `iree_hook_THREAD.csv` with the header
+//! `thread,cpu,node,duration_us,COUNTER…` and one row per call, in the order in which calls ended.
+//!
+//! Durations are microseconds; three decimals are nanoseconds. CPU and node are those at the end
+//! of the call. A counter that was not read, or that did not count all the time, is an empty field.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use profile::columns::{cpu_of, node_of};
+use profile::{Columns, PageDecoder, PageKey, Profile, Status};
+
+use crate::report::field;
+
+/// A thread, by index of its process and of itself.
+type ThreadKey = (usize, usize);
+
+/// Writes the files into `directory`, which must be there. `labels` are the counters' names.
+pub fn write(
+    profile: &Profile,
+    labels: &[String],
+    skip_ns: u64,
+    directory: &Path,
+) -> io::Result<()> {
+    let mut decoder = PageDecoder::new(profile);
+    let skip_ticks = (skip_ns as f64 / profile.timeline.ns_per_tick()).round() as u64;
+    for (thread, name) in file_names(profile) {
+        let keys = pages(profile, thread);
+        let Some(from) = first_begin(&mut decoder, &keys) else { continue };
+        let path = directory.join(name);
+        let fail = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+        let mut out = BufWriter::new(File::create(&path).map_err(fail)?);
+        let thread_name = field(&thread_of(profile, thread).name);
+        let mut write = || -> io::Result<()> {
+            write!(out, "thread,cpu,node,duration_us")?;
+            labels.iter().try_for_each(|label| write!(out, ",{}", field(label)))?;
+            writeln!(out)?;
+            for key in &keys {
+                let columns = decoder.decode(*key);
+                rows(&mut out, profile, columns, &thread_name, from.saturating_add(skip_ticks))?;
+            }
+            out.flush()
+        };
+        write().map_err(fail)?;
+    }
+    Ok(())
+}
+
+fn rows(
+    out: &mut impl Write,
+    profile: &Profile,
+    columns: &Columns,
+    thread: &str,
+    from: u64,
+) -> io::Result<()> {
+    for i in (0..columns.len()).filter(|i| columns.start_ticks[*i] >= from) {
+        let (cpu, node) = (cpu_of(columns.location[i]), node_of(columns.location[i]));
+        let us = profile.timeline.duration_ns(columns.duration(i)) / 1e3;
+        write!(out, "{thread},{cpu},{node},{us:.3}")?;
+        for (group, column) in profile.groups.all().iter().zip(&columns.groups) {
+            let whole = column.status.get(i) == Some(&Status::Whole);
+            for counter in group.counters.clone() {
+                match columns.values[counter].get(i).filter(|_| whole) {
+                    Some(value) => write!(out, ",{value}")?,
+                    None => write!(out, ",")?,
+                }
+            }
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// When the thread's first recorded call began; `None` if it has none. The same call that
+/// `analysis::stats` counts from, so that both leave the same calls out.
+fn first_begin(decoder: &mut PageDecoder<'_>, keys: &[PageKey]) -> Option<u64> {
+    keys.iter().find_map(|key| decoder.decode(*key).start_ticks.first().copied())
+}
+
+fn pages(profile: &Profile, (process, thread): ThreadKey) -> Vec<PageKey> {
+    let all = profile.pages().into_iter();
+    all.filter(|key| (key.process, key.thread) == (process, thread)).collect()
+}
+
+fn thread_of(profile: &Profile, (process, thread): ThreadKey) -> &profile::Thread {
+    &profile.processes[process].threads[thread]
+}
+
+/// Every thread and the name of its file. Threads of equal names get their kernel ids, and those
+/// whose ids are equal too (in several processes) everything that tells them apart.
+fn file_names(profile: &Profile) -> Vec<(ThreadKey, String)> {
+    let processes = profile.processes.iter().enumerate();
+    let threads: Vec<ThreadKey> = processes
+        .flat_map(|(p, process)| (0..process.threads.len()).map(move |t| (p, t)))
+        .collect();
+    let with = |detail: u8| {
+        let name = |key: &ThreadKey| {
+            let thread = thread_of(profile, *key);
+            let plain = file_part(&thread.name);
+            let id = profile.processes[key.0].id;
+            match detail {
+                0 => plain,
+                1 => format!("{plain}_{}", thread.tid),
+                _ => format!("{plain}_{}_{}_{}_{}", thread.tid, id.pid, id.generation, thread.uid),
+            }
+        };
+        threads.iter().map(name).collect::<Vec<String>>()
+    };
+    let levels = [with(0), with(1), with(2)];
+    let mut taken: HashMap<&String, usize> = HashMap::new();
+    levels[..2].iter().flatten().for_each(|name| *taken.entry(name).or_default() += 1);
+    let choose = |i: usize| {
+        let unique = levels[..2].iter().map(|level| &level[i]).find(|name| taken[name] == 1);
+        format!("iree_hook_{}.csv", unique.unwrap_or(&levels[2][i]))
+    };
+    threads.iter().enumerate().map(|(i, key)| (*key, choose(i))).collect()
+}
+
+/// A thread's name as a part of a file's name.
+fn file_part(name: &str) -> String {
+    let part: String =
+        name.chars().map(|c| if c == '/' || c.is_control() { '_' } else { c }).collect();
+    if part.is_empty() { "thread".to_owned() } else { part }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files() {
+        assert_eq!(file_part("iree-worker-0"), "iree-worker-0");
+        assert_eq!(file_part("a/b\nc"), "a_b_c");
+        assert_eq!(file_part(""), "thread");
+    }
+}

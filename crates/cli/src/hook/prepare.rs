@@ -1,0 +1,91 @@
+//! `hook prepare`: a profile as the variables say, for the process that asks.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use counters::machine::Machine;
+use profile::live::ProcessId;
+use profile::manifest::{Manifest, Origin};
+use record::run_file::RUN_FILE_NAME;
+
+use super::choose;
+use super::settings::Settings;
+use crate::failure::Failure;
+use crate::prepare::{Recording, prepare};
+
+/// Where the agent reads the answer.
+const ANSWER: i32 = 3;
+
+/// Runs the command.
+pub fn main(process: u32) -> Result<ExitCode, Failure> {
+    let (mut settings, problems) = Settings::new(|name| std::env::var_os(name));
+    let machine = Machine::here();
+    if settings.list {
+        choose::list(&machine, &mut io::stdout().lock())?;
+        return answer("exit\n");
+    }
+    let chosen = choose::choose(&settings.events, &machine);
+    for note in problems.iter().chain(&chosen.notes) {
+        eprintln!("counterpoint: {note}");
+    }
+    if let Some(csv) = settings.csv.as_ref().filter(|csv| !csv.is_dir()) {
+        eprintln!("counterpoint: IREE_HOOK_OUTPUT_CSV={}: no such directory", csv.display());
+    }
+    settings.process = process;
+    settings.labels = chosen.labels;
+    let recording = Recording {
+        events: vec![chosen.list],
+        output: place(process),
+        filter: settings.filter.iter().map(|name| model::glob::escape(name)).collect(),
+    };
+    crate::inherited::prepare_process()?;
+    let prepared = prepare(&recording, Origin::Hook, &command_of(process))?;
+    let run_file = prepared.directory.join(RUN_FILE_NAME);
+    let told = settings
+        .write(&prepared.directory)
+        .and_then(|()| watch(&prepared.directory, process))
+        .and_then(|()| answer(&format!("record\n{}", run_file.display())));
+    if told.is_err() {
+        prepared.discard();
+    }
+    told
+}
+
+/// A directory that is not there yet. In the directory for temporary files; only what did not
+/// end in an orderly way is ever found there.
+fn place(process: u32) -> PathBuf {
+    let base = std::env::temp_dir();
+    let name = |number: u32| match number {
+        0 => format!("iree_hook_{process}.cpt"),
+        n => format!("iree_hook_{process}_{n}.cpt"),
+    };
+    let mut places = (0..).map(|number| base.join(name(number)));
+    places.find(|path| path.symlink_metadata().is_err()).unwrap_or(base)
+}
+
+/// The recording is over when the process that asked is, not when we are.
+fn watch(directory: &Path, process: u32) -> Result<(), Failure> {
+    let mut manifest = Manifest::read(directory).map_err(Failure::new)?;
+    manifest.watch = ProcessId::of(process).into_iter().collect();
+    manifest.write(directory).map_err(Failure::new)
+}
+
+fn command_of(process: u32) -> Vec<String> {
+    let raw = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    let text = raw.strip_suffix(&[0]).unwrap_or(&raw);
+    text.split(|b| *b == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+/// Tells the agent what to do.
+fn answer(text: &str) -> Result<ExitCode, Failure> {
+    // SAFETY: the bytes are there for the length of the call; a descriptor that is not open
+    // is an error like any other.
+    let written = unsafe { libc::write(ANSWER, text.as_ptr().cast(), text.len()) };
+    if usize::try_from(written) == Ok(text.len()) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let error = io::Error::last_os_error();
+    Err(Failure::new(format!("write to descriptor {ANSWER}: {error}"))
+        .hint("the agent starts this command; see docs/hook.md"))
+}

@@ -1,0 +1,100 @@
+//! `hook report`: what the original printed when a thread ended, for all threads when the process
+//! ends; and the profile goes, unless something is left that only it holds.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use analysis::stats::{Options, Stats, stats};
+use model::Loss;
+use profile::{Manifest, Origin, Profile};
+
+use super::csv;
+use super::settings::Settings;
+use crate::failure::Failure;
+use crate::report::say_losses;
+use crate::stats::{Style, render};
+
+/// Runs the command.
+pub fn main(directory: &Path) -> Result<ExitCode, Failure> {
+    let settings = Settings::read(directory)?;
+    let mut profile = Profile::open(directory).map_err(Failure::new)?;
+    if profile.manifest.origin != Origin::Hook {
+        return Err(Failure::new(format!("{}: was not made by a hook", directory.display())));
+    }
+    // Only here: in the profile itself a counter is named by what it counts.
+    for (counter, label) in profile.manifest.counters.iter_mut().zip(&settings.labels) {
+        counter.name.clone_from(label);
+    }
+    let result = print(&profile, &settings);
+    let others = profile.processes.iter().filter(|p| p.alive && p.id.pid != settings.process);
+    let others = others.count();
+    if result.is_ok() && others == 0 {
+        remove(directory, &profile.manifest);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if others > 0 {
+        eprintln!("counterpoint: processes that it has forked still record");
+    }
+    eprintln!("counterpoint: what was recorded is in {}", directory.display());
+    result.map(|()| ExitCode::SUCCESS)
+}
+
+fn print(profile: &Profile, settings: &Settings) -> Result<(), Failure> {
+    let skip_ns = (settings.skip_ms * 1e6).round() as u64;
+    let options = Options {
+        skip_ns,
+        buckets: settings.buckets,
+        tables: settings.tables,
+        ..Options::default()
+    };
+    let found = stats(profile, &options)
+        .map_err(|e| Failure::new(format!("{} calls of one function are too many", e.calls)))?;
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let style = Style {
+        gamma: settings.gamma,
+        name_op: settings.filter.is_none(),
+        name_tid: names_repeat(profile, &found),
+        totals: true,
+        probes: false,
+    };
+    render(&mut out, profile, &found, &style)?;
+    out.flush()?;
+    if found.ops.is_empty() {
+        let what = settings.filter.as_ref().map_or(String::new(), |name| format!(" of {name}"));
+        eprintln!("counterpoint: no call{what} was recorded");
+    }
+    // The process is there to be waited for: that its pages are still in the pool is no news.
+    let mut lost = found.losses.clone();
+    lost.retain(|loss| loss.name != Loss::WrittenWhileRead.name());
+    say_losses(&lost);
+    let Some(csv) = &settings.csv else { return Ok(()) };
+    csv::write(profile, &settings.labels, skip_ns, csv)
+        .map_err(|e| Failure::new(format!("write {}: {e}", csv.display())))
+}
+
+/// Whether threads with calls need more than their names to be told apart.
+fn names_repeat(profile: &Profile, found: &Stats) -> bool {
+    let threads: HashSet<(usize, usize)> =
+        found.ops.iter().flat_map(|op| &op.threads).map(|t| (t.process, t.thread)).collect();
+    let name =
+        |(process, thread): &(usize, usize)| &profile.processes[*process].threads[*thread].name;
+    let names: HashSet<&String> = threads.iter().map(name).collect();
+    names.len() < threads.len()
+}
+
+/// Removes the profile and its pool. What cannot be removed is told: it is as good as a leftover.
+/// A manifest names the pool; nothing but what `prepare` makes there is removed on its word.
+fn remove(directory: &Path, manifest: &Manifest) {
+    if let Some(pool) = &manifest.pool {
+        let beside = pool.with_file_name("libcounterpoint.so");
+        let _ = fs::remove_file(pool);
+        let _ = fs::remove_file(beside);
+        let _ = pool.parent().map(fs::remove_dir);
+    }
+    if let Err(e) = fs::remove_dir_all(directory) {
+        eprintln!("counterpoint: remove {}: {e}", directory.display());
+    }
+}

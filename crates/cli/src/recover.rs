@@ -1,0 +1,60 @@
+//! `counterpoint recover`: what a crash left in the pool becomes part of the profile.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use profile::collect::{Closing, Collected, PoolFate, collect};
+use profile::{Manifest, ProcessId};
+
+use crate::failure::Failure;
+use crate::report::{self, plural};
+
+/// Make what is left of a recording whose programs died part of its profile.
+///
+/// What a program recorded last is in shared memory until it ends. If it was killed, and
+/// `counterpoint run` with it, this writes it to the profile, which is complete then and can be
+/// moved. The views do the same by themselves. Nothing is done twice: it can be repeated after any
+/// interruption. Exit status 1: some of the recording is still running, or its memory is gone.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Profile directory.
+    #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE")]
+    profile: PathBuf,
+    /// End a recording that `counterpoint env` prepared, if none of its processes runs: no
+    /// further program can join it.
+    #[arg(long)]
+    close: bool,
+}
+
+/// Runs the command.
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    let dir = &args.profile;
+    let manifest = Manifest::read(dir).map_err(|e| report::explain(dir, e))?;
+    let asked = if args.close { Closing::Now } else { Closing::WhenOver };
+    let closing = report::allowed(asked, &manifest);
+    let collected = collect(dir, closing).map_err(|e| report::explain(dir, e))?;
+    let (code, done) = outcome(&manifest, &collected);
+    eprintln!("counterpoint: {}: {done}; {}", dir.display(), report::summary(dir));
+    Ok(ExitCode::from(code))
+}
+
+/// Exit status and words for what was done.
+fn outcome(manifest: &Manifest, collected: &Collected) -> (u8, String) {
+    let pages = format!("{} recovered", plural(collected.pages as u128, "page"));
+    match &collected.pool {
+        PoolFate::AlreadyCollected => (0, "nothing to recover".to_owned()),
+        PoolFate::Removed => (0, format!("{pages}, the recording is over")),
+        PoolFate::Vanished(pool) => (1, format!("nothing to recover, {} is gone", pool.display())),
+        PoolFate::Kept => {
+            let watched = manifest.watch.iter().copied().filter(|process| process.is_alive());
+            let mut running: Vec<ProcessId> = collected.live.clone();
+            running.extend(watched.filter(|process| !collected.live.contains(process)));
+            if running.is_empty() {
+                let open = "the recording is open for further programs (--close ends it)";
+                return (0, format!("{pages}, {open}"));
+            }
+            let pids: Vec<String> = running.iter().map(|process| process.pid.to_string()).collect();
+            (1, format!("{pages}, still recording: process {}", pids.join(", ")))
+        }
+    }
+}

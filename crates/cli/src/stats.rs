@@ -1,0 +1,155 @@
+//! `counterpoint stats`: how the values of an op's calls are distributed, and how they go
+//! together.
+//!
+//! ```text
+//!  open (collects what a crash left) ─► analysis::stats ─┬─► text: for people, and for the
+//!                                                        │         original hook's users
+//!                                                        ├─► json
+//!                                                        └─► csv: one row per variable
+//! ```
+
+mod csv;
+mod json;
+mod shades;
+mod text;
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use analysis::stats::{MOST_BUCKETS, Options, Stats, TooManyCalls, stats};
+use clap::ValueEnum;
+use model::Unit;
+use profile::Profile;
+use profile::collect::Closing;
+
+use crate::failure::Failure;
+use crate::report;
+pub use text::{Style, render};
+
+/// Show how the values of an op's calls are distributed, and how they go together.
+///
+/// For all threads together and for each one: calls per CPU; mean, standard deviation, smallest
+/// and largest value and the means of equally large buckets of the duration and of each counter;
+/// for each pair of them the correlations, and how likely each bucket of one is given each bucket
+/// of the other. Calls of different ops are never mixed. Values are as recorded: nothing is taken
+/// off for the probe. Calls whose counter was not read, or was multiplexed, have no value of it.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Profile directory.
+    #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE")]
+    profile: PathBuf,
+    /// Only ops whose name matches; `*` and `?` are wild.
+    #[arg(long, value_name = "GLOB")]
+    op: Option<String>,
+    /// Only threads with this name (`*` and `?` are wild) or kernel id.
+    #[arg(long, value_name = "NAME|TID")]
+    thread: Option<String>,
+    /// Leave out the calls of the first MS milliseconds since each thread's first call.
+    #[arg(long, value_name = "MS", default_value = "0", value_parser = milliseconds)]
+    skip_ms: f64,
+    /// Number of buckets to cut each distribution into.
+    #[arg(long, value_name = "N", default_value_t = 16,
+          value_parser = clap::value_parser!(u16).range(1..=MOST_BUCKETS as i64))]
+    buckets: u16,
+    /// Shades of the tables are probabilities to this power: below 1, small ones show.
+    #[arg(long, value_name = "G", default_value = "0.5", value_parser = gamma)]
+    gamma: f64,
+    /// Leave out the tables of probabilities.
+    #[arg(long)]
+    no_table: bool,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t)]
+    format: StatsFormat,
+}
+
+/// `--format`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum StatsFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON document, one op per line.
+    Json,
+    /// RFC 4180: one row per op, thread and variable, without the pairs.
+    Csv,
+}
+
+/// Everything that the formats print.
+struct View<'a> {
+    profile: &'a Profile,
+    stats: &'a Stats,
+    args: &'a Args,
+}
+
+/// Prints the statistics.
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    let profile = report::open(&args.profile, Closing::WhenOver)?;
+    let options = Options {
+        op: args.op.clone(),
+        thread: args.thread.clone(),
+        skip_ns: (args.skip_ms * 1e6).round() as u64,
+        buckets: args.buckets.into(),
+        tables: !args.no_table,
+        workers: 0,
+    };
+    let stats = stats(&profile, &options).map_err(|error| too_many(&profile, error))?;
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    match args.format {
+        StatsFormat::Text => {
+            let style = Style { gamma: args.gamma, ..Style::default() };
+            render(&mut out, &profile, &stats, &style)?;
+            if stats.ops.is_empty() {
+                writeln!(out, "no call {}", if asked(&args) { "matches" } else { "was recorded" })?;
+            }
+        }
+        StatsFormat::Json => {
+            json::print(&mut out, &View { profile: &profile, stats: &stats, args: &args })?;
+        }
+        StatsFormat::Csv => csv::print(&mut out, &profile, &stats)?,
+    }
+    out.flush()?;
+    if args.format != StatsFormat::Json {
+        report::say_losses(&stats.losses);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn asked(args: &Args) -> bool {
+    args.op.is_some() || args.thread.is_some() || args.skip_ms > 0.0
+}
+
+fn too_many(profile: &Profile, error: TooManyCalls) -> Failure {
+    let op = report::labels(profile, &[error.key]).concat();
+    let most = analysis::stats::MOST_CALLS;
+    Failure::new(format!("{op}: {} calls, at most {most} can be ranked", error.calls))
+        .hint("choose a part of them with --thread or --skip-ms")
+}
+
+fn milliseconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(ms) if ms >= 0.0 && ms.is_finite() => Ok(ms),
+        _ => Err("not a number of milliseconds".to_owned()),
+    }
+}
+
+fn gamma(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(gamma) if gamma > 0.0 && gamma.is_finite() => Ok(gamma),
+        _ => Err("not a number above 0".to_owned()),
+    }
+}
+
+/// Name and unit of a variable in JSON and CSV.
+fn name_and_unit(profile: &Profile, variable: usize) -> (&str, &'static str) {
+    let counter = variable.checked_sub(1).and_then(|i| profile.manifest.counters.get(i));
+    match counter {
+        None => ("duration_ns", Unit::Nanoseconds.name()),
+        Some(info) => (&info.name, info.unit().name()),
+    }
+}
+
+/// What a recorded value of a variable is in its unit: durations are recorded in ticks.
+fn scale(profile: &Profile, variable: usize) -> f64 {
+    if variable == 0 { profile.timeline.ns_per_tick() } else { 1.0 }
+}

@@ -1,0 +1,51 @@
+//! The variables as CSV (RFC 4180): a row per op, thread and variable; without a thread, all of
+//! the op's threads together. An empty field is a missing value.
+
+use std::io::{self, Write};
+
+use analysis::stats::{Scope, Stats};
+use profile::Profile;
+
+use super::{name_and_unit, scale};
+use crate::report::{field, labels, op_of};
+
+pub fn print(out: &mut impl Write, profile: &Profile, stats: &Stats) -> io::Result<()> {
+    write!(out, "op,library,process,pid,thread,tid,thread_name,op_calls,variable,unit,calls")?;
+    write!(out, ",mean,standard_deviation,min,max")?;
+    (0..stats.buckets).try_for_each(|bucket| write!(out, ",bucket_{bucket}_mean"))?;
+    write!(out, "\r\n")?;
+    let keys: Vec<_> = stats.ops.iter().map(|op| op.key).collect();
+    for (op, label) in stats.ops.iter().zip(labels(profile, &keys)) {
+        let library = op_of(profile, op.key).map_or("", |op| &op.library);
+        let op_fields = format!("{},{}", field(&label), field(library));
+        rows(out, profile, &format!("{op_fields},,,,,"), &op.all)?;
+        for thread in &op.threads {
+            let p = &profile.processes[thread.process];
+            let t = &p.threads[thread.thread];
+            let name = field(&t.name);
+            let who = format!("{},{},{},{},{name}", thread.process, p.id.pid, t.uid, t.tid);
+            rows(out, profile, &format!("{op_fields},{who}"), &thread.scope)?;
+        }
+    }
+    Ok(())
+}
+
+fn rows(out: &mut impl Write, profile: &Profile, who: &str, scope: &Scope) -> io::Result<()> {
+    for (i, variable) in scope.variables.iter().enumerate() {
+        let (name, unit) = name_and_unit(profile, i);
+        let scale = scale(profile, i);
+        let real = |value: Option<f64>| {
+            value.map_or_else(String::new, |value| (value * scale).to_string())
+        };
+        let whole = |value: Option<u64>| match (value, i) {
+            (Some(value), 1..) => value.to_string(),
+            (value, _) => real(value.map(|ticks| ticks as f64)),
+        };
+        write!(out, "{who},{},{},{unit},{}", scope.calls, field(name), variable.calls)?;
+        write!(out, ",{},{}", real(variable.mean), real(variable.standard_deviation))?;
+        write!(out, ",{},{}", whole(variable.min), whole(variable.max))?;
+        variable.bucket_means.iter().try_for_each(|mean| write!(out, ",{}", real(*mean)))?;
+        write!(out, "\r\n")?;
+    }
+    Ok(())
+}

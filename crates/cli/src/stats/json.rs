@@ -1,0 +1,212 @@
+//! The statistics as one JSON document, one op per line; `docs/schema.md` describes it. Missing
+//! is `null`.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use analysis::stats::{OpStats, Pair, Scope, ThreadStats, Variable};
+use profile::Profile;
+use profile::columns::{cpu_of, node_of};
+use serde::Serialize;
+
+use super::{View, name_and_unit, scale};
+use crate::report::{EmptyOut, KeyOut, LossOut, ProfileHead, ThreadRef};
+use crate::report::{empty_out, key_out, losses_out, thread_ref};
+
+/// The version of the document.
+const STATS_SCHEMA: &str = "counterpoint.stats/1";
+
+#[derive(Serialize)]
+struct Asked<'a> {
+    op: Option<&'a str>,
+    thread: Option<&'a str>,
+    skip_ms: f64,
+    buckets: usize,
+    tables: bool,
+}
+
+#[derive(Serialize)]
+struct OpOut<'a> {
+    #[serde(flatten)]
+    key: KeyOut<'a>,
+    total_ns: f64,
+    all: ScopeOut<'a>,
+    threads: Vec<ThreadOut<'a>>,
+}
+
+#[derive(Serialize)]
+struct ThreadOut<'a> {
+    #[serde(flatten)]
+    thread: ThreadRef,
+    name: &'a str,
+    #[serde(flatten)]
+    scope: ScopeOut<'a>,
+}
+
+#[derive(Serialize)]
+struct ScopeOut<'a> {
+    calls: u64,
+    cpus: Vec<CpuOut>,
+    nodes: Vec<NodeOut>,
+    variables: Vec<VariableOut<'a>>,
+    pairs: Vec<PairOut<'a>>,
+}
+
+#[derive(Serialize)]
+struct CpuOut {
+    cpu: u32,
+    node: u32,
+    calls: u64,
+}
+
+#[derive(Serialize)]
+struct NodeOut {
+    node: u32,
+    calls: u64,
+}
+
+#[derive(Serialize)]
+struct VariableOut<'a> {
+    name: &'a str,
+    unit: &'a str,
+    calls: u64,
+    mean: Option<f64>,
+    standard_deviation: Option<f64>,
+    min: Option<Number>,
+    max: Option<Number>,
+    bucket_means: Vec<Option<f64>>,
+}
+
+/// Counters are whole and can exceed 2⁵³; durations are made of ticks.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Number {
+    Whole(u64),
+    Real(f64),
+}
+
+#[derive(Serialize)]
+struct PairOut<'a> {
+    of: &'a str,
+    given: &'a str,
+    calls: u64,
+    pearson: Option<f64>,
+    spearman: Option<f64>,
+    probability: Option<Vec<Vec<Option<f64>>>>,
+}
+
+#[derive(Serialize)]
+struct ProbeOut {
+    process: usize,
+    pid: u32,
+    calls: u64,
+    total_ns: f64,
+    per_call_ns: f64,
+    flush_ns: f64,
+    empty_call: EmptyOut,
+}
+
+#[derive(Serialize)]
+struct Tail {
+    probes: Vec<ProbeOut>,
+    losses: Vec<LossOut>,
+}
+
+pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
+    let (profile, stats) = (view.profile, view.stats);
+    let head = serde_json::to_string(&ProfileHead::new(&profile.manifest, profile))?;
+    let asked = serde_json::to_string(&Asked {
+        op: view.args.op.as_deref(),
+        thread: view.args.thread.as_deref(),
+        skip_ms: view.args.skip_ms,
+        buckets: stats.buckets,
+        tables: !view.args.no_table,
+    })?;
+    write!(out, "{{\"schema\":\"{STATS_SCHEMA}\",\n\"profile\":{head},\n\"asked\":{asked},\n")?;
+    write!(out, "\"ops\":[")?;
+    for (i, op) in stats.ops.iter().enumerate() {
+        out.write_all(if i == 0 { b"\n" } else { b",\n" })?;
+        serde_json::to_writer(&mut *out, &op_out(profile, stats.buckets, op))?;
+    }
+    let probes = stats.probes.iter().map(|probe| ProbeOut {
+        process: probe.process,
+        pid: profile.processes[probe.process].id.pid,
+        calls: probe.calls,
+        total_ns: probe.total_ns(),
+        per_call_ns: probe.per_call_ns,
+        flush_ns: probe.flush_ns,
+        empty_call: empty_out(profile, &probe.empty_call),
+    });
+    let tail = Tail { probes: probes.collect(), losses: losses_out(&stats.losses) };
+    let tail = serde_json::to_string(&tail)?;
+    // The object that is open goes on with the members of this one.
+    writeln!(out, "\n],\n{}", tail.strip_prefix('{').unwrap_or(&tail))
+}
+
+fn op_out<'a>(profile: &'a Profile, buckets: usize, op: &'a OpStats) -> OpOut<'a> {
+    OpOut {
+        key: key_out(profile, op.key),
+        total_ns: op.total_ticks as f64 * profile.timeline.ns_per_tick(),
+        all: scope_out(profile, buckets, &op.all),
+        threads: op.threads.iter().map(|t| thread_out(profile, buckets, t)).collect(),
+    }
+}
+
+fn thread_out<'a>(profile: &'a Profile, buckets: usize, thread: &ThreadStats) -> ThreadOut<'a> {
+    ThreadOut {
+        thread: thread_ref(profile, thread.process, thread.thread),
+        name: &profile.processes[thread.process].threads[thread.thread].name,
+        scope: scope_out(profile, buckets, &thread.scope),
+    }
+}
+
+fn scope_out<'a>(profile: &'a Profile, buckets: usize, scope: &Scope) -> ScopeOut<'a> {
+    let mut nodes: BTreeMap<u32, u64> = BTreeMap::new();
+    for (location, calls) in &scope.locations {
+        *nodes.entry(node_of(*location)).or_default() += calls;
+    }
+    let cpus = scope.locations.iter().map(|(location, calls)| CpuOut {
+        cpu: cpu_of(*location),
+        node: node_of(*location),
+        calls: *calls,
+    });
+    let variables = scope.variables.iter().enumerate();
+    ScopeOut {
+        calls: scope.calls,
+        cpus: cpus.collect(),
+        nodes: nodes.into_iter().map(|(node, calls)| NodeOut { node, calls }).collect(),
+        variables: variables.map(|(i, v)| variable_out(profile, i, v)).collect(),
+        pairs: scope.pairs.iter().map(|pair| pair_out(profile, buckets, pair)).collect(),
+    }
+}
+
+fn variable_out<'a>(profile: &'a Profile, i: usize, variable: &Variable) -> VariableOut<'a> {
+    let (name, unit) = name_and_unit(profile, i);
+    let scale = scale(profile, i);
+    let scaled = |value: Option<f64>| value.map(|value| value * scale);
+    let number = |value: Option<u64>| match i {
+        0 => scaled(value.map(|ticks| ticks as f64)).map(Number::Real),
+        _ => value.map(Number::Whole),
+    };
+    VariableOut {
+        name,
+        unit,
+        calls: variable.calls,
+        mean: scaled(variable.mean),
+        standard_deviation: scaled(variable.standard_deviation),
+        min: number(variable.min),
+        max: number(variable.max),
+        bucket_means: variable.bucket_means.iter().map(|mean| scaled(*mean)).collect(),
+    }
+}
+
+fn pair_out<'a>(profile: &'a Profile, buckets: usize, pair: &Pair) -> PairOut<'a> {
+    PairOut {
+        of: name_and_unit(profile, pair.of).0,
+        given: name_and_unit(profile, pair.given).0,
+        calls: pair.calls,
+        pearson: pair.pearson,
+        spearman: pair.spearman,
+        probability: pair.table.as_ref().map(|table| table.probabilities(buckets)),
+    }
+}

@@ -1,0 +1,35 @@
+//! A probability as two characters.
+
+/// From nothing to everything: an eighth of a block more in one of the two characters per step.
+const SHADES: [&str; 19] = [
+    "  ", "_ ", "__", "▁_", "▁▁", "▂▁", "▂▂", "▃▂", "▃▃", "▄▃", "▄▄", "▅▄", "▅▅", "▆▅", "▆▆", "▇▆",
+    "▇▇", "█▇", "██",
+];
+
+/// The shade of a probability to the power `gamma`; blank for a column without calls.
+pub fn shade(probability: Option<f64>, gamma: f64) -> &'static str {
+    let index = probability.map_or(0.0, |p| (p.powf(gamma) * SHADES.len() as f64).floor());
+    // A float that is no index saturates at the ends.
+    SHADES[(index as usize).min(SHADES.len() - 1)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shade;
+
+    #[test]
+    fn nineteen_steps() {
+        assert_eq!(shade(None, 0.5), "  ");
+        assert_eq!(shade(Some(0.0), 0.5), "  ");
+        assert_eq!(shade(Some(1.0), 0.5), "██");
+        // 19 · √0.25 = 9.5; 19 · 0.25 = 4.75; 19 · √0.002 = 0.85; 19 · √0.003 = 1.04.
+        assert_eq!(shade(Some(0.25), 0.5), "▄▃");
+        assert_eq!(shade(Some(0.25), 1.0), "▁▁");
+        assert_eq!(shade(Some(0.002), 0.5), "  ");
+        assert_eq!(shade(Some(0.003), 0.5), "_ ");
+        let steps = (0..19).map(|i| shade(Some((f64::from(i) + 0.5) / 19.0), 1.0));
+        let steps: std::collections::HashSet<&str> = steps.collect();
+        assert_eq!(steps.len(), 19);
+        assert!(steps.iter().all(|text| text.chars().count() == 2));
+    }
+}
