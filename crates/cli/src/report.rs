@@ -26,7 +26,7 @@ use profile::collect::{Closing, collect, is_over};
 use profile::{ErrorKind, Manifest, Profile};
 
 use crate::failure::Failure;
-use crate::output::{Format, width};
+use crate::output::{Format, known_width};
 
 /// Show where the time went: one row per op, with its counters.
 ///
@@ -52,7 +52,8 @@ pub struct Args {
     /// Take what an empty call reads off every call.
     #[arg(long)]
     subtract_probe: bool,
-    /// Columns of the terminal to fit the table to.
+    /// Columns to fit the tables to. By default those of the terminal; without one, COLUMNS, and
+    /// without that, tables are as wide as they need.
     #[arg(long, value_name = "N")]
     width: Option<usize>,
     /// End a recording that `counterpoint env` prepared, if none of its processes runs.
@@ -131,7 +132,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     };
     let mut out = BufWriter::new(io::stdout().lock());
     match args.format {
-        Format::Table => text::print(&mut out, &report, args.width.unwrap_or_else(width))?,
+        Format::Table => text::print(&mut out, &report, args.width.or_else(known_width))?,
         Format::Json => json::print(&mut out, &report)?,
         Format::Csv => csv::print(&mut out, &report.table)?,
     }
