@@ -1,5 +1,7 @@
 //! What the probes cost, and what an empty call reads.
 
+use std::collections::BTreeMap;
+
 use profile::{Calibration, Profile};
 
 /// What an empty call is recorded as, by the calibration of its process.
@@ -12,20 +14,23 @@ pub struct EmptyCall {
 }
 
 /// What the probes of one process are estimated to have cost: calls × calibrated cost of a probe,
-/// and the time spent in flushing pages.
+/// and the time spent in flushing pages. Calls with a set of counters that was not calibrated are
+/// left out: with and without counters the cost differs by a factor of thirty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeCost {
     /// Process index.
     pub process: usize,
-    /// Recorded calls.
+    /// Recorded calls whose set of counters was calibrated: what the estimate covers.
     pub calls: u64,
-    /// By how much one probe lengthens the program, ns: mean over the calls.
+    /// All recorded calls.
+    pub of_calls: u64,
+    /// By how much one probe lengthens the program, ns: mean over those calls.
     pub per_call_ns: f64,
-    /// All probes together, ns, summed over threads.
+    /// The probes of those calls together, ns, summed over threads.
     pub probes_ns: f64,
     /// Flushing pages, ns, summed over threads.
     pub flush_ns: f64,
-    /// What an empty call reads, for the set of counters that most calls had.
+    /// What an empty call reads, for the calibrated set of counters that most calls had.
     pub empty_call: EmptyCall,
 }
 
@@ -36,11 +41,11 @@ impl ProbeCost {
     }
 }
 
-/// The calibration of a process for pages with this set of counters: of the same set, or, for
-/// lack of one, the process's first.
+/// The calibration of a process for pages with this set of counters. That of another set says
+/// nothing about it.
 fn calibration(profile: &Profile, process: usize, mask: u32) -> Option<&Calibration> {
     let all = &profile.processes.get(process)?.calibrations;
-    all.iter().find(|c| c.counters == mask).or(all.first())
+    all.iter().find(|c| c.counters == mask)
 }
 
 /// What an empty call reads in pages with this set of counters. `None`: not calibrated.
@@ -53,24 +58,24 @@ pub(crate) fn empty_call(profile: &Profile, process: usize, mask: u32) -> Option
     Some(EmptyCall { ticks: calibration.inside_ticks, values: values.collect() })
 }
 
-/// The cost in every process that was calibrated and recorded calls.
+/// The cost in every process that recorded calls with a set of counters that was calibrated.
 pub(crate) fn costs(profile: &Profile) -> Vec<ProbeCost> {
     (0..profile.processes.len()).filter_map(|process| cost(profile, process)).collect()
 }
 
 fn cost(profile: &Profile, process: usize) -> Option<ProbeCost> {
     let line = &profile.timeline;
-    let (mut calls, mut ticks, mut flush) = (0u64, 0u128, 0u64);
-    let mut most = (0, 0);
+    let (mut calls, mut of_calls, mut ticks, mut flush) = (0u64, 0u64, 0u128, 0u64);
+    let mut by_set = BTreeMap::<u32, u64>::new();
     for thread in &profile.processes[process].threads {
         for header in thread.headers() {
             let mask = header.start.counters;
             let of_page = u64::from(header.calls);
-            calls += of_page;
-            ticks +=
-                u128::from(of_page) * u128::from(calibration(profile, process, mask)?.total_ticks);
-            if of_page >= most.0 {
-                most = (of_page, mask);
+            of_calls += of_page;
+            if let Some(known) = calibration(profile, process, mask) {
+                calls += of_page;
+                ticks += u128::from(of_page) * u128::from(known.total_ticks);
+                *by_set.entry(mask).or_default() += of_page;
             }
         }
         let spent = thread.headers().map(|h| h.start.flush_ticks).max().unwrap_or(0);
@@ -79,13 +84,15 @@ fn cost(profile: &Profile, process: usize) -> Option<ProbeCost> {
     if calls == 0 {
         return None;
     }
+    let most = by_set.into_iter().max_by_key(|(_, calls)| *calls)?.0;
     let probes_ns = ticks as f64 * line.ns_per_tick();
     Some(ProbeCost {
         process,
         calls,
+        of_calls,
         per_call_ns: probes_ns / calls as f64,
         probes_ns,
         flush_ns: line.duration_ns(flush),
-        empty_call: empty_call(profile, process, most.1)?,
+        empty_call: empty_call(profile, process, most)?,
     })
 }

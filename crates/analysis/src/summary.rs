@@ -32,9 +32,9 @@ pub struct Summary {
     pub total_ticks: u128,
     /// Each thread that has calls, whatever the filter says.
     pub threads: Vec<ThreadTime>,
-    /// Each process that has calls and was calibrated.
+    /// Each process that has calls with a calibrated set of counters.
     pub probes: Vec<ProbeCost>,
-    /// Whether some calls come from processes that were not calibrated.
+    /// Whether some calls have a set of counters that their process did not calibrate.
     pub uncalibrated_probes: bool,
     /// Losses of each process: its own, those of its files and those inside its pages.
     pub process_losses: Vec<Vec<LossCount>>,
@@ -75,7 +75,8 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
     }
     let threads = all.times.finish(profile);
     let probes = costs(profile);
-    let calibrated = |process| probes.iter().any(|p: &ProbeCost| p.process == process);
+    let calibrated =
+        |process| probes.iter().any(|p: &ProbeCost| p.process == process && p.calls == p.of_calls);
     let uncalibrated_probes = threads.iter().any(|t| !calibrated(t.process));
     let process_losses: Vec<Vec<LossCount>> = profile
         .processes

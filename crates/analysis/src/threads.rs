@@ -14,6 +14,7 @@
 
 use std::collections::BTreeMap;
 
+use profile::columns::ThreadClock;
 use profile::{Columns, PageDecoder, PageKey, Profile, Status};
 
 /// The times of one thread. Nanoseconds as far as the clock is calibrated.
@@ -72,6 +73,14 @@ impl Spent {
         self.off_ticks = self.off_ticks.saturating_add(other.off_ticks);
         self.assumed_ticks = self.assumed_ticks.saturating_add(other.assumed_ticks);
     }
+
+    fn less(self, other: Self) -> Self {
+        Self {
+            ticks: self.ticks.saturating_sub(other.ticks),
+            off_ticks: self.off_ticks.saturating_sub(other.off_ticks),
+            assumed_ticks: self.assumed_ticks.saturating_sub(other.assumed_ticks),
+        }
+    }
 }
 
 /// What one page says about its thread.
@@ -82,9 +91,30 @@ pub(crate) struct PageTime {
     last_end: u64,
     last_moment: u64,
     all: Spent,
-    /// The last reading of the thread's clocks in the page: ticks, CPU time, and what was spent
-    /// before it. Without a record of it, the page's beginning.
-    clock: (u64, u64, Spent),
+    /// The thread's clocks where the page begins.
+    base: Moment,
+    /// Their last record before the page's first call.
+    early: Option<Moment>,
+    /// Their first record behind a call.
+    first: Option<Moment>,
+    /// Their last record.
+    last: Option<Moment>,
+}
+
+/// A reading of a thread's clocks.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    ticks: u64,
+    cpu_ns: u64,
+    /// What was spent before it: in its page, and after joining in its thread.
+    before: Spent,
+}
+
+impl Moment {
+    fn after(mut self, spent: Spent) -> Self {
+        self.before.add(spent);
+        self
+    }
 }
 
 impl PageTime {
@@ -98,10 +128,11 @@ impl PageTime {
             .zip(&columns.groups)
             .find(|(group, column)| !group.simulated && !column.status.is_empty())
             .map(|(_, column)| column);
-        let clock = columns.clocks.last();
-        let clock_at = clock.map_or(0, |clock| clock.calls_before);
+        let early = columns.clocks.iter().rfind(|clock| clock.calls_before == 0);
+        let first = columns.clocks.iter().find(|clock| clock.calls_before > 0);
+        let last = columns.clocks.last();
         let mut all = Spent::default();
-        let mut after_clock = Spent::default();
+        let (mut after_first, mut after_last) = (Spent::default(), Spent::default());
         let mut earliest = cursor;
         let (mut first_begin, mut last_end) = (u64::MAX, 0);
         for i in (0..columns.len()).rev() {
@@ -110,8 +141,10 @@ impl PageTime {
             let end = begin.saturating_add(duration);
             first_begin = first_begin.min(begin);
             last_end = last_end.max(end);
-            if i + 1 == clock_at {
-                after_clock = all;
+            for (clock, after) in [(first, &mut after_first), (last, &mut after_last)] {
+                if clock.is_some_and(|clock| clock.calls_before == i + 1) {
+                    *after = all;
+                }
             }
             let counted = end.min(earliest).saturating_sub(begin);
             earliest = earliest.min(begin);
@@ -132,25 +165,26 @@ impl PageTime {
                 None => Spent { ticks: counted, off_ticks: 0, assumed_ticks: counted },
             });
         }
-        if clock_at == 0 {
-            after_clock = all;
-        }
-        let before = Spent {
-            ticks: all.ticks - after_clock.ticks,
-            off_ticks: all.off_ticks - after_clock.off_ticks,
-            assumed_ticks: all.assumed_ticks - after_clock.assumed_ticks,
+        let moment = |after: Spent| {
+            let before = all.less(after);
+            move |clock: &ThreadClock| Moment { ticks: clock.ticks, cpu_ns: clock.cpu_ns, before }
         };
+        if last.is_some_and(|clock| clock.calls_before == 0) {
+            after_last = all;
+        }
         let start = &header.start;
-        let (ticks, cpu_ns) =
-            clock.map_or((start.base_ticks, start.base_cpu_ns), |c| (c.ticks, c.cpu_ns));
-        let last_moment = clock.map_or(last_end, |clock| clock.ticks.max(last_end));
+        let (ticks, cpu_ns) = (start.base_ticks, start.base_cpu_ns);
+        let last_moment = last.map_or(last_end, |clock| clock.ticks.max(last_end));
         Some(Self {
             calls: columns.len() as u64,
             first_begin,
             last_end,
             last_moment,
             all,
-            clock: (ticks, cpu_ns, before),
+            base: Moment { ticks, cpu_ns, before: Spent::default() },
+            early: early.map(moment(all)),
+            first: first.map(moment(after_first)),
+            last: last.map(moment(after_last)),
         })
     }
 }
@@ -206,32 +240,47 @@ fn join(
     let begin = pages.iter().filter(|(_, t)| t.calls > 0).map(|(_, t)| t.first_begin).min()?;
     let end = pages.iter().map(|(_, t)| t.last_moment).max()?;
     let mut spent = Spent::default();
-    let mut last_clock = None;
+    let (mut from, mut until) = (None, None);
+    let (mut early, mut called) = (None, false);
     for (_, time) in &pages {
-        let (ticks, cpu_ns, before) = time.clock;
-        let mut until = spent;
-        until.add(before);
-        last_clock = Some((ticks, cpu_ns, until));
+        until = Some(time.last.unwrap_or(time.base).after(spent));
+        // A page begins, and its thread with it, before the recorder is ready: the first record
+        // is where the program goes on. Without it, the first moment not before the first call.
+        if from.is_none() {
+            if !called {
+                early = time.early.or(early);
+            }
+            called |= time.calls > 0;
+            if called {
+                let base = Some(time.base).filter(|base| base.ticks >= begin);
+                from = early.or(base).or(time.first).map(|moment| moment.after(spent));
+            }
+        }
         spent.add(time.all);
     }
     let headers = || profile.processes[process].threads[thread].headers();
-    let first_clock = headers().next().map(|h| (h.start.base_ticks, h.start.base_cpu_ns))?;
     let line = &profile.timeline;
-    let off_cpu = last_clock.and_then(|(ticks, cpu_ns, until)| {
-        let window = ticks.checked_sub(first_clock.0).filter(|ticks| *ticks > 0)?;
-        let cpu_ns = cpu_ns.checked_sub(first_clock.1)? as f64;
-        let of_ns = line.duration_ns(window.saturating_sub(until.ticks));
-        let on_ticks = until.ticks.saturating_sub(until.off_ticks);
-        let in_dispatches = line.duration_ns(on_ticks).min(cpu_ns);
-        let ns = (of_ns - (cpu_ns - in_dispatches)).clamp(0.0, of_ns);
-        Some(OffCpu { ns, of_ns, assumed: until.assumed_ticks > 0 })
+    let wall_ns = line.duration_ns(end.saturating_sub(begin));
+    let dispatch_ns = line.duration_ns(spent.ticks);
+    let no_dispatch_ns = (wall_ns - dispatch_ns).max(0.0);
+    let off_cpu = from.zip(until).and_then(|(from, until)| {
+        let window = until.ticks.checked_sub(from.ticks).filter(|ticks| *ticks > 0)?;
+        let cpu_ns = until.cpu_ns.checked_sub(from.cpu_ns)? as f64;
+        let inside = until.before.less(from.before);
+        let none = line.duration_ns(window.saturating_sub(inside.ticks));
+        let in_dispatches = line.duration_ns(inside.ticks.saturating_sub(inside.off_ticks));
+        let on_ns = cpu_ns - in_dispatches.min(cpu_ns);
+        // The first record lies a little before the first call, where `wall_ns` begins.
+        let of_ns = none.min(no_dispatch_ns);
+        let ns = (none - on_ns).clamp(0.0, of_ns);
+        Some(OffCpu { ns, of_ns, assumed: inside.assumed_ticks > 0 })
     });
     Some(ThreadTime {
         process,
         thread,
         calls,
-        wall_ns: line.duration_ns(end.saturating_sub(begin)),
-        dispatch_ns: line.duration_ns(spent.ticks),
+        wall_ns,
+        dispatch_ns,
         off_cpu,
         flush_ticks: headers().map(|h| h.start.flush_ticks).max().unwrap_or(0),
     })

@@ -177,6 +177,38 @@ fn time_in_no_dispatch_and_off_the_cpu() {
     }
 }
 
+/// The page begins 9 ms before the first call, of which the thread sleeps 8: the recorder's own
+/// start, which is over at the first record. Wall and window 10,000,000 to 10,002,000.
+#[test]
+fn the_recorders_own_start_is_not_off_the_cpu() {
+    let with = |first: Option<Item>| {
+        let mut script = ProfileScript::monotonic();
+        script.counter("a", 0);
+        let thread = script.process(1).thread("t");
+        thread.base = (1_000_000, 0, 1_000_000);
+        thread.items.extend(first);
+        thread
+            .call(CallScript::new(0, 10_000_000, 500).group(500, &[1]))
+            .then(Item::Clock(10_000_600, 1_000_600, 10_000_600))
+            .call(CallScript::new(0, 10_001_000, 500).group(500, &[1]))
+            .then(Item::Clock(10_002_000, 1_001_600, 10_002_000));
+        let time = summary(&script, &Options::default()).threads[0];
+        assert_eq!((time.wall_ns, time.no_dispatch_ns()), (2_000.0, 1_000.0));
+        time.off_cpu.unwrap()
+    };
+    // On a CPU 1600 of 2000, 1000 of that in dispatches.
+    let off = with(Some(Item::Clock(10_000_000, 1_000_000, 10_000_000)));
+    assert_eq!((off.ns, off.of_ns), (400.0, 1_000.0));
+    // A record 300 before the first call, off the CPU meanwhile: not more than there is.
+    let off = with(Some(Item::Clock(9_999_700, 1_000_000, 9_999_700)));
+    assert_eq!((off.ns, off.of_ns), (700.0, 1_000.0));
+    let off = with(Some(Item::Clock(9_000_000, 1_000_000, 9_000_000)));
+    assert_eq!((off.ns, off.of_ns), (1_000.0, 1_000.0));
+    // Without one, from the record behind the first call: on a CPU 1000 of 1400, 500 in dispatches.
+    let off = with(None);
+    assert_eq!((off.ns, off.of_ns), (400.0, 900.0));
+}
+
 /// A group is read outside of the clock: of an empty call it tells more than its duration.
 #[test]
 fn a_group_that_tells_more_than_the_call_took() {
@@ -236,6 +268,38 @@ fn probes_and_empty_calls() {
     assert_eq!((less.rows[0].min_ticks, less.rows[0].max_ticks), (0, 50));
     assert_eq!(less.rows[0].counters[0].unwrap().total, 4);
     assert!(!less.uncalibrated_probes);
+}
+
+/// What a probe costs with counters says nothing about one without: such calls are left out.
+#[test]
+fn probes_of_a_set_of_counters_that_was_not_calibrated() {
+    let mut script = on_and_off();
+    let process = &mut script.processes[0];
+    process.calibrations.push(Calibration {
+        calls: 100,
+        counters: 1,
+        inside_ticks: 100,
+        total_ticks: 90,
+        inside_values: vec![0],
+    });
+    let thread = process.thread("timing");
+    thread.mask = 0;
+    for i in 0..5 {
+        thread.call(CallScript::new(0, 1_000 + 100 * i, 20));
+    }
+    let options = Options { subtract_probe: true, ..Options::default() };
+    let found = summary(&script, &options);
+    let probe = &found.probes[0];
+    assert_eq!((probe.calls, probe.of_calls, probe.probes_ns), (2, 7, 180.0));
+    assert_eq!(probe.empty_call.values, [Some(0)]);
+    assert!(found.uncalibrated_probes);
+    // 400 and 500 less 100 each; five of 20 as they are.
+    assert_eq!(found.total_ticks, 800);
+
+    script.processes[0].threads.remove(0);
+    let found = summary(&script, &options);
+    assert!(found.probes.is_empty() && found.uncalibrated_probes);
+    assert_eq!(found.total_ticks, 100);
 }
 
 /// A random tree of calls over several pages: time in dispatches against a bitmap of ticks.

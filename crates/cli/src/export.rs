@@ -100,13 +100,21 @@ fn write(
 }
 
 fn csv(out: &mut impl Write, batches: &mut profile::Batches<'_>) -> io::Result<()> {
-    let mut writer = arrow_csv::WriterBuilder::new().with_header(true).build(out);
     // The header line, also when there is no call.
-    writer.write(&RecordBatch::new_empty(batches.schema())).map_err(io_error)?;
+    csv_lines(out, &RecordBatch::new_empty(batches.schema()), true)?;
     for batch in batches {
-        batch.and_then(|batch| writer.write(&batch)).map_err(io_error)?;
+        csv_lines(out, &batch.map_err(io_error)?, false)?;
     }
     Ok(())
+}
+
+/// By way of memory: the writer makes text of an error of `out`, and a broken pipe would be lost.
+fn csv_lines(out: &mut impl Write, batch: &RecordBatch, header: bool) -> io::Result<()> {
+    let mut lines = Vec::new();
+    let mut writer = arrow_csv::WriterBuilder::new().with_header(header).build(&mut lines);
+    writer.write(batch).map_err(io_error)?;
+    drop(writer);
+    out.write_all(&lines)
 }
 
 fn json(

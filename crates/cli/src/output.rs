@@ -17,12 +17,22 @@ pub enum Format {
     Csv,
 }
 
-/// Columns of the terminal on stdout; without one, `COLUMNS`, else 120.
-pub fn width() -> usize {
-    if let Some((terminal_size::Width(columns), _)) = terminal_size::terminal_size() {
-        return columns.into();
+/// Columns for prose and for tables that wrap, where nobody says how many there are.
+pub const PROSE_WIDTH: usize = 120;
+
+/// Columns of the terminal on stdout; without one, `COLUMNS`; `None` without that.
+pub fn known_width() -> Option<usize> {
+    if let Some((terminal_size::Width(columns), _)) =
+        terminal_size::terminal_size_of(std::io::stdout())
+    {
+        return Some(columns.into());
     }
-    std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok()).unwrap_or(120)
+    std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok())
+}
+
+/// Likewise; 120 if not known.
+pub fn width() -> usize {
+    known_width().unwrap_or(PROSE_WIDTH)
 }
 
 /// Whether to colour stdout: a terminal, and `NO_COLOR` not set.

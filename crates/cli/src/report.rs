@@ -31,7 +31,7 @@ use profile::collect::{Closing, collect, is_over};
 use profile::{ErrorKind, Manifest, Origin, Profile};
 
 use crate::failure::Failure;
-use crate::output::{Format, width};
+use crate::output::{Format, known_width};
 
 /// Show where the time went: one row per op, with its counters.
 ///
@@ -57,7 +57,8 @@ pub struct Args {
     /// Take what an empty call reads off every call.
     #[arg(long)]
     subtract_probe: bool,
-    /// Columns of the terminal to fit the table to.
+    /// Columns to fit the tables to. By default those of the terminal; without one, COLUMNS, and
+    /// without that, tables are as wide as they need.
     #[arg(long, value_name = "N")]
     width: Option<usize>,
     /// End a recording that `counterpoint env` prepared, if none of its processes runs; as
@@ -137,7 +138,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     };
     let mut out = BufWriter::new(io::stdout().lock());
     match args.format {
-        Format::Table => text::print(&mut out, &report, args.width.unwrap_or_else(width))?,
+        Format::Table => text::print(&mut out, &report, args.width.or_else(known_width))?,
         Format::Json => json::print(&mut out, &report)?,
         Format::Csv => csv::print(&mut out, &report.table)?,
     }

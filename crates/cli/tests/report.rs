@@ -1,6 +1,7 @@
 //! `report` and `export` on scripted profiles. The golden files hold the layout; the numbers in
 //! them are computed on paper here.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -190,9 +191,68 @@ fn one_call_without_counters() {
     let mut script = ProfileScript::monotonic();
     let process = script.process(1);
     process.library("m", &["f\u{7}\u{1b}[31m"]);
-    process.thread("t").call(CallScript::new(0, 10, 1)).then(Item::Clock(1_010, 500, 1_010));
+    let thread = process.thread("t");
+    thread.base = (10, 0, 10);
+    thread.call(CallScript::new(0, 10, 1)).then(Item::Clock(1_010, 500, 1_010));
     let (scratch, dir) = write(&script);
     golden(&scratch).check("timing-only", 0, &["report", dir.to_str().unwrap()]);
+}
+
+/// A filter that matched nothing and losses are known; guesses would only lead away from them.
+#[test]
+fn nothing_recorded_for_a_reason_that_is_known() {
+    let mut script = ProfileScript::monotonic();
+    script.manifest.filters.push("*conv*".into());
+    let process = script.process(4711);
+    process.library("m", &["f", "g"]).exports.iter_mut().for_each(|e| e.recorded = false);
+    let (scratch, dir) = write(&script);
+    golden(&scratch).check("empty-filter", 0, &["report", dir.to_str().unwrap()]);
+    script.manifest.filters.clear();
+    let process = &mut script.processes[0];
+    process.losses.extend([(Loss::NoPage, 7, 0), (Loss::CounterOpenFailed, 1, 24)]);
+    let (scratch, dir) = write(&script);
+    golden(&scratch).check("empty-losses", 0, &["report", dir.to_str().unwrap()]);
+}
+
+/// Two of three calls have a value; another thread's set of counters was not calibrated.
+#[test]
+fn counted_and_calibrated_in_part() {
+    let mut script = mlp();
+    let main = &mut script.processes[0].threads[0];
+    main.call(CallScript::new(0, 1_700_000, 100_000).on(1, 0).unread().group(90_000, &[90_000]));
+    let timing = script.processes[0].thread("timing");
+    (timing.mask, timing.base) = (0, (1_000_000, 0, 1_000_000));
+    timing.call(CallScript::new(1, 1_000_000, 50_000)).call(CallScript::new(1, 1_500_000, 50_000));
+    let (scratch, dir) = write(&script);
+    let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
+    golden.check("partly", 0, &["report", dir]);
+    let report = json_of(&golden, &["report", dir, "--format", "json"]);
+    // 8 calls, 2 of them without counters: 6 at 200 ns each.
+    assert_eq!((&report["probe"]["calls"], &report["probe"]["of_calls"]), (&json!(6), &json!(8)));
+    assert_eq!(report["probe"]["total_ns"], 1_200.0);
+}
+
+/// Into a file everything is printed, to a terminal what fits.
+#[test]
+fn the_width() {
+    let (_scratch, dir) = write(&mlp());
+    let output = |width: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.arg("report").arg(&dir).args(width).env_remove("COLUMNS");
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    let all = output(&[]);
+    assert!(!all.contains("not shown"), "{all}");
+    assert!(all.contains("main_dispatch_0_matmul_2048x512x2048_f32_with_a_name_that_is_long"));
+    for column in ["dispatches", "threads", "cpus", "min", "source"] {
+        assert!(all.contains(column), "{column}: {all}");
+    }
+    for width in [40, 50, 60, 80, 100] {
+        let text = output(&["--width", &width.to_string()]);
+        for line in text.lines() {
+            assert!(line.chars().count() <= width, "--width {width}: {line}");
+        }
+    }
 }
 
 /// The program and `run` were killed: `report` collects what they left.
@@ -283,14 +343,19 @@ fn a_reader_that_goes_away_is_no_error() {
         thread.then(Item::NextPage(0, 0, 0));
     }
     let (_scratch, dir) = write(&script);
-    for format in ["csv", "json"] {
+    for (format, first) in [("csv", true), ("csv", false), ("json", true), ("json", false)] {
         let mut child = Command::new(PROGRAM)
             .args(["export", dir.to_str().unwrap(), "--format", format])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        drop(child.stdout.take());
+        let mut stdout = child.stdout.take();
+        if first {
+            // Some of it arrives, and then the reader goes.
+            stdout.as_mut().unwrap().read_exact(&mut [0; 100]).unwrap();
+        }
+        drop(stdout);
         let output = child.wait_with_output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{format}");
         assert_eq!(output.status.code(), Some(0), "{format}");

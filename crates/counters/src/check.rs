@@ -60,6 +60,16 @@ pub fn check(counters: &[Counter], machine: &Machine) -> Report {
 }
 
 fn check_one(counter: &Counter, machine: &Machine) -> Result<(), Problem> {
+    if in_kernel_only(counter) && matches!(&counter.source, Source::Perf(a) if a.exclude_kernel) {
+        return Err(Problem {
+            message: format!("{} is always 0: it happens in the kernel", counter.name),
+            why: "happens in the kernel: always 0 without its part".into(),
+            remedy: Some(format!(
+                "count the kernel's part too; if that is forbidden: {KERNEL_PART}"
+            )),
+            error: None,
+        });
+    }
     probe_one(counter).map_err(|failure| match failure {
         Failure::Open { error, .. } => explain(counter, error, machine),
         failure => no_counts(&counter.name, failure),
@@ -206,8 +216,18 @@ fn forbidden(problem: &Problem) -> bool {
     matches!(kind, Some(OpenErrorKind::AccessDenied | OpenErrorKind::NotPermitted))
 }
 
-/// The same counter with `:u`, if it has no modifier about modes yet.
+/// Software counters of what the kernel does with a thread: context switches, migrations, cgroup
+/// switches (linux/perf_event.h). The kernel's scheduler counts them in its own mode, so that
+/// without the kernel's part they stay 0, which nobody could tell from a true 0.
+fn in_kernel_only(counter: &Counter) -> bool {
+    matches!(&counter.source, Source::Perf(attr) if attr.kind == 1 && matches!(attr.config, 3 | 4 | 11))
+}
+
+/// The same counter with `:u`, if it has no modifier about modes yet and can count anything so.
 fn user_only(counter: &Counter) -> Option<Counter> {
+    if in_kernel_only(counter) {
+        return None;
+    }
     let Source::Perf(attr) = counter.source else { return None };
     if attr.exclude_user || attr.exclude_kernel || attr.exclude_hv {
         return None;
@@ -241,6 +261,10 @@ fn explain(counter: &Counter, error: OpenError, machine: &Machine) -> Problem {
 pub(crate) const CONTAINER_REMEDY: &str = "start the container with --cap-add PERFMON (Docker, \
      Podman; in Kubernetes securityContext.capabilities.add), or with a seccomp profile that \
      allows perf_event_open";
+
+/// What allows the kernel's part.
+const KERNEL_PART: &str = "sudo sysctl kernel.perf_event_paranoid=1, or run as root or with \
+     CAP_PERFMON (sudo setcap cap_perfmon+ep PROGRAM)";
 
 fn why(
     counter: &Counter,
@@ -287,11 +311,15 @@ fn why(
                 );
                 return (why, remedy);
             }
+            let contained = filtered || machine.container().is_some();
             let remedy = match level {
-                Some(3..) => "sudo sysctl kernel.perf_event_paranoid=2 allows counting in user \
+                _ if in_kernel_only(counter) && !contained => KERNEL_PART.into(),
+                Some(3..) if !in_kernel_only(counter) => {
+                    "sudo sysctl kernel.perf_event_paranoid=2 allows counting in user \
                               mode (:u), 1 the kernel's part too; or run with CAP_PERFMON"
-                    .into(),
-                _ if filtered || machine.container().is_some() => CONTAINER_REMEDY.into(),
+                        .into()
+                }
+                _ if contained => CONTAINER_REMEDY.into(),
                 _ => "run as root or with CAP_PERFMON (sudo setcap cap_perfmon+ep PROGRAM), or \
                       sudo sysctl kernel.perf_event_paranoid=-1"
                     .into(),

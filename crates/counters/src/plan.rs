@@ -33,8 +33,7 @@ impl Group {
         self.first as usize..self.first as usize + self.len as usize
     }
 
-    /// One bit per counter of the group.
-    /// The counters of the group as bits.
+    /// One bit per counter of the group, at its index.
     pub fn mask(self) -> u32 {
         (((1u64 << self.len) - 1) << self.first) as u32
     }

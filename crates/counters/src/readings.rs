@@ -115,7 +115,6 @@ impl Readings {
         }
     }
 
-    /// Marks everything as missing.
     /// The blocks as the kernel wrote them, for writers that take whole groups. Words behind the
     /// plan's last block, and blocks of missing groups, are meaningless.
     #[inline]
@@ -123,6 +122,7 @@ impl Readings {
         &self.words
     }
 
+    /// Marks everything as missing.
     pub(crate) fn clear(&mut self) {
         self.missing = !0;
     }

@@ -128,3 +128,21 @@ fn a_filter_is_explained() {
         assert_eq!(code, 0, "errno {errno}");
     }
 }
+
+/// What happens in the kernel alone is 0 without the kernel's part: refused, and never advised.
+#[test]
+fn switches_are_not_counted_in_user_mode() {
+    let machine = Machine::here();
+    let resolve = |text: &str| Resolver::new(&machine).resolve(text).unwrap();
+    for name in ["context-switches", "cs", "cpu-migrations", "migrations", "cgroup-switches"] {
+        let report = check(&resolve(&format!("{name}:u")), &machine);
+        let problem = report.problem().unwrap();
+        assert!(problem.message.starts_with(&format!("{name}:u is always 0")), "{problem:?}");
+        for text in [name.to_owned(), format!("{name}:u")] {
+            if let Some(problem) = check(&resolve(&text), &machine).problem() {
+                let remedy = problem.remedy.as_deref().unwrap_or_default();
+                assert!(!remedy.contains(":u"), "{text}: {remedy}");
+            }
+        }
+    }
+}

@@ -379,3 +379,13 @@ fn no_text_panics() {
         }
     }
 }
+
+#[test]
+fn none_stands_alone() {
+    assert_eq!(bare().resolve(" none "), Ok(vec![]));
+    for text in ["none,page-faults", "page-faults,none", "{none}"] {
+        let error = bare().resolve(text).unwrap_err();
+        assert!(error.to_string().contains("none stands alone"), "{error}");
+        assert_eq!(error.at, text.find("none").unwrap());
+    }
+}

@@ -63,9 +63,9 @@ losses! {
     1 CallAbandoned "call_abandoned" Missing
         "calls that never returned to the probe (longjmp or an exception went past it); not recorded";
     2 ProbeReentered "probe_reentered" Missing
-        "calls made from a signal handler that interrupted the recorder itself; passed through, not recorded";
+        "calls made from a signal handler that interrupted the recorder itself, or nested deeper than four; passed through, not recorded";
     3 NoPage "no_page" Missing
-        "calls not recorded because no recorder page was free; fewer threads or a larger pool would help";
+        "calls not recorded because no recorder page was free or the thread's recorder state could not be made; fewer threads or a larger pool would help";
     4 FlushFailed "flush_failed" Missing
         "calls dropped because a full page could not be written to the profile; see the errno, check disk space and permissions of the output directory";
     5 FileSizeLimit "file_size_limit" Missing
@@ -89,11 +89,11 @@ losses! {
     14 AgentDisabled "agent_disabled" Missing
         "times the recorder turned itself off after an error of its own; the rest of that process is not recorded. Please report it";
     15 PartUnwritable "part_unwritable" Missing
-        "processes whose names and metadata could not be written to the profile; their calls show numbers instead of names";
+        "processes whose metadata, or part of it, could not be written to the profile; their calls may show numbers instead of names";
     16 ProcessTableFull "process_table_full" Note
         "processes that share one row of the loss table because there were too many";
     17 TornPage "torn_page" Missing
-        "pages of the profile that fail their checksum or end early; the calls in them are not used beyond the damage";
+        "pages of the profile that fail their checksum or end early; none of the calls in them are used";
     18 TornRecord "torn_record" Missing
         "records that do not decode; the rest of their page is not used";
     19 MissingPage "missing_page" Missing
@@ -101,7 +101,7 @@ losses! {
     20 TornMetadata "torn_metadata" Missing
         "metadata files that end early or fail their checksum; names after the damage are missing";
     21 ClockUncalibrated "clock_uncalibrated" Distorted
-        "processes with too few clock snapshots to convert ticks exactly; the nominal frequency was used";
+        "profiles with too few clock snapshots to convert ticks; 1 tick is shown as 1 ns, so only ratios of times mean something";
     22 MultiplexedCall "multiplexed_call" Distorted
         "calls during which the counters ran only part of the time; their counts are not scaled and not added to totals";
     23 WrittenWhileRead "written_while_read" Note

@@ -35,6 +35,16 @@ pub struct Column {
     /// of equal ones the last.
     pub rank: u8,
     pub cells: Vec<Option<Value>>,
+    /// For a counter, in each row how many calls have a value, of how many.
+    pub coverage: Option<Vec<(u64, u64)>>,
+}
+
+impl Column {
+    /// How many calls of this row have a value of how many, if they have one but not all do.
+    pub fn partly(&self, row: usize) -> Option<(u64, u64)> {
+        let (counted, calls) = *self.coverage.as_ref()?.get(row)?;
+        (counted > 0 && counted < calls).then_some((counted, calls))
+    }
 }
 
 /// The rows, sorted.
@@ -83,27 +93,27 @@ impl Table {
         let mut push = |rank, name: &str, title: &str, cell: &dyn Fn(&Row) -> Option<Value>| {
             let cells = rows.iter().map(cell).collect();
             let (name, title) = (name.into(), title.into());
-            columns.push(Column { name, title, csv_only: false, rank, cells });
+            columns.push(Column { name, title, csv_only: false, rank, cells, coverage: None });
         };
         let ns = |ticks: f64| Some(Value::Ns(ticks * line.ns_per_tick()));
         let all = summary.total_ticks as f64;
         push(1, "calls", "calls", &|r| Some(Value::Count(r.calls.into())));
-        push(8, "dispatches", "dispatches", &|r| r.dispatches.map(|n| Value::Count(n.into())));
+        push(7, "dispatches", "dispatches", &|r| r.dispatches.map(|n| Value::Count(n.into())));
         push(1, "total_ns", "total", &|r| ns(r.total_ticks as f64));
         push(2, "share", "share", &|r| {
             (summary.total_ticks > 0).then(|| Value::Part(r.total_ticks as f64 / all))
         });
         push(4, "mean_ns", "mean", &|r| ns(r.mean_ticks()));
-        push(7, "p50_ns", "p50", &|r| ns(r.p50_ticks));
+        push(6, "p50_ns", "p50", &|r| ns(r.p50_ticks));
         push(5, "p99_ns", "p99", &|r| ns(r.p99_ticks));
         for (i, counter) in profile.manifest.counters.iter().enumerate() {
             let (name, unit) = (&counter.name, counter.unit());
             let of = |row: &Row| row.counters.get(i).copied().flatten();
             push(3, name, name, &|r| of(r).map(|c| total(unit, c)));
-            push(6, &format!("{name}_per_call"), "/call", &|r| of(r).map(|c| mean(unit, c)));
+            push(10, &format!("{name}_per_call"), "/call", &|r| of(r).map(|c| mean(unit, c)));
         }
-        push(9, "threads", "threads", &|r| Some(Value::Count(r.threads.len() as u128)));
-        push(9, "cpus", "cpus", &|r| Some(Value::Count(r.cpus.len() as u128)));
+        push(8, "threads", "threads", &|r| Some(Value::Count(r.threads.len() as u128)));
+        push(8, "cpus", "cpus", &|r| Some(Value::Count(r.cpus.len() as u128)));
         push(11, "min_ns", "min", &|r| ns(r.min_ticks as f64));
         push(11, "max_ns", "max", &|r| ns(r.max_ticks as f64));
         for (i, counter) in profile.manifest.counters.iter().enumerate() {
@@ -116,7 +126,18 @@ impl Table {
                 csv_only: true,
                 rank: u8::MAX,
                 cells: calls.collect(),
+                coverage: None,
             });
+        }
+        for (i, counter) in profile.manifest.counters.iter().enumerate() {
+            let calls = |row: &Row| row.counters[i].map_or(0, |total| total.calls);
+            let coverage: Vec<_> = rows.iter().map(|row| (calls(row), row.calls)).collect();
+            let per_call = format!("{}_per_call", counter.name);
+            for column in columns.iter_mut() {
+                if column.name == counter.name || column.name == per_call {
+                    column.coverage = Some(coverage.clone());
+                }
+            }
         }
         Self { columns, order: (0..rows.len()).collect() }
     }
@@ -175,8 +196,9 @@ fn names(profile: &Profile, rows: &[Row], by: RowKind) -> Vec<Column> {
         name: name.into(),
         title: title.into(),
         csv_only,
-        rank: if name == "source" { 10 } else { 0 },
+        rank: if name == "source" { 9 } else { 0 },
         cells: cells.into_iter().map(|cell| cell.map(Value::Text)).collect(),
+        coverage: None,
     };
     let mut columns =
         vec![text(by.name(), by.name(), false, labels.into_iter().map(Some).collect())];

@@ -146,6 +146,7 @@ struct ThreadOut<'a> {
 #[derive(Serialize)]
 struct ProbeOut {
     calls: u64,
+    of_calls: u64,
     total_ns: f64,
     per_call_ns: f64,
     flush_ns: f64,
@@ -200,6 +201,7 @@ fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
         threads: summary.threads.iter().map(|t| thread(report, t)).collect(),
         probe: probe_totals(report).map(|totals| ProbeOut {
             calls: totals.calls,
+            of_calls: totals.of_calls,
             total_ns: totals.probes_ns + totals.flush_ns,
             per_call_ns: totals.probes_ns / totals.calls as f64,
             flush_ns: totals.flush_ns,
@@ -321,6 +323,7 @@ fn probe(report: &Report<'_>, cost: &ProbeCost) -> ProbeOut {
     let wall: f64 = threads.map(|t| t.wall_ns).sum();
     ProbeOut {
         calls: cost.calls,
+        of_calls: cost.of_calls,
         total_ns: cost.total_ns(),
         per_call_ns: cost.per_call_ns,
         flush_ns: cost.flush_ns,

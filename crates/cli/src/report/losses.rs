@@ -2,10 +2,11 @@
 
 use std::io;
 
-use model::Severity;
-use profile::{LossCount, Origin, Profile, State};
+use model::{Loss, Severity};
+use profile::{LossCount, Origin, State};
 
 use super::Report;
+use super::units::plural;
 
 /// What the error number means, `EMFILE` and all.
 pub fn errno_text(loss: &LossCount) -> Option<String> {
@@ -63,10 +64,40 @@ pub fn notes(report: &Report<'_>) -> Vec<String> {
     notes
 }
 
-/// Why there may be no calls.
-pub fn reasons(profile: &Profile) -> Vec<String> {
-    let mut reasons = Vec::new();
+/// Why there may be no calls. What is known comes alone, guesses only without it.
+pub fn reasons(report: &Report<'_>) -> Vec<String> {
+    let profile = report.profile;
     let manifest = &profile.manifest;
+    let mut reasons = Vec::new();
+    let exports = || {
+        let libraries = profile.processes.iter().flat_map(|p| &p.libraries);
+        libraries.flat_map(|library| &library.exports)
+    };
+    if !manifest.filters.is_empty() && exports().next().is_some() && exports().all(|e| !e.recorded)
+    {
+        reasons.push(format!(
+            "the filter {} matches none of the {} that were loaded",
+            manifest.filters.join(", "),
+            plural(exports().count() as u128, "function")
+        ));
+    }
+    let explains = |loss: &&LossCount| match loss.loss() {
+        Some(Loss::CallCutShort) => true,
+        // These leave the calls themselves.
+        Some(Loss::CounterOpenFailed | Loss::CounterReadFailed | Loss::DescriptorLost) => false,
+        _ => loss.severity() == Severity::Missing,
+    };
+    let lost: Vec<String> = by_severity(&report.summary.losses)
+        .into_iter()
+        .filter(explains)
+        .map(|loss| format!("{} × {}", loss.count, loss.name))
+        .collect();
+    if !lost.is_empty() {
+        reasons.push(format!("something was lost, see below: {}", lost.join(", ")));
+    }
+    if !reasons.is_empty() {
+        return reasons;
+    }
     if profile.processes.is_empty() {
         reasons.push(
             "no process showed an IREE executable: the program uses another device than the CPU, \

@@ -9,16 +9,21 @@ use super::columns::{Column, Table, Value, printable, process_label, thread_labe
 use super::losses::{by_severity, errno_text, notes, reasons, severity};
 use super::units::{grouped, number, percent, plural, shorten, time};
 use super::{Report, header};
-use crate::output::colour;
+use crate::output::{PROSE_WIDTH, colour};
 
 /// Names are not shortened below this, as long as there are other columns to leave out.
 const NAME_WIDTH: usize = 28;
+/// Likewise for names of threads.
+const THREAD_NAME_WIDTH: usize = 16;
+const OFF_CPU: &str = "off-CPU meanwhile";
 /// Threads that are listed; the rest is counted.
 const THREADS: usize = 16;
 const GAP: &str = "  ";
 
-pub fn print(out: &mut impl Write, report: &Report<'_>, width: usize) -> io::Result<()> {
-    let width = width.max(40);
+/// Without a width tables are as wide as they need.
+pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) -> io::Result<()> {
+    let tables = width.map(|width| width.max(40));
+    let width = tables.unwrap_or(PROSE_WIDTH);
     for (label, text) in header::lines(report) {
         // A command can be very long.
         let text = shorten(&text, 3 * (width - 10));
@@ -27,14 +32,14 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: usize) -> io::Res
     writeln!(out)?;
     if report.summary.calls == 0 {
         writeln!(out, "no calls were recorded; likely reasons:")?;
-        for reason in reasons(report.profile) {
+        for reason in reasons(report) {
             wrapped(out, "  - ", &reason, width)?;
         }
     } else if report.summary.rows.is_empty() {
         writeln!(out, "no op matches {}", report.filter.unwrap_or_default())?;
     } else {
-        table(out, &report.table, width)?;
-        threads(out, report, width)?;
+        table(out, &report.table, tables)?;
+        threads(out, report, tables)?;
         probes(out, report, width)?;
     }
     losses(out, report, width)?;
@@ -44,66 +49,125 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: usize) -> io::Res
     Ok(())
 }
 
-/// A table of text, the first column and those of text aligned left.
-fn table(out: &mut impl Write, table: &Table, width: usize) -> io::Result<()> {
-    let mut shown: Vec<&Column> = table.columns.iter().filter(|c| !c.csv_only).collect();
+/// The table of the report. A counter that was not counted in all calls of a row is marked.
+fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::Result<()> {
+    let mut columns: Vec<&Column> = table.columns.iter().filter(|c| !c.csv_only).collect();
     // A place in the source is worth less than a number.
-    shown.sort_by_key(|column| column.name == "source");
-    let is_text =
-        |column: &Column| column.cells.iter().any(|cell| matches!(cell, Some(Value::Text(_))));
-    let cell = |column: &Column, row: usize| match &column.cells[row] {
-        Some(value) => printable(&value.to_text()),
-        None => "–".to_owned(),
-    };
-    let needs = |column: &Column| {
-        let cells = table.order.iter().map(|row| cell(column, *row).chars().count());
-        cells.chain([column.title.chars().count()]).max().unwrap_or(0)
-    };
-    let mut widths: Vec<usize> = shown.iter().map(|column| needs(column)).collect();
-    let name_needs = widths.first().copied().unwrap_or(0);
-    let others = |widths: &[usize]| widths[1..].iter().map(|w| w + GAP.len()).sum::<usize>();
-    let mut left_out = Vec::new();
-    while shown.len() > 2 && others(&widths) + name_needs.min(NAME_WIDTH) > width {
-        let Some(least) = (1..shown.len()).max_by_key(|i| (shown[*i].rank, *i)) else { break };
-        widths.remove(least);
-        left_out.push(shown.remove(least));
-    }
-    let room = width.saturating_sub(others(&widths)).max(8);
-    widths[0] = name_needs.min(room);
-    let bold = if colour() { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
-    let line = |out: &mut dyn Write, cells: Vec<String>| -> io::Result<()> {
-        let mut text = String::new();
-        for (i, (cell, width)) in cells.iter().zip(&widths).enumerate() {
-            let cell = shorten(cell, *width);
-            match is_text(shown[i]) {
-                _ if i > 0 => text.push_str(GAP),
-                _ => {}
-            }
-            if is_text(shown[i]) {
-                text.push_str(&format!("{cell:<width$}"));
-            } else {
-                text.push_str(&format!("{cell:>width$}"));
-            }
+    columns.sort_by_key(|column| column.name == "source");
+    let mut partly = Vec::new();
+    let shown = columns.iter().map(|column| {
+        let marked = || table.order.iter().filter_map(|row| column.partly(*row));
+        let any = marked().next().is_some();
+        if any && table.columns.iter().any(|c| c.name == format!("{}_calls", column.name)) {
+            let sum = marked().fold((0, 0), |(n, m), (counted, of)| (n + counted, m + of));
+            partly.push((column.name.as_str(), sum));
         }
-        out.write_all(text.trim_end().as_bytes())
-    };
-    out.write_all(bold.0.as_bytes())?;
-    line(out, shown.iter().map(|column| column.title.clone()).collect())?;
-    writeln!(out, "{}", bold.1)?;
-    for row in &table.order {
-        line(out, shown.iter().map(|column| cell(column, *row)).collect())?;
-        writeln!(out)?;
+        let cells = table.order.iter().map(|row| {
+            let text = match &column.cells[*row] {
+                Some(value) => printable(&value.to_text()),
+                None => "–".to_owned(),
+            };
+            match column.partly(*row) {
+                Some(_) => text + "*",
+                None if any => text + " ",
+                None => text,
+            }
+        });
+        let is_text = column.cells.iter().any(|cell| matches!(cell, Some(Value::Text(_))));
+        Shown {
+            name: &column.name,
+            title: column.title.clone(),
+            rank: column.rank,
+            is_text,
+            cells: cells.collect(),
+        }
+    });
+    let shown = shown.collect();
+    let left_out = layout(out, shown, NAME_WIDTH, width)?;
+    let prose = width.unwrap_or(PROSE_WIDTH);
+    if !partly.is_empty() {
+        let counters = partly.iter().map(|(name, (counted, calls))| {
+            format!(
+                "{name} in {} of {} calls",
+                grouped((*counted).into()),
+                grouped((*calls).into())
+            )
+        });
+        let text = format!(
+            "counted in some calls only, over the rows with this mark: {}",
+            counters.collect::<Vec<_>>().join(", ")
+        );
+        wrapped(out, "* ", &text, prose)?;
     }
     if !left_out.is_empty() {
-        let names: Vec<&str> = left_out.iter().map(|c| c.name.as_str()).collect();
         let text =
-            format!("{} (a wider terminal, --format json and csv have them)", names.join(", "));
-        wrapped(out, "not shown: ", &text, width)?;
+            format!("{} (a wider terminal, --format json and csv have them)", left_out.join(", "));
+        wrapped(out, "not shown: ", &text, prose)?;
     }
     writeln!(out)
 }
 
-fn threads(out: &mut impl Write, report: &Report<'_>, width: usize) -> io::Result<()> {
+/// A column as it is printed.
+struct Shown<'a> {
+    name: &'a str,
+    title: String,
+    /// See [`Column::rank`].
+    rank: u8,
+    /// Aligned left.
+    is_text: bool,
+    cells: Vec<String>,
+}
+
+/// Prints columns in at most `width`, as far as that is possible: leaves out those of the highest
+/// rank and shortens what is in the first one. Returns the names of what was left out.
+fn layout<'a>(
+    out: &mut impl Write,
+    mut shown: Vec<Shown<'a>>,
+    name_width: usize,
+    width: Option<usize>,
+) -> io::Result<Vec<&'a str>> {
+    let length = |text: &String| text.chars().count();
+    let needs = |column: &Shown<'_>| {
+        column.cells.iter().map(length).chain([length(&column.title)]).max().unwrap_or(0)
+    };
+    let mut widths: Vec<usize> = shown.iter().map(needs).collect();
+    let name_needs = widths.first().copied().unwrap_or(0);
+    let others = |widths: &[usize]| widths[1..].iter().map(|w| w + GAP.len()).sum::<usize>();
+    let width = width.unwrap_or(usize::MAX);
+    let mut left_out = Vec::new();
+    while shown.len() > 2 && others(&widths) + name_needs.min(name_width) > width {
+        let Some(least) = (1..shown.len()).max_by_key(|i| (shown[*i].rank, *i)) else { break };
+        widths.remove(least);
+        left_out.push(shown.remove(least).name);
+    }
+    let room = width.saturating_sub(others(&widths)).max(8);
+    widths[0] = name_needs.min(room);
+    let line = |out: &mut dyn Write, cell: &dyn Fn(&Shown<'_>) -> String| -> io::Result<()> {
+        let mut text = String::new();
+        for (i, (column, width)) in shown.iter().zip(&widths).enumerate() {
+            let cell = shorten(&cell(column), *width);
+            if i > 0 {
+                text.push_str(GAP);
+            }
+            match column.is_text {
+                true => text.push_str(&format!("{cell:<width$}")),
+                false => text.push_str(&format!("{cell:>width$}")),
+            }
+        }
+        out.write_all(text.trim_end().as_bytes())
+    };
+    let bold = if colour() { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
+    out.write_all(bold.0.as_bytes())?;
+    line(out, &|column| column.title.clone())?;
+    writeln!(out, "{}", bold.1)?;
+    for row in 0..shown.first().map_or(0, |name| name.cells.len()) {
+        line(out, &|column| column.cells[row].clone())?;
+        writeln!(out)?;
+    }
+    Ok(left_out)
+}
+
+fn threads(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) -> io::Result<()> {
     let mut threads: Vec<&ThreadTime> = report.summary.threads.iter().collect();
     threads.sort_by(|a, b| b.wall_ns.total_cmp(&a.wall_ns));
     let many = report.summary.threads.iter().any(|t| t.process != threads[0].process);
@@ -114,41 +178,43 @@ fn threads(out: &mut impl Write, report: &Report<'_>, width: usize) -> io::Resul
             false => thread,
         }
     };
-    let longest = threads.iter().take(THREADS).map(|t| label(t).chars().count()).max();
-    let name_width = longest.unwrap_or(0).max(6).min(width.saturating_sub(60).max(12));
-    writeln!(
-        out,
-        "{:<name_width$}  {:>9}  {:>11}  {:>18}  of it off-CPU",
-        "thread", "wall", "in dispatch", "in no dispatch"
-    )?;
-    let mut assumed = false;
-    for t in threads.iter().take(THREADS) {
-        let no_dispatch = t.no_dispatch_ns();
-        let share = if t.wall_ns > 0.0 { percent(no_dispatch / t.wall_ns) } else { "–".into() };
-        let off_cpu = match t.off_cpu {
-            None => "–".to_owned(),
-            Some(off) => {
-                assumed |= off.assumed;
-                format!("{}{}", if off.assumed { "≤ " } else { "" }, time(off.ns))
-            }
-        };
-        writeln!(
-            out,
-            "{:<name_width$}  {:>9}  {:>11}  {:>18}  {:>13}",
-            shorten(&label(t), name_width),
-            time(t.wall_ns),
-            time(t.dispatch_ns),
-            format!("{} ({share})", time(no_dispatch)),
-            off_cpu
-        )?;
-    }
+    let some = &threads[..threads.len().min(THREADS)];
+    let column = |rank, title: &'static str, cell: &dyn Fn(&ThreadTime) -> String| Shown {
+        name: title,
+        title: title.to_owned(),
+        rank,
+        is_text: title == "thread",
+        cells: some.iter().map(|t| cell(t)).collect(),
+    };
+    let share = |t: &ThreadTime| match t.wall_ns > 0.0 {
+        true => percent(t.no_dispatch_ns() / t.wall_ns),
+        false => "–".to_owned(),
+    };
+    let off_cpu = |t: &ThreadTime| match t.off_cpu {
+        None => "–".to_owned(),
+        Some(off) => format!("{}{}", if off.assumed { "≤ " } else { "" }, time(off.ns)),
+    };
+    let columns = vec![
+        column(0, "thread", &label),
+        column(4, "wall", &|t| time(t.wall_ns)),
+        column(5, "in dispatch", &|t| time(t.dispatch_ns)),
+        column(1, "in no dispatch", &|t| time(t.no_dispatch_ns())),
+        column(6, "of wall", &share),
+        column(3, OFF_CPU, &off_cpu),
+    ];
+    let left_out = layout(out, columns, THREAD_NAME_WIDTH, width)?;
     if threads.len() > THREADS {
         writeln!(out, "… and {} more", grouped((threads.len() - THREADS) as u128))?;
     }
-    if assumed {
+    let prose = width.unwrap_or(PROSE_WIDTH);
+    let with_off_cpu = !left_out.contains(&OFF_CPU);
+    if with_off_cpu && some.iter().any(|t| t.off_cpu.is_some_and(|off| off.assumed)) {
         let text = "no counter tells the CPU time inside some dispatches; they are assumed to have \
                     been on a CPU all the time";
-        wrapped(out, "≤: ", text, width)?;
+        wrapped(out, "≤: ", text, prose)?;
+    }
+    if !left_out.is_empty() {
+        wrapped(out, "not shown: ", &left_out.join(", "), prose)?;
     }
     writeln!(out)
 }
@@ -164,7 +230,14 @@ fn probes(out: &mut impl Write, report: &Report<'_>, width: usize) -> io::Result
             format!(
                 "about {}{share}: {} at {} each, flushing {}",
                 time(totals.probes_ns + totals.flush_ns),
-                plural(totals.calls.into(), "call"),
+                match totals.calls == totals.of_calls {
+                    true => plural(totals.calls.into(), "call"),
+                    false => format!(
+                        "{} of {}",
+                        grouped(totals.calls.into()),
+                        plural(totals.of_calls.into(), "call")
+                    ),
+                },
                 time(totals.probes_ns / totals.calls as f64),
                 time(totals.flush_ns)
             )
@@ -184,14 +257,17 @@ fn probes(out: &mut impl Write, report: &Report<'_>, width: usize) -> io::Result
         text.push_str(&format!("; an empty call reads {ticks}{}", values.collect::<String>()));
     }
     if summary.uncalibrated_probes && !summary.probes.is_empty() {
-        text.push_str("; some processes were not calibrated");
+        text.push_str("; the other calls' sets of counters were not calibrated");
     }
     wrapped(out, "probes: ", &text, width)
 }
 
 /// The cost of all probes that are calibrated.
 pub struct ProbeTotals {
+    /// Calls that the estimate covers.
     pub calls: u64,
+    /// All recorded calls.
+    pub of_calls: u64,
     pub probes_ns: f64,
     pub flush_ns: f64,
     /// Of the wall time of the threads of those processes, added up.
@@ -210,6 +286,7 @@ pub fn probe_totals(report: &Report<'_>) -> Option<ProbeTotals> {
     let wall: f64 = threads.map(|t| t.wall_ns).sum();
     Some(ProbeTotals {
         calls: probes.iter().map(|p| p.calls).sum(),
+        of_calls: report.profile.calls(),
         probes_ns,
         flush_ns,
         share: (wall > 0.0).then(|| (probes_ns + flush_ns) / wall),

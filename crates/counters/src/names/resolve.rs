@@ -235,6 +235,10 @@ impl Resolver {
     }
 
     fn unknown(&self, name: &str, at: usize) -> NameError {
+        if name == "none" {
+            let problem = "none stands alone: nothing is counted, only timed".into();
+            return NameError::new(NameErrorKind::Group { problem }, at);
+        }
         let entries = self.catalogue();
         let known = entries
             .iter()
