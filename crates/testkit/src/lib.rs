@@ -6,10 +6,12 @@
 //! | [`script`] | a profile as a test describes it: processes, threads, calls |
 //! | [`make`] | writes a script as a real profile directory, through the real page writer |
 //! | [`scratch`] | directories that go away again |
+//! | [`fuzz`] | readers over bytes that nobody wrote, for fuzzers and mutation tests |
 //! | [`golden`] | runs `counterpoint` and compares with files under `tests/golden` |
 //!
 //! Dev only: nothing here is in a release, and it may panic, as tests do.
 
+pub mod fuzz;
 pub mod golden;
 pub mod make;
 pub mod scratch;

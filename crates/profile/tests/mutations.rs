@@ -1,0 +1,202 @@
+//! A million damaged pages: the readers never panic, and never give a call that was not written.
+//!
+//! Deterministic, so that a failure is found again; `fuzz/` holds the same as a fuzzer.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use record::page::{HEADER_BYTES, PageHeader, PageStart, seal};
+use record::{Call, GroupLayout};
+use testkit::fuzz::{layouts, page_of, profile, read_page};
+use testkit::{CallScript, Item, PageMaker, ProfileScript, Scratch};
+
+const DECODES: u64 = 1_000_000;
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end.max(1) as u64) as usize
+    }
+
+    /// Damages a few places: one bit, one byte, a run, a copy from elsewhere, the end cut off.
+    fn damage(&mut self, bytes: &mut Vec<u8>, from: usize) {
+        for _ in 0..=self.below(3) {
+            let room = bytes.len().saturating_sub(from);
+            if room == 0 {
+                return;
+            }
+            let at = from + self.below(room);
+            match self.below(8) {
+                0 => bytes[at] ^= 1 << self.below(8),
+                1 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][self.below(5)],
+                2 | 3 => bytes[at] = self.next() as u8,
+                4 => {
+                    let end = (at + self.below(9)).min(bytes.len());
+                    let with = self.next() as u8;
+                    bytes[at..end].fill(with);
+                }
+                5 => {
+                    let length = self.below(12).min(bytes.len() - at);
+                    let source = self.below(bytes.len() - length + 1);
+                    bytes.copy_within(source..source + length, at);
+                }
+                6 => {
+                    bytes.remove(at);
+                }
+                _ => bytes.truncate(at),
+            }
+        }
+    }
+}
+
+/// A page of few calls for each layout, as the pool holds it, cut behind its records.
+fn written() -> Vec<(GroupLayout, Vec<u8>, Vec<Call>)> {
+    let groups: [&[usize]; 4] = [&[], &[1], &[2, 1], &[1; 32]];
+    let pages = groups.iter().zip(layouts()).map(|(groups, layout)| {
+        let start = PageStart { base_ticks: 1_000, counters: u32::MAX, ..PageStart::default() };
+        let mut page = PageMaker::new(start);
+        let mut calls = Vec::new();
+        for i in 0..6u64 {
+            let mut call = CallScript::new(i as u32 / 2, 1_000 + 90 * i, 40 << (8 * i))
+                .workgroup(i as u32 % 3, 3)
+                .on(i as u32 / 4, 1);
+            for (g, size) in groups.iter().enumerate() {
+                let values: Vec<u64> = (0..*size as u64).map(|v| (i + v) << (7 * i)).collect();
+                call = match (i + g as u64) % 4 {
+                    0 => call.unread(),
+                    1 => call.scaled(90, 30, &values),
+                    _ => call.group(90, &values),
+                };
+            }
+            page.call(&call);
+            calls.push(call.call);
+            if i == 3 {
+                page.clock(2_000, 70, 80);
+            }
+        }
+        let mut bytes = page.bytes();
+        bytes.truncate(PageHeader::parse(&bytes).unwrap().file_bytes());
+        (layout, bytes, calls)
+    });
+    pages.collect()
+}
+
+#[test]
+fn a_million_damaged_pages() {
+    let written = written();
+    for (layout, bytes, calls) in &written {
+        assert_eq!(read_page(bytes, layout), Some((calls.clone(), false)));
+    }
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(8) as u64;
+    let decodes = AtomicU64::new(0);
+    let refused = AtomicU64::new(0);
+    let whole = AtomicU64::new(0);
+    let work = |worker: u64| {
+        let mut random = Random(0x9E37_79B9_7F4A_7C15 ^ (worker << 40));
+        let mut mine = [0u64; 3];
+        while mine[0] < DECODES.div_ceil(workers) {
+            let (layout, bytes, calls) = &written[random.below(written.len())];
+            let mut page = bytes.clone();
+            match random.below(8) {
+                // A flushed page is what was written, or nothing.
+                0 => {
+                    let header = PageHeader::parse(&page).unwrap();
+                    page = seal(&header, page);
+                    let sealed = page.clone();
+                    random.damage(&mut page, 0);
+                    let flushed = PageHeader::parse(&page).is_ok_and(|header| header.flushed);
+                    let read = read_page(&page, layout);
+                    if flushed && page != sealed {
+                        assert_eq!(read, None, "{page:?}");
+                    }
+                    mine[1] += u64::from(read.is_none());
+                }
+                // Of another run: another layout.
+                1 => {
+                    random.damage(&mut page, HEADER_BYTES);
+                    let other = &written[random.below(written.len())].0;
+                    mine[1] += u64::from(read_page(&page, other).is_none());
+                }
+                2 => {
+                    random.damage(&mut page, 0);
+                    mine[1] += u64::from(read_page(&page, layout).is_none());
+                }
+                // Records only: the header says how many bytes there are.
+                _ => {
+                    let mut records = page.split_off(HEADER_BYTES);
+                    random.damage(&mut records, 0);
+                    let read = read_page(&page_of(&records), layout);
+                    mine[2] += u64::from(read == Some((calls.clone(), false)));
+                }
+            }
+            mine[0] += 1;
+        }
+        for (all, mine) in [&decodes, &refused, &whole].iter().zip(mine) {
+            all.fetch_add(mine, Ordering::Relaxed);
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..workers).for_each(|worker| drop(scope.spawn(move || work(worker))));
+    });
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    assert!(count(&decodes) >= DECODES);
+    // Both sides of the readers were reached: not everything was refused at the door.
+    assert!(count(&refused) > 50_000, "{} refused", count(&refused));
+    assert!(count(&whole) < DECODES / 10, "{} unharmed", count(&whole));
+}
+
+/// Cut at every byte, with the header saying so: the calls are the first ones of what was written.
+#[test]
+fn a_page_cut_anywhere_holds_a_prefix() {
+    for (layout, bytes, calls) in &written() {
+        let mut longest = 0;
+        for kept in 0..=bytes.len() - HEADER_BYTES {
+            let mut page = bytes.clone();
+            page[88..92].copy_from_slice(&(kept as u32).to_le_bytes());
+            let (found, _) = read_page(&page, layout).unwrap();
+            assert_eq!(found, calls[..found.len()], "{kept} bytes");
+            assert!(found.len() >= longest, "more bytes, fewer calls");
+            longest = found.len();
+            page.truncate(HEADER_BYTES + kept.saturating_sub(1));
+            assert!(kept == 0 || read_page(&page, layout).is_none(), "the end is missing");
+        }
+        assert_eq!(longest, calls.len());
+    }
+}
+
+/// Whole files of pages, damaged, through everything that opens a profile.
+#[test]
+fn damaged_files_of_pages() {
+    let mut script = ProfileScript::monotonic();
+    script.counter("a", 0);
+    let process = script.process(7);
+    process.library("m", &["f"]);
+    for name in ["s", "t"] {
+        let thread = process.thread(name);
+        for page in 0..3u64 {
+            (0..4).for_each(|i| {
+                thread.call(CallScript::new(0, 1_000 * page + 9 * i, 5).group(5, &[i << 9]));
+            });
+            thread.then(Item::NextPage(1_000 * (page + 1), 0, 0));
+        }
+    }
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    script.write(&dir);
+    let pages = std::fs::read(dir.join("processes/7-1000-0/pages.cps")).unwrap();
+    let mut random = Random(0x0123_4567_89AB_CDEF);
+    for _ in 0..400 {
+        let mut damaged = pages.clone();
+        random.damage(&mut damaged, 0);
+        profile(&dir, &damaged);
+    }
+}

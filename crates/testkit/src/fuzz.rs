@@ -1,0 +1,91 @@
+//! What fuzzers and the deterministic mutation test run: readers over bytes that nobody wrote.
+//!
+//! Every function here panics if a promise of the readers is broken, and says which.
+
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use profile::{PageDecoder, Profile};
+use record::page::{HEADER_BYTES, PAGE_BYTES, PageReader, PageStart};
+use record::{Call, GroupLayout, Record};
+
+use crate::make::PageMaker;
+
+/// Layouts of counters, from none to the most: group numbers of the counters.
+pub fn layouts() -> [GroupLayout; 4] {
+    let most: Vec<u16> = (0..model::MAX_COUNTERS as u16).collect();
+    [&[][..], &[0], &[0, 0, 1], &most].map(|groups| GroupLayout::new(groups, u32::MAX))
+}
+
+/// The calls of a page and whether a record was torn; `None` if it is no page.
+///
+/// # Panics
+/// The reader gives more records than there are bytes, or goes on after a torn one.
+pub fn read_page(bytes: &[u8], layout: &GroupLayout) -> Option<(Vec<Call>, bool)> {
+    let mut reader = PageReader::new(bytes, layout).ok()?;
+    let committed = reader.header().committed as usize;
+    assert!(bytes.len() >= HEADER_BYTES + committed, "a page longer than its bytes");
+    let (mut calls, mut records, mut torn) = (Vec::new(), 0, false);
+    while let Some(record) = reader.next_record() {
+        assert!(!torn, "a record after a torn one");
+        match record {
+            Ok(Record::Call(call)) => calls.push(call),
+            Ok(_) => {}
+            Err(error) => {
+                torn = true;
+                let end = HEADER_BYTES + committed;
+                assert!((HEADER_BYTES..end).contains(&error.at), "torn at {}", error.at);
+            }
+        }
+        records += 1;
+        assert!(records <= committed, "{records} records in {committed} bytes");
+    }
+    Some((calls, torn))
+}
+
+/// A page in the pool whose records are these bytes, as many as fit.
+pub fn page_of(records: &[u8]) -> Vec<u8> {
+    static HEADER: OnceLock<Vec<u8>> = OnceLock::new();
+    let header = HEADER.get_or_init(|| {
+        let start = PageStart { base_ticks: 1_000, ..PageStart::default() };
+        PageMaker::new(start).bytes()[..HEADER_BYTES].to_vec()
+    });
+    let kept = &records[..records.len().min(PAGE_BYTES - HEADER_BYTES)];
+    let mut page = [header.as_slice(), kept].concat();
+    // docs/file-format.md: the low half of `committed`.
+    page[88..92].copy_from_slice(&(kept.len() as u32).to_le_bytes());
+    page
+}
+
+/// Reads bytes as a page, or, by a bit of the first one, as the records of a page.
+///
+/// # Panics
+/// A reader breaks a promise.
+pub fn page(data: &[u8]) {
+    let Some((choice, rest)) = data.split_first() else { return };
+    let layout = &layouts()[usize::from(choice & 3)];
+    if choice & 4 == 0 {
+        read_page(&page_of(rest), layout);
+    } else {
+        read_page(rest, layout);
+    }
+}
+
+/// Opens the profile in `dir` after putting `pages` in the place of its first part's pages, and
+/// reads every call in every way.
+///
+/// # Panics
+/// A reader breaks a promise, or the profile does not open: damage in pages is no error.
+pub fn profile(dir: &Path, pages: &[u8]) {
+    let parts = fs::read_dir(dir.join(record::meta::PARTS_NAME)).expect("the profile has parts");
+    let part = parts.flatten().next().expect("a part").path();
+    fs::write(part.join(record::meta::PAGES_NAME), pages).expect("write the pages");
+    let profile = Profile::open(dir).expect("damage is no error");
+    let mut decoder = PageDecoder::new(&profile);
+    let calls: usize = profile.pages().into_iter().map(|key| decoder.decode(key).len()).sum();
+    assert!(calls <= pages.len(), "{calls} calls in {} bytes", pages.len());
+    let rows: usize =
+        profile.batches(None).map(|batch| batch.expect("batches are consistent").num_rows()).sum();
+    assert_eq!(rows, calls, "batches and pages");
+}

@@ -1,0 +1,6 @@
+//! Bytes as one page, or as the records of one, for several layouts of counters.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| testkit::fuzz::page(data));
