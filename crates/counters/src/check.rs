@@ -12,7 +12,7 @@ use model::{Counter, PerfAttr, Source};
 
 use crate::machine::Machine;
 use crate::names::Resolver;
-use crate::perf::{OpenError, OpenErrorKind};
+use crate::perf::{self, OpenError, OpenErrorKind};
 use crate::plan::Plan;
 use crate::readings::Readings;
 use crate::thread::{ReadStatus, ThreadCounters};
@@ -272,7 +272,11 @@ fn why(
     error: OpenError,
     machine: &Machine,
 ) -> (String, String) {
-    let filtered = machine.field("proc/self/status", "Seccomp").is_some_and(|s| s == "2");
+    let filtered = machine.is_filtered();
+    if filtered && perf::reaches_the_kernel() == Err(error) {
+        let does = if error.kind == OpenErrorKind::NoSystemCall { "hides" } else { "forbids" };
+        return (format!("a seccomp filter {does} perf"), CONTAINER_REMEDY.into());
+    }
     match error.kind {
         OpenErrorKind::NoSuchCounter | OpenErrorKind::NoDevice | OpenErrorKind::Unsupported => {
             let hardware = matches!(attr.kind, 0 | 3 | 4);
@@ -326,13 +330,10 @@ fn why(
             };
             (why, remedy)
         }
-        OpenErrorKind::NoSystemCall => match filtered {
-            true => ("a seccomp filter hides perf".into(), CONTAINER_REMEDY.into()),
-            false => (
-                "this kernel has no perf".into(),
-                "a kernel with CONFIG_PERF_EVENTS; timing works without: -e none".into(),
-            ),
-        },
+        OpenErrorKind::NoSystemCall => (
+            "this kernel has no perf".into(),
+            "a kernel with CONFIG_PERF_EVENTS; timing works without: -e none".into(),
+        ),
         OpenErrorKind::ProcessDescriptors => {
             let limit = crate::sys::descriptor_limit().unwrap_or(0);
             (format!("RLIMIT_NOFILE={limit}"), "ulimit -n 65536".into())

@@ -132,6 +132,8 @@ pub struct Programs {
     pub hook_host: PathBuf,
     /// Kills children of itself at random instants.
     pub killer: PathBuf,
+    /// Becomes another program, without `perf_event_open`.
+    pub without_perf: PathBuf,
     /// A host that notices helper processes.
     pub watchful: PathBuf,
     pub library: PathBuf,
@@ -161,6 +163,7 @@ impl Programs {
             Self {
                 host: compile("host.c", "host", &["-ldl", "-lpthread", "-lrt"]),
                 killer: compile("killer.c", "killer", &["-ldl", "-lpthread"]),
+                without_perf: compile("without_perf.c", "without_perf", &[]),
                 watchful: compile("watchful.c", "watchful", &["-ldl", "-lpthread"]),
                 hook_host: compile("hook_host.c", "hook_host", &["-ldl", "-lpthread"]),
                 library: compile("library.c", "library.so", &["-shared", "-fPIC"]),
