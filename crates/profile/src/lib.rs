@@ -56,7 +56,7 @@ pub use groups::Groups;
 pub use ledger::{Ledger, LossCount, merge_losses};
 pub use leftovers::PartId;
 pub use live::{ProcessId, boot_id};
-pub use manifest::{Clock, CounterInfo, Exit, Manifest, Moment, Origin, State};
+pub use manifest::{Clock, CounterInfo, Exit, Manifest, MetricInfo, Moment, Origin, State};
 pub use ops::{Op, OpId, Ops};
 pub use profile::{Process, Profile, Thread};
 pub use record::meta::{Calibration, Export, Library};
