@@ -108,6 +108,12 @@ losses! {
         "the profile was still being recorded when it was read; later calls are not in it";
     24 PoolVanished "pool_vanished" Missing
         "recorder pools that were gone or not readable before they were collected (a reboot, a cleaned /dev/shm, another machine or user); calls not yet flushed are missing";
+    25 TornTrack "torn_track" Missing
+        "streams of tracks that end in the middle of a message or are damaged; what follows is not used";
+    26 TrackOverrun "track_overrun" Missing
+        "times at which a track should have been sampled and was not (a busy or suspended machine, a full disk); totals of counters are right all the same, rates are means over longer intervals";
+    27 TrackReadFailed "track_read_failed" Missing
+        "samples of tracks whose counter could not be read";
 }
 
 impl Loss {
