@@ -18,6 +18,7 @@ mod init;
 mod limits;
 mod loops;
 mod machine;
+mod peer;
 mod permission;
 mod report;
 mod set;
@@ -34,6 +35,7 @@ const TESTS: &[(usize, &[Test])] = &[
     (1, limits::TESTS),
     (1, permission::TESTS),
     (1, threads::TESTS),
+    (1, peer::TESTS),
     (2, two_cpus::TESTS),
 ];
 
