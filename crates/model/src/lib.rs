@@ -8,15 +8,20 @@
 //! | [`glob`] | patterns for names |
 //! | [`ids`] | [`ExportId`], [`ThreadUid`]: newtypes for numbers that must not be mixed |
 //! | [`loss`] | [`Loss`]: every named way to lose or distort data |
+//! | [`metric`] | [`Metric`]: values computed from counters of one group, with units |
+//! | [`suggest`] | "did you mean" |
 #![forbid(unsafe_code)]
 
 pub mod counter;
 pub mod glob;
 pub mod ids;
 pub mod loss;
+pub mod metric;
+pub mod suggest;
 
 pub use counter::{
     Counter, MAX_COUNTERS, PerfAttr, Scale, Scope, SimReading, SimScript, Source, Unit,
 };
 pub use ids::{ExportId, ThreadUid};
 pub use loss::{Loss, Severity};
+pub use metric::Metric;
