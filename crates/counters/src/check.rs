@@ -279,7 +279,11 @@ const KERNEL_PART: &str = "sudo sysctl kernel.perf_event_paranoid=1, or run as r
      CAP_PERFMON (sudo setcap cap_perfmon+ep PROGRAM)";
 
 fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, String) {
-    let filtered = machine.field("proc/self/status", "Seccomp").is_some_and(|s| s == "2");
+    let filtered = machine.is_filtered();
+    if filtered && perf::reaches_the_kernel() == Err(error) {
+        let does = if error.kind == OpenErrorKind::NoSystemCall { "hides" } else { "forbids" };
+        return (format!("a seccomp filter {does} perf"), CONTAINER_REMEDY.into());
+    }
     match error.kind {
         OpenErrorKind::NoSuchCounter | OpenErrorKind::NoDevice | OpenErrorKind::Unsupported => {
             let hardware =
@@ -334,13 +338,10 @@ fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, Strin
             };
             (why, remedy)
         }
-        OpenErrorKind::NoSystemCall => match filtered {
-            true => ("a seccomp filter hides perf".into(), CONTAINER_REMEDY.into()),
-            false => (
-                "this kernel has no perf".into(),
-                "a kernel with CONFIG_PERF_EVENTS; timing works without: -e none".into(),
-            ),
-        },
+        OpenErrorKind::NoSystemCall => (
+            "this kernel has no perf".into(),
+            "a kernel with CONFIG_PERF_EVENTS; timing works without: -e none".into(),
+        ),
         OpenErrorKind::ProcessDescriptors => {
             let limit = sys::descriptor_limit().unwrap_or(0);
             (format!("RLIMIT_NOFILE={limit}"), "ulimit -n 65536".into())
