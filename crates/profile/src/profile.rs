@@ -131,6 +131,9 @@ impl Profile {
             };
         let parts = dir.join(PARTS_NAME);
         let mut ids = part_ids(&parts)?;
+        let run_ledger = left.as_ref().map(|left| left.run_ledger.clone());
+        let run_ledger = run_ledger.or_else(|| Ledger::read(dir)).unwrap_or_default();
+        losses = merge_losses(losses.iter().chain(&run_ledger.losses));
         let (mut pages, mut ledgers, mut pool) = (BTreeMap::new(), BTreeMap::new(), None);
         let mut alive: BTreeSet<PartId> = BTreeSet::new();
         if let Some(left) = left {
