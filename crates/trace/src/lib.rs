@@ -14,6 +14,7 @@
 //! | [`facts`] | what a trace format cannot carry: the object `counterpoint` |
 //! | [`chrome`] | Chrome's JSON with Kineto's schema: reading, writing |
 //! | [`perfetto`] | Perfetto's protobuf format: writing |
+//! | [`check`] | what is wrong with a file, and at which byte |
 //! | [`text`] | JSON's strings and numbers |
 //!
 //! Invariants. Memory does not grow with the number of calls. Every string is escaped, whatever
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod calls;
+pub mod check;
 pub mod chrome;
 pub mod dispatch;
 pub mod event;
