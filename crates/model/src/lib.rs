@@ -8,13 +8,16 @@
 //! | [`glob`] | patterns for names |
 //! | [`ids`] | [`ExportId`], [`ThreadUid`]: newtypes for numbers that must not be mixed |
 //! | [`loss`] | [`Loss`]: every named way to lose or distort data |
+//! | [`scale`] | [`scaled`]: an estimate from a counter that ran part of the time |
 #![forbid(unsafe_code)]
 
 pub mod counter;
 pub mod glob;
 pub mod ids;
 pub mod loss;
+pub mod scale;
 
 pub use counter::{Counter, MAX_COUNTERS, PerfAttr, SimReading, SimScript, Source, Unit};
 pub use ids::{ExportId, ThreadUid};
 pub use loss::{Loss, Severity};
+pub use scale::scaled;
