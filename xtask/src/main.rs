@@ -11,6 +11,7 @@ mod elf;
 mod fixtures;
 mod layout;
 mod lock;
+mod pmu_vm;
 mod process;
 mod setup;
 mod test;
@@ -38,6 +39,7 @@ enum Chore {
     Test(test::Args),
     Tidy(tidy::Args),
     Demo(demo::Args),
+    PmuVm(pmu_vm::Args),
     Bench(bench::Args),
 }
 
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Chore::Test(args) => test::main(&layout, &args),
         Chore::Tidy(args) => tidy::main(&layout, &args),
         Chore::Demo(args) => demo::main(&layout, &args),
+        Chore::PmuVm(args) => pmu_vm::main(&layout, &args),
         Chore::Bench(args) => bench::main(&layout, &args),
     });
     match result {

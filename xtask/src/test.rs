@@ -18,14 +18,15 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::layout::{Dist, Layout};
+use crate::pmu_vm::Outcome;
 use crate::process::{cargo, describe, duration, exists, say};
 use crate::setup::{self, List};
-use crate::{dist, fixtures};
+use crate::{dist, fixtures, pmu_vm};
 
 /// Runs all tests.
 #[derive(clap::Args)]
 pub struct Args {
-    /// No downloads: host linker, no IREE, no Python tests.
+    /// No downloads: host linker, no IREE, no Python tests, no emulated machine.
     #[arg(long)]
     quick: bool,
     /// Only tests whose name contains this.
@@ -96,7 +97,34 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
         surroundings(&mut pytest);
         steps.push(step("python tests", &mut pytest)?);
     }
+    let vm = "tests in the emulated machine";
+    if args.quick {
+        say(format_args!("{vm}: skipped, --quick has no downloads"));
+    } else if filter.is_some() {
+        say(format_args!("{vm}: skipped, they have a filter of their own (cargo xtask pmu-vm)"));
+    } else if let Some(why) = pmu_vm::missing() {
+        say(format_args!("{vm}: skipped, {why}"));
+    } else {
+        steps.push(emulated(layout, vm));
+    }
     summary(&steps, &skip_log)
+}
+
+/// The emulated machine as a step like the others: what goes wrong before its tests is a failure
+/// of the step.
+fn emulated(layout: &Layout, name: &'static str) -> Step {
+    say(format_args!("{name} …"));
+    let start = Instant::now();
+    let (tally, error) = match pmu_vm::run(layout, None, None) {
+        Ok(outcome) => {
+            let Outcome { ran, failed, .. } = outcome;
+            let tally = Tally { passed: ran - failed, failed, skipped: 0 };
+            (tally, outcome.verdict().err())
+        }
+        Err(error) => (Tally::default(), Some(error)),
+    };
+    let error = error.map(|error| format!("{error:#}"));
+    Step { name, time: start.elapsed(), tally, error }
 }
 
 fn surround(layout: &Layout, dist: &Dist, quick: bool, skip_log: &Path, command: &mut Command) {

@@ -15,7 +15,7 @@ const PAIRS: u32 = 200;
 fn counter(config: u64) -> Counter {
     let attr =
         PerfAttr { kind: 1, config, exclude_kernel: true, exclude_hv: true, ..Default::default() };
-    Counter { name: String::new(), unit: Unit::Count, group: 0, source: Source::Perf(attr) }
+    Counter::new("", Unit::Count, 0, Source::Perf(attr))
 }
 
 /// What a C program would do, and nothing else.

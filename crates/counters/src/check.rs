@@ -8,13 +8,14 @@
 
 use std::time::{Duration, Instant};
 
-use model::{Counter, PerfAttr, Source};
+use model::{Counter, PerfAttr, Scope, Source};
 
 use crate::machine::Machine;
 use crate::names::Resolver;
-use crate::perf::{OpenError, OpenErrorKind};
-use crate::plan::Plan;
+use crate::perf::{self, OpenError, OpenErrorKind, Target};
+use crate::plan::{Plan, by_scope};
 use crate::readings::{Coverage, Readings};
+use crate::sys;
 use crate::thread::{ReadStatus, ThreadCounters};
 
 /// Why a counter or a set of counters does not work here.
@@ -77,7 +78,8 @@ fn check_one(counter: &Counter, machine: &Machine) -> Result<(), Problem> {
 }
 
 fn check_together(counters: &[Counter], machine: &Machine) -> Result<(), Problem> {
-    let plan = Plan::new(counters.to_vec()).map_err(|e| Problem {
+    let (counters, _) = by_scope(counters.to_vec());
+    let plan = Plan::new(counters.clone()).map_err(|e| Problem {
         message: e.to_string(),
         why: String::new(),
         remedy: None,
@@ -86,8 +88,8 @@ fn check_together(counters: &[Counter], machine: &Machine) -> Result<(), Problem
     let (at, error) = match probe_at_once(&plan) {
         Ok(()) => return Ok(()),
         Err(Failure::Open { counter, error }) => (counter, error),
-        Err(Failure::TakesTurns { counter }) => return Err(take_turns(counters, counter)),
-        Err(failure) => return Err(no_counts(&names(counters), failure)),
+        Err(Failure::TakesTurns { counter }) => return Err(take_turns(&counters, counter)),
+        Err(failure) => return Err(no_counts(&names(&counters), failure)),
     };
     let refused = &counters[at];
     match error.kind {
@@ -144,6 +146,9 @@ fn no_counts(what: &str, failure: Failure) -> Problem {
 }
 
 fn probe_one(counter: &Counter) -> Result<(), Failure> {
+    if let (Scope::Cpus(cpus), Source::Perf(attr)) = (&counter.scope, &counter.source) {
+        return probe_cpus(attr, cpus);
+    }
     let alone = Counter { group: 0, ..counter.clone() };
     match Plan::new(vec![alone]) {
         Ok(plan) => probe(&plan),
@@ -152,6 +157,17 @@ fn probe_one(counter: &Counter) -> Result<(), Failure> {
             Err(Failure::Open { counter: 0, error })
         }
     }
+}
+
+/// Of a whole package: opens once per processor of its PMU, and does not wait for it to run.
+fn probe_cpus(attr: &PerfAttr, cpus: &[u32]) -> Result<(), Failure> {
+    for &cpu in cpus {
+        let target = Target { pid: -1, cpu: cpu.cast_signed() };
+        let opened = perf::open(attr, target, -1);
+        let fd = opened.map_err(|error| Failure::Open { counter: 0, error })?;
+        sys::close(fd);
+    }
+    Ok(())
 }
 
 fn is_clock(counter: &Counter) -> bool {
@@ -336,11 +352,11 @@ pub(crate) fn user_only(counter: &Counter) -> Option<Counter> {
     if in_kernel_only(counter) {
         return None;
     }
-    let Source::Perf(attr) = counter.source else { return None };
+    let Source::Perf(attr) = &counter.source else { return None };
     if attr.exclude_user || attr.exclude_kernel || attr.exclude_hv {
         return None;
     }
-    let attr = PerfAttr { exclude_kernel: true, exclude_hv: true, ..attr };
+    let attr = PerfAttr { exclude_kernel: true, exclude_hv: true, ..attr.clone() };
     let name = match counter.name.rsplit_once(':') {
         Some((head, letters)) if letters.chars().all(|c| "GHIpD".contains(c)) => {
             format!("{head}:u{letters}")
@@ -352,11 +368,7 @@ pub(crate) fn user_only(counter: &Counter) -> Option<Counter> {
 
 /// Says what the kernel's number means here.
 fn explain(counter: &Counter, error: OpenError, machine: &Machine) -> Problem {
-    let attr = match &counter.source {
-        Source::Perf(attr) => *attr,
-        Source::Sim(_) => PerfAttr::default(),
-    };
-    let (why, remedy) = why(counter, &attr, error, machine);
+    let (why, remedy) = why(counter, error, machine);
     let message = match why.as_str() {
         "" => format!("open {} on this thread: {error}", counter.name),
         why => format!("open {} on this thread: {error} ({why})", counter.name),
@@ -374,16 +386,16 @@ pub(crate) const CONTAINER_REMEDY: &str = "start the container with --cap-add PE
 const KERNEL_PART: &str = "sudo sysctl kernel.perf_event_paranoid=1, or run as root or with \
      CAP_PERFMON (sudo setcap cap_perfmon+ep PROGRAM)";
 
-fn why(
-    counter: &Counter,
-    attr: &PerfAttr,
-    error: OpenError,
-    machine: &Machine,
-) -> (String, String) {
-    let filtered = machine.field("proc/self/status", "Seccomp").is_some_and(|s| s == "2");
+fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, String) {
+    let filtered = machine.is_filtered();
+    if filtered && perf::reaches_the_kernel() == Err(error) {
+        let does = if error.kind == OpenErrorKind::NoSystemCall { "hides" } else { "forbids" };
+        return (format!("a seccomp filter {does} perf"), CONTAINER_REMEDY.into());
+    }
     match error.kind {
         OpenErrorKind::NoSuchCounter | OpenErrorKind::NoDevice | OpenErrorKind::Unsupported => {
-            let hardware = matches!(attr.kind, 0 | 3 | 4);
+            let hardware =
+                matches!(&counter.source, Source::Perf(attr) if matches!(attr.kind, 0 | 3 | 4));
             let has_pmu = !machine.core_pmus().is_empty();
             let guest = machine.virtualisation().is_some();
             match (hardware, has_pmu, guest) {
@@ -434,15 +446,12 @@ fn why(
             };
             (why, remedy)
         }
-        OpenErrorKind::NoSystemCall => match filtered {
-            true => ("a seccomp filter hides perf".into(), CONTAINER_REMEDY.into()),
-            false => (
-                "this kernel has no perf".into(),
-                "a kernel with CONFIG_PERF_EVENTS; timing works without: -e none".into(),
-            ),
-        },
+        OpenErrorKind::NoSystemCall => (
+            "this kernel has no perf".into(),
+            "a kernel with CONFIG_PERF_EVENTS; timing works without: -e none".into(),
+        ),
         OpenErrorKind::ProcessDescriptors => {
-            let limit = crate::sys::descriptor_limit().unwrap_or(0);
+            let limit = sys::descriptor_limit().unwrap_or(0);
             (format!("RLIMIT_NOFILE={limit}"), "ulimit -n 65536".into())
         }
         OpenErrorKind::SystemDescriptors => {

@@ -17,8 +17,8 @@ use crate::sys;
 const READ_FORMAT: u64 = 1 | 2 | 4 | 8;
 const PERF_FLAG_FD_CLOEXEC: usize = 8;
 
-/// The kernel's `struct perf_event_attr` up to `PERF_ATTR_SIZE_VER7` (Linux 5.13). A kernel that
-/// knows less accepts it as long as the part that it does not know is zero; ours always is.
+/// The kernel's `struct perf_event_attr` up to `PERF_ATTR_SIZE_VER8` (Linux 6.3). A kernel that
+/// knows less accepts it as long as the part that it does not know is zero.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct KernelAttr {
@@ -48,11 +48,12 @@ struct KernelAttr {
     aux_sample_size: u32,
     reserved_3: u32,
     sig_data: u64,
+    config3: u64,
 }
 
 const _: () = {
     use core::mem::{offset_of, size_of};
-    assert!(size_of::<KernelAttr>() == 128);
+    assert!(size_of::<KernelAttr>() == 136);
     assert!(offset_of!(KernelAttr, config) == 8);
     assert!(offset_of!(KernelAttr, read_format) == 32);
     assert!(offset_of!(KernelAttr, flags) == 40);
@@ -61,10 +62,11 @@ const _: () = {
     assert!(offset_of!(KernelAttr, config2) == 64);
     assert!(offset_of!(KernelAttr, clockid) == 92);
     assert!(offset_of!(KernelAttr, sig_data) == 120);
+    assert!(offset_of!(KernelAttr, config3) == 128);
 };
 
-/// Everything from here on is zero in our attributes, so this much suffices for any kernel
-/// (`PERF_ATTR_SIZE_VER1`, with `bp_len`).
+/// Everything from here on is zero in our attributes, but for the rare `config3`, so this much
+/// suffices for any kernel (`PERF_ATTR_SIZE_VER1`, with `bp_len`).
 const SMALLEST: u32 = 72;
 
 impl KernelAttr {
@@ -88,8 +90,9 @@ impl KernelAttr {
             // fits the PMU (measured on Arm, Linux 6.1: accepted, then never counted).
             flags: flags | u64::from(attr.precise_ip & 3) << 15,
             bp_type: attr.bp_type,
-            config1: attr.config1,
+            config1: attr.path.as_ref().map_or(attr.config1, |path| path.as_ptr() as u64),
             config2: attr.config2,
+            config3: attr.config3,
             ..Self::default()
         }
     }
@@ -126,10 +129,19 @@ pub fn open(attr: &PerfAttr, target: Target, group_fd: i32) -> Result<i32, OpenE
             )
         };
         if ret >= 0 {
-            return Ok(ret as i32);
+            let fd = ret as i32;
+            if let Some(errno) = attr.filter.as_ref().and_then(|f| sys::perf_event_filter(fd, f)) {
+                sys::close(fd);
+                return Err(OpenError::from_errno(errno));
+            }
+            return Ok(fd);
         }
         let errno = -ret as i32;
-        // With E2BIG the kernel writes the size that it knows; what that cuts off is zero.
+        // With E2BIG the kernel writes the size that it knows; what that cuts off is zero, or the
+        // counter needs a newer kernel.
+        if attr.config3 != 0 {
+            return Err(OpenError::from_errno(errno));
+        }
         let shrinks = kernel.size >= SMALLEST && kernel.size < asked;
         if errno == libc::E2BIG && (shrinks || asked > SMALLEST) {
             kernel.size = if shrinks { kernel.size } else { SMALLEST };
@@ -137,6 +149,18 @@ pub fn open(attr: &PerfAttr, target: Target, group_fd: i32) -> Result<i32, OpenE
         }
         return Err(OpenError::from_errno(errno));
     }
+}
+
+/// Whether `perf_event_open` reaches the kernel's counters at all: without attributes they can
+/// only answer EFAULT (from the kernel's source; measured on Linux 6.18). Any other number was said
+/// on the way, by a seccomp filter, a security module, or a kernel without perf.
+pub fn reaches_the_kernel() -> Result<(), OpenError> {
+    // SAFETY: a null pointer to attributes is never read from user space, only by the kernel.
+    let ret = unsafe { sys::perf_event_open(core::ptr::null_mut(), 0, -1, -1, 0) };
+    if ret == -(libc::EFAULT as isize) {
+        return Ok(());
+    }
+    Err(OpenError::from_errno(-ret as i32))
 }
 
 macro_rules! kinds {

@@ -8,7 +8,7 @@ use model::{Counter, MAX_COUNTERS, Source};
 ///
 /// Invariants: at most [`MAX_COUNTERS`] counters; the groups are numbered 0, 1, … and each is a
 /// run of neighbours; all counters of a group have the same kind of source; only a group's first
-/// counter is pinned; every simulated counter has at least one reading.
+/// counter is pinned; all count threads; every simulated counter has at least one reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     counters: Vec<Counter>,
@@ -85,6 +85,9 @@ impl Plan {
                 }
                 _ => return Err(PlanError::GroupOutOfOrder { counter: index }),
             }
+            if !counter.scope.is_thread() {
+                return Err(PlanError::NotOfThreads { counter: index });
+            }
             if matches!(&counter.source, Source::Sim(script) if script.readings.is_empty()) {
                 return Err(PlanError::EmptyScript { counter: index });
             }
@@ -124,6 +127,22 @@ impl Plan {
     }
 }
 
+/// Those of threads, which the agent opens, and those of whole packages, which it cannot; in
+/// order, groups numbered anew on either side.
+pub fn by_scope(counters: Vec<Counter>) -> (Vec<Counter>, Vec<Counter>) {
+    let (mut threads, mut packages): (Vec<_>, Vec<_>) =
+        counters.into_iter().partition(|c| c.scope.is_thread());
+    for side in [&mut threads, &mut packages] {
+        let (mut last, mut number) = (None, 0u16);
+        for counter in side {
+            number += u16::from(last.is_some_and(|group| group != counter.group));
+            last = Some(counter.group);
+            counter.group = number;
+        }
+    }
+    (threads, packages)
+}
+
 /// Why a list of counters is no plan. `counter` is an index into the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -145,6 +164,11 @@ pub enum PlanError {
     },
     /// Pinned, but not the first of its group.
     PinnedMember {
+        /// Which.
+        counter: usize,
+    },
+    /// Counts a whole package.
+    NotOfThreads {
         /// Which.
         counter: usize,
     },
@@ -170,6 +194,9 @@ impl fmt::Display for PlanError {
             Self::PinnedMember { counter } => {
                 write!(f, "counter {counter}: pinned, but not the first of its group")
             }
+            Self::NotOfThreads { counter } => {
+                write!(f, "counter {counter}: counts a whole package and not a thread")
+            }
             Self::EmptyScript { counter } => {
                 write!(f, "counter {counter}: simulated without a reading")
             }
@@ -186,7 +213,7 @@ mod tests {
 
     fn perf(group: u16) -> Counter {
         let source = Source::Perf(PerfAttr { kind: 1, config: 9, ..Default::default() });
-        Counter { name: "dummy".into(), unit: Unit::Count, group, source }
+        Counter::new("dummy", Unit::Count, group, source)
     }
 
     fn sim(group: u16) -> Counter {
@@ -209,6 +236,16 @@ mod tests {
     }
 
     #[test]
+    fn packages_are_told_from_threads() {
+        let package = |group| Counter { scope: model::Scope::Cpus(vec![0]), ..perf(group) };
+        let all = vec![perf(0), package(1), package(1), perf(2), perf(2), package(3)];
+        let (threads, packages) = by_scope(all);
+        let groups = |side: &[Counter]| side.iter().map(|c| c.group).collect::<Vec<_>>();
+        assert_eq!((groups(&threads), groups(&packages)), (vec![0, 1, 1], vec![0, 0, 1]));
+        assert!(Plan::new(threads).is_ok());
+    }
+
+    #[test]
     fn what_is_no_plan() {
         let err = |counters| Plan::new(counters).unwrap_err();
         assert_eq!(err(vec![perf(0); 33]), PlanError::TooMany { counters: 33 });
@@ -220,6 +257,8 @@ mod tests {
         let pinned = Counter { source: Source::Perf(pinned), ..perf(0) };
         assert_eq!(err(vec![perf(0), pinned.clone()]), PlanError::PinnedMember { counter: 1 });
         assert!(Plan::new(vec![pinned, perf(0)]).is_ok());
+        let package = Counter { scope: model::Scope::Cpus(vec![0]), ..perf(0) };
+        assert_eq!(err(vec![package]), PlanError::NotOfThreads { counter: 0 });
         let empty = Counter { source: Source::Sim(SimScript::default()), ..perf(0) };
         assert_eq!(err(vec![empty]), PlanError::EmptyScript { counter: 0 });
     }

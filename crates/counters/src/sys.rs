@@ -92,6 +92,17 @@ pub(crate) fn perf_event_id(fd: i32) -> Result<u64, i32> {
     if ret == 0 { Ok(id) } else { Err(-ret as i32) }
 }
 
+/// Sets the condition of the tracepoint behind `fd`; the error number if the kernel refuses it.
+pub(crate) fn perf_event_filter(fd: i32, filter: &core::ffi::CStr) -> Option<i32> {
+    // `_IOW('$', 6, char *)` of linux/perf_event.h on 64-bit machines.
+    const PERF_EVENT_IOC_SET_FILTER: usize = 0x4008_2406;
+    let text = filter.as_ptr() as usize;
+    // SAFETY: this ioctl reads the C string at its argument, which lives for the call.
+    let ret =
+        unsafe { syscall5(libc::SYS_ioctl, fd as usize, PERF_EVENT_IOC_SET_FILTER, text, 0, 0) };
+    (ret < 0).then_some(-ret as i32)
+}
+
 /// Stops a group's leader and starts it again, which makes the kernel schedule the whole group in.
 pub(crate) fn perf_event_restart(leader: i32) {
     const PERF_EVENT_IOC_ENABLE: usize = 0x2400;

@@ -150,9 +150,9 @@ fn on_pmu(attr: &PerfAttr) -> bool {
 
 /// The attributes that ask for user-space reads, where they have to be asked for: on AArch64 bit 1
 /// of `config1`, for the generic, cache and raw kinds. Other PMUs may mean something else by it,
-/// so there it is the `rdpmc` term that the user types.
+/// so there it is the `rdpmc` term that the user types. Copies no text: these have none.
 pub(crate) fn asking(attr: &PerfAttr) -> Option<PerfAttr> {
     let core = matches!(attr.kind, 0 | 3 | 4);
     let asks = cfg!(target_arch = "aarch64") && core && attr.config1 & 2 == 0;
-    asks.then_some(PerfAttr { config1: attr.config1 | 2, ..*attr })
+    asks.then(|| PerfAttr { config1: attr.config1 | 2, ..attr.clone() })
 }

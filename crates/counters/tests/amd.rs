@@ -72,7 +72,7 @@ fn modifiers_work() {
     let counters = Resolver::new(&zen4).resolve("ex_ret_brn:u,ls_mab_alloc.all_allocations:k");
     let counters = counters.unwrap();
     let [user, kernel] = [0, 1].map(|i| match &counters[i].source {
-        Source::Perf(attr) => *attr,
+        Source::Perf(attr) => attr.clone(),
         Source::Sim(_) => panic!("simulated"),
     });
     assert!(user.exclude_kernel && !user.exclude_user && user.config == 0xc2);

@@ -12,7 +12,7 @@ fn bare() -> Resolver {
 
 fn attr(counter: &Counter) -> PerfAttr {
     match &counter.source {
-        Source::Perf(attr) => *attr,
+        Source::Perf(attr) => attr.clone(),
         Source::Sim(_) => panic!("{} is simulated", counter.name),
     }
 }

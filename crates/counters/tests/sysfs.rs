@@ -4,7 +4,7 @@ mod support;
 
 use counters::machine::Machine;
 use counters::names::Resolver;
-use model::{PerfAttr, Source};
+use model::{Counter, PerfAttr, Scope, Source, Unit};
 use support::Tree;
 
 const DEVICES: &str = "sys/bus/event_source/devices";
@@ -21,9 +21,21 @@ fn tree() -> Tree {
     file("cpu/events/mem-loads", "event=0xcd,umask=0x1,ldlat=3\n");
     file("cpu/events/open", "event=0x1,umask=?\n");
     file("power/type", "9\n");
-    file("power/cpumask", "0\n");
+    file("power/cpumask", "0,18-19\n");
     file("power/format/event", "config:0-7\n");
     file("power/events/energy-pkg", "event=0x02\n");
+    file("power/events/energy-pkg.unit", "Joules\n");
+    file("power/events/energy-pkg.scale", "2.3283064365386962890625e-10\n");
+    file("uncore_imc_0/type", "12\n");
+    file("uncore_imc_0/cpumask", "0\n");
+    file("uncore_imc_0/format/event", "config:0-7\n");
+    file("uncore_imc_0/events/data_reads", "event=0x01\n");
+    file("uncore_imc_0/events/data_reads.unit", "MiB\n");
+    file("uncore_imc_0/events/data_reads.scale", "6.103515625e-5\n");
+    file("uncore_imc_0/events/broken", "event=0x01\n");
+    file("uncore_imc_0/events/broken.scale", "0\n");
+    file("nowhere/type", "13\n");
+    file("nowhere/cpumask", "\n");
     file("scaled/type", "11\n");
     file("scaled/format/event", "config:0-63\n");
     file("scaled/events/bytes", "event=1\n");
@@ -81,8 +93,10 @@ fn what_the_machine_does_not_have() {
         ("cpu/event=seven/", "byte 4: \"seven\": not a number (0x… or decimal) | "),
         ("cpu/open/", "byte 4: not supported yet: cpu: leaving out the value of umask | "),
         ("cpu/strange/", "byte 4: /sys/bus/event_source/devices/cpu/format/strange: \"config9:1\" | "),
-        ("power/energy-pkg/", "byte 0: not supported yet: power, which counts a whole package and not a thread | "),
-        ("scaled/bytes/", "byte 7: not supported yet: scaled/bytes/, whose values have a scale | "),
+        ("scaled/bytes/", "byte 0: not supported yet: scaled, a counter of threads whose values have a scale | "),
+        ("uncore_imc_0/broken/", "byte 13: /sys/bus/event_source/devices/uncore_imc_0/events/broken.scale: \"0\" is no scale | "),
+        ("nowhere/config=1/", "byte 0: /sys/bus/event_source/devices/nowhere/cpumask: \"\" names no processors | "),
+        ("{power/energy-pkg/,page-faults}", "byte 19: a group counts threads or a whole package, not both | "),
         ("uprobe/config=1/", "byte 0: not supported yet: a uprobe as a counter | "),
         ("syscalls:sys_enter_raed", "byte 0: unknown counter \"syscalls:sys_enter_raed\" | counterpoint list shows every name"),
     ];
@@ -90,6 +104,33 @@ fn what_the_machine_does_not_have() {
         let error = resolve(&tree, text).err().unwrap_or_else(|| panic!("{text} is accepted"));
         assert_eq!(error, format!("counter list, {expected}"), "{text}");
     }
+}
+
+#[test]
+fn packages_have_processors_units_and_scales() {
+    let tree = tree();
+    let resolver = Resolver::new(&Machine::at(&tree.root));
+    let typed = "page-faults,power/energy-pkg/,task-clock,uncore_imc_0/data_reads/";
+    let counters = resolver.resolve(typed).unwrap();
+    let of = |c: &Counter| (c.name.clone(), c.group, c.unit, c.scale.get(), c.scope.clone());
+    let row = |name: &str, group, unit, scale, scope| (name.to_owned(), group, unit, scale, scope);
+    assert_eq!(
+        counters.iter().map(of).collect::<Vec<_>>(),
+        [
+            row("page-faults", 0, Unit::Count, 1.0, Scope::Thread),
+            row("task-clock", 0, Unit::Nanoseconds, 1.0, Scope::Thread),
+            // 2⁻³² J, as AMD and Intel count energy.
+            row(
+                "power/energy-pkg/",
+                1,
+                Unit::Joules,
+                1.0 / 4_294_967_296.0,
+                Scope::Cpus(vec![0, 18, 19])
+            ),
+            // One step is a cache line of 64 bytes.
+            row("uncore_imc_0/data_reads/", 2, Unit::Bytes, 64.0, Scope::Cpus(vec![0])),
+        ]
+    );
 }
 
 #[test]
@@ -101,5 +142,14 @@ fn the_catalogue_has_the_machines_events() {
         .filter(|e| e.source.starts_with("pmu ") || e.source == "pmu")
         .map(|e| e.name)
         .collect();
-    assert_eq!(names, ["cpu/cpu-cycles/", "cpu/mem-loads/", "PMU/TERM=VALUE,…/"]);
+    assert_eq!(
+        names,
+        [
+            "cpu/cpu-cycles/",
+            "cpu/mem-loads/",
+            "power/energy-pkg/",
+            "uncore_imc_0/data_reads/",
+            "PMU/TERM=VALUE,…/"
+        ]
+    );
 }

@@ -4,20 +4,27 @@
 //!
 //! | module | words |
 //! |---|---|
-//! | [`counter`] | [`Counter`], [`Source`], [`PerfAttr`], [`SimScript`], [`Unit`]: a counter after name resolution |
+//! | [`counter`] | [`Counter`], [`Source`], [`PerfAttr`], [`SimScript`], [`Unit`], [`Scale`], [`Scope`]: a counter after name resolution |
 //! | [`glob`] | patterns for names |
 //! | [`ids`] | [`ExportId`], [`ThreadUid`]: newtypes for numbers that must not be mixed |
 //! | [`loss`] | [`Loss`]: every named way to lose or distort data |
+//! | [`metric`] | [`Metric`]: values computed from counters of one group, with units |
 //! | [`scale`] | [`scaled`]: an estimate from a counter that ran part of the time |
+//! | [`suggest`] | "did you mean" |
 #![forbid(unsafe_code)]
 
 pub mod counter;
 pub mod glob;
 pub mod ids;
 pub mod loss;
+pub mod metric;
 pub mod scale;
+pub mod suggest;
 
-pub use counter::{Counter, MAX_COUNTERS, PerfAttr, SimReading, SimScript, Source, Unit};
+pub use counter::{
+    Counter, MAX_COUNTERS, PerfAttr, Scale, Scope, SimReading, SimScript, Source, Unit,
+};
 pub use ids::{ExportId, ThreadUid};
 pub use loss::{Loss, Severity};
+pub use metric::Metric;
 pub use scale::scaled;

@@ -26,6 +26,12 @@ pub enum ErrorKind {
     /// The file is not the JSON that this version writes.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
+    /// Arrow could not encode or decode it.
+    #[error("{0}")]
+    Arrow(#[from] arrow_schema::ArrowError),
+    /// It is a stream of other columns than are expected there, or none at all.
+    #[error("not such a stream ({0})")]
+    NotAStream(&'static str),
     /// Another version of Counterpoint wrote it.
     #[error("schema {found:?}, this version reads {expected:?}")]
     Schema {

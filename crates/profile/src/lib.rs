@@ -7,6 +7,7 @@
 //!              /pages.cps ─ scan ─► pages   │                        └─ Rows ─► RecordBatch ─► export
 //!              /ledger.json ────► losses    │
 //!  the pool, while it is there ─ leftovers ─┘
+//!  tracks/*/*.arrows ─ stream ────► Tracks ─ Samples
 //!                      └─ collect ─► pages.cps, ledger.json, then the pool goes
 //! ```
 //!
@@ -21,6 +22,8 @@
 //! | [`groups`] | how the counters are grouped |
 //! | [`columns`], [`visit`] | the calls of a page as plain columns; visiting all pages |
 //! | [`batch`] | calls as Arrow record batches |
+//! | [`tracks`] | time series: written, and read batch by batch |
+//! | [`stream`] | files of Arrow batches that may end anywhere |
 //! | [`error`] | errors, with path and reason |
 //!
 //! Invariants. No byte of a profile is trusted and none makes this crate panic. A record is
@@ -41,6 +44,8 @@ pub mod manifest;
 pub mod ops;
 pub mod profile;
 mod scan;
+pub mod stream;
+pub mod tracks;
 pub mod visit;
 
 pub use batch::Batches;
@@ -51,8 +56,9 @@ pub use groups::Groups;
 pub use ledger::{Ledger, LossCount, merge_losses};
 pub use leftovers::PartId;
 pub use live::{ProcessId, boot_id};
-pub use manifest::{Clock, CounterInfo, Exit, Manifest, Moment, Origin, State};
+pub use manifest::{Clock, CounterInfo, Exit, Manifest, MetricInfo, Moment, Origin, State};
 pub use ops::{Op, OpId, Ops};
 pub use profile::{Process, Profile, Thread};
 pub use record::meta::{Calibration, Export, Library};
+pub use tracks::{Sample, Tracks, TracksWriter};
 pub use visit::{PageDecoder, PageKey};

@@ -60,6 +60,8 @@ pub struct Manifest {
     pub clock: Clock,
     /// The counters in the order of the run; groups are neighbours.
     pub counters: Vec<CounterInfo>,
+    /// Metrics that were asked for with the recording, each checked against the counters.
+    pub metrics: Vec<MetricInfo>,
     /// Patterns of exported functions that were recorded; empty: all.
     pub filters: Vec<String>,
     /// The pool that holds what is not in the profile yet; `null` once collected.
@@ -164,6 +166,32 @@ impl CounterInfo {
             .map_while(Unit::from_u8)
             .find(|unit| unit.name() == self.unit)
             .unwrap_or(Unit::Count)
+    }
+
+    /// As metrics see it.
+    pub fn operand(&self) -> model::metric::Operand<'_> {
+        model::metric::Operand {
+            name: &self.name,
+            unit: self.unit(),
+            scale: 1.0,
+            group: self.group,
+        }
+    }
+}
+
+/// A metric as the manifest lists it. [`model::Metric::of`] reads it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MetricInfo {
+    /// What views call it.
+    pub name: String,
+    /// As typed, the unit included.
+    pub expression: String,
+}
+
+impl From<&model::Metric> for MetricInfo {
+    fn from(metric: &model::Metric) -> Self {
+        Self { name: metric.name.clone(), expression: metric.expression.clone() }
     }
 }
 

@@ -21,6 +21,7 @@ use crate::leftovers::{LeftPage, Leftovers, PartId};
 use crate::manifest::Manifest;
 use crate::ops::Ops;
 use crate::scan::{Scan, scan};
+use crate::tracks::Tracks;
 
 /// A profile directory, opened for reading. Nothing in it is changed.
 #[derive(Debug)]
@@ -37,7 +38,10 @@ pub struct Profile {
     pub groups: Groups,
     /// Ticks to nanoseconds.
     pub timeline: Timeline,
-    /// Losses of the run as a whole; those of processes are with them.
+    /// Time series beside the calls, by the name of their directory.
+    pub tracks: Vec<Tracks>,
+    /// Losses of the run as a whole, with those of the descriptions of tracks; those of processes
+    /// are with them.
     pub losses: Vec<LossCount>,
     pub(crate) pool: Option<PoolFile>,
 }
@@ -125,6 +129,9 @@ impl Profile {
             };
         let parts = dir.join(PARTS_NAME);
         let mut ids = part_ids(&parts)?;
+        let run_ledger = left.as_ref().map(|left| left.run_ledger.clone());
+        let run_ledger = run_ledger.or_else(|| Ledger::read(dir)).unwrap_or_default();
+        losses = merge_losses(losses.iter().chain(&run_ledger.losses));
         let (mut pages, mut ledgers, mut pool) = (BTreeMap::new(), BTreeMap::new(), None);
         let mut alive: BTreeSet<PartId> = BTreeSet::new();
         if let Some(left) = left {
@@ -156,8 +163,11 @@ impl Profile {
         }
         let ops = Ops::new(processes.iter().map(|p| p.libraries.as_slice()));
         let groups = Groups::new(&manifest.counters);
+        let (tracks, damaged) = Tracks::open_all(dir)?;
+        let of_tracks = tracks.iter().flat_map(|tracks| &tracks.losses).chain(&damaged);
+        let losses = merge_losses(losses.iter().chain(of_tracks));
         let dir = dir.to_path_buf();
-        Ok(Self { dir, manifest, processes, ops, groups, timeline, losses, pool })
+        Ok(Self { dir, manifest, processes, ops, groups, timeline, tracks, losses, pool })
     }
 
     /// All losses that opening found, of all processes together.

@@ -8,15 +8,17 @@
 //! Written once, before the program starts; later changes of the layout raise the version, and
 //! an agent that meets another version records nothing (`run` and agent ship together).
 
+use std::ffi::CStr;
+use std::ffi::CString;
 use std::fmt;
 
-use model::{Counter, MAX_COUNTERS, PerfAttr, SimReading, SimScript, Source, Unit};
+use model::{Counter, MAX_COUNTERS, PerfAttr, Scale, Scope, SimReading, SimScript, Source, Unit};
 
 use crate::clock::{ClockKind, Snapshot};
 use crate::wire::{Decoder, Encoder, Truncated, xxh64};
 
 const MAGIC: &[u8; 8] = b"CPTRUN01";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const PREFIX_BYTES: usize = 24;
 
 /// Name of the run file in a profile directory.
@@ -85,6 +87,8 @@ impl RunFile {
         e.u32(self.counters.len() as u32);
         for counter in &self.counters {
             e.str(&counter.name).u8(counter.unit as u8).u16(counter.group);
+            e.u64(counter.scale.get().to_bits());
+            put_scope(&mut e, &counter.scope);
             match &counter.source {
                 Source::Perf(attr) => put_perf(e.u8(0), attr),
                 Source::Sim(script) => put_sim(e.u8(1), script),
@@ -107,6 +111,37 @@ impl RunFile {
         let mut bytes = file.finish();
         bytes.extend_from_slice(&body);
         bytes
+    }
+
+    /// Finds the pool's path in a file that is read by `read(offset, buffer)`, which returns how many
+    /// bytes it got: for code that must not allocate. The checksum is not looked at. Terminated
+    /// with a zero in `path`; `None` for what is no run file, or a path that is too long.
+    pub fn find_pool(
+        mut read: impl FnMut(u64, &mut [u8]) -> usize,
+        path: &mut [u8],
+    ) -> Option<&CStr> {
+        let mut prefix = [0u8; PREFIX_BYTES + 4];
+        if read(0, &mut prefix) != prefix.len() {
+            return None;
+        }
+        let word = |at: usize| {
+            u32::from_le_bytes([prefix[at], prefix[at + 1], prefix[at + 2], prefix[at + 3]])
+        };
+        if prefix[..8] != *MAGIC || word(8) != VERSION {
+            return None;
+        }
+        let at = PREFIX_BYTES as u64 + 4 + u64::from(word(PREFIX_BYTES));
+        let mut length = [0u8; 4];
+        if read(at, &mut length) != length.len() {
+            return None;
+        }
+        let length = u32::from_le_bytes(length) as usize;
+        let (text, end) = path.get_mut(..=length)?.split_at_mut(length);
+        if read(at + 4, text) != length {
+            return None;
+        }
+        end.fill(0);
+        CStr::from_bytes_with_nul(path.get(..=length)?).ok()
     }
 
     /// Reads the file.
@@ -147,16 +182,38 @@ impl RunFile {
             let unit = d.u8()?;
             let unit = Unit::from_u8(unit).ok_or(RunFileError::Unknown("unit", unit.into()))?;
             let group = d.u16()?;
+            let bits = d.u64()?;
+            let scale = Scale::new(f64::from_bits(bits))
+                .ok_or(RunFileError::Unknown("scale", (bits >> 32) as u32))?;
+            let scope = get_scope(d)?;
             let source = match d.u8()? {
                 0 => Source::Perf(get_perf(d)?),
                 1 => Source::Sim(get_sim(d)?),
                 other => return Err(RunFileError::Unknown("counter source", other.into())),
             };
-            counters.push(Counter { name, unit, group, source });
+            counters.push(Counter { name, unit, scale, scope, group, source });
         }
         let filters = (0..d.u32()?).map(|_| d.string()).collect::<Result<_, _>>()?;
         let snapshots = (0..d.u32()?).map(|_| get_snapshot(d)).collect::<Result<_, _>>()?;
         Ok(Self { profile, pool, clock, counters, filters, snapshots })
+    }
+}
+
+fn put_scope(e: &mut Encoder, scope: &Scope) {
+    match scope {
+        Scope::Thread => e.u8(0),
+        Scope::Cpus(cpus) => {
+            e.u8(1).u32(cpus.len() as u32);
+            cpus.iter().fold(e, |e, cpu| e.u32(*cpu))
+        }
+    };
+}
+
+fn get_scope(d: &mut Decoder<'_>) -> Result<Scope, RunFileError> {
+    match d.u8()? {
+        0 => Ok(Scope::Thread),
+        1 => Ok(Scope::Cpus((0..d.u32()?).map(|_| d.u32()).collect::<Result<_, _>>()?)),
+        other => Err(RunFileError::Unknown("scope", other.into())),
     }
 }
 
@@ -169,21 +226,32 @@ fn put_perf(e: &mut Encoder, attr: &PerfAttr) {
         attr.exclude_host,
         attr.exclude_guest,
         attr.pinned,
+        attr.path.is_some(),
+        attr.filter.is_some(),
     ];
     let bits = flags.iter().enumerate().map(|(i, on)| u32::from(*on) << i).sum();
-    e.u32(attr.kind).u64(attr.config).u64(attr.config1).u64(attr.config2);
+    e.u32(attr.kind).u64(attr.config).u64(attr.config1).u64(attr.config2).u64(attr.config3);
     e.u32(attr.bp_type).u32(bits).u8(attr.precise_ip);
+    for text in [&attr.path, &attr.filter].into_iter().flatten() {
+        let bytes = text.as_bytes();
+        e.u32(bytes.len() as u32);
+        bytes.iter().fold(&mut *e, |e, byte| e.u8(*byte));
+    }
 }
 
-fn get_perf(d: &mut Decoder<'_>) -> Result<PerfAttr, Truncated> {
-    let (kind, config, config1, config2) = (d.u32()?, d.u64()?, d.u64()?, d.u64()?);
+fn get_perf(d: &mut Decoder<'_>) -> Result<PerfAttr, RunFileError> {
+    let (kind, config) = (d.u32()?, d.u64()?);
+    let (config1, config2, config3) = (d.u64()?, d.u64()?, d.u64()?);
     let (bp_type, bits, precise_ip) = (d.u32()?, d.u32()?, d.u8()?);
     let on = |i: u32| bits & (1 << i) != 0;
+    let path = if on(7) { Some(get_c_string(d)?) } else { None };
+    let filter = if on(8) { Some(get_c_string(d)?) } else { None };
     Ok(PerfAttr {
         kind,
         config,
         config1,
         config2,
+        config3,
         bp_type,
         exclude_user: on(0),
         exclude_kernel: on(1),
@@ -193,7 +261,14 @@ fn get_perf(d: &mut Decoder<'_>) -> Result<PerfAttr, Truncated> {
         exclude_guest: on(5),
         pinned: on(6),
         precise_ip,
+        path,
+        filter,
     })
+}
+
+fn get_c_string(d: &mut Decoder<'_>) -> Result<CString, RunFileError> {
+    let bytes = (0..d.u32()?).map(|_| d.u8()).collect::<Result<Vec<u8>, _>>()?;
+    CString::new(bytes).map_err(|e| RunFileError::Unknown("zero byte", e.nul_position() as u32))
 }
 
 fn put_sim(e: &mut Encoder, script: &SimScript) {
@@ -241,26 +316,29 @@ mod tests {
             exclude_kernel: true,
             pinned: true,
             precise_ip: 3,
+            config3: 7,
             ..PerfAttr::default()
         };
+        let uprobe = PerfAttr {
+            path: Some(c"/usr/lib/libé.so".into()),
+            filter: Some(c"count > 4 && comm == \"a b\"".into()),
+            ..PerfAttr::default()
+        };
+        let energy = Counter {
+            scale: Scale::new(2.5e-10).unwrap(),
+            scope: Scope::Cpus(vec![0, 64]),
+            ..Counter::new("power/energy-pkg/", Unit::Joules, 2, Source::Perf(uprobe))
+        };
         let step = SimReading { add: 5, enabled: 10, running: 7, fails: true };
+        let script = SimScript { readings: vec![step] };
         RunFile {
             profile: "/tmp/ü.cpt".into(),
             pool: "/dev/shm/x/pool".into(),
             clock: ClockKind::Tsc,
             counters: vec![
-                Counter {
-                    name: "page-faults:u".into(),
-                    unit: Unit::Count,
-                    group: 0,
-                    source: Source::Perf(perf),
-                },
-                Counter {
-                    name: "sim/a/".into(),
-                    unit: Unit::Nanoseconds,
-                    group: 1,
-                    source: Source::Sim(SimScript { readings: vec![step] }),
-                },
+                Counter::new("page-faults:u", Unit::Count, 0, Source::Perf(perf)),
+                Counter::new("sim/a/", Unit::Nanoseconds, 1, Source::Sim(script)),
+                energy,
             ],
             filters: vec!["*matmul*".into()],
             snapshots: vec![Snapshot {
@@ -276,6 +354,27 @@ mod tests {
     fn round_trip() {
         let run = example();
         assert_eq!(RunFile::from_bytes(&run.to_bytes()), Ok(run));
+    }
+
+    #[test]
+    fn the_pool_is_found_without_reading_the_rest() {
+        let bytes = example().to_bytes();
+        let read = |length: usize| {
+            let bytes = &bytes[..length];
+            move |at: u64, to: &mut [u8]| {
+                let from = bytes.get(at as usize..).unwrap_or_default();
+                let count = from.len().min(to.len());
+                to[..count].copy_from_slice(&from[..count]);
+                count
+            }
+        };
+        let mut path = [0u8; 64];
+        assert_eq!(RunFile::find_pool(read(bytes.len()), &mut path), Some(c"/dev/shm/x/pool"));
+        assert_eq!(RunFile::find_pool(read(bytes.len()), &mut [0u8; 15]), None);
+        let end = PREFIX_BYTES + 4 + "/tmp/ü.cpt".len() + 4 + "/dev/shm/x/pool".len();
+        for cut in 0..end {
+            assert_eq!(RunFile::find_pool(read(cut), &mut path), None, "cut at {cut}");
+        }
     }
 
     #[test]

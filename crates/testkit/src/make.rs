@@ -123,15 +123,12 @@ impl ProfileScript {
     }
 
     fn run_file(&self, dir: &Path, pool: &Path) -> RunFile {
-        let counters = self.manifest.counters.iter().map(|info| Counter {
-            name: info.name.clone(),
-            unit: info.unit(),
-            group: info.group,
-            source: if info.simulated {
-                Source::Sim(SimScript::default())
-            } else {
-                Source::Perf(PerfAttr::default())
-            },
+        let counters = self.manifest.counters.iter().map(|info| {
+            let source = match info.simulated {
+                true => Source::Sim(SimScript::default()),
+                false => Source::Perf(PerfAttr::default()),
+            };
+            Counter::new(&*info.name, info.unit(), info.group, source)
         });
         RunFile {
             profile: dir.display().to_string(),

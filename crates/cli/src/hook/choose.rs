@@ -129,8 +129,8 @@ fn counts_everywhere(counter: &Counter) -> bool {
     /// context-switches, cpu-migrations, cgroup-switches: they happen in the kernel, and the
     /// original always printed 0.
     const KERNELS_OWN: [u64; 3] = [3, 4, 11];
-    let Source::Perf(attr) = counter.source else { return false };
-    let PerfAttr { kind, config, exclude_user, exclude_kernel, exclude_hv, pinned, .. } = attr;
+    let Source::Perf(attr) = &counter.source else { return false };
+    let &PerfAttr { kind, config, exclude_user, exclude_kernel, exclude_hv, pinned, .. } = attr;
     let modes = exclude_user | exclude_kernel | exclude_hv;
     let others = attr.exclude_idle | attr.exclude_host | attr.exclude_guest | pinned;
     let kernels_own = kind == TYPE_SOFTWARE && KERNELS_OWN.contains(&config);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use model::{Unit, scaled};
+use model::{Scale, Unit, scaled};
 
 use super::ReadError;
 use crate::plan::Plan;
@@ -24,8 +24,10 @@ pub struct Measurement {
 pub struct Count<'m> {
     /// The counter's name.
     pub name: &'m str,
-    /// What its values are measured in.
+    /// What its values are measured in, once multiplied by `scale`.
     pub unit: Unit,
+    /// One step of a value, in `unit`; 1 but for the rare counter whose PMU says otherwise.
+    pub scale: Scale,
     /// Its group, from 0. Only counters of one group may be divided by one another.
     pub group: u16,
     /// What the counter advanced by, while it ran; `None` if it could not be read.
@@ -79,6 +81,7 @@ impl Measurement {
         self.plan.counters().iter().enumerate().map(|(i, counter)| Count {
             name: &counter.name,
             unit: counter.unit,
+            scale: counter.scale,
             group: counter.group,
             raw: self.end.since(&self.begin, i),
             coverage: self.end.coverage(&self.begin, i),
@@ -166,10 +169,14 @@ fn without_modifiers(name: &str) -> &str {
 }
 
 fn row(count: Count<'_>) -> [String; 3] {
-    let value = count.estimate().map_or_else(|| "–".to_owned(), grouped);
+    let value = match count.estimate() {
+        None => "–".to_owned(),
+        Some(steps) if count.scale == Scale::ONE => grouped(steps),
+        Some(steps) => (steps as f64 * count.scale.get()).to_string(),
+    };
     let name = match count.unit {
-        Unit::Nanoseconds | Unit::Bytes => format!("{} ({})", count.name, count.unit),
-        _ => count.name.to_owned(),
+        Unit::Count | Unit::Cycles | Unit::Other => count.name.to_owned(),
+        unit => format!("{} ({unit})", count.name),
     };
     let note = match (count.coverage, count.raw) {
         (Coverage::Whole, _) => String::new(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use model::{Counter, MAX_COUNTERS, PerfAttr, Source, Unit};
+use model::{Counter, MAX_COUNTERS, PerfAttr, Scale, Scope, Source, Unit};
 
 use super::amd::Amd;
 use super::error::{NameError, NameErrorKind};
@@ -31,16 +31,20 @@ pub trait NameSource {
 pub struct Resolved {
     /// Where values come from.
     pub source: Source,
-    /// What they are measured in.
+    /// What they are measured in, once multiplied by `scale`.
     pub unit: Unit,
+    /// One step of a raw value, in `unit`.
+    pub scale: Scale,
+    /// Whose occurrences it counts.
+    pub scope: Scope,
     /// The name for views, where it is not what was typed.
     pub name: Option<String>,
 }
 
 impl Resolved {
-    /// A counter that is called what was typed.
+    /// A counter of threads that is called what was typed.
     pub fn new(source: Source, unit: Unit) -> Self {
-        Self { source, unit, name: None }
+        Self { source, unit, scale: Scale::ONE, scope: Scope::Thread, name: None }
     }
 }
 
@@ -151,17 +155,18 @@ impl Resolver {
 
     fn groups(&self, list: &List, text: &str) -> Result<Vec<Vec<(usize, Counter)>>, NameError> {
         let mut groups: Vec<Vec<(usize, Counter)>> = Vec::new();
-        // Where the counters outside of braces go: perf's and simulated ones.
+        // Where the counters outside of braces go, by kind.
         let mut open: [Option<usize>; 2] = [None, None];
         for entry in &list.entries {
             match entry {
                 Entries::Single(item) => {
                     let counter = self.counter(item, Modifiers::default(), text)?;
+                    let alone = is_pinned(&counter) || !counter.scope.is_thread();
                     let slot = &mut open[usize::from(is_sim(&counter))];
-                    match slot.filter(|_| !is_pinned(&counter)) {
+                    match slot.filter(|_| !alone) {
                         Some(group) => groups[group].push((item.at, counter)),
                         None => {
-                            if !is_pinned(&counter) {
+                            if !alone {
                                 *slot = Some(groups.len());
                             }
                             groups.push(vec![(item.at, counter)]);
@@ -177,6 +182,8 @@ impl Resolver {
                         let first = group.first().map_or(&counter, |(_, c)| c);
                         let problem = if is_sim(&counter) != is_sim(first) {
                             Some("a group has simulated counters or real ones, not both")
+                        } else if counter.scope != first.scope {
+                            Some("a group counts threads or a whole package, not both")
                         } else if is_pinned(&counter) && !group.is_empty() {
                             Some("only the first counter of a group can be pinned")
                         } else {
@@ -210,7 +217,8 @@ impl Resolver {
             }
             sim @ Source::Sim(_) => sim,
         };
-        Ok(Counter { name, unit: resolved.unit, group: 0, source })
+        let (scale, scope) = (resolved.scale, resolved.scope);
+        Ok(Counter { name, unit: resolved.unit, scale, scope, group: 0, source })
     }
 
     fn head(&self, item: &Item, text: &str) -> Result<Resolved, NameError> {

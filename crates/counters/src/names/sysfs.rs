@@ -10,7 +10,7 @@
 //!
 //! Source: Documentation/ABI/testing/sysfs-bus-event_source-devices-{format,events}.
 
-use model::{PerfAttr, Source, Unit};
+use model::{PerfAttr, Scale, Scope, Source, Unit};
 
 use super::error::NameErrorKind;
 use super::parse::number;
@@ -99,10 +99,6 @@ impl Pmus {
             let what = format!("a {pmu} as a counter");
             return Err(Trouble::new(NameErrorKind::Unsupported { what }));
         }
-        if self.0.exists(&format!("{dir}/cpumask")) {
-            let what = format!("{pmu}, which counts a whole package and not a thread");
-            return Err(Trouble::new(NameErrorKind::Unsupported { what }));
-        }
         let machine = |problem: String| Trouble::new(NameErrorKind::Machine { problem });
         let kind = self
             .0
@@ -110,9 +106,17 @@ impl Pmus {
             .and_then(|t| t.parse().ok())
             .ok_or_else(|| machine(format!("/{dir}/type holds no number")))?;
         let mut resolved = Resolved::new(Source::Perf(PerfAttr::default()), Unit::Count);
+        if let Some(cpus) = self.0.read_trimmed(&format!("{dir}/cpumask")) {
+            let problem = || machine(format!("/{dir}/cpumask: {cpus:?} names no processors"));
+            resolved.scope = Scope::Cpus(parse_cpus(&cpus).ok_or_else(problem)?);
+        }
         let mut attr = PerfAttr { kind, ..PerfAttr::default() };
         for term in terms {
             self.apply(pmu, term, &mut attr, &mut resolved, true)?;
+        }
+        if resolved.scope.is_thread() && resolved.scale != Scale::ONE {
+            let what = format!("{pmu}, a counter of threads whose values have a scale");
+            return Err(Trouble::new(NameErrorKind::Unsupported { what }));
         }
         resolved.source = Source::Perf(attr);
         Ok(resolved)
@@ -135,23 +139,19 @@ impl Pmus {
             whole @ ("config" | "config1" | "config2") => Some(format!("{whole}:0-63")),
             name => self.0.read_trimmed(&format!("{DEVICES}/{pmu}/format/{name}")),
         };
-        if let (None, None, true) = (&format, &term.value, names_allowed) {
-            let scale = self.0.read_trimmed(&format!("{DEVICES}/{pmu}/events/{}.scale", term.name));
-            if scale.is_some_and(|s| s.parse() != Ok(1.0f64)) {
-                let what = format!("{pmu}/{}/, whose values have a scale", term.name);
-                return Err(Trouble::new(NameErrorKind::Unsupported { what }).at(term.at));
+        if let (None, None, true) = (&format, &term.value, names_allowed)
+            && let Some(terms) = self.event(pmu, &term.name)
+        {
+            (resolved.unit, resolved.scale) = self.unit(pmu, term)?;
+            for piece in terms.split(',') {
+                let (name, value) = match piece.split_once('=') {
+                    Some((name, value)) => (name, Some(value.into())),
+                    None => (piece, None),
+                };
+                let inner = Term { at: term.at, name: name.into(), value };
+                self.apply(pmu, &inner, attr, resolved, false)?;
             }
-            if let Some(terms) = self.event(pmu, &term.name) {
-                for piece in terms.split(',') {
-                    let (name, value) = match piece.split_once('=') {
-                        Some((name, value)) => (name, Some(value.into())),
-                        None => (piece, None),
-                    };
-                    let inner = Term { at: term.at, name: name.into(), value };
-                    self.apply(pmu, &inner, attr, resolved, false)?;
-                }
-                return Ok(());
-            }
+            return Ok(());
         }
         let Some(format) = format else {
             return Err(self.unknown(pmu, term));
@@ -184,6 +184,20 @@ impl Pmus {
         Ok(())
     }
 
+    /// What a name from `events` is measured in.
+    fn unit(&self, pmu: &str, term: &Term) -> Result<(Unit, Scale), Trouble> {
+        let file = |ending| format!("{DEVICES}/{pmu}/events/{}.{ending}", term.name);
+        let (unit, more) =
+            self.0.read_trimmed(&file("unit")).map_or((Unit::Count, 1.0), |word| unit_of(&word));
+        let text = self.0.read_trimmed(&file("scale"));
+        let factor = text.as_deref().map_or(Some(1.0), |text| text.parse::<f64>().ok());
+        let scale = factor.and_then(|factor| Scale::new(factor * more)).ok_or_else(|| {
+            let problem = format!("/{}: {:?} is no scale", file("scale"), text.unwrap_or_default());
+            Trouble::new(NameErrorKind::Machine { problem }).at(term.at)
+        })?;
+        Ok((unit, scale))
+    }
+
     fn unknown(&self, pmu: &str, term: &Term) -> Trouble {
         let mut known = self.events(pmu);
         known.extend(self.0.list(&format!("{DEVICES}/{pmu}/format")));
@@ -203,6 +217,44 @@ enum Field {
     Config,
     Config1,
     Config2,
+}
+
+/// The kernel's words for units (its drivers write `Joules`, `MiB`, `Bytes`; perf's tables
+/// `MiB`, `64Bytes`), and how many of ours one of them is.
+pub(super) fn unit_of(word: &str) -> (Unit, f64) {
+    match word.to_ascii_lowercase().as_str() {
+        "" => (Unit::Count, 1.0),
+        "joules" | "j" => (Unit::Joules, 1.0),
+        "bytes" | "b" => (Unit::Bytes, 1.0),
+        "kib" => (Unit::Bytes, 1024.0),
+        "mib" => (Unit::Bytes, 1024.0 * 1024.0),
+        "gib" => (Unit::Bytes, 1024.0 * 1024.0 * 1024.0),
+        "kb" => (Unit::Bytes, 1e3),
+        "mb" => (Unit::Bytes, 1e6),
+        "gb" => (Unit::Bytes, 1e9),
+        "ns" => (Unit::Nanoseconds, 1.0),
+        "us" => (Unit::Nanoseconds, 1e3),
+        "ms" => (Unit::Nanoseconds, 1e6),
+        "s" | "secs" | "seconds" => (Unit::Nanoseconds, 1e9),
+        "cycles" => (Unit::Cycles, 1.0),
+        _ => (Unit::Other, 1.0),
+    }
+}
+
+/// `0,18-19` to processors; `None` if it names none.
+fn parse_cpus(text: &str) -> Option<Vec<u32>> {
+    /// Bounds what a damaged file makes us allocate.
+    const MOST: u32 = 65_536;
+    let mut cpus = Vec::new();
+    for range in text.split(',') {
+        let (from, to) = range.split_once('-').unwrap_or((range, range));
+        let (from, to): (u32, u32) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
+        if from > to || to >= MOST {
+            return None;
+        }
+        cpus.extend(from..=to);
+    }
+    (!cpus.is_empty()).then_some(cpus)
 }
 
 /// `config:0-7,32-35` to the bits in the order of the value's own, least significant first.

@@ -13,6 +13,7 @@ pub const fn software(config: u64) -> PerfAttr {
         config,
         config1: 0,
         config2: 0,
+        config3: 0,
         bp_type: 0,
         exclude_user: false,
         exclude_kernel: true,
@@ -22,16 +23,18 @@ pub const fn software(config: u64) -> PerfAttr {
         exclude_guest: false,
         precise_ip: 0,
         pinned: false,
+        path: None,
+        filter: None,
     }
 }
 
 pub fn perf(name: &str, group: u16, attr: PerfAttr) -> Counter {
-    Counter { name: name.into(), unit: Unit::Count, group, source: Source::Perf(attr) }
+    Counter::new(name, Unit::Count, group, Source::Perf(attr))
 }
 
 pub fn sim(name: &str, group: u16, readings: &[SimReading]) -> Counter {
     let source = Source::Sim(SimScript { readings: readings.to_vec() });
-    Counter { name: name.into(), unit: Unit::Count, group, source }
+    Counter::new(name, Unit::Count, group, source)
 }
 
 /// Whether this machine lets us count at all; says so loudly if not.

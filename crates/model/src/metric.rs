@@ -1,0 +1,169 @@
+//! Metrics: values that are computed from counters (`ipc = instructions / cycles`).
+//!
+//! ```text
+//!  "ipc = instructions / cycles"
+//!      │ Metric::parse    syntax only: positions, quotes, numbers with units       ──► Metric
+//!      ▼
+//!  Metric::bind           names to counters of one group, units to one unit        ──► Bound
+//!      ▼
+//!  Bound::value           the sums (or one call's values), the duration  ──► value or missing
+//! ```
+//!
+//! ```text
+//!  definition := name "=" expression [ "in" unit ]
+//!  expression := term { ("+" | "-") term }
+//!  term       := factor { ("*" | "/") factor }
+//!  factor     := "-" factor | "(" expression ")" | ("min" | "max") "(" expression { "," expression } ")"
+//!              | number | "duration" | counter
+//!  number     := digits [ "." digits ] [ "e" [sign] digits ] [ prefix ] [ unit ]     64B, 1.5e9, 4Ki
+//!  counter    := word | '"' anything else than '"' '"' | "'" anything else than "'" "'"
+//!  word       := letter { letter | digit | "_" | "." | ":" | "-" before one of these }
+//! ```
+//!
+//! A dash inside a word belongs to the word: `cache-misses` is a counter, `a - b` a difference. A
+//! slash always divides; names with slashes, commas or other signs stand in quotes:
+//! `"msr/tsc/" / duration`.
+//!
+//! # Invariants
+//! - All counters of a metric are of one group: read together, over one interval. `duration` is
+//!   the time of just those calls whose values are in the sums, and goes with any group.
+//! - What is not defined is missing: a division by zero, anything that overflows. Never NaN,
+//!   never infinite, never 0 instead.
+//! - An expression has at most [`MOST_BYTES`] bytes and [`MOST_DEPTH`] levels, which bounds every
+//!   recursion.
+
+mod bind;
+mod builtin;
+mod error;
+mod names;
+mod parse;
+mod unit;
+
+use std::fmt;
+
+pub use bind::{Bound, Operand};
+pub use builtin::{BUILTINS, Builtin, offered};
+pub use error::{MetricError, MetricErrorKind};
+pub use unit::MetricUnit;
+
+/// The longest definition.
+pub const MOST_BYTES: usize = 1024;
+
+/// Parentheses, functions and signs within one another.
+pub const MOST_DEPTH: usize = 64;
+
+/// A metric as it was written, before anything is known about the counters of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metric {
+    /// What views call it.
+    pub name: String,
+    /// Behind the equals sign, the unit included: what [`Metric::of`] takes.
+    pub expression: String,
+    root: Node<Name>,
+    declared: Option<MetricUnit>,
+    /// Where the expression begins in the text that was parsed.
+    offset: usize,
+}
+
+impl Metric {
+    /// Reads `name = expression [in unit]`.
+    ///
+    /// # Errors
+    /// With the byte of `text` that they are about.
+    pub fn parse(text: &str) -> Result<Self, MetricError> {
+        let Some((name, behind)) = text.split_once('=') else {
+            return Err(MetricError::expected("NAME=EXPRESSION", text, text.len()));
+        };
+        let offset = text.len() - behind.len();
+        let at = name.len() - name.trim_start().len();
+        parse::name(name.trim(), at)?;
+        Self::at(name.trim(), behind, offset)
+    }
+
+    /// A metric from its two parts, as they stand in [`Metric::name`] and [`Metric::expression`].
+    ///
+    /// # Errors
+    /// With the byte of `expression` that they are about.
+    pub fn of(name: &str, expression: &str) -> Result<Self, MetricError> {
+        parse::name(name, 0)?;
+        Self::at(name, expression, 0)
+    }
+
+    fn at(name: &str, expression: &str, offset: usize) -> Result<Self, MetricError> {
+        let (root, declared) = parse::expression(expression).map_err(|e| e.moved(offset))?;
+        let (name, expression) = (name.to_owned(), expression.trim().to_owned());
+        Ok(Self { name, expression, root, declared, offset })
+    }
+}
+
+/// The same meaning in one spelling, every operation in parentheses.
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}", self.name, self.root)?;
+        match &self.declared {
+            Some(unit) => write!(f, " in {}", unit.name),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A counter's name and where it stands in the expression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Name {
+    text: String,
+    at: usize,
+}
+
+/// An expression whose counters are `C`.
+#[derive(Clone, Debug, PartialEq)]
+enum Node<C> {
+    Number(unit::Quantity),
+    Duration,
+    Counter(C),
+    Negative(Box<Node<C>>),
+    /// The operator and its place.
+    Binary(Operator, usize, Box<Node<C>>, Box<Node<C>>),
+    /// The larger ones if true; at least one. And its place.
+    Extreme(bool, usize, Vec<Node<C>>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operator {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+}
+
+impl Operator {
+    fn sign(self) -> char {
+        match self {
+            Self::Add => '+',
+            Self::Subtract => '-',
+            Self::Multiply => '*',
+            Self::Divide => '/',
+        }
+    }
+}
+
+impl fmt::Display for Node<Name> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(quantity) => write!(f, "{quantity}"),
+            Self::Duration => f.write_str("duration"),
+            Self::Counter(name) => match name.text.contains('"') {
+                true => write!(f, "'{}'", name.text),
+                false => write!(f, "\"{}\"", name.text),
+            },
+            Self::Negative(of) => write!(f, "(-{of})"),
+            Self::Binary(op, _, a, b) => write!(f, "({a} {} {b})", op.sign()),
+            Self::Extreme(max, _, of) => {
+                f.write_str(if *max { "max(" } else { "min(" })?;
+                for (i, one) in of.iter().enumerate() {
+                    write!(f, "{}{one}", if i > 0 { ", " } else { "" })?;
+                }
+                f.write_str(")")
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The one error of metrics: what is wrong, where, and what to type instead.
+
+use std::fmt;
+
+/// A metric that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricError {
+    /// What is wrong.
+    pub kind: MetricErrorKind,
+    /// Byte offset in the text that was parsed.
+    pub at: usize,
+    /// Advice, for the CLI to print on a line of its own.
+    pub hint: Option<String>,
+}
+
+/// What is wrong with a metric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MetricErrorKind {
+    /// Not a definition: what was expected, and what is there.
+    Syntax {
+        /// As in "expected …".
+        expected: &'static str,
+        /// The character there; `None` is the end.
+        found: Option<char>,
+    },
+    /// Not a number.
+    Number {
+        /// As typed.
+        text: String,
+    },
+    /// Not a unit that this version knows.
+    Unit {
+        /// As typed.
+        text: String,
+    },
+    /// No such function.
+    Function {
+        /// As typed.
+        name: String,
+    },
+    /// More than [`super::MOST_BYTES`].
+    TooLong {
+        /// Bytes.
+        bytes: usize,
+    },
+    /// More than [`super::MOST_DEPTH`] parentheses, functions and signs within one another.
+    TooDeep,
+    /// No name for a metric.
+    Name {
+        /// As typed.
+        name: String,
+    },
+    /// There is neither a counter nor the duration in it.
+    Constant,
+    /// The run does not count this.
+    UnknownCounter {
+        /// As typed.
+        name: String,
+    },
+    /// Several counters of the run could be meant.
+    Ambiguous {
+        /// As typed.
+        name: String,
+        /// Which.
+        counters: Vec<String>,
+    },
+    /// Two of its counters were not read together.
+    Groups {
+        /// One of the first group.
+        one: String,
+        /// One of another.
+        other: String,
+    },
+    /// Names without modifiers that stand for counters with different ones.
+    Modes {
+        /// A counter.
+        one: String,
+        /// One that counts other occurrences.
+        other: String,
+    },
+    /// Two values that cannot be added or compared.
+    Mismatch {
+        /// What stands on the left, or first.
+        left: String,
+        /// What stands on the right, or later.
+        right: String,
+    },
+    /// The value has another unit than the one asked for.
+    Declared {
+        /// Asked for.
+        asked: String,
+        /// What it is in.
+        is: String,
+    },
+}
+
+impl MetricError {
+    pub(super) fn new(kind: MetricErrorKind, at: usize) -> Self {
+        Self { kind, at, hint: None }
+    }
+
+    pub(super) fn expected(expected: &'static str, text: &str, at: usize) -> Self {
+        let found = text.get(at..).and_then(|rest| rest.chars().next());
+        Self::new(MetricErrorKind::Syntax { expected, found }, at)
+    }
+
+    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(super) fn moved(mut self, by: usize) -> Self {
+        self.at += by;
+        self
+    }
+}
+
+impl fmt::Display for MetricError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "byte {}: ", self.at)?;
+        match &self.kind {
+            MetricErrorKind::Syntax { expected, found: Some(c) } => {
+                write!(f, "expected {expected}, found {c:?}")
+            }
+            MetricErrorKind::Syntax { expected, found: None } => {
+                write!(f, "expected {expected}, found the end")
+            }
+            MetricErrorKind::Number { text } => write!(f, "{text:?} is no number"),
+            MetricErrorKind::Unit { text } => write!(f, "unknown unit {text:?}"),
+            MetricErrorKind::Function { name } => write!(f, "unknown function {name:?}"),
+            MetricErrorKind::TooLong { bytes } => {
+                write!(f, "{bytes} bytes; an expression has at most {}", super::MOST_BYTES)
+            }
+            MetricErrorKind::TooDeep => {
+                write!(f, "more than {} parentheses or signs within one another", super::MOST_DEPTH)
+            }
+            MetricErrorKind::Name { name } => write!(
+                f,
+                "{name:?} is no name for a metric: letters, digits, \"_\", \"-\", \".\", a letter \
+                 first"
+            ),
+            MetricErrorKind::Constant => f.write_str("neither a counter nor the duration is in it"),
+            MetricErrorKind::UnknownCounter { name } => {
+                write!(f, "{name:?} is not counted in this run")
+            }
+            MetricErrorKind::Ambiguous { name, counters } => {
+                write!(f, "{name:?} can be {}", counters.join(" or "))
+            }
+            MetricErrorKind::Groups { one, other } => {
+                write!(f, "{one} and {other} are not of one group: they were not read together")
+            }
+            MetricErrorKind::Modes { one, other } => {
+                write!(f, "{one} and {other} count in different modes")
+            }
+            MetricErrorKind::Mismatch { left, right } => {
+                write!(f, "{left} and {right} do not go together")
+            }
+            MetricErrorKind::Declared { asked, is } => write!(f, "it is in {is}, not in {asked}"),
+        }
+    }
+}
+
+impl std::error::Error for MetricError {}

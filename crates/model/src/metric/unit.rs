@@ -1,0 +1,240 @@
+//! Units of metrics: carried through an expression, and written by people behind numbers and
+//! `in`.
+
+use std::fmt;
+
+use crate::Unit;
+
+/// What a value is measured in: a product of powers. Nanoseconds, bytes and joules must agree
+/// where values are added; `counts` and `cycles` only choose a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Dimension {
+    pub ns: i32,
+    pub bytes: i32,
+    pub joules: i32,
+    pub counts: i32,
+    pub cycles: i32,
+}
+
+/// A factor of tens and twos, exact up to 10²²: applied once, at the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Factor {
+    pub tens: i32,
+    pub twos: i32,
+}
+
+/// The unit of a metric's values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricUnit {
+    /// `ratio`, `%`, `count`, `cycles`, `ns`, `Hz`, `/s`, `bytes`, `bytes/s`, `J`, `W`, or what
+    /// was asked for (`GB/s`).
+    pub name: String,
+    /// Asked for with `in`: views show values in this unit and in no other.
+    pub declared: bool,
+    pub(super) dimension: Dimension,
+    pub(super) factor: Factor,
+}
+
+/// A number as typed.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Quantity {
+    /// In ns, bytes, joules.
+    pub value: f64,
+    pub dimension: Dimension,
+}
+
+impl Dimension {
+    pub fn of(unit: Unit) -> Self {
+        match unit.name() {
+            "ns" => Self { ns: 1, ..Self::default() },
+            "bytes" => Self { bytes: 1, ..Self::default() },
+            "J" => Self { joules: 1, ..Self::default() },
+            "cycles" => Self { cycles: 1, ..Self::default() },
+            "count" => Self { counts: 1, ..Self::default() },
+            _ => Self::default(),
+        }
+    }
+
+    /// Of a product, or of a quotient if `sign` is −1.
+    pub fn times(self, other: Self, sign: i32) -> Self {
+        Self {
+            ns: self.ns + sign * other.ns,
+            bytes: self.bytes + sign * other.bytes,
+            joules: self.joules + sign * other.joules,
+            counts: self.counts + sign * other.counts,
+            cycles: self.cycles + sign * other.cycles,
+        }
+    }
+
+    /// Of a sum; `None` if these cannot be added. Occurrences of different things can be, and so
+    /// can plain numbers, which take the other side's name.
+    pub fn plus(self, other: Self) -> Option<Self> {
+        if (self.ns, self.bytes, self.joules) != (other.ns, other.bytes, other.joules) {
+            return None;
+        }
+        let names = |d: Self| (d.counts, d.cycles);
+        Some(match (names(self), names(other)) {
+            (a, b) if a == b => self,
+            ((0, 0), _) => other,
+            (_, (0, 0)) => self,
+            _ => Self { counts: 0, cycles: 0, ..self },
+        })
+    }
+
+    /// The unit that views show unless another is asked for.
+    pub fn unit(self) -> MetricUnit {
+        let named = |name: &str, tens| MetricUnit {
+            name: name.to_owned(),
+            declared: false,
+            dimension: self,
+            factor: Factor { tens, twos: 0 },
+        };
+        match (self.ns, self.bytes, self.joules) {
+            (0, 0, 0) => match (self.counts, self.cycles) {
+                (1, 0) => named("count", 0),
+                (0, 1) => named("cycles", 0),
+                _ => named("ratio", 0),
+            },
+            (1, 0, 0) => named("ns", 0),
+            (-1, 0, 0) if (self.counts, self.cycles) == (0, 1) => named("Hz", -9),
+            (-1, 0, 0) => named("/s", -9),
+            (0, 1, 0) => named("bytes", 0),
+            (-1, 1, 0) => named("bytes/s", -9),
+            (0, 0, 1) => named("J", 0),
+            (-1, 0, 1) => named("W", -9),
+            _ => named(&self.product(), 9 * self.ns),
+        }
+    }
+
+    /// In seconds: `bytes²/s`.
+    fn product(self) -> String {
+        let powers = [(self.bytes, "bytes"), (self.joules, "J"), (self.ns, "s")];
+        let side = |sign: i32| -> Vec<String> {
+            powers
+                .iter()
+                .filter(|(power, _)| power.signum() == sign)
+                .map(|(power, name)| match power.abs() {
+                    1 => (*name).to_owned(),
+                    n => format!("{name}^{n}"),
+                })
+                .collect()
+        };
+        let (above, below) = (side(1).join("·"), side(-1));
+        if below.is_empty() { above } else { format!("{above}/{}", below.join("/")) }
+    }
+}
+
+impl MetricUnit {
+    /// `value`, which is in ns, bytes and joules, in this unit; `None` beyond what a float holds.
+    pub(super) fn convert(&self, value: f64) -> Option<f64> {
+        let value = value * 2f64.powi(-self.factor.twos);
+        let value = match self.factor.tens {
+            0 => value,
+            n if n > 0 => value / 10f64.powi(n),
+            n => value * 10f64.powi(-n),
+        };
+        // Not −0.
+        value.is_finite().then_some(value + 0.0)
+    }
+
+    /// The unit that this text names: `GB/s`, `%`, `/ms`.
+    pub(super) fn named(text: &str) -> Option<Self> {
+        let (above, below) = match text.split_once('/') {
+            Some((above, below)) => (above.trim(), Some(below.trim())),
+            None => (text, None),
+        };
+        let mut all = match (above, below) {
+            ("", Some(_)) => (Dimension::default(), Factor::default()),
+            (above, _) => atom(above)?,
+        };
+        if let Some(below) = below {
+            let (dimension, factor) = atom(below)?;
+            all.0 = all.0.times(dimension, -1);
+            all.1.tens -= factor.tens;
+            all.1.twos -= factor.twos;
+        }
+        let (dimension, factor) = all;
+        Some(Self { name: text.to_owned(), declared: true, dimension, factor })
+    }
+}
+
+/// All units that can be typed, without prefixes, for hints.
+pub(super) const UNITS: &str = "%, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi \
+                                Gi Ti) s, B, Hz, J, W; also one per another: GB/s, /s";
+
+/// `ms`, `KiB`, `%`.
+fn atom(text: &str) -> Option<(Dimension, Factor)> {
+    let none = Dimension::default();
+    let tens = |tens| Factor { tens, twos: 0 };
+    match text {
+        "%" => return Some((none, tens(-2))),
+        "ratio" => return Some((none, tens(0))),
+        "count" => return Some((Dimension { counts: 1, ..none }, tens(0))),
+        "cycles" => return Some((Dimension { cycles: 1, ..none }, tens(0))),
+        "bytes" => return Some((Dimension { bytes: 1, ..none }, tens(0))),
+        _ => {}
+    }
+    let base = ["Hz", "s", "B", "J", "W"].into_iter().find(|base| text.ends_with(base))?;
+    let factor = prefix(text.strip_suffix(base)?)?;
+    let (dimension, base_tens) = match base {
+        "s" => (Dimension { ns: 1, ..none }, 9),
+        "B" => (Dimension { bytes: 1, ..none }, 0),
+        "Hz" => (Dimension { ns: -1, cycles: 1, ..none }, -9),
+        "J" => (Dimension { joules: 1, ..none }, 0),
+        _ => (Dimension { joules: 1, ns: -1, ..none }, -9),
+    };
+    Some((dimension, Factor { tens: factor.tens + base_tens, ..factor }))
+}
+
+fn prefix(text: &str) -> Option<Factor> {
+    let (tens, twos) = match text {
+        "" => (0, 0),
+        "n" => (-9, 0),
+        "u" | "µ" | "μ" => (-6, 0),
+        "m" => (-3, 0),
+        "k" | "K" => (3, 0),
+        "M" => (6, 0),
+        "G" => (9, 0),
+        "T" => (12, 0),
+        "Ki" => (0, 10),
+        "Mi" => (0, 20),
+        "Gi" => (0, 30),
+        "Ti" => (0, 40),
+        _ => return None,
+    };
+    Some(Factor { tens, twos })
+}
+
+impl Quantity {
+    /// `64` and `KiB`; `None` for a suffix that is neither a prefix nor a unit.
+    pub fn new(number: f64, suffix: &str) -> Option<Self> {
+        let (dimension, factor) = match prefix(suffix) {
+            Some(factor) => (Dimension::default(), factor),
+            None => atom(suffix)?,
+        };
+        let value = number * 2f64.powi(factor.twos);
+        let value = match factor.tens {
+            n if n < 0 => value / 10f64.powi(-n),
+            n => value * 10f64.powi(n),
+        };
+        Some(Self { value, dimension })
+    }
+}
+
+/// As it can be typed: only units that a number can have.
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let d = self.dimension;
+        let unit = match (d.ns, d.bytes, d.joules, d.counts, d.cycles) {
+            (1, 0, 0, 0, 0) => "ns",
+            (0, 1, 0, 0, 0) => "B",
+            (0, 0, 1, 0, 0) => "J",
+            (0, 0, 0, 1, 0) => "count",
+            (0, 0, 0, 0, 1) => "cycles",
+            (-1, 0, 0, 0, 1) => return write!(f, "({} / 1ns * 1cycles)", self.value),
+            (-1, 0, 1, 0, 0) => return write!(f, "({} / 1ns * 1J)", self.value),
+            _ => "",
+        };
+        write!(f, "{}{unit}", self.value)
+    }
+}

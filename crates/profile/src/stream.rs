@@ -1,0 +1,326 @@
+//! Files that are Arrow IPC streams: for data that is written outside of a target, batch by batch,
+//! by a program that may be killed.
+//!
+//! ```text
+//!  ├─ schema ─┼─ batch ─┼─ batch ─┼─ …  ┼─ end mark ─┤      finished
+//!  ├─ schema ─┼─ batch ─┼─ ba                               killed while writing: torn
+//!             each a whole Arrow message: 0xFFFFFFFF, length, metadata, body
+//! ```
+//!
+//! Any program that reads Arrow streams reads a finished one. [`StreamReader`] also reads one that
+//! is cut anywhere: everything up to the last whole message. A message is checked before Arrow
+//! decodes it (lengths, places of buffers, columns), so that no byte makes a reader panic; there
+//! is no checksum, so a value that was changed on disk is not noticed. Columns are plain: numbers,
+//! booleans, text; no dictionaries, no nesting, no compression.
+//!
+//! Memory: one batch, on both sides.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+
+use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use arrow_ipc::convert::try_fb_to_schema;
+use arrow_ipc::reader::RecordBatchDecoder;
+use arrow_ipc::{MessageHeader, root_as_message, writer};
+use arrow_schema::{DataType, Schema, SchemaRef};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// What each message starts with.
+const MARK: [u8; 4] = [0xff; 4];
+/// The longest metadata of a message that is believed; ours take less than 4 KiB.
+const MOST_METADATA: usize = 1 << 20;
+/// The longest body of a message that is believed; writers stay far below.
+const MOST_BODY: usize = 1 << 28;
+
+/// Writes batches into a new file, each with one write.
+pub struct StreamWriter {
+    path: PathBuf,
+    file: File,
+    /// Bytes of whole messages in the file.
+    length: u64,
+    encoder: writer::StreamWriter<Vec<u8>>,
+    broken: bool,
+}
+
+impl std::fmt::Debug for StreamWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamWriter").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl StreamWriter {
+    /// Makes the file, which must not exist, and writes the schema.
+    ///
+    /// # Errors
+    /// The file exists or cannot be written.
+    pub fn create(path: &Path, schema: &Schema) -> Result<Self> {
+        let file = File::options().append(true).create_new(true).open(path);
+        let file = file.map_err(Error::on("create", path))?;
+        let encoder =
+            writer::StreamWriter::try_new(Vec::new(), schema).map_err(Error::on("create", path))?;
+        let mut made = Self { path: path.to_owned(), file, length: 0, encoder, broken: false };
+        made.put()?;
+        Ok(made)
+    }
+
+    /// Appends a batch; it is in the file when this returns. An empty batch is not written.
+    ///
+    /// # Errors
+    /// The disk is full, or the batch has other columns. The batch is lost then; the file ends
+    /// with a whole message again and later batches may be tried.
+    pub fn append(&mut self, batch: &RecordBatch) -> Result<()> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        let encoded = self.encoder.write(batch);
+        if encoded.is_err() {
+            self.encoder.get_mut().clear();
+        }
+        encoded.map_err(Error::on("write", &self.path))?;
+        self.put()
+    }
+
+    /// Appends the mark that nothing follows.
+    ///
+    /// # Errors
+    /// The disk is full.
+    pub fn finish(mut self) -> Result<()> {
+        self.encoder.finish().map_err(Error::on("write", &self.path))?;
+        self.put()
+    }
+
+    /// Moves what was encoded into the file, whole or not at all.
+    fn put(&mut self) -> Result<()> {
+        let bytes = self.encoder.get_mut();
+        if self.broken {
+            bytes.clear();
+            return Err(Error::new("write", &self.path, io::Error::other("gave up before")));
+        }
+        let written = self.file.write_all(bytes);
+        let length = bytes.len() as u64;
+        bytes.clear();
+        match written {
+            Ok(()) => self.length += length,
+            // A later message behind half a message would be lost with it.
+            Err(_) => self.broken = self.file.set_len(self.length).is_err(),
+        }
+        written.map_err(Error::on("write", &self.path))
+    }
+}
+
+/// How a stream ends, as far as it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Not reached yet.
+    Unread,
+    /// With the mark: its writer has said everything.
+    Finished,
+    /// After a whole message: its writer still writes, or was killed between two.
+    Open,
+    /// In the middle of a message, or with bytes that are none, from this offset on.
+    Torn {
+        /// Where the last whole message ends.
+        at: u64,
+    },
+}
+
+/// Reads a file of batches from its start, one batch in memory.
+#[derive(Debug)]
+pub struct StreamReader {
+    path: PathBuf,
+    file: BufReader<File>,
+    schema: SchemaRef,
+    at: u64,
+    ending: Ending,
+}
+
+/// A whole message: its metadata, a flatbuffer, and its body.
+struct Frame {
+    metadata: Vec<u8>,
+    body: Vec<u8>,
+}
+
+/// Why there is no next message.
+enum Stop {
+    End(Ending),
+    Io(io::Error),
+}
+
+impl StreamReader {
+    /// Opens a stream. `None` if it ends before its schema does: nothing was ever in it.
+    ///
+    /// # Errors
+    /// No such file, not readable, not an Arrow stream.
+    pub fn open(path: &Path) -> Result<Option<Self>> {
+        let file = File::open(path).map_err(Error::on("open", path))?;
+        let mut reader = Self {
+            path: path.to_owned(),
+            file: BufReader::with_capacity(1 << 16, file),
+            schema: SchemaRef::new(Schema::empty()),
+            at: 0,
+            ending: Ending::Unread,
+        };
+        let not = |why| Error::new("read", path, ErrorKind::NotAStream(why));
+        let frame = match reader.message(true) {
+            Ok(frame) => frame,
+            Err(Stop::Io(e)) => return Err(Error::new("read", path, e)),
+            Err(Stop::End(_)) if reader.starts_as_a_stream() => return Ok(None),
+            Err(Stop::End(_)) => return Err(not("it does not start as one")),
+        };
+        let message = root_as_message(&frame.metadata).ok();
+        let schema = message.and_then(|m| m.header_as_schema());
+        let schema = schema.and_then(|schema| try_fb_to_schema(schema).ok());
+        reader.schema = SchemaRef::new(schema.ok_or_else(|| not("its schema is damaged"))?);
+        reader.at = frame.length();
+        Ok(Some(reader))
+    }
+
+    /// The columns of every batch.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// How it ends; known once [`StreamReader::next_batch`] has returned `None`.
+    pub fn ending(&self) -> Ending {
+        self.ending
+    }
+
+    /// The next batch; `None` at the end, whatever it looks like.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        if self.ending != Ending::Unread {
+            return Ok(None);
+        }
+        let frame = match self.message(false) {
+            Ok(frame) => frame,
+            Err(Stop::Io(e)) => return Err(Error::new("read", &self.path, e)),
+            Err(Stop::End(ending)) => {
+                self.ending = ending;
+                return Ok(None);
+            }
+        };
+        let length = frame.length();
+        match frame.decode(&self.schema) {
+            Some(batch) => {
+                self.at += length;
+                Ok(Some(batch))
+            }
+            None => {
+                self.ending = Ending::Torn { at: self.at };
+                Ok(None)
+            }
+        }
+    }
+
+    /// The next message, if it is whole and consistent.
+    fn message(&mut self, first: bool) -> Result<Frame, Stop> {
+        let torn = || Stop::End(Ending::Torn { at: self.at });
+        let mut head = Vec::new();
+        match take(&mut self.file, &mut head, 8)? {
+            0 => return Err(Stop::End(Ending::Open)),
+            8 if head[..4] == MARK => {}
+            _ => return Err(torn()),
+        }
+        let bytes = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
+        if bytes == 0 {
+            return Err(Stop::End(Ending::Finished));
+        }
+        let mut metadata = Vec::new();
+        if bytes > MOST_METADATA || take(&mut self.file, &mut metadata, bytes)? != bytes {
+            return Err(torn());
+        }
+        let schema = (!first).then_some(&*self.schema);
+        let Some(bytes) = body_bytes(&metadata, schema) else { return Err(torn()) };
+        let mut body = Vec::new();
+        if take(&mut self.file, &mut body, bytes)? != bytes {
+            return Err(torn());
+        }
+        Ok(Frame { metadata, body })
+    }
+
+    /// Whether what there is of the file can be the beginning of a stream.
+    fn starts_as_a_stream(&self) -> bool {
+        let mut head = Vec::new();
+        let read = File::open(&self.path).and_then(|file| file.take(4).read_to_end(&mut head));
+        read.is_ok() && MARK.starts_with(&head)
+    }
+}
+
+/// Reads as much of `bytes` as there is. Memory grows with that, not with what a length promises.
+fn take(file: &mut impl Read, into: &mut Vec<u8>, bytes: usize) -> Result<usize, Stop> {
+    file.take(bytes as u64).read_to_end(into).map_err(Stop::Io)
+}
+
+impl Frame {
+    /// Bytes in the file.
+    fn length(&self) -> u64 {
+        8 + (self.metadata.len() + self.body.len()) as u64
+    }
+
+    fn decode(self, schema: &SchemaRef) -> Option<RecordBatch> {
+        let message = root_as_message(&self.metadata).ok()?;
+        let batch = message.header_as_record_batch()?;
+        let body = Buffer::from(self.body);
+        let (none, version) = (HashMap::new(), message.version());
+        let decoder = RecordBatchDecoder::try_new(&body, batch, schema.clone(), &none, &version);
+        decoder.ok()?.read_record_batch().ok()
+    }
+}
+
+/// How long the body of the message with this metadata is; `None` if the message is not a schema
+/// (`schema` is `None`), or not a plain batch of its columns whose every buffer lies in its body
+/// and is as long as its column needs. Arrow checks these too, but slices and casts buffers first
+/// (measured with damaged streams: version 60 panics at offsets that are no multiple of 4 bytes).
+fn body_bytes(metadata: &[u8], schema: Option<&Schema>) -> Option<usize> {
+    let message = root_as_message(metadata).ok()?;
+    let body = usize::try_from(message.bodyLength()).ok().filter(|b| *b <= MOST_BODY)?;
+    let Some(schema) = schema else {
+        let is_schema = message.header_type() == MessageHeader::Schema;
+        return (is_schema && body == 0).then_some(0);
+    };
+    if message.header_type() != MessageHeader::RecordBatch {
+        return None;
+    }
+    let batch = message.header_as_record_batch()?;
+    let rows = usize::try_from(batch.length()).ok().filter(|rows| rows / 8 <= body)?;
+    if batch.compression().is_some() {
+        return None;
+    }
+    let (nodes, buffers) = (batch.nodes()?, batch.buffers()?);
+    let mut lengths = buffers.iter().map(|buffer| {
+        let at = usize::try_from(buffer.offset()).ok().filter(|at| at % 8 == 0)?;
+        let length = usize::try_from(buffer.length()).ok()?;
+        (at.checked_add(length)? <= body).then_some(length)
+    });
+    let mut next = || lengths.next().flatten();
+    if nodes.len() != schema.fields().len() {
+        return None;
+    }
+    for (node, field) in nodes.iter().zip(schema.fields()) {
+        let nulls = usize::try_from(node.null_count()).ok().filter(|nulls| *nulls <= rows)?;
+        let validity = next()?;
+        if node.length() != batch.length() || (nulls > 0 && validity < rows.div_ceil(8)) {
+            return None;
+        }
+        let (width, values) = match field.data_type() {
+            DataType::Boolean => (1, rows.div_ceil(8)),
+            // The offsets, one more than there are texts.
+            DataType::Utf8 => (4, 4 * (rows + 1)),
+            number => number.primitive_width().map(|width| (width, rows * width))?,
+        };
+        let length = next()?;
+        if length < values || length % width != 0 {
+            return None;
+        }
+        if *field.data_type() == DataType::Utf8 {
+            next()?;
+        }
+    }
+    Some(body)
+}

@@ -1,0 +1,207 @@
+//! Tracks: time series of counters that belong to no thread of the program. `run` samples those
+//! that only count for a whole machine or CPU; imports bring those of other programs.
+//!
+//! ```text
+//!  x.cpt/tracks/NAME/series.arrows    a row per series: what it is
+//!                    samples.arrows   a row per sample: series, time, reading
+//! ```
+//!
+//! A *track* is what a person calls a counter (`power/energy-pkg/`); each of its *series* is one
+//! curve (the track on CPU 3). Both files are streams ([`crate::stream`]): append-only, readable
+//! while they grow and after a kill. A series is in its file before the first sample of it is in
+//! the other. Samples of one series stand in the order in which they were taken.
+//!
+//! Readings are of one kind per directory: [`Readings::Counts`] are raw cumulative counts with the
+//! times enabled and running, as the kernel gives them; [`Readings::Values`] are numbers that
+//! somebody else has computed. A reading that failed is null, not left out and never 0.
+//!
+//! Memory: a batch (at most [`BATCH_ROWS`] samples), and all series, on both sides.
+
+mod reader;
+mod writer;
+
+pub use reader::{Samples, Tracks};
+pub use writer::TracksWriter;
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+
+/// The directory of tracks in a profile.
+pub const TRACKS_NAME: &str = "tracks";
+/// The directory in it that `run` samples into.
+pub const SAMPLED_NAME: &str = "run";
+/// Samples that are written at once at the latest.
+pub const BATCH_ROWS: usize = 65_536;
+
+const SERIES_NAME: &str = "series.arrows";
+const SAMPLES_NAME: &str = "samples.arrows";
+
+/// What the readings of a directory of tracks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readings {
+    /// Raw cumulative counts with times: [`Reading::Count`].
+    Counts,
+    /// Numbers: [`Reading::Value`].
+    Values,
+}
+
+/// One curve.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// The name of its track, as people know the counter: `power/energy-pkg/`.
+    pub track: String,
+    /// Its name among the series of its track; empty if the track and the scope say enough.
+    pub name: String,
+    /// What a reading times [`Series::scale`] is measured in: `count`, `ns`, `Joules`. Empty if
+    /// unknown.
+    pub unit: String,
+    /// What a reading is multiplied with; 1 for most.
+    pub scale: f64,
+    /// Whose counts they are.
+    pub scope: Scope,
+    /// What its times are.
+    pub times: Times,
+    /// Whether readings only grow and their differences mean something. Otherwise each reading
+    /// is the value from its time on.
+    pub cumulative: bool,
+    /// How often it was to be sampled, ns; 0 if nobody meant a rate.
+    pub interval_ns: u64,
+    /// Who read it: `perf`, `sim`, or where it was imported from.
+    pub source: String,
+}
+
+/// Whose counts a series has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// The whole machine.
+    Machine,
+    /// A logical CPU.
+    Cpu(u32),
+    /// A NUMA node.
+    Node(u32),
+    /// A device, numbered by its source.
+    Device(u32),
+    /// A process, by its id.
+    Process(u32),
+}
+
+impl Scope {
+    /// `machine`, `cpu`, `node`, `device`, `process`.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Machine => "machine",
+            Self::Cpu(_) => "cpu",
+            Self::Node(_) => "node",
+            Self::Device(_) => "device",
+            Self::Process(_) => "process",
+        }
+    }
+
+    /// Its number; the machine has none.
+    pub fn number(self) -> Option<u32> {
+        match self {
+            Self::Machine => None,
+            Self::Cpu(n) | Self::Node(n) | Self::Device(n) | Self::Process(n) => Some(n),
+        }
+    }
+
+    fn from_parts(kind: &str, number: Option<u32>) -> Option<Self> {
+        Some(match (kind, number) {
+            ("machine", None) => Self::Machine,
+            ("cpu", Some(n)) => Self::Cpu(n),
+            ("node", Some(n)) => Self::Node(n),
+            ("device", Some(n)) => Self::Device(n),
+            ("process", Some(n)) => Self::Process(n),
+            _ => return None,
+        })
+    }
+}
+
+/// `cpu 3`, `machine`.
+impl std::fmt::Display for Scope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.number() {
+            None => f.write_str(self.kind()),
+            Some(n) => write!(f, "{} {n}", self.kind()),
+        }
+    }
+}
+
+/// What the times of a series are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Times {
+    /// Raw ticks of the profile's clock, as in records of calls.
+    Ticks,
+    /// Nanoseconds on `CLOCK_MONOTONIC` of the recording machine, or on whatever clock an
+    /// imported profile has in its place.
+    Monotonic,
+}
+
+impl Times {
+    /// `ticks` or `monotonic_ns`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ticks => "ticks",
+            Self::Monotonic => "monotonic_ns",
+        }
+    }
+}
+
+/// One reading of one series.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// The series, as [`TracksWriter::describe`] numbered it.
+    pub series: u32,
+    /// When, as the series' [`Times`] say.
+    pub time: i64,
+    /// What was read; `None` if reading failed.
+    pub reading: Option<Reading>,
+}
+
+/// What was read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reading {
+    /// As the kernel gave it.
+    Count {
+        /// The raw value.
+        raw: u64,
+        /// How long the counter has been enabled, ns.
+        enabled_ns: u64,
+        /// How long of that it was counting, ns.
+        running_ns: u64,
+    },
+    /// A number.
+    Value(f64),
+}
+
+fn series_schema() -> SchemaRef {
+    let text = |name| Field::new(name, DataType::Utf8, false);
+    Arc::new(Schema::new(vec![
+        Field::new("series", DataType::UInt32, false),
+        text("track"),
+        text("name"),
+        text("unit"),
+        Field::new("scale", DataType::Float64, false),
+        text("scope"),
+        Field::new("scope_number", DataType::UInt32, true),
+        text("times"),
+        Field::new("cumulative", DataType::Boolean, false),
+        Field::new("interval_ns", DataType::UInt64, false),
+        text("source"),
+    ]))
+}
+
+fn samples_schema(readings: Readings) -> SchemaRef {
+    let mut fields = vec![
+        Field::new("series", DataType::UInt32, false),
+        Field::new("time", DataType::Int64, false),
+    ];
+    match readings {
+        Readings::Counts => fields.extend(
+            ["raw", "enabled_ns", "running_ns"].map(|n| Field::new(n, DataType::UInt64, true)),
+        ),
+        Readings::Values => fields.push(Field::new("value", DataType::Float64, true)),
+    }
+    Arc::new(Schema::new(fields))
+}

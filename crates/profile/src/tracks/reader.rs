@@ -1,0 +1,214 @@
+//! Reading tracks.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type, UInt32Type, UInt64Type};
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::Schema;
+use model::Loss;
+
+use super::{
+    Reading, Readings, SAMPLES_NAME, SERIES_NAME, Sample, Scope, Series, TRACKS_NAME, Times,
+    samples_schema, series_schema,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ledger::{LossCount, merge_losses};
+use crate::stream::{Ending, StreamReader};
+
+/// One directory of tracks, opened for reading: its series; its samples are read on demand.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tracks {
+    /// The directory's name: [`SAMPLED_NAME`], or who imported it.
+    pub name: String,
+    /// What its readings are.
+    pub readings: Readings,
+    /// Its series by number.
+    pub series: HashMap<u32, Series>,
+    /// Damage found in its series.
+    pub losses: Vec<LossCount>,
+    dir: PathBuf,
+}
+
+impl Tracks {
+    /// The directories of tracks in the profile in `dir`, by name, and the losses of those that
+    /// could not be used at all. One that was made and never written has no series.
+    ///
+    /// # Errors
+    /// A directory or file is there and cannot be read.
+    pub fn open_all(dir: &Path) -> Result<(Vec<Self>, Vec<LossCount>)> {
+        let tracks = dir.join(TRACKS_NAME);
+        let entries = match fs::read_dir(&tracks) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((vec![], vec![])),
+            Err(e) => return Err(Error::new("read", &tracks, e)),
+        };
+        let (mut found, mut losses) = (Vec::new(), Vec::new());
+        for entry in entries {
+            let entry = entry.map_err(Error::on("read", &tracks))?;
+            let path = entry.path();
+            if !path.is_dir() {
+                continue;
+            }
+            let name = entry.file_name().to_string_lossy().into_owned();
+            match Self::open(path, name) {
+                Ok(one) => found.extend(one),
+                Err(e) if matches!(e.kind(), ErrorKind::NotAStream(_)) => {
+                    losses.push(LossCount::new(Loss::TornTrack, 1));
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok((found, merge_losses(&losses)))
+    }
+
+    fn open(dir: PathBuf, name: String) -> Result<Option<Self>> {
+        let Some(samples) = open_if_there(&dir.join(SAMPLES_NAME))? else { return Ok(None) };
+        let path = dir.join(SERIES_NAME);
+        let Some(mut stream) = open_if_there(&path)? else { return Ok(None) };
+        let known = [Readings::Counts, Readings::Values];
+        let fits = |r: &Readings| has_columns(samples.schema(), &samples_schema(*r));
+        let readings = known.into_iter().find(fits);
+        let (Some(readings), true) = (readings, has_columns(stream.schema(), &series_schema()))
+        else {
+            return Err(Error::new("read", &path, ErrorKind::NotAStream("other columns")));
+        };
+        let mut tracks = Self { name, readings, series: HashMap::new(), losses: Vec::new(), dir };
+        while let Some(batch) = stream.next_batch()? {
+            tracks.take_series(&batch);
+        }
+        tracks.losses = torn(stream.ending());
+        Ok(Some(tracks))
+    }
+
+    fn take_series(&mut self, batch: &RecordBatch) {
+        let text = |name: &str, row: usize| -> String {
+            let column = batch.column_by_name(name).and_then(|c| c.as_string_opt::<i32>());
+            column.map_or_else(String::new, |c| c.value(row).to_owned())
+        };
+        let small = |name: &str, row: usize| -> Option<u32> {
+            let column = batch.column_by_name(name)?.as_primitive_opt::<UInt32Type>()?;
+            column.is_valid(row).then(|| column.value(row))
+        };
+        let scale = batch.column_by_name("scale").map(|c| c.as_primitive::<Float64Type>());
+        let cumulative = batch.column_by_name("cumulative").map(|c| c.as_boolean());
+        let interval = batch.column_by_name("interval_ns").map(|c| c.as_primitive::<UInt64Type>());
+        for row in 0..batch.num_rows() {
+            let scope = Scope::from_parts(&text("scope", row), small("scope_number", row));
+            let times = [Times::Ticks, Times::Monotonic]
+                .into_iter()
+                .find(|times| times.name() == text("times", row));
+            // A later version's scope or clock: this one cannot say what the series is.
+            let (Some(id), Some(scope), Some(times)) = (small("series", row), scope, times) else {
+                continue;
+            };
+            let series = Series {
+                track: text("track", row),
+                name: text("name", row),
+                unit: text("unit", row),
+                scale: scale.map_or(1.0, |c| c.value(row)),
+                scope,
+                times,
+                cumulative: cumulative.is_some_and(|c| c.value(row)),
+                interval_ns: interval.map_or(0, |c| c.value(row)),
+                source: text("source", row),
+            };
+            self.series.entry(id).or_insert(series);
+        }
+    }
+
+    /// Reads its samples from the start, in the order of the file.
+    ///
+    /// # Errors
+    /// The file is not there any more or not readable.
+    pub fn samples(&self) -> Result<Samples<'_>> {
+        let stream = StreamReader::open(&self.dir.join(SAMPLES_NAME))?;
+        Ok(Samples { tracks: self, stream, unknown: 0 })
+    }
+}
+
+fn open_if_there(path: &Path) -> Result<Option<StreamReader>> {
+    match StreamReader::open(path) {
+        Err(e) if e.is_not_found() => Ok(None),
+        other => other,
+    }
+}
+
+/// Whether every column that we write is there; later versions may add some behind them.
+fn has_columns(found: &Schema, wanted: &Schema) -> bool {
+    wanted.fields().iter().enumerate().all(|(i, field)| {
+        found.fields().get(i).is_some_and(|f| {
+            f.name() == field.name()
+                && f.data_type() == field.data_type()
+                && (field.is_nullable() || !f.is_nullable())
+        })
+    })
+}
+
+fn torn(ending: Ending) -> Vec<LossCount> {
+    match ending {
+        Ending::Torn { .. } => vec![LossCount::new(Loss::TornTrack, 1)],
+        _ => Vec::new(),
+    }
+}
+
+/// The samples of one directory, batch by batch.
+#[derive(Debug)]
+pub struct Samples<'a> {
+    tracks: &'a Tracks,
+    stream: Option<StreamReader>,
+    unknown: u64,
+}
+
+impl Samples<'_> {
+    /// The next samples; `None` at the end. Those of a series that is not known (described after
+    /// the series were read, or damaged) are left out.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn next_batch(&mut self) -> Result<Option<Vec<Sample>>> {
+        let Some(stream) = &mut self.stream else { return Ok(None) };
+        let Some(batch) = stream.next_batch()? else { return Ok(None) };
+        let ids = batch.column(0).as_primitive::<UInt32Type>();
+        let times = batch.column(1).as_primitive::<Int64Type>();
+        let word = |column: usize, row: usize| -> Option<u64> {
+            let column = batch.column(column).as_primitive::<UInt64Type>();
+            column.is_valid(row).then(|| column.value(row))
+        };
+        let reading = |row: usize| match self.tracks.readings {
+            Readings::Counts => Some(Reading::Count {
+                raw: word(2, row)?,
+                enabled_ns: word(3, row)?,
+                running_ns: word(4, row)?,
+            }),
+            Readings::Values => {
+                let column = batch.column(2).as_primitive::<Float64Type>();
+                column.is_valid(row).then(|| Reading::Value(column.value(row)))
+            }
+        };
+        let mut samples = Vec::with_capacity(batch.num_rows());
+        for row in 0..batch.num_rows() {
+            let series = ids.value(row);
+            if self.tracks.series.contains_key(&series) {
+                samples.push(Sample { series, time: times.value(row), reading: reading(row) });
+            } else {
+                self.unknown += 1;
+            }
+        }
+        Ok(Some(samples))
+    }
+
+    /// Samples so far whose series is not known.
+    pub fn unknown(&self) -> u64 {
+        self.unknown
+    }
+
+    /// Damage found in the samples; complete once `next_batch` has returned `None`.
+    pub fn losses(&self) -> Vec<LossCount> {
+        self.stream.as_ref().map_or_else(Vec::new, |stream| torn(stream.ending()))
+    }
+}

@@ -1,0 +1,167 @@
+//! Writing tracks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::builder::{
+    ArrayBuilder, Float64Builder, Int64Builder, StringBuilder, UInt32Builder, UInt64Builder,
+};
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, RecordBatch, UInt32Array, UInt64Array};
+
+use super::{
+    BATCH_ROWS, Reading, Readings, SAMPLES_NAME, SERIES_NAME, Sample, Series, TRACKS_NAME,
+    samples_schema, series_schema,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::stream::StreamWriter;
+
+/// Writes one directory of tracks.
+#[derive(Debug)]
+pub struct TracksWriter {
+    dir: PathBuf,
+    readings: Readings,
+    series: StreamWriter,
+    samples: StreamWriter,
+    described: u32,
+    fresh: Vec<(u32, Series)>,
+    ids: UInt32Builder,
+    times: Int64Builder,
+    counts: [UInt64Builder; 3],
+    values: Float64Builder,
+}
+
+impl TracksWriter {
+    /// Makes `tracks/NAME` in the profile in `dir`, which must not exist yet.
+    ///
+    /// # Errors
+    /// It exists, or the profile is not writable.
+    pub fn create(dir: &Path, name: &str, readings: Readings) -> Result<Self> {
+        let tracks = dir.join(TRACKS_NAME);
+        fs::create_dir_all(&tracks).map_err(Error::on("create", &tracks))?;
+        let dir = tracks.join(name);
+        fs::create_dir(&dir).map_err(Error::on("create", &dir))?;
+        Ok(Self {
+            series: StreamWriter::create(&dir.join(SERIES_NAME), &series_schema())?,
+            samples: StreamWriter::create(&dir.join(SAMPLES_NAME), &samples_schema(readings))?,
+            dir,
+            readings,
+            described: 0,
+            fresh: Vec::new(),
+            ids: UInt32Builder::new(),
+            times: Int64Builder::new(),
+            counts: Default::default(),
+            values: Float64Builder::new(),
+        })
+    }
+
+    /// Adds a series, at any time, and numbers it: 0, 1, 2, …
+    pub fn describe(&mut self, series: Series) -> u32 {
+        let id = self.described;
+        self.described += 1;
+        self.fresh.push((id, series));
+        id
+    }
+
+    /// Adds a sample. It is written with [`TracksWriter::flush`], or when [`BATCH_ROWS`] of them
+    /// are there.
+    ///
+    /// # Errors
+    /// As for `flush`; and a reading of the other kind than the directory's, or a series that was
+    /// not described.
+    pub fn push(&mut self, sample: Sample) -> Result<()> {
+        let kind_fits = matches!(
+            (self.readings, sample.reading),
+            (_, None)
+                | (Readings::Counts, Some(Reading::Count { .. }))
+                | (Readings::Values, Some(Reading::Value(_)))
+        );
+        if !kind_fits || sample.series >= self.described {
+            return Err(Error::new("write", &self.dir, ErrorKind::NotAStream("another sample")));
+        }
+        self.ids.append_value(sample.series);
+        self.times.append_value(sample.time);
+        match self.readings {
+            Readings::Counts => {
+                let words = match sample.reading {
+                    Some(Reading::Count { raw, enabled_ns, running_ns }) => {
+                        [raw, enabled_ns, running_ns].map(Some)
+                    }
+                    _ => [None; 3],
+                };
+                for (builder, word) in self.counts.iter_mut().zip(words) {
+                    builder.append_option(word);
+                }
+            }
+            Readings::Values => self.values.append_option(match sample.reading {
+                Some(Reading::Value(value)) => Some(value),
+                _ => None,
+            }),
+        }
+        if self.ids.len() >= BATCH_ROWS { self.flush() } else { Ok(()) }
+    }
+
+    /// Brings everything so far into the files.
+    ///
+    /// # Errors
+    /// The disk is full. The samples of this batch are lost; later ones may be tried.
+    pub fn flush(&mut self) -> Result<()> {
+        let batch = self.take_samples();
+        if !self.fresh.is_empty() {
+            // Kept until they are written: without them no sample means anything.
+            self.series.append(&series_batch(&self.fresh).map_err(self.broken())?)?;
+            self.fresh.clear();
+        }
+        self.samples.append(&batch.map_err(self.broken())?)
+    }
+
+    /// Writes what is left and says in the files that nothing follows.
+    ///
+    /// # Errors
+    /// As for `flush`.
+    pub fn finish(mut self) -> Result<()> {
+        self.flush()?;
+        self.series.finish()?;
+        self.samples.finish()
+    }
+
+    fn broken(&self) -> impl Fn(arrow_schema::ArrowError) -> Error + use<> {
+        let dir = self.dir.clone();
+        move |e| Error::new("write", &dir, e)
+    }
+
+    fn take_samples(&mut self) -> Result<RecordBatch, arrow_schema::ArrowError> {
+        let mut arrays: Vec<ArrayRef> =
+            vec![ArrayBuilder::finish(&mut self.ids), ArrayBuilder::finish(&mut self.times)];
+        match self.readings {
+            Readings::Counts => {
+                arrays.extend(self.counts.iter_mut().map(|b| ArrayBuilder::finish(b)));
+            }
+            Readings::Values => arrays.push(ArrayBuilder::finish(&mut self.values)),
+        }
+        RecordBatch::try_new(samples_schema(self.readings), arrays)
+    }
+}
+
+fn series_batch(all: &[(u32, Series)]) -> Result<RecordBatch, arrow_schema::ArrowError> {
+    fn text<'a>(values: impl Iterator<Item = &'a str>) -> ArrayRef {
+        let mut builder = StringBuilder::new();
+        values.for_each(|value| builder.append_value(value));
+        ArrayBuilder::finish(&mut builder)
+    }
+    let of = || all.iter().map(|(_, series)| series);
+    let arrays: Vec<ArrayRef> = vec![
+        Arc::new(UInt32Array::from_iter_values(all.iter().map(|(id, _)| *id))),
+        text(of().map(|s| s.track.as_str())),
+        text(of().map(|s| s.name.as_str())),
+        text(of().map(|s| s.unit.as_str())),
+        Arc::new(Float64Array::from_iter_values(of().map(|s| s.scale))),
+        text(of().map(|s| s.scope.kind())),
+        Arc::new(UInt32Array::from_iter(of().map(|s| s.scope.number()))),
+        text(of().map(|s| s.times.name())),
+        Arc::new(of().map(|s| Some(s.cumulative)).collect::<BooleanArray>()),
+        Arc::new(UInt64Array::from_iter_values(of().map(|s| s.interval_ns))),
+        text(of().map(|s| s.source.as_str())),
+    ];
+    RecordBatch::try_new(series_schema(), arrays)
+}

@@ -1,0 +1,116 @@
+//! The part of a document that is in memory.
+
+use std::io::{ErrorKind, Read};
+
+use super::{ReadError, ReadErrorKind};
+
+/// Bytes of a window before anything larger was met.
+const START: usize = 1 << 20;
+/// The most that a single value may need.
+const LIMIT: usize = 256 << 20;
+
+pub(super) struct Window<R> {
+    source: R,
+    buffer: Vec<u8>,
+    /// What is not consumed yet: `buffer[start..end]`.
+    start: usize,
+    end: usize,
+    /// Bytes of the document before `start`.
+    consumed: u64,
+    ended: bool,
+}
+
+impl<R: Read> Window<R> {
+    pub(super) fn new(source: R) -> Self {
+        Self::of_size(source, START)
+    }
+
+    pub(super) fn of_size(source: R, bytes: usize) -> Self {
+        Self { source, buffer: vec![0; bytes], start: 0, end: 0, consumed: 0, ended: false }
+    }
+
+    /// Where in the document the window starts.
+    pub(super) fn at(&self) -> u64 {
+        self.consumed
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    pub(super) fn advance(&mut self, bytes: usize) {
+        debug_assert!(self.start + bytes <= self.end);
+        self.start += bytes;
+        self.consumed += bytes as u64;
+    }
+
+    /// Reads more behind what is there. False at the end of the document.
+    pub(super) fn more(&mut self) -> Result<bool, ReadError> {
+        if self.ended {
+            return Ok(false);
+        }
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        if self.end == self.buffer.len() {
+            if self.end >= LIMIT {
+                let kind = ReadErrorKind::TooLarge(LIMIT);
+                return Err(ReadError { at: self.consumed, kind });
+            }
+            self.buffer.resize(self.end * 2, 0);
+        }
+        // Filled up, so that a value which does not fit is tried once per window and not once
+        // per read.
+        let before = self.end;
+        while self.end < self.buffer.len() {
+            match self.source.read(&mut self.buffer[self.end..]) {
+                Ok(0) => {
+                    self.ended = true;
+                    break;
+                }
+                Ok(n) => self.end += n,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Compressed data that stop early: as much of a document as there is.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                    self.ended = true;
+                    break;
+                }
+                Err(error) => {
+                    let at = self.consumed + self.end as u64;
+                    return Err(ReadError { at, kind: ReadErrorKind::Io(error) });
+                }
+            }
+        }
+        Ok(self.end > before)
+    }
+
+    /// The next byte that is not white space; everything before it is consumed.
+    pub(super) fn next_byte(&mut self) -> Result<Option<u8>, ReadError> {
+        loop {
+            let white = |b: &u8| matches!(b, b' ' | b'\n' | b'\r' | b'\t');
+            let spaces = self.bytes().iter().position(|b| !white(b));
+            match spaces {
+                Some(n) => {
+                    self.advance(n);
+                    return Ok(self.bytes().first().copied());
+                }
+                None => {
+                    self.advance(self.end - self.start);
+                    if !self.more()? {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn skip_byte_order_mark(&mut self) -> Result<(), ReadError> {
+        self.more()?;
+        if self.bytes().starts_with(b"\xef\xbb\xbf") {
+            self.advance(3);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! Group reads count exactly: 2 n + c instructions for n trips of a two-instruction loop, with
+//! the same c for every n, and c measured with no trip at all.
+
+use counters::{Coverage, ThreadCounters};
+
+use crate::loops::{self, Random};
+use crate::report::tests;
+use crate::set;
+
+tests![exact: known_loops, cycles_are_instructions, two_slopes];
+
+/// One place in the program, so one constant.
+#[inline(never)]
+fn spin(counters: &mut ThreadCounters<'_>, trips: u64, counter: usize) -> u64 {
+    let [begin, end] = set::measure(counters, || loops::spin(trips));
+    assert_eq!(end.coverage(&begin, counter), Coverage::Whole);
+    end.since(&begin, counter).expect("was read")
+}
+
+fn known_loops() {
+    let plan = set::plan("instructions:u");
+    let mut counters = set::open(&plan);
+    let constant = spin(&mut counters, 0, 0);
+    // Two instructions of the loop's frame, and what the two readings have between them.
+    assert!((2..200).contains(&constant), "an empty loop counts {constant}");
+    let mut random = Random::new("known_loops");
+    for digits in [1, 10, 1_000, 100_000, 10_000_000] {
+        for _ in 0..4 {
+            let trips = random.below(digits) + 1;
+            let counted = spin(&mut counters, trips, 0);
+            assert_eq!(counted, 2 * trips + constant, "{trips} trips, constant {constant}");
+        }
+    }
+    println!("2 n + {constant} for 20 random n up to 10⁷");
+    counters.close();
+}
+
+/// One instruction takes one cycle of this machine's clock, so the cycle counter, which is
+/// another piece of hardware, must say the same.
+fn cycles_are_instructions() {
+    let plan = set::plan("{cycles:u,instructions:u}");
+    let mut counters = set::open(&plan);
+    let [cycles, instructions] = [0, 1].map(|counter| spin(&mut counters, 0, counter));
+    let mut random = Random::new("cycles");
+    for _ in 0..8 {
+        let trips = random.below(1_000_000);
+        assert_eq!(spin(&mut counters, trips, 0), 2 * trips + cycles, "cycles");
+        assert_eq!(spin(&mut counters, trips, 1), 2 * trips + instructions, "instructions");
+    }
+    counters.close();
+}
+
+/// A loop of another length: the slope is the loop's, not the test's.
+fn two_slopes() {
+    let plan = set::plan("instructions:u");
+    let mut counters = set::open(&plan);
+    let mut three = |trips| {
+        let [begin, end] = set::measure(&mut counters, || loops::spin3(trips));
+        end.since(&begin, 0).expect("was read")
+    };
+    let constant = three(0);
+    let mut random = Random::new("two_slopes");
+    for _ in 0..8 {
+        let trips = random.below(1_000_000);
+        assert_eq!(three(trips), 3 * trips + constant, "{trips} trips");
+    }
+    counters.close();
+}

@@ -1,0 +1,78 @@
+//! Process 1: makes the machine usable, runs the tests one by one, switches the machine off.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use crate::machine;
+use crate::report::{Test, tell};
+
+/// Guest time for one test. With virtual time a sleeping guest skips ahead, so this is about
+/// loops that do not end; the host has a limit of its own.
+const LONGEST: Duration = Duration::from_secs(60);
+
+pub fn main(tests: &[(usize, &[Test])]) -> ExitCode {
+    machine::mount_all();
+    machine::describe();
+    // What the kernel leaves in our environment of its command line: `filter=…`.
+    let filter = std::env::var("filter").unwrap_or_default();
+    let (mut ran, mut failed) = (0, 0);
+    let here = tests.iter().filter(|(cpus, _)| *cpus == machine::cpus());
+    for test in here.flat_map(|(_, tests)| *tests).filter(|test| test.name.contains(&filter)) {
+        ran += 1;
+        match run(test.name) {
+            Ok(()) => tell(&["test", test.name, "ok"]),
+            Err(why) => {
+                failed += 1;
+                tell(&["test", test.name, "failed", &why]);
+            }
+        }
+    }
+    tell(&["end", &format!("ran={ran}"), &format!("failed={failed}")]);
+    machine::power_off()
+}
+
+/// Runs a test in a child, passing on what it says.
+fn run(name: &str) -> Result<(), String> {
+    let (reader, writer) = std::io::pipe().map_err(|e| format!("make a pipe: {e}"))?;
+    let copy = writer.try_clone().map_err(|e| format!("copy the pipe: {e}"))?;
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["test", name]).stdin(Stdio::null()).stdout(copy).stderr(writer);
+    let mut child = command.spawn().map_err(|e| format!("start: {e}"))?;
+    drop(command); // The last writing end of ours: the pipe ends with the child.
+    let (send, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(reader).lines().map_while(Result::ok) {
+            if send.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let mut why = None;
+    let mut panicked = false;
+    loop {
+        match lines.recv_timeout(LONGEST) {
+            Ok(line) => {
+                println!("    {line}");
+                // `thread … panicked at FILE:LINE:COLUMN:`, and the message on the next line.
+                if panicked && why.is_none() {
+                    why = Some(line.clone());
+                }
+                panicked |= line.contains("' panicked at ") || line.contains(") panicked at ");
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                why = Some(format!("silent for {} s", LONGEST.as_secs()));
+                let _ = child.kill();
+                break;
+            }
+        }
+    }
+    let status = child.wait().map_err(|e| format!("wait: {e}"))?;
+    match why {
+        None if status.success() => Ok(()),
+        None => Err(format!("{status}")),
+        Some(why) => Err(why),
+    }
+}

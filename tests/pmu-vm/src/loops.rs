@@ -1,0 +1,66 @@
+//! Loops whose instructions are known from their text, and random trip counts for them.
+
+use std::arch::global_asm;
+
+global_asm!(
+    ".balign 64",
+    ".global pmu_vm_spin",
+    "pmu_vm_spin:",
+    "  cbz x0, 2f",
+    "1: subs x0, x0, #1",
+    "  b.ne 1b",
+    "2: ret",
+    // Three instructions a trip.
+    ".balign 64",
+    ".global pmu_vm_spin3",
+    "pmu_vm_spin3:",
+    "  cbz x0, 2f",
+    "1: nop",
+    "  subs x0, x0, #1",
+    "  b.ne 1b",
+    "2: ret",
+);
+
+unsafe extern "C" {
+    fn pmu_vm_spin(trips: u64);
+    fn pmu_vm_spin3(trips: u64);
+}
+
+/// 2 · `trips` + 2 instructions, with the call and the first test.
+#[inline(always)]
+pub fn spin(trips: u64) {
+    // SAFETY: touches one register that a call may change.
+    unsafe { pmu_vm_spin(trips) }
+}
+
+/// 3 · `trips` + 2 instructions.
+#[inline(always)]
+pub fn spin3(trips: u64) {
+    // SAFETY: as above.
+    unsafe { pmu_vm_spin3(trips) }
+}
+
+/// Random numbers from the host's seed (splitmix64): known to nobody when the test was written,
+/// known to everybody who reads the log.
+pub struct Random(u64);
+
+impl Random {
+    /// A sequence of its own for each `test`.
+    pub fn new(test: &str) -> Self {
+        let mix = |state: u64, byte: u8| (state ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        Self(test.bytes().fold(crate::machine::seed(), mix))
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// From 0 up to and not including `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}

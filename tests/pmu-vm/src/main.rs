@@ -1,0 +1,42 @@
+//! The only program of the emulated machine: its init, its tests and its measurements.
+//!
+//! ```text
+//!  kernel ──► init (pid 1): mounts, describes the machine
+//!               │ one child per test: this program again, `guest test NAME`
+//!               ▼
+//!             serial line:  pmu-vm boot …   pmu-vm test …   pmu-vm end …  ──► cargo xtask pmu-vm
+//! ```
+//!
+//! A child per test, so that a crash, a seccomp filter, a lost privilege or a sysctl meant for
+//! one test does not reach the next. The lines are described in [`report`].
+
+#[cfg(not(all(target_arch = "aarch64", target_os = "linux")))]
+compile_error!("the guest is AArch64 Linux; build it with: cargo xtask pmu-vm");
+
+mod exact;
+mod init;
+mod loops;
+mod machine;
+mod report;
+mod set;
+mod two_cpus;
+
+use std::process::ExitCode;
+
+use crate::report::Test;
+
+/// Every test, in the order in which they run, by the processors that the machine must have.
+const TESTS: &[(usize, &[Test])] = &[(1, exact::TESTS), (2, two_cpus::TESTS)];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["test", name] => report::run_here(TESTS, name),
+        _ if std::process::id() == 1 => init::main(TESTS),
+        _ => {
+            eprintln!("guest: this is an init; see cargo xtask pmu-vm");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What the guest tells the host: lines of words separated by tabs, on the serial line.
+//!
+//! ```text
+//! pmu-vm ⇥ boot ⇥ kernel=6.1.0-56-cloud-arm64 ⇥ pmu=armv8_pmuv3_0 ⇥ counters=6+1 ⇥ cpus=2 ⇥ seed=…
+//! pmu-vm ⇥ test ⇥ exact::known_loops ⇥ ok
+//! pmu-vm ⇥ test ⇥ exact::known_loops ⇥ failed ⇥ first line of why
+//! pmu-vm ⇥ end ⇥ ran=12 ⇥ failed=1
+//! ```
+//!
+//! Anything else on the line is for people. `end` comes last, so that a guest that died is not
+//! taken for one that had nothing to say.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+/// A test: passes by returning, fails by panicking.
+pub struct Test {
+    pub name: &'static str,
+    pub run: fn(),
+}
+
+/// A list of tests of this module, called `module::function`.
+macro_rules! tests {
+    ($module:ident: $($name:ident),* $(,)?) => {
+        pub const TESTS: &[$crate::report::Test] = &[$($crate::report::Test {
+            name: concat!(stringify!($module), "::", stringify!($name)),
+            run: $name,
+        }),*];
+    };
+}
+pub(crate) use tests;
+
+/// One line for the host, in one write.
+pub fn tell(words: &[&str]) {
+    let mut line = String::from("pmu-vm");
+    for word in words {
+        line.push('\t');
+        line.push_str(&word.replace(['\t', '\n', '\r'], " "));
+    }
+    line.push('\n');
+    // The console is all there is: nobody could be told that it is gone.
+    let _ = std::io::stdout().write_all(line.as_bytes());
+}
+
+/// In the child: runs one test of the table.
+pub fn run_here(tests: &[(usize, &[Test])], name: &str) -> ExitCode {
+    match tests.iter().flat_map(|(_, tests)| *tests).find(|test| test.name == name) {
+        Some(test) => {
+            (test.run)();
+            ExitCode::SUCCESS
+        }
+        None => {
+            eprintln!("guest: no test {name}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What needs two processors. The emulator has one clock for both, so what the other processor
+//! does in the meantime is counted too: counts here are never too small, and right in the best
+//! of many short tries.
+
+use counters::ThreadCounters;
+
+use crate::loops::{self, Random};
+use crate::report::tests;
+use crate::set;
+
+tests![two_cpus: migration_loses_nothing];
+
+/// Moves this thread.
+fn go_to(cpu: usize) {
+    // SAFETY: a set of processors is plain bits, and the call reads one of its own size.
+    let moved = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
+    };
+    assert_eq!(moved, 0, "move to processor {cpu}");
+    // SAFETY: no preconditions.
+    assert_eq!(unsafe { libc::sched_getcpu() }, cpu as i32);
+}
+
+/// There and back, with half of the work in each place.
+#[inline(never)]
+fn travel(counters: &mut ThreadCounters<'_>, trips: [u64; 2]) -> u64 {
+    let [begin, end] = set::measure(counters, || {
+        loops::spin(trips[0]);
+        go_to(1);
+        loops::spin(trips[1]);
+        go_to(0);
+    });
+    end.since(&begin, 0).expect("was read")
+}
+
+fn migration_loses_nothing() {
+    go_to(0);
+    let plan = set::plan("instructions:u");
+    let mut counters = set::open(&plan);
+    let constant = (0..100).map(|_| travel(&mut counters, [0, 0])).min().expect("some");
+    let mut random = Random::new("migration");
+    let mut excess = Vec::new();
+    for _ in 0..200 {
+        let trips = [random.below(1_000), random.below(1_000)];
+        let expected = 2 * (trips[0] + trips[1]) + constant;
+        let counted = travel(&mut counters, trips);
+        assert!(counted >= expected, "{trips:?} trips: {counted} of {expected} were counted");
+        excess.push(counted - expected);
+    }
+    excess.sort_unstable();
+    let exact = excess.iter().filter(|&&more| more == 0).count();
+    println!("{exact} of 200 journeys exact, the largest excess {}", excess[199]);
+    assert!(exact > 0, "every journey counted too much, at least by {}", excess[0]);
+    counters.close();
+}

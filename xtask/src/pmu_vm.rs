@@ -1,0 +1,111 @@
+//! `cargo xtask pmu-vm`: tests of hardware counters on a machine that has them, without having
+//! one. QEMU emulates an AArch64 machine with a PMU, Debian's kernel drives it, and our guest
+//! program (`tests/pmu-vm`) is all that runs there.
+//!
+//! ```text
+//!  debian     apt: QEMU (installed), kernel and libraries for arm64 (unpacked, not installed)
+//!  toolchain  rustup: std for AArch64 ──► guest program, static
+//!  initramfs  both in one archive
+//!  machine    boots it, passes the serial line on
+//!  outcome    reads the guest's lines: no test, no last line or a failure is an error
+//! ```
+//!
+//! `-icount shift=0` gives the guest one instruction per tick of its clock, so it counts exactly
+//! and the same in every
+//! run; with two processors, whose instructions share one clock, almost. So the machine boots
+//! twice, and the guest picks the tests for the processors that it finds. What is fetched stays below `target/pmu-vm`. The PMU is emulated:
+//! this tests the kernel's and our code, and says nothing about any processor's hardware. There
+//! is no x86-64 counterpart: QEMU emulates no PMU there.
+
+mod debian;
+mod initramfs;
+mod machine;
+mod outcome;
+mod toolchain;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::layout::Layout;
+use crate::lock::Lock;
+use crate::process::{say, timed};
+
+pub use outcome::Outcome;
+
+/// Runs the tests that need a PMU in an emulated AArch64 machine.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only tests whose name contains this.
+    filter: Option<String>,
+    /// The random numbers of an earlier boot, from its log.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Only clippy on the guest's program.
+    #[arg(long)]
+    lint: bool,
+}
+
+/// What stops the machine when its guest does not. A boot with its tests takes some 10 s.
+const LONGEST: Duration = Duration::from_secs(300);
+
+pub fn main(layout: &Layout, args: &Args) -> Result<()> {
+    if args.lint {
+        if let Some(why) = toolchain::missing() {
+            say(format_args!("clippy of the guest's program: skipped, {why}"));
+            return Ok(());
+        }
+        return toolchain::lint(layout);
+    }
+    if let Some(why) = missing() {
+        bail!("cannot run the emulated machine: {why}");
+    }
+    let outcome = run(layout, args.filter.as_deref(), args.seed)?;
+    say(format_args!("{} tests in the emulated machine, {} failed", outcome.ran, outcome.failed));
+    outcome.verdict()
+}
+
+/// Why the machine cannot run here, if it cannot.
+pub fn missing() -> Option<String> {
+    debian::missing().or_else(toolchain::missing)
+}
+
+/// Fetches, builds, boots and reads the result.
+pub fn run(layout: &Layout, filter: Option<&str>, seed: Option<u64>) -> Result<Outcome> {
+    let home = home(layout);
+    let _lock = Lock::take(&layout.target, "pmu-vm")?;
+    let debian = timed("fetch the kernel and libraries", || debian::fetch(&home))?;
+    let guest = timed("build the guest", || toolchain::guest(layout))?;
+    let image = home.join("initramfs.cpio");
+    initramfs::write(&image, &[("init".into(), guest)])?;
+    let seed = seed.unwrap_or_else(random);
+    let mut line = format!("seed={seed}");
+    if let Some(filter) = filter {
+        line.push_str(&format!(" filter={filter}"));
+    }
+    let mut all = Outcome::default();
+    for cpus in [1, 2] {
+        let log = timed(&format!("run the emulated machine, -smp {cpus}"), || {
+            machine::boot(&debian.kernel, &image, cpus, &line, LONGEST)
+        })?;
+        let outcome = Outcome::read(&log)?;
+        if outcome.ran == 0 && filter.is_none() {
+            bail!("no test ran in the emulated machine with {cpus} processors");
+        }
+        all.add(outcome);
+    }
+    Ok(all)
+}
+
+fn home(layout: &Layout) -> PathBuf {
+    layout.target.join("pmu-vm")
+}
+
+/// Where a seed comes from when none is given.
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    // SAFETY: writes at most as many bytes as the array has; a short read leaves zeros.
+    unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    u64::from_le_bytes(bytes)
+}

@@ -1,0 +1,83 @@
+//! The emulated machine: QEMU's command line, its serial line, its end.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::{describe, duration};
+
+/// Boots, passes each line on as it comes, and returns all of them when the machine is off.
+pub fn boot(
+    kernel: &Path,
+    initramfs: &Path,
+    cpus: u32,
+    line: &str,
+    longest: Duration,
+) -> Result<String> {
+    let (reader, writer) = std::io::pipe().context("make a pipe")?;
+    let mut command = Command::new("qemu-system-aarch64");
+    // The processor has a PMUv3 with six counters and a cycle counter. `max` would boot in
+    // 14 s instead of 3.
+    command.args(["-M", "virt", "-cpu", "neoverse-n1", "-smp", &cpus.to_string(), "-m", "512"]);
+    // Required: without virtual time there is no counter of instructions. `sleep=off`: an idle
+    // guest skips to its next timer.
+    command.args(["-icount", "shift=0,sleep=off"]);
+    command.args(["-nic", "none", "-nographic", "-no-reboot"]);
+    command.arg("-kernel").arg(kernel).arg("-initrd").arg(initramfs);
+    // A panic reboots at once, which -no-reboot makes an exit.
+    command.arg("-append").arg(format!("console=ttyAMA0 quiet panic=-1 {line}"));
+    command.stdin(Stdio::null()).stdout(writer.try_clone().context("copy the pipe")?);
+    command.stderr(writer);
+    let mut child = command.spawn().context("start qemu-system-aarch64")?;
+    drop(command);
+
+    // Reading ends with the machine, so somebody else must look at the clock.
+    let start = Instant::now();
+    let over = Arc::new(AtomicBool::new(false));
+    let pid = child.id() as libc::pid_t;
+    let watch = std::thread::spawn({
+        let over = Arc::clone(&over);
+        move || {
+            while !over.load(Ordering::Acquire) {
+                if start.elapsed() > longest {
+                    // SAFETY: the child is reaped only after this thread has ended.
+                    unsafe { libc::kill(pid, libc::SIGKILL) };
+                    return true;
+                }
+                std::thread::park_timeout(Duration::from_millis(500));
+            }
+            false
+        }
+    });
+    let mut log = String::new();
+    let mut read = Ok(());
+    for bytes in BufReader::new(reader).split(b'\n') {
+        match bytes {
+            Ok(bytes) => {
+                let text = String::from_utf8_lossy(&bytes);
+                let text = text.trim_end_matches('\r');
+                eprintln!("  | {}", text.replace('\t', " "));
+                log.push_str(text);
+                log.push('\n');
+            }
+            Err(error) => read = Err(error),
+        }
+    }
+    over.store(true, Ordering::Release);
+    watch.thread().unpark();
+    let killed = watch.join().unwrap_or(false);
+    let status = child.wait().context("wait for qemu-system-aarch64")?;
+    read.context("read the serial line")?;
+    if killed {
+        bail!("the emulated machine was still on after {}", duration(longest));
+    }
+    if !status.success() {
+        bail!("qemu-system-aarch64 {}", describe(status));
+    }
+    Ok(log)
+}

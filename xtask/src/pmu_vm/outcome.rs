@@ -1,0 +1,115 @@
+//! What the guest said about its tests; the lines are described in `tests/pmu-vm/src/report.rs`.
+
+use anyhow::{Context, Result, bail};
+
+/// A complete log: the machine booted with a PMU, and its tests came to an end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Tests that ran.
+    pub ran: u64,
+    /// Those that failed.
+    pub failed: u64,
+    /// `NAME: WHY` of the latter.
+    pub failures: Vec<String>,
+}
+
+impl Outcome {
+    /// From the whole serial line. An error if it does not add up.
+    pub fn read(log: &str) -> Result<Self> {
+        let mut booted = false;
+        let (mut ran, mut failures) = (0, Vec::new());
+        let mut end = None;
+        for line in log.lines() {
+            // The kernel may have left the beginning of a line of its own.
+            let Some((_, words)) = line.split_once("pmu-vm\t") else { continue };
+            let words: Vec<&str> = words.split('\t').collect();
+            match words[..] {
+                ["boot", ..] => {
+                    booted = true;
+                    if words.contains(&"pmu=none") {
+                        bail!("the emulated machine has no PMU: {}", words.join(" "));
+                    }
+                }
+                ["test", _, "ok"] => ran += 1,
+                ["test", name, "failed", why] => {
+                    ran += 1;
+                    failures.push(format!("{name}: {why}"));
+                }
+                ["end", said_ran, said_failed] => {
+                    let number = |word: &str, name: &str| -> Option<u64> {
+                        word.strip_prefix(name)?.strip_prefix('=')?.parse().ok()
+                    };
+                    end = number(said_ran, "ran").zip(number(said_failed, "failed"));
+                }
+                _ => bail!("the guest said something else than agreed: {line}"),
+            }
+        }
+        if !booted {
+            bail!("the guest's init never spoke");
+        }
+        let (said_ran, failed) = end.context("the guest ended without its last line")?;
+        if (said_ran, failed) != (ran, failures.len() as u64) {
+            bail!(
+                "the guest says {said_ran} tests and {failed} failures, its lines say {ran} and {}",
+                failures.len()
+            );
+        }
+        Ok(Self { ran, failed, failures })
+    }
+
+    /// Adds another boot.
+    pub fn add(&mut self, other: Self) {
+        self.ran += other.ran;
+        self.failed += other.failed;
+        self.failures.extend(other.failures);
+    }
+
+    /// An error if a test failed or there was none.
+    pub fn verdict(&self) -> Result<()> {
+        match (self.ran, self.failures.as_slice()) {
+            (0, _) => bail!("no test ran in the emulated machine"),
+            (_, []) => Ok(()),
+            (_, failures) => bail!("failed in the emulated machine:\n  {}", failures.join("\n  ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOOT: &str = "pmu-vm\tboot\tkernel=6.1\tpmu=armv8_pmuv3_0\tcounters=7\tcpus=2\tseed=1\n";
+
+    fn read(rest: &str) -> Result<Outcome> {
+        Outcome::read(&format!("[    0.1] noise\n{BOOT}{rest}"))
+    }
+
+    #[test]
+    fn a_good_log() {
+        let outcome = read("pmu-vm\ttest\ta::b\tok\n  words\npmu-vm\tend\tran=1\tfailed=0\n");
+        let outcome = outcome.expect("complete");
+        assert_eq!(outcome, Outcome { ran: 1, failed: 0, failures: vec![] });
+        assert!(outcome.verdict().is_ok());
+    }
+
+    #[test]
+    fn a_failure_and_its_reason() {
+        let log = "[1.0] halpmu-vm\ttest\ta::b\tfailed\t3 is not 4\npmu-vm\tend\tran=1\tfailed=1\n";
+        let outcome = read(log).expect("complete");
+        assert_eq!(outcome.failures, ["a::b: 3 is not 4"]);
+        assert!(outcome.verdict().is_err());
+    }
+
+    #[test]
+    fn silence_is_no_success() {
+        assert!(Outcome::read("").is_err());
+        assert!(Outcome::read("[    0.1] Kernel panic").is_err());
+        assert!(read("").is_err());
+        assert!(read("pmu-vm\ttest\ta::b\tok\n").is_err());
+        assert!(read("pmu-vm\ttest\ta::b\tok\npmu-vm\tend\tran=2\tfailed=0\n").is_err());
+        assert!(read("pmu-vm\ttest\ta::b\tmaybe\npmu-vm\tend\tran=1\tfailed=0\n").is_err());
+        assert!(Outcome::read(&BOOT.replace("armv8_pmuv3_0", "none")).is_err());
+        let nothing = read("pmu-vm\tend\tran=0\tfailed=0\n").expect("complete");
+        assert!(nothing.verdict().is_err());
+    }
+}

@@ -1,0 +1,74 @@
+//! The guest's program, built for AArch64 and linked statically.
+//!
+//! rustup has the standard library for musl, with its start files and an unwinder, and Rust's own
+//! toolchain has the linker: no C compiler is needed. Tried instead: Debian's `rustc-web` with
+//! its arm64 library (works without rustup, but 121 MB, and another compiler than the one the
+//! project is built with).
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::layout::Layout;
+use crate::process::{cargo, exists, loud, output, quiet, say};
+
+const TARGET: &str = "aarch64-unknown-linux-musl";
+
+/// What keeps us from building, if anything does.
+pub fn missing() -> Option<String> {
+    let installed = sysroot().is_ok_and(|root| root.join("lib/rustlib").join(TARGET).is_dir());
+    if !installed && !exists("rustup", &["--version"]) {
+        return Some(format!("the standard library for {TARGET} and rustup are missing"));
+    }
+    None
+}
+
+/// The program, up to date.
+pub fn guest(layout: &Layout) -> Result<PathBuf> {
+    let mut build = guest_cargo(layout, "build")?;
+    build.arg("--release");
+    loud(&mut build, "build the guest's program")?;
+    Ok(target_folder(layout).join(TARGET).join("release/guest"))
+}
+
+/// Clippy, which the workspace's own run does not reach: the guest is AArch64 only.
+pub fn lint(layout: &Layout) -> Result<()> {
+    let mut lint = guest_cargo(layout, "clippy")?;
+    lint.args(["--release", "--", "-D", "warnings"]);
+    loud(&mut lint, "clippy of the guest's program")
+}
+
+fn guest_cargo(layout: &Layout, chore: &str) -> Result<Command> {
+    let sysroot = sysroot()?;
+    if !sysroot.join("lib/rustlib").join(TARGET).is_dir() {
+        say(format_args!("rustup target add {TARGET} …"));
+        let mut add = Command::new("rustup");
+        quiet(add.args(["target", "add", TARGET]), "add the guest's standard library")?;
+    }
+    let mut command = cargo();
+    command.args([chore, "--quiet", "--locked", "--target", TARGET, "--target-dir"]);
+    command.arg(target_folder(layout));
+    command.args(["--manifest-path", "tests/pmu-vm/Cargo.toml"]);
+    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER", linker(&sysroot)?);
+    Ok(command)
+}
+
+fn target_folder(layout: &Layout) -> PathBuf {
+    super::home(layout).join("build")
+}
+
+fn sysroot() -> Result<PathBuf> {
+    let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    Ok(output(rustc.args(["--print", "sysroot"]), "ask rustc for its folder")?.trim().into())
+}
+
+/// LLVM's linker, which every toolchain of rustup has; a distribution's own is found by name.
+fn linker(sysroot: &std::path::Path) -> Result<PathBuf> {
+    let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    let version = output(rustc.arg("-vV"), "ask rustc for its version")?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    let host = host.context("rustc -vV names no host")?;
+    let own = sysroot.join("lib/rustlib").join(host).join("bin/rust-lld");
+    Ok(if own.is_file() { own } else { "ld.lld".into() })
+}
