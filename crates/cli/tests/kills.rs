@@ -120,6 +120,7 @@ fn verify(dir: &Path, slots: &[Slot], when: &str) -> usize {
 fn kill(test: &str, events: &str, all: usize, longest_us: u64, ending: &str) {
     let Some(program) = counterpoint(test) else { return };
     let programs = Programs::get();
+    let executable = programs.other("killer");
     let (mut killed, mut met) = (0, 0);
     while killed < all {
         // Few enough that what the pool keeps of them does not fill a small /dev/shm.
@@ -129,7 +130,7 @@ fn kill(test: &str, events: &str, all: usize, longest_us: u64, ending: &str) {
         let (path, file) = (scratch.join("p.cpt"), scratch.join("slots"));
         let variables = environment(&program, events, &path);
         let seed = u64::from(std::process::id()) << 20 | killed as u64;
-        let mut killer = Command::new(&programs.killer);
+        let mut killer = Command::new(&executable);
         killer.arg(&programs.library).arg(&file);
         killer.args([batch as u64, seed, longest_us].map(|n| n.to_string()));
         killer.arg(ending).envs(variables);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
-use support::{Programs, Recorded, counterpoint, same_as_without, skip};
+use support::{Programs, Recorded, counterpoint, same_as_without};
 
 fn host(mode: &str) -> Command {
     let programs = Programs::get();
@@ -62,9 +62,7 @@ fn programs_end_as_without_us_and_every_call_is_there() {
 fn exceptions_pass_through() {
     let Some(program) = counterpoint("exceptions") else { return };
     let programs = Programs::get();
-    let Some(exceptions) = &programs.exceptions else {
-        return skip("exceptions", "no C++ compiler (c++)");
-    };
+    let Some(exceptions) = programs.cpp("exceptions", "exceptions") else { return };
     let cases: [Case; 5] = [
         ("thrown 10", &[10], &[("call_abandoned", Some(10))]),
         ("inner 10", &[10], &[("call_abandoned", Some(10))]),
@@ -74,7 +72,7 @@ fn exceptions_pass_through() {
     ];
     for (mode, calls, losses) in cases {
         let make = || {
-            let mut command = Command::new(exceptions);
+            let mut command = Command::new(&exceptions);
             command.arg(&programs.library).args(mode.split(' '));
             command
         };
@@ -87,6 +85,7 @@ fn exceptions_pass_through() {
 fn lives_of_their_own() {
     let Some(program) = counterpoint("lives") else { return };
     let programs = Programs::get();
+    let lives = programs.other("lives");
     let cases: [Case; 7] = [
         ("raw-fork", &[15, 20], &[]),
         ("raw-clone3", &[15, 20], &[]),
@@ -98,7 +97,7 @@ fn lives_of_their_own() {
     ];
     for (mode, calls, losses) in cases {
         let make = || {
-            let mut command = Command::new(&programs.lives);
+            let mut command = Command::new(&lives);
             command.arg(&programs.library).arg(mode);
             command
         };

@@ -131,46 +131,56 @@ pub struct Programs {
     pub host: PathBuf,
     /// A runtime with IREE's own call hook in it.
     pub hook_host: PathBuf,
-    /// Threads and processes that come and go in ways of their own.
-    pub lives: PathBuf,
-    /// Dispatches left by C++ exceptions; `None` without a C++ compiler.
-    pub exceptions: Option<PathBuf>,
-    /// Kills children of itself at random instants.
-    pub killer: PathBuf,
-    /// Becomes another program, without `perf_event_open`.
-    pub without_perf: PathBuf,
     /// A host that notices helper processes.
     pub watchful: PathBuf,
     pub library: PathBuf,
     pub library_v5: PathBuf,
-    _directory: testkit::Scratch,
+    directory: testkit::Scratch,
+}
+
+/// Compiles a file of `tests/programs`; `None` if there is no such compiler.
+fn compile(compiler: &str, source: &str, program: &Path, flags: &[&str]) -> Option<()> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs").join(source);
+    let mut command = Command::new(compiler);
+    command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(program).arg(source);
+    let output = command.args(flags).output().ok()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(())
 }
 
 impl Programs {
+    /// A program that only some tests use: `NAME.c`, compiled now.
+    pub fn other(&self, name: &str) -> PathBuf {
+        let (program, source) = (self.directory.join(name), format!("{name}.c"));
+        compile("cc", &source, &program, &["-std=gnu11", "-ldl", "-lpthread"])
+            .expect("a C compiler: Rust links with it");
+        program
+    }
+
+    /// The same for `NAME.cc`; `None`, said loudly, without a C++ compiler.
+    pub fn cpp(&self, test: &str, name: &str) -> Option<PathBuf> {
+        let (program, source) = (self.directory.join(name), format!("{name}.cc"));
+        // The C headers start structures with {0}, of which C++ warns.
+        let flags = ["-std=c++17", "-Wno-missing-field-initializers", "-ldl", "-lpthread"];
+        if compile("c++", &source, &program, &flags).is_none() {
+            skip(test, "no C++ compiler (c++)");
+            return None;
+        }
+        Some(program)
+    }
+
     pub fn get() -> &'static Self {
         static PROGRAMS: OnceLock<Programs> = OnceLock::new();
         PROGRAMS.get_or_init(|| {
             let directory = testkit::Scratch::new();
-            let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs");
-            let run = |compiler: &str, source: &str, program: &str, flags: &[&str]| {
-                let program = directory.join(program);
-                let mut command = Command::new(compiler);
-                command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program);
-                let output = command.arg(sources.join(source)).args(flags).output().ok()?;
-                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-                Some(program)
-            };
             let compile = |source: &str, program: &str, flags: &[&str]| {
                 let flags = [&["-std=gnu11"], flags].concat();
-                run("cc", source, program, &flags).expect("a C compiler: Rust links with it")
+                let program = directory.join(program);
+                compile("cc", source, &program, &flags).expect("a C compiler: Rust links with it");
+                program
             };
-            let cpp = ["-std=c++17", "-Wno-missing-field-initializers", "-ldl", "-lpthread"];
             Self {
                 host: compile("host.c", "host", &["-ldl", "-lpthread", "-lrt"]),
-                lives: compile("lives.c", "lives", &["-ldl", "-lpthread"]),
-                exceptions: run("c++", "exceptions.cc", "exceptions", &cpp),
-                killer: compile("killer.c", "killer", &["-ldl", "-lpthread"]),
-                without_perf: compile("without_perf.c", "without_perf", &[]),
                 watchful: compile("watchful.c", "watchful", &["-ldl", "-lpthread"]),
                 hook_host: compile("hook_host.c", "hook_host", &["-ldl", "-lpthread"]),
                 library: compile("library.c", "library.so", &["-shared", "-fPIC"]),
@@ -179,7 +189,7 @@ impl Programs {
                     "library5.so",
                     &["-shared", "-fPIC", "-DABI_VERSION=5", "-DLIBRARY_NAME=\"five_linked\""],
                 ),
-                _directory: directory,
+                directory,
             }
         })
     }
