@@ -52,6 +52,11 @@ pub fn counterpoint(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_DIST")?.join("bin/counterpoint"))
 }
 
+/// The built program beside a library that panics on demand.
+pub fn injecting(test: &str) -> Option<PathBuf> {
+    Some(need(test, "COUNTERPOINT_INJECT_DIST")?.join("bin/counterpoint"))
+}
+
 /// IREE from the stock wheels, and the compiled fixtures.
 pub struct Iree {
     pub venv: PathBuf,
@@ -136,6 +141,8 @@ pub struct Programs {
     pub without_perf: PathBuf,
     /// A host that notices helper processes.
     pub watchful: PathBuf,
+    /// A host that goes through every entry of the agent.
+    pub entries: PathBuf,
     pub library: PathBuf,
     pub library_v5: PathBuf,
     _directory: testkit::Scratch,
@@ -165,6 +172,7 @@ impl Programs {
                 killer: compile("killer.c", "killer", &["-ldl", "-lpthread"]),
                 without_perf: compile("without_perf.c", "without_perf", &[]),
                 watchful: compile("watchful.c", "watchful", &["-ldl", "-lpthread"]),
+                entries: compile("entries.c", "entries", &["-ldl", "-lpthread"]),
                 hook_host: compile("hook_host.c", "hook_host", &["-ldl", "-lpthread"]),
                 library: compile("library.c", "library.so", &["-shared", "-fPIC"]),
                 library_v5: compile(
