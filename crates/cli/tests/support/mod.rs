@@ -53,6 +53,11 @@ pub fn counterpoint(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_DIST")?.join("bin/counterpoint"))
 }
 
+/// The built program beside a library that panics on demand.
+pub fn injecting(test: &str) -> Option<PathBuf> {
+    Some(need(test, "COUNTERPOINT_INJECT_DIST")?.join("bin/counterpoint"))
+}
+
 /// IREE from the stock wheels, and the compiled fixtures.
 pub struct Iree {
     pub venv: PathBuf,
@@ -133,6 +138,8 @@ pub struct Programs {
     pub hook_host: PathBuf,
     /// A host that notices helper processes.
     pub watchful: PathBuf,
+    /// A host that goes through every entry of the agent.
+    pub entries: PathBuf,
     pub library: PathBuf,
     pub library_v5: PathBuf,
     directory: testkit::Scratch,
@@ -182,6 +189,7 @@ impl Programs {
             Self {
                 host: compile("host.c", "host", &["-ldl", "-lpthread", "-lrt"]),
                 watchful: compile("watchful.c", "watchful", &["-ldl", "-lpthread"]),
+                entries: compile("entries.c", "entries", &["-ldl", "-lpthread"]),
                 hook_host: compile("hook_host.c", "hook_host", &["-ldl", "-lpthread"]),
                 library: compile("library.c", "library.so", &["-shared", "-fPIC"]),
                 library_v5: compile(
