@@ -14,6 +14,7 @@
 //! | [`stats`](mod@stats) | distributions and correlations per op: a second way over the pages |
 //! | [`durations`] | many durations in little memory, exact quantiles |
 //! | [`threads`] | per thread: time in dispatches, in none, off the CPU |
+//! | [`tracks`](mod@tracks) | time series: totals, rates, how evenly they were sampled |
 //! | [`probe`] | what the probes cost, and what an empty call reads |
 //!
 //! Sums are of integers, so results do not depend on how many workers there were. Missing is
@@ -26,6 +27,7 @@ pub mod stats;
 pub mod summary;
 pub mod table;
 pub mod threads;
+pub mod tracks;
 
 pub use durations::Durations;
 pub use probe::{EmptyCall, ProbeCost};
@@ -33,3 +35,4 @@ pub use stats::{Stats, stats};
 pub use summary::{Options, Summary, summarize};
 pub use table::{By, CounterTotal, Key, Row};
 pub use threads::ThreadTime;
+pub use tracks::{SeriesSummary, TracksSummary, tracks};
