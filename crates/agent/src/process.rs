@@ -20,7 +20,7 @@ use crate::sys::{self, AppendError};
 struct State {
     /// Thread id of the holder, 0 if free.
     lock: AtomicU32,
-    /// 0 fresh, 1 ready.
+    /// 0 fresh, [`NAMED`] or [`READY`].
     ready: AtomicU32,
     row: AtomicU32,
     next_thread: AtomicU32,
@@ -30,6 +30,11 @@ struct State {
     start_time: AtomicU64,
     paths: AtomicPtr<Paths>,
 }
+
+/// It has a row, so that losses can be counted.
+const NAMED: u32 = 1;
+/// Its metadata is in the profile too: threads may record, and no record is without its names.
+const READY: u32 = 2;
 
 /// Files of the process's part.
 #[derive(Debug)]
@@ -100,7 +105,7 @@ impl Process {
     pub fn current(run: &'static Run) -> Option<Self> {
         let state = state().ok()?;
         let process = Self { state, run };
-        if state.ready.load(Ordering::Acquire) == 0 {
+        if state.ready.load(Ordering::Acquire) != READY {
             let _lock = Lock::take()?;
             process.start();
         }
@@ -114,17 +119,17 @@ impl Process {
         Some(process)
     }
 
-    /// This process if it is already recording. For signal handlers and losses.
+    /// This process if it has a row. For signal handlers and losses.
     pub fn existing(run: &'static Run) -> Option<Self> {
         let at = STATE.load(Ordering::Acquire);
         // SAFETY: null or mapped for ever, see `state`.
         let state = unsafe { at.as_ref() }?;
-        (state.ready.load(Ordering::Acquire) == 1).then_some(Self { state, run })
+        (state.ready.load(Ordering::Acquire) >= NAMED).then_some(Self { state, run })
     }
 
     fn start(&self) {
         let state = self.state;
-        if state.ready.load(Ordering::Relaxed) == 1 {
+        if state.ready.load(Ordering::Relaxed) == READY {
             return;
         }
         close_inherited();
@@ -143,7 +148,7 @@ impl Process {
             Ok(paths) => state.paths.store(Box::leak(Box::new(paths)), Ordering::Release),
             Err(errno) => row.lose(Loss::PartUnwritable, 1, errno),
         }
-        state.ready.store(1, Ordering::Release);
+        state.ready.store(NAMED, Ordering::Release);
         self.append(&Frame::Process(ProcessFrame {
             pid,
             parent: sys::parent_id(),
@@ -155,6 +160,7 @@ impl Process {
         }));
         self.append(&Frame::Snapshot(Snapshot::take(self.run.clock)));
         iree::library::for_each_known(|frame| self.append_bytes(frame));
+        state.ready.store(READY, Ordering::Release);
     }
 
     /// Makes the directory of the part: the first generation that is not there yet is ours.

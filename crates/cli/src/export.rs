@@ -11,12 +11,14 @@ use arrow_array::RecordBatch;
 use arrow_json::writer::{LineDelimited, WriterBuilder};
 use arrow_schema::{ArrowError, SchemaRef};
 use clap::ValueEnum;
+use model::metric::Bound;
 use profile::batch::unknown_op;
 use profile::collect::Closing;
 use profile::tracks::batches::SeriesChooser;
 use profile::{LossCount, Profile, merge_losses};
 
 use crate::failure::Failure;
+use crate::metrics::{MetricArgs, Offer, metrics_out, of_profile};
 use crate::report::{self, ProfileHead};
 
 /// The versions of the JSON documents.
@@ -41,6 +43,8 @@ pub struct Args {
     /// Only ops, or tracks, whose name matches; `*` and `?` are wild.
     #[arg(long, value_name = "GLOB")]
     filter: Option<String>,
+    #[command(flatten)]
+    metrics: MetricArgs,
 }
 
 /// `--what`.
@@ -71,17 +75,18 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             .hint("name one with -o FILE"));
     }
     let profile = report::open(&args.profile, Closing::WhenOver)?;
+    let metrics = of_profile(&args.metrics, &profile, Offer::Nothing)?;
     let losses = match &args.output {
         Some(path) => {
             let name = |e: io::Error| Failure::new(format!("write {}: {e}", path.display()));
             let mut out = BufWriter::with_capacity(1 << 16, File::create(path).map_err(name)?);
-            let losses = write(&mut out, &profile, &args).map_err(name)?;
+            let losses = write(&mut out, &profile, &args, metrics).map_err(name)?;
             out.flush().map_err(name)?;
             losses
         }
         None => {
             let mut out = BufWriter::with_capacity(1 << 16, io::stdout());
-            let losses = write(&mut out, &profile, &args)?;
+            let losses = write(&mut out, &profile, &args, metrics)?;
             out.flush()?;
             losses
         }
@@ -94,6 +99,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 struct Rows<'a> {
     what: What,
     profile: &'a Profile,
+    /// What the columns of metrics are, as JSON.
+    metrics: Option<String>,
     schema: SchemaRef,
     batches: &'a mut dyn Iterator<Item = Result<RecordBatch, ArrowError>>,
 }
@@ -103,13 +110,18 @@ fn write(
     out: &mut (impl Write + Send),
     profile: &Profile,
     args: &Args,
+    metrics: Vec<Bound>,
 ) -> io::Result<Vec<LossCount>> {
     let (what, filter) = (args.what, args.filter.as_deref());
     let found = match what {
         What::Calls => {
-            let mut batches = profile.batches(filter.map(|glob| calls_like(profile, glob)));
+            let described = serde_json::to_string(&metrics_out(&metrics))?;
+            let choose = filter.map(|glob| calls_like(profile, glob));
+            let mut batches = profile.batches(choose).with_metrics(metrics);
             let schema = batches.schema();
-            rows(out, Rows { what, profile, schema, batches: &mut batches }, args.format)?;
+            let metrics = Some(described);
+            let all = Rows { what, profile, metrics, schema, batches: &mut batches };
+            rows(out, all, args.format)?;
             batches.losses().to_vec()
         }
         What::Tracks => {
@@ -118,7 +130,8 @@ fn write(
             });
             let mut batches = profile.track_batches(choose);
             let schema = profile::tracks::batches::schema();
-            rows(out, Rows { what, profile, schema, batches: &mut batches }, args.format)?;
+            let all = Rows { what, profile, metrics: None, schema, batches: &mut batches };
+            rows(out, all, args.format)?;
             batches.losses().to_vec()
         }
     };
@@ -167,7 +180,11 @@ fn json(out: &mut impl Write, rows: &mut Rows<'_>) -> io::Result<()> {
         What::Calls => (EXPORT_SCHEMA, "calls"),
         What::Tracks => (TRACKS_SCHEMA, "samples"),
     };
-    write!(out, "{{\"schema\":\"{schema}\",\n\"profile\":{head},\n\"{name}\":[")?;
+    write!(out, "{{\"schema\":\"{schema}\",\n\"profile\":{head},\n")?;
+    if let Some(metrics) = &rows.metrics {
+        writeln!(out, "\"metrics\":{metrics},")?;
+    }
+    write!(out, "\"{name}\":[")?;
     let mut first = true;
     for batch in &mut *rows.batches {
         let batch = batch.map_err(io_error)?;

@@ -11,15 +11,16 @@ use counters::machine::Machine;
 use counters::names::Resolver;
 use counters::plan::by_scope;
 use counters::{Plan, check};
-use model::{Counter, Scope, Source};
+use model::{Counter, Loss, Scope, Source};
 use profile::collect::{Closing, collect, is_over};
 use profile::live::{ProcessId, boot_id};
-use profile::manifest::{Manifest, Origin, State};
+use profile::manifest::{CounterInfo, Manifest, Origin, State};
 use record::meta::PARTS_NAME;
 use record::run_file::{RUN_FILE_NAME, RUN_FILE_VARIABLE};
 use record::{ClockKind, RunFile, Snapshot};
 
 use crate::failure::Failure;
+use crate::metrics::{MetricArgs, before_run};
 
 /// What to record and where to.
 #[derive(clap::Args)]
@@ -34,6 +35,8 @@ pub struct Recording {
     /// Record only functions whose name matches; `*` and `?` stand for anything. Repeatable
     #[arg(long, value_name = "GLOB")]
     pub filter: Vec<String>,
+    #[command(flatten)]
+    pub metrics: MetricArgs,
 }
 
 /// What is counted beside the program, by whoever stays with it.
@@ -63,6 +66,8 @@ fn interval(text: &str) -> Result<Duration, String> {
     let allowed = Duration::from_millis(1)..=Duration::from_secs(3600);
     if allowed.contains(&time) { Ok(time) } else { Err("not from 1ms to 3600s".to_owned()) }
 }
+/// The variable that has the dynamic linker load the agent.
+pub const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
 /// A profile that is ready to be recorded into.
 pub struct Prepared {
@@ -96,6 +101,8 @@ pub fn prepare(
         return Err(Failure::new(format!("{} counts a whole package, no thread", counter.name))
             .hint("`counterpoint run` samples it beside the program"));
     }
+    let infos: Vec<CounterInfo> = counters.iter().map(Into::into).collect();
+    let metrics = before_run(&recording.metrics, &infos)?;
     // By components: `x.cpt/` is `x.cpt`.
     let directory: PathBuf = std::path::absolute(&recording.output)
         .map_err(|e| Failure::new(format!("output {}: {e}", recording.output.display())))?
@@ -150,7 +157,8 @@ pub fn prepare(
             .map(|sign| format!("in a container ({sign})"))
             .or_else(|| machine.virtualisation().map(|sign| format!("virtualised ({sign})"))),
         clock: clock.into(),
-        counters: run_file.counters.iter().map(Into::into).collect(),
+        counters: infos,
+        metrics,
         filters: recording.filter.clone(),
         pool: Some(pool),
         watch: ProcessId::current().into_iter().collect(),
@@ -165,7 +173,7 @@ pub fn prepare(
         directory,
         clock,
         beside,
-        variables: vec![(RUN_FILE_VARIABLE, run_path.into()), ("LD_PRELOAD", preload)],
+        variables: vec![(RUN_FILE_VARIABLE, run_path.into()), (PRELOAD_VARIABLE, preload)],
         pool_directory,
     })
 }
@@ -174,6 +182,16 @@ impl Prepared {
     /// Removes what was made, when the program could not be started after all.
     pub fn discard(self) {
         drop(Undo { directories: vec![self.directory, self.pool_directory] });
+    }
+
+    /// Counts something that no recording process can count.
+    pub fn lose(&self, loss: Loss) {
+        use std::os::unix::ffi::OsStrExt;
+        let pool = self.pool_directory.join("pool");
+        if let Ok(pool) = std::ffi::CString::new(pool.as_os_str().as_bytes()) {
+            // Where even this is not possible, there is no profile either.
+            let _ = record::pool::with_run_row(&pool, |row| row.lose(loss, 1, 0));
+        }
     }
 
     /// Removes what may be left beside the pool once the pool itself is gone.

@@ -8,6 +8,7 @@ use std::path::Path;
 use crate::check::{CONTAINER_REMEDY, check};
 use crate::machine::Machine;
 use crate::names::{Resolver, TRACEFS};
+use crate::perf;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -170,17 +171,25 @@ fn capabilities(machine: &Machine) -> Finding {
 }
 
 fn seccomp(machine: &Machine) -> Finding {
-    match machine.field("proc/self/status", "Seccomp").as_deref() {
-        Some("0") => Finding::ok("seccomp", "off"),
-        Some(mode) => {
-            let state = if mode == "2" { "a filter is active" } else { "strict" };
-            Finding::ok("seccomp", state).at(
-                Level::Note,
-                "perf_event_open, if the filter forbids it (EPERM or ENOSYS)",
-                CONTAINER_REMEDY,
-            )
-        }
-        None => Finding::ok("seccomp", "unknown"),
+    let mode = machine.field("proc/self/status", "Seccomp");
+    let state = match mode.as_deref() {
+        Some("0") => return Finding::ok("seccomp", "off"),
+        Some("2") => "a filter is active",
+        Some(_) => "strict",
+        None => return Finding::ok("seccomp", "unknown"),
+    };
+    let finding = Finding::ok("seccomp", state);
+    if !machine.is_here() {
+        let limits = "perf_event_open, if the filter forbids it (EPERM or ENOSYS)";
+        return finding.at(Level::Note, limits, CONTAINER_REMEDY);
+    }
+    match perf::reaches_the_kernel() {
+        Ok(()) => Finding::ok("seccomp", format!("{state} and lets perf_event_open pass")),
+        Err(error) => finding.at(
+            Level::Problem,
+            &format!("perf_event_open ({error}): every counter; timing works: -e none"),
+            CONTAINER_REMEDY,
+        ),
     }
 }
 

@@ -33,6 +33,11 @@ impl Machine {
         self.root == Path::new("/")
     }
 
+    /// Whether a seccomp filter is active for this process.
+    pub fn is_filtered(&self) -> bool {
+        self.field("proc/self/status", "Seccomp").is_some_and(|mode| mode == "2")
+    }
+
     /// `path` without its leading slash, on this machine.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path)

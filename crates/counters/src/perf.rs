@@ -151,6 +151,18 @@ pub fn open(attr: &PerfAttr, target: Target, group_fd: i32) -> Result<i32, OpenE
     }
 }
 
+/// Whether `perf_event_open` reaches the kernel's counters at all: without attributes they can
+/// only answer EFAULT (from the kernel's source; measured on Linux 6.18). Any other number was said
+/// on the way, by a seccomp filter, a security module, or a kernel without perf.
+pub fn reaches_the_kernel() -> Result<(), OpenError> {
+    // SAFETY: a null pointer to attributes is never read from user space, only by the kernel.
+    let ret = unsafe { sys::perf_event_open(core::ptr::null_mut(), 0, -1, -1, 0) };
+    if ret == -(libc::EFAULT as isize) {
+        return Ok(());
+    }
+    Err(OpenError::from_errno(-ret as i32))
+}
+
 macro_rules! kinds {
     ($( $kind:ident $errno:ident $help:literal; )*) => {
         /// Why a counter did not open, as far as the error number tells.

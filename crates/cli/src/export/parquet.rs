@@ -21,14 +21,14 @@ pub fn write(out: &mut (impl Write + Send), rows: &mut Rows<'_>) -> io::Result<(
         What::Tracks => TRACKS_SCHEMA,
     };
     let entry = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
+    let mut entries =
+        vec![entry("counterpoint.schema", schema.to_owned()), entry("counterpoint.profile", head)];
+    entries.extend(rows.metrics.take().map(|metrics| entry("counterpoint.metrics", metrics)));
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
         .set_max_row_group_row_count(Some(GROUP_ROWS))
         .set_created_by(format!("counterpoint {}", env!("CARGO_PKG_VERSION")))
-        .set_key_value_metadata(Some(vec![
-            entry("counterpoint.schema", schema.to_owned()),
-            entry("counterpoint.profile", head),
-        ]))
+        .set_key_value_metadata(Some(entries))
         .build();
     let mut writer =
         ArrowWriter::try_new(out, rows.schema.clone(), Some(properties)).map_err(parquet_error)?;

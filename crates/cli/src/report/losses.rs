@@ -107,8 +107,8 @@ pub fn reasons(report: &Report<'_>) -> Vec<String> {
                 .into(),
         );
         reasons.push(
-            "the process that does the work could not carry the preload: it is static, setuid, \
-             or started with an empty environment"
+            "the process that does the work was started in a way that nobody could see: by a bare \
+             system call, or by a program that is not recorded itself"
                 .into(),
         );
     } else {

@@ -130,6 +130,10 @@ pub struct Programs {
     pub host: PathBuf,
     /// A runtime with IREE's own call hook in it.
     pub hook_host: PathBuf,
+    /// Kills children of itself at random instants.
+    pub killer: PathBuf,
+    /// Becomes another program, without `perf_event_open`.
+    pub without_perf: PathBuf,
     /// A host that notices helper processes.
     pub watchful: PathBuf,
     pub library: PathBuf,
@@ -158,6 +162,8 @@ impl Programs {
             };
             Self {
                 host: compile("host.c", "host", &["-ldl", "-lpthread", "-lrt"]),
+                killer: compile("killer.c", "killer", &["-ldl", "-lpthread"]),
+                without_perf: compile("without_perf.c", "without_perf", &[]),
                 watchful: compile("watchful.c", "watchful", &["-ldl", "-lpthread"]),
                 hook_host: compile("hook_host.c", "hook_host", &["-ldl", "-lpthread"]),
                 library: compile("library.c", "library.so", &["-shared", "-fPIC"]),
@@ -266,6 +272,20 @@ impl Recorded {
         calls.sort_unstable();
         calls
     }
+}
+
+/// The variables that `counterpoint env` prints for a new profile at `path`.
+pub fn environment(program: &Path, events: &str, path: &Path) -> Vec<(String, String)> {
+    let mut env = Command::new(program);
+    let output = env.args(["env", "-e", events, "-o"]).arg(path).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let variable = |line: &str| {
+        let (name, value) = line.strip_prefix("export ").unwrap().split_once('=').unwrap();
+        // Quoted for the shell; the paths of tests need no more than that.
+        (name.to_owned(), value.trim_matches('\'').to_owned())
+    };
+    lines.lines().map(variable).collect()
 }
 
 /// Runs a command by itself, for comparison.

@@ -184,9 +184,17 @@ impl PageHeader {
 /// The checksum of a page's bytes, header and records, in which the checksum's own field counts
 /// as zero.
 pub(super) fn checksum(page: &[u8]) -> u64 {
+    let raw = page.get(FLAGS_AT..FLAGS_AT + 4).unwrap_or_default();
+    let flags = raw.first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
+    checksum_with(page, flags)
+}
+
+/// The checksum that a page's bytes will have once its flags are `flags`.
+pub(super) fn checksum_with(page: &[u8], flags: u32) -> u64 {
     let (mut header, records) = ([0u8; HEADER_BYTES], page.get(HEADER_BYTES..).unwrap_or_default());
     if let Some(found) = page.first_chunk::<HEADER_BYTES>() {
         header = *found;
+        header[FLAGS_AT..FLAGS_AT + 4].copy_from_slice(&flags.to_le_bytes());
     }
     header[CHECKSUM_AT..CHECKSUM_AT + 8].fill(0);
     xxh64(records).rotate_left(1) ^ xxh64(&header)

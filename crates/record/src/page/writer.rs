@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use super::header::{RawHeader, checksum};
+use super::header::{RawHeader, checksum_with};
 use super::{
     Call, FLAG_FLUSHED, FLAG_LAST, HEADER_BYTES, LONGEST_RECORD, PAGE_BYTES, PAGE_MAGIC,
     PAGE_VERSION, PageStart, TAG_CALL, TAG_CONTEXT, TAG_RUNNING, TAG_THREAD_CLOCK, TAG_WORKGROUP,
@@ -217,7 +217,8 @@ impl PageWriter {
     }
 
     /// The bytes to append to the profile: header with checksum, committed records.
-    /// `last` marks the thread's last page.
+    /// `last` marks the thread's last page. A kill in between leaves a page that is not marked as
+    /// flushed yet, or one whose checksum holds: the mark is stored last.
     ///
     /// # Safety
     /// A page is attached and stays so while the slice is used.
@@ -226,8 +227,11 @@ impl PageWriter {
         // SAFETY: the page is attached and this thread is its only writer.
         unsafe {
             (*header).thread_name = thread_name;
-            (*header).flags = FLAG_FLUSHED | if last { FLAG_LAST } else { 0 };
-            (*header).checksum = checksum(std::slice::from_raw_parts(self.page, self.at as usize));
+            let flags = FLAG_FLUSHED | if last { FLAG_LAST } else { 0 };
+            let page = std::slice::from_raw_parts(self.page, self.at as usize);
+            (*header).checksum = checksum_with(page, flags);
+            compiler_fence(Ordering::SeqCst);
+            (*header).flags = flags;
             std::slice::from_raw_parts(self.page, self.at as usize)
         }
     }
