@@ -95,7 +95,8 @@ pub fn prepare(
         .unwrap_or_default();
     let clock = ClockKind::choose(&clocksource);
     let first = Snapshot::take(clock);
-    let (counters, mut beside, notes) = counters_of(&recording.events, &machine)?;
+    let Chosen { threads: counters, packages: mut beside, notes } =
+        counters_of(&recording.events, &machine)?;
     beside.extend(system_wide(system, beside.len() as u16, &machine)?);
     if let (Some(counter), true) = (beside.first(), origin != Origin::Run) {
         return Err(Failure::new(format!("{} counts a whole package, no thread", counter.name))
@@ -215,22 +216,30 @@ impl Drop for Undo {
     }
 }
 
+/// Counters that work here.
+struct Chosen {
+    /// Of threads: for the recorder.
+    threads: Vec<Counter>,
+    /// Of whole packages.
+    packages: Vec<Counter>,
+    /// About defaults that do not work.
+    notes: Vec<String>,
+}
+
 /// The counters asked for, each of which works here, or the default ones that do: those of threads,
 /// those of whole packages, and notes about those that do not work.
-fn counters_of(
-    lists: &[String],
-    machine: &Machine,
-) -> Result<(Vec<Counter>, Vec<Counter>, Vec<String>), Failure> {
+fn counters_of(lists: &[String], machine: &Machine) -> Result<Chosen, Failure> {
     if lists.is_empty() {
         let defaults = check::defaults(machine);
-        return Ok((defaults.counters, Vec::new(), defaults.notes));
+        let (threads, notes) = (defaults.counters, defaults.notes);
+        return Ok(Chosen { threads, packages: Vec::new(), notes });
     }
     let typed = lists.join(",");
     let counters = resolve("-e", &typed, machine)?;
     let (threads, packages) = by_scope(counters.clone());
     Plan::new(threads.clone()).map_err(|e| Failure::new(format!("-e {typed}: {e}")))?;
     works(&counters, machine)?;
-    Ok((threads, packages, Vec::new()))
+    Ok(Chosen { threads, packages, notes: Vec::new() })
 }
 
 /// Counters for every CPU that is online, in groups from number `first` on. A simulated one
