@@ -141,6 +141,8 @@ pub struct Programs {
     pub without_perf: PathBuf,
     /// A host that notices helper processes.
     pub watchful: PathBuf,
+    /// A host that loads copies of Counterpoint.
+    pub two: PathBuf,
     /// A host that goes through every entry of the agent.
     pub entries: PathBuf,
     pub library: PathBuf,
@@ -172,6 +174,7 @@ impl Programs {
                 killer: compile("killer.c", "killer", &["-ldl", "-lpthread"]),
                 without_perf: compile("without_perf.c", "without_perf", &[]),
                 watchful: compile("watchful.c", "watchful", &["-ldl", "-lpthread"]),
+                two: compile("two.c", "two", &["-ldl"]),
                 entries: compile("entries.c", "entries", &["-ldl", "-lpthread"]),
                 hook_host: compile("hook_host.c", "hook_host", &["-ldl", "-lpthread"]),
                 library: compile("library.c", "library.so", &["-shared", "-fPIC"]),
