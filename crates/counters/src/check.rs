@@ -371,9 +371,13 @@ pub(crate) fn user_only(counter: &Counter) -> Option<Counter> {
 /// Says what the kernel's number means here.
 fn explain(counter: &Counter, error: OpenError, machine: &Machine) -> Problem {
     let (why, remedy) = why(counter, error, machine);
+    let place = match &counter.scope {
+        Scope::Thread => "on this thread",
+        Scope::Cpus(_) => "for all threads of a CPU",
+    };
     let message = match why.as_str() {
-        "" => format!("open {} on this thread: {error}", counter.name),
-        why => format!("open {} on this thread: {error} ({why})", counter.name),
+        "" => format!("open {} {place}: {error}", counter.name),
+        why => format!("open {} {place}: {error} ({why})", counter.name),
     };
     let remedy = Some(remedy).filter(|r| !r.is_empty());
     Problem { message, why, remedy, error: Some(error) }

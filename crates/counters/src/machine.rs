@@ -74,6 +74,12 @@ impl Machine {
         names
     }
 
+    /// Logical CPUs that are online; CPU 0 where the kernel does not say.
+    pub fn online_cpus(&self) -> Vec<u32> {
+        let list = self.read_trimmed("sys/devices/system/cpu/online").unwrap_or_default();
+        crate::names::parse_cpus(&list).unwrap_or_else(|| vec![0])
+    }
+
     /// `kernel.perf_event_paranoid`.
     pub fn paranoid(&self) -> Option<i32> {
         self.read_trimmed("proc/sys/kernel/perf_event_paranoid")?.parse().ok()
