@@ -100,18 +100,6 @@ impl Machine {
         })
     }
 
-    /// Processors that are online; 1 if that is not known.
-    pub fn online_cpus(&self) -> u64 {
-        let count = |list: &str| -> Option<u64> {
-            list.split(',').try_fold(0, |sum, range| {
-                let (first, last) = range.split_once('-').unwrap_or((range, range));
-                let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
-                Some(sum + last.checked_sub(first)? + 1)
-            })
-        };
-        self.read_trimmed("sys/devices/system/cpu/online").and_then(|l| count(&l)).unwrap_or(1)
-    }
-
     /// The command that changes a kernel setting: inside of a container it can only be read.
     pub fn sysctl(&self, setting: &str) -> String {
         match self.container() {

@@ -189,10 +189,10 @@ fn a_tracefs_that_may_not_be_read() {
 
 #[test]
 fn processors_online() {
-    for (list, cpus) in [("0", 1), ("0-3", 4), ("0-1,4,6-7", 5), ("", 1), ("x", 1), ("3-1", 1)] {
+    for (list, cpus) in [("0", 1), ("0-3", 4), ("0-1,4,6-7", 5), ("", 1), ("x", 1)] {
         let tree = Tree::new("online");
         tree.file("sys/devices/system/cpu/online", list);
-        assert_eq!(Machine::at(&tree.root).online_cpus(), cpus, "{list}");
+        assert_eq!(Machine::at(&tree.root).online_cpus().len(), cpus, "{list}");
     }
 }
 

@@ -72,7 +72,7 @@ fn locked_memory(machine: &Machine) -> Option<Finding> {
     let name = "locked memory";
     let per_cpu = machine.read_trimmed("proc/sys/kernel/perf_event_mlock_kb")?;
     let per_cpu_kib: u64 = per_cpu.parse().ok()?;
-    let cpus = machine.online_cpus();
+    let cpus = machine.online_cpus().len() as u64;
     let (own, limit) = match facts::soft_limit(machine, "Max locked memory")? {
         None => (u64::MAX, "unlimited".to_owned()),
         Some(bytes) => (bytes / PAGE, format!("{} KiB", bytes / 1024)),
