@@ -12,6 +12,7 @@ mod header;
 mod json;
 mod losses;
 mod text;
+mod tracks;
 pub mod units;
 
 pub use columns::{labels, op_of, printable, process_label, thread_label};
@@ -25,12 +26,14 @@ use std::io::{self, BufWriter, ErrorKind as IoErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use analysis::{By, Options, Summary, summarize};
+use analysis::{By, Options, Summary, TracksSummary, summarize};
 use clap::ValueEnum;
+use model::metric::Bound;
 use profile::collect::{Closing, collect, is_over};
-use profile::{ErrorKind, Manifest, Origin, Profile};
+use profile::{ErrorKind, Manifest, Origin, Profile, merge_losses};
 
 use crate::failure::Failure;
+use crate::metrics::{MetricArgs, Offer, of_profile};
 use crate::output::{Format, known_width};
 
 /// Show where the time went: one row per op, with its counters.
@@ -57,6 +60,8 @@ pub struct Args {
     /// Take what an empty call reads off every call.
     #[arg(long)]
     subtract_probe: bool,
+    #[command(flatten)]
+    metrics: MetricArgs,
     /// Columns to fit the tables to. By default those of the terminal; without one, COLUMNS, and
     /// without that, tables are as wide as they need.
     #[arg(long, value_name = "N")]
@@ -107,11 +112,13 @@ impl From<RowKind> for By {
 struct Report<'a> {
     profile: &'a Profile,
     summary: &'a Summary,
+    tracks: &'a TracksSummary,
     table: columns::Table,
     by: RowKind,
     sort: &'a str,
     filter: Option<&'a str>,
     subtract_probe: bool,
+    metrics: &'a [Bound],
 }
 
 /// Prints the report.
@@ -122,19 +129,24 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         by: args.by.into(),
         filter: args.filter.clone(),
         subtract_probe: args.subtract_probe,
+        metrics: of_profile(&args.metrics, &profile, Offer::Builtins)?,
         workers: 0,
     };
-    let summary = summarize(&profile, &options);
-    let mut table = columns::Table::new(&profile, &summary, args.by);
+    let mut summary = summarize(&profile, &options);
+    let tracks = analysis::tracks(&profile).map_err(Failure::new)?;
+    summary.losses = merge_losses(summary.losses.iter().chain(&tracks.losses));
+    let mut table = columns::Table::new(&profile, &summary, &options.metrics, args.by);
     table.sort(&args.sort)?;
     let report = Report {
         profile: &profile,
         summary: &summary,
+        tracks: &tracks,
         table,
         by: args.by,
         sort: &args.sort,
         filter: args.filter.as_deref(),
         subtract_probe: args.subtract_probe,
+        metrics: &options.metrics,
     };
     let mut out = BufWriter::new(io::stdout().lock());
     match args.format {

@@ -252,7 +252,7 @@ fn check_names_the_byte() {
     script().write(&dir);
     let at = |name: &str| scratch.join(name);
     let names = ["x.json", "x.json.gz", "x.pftrace"];
-    names.map(|name| export(&dir, &at(name), &[]));
+    names.iter().for_each(|name| export(&dir, &at(name), &[]));
     export(&dir, &at("y.pftrace"), &["--compress"]);
     let broken = std::fs::read(at("x.json")).unwrap();
     let place = broken.windows(6).position(|w| w == b"\"dur\":").unwrap();

@@ -14,7 +14,7 @@ use crate::machine::Machine;
 use crate::names::Resolver;
 use crate::perf::{self, OpenError, OpenErrorKind, Target};
 use crate::plan::{Plan, by_scope};
-use crate::readings::Readings;
+use crate::readings::{Coverage, Readings};
 use crate::sys;
 use crate::thread::{ReadStatus, ThreadCounters};
 
@@ -66,7 +66,8 @@ fn check_one(counter: &Counter, machine: &Machine) -> Result<(), Problem> {
             message: format!("{} is always 0: it happens in the kernel", counter.name),
             why: "happens in the kernel: always 0 without its part".into(),
             remedy: Some(format!(
-                "count the kernel's part too; if that is forbidden: {KERNEL_PART}"
+                "count the kernel's part too; if that is forbidden: {}",
+                kernel_part(machine)
             )),
             error: None,
         });
@@ -85,9 +86,10 @@ fn check_together(counters: &[Counter], machine: &Machine) -> Result<(), Problem
         remedy: None,
         error: None,
     })?;
-    let (at, error) = match probe(&plan) {
+    let (at, error) = match probe_at_once(&plan) {
         Ok(()) => return Ok(()),
         Err(Failure::Open { counter, error }) => (counter, error),
+        Err(Failure::TakesTurns { counter }) => return Err(take_turns(&counters, counter)),
         Err(failure) => return Err(no_counts(&names(&counters), failure)),
     };
     let refused = &counters[at];
@@ -105,7 +107,7 @@ fn check_together(counters: &[Counter], machine: &Machine) -> Result<(), Problem
         false => format!("open {} as one group: {error} at {}", names(&group), refused.name),
     };
     let remedy = format!(
-        "{} fit together; count {} in another run",
+        "{} fit together; count {} in another run, or estimate: --multiplex",
         names(if fits.is_empty() { &counters[..at] } else { &fits }),
         refused.name
     );
@@ -123,6 +125,7 @@ enum Failure {
     Open { counter: usize, error: OpenError },
     Read(ReadStatus),
     NeverRan { enabled_ns: u64 },
+    TakesTurns { counter: usize },
 }
 
 fn no_counts(what: &str, failure: Failure) -> Problem {
@@ -137,6 +140,7 @@ fn no_counts(what: &str, failure: Failure) -> Problem {
             "a pinned counter (:D) that does not get its hardware reads like this",
         ),
         Failure::Open { counter, error } => (format!("open counter {counter}: {error}"), ""),
+        Failure::TakesTurns { .. } => (format!("{what} counts only part of the time"), ""),
     };
     let remedy = Some(remedy.to_owned()).filter(|r| !r.is_empty());
     Problem { message, why: "does not count".into(), remedy, error: None }
@@ -173,15 +177,121 @@ fn is_clock(counter: &Counter) -> bool {
 
 /// Opens, reads until every group has run, closes.
 fn probe(plan: &Plan) -> Result<(), Failure> {
+    probe_with(plan, counts)
+}
+
+/// [`probe`], and that no group waits while another one counts.
+fn probe_at_once(plan: &Plan) -> Result<(), Failure> {
+    probe_with(plan, |counters, plan| counts(counters, plan).and_then(|()| at_once(counters, plan)))
+}
+
+fn probe_with(
+    plan: &Plan,
+    body: impl FnOnce(&mut ThreadCounters<'_>, &Plan) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let mut counters = ThreadCounters::closed();
     counters.open(plan).map_err(|f| Failure::Open { counter: f.counter, error: f.error })?;
-    let result = counts(&mut counters, plan);
+    let result = body(&mut counters, plan);
     counters.close();
     result
 }
 
+/// Whether all groups count during the same tenth of a millisecond: if they do not fit the PMU
+/// together, at least one of them does not.
+fn at_once(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure> {
+    if is_scripted(plan) {
+        return Ok(());
+    }
+    let (mut begin, mut end) = (Readings::new(), Readings::new());
+    let begun = counters.read(&mut begin);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_micros(100) {}
+    let ended = counters.read(&mut end);
+    if let Some(status) = [begun, ended].into_iter().find(|s| *s != ReadStatus::Complete) {
+        return Err(Failure::Read(status));
+    }
+    let partly = |i: &usize| end.coverage(&begin, *i) != Coverage::Whole;
+    let firsts = plan.groups().iter().map(|group| usize::from(group.first));
+    match firsts.into_iter().find(partly) {
+        Some(counter) => Err(Failure::TakesTurns { counter }),
+        None => Ok(()),
+    }
+}
+
+/// What [`check`] finds out about counters that are open already: that they count, and all at
+/// once.
+pub(crate) fn count_at_once(open: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Problem> {
+    let groups = plan.groups().len();
+    let result = counts(open, plan);
+    let result = if groups > 1 { result.and_then(|()| at_once(open, plan)) } else { result };
+    result.map_err(|failure| match failure {
+        Failure::TakesTurns { counter } => take_turns(plan.counters(), counter),
+        failure => no_counts(&names(plan.counters()), failure),
+    })
+}
+
+fn is_scripted(plan: &Plan) -> bool {
+    plan.counters().iter().any(|c| matches!(c.source, Source::Sim(_)))
+}
+
+/// Groups that open and are read but do not all fit the PMU: `waits` is of one that waited.
+fn take_turns(counters: &[Counter], waits: usize) -> Problem {
+    let (waiting, others): (Vec<Counter>, Vec<Counter>) =
+        counters.iter().cloned().partition(|c| c.group == counters[waits].group);
+    let (message, remedy) = match others.is_empty() {
+        true => (
+            format!("{} counts only part of the time", names(&waiting)),
+            "something else uses the PMU's counters (another profiler, the NMI watchdog: sudo sysctl \
+             kernel.nmi_watchdog=0); or estimate: --multiplex"
+                .to_owned(),
+        ),
+        false => (
+            format!("{} and {} take turns on the PMU", names(&others), names(&waiting)),
+            format!(
+                "{} fit together; count {} in another run, or estimate: --multiplex",
+                names(&others),
+                names(&waiting)
+            ),
+        ),
+    };
+    let why = "too many for the machine at once".into();
+    Problem { message, why, remedy: Some(remedy), error: None }
+}
+
+/// The same counters in as few groups as the PMU can count one at a time, so that they can take
+/// turns: each group is split where the machine refuses its next member.
+///
+/// # Errors
+/// The first counter that does not work alone, or that cannot take turns.
+pub fn split(counters: &[Counter], machine: &Machine) -> Result<Vec<Counter>, Problem> {
+    let mut split: Vec<Counter> = Vec::with_capacity(counters.len());
+    let (mut typed, mut number) = (None, 0);
+    for counter in counters {
+        check_one(counter, machine)?;
+        let begun = split.iter().rposition(|c| c.group != number).map_or(0, |at| at + 1);
+        let mut group: Vec<Counter> = split[begun..].to_vec();
+        let same = typed == Some(counter.group) && !group.is_empty();
+        group.push(Counter { group: number, ..counter.clone() });
+        let fits = same && {
+            let alone = group.iter().map(|c| Counter { group: 0, ..c.clone() }).collect();
+            Plan::new(alone).is_ok_and(|plan| probe(&plan).is_ok())
+        };
+        if !fits && !split.is_empty() {
+            number += 1;
+        }
+        typed = Some(counter.group);
+        split.push(Counter { group: number, ..counter.clone() });
+    }
+    // What cannot take turns (breakpoints have as many places as they have) fails here.
+    match Plan::new(split.clone()).map(|plan| probe_with(&plan, |_, _| Ok(()))) {
+        Ok(Err(Failure::Open { counter, error })) => Err(explain(&split[counter], error, machine)),
+        _ => Ok(split),
+    }
+}
+
+/// Whether every group of open counters counts, as far as its times tell.
 fn counts(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure> {
-    if plan.counters().iter().any(|c| matches!(c.source, Source::Sim(_))) {
+    if is_scripted(plan) {
         return Ok(()); // A script says itself what it does.
     }
     let mut now = Readings::new();
@@ -240,7 +350,7 @@ fn in_kernel_only(counter: &Counter) -> bool {
 }
 
 /// The same counter with `:u`, if it has no modifier about modes yet and can count anything so.
-fn user_only(counter: &Counter) -> Option<Counter> {
+pub(crate) fn user_only(counter: &Counter) -> Option<Counter> {
     if in_kernel_only(counter) {
         return None;
     }
@@ -261,9 +371,13 @@ fn user_only(counter: &Counter) -> Option<Counter> {
 /// Says what the kernel's number means here.
 fn explain(counter: &Counter, error: OpenError, machine: &Machine) -> Problem {
     let (why, remedy) = why(counter, error, machine);
+    let place = match &counter.scope {
+        Scope::Thread => "on this thread",
+        Scope::Cpus(_) => "for all threads of a CPU",
+    };
     let message = match why.as_str() {
-        "" => format!("open {} on this thread: {error}", counter.name),
-        why => format!("open {} on this thread: {error} ({why})", counter.name),
+        "" => format!("open {} {place}: {error}", counter.name),
+        why => format!("open {} {place}: {error} ({why})", counter.name),
     };
     let remedy = Some(remedy).filter(|r| !r.is_empty());
     Problem { message, why, remedy, error: Some(error) }
@@ -274,9 +388,32 @@ pub(crate) const CONTAINER_REMEDY: &str = "start the container with --cap-add PE
      Podman; in Kubernetes securityContext.capabilities.add), or with a seccomp profile that \
      allows perf_event_open";
 
+/// How to give a command CAP_PERFMON. Not by `setcap` on the program: one that gets rights from its
+/// file drops the preloaded library (ld.so(8), secure execution); ambient ones do not do that.
+const WITH_PERFMON: &str = "run as root, or with CAP_PERFMON: sudo setpriv --reuid=$(id -u) \
+     --regid=$(id -g) --init-groups --inh-caps=+perfmon --ambient-caps=+perfmon COMMAND";
+
 /// What allows the kernel's part.
-const KERNEL_PART: &str = "sudo sysctl kernel.perf_event_paranoid=1, or run as root or with \
-     CAP_PERFMON (sudo setcap cap_perfmon+ep PROGRAM)";
+fn kernel_part(machine: &Machine) -> String {
+    format!("{}; or {WITH_PERFMON}", machine.sysctl("kernel.perf_event_paranoid=1"))
+}
+
+/// No PMU, so no hardware counter works: why, and what to do.
+fn no_pmu(machine: &Machine) -> (String, String) {
+    match machine.virtualisation() {
+        Some(_) => (
+            "no PMU in this virtual machine".into(),
+            "hardware counters need a PMU that the hypervisor passes on (QEMU/KVM: -cpu \
+             host,pmu=on; clouds: metal or whole-socket sizes); software counters work: \
+             leave out -e"
+                .into(),
+        ),
+        None => (
+            "this machine has no PMU that the kernel knows".into(),
+            "software counters work: leave out -e".into(),
+        ),
+    }
+}
 
 fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, String) {
     let filtered = machine.is_filtered();
@@ -284,57 +421,52 @@ fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, Strin
         let does = if error.kind == OpenErrorKind::NoSystemCall { "hides" } else { "forbids" };
         return (format!("a seccomp filter {does} perf"), CONTAINER_REMEDY.into());
     }
+    let hardware = matches!(&counter.source, Source::Perf(attr) if matches!(attr.kind, 0 | 3 | 4));
+    let has_pmu = !machine.core_pmus().is_empty();
     match error.kind {
         OpenErrorKind::NoSuchCounter | OpenErrorKind::NoDevice | OpenErrorKind::Unsupported => {
-            let hardware =
-                matches!(&counter.source, Source::Perf(attr) if matches!(attr.kind, 0 | 3 | 4));
-            let has_pmu = !machine.core_pmus().is_empty();
-            let guest = machine.virtualisation().is_some();
-            match (hardware, has_pmu, guest) {
-                (true, false, true) => (
-                    "no PMU in this virtual machine".into(),
-                    "hardware counters need a PMU that the hypervisor passes on (QEMU/KVM: -cpu \
-                     host,pmu=on; clouds: metal or whole-socket sizes); software counters work: \
-                     -e task-clock,page-faults"
-                        .into(),
-                ),
-                (true, false, false) => (
-                    "this machine has no PMU that the kernel knows".into(),
-                    "software counters work: -e task-clock,page-faults".into(),
-                ),
-                (true, true, _) => (
-                    "this machine's PMU has no such counter".into(),
-                    "counterpoint list shows which counters open here".into(),
-                ),
-                (false, ..) => (
-                    "this kernel has no such counter".into(),
-                    "counterpoint list shows which counters open here".into(),
-                ),
+            if hardware && !has_pmu {
+                return no_pmu(machine);
             }
+            let what = if hardware { "this machine's PMU" } else { "this kernel" };
+            let remedy = "counterpoint list shows which counters open here";
+            (format!("{what} has no such counter"), remedy.into())
         }
         OpenErrorKind::AccessDenied | OpenErrorKind::NotPermitted => {
             let level = machine.paranoid();
             let why = level.map_or_else(String::new, |l| format!("perf_event_paranoid={l}"));
+            // The kernel looks at permissions first: whoever lifts them would be told next.
+            if hardware && !has_pmu {
+                let (missing, remedy) = no_pmu(machine);
+                return (format!("{why}; and {missing}"), remedy);
+            }
             if let Some(narrow) = user_only(counter).filter(|c| probe_one(c).is_ok()) {
                 let remedy = format!(
-                    "count user mode only: {}; or allow the kernel's part: sudo sysctl \
-                     kernel.perf_event_paranoid=1",
-                    narrow.name
+                    "count user mode only: {}; or allow the kernel's part: {}",
+                    narrow.name,
+                    machine.sysctl("kernel.perf_event_paranoid=1")
                 );
                 return (why, remedy);
             }
             let contained = filtered || machine.container().is_some();
+            let sysctl = |level| machine.sysctl(&format!("kernel.perf_event_paranoid={level}"));
             let remedy = match level {
-                _ if in_kernel_only(counter) && !contained => KERNEL_PART.into(),
-                Some(3..) if !in_kernel_only(counter) => {
-                    "sudo sysctl kernel.perf_event_paranoid=2 allows counting in user \
-                              mode (:u), 1 the kernel's part too; or run with CAP_PERFMON"
-                        .into()
+                _ if machine.in_user_namespace() => {
+                    let enough = match level {
+                        _ if in_kernel_only(counter) => 1,
+                        Some(3..) => 2,
+                        _ => -1,
+                    };
+                    let why = "rights inside of a user namespace do not help";
+                    format!("{} ({why})", sysctl(enough))
                 }
+                _ if in_kernel_only(counter) && !contained => kernel_part(machine),
+                Some(3..) if !in_kernel_only(counter) => format!(
+                    "{} allows counting in user mode (:u), 1 the kernel's part too; or {WITH_PERFMON}",
+                    sysctl(2)
+                ),
                 _ if contained => CONTAINER_REMEDY.into(),
-                _ => "run as root or with CAP_PERFMON (sudo setcap cap_perfmon+ep PROGRAM), or \
-                      sudo sysctl kernel.perf_event_paranoid=-1"
-                    .into(),
+                _ => format!("{WITH_PERFMON}; or {}", sysctl(-1)),
             };
             (why, remedy)
         }

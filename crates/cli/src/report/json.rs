@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use analysis::{EmptyCall, Key, ProbeCost, Row, ThreadTime};
-use profile::{CounterInfo, Exit, LossCount, Manifest, Origin, Profile, State};
+use profile::{CounterInfo, Exit, LossCount, Manifest, MetricInfo, Origin, Profile, State};
 use serde::Serialize;
 
 use super::Report;
@@ -11,6 +11,8 @@ use super::columns::op_of;
 use super::header::duration_ns;
 use super::losses::{by_severity, errno_text, notes, severity};
 use super::text::probe_totals;
+use super::tracks::{self, TrackOut};
+use crate::metrics::{MetricOut, metrics_out};
 
 /// The version of the document.
 pub const REPORT_SCHEMA: &str = "counterpoint.report/1";
@@ -23,10 +25,12 @@ struct Document<'a> {
     sort: &'a str,
     filter: Option<&'a str>,
     probe_subtracted: bool,
+    metrics: Vec<MetricOut<'a>>,
     total: Total,
     rows: Vec<RowOut<'a>>,
     processes: Vec<ProcessOut<'a>>,
     threads: Vec<ThreadOut<'a>>,
+    tracks: Vec<TrackOut<'a>>,
     probe: Option<ProbeOut>,
     losses: Vec<LossOut>,
     notes: Vec<String>,
@@ -50,6 +54,7 @@ pub struct ProfileHead<'a> {
     environment: Option<&'a str>,
     clock: ClockOut,
     counters: &'a [CounterInfo],
+    metrics: &'a [MetricInfo],
     filters: &'a [String],
 }
 
@@ -83,6 +88,7 @@ struct RowOut<'a> {
     p50_ns: f64,
     p99_ns: f64,
     counters: Vec<CounterOut<'a>>,
+    metrics: Vec<ValueOut<'a>>,
     threads: Vec<ThreadRef>,
     cpus: Vec<u32>,
 }
@@ -112,6 +118,15 @@ struct CounterOut<'a> {
     name: &'a str,
     total: Option<u128>,
     per_call: Option<f64>,
+    calls: u64,
+}
+
+/// A metric of a row.
+#[derive(Serialize)]
+struct ValueOut<'a> {
+    name: &'a str,
+    unit: &'a str,
+    value: Option<f64>,
     calls: u64,
 }
 
@@ -189,6 +204,7 @@ fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
         sort: report.sort,
         filter: report.filter,
         probe_subtracted: report.subtract_probe,
+        metrics: metrics_out(report.metrics),
         total: Total {
             processes: processes.len(),
             threads: summary.threads.len(),
@@ -199,6 +215,7 @@ fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
         rows: report.table.order.iter().map(|i| row(report, &summary.rows[*i])).collect(),
         processes: (0..profile.processes.len()).map(|i| process(report, i)).collect(),
         threads: summary.threads.iter().map(|t| thread(report, t)).collect(),
+        tracks: tracks::json(report),
         probe: probe_totals(report).map(|totals| ProbeOut {
             calls: totals.calls,
             of_calls: totals.of_calls,
@@ -236,6 +253,7 @@ impl<'a> ProfileHead<'a> {
                 calibrated: profile.timeline.calibrated,
             },
             counters: &manifest.counters,
+            metrics: &manifest.metrics,
             filters: &manifest.filters,
         }
     }
@@ -270,6 +288,17 @@ fn row<'a>(report: &'a Report<'_>, row: &'a Row) -> RowOut<'a> {
                 total: counter.map(|c| c.total),
                 per_call: counter.map(|c| c.mean()),
                 calls: counter.map_or(0, |c| c.calls),
+            })
+            .collect(),
+        metrics: report
+            .metrics
+            .iter()
+            .zip(&row.metrics)
+            .map(|(metric, of_row)| ValueOut {
+                name: &metric.name,
+                unit: &metric.unit.name,
+                value: of_row.value,
+                calls: of_row.calls,
             })
             .collect(),
         threads: row.threads.iter().map(|(p, t)| thread_ref(profile, *p, *t)).collect(),
