@@ -20,7 +20,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::layout::{Dist, Layout};
-use crate::pmu_vm::Outcome;
+use crate::pmu_vm::{Outcome, Request};
 use crate::process::{cargo, describe, duration, exists, say};
 use crate::setup::{self, List};
 use crate::{dist, fixtures, pmu_vm};
@@ -119,7 +119,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
 fn emulated(layout: &Layout, name: &'static str) -> Step {
     say(format_args!("{name} …"));
     let start = Instant::now();
-    let (tally, error) = match pmu_vm::run(layout, None, None) {
+    let (tally, error) = match pmu_vm::run(layout, &Request::default()) {
         Ok(outcome) => {
             let Outcome { ran, failed, .. } = outcome;
             let tally = Tally { passed: ran - failed, failed, skipped: 0 };
