@@ -27,6 +27,10 @@ pub struct Recording {
     /// Without it: task-clock and page-faults, as far as this machine has them
     #[arg(short = 'e', long = "events", value_name = "LIST", allow_hyphen_values = true)]
     pub events: Vec<String>,
+    /// Allow more counters than the machine can count at once: they take turns, and values are
+    /// estimates, marked as such
+    #[arg(long)]
+    pub multiplex: bool,
     /// Profile directory to make; an existing profile moves to `DIR.old`
     #[arg(short, long, value_name = "DIR", default_value = "counterpoint.cpt")]
     pub output: PathBuf,
@@ -61,7 +65,7 @@ pub fn prepare(
         .unwrap_or_default();
     let clock = ClockKind::choose(&clocksource);
     let first = Snapshot::take(clock);
-    let (counters, notes) = counters_of(&recording.events, &machine)?;
+    let (counters, notes) = counters_of(&recording.events, recording.multiplex, &machine)?;
     let infos: Vec<CounterInfo> = counters.iter().map(Into::into).collect();
     let metrics = before_run(&recording.metrics, &infos)?;
     // By components: `x.cpt/` is `x.cpt`.
@@ -120,6 +124,7 @@ pub fn prepare(
         clock: clock.into(),
         counters: infos,
         metrics,
+        multiplex: recording.multiplex,
         filters: recording.filter.clone(),
         pool: Some(pool),
         watch: ProcessId::current().into_iter().collect(),
@@ -178,6 +183,7 @@ impl Drop for Undo {
 /// about those that do not.
 fn counters_of(
     lists: &[String],
+    multiplex: bool,
     machine: &Machine,
 ) -> Result<(Vec<Counter>, Vec<String>), Failure> {
     if lists.is_empty() {
@@ -196,14 +202,32 @@ fn counters_of(
         }
     })?;
     Plan::new(counters.clone()).map_err(|e| Failure::new(format!("-e {typed}: {e}")))?;
-    if let Some(problem) = check::check(&counters, machine).problem() {
+    let refuse = |problem: &check::Problem| {
         let failure = Failure::new(&problem.message);
-        return Err(match &problem.remedy {
+        match &problem.remedy {
             Some(remedy) => failure.hint(remedy),
             None => failure,
-        });
+        }
+    };
+    if multiplex {
+        let counters = check::split(&counters, machine).map_err(|problem| refuse(&problem))?;
+        let note = turns(&counters);
+        return Ok((counters, note.into_iter().collect()));
     }
-    Ok((counters, Vec::new()))
+    match check::check(&counters, machine).problem() {
+        Some(problem) => Err(refuse(problem)),
+        None => Ok((counters, Vec::new())),
+    }
+}
+
+/// Which counters are on the PMU together, if they take turns.
+fn turns(counters: &[Counter]) -> Option<String> {
+    let groups = counters.chunk_by(|a, b| a.group == b.group);
+    let names = |group: &[Counter]| {
+        format!("{{{}}}", group.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(","))
+    };
+    let groups: Vec<String> = groups.map(names).collect();
+    (groups.len() > 1).then(|| format!("these groups may take turns: {}", groups.join(" ")))
 }
 
 const LIBRARY: &str = "libcounterpoint.so";
