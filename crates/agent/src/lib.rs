@@ -19,8 +19,10 @@
 //! | [`thread`] | what one thread owns: page, counters; made at its first call, given back at its exit |
 //! | [`probe`] | the bracket around a call: the hot path |
 //! | [`calibrate`] | what the bracket costs when there is nothing in it |
+//! | `inject` | panics on demand, in a library built for tests |
 //! | [`iree`] | the adapter: interposed functions, ELF walk, export tables, trampolines |
 //! | [`exec`] | programs that the host starts: which of them can carry us |
+//! | [`table`] | the exported table that names the one agent of a process |
 //! | [`sys`] | system calls that leave `errno` alone, memory reads that cannot fault |
 //!
 //! Rules. The host never dies of us: no exit (but for the one variable of the original hook that
@@ -30,22 +32,36 @@
 //! shows no IREE executable. Linux 4.14 or later (`MADV_WIPEONFORK`).
 #![allow(rustdoc::private_intra_doc_links, reason = "the table above is for readers of the code")]
 
+/// Names a place in the agent at which the test library can panic. Nothing in any other build.
+macro_rules! point {
+    ($name:ident) => {
+        #[cfg(feature = "inject-panics")]
+        crate::inject::reach(crate::inject::Point::$name);
+    };
+}
+
 mod calibrate;
 mod exec;
 mod helper;
 mod hook;
+#[cfg(feature = "inject-panics")]
+mod inject;
 mod iree;
 mod probe;
 mod process;
 mod run;
 mod sys;
+mod table;
 mod thread;
 
 pub use exec::{
     execl, execle, execlp, execv, execve, execveat, execvp, execvpe, fexecve, posix_spawn,
     posix_spawnp,
 };
+#[cfg(feature = "inject-panics")]
+pub use inject::counterpoint_injection_points;
 pub use iree::call_hook::{
     iree_hal_executable_library_call_hook_begin, iree_hal_executable_library_call_hook_end,
 };
 pub use iree::interpose::{dlsym, mmap, mmap64, mprotect};
+pub use table::counterpoint_agent;

@@ -6,13 +6,15 @@ use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
+use abi::agent::AgentState;
 use counters::Plan;
+use model::Loss;
 use record::pool::Row;
 use record::run_file::RUN_FILE_VARIABLE;
 use record::{ClockKind, Pool, RunFile};
 
 use crate::process::Process;
-use crate::{exec, hook, sys, thread};
+use crate::{exec, hook, sys, table, thread};
 
 /// What the run file says, made ready to use. Lives for ever, shared by forked children.
 #[derive(Debug)]
@@ -43,6 +45,8 @@ const PATH_BYTES: usize = 4096;
 static mut RUN_FILE_PATH: [u8; PATH_BYTES] = [0; PATH_BYTES];
 /// Whether the environment asked for a profile.
 static WANTED: AtomicBool = AtomicBool::new(false);
+/// Set where another agent was in the process first.
+static QUIET: AtomicBool = AtomicBool::new(false);
 /// Set after an error of our own: everything passes through from then on.
 static OFF: AtomicBool = AtomicBool::new(false);
 
@@ -57,10 +61,19 @@ const LOADED: u64 = u64::MAX;
 static CONSTRUCTOR: extern "C" fn() = constructor;
 
 extern "C" fn constructor() {
-    note_variables();
-    if is_asked_for() {
-        exec::prepare();
-    }
+    std::panic::set_hook(Box::new(|_| {}));
+    thread::guarded(|| {
+        note_variables();
+        point!(Constructor);
+        if is_asked_for() && table::another_is_first() {
+            with_run_row(|row| row.lose(Loss::SecondAgent, 1, 0));
+            QUIET.store(true, Ordering::Relaxed);
+            WANTED.store(false, Ordering::Release);
+        }
+        if is_asked_for() {
+            exec::prepare();
+        }
+    });
 }
 
 fn note_variables() {
@@ -90,19 +103,27 @@ static DESTRUCTOR: extern "C" fn() = destructor;
 
 /// Runs when the process exits in an orderly way, on the thread that ends it.
 extern "C" fn destructor() {
-    if !wanted() || current().is_none() {
+    if !is_asked_for() || current().is_none() {
         return;
     }
     let _errno = sys::ErrnoGuard::new();
+    // After an error of our own the report of what there is until then, and nothing else.
+    if !is_off() {
+        thread::guarded(end);
+    }
     thread::guarded(|| {
-        thread::at_process_exit();
-        if let Some(process) = current().and_then(Process::existing) {
-            process.at_exit();
-        }
         if let Some(run) = current().filter(|_| hook::is_on()) {
             hook::report(&run.profile);
         }
     });
+}
+
+fn end() {
+    point!(Destructor);
+    thread::at_process_exit();
+    if let Some(process) = current().and_then(Process::existing) {
+        process.at_exit();
+    }
 }
 
 const VARIABLE: &CStr = c"COUNTERPOINT_RUN_FILE";
@@ -143,6 +164,45 @@ pub fn switch_off() {
     OFF.store(true, Ordering::SeqCst);
 }
 
+/// What this agent is doing, for whoever asks.
+pub fn state() -> AgentState {
+    if QUIET.load(Ordering::Relaxed) {
+        AgentState::Quiet
+    } else if !is_asked_for() {
+        AgentState::Idle
+    } else if is_off() {
+        AgentState::Off
+    } else if current().is_none() {
+        AgentState::Waiting
+    } else {
+        AgentState::Recording
+    }
+}
+
+/// Whether [`switch_off`] was called. One relaxed load.
+#[inline(always)]
+pub fn is_off() -> bool {
+    OFF.load(Ordering::Relaxed)
+}
+
+/// After a panic of ours: switches the agent off and says so, once.
+pub fn fail() {
+    if OFF.swap(true, Ordering::SeqCst) || !is_asked_for() {
+        return;
+    }
+    if let Some(process) = current().and_then(Process::existing) {
+        return process.lose(Loss::AgentDisabled, 1, 0);
+    }
+    let mut counted = false;
+    with_run_row(|row| {
+        row.lose(Loss::AgentDisabled, 1, 0);
+        counted = true;
+    });
+    if !counted {
+        sys::complain("counterpoint: the recorder turned itself off after an error of its own\n");
+    }
+}
+
 /// The run, if one was loaded. For hot paths and for code that may run in signal handlers.
 #[inline(always)]
 pub fn current() -> Option<&'static Run> {
@@ -175,8 +235,12 @@ pub fn load() -> Option<&'static Run> {
             }
         }
     }
-    std::panic::set_hook(Box::new(|_| {}));
-    if let Some(run) = prepare().then(read).flatten() {
+    let read_now = || {
+        point!(Load);
+        prepare().then(read).flatten()
+    };
+    // A panic must not leave the others waiting.
+    if let Some(run) = thread::guarded(read_now).flatten() {
         RUN.store(Box::leak(Box::new(run)), Ordering::Release);
     } else {
         switch_off();
