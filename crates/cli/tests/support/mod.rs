@@ -150,6 +150,8 @@ pub struct Programs {
     pub watchful: PathBuf,
     /// A host that loads copies of Counterpoint.
     pub two: PathBuf,
+    /// A host whose signal handler forks, again and again.
+    pub storm: PathBuf,
     /// A host that goes through every entry of the agent.
     pub entries: PathBuf,
     pub library: PathBuf,
@@ -202,6 +204,7 @@ impl Programs {
                 host: compile("host.c", "host", &["-ldl", "-lpthread", "-lrt"]),
                 watchful: compile("watchful.c", "watchful", &["-ldl", "-lpthread"]),
                 two: compile("two.c", "two", &["-ldl"]),
+                storm: compile("storm.c", "storm", &["-ldl"]),
                 entries: compile("entries.c", "entries", &["-ldl", "-lpthread"]),
                 hook_host: compile("hook_host.c", "hook_host", &["-ldl", "-lpthread"]),
                 library: compile("library.c", "library.so", &["-shared", "-fPIC"]),
