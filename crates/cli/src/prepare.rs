@@ -113,6 +113,12 @@ pub fn prepare(
         .map_err(|e| Failure::new(format!("output {}: {e}", recording.output.display())))?
         .components()
         .collect();
+    // A link stays where it is: what it points to is replaced.
+    let directory = match fs::symlink_metadata(&directory) {
+        Ok(found) if found.is_symlink() => fs::canonicalize(&directory)
+            .map_err(|e| Failure::new(format!("output {}: {e}", directory.display())))?,
+        _ => directory,
+    };
     make_way(&directory)?;
     let make = |path: &Path| {
         fs::DirBuilder::new()
