@@ -5,7 +5,8 @@
 //! ```text
 //!  debian     apt: QEMU (installed), kernel and libraries for arm64 (unpacked, not installed)
 //!  toolchain  rustup: std for AArch64 ──► guest program, static
-//!  initramfs  both in one archive
+//!  programs   zig's clang: C programs, among them one that counts with Debian's PAPI
+//!  initramfs  all of it in one archive
 //!  machine    boots it, passes the serial line on
 //!  outcome    reads the guest's lines: no test, no last line or a failure is an error
 //! ```
@@ -21,6 +22,7 @@ mod debian;
 mod initramfs;
 mod machine;
 mod outcome;
+mod programs;
 mod toolchain;
 
 use std::path::PathBuf;
@@ -77,8 +79,18 @@ pub fn run(layout: &Layout, filter: Option<&str>, seed: Option<u64>) -> Result<O
     let _lock = Lock::take(&layout.target, "pmu-vm")?;
     let debian = timed("fetch the kernel and libraries", || debian::fetch(&home))?;
     let guest = timed("build the guest", || toolchain::guest(layout))?;
+    let papi = home.join("c/papi");
+    timed("build C programs for the guest", || {
+        let [include, lib] = ["usr/include", "usr/lib/aarch64-linux-gnu"]
+            .map(|below| debian.root.join(below).to_string_lossy().into_owned());
+        let arguments = ["-I", &include, "-L", &lib, "-lpapi"];
+        let source = "tests/pmu-vm/c/papi.c";
+        programs::compile(layout, "aarch64-linux-gnu.2.28", source, &arguments, &papi)
+    })?;
     let image = home.join("initramfs.cpio");
-    initramfs::write(&image, &[("init".into(), guest)])?;
+    let mut files = programs::with_libraries(&debian.root, vec![("bin/papi".into(), papi)])?;
+    files.push(("init".into(), guest));
+    initramfs::write(&image, &files)?;
     let seed = seed.unwrap_or_else(random);
     let mut line = format!("seed={seed}");
     if let Some(filter) = filter {

@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use crate::{helper, sys};
 
-const PREFIX: &[u8] = b"IREE_HOOK_";
+/// How the variables begin.
+pub const PREFIX: &[u8] = b"IREE_HOOK_";
 /// The one variable that lets the host print what it has before anything else is done.
 const LISTING_VARIABLE: &[u8] = b"IREE_HOOK_LIST_EVENT_TYPES=";
 /// What the program answers: to record, followed by the run file's path; or to end the host.

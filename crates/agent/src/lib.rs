@@ -20,6 +20,7 @@
 //! | [`probe`] | the bracket around a call: the hot path |
 //! | [`calibrate`] | what the bracket costs when there is nothing in it |
 //! | [`iree`] | the adapter: interposed functions, ELF walk, export tables, trampolines |
+//! | [`exec`] | programs that the host starts: which of them can carry us |
 //! | [`sys`] | system calls that leave `errno` alone, memory reads that cannot fault |
 //!
 //! Rules. The host never dies of us: no exit (but for the one variable of the original hook that
@@ -30,6 +31,7 @@
 #![allow(rustdoc::private_intra_doc_links, reason = "the table above is for readers of the code")]
 
 mod calibrate;
+mod exec;
 mod helper;
 mod hook;
 mod iree;
@@ -39,6 +41,10 @@ mod run;
 mod sys;
 mod thread;
 
+pub use exec::{
+    execl, execle, execlp, execv, execve, execveat, execvp, execvpe, fexecve, posix_spawn,
+    posix_spawnp,
+};
 pub use iree::call_hook::{
     iree_hal_executable_library_call_hook_begin, iree_hal_executable_library_call_hook_end,
 };

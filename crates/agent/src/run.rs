@@ -7,11 +7,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use counters::Plan;
+use record::pool::Row;
 use record::run_file::RUN_FILE_VARIABLE;
 use record::{ClockKind, Pool, RunFile};
 
 use crate::process::Process;
-use crate::{hook, sys, thread};
+use crate::{exec, hook, sys, thread};
 
 /// What the run file says, made ready to use. Lives for ever, shared by forked children.
 #[derive(Debug)]
@@ -56,6 +57,13 @@ const LOADED: u64 = u64::MAX;
 static CONSTRUCTOR: extern "C" fn() = constructor;
 
 extern "C" fn constructor() {
+    note_variables();
+    if is_asked_for() {
+        exec::prepare();
+    }
+}
+
+fn note_variables() {
     // SAFETY: the name is a C string; the result points into the environment, which nothing
     // changes while the dynamic linker runs constructors.
     let value = unsafe { libc::getenv(VARIABLE.as_ptr()) };
@@ -99,6 +107,30 @@ extern "C" fn destructor() {
 
 const VARIABLE: &CStr = c"COUNTERPOINT_RUN_FILE";
 const _: () = assert!(VARIABLE.to_bytes().len() == RUN_FILE_VARIABLE.len());
+
+/// Whether the environment asked for a profile, whatever became of it.
+pub fn is_asked_for() -> bool {
+    WANTED.load(Ordering::Relaxed)
+}
+
+/// Calls `body` with the run's own row of losses, also in a process that has not loaded the run and
+/// never will. Neither allocates nor locks. Nothing happens where there is no run file (yet).
+pub fn with_run_row(body: impl FnOnce(&Row)) {
+    if let Some(run) = current() {
+        return body(run.pool.run_row());
+    }
+    if !is_asked_for() || hook::is_on() {
+        return;
+    }
+    // SAFETY: written by the constructor, and terminated.
+    let path = unsafe { CStr::from_ptr((&raw const RUN_FILE_PATH).cast()) };
+    let mut pool = [0u8; PATH_BYTES];
+    if let Ok(file) = sys::Descriptor::open(path, libc::O_RDONLY)
+        && let Some(pool) = RunFile::find_pool(|at, to| file.read_at(at, to), &mut pool)
+    {
+        let _ = record::pool::with_run_row(pool, body);
+    }
+}
 
 /// Whether there is anything to do in this process at all. One or two relaxed loads.
 #[inline(always)]

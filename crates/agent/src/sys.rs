@@ -46,7 +46,8 @@ macro_rules! syscall {
 pub struct Descriptor(i32);
 
 impl Descriptor {
-    fn open(path: &CStr, flags: i32) -> Result<Self, i32> {
+    /// Opens the file at `path`.
+    pub fn open(path: &CStr, flags: i32) -> Result<Self, i32> {
         let at = libc::AT_FDCWD;
         let fd = syscall!(libc::SYS_openat, at, path.as_ptr(), flags | libc::O_CLOEXEC, 0o600)?;
         Ok(Self(fd as i32))
@@ -55,6 +56,12 @@ impl Descriptor {
     /// The descriptor's number.
     pub fn number(&self) -> i32 {
         self.0
+    }
+
+    /// Reads from `offset`. Returns how much came; 0 on failure.
+    pub fn read_at(&self, offset: u64, to: &mut [u8]) -> usize {
+        let read = syscall!(libc::SYS_pread64, self.0, to.as_mut_ptr(), to.len(), offset);
+        read.map_or(0, |count| count as usize)
     }
 
     /// Reads up to the end or until `to` is full. Returns how much there was.

@@ -17,6 +17,7 @@ mod recover;
 mod report;
 mod run;
 mod stats;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -36,6 +37,7 @@ enum Command {
     Report(report::Args),
     Stats(stats::Args),
     Export(export::Args),
+    Trace(trace::Args),
     Recover(recover::Args),
     List(list::Args),
     Doctor(doctor::Args),
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report::main(args),
         Command::Stats(args) => stats::main(args),
         Command::Export(args) => export::main(args),
+        Command::Trace(args) => trace::main(args),
         Command::Recover(args) => recover::main(args),
         Command::List(args) => list::main(args),
         Command::Doctor(args) => doctor::main(args),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use counters::machine::Machine;
 use counters::names::Resolver;
 use counters::{Plan, check};
-use model::Counter;
+use model::{Counter, Loss};
 use profile::collect::{Closing, collect, is_over};
 use profile::live::{ProcessId, boot_id};
 use profile::manifest::{Manifest, Origin, State};
@@ -33,6 +33,9 @@ pub struct Recording {
     #[arg(long, value_name = "GLOB")]
     pub filter: Vec<String>,
 }
+
+/// The variable that has the dynamic linker load the agent.
+pub const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
 /// A profile that is ready to be recorded into.
 pub struct Prepared {
@@ -123,7 +126,7 @@ pub fn prepare(
     made.directories.clear();
     Ok(Prepared {
         directory,
-        variables: vec![(RUN_FILE_VARIABLE, run_path.into()), ("LD_PRELOAD", preload)],
+        variables: vec![(RUN_FILE_VARIABLE, run_path.into()), (PRELOAD_VARIABLE, preload)],
         pool_directory,
     })
 }
@@ -132,6 +135,16 @@ impl Prepared {
     /// Removes what was made, when the program could not be started after all.
     pub fn discard(self) {
         drop(Undo { directories: vec![self.directory, self.pool_directory] });
+    }
+
+    /// Counts something that no recording process can count.
+    pub fn lose(&self, loss: Loss) {
+        use std::os::unix::ffi::OsStrExt;
+        let pool = self.pool_directory.join("pool");
+        if let Ok(pool) = std::ffi::CString::new(pool.as_os_str().as_bytes()) {
+            // Where even this is not possible, there is no profile either.
+            let _ = record::pool::with_run_row(&pool, |row| row.lose(loss, 1, 0));
+        }
     }
 
     /// Removes what may be left beside the pool once the pool itself is gone.
@@ -279,7 +292,7 @@ fn utf8(path: &Path) -> Result<String, Failure> {
 }
 
 /// Moves an earlier profile out of the way, as perf does with its data files.
-fn make_way(directory: &Path) -> Result<(), Failure> {
+pub fn make_way(directory: &Path) -> Result<(), Failure> {
     let Ok(found) = fs::symlink_metadata(directory) else { return Ok(()) };
     let refuse = |why: &str| {
         Failure::new(format!("output {}: {why}", directory.display()))

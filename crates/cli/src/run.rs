@@ -12,11 +12,12 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use profile::collect::{Closing, PoolFate, collect};
 use profile::live::ProcessId;
 use profile::manifest::{Exit, Manifest, Origin, State};
+use record::carry::{self, Carrier};
 use record::{ClockKind, Snapshot};
 
 use crate::failure::Failure;
 use crate::inherited::prepare_process;
-use crate::prepare::{Prepared, Recording, prepare};
+use crate::prepare::{PRELOAD_VARIABLE, Prepared, Recording, prepare};
 
 /// Run a program and record every dispatch in it
 ///
@@ -45,7 +46,12 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         command.arg0(&args.command[0]);
     }
     command.args(&args.command[1..]);
-    command.envs(prepared.variables.iter().map(|(n, v)| (n, v)));
+    let carrier = carrier_of(&program);
+    let brought = prepared.variables.iter().filter(|(name, _)| {
+        // With ours in the list it would not start; what else is there stays.
+        !(carrier.refuses() && *name == PRELOAD_VARIABLE)
+    });
+    command.envs(brought.map(|(n, v)| (n, v)));
     inherited.restore_in(&mut command);
     let mut child = match command.spawn() {
         Ok(child) => child,
@@ -55,6 +61,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         }
     };
     CHILD.store(child.id() as i32, Ordering::SeqCst);
+    if let Some(loss) = carrier.loss() {
+        prepared.lose(loss);
+    }
     pass_on_early_signal();
     watch(&prepared, child.id());
     let status = child.wait();
@@ -84,6 +93,12 @@ fn find(name: &Path) -> Result<PathBuf, Failure> {
         .map(|directory| directory.join(name))
         .find(|candidate| is_program(candidate))
         .ok_or_else(|| Failure::new(format!("start {}: not found in PATH", name.display())))
+}
+
+/// Whether the program can be recorded at all.
+fn carrier_of(program: &Path) -> Carrier {
+    let path = std::ffi::CString::new(program.as_os_str().as_bytes());
+    path.map_or(Carrier::Able, |path| carry::examine(libc::AT_FDCWD, &path))
 }
 
 /// The running program; 0 before and after.

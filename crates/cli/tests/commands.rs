@@ -20,6 +20,7 @@ fn help_of_every_command() {
     for command in ["run", "report", "stats", "export", "recover", "list", "doctor", "env"] {
         golden.check(&format!("help-{command}"), 0, &[command, "--help"]);
     }
+    golden.check("help-trace-export", 0, &["trace", "export", "--help"]);
     golden.check("no-command", 2, &[]);
 }
 

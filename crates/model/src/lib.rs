@@ -4,6 +4,7 @@
 //!
 //! | module | words |
 //! |---|---|
+//! | [`activity`] | kinds of activities, their published names, devices, flows, metadata values |
 //! | [`counter`] | [`Counter`], [`Source`], [`PerfAttr`], [`SimScript`], [`Unit`], [`Scale`], [`Scope`]: a counter after name resolution |
 //! | [`glob`] | patterns for names |
 //! | [`ids`] | [`ExportId`], [`ThreadUid`]: newtypes for numbers that must not be mixed |
@@ -12,6 +13,7 @@
 //! | [`suggest`] | "did you mean" |
 #![forbid(unsafe_code)]
 
+pub mod activity;
 pub mod counter;
 pub mod glob;
 pub mod ids;

@@ -114,6 +114,18 @@ losses! {
         "times at which a track should have been sampled and was not (a busy or suspended machine, a full disk); totals of counters are right all the same, rates are means over longer intervals";
     27 TrackReadFailed "track_read_failed" Missing
         "samples of tracks whose counter could not be read";
+    28 ChildStatic "child_static" Missing
+        "programs started that are statically linked, which no library can be loaded into; not recorded, but what they start may be";
+    29 ChildPrivileged "child_privileged" Missing
+        "programs started with more rights than their user (set-user-id, set-group-id, file capabilities), which refuse the recorder; neither they nor what they start is recorded";
+    30 ChildOtherLibc "child_other_libc" Missing
+        "programs started that use another C library than glibc (musl); the recorder was taken out of their environment, because it would keep them from starting, so nothing that they start is recorded either";
+    31 ChildOldGlibc "child_old_glibc" Missing
+        "programs started whose glibc is older than 2.17 or of a version that could not be found out; the recorder was taken out of their environment, because it could keep them from starting, so nothing that they start is recorded either";
+    32 ChildOtherMachine "child_other_machine" Missing
+        "programs started that are built for another processor or word size; the recorder was taken out of their environment, so nothing that they start is recorded either";
+    33 ChildWithoutVariables "child_without_variables" Missing
+        "programs started with an environment that lacks the recorder's variables (LD_PRELOAD, COUNTERPOINT_RUN_FILE), as whoever started them wanted it; neither they nor what they start is recorded";
 }
 
 impl Loss {

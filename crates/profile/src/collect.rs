@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  for each claimed page of a dead process, unless its part has it already: append it, sealed
-//!  for each dead process: ledger.json
+//!  for each dead process: ledger.json; one for the run if it lost anything outside of processes
 //!  nobody left to write?   manifest.pool_collected = true ─► delete the pool ─► manifest.pool = null
 //! ```
 //!
@@ -100,6 +100,9 @@ pub fn collect(dir: &Path, closing: Closing) -> Result<Collected> {
     let pages = append_pages(dir, &left, &pool)?;
     for (id, ledger) in left.ledgers.iter().filter(|(id, _)| !left.is_alive(**id)) {
         ledger.write(&dir.join(PARTS_NAME).join(id.name()))?;
+    }
+    if !left.run_ledger.losses.is_empty() {
+        left.run_ledger.write(dir)?;
     }
     let live = left.alive();
     let over = closing == Closing::Now || is_over(&manifest);

@@ -1,5 +1,6 @@
 //! The ledger of a process: what the pool's process table said about it, kept when the pool
-//! goes. `ledger.json` in the process's part, written by [`crate::collect()`] only.
+//! goes. `ledger.json` in the process's part, written by [`crate::collect()`] only. One in the
+//! profile itself, with no process id, holds what happened outside of processes that record.
 
 use std::fs;
 use std::path::Path;

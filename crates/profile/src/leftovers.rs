@@ -63,6 +63,8 @@ pub(crate) struct Leftovers {
     pub file: PoolFile,
     pub pages: Vec<LeftPage>,
     pub ledgers: BTreeMap<PartId, Ledger>,
+    /// Of the run as a whole: what happened outside of processes that record.
+    pub run_ledger: Ledger,
     alive: BTreeMap<ProcessId, u32>,
 }
 
@@ -88,6 +90,7 @@ impl Leftovers {
             let ledger = Ledger::of(row);
             ledgers.entry(id).and_modify(|l: &mut Ledger| l.add(&ledger)).or_insert(ledger);
         }
+        let run_ledger = Ledger::of(&file.run_row()?);
         let mut pages = Vec::new();
         for (number, row) in file.claimed() {
             match read_page(&file, number)? {
@@ -117,7 +120,7 @@ impl Leftovers {
         } else {
             newest.clear();
         }
-        Ok(Self { file, pages, ledgers, alive: newest })
+        Ok(Self { file, pages, ledgers, run_ledger, alive: newest })
     }
 
     /// Whether this generation of this process may still write.

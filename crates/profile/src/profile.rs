@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::groups::Groups;
 use crate::ledger::{Ledger, LossCount, merge_losses};
 use crate::leftovers::{LeftPage, Leftovers, PartId};
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, Moment};
 use crate::ops::Ops;
 use crate::scan::{Scan, scan};
 use crate::tracks::Tracks;
@@ -38,6 +38,8 @@ pub struct Profile {
     pub groups: Groups,
     /// Ticks to nanoseconds.
     pub timeline: Timeline,
+    /// Every moment on all clocks that the manifest and the processes noted.
+    pub snapshots: Vec<Moment>,
     /// Time series beside the calls, by the name of their directory.
     pub tracks: Vec<Tracks>,
     /// Losses of the run as a whole, with those of the descriptions of tracks; those of processes
@@ -129,6 +131,9 @@ impl Profile {
             };
         let parts = dir.join(PARTS_NAME);
         let mut ids = part_ids(&parts)?;
+        let run_ledger = left.as_ref().map(|left| left.run_ledger.clone());
+        let run_ledger = run_ledger.or_else(|| Ledger::read(dir)).unwrap_or_default();
+        losses = merge_losses(losses.iter().chain(&run_ledger.losses));
         let (mut pages, mut ledgers, mut pool) = (BTreeMap::new(), BTreeMap::new(), None);
         let mut alive: BTreeSet<PartId> = BTreeSet::new();
         if let Some(left) = left {
@@ -164,7 +169,19 @@ impl Profile {
         let of_tracks = tracks.iter().flat_map(|tracks| &tracks.losses).chain(&damaged);
         let losses = merge_losses(losses.iter().chain(of_tracks));
         let dir = dir.to_path_buf();
-        Ok(Self { dir, manifest, processes, ops, groups, timeline, tracks, losses, pool })
+        let snapshots = snapshots.into_iter().map(Moment::from).collect();
+        Ok(Self {
+            dir,
+            manifest,
+            processes,
+            ops,
+            groups,
+            timeline,
+            snapshots,
+            tracks,
+            losses,
+            pool,
+        })
     }
 
     /// All losses that opening found, of all processes together.

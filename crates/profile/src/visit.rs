@@ -70,6 +70,11 @@ impl<'a> PageDecoder<'a> {
         &self.columns
     }
 
+    /// The calls of the page that was decoded last; none before the first.
+    pub fn columns(&self) -> &Columns {
+        &self.columns
+    }
+
     /// Brings the bytes of a page into `self.bytes`.
     fn fetch(&mut self, process: usize, page: &PageRef) -> io::Result<()> {
         let changed = || io::Error::from(io::ErrorKind::InvalidData);

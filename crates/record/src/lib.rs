@@ -18,12 +18,14 @@
 //! | [`pool`] | the shared mapping: page claims, the process table with its losses |
 //! | [`meta`] | frames of a process's metadata file |
 //! | [`run_file`] | what `run` resolved and the agent obeys |
+//! | [`carry`] | which programs can carry the preloaded library: none of our bytes, but known to both sides |
 //! | [`clock`] | ticks, snapshots, and the line between ticks and nanoseconds |
 //!
 //! Invariants. A record counts once `committed` in its page's header covers it; a crash at any
 //! instruction leaves every earlier record readable. Nothing here trusts a byte that it reads:
 //! every decoder returns an error, none panics.
 
+pub mod carry;
 pub mod clock;
 pub mod meta;
 pub mod page;

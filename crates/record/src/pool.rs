@@ -4,6 +4,7 @@
 //!
 //! ```text
 //!        0  header        magic, version, counts, next free row
+//!     1024  run's row     losses of no process that records
 //!     4096  claims        u32 per page: 0 free, otherwise 1 + row of the owner
 //!    +8 KiB rows          1 KiB per process: identity, losses
 //!   +1 MiB  pages         64 KiB each
@@ -27,6 +28,7 @@ use crate::page::PAGE_BYTES;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"CPTPOOL1");
 const VERSION: u32 = 1;
+const RUN_ROW_OFFSET: usize = 1024;
 const CLAIMS_OFFSET: usize = 4096;
 
 /// How many pages a pool has, and so how many threads can record at the same time.
@@ -69,7 +71,8 @@ pub struct Row {
     pub first_errno: [AtomicU32; Loss::CAPACITY],
 }
 
-const _: () = assert!(size_of::<Row>() == 1024 && size_of::<Header>() <= CLAIMS_OFFSET);
+const _: () = assert!(size_of::<Row>() == 1024 && size_of::<Header>() <= RUN_ROW_OFFSET);
+const _: () = assert!(RUN_ROW_OFFSET + size_of::<Row>() <= CLAIMS_OFFSET);
 
 impl Row {
     /// Counts `count` occurrences of `loss`; `errno` 0 means that there was no error number.
@@ -85,6 +88,50 @@ impl Row {
             );
         }
     }
+
+    /// Takes one occurrence back that was counted before it happened, and then did not.
+    pub fn take_back(&self, loss: Loss) {
+        self.losses[loss.number()].fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Calls `body` with the run's row of the pool at `path`, mapped for the length of the call. For
+/// processes that do not record, and for code between `vfork` and `exec`: no allocation, no lock,
+/// and nothing stays mapped.
+///
+/// # Errors
+/// As [`Pool::open`].
+pub fn with_run_row(path: &CStr, body: impl FnOnce(&Row)) -> Result<(), i32> {
+    let fd = open_raw(path)?;
+    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+    let number = |n: libc::c_int| libc::c_long::from(n);
+    // As a system call: the function of that name is one that we interpose.
+    // SAFETY: a new mapping at an address of the kernel's choice. In a file that is shorter than
+    // the page, nothing is touched: the length is looked at first.
+    let (length, base) = unsafe {
+        let (zero, end) = (number(0), number(libc::SEEK_END));
+        let length = libc::syscall(libc::SYS_lseek, number(fd), zero, end);
+        let (bytes, prot, flags) = (CLAIMS_OFFSET as libc::c_long, number(prot), number(flags));
+        (length, libc::syscall(libc::SYS_mmap, zero, bytes, prot, flags, number(fd), zero))
+    };
+    close_raw(fd);
+    if base < 0 {
+        return Err(errno());
+    }
+    let page = base as *mut u8;
+    // SAFETY: mapped above; the file is a whole pool, whose header has no invalid values.
+    let known = length == POOL_BYTES as i64
+        && unsafe {
+            let header = &*page.cast::<Header>();
+            header.magic == MAGIC && header.version == VERSION
+        };
+    if known {
+        // SAFETY: inside the mapping, aligned; every field is an integer.
+        body(unsafe { &*page.add(RUN_ROW_OFFSET).cast::<Row>() });
+    }
+    // SAFETY: mapped above, no reference to it survives.
+    unsafe { libc::syscall(libc::SYS_munmap, base, CLAIMS_OFFSET) };
+    if known { Ok(()) } else { Err(libc::EINVAL) }
 }
 
 /// A mapped pool, as the agent uses it. `Copy`, because it lives in statics and is never unmapped:
@@ -159,6 +206,12 @@ impl Pool {
         let n = (number as usize).min(ROWS - 1);
         // SAFETY: as `header`; `n` is inside the table.
         unsafe { &*self.base.add(ROWS_OFFSET + n * size_of::<Row>()).cast::<Row>() }
+    }
+
+    /// The row for what happens in processes that do not record, and about programs that cannot.
+    pub fn run_row(&self) -> &'static Row {
+        // SAFETY: as `header`; behind it and before the claims.
+        unsafe { &*self.base.add(RUN_ROW_OFFSET).cast::<Row>() }
     }
 
     /// Takes a row for a process. When all are taken, the last one is shared.
@@ -323,31 +376,40 @@ impl PoolFile {
     /// # Errors
     /// As `read`.
     pub fn processes(&self) -> io::Result<Vec<ProcessRow>> {
-        let mut raw = vec![0u8; size_of::<Row>()];
-        let mut all = Vec::new();
-        for row in 0..self.rows {
-            let offset = ROWS_OFFSET + row as usize * size_of::<Row>();
-            self.file.read_exact_at(&mut raw, offset as u64)?;
-            let u32_at =
-                |at: usize| u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
-            let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
-            let losses_at = std::mem::offset_of!(Row, losses);
-            let errno_at = std::mem::offset_of!(Row, first_errno);
-            let losses = (0..Loss::CAPACITY)
-                .map(|n| (n, u64_at(losses_at + 8 * n), u32_at(errno_at + 4 * n)))
-                .filter(|(_, count, _)| *count > 0)
-                .collect();
-            all.push(ProcessRow {
-                row,
-                pid: u32_at(std::mem::offset_of!(Row, pid)),
-                generation: u32_at(std::mem::offset_of!(Row, generation)),
-                start_time: u64_at(std::mem::offset_of!(Row, start_time)),
-                threads: u32_at(std::mem::offset_of!(Row, threads)),
-                calls: u64_at(std::mem::offset_of!(Row, calls)),
-                losses,
-            });
-        }
-        Ok(all)
+        (0..self.rows)
+            .map(|row| self.row(row, ROWS_OFFSET + row as usize * size_of::<Row>()))
+            .collect()
+    }
+
+    /// The row of what happened outside of processes that record; it has no process id.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn run_row(&self) -> io::Result<ProcessRow> {
+        self.row(u32::MAX, RUN_ROW_OFFSET)
+    }
+
+    fn row(&self, row: u32, offset: usize) -> io::Result<ProcessRow> {
+        let mut raw = [0u8; size_of::<Row>()];
+        self.file.read_exact_at(&mut raw, offset as u64)?;
+        let u32_at =
+            |at: usize| u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
+        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+        let losses_at = std::mem::offset_of!(Row, losses);
+        let errno_at = std::mem::offset_of!(Row, first_errno);
+        let losses = (0..Loss::CAPACITY)
+            .map(|n| (n, u64_at(losses_at + 8 * n), u32_at(errno_at + 4 * n)))
+            .filter(|(_, count, _)| *count > 0)
+            .collect();
+        Ok(ProcessRow {
+            row,
+            pid: u32_at(std::mem::offset_of!(Row, pid)),
+            generation: u32_at(std::mem::offset_of!(Row, generation)),
+            start_time: u64_at(std::mem::offset_of!(Row, start_time)),
+            threads: u32_at(std::mem::offset_of!(Row, threads)),
+            calls: u64_at(std::mem::offset_of!(Row, calls)),
+            losses,
+        })
     }
 
     /// The pages in use: page number and the row of the process that owns it.
@@ -405,6 +467,14 @@ mod tests {
         let flush_failed = (Loss::FlushFailed.number(), 4, libc::ENOSPC as u32);
         assert_eq!(processes[1].losses, [flush_failed]);
         assert_eq!(read.claimed().collect::<Vec<_>>(), [(5, 1)]);
+        pool.run_row().lose(Loss::ChildStatic, 1, 0);
+        with_run_row(&c_path, |row| {
+            row.lose(Loss::ChildStatic, 2, 0);
+            row.take_back(Loss::ChildStatic);
+        })
+        .unwrap();
+        let of_the_run = read.run_row().unwrap();
+        assert_eq!(of_the_run.losses, [(Loss::ChildStatic.number(), 2, 0)]);
         assert_eq!(read.page(5).unwrap()[0], 0xAB);
         std::fs::remove_file(&path).unwrap();
     }
@@ -434,6 +504,10 @@ mod tests {
         let path = scratch("bad");
         std::fs::write(&path, b"hello").unwrap();
         assert!(PoolFile::open(&path).is_err());
+        assert_eq!(
+            with_run_row(&CString::new(path.as_os_str().as_bytes()).unwrap(), |_| ()),
+            Err(libc::EINVAL)
+        );
         let c_path = CString::new(path.as_os_str().as_bytes()).unwrap();
         assert_eq!(Pool::open(&c_path).unwrap_err(), libc::EINVAL);
         std::fs::remove_file(&path).unwrap();

@@ -8,6 +8,7 @@
 //! Written once, before the program starts; later changes of the layout raise the version, and
 //! an agent that meets another version records nothing (`run` and agent ship together).
 
+use std::ffi::CStr;
 use std::ffi::CString;
 use std::fmt;
 
@@ -110,6 +111,37 @@ impl RunFile {
         let mut bytes = file.finish();
         bytes.extend_from_slice(&body);
         bytes
+    }
+
+    /// Finds the pool's path in a file that is read by `read(offset, buffer)`, which returns how many
+    /// bytes it got: for code that must not allocate. The checksum is not looked at. Terminated
+    /// with a zero in `path`; `None` for what is no run file, or a path that is too long.
+    pub fn find_pool(
+        mut read: impl FnMut(u64, &mut [u8]) -> usize,
+        path: &mut [u8],
+    ) -> Option<&CStr> {
+        let mut prefix = [0u8; PREFIX_BYTES + 4];
+        if read(0, &mut prefix) != prefix.len() {
+            return None;
+        }
+        let word = |at: usize| {
+            u32::from_le_bytes([prefix[at], prefix[at + 1], prefix[at + 2], prefix[at + 3]])
+        };
+        if prefix[..8] != *MAGIC || word(8) != VERSION {
+            return None;
+        }
+        let at = PREFIX_BYTES as u64 + 4 + u64::from(word(PREFIX_BYTES));
+        let mut length = [0u8; 4];
+        if read(at, &mut length) != length.len() {
+            return None;
+        }
+        let length = u32::from_le_bytes(length) as usize;
+        let (text, end) = path.get_mut(..=length)?.split_at_mut(length);
+        if read(at + 4, text) != length {
+            return None;
+        }
+        end.fill(0);
+        CStr::from_bytes_with_nul(path.get(..=length)?).ok()
     }
 
     /// Reads the file.
@@ -322,6 +354,27 @@ mod tests {
     fn round_trip() {
         let run = example();
         assert_eq!(RunFile::from_bytes(&run.to_bytes()), Ok(run));
+    }
+
+    #[test]
+    fn the_pool_is_found_without_reading_the_rest() {
+        let bytes = example().to_bytes();
+        let read = |length: usize| {
+            let bytes = &bytes[..length];
+            move |at: u64, to: &mut [u8]| {
+                let from = bytes.get(at as usize..).unwrap_or_default();
+                let count = from.len().min(to.len());
+                to[..count].copy_from_slice(&from[..count]);
+                count
+            }
+        };
+        let mut path = [0u8; 64];
+        assert_eq!(RunFile::find_pool(read(bytes.len()), &mut path), Some(c"/dev/shm/x/pool"));
+        assert_eq!(RunFile::find_pool(read(bytes.len()), &mut [0u8; 15]), None);
+        let end = PREFIX_BYTES + 4 + "/tmp/ü.cpt".len() + 4 + "/dev/shm/x/pool".len();
+        for cut in 0..end {
+            assert_eq!(RunFile::find_pool(read(cut), &mut path), None, "cut at {cut}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! Chrome's JSON trace format.
+//! Chrome's JSON trace format, as torch, Kineto, TensorFlow and we write it.
 
 pub mod event;
 pub mod read;
 pub mod time;
+pub mod write;

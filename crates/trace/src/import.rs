@@ -1,8 +1,8 @@
 //! A Chrome trace as a profile.
 //!
 //! ```text
-//!  chrome::read ─► Import ─┬─► profile::activities   every event, nothing left out
-//!                          └─► profile::writer       slices as calls, for report, stats, export
+//!  chrome::read ─► OneTrace ─┬─► profile::activities   every event, nothing left out
+//!                            └─► profile::writer       slices as calls, for report, stats, export
 //! ```
 //!
 //! A process of the trace is a process of the profile, a thread (or stream) a thread, a category
@@ -14,7 +14,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use profile::activities::{ActivitiesWriter, Activity, NameId, RowId};
 use profile::writer::{CallsWriter, ProcessKey, ThreadKey};
@@ -30,23 +30,36 @@ pub const EPOCH_TICKS: u64 = 1 << 61;
 /// Slices without an end that one row may have at a time.
 const MOST_OPEN: usize = 1 << 16;
 
-/// Takes a trace and writes a profile.
+/// Makes a profile of one or more traces.
 #[derive(Debug)]
 pub struct Import {
-    activities: ActivitiesWriter,
+    dir: PathBuf,
     calls: CallsWriter,
-    document: Map<String, Value>,
-    processes: HashMap<Id, Process>,
     next_pid: u32,
+    /// Base time of the first trace, which times of the profile count from; once it was read.
+    base_ns: Option<i64>,
+    first_ns: i64,
+    last_ns: i64,
+    manifest: Manifest,
+    counts: Imported,
+}
+
+/// Takes one trace: a [`Sink`].
+#[derive(Debug)]
+pub struct OneTrace<'a> {
+    all: &'a mut Import,
+    activities: ActivitiesWriter,
+    document: Map<String, Value>,
+    /// From this trace's time to the first one's.
+    shift_ns: i64,
+    processes: HashMap<Id, Process>,
     rows: Vec<Row>,
     by_id: HashMap<(Option<Id>, Option<Id>), usize>,
     /// The row of the event before: the next one is often in it.
     last: Option<((Option<Id>, Option<Id>), usize)>,
     /// Numbers that calls have for a name in a category, in each process.
     exports: HashMap<(ProcessKey, Option<NameId>, Option<NameId>), u32>,
-    first_ns: i64,
-    last_ns: i64,
-    counts: Imported,
+    unpaired: u64,
     text: String,
 }
 
@@ -110,72 +123,99 @@ fn same(known: &Option<Id>, found: &Option<Scalar<'_>>) -> bool {
 }
 
 impl Import {
-    /// Starts a profile in `dir`, an empty directory.
+    /// Starts a profile in `dir`, an empty directory. `manifest` says what the caller
+    /// knows.
     ///
     /// # Errors
     /// The directory is not writable, or something is in it.
-    pub fn create(dir: &Path) -> profile::Result<Self> {
-        let mut manifest = Manifest::new();
+    pub fn create(dir: &Path, mut manifest: Manifest) -> profile::Result<Self> {
         manifest.origin = Origin::Import;
+        manifest.clock = Clock::Monotonic;
         manifest.write(dir)?;
         Ok(Self {
-            activities: ActivitiesWriter::create(dir, "chrome")?,
+            dir: dir.to_owned(),
             calls: CallsWriter::create(dir)?,
-            document: Map::new(),
-            processes: HashMap::new(),
             next_pid: 1 << 30,
+            base_ns: None,
+            first_ns: i64::MAX,
+            last_ns: i64::MIN,
+            manifest,
+            counts: Imported::default(),
+        })
+    }
+
+    /// Starts with a trace. `name` is that of its directory of activities: one word, another one
+    /// for each trace. `shift_ns` goes from its times to those of the first trace.
+    ///
+    /// # Errors
+    /// The profile is not writable.
+    pub fn trace(&mut self, name: &str, shift_ns: i64) -> profile::Result<OneTrace<'_>> {
+        Ok(OneTrace {
+            activities: ActivitiesWriter::create(&self.dir, name)?,
+            document: Map::new(),
+            shift_ns,
+            processes: HashMap::new(),
             rows: Vec::new(),
             by_id: HashMap::new(),
             last: None,
             exports: HashMap::new(),
-            first_ns: i64::MAX,
-            last_ns: i64::MIN,
-            counts: Imported::default(),
+            unpaired: 0,
             text: String::new(),
+            all: self,
         })
     }
 
-    /// Writes what is left, and the manifest with what the caller has put into it.
+    /// Writes what is left.
     ///
     /// # Errors
     /// The disk is full.
-    pub fn finish(
-        mut self,
-        dir: &Path,
-        summary: &Summary,
-        mut manifest: Manifest,
-    ) -> profile::Result<Imported> {
-        let open: usize = self.rows.iter().map(|row| row.open.len()).sum();
-        self.counts.unpaired += open as u64;
-        self.counts.events = summary.events;
+    pub fn finish(mut self) -> profile::Result<Imported> {
         self.counts.calls = self.calls.calls();
-        let base = self.document.get("baseTimeNanoseconds").and_then(Value::as_i64).unwrap_or(0);
-        let host = self.document.get("host_name").and_then(Value::as_str).unwrap_or_default();
-        manifest.origin = Origin::Import;
+        let manifest = &mut self.manifest;
         manifest.state = State::Finished;
-        manifest.clock = Clock::Monotonic;
-        manifest.host = host.to_owned();
         if self.first_ns <= self.last_ns {
-            manifest.created_unix_ns =
-                u64::try_from(base.saturating_add(self.first_ns)).unwrap_or(0);
-            manifest.snapshots = [self.first_ns, self.last_ns].map(|ns| moment(base, ns)).to_vec();
+            let base = self.base_ns.unwrap_or(0);
+            let moments = [self.first_ns, self.last_ns].map(|ns| moment(base, ns));
+            manifest.created_unix_ns = moments[0].realtime_ns;
+            manifest.snapshots = moments.to_vec();
         }
-        if self.counts.unpaired > 0 {
-            let n = self.counts.unpaired;
-            manifest.notes.push(format!("{n} slices begin without an end or end without a begin"));
+        self.calls.finish()?;
+        self.manifest.write(&self.dir)?;
+        Ok(self.counts)
+    }
+}
+
+impl OneTrace<'_> {
+    /// Ends the trace. `file` names it in notes.
+    ///
+    /// # Errors
+    /// The disk is full.
+    pub fn finish(self, file: &str, summary: &Summary) -> profile::Result<()> {
+        let open: usize = self.rows.iter().map(|row| row.open.len()).sum();
+        let unpaired = self.unpaired + open as u64;
+        self.all.counts.unpaired += unpaired;
+        self.all.counts.events += summary.events;
+        let base = self.document.get("baseTimeNanoseconds").and_then(Value::as_i64);
+        self.all.base_ns.get_or_insert(base.unwrap_or(0));
+        let manifest = &mut self.all.manifest;
+        if let Some(Value::String(host)) = self.document.get("host_name")
+            && manifest.host.is_empty()
+        {
+            manifest.host.clone_from(host);
+        }
+        let mut note = |text: String| manifest.notes.push(format!("{file}: {text}"));
+        match unpaired {
+            0 => {}
+            1 => note("1 slice begins without an end or ends without a begin".into()),
+            n => note(format!("{n} slices begin without an end or end without a begin")),
         }
         if summary.mended > 0 {
-            let n = summary.mended;
-            manifest.notes.push(format!("{n} events had bytes that JSON cannot hold; mended"));
+            note(format!("{} values had bytes that JSON cannot hold; mended", summary.mended));
         }
         if summary.truncated {
-            let at = summary.bytes;
-            manifest.notes.push(format!("the trace stops early, behind byte {at}"));
+            note(format!("the trace stops early, behind byte {}", summary.bytes));
         }
-        self.activities.finish(&self.document)?;
-        self.calls.finish()?;
-        manifest.write(dir)?;
-        Ok(self.counts)
+        self.activities.finish(&self.document)
     }
 
     fn row(&mut self, event: &Event<'_>) -> Result<usize, String> {
@@ -211,12 +251,12 @@ impl Import {
             Id::Text(_) => None,
         };
         let pid = pid.unwrap_or_else(|| {
-            self.next_pid = self.next_pid.wrapping_add(1);
-            self.next_pid - 1
+            self.all.next_pid = self.all.next_pid.wrapping_add(1);
+            self.all.next_pid - 1
         });
-        let key = self.calls.process(pid).map_err(|e| e.to_string())?;
+        let key = self.all.calls.process(pid).map_err(|e| e.to_string())?;
         if let Id::Text(text) = &id {
-            self.calls.name_process(key, text);
+            self.all.calls.name_process(key, text);
         }
         self.processes.insert(id, Process { key, named: false });
         Ok(key)
@@ -236,9 +276,9 @@ impl Import {
             Some(Id::Number(n)) => u32::try_from(*n).ok(),
             _ => None,
         };
-        let thread = self.calls.thread(process, tid.unwrap_or(0));
+        let thread = self.all.calls.thread(process, tid.unwrap_or(0));
         if let Some(Id::Text(text)) = &ids.1 {
-            self.calls.name_thread(thread, text);
+            self.all.calls.name_thread(thread, text);
         }
         self.rows[row].process = Some(process);
         self.rows[row].thread = Some(thread);
@@ -258,15 +298,17 @@ impl Import {
             Some(export) => *export,
             None => {
                 let text = |id: Option<NameId>| id.map_or("", |id| self.activities.text(id));
-                let export = self.calls.export(process, text(category), text(name));
+                let export = self.all.calls.export(process, text(category), text(name));
                 self.exports.insert(key, export);
                 export
             }
         };
-        self.first_ns = self.first_ns.min(start_ns);
-        self.last_ns = self.last_ns.max(end_ns);
+        let all = &mut *self.all;
+        let [start_ns, end_ns] = [start_ns, end_ns].map(|ns| ns.saturating_add(self.shift_ns));
+        all.first_ns = all.first_ns.min(start_ns);
+        all.last_ns = all.last_ns.max(end_ns);
         let (start, end) = (ticks(start_ns), ticks(end_ns));
-        self.calls.call(thread, export, start, end).map_err(|e| e.to_string())
+        self.all.calls.call(thread, export, start, end).map_err(|e| e.to_string())
     }
 
     /// `process_name`, `thread_name` and the like.
@@ -287,12 +329,12 @@ impl Import {
                 let process = self.processes.values_mut().find(|p| p.key == key);
                 if let Some(process) = process.filter(|p| !p.named) {
                     process.named = true;
-                    self.calls.name_process(key, &given);
+                    self.all.calls.name_process(key, &given);
                 }
             }
             Some("thread_name") => {
                 let (_, thread) = self.thread(row)?;
-                self.calls.name_thread(thread, &given);
+                self.all.calls.name_thread(thread, &given);
             }
             _ => {}
         }
@@ -330,9 +372,9 @@ impl Import {
                 Some((category, name, start)) if start <= end => {
                     self.call(row, (category, name), start, end)?;
                 }
-                _ => self.counts.unpaired += 1,
+                _ => self.unpaired += 1,
             },
-            (b'X' | b'B' | b'E', ..) => self.counts.unpaired += 1,
+            (b'X' | b'B' | b'E', ..) => self.unpaired += 1,
             (b'M', ..) => self.metadata(row, event)?,
             _ => {}
         }
@@ -340,7 +382,7 @@ impl Import {
     }
 }
 
-impl Sink for Import {
+impl Sink for OneTrace<'_> {
     fn event(&mut self, _: u64, event: Event<'_>) -> Result<(), String> {
         self.activity(&event)
     }

@@ -1,10 +1,33 @@
-//! Other people's trace formats, in and out.
+//! Other people's trace formats.
+//!
+//! ```text
+//!  profile ─► calls (workgroups, dispatches, counters) ─► Sink ◄─ implemented by ─┬─ chrome::Writer
+//!                                                                                 └─ …
+//!  Chrome JSON ─► chrome::read ─► import ─► profile
+//! ```
 //!
 //! | module | what |
 //! |---|---|
-//! | [`chrome`] | Chrome's JSON trace format, as torch, Kineto, TensorFlow and we write it |
-
+//! | [`event`] | what a timeline consists of, and [`Sink`], what takes it |
+//! | [`calls`] | a profile's calls as a timeline |
+//! | [`dispatch`] | which workgroup calls make up a dispatch |
+//! | [`facts`] | what a trace format cannot carry: the object `counterpoint` |
+//! | [`chrome`] | Chrome JSON with Kineto's schema |
+//! | [`import`] | a Chrome trace as a profile |
+//! | [`text`] | JSON's strings and numbers |
+//!
+//! Invariants. Memory does not grow with the number of calls. Every string is escaped, whatever
+//! it holds. Times are integers of nanoseconds all the way; only writers know of microseconds.
 #![forbid(unsafe_code)]
 
+pub mod calls;
 pub mod chrome;
+pub mod dispatch;
+pub mod event;
+pub mod facts;
 pub mod import;
+pub mod text;
+
+pub use calls::{CallsOptions, export_calls};
+pub use event::ThreadRow;
+pub use event::{Arg, ArgValue, Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice};

@@ -15,10 +15,14 @@ compile_error!("the guest is AArch64 Linux; build it with: cargo xtask pmu-vm");
 
 mod exact;
 mod init;
+mod limits;
 mod loops;
 mod machine;
+mod peer;
+mod permission;
 mod report;
 mod set;
+mod threads;
 mod two_cpus;
 
 use std::process::ExitCode;
@@ -26,7 +30,14 @@ use std::process::ExitCode;
 use crate::report::Test;
 
 /// Every test, in the order in which they run, by the processors that the machine must have.
-const TESTS: &[(usize, &[Test])] = &[(1, exact::TESTS), (2, two_cpus::TESTS)];
+const TESTS: &[(usize, &[Test])] = &[
+    (1, exact::TESTS),
+    (1, limits::TESTS),
+    (1, permission::TESTS),
+    (1, threads::TESTS),
+    (1, peer::TESTS),
+    (2, two_cpus::TESTS),
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -18,10 +18,16 @@ const QEMU: (&str, &str) = ("qemu-system-aarch64", "qemu-system-arm");
 /// Names what the newest kernel of this release is.
 const KERNEL_META: &str = "linux-image-cloud-arm64";
 
+/// What dynamic programs of the guest load, and PAPI, whose library's name has its version.
+const LIBRARIES: &[&str] = &["libc6", "libpfm4", "libpapi-dev"];
+const PAPI: &str = "libpapi-dev";
+
 /// What was fetched.
 pub struct Debian {
     /// The kernel's image.
     pub kernel: PathBuf,
+    /// The packages, unpacked.
+    pub root: PathBuf,
 }
 
 /// What keeps us from fetching, if anything does.
@@ -44,31 +50,24 @@ pub fn fetch(home: &Path) -> Result<Debian> {
     emulator()?;
     let root = home.join("debian");
     let stamp = home.join("debian.txt");
-    if std::fs::read_to_string(&stamp).is_ok_and(|text| text == KERNEL_META)
+    let wanted = format!("{KERNEL_META} {}", LIBRARIES.join(" "));
+    if std::fs::read_to_string(&stamp).is_ok_and(|text| text == wanted)
         && let Ok(kernel) = kernel(&root)
     {
-        return Ok(Debian { kernel });
+        return Ok(Debian { kernel, root });
     }
     let apt = Apt::new(home)?;
     apt.update()?;
-    let depends = apt.output("apt-cache", &["depends", KERNEL_META])?;
-    let newest = depends
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("Depends: "))
-        .find(|name| name.starts_with("linux-image-"))
-        .with_context(|| {
-            format!("{KERNEL_META} depends on no kernel; is this Debian? apt-cache said: {depends}")
-        })?;
-    say(format_args!("fetch {newest} …"));
-    if root.exists() {
-        std::fs::remove_dir_all(&root).with_context(|| format!("remove {}", root.display()))?;
-    }
-    for package in apt.download(&[newest])? {
-        unpack(&package, &root)?;
-    }
+    let mut packages =
+        vec![apt.dependency(KERNEL_META, "linux-image-")?, apt.dependency(PAPI, "libpapi")?];
+    packages.extend(LIBRARIES.iter().map(ToString::to_string));
+    say(format_args!("fetch {} …", packages.join(" ")));
+    // Half of an unpacked package must not look like a whole one.
+    let _ = std::fs::remove_file(&stamp);
+    apt.unpack(&packages, &root)?;
     let kernel = kernel(&root)?;
-    std::fs::write(&stamp, KERNEL_META).with_context(|| format!("write {}", stamp.display()))?;
-    Ok(Debian { kernel })
+    std::fs::write(&stamp, wanted).with_context(|| format!("write {}", stamp.display()))?;
+    Ok(Debian { kernel, root })
 }
 
 fn emulator() -> Result<()> {
@@ -102,14 +101,6 @@ fn kernel(root: &Path) -> Result<PathBuf> {
     images.pop().with_context(|| format!("no kernel in {}", boot.display()))
 }
 
-/// Unpacks a package below `root`, without scripts.
-fn unpack(package: &Path, root: &Path) -> Result<()> {
-    std::fs::create_dir_all(root).with_context(|| format!("create {}", root.display()))?;
-    let mut command = Command::new("dpkg-deb");
-    command.arg("--extract").args([package, root]);
-    quiet(&mut command, &format!("unpack {}", package.display()))
-}
-
 /// apt as it would be on an arm64 machine with nothing installed.
 struct Apt {
     folder: PathBuf,
@@ -118,7 +109,7 @@ struct Apt {
 impl Apt {
     fn new(home: &Path) -> Result<Self> {
         let folder = home.join("apt");
-        for below in ["state/lists/partial", "cache/archives/partial", "packages"] {
+        for below in ["state/lists/partial", "cache/archives/partial"] {
             let path = folder.join(below);
             std::fs::create_dir_all(&path).with_context(|| format!("create {}", path.display()))?;
         }
@@ -142,8 +133,16 @@ impl Apt {
         {
             option(name, &self.folder.join(below).to_string_lossy());
         }
-        command.current_dir(self.folder.join("packages"));
+        // Where `download` puts its files.
+        let packages = self.packages();
+        if packages.is_dir() {
+            command.current_dir(packages);
+        }
         command
+    }
+
+    fn packages(&self) -> PathBuf {
+        self.folder.join("packages")
     }
 
     fn output(&self, program: &str, arguments: &[&str]) -> Result<String> {
@@ -163,21 +162,42 @@ impl Apt {
         Ok(())
     }
 
-    /// The files of `names`, in their newest versions.
-    fn download(&self, names: &[&str]) -> Result<Vec<PathBuf>> {
-        let mut files = Vec::new();
-        for name in names {
-            let uris = self.output("apt-get", &["-qq", "--print-uris", "download", name])?;
-            // 'http://…' linux-image-…_arm64.deb 21347940 SHA256:…
-            let file = uris.split_whitespace().nth(1);
-            let file = file.with_context(|| format!("apt-get knows no file of {name}: {uris}"))?;
-            let path = self.folder.join("packages").join(file);
-            self.output("apt-get", &["-qq", "download", name])?;
-            if !path.is_file() {
-                bail!("apt-get downloaded {name}, but {} is not there", path.display());
-            }
-            files.push(path);
-        }
-        Ok(files)
+    /// The package that `package` depends on and whose name begins with `start`.
+    fn dependency(&self, package: &str, start: &str) -> Result<String> {
+        let depends = self.output("apt-cache", &["depends", package])?;
+        let mut names = depends.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
+        let name = names.find(|name| name.starts_with(start)).with_context(|| {
+            format!("{package} depends on no {start}…; is this Debian? apt-cache said: {depends}")
+        })?;
+        Ok(name.to_owned())
     }
+
+    /// Downloads `names` in their newest versions and unpacks them below `root`, without scripts.
+    fn unpack(&self, names: &[String], root: &Path) -> Result<()> {
+        let folder = self.packages();
+        renew(&folder)?;
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.output("apt-get", &[&["-qq", "download"], &names[..]].concat())?;
+        let entries = std::fs::read_dir(&folder)
+            .with_context(|| format!("read folder {}", folder.display()))?;
+        let packages: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        if packages.len() != names.len() {
+            bail!("apt-get downloaded {} packages of {}", packages.len(), names.join(" "));
+        }
+        renew(root)?;
+        for package in &packages {
+            let mut command = Command::new("dpkg-deb");
+            command.arg("--extract").args([package.as_path(), root]);
+            quiet(&mut command, &format!("unpack {}", package.display()))?;
+        }
+        renew(&folder)
+    }
+}
+
+/// An empty folder.
+fn renew(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        std::fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))?;
+    }
+    std::fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))
 }

@@ -59,6 +59,9 @@ pub fn notes(report: &Report<'_>) -> Vec<String> {
         (State::Recording, Origin::Hook, None) if !alive => {
             notes.push("the program did not end in an orderly way, and wrote no report".into());
         }
+        (State::Recording, Origin::Import, _) => {
+            notes.push("`counterpoint trace import` was stopped before its end".into());
+        }
         _ => {}
     }
     notes
@@ -105,8 +108,8 @@ pub fn reasons(report: &Report<'_>) -> Vec<String> {
                 .into(),
         );
         reasons.push(
-            "the process that does the work could not carry the preload: it is static, setuid, \
-             or started with an empty environment"
+            "the process that does the work was started in a way that nobody could see: by a bare \
+             system call, or by a program that is not recorded itself"
                 .into(),
         );
     } else {

@@ -1,0 +1,129 @@
+//! `counterpoint trace export`: a profile as one timeline.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use model::activity::Vocabulary;
+use profile::collect::Closing;
+use profile::{LossCount, Profile, merge_losses};
+use trace::{CallsOptions, chrome, export_calls, facts};
+
+use crate::failure::Failure;
+use crate::report;
+
+/// Write a profile as a timeline: Chrome JSON with Kineto's schema.
+///
+/// Each workgroup call is a slice of its thread, with its counters; dispatches have rows of their
+/// own. docs/traces.md says what each field means.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Profile directory.
+    #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE")]
+    profile: PathBuf,
+    /// File to write: NAME.json, or NAME.json.gz compressed.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Names of kinds of activities.
+    #[arg(long, value_enum, default_value_t)]
+    vocabulary: Words,
+    /// Leave counters out as time series; the arguments of calls have them all the same.
+    #[arg(long)]
+    no_counter_tracks: bool,
+    /// This profile's place among the ranks of a distributed job, from 0.
+    #[arg(long, value_name = "N", requires = "world_size")]
+    rank: Option<u32>,
+    /// How many ranks the job has.
+    #[arg(long, value_name = "N", requires = "rank")]
+    world_size: Option<u32>,
+}
+
+/// `--vocabulary`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Words {
+    /// One word per kind, whoever produced it: `runtime`, `memcpy`.
+    Generic,
+    /// What tools for Kineto's traces look for: `cuda_runtime`, `gpu_memcpy`.
+    #[default]
+    Kineto,
+}
+
+impl From<Words> for Vocabulary {
+    fn from(words: Words) -> Self {
+        match words {
+            Words::Generic => Self::Generic,
+            Words::Kineto => Self::Kineto,
+        }
+    }
+}
+
+/// Writes the timeline.
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    let ending = Ending::of(&args.output)?;
+    if let Some((rank, size)) = args.rank.zip(args.world_size).filter(|(rank, n)| rank >= n) {
+        return Err(Failure::new(format!("--rank {rank}: not below --world-size {size}")));
+    }
+    let profile = report::open(&args.profile, Closing::WhenOver)?;
+    let name = |e: io::Error| Failure::new(format!("write {}: {e}", args.output.display()));
+    let file = File::create(&args.output).map_err(name)?;
+    let losses = match ending {
+        Ending::Json => write(file, &profile, &args).map(|(_, losses)| losses),
+        Ending::JsonGz => {
+            let gz = GzEncoder::new(file, Compression::default());
+            let finish = |(gz, losses): (GzEncoder<File>, _)| gz.finish().map(|_| losses);
+            write(gz, &profile, &args).and_then(finish)
+        }
+    };
+    report::say_losses(&losses.map_err(name)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a file's name says about its format.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Json,
+    JsonGz,
+}
+
+impl Ending {
+    fn of(path: &Path) -> Result<Self, Failure> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        match name {
+            n if n.ends_with(".json") => Ok(Self::Json),
+            n if n.ends_with(".json.gz") => Ok(Self::JsonGz),
+            _ => Err(Failure::new(format!("write {}: unknown ending", path.display()))
+                .hint("end its name with .json or .json.gz")),
+        }
+    }
+}
+
+/// Writes Chrome JSON; returns every loss of the profile.
+fn write<W: Write>(out: W, profile: &Profile, args: &Args) -> io::Result<(W, Vec<LossCount>)> {
+    let manifest = &profile.manifest;
+    let device = serde_json::json!({
+        "id": 0,
+        "name": manifest.cpu_model,
+        "type": "cpu",
+        "logical_cpus": manifest.logical_cpus,
+    });
+    let head = chrome::write::Head {
+        near_ns: i64::try_from(manifest.created_unix_ns).unwrap_or(i64::MAX),
+        host_name: &manifest.host,
+        devices: &[device],
+        rank: args.rank.zip(args.world_size),
+    };
+    let options = CallsOptions {
+        vocabulary: args.vocabulary.into(),
+        counter_tracks: !args.no_counter_tracks,
+    };
+    let mut writer = chrome::write::Writer::new(out, &head)?;
+    let found = export_calls(profile, &options, &mut writer)?;
+    let facts = facts::of_profile(profile, &found)?;
+    let out = writer.finish(&facts, &args.output.to_string_lossy())?;
+    let known = profile.all_losses();
+    Ok((out, merge_losses(known.iter().chain(found.iter().flatten()))))
+}

@@ -1,0 +1,116 @@
+//! The published names of activity kinds, as a table.
+//!
+//! Sources: the pull requests of pytorch/kineto that made the list generic (#1212, commit
+//! 93105fe) and that added dynamic plugins (#1148, commit 92fa2ff), and its main branch (commit
+//! 114171d, which torch 2.15 ships). `names` says which of them know a name.
+
+use super::Generic;
+
+/// One published list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Published {
+    /// Generic accelerator kinds, pull request #1212.
+    Pr1212,
+    /// Dynamic plugins, pull request #1148.
+    Pr1148,
+    /// The main branch, as in torch 2.15.
+    Main,
+}
+
+/// Where a name was published: bits of [`Published`].
+const A: u8 = 1;
+const B: u8 = 2;
+const C: u8 = 4;
+const ALL: u8 = A | B | C;
+
+pub(super) struct Row {
+    pub name: &'static str,
+    pub kind: Generic,
+    lists: u8,
+}
+
+const fn row(name: &'static str, kind: Generic, lists: u8) -> Row {
+    Row { name, kind, lists }
+}
+
+/// The generic names first, in the order of their numbers; a [`super::Label`] is an index here.
+/// Append, never reorder.
+pub(super) const ROWS: &[Row] = &[
+    row("cpu_op", Generic::CpuOp, ALL),
+    row("user_annotation", Generic::UserAnnotation, ALL),
+    row("gpu_user_annotation", Generic::GpuUserAnnotation, ALL),
+    row("memcpy", Generic::Memcpy, 0),
+    row("memset", Generic::Memset, 0),
+    row("kernel", Generic::Kernel, ALL),
+    row("external_correlation", Generic::ExternalCorrelation, ALL),
+    row("runtime", Generic::Runtime, A),
+    row("driver", Generic::Driver, A),
+    row("cpu_instant", Generic::CpuInstant, 0),
+    row("python_function", Generic::PythonFunction, ALL),
+    row("overhead", Generic::Overhead, ALL),
+    row("sync", Generic::Sync, 0),
+    row("device_event", Generic::DeviceEvent, 0),
+    row("collective", Generic::Collective, 0),
+    row("insight", Generic::Insight, 0),
+    row("counter", Generic::Counter, 0),
+    row("gpu_memcpy", Generic::Memcpy, ALL),
+    row("gpu_memset", Generic::Memset, ALL),
+    // The constant's name in all three; it prints as `kernel`.
+    row("concurrent_kernel", Generic::Kernel, ALL),
+    row("cuda_runtime", Generic::Runtime, ALL),
+    row("cuda_driver", Generic::Driver, ALL),
+    row("cpu_instant_event", Generic::CpuInstant, ALL),
+    row("mtia_runtime", Generic::Runtime, ALL),
+    row("mtia_ccp_events", Generic::Kernel, ALL),
+    row("mtia_insight", Generic::Insight, ALL),
+    row("cuda_sync", Generic::Sync, ALL),
+    row("cuda_event", Generic::DeviceEvent, A | C),
+    row("mtia_counters", Generic::Counter, C),
+    row("glow_runtime", Generic::Runtime, ALL),
+    // Ranges of kernels that CUPTI measured: slices on a device.
+    row("cuda_profiler_range", Generic::DeviceEvent, ALL),
+    row("hpu_op", Generic::Runtime, ALL),
+    row("xpu_runtime", Generic::Runtime, ALL),
+    row("xpu_driver", Generic::Driver, C),
+    row("collective_comm", Generic::Collective, ALL),
+    row("gpu_pm_counter", Generic::Counter, A | B),
+    row("privateuse1_runtime", Generic::Runtime, ALL),
+    row("privateuse1_driver", Generic::Driver, ALL),
+    row("xpu_scope_profiler", Generic::Counter, C),
+    row("xpu_sync", Generic::Sync, C),
+    row("hardware_counters", Generic::Counter, C),
+];
+
+/// The names of one list, in the order of this table.
+pub fn names(of: Published) -> impl Iterator<Item = &'static str> {
+    let bit = match of {
+        Published::Pr1212 => A,
+        Published::Pr1148 => B,
+        Published::Main => C,
+    };
+    ROWS.iter().filter(move |row| row.lists & bit != 0).map(|row| row.name)
+}
+
+/// What a profiler records if nobody chose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum DefaultSet {
+    /// Pull request #1212: all but counters and collectives.
+    #[default]
+    Generic,
+    /// Pull request #1148: the first seventeen of its list.
+    Pr1148,
+    /// The main branch: as the generic set, and the counters of MTIA.
+    Main,
+}
+
+impl DefaultSet {
+    /// The generic kinds of the set, by number, each once.
+    pub fn kinds(self) -> impl Iterator<Item = Generic> {
+        Generic::ALL.iter().copied().filter(move |kind| match kind {
+            Generic::Collective => false,
+            Generic::Counter => self == Self::Main,
+            Generic::DeviceEvent => self != Self::Pr1148,
+            _ => true,
+        })
+    }
+}

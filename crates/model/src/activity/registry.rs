@@ -1,0 +1,262 @@
+//! Kinds and names beyond the published ones, added at run time.
+//!
+//! ```text
+//!  label   0 … 65,535                    row of the table of published names
+//!          producer << 16 | number       registered; producers from 1, numbers from 0
+//! ```
+//!
+//! Each producer (an adapter, a plugin, an imported file) has a range of its own, so numbers do
+//! not depend on who came first. Numbers mean something within one registry only; a file keeps
+//! names beside them.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use super::names::ROWS;
+use super::{Generic, Kind, Vocabulary};
+
+/// The word that an activity came with. See the module's page for the numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Label(u32);
+
+/// Who registers kinds: a number from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Producer(u16);
+
+/// Numbers that one producer has.
+const RANGE: u32 = 1 << 16;
+
+#[derive(Clone, Debug)]
+struct Entry {
+    name: String,
+    /// The kind that the name stands for; `None`: a kind of its own.
+    alias_of: Option<Generic>,
+    /// How Kineto's vocabulary says it; `None`: as `name` does.
+    kineto: Option<&'static str>,
+}
+
+/// Names and what they mean. Starts with the published ones.
+#[derive(Clone, Debug, Default)]
+pub struct Registry {
+    producers: Vec<(String, Vec<Entry>)>,
+    by_name: HashMap<String, Label>,
+    /// The first of the names that are equal but for upper and lower case, in lower case.
+    by_lower_name: HashMap<String, Label>,
+}
+
+/// A word in a list of kinds that is no kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownKind {
+    /// The word.
+    pub name: String,
+    /// Where it starts, in bytes from the start of the list.
+    pub at: usize,
+}
+
+impl fmt::Display for UnknownKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "activity kind {:?} at byte {}: unknown", self.name, self.at)
+    }
+}
+
+impl std::error::Error for UnknownKind {}
+
+/// Why a kind was not registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// The name is empty, has a comma or blanks at its ends: no list could name it.
+    BadName,
+    /// The name means something already.
+    Taken(Label),
+    /// The producer has used up its range of 65,536 numbers, or there are 65,535 producers.
+    Full,
+}
+
+impl fmt::Display for RegisterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadName => write!(f, "the name is empty or has a comma or outer blanks"),
+            Self::Taken(_) => write!(f, "the name is in use"),
+            Self::Full => write!(f, "no number is left"),
+        }
+    }
+}
+
+impl std::error::Error for RegisterError {}
+
+impl Label {
+    /// Its number; see the module's page.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
+impl From<Generic> for Label {
+    /// The generic name of a kind.
+    fn from(kind: Generic) -> Self {
+        Self(kind as u32)
+    }
+}
+
+impl Registry {
+    /// A registry of the published names.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The range of this producer, the same for the same name.
+    ///
+    /// # Errors
+    /// There are 65,535 producers.
+    pub fn producer(&mut self, name: &str) -> Result<Producer, RegisterError> {
+        let known = self.producers.iter().position(|(known, _)| known == name);
+        let index = match known {
+            Some(index) => index,
+            None if self.producers.len() >= usize::from(u16::MAX) => {
+                return Err(RegisterError::Full);
+            }
+            None => {
+                self.producers.push((name.to_owned(), Vec::new()));
+                self.producers.len() - 1
+            }
+        };
+        Ok(Producer(index as u16 + 1))
+    }
+
+    /// Adds a kind of its own. `kineto` is how Kineto's vocabulary says it; without one, `name`.
+    ///
+    /// # Errors
+    /// The name is bad or taken, or the range is full.
+    pub fn register(
+        &mut self,
+        producer: Producer,
+        name: &str,
+        kineto: Option<&'static str>,
+    ) -> Result<Label, RegisterError> {
+        let bad = name.is_empty() || name.contains(',') || name.trim() != name;
+        if bad {
+            return Err(RegisterError::BadName);
+        }
+        match self.parse(name) {
+            Some(label) => Err(RegisterError::Taken(label)),
+            None => self.add(producer, name, None, kineto),
+        }
+    }
+
+    /// The label of a word exactly as a file has it. One that is neither published nor registered
+    /// becomes a name of the generic kind that it means but for upper and lower case, or a kind
+    /// of its own.
+    ///
+    /// # Errors
+    /// The range is full.
+    pub fn note(&mut self, producer: Producer, name: &str) -> Result<Label, RegisterError> {
+        if let Some(label) = self.exactly(name) {
+            return Ok(label);
+        }
+        let alias_of = self.parse(name).and_then(|label| match self.kind(label) {
+            Kind::Generic(generic) => Some(generic),
+            Kind::Registered(_) => None,
+        });
+        self.add(producer, name, alias_of, None)
+    }
+
+    fn add(
+        &mut self,
+        producer: Producer,
+        name: &str,
+        alias_of: Option<Generic>,
+        kineto: Option<&'static str>,
+    ) -> Result<Label, RegisterError> {
+        let index = usize::from(producer.0) - 1;
+        let Some((_, entries)) = self.producers.get_mut(index) else {
+            return Err(RegisterError::Full);
+        };
+        let number = u32::try_from(entries.len()).unwrap_or(RANGE);
+        if number >= RANGE {
+            return Err(RegisterError::Full);
+        }
+        entries.push(Entry { name: name.to_owned(), alias_of, kineto });
+        let label = Label(u32::from(producer.0) * RANGE + number);
+        self.by_name.insert(name.to_owned(), label);
+        self.by_lower_name.entry(name.to_ascii_lowercase()).or_insert(label);
+        Ok(label)
+    }
+
+    fn exactly(&self, name: &str) -> Option<Label> {
+        let published = ROWS.iter().position(|row| row.name == name);
+        published.map(|at| Label(at as u32)).or_else(|| self.by_name.get(name).copied())
+    }
+
+    /// The label of a name, upper and lower case alike, so that the constants of C and C++
+    /// headers (`GPU_MEMCPY`) are names too. `None` if nothing is called so.
+    pub fn parse(&self, name: &str) -> Option<Label> {
+        self.exactly(name).or_else(|| {
+            let published = ROWS.iter().position(|row| row.name.eq_ignore_ascii_case(name));
+            let registered = || self.by_lower_name.get(&name.to_ascii_lowercase()).copied();
+            published.map(|at| Label(at as u32)).or_else(registered)
+        })
+    }
+
+    /// The labels of a list such as `runtime, driver,kernel`. Blanks around names mean nothing;
+    /// an empty list has no kinds.
+    ///
+    /// # Errors
+    /// The first word that is no kind, an empty one among others included.
+    pub fn parse_list(&self, list: &str) -> Result<Vec<Label>, UnknownKind> {
+        let mut labels = Vec::new();
+        if list.trim().is_empty() {
+            return Ok(labels);
+        }
+        let mut at = 0;
+        for word in list.split(',') {
+            let name = word.trim();
+            let label = self.parse(name).ok_or_else(|| UnknownKind {
+                name: name.to_owned(),
+                at: at + (word.len() - word.trim_start().len()),
+            })?;
+            labels.push(label);
+            at += word.len() + 1;
+        }
+        Ok(labels)
+    }
+
+    fn entry(&self, label: Label) -> Option<&Entry> {
+        let producer = (label.0 / RANGE).checked_sub(1)? as usize;
+        self.producers.get(producer)?.1.get((label.0 % RANGE) as usize)
+    }
+
+    /// What kind a label means. One of another registry is a registered kind.
+    pub fn kind(&self, label: Label) -> Kind {
+        match ROWS.get(label.0 as usize) {
+            Some(row) => Kind::Generic(row.kind),
+            None => match self.entry(label) {
+                Some(Entry { alias_of: Some(generic), .. }) => Kind::Generic(*generic),
+                _ => Kind::Registered(label.0),
+            },
+        }
+    }
+
+    /// The word itself, as the activity came with it; empty for a label of another registry.
+    pub fn original(&self, label: Label) -> &str {
+        match ROWS.get(label.0 as usize) {
+            Some(row) => row.name,
+            None => self.entry(label).map_or("", |entry| &entry.name),
+        }
+    }
+
+    /// The word in a vocabulary.
+    pub fn name(&self, label: Label, vocabulary: Vocabulary) -> &str {
+        match (vocabulary, self.kind(label)) {
+            (Vocabulary::Generic, Kind::Generic(generic)) => generic.name(),
+            (Vocabulary::Kineto, Kind::Generic(generic)) if label.0 == generic as u32 => {
+                generic.kineto_name()
+            }
+            (Vocabulary::Kineto, _) => {
+                let kineto = self.entry(label).and_then(|entry| entry.kineto);
+                kineto.unwrap_or_else(|| self.original(label))
+            }
+            (Vocabulary::Generic, Kind::Registered(_)) => self.original(label),
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! Which programs can carry the preloaded library, told from their files before they start.
+//!
+//! ```text
+//!  file ──► #! line? ──► its interpreter, up to five times
+//!       └─► ELF ──► class, machine ──► PT_INTERP ──► our own dynamic linker?   carries it
+//!                                          │ none      another glibc's?        libc.so.6 beside it:
+//!                                          ▼                                   new enough?
+//!                                       static         anything else           another libc
+//! ```
+//!
+//! A library in `LD_PRELOAD` that a program cannot load is more than a loss: musl's dynamic linker
+//! and that of an older glibc refuse to start the program. So `run` and the agent look first.
+//!
+//! Called between `vfork` and `exec` too: no allocation, no lock, no library call that could have
+//! either, about 5 KiB of stack, and a dozen system calls at most. `errno` is the caller's to
+//! keep. What the kernel alone decides (binfmt_misc, security modules) is not seen.
+
+use std::ffi::{CStr, c_char, c_int, c_long};
+
+use model::Loss;
+
+/// What a program is to the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// It loads the library. Also said of what is no program at all: `exec` will refuse it.
+    Able,
+    /// No dynamic linker: starts, and ignores the library.
+    Static,
+    /// More rights than its user: its dynamic linker ignores the library and forgets it.
+    Privileged,
+    /// A dynamic linker that is not glibc's.
+    OtherLibc,
+    /// A glibc older than 2.17, or of an unknown version.
+    OldGlibc,
+    /// Another processor or word size.
+    OtherMachine,
+}
+
+impl Carrier {
+    /// How its not being recorded is counted.
+    pub fn loss(self) -> Option<Loss> {
+        match self {
+            Self::Able => None,
+            Self::Static => Some(Loss::ChildStatic),
+            Self::Privileged => Some(Loss::ChildPrivileged),
+            Self::OtherLibc => Some(Loss::ChildOtherLibc),
+            Self::OldGlibc => Some(Loss::ChildOldGlibc),
+            Self::OtherMachine => Some(Loss::ChildOtherMachine),
+        }
+    }
+
+    /// Whether the library must not be in its environment: it would not start, or complain. The
+    /// others start as they would without it.
+    pub fn refuses(self) -> bool {
+        matches!(self, Self::OtherLibc | Self::OldGlibc | Self::OtherMachine)
+    }
+}
+
+/// The version that glibc's own `libc.so.6` defines if the library can run on it.
+const FLOOR: &[u8] = b"GLIBC_2.17";
+const FLOOR_MINOR: u32 = 17;
+/// A version that every glibc's dynamic linker defines, and nothing else does.
+const GLIBCS_OWN: &[u8] = b"GLIBC_PRIVATE";
+/// How many `#!` lines the kernel follows.
+const DEEPEST: u32 = 5;
+/// As much of a file as the kernel looks at for `#!`.
+const START_BYTES: usize = 256;
+const PATH_BYTES: usize = 4096;
+
+/// Looks at the program at `path`, relative to the directory `at` (or `AT_FDCWD`).
+pub fn examine(at: c_int, path: &CStr) -> Carrier {
+    let mut start = [0u8; START_BYTES];
+    let Some(mut file) = File::open(at, path) else { return Carrier::Able };
+    if !file.is_readable() {
+        // May still be executed: `sudo` is installed like this on some systems.
+        return if file.gains_rights() { Carrier::Privileged } else { Carrier::Able };
+    }
+    let mut length = file.read(0, &mut start);
+    for _ in 0..DEEPEST {
+        if start.get(..2) != Some(b"#!") {
+            break;
+        }
+        let Some(interpreter) = script_interpreter(&mut start, length) else {
+            return Carrier::Able;
+        };
+        let Some(next) = File::open(libc::AT_FDCWD, interpreter) else { return Carrier::Able };
+        file = next;
+        length = file.read(0, &mut start);
+    }
+    if start.get(..4) == Some(b"\x7fELF") {
+        return examine_elf(&file, &start);
+    }
+    // Neither: shells and `execvp` have /bin/sh read it, and `execve` refuses it.
+    match File::open(libc::AT_FDCWD, c"/bin/sh") {
+        Some(shell) if shell.read(0, &mut start) > 0 && start.get(..4) == Some(b"\x7fELF") => {
+            examine_elf(&shell, &start)
+        }
+        _ => Carrier::Able,
+    }
+}
+
+/// The path in a `#!` line, cut out of the start of the file as the kernel does
+/// (fs/binfmt_script.c): blanks around it, then an argument or the end of the line.
+fn script_interpreter(start: &mut [u8; START_BYTES], length: usize) -> Option<&CStr> {
+    let blank = |b: &u8| matches!(b, b' ' | b'\t');
+    let line = start.get_mut(2..length)?;
+    let from = line.iter().position(|b| !blank(b))?;
+    let word = line.get_mut(from..)?;
+    let end = word.iter().position(|b| blank(b) || matches!(b, b'\n' | 0))?;
+    *word.get_mut(end)? = 0;
+    if end == 0 {
+        return None;
+    }
+    CStr::from_bytes_until_nul(word).ok()
+}
+
+fn examine_elf(file: &File, start: &[u8; START_BYTES]) -> Carrier {
+    let Some(header) = Header::read(start) else { return Carrier::OtherMachine };
+    let mut interpreter = [0u8; PATH_BYTES];
+    let Some(named) = header.interpreter(file, &mut interpreter) else {
+        // The dynamic linker itself, started as a program, loads what its environment says.
+        return if is_glibcs(file, &header) { by_libc(file, &header) } else { Carrier::Static };
+    };
+    if file.gains_rights() {
+        return Carrier::Privileged;
+    }
+    let Some(linker) = File::open(libc::AT_FDCWD, named) else { return Carrier::Able };
+    if linker.is_our_own() {
+        return Carrier::Able;
+    }
+    let mut start = [0u8; START_BYTES];
+    linker.read(0, &mut start);
+    match Header::read(&start) {
+        Some(header) if is_glibcs(&linker, &header) => by_libc(&linker, &header),
+        _ => Carrier::OtherLibc,
+    }
+}
+
+fn is_glibcs(linker: &File, header: &Header) -> bool {
+    header.defines_version(linker, GLIBCS_OWN)
+}
+
+/// Whether the glibc that `linker` is part of is new enough: by the `libc.so.6` beside it, else by
+/// its own name, which had the version in it before 2.34, else by what it defines since.
+#[inline(never)]
+fn by_libc(linker: &File, header: &Header) -> Carrier {
+    let mut path = [0u8; PATH_BYTES];
+    let Some(length) = linker.real_path(&mut path) else { return Carrier::OldGlibc };
+    let name_at = path[..length].iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+    let minor = minor_version(&path[name_at..length]);
+    let beside = b"libc.so.6\0";
+    let found = path.get_mut(name_at..name_at + beside.len()).is_some_and(|place| {
+        place.copy_from_slice(beside);
+        true
+    });
+    let libc = CStr::from_bytes_until_nul(&path).ok().filter(|_| found);
+    let libc = libc.and_then(|libc| File::open(libc::AT_FDCWD, libc));
+    let able = match (libc, minor) {
+        (Some(libc), _) => {
+            let mut start = [0u8; START_BYTES];
+            libc.read(0, &mut start);
+            Header::read(&start).is_some_and(|header| header.defines_version(&libc, FLOOR))
+        }
+        (None, Some(minor)) => minor >= FLOOR_MINOR,
+        (None, None) => header.defines_version(linker, b"GLIBC_2.35"),
+    };
+    if able { Carrier::Able } else { Carrier::OldGlibc }
+}
+
+/// 12 of `ld-2.12.so`.
+fn minor_version(name: &[u8]) -> Option<u32> {
+    let digits = name.strip_prefix(b"ld-2.")?;
+    let end = digits.iter().position(|b| !b.is_ascii_digit())?;
+    std::str::from_utf8(digits.get(..end)?).ok()?.parse().ok()
+}
+
+/// What is needed of an ELF header of this machine's kind.
+struct Header {
+    segments: u64,
+    segment_bytes: u64,
+    count: u64,
+}
+
+#[cfg(target_arch = "x86_64")]
+const MACHINE: u16 = 62;
+#[cfg(target_arch = "aarch64")]
+const MACHINE: u16 = 183;
+
+const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
+const PT_INTERP: u32 = 3;
+const DT_STRTAB: u64 = 5;
+const DT_VERDEF: u64 = 0x6fff_fffc;
+/// More than any real file has; a larger number is garbage.
+const MOST_SEGMENTS: u64 = 128;
+const MOST_ENTRIES: u64 = 256;
+
+struct Segment {
+    kind: u32,
+    offset: u64,
+    address: u64,
+    bytes: u64,
+}
+
+impl Header {
+    /// `None`: of another class, byte order or machine.
+    fn read(start: &[u8; START_BYTES]) -> Option<Self> {
+        let is_ours = start[..4] == *b"\x7fELF"
+            && start[4] == 2
+            && start[5] == 1
+            && u16_at(start, 18) == MACHINE;
+        is_ours.then(|| Self {
+            segments: u64_at(start, 32),
+            segment_bytes: u16_at(start, 54).into(),
+            count: u64::from(u16_at(start, 56)).min(MOST_SEGMENTS),
+        })
+    }
+
+    fn each_segment(&self, file: &File, mut body: impl FnMut(Segment)) {
+        for i in 0..self.count {
+            let mut raw = [0u8; 56];
+            let at = self.segments.wrapping_add(i.wrapping_mul(self.segment_bytes));
+            if file.read(at, &mut raw) == raw.len() {
+                body(Segment {
+                    kind: u32_at(&raw, 0),
+                    offset: u64_at(&raw, 8),
+                    address: u64_at(&raw, 16),
+                    bytes: u64_at(&raw, 32),
+                });
+            }
+        }
+    }
+
+    fn segment(&self, file: &File, wanted: impl Fn(&Segment) -> bool) -> Option<Segment> {
+        let mut found = None;
+        self.each_segment(file, |segment| {
+            if found.is_none() && wanted(&segment) {
+                found = Some(segment);
+            }
+        });
+        found
+    }
+
+    /// The dynamic linker that the program names.
+    fn interpreter<'a>(&self, file: &File, path: &'a mut [u8; PATH_BYTES]) -> Option<&'a CStr> {
+        let segment = self.segment(file, |s| s.kind == PT_INTERP)?;
+        let length = usize::try_from(segment.bytes).ok()?.min(PATH_BYTES - 1);
+        path.fill(0);
+        file.read(segment.offset, path.get_mut(..length)?);
+        CStr::from_bytes_until_nul(path).ok()
+    }
+
+    /// Where in the file the byte of this address is.
+    fn offset_of(&self, file: &File, address: u64) -> Option<u64> {
+        let holds = |s: &Segment| s.kind == PT_LOAD && address.wrapping_sub(s.address) < s.bytes;
+        self.segment(file, holds).map(|s| s.offset + (address - s.address))
+    }
+
+    /// Whether the library defines symbols of this version (its `DT_VERDEF`).
+    fn defines_version(&self, file: &File, wanted: &[u8]) -> bool {
+        self.find_version(file, wanted).is_some()
+    }
+
+    fn find_version(&self, file: &File, wanted: &[u8]) -> Option<()> {
+        let dynamic = self.segment(file, |s| s.kind == PT_DYNAMIC)?;
+        let (mut strings, mut versions) = (None, None);
+        for i in 0..(dynamic.bytes / 16).min(MOST_ENTRIES) {
+            let mut raw = [0u8; 16];
+            if file.read(dynamic.offset.checked_add(16 * i)?, &mut raw) != raw.len() {
+                break;
+            }
+            match u64_at(&raw, 0) {
+                DT_STRTAB => strings = self.offset_of(file, u64_at(&raw, 8)),
+                DT_VERDEF => versions = self.offset_of(file, u64_at(&raw, 8)),
+                _ => {}
+            }
+        }
+        let (strings, mut at) = (strings?, versions?);
+        for _ in 0..MOST_ENTRIES {
+            // Elf64_Verdef: vd_aux at 12, vd_next at 16; its first Elf64_Verdaux starts with the name.
+            let (mut definition, mut name) = ([0u8; 20], [0u8; 4]);
+            file.read(at, &mut definition);
+            file.read(at.checked_add(u32_at(&definition, 12).into())?, &mut name);
+            let mut text = [0u8; 32];
+            file.read(strings.checked_add(u32_at(&name, 0).into())?, &mut text);
+            let length = text.iter().position(|b| *b == 0).unwrap_or(text.len());
+            if text.get(..length) == Some(wanted) {
+                return Some(());
+            }
+            match u32_at(&definition, 16) {
+                0 => break,
+                next => at = at.checked_add(next.into())?,
+            }
+        }
+        None
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..at + 2).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from(u16_at(bytes, at)) | u32::from(u16_at(bytes, at + 2)) << 16
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+/// A regular file, open for the length of the look.
+struct File {
+    fd: c_int,
+    stat: libc::stat,
+}
+
+impl File {
+    /// `None` for what is not there or not a regular file. Nothing but a regular file is opened:
+    /// that can block, or do something.
+    fn open(at: c_int, path: &CStr) -> Option<Self> {
+        // SAFETY: an all-zero `stat` is a valid value to be overwritten.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        call(libc::SYS_newfstatat, [at.into(), address(path.as_ptr()), address(&raw mut stat), 0])?;
+        if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+            return None;
+        }
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+        let fd = call(libc::SYS_openat, [at.into(), address(path.as_ptr()), flags.into(), 0]);
+        Some(Self { fd: fd.map_or(-1, |fd| fd as c_int), stat })
+    }
+
+    fn is_readable(&self) -> bool {
+        self.fd >= 0
+    }
+
+    /// How many bytes came.
+    fn read(&self, at: u64, to: &mut [u8]) -> usize {
+        let (start, length) = (address(to.as_mut_ptr()), to.len() as c_long);
+        let read = call(libc::SYS_pread64, [self.fd.into(), start, length, at as c_long]);
+        read.map_or(0, |count| count as usize)
+    }
+
+    /// Its path without links, as long as `/proc` is there.
+    fn real_path(&self, to: &mut [u8; PATH_BYTES]) -> Option<usize> {
+        let link = link_of(self.fd);
+        let room = PATH_BYTES as c_long - 16;
+        let (name, place) = (address(link.as_ptr()), address(to.as_mut_ptr()));
+        let length = call(libc::SYS_readlinkat, [libc::AT_FDCWD.into(), name, place, room])?;
+        Some(length as usize)
+    }
+
+    /// Whether this is the dynamic linker that the calling program was started with.
+    fn is_our_own(&self) -> bool {
+        let Some(path) = own_interpreter() else { return false };
+        // SAFETY: an all-zero `stat` is a valid value to be overwritten.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        let place = address(&raw mut stat);
+        let found = call(libc::SYS_newfstatat, [libc::AT_FDCWD.into(), address(path), place, 0]);
+        found.is_some() && (stat.st_dev, stat.st_ino) == (self.stat.st_dev, self.stat.st_ino)
+    }
+
+    /// Whether a process that executes it gets rights that its user lacks (`AT_SECURE`,
+    /// security/commoncap.c).
+    fn gains_rights(&self) -> bool {
+        // SAFETY: no arguments, cannot fail.
+        let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
+        // SAFETY: as above.
+        let (mut new_user, mut new_group) = unsafe { (libc::geteuid(), libc::getegid()) };
+        let capable = || {
+            let name = c"security.capability".as_ptr();
+            user != 0
+                && call(libc::SYS_fgetxattr, [self.fd.into(), address(name), 0, 0])
+                    .is_some_and(|bytes| bytes > 0)
+        };
+        let mode = self.stat.st_mode;
+        let for_group = libc::S_ISGID | libc::S_IXGRP;
+        let marked = mode & libc::S_ISUID != 0 || mode & for_group == for_group;
+        let may_gain = (marked || capable()) && !self.gains_nothing();
+        if may_gain && mode & libc::S_ISUID != 0 {
+            new_user = self.stat.st_uid;
+        }
+        if may_gain && mode & for_group == for_group {
+            new_group = self.stat.st_gid;
+        }
+        new_user != user || new_group != group || (may_gain && capable())
+    }
+
+    /// The file system or the process says that marks of more rights mean nothing.
+    fn gains_nothing(&self) -> bool {
+        // The kernel's `statfs` of 64-bit machines: fifteen words, `f_flags` the eleventh.
+        let mut system = [0u64; 15];
+        let place = address(system.as_mut_ptr());
+        let known = call(libc::SYS_fstatfs, [self.fd.into(), place, 0, 0]).is_some();
+        let no_new = call(libc::SYS_prctl, [libc::PR_GET_NO_NEW_PRIVS.into(), 0, 0, 0]);
+        known && system[10] & libc::ST_NOSUID != 0 || no_new == Some(1)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if !self.is_readable() {
+            return;
+        }
+        call(libc::SYS_close, [self.fd.into(), 0, 0, 0]);
+    }
+}
+
+/// `/proc/self/fd/N`, terminated.
+pub fn link_of(fd: c_int) -> [u8; 32] {
+    let mut path = [0u8; 32];
+    let prefix = b"/proc/self/fd/";
+    path[..prefix.len()].copy_from_slice(prefix);
+    let (mut number, mut digits) = (fd.max(0), [0u8; 10]);
+    let mut count = 0;
+    loop {
+        digits[count] = b'0' + (number % 10) as u8;
+        number /= 10;
+        count += 1;
+        if number == 0 {
+            break;
+        }
+    }
+    for (place, digit) in path[prefix.len()..].iter_mut().zip(digits[..count].iter().rev()) {
+        *place = *digit;
+    }
+    path
+}
+
+/// The path of the dynamic linker that the kernel started this program with, in the program's own
+/// memory. `None` in a static one.
+fn own_interpreter() -> Option<*const c_char> {
+    // SAFETY: `getauxval` reads what the kernel passed; the program headers that it names stay
+    // mapped, and their addresses are relative to where PT_PHDR says that they are themselves.
+    unsafe {
+        let headers = libc::getauxval(libc::AT_PHDR) as usize;
+        let count = libc::getauxval(libc::AT_PHNUM) as usize;
+        if headers == 0 || libc::getauxval(libc::AT_PHENT) != size_of::<libc::Elf64_Phdr>() as u64 {
+            return None;
+        }
+        let all = std::slice::from_raw_parts(headers as *const libc::Elf64_Phdr, count);
+        let own = all.iter().find(|h| h.p_type == libc::PT_PHDR)?;
+        let bias = headers.wrapping_sub(own.p_vaddr as usize);
+        let interpreter = all.iter().find(|h| h.p_type == PT_INTERP)?;
+        Some(bias.wrapping_add(interpreter.p_vaddr as usize) as *const c_char)
+    }
+}
+
+fn address<T>(pointer: *const T) -> c_long {
+    pointer as c_long
+}
+
+/// A system call that is no cancellation point.
+fn call(number: c_long, a: [c_long; 4]) -> Option<c_long> {
+    // SAFETY: each use passes what its system call documents; pointers outlive the call.
+    let result = unsafe { libc::syscall(number, a[0], a[1], a[2], a[3], 0 as c_long) };
+    (result >= 0).then_some(result)
+}

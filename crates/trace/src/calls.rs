@@ -1,0 +1,414 @@
+//! A profile's calls as a timeline.
+//!
+//! ```text
+//!  process 4711            worker-0   ▐call▌▐call▌ ▐call▌      one slice per workgroup call
+//!                          worker-1    ▐call▌▐call▌
+//!                          counters per call as args, and as one time series per thread
+//!  dispatches of 4711      stream 0   ▐── dispatch ──▌         first begin to last end
+//!                          stream 1       ▐─ dispatch ─▌       where they overlap
+//! ```
+//!
+//! Calls are of the kind `workgroup`, registered by the producer `iree` (Kineto's vocabulary:
+//! `cpu_op`), dispatches of the kind `kernel`. A dispatch has the arguments `stream` and
+//! `correlation`; the call that began it has the same `correlation`, and an arrow leads from one
+//! to the other. See [`crate::dispatch`] for how dispatches are found.
+//!
+//! The calls of a process are merged by their begins, one page of each thread at a time.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::io;
+
+use model::Severity;
+use model::activity::{FlowKind, Generic, RegisterError, Registry, Value, Vocabulary};
+use profile::batch::unknown_op;
+use profile::columns::{cpu_of, node_of};
+use profile::{Clock, Columns, LossCount, PageDecoder, PageKey, Process, Profile, Status};
+use profile::{merge_losses, profile::Thread};
+
+use crate::dispatch::{Assembler, Dispatch, Workgroup};
+use crate::event::{
+    Arg, ArgValue, Counter, Flow, FlowEnd, Id, ProcessRow, Row, Sink, Slice, ThreadRow,
+};
+
+/// The row of a process's dispatches has this number and the process's index: above every
+/// process id of Linux (2²²).
+pub const DEVICE_ROWS: i64 = 5_000_000;
+
+/// How calls are shown.
+#[derive(Clone, Copy, Debug)]
+pub struct CallsOptions {
+    /// Which names activities have.
+    pub vocabulary: Vocabulary,
+    /// Also show counters as time series, beside the arguments of calls.
+    pub counter_tracks: bool,
+}
+
+/// The kinds that this producer registers.
+///
+/// # Errors
+/// Another producer took the name.
+pub fn register(registry: &mut Registry) -> Result<model::activity::Label, RegisterError> {
+    let producer = registry.producer("iree")?;
+    registry.register(producer, "workgroup", Some("cpu_op"))
+}
+
+/// Gives `sink` every call of the profile. Returns the losses found inside pages, by process.
+///
+/// # Errors
+/// Writing failed.
+pub fn export_calls(
+    profile: &Profile,
+    options: &CallsOptions,
+    sink: &mut impl Sink,
+) -> io::Result<Vec<Vec<LossCount>>> {
+    let mut registry = Registry::new();
+    let workgroup = register(&mut registry).map_err(io::Error::other)?;
+    let name = |label| registry.name(label, options.vocabulary);
+    let mut losses = Vec::new();
+    let mut last_dispatch = 0;
+    for (index, process) in profile.processes.iter().enumerate() {
+        if process.threads.is_empty() {
+            losses.push(Vec::new());
+            continue;
+        }
+        let mut export = ProcessExport {
+            profile,
+            process,
+            index,
+            counter_tracks: options.counter_tracks && profile.groups.counters() > 0,
+            call_kind: name(workgroup),
+            dispatch_kind: name(Generic::Kernel.into()),
+            counter_kind: name(Generic::Counter.into()),
+            flow: FlowKind::HostToDevice,
+            ticks: matches!(profile.manifest.clock, Clock::Tsc),
+            names: HashMap::new(),
+            since_ns: since_ns(profile, process),
+            lanes_named: 0,
+            labels: process.threads.iter().map(|t| Labels::new(profile, t)).collect(),
+        };
+        losses.push(export.run(sink, &mut last_dispatch)?);
+    }
+    Ok(losses)
+}
+
+/// Some early moment of a process.
+fn since_ns(profile: &Profile, process: &Process) -> i64 {
+    let headers = process.threads.iter().flat_map(Thread::headers);
+    let first = headers.map(|header| header.start.base_ticks).min().unwrap_or(0);
+    profile.timeline.realtime_ns(first)
+}
+
+/// What viewers call the process.
+fn program(process: &Process) -> String {
+    let name = process.info.as_ref().map(|info| info.program.as_str()).unwrap_or_default();
+    match name.rsplit('/').next().unwrap_or_default() {
+        "" => format!("process {}", process.id.pid),
+        name => name.to_owned(),
+    }
+}
+
+/// What the rows of a thread are called.
+struct Labels {
+    thread: String,
+    /// One per group of counters.
+    groups: Vec<String>,
+}
+
+impl Labels {
+    fn new(profile: &Profile, thread: &Thread) -> Self {
+        let name = format!("thread {} ({})", thread.tid, thread.name);
+        let groups = profile.groups.all();
+        let group = |number: u16| match groups.len() {
+            1 => format!("{} {} counters", thread.name, thread.tid),
+            _ => format!("{} {} counters of group {number}", thread.name, thread.tid),
+        };
+        Self { groups: groups.iter().map(|g| group(g.number)).collect(), thread: name }
+    }
+}
+
+/// The calls of one thread, page by page, each page by begin.
+struct Cursor<'a> {
+    decoder: PageDecoder<'a>,
+    thread: usize,
+    next_page: usize,
+    pages: usize,
+    order: Vec<u32>,
+    at: usize,
+}
+
+impl Cursor<'_> {
+    fn columns(&self) -> &Columns {
+        self.decoder.columns()
+    }
+
+    /// The call in front, as an index into the columns.
+    fn call(&self) -> Option<usize> {
+        self.order.get(self.at).map(|i| *i as usize)
+    }
+
+    /// Makes sure that a call is in front, if there is another one.
+    fn fill(&mut self, process: usize, losses: &mut Vec<LossCount>) {
+        while self.at >= self.order.len() && self.next_page < self.pages {
+            let key = PageKey { process, thread: self.thread, page: self.next_page };
+            self.next_page += 1;
+            let columns = self.decoder.decode(key);
+            let found = columns.losses();
+            if !found.is_empty() {
+                *losses = merge_losses(losses.iter().chain(&found));
+            }
+            self.order.clear();
+            self.order.extend(0..columns.len() as u32);
+            // Nearly sorted already: a call that calls others ends behind them.
+            self.order.sort_by_key(|i| columns.start_ticks[*i as usize]);
+            self.at = 0;
+        }
+    }
+}
+
+struct ProcessExport<'a> {
+    profile: &'a Profile,
+    process: &'a Process,
+    index: usize,
+    counter_tracks: bool,
+    call_kind: &'a str,
+    dispatch_kind: &'a str,
+    counter_kind: &'a str,
+    flow: FlowKind,
+    /// Ticks are not nanoseconds: show them too.
+    ticks: bool,
+    /// Names of exports.
+    names: HashMap<u32, String>,
+    since_ns: i64,
+    lanes_named: usize,
+    labels: Vec<Labels>,
+}
+
+impl<'a> ProcessExport<'a> {
+    fn pid(&self) -> Id<'static> {
+        Id::Number(self.process.id.pid.into())
+    }
+
+    fn device(&self) -> Id<'static> {
+        Id::Number(DEVICE_ROWS + self.index as i64)
+    }
+
+    fn row(&self, thread: usize) -> Row<'static> {
+        let tid = self.process.threads.get(thread).map_or(0, |t| t.tid);
+        Row { process: self.pid(), thread: Id::Number(tid.into()) }
+    }
+
+    fn run(&mut self, sink: &mut impl Sink, last: &mut u64) -> io::Result<Vec<LossCount>> {
+        self.name_rows(sink)?;
+        let mut losses = Vec::new();
+        let threads = self.process.threads.iter().enumerate();
+        let mut cursors: Vec<Cursor<'a>> = threads
+            .map(|(thread, t)| Cursor {
+                decoder: PageDecoder::new(self.profile),
+                thread,
+                next_page: 0,
+                pages: t.headers().len(),
+                order: Vec::new(),
+                at: 0,
+            })
+            .collect();
+        let mut heap = BinaryHeap::new();
+        for cursor in &mut cursors {
+            cursor.fill(self.index, &mut losses);
+            let begin = cursor.call().map(|i| cursor.columns().start_ticks[i]);
+            heap.extend(begin.map(|begin| Reverse((begin, cursor.thread))));
+        }
+        let lost = self.process.losses.iter().any(|l| l.severity() == Severity::Missing);
+        let mut dispatches = Assembler::new(lost, *last);
+        let mut values = vec![None; self.profile.groups.counters()];
+        while let Some(Reverse((_, thread))) = heap.pop() {
+            let cursor = &mut cursors[thread];
+            let Some(i) = cursor.call() else { continue };
+            self.call(sink, cursor.columns(), i, &mut values, &mut dispatches)?;
+            cursor.at += 1;
+            cursor.fill(self.index, &mut losses);
+            let begin = cursor.call().map(|i| cursor.columns().start_ticks[i]);
+            heap.extend(begin.map(|begin| Reverse((begin, thread))));
+        }
+        *last = dispatches.last();
+        for dispatch in dispatches.finish() {
+            self.dispatch(sink, &dispatch)?;
+        }
+        Ok(losses)
+    }
+
+    fn name_rows(&self, sink: &mut impl Sink) -> io::Result<()> {
+        let (program, at_ns) = (program(self.process), self.since_ns);
+        let sort_index = 2 * self.index as i64;
+        sink.process(&ProcessRow {
+            id: self.pid(),
+            name: &program,
+            labels: "CPU",
+            sort_index,
+            at_ns,
+        })?;
+        sink.process(&ProcessRow {
+            id: self.device(),
+            name: &format!("dispatches of {program} {}", self.process.id.pid),
+            labels: "dispatches",
+            sort_index: sort_index + 1,
+            at_ns,
+        })?;
+        for (i, labels) in self.labels.iter().enumerate() {
+            let (row, name) = (self.row(i), labels.thread.as_str());
+            sink.thread(&ThreadRow { row, name, sort_index: i as i64, at_ns })?;
+        }
+        Ok(())
+    }
+
+    fn name(&mut self, export: u32) {
+        let (profile, index) = (self.profile, self.index);
+        self.names.entry(export).or_insert_with(|| {
+            let op = profile.ops.of(index, export).and_then(|op| profile.ops.get(op));
+            op.map_or_else(|| unknown_op(export), |op| op.name.clone())
+        });
+    }
+
+    fn call(
+        &mut self,
+        sink: &mut impl Sink,
+        columns: &Columns,
+        i: usize,
+        values: &mut [Option<u64>],
+        dispatches: &mut Assembler,
+    ) -> io::Result<()> {
+        let export = columns.export[i];
+        self.name(export);
+        let timeline = &self.profile.timeline;
+        let ticks = columns.start_ticks[i];
+        let start_ns = timeline.realtime_ns(ticks);
+        let end_ns = timeline.realtime_ns(ticks.saturating_add(columns.duration(i))).max(start_ns);
+        self.read_counters(columns, i, values);
+        let at = |axes: &[Vec<u32>; 3]| [axes[0][i], axes[1][i], axes[2][i]];
+        let workgroup = Workgroup {
+            export,
+            id: at(&columns.workgroup),
+            count: at(&columns.count),
+            start_ns,
+            end_ns,
+            counters: values,
+        };
+        let known = columns.knows_workgroup(i);
+        let placed = if known { dispatches.add(&workgroup) } else { None };
+
+        let mut args = Vec::with_capacity(9 + values.len());
+        if known {
+            args.push(Arg::triple("workgroup", workgroup.id));
+            args.push(Arg::uint("worker", columns.worker[i].into()));
+        }
+        let location = columns.location[i];
+        args.push(Arg::uint("cpu", cpu_of(location).into()));
+        if node_of(location) != 0 {
+            args.push(Arg::uint("node", node_of(location).into()));
+        }
+        if let Some(placed) = &placed {
+            args.push(Arg::uint("dispatch", placed.id));
+            if placed.first {
+                args.push(Arg::uint("correlation", placed.id));
+            }
+        }
+        if self.ticks {
+            args.push(Arg::uint("start_ticks", ticks));
+            args.push(Arg::uint("duration_ticks", columns.duration(i)));
+        }
+        self.push_counters(&mut args, values);
+        let row = self.row(columns.thread);
+        let first = placed.as_ref().filter(|p| p.first);
+        sink.slice(&Slice {
+            row,
+            category: self.call_kind,
+            name: &self.names[&export],
+            start_ns,
+            duration_ns: end_ns.abs_diff(start_ns),
+            args: &args,
+            flow: first.map(|p| Flow { kind: &self.flow, id: p.id, end: FlowEnd::Start }),
+        })?;
+        if self.counter_tracks {
+            self.counter_points(sink, columns.thread, row, start_ns, values)?;
+        }
+        for dispatch in placed.map(|p| p.over).unwrap_or_default() {
+            self.dispatch(sink, &dispatch)?;
+        }
+        Ok(())
+    }
+
+    /// The values of a call's counters; `None` where there is none that counted all the time.
+    fn read_counters(&self, columns: &Columns, i: usize, values: &mut [Option<u64>]) {
+        for (group, column) in self.profile.groups.all().iter().zip(&columns.groups) {
+            let whole = column.status.get(i) == Some(&Status::Whole);
+            for counter in group.counters.clone() {
+                values[counter] = whole.then(|| columns.values[counter][i]);
+            }
+        }
+    }
+
+    fn push_counters<'b>(&'b self, args: &mut Vec<Arg<'b>>, values: &[Option<u64>]) {
+        for (info, value) in self.profile.manifest.counters.iter().zip(values) {
+            let value = ArgValue::Plain(value.map_or(Value::Null, Value::Uint));
+            args.push(Arg { key: &info.name, value });
+        }
+    }
+
+    /// One point per group: what the call added, at its begin.
+    fn counter_points(
+        &self,
+        sink: &mut impl Sink,
+        thread: usize,
+        row: Row<'_>,
+        at_ns: i64,
+        values: &[Option<u64>],
+    ) -> io::Result<()> {
+        let counters = &self.profile.manifest.counters;
+        for (group, name) in self.profile.groups.all().iter().zip(&self.labels[thread].groups) {
+            let known = || group.counters.clone().filter_map(|c| Some((&counters[c], values[c]?)));
+            let series: Vec<Arg<'_>> = known().map(|(c, v)| Arg::uint(&c.name, v)).collect();
+            if series.is_empty() {
+                continue;
+            }
+            let units: Vec<_> = known().map(|(c, _)| (c.name.as_str(), c.unit.as_str())).collect();
+            let (category, series, units) = (self.counter_kind, &series[..], &units[..]);
+            sink.counter(&Counter { row, category, name, at_ns, series, units })?;
+        }
+        Ok(())
+    }
+
+    fn dispatch(&mut self, sink: &mut impl Sink, dispatch: &Dispatch) -> io::Result<()> {
+        self.name(dispatch.export);
+        let process = self.device();
+        let row = |lane: usize| Row { process, thread: Id::Number(lane as i64) };
+        while self.lanes_named <= dispatch.lane {
+            let lane = self.lanes_named;
+            let (name, at_ns) = (format!("stream {lane}"), self.since_ns);
+            let sort_index = lane as i64;
+            sink.thread(&ThreadRow { row: row(lane), name: &name, sort_index, at_ns })?;
+            self.lanes_named += 1;
+        }
+        let mut args = vec![
+            Arg::uint("device", self.index as u64),
+            Arg::uint("stream", dispatch.lane as u64),
+            Arg::uint("correlation", dispatch.id),
+            Arg::triple("workgroups", dispatch.count),
+        ];
+        if dispatch.seen < dispatch.of() {
+            args.push(Arg::uint("workgroups_seen", dispatch.seen));
+        }
+        if !dispatch.exact {
+            args.push(Arg { key: "exact", value: ArgValue::Plain(Value::Bool(false)) });
+        }
+        self.push_counters(&mut args, &dispatch.counters);
+        sink.slice(&Slice {
+            row: row(dispatch.lane),
+            category: self.dispatch_kind,
+            name: &self.names[&dispatch.export],
+            start_ns: dispatch.start_ns,
+            duration_ns: dispatch.end_ns.abs_diff(dispatch.start_ns),
+            args: &args,
+            flow: Some(Flow { kind: &self.flow, id: dispatch.id, end: FlowEnd::Finish }),
+        })
+    }
+}

@@ -1,0 +1,239 @@
+//! Chrome's trace event format with Kineto's schema, written event by event.
+//!
+//! ```text
+//!  { head …, "baseTimeNanoseconds": B, "traceEvents": [
+//!    {"ph":"X","cat":…,"name":…,"pid":…,"tid":…,"ts":µs since B,"dur":µs,"args":{…}},   one per line
+//!    … ], "counterpoint": {…}, "traceName": … }
+//! ```
+//!
+//! `docs/traces.md` lists every key. The first begin of the file's times is a base as Kineto
+//! computes it, so that traces of one quarter of a year lie on one axis, and a microsecond with
+//! three digits fits a double exactly.
+
+use std::io::{self, Write};
+
+use crate::event::{
+    Arg, ArgValue, Counter, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow,
+};
+use crate::text;
+use model::activity::Value;
+
+/// Kineto's unit of base times: three Gregorian months, in ns.
+const BASE_UNIT_NS: i64 = 7_889_238 * 1_000_000_000;
+/// Bytes after which the buffer is written.
+const FLUSH_BYTES: usize = 1 << 16;
+
+/// What stands before the events.
+#[derive(Clone, Debug, Default)]
+pub struct Head<'a> {
+    /// Some moment of the trace, ns since 1970; the base is at most three months earlier.
+    pub near_ns: i64,
+    /// Name of the machine.
+    pub host_name: &'a str,
+    /// The devices: JSON objects.
+    pub devices: &'a [serde_json::Value],
+    /// This process's place among the ranks, and how many there are.
+    pub rank: Option<(u32, u32)>,
+}
+
+/// Writes one trace.
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    out: W,
+    buffer: Vec<u8>,
+    base_ns: i64,
+    first: bool,
+}
+
+/// The base time of a trace around this moment.
+pub fn base_time_ns(near_ns: i64) -> i64 {
+    near_ns.div_euclid(BASE_UNIT_NS).saturating_mul(BASE_UNIT_NS)
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes the head.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn new(out: W, head: &Head<'_>) -> io::Result<Self> {
+        let base_ns = base_time_ns(head.near_ns);
+        let mut buffer = Vec::with_capacity(2 * FLUSH_BYTES);
+        let b = &mut buffer;
+        b.extend_from_slice(b"{\n\"schemaVersion\": 1,\n\"deviceProperties\": ");
+        serde_json::to_writer(&mut *b, head.devices)?;
+        if let Some((rank, ranks)) = head.rank {
+            b.extend_from_slice(b",\n\"distributedInfo\": {\"rank\": ");
+            text::uint(b, rank.into());
+            b.extend_from_slice(b", \"world_size\": ");
+            text::uint(b, ranks.into());
+            b.push(b'}');
+        }
+        b.extend_from_slice(b",\n\"host_name\": ");
+        text::string(b, head.host_name);
+        b.extend_from_slice(b",\n\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": ");
+        text::int(b, base_ns);
+        b.extend_from_slice(b",\n\"traceEvents\": [");
+        Ok(Self { out, buffer, base_ns, first: true })
+    }
+
+    /// Writes what stands behind the events, and gives the output back.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn finish(mut self, facts: &serde_json::Value, name: &str) -> io::Result<W> {
+        self.buffer.extend_from_slice(b"\n],\n\"counterpoint\": ");
+        serde_json::to_writer(&mut self.buffer, facts)?;
+        self.buffer.extend_from_slice(b",\n\"traceName\": ");
+        text::string(&mut self.buffer, name);
+        self.buffer.extend_from_slice(b"\n}\n");
+        self.out.write_all(&self.buffer)?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    /// `,` and the start of an event.
+    fn begin(&mut self, phase: u8) -> io::Result<()> {
+        if self.buffer.len() >= FLUSH_BYTES {
+            self.out.write_all(&self.buffer)?;
+            self.buffer.clear();
+        }
+        if !self.first {
+            self.buffer.push(b',');
+        }
+        self.first = false;
+        self.buffer.extend_from_slice(b"\n{\"ph\":\"");
+        self.buffer.extend_from_slice(&[phase, b'"']);
+        Ok(())
+    }
+
+    fn text(&mut self, key: &[u8], value: &str) {
+        self.buffer.extend_from_slice(key);
+        text::string(&mut self.buffer, value);
+    }
+
+    fn id(&mut self, key: &[u8], id: Id<'_>) {
+        self.buffer.extend_from_slice(key);
+        match id {
+            Id::Number(n) => text::int(&mut self.buffer, n),
+            Id::Text(name) => text::string(&mut self.buffer, name),
+        }
+    }
+
+    fn row(&mut self, row: Row<'_>) {
+        self.id(b",\"pid\":", row.process);
+        self.id(b",\"tid\":", row.thread);
+    }
+
+    fn at(&mut self, at_ns: i64) {
+        self.buffer.extend_from_slice(b",\"ts\":");
+        text::microseconds(&mut self.buffer, at_ns.saturating_sub(self.base_ns));
+    }
+
+    fn args(&mut self, args: &[Arg<'_>]) {
+        self.buffer.extend_from_slice(b",\"args\":{");
+        for (i, arg) in args.iter().enumerate() {
+            if i > 0 {
+                self.buffer.push(b',');
+            }
+            text::string(&mut self.buffer, arg.key);
+            self.buffer.push(b':');
+            value(&mut self.buffer, &arg.value);
+        }
+        self.buffer.extend_from_slice(b"}}");
+    }
+
+    /// A metadata event with one argument.
+    fn name_row(&mut self, what: &str, row: Row<'_>, at_ns: i64, arg: Arg<'_>) -> io::Result<()> {
+        self.begin(b'M')?;
+        self.text(b",\"name\":", what);
+        self.row(row);
+        self.at(at_ns);
+        self.args(&[arg]);
+        Ok(())
+    }
+}
+
+fn value(out: &mut Vec<u8>, value: &ArgValue<'_>) {
+    match value {
+        ArgValue::Plain(Value::Null) => out.extend_from_slice(b"null"),
+        ArgValue::Plain(Value::Bool(yes)) => {
+            out.extend_from_slice(if *yes { b"true" } else { b"false" });
+        }
+        ArgValue::Plain(Value::Int(n)) => text::int(out, *n),
+        ArgValue::Plain(Value::Uint(n)) => text::uint(out, *n),
+        ArgValue::Plain(Value::Float(n)) => text::float(out, *n),
+        ArgValue::Plain(Value::Text(s)) => text::string(out, s),
+        ArgValue::Plain(Value::Json(json)) => out.extend_from_slice(json.as_bytes()),
+        ArgValue::Triple([x, y, z]) => {
+            for (mark, n) in [(b'[', x), (b',', y), (b',', z)] {
+                out.push(mark);
+                text::uint(out, (*n).into());
+            }
+            out.push(b']');
+        }
+    }
+}
+
+impl<W: Write> Sink for Writer<W> {
+    fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
+        let row = Row { process: process.id, thread: Id::Number(0) };
+        let sort = ArgValue::Plain(Value::Int(process.sort_index));
+        self.name_row("process_name", row, process.at_ns, Arg::text("name", process.name))?;
+        self.name_row("process_labels", row, process.at_ns, Arg::text("labels", process.labels))?;
+        let arg = Arg { key: "sort_index", value: sort };
+        self.name_row("process_sort_index", row, process.at_ns, arg)
+    }
+
+    fn thread(&mut self, thread: &ThreadRow<'_>) -> io::Result<()> {
+        let sort = ArgValue::Plain(Value::Int(thread.sort_index));
+        let (row, at) = (thread.row, thread.at_ns);
+        self.name_row("thread_name", row, at, Arg::text("name", thread.name))?;
+        self.name_row("thread_sort_index", row, at, Arg { key: "sort_index", value: sort })
+    }
+
+    fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()> {
+        self.begin(b'X')?;
+        self.text(b",\"cat\":", slice.category);
+        self.text(b",\"name\":", slice.name);
+        self.row(slice.row);
+        self.at(slice.start_ns);
+        self.buffer.extend_from_slice(b",\"dur\":");
+        let duration = i64::try_from(slice.duration_ns).unwrap_or(i64::MAX);
+        text::microseconds(&mut self.buffer, duration);
+        self.args(slice.args);
+        let Some(flow) = slice.flow else { return Ok(()) };
+        self.begin(if flow.end == FlowEnd::Start { b's' } else { b'f' })?;
+        self.text(b",\"cat\":", flow.kind.name());
+        self.text(b",\"name\":", flow.kind.name());
+        self.buffer.extend_from_slice(b",\"id\":");
+        text::uint(&mut self.buffer, flow.id);
+        self.row(slice.row);
+        self.at(slice.start_ns);
+        if flow.end == FlowEnd::Finish {
+            self.buffer.extend_from_slice(b",\"bp\":\"e\"");
+        }
+        self.buffer.push(b'}');
+        Ok(())
+    }
+
+    fn instant(&mut self, instant: &Instant<'_>) -> io::Result<()> {
+        self.begin(b'i')?;
+        self.text(b",\"cat\":", instant.category);
+        self.text(b",\"name\":", instant.name);
+        self.row(instant.row);
+        self.at(instant.at_ns);
+        self.buffer.extend_from_slice(b",\"s\":\"t\"");
+        self.args(instant.args);
+        Ok(())
+    }
+
+    fn counter(&mut self, counter: &Counter<'_>) -> io::Result<()> {
+        self.begin(b'C')?;
+        self.text(b",\"cat\":", counter.category);
+        self.text(b",\"name\":", counter.name);
+        self.row(counter.row);
+        self.at(counter.at_ns);
+        self.args(counter.series);
+        Ok(())
+    }
+}

@@ -1,0 +1,127 @@
+//! JSON's strings and numbers, appended to bytes.
+
+/// What a byte needs inside a string: 0 nothing, `u` the form with four digits, else the letter
+/// behind the backslash.
+const ESCAPE: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut i = 0;
+    while i < 0x20 {
+        table[i] = b'u';
+        i += 1;
+    }
+    table[0x7f] = b'u';
+    table[b'"' as usize] = b'"';
+    table[b'\\' as usize] = b'\\';
+    table[b'\n' as usize] = b'n';
+    table[b'\r' as usize] = b'r';
+    table[b'\t' as usize] = b't';
+    table
+};
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// Appends `text` as a JSON string with its quotes (RFC 8259, section 7).
+pub fn string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    let bytes = text.as_bytes();
+    let mut from = 0;
+    for (i, byte) in bytes.iter().enumerate() {
+        let escape = ESCAPE[usize::from(*byte)];
+        if escape == 0 {
+            continue;
+        }
+        out.extend_from_slice(&bytes[from..i]);
+        from = i + 1;
+        if escape == b'u' {
+            let digits = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
+            out.extend_from_slice(b"\\u00");
+            out.extend_from_slice(&digits);
+        } else {
+            out.extend_from_slice(&[b'\\', escape]);
+        }
+    }
+    out.extend_from_slice(&bytes[from..]);
+    out.push(b'"');
+}
+
+/// Appends a number.
+pub fn uint(out: &mut Vec<u8>, mut n: u64) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Appends a number with its sign.
+pub fn int(out: &mut Vec<u8>, n: i64) {
+    if n < 0 {
+        out.push(b'-');
+    }
+    uint(out, n.unsigned_abs());
+}
+
+/// Appends the shortest decimal that reads back as `n`; `null` for what JSON cannot say.
+pub fn float(out: &mut Vec<u8>, n: f64) {
+    if !n.is_finite() {
+        out.extend_from_slice(b"null");
+        return;
+    }
+    // Debug has a point or an exponent, so that a reader sees a float.
+    out.extend_from_slice(format!("{n:?}").as_bytes());
+}
+
+/// Appends nanoseconds as microseconds with three digits behind the point.
+pub fn microseconds(out: &mut Vec<u8>, ns: i64) {
+    if ns < 0 {
+        out.push(b'-');
+    }
+    let ns = ns.unsigned_abs();
+    uint(out, ns / 1_000);
+    let rest = (ns % 1_000) as u16;
+    let digit = |n: u16| b'0' + (n % 10) as u8;
+    out.extend_from_slice(&[b'.', digit(rest / 100), digit(rest / 10), digit(rest)]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(write: impl Fn(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn strings_read_back() {
+        let mut all: String = (0..0x300u32).filter_map(char::from_u32).collect();
+        all.push_str("\u{2028}\u{fffd}\u{10ffff}\"\\");
+        let json = with(|out| string(out, &all));
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), all);
+        assert!(json.bytes().all(|b| b >= 0x20 && b != 0x7f), "no control character is left");
+        assert_eq!(with(|out| string(out, "a\"b\\c\n\u{1}é")), r#""a\"b\\c\n\u0001é""#);
+    }
+
+    #[test]
+    fn numbers_are_decimals() {
+        for (n, text) in [(0, "0"), (7, "7"), (10, "10"), (u64::MAX, "18446744073709551615")] {
+            assert_eq!(with(|out| uint(out, n)), text);
+        }
+        assert_eq!(with(|out| int(out, i64::MIN)), i64::MIN.to_string());
+        for (ns, text) in
+            [(0, "0.000"), (1_050, "1.050"), (999, "0.999"), (-1, "-0.001"), (-12_345, "-12.345")]
+        {
+            assert_eq!(with(|out| microseconds(out, ns)), text);
+        }
+        for (n, text) in [(0.5, "0.5"), (3.0, "3.0"), (f64::NAN, "null"), (1e300, "1e300")] {
+            assert_eq!(with(|out| float(out, n)), text);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+/* An independent peer: counts the instructions of a known loop with PAPI, and prints one number
+ * for each number of trips on its command line. Instructions by Arm's own name, user mode, as
+ * PAPI counts by default. */
+#include <papi.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Two instructions a trip, as in src/loops.rs. */
+static __attribute__((noinline)) void spin(unsigned long trips)
+{
+    __asm__ volatile("cbz %0, 2f\n"
+                     "1: subs %0, %0, #1\n"
+                     "b.ne 1b\n"
+                     "2:"
+                     : "+r"(trips)::"cc");
+}
+
+static void check(int status, const char *what)
+{
+    if (status != PAPI_OK) {
+        fprintf(stderr, "%s: %s\n", what, PAPI_strerror(status));
+        exit(1);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int set = PAPI_NULL;
+    int version = PAPI_library_init(PAPI_VER_CURRENT);
+    if (version != PAPI_VER_CURRENT) {
+        fprintf(stderr, "PAPI_library_init: %d\n", version);
+        return 1;
+    }
+    check(PAPI_create_eventset(&set), "PAPI_create_eventset");
+    check(PAPI_add_named_event(set, "INST_RETIRED"), "PAPI_add_named_event INST_RETIRED");
+    check(PAPI_start(set), "PAPI_start");
+    for (int i = 0; i < argc; i++) {
+        /* The first is the program's name, and warms everything up. */
+        unsigned long trips = strtoul(argv[i], NULL, 10);
+        long long begin, end;
+        check(PAPI_read(set, &begin), "PAPI_read");
+        spin(trips);
+        check(PAPI_read(set, &end), "PAPI_read");
+        if (i > 0)
+            printf("%lld\n", end - begin);
+    }
+    return 0;
+}

@@ -1,0 +1,45 @@
+//! PAPI as an independent peer: the same loop, counted in the same machine by other people's code
+//! (`c/papi.c`, Debian's library).
+
+use std::process::Command;
+
+use crate::loops::{self, Random};
+use crate::report::tests;
+use crate::set;
+
+tests![peer: papi_agrees];
+
+/// What PAPI counts for each number of trips, its own instructions included.
+fn papi(trips: &[u64]) -> Vec<u64> {
+    let output = Command::new("/bin/papi")
+        .args(trips.iter().map(u64::to_string))
+        .output()
+        .expect("start /bin/papi");
+    let [text, words] = [&output.stdout, &output.stderr].map(|b| String::from_utf8_lossy(b));
+    assert!(output.status.success(), "papi: {} {words}", output.status);
+    let counts: Vec<u64> = text.lines().map(|line| line.parse().expect("a number")).collect();
+    assert_eq!(counts.len(), trips.len(), "papi said {text}");
+    counts
+}
+
+/// Both are exact up to what a reading costs itself, which each shows with no trip at all.
+fn papi_agrees() {
+    let mut random = Random::new("papi");
+    let mut trips = vec![0, 0];
+    trips.extend((0..8).map(|_| random.below(1_000_000)));
+    let theirs = papi(&trips);
+
+    let plan = set::plan("instructions:u");
+    let mut counters = set::open(&plan);
+    let mut spin = |trips| {
+        let [begin, end] = set::measure(&mut counters, || loops::spin(trips));
+        end.since(&begin, 0).expect("was read")
+    };
+    let ours: Vec<u64> = trips.iter().map(|&trips| spin(trips)).collect();
+    println!("an empty loop: {} by PAPI, {} by us", theirs[0], ours[0]);
+    for ((trips, theirs_n), ours_n) in trips.iter().zip(&theirs).zip(&ours) {
+        assert_eq!(theirs_n - theirs[0], 2 * trips, "PAPI, {trips} trips");
+        assert_eq!(ours_n - ours[0], theirs_n - theirs[0], "{trips} trips");
+    }
+    counters.close();
+}

@@ -1,0 +1,94 @@
+//! What a user without rights is told, and what he can still count.
+
+use std::fs;
+
+use counters::machine::Machine;
+use counters::{OpenErrorKind, Target, check, perf};
+use model::Source;
+
+use crate::loops::{self, Random};
+use crate::report::tests;
+use crate::set;
+
+tests![permission: user_mode_at_level_2, nothing_at_level_3, no_capability_no_kernel_part];
+
+const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
+
+/// Sets the level, as root.
+fn paranoid(level: i32) {
+    fs::write(PARANOID, level.to_string()).expect("root may set it");
+}
+
+/// Gives up root for good: every test is a process of its own.
+fn become_nobody() {
+    // SAFETY: plain system calls; no other thread exists.
+    unsafe {
+        assert_eq!(libc::setgroups(0, std::ptr::null()), 0);
+        assert_eq!(libc::setresgid(65_534, 65_534, 65_534), 0);
+        assert_eq!(libc::setresuid(65_534, 65_534, 65_534), 0);
+        assert_eq!(libc::getuid(), 65_534);
+    }
+}
+
+/// What the kernel says to the counter itself.
+fn refusal(name: &str) -> Option<OpenErrorKind> {
+    let counters = set::resolve(name);
+    let Source::Perf(attr) = &counters[0].source else { panic!("{name} is perf's") };
+    match perf::open(attr, Target::CALLING_THREAD, -1) {
+        Ok(fd) => {
+            // SAFETY: opened above, used by nobody else.
+            unsafe { libc::close(fd) };
+            None
+        }
+        Err(error) => Some(error.kind),
+    }
+}
+
+fn user_mode_at_level_2() {
+    paranoid(2);
+    become_nobody();
+    assert_eq!(refusal("instructions"), Some(OpenErrorKind::AccessDenied));
+    assert_eq!(refusal("instructions:u"), None);
+    let plan = set::plan("instructions:u");
+    let mut counters = set::open(&plan);
+    let mut spin = |trips| {
+        let [begin, end] = set::measure(&mut counters, || loops::spin(trips));
+        end.since(&begin, 0).expect("was read")
+    };
+    let constant = spin(0);
+    let trips = Random::new("level_2").below(1_000_000);
+    assert_eq!(spin(trips), 2 * trips + constant);
+    counters.close();
+}
+
+/// Debian's kernel has a level of its own that forbids everything.
+fn nothing_at_level_3() {
+    paranoid(3);
+    become_nobody();
+    assert_eq!(refusal("instructions:u"), Some(OpenErrorKind::AccessDenied));
+    let report = check::check(&set::resolve("instructions:u"), &Machine::here());
+    let problem = report.problem().expect("forbidden");
+    println!("{}\n{}", problem.message, problem.remedy.as_deref().unwrap_or_default());
+    assert_eq!(
+        problem.message,
+        "open instructions:u on this thread: EACCES (perf_event_paranoid=3)"
+    );
+    let remedy = problem.remedy.as_deref().expect("something can be done");
+    assert!(remedy.contains("perf_event_paranoid=2"), "{remedy}");
+}
+
+fn no_capability_no_kernel_part() {
+    paranoid(2);
+    become_nobody();
+    let report = check::check(&set::resolve("instructions"), &Machine::here());
+    let problem = report.problem().expect("the kernel's part is forbidden");
+    println!("{}\n{}", problem.message, problem.remedy.as_deref().unwrap_or_default());
+    assert_eq!(problem.message, "open instructions on this thread: EACCES (perf_event_paranoid=2)");
+    let remedy = problem.remedy.as_deref().expect("something can be done");
+    assert!(remedy.contains("instructions:u"), "{remedy}");
+    // Another's thread is none of nobody's business.
+    let counters = set::resolve("instructions:u");
+    let Source::Perf(attr) = &counters[0].source else { panic!("perf's") };
+    let refused = perf::open(attr, Target { pid: 1, cpu: -1 }, -1).map_err(|e| e.kind);
+    assert_eq!(refused, Err(OpenErrorKind::AccessDenied));
+}

@@ -1,0 +1,86 @@
+//! Counters of other threads: those that exist before us and those that come later.
+
+use std::sync::mpsc;
+
+use counters::{Plan, ReadStatus, Readings, Target, ThreadCounters};
+
+use crate::loops::{self, Random};
+use crate::report::tests;
+use crate::set;
+
+tests![threads: another_threads_work_is_its_own, our_work_is_not_theirs];
+
+fn tid() -> i32 {
+    // SAFETY: no preconditions.
+    unsafe { libc::gettid() }
+}
+
+fn read(counters: &mut ThreadCounters<'_>) -> Readings {
+    let mut readings = Readings::new();
+    assert_eq!(counters.read(&mut readings), ReadStatus::Complete);
+    readings
+}
+
+/// A worker that loops as often as it is told, and says when it is done.
+fn with_worker(test: impl FnOnce(i32, &dyn Fn(u64))) {
+    let (order, orders) = mpsc::channel::<u64>();
+    let (done, reports) = mpsc::channel::<i32>();
+    let worker = std::thread::spawn(move || {
+        done.send(tid()).expect("the test listens");
+        for trips in orders {
+            loops::spin(trips);
+            done.send(0).expect("the test listens");
+        }
+    });
+    let id = reports.recv().expect("the worker speaks");
+    test(id, &|trips| {
+        order.send(trips).expect("the worker listens");
+        reports.recv().expect("the worker speaks");
+    });
+    drop(order);
+    worker.join().expect("the worker ends");
+}
+
+fn plan() -> Plan {
+    set::plan("instructions:u")
+}
+
+/// Counted from outside. What the channel costs the worker differs by a few hundred
+/// instructions from time to time (it waits or it does not), the loop does not.
+fn another_threads_work_is_its_own() {
+    let plan = plan();
+    with_worker(|worker, work| {
+        let mut counters = ThreadCounters::closed();
+        counters.open_for(&plan, Target { pid: worker, cpu: -1 }).expect("root may");
+        let mut count = |trips| {
+            let begin = read(&mut counters);
+            work(trips);
+            read(&mut counters).since(&begin, 0).expect("was read")
+        };
+        count(0);
+        let mut random = Random::new("threads");
+        for _ in 0..4 {
+            let trips = 1_000_000 + random.below(1_000_000);
+            let (empty, full) = (count(0), count(trips));
+            let error = full.abs_diff(empty + 2 * trips);
+            println!("{trips} trips: {full} − {empty}, {error} off");
+            assert!(error < 2_000, "{full} − {empty} is not 2 · {trips}");
+        }
+        counters.close();
+    });
+}
+
+/// A thread that waits counts nothing, whatever we do.
+fn our_work_is_not_theirs() {
+    let plan = plan();
+    with_worker(|worker, work| {
+        work(1);
+        let mut counters = ThreadCounters::closed();
+        counters.open_for(&plan, Target { pid: worker, cpu: -1 }).expect("root may");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        let begin = read(&mut counters);
+        loops::spin(1_000_000);
+        assert_eq!(read(&mut counters).since(&begin, 0), Some(0));
+        counters.close();
+    });
+}
