@@ -2,6 +2,7 @@
 #ifndef COUNTERPOINT_TESTS_EXECUTABLE_LIBRARY_H_
 #define COUNTERPOINT_TESTS_EXECUTABLE_LIBRARY_H_
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -94,10 +95,10 @@ typedef struct {
   struct { uint32_t count; const void* files; } sources;
 } library_v5_t;
 
-_Static_assert(sizeof(library_v6_t) == 128 && sizeof(library_v5_t) == 104, "library");
-_Static_assert(sizeof(exports_v6_t) == 80 && sizeof(exports_v5_t) == 56, "exports");
-_Static_assert(sizeof(attributes_v6_t) == 64 && sizeof(attributes_v5_t) == 72, "attributes");
-_Static_assert(sizeof(dispatch_state_t) == 48 && sizeof(workgroup_state_t) == 32, "states");
+static_assert(sizeof(library_v6_t) == 128 && sizeof(library_v5_t) == 104, "library");
+static_assert(sizeof(exports_v6_t) == 80 && sizeof(exports_v5_t) == 56, "exports");
+static_assert(sizeof(attributes_v6_t) == 64 && sizeof(attributes_v5_t) == 72, "attributes");
+static_assert(sizeof(dispatch_state_t) == 48 && sizeof(workgroup_state_t) == 32, "states");
 
 typedef const void* (*query_fn)(uint32_t max_version, const environment_t*);
 

@@ -22,10 +22,10 @@ static inline loaded_t load(const char* path) {
     library = query(version, &environment);
   if (!library) { fprintf(stderr, "no library in %s\n", path); exit(3); }
   if ((*(const header_t* const*)library)->version == 6) {
-    const library_v6_t* v6 = library;
+    const library_v6_t* v6 = (const library_v6_t*)library;
     l.functions = v6->exports.ptrs, l.count = v6->exports.count;
   } else {
-    const library_v5_t* v5 = library;
+    const library_v5_t* v5 = (const library_v5_t*)library;
     l.functions = v5->exports.ptrs, l.count = v5->exports.count;
   }
   return l;

@@ -1,6 +1,7 @@
-// Kills children of itself, which call at full speed, at random instants.
+// Kills children of itself, which call at full speed, at random instants; or lets them end
+// themselves with `exit` while their threads go on calling.
 //
-//   killer LIBRARY FILE KILLS SEED LONGEST
+//   killer LIBRARY FILE KILLS SEED LONGEST kill|exit
 //
 // FILE gets one slot per child: who it was, and for each of its two threads how many of its calls
 // had returned, written after each. The number of a call is its workgroup's x, so that a reader
@@ -46,11 +47,25 @@ static void* call_for_ever(void* argument) {
   return NULL;
 }
 
-static void be_victim(const char* path) {
-  if (!library.handle) library = load(path);
+static void pause_us(uint64_t us) {
+  struct timespec wait = {0, (long)us * 1000};
+  nanosleep(&wait, NULL);
+}
+
+static void start(uintptr_t thread) {
   pthread_t other;
-  if (pthread_create(&other, NULL, call_for_ever, (void*)1)) _exit(3);
-  call_for_ever((void*)0);
+  if (pthread_create(&other, NULL, call_for_ever, (void*)thread)) _exit(3);
+  pthread_detach(other);
+}
+
+static void be_victim(const char* path, int exits) {
+  if (!library.handle) library = load(path);
+  start(1);
+  if (!exits) call_for_ever((void*)0);
+  start(0);
+  for (int n = 0; slot->waited_us % 2 && !slot->returned[0] && n < 1000000; ++n) pause_us(20);
+  pause_us(slot->waited_us);
+  exit(0);
 }
 
 static slot_t* map_slots(const char* path, size_t count) {
@@ -69,18 +84,14 @@ static uint64_t below(uint64_t end) {
   return state % end;
 }
 
-static void pause_us(uint64_t us) {
-  struct timespec wait = {0, (long)us * 1000};
-  nanosleep(&wait, NULL);
-}
-
 int main(int argc, char** argv) {
-  if (argc < 6) return 2;
+  if (argc < 7) return 2;
+  int exits = !strcmp(argv[6], "exit");
   size_t kills = strtoul(argv[3], NULL, 10);
   slot_t* slots = map_slots(argv[2], kills + 1);
   if (!strcmp(argv[5], "victim")) {
     slot = &slots[strtoul(argv[4], NULL, 10)];
-    be_victim(argv[1]);
+    be_victim(argv[1], exits);
   }
   state = strtoull(argv[4], NULL, 10) | 1;
   uint64_t longest = strtoull(argv[5], NULL, 10);
@@ -105,18 +116,23 @@ int main(int argc, char** argv) {
       if (kind == 0) {
         char number[24];
         snprintf(number, sizeof number, "%zu", i);
-        execl("/proc/self/exe", argv[0], argv[1], argv[2], argv[3], number, "victim", (char*)NULL);
+        execl("/proc/self/exe", argv[0], argv[1], argv[2], argv[3], number, "victim", argv[6],
+              (char*)NULL);
         _exit(3);
       }
-      be_victim(argv[1]);
+      be_victim(argv[1], exits);
     }
     slots[i].pid = (uint64_t)child;
+    int status;
+    if (exits) {
+      if (waitpid(child, &status, 0) != child || status != 0) return 4;
+      continue;
+    }
     for (int n = 0; from_first_call && !slots[i].returned[0] && n < 1000000; ++n) pause_us(20);
     pause_us(slots[i].waited_us);
     kill(child, SIGKILL);
-    int status;
     if (waitpid(child, &status, 0) != child || !WIFSIGNALED(status)) return 4;
   }
-  printf("killed %zu\n", kills);
+  printf("%s %zu\n", argv[6], kills);
   return 0;
 }

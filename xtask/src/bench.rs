@@ -11,6 +11,7 @@
 
 mod child;
 mod dispatch;
+mod guest_reads;
 mod idle_start;
 mod machine;
 mod plan;
@@ -65,6 +66,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "probe",
         about: "a begin and end pair against its floor and its peer, in one thread",
         prepare: probe::prepare,
+    },
+    Benchmark {
+        name: "guest-reads",
+        about: "readings of hardware counters in instructions of an emulated machine",
+        prepare: guest_reads::prepare,
     },
     Benchmark {
         name: "report-10m",

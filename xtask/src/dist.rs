@@ -24,6 +24,9 @@ pub struct Args {
     /// Link with the host's C compiler, into target/quick-dist: no downloads, this machine only.
     #[arg(long)]
     host_linker: bool,
+    /// The library that panics on demand, for tests, into target/inject-dist.
+    #[arg(long, conflicts_with = "host_linker")]
+    inject_panics: bool,
 }
 
 /// The oldest glibc that the release runs on; `tidy` checks the built files against it.
@@ -35,7 +38,11 @@ const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 const TRIPLE: &str = "aarch64-unknown-linux-gnu";
 
 pub fn main(layout: &Layout, args: &Args) -> Result<()> {
-    let dist = if args.host_linker { quick(layout)? } else { release(layout)? };
+    let dist = match (args.host_linker, args.inject_panics) {
+        (_, true) => injecting(layout)?,
+        (true, false) => quick(layout)?,
+        (false, false) => release(layout)?,
+    };
     say(format_args!("built {}", layout.show(&dist.root)));
     Ok(())
 }
@@ -69,25 +76,37 @@ pub fn release(layout: &Layout) -> Result<Dist> {
 /// program in the profile that `cargo test` has already built.
 pub fn quick(layout: &Layout) -> Result<Dist> {
     let _lock = Lock::take(&layout.target, "dist")?;
-    let artifacts = layout.target.join("artifacts");
+    let library = quick_library(layout, "artifacts", &[])?;
+    with_quick_program(layout, layout.quick_dist(), &library)
+}
+
+/// As [`quick`], with a library that panics where it is told to.
+pub fn injecting(layout: &Layout) -> Result<Dist> {
+    let _lock = Lock::take(&layout.target, "dist")?;
+    let library = quick_library(layout, "artifacts-inject", &["--features", "inject-panics"])?;
+    with_quick_program(layout, layout.inject_dist(), &library)
+}
+
+fn quick_library(layout: &Layout, folder: &str, flags: &[&str]) -> Result<PathBuf> {
+    let artifacts = layout.target.join(folder);
     timed("build libcounterpoint.so", || {
         let mut build = cargo();
         build.args(["build", "--quiet", "--profile", "quick", "--target-dir"]).arg(&artifacts);
         build.args(["--manifest-path", "artifacts/Cargo.toml", "--package", "counterpoint-so"]);
+        build.args(flags);
         loud(&mut build, "build libcounterpoint.so with the host's linker")
     })?;
+    Ok(artifacts.join("quick/libcounterpoint.so"))
+}
+
+fn with_quick_program(layout: &Layout, dist: Dist, library: &Path) -> Result<Dist> {
     timed("build counterpoint", || {
         let mut build = cargo();
         build.args(["build", "--quiet", "--target-dir"]).arg(&layout.target);
         build.args(["--package", "counterpoint", "--bin", "counterpoint"]);
         loud(&mut build, "build counterpoint with the host's linker")
     })?;
-    fill(
-        layout,
-        layout.quick_dist(),
-        &layout.target.join("debug/counterpoint"),
-        &artifacts.join("quick/libcounterpoint.so"),
-    )
+    fill(layout, dist, &layout.target.join("debug/counterpoint"), library)
 }
 
 fn zigbuild(layout: &Layout, target: &str, target_dir: &Path) -> Command {

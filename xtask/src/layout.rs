@@ -43,6 +43,12 @@ impl Layout {
         Dist { root: self.target.join("quick-dist") }
     }
 
+    /// The quick layout with a library that panics on demand (the agent's feature
+    /// `inject-panics`): for one test.
+    pub fn inject_dist(&self) -> Dist {
+        Dist { root: self.target.join("inject-dist") }
+    }
+
     pub fn venv(&self) -> PathBuf {
         self.target.join("venv")
     }

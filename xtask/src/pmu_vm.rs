@@ -6,6 +6,7 @@
 //!  debian     apt: QEMU (installed), kernel and libraries for arm64 (unpacked, not installed)
 //!  toolchain  rustup: std for AArch64 ──► guest program, static
 //!  programs   zig's clang: C programs, among them one that counts with Debian's PAPI
+//!  mutant     a copy of our sources with a fault, which the tests must find
 //!  initramfs  all of it in one archive
 //!  machine    boots it, passes the serial line on
 //!  outcome    reads the guest's lines: no test, no last line or a failure is an error
@@ -21,6 +22,7 @@
 mod debian;
 mod initramfs;
 mod machine;
+mod mutant;
 mod outcome;
 mod programs;
 mod toolchain;
@@ -44,9 +46,30 @@ pub struct Args {
     /// The random numbers of an earlier boot, from its log.
     #[arg(long)]
     seed: Option<u64>,
+    /// No tests: prints what reading counters costs there, in instructions, as lines `NAME VALUE
+    /// UNIT` (`cargo xtask bench guest-reads` keeps a result).
+    #[arg(long)]
+    bench: bool,
+    /// Runs the tests on a copy whose user-space reads forget the sign of a counter, and fails
+    /// unless they notice.
+    #[arg(long)]
+    mutant: bool,
     /// Only clippy on the guest's program.
     #[arg(long)]
     lint: bool,
+}
+
+/// One run of the machine.
+#[derive(Default)]
+pub struct Request<'a> {
+    /// Only tests whose name contains this.
+    pub filter: Option<&'a str>,
+    /// Of an earlier boot.
+    pub seed: Option<u64>,
+    /// Measure instead of testing.
+    pub bench: bool,
+    /// Another checkout's guest.
+    pub sources: Option<PathBuf>,
 }
 
 /// What stops the machine when its guest does not. A boot with its tests takes some 10 s.
@@ -63,8 +86,18 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     if let Some(why) = missing() {
         bail!("cannot run the emulated machine: {why}");
     }
-    let outcome = run(layout, args.filter.as_deref(), args.seed)?;
-    say(format_args!("{} tests in the emulated machine, {} failed", outcome.ran, outcome.failed));
+    if args.mutant {
+        return mutant::main(layout);
+    }
+    let filter = args.filter.as_deref();
+    let outcome =
+        run(layout, &Request { filter, seed: args.seed, bench: args.bench, sources: None })?;
+    if args.bench {
+        outcome.rows.iter().for_each(|(name, value)| println!("{name} {value} instructions"));
+    } else {
+        let Outcome { ran, failed, .. } = outcome;
+        say(format_args!("{ran} tests in the emulated machine, {failed} failed"));
+    }
     outcome.verdict()
 }
 
@@ -74,35 +107,33 @@ pub fn missing() -> Option<String> {
 }
 
 /// Fetches, builds, boots and reads the result.
-pub fn run(layout: &Layout, filter: Option<&str>, seed: Option<u64>) -> Result<Outcome> {
+pub fn run(layout: &Layout, request: &Request<'_>) -> Result<Outcome> {
     let home = home(layout);
     let _lock = Lock::take(&layout.target, "pmu-vm")?;
     let debian = timed("fetch the kernel and libraries", || debian::fetch(&home))?;
-    let guest = timed("build the guest", || toolchain::guest(layout))?;
-    let papi = home.join("c/papi");
-    timed("build C programs for the guest", || {
-        let [include, lib] = ["usr/include", "usr/lib/aarch64-linux-gnu"]
-            .map(|below| debian.root.join(below).to_string_lossy().into_owned());
-        let arguments = ["-I", &include, "-L", &lib, "-lpapi"];
-        let source = "tests/pmu-vm/c/papi.c";
-        programs::compile(layout, "aarch64-linux-gnu.2.28", source, &arguments, &papi)
-    })?;
+    let c = timed("build C programs for the guest", || programs::build(layout, &debian.root))?;
+    let sources = request.sources.as_deref().unwrap_or(&layout.root);
+    let guest = timed("build the guest", || toolchain::guest(layout, sources, &c.folder))?;
     let image = home.join("initramfs.cpio");
-    let mut files = programs::with_libraries(&debian.root, vec![("bin/papi".into(), papi)])?;
+    let mut files = programs::with_libraries(&debian.root, vec![("bin/papi".into(), c.papi)])?;
     files.push(("init".into(), guest));
     initramfs::write(&image, &files)?;
-    let seed = seed.unwrap_or_else(random);
-    let mut line = format!("seed={seed}");
-    if let Some(filter) = filter {
+    let mut line = format!("seed={}", request.seed.unwrap_or_else(random));
+    if let Some(filter) = request.filter {
         line.push_str(&format!(" filter={filter}"));
     }
+    if request.bench {
+        line.push_str(" bench=1");
+    }
     let mut all = Outcome::default();
-    for cpus in [1, 2] {
+    let one = request.bench || request.sources.is_some();
+    let boots = if one { &[1][..] } else { &[1, 2] };
+    for &cpus in boots {
         let log = timed(&format!("run the emulated machine, -smp {cpus}"), || {
             machine::boot(&debian.kernel, &image, cpus, &line, LONGEST)
         })?;
         let outcome = Outcome::read(&log)?;
-        if outcome.ran == 0 && filter.is_none() {
+        if outcome.ran == 0 && request.filter.is_none() {
             bail!("no test ran in the emulated machine with {cpus} processors");
         }
         all.add(outcome);

@@ -6,6 +6,7 @@
 //! | variable | what |
 //! |---|---|
 //! | `COUNTERPOINT_DIST` | folder with `bin/counterpoint` and `lib/libcounterpoint.so` |
+//! | `COUNTERPOINT_INJECT_DIST` | the same with a library that panics on demand |
 //! | `COUNTERPOINT_VENV` | virtual environment with IREE; not set by `--quick` |
 //! | `COUNTERPOINT_FIXTURES` | folder with the compiled modules; not set by `--quick` |
 //! | `COUNTERPOINT_SKIP_LOG` | file to which a skipped test appends `NAME: REASON` |
@@ -18,7 +19,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::layout::{Dist, Layout};
-use crate::pmu_vm::Outcome;
+use crate::pmu_vm::{Outcome, Request};
 use crate::process::{cargo, describe, duration, exists, say};
 use crate::setup::{self, List};
 use crate::{dist, fixtures, pmu_vm};
@@ -50,6 +51,7 @@ struct Step {
 
 pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     let dist = if args.quick { dist::quick(layout)? } else { dist::release(layout)? };
+    let inject = dist::injecting(layout)?;
     if !args.quick {
         fixtures::compile(layout)?;
         setup::install(layout, &[List::Test])?;
@@ -60,6 +62,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     let filter = args.filter.as_deref();
     let surroundings = |command: &mut Command| {
         surround(layout, &dist, args.quick, &skip_log, command);
+        command.env("COUNTERPOINT_INJECT_DIST", &inject.root);
     };
     let mut steps = Vec::new();
     let nextest = exists("cargo-nextest", &["nextest", "--version"]);
@@ -115,7 +118,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
 fn emulated(layout: &Layout, name: &'static str) -> Step {
     say(format_args!("{name} …"));
     let start = Instant::now();
-    let (tally, error) = match pmu_vm::run(layout, None, None) {
+    let (tally, error) = match pmu_vm::run(layout, &Request::default()) {
         Ok(outcome) => {
             let Outcome { ran, failed, .. } = outcome;
             let tally = Tally { passed: ran - failed, failed, skipped: 0 };

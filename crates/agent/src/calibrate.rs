@@ -31,6 +31,7 @@ unsafe extern "C-unwind" fn nothing(
 /// Measures and appends the result to the process's metadata. The thread is attached but not yet
 /// recording.
 pub fn calibrate(thread: &mut Thread, process: &Process) {
+    point!(Calibrate);
     let Ok(scratch) = sys::map_wiped_on_fork(PAGE_BYTES) else { return };
     let thread_pointer: *mut Thread = thread;
     let total_ticks = thread::with_current(thread_pointer, || {

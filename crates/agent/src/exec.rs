@@ -83,6 +83,7 @@ unsafe fn launch(program: Program, environment: Strings, go: impl Fn(Strings) ->
 unsafe fn look(program: Program, environment: Strings) -> (Option<Loss>, bool) {
     let _errno = ErrnoGuard::new();
     let looked = guarded(|| {
+        point!(ExecLook);
         // SAFETY: the caller's promise.
         let brings = unsafe { Brings::read(environment) };
         // SAFETY: as above.
@@ -96,6 +97,7 @@ unsafe fn look(program: Program, environment: Strings) -> (Option<Loss>, bool) {
         };
         let loss = loss.filter(|_| run::is_asked_for());
         if let Some(loss) = loss {
+            point!(ExecCount);
             run::with_run_row(|row| row.lose(loss, 1, 0));
         }
         (loss, carrier.is_some_and(Carrier::refuses))

@@ -73,6 +73,7 @@ pub fn is_on() -> bool {
 /// terminated. False: nothing can be recorded, and somebody has said why. Does not return if the
 /// user asked for the list of counters.
 pub fn prepare(path: &mut [u8]) -> bool {
+    point!(HookPrepare);
     if LISTING.load(Ordering::Relaxed) {
         flush_stdout();
     }
@@ -99,6 +100,7 @@ pub fn report(profile: &str) {
     if OWNER.load(Ordering::Acquire) != sys::process_id() {
         return;
     }
+    point!(HookReport);
     flush_stdout();
     let profile = sys::path(profile.to_owned());
     ask(&[c"hook", c"report", profile.as_c_str()], &mut []);

@@ -19,6 +19,7 @@
 //! | [`thread`] | what one thread owns: page, counters; made at its first call, given back at its exit |
 //! | [`probe`] | the bracket around a call: the hot path |
 //! | [`calibrate`] | what the bracket costs when there is nothing in it |
+//! | `inject` | panics on demand, in a library built for tests |
 //! | [`iree`] | the adapter: interposed functions, ELF walk, export tables, trampolines |
 //! | [`exec`] | programs that the host starts: which of them can carry us |
 //! | [`sys`] | system calls that leave `errno` alone, memory reads that cannot fault |
@@ -30,10 +31,20 @@
 //! shows no IREE executable. Linux 4.14 or later (`MADV_WIPEONFORK`).
 #![allow(rustdoc::private_intra_doc_links, reason = "the table above is for readers of the code")]
 
+/// Names a place in the agent at which the test library can panic. Nothing in any other build.
+macro_rules! point {
+    ($name:ident) => {
+        #[cfg(feature = "inject-panics")]
+        crate::inject::reach(crate::inject::Point::$name);
+    };
+}
+
 mod calibrate;
 mod exec;
 mod helper;
 mod hook;
+#[cfg(feature = "inject-panics")]
+mod inject;
 mod iree;
 mod probe;
 mod process;
@@ -45,6 +56,8 @@ pub use exec::{
     execl, execle, execlp, execv, execve, execveat, execvp, execvpe, fexecve, posix_spawn,
     posix_spawnp,
 };
+#[cfg(feature = "inject-panics")]
+pub use inject::counterpoint_injection_points;
 pub use iree::call_hook::{
     iree_hal_executable_library_call_hook_begin, iree_hal_executable_library_call_hook_end,
 };

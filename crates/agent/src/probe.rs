@@ -19,7 +19,8 @@ use model::Loss;
 use record::Call;
 
 use crate::process;
-use crate::thread::{self, DEEPEST, Hooked, Thread};
+use crate::run;
+use crate::thread::{self, DEEPEST, Hooked, Thread, guarded};
 
 /// Calls `original` with the probe around it.
 ///
@@ -38,7 +39,8 @@ pub unsafe fn call(
     let mut thread = thread::current();
     // SAFETY: null or this thread's own state, which is unmapped only at thread exit, after the
     // pointer was cleared.
-    if thread.is_null() || unsafe { (*thread).ready.load(Ordering::Relaxed) } == 0 {
+    if thread.is_null() || unsafe { (*thread).ready.load(Ordering::Relaxed) } == 0 || run::is_off()
+    {
         thread = thread::attach();
         if thread.is_null() {
             // SAFETY: the runtime's own call, passed on.
@@ -48,7 +50,7 @@ pub unsafe fn call(
     touch_stack();
     let frame = stack_address();
     // SAFETY: attached just now or before.
-    if !unsafe { (*thread).begin(export, frame) } {
+    if guarded(|| unsafe { (*thread).begin(export, frame) }) != Some(true) {
         // SAFETY: as above.
         return unsafe { original(environment, dispatch, workgroup) };
     }
@@ -61,7 +63,7 @@ pub unsafe fn call(
     // The dispatch and workgroup states live until we return: the caller passed them by address.
     // SAFETY: as above; in a child that the original forked, `ready` is 0 and nothing is done.
     unsafe {
-        if (*thread).ready.load(Ordering::Relaxed) == 1 {
+        if (*thread).ready.load(Ordering::Relaxed) == 1 && !run::is_off() {
             let call = Call {
                 export,
                 count: [
@@ -79,7 +81,7 @@ pub unsafe fn call(
                 start,
                 end,
             };
-            (*thread).end(&call, frame);
+            guarded(|| (*thread).end(&call, frame));
         }
     }
     result
@@ -112,7 +114,7 @@ pub unsafe fn begin_hooked(export: u32, frame: usize) {
     let mut thread = thread::current();
     // SAFETY: as in `call`.
     unsafe {
-        if thread.is_null() || (*thread).ready.load(Ordering::Relaxed) == 0 {
+        if thread.is_null() || (*thread).ready.load(Ordering::Relaxed) == 0 || run::is_off() {
             thread = thread::attach();
             if thread.is_null() {
                 return;
@@ -138,6 +140,7 @@ pub unsafe fn end_hooked(export: u32) {
     unsafe {
         if thread.is_null()
             || (*thread).ready.load(Ordering::Relaxed) == 0
+            || run::is_off()
             || (*thread).busy.load(Ordering::Relaxed) != 0
         {
             return;
@@ -170,6 +173,7 @@ impl Thread {
         }
         self.busy.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
+        point!(Begin);
         if self.depth > 0 && !self.begin_nested(frame) {
             self.busy.store(0, Ordering::Relaxed);
             return false;
@@ -195,6 +199,7 @@ impl Thread {
     #[cold]
     #[inline(never)]
     fn begin_nested(&mut self, frame: usize) -> bool {
+        point!(BeginNested);
         self.forget_abandoned(|open| open <= frame);
         if self.depth as usize >= DEEPEST {
             self.process().lose(Loss::ProbeReentered, 1, 0);
@@ -230,6 +235,7 @@ impl Thread {
     fn end(&mut self, call: &Call, frame: usize) {
         self.busy.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
+        point!(End);
         if self.counting {
             let _ = self.counters.read(&mut self.after);
         }
@@ -262,6 +268,7 @@ impl Thread {
                 record_counted(&mut self.writer, call, before, &self.after, self.run);
             } else {
                 let cursor = self.writer.call(call, false);
+                point!(Record);
                 self.writer.commit_call(cursor);
             }
             self.writer.set_open(self.depth, call.export);
@@ -307,6 +314,7 @@ unsafe fn record_counted(
     // SAFETY: by contract.
     unsafe {
         let mut cursor = writer.call(call, scaled);
+        point!(Record);
         at = 0;
         for group in groups {
             if missing & group.mask() != 0 {

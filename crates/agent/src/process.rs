@@ -132,6 +132,7 @@ impl Process {
         if state.ready.load(Ordering::Relaxed) == READY {
             return;
         }
+        point!(ProcessStart);
         close_inherited();
         let (pid, start_time) = (sys::process_id(), sys::start_time());
         state.pid.store(pid, Ordering::Relaxed);
@@ -269,6 +270,7 @@ fn close_inherited() {
     for (i, word) in DESCRIPTORS.iter().enumerate() {
         let mut bits = word.swap(0, Ordering::Relaxed);
         while bits != 0 {
+            point!(ForkedChild);
             sys::close_counter((i * 64) as i32 + bits.trailing_zeros() as i32);
             bits &= bits - 1;
         }

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use counters::Plan;
+use model::Loss;
 use record::pool::Row;
 use record::run_file::RUN_FILE_VARIABLE;
 use record::{ClockKind, Pool, RunFile};
@@ -57,10 +58,14 @@ const LOADED: u64 = u64::MAX;
 static CONSTRUCTOR: extern "C" fn() = constructor;
 
 extern "C" fn constructor() {
-    note_variables();
-    if is_asked_for() {
-        exec::prepare();
-    }
+    std::panic::set_hook(Box::new(|_| {}));
+    thread::guarded(|| {
+        note_variables();
+        point!(Constructor);
+        if is_asked_for() {
+            exec::prepare();
+        }
+    });
 }
 
 fn note_variables() {
@@ -90,19 +95,27 @@ static DESTRUCTOR: extern "C" fn() = destructor;
 
 /// Runs when the process exits in an orderly way, on the thread that ends it.
 extern "C" fn destructor() {
-    if !wanted() || current().is_none() {
+    if !is_asked_for() || current().is_none() {
         return;
     }
     let _errno = sys::ErrnoGuard::new();
+    // After an error of our own the report of what there is until then, and nothing else.
+    if !is_off() {
+        thread::guarded(end);
+    }
     thread::guarded(|| {
-        thread::at_process_exit();
-        if let Some(process) = current().and_then(Process::existing) {
-            process.at_exit();
-        }
         if let Some(run) = current().filter(|_| hook::is_on()) {
             hook::report(&run.profile);
         }
     });
+}
+
+fn end() {
+    point!(Destructor);
+    thread::at_process_exit();
+    if let Some(process) = current().and_then(Process::existing) {
+        process.at_exit();
+    }
 }
 
 const VARIABLE: &CStr = c"COUNTERPOINT_RUN_FILE";
@@ -143,6 +156,30 @@ pub fn switch_off() {
     OFF.store(true, Ordering::SeqCst);
 }
 
+/// Whether [`switch_off`] was called. One relaxed load.
+#[inline(always)]
+pub fn is_off() -> bool {
+    OFF.load(Ordering::Relaxed)
+}
+
+/// After a panic of ours: switches the agent off and says so, once.
+pub fn fail() {
+    if OFF.swap(true, Ordering::SeqCst) || !is_asked_for() {
+        return;
+    }
+    if let Some(process) = current().and_then(Process::existing) {
+        return process.lose(Loss::AgentDisabled, 1, 0);
+    }
+    let mut counted = false;
+    with_run_row(|row| {
+        row.lose(Loss::AgentDisabled, 1, 0);
+        counted = true;
+    });
+    if !counted {
+        sys::complain("counterpoint: the recorder turned itself off after an error of its own\n");
+    }
+}
+
 /// The run, if one was loaded. For hot paths and for code that may run in signal handlers.
 #[inline(always)]
 pub fn current() -> Option<&'static Run> {
@@ -175,8 +212,12 @@ pub fn load() -> Option<&'static Run> {
             }
         }
     }
-    std::panic::set_hook(Box::new(|_| {}));
-    if let Some(run) = prepare().then(read).flatten() {
+    let read_now = || {
+        point!(Load);
+        prepare().then(read).flatten()
+    };
+    // A panic must not leave the others waiting.
+    if let Some(run) = thread::guarded(read_now).flatten() {
         RUN.store(Box::leak(Box::new(run)), Ordering::Release);
     } else {
         switch_off();

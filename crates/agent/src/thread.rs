@@ -202,20 +202,33 @@ pub(crate) fn with_current<T>(thread: *mut Thread, body: impl FnOnce() -> T) -> 
     }
 }
 
-/// Runs code of ours that might panic. A panic switches the agent off.
+/// Runs code of ours that might panic. A panic switches the agent off. Nothing of the host's may
+/// run inside: its exceptions are not ours to stop.
+#[inline(always)]
 pub fn guarded<T>(body: impl FnOnce() -> T) -> Option<T> {
-    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-    if caught.is_err() {
-        run::switch_off();
-        process::lose(Loss::AgentDisabled, 1, 0);
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)) {
+        Ok(result) => Some(result),
+        Err(panic) => {
+            caught(panic);
+            None
+        }
     }
-    caught.ok()
+}
+
+#[cold]
+#[inline(never)]
+fn caught(panic: Box<dyn std::any::Any + Send>) {
+    // Dropping it could panic again.
+    std::mem::forget(panic);
+    let _errno = ErrnoGuard::new();
+    run::fail();
 }
 
 /// No memory for this thread at the moment.
 struct TryLater;
 
 fn make() -> Result<*mut Thread, TryLater> {
+    point!(Attach);
     let run = run::load().ok_or(TryLater)?;
     let process = Process::current(run).ok_or(TryLater)?;
     let page = claim(run, &process).ok_or(TryLater)?;
@@ -285,6 +298,7 @@ fn make() -> Result<*mut Thread, TryLater> {
             process,
         });
         register_exit(memory);
+        point!(ThreadMade);
         if process.should_calibrate() {
             calibrate::calibrate(&mut *memory, &process);
         }
@@ -375,6 +389,7 @@ impl Thread {
     #[cold]
     #[inline(never)]
     pub(crate) fn clock_record(&mut self) {
+        point!(ClockRecord);
         if !self.writer.has_room() {
             self.flush();
         }
@@ -392,6 +407,7 @@ impl Thread {
     #[inline(never)]
     pub(crate) fn flush(&mut self) {
         let _errno = ErrnoGuard::new();
+        point!(Flush);
         let begun = self.run.clock.begin();
         let calls = self.writer.calls();
         let failure = self.append_page(false).err();
@@ -431,6 +447,7 @@ impl Thread {
         // SAFETY: the page is attached and nothing else writes it meanwhile: a signal handler on
         // this thread finds `busy` set.
         let bytes = unsafe { self.writer.seal(last, sys::thread_name()) };
+        point!(Append);
         let result = sys::append(&paths.pages, bytes);
         if result.is_err() {
             // SAFETY: attached.
@@ -442,6 +459,7 @@ impl Thread {
     /// The thread exits: its last page goes to the profile, its counters are closed.
     fn leave(&mut self) {
         self.busy.store(1, Ordering::Relaxed);
+        point!(ThreadExit);
         if self.depth > 0 {
             self.process.lose(Loss::CallAbandoned, self.depth.into(), 0);
             // SAFETY: a page is attached.

@@ -12,6 +12,7 @@
 //! | [`summary`] | the one pass over a profile, and everything that it gives |
 //! | [`table`] | rows by op, thread, CPU or process |
 //! | [`stats`](mod@stats) | distributions and correlations per op: a second way over the pages |
+//! | [`metrics`] | metrics of a row, from the calls that have their counters |
 //! | [`durations`] | many durations in little memory, exact quantiles |
 //! | [`threads`] | per thread: time in dispatches, in none, off the CPU |
 //! | [`probe`] | what the probes cost, and what an empty call reads |
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod durations;
+pub mod metrics;
 pub mod probe;
 pub mod stats;
 pub mod summary;
@@ -28,6 +30,7 @@ pub mod table;
 pub mod threads;
 
 pub use durations::Durations;
+pub use metrics::MetricValue;
 pub use probe::{EmptyCall, ProbeCost};
 pub use stats::{Stats, stats};
 pub use summary::{Options, Summary, summarize};

@@ -8,8 +8,10 @@
 //!                                                             └─► pairs ──────────► Pair
 //! ```
 //!
-//! The variables of a call are its duration in ticks and each counter of the run. A counter has a
-//! value where it was read and counting all the time; elsewhere it is missing. Every variable
+//! The variables of a call are its duration in ticks, each counter of the run and each metric
+//! that was asked for. A counter has a value where it was read and counting all the time; elsewhere
+//! it is missing, and so is a metric where one of its counters is, or where it is not defined. Every
+//! variable
 //! is described over the calls in which it has a value, every pair over those in which both have.
 //!
 //! **Buckets.** Sort the `n` values of a variable. Bucket `b` of `B` covers the sorted positions
@@ -24,9 +26,12 @@
 //! **Numbers.** Sums of values are exact. Squares and products are summed as `f64` of
 //! differences from the mean, values taken relative to the smallest one first, so that large
 //! values with small differences lose nothing; ranks and their products are whole numbers.
+//! The values of a metric are floats; they are put on a grid of 2⁵² steps between the smallest
+//! and the largest one of the op, which keeps their order and moves none by more than half a step.
 //! A variable with one value only has no correlation with anything: `None`, not NaN.
 
 mod collect;
+mod grid;
 mod pairs;
 mod ranks;
 mod samples;
@@ -34,6 +39,7 @@ mod work;
 
 use std::collections::BTreeMap;
 
+use model::metric::Bound;
 use profile::{LossCount, Profile, merge_losses};
 
 use crate::probe::{ProbeCost, costs};
@@ -62,13 +68,23 @@ pub struct Options {
     pub buckets: usize,
     /// Whether pairs get their tables.
     pub tables: bool,
+    /// Metrics to describe beside the counters, bound to those of the profile.
+    pub metrics: Vec<Bound>,
     /// Threads to work with; 0: as many as the machine has.
     pub workers: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { op: None, thread: None, skip_ns: 0, buckets: 16, tables: true, workers: 0 }
+        Self {
+            op: None,
+            thread: None,
+            skip_ns: 0,
+            buckets: 16,
+            tables: true,
+            metrics: Vec::new(),
+            workers: 0,
+        }
     }
 }
 
@@ -77,6 +93,8 @@ impl Default for Options {
 pub struct Stats {
     /// Number of buckets.
     pub buckets: usize,
+    /// The metrics among the variables.
+    pub metrics: Vec<Bound>,
     /// The ops that have such calls, the one with the largest sum of durations first.
     pub ops: Vec<OpStats>,
     /// What the probes cost in each process that was calibrated. Nothing is taken off the values.
@@ -116,7 +134,7 @@ pub struct Scope {
     pub calls: u64,
     /// How many ended where: by `node << 12 | cpu`.
     pub locations: BTreeMap<u32, u64>,
-    /// The duration in ticks, then each counter of the run.
+    /// The duration in ticks, each counter of the run, each metric.
     pub variables: Vec<Variable>,
     /// Each pair of variables: for each variable all earlier ones.
     pub pairs: Vec<Pair>,
@@ -133,11 +151,30 @@ pub struct Variable {
     /// than two calls.
     pub standard_deviation: Option<f64>,
     /// Smallest value.
-    pub min: Option<u64>,
+    pub min: Option<Number>,
     /// Largest value.
-    pub max: Option<u64>,
+    pub max: Option<Number>,
     /// The mean of each bucket; `None` for one that covers no call.
     pub bucket_means: Vec<Option<f64>>,
+}
+
+/// A value of a variable.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number {
+    /// Ticks or a counter's value, exact.
+    Whole(u64),
+    /// A metric's value, in its unit.
+    Real(f64),
+}
+
+impl Number {
+    /// Rounded where it has more than 53 bits.
+    pub fn to_f64(self) -> f64 {
+        match self {
+            Self::Whole(n) => n as f64,
+            Self::Real(x) => x,
+        }
+    }
 }
 
 /// How two variables go together, over the calls in which both have a value.
@@ -208,7 +245,7 @@ pub struct TooManyCalls {
 
 /// Describes the calls of `profile`, reading every page once.
 ///
-/// Memory: 4 bytes per call and variable (8 where a value is 2³² or more), and for the op at
+/// Memory: 4 bytes per call and variable (8 where a value is 2³² or more, and for metrics), and for the op at
 /// hand 5 more per call and variable and 8 (or 12) per call and worker.
 ///
 /// # Errors
@@ -231,9 +268,14 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
             return Err(TooManyCalls { key: op.key, calls: op.calls() });
         }
         let (key, total_ticks) = (op.key, op.total_ticks);
-        let (samples, parts) = op.flatten();
+        let (mut samples, parts) = op.flatten();
+        let ns_per_tick = profile.timeline.ns_per_tick();
+        let grids = samples.add_metrics(&options.metrics, ns_per_tick);
         let describe = |space: &mut Workspace, from: usize, to: usize| {
-            space.describe(&samples.slice(from, to), buckets, options.tables)
+            let mut scope = space.describe(&samples.slice(from, to), buckets, options.tables);
+            let metrics = scope.variables.iter_mut().rev().zip(grids.iter().rev());
+            metrics.for_each(|(variable, grid)| grid.undo(variable));
+            scope
         };
         let mut threads: Vec<ThreadStats> = parts
             .iter()
@@ -271,7 +313,8 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
         }
         ops.push(OpStats { key, total_ticks, all, threads });
     }
-    Ok(Stats { buckets, ops, probes: costs(profile), losses })
+    let metrics = options.metrics.clone();
+    Ok(Stats { buckets, metrics, ops, probes: costs(profile), losses })
 }
 
 /// Describes calls that are already in columns: for what did not come from a profile.

@@ -1,5 +1,6 @@
 //! One pass over a profile, and everything that a report shows of it.
 
+use model::metric::Bound;
 use profile::{LossCount, Profile, merge_losses};
 
 use crate::probe::{EmptyCall, ProbeCost, costs, empty_call};
@@ -15,6 +16,8 @@ pub struct Options {
     pub filter: Option<String>,
     /// Take what an empty call reads off every call, not below zero.
     pub subtract_probe: bool,
+    /// Metrics to compute for each row, bound to the counters of the profile.
+    pub metrics: Vec<Bound>,
     /// Threads to work with; 0: as many as the machine has.
     pub workers: usize,
 }
@@ -53,7 +56,7 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
     let wanted: Option<Vec<bool>> =
         filter.map(|_| profile.ops.all().iter().map(|op| matches(&op.name)).collect());
     let make = || Worker {
-        table: Table::new(profile, options.by, wanted.as_deref(), filter),
+        table: Table::new(profile, options.by, wanted.as_deref(), filter, &options.metrics),
         times: PageTimes::default(),
         empty: None,
     };

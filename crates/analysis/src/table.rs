@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use model::metric::Bound;
 use profile::batch::unknown_op;
 use profile::columns::{cpu_of, node_of};
 use profile::{Columns, OpId, Profile, Status};
 
 use crate::durations::Durations;
+use crate::metrics::{self, MetricValue, SetSum, Sets};
 use crate::probe::EmptyCall;
 
 /// What a row of the table stands for.
@@ -60,6 +62,8 @@ pub struct Row {
     pub p99_ticks: f64,
     /// For each counter of the run; `None` if no call of this row has a usable value.
     pub counters: Vec<Option<CounterTotal>>,
+    /// Each metric that was asked for.
+    pub metrics: Vec<MetricValue>,
     /// Threads that made these calls: process index and thread index.
     pub threads: BTreeSet<(usize, usize)>,
     /// CPUs on which they ended.
@@ -100,6 +104,7 @@ struct Sum {
     min: u64,
     max: u64,
     counters: Vec<(u128, u64)>,
+    sets: Vec<SetSum>,
     threads: BTreeSet<(usize, usize)>,
     last_thread: Option<(usize, usize)>,
     cpus: [u64; CPU_WORDS],
@@ -109,7 +114,7 @@ struct Sum {
 const CPU_WORDS: usize = 4096 / 64;
 
 impl Sum {
-    fn new(counters: usize) -> Self {
+    fn new(counters: usize, sets: Vec<SetSum>) -> Self {
         Self {
             calls: 0,
             dispatches: 0,
@@ -119,6 +124,7 @@ impl Sum {
             min: u64::MAX,
             max: 0,
             counters: vec![(0, 0); counters],
+            sets,
             threads: BTreeSet::new(),
             last_thread: None,
             cpus: [0; CPU_WORDS],
@@ -137,13 +143,15 @@ impl Sum {
             *total += more;
             *calls += more_calls;
         }
+        metrics::merge(&mut self.sets, other.sets);
         self.threads.append(&mut other.threads);
         self.cpus.iter_mut().zip(other.cpus).for_each(|(a, b)| *a |= b);
     }
 
-    fn finish(mut self, key: Key) -> Row {
+    fn finish(mut self, key: Key, sets: &Sets, metrics: &[Bound], ns_per_tick: f64) -> Row {
         Row {
             key,
+            metrics: sets.values(metrics, &self.sets, ns_per_tick),
             calls: self.calls,
             dispatches: (!self.unplaced).then_some(self.dispatches),
             total_ticks: self.total_ticks,
@@ -165,6 +173,12 @@ impl Sum {
     }
 }
 
+impl AsMut<[SetSum]> for Sum {
+    fn as_mut(&mut self) -> &mut [SetSum] {
+        &mut self.sets
+    }
+}
+
 /// The table in the making, of one worker.
 #[derive(Debug)]
 pub(crate) struct Table<'a> {
@@ -174,6 +188,8 @@ pub(crate) struct Table<'a> {
     wanted: Option<&'a [bool]>,
     /// The filter itself, for calls whose op's name is lost.
     filter: Option<&'a str>,
+    metrics: &'a [Bound],
+    sets: Sets,
     rows: HashMap<Key, usize>,
     sums: Vec<Sum>,
     /// Everything recorded, whatever the filter says: what shares are shares of.
@@ -196,12 +212,15 @@ impl<'a> Table<'a> {
         by: By,
         wanted: Option<&'a [bool]>,
         filter: Option<&'a str>,
+        metrics: &'a [Bound],
     ) -> Self {
         Self {
             profile,
             by,
             wanted,
             filter,
+            metrics,
+            sets: Sets::new(profile, metrics),
             rows: HashMap::new(),
             sums: Vec::new(),
             all_calls: 0,
@@ -217,7 +236,7 @@ impl<'a> Table<'a> {
     fn row(&mut self, key: Key) -> usize {
         let counters = self.profile.groups.counters();
         *self.rows.entry(key).or_insert_with(|| {
-            self.sums.push(Sum::new(counters));
+            self.sums.push(Sum::new(counters, self.sets.sums()));
             self.sums.len() - 1
         })
     }
@@ -310,6 +329,7 @@ impl<'a> Table<'a> {
         self.all_unplaced |= unplaced;
         self.all_ticks += ticks;
         self.add_counters(columns, empty);
+        self.sets.add(columns, &self.page_rows, empty, &mut self.sums);
     }
 
     fn add_counters(&mut self, columns: &Columns, empty: Option<&EmptyCall>) {
@@ -369,8 +389,10 @@ impl<'a> Table<'a> {
                 hand.push(one);
             }
         }
+        let (sets, metrics) = (&self.sets, self.metrics);
+        let ns_per_tick = self.profile.timeline.ns_per_tick();
         let finish = |hand: Vec<(Key, Sum)>| -> Vec<Row> {
-            hand.into_iter().map(|(key, sum)| sum.finish(key)).collect()
+            hand.into_iter().map(|(key, sum)| sum.finish(key, sets, metrics, ns_per_tick)).collect()
         };
         std::thread::scope(|scope| {
             let handles: Vec<_> =

@@ -1,6 +1,6 @@
 //! Distributions and correlations; every expected value is computed on paper.
 
-use analysis::stats::{Cell, Options, Samples, Scope, describe, stats};
+use analysis::stats::{Cell, Number, Options, Samples, Scope, describe, stats};
 use analysis::{Key, Stats};
 use profile::Profile;
 use testkit::{CallScript, Item, ProfileScript, Scratch};
@@ -20,7 +20,10 @@ fn cells(scope: &Scope, pair: usize) -> Vec<(u8, u8, u32)> {
 fn moments_and_buckets() {
     let scope = of(&[&[8, 1, 7, 2, 6, 3, 5, 4]], 4);
     let variable = &scope.variables[0];
-    assert_eq!((variable.calls, variable.min, variable.max), (8, Some(1), Some(8)));
+    assert_eq!(
+        (variable.calls, variable.min, variable.max),
+        (8, Some(Number::Whole(1)), Some(Number::Whole(8)))
+    );
     assert_eq!(variable.mean, Some(4.5));
     // 2 · (3.5² + 2.5² + 1.5² + 0.5²) = 42; 42 / 7 = 6.
     assert_eq!(variable.standard_deviation, Some(6.0f64.sqrt()));
@@ -127,7 +130,7 @@ fn large_values_with_small_differences() {
     let scope = of(&[&[u64::MAX, u64::MAX - 1, u64::MAX - 2], &[0, 1, 2]], 3);
     assert_eq!((scope.pairs[0].pearson, scope.pairs[0].spearman), (Some(-1.0), Some(-1.0)));
     assert_eq!(scope.variables[0].standard_deviation, Some(1.0));
-    assert_eq!(scope.variables[0].min, Some(u64::MAX - 2));
+    assert_eq!(scope.variables[0].min, Some(Number::Whole(u64::MAX - 2)));
     // Their sum does not fit 64 bits.
     assert_eq!(scope.variables[0].mean, Some(u64::MAX as f64));
     let scope = of(&[&[0, u64::MAX]], 1);
@@ -212,10 +215,16 @@ fn calls_are_grouped_by_op_and_thread() {
     let f = &stats.ops[0];
     assert_eq!((f.key, f.total_ticks, f.all.calls), (Key::Op(0), 1_000, 4));
     let duration = &f.all.variables[0];
-    assert_eq!((duration.mean, duration.min, duration.max), (Some(250.0), Some(100), Some(400)));
+    assert_eq!(
+        (duration.mean, duration.min, duration.max),
+        (Some(250.0), Some(Number::Whole(100)), Some(Number::Whole(400)))
+    );
     assert_eq!(duration.bucket_means, [Some(150.0), Some(350.0)]);
     let counter = &f.all.variables[1];
-    assert_eq!((counter.calls, counter.min, counter.max), (2, Some(5), Some(1 << 40)));
+    assert_eq!(
+        (counter.calls, counter.min, counter.max),
+        (2, Some(Number::Whole(5)), Some(Number::Whole(1 << 40)))
+    );
     assert_eq!(f.all.pairs[0].calls, 2);
     let locations: Vec<(u32, u64)> = f.all.locations.clone().into_iter().collect();
     assert_eq!(locations, [(0, 1), (1, 1), (1 << 12 | 2, 2)]);

@@ -11,11 +11,13 @@ use arrow_array::RecordBatch;
 use arrow_json::writer::{LineDelimited, WriterBuilder};
 use arrow_schema::ArrowError;
 use clap::ValueEnum;
+use model::metric::Bound;
 use profile::batch::unknown_op;
 use profile::collect::Closing;
 use profile::{LossCount, Profile, merge_losses};
 
 use crate::failure::Failure;
+use crate::metrics::{MetricArgs, Offer, metrics_out, of_profile};
 use crate::report::{self, ProfileHead};
 
 /// The version of the JSON document.
@@ -36,6 +38,8 @@ pub struct Args {
     /// Only ops whose name matches; `*` and `?` are wild.
     #[arg(long, value_name = "GLOB")]
     filter: Option<String>,
+    #[command(flatten)]
+    metrics: MetricArgs,
 }
 
 /// `--format`.
@@ -56,17 +60,18 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             .hint("name one with -o FILE"));
     }
     let profile = report::open(&args.profile, Closing::WhenOver)?;
+    let metrics = of_profile(&args.metrics, &profile, Offer::Nothing)?;
     let losses = match &args.output {
         Some(path) => {
             let name = |e: io::Error| Failure::new(format!("write {}: {e}", path.display()));
             let mut out = BufWriter::with_capacity(1 << 16, File::create(path).map_err(name)?);
-            let losses = write(&mut out, &profile, &args).map_err(name)?;
+            let losses = write(&mut out, &profile, &args, metrics).map_err(name)?;
             out.flush().map_err(name)?;
             losses
         }
         None => {
             let mut out = BufWriter::with_capacity(1 << 16, io::stdout());
-            let losses = write(&mut out, &profile, &args)?;
+            let losses = write(&mut out, &profile, &args, metrics)?;
             out.flush()?;
             losses
         }
@@ -80,6 +85,7 @@ fn write(
     out: &mut (impl Write + Send),
     profile: &Profile,
     args: &Args,
+    metrics: Vec<Bound>,
 ) -> io::Result<Vec<LossCount>> {
     let filter = args.filter.as_deref();
     let choose = filter.map(|glob| -> profile::batch::Chooser<'_> {
@@ -90,11 +96,12 @@ fn write(
             None => model::glob::matches(glob, &unknown_op(export)),
         })
     });
-    let mut batches = profile.batches(choose);
+    let described = serde_json::to_string(&metrics_out(&metrics))?;
+    let mut batches = profile.batches(choose).with_metrics(metrics);
     match args.format {
         ExportFormat::Csv => csv(out, &mut batches)?,
-        ExportFormat::Json => json(out, profile, &mut batches)?,
-        ExportFormat::Parquet => parquet::write(out, profile, &mut batches)?,
+        ExportFormat::Json => json(out, profile, &described, &mut batches)?,
+        ExportFormat::Parquet => parquet::write(out, profile, described, &mut batches)?,
     }
     Ok(merge_losses(profile.all_losses().iter().chain(batches.losses())))
 }
@@ -120,10 +127,15 @@ fn csv_lines(out: &mut impl Write, batch: &RecordBatch, header: bool) -> io::Res
 fn json(
     out: &mut impl Write,
     profile: &Profile,
+    metrics: &str,
     batches: &mut profile::Batches<'_>,
 ) -> io::Result<()> {
     let head = serde_json::to_string(&ProfileHead::new(&profile.manifest, profile))?;
-    write!(out, "{{\"schema\":\"{EXPORT_SCHEMA}\",\n\"profile\":{head},\n\"calls\":[")?;
+    write!(
+        out,
+        "{{\"schema\":\"{EXPORT_SCHEMA}\",\n\"profile\":{head},\n\"metrics\":{metrics},\n"
+    )?;
+    write!(out, "\"calls\":[")?;
     let mut first = true;
     for batch in batches {
         let batch = batch.map_err(io_error)?;

@@ -11,6 +11,7 @@ mod failure;
 mod hook;
 mod inherited;
 mod list;
+mod metrics;
 mod output;
 mod prepare;
 mod recover;

@@ -12,12 +12,13 @@ use counters::{Plan, check};
 use model::{Counter, Loss};
 use profile::collect::{Closing, collect, is_over};
 use profile::live::{ProcessId, boot_id};
-use profile::manifest::{Manifest, Origin, State};
+use profile::manifest::{CounterInfo, Manifest, Origin, State};
 use record::meta::PARTS_NAME;
 use record::run_file::{RUN_FILE_NAME, RUN_FILE_VARIABLE};
 use record::{ClockKind, RunFile, Snapshot};
 
 use crate::failure::Failure;
+use crate::metrics::{MetricArgs, before_run};
 
 /// What to record and where to.
 #[derive(clap::Args)]
@@ -32,6 +33,8 @@ pub struct Recording {
     /// Record only functions whose name matches; `*` and `?` stand for anything. Repeatable
     #[arg(long, value_name = "GLOB")]
     pub filter: Vec<String>,
+    #[command(flatten)]
+    pub metrics: MetricArgs,
 }
 
 /// The variable that has the dynamic linker load the agent.
@@ -59,6 +62,8 @@ pub fn prepare(
     let clock = ClockKind::choose(&clocksource);
     let first = Snapshot::take(clock);
     let (counters, notes) = counters_of(&recording.events, &machine)?;
+    let infos: Vec<CounterInfo> = counters.iter().map(Into::into).collect();
+    let metrics = before_run(&recording.metrics, &infos)?;
     // By components: `x.cpt/` is `x.cpt`.
     let directory: PathBuf = std::path::absolute(&recording.output)
         .map_err(|e| Failure::new(format!("output {}: {e}", recording.output.display())))?
@@ -113,7 +118,8 @@ pub fn prepare(
             .map(|sign| format!("in a container ({sign})"))
             .or_else(|| machine.virtualisation().map(|sign| format!("virtualised ({sign})"))),
         clock: clock.into(),
-        counters: run_file.counters.iter().map(Into::into).collect(),
+        counters: infos,
+        metrics,
         filters: recording.filter.clone(),
         pool: Some(pool),
         watch: ProcessId::current().into_iter().collect(),

@@ -27,10 +27,12 @@ use std::process::ExitCode;
 
 use analysis::{By, Options, Summary, summarize};
 use clap::ValueEnum;
+use model::metric::Bound;
 use profile::collect::{Closing, collect, is_over};
 use profile::{ErrorKind, Manifest, Origin, Profile};
 
 use crate::failure::Failure;
+use crate::metrics::{MetricArgs, Offer, of_profile};
 use crate::output::{Format, known_width};
 
 /// Show where the time went: one row per op, with its counters.
@@ -57,6 +59,8 @@ pub struct Args {
     /// Take what an empty call reads off every call.
     #[arg(long)]
     subtract_probe: bool,
+    #[command(flatten)]
+    metrics: MetricArgs,
     /// Columns to fit the tables to. By default those of the terminal; without one, COLUMNS, and
     /// without that, tables are as wide as they need.
     #[arg(long, value_name = "N")]
@@ -112,6 +116,7 @@ struct Report<'a> {
     sort: &'a str,
     filter: Option<&'a str>,
     subtract_probe: bool,
+    metrics: &'a [Bound],
 }
 
 /// Prints the report.
@@ -122,10 +127,11 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         by: args.by.into(),
         filter: args.filter.clone(),
         subtract_probe: args.subtract_probe,
+        metrics: of_profile(&args.metrics, &profile, Offer::Builtins)?,
         workers: 0,
     };
     let summary = summarize(&profile, &options);
-    let mut table = columns::Table::new(&profile, &summary, args.by);
+    let mut table = columns::Table::new(&profile, &summary, &options.metrics, args.by);
     table.sort(&args.sort)?;
     let report = Report {
         profile: &profile,
@@ -135,6 +141,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         sort: &args.sort,
         filter: args.filter.as_deref(),
         subtract_probe: args.subtract_probe,
+        metrics: &options.metrics,
     };
     let mut out = BufWriter::new(io::stdout().lock());
     match args.format {

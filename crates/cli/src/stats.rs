@@ -20,10 +20,12 @@ use std::process::ExitCode;
 use analysis::stats::{MOST_BUCKETS, Options, Stats, TooManyCalls, stats};
 use clap::ValueEnum;
 use model::Unit;
-use profile::Profile;
+use model::metric::Bound;
 use profile::collect::Closing;
+use profile::{CounterInfo, Profile};
 
 use crate::failure::Failure;
+use crate::metrics::{MetricArgs, Offer, of_profile};
 use crate::report;
 pub use text::{Style, render};
 
@@ -58,6 +60,8 @@ pub struct Args {
     /// Leave out the tables of probabilities.
     #[arg(long)]
     no_table: bool,
+    #[command(flatten)]
+    metrics: MetricArgs,
     /// How to print it.
     #[arg(long, value_enum, default_value_t)]
     format: StatsFormat,
@@ -91,6 +95,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         skip_ns: (args.skip_ms * 1e6).round() as u64,
         buckets: args.buckets.into(),
         tables: !args.no_table,
+        metrics: of_profile(&args.metrics, &profile, Offer::Nothing)?,
         workers: 0,
     };
     let stats = stats(&profile, &options).map_err(|error| too_many(&profile, error))?;
@@ -141,11 +146,33 @@ fn gamma(text: &str) -> Result<f64, String> {
 }
 
 /// Name and unit of a variable in JSON and CSV.
-fn name_and_unit(profile: &Profile, variable: usize) -> (&str, &'static str) {
-    let counter = variable.checked_sub(1).and_then(|i| profile.manifest.counters.get(i));
-    match counter {
-        None => ("duration_ns", Unit::Nanoseconds.name()),
-        Some(info) => (&info.name, info.unit().name()),
+fn name_and_unit<'a>(
+    profile: &'a Profile,
+    stats: &'a Stats,
+    variable: usize,
+) -> (&'a str, &'a str) {
+    match kind(profile, stats, variable) {
+        Kind::Duration => ("duration_ns", Unit::Nanoseconds.name()),
+        Kind::Counter(info) => (&info.name, info.unit().name()),
+        Kind::Metric(metric) => (&metric.name, &metric.unit.name),
+    }
+}
+
+/// What a variable is.
+enum Kind<'a> {
+    Duration,
+    Counter(&'a CounterInfo),
+    Metric(&'a Bound),
+}
+
+fn kind<'a>(profile: &'a Profile, stats: &'a Stats, variable: usize) -> Kind<'a> {
+    let Some(i) = variable.checked_sub(1) else { return Kind::Duration };
+    let counters = &profile.manifest.counters;
+    match (counters.get(i), i.checked_sub(counters.len()).and_then(|i| stats.metrics.get(i))) {
+        (Some(info), _) => Kind::Counter(info),
+        (None, Some(metric)) => Kind::Metric(metric),
+        // There are no other variables.
+        (None, None) => Kind::Duration,
     }
 }
 

@@ -117,10 +117,11 @@ fn verify(dir: &Path, slots: &[Slot], when: &str) -> usize {
     alive
 }
 
-fn kill(test: &str, events: &str, longest_us: u64) {
+fn kill(test: &str, events: &str, all: usize, longest_us: u64, ending: &str) {
     let Some(program) = counterpoint(test) else { return };
     let programs = Programs::get();
-    let (all, mut killed, mut met) = (kills().div_ceil(2), 0, 0);
+    let executable = programs.other("killer");
+    let (mut killed, mut met) = (0, 0);
     while killed < all {
         // Few enough that what the pool keeps of them does not fill a small /dev/shm.
         let batch = (all - killed).min(250);
@@ -129,12 +130,13 @@ fn kill(test: &str, events: &str, longest_us: u64) {
         let (path, file) = (scratch.join("p.cpt"), scratch.join("slots"));
         let variables = environment(&program, events, &path);
         let seed = u64::from(std::process::id()) << 20 | killed as u64;
-        let mut killer = Command::new(&programs.killer);
+        let mut killer = Command::new(&executable);
         killer.arg(&programs.library).arg(&file);
-        killer.args([batch as u64, seed, longest_us].map(|n| n.to_string())).envs(variables);
+        killer.args([batch as u64, seed, longest_us].map(|n| n.to_string()));
+        killer.arg(ending).envs(variables);
         let output = killer.output().unwrap();
         assert!(output.status.success(), "{output:?}");
-        assert_eq!(String::from_utf8_lossy(&output.stdout), format!("killed {batch}\n"));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{ending} {batch}\n"));
         let slots = slots(&file);
         assert_eq!(slots.len(), batch + 1);
         met += verify(&path, &slots, "in the pool");
@@ -158,12 +160,18 @@ fn kill(test: &str, events: &str, longest_us: u64) {
 
 #[test]
 fn kills_of_programs_that_are_timed() {
-    kill("kills", "none", 2_000);
+    kill("kills", "none", kills().div_ceil(2), 1_500, "kill");
 }
 
 #[test]
 fn kills_of_programs_that_count() {
-    kill("kills with counters", "page-faults:u,task-clock:u", 3_000);
+    kill("kills with counters", "page-faults:u,task-clock:u", kills().div_ceil(2), 3_000, "kill");
+}
+
+/// The process exits in an orderly way while detached threads go on calling, until the very end.
+#[test]
+fn threads_that_call_during_exit() {
+    kill("exits", "page-faults:u", 200, 3_000, "exit");
 }
 
 /// Who is killed in the middle of it all.

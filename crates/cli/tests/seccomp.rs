@@ -7,7 +7,9 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 use serde_json::Value;
 use support::{Programs, Recorded, counterpoint, plain, skip};
@@ -20,7 +22,9 @@ const NUMBERS: [(i32, &str, &str); 2] =
 
 /// `command` where perf_event_open fails with `number`.
 fn without_perf(number: i32, command: &Command) -> Command {
-    let mut filtered = Command::new(&Programs::get().without_perf);
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    let program = PROGRAM.get_or_init(|| Programs::get().other("without_perf"));
+    let mut filtered = Command::new(program);
     filtered.arg(number.to_string()).arg(command.get_program()).args(command.get_args());
     filtered
 }
@@ -33,7 +37,7 @@ fn host(mode: &str) -> Command {
 }
 
 /// The built program, if filters can be had here.
-fn program(test: &str) -> Option<std::path::PathBuf> {
+fn program(test: &str) -> Option<PathBuf> {
     let program = counterpoint(test)?;
     let tried = without_perf(libc::EPERM, &Command::new("true")).status().unwrap();
     if tried.code() == Some(77) {

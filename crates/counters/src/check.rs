@@ -14,7 +14,7 @@ use crate::machine::Machine;
 use crate::names::Resolver;
 use crate::perf::{self, OpenError, OpenErrorKind, Target};
 use crate::plan::{Plan, by_scope};
-use crate::readings::Readings;
+use crate::readings::{Coverage, Readings};
 use crate::sys;
 use crate::thread::{ReadStatus, ThreadCounters};
 
@@ -85,9 +85,10 @@ fn check_together(counters: &[Counter], machine: &Machine) -> Result<(), Problem
         remedy: None,
         error: None,
     })?;
-    let (at, error) = match probe(&plan) {
+    let (at, error) = match probe_at_once(&plan) {
         Ok(()) => return Ok(()),
         Err(Failure::Open { counter, error }) => (counter, error),
+        Err(Failure::TakesTurns { counter }) => return Err(take_turns(&counters, counter)),
         Err(failure) => return Err(no_counts(&names(&counters), failure)),
     };
     let refused = &counters[at];
@@ -105,7 +106,7 @@ fn check_together(counters: &[Counter], machine: &Machine) -> Result<(), Problem
         false => format!("open {} as one group: {error} at {}", names(&group), refused.name),
     };
     let remedy = format!(
-        "{} fit together; count {} in another run",
+        "{} fit together; count {} in another run, or estimate: --multiplex",
         names(if fits.is_empty() { &counters[..at] } else { &fits }),
         refused.name
     );
@@ -123,6 +124,7 @@ enum Failure {
     Open { counter: usize, error: OpenError },
     Read(ReadStatus),
     NeverRan { enabled_ns: u64 },
+    TakesTurns { counter: usize },
 }
 
 fn no_counts(what: &str, failure: Failure) -> Problem {
@@ -137,6 +139,7 @@ fn no_counts(what: &str, failure: Failure) -> Problem {
             "a pinned counter (:D) that does not get its hardware reads like this",
         ),
         Failure::Open { counter, error } => (format!("open counter {counter}: {error}"), ""),
+        Failure::TakesTurns { .. } => (format!("{what} counts only part of the time"), ""),
     };
     let remedy = Some(remedy.to_owned()).filter(|r| !r.is_empty());
     Problem { message, why: "does not count".into(), remedy, error: None }
@@ -173,15 +176,120 @@ fn is_clock(counter: &Counter) -> bool {
 
 /// Opens, reads until every group has run, closes.
 fn probe(plan: &Plan) -> Result<(), Failure> {
+    probe_with(plan, counts)
+}
+
+/// [`probe`], and that no group waits while another one counts.
+fn probe_at_once(plan: &Plan) -> Result<(), Failure> {
+    probe_with(plan, |counters, plan| counts(counters, plan).and_then(|()| at_once(counters, plan)))
+}
+
+fn probe_with(
+    plan: &Plan,
+    body: impl FnOnce(&mut ThreadCounters<'_>, &Plan) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let mut counters = ThreadCounters::closed();
     counters.open(plan).map_err(|f| Failure::Open { counter: f.counter, error: f.error })?;
-    let result = counts(&mut counters, plan);
+    let result = body(&mut counters, plan);
     counters.close();
     result
 }
 
+/// Whether all groups count during the same tenth of a millisecond: if they do not fit the PMU
+/// together, at least one of them does not.
+fn at_once(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure> {
+    if is_scripted(plan) {
+        return Ok(());
+    }
+    let (mut begin, mut end) = (Readings::new(), Readings::new());
+    let begun = counters.read(&mut begin);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_micros(100) {}
+    let ended = counters.read(&mut end);
+    if let Some(status) = [begun, ended].into_iter().find(|s| *s != ReadStatus::Complete) {
+        return Err(Failure::Read(status));
+    }
+    let partly = |i: &usize| end.coverage(&begin, *i) != Coverage::Whole;
+    let firsts = plan.groups().iter().map(|group| usize::from(group.first));
+    match firsts.into_iter().find(partly) {
+        Some(counter) => Err(Failure::TakesTurns { counter }),
+        None => Ok(()),
+    }
+}
+
+/// What [`check`] finds out about counters that are open already: that they count, and all at
+/// once.
+pub(crate) fn count_at_once(open: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Problem> {
+    let groups = plan.groups().len();
+    let result = counts(open, plan);
+    let result = if groups > 1 { result.and_then(|()| at_once(open, plan)) } else { result };
+    result.map_err(|failure| match failure {
+        Failure::TakesTurns { counter } => take_turns(plan.counters(), counter),
+        failure => no_counts(&names(plan.counters()), failure),
+    })
+}
+
+fn is_scripted(plan: &Plan) -> bool {
+    plan.counters().iter().any(|c| matches!(c.source, Source::Sim(_)))
+}
+
+/// Groups that open and are read but do not all fit the PMU: `waits` is of one that waited.
+fn take_turns(counters: &[Counter], waits: usize) -> Problem {
+    let (waiting, others): (Vec<Counter>, Vec<Counter>) =
+        counters.iter().cloned().partition(|c| c.group == counters[waits].group);
+    let (message, remedy) = match others.is_empty() {
+        true => (
+            format!("{} counts only part of the time", names(&waiting)),
+            "something else uses the PMU's counters (another profiler, the NMI watchdog: sudo              sysctl kernel.nmi_watchdog=0); or estimate: --multiplex"
+                .to_owned(),
+        ),
+        false => (
+            format!("{} and {} take turns on the PMU", names(&others), names(&waiting)),
+            format!(
+                "{} fit together; count {} in another run, or estimate: --multiplex",
+                names(&others),
+                names(&waiting)
+            ),
+        ),
+    };
+    let why = "too many for the machine at once".into();
+    Problem { message, why, remedy: Some(remedy), error: None }
+}
+
+/// The same counters in as few groups as the PMU can count one at a time, so that they can take
+/// turns: each group is split where the machine refuses its next member.
+///
+/// # Errors
+/// The first counter that does not work alone, or that cannot take turns.
+pub fn split(counters: &[Counter], machine: &Machine) -> Result<Vec<Counter>, Problem> {
+    let mut split: Vec<Counter> = Vec::with_capacity(counters.len());
+    let (mut typed, mut number) = (None, 0);
+    for counter in counters {
+        check_one(counter, machine)?;
+        let begun = split.iter().rposition(|c| c.group != number).map_or(0, |at| at + 1);
+        let mut group: Vec<Counter> = split[begun..].to_vec();
+        let same = typed == Some(counter.group) && !group.is_empty();
+        group.push(Counter { group: number, ..counter.clone() });
+        let fits = same && {
+            let alone = group.iter().map(|c| Counter { group: 0, ..c.clone() }).collect();
+            Plan::new(alone).is_ok_and(|plan| probe(&plan).is_ok())
+        };
+        if !fits && !split.is_empty() {
+            number += 1;
+        }
+        typed = Some(counter.group);
+        split.push(Counter { group: number, ..counter.clone() });
+    }
+    // What cannot take turns (breakpoints have as many places as they have) fails here.
+    match Plan::new(split.clone()).map(|plan| probe_with(&plan, |_, _| Ok(()))) {
+        Ok(Err(Failure::Open { counter, error })) => Err(explain(&split[counter], error, machine)),
+        _ => Ok(split),
+    }
+}
+
+/// Whether every group of open counters counts, as far as its times tell.
 fn counts(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure> {
-    if plan.counters().iter().any(|c| matches!(c.source, Source::Sim(_))) {
+    if is_scripted(plan) {
         return Ok(()); // A script says itself what it does.
     }
     let mut now = Readings::new();
@@ -240,7 +348,7 @@ fn in_kernel_only(counter: &Counter) -> bool {
 }
 
 /// The same counter with `:u`, if it has no modifier about modes yet and can count anything so.
-fn user_only(counter: &Counter) -> Option<Counter> {
+pub(crate) fn user_only(counter: &Counter) -> Option<Counter> {
     if in_kernel_only(counter) {
         return None;
     }

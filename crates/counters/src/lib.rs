@@ -19,6 +19,10 @@
 //! | [`thread`] | [`ThreadCounters`]: one thread's open groups; open, read, close |
 //! | [`readings`] | [`Readings`]: the fixed buffer that the kernel writes into, and [`Coverage`] |
 //! | [`perf`] | `perf_event_attr` and `perf_event_open`, [`OpenError`] |
+#![cfg_attr(
+    feature = "names",
+    doc = "| [`measure`] | [`Counters`]: counting a piece of one's own program |"
+)]
 #![cfg_attr(feature = "names", doc = "| [`names`] | what people type, parsed and resolved |")]
 #![cfg_attr(
     feature = "names",
@@ -31,6 +35,9 @@
 #![cfg_attr(feature = "names", doc = "| [`machine`] | the files that all of this is read from |")]
 //!
 //! # Rules of the in-target half
+//!
+//! Where the processor allows it (module `user`), a group of hardware counters is read without the
+//! kernel, into the same words.
 //!
 //! No allocation, lock, standard I/O or panic on the read path. Every system call is made
 //! directly (module `sys`), so errno is never touched. Nothing here closes a descriptor number
@@ -48,11 +55,16 @@ pub mod doctor;
 #[cfg(feature = "names")]
 pub mod machine;
 #[cfg(feature = "names")]
+pub mod measure;
+#[cfg(feature = "names")]
 pub mod names;
 
 mod sim;
 mod sys;
+mod user;
 
+#[cfg(feature = "names")]
+pub use measure::{Counters, Measurement};
 pub use perf::{OpenError, OpenErrorKind, Target};
 pub use plan::{Plan, PlanError};
 pub use readings::{Coverage, Readings};

@@ -14,6 +14,7 @@ pub struct Plan {
     counters: Vec<Counter>,
     groups: Vec<Group>,
     starts: u32,
+    kernel_reads_only: bool,
 }
 
 /// One group: counters `first .. first + len` of the plan.
@@ -91,7 +92,18 @@ impl Plan {
                 return Err(PlanError::EmptyScript { counter: index });
             }
         }
-        Ok(Self { counters, groups, starts })
+        Ok(Self { counters, groups, starts, kernel_reads_only: false })
+    }
+
+    /// The same plan, never read in user mode: where root may forbid such reads while they are
+    /// used, and for comparison.
+    pub fn kernel_reads_only(self) -> Self {
+        Self { kernel_reads_only: true, ..self }
+    }
+
+    /// Whether groups that can be read without the kernel are.
+    pub(crate) fn user_reads(&self) -> bool {
+        !self.kernel_reads_only
     }
 
     /// The counters, in the order of the run.

@@ -5,16 +5,17 @@
 
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-unsafe fn syscall5(n: i64, a: usize, b: usize, c: usize, d: usize, e: usize) -> isize {
+unsafe fn syscall6(n: i64, args: [usize; 6]) -> isize {
+    let [a, b, c, d, e, f] = args;
     let ret;
     // SAFETY: the x86-64 system call convention (psABI, appendix A.2.1): number in rax, arguments
-    // in rdi, rsi, rdx, r10, r8; rcx and r11 are overwritten; the stack is not used. That the
+    // in rdi, rsi, rdx, r10, r8, r9; rcx and r11 are overwritten; the stack is not used. That the
     // arguments are right for the call is the caller's promise.
     unsafe {
         core::arch::asm!(
             "syscall",
             inlateout("rax") n => ret,
-            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e,
+            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
             lateout("rcx") _, lateout("r11") _,
             options(nostack)
         );
@@ -24,15 +25,16 @@ unsafe fn syscall5(n: i64, a: usize, b: usize, c: usize, d: usize, e: usize) -> 
 
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
-unsafe fn syscall5(n: i64, a: usize, b: usize, c: usize, d: usize, e: usize) -> isize {
+unsafe fn syscall6(n: i64, args: [usize; 6]) -> isize {
+    let [a, b, c, d, e, f] = args;
     let ret;
-    // SAFETY: Linux on AArch64 takes the number in x8 and arguments in x0 to x4, returns in x0
+    // SAFETY: Linux on AArch64 takes the number in x8 and arguments in x0 to x5, returns in x0
     // and preserves everything else. The arguments are the caller's promise.
     unsafe {
         core::arch::asm!(
             "svc 0",
             in("x8") n, inlateout("x0") a => ret,
-            in("x1") b, in("x2") c, in("x3") d, in("x4") e,
+            in("x1") b, in("x2") c, in("x3") d, in("x4") e, in("x5") f,
             options(nostack)
         );
     }
@@ -40,8 +42,18 @@ unsafe fn syscall5(n: i64, a: usize, b: usize, c: usize, d: usize, e: usize) -> 
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-unsafe fn syscall5(_: i64, _: usize, _: usize, _: usize, _: usize, _: usize) -> isize {
+unsafe fn syscall6(_: i64, _: [usize; 6]) -> isize {
     -(libc::ENOSYS as isize)
+}
+
+/// A system call with fewer arguments.
+///
+/// # Safety
+/// The arguments are right for the call.
+#[inline(always)]
+unsafe fn syscall5(n: i64, a: usize, b: usize, c: usize, d: usize, e: usize) -> isize {
+    // SAFETY: by contract; the kernel looks at no argument that a call does not have.
+    unsafe { syscall6(n, [a, b, c, d, e, 0]) }
 }
 
 /// `read(2)`.
@@ -117,6 +129,40 @@ pub(crate) unsafe fn perf_event_open(
     let [pid, cpu, group_fd] = [pid, cpu, group_fd].map(|x| x as isize as usize);
     // SAFETY: the attribute is as the caller promises; everything else is a number.
     unsafe { syscall5(n, attr as usize, pid, cpu, group_fd, flags) }
+}
+
+/// `mmap(2)` anywhere.
+fn mmap(bytes: usize, protection: i32, flags: i32, fd: i32) -> Result<*mut u8, i32> {
+    let args = [0, bytes, protection as usize, flags as usize, fd as isize as usize, 0];
+    // SAFETY: a new mapping where the kernel finds room takes nothing from anybody.
+    let at = unsafe { syscall6(libc::SYS_mmap, args) };
+    // Error numbers are the last 4095 addresses.
+    if (-4095..0).contains(&at) { Err(-at as i32) } else { Ok(at as usize as *mut u8) }
+}
+
+/// Maps the page of a counter, read-only.
+pub(crate) fn map_counter(fd: i32, bytes: usize) -> Result<*mut u8, i32> {
+    mmap(bytes, libc::PROT_READ, libc::MAP_SHARED, fd)
+}
+
+/// Zeroed private memory that is present from the start, and that a forked child finds zeroed.
+pub(crate) fn map_wiped_on_fork(bytes: usize) -> Result<*mut u8, i32> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+    let at = mmap(bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1)?;
+    let advice = libc::MADV_WIPEONFORK as usize;
+    // SAFETY: mapped just now, and nobody else knows it.
+    let ret = unsafe { syscall5(libc::SYS_madvise, at as usize, bytes, advice, 0, 0) };
+    if ret < 0 {
+        unmap(at, bytes);
+        return Err(-ret as i32);
+    }
+    Ok(at)
+}
+
+/// `munmap(2)`.
+pub(crate) fn unmap(at: *mut u8, bytes: usize) {
+    // SAFETY: callers unmap what they mapped and do not use it afterwards.
+    unsafe { syscall5(libc::SYS_munmap, at as usize, bytes, 0, 0, 0) };
 }
 
 /// The soft `RLIMIT_NOFILE`, or `None` if the kernel does not say.

@@ -24,7 +24,7 @@
 //! there. [`ThreadCounters::verify`] asks without reading; an agent that sees `close` or `dup2`
 //! can ask [`ThreadCounters::owns`].
 
-use core::fmt;
+use core::{fmt, ptr};
 
 use model::{MAX_COUNTERS, Source};
 
@@ -33,12 +33,14 @@ use crate::plan::{Group, Plan, SourceKind};
 use crate::readings::Readings;
 use crate::sim::SimState;
 use crate::sys;
+use crate::user::{self, Table};
 
-/// The counters of one thread. Plain data: nothing happens when it is dropped, its owner calls
+/// The counters of one thread. Nothing happens when it is dropped: its owner calls
 /// [`ThreadCounters::close`]. 1.3 kB; fits a `const` thread-local.
 ///
-/// Opened by the thread that is counted. May be moved and read elsewhere, but a read from
-/// another processor costs 18 µs instead of 0.4.
+/// Opened by the thread that is counted, or for another one ([`ThreadCounters::open_for`]). May
+/// be moved and read elsewhere, but the reading of a thread that runs on another processor costs
+/// 18 µs instead of 0.4 (measured), because the kernel interrupts that processor.
 #[repr(C)]
 pub struct ThreadCounters<'plan> {
     // The hot path's words first: one cache line.
@@ -53,6 +55,10 @@ pub struct ThreadCounters<'plan> {
     leader_id: u64,
     starts: u32,
     absent: u32,
+    /// Pages for user-space reads; null when no group has any.
+    table: *mut Table,
+    /// The thread that the pages are good for.
+    owner: usize,
     plan: Option<&'plan Plan>,
     /// Descriptor and kernel's id of each perf counter; −1 where there is none.
     fds: [i32; MAX_COUNTERS],
@@ -62,9 +68,12 @@ pub struct ThreadCounters<'plan> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
+    // The first one, so that memory wiped by a fork is closed.
     Closed,
     /// Exactly one group, and it is perf's: one read, straight into the buffer.
     OneGroup,
+    /// As `OneGroup`, and it has pages.
+    OneInUser,
     /// Anything else, nothing included.
     Several,
     Lost,
@@ -114,6 +123,8 @@ impl<'plan> ThreadCounters<'plan> {
             leader_id: 0,
             starts: 0,
             absent: !0,
+            table: ptr::null_mut(),
+            owner: 0,
             plan: None,
             fds: [-1; MAX_COUNTERS],
             ids: [0; MAX_COUNTERS],
@@ -128,14 +139,17 @@ impl<'plan> ThreadCounters<'plan> {
         self.open_for(plan, Target::CALLING_THREAD)
     }
 
-    /// [`ThreadCounters::open`] for another thread, or for one processor.
+    /// [`ThreadCounters::open`] for another thread, which may have been running for long, or for
+    /// one processor. What it counts begins now. A thread that has ended fails with `ESRCH`; one
+    /// that ends later keeps its counts readable.
     pub fn open_for(&mut self, plan: &'plan Plan, target: Target) -> Result<(), OpenFailure> {
         self.close();
         let lowest = high_descriptor();
         for group in plan.groups().iter().filter(|g| g.kind == SourceKind::Perf) {
             let mut leader = -1;
+            let in_user = user::is_candidate(plan, *group, target);
             for counter in group.range() {
-                match self.open_one(plan, counter, target, leader, lowest) {
+                match self.open_one(plan, counter, target, leader, lowest, in_user) {
                     Ok(fd) if leader < 0 => leader = fd,
                     Ok(_) => {}
                     Err(error) => {
@@ -150,6 +164,9 @@ impl<'plan> ThreadCounters<'plan> {
             if group.len > 1 {
                 sys::perf_event_restart(leader);
             }
+            if in_user {
+                self.map(*group);
+            }
         }
         self.starts = plan.starts();
         self.absent = plan.absent();
@@ -160,7 +177,7 @@ impl<'plan> ThreadCounters<'plan> {
                 self.leader_id = self.ids[0];
                 self.nr = group.len.into();
                 self.bytes = block_words(*group) * 8;
-                State::OneGroup
+                if self.table.is_null() { State::OneGroup } else { State::OneInUser }
             }
             _ => State::Several,
         };
@@ -175,6 +192,7 @@ impl<'plan> ThreadCounters<'plan> {
         target: Target,
         leader: i32,
         lowest: i32,
+        in_user: bool,
     ) -> Result<i32, OpenError> {
         let source = plan.counters().get(i).map(|c| &c.source);
         let (Some(Source::Perf(attr)), Some(fd_of), Some(id_of)) =
@@ -182,7 +200,13 @@ impl<'plan> ThreadCounters<'plan> {
         else {
             return Err(OpenError::from_errno(libc::EINVAL));
         };
-        let mut fd = perf::open(attr, target, leader)?;
+        // A PMU that does not know the wish refuses it; what is wrong otherwise is wrong without.
+        let asking = if in_user { user::asking(attr) } else { None };
+        let opened = asking.and_then(|attr| perf::open(&attr, target, leader).ok());
+        let mut fd = match opened {
+            Some(fd) => fd,
+            None => perf::open(attr, target, leader)?,
+        };
         if fd < lowest {
             let moved = sys::dup_above(fd, lowest);
             sys::close(fd);
@@ -202,15 +226,84 @@ impl<'plan> ThreadCounters<'plan> {
         Ok(fd)
     }
 
-    /// Reads every group into `out`: one `read(2)` per perf group, none for simulated ones.
+    /// Maps the group's pages, if it can be read through them.
+    fn map(&mut self, group: Group) {
+        let fresh = self.table.is_null();
+        if fresh {
+            self.table = Table::make();
+            self.owner = user::thread_pointer();
+        }
+        // SAFETY: null, or made by `Table::make` and ours alone until `close`.
+        let Some(table) = (unsafe { self.table.as_mut() }) else { return };
+        table.map(group, &self.fds);
+        if fresh && !table.has(group.first.into()) {
+            self.free_table();
+        }
+    }
+
+    fn free_table(&mut self) {
+        if !self.table.is_null() {
+            // SAFETY: made by `Table::make`; nobody else has it, and we forget it.
+            unsafe { Table::free(self.table) };
+            self.table = ptr::null_mut();
+        }
+    }
+
+    /// One bit at the first counter of each group that is read without the kernel, as long as the
+    /// thread that opened the counters reads them.
+    pub fn user_reads(&self) -> u32 {
+        // SAFETY: null, or made by `Table::make` and ours until `close`.
+        let Some(table) = (unsafe { self.table.as_ref() }) else { return 0 };
+        (0..MAX_COUNTERS)
+            .filter(|i| self.starts >> i & 1 == 1 && table.has(*i))
+            .fold(0, |m, i| m | 1 << i)
+    }
+
+    /// Reads a group through its pages. False: it has none, this is another thread or process, or
+    /// the counter is not on the processor.
+    #[inline(always)]
+    fn read_in_user(&self, first: usize, len: usize, block: &mut [u64]) -> bool {
+        // SAFETY: null, or made by `Table::make` and ours until `close`.
+        match unsafe { self.table.as_ref() } {
+            Some(table) if self.owner == user::thread_pointer() => table.read(first, len, block),
+            _ => false,
+        }
+    }
+
+    /// Whether this is a forked child of the process that opened the counters, as far as that can
+    /// be told without a system call: their pages are gone. Its readings would be the parent's.
+    fn in_child(&self) -> bool {
+        // SAFETY: null, or made by `Table::make` and ours until `close`.
+        unsafe { self.table.as_ref() }.is_some_and(|table| !table.is_alive())
+    }
+
+    /// Reads every group into `out`: for each perf group the processor's counters, where
+    /// [`ThreadCounters::user_reads`] says so and they are there at the moment, else one
+    /// `read(2)`; nothing for simulated ones.
     ///
     /// No allocation, lock, errno or panic; signal-safe, but not while the same value is being
     /// read (use a guard against re-entry).
     #[inline]
     pub fn read(&mut self, out: &mut Readings) -> ReadStatus {
-        if self.state != State::OneGroup {
-            return self.read_several(out);
+        match self.state {
+            State::OneInUser => self.read_one_in_user(out),
+            State::OneGroup => self.read_one(out),
+            _ => self.read_several(out),
         }
+    }
+
+    #[inline]
+    fn read_one_in_user(&mut self, out: &mut Readings) -> ReadStatus {
+        if self.read_in_user(0, self.nr as usize, &mut out.words) {
+            out.starts = 1;
+            out.missing = self.absent;
+            return ReadStatus::Complete;
+        }
+        self.read_one(out)
+    }
+
+    #[inline]
+    fn read_one(&mut self, out: &mut Readings) -> ReadStatus {
         out.starts = 1;
         out.missing = self.absent;
         // SAFETY: `words` has room for `bytes`: at most 3 + 2 · MAX_COUNTERS words.
@@ -218,6 +311,7 @@ impl<'plan> ThreadCounters<'plan> {
         if got == self.bytes as isize
             && out.words[0] == self.nr
             && out.words[FIRST_ID] == self.leader_id
+            && !self.in_child()
         {
             return ReadStatus::Complete;
         }
@@ -243,13 +337,15 @@ impl<'plan> ThreadCounters<'plan> {
             let first = usize::from(group.first);
             let works = match group.kind {
                 SourceKind::Sim => self.sim.read(plan.counters(), *group, block),
+                SourceKind::Perf if self.read_in_user(first, group.len.into(), block) => true,
                 SourceKind::Perf => {
                     let (fd, id) = (self.fds[first & 31], self.ids[first & 31]);
                     // SAFETY: `block` is that many words long.
                     let got = unsafe { sys::read(fd, block.as_mut_ptr().cast(), words * 8) };
                     let ours = got == words as isize * 8
                         && matches!(*block, [nr, _, _, _, leader, ..]
-                            if nr == u64::from(group.len) && leader == id);
+                            if nr == u64::from(group.len) && leader == id)
+                        && !self.in_child();
                     if !ours && self.not_as_expected(first, got, out) != ReadStatus::Partial {
                         return ReadStatus::DescriptorLost;
                     }
@@ -269,9 +365,9 @@ impl<'plan> ThreadCounters<'plan> {
     #[cold]
     #[inline(never)]
     fn not_as_expected(&mut self, leader: usize, got: isize, out: &mut Readings) -> ReadStatus {
-        out.missing = if self.state == State::OneGroup { !0 } else { out.missing };
-        // A read that gave bytes, but not ours or not all: a foreign file, or a group that lost
-        // a member because that one's descriptor was closed. Neither can be mended. A read that
+        out.missing = if self.state == State::Several { out.missing } else { !0 };
+        // A read that gave bytes, but not ours or not all: a foreign file, a group that lost a
+        // member because that one's descriptor was closed, a forked child. None can be mended. One that
         // gave none is the error state (end of file) or out of kernel memory, if it is ours.
         if got <= 0 && self.is_ours(leader) {
             return ReadStatus::Partial;
@@ -310,7 +406,7 @@ impl<'plan> ThreadCounters<'plan> {
 
     /// Whether readings can be expected.
     pub fn is_open(&self) -> bool {
-        matches!(self.state, State::OneGroup | State::Several)
+        matches!(self.state, State::OneGroup | State::OneInUser | State::Several)
     }
 
     /// Starts the scripts of simulated counters over, so that the next reading is their first.
@@ -318,7 +414,8 @@ impl<'plan> ThreadCounters<'plan> {
         self.sim = SimState::new();
     }
 
-    /// Closes every descriptor that still is ours, and no other. Any thread, any number of times.
+    /// Closes every descriptor that still is ours, and no other, and unmaps their pages: either
+    /// alone would leave the counters counting. Any thread, any number of times.
     pub fn close(&mut self) {
         // Members before leaders: the kernel need not break a group up.
         for i in (0..MAX_COUNTERS).rev() {
@@ -326,9 +423,16 @@ impl<'plan> ThreadCounters<'plan> {
                 sys::close(self.fds[i]);
             }
         }
+        self.free_table();
         *self = Self::closed();
     }
 }
+
+// SAFETY: the pointer is to memory that only this value knows; another thread that reads asks the
+// kernel, and shared references neither write nor unmap.
+unsafe impl Send for ThreadCounters<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for ThreadCounters<'_> {}
 
 impl Default for ThreadCounters<'_> {
     fn default() -> Self {

@@ -10,6 +10,7 @@
 //! | [`ids`] | [`ExportId`], [`ThreadUid`]: newtypes for numbers that must not be mixed |
 //! | [`loss`] | [`Loss`]: every named way to lose or distort data |
 //! | [`metric`] | [`Metric`]: values computed from counters of one group, with units |
+//! | [`scale`] | [`scaled`]: an estimate from a counter that ran part of the time |
 //! | [`suggest`] | "did you mean" |
 #![forbid(unsafe_code)]
 
@@ -19,6 +20,7 @@ pub mod glob;
 pub mod ids;
 pub mod loss;
 pub mod metric;
+pub mod scale;
 pub mod suggest;
 
 pub use counter::{
@@ -27,3 +29,4 @@ pub use counter::{
 pub use ids::{ExportId, ThreadUid};
 pub use loss::{Loss, Severity};
 pub use metric::Metric;
+pub use scale::scaled;

@@ -10,6 +10,7 @@ use arrow_array::builder::{
 use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use model::metric::Bound;
 
 use crate::columns::{Columns, Status, cpu_of, node_of};
 use crate::ledger::{LossCount, merge_losses};
@@ -29,10 +30,11 @@ pub struct Batches<'a> {
     pages: std::vec::IntoIter<PageKey>,
     schema: SchemaRef,
     choose: Option<Chooser<'a>>,
+    metrics: Vec<Bound>,
     losses: Vec<LossCount>,
 }
 
-/// The schema of the batches of this profile.
+/// The schema of the batches of this profile, without metrics.
 pub fn schema(profile: &Profile) -> SchemaRef {
     let text = || DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
     let mut fields = vec![
@@ -85,8 +87,23 @@ impl Profile {
             pages: self.pages().into_iter(),
             schema: schema(self),
             choose,
+            metrics: Vec::new(),
             losses: Vec::new(),
         }
+    }
+}
+
+impl<'a> Batches<'a> {
+    /// The same with a last column for each of these metrics, which are bound to the counters of
+    /// the profile: its value for each call, null where one of its counters was not read or not
+    /// counting all the time, and where it is not defined.
+    pub fn with_metrics(mut self, metrics: Vec<Bound>) -> Self {
+        let mut fields: Vec<_> = self.schema.fields().iter().cloned().collect();
+        let column = |m: &Bound| Arc::new(Field::new(&m.name, DataType::Float64, true));
+        fields.extend(metrics.iter().map(column));
+        self.schema = Arc::new(Schema::new(fields));
+        self.metrics = metrics;
+        self
     }
 }
 
@@ -106,14 +123,15 @@ impl Iterator for Batches<'_> {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let mut rows = Rows::new(self.profile);
+        let mut rows = Rows::new(self.profile, self.metrics.len());
         for key in self.pages.by_ref() {
             let columns = self.decoder.decode(key);
             let found = columns.losses();
             if !found.is_empty() {
                 self.losses = merge_losses(self.losses.iter().chain(&found));
             }
-            if let Err(e) = rows.append(self.profile, columns, self.choose.as_ref()) {
+            if let Err(e) = rows.append(self.profile, columns, self.choose.as_ref(), &self.metrics)
+            {
                 return Some(Err(e));
             }
             if rows.len() >= BATCH_ROWS {
@@ -135,10 +153,11 @@ struct Rows {
     duration_ns: Float64Builder,
     values: Vec<UInt64Builder>,
     times: Vec<[UInt64Builder; 2]>,
+    metrics: Vec<Float64Builder>,
 }
 
 impl Rows {
-    fn new(profile: &Profile) -> Self {
+    fn new(profile: &Profile, metrics: usize) -> Self {
         Self {
             who: Default::default(),
             names: Default::default(),
@@ -149,6 +168,7 @@ impl Rows {
             duration_ns: Float64Builder::new(),
             values: (0..profile.groups.counters()).map(|_| UInt64Builder::new()).collect(),
             times: profile.groups.all().iter().map(|_| Default::default()).collect(),
+            metrics: (0..metrics).map(|_| Float64Builder::new()).collect(),
         }
     }
 
@@ -161,6 +181,7 @@ impl Rows {
         profile: &Profile,
         columns: &Columns,
         choose: Option<&Chooser<'_>>,
+        metrics: &[Bound],
     ) -> Result<(), ArrowError> {
         if columns.is_empty() {
             return Ok(());
@@ -207,6 +228,9 @@ impl Rows {
             self.start_ns.append_value(line.monotonic_ns(columns.start_ticks[i]));
             self.duration_ns.append_value(line.duration_ns(columns.duration(i)));
             self.append_counters(profile, columns, i);
+            for (builder, metric) in self.metrics.iter_mut().zip(metrics) {
+                builder.append_option(of_call(metric, profile, columns, i));
+            }
         }
         Ok(())
     }
@@ -236,8 +260,24 @@ impl Rows {
         arrays.push(ArrayBuilder::finish(&mut self.duration_ns));
         arrays.extend(self.values.iter_mut().map(|b| ArrayBuilder::finish(b)));
         arrays.extend(self.times.iter_mut().flatten().map(|b| ArrayBuilder::finish(b)));
+        arrays.extend(self.metrics.iter_mut().map(|b| ArrayBuilder::finish(b)));
         arrays
     }
+}
+
+/// A metric of one call.
+fn of_call(metric: &Bound, profile: &Profile, columns: &Columns, i: usize) -> Option<f64> {
+    let mut values = [0.0; model::MAX_COUNTERS];
+    if let Some(first) = metric.counters.first() {
+        let group = profile.groups.all().iter().position(|g| g.counters.contains(first))?;
+        if columns.groups.get(group)?.status.get(i) != Some(&Status::Whole) {
+            return None;
+        }
+    }
+    for (value, counter) in values.iter_mut().zip(&metric.counters) {
+        *value = *columns.values.get(*counter)?.get(i)? as f64;
+    }
+    metric.value(profile.timeline.duration_ns(columns.duration(i)), &values)
 }
 
 /// What views call an export whose metadata is missing.

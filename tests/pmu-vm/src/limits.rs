@@ -73,15 +73,15 @@ fn twelve_take_turns() {
     let plan = Plan::new(resolve_in(&twelve(), "{", "}")).expect("twelve groups");
     let mut counters = ThreadCounters::closed();
     counters.open(&plan).expect("the kernel takes turns");
-    let trips = 40_000_000 + Random::new("turns").below(10_000_000);
-    let [begin, end] = set::measure(&mut counters, || loops::spin(trips));
+    let trips = 400_000 + Random::new("turns").below(100_000);
+    let [begin, end] = set::measure(&mut counters, || loops::run(trips));
     for i in 0..12 {
         let Coverage::Part { enabled_ns, running_ns } = end.coverage(&begin, i) else {
             panic!("counter {i} of twelve: {:?}", end.coverage(&begin, i));
         };
         let share = running_ns as f64 / enabled_ns as f64;
         let counted = end.since(&begin, i).expect("was read") as f64;
-        let truth = 2.0 * trips as f64;
+        let truth = 256.0 * trips as f64;
         let scaled = counted / share;
         println!(
             "i{i}: ran {:.1} %, scaled {:+.3} %",

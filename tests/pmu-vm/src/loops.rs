@@ -19,11 +19,24 @@ global_asm!(
     "  subs x0, x0, #1",
     "  b.ne 1b",
     "2: ret",
+    // 256 instructions a trip: the emulator translates no-operations into nothing, so that this
+    // is how to have billions of instructions in a second.
+    ".balign 64",
+    ".global pmu_vm_run",
+    "pmu_vm_run:",
+    "  cbz x0, 2f",
+    "1: .rept 254",
+    "  nop",
+    "  .endr",
+    "  subs x0, x0, #1",
+    "  b.ne 1b",
+    "2: ret",
 );
 
 unsafe extern "C" {
     fn pmu_vm_spin(trips: u64);
     fn pmu_vm_spin3(trips: u64);
+    fn pmu_vm_run(trips: u64);
 }
 
 /// 2 · `trips` + 2 instructions, with the call and the first test.
@@ -38,6 +51,13 @@ pub fn spin(trips: u64) {
 pub fn spin3(trips: u64) {
     // SAFETY: as above.
     unsafe { pmu_vm_spin3(trips) }
+}
+
+/// 256 · `trips` + 2 instructions.
+#[inline(always)]
+pub fn run(trips: u64) {
+    // SAFETY: as above.
+    unsafe { pmu_vm_run(trips) }
 }
 
 /// Random numbers from the host's seed (splitmix64): known to nobody when the test was written,

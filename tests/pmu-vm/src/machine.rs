@@ -27,6 +27,15 @@ pub fn mount_all() {
     }
 }
 
+/// The sysctls that tests change, as a machine that just booted has them.
+pub fn reset() -> std::io::Result<()> {
+    fs::write(USER_ACCESS, "0")?;
+    fs::write(PARANOID, "2")
+}
+
+pub const USER_ACCESS: &str = "/proc/sys/kernel/perf_user_access";
+pub const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
+
 /// The first line of the log: what machine this is.
 pub fn describe() {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  kernel ──► init (pid 1): mounts, describes the machine
-//!               │ one child per test: this program again, `guest test NAME`
+//!               │ one child per test: this program again, `guest test NAME` (or `guest bench`)
 //!               ▼
 //!             serial line:  pmu-vm boot …   pmu-vm test …   pmu-vm end …  ──► cargo xtask pmu-vm
 //! ```
@@ -15,6 +15,7 @@ compile_error!("the guest is AArch64 Linux; build it with: cargo xtask pmu-vm");
 
 mod exact;
 mod init;
+mod kernel;
 mod limits;
 mod loops;
 mod machine;
@@ -22,8 +23,10 @@ mod peer;
 mod permission;
 mod report;
 mod set;
+mod speed;
 mod threads;
 mod two_cpus;
+mod user;
 
 use std::process::ExitCode;
 
@@ -32,6 +35,7 @@ use crate::report::Test;
 /// Every test, in the order in which they run, by the processors that the machine must have.
 const TESTS: &[(usize, &[Test])] = &[
     (1, exact::TESTS),
+    (1, user::TESTS),
     (1, limits::TESTS),
     (1, permission::TESTS),
     (1, threads::TESTS),
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["test", name] => report::run_here(TESTS, name),
+        ["bench"] => report::bench(&speed::rows()),
         _ if std::process::id() == 1 => init::main(TESTS),
         _ => {
             eprintln!("guest: this is an init; see cargo xtask pmu-vm");

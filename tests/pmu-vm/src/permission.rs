@@ -8,15 +8,13 @@ use model::Source;
 
 use crate::loops::{self, Random};
 use crate::report::tests;
-use crate::set;
+use crate::{machine, set};
 
 tests![permission: user_mode_at_level_2, nothing_at_level_3, no_capability_no_kernel_part];
 
-const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
-
 /// Sets the level, as root.
 fn paranoid(level: i32) {
-    fs::write(PARANOID, level.to_string()).expect("root may set it");
+    fs::write(machine::PARANOID, level.to_string()).expect("root may set it");
 }
 
 /// Gives up root for good: every test is a process of its own.

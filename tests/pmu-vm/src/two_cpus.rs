@@ -7,8 +7,9 @@ use counters::ThreadCounters;
 use crate::loops::{self, Random};
 use crate::report::tests;
 use crate::set;
+use crate::user::{self, user_access};
 
-tests![two_cpus: migration_loses_nothing];
+tests![two_cpus: migration_loses_nothing, user_reads_follow_the_thread];
 
 /// Moves this thread.
 fn go_to(cpu: usize) {
@@ -36,22 +37,37 @@ fn travel(counters: &mut ThreadCounters<'_>, trips: [u64; 2]) -> u64 {
 }
 
 fn migration_loses_nothing() {
+    user_access(false);
     go_to(0);
     let plan = set::plan("instructions:u");
     let mut counters = set::open(&plan);
-    let constant = (0..100).map(|_| travel(&mut counters, [0, 0])).min().expect("some");
+    journeys(&mut counters, 200);
+    counters.close();
+}
+
+/// The counter is another processor's register after each journey, perhaps of another number.
+fn user_reads_follow_the_thread() {
+    user_access(true);
+    go_to(0);
+    let plan = set::plan("instructions:u");
+    let mut counters = user::open(&plan);
+    journeys(&mut counters, 200);
+    counters.close();
+}
+
+fn journeys(counters: &mut ThreadCounters<'_>, count: usize) {
+    let constant = (0..100).map(|_| travel(counters, [0, 0])).min().expect("some");
     let mut random = Random::new("migration");
     let mut excess = Vec::new();
-    for _ in 0..200 {
+    for _ in 0..count {
         let trips = [random.below(1_000), random.below(1_000)];
         let expected = 2 * (trips[0] + trips[1]) + constant;
-        let counted = travel(&mut counters, trips);
+        let counted = travel(counters, trips);
         assert!(counted >= expected, "{trips:?} trips: {counted} of {expected} were counted");
         excess.push(counted - expected);
     }
     excess.sort_unstable();
     let exact = excess.iter().filter(|&&more| more == 0).count();
-    println!("{exact} of 200 journeys exact, the largest excess {}", excess[199]);
+    println!("{exact} of {count} journeys exact, the largest excess {}", excess[count - 1]);
     assert!(exact > 0, "every journey counted too much, at least by {}", excess[0]);
-    counters.close();
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 
 /// A complete log: the machine booted with a PMU, and its tests came to an end.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Tests that ran.
     pub ran: u64,
@@ -11,13 +11,15 @@ pub struct Outcome {
     pub failed: u64,
     /// `NAME: WHY` of the latter.
     pub failures: Vec<String>,
+    /// What `--bench` measured: name and value.
+    pub rows: Vec<(String, f64)>,
 }
 
 impl Outcome {
     /// From the whole serial line. An error if it does not add up.
     pub fn read(log: &str) -> Result<Self> {
         let mut booted = false;
-        let (mut ran, mut failures) = (0, Vec::new());
+        let (mut ran, mut failures, mut rows) = (0, Vec::new(), Vec::new());
         let mut end = None;
         for line in log.lines() {
             // The kernel may have left the beginning of a line of its own.
@@ -34,6 +36,10 @@ impl Outcome {
                 ["test", name, "failed", why] => {
                     ran += 1;
                     failures.push(format!("{name}: {why}"));
+                }
+                ["bench", name, value] => {
+                    let value = value.parse().with_context(|| format!("read {line}"))?;
+                    rows.push((name.to_owned(), value));
                 }
                 ["end", said_ran, said_failed] => {
                     let number = |word: &str, name: &str| -> Option<u64> {
@@ -54,7 +60,7 @@ impl Outcome {
                 failures.len()
             );
         }
-        Ok(Self { ran, failed, failures })
+        Ok(Self { ran, failed, failures, rows })
     }
 
     /// Adds another boot.
@@ -62,6 +68,7 @@ impl Outcome {
         self.ran += other.ran;
         self.failed += other.failed;
         self.failures.extend(other.failures);
+        self.rows.extend(other.rows);
     }
 
     /// An error if a test failed or there was none.
@@ -88,7 +95,7 @@ mod tests {
     fn a_good_log() {
         let outcome = read("pmu-vm\ttest\ta::b\tok\n  words\npmu-vm\tend\tran=1\tfailed=0\n");
         let outcome = outcome.expect("complete");
-        assert_eq!(outcome, Outcome { ran: 1, failed: 0, failures: vec![] });
+        assert_eq!(outcome, Outcome { ran: 1, ..Outcome::default() });
         assert!(outcome.verdict().is_ok());
     }
 
@@ -98,6 +105,13 @@ mod tests {
         let outcome = read(log).expect("complete");
         assert_eq!(outcome.failures, ["a::b: 3 is not 4"]);
         assert!(outcome.verdict().is_err());
+    }
+
+    #[test]
+    fn rows_of_a_benchmark() {
+        let log = "pmu-vm\tbench\tuser.1\t126.50\npmu-vm\tend\tran=0\tfailed=0\n";
+        assert_eq!(read(log).expect("complete").rows, [("user.1".to_owned(), 126.5)]);
+        assert!(read(&log.replace("126.50", "much")).is_err());
     }
 
     #[test]

@@ -15,33 +15,55 @@ use crate::setup::{self, List};
 const LOADER: &str = "ld-linux-aarch64.so.1";
 const LIBRARIES: &str = "lib/aarch64-linux-gnu";
 
-/// clang for the guest: zig's, which `dist` links with, has the start files of every machine.
-pub fn compiler(layout: &Layout, target: &str) -> Result<Command> {
+/// What C adds to the guest.
+pub struct C {
+    /// A dynamic program.
+    pub papi: PathBuf,
+    /// Where `libpmu_vm_reader.a` is, for the guest's own program.
+    pub folder: PathBuf,
+}
+
+/// Compiles what changed. `root`: the unpacked packages.
+pub fn build(layout: &Layout, root: &Path) -> Result<C> {
+    let folder = super::home(layout).join("c");
+    std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let [include, lib] = ["usr/include", "usr/lib/aarch64-linux-gnu"]
+        .map(|below| root.join(below).to_string_lossy().into_owned());
+    let papi = folder.join("papi");
+    let arguments = ["-target", "aarch64-linux-gnu.2.28", "-I", &include, "-L", &lib, "-lpapi"];
+    compile(layout, "tests/pmu-vm/c/papi.c", &arguments, &papi)?;
+
+    let object = folder.join("reader.o");
+    let arguments = ["-target", "aarch64-linux-musl", "-c"];
+    if compile(layout, "tests/pmu-vm/c/reader.c", &arguments, &object)? {
+        let archive = folder.join("libpmu_vm_reader.a");
+        let mut command = zig(layout, "ar")?;
+        command.arg("rcs").args([archive, object]);
+        quiet(&mut command, "make an archive of reader.o")?;
+    }
+    Ok(C { papi, folder })
+}
+
+/// zig, which `dist` links with, has clang and the start files of every machine.
+fn zig(layout: &Layout, tool: &str) -> Result<Command> {
     setup::install(layout, &[List::Build])?;
     let mut command = Command::new(layout.venv_bin("python"));
-    command.args(["-m", "ziglang", "cc", "-target", target, "-O2", "-Wall", "-Werror"]);
+    command.args(["-m", "ziglang", tool]);
     Ok(command)
 }
 
-/// Compiles and links with `arguments`, unless `to` is newer than `source`.
-pub fn compile(
-    layout: &Layout,
-    target: &str,
-    source: &str,
-    arguments: &[&str],
-    to: &Path,
-) -> Result<()> {
+/// Compiles unless `to` is newer than `source`; whether it did.
+fn compile(layout: &Layout, source: &str, arguments: &[&str], to: &Path) -> Result<bool> {
     let changed = |path: &Path| path.metadata().and_then(|file| file.modified()).ok();
     let source = layout.root.join(source);
     if changed(to) > changed(&source) {
-        return Ok(());
+        return Ok(false);
     }
-    if let Some(folder) = to.parent() {
-        std::fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
-    }
-    let mut command = compiler(layout, target)?;
+    let mut command = zig(layout, "cc")?;
+    command.args(["-O2", "-Wall", "-Wextra", "-Werror"]);
     command.arg(&source).args(arguments).arg("-o").arg(to);
-    quiet(&mut command, &format!("compile {}", layout.show(&source)))
+    quiet(&mut command, &format!("compile {}", layout.show(&source)))?;
+    Ok(true)
 }
 
 /// The guest's files for dynamic `programs` (path in the guest, file): the programs, and from the

@@ -5,7 +5,7 @@
 //! its arm64 library (works without rustup, but 121 MB, and another compiler than the one the
 //! project is built with).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -24,22 +24,22 @@ pub fn missing() -> Option<String> {
     None
 }
 
-/// The program, up to date.
-pub fn guest(layout: &Layout) -> Result<PathBuf> {
-    let mut build = guest_cargo(layout, "build")?;
-    build.arg("--release");
+/// The program of the checkout `sources`, up to date, linked with what `libraries` has.
+pub fn guest(layout: &Layout, sources: &Path, libraries: &Path) -> Result<PathBuf> {
+    let mut build = guest_cargo(layout, sources, "build")?;
+    build.arg("--release").env("PMU_VM_LIBRARIES", libraries);
     loud(&mut build, "build the guest's program")?;
     Ok(target_folder(layout).join(TARGET).join("release/guest"))
 }
 
 /// Clippy, which the workspace's own run does not reach: the guest is AArch64 only.
 pub fn lint(layout: &Layout) -> Result<()> {
-    let mut lint = guest_cargo(layout, "clippy")?;
+    let mut lint = guest_cargo(layout, &layout.root, "clippy")?;
     lint.args(["--release", "--", "-D", "warnings"]);
     loud(&mut lint, "clippy of the guest's program")
 }
 
-fn guest_cargo(layout: &Layout, chore: &str) -> Result<Command> {
+fn guest_cargo(layout: &Layout, sources: &Path, chore: &str) -> Result<Command> {
     let sysroot = sysroot()?;
     if !sysroot.join("lib/rustlib").join(TARGET).is_dir() {
         say(format_args!("rustup target add {TARGET} …"));
@@ -49,7 +49,7 @@ fn guest_cargo(layout: &Layout, chore: &str) -> Result<Command> {
     let mut command = cargo();
     command.args([chore, "--quiet", "--locked", "--target", TARGET, "--target-dir"]);
     command.arg(target_folder(layout));
-    command.args(["--manifest-path", "tests/pmu-vm/Cargo.toml"]);
+    command.arg("--manifest-path").arg(sources.join("tests/pmu-vm/Cargo.toml"));
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER", linker(&sysroot)?);
     Ok(command)
 }
@@ -64,7 +64,7 @@ fn sysroot() -> Result<PathBuf> {
 }
 
 /// LLVM's linker, which every toolchain of rustup has; a distribution's own is found by name.
-fn linker(sysroot: &std::path::Path) -> Result<PathBuf> {
+fn linker(sysroot: &Path) -> Result<PathBuf> {
     let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     let version = output(rustc.arg("-vV"), "ask rustc for its version")?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));

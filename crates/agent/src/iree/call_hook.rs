@@ -87,11 +87,14 @@ unsafe extern "C" fn begin(
     ordinal: usize,
     frame: usize,
 ) {
-    // SAFETY: the runtime's library.
-    if let Some(export) = unsafe { export_of(library, ordinal, true) } {
-        // SAFETY: called by the runtime, on the thread that calls the function next.
-        unsafe { probe::begin_hooked(export, frame) };
-    }
+    guarded(|| {
+        point!(CallHookBegin);
+        // SAFETY: the runtime's library.
+        if let Some(export) = unsafe { export_of(library, ordinal, true) } {
+            // SAFETY: called by the runtime, on the thread that calls the function next.
+            unsafe { probe::begin_hooked(export, frame) };
+        }
+    });
 }
 
 unsafe extern "C" fn end(
@@ -101,11 +104,14 @@ unsafe extern "C" fn end(
     ordinal: usize,
     _frame: usize,
 ) {
-    // SAFETY: the runtime's library.
-    if let Some(export) = unsafe { export_of(library, ordinal, false) } {
-        // SAFETY: as in `begin`.
-        unsafe { probe::end_hooked(export) };
-    }
+    guarded(|| {
+        point!(CallHookEnd);
+        // SAFETY: the runtime's library.
+        if let Some(export) = unsafe { export_of(library, ordinal, false) } {
+            // SAFETY: as in `begin`.
+            unsafe { probe::end_hooked(export) };
+        }
+    });
 }
 
 /// The export to record, if this call is ours to record.
@@ -161,6 +167,7 @@ fn meet(library: *const LibraryHead, pointers: usize) -> Option<&'static Known> 
     guarded(|| {
         let run = run::load()?;
         let lock = Lock::take()?;
+        point!(CallHookMeet);
         // Another thread may have been faster.
         if let Some(known) = find(library as usize, pointers) {
             return Some(known);

@@ -72,10 +72,14 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
 
 /// Where `dlsym` should go on: at the real one, or at [`query_symbol`].
 unsafe extern "C" fn route(_handle: *mut c_void, name: *const c_char) -> usize {
-    // SAFETY: `dlsym` is called with a C string; a null one is the real function's business.
-    let ours = run::wanted()
-        && !name.is_null()
-        && unsafe { CStr::from_ptr(name) }.to_bytes() == abi::iree::QUERY_SYMBOL.as_bytes();
+    let ours = || {
+        point!(Dlsym);
+        // SAFETY: `dlsym` is called with a C string; a null one is the real function's business.
+        run::wanted()
+            && !name.is_null()
+            && unsafe { CStr::from_ptr(name) }.to_bytes() == abi::iree::QUERY_SYMBOL.as_bytes()
+    };
+    let ours = guarded(ours).unwrap_or(false);
     let real = real_dlsym();
     if ours || real.is_null() { query_symbol as *const () as usize } else { real as usize }
 }
@@ -101,7 +105,10 @@ unsafe extern "C" fn query_symbol(handle: *mut c_void, name: *const c_char) -> *
     // SAFETY: glibc's `dlsym` has this signature. The caller's identity matters for RTLD_NEXT
     // and RTLD_DEFAULT only; runtimes ask with the handle of the library that they loaded.
     let found = unsafe { std::mem::transmute::<*mut c_void, Dlsym>(real)(handle, name) };
-    if found.is_null() { found } else { trampolines::wrap_query(found) }
+    if found.is_null() {
+        return found;
+    }
+    guarded(|| trampolines::wrap_query(found)).unwrap_or(found)
 }
 
 /// `mprotect` with a look at what became executable.
@@ -115,6 +122,7 @@ pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: usize, protection
     if protection & libc::PROT_EXEC != 0 && result == 0 && run::wanted() {
         let _errno = ErrnoGuard::new();
         guarded(|| {
+            point!(Mprotect);
             if let Some(query) = elf::find_query(address as usize, bytes) {
                 patch::query_and_take_in(query, LibraryKind::EmbeddedElf);
             }
@@ -143,7 +151,10 @@ pub unsafe extern "C" fn mmap(
     let at = unsafe { sys::host_mmap(address, bytes, protection, flags, fd, offset) };
     let reserves = protection == libc::PROT_NONE && flags & RESERVATION == RESERVATION;
     if reserves && at != libc::MAP_FAILED && run::wanted() {
-        elf::note_reservation(at as usize, bytes);
+        guarded(|| {
+            point!(Mmap);
+            elf::note_reservation(at as usize, bytes);
+        });
     }
     at
 }

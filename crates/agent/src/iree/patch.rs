@@ -47,6 +47,7 @@ fn take_in(head: *const LibraryHead, kind: LibraryKind) {
         return;
     };
     let Some(process) = Process::current_locked(run, &lock) else { return };
+    point!(TakeIn);
     let Some(mut found) = library::read(head, kind) else {
         process.lose(Loss::LibraryRejected, 1, 0);
         return;

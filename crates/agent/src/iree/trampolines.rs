@@ -193,6 +193,7 @@ unsafe extern "C-unwind" fn dispatch_entry(
 /// The stub that stands in for the query function `real` of a system library, or `real` itself
 /// when there is no room.
 pub fn wrap_query(real: *mut c_void) -> *mut c_void {
+    point!(WrapQuery);
     let (_, first) = stubs();
     let address = real as usize;
     if (first..first + QUERIES * STUB_BYTES).contains(&address) {

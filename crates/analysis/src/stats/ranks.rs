@@ -5,8 +5,8 @@
 //! lie close together, else by sorting values that carry their place: both in 64 bits where the
 //! values allow that (with 10 million calls, if they span less than 2⁴⁰), else in 96.
 
-use super::Variable;
 use super::samples::{ColumnSlice, ValueSlice};
+use super::{Number, Variable};
 
 /// Values this close together are counted instead of sorted, however few they are.
 const COUNTED: u64 = 1 << 12;
@@ -38,8 +38,8 @@ impl From<&Ranked> for Variable {
             mean: some.then_some(ranked.mean),
             standard_deviation: (ranked.calls > 1)
                 .then(|| (ranked.squares / (ranked.calls - 1) as f64).sqrt()),
-            min: some.then_some(ranked.min),
-            max: some.then_some(ranked.max),
+            min: some.then_some(Number::Whole(ranked.min)),
+            max: some.then_some(Number::Whole(ranked.max)),
             bucket_means: ranked.bucket_means.clone(),
         }
     }

@@ -18,6 +18,7 @@ const GROUP_ROWS: usize = 262_144;
 pub fn write(
     out: &mut (impl Write + Send),
     profile: &Profile,
+    metrics: String,
     batches: &mut profile::Batches<'_>,
 ) -> io::Result<()> {
     let head = serde_json::to_string(&ProfileHead::new(&profile.manifest, profile))?;
@@ -29,6 +30,7 @@ pub fn write(
         .set_key_value_metadata(Some(vec![
             entry("counterpoint.schema", EXPORT_SCHEMA.to_owned()),
             entry("counterpoint.profile", head),
+            entry("counterpoint.metrics", metrics),
         ]))
         .build();
     let mut writer =

@@ -38,6 +38,7 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
         events: vec![chosen.list],
         output: place(process),
         filter: settings.filter.iter().map(|name| model::glob::escape(name)).collect(),
+        metrics: Default::default(),
     };
     crate::inherited::prepare_process()?;
     let prepared = prepare(&recording, Origin::Hook, &command_of(process))?;

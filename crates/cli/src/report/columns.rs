@@ -4,12 +4,14 @@ use std::collections::HashMap;
 
 use analysis::{CounterTotal, Key, Row, Summary};
 use model::Unit;
+use model::metric::Bound;
 use profile::batch::unknown_op;
 use profile::{Op, Profile};
 
 use super::RowKind;
 use super::units;
 use crate::failure::Failure;
+use crate::metrics;
 
 /// What is in a cell. Missing is `None`, never zero.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +22,8 @@ pub enum Value {
     Ns(f64),
     Bytes(f64),
     Part(f64),
+    /// A metric's value, its unit, and whether that was asked for.
+    Metric(f64, String, bool),
 }
 
 /// A column.
@@ -60,6 +64,7 @@ impl Value {
             Self::Text(_) => None,
             Self::Count(n) => Some(*n as f64),
             Self::Number(x) | Self::Ns(x) | Self::Bytes(x) | Self::Part(x) => Some(*x),
+            Self::Metric(x, ..) => Some(*x),
         }
     }
 
@@ -72,6 +77,7 @@ impl Value {
             Self::Ns(x) => units::time(*x),
             Self::Bytes(x) => units::bytes(*x),
             Self::Part(x) => units::percent(*x),
+            Self::Metric(x, unit, declared) => metrics::text(*x, unit, *declared),
         }
     }
 
@@ -80,13 +86,17 @@ impl Value {
         match self {
             Self::Text(text) => text.clone(),
             Self::Count(n) => n.to_string(),
-            Self::Number(x) | Self::Ns(x) | Self::Bytes(x) | Self::Part(x) => x.to_string(),
+            Self::Number(x)
+            | Self::Ns(x)
+            | Self::Bytes(x)
+            | Self::Part(x)
+            | Self::Metric(x, ..) => x.to_string(),
         }
     }
 }
 
 impl Table {
-    pub fn new(profile: &Profile, summary: &Summary, by: RowKind) -> Self {
+    pub fn new(profile: &Profile, summary: &Summary, metrics: &[Bound], by: RowKind) -> Self {
         let rows = &summary.rows;
         let line = &profile.timeline;
         let mut columns = names(profile, rows, by);
@@ -111,6 +121,12 @@ impl Table {
             let of = |row: &Row| row.counters.get(i).copied().flatten();
             push(3, name, name, &|r| of(r).map(|c| total(unit, c)));
             push(10, &format!("{name}_per_call"), "/call", &|r| of(r).map(|c| mean(unit, c)));
+        }
+        for (i, metric) in metrics.iter().enumerate() {
+            let (unit, declared) = (&metric.unit.name, metric.unit.declared);
+            push(metrics::rank(metric), &metric.name, &metric.name, &|r| {
+                r.metrics[i].value.map(|x| Value::Metric(x, unit.clone(), declared))
+            });
         }
         push(8, "threads", "threads", &|r| Some(Value::Count(r.threads.len() as u128)));
         push(8, "cpus", "cpus", &|r| Some(Value::Count(r.cpus.len() as u128)));
@@ -137,6 +153,22 @@ impl Table {
                 if column.name == counter.name || column.name == per_call {
                     column.coverage = Some(coverage.clone());
                 }
+            }
+        }
+        for (i, metric) in metrics.iter().enumerate() {
+            let calls = rows.iter().map(|row| Some(Value::Count(row.metrics[i].calls.into())));
+            let coverage: Vec<_> =
+                rows.iter().map(|row| (row.metrics[i].calls, row.calls)).collect();
+            columns.push(Column {
+                name: format!("{}_calls", metric.name),
+                title: String::new(),
+                csv_only: true,
+                rank: u8::MAX,
+                cells: calls.collect(),
+                coverage: None,
+            });
+            if let Some(column) = columns.iter_mut().find(|column| column.name == metric.name) {
+                column.coverage = Some(coverage);
             }
         }
         Self { columns, order: (0..rows.len()).collect() }

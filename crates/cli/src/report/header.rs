@@ -27,6 +27,11 @@ pub fn lines(report: &Report<'_>) -> Vec<(&'static str, String)> {
     };
     lines.push(("clock", format!("{clock}{tick}")));
     lines.push(("counters", counters(profile)));
+    let asked = report.metrics.iter().filter(|metric| !metric.builtin);
+    let asked: Vec<String> = asked.map(|m| format!("{} = {}", m.name, m.expression)).collect();
+    if !asked.is_empty() {
+        lines.push(("metrics", super::columns::printable(&asked.join("; "))));
+    }
     let threads = summary.threads.len() as u128;
     let mut processes: Vec<usize> = summary.threads.iter().map(|t| t.process).collect();
     processes.dedup();

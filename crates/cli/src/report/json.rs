@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use analysis::{EmptyCall, Key, ProbeCost, Row, ThreadTime};
-use profile::{CounterInfo, Exit, LossCount, Manifest, Origin, Profile, State};
+use profile::{CounterInfo, Exit, LossCount, Manifest, MetricInfo, Origin, Profile, State};
 use serde::Serialize;
 
 use super::Report;
@@ -11,6 +11,7 @@ use super::columns::op_of;
 use super::header::duration_ns;
 use super::losses::{by_severity, errno_text, notes, severity};
 use super::text::probe_totals;
+use crate::metrics::{MetricOut, metrics_out};
 
 /// The version of the document.
 pub const REPORT_SCHEMA: &str = "counterpoint.report/1";
@@ -23,6 +24,7 @@ struct Document<'a> {
     sort: &'a str,
     filter: Option<&'a str>,
     probe_subtracted: bool,
+    metrics: Vec<MetricOut<'a>>,
     total: Total,
     rows: Vec<RowOut<'a>>,
     processes: Vec<ProcessOut<'a>>,
@@ -50,6 +52,7 @@ pub struct ProfileHead<'a> {
     environment: Option<&'a str>,
     clock: ClockOut,
     counters: &'a [CounterInfo],
+    metrics: &'a [MetricInfo],
     filters: &'a [String],
 }
 
@@ -83,6 +86,7 @@ struct RowOut<'a> {
     p50_ns: f64,
     p99_ns: f64,
     counters: Vec<CounterOut<'a>>,
+    metrics: Vec<ValueOut<'a>>,
     threads: Vec<ThreadRef>,
     cpus: Vec<u32>,
 }
@@ -112,6 +116,15 @@ struct CounterOut<'a> {
     name: &'a str,
     total: Option<u128>,
     per_call: Option<f64>,
+    calls: u64,
+}
+
+/// A metric of a row.
+#[derive(Serialize)]
+struct ValueOut<'a> {
+    name: &'a str,
+    unit: &'a str,
+    value: Option<f64>,
     calls: u64,
 }
 
@@ -189,6 +202,7 @@ fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
         sort: report.sort,
         filter: report.filter,
         probe_subtracted: report.subtract_probe,
+        metrics: metrics_out(report.metrics),
         total: Total {
             processes: processes.len(),
             threads: summary.threads.len(),
@@ -236,6 +250,7 @@ impl<'a> ProfileHead<'a> {
                 calibrated: profile.timeline.calibrated,
             },
             counters: &manifest.counters,
+            metrics: &manifest.metrics,
             filters: &manifest.filters,
         }
     }
@@ -270,6 +285,17 @@ fn row<'a>(report: &'a Report<'_>, row: &'a Row) -> RowOut<'a> {
                 total: counter.map(|c| c.total),
                 per_call: counter.map(|c| c.mean()),
                 calls: counter.map_or(0, |c| c.calls),
+            })
+            .collect(),
+        metrics: report
+            .metrics
+            .iter()
+            .zip(&row.metrics)
+            .map(|(metric, of_row)| ValueOut {
+                name: &metric.name,
+                unit: &metric.unit.name,
+                value: of_row.value,
+                calls: of_row.calls,
             })
             .collect(),
         threads: row.threads.iter().map(|(p, t)| thread_ref(profile, *p, *t)).collect(),

@@ -58,7 +58,7 @@ fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::Resul
     let shown = columns.iter().map(|column| {
         let marked = || table.order.iter().filter_map(|row| column.partly(*row));
         let any = marked().next().is_some();
-        if any && table.columns.iter().any(|c| c.name == format!("{}_calls", column.name)) {
+        if any && table.columns.iter().any(|c| c.name == format!("{}_per_call", column.name)) {
             let sum = marked().fold((0, 0), |(n, m), (counted, of)| (n + counted, m + of));
             partly.push((column.name.as_str(), sum));
         }

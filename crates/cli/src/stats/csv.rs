@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use analysis::stats::{Scope, Stats};
+use analysis::stats::{Number, Scope, Stats};
 use profile::Profile;
 
 use super::{name_and_unit, scale};
@@ -18,32 +18,38 @@ pub fn print(out: &mut impl Write, profile: &Profile, stats: &Stats) -> io::Resu
     for (op, label) in stats.ops.iter().zip(labels(profile, &keys)) {
         let library = op_of(profile, op.key).map_or("", |op| &op.library);
         let op_fields = format!("{},{}", field(&label), field(library));
-        rows(out, profile, &format!("{op_fields},,,,,"), &op.all)?;
+        rows(out, profile, stats, &format!("{op_fields},,,,,"), &op.all)?;
         for thread in &op.threads {
             let p = &profile.processes[thread.process];
             let t = &p.threads[thread.thread];
             let name = field(&t.name);
             let who = format!("{},{},{},{},{name}", thread.process, p.id.pid, t.uid, t.tid);
-            rows(out, profile, &format!("{op_fields},{who}"), &thread.scope)?;
+            rows(out, profile, stats, &format!("{op_fields},{who}"), &thread.scope)?;
         }
     }
     Ok(())
 }
 
-fn rows(out: &mut impl Write, profile: &Profile, who: &str, scope: &Scope) -> io::Result<()> {
+fn rows(
+    out: &mut impl Write,
+    profile: &Profile,
+    stats: &Stats,
+    who: &str,
+    scope: &Scope,
+) -> io::Result<()> {
     for (i, variable) in scope.variables.iter().enumerate() {
-        let (name, unit) = name_and_unit(profile, i);
+        let (name, unit) = name_and_unit(profile, stats, i);
         let scale = scale(profile, i);
         let real = |value: Option<f64>| {
             value.map_or_else(String::new, |value| (value * scale).to_string())
         };
-        let whole = |value: Option<u64>| match (value, i) {
-            (Some(value), 1..) => value.to_string(),
-            (value, _) => real(value.map(|ticks| ticks as f64)),
+        let number = |value: Option<Number>| match (value, i) {
+            (Some(Number::Whole(value)), 1..) => value.to_string(),
+            (value, _) => real(value.map(Number::to_f64)),
         };
         write!(out, "{who},{},{},{unit},{}", scope.calls, field(name), variable.calls)?;
         write!(out, ",{},{}", real(variable.mean), real(variable.standard_deviation))?;
-        write!(out, ",{},{}", whole(variable.min), whole(variable.max))?;
+        write!(out, ",{},{}", number(variable.min), number(variable.max))?;
         variable.bucket_means.iter().try_for_each(|mean| write!(out, ",{}", real(*mean)))?;
         write!(out, "\r\n")?;
     }

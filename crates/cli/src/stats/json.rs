@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use analysis::stats::{OpStats, Pair, Scope, ThreadStats, Variable};
+use analysis::stats::{Number, OpStats, Pair, Scope, Stats, ThreadStats, Variable};
 use profile::Profile;
 use profile::columns::{cpu_of, node_of};
 use serde::Serialize;
 
 use super::{View, name_and_unit, scale};
+use crate::metrics::metrics_out;
 use crate::report::{EmptyOut, KeyOut, LossOut, ProfileHead, ThreadRef};
 use crate::report::{empty_out, key_out, losses_out, thread_ref};
 
@@ -72,15 +73,15 @@ struct VariableOut<'a> {
     calls: u64,
     mean: Option<f64>,
     standard_deviation: Option<f64>,
-    min: Option<Number>,
-    max: Option<Number>,
+    min: Option<NumberOut>,
+    max: Option<NumberOut>,
     bucket_means: Vec<Option<f64>>,
 }
 
 /// Counters are whole and can exceed 2⁵³; durations are made of ticks.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Number {
+enum NumberOut {
     Whole(u64),
     Real(f64),
 }
@@ -123,10 +124,11 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
         tables: !view.args.no_table,
     })?;
     write!(out, "{{\"schema\":\"{STATS_SCHEMA}\",\n\"profile\":{head},\n\"asked\":{asked},\n")?;
-    write!(out, "\"ops\":[")?;
+    let metrics = serde_json::to_string(&metrics_out(&stats.metrics))?;
+    write!(out, "\"metrics\":{metrics},\n\"ops\":[")?;
     for (i, op) in stats.ops.iter().enumerate() {
         out.write_all(if i == 0 { b"\n" } else { b",\n" })?;
-        serde_json::to_writer(&mut *out, &op_out(profile, stats.buckets, op))?;
+        serde_json::to_writer(&mut *out, &op_out(profile, stats, op))?;
     }
     let probes = stats.probes.iter().map(|probe| ProbeOut {
         process: probe.process,
@@ -143,24 +145,24 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
     writeln!(out, "\n],\n{}", tail.strip_prefix('{').unwrap_or(&tail))
 }
 
-fn op_out<'a>(profile: &'a Profile, buckets: usize, op: &'a OpStats) -> OpOut<'a> {
+fn op_out<'a>(profile: &'a Profile, stats: &'a Stats, op: &'a OpStats) -> OpOut<'a> {
     OpOut {
         key: key_out(profile, op.key),
         total_ns: op.total_ticks as f64 * profile.timeline.ns_per_tick(),
-        all: scope_out(profile, buckets, &op.all),
-        threads: op.threads.iter().map(|t| thread_out(profile, buckets, t)).collect(),
+        all: scope_out(profile, stats, &op.all),
+        threads: op.threads.iter().map(|t| thread_out(profile, stats, t)).collect(),
     }
 }
 
-fn thread_out<'a>(profile: &'a Profile, buckets: usize, thread: &ThreadStats) -> ThreadOut<'a> {
+fn thread_out<'a>(profile: &'a Profile, stats: &'a Stats, thread: &ThreadStats) -> ThreadOut<'a> {
     ThreadOut {
         thread: thread_ref(profile, thread.process, thread.thread),
         name: &profile.processes[thread.process].threads[thread.thread].name,
-        scope: scope_out(profile, buckets, &thread.scope),
+        scope: scope_out(profile, stats, &thread.scope),
     }
 }
 
-fn scope_out<'a>(profile: &'a Profile, buckets: usize, scope: &Scope) -> ScopeOut<'a> {
+fn scope_out<'a>(profile: &'a Profile, stats: &'a Stats, scope: &Scope) -> ScopeOut<'a> {
     let mut nodes: BTreeMap<u32, u64> = BTreeMap::new();
     for (location, calls) in &scope.locations {
         *nodes.entry(node_of(*location)).or_default() += calls;
@@ -175,18 +177,23 @@ fn scope_out<'a>(profile: &'a Profile, buckets: usize, scope: &Scope) -> ScopeOu
         calls: scope.calls,
         cpus: cpus.collect(),
         nodes: nodes.into_iter().map(|(node, calls)| NodeOut { node, calls }).collect(),
-        variables: variables.map(|(i, v)| variable_out(profile, i, v)).collect(),
-        pairs: scope.pairs.iter().map(|pair| pair_out(profile, buckets, pair)).collect(),
+        variables: variables.map(|(i, v)| variable_out(profile, stats, i, v)).collect(),
+        pairs: scope.pairs.iter().map(|pair| pair_out(profile, stats, pair)).collect(),
     }
 }
 
-fn variable_out<'a>(profile: &'a Profile, i: usize, variable: &Variable) -> VariableOut<'a> {
-    let (name, unit) = name_and_unit(profile, i);
+fn variable_out<'a>(
+    profile: &'a Profile,
+    stats: &'a Stats,
+    i: usize,
+    variable: &Variable,
+) -> VariableOut<'a> {
+    let (name, unit) = name_and_unit(profile, stats, i);
     let scale = scale(profile, i);
     let scaled = |value: Option<f64>| value.map(|value| value * scale);
-    let number = |value: Option<u64>| match i {
-        0 => scaled(value.map(|ticks| ticks as f64)).map(Number::Real),
-        _ => value.map(Number::Whole),
+    let number = |value: Option<Number>| match (value, i) {
+        (Some(Number::Whole(value)), 1..) => Some(NumberOut::Whole(value)),
+        (value, _) => scaled(value.map(Number::to_f64)).map(NumberOut::Real),
     };
     VariableOut {
         name,
@@ -200,13 +207,13 @@ fn variable_out<'a>(profile: &'a Profile, i: usize, variable: &Variable) -> Vari
     }
 }
 
-fn pair_out<'a>(profile: &'a Profile, buckets: usize, pair: &Pair) -> PairOut<'a> {
+fn pair_out<'a>(profile: &'a Profile, stats: &'a Stats, pair: &Pair) -> PairOut<'a> {
     PairOut {
-        of: name_and_unit(profile, pair.of).0,
-        given: name_and_unit(profile, pair.given).0,
+        of: name_and_unit(profile, stats, pair.of).0,
+        given: name_and_unit(profile, stats, pair.given).0,
         calls: pair.calls,
         pearson: pair.pearson,
         spearman: pair.spearman,
-        probability: pair.table.as_ref().map(|table| table.probabilities(buckets)),
+        probability: pair.table.as_ref().map(|table| table.probabilities(stats.buckets)),
     }
 }

@@ -20,12 +20,12 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use analysis::stats::{Pair, Scope, Stats, Variable};
-use model::Unit;
+use analysis::stats::{Number, Pair, Scope, Stats, Variable};
 use profile::Profile;
 use profile::columns::{cpu_of, node_of};
 
 use super::shades::shade;
+use super::{Kind, kind, name_and_unit};
 use crate::report::units::{general, time};
 use crate::report::{labels, printable, process_label, thread_label};
 
@@ -131,9 +131,12 @@ fn scope(
 }
 
 /// The name in headings: the duration with its unit in it, as in the hook's CSV.
-fn name(profile: &Profile, variable: usize) -> String {
-    let counter = variable.checked_sub(1).and_then(|i| profile.manifest.counters.get(i));
-    counter.map_or_else(|| "duration_us".to_owned(), |info| printable(&info.name))
+fn name(profile: &Profile, stats: &Stats, variable: usize) -> String {
+    match kind(profile, stats, variable) {
+        Kind::Duration => "duration_us".to_owned(),
+        Kind::Counter(info) => printable(&info.name),
+        Kind::Metric(metric) => printable(&metric.name),
+    }
 }
 
 fn describe(
@@ -144,24 +147,26 @@ fn describe(
     i: usize,
     variable: &Variable,
 ) -> io::Result<()> {
-    let counter = i.checked_sub(1).and_then(|i| profile.manifest.counters.get(i));
-    let unit = match counter.map(|info| info.unit()) {
-        Some(unit @ (Unit::Nanoseconds | Unit::Bytes)) => format!(" ({})", unit.name()),
-        _ => String::new(),
+    let kind = kind(profile, stats, i);
+    let unit = match name_and_unit(profile, stats, i).1 {
+        _ if matches!(kind, Kind::Duration) => String::new(),
+        "count" | "cycles" | "ratio" | "other" => String::new(),
+        unit => format!(" ({})", printable(unit)),
     };
-    let some = match variable.calls {
-        n if n == calls => String::new(),
-        n => format!(", read in {n} of these calls"),
+    let some = match (variable.calls, kind) {
+        (n, _) if n == calls => String::new(),
+        (n, Kind::Metric(_)) => format!(", defined in {n} of these calls"),
+        (n, _) => format!(", read in {n} of these calls"),
     };
-    writeln!(out, "  {}{unit}{some}:", name(profile, i))?;
+    writeln!(out, "  {}{unit}{some}:", name(profile, stats, i))?;
     let scale = if i == 0 { profile.timeline.ns_per_tick() / 1e3 } else { 1.0 };
     let text = |value: Option<f64>| {
         value.map_or_else(|| "–".to_owned(), |value| general(value * scale, 3))
     };
     writeln!(out, "    mean: {}", text(variable.mean))?;
     writeln!(out, "    standard deviation: {}", text(variable.standard_deviation))?;
-    writeln!(out, "    min: {}", text(variable.min.map(|v| v as f64)))?;
-    writeln!(out, "    max: {}", text(variable.max.map(|v| v as f64)))?;
+    writeln!(out, "    min: {}", text(variable.min.map(Number::to_f64)))?;
+    writeln!(out, "    max: {}", text(variable.max.map(Number::to_f64)))?;
     write!(out, "    {}-ile means:", stats.buckets)?;
     for mean in &variable.bucket_means {
         write!(out, " {}", text(*mean))?;
@@ -176,7 +181,7 @@ fn correlation(
     pair: &Pair,
     style: &Style,
 ) -> io::Result<()> {
-    let (of, given) = (name(profile, pair.of), name(profile, pair.given));
+    let (of, given) = (name(profile, stats, pair.of), name(profile, stats, pair.given));
     let text = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| general(value, 2));
     writeln!(
         out,

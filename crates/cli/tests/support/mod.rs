@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -50,6 +51,11 @@ pub fn python_with(test: &str, modules: &str) -> Option<PathBuf> {
 /// The built program.
 pub fn counterpoint(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_DIST")?.join("bin/counterpoint"))
+}
+
+/// The built program beside a library that panics on demand.
+pub fn injecting(test: &str) -> Option<PathBuf> {
+    Some(need(test, "COUNTERPOINT_INJECT_DIST")?.join("bin/counterpoint"))
 }
 
 /// IREE from the stock wheels, and the compiled fixtures.
@@ -130,41 +136,60 @@ pub struct Programs {
     pub host: PathBuf,
     /// A runtime with IREE's own call hook in it.
     pub hook_host: PathBuf,
-    /// Kills children of itself at random instants.
-    pub killer: PathBuf,
-    /// Becomes another program, without `perf_event_open`.
-    pub without_perf: PathBuf,
     /// A host that notices helper processes.
     pub watchful: PathBuf,
+    /// A host that goes through every entry of the agent.
+    pub entries: PathBuf,
     pub library: PathBuf,
     pub library_v5: PathBuf,
-    _directory: testkit::Scratch,
+    directory: testkit::Scratch,
+}
+
+/// Compiles a file of `tests/programs`; `None` if there is no such compiler.
+fn compile(compiler: &str, source: &str, program: &Path, flags: &[&str]) -> Option<()> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs").join(source);
+    let mut command = Command::new(compiler);
+    command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(program).arg(source);
+    let output = command.args(flags).output().ok()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(())
 }
 
 impl Programs {
+    /// A program that only some tests use: `NAME.c`, compiled now.
+    pub fn other(&self, name: &str) -> PathBuf {
+        let (program, source) = (self.directory.join(name), format!("{name}.c"));
+        compile("cc", &source, &program, &["-std=gnu11", "-ldl", "-lpthread"])
+            .expect("a C compiler: Rust links with it");
+        program
+    }
+
+    /// The same for `NAME.cc`; `None`, said loudly, without a C++ compiler.
+    pub fn cpp(&self, test: &str, name: &str) -> Option<PathBuf> {
+        let (program, source) = (self.directory.join(name), format!("{name}.cc"));
+        // The C headers start structures with {0}, of which C++ warns.
+        let flags = ["-std=c++17", "-Wno-missing-field-initializers", "-ldl", "-lpthread"];
+        if compile("c++", &source, &program, &flags).is_none() {
+            skip(test, "no C++ compiler (c++)");
+            return None;
+        }
+        Some(program)
+    }
+
     pub fn get() -> &'static Self {
         static PROGRAMS: OnceLock<Programs> = OnceLock::new();
         PROGRAMS.get_or_init(|| {
             let directory = testkit::Scratch::new();
             let compile = |source: &str, program: &str, flags: &[&str]| {
-                let source =
-                    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs").join(source);
+                let flags = [&["-std=gnu11"], flags].concat();
                 let program = directory.join(program);
-                let output = Command::new("cc")
-                    .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o"])
-                    .arg(&program)
-                    .arg(&source)
-                    .args(flags)
-                    .output()
-                    .expect("a C compiler: Rust links with it");
-                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+                compile("cc", source, &program, &flags).expect("a C compiler: Rust links with it");
                 program
             };
             Self {
                 host: compile("host.c", "host", &["-ldl", "-lpthread", "-lrt"]),
-                killer: compile("killer.c", "killer", &["-ldl", "-lpthread"]),
-                without_perf: compile("without_perf.c", "without_perf", &[]),
                 watchful: compile("watchful.c", "watchful", &["-ldl", "-lpthread"]),
+                entries: compile("entries.c", "entries", &["-ldl", "-lpthread"]),
                 hook_host: compile("hook_host.c", "hook_host", &["-ldl", "-lpthread"]),
                 library: compile("library.c", "library.so", &["-shared", "-fPIC"]),
                 library_v5: compile(
@@ -172,7 +197,7 @@ impl Programs {
                     "library5.so",
                     &["-shared", "-fPIC", "-DABI_VERSION=5", "-DLIBRARY_NAME=\"five_linked\""],
                 ),
-                _directory: directory,
+                directory,
             }
         })
     }
@@ -272,6 +297,39 @@ impl Recorded {
         calls.sort_unstable();
         calls
     }
+}
+
+/// Runs a program with and without Counterpoint: it says the same and ends the same way, `calls`
+/// are there per process (ascending), and `losses` and no others are named (`None`: any number).
+pub fn same_as_without(
+    program: &Path,
+    what: &str,
+    make: impl Fn() -> Command,
+    calls: &[u64],
+    losses: &[(&str, Option<u64>)],
+) -> Recorded {
+    let with = Recorded::run(program, "page-faults:u,task-clock:u", &mut make());
+    let without = plain(&mut make(), with.directory.path());
+    assert_eq!(with.output.status.code(), without.status.code(), "{what}: {}", with.stderr());
+    assert_eq!(with.output.status.signal(), without.status.signal(), "{what}");
+    assert_eq!(with.output.stdout, without.stdout, "{what}");
+    assert_eq!(with.calls_per_process(), *calls, "{what}");
+    let found = with.losses();
+    let expected: BTreeMap<String, u64> = losses
+        .iter()
+        .map(|(name, count)| {
+            let any = || found.get(*name).copied().unwrap_or(0);
+            ((*name).to_owned(), count.unwrap_or_else(any))
+        })
+        .collect();
+    assert_eq!(found, expected, "{what}");
+    // One line of ours at the end, the program's own words before it.
+    let words = String::from_utf8_lossy(&without.stderr).into_owned();
+    let ours = with.stderr();
+    let rest = ours.strip_prefix(&words).unwrap_or_else(|| panic!("{what}: {ours}"));
+    assert_eq!(rest.lines().count(), 1, "{what}: {rest}");
+    assert!(rest.starts_with("counterpoint: "), "{what}: {rest}");
+    with
 }
 
 /// The variables that `counterpoint env` prints for a new profile at `path`.

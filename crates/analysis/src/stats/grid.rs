@@ -1,0 +1,115 @@
+//! Metrics as whole numbers: everything behind this ranks, sums and multiplies those.
+
+use model::metric::Bound;
+
+use super::samples::{Column, Samples, Values};
+use super::{Number, Variable};
+
+/// Steps between the smallest and the largest value: as many as a float tells apart.
+const STEPS: u64 = 1 << 52;
+
+/// How values were put on their grid.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Grid {
+    from: f64,
+    to: f64,
+}
+
+impl Grid {
+    /// The grid of these values, all finite.
+    fn of(values: impl Iterator<Item = f64>) -> Self {
+        let fold = |range: Option<Self>, value: f64| match range {
+            None => Some(Self { from: value, to: value }),
+            Some(range) => Some(Self { from: range.from.min(value), to: range.to.max(value) }),
+        };
+        values.fold(None, fold).unwrap_or_default()
+    }
+
+    fn place(self, value: f64) -> u64 {
+        if self.to <= self.from {
+            return 0;
+        }
+        // By halves: the difference of two floats can be more than a float.
+        let part = (value / 2.0 - self.from / 2.0) / (self.to / 2.0 - self.from / 2.0);
+        ((part * STEPS as f64).round() as u64).min(STEPS)
+    }
+
+    fn step(self) -> f64 {
+        (self.to / 2.0 - self.from / 2.0) / (STEPS / 2) as f64
+    }
+
+    fn value(self, place: f64) -> f64 {
+        match place {
+            p if p >= STEPS as f64 => self.to,
+            p => self.from + p * self.step(),
+        }
+    }
+
+    /// Takes a variable's values off the grid.
+    pub fn undo(self, variable: &mut Variable) {
+        let value = |place: Option<f64>| place.map(|place| self.value(place));
+        let number = |n: Option<Number>| n.map(|n| Number::Real(self.value(n.to_f64())));
+        variable.mean = value(variable.mean);
+        variable.standard_deviation = variable.standard_deviation.map(|s| s * self.step());
+        (variable.min, variable.max) = (number(variable.min), number(variable.max));
+        variable.bucket_means.iter_mut().for_each(|mean| *mean = value(*mean));
+    }
+}
+
+impl Samples {
+    /// Adds a column for each metric, made of the duration (column 0) and the counters (column 1
+    /// and on).
+    pub(super) fn add_metrics(&mut self, metrics: &[Bound], ns_per_tick: f64) -> Vec<Grid> {
+        let mut grids = Vec::new();
+        for metric in metrics {
+            let all = self.slice(0, self.len());
+            let mut operands = vec![0.0; metric.counters.len()];
+            let values: Vec<Option<f64>> = (0..self.len())
+                .map(|i| {
+                    for (operand, counter) in operands.iter_mut().zip(&metric.counters) {
+                        let column = all.columns.get(1 + counter)?;
+                        *operand = column.is_there(i).then(|| column.raw(i) as f64)?;
+                    }
+                    metric.value(all.columns[0].raw(i) as f64 * ns_per_tick, &operands)
+                })
+                .collect();
+            let grid = Grid::of(values.iter().copied().flatten());
+            let mut places = Values::default();
+            values.iter().for_each(|v| places.push(v.map_or(0, |value| grid.place(value))));
+            let missing: Vec<bool> = values.iter().map(Option::is_none).collect();
+            let missing = missing.contains(&true).then_some(missing);
+            self.columns.push(Column { values: places, missing });
+            grids.push(grid);
+        }
+        grids
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_and_back() {
+        for values in [
+            vec![],
+            vec![3.5],
+            vec![-1.0, 0.0, 0.25, 7.0],
+            vec![f64::MIN, 0.0, f64::MAX],
+            vec![1e-300, 2e-300],
+            vec![1.0, 1.0 + f64::EPSILON],
+        ] {
+            let grid = Grid::of(values.iter().copied());
+            for value in &values {
+                let back = grid.value(grid.place(*value) as f64);
+                assert!((back - value).abs() <= grid.step(), "{values:?}: {value} {back}");
+            }
+            let places: Vec<u64> = values.iter().map(|v| grid.place(*v)).collect();
+            assert!(places.is_sorted_by(|a, b| a < b), "{values:?}: {places:?}");
+            if let (Some(first), Some(last)) = (values.first(), values.last()) {
+                assert_eq!(grid.value(grid.place(*first) as f64), *first);
+                assert_eq!(grid.value(grid.place(*last) as f64), *last);
+            }
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! `--metric` and `--metrics-file`: which metrics a command computes.
+//!
+//! ```text
+//!  the profile's own (asked for at `run`) ─┐
+//!  --metrics-file, --metric                ├─► bound to the counters ─► Vec<Bound>
+//!  built-in ones, where a view offers them ┘   later ones replace earlier ones of the same name
+//! ```
+
+use std::path::PathBuf;
+
+use model::Metric;
+use model::metric::{BUILTINS, Bound, MetricError, Operand, offered};
+use model::suggest::closest;
+use profile::{CounterInfo, MetricInfo, Profile};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::report::units;
+
+/// Metrics to compute.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct MetricArgs {
+    /// A value computed from counters of one group, as in ipc=instructions/cycles; or the name of a
+    /// built-in one, or `builtin` for all of those that can be formed. Repeatable
+    #[arg(long, value_name = "NAME=EXPR")]
+    pub metric: Vec<String>,
+    /// File with a NAME=EXPR per line; lines that begin with # are comments. Repeatable
+    #[arg(long, value_name = "FILE")]
+    pub metrics_file: Vec<PathBuf>,
+}
+
+/// Whether a view shows built-in metrics that nobody named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    Nothing,
+    Builtins,
+}
+
+/// `--metric builtin`: every built-in metric that can be formed.
+const BUILTIN: &str = "builtin";
+
+/// Says of a metric where it comes from, for errors.
+struct Asked {
+    from: String,
+    metric: Metric,
+    builtin: bool,
+}
+
+/// The metrics of a command line, each checked against the counters that a run is to count.
+pub fn before_run(args: &MetricArgs, counters: &[CounterInfo]) -> Result<Vec<MetricInfo>, Failure> {
+    let operands: Vec<Operand<'_>> = counters.iter().map(CounterInfo::operand).collect();
+    if args.metric.iter().any(|text| text == BUILTIN) {
+        return Err(Failure::new(format!(
+            "--metric {BUILTIN}: nothing to note before a recording"
+        ))
+        .hint("`counterpoint report` offers built-in metrics whenever their counters are there"));
+    }
+    let asked = asked(args, &operands)?;
+    bind_all(&asked, &operands)?;
+    Ok(asked.iter().map(|asked| MetricInfo::from(&asked.metric)).collect())
+}
+
+/// The metrics of a view of `profile`. One of the profile's own that cannot be computed (the
+/// manifest was edited) is left out with a word.
+pub fn of_profile(
+    args: &MetricArgs,
+    profile: &Profile,
+    offer: Offer,
+) -> Result<Vec<Bound>, Failure> {
+    let counters = &profile.manifest.counters;
+    let operands: Vec<Operand<'_>> = counters.iter().map(CounterInfo::operand).collect();
+    let asked = bind_all(&asked(args, &operands)?, &operands)?;
+    let mut all: Vec<Bound> = Vec::new();
+    for info in &profile.manifest.metrics {
+        let bound = Metric::of(&info.name, &info.expression).and_then(|m| m.bind(&operands));
+        match bound {
+            Ok(bound) if taken(&bound.name, &operands).is_none() => all.push(bound),
+            Ok(_) => {
+                eprintln!("counterpoint: the profile's metric {}: not its name alone", info.name)
+            }
+            Err(e) => eprintln!("counterpoint: the profile's metric {}: {e}", info.name),
+        }
+    }
+    for bound in asked {
+        match all.iter_mut().find(|known| known.name == bound.name) {
+            Some(known) => *known = bound,
+            None => all.push(bound),
+        }
+    }
+    if offer == Offer::Builtins || args.metric.iter().any(|text| text == BUILTIN) {
+        for bound in offered(&operands) {
+            if all.iter().all(|known| known.name != bound.name) {
+                all.push(bound);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// What the command line asks for, in its order, files first.
+fn asked(args: &MetricArgs, operands: &[Operand<'_>]) -> Result<Vec<Asked>, Failure> {
+    let mut all: Vec<Asked> = Vec::new();
+    for path in &args.metrics_file {
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| Failure::new(format!("--metrics-file {}: {e}", path.display())))?;
+        for (number, line) in text.lines().enumerate() {
+            if line.trim().is_empty() || line.trim_start().starts_with('#') {
+                continue;
+            }
+            let from = format!("{} line {}", path.display(), number + 1);
+            let metric = Metric::parse(line).map_err(|e| failure(&from, e))?;
+            all.push(Asked { from, metric, builtin: false });
+        }
+    }
+    for text in &args.metric {
+        let from = format!("--metric {text}");
+        if text == BUILTIN {
+            continue;
+        }
+        let metric = match (text.contains('='), BUILTINS.iter().find(|b| b.name == text)) {
+            (false, Some(builtin)) => Metric::of(builtin.name, builtin.expression),
+            (false, None) => return Err(unknown(text)),
+            (true, _) => Metric::parse(text),
+        };
+        let metric = metric.map_err(|e| failure(&from, e))?;
+        all.push(Asked { metric, from, builtin: !text.contains('=') });
+    }
+    for (i, asked) in all.iter().enumerate() {
+        let name = &asked.metric.name;
+        if all[..i].iter().any(|earlier| earlier.metric.name == *name) {
+            return Err(Failure::new(format!("{}: {name} is there twice", asked.from)));
+        }
+        if let Some(what) = taken(name, operands) {
+            return Err(Failure::new(format!("{}: {name} is {what}", asked.from))
+                .hint("call the metric something else"));
+        }
+    }
+    Ok(all)
+}
+
+fn bind_all(asked: &[Asked], operands: &[Operand<'_>]) -> Result<Vec<Bound>, Failure> {
+    let bind = |asked: &Asked| {
+        asked.metric.bind(operands).map_err(|error| match asked.builtin {
+            true => failure(&asked.from, error)
+                .hint(format!("{} needs these counters in one group", asked.metric.expression)),
+            false => failure(&asked.from, error),
+        })
+    };
+    asked.iter().map(bind).collect()
+}
+
+fn unknown(name: &str) -> Failure {
+    let names = || BUILTINS.iter().map(|builtin| builtin.name);
+    let near = closest(name, names());
+    let hint = match near.as_slice() {
+        [] => format!("NAME=EXPRESSION, or one of {}", names().collect::<Vec<_>>().join(", ")),
+        near => format!("did you mean {}? New ones are NAME=EXPRESSION", near.join(", ")),
+    };
+    Failure::new(format!("--metric {name}: no built-in metric is called so")).hint(hint)
+}
+
+fn failure(from: &str, error: MetricError) -> Failure {
+    let failure = Failure::new(format!("{from}: {error}"));
+    match error.hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// Names of columns and variables that every view has, and heads of its columns.
+const COLUMNS: &[&str] = &[
+    "op",
+    "thread",
+    "cpu",
+    "process",
+    "library",
+    "source",
+    "calls",
+    "dispatches",
+    "total_ns",
+    "total",
+    "share",
+    "mean_ns",
+    "mean",
+    "p50_ns",
+    "p50",
+    "p99_ns",
+    "p99",
+    "threads",
+    "cpus",
+    "min_ns",
+    "min",
+    "max_ns",
+    "max",
+    "pid",
+    "tid",
+    "thread_name",
+    "op_id",
+    "export",
+    "workgroup_x",
+    "workgroup_y",
+    "workgroup_z",
+    "count_x",
+    "count_y",
+    "count_z",
+    "worker",
+    "node",
+    "start_ticks",
+    "duration_ticks",
+    "start_ns",
+    "duration_ns",
+    "duration_us",
+    "duration",
+];
+
+/// What else has this name, so that a metric cannot have it: tables would have it twice.
+fn taken(name: &str, operands: &[Operand<'_>]) -> Option<&'static str> {
+    let made = ["_calls", "_per_call"].iter().any(|end| name.ends_with(end))
+        || (name.starts_with("group") && name.ends_with("_ns"));
+    if operands.iter().any(|operand| operand.name == name) {
+        return Some("a counter");
+    }
+    (made || COLUMNS.contains(&name)).then_some("a column of every table")
+}
+
+/// Which of a table's columns are left out first: see the report's columns. What somebody asked for
+/// stays as long as the counters; of what is only offered, rates by time and what another one says
+/// too go before everything but the extremes.
+pub fn rank(metric: &Bound) -> u8 {
+    const LESS: [&str; 5] = ["cpi", "frequency", "cpu-utilisation", "fault-rate", "switch-rate"];
+    let name = metric.name.split(':').next().unwrap_or_default();
+    match metric.builtin {
+        false => 3,
+        true if LESS.contains(&name) => 11,
+        true => 5,
+    }
+}
+
+/// A metric in documents.
+#[derive(Serialize)]
+pub struct MetricOut<'a> {
+    name: &'a str,
+    expression: &'a str,
+    unit: &'a str,
+    builtin: bool,
+}
+
+/// All of a document's metrics.
+pub fn metrics_out(metrics: &[Bound]) -> Vec<MetricOut<'_>> {
+    let out = |metric| {
+        let Bound { name, expression, unit, builtin, .. }: &Bound = metric;
+        MetricOut { name, expression, unit: &unit.name, builtin: *builtin }
+    };
+    metrics.iter().map(out).collect()
+}
+
+/// A metric's value for people.
+pub fn text(value: f64, unit: &str, declared: bool) -> String {
+    if value < 0.0 {
+        return format!("-{}", text(-value, unit, declared));
+    }
+    // Small ones keep their three digits.
+    let number = |value: f64| match value {
+        v if v == 0.0 || v >= 0.995 => units::number(v),
+        v => units::general(v, 3),
+    };
+    match (unit, declared) {
+        ("%", _) => units::percent(value / 100.0),
+        ("ratio" | "count", _) => number(value),
+        ("ns", false) => units::time(value),
+        ("bytes", false) => units::bytes(value),
+        ("bytes/s", false) => format!("{}/s", units::bytes(value)),
+        ("/s", _) => format!("{}/s", number(value)),
+        ("Hz", false) if value >= 999.5 => {
+            let scaled = [(1e9, "GHz"), (1e6, "MHz"), (1e3, "kHz")];
+            let (step, unit) =
+                scaled.into_iter().find(|(s, _)| value >= 0.9995 * s).unwrap_or((1e3, "kHz"));
+            format!("{} {unit}", units::number(value / step))
+        }
+        _ => format!("{} {unit}", number(value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::text;
+
+    #[test]
+    fn values_for_people() {
+        for (value, unit, declared, expected) in [
+            (1.5, "ratio", false, "1.5"),
+            (0.0, "ratio", false, "0"),
+            (0.00123, "ratio", false, "0.00123"),
+            (-0.25, "ratio", false, "-0.25"),
+            (12.34, "%", true, "12.3 %"),
+            (3.2e9, "Hz", false, "3.2 GHz"),
+            (999.6e6, "Hz", false, "1 GHz"),
+            (12.0, "Hz", false, "12 Hz"),
+            (3.2, "GHz", true, "3.2 GHz"),
+            (1.23e9, "bytes/s", false, "1.23 GB/s"),
+            (1_234.0, "bytes", false, "1,234 B"),
+            (12_345.0, "/s", false, "12,345/s"),
+            (1_500.0, "ns", false, "1.50 µs"),
+            (1_500.0, "ns", true, "1,500 ns"),
+            (0.5, "W", false, "0.5 W"),
+            (2e15, "bytes^2/s", false, "2.00 P bytes^2/s"),
+        ] {
+            assert_eq!(text(value, unit, declared), expected);
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! Counting a piece of one's own program.
+//!
+//! ```no_run
+//! use counters::Counters;
+//!
+//! let mut counters = Counters::open(["cycles", "instructions"])?;
+//! let (sum, m) = counters.measure(|| (0..1_000_000u64).sum::<u64>());
+//! println!("{sum}\n{m}");
+//! if let (Some(c), Some(i)) = (m.value("cycles"), m.value("instructions")) {
+//!     println!("{:.2} instructions per cycle", i as f64 / c as f64);
+//! }
+//! # Ok::<(), counters::measure::Error>(())
+//! ```
+//!
+//! Names are those of `counterpoint list`. All counters of one list are one group: counted and
+//! read together, so that they may be divided by one another. What does not fit the machine is
+//! refused when it is opened, with the set that fits; nothing is narrowed, left out or scaled
+//! silently. A value that could not be had is `None`, never 0.
+//!
+//! In a loop that is itself measured, reuse one [`Measurement`]:
+//!
+//! ```no_run
+//! # let mut counters = counters::Counters::open(["page-faults"])?;
+//! let mut m = counters.measurement();
+//! let mut most = 0;
+//! for _ in 0..1_000 {
+//!     counters.begin(&mut m)?;
+//!     // … the work …
+//!     counters.end(&mut m)?;
+//!     most = most.max(m.value("page-faults").unwrap_or(0));
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Begin and end allocate nothing, take no lock, and make one system call each per group, or none
+//! where the processor's counters can be read in user mode ([`Counters::user_reads`]).
+//!
+//! Only what the thread that opened does is counted, from opening on, wherever it runs. For other
+//! threads: [`Builder::thread`].
+
+mod measurement;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use self::measurement::{Count, Measurement};
+use crate::check::{self, Problem};
+use crate::machine::Machine;
+use crate::names::{NameError, Resolver};
+use crate::perf::{OpenError, Target};
+use crate::plan::{Plan, PlanError};
+use crate::sys;
+use crate::thread::{ReadStatus, ThreadCounters};
+
+/// Open counters of one thread. See the [module](self).
+///
+/// Dropping them closes them; that cannot fail. A forked child that inherits them gets
+/// [`ReadError::Forked`]: they count the parent.
+pub struct Counters {
+    thread: ThreadCounters<'static>,
+    plan: Arc<Plan>,
+    mark: ForkMark,
+}
+
+/// How to open [`Counters`].
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    groups: Vec<String>,
+    user_only: bool,
+    multiplex: bool,
+    kernel_reads: bool,
+    thread: i32,
+}
+
+impl Builder {
+    /// One more group: names as `counterpoint run -e` takes them, modifiers included. Its
+    /// counters are read together; counters of different groups are read one after another.
+    pub fn group<S: AsRef<str>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        let names: Vec<String> = names.into_iter().map(|n| n.as_ref().to_owned()).collect();
+        self.groups.push(names.join(","));
+        self
+    }
+
+    /// Count in user mode only, without the kernel's work for the thread: what an unprivileged
+    /// user may do where `perf_event_paranoid` is 2. As `:u` behind each name that says nothing
+    /// about modes and can be counted so.
+    pub fn user_only(mut self) -> Self {
+        self.user_only = true;
+        self
+    }
+
+    /// Allow more counters than the machine has: they take turns, and a value is an estimate
+    /// ([`Count::estimate`]) or missing. Turns last about 4 ms; for regions much shorter than
+    /// that, most values are missing.
+    pub fn multiplex(mut self) -> Self {
+        self.multiplex = true;
+        self
+    }
+
+    /// Count another thread of this or another process, by its kernel thread id (`gettid`), from
+    /// now on. It may have been running for long and may end at any time. Each reading of a
+    /// thread that runs on another processor costs about 18 µs, because the kernel interrupts
+    /// that processor.
+    pub fn thread(mut self, tid: i32) -> Self {
+        self.thread = tid;
+        self
+    }
+
+    /// Never read in user mode (see [`Plan::kernel_reads_only`]).
+    pub fn kernel_reads_only(mut self) -> Self {
+        self.kernel_reads = true;
+        self
+    }
+
+    /// Opens the counters, counting from now on. Some microseconds for each, and with more than
+    /// one group 0.1 ms to see that they do not take turns.
+    ///
+    /// # Errors
+    /// What failed, on what, and why, with the remedy in [`Error::hint`]. Nothing stays open.
+    pub fn open(self) -> Result<Counters, Error> {
+        let machine = Machine::here();
+        let text = match self.groups.as_slice() {
+            [one] => one.clone(),
+            groups => groups.iter().map(|g| braced(g)).collect::<Vec<_>>().join(","),
+        };
+        let resolved = Resolver::new(&machine).resolve(&text);
+        let mut counters = resolved.map_err(|e| Error::name(e, &text))?;
+        if self.user_only {
+            for counter in &mut counters {
+                *counter = check::user_only(counter).unwrap_or_else(|| counter.clone());
+            }
+        }
+        if self.multiplex {
+            counters = check::split(&counters, &machine).map_err(Error::problem)?;
+        }
+        let mut plan = Plan::new(counters).map_err(Error::plan)?;
+        if self.kernel_reads {
+            plan = plan.kernel_reads_only();
+        }
+        let target = Target { pid: self.thread, cpu: -1 };
+        let open = match Counters::from_plan(plan.clone(), target) {
+            Ok(open) => open,
+            // Opening each alone finds out whether it is one counter or all of them together.
+            Err(error) if target == Target::CALLING_THREAD => {
+                let report = check::check(plan.counters(), &machine);
+                return Err(report.problem().map_or(error, |p| Error::problem(p.clone())));
+            }
+            Err(error) => return Err(error),
+        };
+        // Of another thread nobody knows whether it runs.
+        if self.multiplex || target != Target::CALLING_THREAD {
+            return Ok(open);
+        }
+        open.examined()
+    }
+}
+
+fn braced(group: &str) -> String {
+    if group.contains('{') { group.to_owned() } else { format!("{{{group}}}") }
+}
+
+impl Counters {
+    /// Opens one group of counters for the calling thread, counting from now on: names as
+    /// `counterpoint run -e` takes them, modifiers included.
+    ///
+    /// # Errors
+    /// As [`Builder::open`].
+    pub fn open<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Result<Self, Error> {
+        Self::builder().group(names).open()
+    }
+
+    /// For several groups, another thread, user mode only, or more counters than fit.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Opens what was resolved before, and nothing else: no look at whether it counts.
+    ///
+    /// # Errors
+    /// The first counter that does not open.
+    pub fn from_plan(plan: Plan, target: Target) -> Result<Self, Error> {
+        let plan = Arc::new(plan);
+        // SAFETY: the plan is on the heap, not written any more, and lives as long as `thread`
+        // beside it does: `Counters` never gives the one without the other.
+        let forever: &'static Plan = unsafe { &*Arc::as_ptr(&plan) };
+        let mark = ForkMark::new().map_err(Error::memory)?;
+        let mut counters = Self { thread: ThreadCounters::closed(), plan, mark };
+        counters.thread.open_for(forever, target).map_err(|failure| {
+            let name = forever.counters().get(failure.counter).map_or("", |c| c.name.as_str());
+            let whom = match target {
+                Target::CALLING_THREAD => "this thread".to_owned(),
+                Target { pid, .. } => format!("thread {pid}"),
+            };
+            let message = format!("open {name} on {whom}: {}", failure.error);
+            Error::new(message, None, ErrorKind::Open(failure.error))
+        })?;
+        Ok(counters)
+    }
+
+    /// Itself, if the counters really count, and all at once.
+    fn examined(mut self) -> Result<Self, Error> {
+        match check::count_at_once(&mut self.thread, &self.plan) {
+            Ok(()) => Ok(self),
+            Err(problem) => Err(Error::problem(problem)),
+        }
+    }
+
+    /// Counts what `work` does, on this thread. What it gives comes back with the counts,
+    /// whatever became of them: see [`Measurement::problem`].
+    pub fn measure<T>(&mut self, work: impl FnOnce() -> T) -> (T, Measurement) {
+        let mut m = self.measurement();
+        let begun = self.begin(&mut m);
+        let result = work();
+        let ended = self.end(&mut m);
+        m.problem = begun.and(ended).err();
+        (result, m)
+    }
+
+    /// An empty measurement for [`Counters::begin`] and [`Counters::end`], to be reused. 2.7 kB;
+    /// this is what allocates nothing afterwards.
+    pub fn measurement(&self) -> Measurement {
+        Measurement::new(Arc::clone(&self.plan))
+    }
+
+    /// Reads the counters as the begin of `m`, whose earlier values are gone.
+    ///
+    /// # Errors
+    /// Values that could not be read are missing in `m`; the others are good.
+    #[inline]
+    pub fn begin(&mut self, m: &mut Measurement) -> Result<(), ReadError> {
+        m.begin_anew(&self.plan);
+        if !self.mark.is_set() {
+            return Err(ReadError::Forked);
+        }
+        judged(self.thread.read(&mut m.begin))
+    }
+
+    /// Reads the counters as the end of `m`. The same begin may have several ends.
+    ///
+    /// # Errors
+    /// As [`Counters::begin`].
+    #[inline]
+    pub fn end(&mut self, m: &mut Measurement) -> Result<(), ReadError> {
+        if !m.is_of(&self.plan) {
+            return Err(ReadError::OtherCounters);
+        }
+        if !self.mark.is_set() {
+            m.end.clear();
+            return Err(ReadError::Forked);
+        }
+        judged(self.thread.read(&mut m.end))
+    }
+
+    /// The counters, in the order of their names.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Whether every counter is read without the kernel, as far as the pages of the moment say.
+    pub fn user_reads(&self) -> bool {
+        let groups = self.plan.groups();
+        let starts = groups.iter().fold(0u32, |mask, group| mask | 1 << group.first);
+        !groups.is_empty() && self.thread.user_reads() == starts
+    }
+}
+
+#[inline]
+fn judged(status: ReadStatus) -> Result<(), ReadError> {
+    match status {
+        ReadStatus::Complete => Ok(()),
+        ReadStatus::Partial => Err(ReadError::Group),
+        ReadStatus::DescriptorLost | ReadStatus::Closed => Err(ReadError::Lost),
+    }
+}
+
+impl Drop for Counters {
+    fn drop(&mut self) {
+        self.thread.close();
+    }
+}
+
+impl fmt::Debug for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.plan.counters().iter().map(|c| &c.name);
+        f.debug_list().entries(names).finish()
+    }
+}
+
+/// Why a reading gave not all values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// A group is in error state (a pinned one, `:D`, that lost its place on the PMU). Later
+    /// readings may work.
+    Group,
+    /// The program closed our descriptors. Open the counters again.
+    Lost,
+    /// The measurement was begun with other counters; it is as it was.
+    OtherCounters,
+    /// This process is a forked child; the counters are its parent's. Open them again here.
+    Forked,
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Group => "read counters: a group is in error state (pinned, and not on the PMU)",
+            Self::Lost => "read counters: their descriptors were closed by the program",
+            Self::OtherCounters => "read counters: the measurement was begun with other counters",
+            Self::Forked => "read counters: opened before a fork, they count the parent",
+        })
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+/// Counters that could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error(Box<Told>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Told {
+    message: String,
+    hint: Option<String>,
+    kind: ErrorKind,
+}
+
+/// What kind of trouble an [`Error`] is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The text is no list of counters that this machine knows.
+    Name(NameError),
+    /// The counters are no plan.
+    Plan(PlanError),
+    /// The kernel refused a counter, or memory.
+    Open(OpenError),
+    /// They open but do not count, or not all at once.
+    DoesNotCount,
+}
+
+impl Error {
+    /// What kind of trouble it is.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
+    }
+
+    /// What to type or change, where that is known.
+    pub fn hint(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+
+    fn new(message: String, hint: Option<String>, kind: ErrorKind) -> Self {
+        Self(Box::new(Told { message, hint, kind }))
+    }
+
+    fn name(error: NameError, text: &str) -> Self {
+        Self::new(format!("{text}: {error}"), error.hint.clone(), ErrorKind::Name(error))
+    }
+
+    fn plan(error: PlanError) -> Self {
+        Self::new(error.to_string(), None, ErrorKind::Plan(error))
+    }
+
+    fn memory(errno: i32) -> Self {
+        let error = OpenError::from_errno(errno);
+        let message = format!("map memory that a fork wipes: {error}");
+        Self::new(message, None, ErrorKind::Open(error))
+    }
+
+    fn problem(problem: Problem) -> Self {
+        let kind = problem.error.map_or(ErrorKind::DoesNotCount, ErrorKind::Open);
+        Self::new(problem.message, problem.remedy, kind)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// A word that is not zero, and that a forked child finds zero.
+struct ForkMark(*mut u8);
+
+impl ForkMark {
+    const BYTES: usize = 4096;
+
+    fn new() -> Result<Self, i32> {
+        let at = sys::map_wiped_on_fork(Self::BYTES)?;
+        // SAFETY: mapped just now.
+        unsafe { at.write(1) };
+        Ok(Self(at))
+    }
+
+    #[inline]
+    fn is_set(&self) -> bool {
+        // SAFETY: mapped until drop. Volatile: a fork changes it without a write of ours.
+        unsafe { self.0.read_volatile() != 0 }
+    }
+}
+
+impl Drop for ForkMark {
+    fn drop(&mut self) {
+        sys::unmap(self.0, Self::BYTES);
+    }
+}
+
+// SAFETY: the pointer is to memory of its own, written once before it is shared.
+unsafe impl Send for ForkMark {}
+// SAFETY: as above; `is_set` only reads.
+unsafe impl Sync for ForkMark {}

@@ -1,0 +1,177 @@
+//! The page that the kernel shares for each mapped counter, and the arithmetic on it.
+//!
+//! ```text
+//!  lock ─► index, offset, width, times ─► the counter itself ─► lock again: equal and even?
+//!                                                               no: once more
+//!  value   = offset + sign_extend(counter, width)
+//!  enabled = time_enabled + ns since the page was written (from the time-stamp counter)
+//! ```
+//!
+//! The counter must be *sign*-extended: the kernel starts it at minus half of its range, so that
+//! it overflows into an interrupt, and puts the rest into `offset`.
+//!
+//! Sources: `struct perf_event_mmap_page` in include/uapi/linux/perf_event.h of Linux 6.12 and
+//! the algorithm in its comments.
+
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, compiler_fence};
+
+use super::pmu::Pmu;
+
+/// The part of `struct perf_event_mmap_page` that counting needs. Atomics, because somebody else
+/// writes it; relaxed loads of them are plain loads.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct Page {
+    version: AtomicU32,
+    compat_version: AtomicU32,
+    /// Odd while the kernel writes the page, and different afterwards.
+    pub(crate) lock: AtomicU32,
+    /// Which counter of the processor it is, plus one; 0: not on this processor now.
+    pub(crate) index: AtomicU32,
+    /// Added to the counter (an `i64`).
+    pub(crate) offset: AtomicU64,
+    pub(crate) time_enabled: AtomicU64,
+    pub(crate) time_running: AtomicU64,
+    pub(crate) capabilities: AtomicU64,
+    /// Bits of the counter.
+    pub(crate) pmc_width: AtomicU16,
+    pub(crate) time_shift: AtomicU16,
+    pub(crate) time_mult: AtomicU32,
+    pub(crate) time_offset: AtomicU64,
+    time_zero: AtomicU64,
+    size: AtomicU32,
+    reserved_1: AtomicU32,
+    pub(crate) time_cycles: AtomicU64,
+    pub(crate) time_mask: AtomicU64,
+}
+
+const _: () = {
+    assert!(offset_of!(Page, lock) == 8);
+    assert!(offset_of!(Page, offset) == 16);
+    assert!(offset_of!(Page, capabilities) == 40);
+    assert!(offset_of!(Page, pmc_width) == 48);
+    assert!(offset_of!(Page, time_offset) == 56);
+    assert!(offset_of!(Page, size) == 72);
+    assert!(offset_of!(Page, time_cycles) == 80);
+    assert!(offset_of!(Page, time_mask) == 88);
+};
+
+/// `cap_user_rdpmc`: the counter can be read in user mode.
+pub(crate) const CAP_USER_READ: u64 = 1 << 2;
+/// `cap_user_time`: so can the time since the page was written.
+pub(crate) const CAP_USER_TIME: u64 = 1 << 3;
+/// `cap_user_time_short`: the time-stamp counter is shorter than 64 bits.
+pub(crate) const CAP_USER_TIME_SHORT: u64 = 1 << 5;
+/// What a group needs to be read without the kernel. The times are needed too: without them
+/// nobody knows how much of an interval was counted.
+const NEEDED: u64 = CAP_USER_READ | CAP_USER_TIME;
+
+/// Readings that meet a change of the page before the kernel is asked instead. A change is a
+/// context switch or an overflow, so that a second one in a row is rare already.
+const ATTEMPTS: usize = 8;
+
+impl Page {
+    /// Whether counter and times can be read in user mode at all.
+    pub(crate) fn allows(&self) -> bool {
+        self.capabilities.load(Ordering::Relaxed) & NEEDED == NEEDED
+    }
+
+    /// The counter of a page that does not change meanwhile.
+    #[inline(always)]
+    fn value<P: Pmu>(&self, pmu: &P) -> Option<u64> {
+        let index = self.index.load(Ordering::Relaxed);
+        if index == 0 || self.capabilities.load(Ordering::Relaxed) & CAP_USER_READ == 0 {
+            return None;
+        }
+        let offset = self.offset.load(Ordering::Relaxed);
+        let width = self.pmc_width.load(Ordering::Relaxed);
+        Some(offset.wrapping_add(sign_extend(pmu.counter(index)?, width)))
+    }
+
+    /// Nanoseconds since the page was written, if it says how to know.
+    #[inline(always)]
+    fn elapsed<P: Pmu>(&self, pmu: &P) -> Option<u64> {
+        let capabilities = self.capabilities.load(Ordering::Relaxed);
+        if capabilities & CAP_USER_TIME == 0 {
+            return None;
+        }
+        let mut ticks = pmu.ticks();
+        if capabilities & CAP_USER_TIME_SHORT != 0 {
+            let cycles = self.time_cycles.load(Ordering::Relaxed);
+            let mask = self.time_mask.load(Ordering::Relaxed);
+            ticks = cycles.wrapping_add(ticks.wrapping_sub(cycles) & mask);
+        }
+        let mult = self.time_mult.load(Ordering::Relaxed);
+        let shift = self.time_shift.load(Ordering::Relaxed);
+        let offset = self.time_offset.load(Ordering::Relaxed);
+        Some(offset.wrapping_add(nanoseconds(ticks, mult, shift)))
+    }
+}
+
+/// `counter` as a signed number of `width` bits, in 64.
+#[inline(always)]
+pub(crate) fn sign_extend(counter: u64, width: u16) -> u64 {
+    let unused = 64u32.wrapping_sub(width.into()) & 63;
+    ((counter << unused) as i64 >> unused) as u64
+}
+
+/// `ticks · mult / 2^shift` without overflow in between, modulo 2⁶⁴.
+#[inline(always)]
+pub(crate) fn nanoseconds(ticks: u64, mult: u32, shift: u16) -> u64 {
+    let (mult, shift) = (u64::from(mult), u32::from(shift) & 63);
+    let whole = ticks >> shift;
+    let rest = ticks & ((1 << shift) - 1);
+    whole.wrapping_mul(mult).wrapping_add(rest.wrapping_mul(mult) >> shift)
+}
+
+/// Reads a group into its block (see [`crate::readings`]; number and ids are left alone). False:
+/// ask the kernel.
+///
+/// All counters are of one interval without a context switch: every switch writes the page of
+/// every counter, and the leader's is looked at last. An overflow writes its counter's page only.
+///
+/// Nothing but the order of the instructions makes this right, as in the kernel's own example:
+/// the page of a thread's counter is written on the thread's processor, between two of its
+/// instructions.
+#[inline(always)]
+pub(crate) fn read_group<'p, P: Pmu>(
+    pages: impl Iterator<Item = &'p Page> + Clone,
+    pmu: &P,
+    block: &mut [u64],
+) -> bool {
+    'again: for _ in 0..ATTEMPTS {
+        let mut pages = pages.clone();
+        let Some(leader) = pages.next() else { return false };
+        let lock = leader.lock.load(Ordering::Acquire);
+        compiler_fence(Ordering::SeqCst);
+        let Some(value) = leader.value(pmu) else { return false };
+        let Some(elapsed) = leader.elapsed(pmu) else { return false };
+        let enabled = leader.time_enabled.load(Ordering::Relaxed).wrapping_add(elapsed);
+        let running = leader.time_running.load(Ordering::Relaxed).wrapping_add(elapsed);
+        let [_, to_enabled, to_running, to_value, _, rest @ ..] = block else { return false };
+        (*to_enabled, *to_running, *to_value) = (enabled, running, value);
+        for (page, to) in pages.zip(rest.chunks_exact_mut(2)) {
+            let lock = page.lock.load(Ordering::Acquire);
+            compiler_fence(Ordering::SeqCst);
+            let Some(value) = page.value(pmu) else { return false };
+            compiler_fence(Ordering::SeqCst);
+            if changed(page, lock) {
+                continue 'again;
+            }
+            if let Some(to) = to.first_mut() {
+                *to = value;
+            }
+        }
+        compiler_fence(Ordering::SeqCst);
+        if !changed(leader, lock) {
+            return true;
+        }
+    }
+    false
+}
+
+#[inline(always)]
+fn changed(page: &Page, before: u32) -> bool {
+    before & 1 != 0 || page.lock.load(Ordering::Relaxed) != before
+}

@@ -1,0 +1,118 @@
+//! The instructions that read a counter and the time, per processor: the only part of user-space
+//! reads that a test replaces.
+
+/// Where counters and time come from.
+pub(crate) trait Pmu {
+    /// The counter that a page names by `index` (not 0), in as many low bits as the page's width
+    /// says; `None` if this version cannot read it.
+    fn counter(&self, index: u32) -> Option<u64>;
+    /// The time-stamp counter.
+    fn ticks(&self) -> u64;
+}
+
+/// This processor. Reading a counter is legal only while a page of the thread names it.
+pub(crate) struct Hardware;
+
+#[cfg(target_arch = "x86_64")]
+impl Pmu for Hardware {
+    #[inline(always)]
+    fn counter(&self, index: u32) -> Option<u64> {
+        let (low, high): (u32, u32);
+        // SAFETY: the page named the counter, so the kernel allows `rdpmc` to this thread (Intel
+        // SDM volume 2B, AMD APM volume 3: ecx selects, edx:eax returns, nothing else changes).
+        // Not serialising; the kernel's example does not serialise either.
+        unsafe {
+            core::arch::asm!(
+                "rdpmc",
+                in("ecx") index.wrapping_sub(1),
+                lateout("eax") low, lateout("edx") high,
+                options(nomem, nostack, preserves_flags)
+            );
+        }
+        Some(u64::from(high) << 32 | u64::from(low))
+    }
+
+    #[inline(always)]
+    fn ticks(&self) -> u64 {
+        // SAFETY: every x86-64 processor has it.
+        unsafe { core::arch::x86_64::_rdtsc() }
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+macro_rules! system_register {
+    ($name:literal) => {{
+        let value: u64;
+        // SAFETY: reads a register that the kernel opened to user mode (the page says so, or, for
+        // the virtual counter, always).
+        unsafe {
+            core::arch::asm!(concat!("mrs {}, ", $name), out(reg) value,
+                options(nomem, nostack, preserves_flags));
+        }
+        value
+    }};
+}
+
+#[cfg(target_arch = "aarch64")]
+impl Pmu for Hardware {
+    /// A register is part of its instruction, so that there is one for each (Arm ARM, D19).
+    #[inline(always)]
+    fn counter(&self, index: u32) -> Option<u64> {
+        macro_rules! event_counters {
+            ($($index:literal $name:literal)*) => {
+                match index {
+                    $($index => system_register!($name),)*
+                    32 => system_register!("pmccntr_el0"),
+                    _ => return None,
+                }
+            };
+        }
+        Some(event_counters! {
+            1 "pmevcntr0_el0" 2 "pmevcntr1_el0" 3 "pmevcntr2_el0" 4 "pmevcntr3_el0"
+            5 "pmevcntr4_el0" 6 "pmevcntr5_el0" 7 "pmevcntr6_el0" 8 "pmevcntr7_el0"
+            9 "pmevcntr8_el0" 10 "pmevcntr9_el0" 11 "pmevcntr10_el0" 12 "pmevcntr11_el0"
+            13 "pmevcntr12_el0" 14 "pmevcntr13_el0" 15 "pmevcntr14_el0" 16 "pmevcntr15_el0"
+            17 "pmevcntr16_el0" 18 "pmevcntr17_el0" 19 "pmevcntr18_el0" 20 "pmevcntr19_el0"
+            21 "pmevcntr20_el0" 22 "pmevcntr21_el0" 23 "pmevcntr22_el0" 24 "pmevcntr23_el0"
+            25 "pmevcntr24_el0" 26 "pmevcntr25_el0" 27 "pmevcntr26_el0" 28 "pmevcntr27_el0"
+            29 "pmevcntr28_el0" 30 "pmevcntr29_el0" 31 "pmevcntr30_el0"
+        })
+    }
+
+    #[inline(always)]
+    fn ticks(&self) -> u64 {
+        system_register!("cntvct_el0")
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+impl Pmu for Hardware {
+    fn counter(&self, _: u32) -> Option<u64> {
+        None
+    }
+
+    fn ticks(&self) -> u64 {
+        0
+    }
+}
+
+/// What tells the calling thread from every other one that lives: its thread pointer.
+#[inline(always)]
+pub(crate) fn thread_pointer() -> usize {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let at: usize;
+        // SAFETY: the x86-64 TLS ABI keeps the thread pointer's own address at fs:0.
+        unsafe {
+            core::arch::asm!("mov {}, qword ptr fs:0", out(reg) at,
+                options(nostack, readonly, preserves_flags));
+        }
+        at
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        system_register!("tpidr_el0") as usize
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    0
+}

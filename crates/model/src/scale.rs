@@ -1,0 +1,38 @@
+//! From what a counter counted part of the time to an estimate for all of it.
+
+/// `raw · enabled_ns / running_ns`, rounded to the nearest, in 128 bits: what the counter would
+/// have shown had it counted for all of the `enabled_ns`, if things went on as in the
+/// `running_ns` that it saw. All three are differences over one interval, not totals since the
+/// counter was opened.
+///
+/// `None` if it never ran (the value is missing, not 0) or the estimate does not fit 64 bits.
+/// The count itself if it ran all the time.
+pub fn scaled(raw: u64, enabled_ns: u64, running_ns: u64) -> Option<u64> {
+    if running_ns >= enabled_ns {
+        // Also an interval shorter than a tick of the clock: both are 0.
+        return Some(raw);
+    }
+    let product = u128::from(raw) * u128::from(enabled_ns) + u128::from(running_ns) / 2;
+    u64::try_from(product.checked_div(running_ns.into())?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::scaled;
+
+    #[test]
+    fn by_arithmetic() {
+        assert_eq!(scaled(100, 10, 5), Some(200));
+        assert_eq!(scaled(100, 10, 10), Some(100));
+        assert_eq!(scaled(7, 3, 2), Some(11), "10.5 rounds up");
+        assert_eq!(scaled(5, 7, 5), Some(7));
+        assert_eq!(scaled(0, 10, 5), Some(0), "counted for a while and saw nothing");
+        assert_eq!(scaled(0, 10, 0), None, "never ran");
+        assert_eq!(scaled(9, 10, 0), None);
+        assert_eq!(scaled(9, 0, 0), Some(9));
+        // 2⁶⁰ · 10¹² / 10¹² and beyond: the product needs 100 bits.
+        assert_eq!(scaled(1 << 60, 1_000_000_000_000, 500_000_000_000), Some(1 << 61));
+        assert_eq!(scaled(u64::MAX, u64::MAX, u64::MAX - 1), None, "does not fit");
+        assert_eq!(scaled(1, u64::MAX, 1), Some(u64::MAX));
+    }
+}

@@ -1,0 +1,63 @@
+//! `guest-reads`: a pair of readings in instructions of the emulated machine, beside the least that
+//! a C program needs for the same. Nearly without noise: interrupts of the guest's timer are all
+//! that differs from one boot to the next.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::FEWEST_ROUNDS;
+use super::plan::{Case, Figure, Formula, Observe, Of, Plan};
+use crate::layout::Layout;
+use crate::pmu_vm;
+
+const CASE: &str = "guest";
+
+pub fn prepare(_: &Layout) -> Result<Plan> {
+    if let Some(why) = pmu_vm::missing() {
+        bail!("cannot run the emulated machine: {why}");
+    }
+    let ourselves = std::env::current_exe().context("ask where we are")?;
+    let ratio = |over: &str, under: &str, n: u32, at_most| Figure {
+        name: format!("{over} / {under}, {n} counters"),
+        unit: "x",
+        formula: Formula::Ratio {
+            over: Of::new(CASE, format!("{over}.{n}")),
+            under: Of::new(CASE, format!("{under}.{n}")),
+        },
+        at_most,
+    };
+    let mut figures = Vec::new();
+    for n in 1..=4 {
+        figures.push(ratio("user", "c-group", n, Some(1.25)));
+        figures.push(ratio("user", "c-values", n, None));
+        figures.push(ratio("read", "bare", n, Some(1.05)));
+        for row in ["user", "c-group", "c-values", "read", "bare"] {
+            figures.push(Figure {
+                name: format!("{row}, {n} counters"),
+                unit: "instructions",
+                formula: Formula::Value(Of::new(CASE, format!("{row}.{n}"))),
+                at_most: None,
+            });
+        }
+    }
+    Ok(Plan {
+        cases: vec![Case {
+            label: CASE,
+            command: Box::new(move || {
+                let mut command = Command::new(&ourselves);
+                command.args(["pmu-vm", "--bench"]);
+                command
+            }),
+            observe: Observe::Lines,
+        }],
+        figures,
+        rounds: FEWEST_ROUNDS,
+        notes: vec![
+            "instructions of a begin and end pair, user and kernel, QEMU's AArch64 machine with -icount; not of any real processor".into(),
+            "user.N: ours in user mode, N hardware counters of one group; read.N: ours by group reads".into(),
+            "c-group.N: a minimal C reader (tests/pmu-vm/c/reader.c) of the same words, values and times; c-values.N: of values only, each counter on its own".into(),
+            "bare.N: two group reads, nothing checked".into(),
+        ],
+    })
+}

@@ -1,0 +1,63 @@
+//! `cargo xtask pmu-vm --mutant`: would the tests notice? A copy of the sources forgets the sign of
+//! a counter (`offset + counter` where `offset + sign_extend(counter, width)` is right, the
+//! classic mistake of user-space reads), and the emulated machine must find it out.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::Request;
+use crate::dist::files_below;
+use crate::layout::Layout;
+use crate::process::say;
+
+/// The file, the line that is right, and the line that is not.
+const FILE: &str = "crates/counters/src/user/page.rs";
+const RIGHT: &str = "    ((counter << unused) as i64 >> unused) as u64\n";
+const WRONG: &str = "    counter << unused >> unused\n";
+
+/// What the guest is built of.
+const SOURCES: &[&str] =
+    &["Cargo.toml", "crates/counters", "crates/model", "tests/pmu-vm", "xtask/Cargo.toml"];
+
+pub fn main(layout: &Layout) -> Result<()> {
+    let copy = super::home(layout).join("mutant");
+    for source in SOURCES {
+        let from = layout.root.join(source);
+        let files = if from.is_dir() { files_below(&from)? } else { vec![from] };
+        for file in files {
+            let below = file.strip_prefix(&layout.root).context("a source is below the root")?;
+            put(&copy.join(below), &std::fs::read(&file).with_context(|| show(&file))?)?;
+        }
+    }
+    let victim = copy.join(FILE);
+    let text = std::fs::read_to_string(&victim).with_context(|| show(&victim))?;
+    ensure!(text.matches(RIGHT).count() == 1, "{FILE} has changed: mutant.rs must follow");
+    put(&victim, text.replace(RIGHT, WRONG).as_bytes())?;
+
+    let request = Request { filter: Some("user::"), sources: Some(copy), ..Request::default() };
+    let outcome = super::run(layout, &request)?;
+    let noticed = |test: &str| outcome.failures.iter().any(|failure| failure.starts_with(test));
+    for test in ["user::known_loops", "user::equal_to_read", "user::across_the_overflow"] {
+        if !noticed(test) {
+            bail!("{test} passes with user-space reads that forget the sign");
+        }
+    }
+    let failed = outcome.failed;
+    say(format_args!("{failed} of {} tests notice a forgotten sign", outcome.ran));
+    Ok(())
+}
+
+/// Writes what differs, so that an unchanged file is not compiled again.
+fn put(to: &Path, data: &[u8]) -> Result<()> {
+    if std::fs::read(to).is_ok_and(|old| old == data) {
+        return Ok(());
+    }
+    let what = || format!("write {}", to.display());
+    std::fs::create_dir_all(to.parent().with_context(what)?).with_context(what)?;
+    std::fs::write(to, data).with_context(what)
+}
+
+fn show(file: &Path) -> String {
+    format!("read {}", file.display())
+}
