@@ -1,17 +1,18 @@
 //! `counterpoint trace import` as a user types it.
 
-mod support;
+use std::process::Command;
 
 use serde_json::{Value, json};
-use support::cli;
+
+fn cli() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_counterpoint"))
+}
 
 #[test]
 fn a_trace_becomes_a_profile() {
     let scratch = testkit::Scratch::new();
     let at = |name: &str| scratch.path().join(name);
-    let event = |name: &str, ts: f64| {
-        json!({"ph": "X", "cat": "cpu_op", "name": name, "pid": 5, "tid": 6, "ts": ts, "dur": 1.5})
-    };
+    let event = |name: &str, ts: f64| json!({"ph": "X", "cat": "cpu_op", "name": name, "pid": 5, "tid": 6, "ts": ts, "dur": 1.5});
     let trace = json!({"traceEvents": [event("a", 1.0), event("b", 3.0), event("a", 5.0)]});
     std::fs::write(at("t.json"), trace.to_string()).unwrap();
     let output = at("p.cpt");
@@ -20,7 +21,10 @@ fn a_trace_becomes_a_profile() {
     };
     let done = import("t.json");
     assert!(done.status.success(), "{done:?}");
-    assert!(String::from_utf8_lossy(&done.stderr).contains("3 events, 3 of them calls"), "{done:?}");
+    assert!(
+        String::from_utf8_lossy(&done.stderr).contains("3 events, 3 of them calls"),
+        "{done:?}"
+    );
 
     let report = cli().arg("report").arg(&output).args(["--format", "json"]).output().unwrap();
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
@@ -30,10 +34,10 @@ fn a_trace_becomes_a_profile() {
         .iter()
         .map(|row| (row["name"].clone(), row["calls"].clone(), row["total_ns"].clone()))
         .collect();
-    assert_eq!(rows, [
-        (json!("a"), json!(2), json!(3000.0)),
-        (json!("b"), json!(1), json!(1500.0))
-    ]);
+    assert_eq!(
+        rows,
+        [(json!("a"), json!(2), json!(3000.0)), (json!("b"), json!(1), json!(1500.0))]
+    );
 
     // A file that is no trace says where, and leaves the profile that was there as DIR.old.
     std::fs::write(at("bad.json"), r#"{"traceEvents":[{"name":"a"b"}]}"#).unwrap();

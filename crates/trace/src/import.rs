@@ -54,9 +54,9 @@ pub struct OneTrace<'a> {
     shift_ns: i64,
     processes: HashMap<Id, Process>,
     rows: Vec<Row>,
-    by_id: HashMap<(Option<Id>, Option<Id>), usize>,
+    by_id: HashMap<Ids, usize>,
     /// The row of the event before: the next one is often in it.
-    last: Option<((Option<Id>, Option<Id>), usize)>,
+    last: Option<(Ids, usize)>,
     /// Numbers that calls have for a name in a category, in each process.
     exports: HashMap<(ProcessKey, Option<NameId>, Option<NameId>), u32>,
     unpaired: u64,
@@ -87,6 +87,13 @@ struct Row {
     thread: Option<ThreadKey>,
     /// Begun and not ended: category, name, time.
     open: Vec<(Option<NameId>, Option<NameId>, i64)>,
+}
+
+/// The ids of a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Ids {
+    process: Option<Id>,
+    thread: Option<Id>,
 }
 
 /// A process or thread id of a trace.
@@ -220,17 +227,17 @@ impl OneTrace<'_> {
 
     fn row(&mut self, event: &Event<'_>) -> Result<usize, String> {
         if let Some((ids, row)) = &self.last
-            && same(&ids.0, &event.pid)
-            && same(&ids.1, &event.tid)
+            && same(&ids.process, &event.pid)
+            && same(&ids.thread, &event.tid)
         {
             return Ok(*row);
         }
-        let ids = (event.pid.as_ref().map(Id::of), event.tid.as_ref().map(Id::of));
+        let (process, thread) = (event.pid.as_ref(), event.tid.as_ref());
+        let ids = Ids { process: process.map(Id::of), thread: thread.map(Id::of) };
         let row = match self.by_id.get(&ids) {
             Some(row) => *row,
             None => {
-                let process = event.pid.as_ref().map(json);
-                let thread = event.tid.as_ref().map(json);
+                let (process, thread) = (process.map(json), thread.map(json));
                 let id = self.activities.row(process.as_deref(), thread.as_deref());
                 self.rows.push(Row { id, process: None, thread: None, open: Vec::new() });
                 self.by_id.insert(ids.clone(), self.rows.len() - 1);
@@ -269,15 +276,15 @@ impl OneTrace<'_> {
         }
         let ids = match &self.last {
             Some((ids, last)) if *last == row => ids.clone(),
-            _ => (None, None),
+            _ => Ids::default(),
         };
-        let process = self.process(ids.0.as_ref())?;
-        let tid = match &ids.1 {
+        let process = self.process(ids.process.as_ref())?;
+        let tid = match &ids.thread {
             Some(Id::Number(n)) => u32::try_from(*n).ok(),
             _ => None,
         };
         let thread = self.all.calls.thread(process, tid.unwrap_or(0));
-        if let Some(Id::Text(text)) = &ids.1 {
+        if let Some(Id::Text(text)) = &ids.thread {
             self.all.calls.name_thread(thread, text);
         }
         self.rows[row].process = Some(process);

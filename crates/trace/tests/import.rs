@@ -1,5 +1,7 @@
 //! Traces in, profiles out: what is in them is compared with what serde_json reads in the text.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -187,7 +189,8 @@ fn several_files_share_one_time() {
     let (starts, _) = profile.visit(1, Vec::new, |starts: &mut Vec<u64>, columns| {
         starts.extend(&columns.start_ticks);
     });
-    let ns: Vec<i64> = starts[0].iter().map(|t| t.wrapping_sub(trace::import::EPOCH_TICKS) as i64).collect();
+    let ns: Vec<i64> =
+        starts[0].iter().map(|t| t.wrapping_sub(trace::import::EPOCH_TICKS) as i64).collect();
     assert_eq!(ns, [1_000, -3_000]);
 }
 
