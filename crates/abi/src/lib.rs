@@ -4,4 +4,5 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod agent;
 pub mod iree;

@@ -22,6 +22,7 @@
 //! | `inject` | panics on demand, in a library built for tests |
 //! | [`iree`] | the adapter: interposed functions, ELF walk, export tables, trampolines |
 //! | [`exec`] | programs that the host starts: which of them can carry us |
+//! | [`table`] | the exported table that names the one agent of a process |
 //! | [`sys`] | system calls that leave `errno` alone, memory reads that cannot fault |
 //!
 //! Rules. The host never dies of us: no exit (but for the one variable of the original hook that
@@ -50,6 +51,7 @@ mod probe;
 mod process;
 mod run;
 mod sys;
+mod table;
 mod thread;
 
 pub use exec::{
@@ -62,3 +64,4 @@ pub use iree::call_hook::{
     iree_hal_executable_library_call_hook_begin, iree_hal_executable_library_call_hook_end,
 };
 pub use iree::interpose::{dlsym, mmap, mmap64, mprotect};
+pub use table::counterpoint_agent;

@@ -6,6 +6,7 @@ use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
+use abi::agent::AgentState;
 use counters::Plan;
 use model::Loss;
 use record::pool::Row;
@@ -13,7 +14,7 @@ use record::run_file::RUN_FILE_VARIABLE;
 use record::{ClockKind, Pool, RunFile};
 
 use crate::process::Process;
-use crate::{exec, hook, sys, thread};
+use crate::{exec, hook, sys, table, thread};
 
 /// What the run file says, made ready to use. Lives for ever, shared by forked children.
 #[derive(Debug)]
@@ -44,6 +45,8 @@ const PATH_BYTES: usize = 4096;
 static mut RUN_FILE_PATH: [u8; PATH_BYTES] = [0; PATH_BYTES];
 /// Whether the environment asked for a profile.
 static WANTED: AtomicBool = AtomicBool::new(false);
+/// Set where another agent was in the process first.
+static QUIET: AtomicBool = AtomicBool::new(false);
 /// Set after an error of our own: everything passes through from then on.
 static OFF: AtomicBool = AtomicBool::new(false);
 
@@ -62,6 +65,11 @@ extern "C" fn constructor() {
     thread::guarded(|| {
         note_variables();
         point!(Constructor);
+        if is_asked_for() && table::another_is_first() {
+            with_run_row(|row| row.lose(Loss::SecondAgent, 1, 0));
+            QUIET.store(true, Ordering::Relaxed);
+            WANTED.store(false, Ordering::Release);
+        }
         if is_asked_for() {
             exec::prepare();
         }
@@ -154,6 +162,21 @@ pub fn wanted() -> bool {
 /// Switches the agent off for good. Calls pass through; what was recorded stays.
 pub fn switch_off() {
     OFF.store(true, Ordering::SeqCst);
+}
+
+/// What this agent is doing, for whoever asks.
+pub fn state() -> AgentState {
+    if QUIET.load(Ordering::Relaxed) {
+        AgentState::Quiet
+    } else if !is_asked_for() {
+        AgentState::Idle
+    } else if is_off() {
+        AgentState::Off
+    } else if current().is_none() {
+        AgentState::Waiting
+    } else {
+        AgentState::Recording
+    }
 }
 
 /// Whether [`switch_off`] was called. One relaxed load.

@@ -15,6 +15,7 @@
 //! | [`metrics`] | metrics of a row, from the calls that have their counters |
 //! | [`durations`] | many durations in little memory, exact quantiles |
 //! | [`threads`] | per thread: time in dispatches, in none, off the CPU |
+//! | [`tracks`](mod@tracks) | time series: totals, rates, how evenly they were sampled |
 //! | [`probe`] | what the probes cost, and what an empty call reads |
 //!
 //! Sums are of integers, so results do not depend on how many workers there were. Missing is
@@ -28,6 +29,7 @@ pub mod stats;
 pub mod summary;
 pub mod table;
 pub mod threads;
+pub mod tracks;
 
 pub use durations::Durations;
 pub use metrics::MetricValue;
@@ -36,3 +38,4 @@ pub use stats::{Stats, stats};
 pub use summary::{Options, Summary, summarize};
 pub use table::{By, CounterTotal, Key, Row};
 pub use threads::ThreadTime;
+pub use tracks::{SeriesSummary, TracksSummary, tracks};

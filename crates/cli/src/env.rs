@@ -22,7 +22,7 @@ pub struct Args {
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     prepare_process()?;
-    let prepared = prepare(&args.recording, Origin::Env, &[])?;
+    let prepared = prepare(&args.recording, &[], Origin::Env, &[])?;
     let mut out = std::io::stdout().lock();
     let lines = prepared
         .variables

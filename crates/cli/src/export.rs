@@ -1,4 +1,4 @@
-//! `counterpoint export`: every call, one row each, for other programs.
+//! `counterpoint export`: every call, or every sample of the tracks, one row each, for other programs.
 
 mod parquet;
 
@@ -9,21 +9,23 @@ use std::process::ExitCode;
 
 use arrow_array::RecordBatch;
 use arrow_json::writer::{LineDelimited, WriterBuilder};
-use arrow_schema::ArrowError;
+use arrow_schema::{ArrowError, SchemaRef};
 use clap::ValueEnum;
 use model::metric::Bound;
 use profile::batch::unknown_op;
 use profile::collect::Closing;
+use profile::tracks::batches::SeriesChooser;
 use profile::{LossCount, Profile, merge_losses};
 
 use crate::failure::Failure;
 use crate::metrics::{MetricArgs, Offer, metrics_out, of_profile};
 use crate::report::{self, ProfileHead};
 
-/// The version of the JSON document.
+/// The versions of the JSON documents.
 const EXPORT_SCHEMA: &str = "counterpoint.export/1";
+const TRACKS_SCHEMA: &str = "counterpoint.tracks/1";
 
-/// Write every recorded call as a row of CSV, JSON or Parquet.
+/// Write every recorded call, or every sample, as a row of CSV, JSON or Parquet.
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.
@@ -32,14 +34,27 @@ pub struct Args {
     /// What to write.
     #[arg(long, value_enum)]
     format: ExportFormat,
+    /// Of what there is a row.
+    #[arg(long, value_enum, default_value_t)]
+    what: What,
     /// File to write to instead of stdout; Parquet needs one.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Only ops whose name matches; `*` and `?` are wild.
+    /// Only ops, or tracks, whose name matches; `*` and `?` are wild.
     #[arg(long, value_name = "GLOB")]
     filter: Option<String>,
     #[command(flatten)]
     metrics: MetricArgs,
+}
+
+/// `--what`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// A row per call.
+    #[default]
+    Calls,
+    /// A row per sample of the time series beside them.
+    Tracks,
 }
 
 /// `--format`.
@@ -47,13 +62,13 @@ pub struct Args {
 enum ExportFormat {
     /// RFC 4180 with one header line; an empty field is a missing value.
     Csv,
-    /// One document: the head, then `calls` with one call per line.
+    /// One document: the head, then `calls` (or `samples`) with one per line.
     Json,
     /// Arrow columns, compressed with Snappy; the profile's head is in the file's metadata.
     Parquet,
 }
 
-/// Writes the calls.
+/// Writes the rows.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if args.format == ExportFormat::Parquet && args.output.is_none() {
         return Err(Failure::new("export --format parquet: no file to write to")
@@ -80,6 +95,16 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Rows that are written, whatever they are of.
+struct Rows<'a> {
+    what: What,
+    profile: &'a Profile,
+    /// What the columns of metrics are, as JSON.
+    metrics: Option<String>,
+    schema: SchemaRef,
+    batches: &'a mut dyn Iterator<Item = Result<RecordBatch, ArrowError>>,
+}
+
 /// Writes what was asked for; returns every loss of the profile.
 fn write(
     out: &mut (impl Write + Send),
@@ -87,29 +112,54 @@ fn write(
     args: &Args,
     metrics: Vec<Bound>,
 ) -> io::Result<Vec<LossCount>> {
-    let filter = args.filter.as_deref();
-    let choose = filter.map(|glob| -> profile::batch::Chooser<'_> {
-        let wanted: Vec<bool> =
-            profile.ops.all().iter().map(|op| model::glob::matches(glob, &op.name)).collect();
-        Box::new(move |process, export| match profile.ops.of(process, export) {
-            Some(op) => wanted[op as usize],
-            None => model::glob::matches(glob, &unknown_op(export)),
-        })
-    });
-    let described = serde_json::to_string(&metrics_out(&metrics))?;
-    let mut batches = profile.batches(choose).with_metrics(metrics);
-    match args.format {
-        ExportFormat::Csv => csv(out, &mut batches)?,
-        ExportFormat::Json => json(out, profile, &described, &mut batches)?,
-        ExportFormat::Parquet => parquet::write(out, profile, described, &mut batches)?,
-    }
-    Ok(merge_losses(profile.all_losses().iter().chain(batches.losses())))
+    let (what, filter) = (args.what, args.filter.as_deref());
+    let found = match what {
+        What::Calls => {
+            let described = serde_json::to_string(&metrics_out(&metrics))?;
+            let choose = filter.map(|glob| calls_like(profile, glob));
+            let mut batches = profile.batches(choose).with_metrics(metrics);
+            let schema = batches.schema();
+            let metrics = Some(described);
+            let all = Rows { what, profile, metrics, schema, batches: &mut batches };
+            rows(out, all, args.format)?;
+            batches.losses().to_vec()
+        }
+        What::Tracks => {
+            let choose = filter.map(|glob| -> SeriesChooser<'_> {
+                Box::new(move |series| model::glob::matches(glob, &series.track))
+            });
+            let mut batches = profile.track_batches(choose);
+            let schema = profile::tracks::batches::schema();
+            let all = Rows { what, profile, metrics: None, schema, batches: &mut batches };
+            rows(out, all, args.format)?;
+            batches.losses().to_vec()
+        }
+    };
+    Ok(merge_losses(profile.all_losses().iter().chain(&found)))
 }
 
-fn csv(out: &mut impl Write, batches: &mut profile::Batches<'_>) -> io::Result<()> {
-    // The header line, also when there is no call.
-    csv_lines(out, &RecordBatch::new_empty(batches.schema()), true)?;
-    for batch in batches {
+/// Calls of the ops whose name matches.
+fn calls_like<'a>(profile: &'a Profile, glob: &'a str) -> profile::batch::Chooser<'a> {
+    let wanted: Vec<bool> =
+        profile.ops.all().iter().map(|op| model::glob::matches(glob, &op.name)).collect();
+    Box::new(move |process, export| match profile.ops.of(process, export) {
+        Some(op) => wanted[op as usize],
+        None => model::glob::matches(glob, &unknown_op(export)),
+    })
+}
+
+fn rows(out: &mut (impl Write + Send), mut rows: Rows<'_>, format: ExportFormat) -> io::Result<()> {
+    match format {
+        ExportFormat::Csv => csv(out, &mut rows),
+        ExportFormat::Json => json(out, &mut rows),
+        ExportFormat::Parquet => parquet::write(out, &mut rows),
+    }
+}
+
+fn csv(out: &mut impl Write, rows: &mut Rows<'_>) -> io::Result<()> {
+    // The header line, also when there is no row.
+    csv_lines(out, &RecordBatch::new_empty(rows.schema.clone()), true)?;
+    for batch in &mut *rows.batches {
         csv_lines(out, &batch.map_err(io_error)?, false)?;
     }
     Ok(())
@@ -124,20 +174,19 @@ fn csv_lines(out: &mut impl Write, batch: &RecordBatch, header: bool) -> io::Res
     out.write_all(&lines)
 }
 
-fn json(
-    out: &mut impl Write,
-    profile: &Profile,
-    metrics: &str,
-    batches: &mut profile::Batches<'_>,
-) -> io::Result<()> {
-    let head = serde_json::to_string(&ProfileHead::new(&profile.manifest, profile))?;
-    write!(
-        out,
-        "{{\"schema\":\"{EXPORT_SCHEMA}\",\n\"profile\":{head},\n\"metrics\":{metrics},\n"
-    )?;
-    write!(out, "\"calls\":[")?;
+fn json(out: &mut impl Write, rows: &mut Rows<'_>) -> io::Result<()> {
+    let head = serde_json::to_string(&ProfileHead::new(&rows.profile.manifest, rows.profile))?;
+    let (schema, name) = match rows.what {
+        What::Calls => (EXPORT_SCHEMA, "calls"),
+        What::Tracks => (TRACKS_SCHEMA, "samples"),
+    };
+    write!(out, "{{\"schema\":\"{schema}\",\n\"profile\":{head},\n")?;
+    if let Some(metrics) = &rows.metrics {
+        writeln!(out, "\"metrics\":{metrics},")?;
+    }
+    write!(out, "\"{name}\":[")?;
     let mut first = true;
-    for batch in batches {
+    for batch in &mut *rows.batches {
         let batch = batch.map_err(io_error)?;
         // Lines, to which the commas of an array are added here: the writer's own array form
         // cannot follow a head.

@@ -5,11 +5,13 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use counters::machine::Machine;
 use counters::names::Resolver;
+use counters::plan::by_scope;
 use counters::{Plan, check};
-use model::{Counter, Loss};
+use model::{Counter, Loss, Scope, Source};
 use profile::collect::{Closing, collect, is_over};
 use profile::live::{ProcessId, boot_id};
 use profile::manifest::{CounterInfo, Manifest, Origin, State};
@@ -37,6 +39,33 @@ pub struct Recording {
     pub metrics: MetricArgs,
 }
 
+/// What is counted beside the program, by whoever stays with it.
+#[derive(clap::Args)]
+pub struct Beside {
+    /// Counters to sample on every CPU, whatever runs there, as tracks; as -e. What counts whole
+    /// packages only (power/energy-pkg/) is sampled also if -e names it
+    #[arg(short = 'a', long = "system", value_name = "LIST", allow_hyphen_values = true)]
+    pub system: Vec<String>,
+    /// From sample to sample: 100ms, 1s, 2500us
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = interval)]
+    pub sample_interval: Duration,
+}
+
+/// From 1 ms to an hour.
+fn interval(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit {
+        "us" => Duration::from_micros(1),
+        "ms" => Duration::from_millis(1),
+        "s" => Duration::from_secs(1),
+        _ => return Err("a whole number and us, ms or s".to_owned()),
+    };
+    let number: u32 = number.parse().map_err(|_| "not a whole number".to_owned())?;
+    let time = unit.checked_mul(number).unwrap_or(Duration::MAX);
+    let allowed = Duration::from_millis(1)..=Duration::from_secs(3600);
+    if allowed.contains(&time) { Ok(time) } else { Err("not from 1ms to 3600s".to_owned()) }
+}
 /// The variable that has the dynamic linker load the agent.
 pub const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
@@ -44,14 +73,19 @@ pub const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 pub struct Prepared {
     /// Its directory, absolute.
     pub directory: PathBuf,
+    /// Its clock.
+    pub clock: ClockKind,
+    /// What is sampled beside the program.
+    pub beside: Vec<Counter>,
     /// Environment variables that bring the agent into a program.
     pub variables: Vec<(&'static str, OsString)>,
     pool_directory: PathBuf,
 }
 
-/// Makes the profile. Leaves nothing behind when it fails.
+/// Makes the profile. Leaves nothing behind when it fails. `system` names counters to sample.
 pub fn prepare(
     recording: &Recording,
+    system: &[String],
     origin: Origin,
     command: &[String],
 ) -> Result<Prepared, Failure> {
@@ -61,7 +95,13 @@ pub fn prepare(
         .unwrap_or_default();
     let clock = ClockKind::choose(&clocksource);
     let first = Snapshot::take(clock);
-    let (counters, notes) = counters_of(&recording.events, &machine)?;
+    let Chosen { threads: counters, packages: mut beside, notes } =
+        counters_of(&recording.events, &machine)?;
+    beside.extend(system_wide(system, beside.len() as u16, &machine)?);
+    if let (Some(counter), true) = (beside.first(), origin != Origin::Run) {
+        return Err(Failure::new(format!("{} counts a whole package, no thread", counter.name))
+            .hint("`counterpoint run` samples it beside the program"));
+    }
     let infos: Vec<CounterInfo> = counters.iter().map(Into::into).collect();
     let metrics = before_run(&recording.metrics, &infos)?;
     // By components: `x.cpt/` is `x.cpt`.
@@ -132,6 +172,8 @@ pub fn prepare(
     made.directories.clear();
     Ok(Prepared {
         directory,
+        clock,
+        beside,
         variables: vec![(RUN_FILE_VARIABLE, run_path.into()), (PRELOAD_VARIABLE, preload)],
         pool_directory,
     })
@@ -174,36 +216,67 @@ impl Drop for Undo {
     }
 }
 
-/// The counters asked for, each of which works here, or the default ones that do, with notes
-/// about those that do not.
-fn counters_of(
-    lists: &[String],
-    machine: &Machine,
-) -> Result<(Vec<Counter>, Vec<String>), Failure> {
+/// Counters that work here.
+struct Chosen {
+    /// Of threads: for the recorder.
+    threads: Vec<Counter>,
+    /// Of whole packages.
+    packages: Vec<Counter>,
+    /// About defaults that do not work.
+    notes: Vec<String>,
+}
+
+/// The counters asked for, each of which works here, or the default ones that do: those of threads,
+/// those of whole packages, and notes about those that do not work.
+fn counters_of(lists: &[String], machine: &Machine) -> Result<Chosen, Failure> {
     if lists.is_empty() {
         let defaults = check::defaults(machine);
-        return Ok((defaults.counters, defaults.notes));
+        let (threads, notes) = (defaults.counters, defaults.notes);
+        return Ok(Chosen { threads, packages: Vec::new(), notes });
     }
     let typed = lists.join(",");
-    if typed.trim() == "none" {
-        return Ok((Vec::new(), Vec::new()));
+    let counters = resolve("-e", &typed, machine)?;
+    let (threads, packages) = by_scope(counters.clone());
+    Plan::new(threads.clone()).map_err(|e| Failure::new(format!("-e {typed}: {e}")))?;
+    works(&counters, machine)?;
+    Ok(Chosen { threads, packages, notes: Vec::new() })
+}
+
+/// Counters for every CPU that is online, in groups from number `first` on. A simulated one
+/// belongs to no CPU.
+fn system_wide(lists: &[String], first: u16, machine: &Machine) -> Result<Vec<Counter>, Failure> {
+    if lists.is_empty() {
+        return Ok(Vec::new());
     }
-    let counters = Resolver::new(machine).resolve(&typed).map_err(|e| {
-        let failure = Failure::new(format!("-e {typed}: {e}"));
+    let mut counters = resolve("--system", &lists.join(","), machine)?;
+    for counter in &mut counters {
+        if counter.scope.is_thread() && matches!(counter.source, Source::Perf(_)) {
+            counter.scope = Scope::Cpus(machine.online_cpus());
+        }
+    }
+    works(&counters, machine)?;
+    counters.iter_mut().for_each(|counter| counter.group += first);
+    Ok(counters)
+}
+
+fn resolve(option: &str, typed: &str, machine: &Machine) -> Result<Vec<Counter>, Failure> {
+    Resolver::new(machine).resolve(typed).map_err(|e| {
+        let failure = Failure::new(format!("{option} {typed}: {e}"));
         match e.hint {
             Some(hint) => failure.hint(hint),
             None => failure,
         }
-    })?;
-    Plan::new(counters.clone()).map_err(|e| Failure::new(format!("-e {typed}: {e}")))?;
-    if let Some(problem) = check::check(&counters, machine).problem() {
-        let failure = Failure::new(&problem.message);
-        return Err(match &problem.remedy {
-            Some(remedy) => failure.hint(remedy),
-            None => failure,
-        });
-    }
-    Ok((counters, Vec::new()))
+    })
+}
+
+fn works(counters: &[Counter], machine: &Machine) -> Result<(), Failure> {
+    let report = check::check(counters, machine);
+    let Some(problem) = report.problem() else { return Ok(()) };
+    let failure = Failure::new(&problem.message);
+    Err(match &problem.remedy {
+        Some(remedy) => failure.hint(remedy),
+        None => failure,
+    })
 }
 
 const LIBRARY: &str = "libcounterpoint.so";

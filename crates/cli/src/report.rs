@@ -12,6 +12,7 @@ mod header;
 mod json;
 mod losses;
 mod text;
+mod tracks;
 pub mod units;
 
 pub use columns::{labels, op_of, printable, process_label, thread_label};
@@ -25,11 +26,11 @@ use std::io::{self, BufWriter, ErrorKind as IoErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use analysis::{By, Options, Summary, summarize};
+use analysis::{By, Options, Summary, TracksSummary, summarize};
 use clap::ValueEnum;
 use model::metric::Bound;
 use profile::collect::{Closing, collect, is_over};
-use profile::{ErrorKind, Manifest, Origin, Profile};
+use profile::{ErrorKind, Manifest, Origin, Profile, merge_losses};
 
 use crate::failure::Failure;
 use crate::metrics::{MetricArgs, Offer, of_profile};
@@ -111,6 +112,7 @@ impl From<RowKind> for By {
 struct Report<'a> {
     profile: &'a Profile,
     summary: &'a Summary,
+    tracks: &'a TracksSummary,
     table: columns::Table,
     by: RowKind,
     sort: &'a str,
@@ -130,12 +132,15 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         metrics: of_profile(&args.metrics, &profile, Offer::Builtins)?,
         workers: 0,
     };
-    let summary = summarize(&profile, &options);
+    let mut summary = summarize(&profile, &options);
+    let tracks = analysis::tracks(&profile).map_err(Failure::new)?;
+    summary.losses = merge_losses(summary.losses.iter().chain(&tracks.losses));
     let mut table = columns::Table::new(&profile, &summary, &options.metrics, args.by);
     table.sort(&args.sort)?;
     let report = Report {
         profile: &profile,
         summary: &summary,
+        tracks: &tracks,
         table,
         by: args.by,
         sort: &args.sort,

@@ -3,21 +3,28 @@
 //! While the program runs, nothing is printed. Signals sent to `run` are passed on; those that a
 //! terminal sends reach the program by themselves. `run` ends as the program did.
 
+mod sampler;
+
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
 
+use profile::TracksWriter;
 use profile::collect::{Closing, PoolFate, collect};
 use profile::live::ProcessId;
 use profile::manifest::{Exit, Manifest, Origin, State};
+use profile::tracks::{Readings, SAMPLED_NAME};
 use record::carry::{self, Carrier};
 use record::{ClockKind, Snapshot};
 
 use crate::failure::Failure;
 use crate::inherited::prepare_process;
-use crate::prepare::{PRELOAD_VARIABLE, Prepared, Recording, prepare};
+use crate::prepare::{Beside, PRELOAD_VARIABLE, Prepared, Recording, prepare};
+
+use sampler::{Sampler, Wanted};
 
 /// Run a program and record every dispatch in it
 ///
@@ -27,6 +34,8 @@ use crate::prepare::{PRELOAD_VARIABLE, Prepared, Recording, prepare};
 pub struct Args {
     #[command(flatten)]
     recording: Recording,
+    #[command(flatten)]
+    beside: Beside,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<std::ffi::OsString>,
@@ -38,8 +47,15 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let words: Vec<String> =
         args.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
     let inherited = prepare_process()?;
-    let prepared = prepare(&args.recording, Origin::Run, &words)?;
+    let prepared = prepare(&args.recording, &args.beside.system, Origin::Run, &words)?;
     forward_signals();
+    let sampler = match sampler(&prepared, args.beside.sample_interval) {
+        Ok(sampler) => sampler,
+        Err(failure) => {
+            prepared.discard();
+            return Err(failure);
+        }
+    };
     let mut command = Command::new(&program);
     {
         use std::os::unix::process::CommandExt;
@@ -66,12 +82,26 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     pass_on_early_signal();
     watch(&prepared, child.id());
+    sampler.iter().for_each(Sampler::manifest_is_free);
     let status = child.wait();
     CHILD.store(0, Ordering::SeqCst);
     let status =
         status.map_err(|e| Failure::new(format!("wait for {}: {e}", program.display())))?;
-    finish(&prepared, status, &args.recording.output);
+    let trouble = sampler.and_then(Sampler::finish);
+    finish(&prepared, status, trouble, &args.recording.output);
     Ok(end_as(status))
+}
+
+/// Starts sampling what is counted beside the program, if anything is.
+fn sampler(prepared: &Prepared, interval: Duration) -> Result<Option<Sampler>, Failure> {
+    if prepared.beside.is_empty() {
+        return Ok(None);
+    }
+    let writer = TracksWriter::create(&prepared.directory, SAMPLED_NAME, Readings::Counts);
+    let writer = writer.map_err(Failure::new)?;
+    let counters = prepared.beside.clone();
+    let (clock, directory) = (prepared.clock, prepared.directory.clone());
+    Sampler::start(Wanted { counters, interval, clock, directory }, writer).map(Some)
 }
 
 /// The program's file, so that a missing one is noticed before anything is made.
@@ -169,7 +199,7 @@ fn watch(prepared: &Prepared, child: u32) {
 
 /// The recording is over: the manifest says so, and what is left in memory moves to the profile.
 /// Trouble here is told and nothing more: the program's status is what counts.
-fn finish(prepared: &Prepared, status: ExitStatus, output: &Path) {
+fn finish(prepared: &Prepared, status: ExitStatus, trouble: Option<String>, output: &Path) {
     let directory = &prepared.directory;
     let closed = Manifest::read(directory).and_then(|mut manifest| {
         let clock: ClockKind = manifest.clock.into();
@@ -177,6 +207,7 @@ fn finish(prepared: &Prepared, status: ExitStatus, output: &Path) {
         manifest.snapshots.push(Snapshot::take(clock).into());
         manifest.exit =
             Some(Exit { code: status.code(), signal: status.signal(), core: status.core_dumped() });
+        manifest.notes.extend(trouble.map(|t| format!("samples of tracks were lost: {t}")));
         manifest.write(directory)?;
         collect(directory, Closing::WhenOver)
     });

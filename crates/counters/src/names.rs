@@ -30,7 +30,7 @@ mod syntax;
 mod sysfs;
 mod tracefs;
 
-pub(crate) use sysfs::DEVICES;
+pub(crate) use sysfs::{DEVICES, parse_cpus};
 pub(crate) use tracefs::TRACEFS;
 
 pub use error::{NameError, NameErrorKind};

@@ -126,6 +126,8 @@ losses! {
         "programs started that are built for another processor or word size; the recorder was taken out of their environment, so nothing that they start is recorded either";
     33 ChildWithoutVariables "child_without_variables" Missing
         "programs started with an environment that lacks the recorder's variables (LD_PRELOAD, COUNTERPOINT_RUN_FILE), as whoever started them wanted it; neither they nor what they start is recorded";
+    34 SecondAgent "second_agent" Note
+        "processes into which Counterpoint was loaded twice; the first one records, the second is quiet";
 }
 
 impl Loss {

@@ -21,7 +21,7 @@ use crate::leftovers::{LeftPage, Leftovers, PartId};
 use crate::manifest::{Manifest, Moment};
 use crate::ops::Ops;
 use crate::scan::{Scan, scan};
-use crate::tracks::Tracks;
+use crate::tracks::{Times, Tracks};
 
 /// A profile directory, opened for reading. Nothing in it is changed.
 #[derive(Debug)]
@@ -160,12 +160,15 @@ impl Profile {
             losses.push(LossCount::new(Loss::WrittenWhileRead, 1));
         }
         let timeline = fit(manifest.clock.into(), &snapshots, &processes);
-        if !timeline.calibrated && processes.iter().any(|p| !p.threads.is_empty()) {
+        let (tracks, damaged) = Tracks::open_all(dir)?;
+        let in_ticks = |tracks: &Tracks| tracks.series.values().any(|s| s.times == Times::Ticks);
+        let uses_ticks =
+            processes.iter().any(|p| !p.threads.is_empty()) || tracks.iter().any(in_ticks);
+        if !timeline.calibrated && uses_ticks {
             losses.push(LossCount::new(Loss::ClockUncalibrated, 1));
         }
         let ops = Ops::new(processes.iter().map(|p| p.libraries.as_slice()));
         let groups = Groups::new(&manifest.counters);
-        let (tracks, damaged) = Tracks::open_all(dir)?;
         let of_tracks = tracks.iter().flat_map(|tracks| &tracks.losses).chain(&damaged);
         let losses = merge_losses(losses.iter().chain(of_tracks));
         let dir = dir.to_path_buf();

@@ -17,15 +17,18 @@
 //!
 //! Memory: a batch (at most [`BATCH_ROWS`] samples), and all series, on both sides.
 
+pub mod batches;
 mod reader;
 mod writer;
 
+pub use batches::TrackBatches;
 pub use reader::{Samples, Tracks};
 pub use writer::TracksWriter;
 
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use record::Timeline;
 
 /// The directory of tracks in a profile.
 pub const TRACKS_NAME: &str = "tracks";
@@ -84,6 +87,16 @@ pub enum Scope {
     Device(u32),
     /// A process, by its id.
     Process(u32),
+}
+
+impl Series {
+    /// When a sample of this series was taken, ns on `CLOCK_MONOTONIC`.
+    pub fn time_ns(&self, timeline: &Timeline, time: i64) -> i64 {
+        match self.times {
+            Times::Ticks => timeline.monotonic_ns(time as u64),
+            Times::Monotonic => time,
+        }
+    }
 }
 
 impl Scope {

@@ -1,4 +1,4 @@
-//! The calls as Parquet.
+//! Rows as Parquet.
 
 use std::io::{self, Write};
 
@@ -7,35 +7,32 @@ use ::parquet::basic::Compression;
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::KeyValue;
 use ::parquet::file::properties::WriterProperties;
-use profile::Profile;
 
-use super::{EXPORT_SCHEMA, io_error};
+use super::{EXPORT_SCHEMA, Rows, TRACKS_SCHEMA, What, io_error};
 use crate::report::ProfileHead;
 
 /// Rows that are compressed and indexed together: what a writer keeps in memory.
 const GROUP_ROWS: usize = 262_144;
 
-pub fn write(
-    out: &mut (impl Write + Send),
-    profile: &Profile,
-    metrics: String,
-    batches: &mut profile::Batches<'_>,
-) -> io::Result<()> {
-    let head = serde_json::to_string(&ProfileHead::new(&profile.manifest, profile))?;
+pub fn write(out: &mut (impl Write + Send), rows: &mut Rows<'_>) -> io::Result<()> {
+    let head = serde_json::to_string(&ProfileHead::new(&rows.profile.manifest, rows.profile))?;
+    let schema = match rows.what {
+        What::Calls => EXPORT_SCHEMA,
+        What::Tracks => TRACKS_SCHEMA,
+    };
     let entry = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
+    let mut entries =
+        vec![entry("counterpoint.schema", schema.to_owned()), entry("counterpoint.profile", head)];
+    entries.extend(rows.metrics.take().map(|metrics| entry("counterpoint.metrics", metrics)));
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
         .set_max_row_group_row_count(Some(GROUP_ROWS))
         .set_created_by(format!("counterpoint {}", env!("CARGO_PKG_VERSION")))
-        .set_key_value_metadata(Some(vec![
-            entry("counterpoint.schema", EXPORT_SCHEMA.to_owned()),
-            entry("counterpoint.profile", head),
-            entry("counterpoint.metrics", metrics),
-        ]))
+        .set_key_value_metadata(Some(entries))
         .build();
     let mut writer =
-        ArrowWriter::try_new(out, batches.schema(), Some(properties)).map_err(parquet_error)?;
-    for batch in batches {
+        ArrowWriter::try_new(out, rows.schema.clone(), Some(properties)).map_err(parquet_error)?;
+    for batch in &mut *rows.batches {
         writer.write(&batch.map_err(io_error)?).map_err(parquet_error)?;
     }
     writer.close().map_err(parquet_error)?;

@@ -41,7 +41,7 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
         metrics: Default::default(),
     };
     crate::inherited::prepare_process()?;
-    let prepared = prepare(&recording, Origin::Hook, &command_of(process))?;
+    let prepared = prepare(&recording, &[], Origin::Hook, &command_of(process))?;
     let run_file = prepared.directory.join(RUN_FILE_NAME);
     let told = settings
         .write(&prepared.directory)

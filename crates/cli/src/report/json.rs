@@ -11,6 +11,7 @@ use super::columns::op_of;
 use super::header::duration_ns;
 use super::losses::{by_severity, errno_text, notes, severity};
 use super::text::probe_totals;
+use super::tracks::{self, TrackOut};
 use crate::metrics::{MetricOut, metrics_out};
 
 /// The version of the document.
@@ -29,6 +30,7 @@ struct Document<'a> {
     rows: Vec<RowOut<'a>>,
     processes: Vec<ProcessOut<'a>>,
     threads: Vec<ThreadOut<'a>>,
+    tracks: Vec<TrackOut<'a>>,
     probe: Option<ProbeOut>,
     losses: Vec<LossOut>,
     notes: Vec<String>,
@@ -213,6 +215,7 @@ fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
         rows: report.table.order.iter().map(|i| row(report, &summary.rows[*i])).collect(),
         processes: (0..profile.processes.len()).map(|i| process(report, i)).collect(),
         threads: summary.threads.iter().map(|t| thread(report, t)).collect(),
+        tracks: tracks::json(report),
         probe: probe_totals(report).map(|totals| ProbeOut {
             calls: totals.calls,
             of_calls: totals.of_calls,

@@ -88,6 +88,8 @@ pub fn reasons(report: &Report<'_>) -> Vec<String> {
         Some(Loss::CallCutShort) => true,
         // These leave the calls themselves.
         Some(Loss::CounterOpenFailed | Loss::CounterReadFailed | Loss::DescriptorLost) => false,
+        // And these have nothing to do with them.
+        Some(Loss::TornTrack | Loss::TrackOverrun | Loss::TrackReadFailed) => false,
         _ => loss.severity() == Severity::Missing,
     };
     let lost: Vec<String> = by_severity(&report.summary.losses)

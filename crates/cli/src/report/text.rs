@@ -7,6 +7,7 @@ use model::Severity;
 
 use super::columns::{Column, Table, Value, printable, process_label, thread_label};
 use super::losses::{by_severity, errno_text, notes, reasons, severity};
+use super::tracks::LISTED;
 use super::units::{grouped, number, percent, plural, shorten, time};
 use super::{Report, header};
 use crate::output::{PROSE_WIDTH, colour};
@@ -42,6 +43,7 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
         threads(out, report, tables)?;
         probes(out, report, width)?;
     }
+    tracks(out, report, tables)?;
     losses(out, report, width)?;
     for note in notes(report) {
         wrapped(out, "note: ", &printable(&note), width)?;
@@ -215,6 +217,42 @@ fn threads(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) -> i
     }
     if !left_out.is_empty() {
         wrapped(out, "not shown: ", &left_out.join(", "), prose)?;
+    }
+    writeln!(out)
+}
+
+/// Time series beside the calls.
+fn tracks(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) -> io::Result<()> {
+    const TITLES: [&str; 7] = ["track", "of", "total", "mean", "min", "max", "samples"];
+    let mut rows = super::tracks::rows(report);
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let more = rows.len().saturating_sub(LISTED);
+    rows.truncate(LISTED);
+    let columns = TITLES.iter().enumerate().map(|(i, title)| Shown {
+        name: title,
+        title: (*title).to_owned(),
+        rank: [0, 1, 2, 3, 5, 4, 6][i],
+        is_text: i < 2,
+        cells: rows.iter().map(|(cells, _)| cells[i].clone()).collect(),
+    });
+    writeln!(out)?;
+    let left_out = layout(out, columns.collect(), THREAD_NAME_WIDTH, width)?;
+    if more > 0 {
+        writeln!(out, "… and {} more (--format json has them)", grouped(more as u128))?;
+    }
+    let prose = width.unwrap_or(PROSE_WIDTH);
+    if rows.iter().any(|(_, estimated)| *estimated) {
+        let text = "counted during a part of the time only, and scaled";
+        wrapped(out, "~: ", text, prose)?;
+    }
+    if !left_out.is_empty() {
+        wrapped(out, "not shown: ", &left_out.join(", "), prose)?;
+    }
+    let evenness = super::tracks::evenness(report);
+    if !evenness.is_empty() {
+        wrapped(out, "tracks: ", &evenness, prose)?;
     }
     writeln!(out)
 }

@@ -138,6 +138,8 @@ pub struct Programs {
     pub hook_host: PathBuf,
     /// A host that notices helper processes.
     pub watchful: PathBuf,
+    /// A host that loads copies of Counterpoint.
+    pub two: PathBuf,
     /// A host that goes through every entry of the agent.
     pub entries: PathBuf,
     pub library: PathBuf,
@@ -189,6 +191,7 @@ impl Programs {
             Self {
                 host: compile("host.c", "host", &["-ldl", "-lpthread", "-lrt"]),
                 watchful: compile("watchful.c", "watchful", &["-ldl", "-lpthread"]),
+                two: compile("two.c", "two", &["-ldl"]),
                 entries: compile("entries.c", "entries", &["-ldl", "-lpthread"]),
                 hook_host: compile("hook_host.c", "hook_host", &["-ldl", "-lpthread"]),
                 library: compile("library.c", "library.so", &["-shared", "-fPIC"]),

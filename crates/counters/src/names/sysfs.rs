@@ -242,7 +242,7 @@ pub(super) fn unit_of(word: &str) -> (Unit, f64) {
 }
 
 /// `0,18-19` to processors; `None` if it names none.
-fn parse_cpus(text: &str) -> Option<Vec<u32>> {
+pub(crate) fn parse_cpus(text: &str) -> Option<Vec<u32>> {
     /// Bounds what a damaged file makes us allocate.
     const MOST: u32 = 65_536;
     let mut cpus = Vec::new();

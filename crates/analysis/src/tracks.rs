@@ -1,0 +1,267 @@
+//! What the series of tracks say: totals, rates and how evenly they were sampled. One pass over
+//! the samples, one small state per series; the order of samples within a series is the only one
+//! that matters.
+//!
+//! A cumulative series (a sampled counter) is a list of intervals between two readings. What an
+//! interval counted is the difference of the raw values, whatever they wrap around at 2⁶⁴. If the
+//! kernel ran the counter during only a part of it, the difference is scaled by enabled / running
+//! (the intervals are far longer than the kernel's turns, so that this is a fair estimate) and
+//! the coverage says how much was really counted; if it ran not at all, the interval has no value.
+//! A reading that failed ends no interval: the next one reaches back to the last that did not.
+
+use std::collections::BTreeMap;
+
+use model::Loss;
+use profile::tracks::{Reading, Sample, Series, Tracks};
+use profile::{LossCount, Profile, merge_losses};
+
+/// What one series says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeriesSummary {
+    /// Index in [`Profile::tracks`].
+    pub tracks: usize,
+    /// Its number there.
+    pub series: u32,
+    /// Samples, those without a reading included.
+    pub samples: u64,
+    /// Samples whose reading failed.
+    pub failed: u64,
+    /// Samples that should have been between its own and are not.
+    pub overruns: u64,
+    /// Time of the first and the last sample, ns on `CLOCK_MONOTONIC`.
+    pub first_ns: i64,
+    /// See `first_ns`.
+    pub last_ns: i64,
+    /// Shortest and longest time from sample to sample, ns; `None` with fewer than two. The last
+    /// one of a sampled series is cut short by the end of the program, and is not among them if
+    /// there is another.
+    pub steps_ns: Option<(f64, f64)>,
+    /// Its readings; `None` if there are none.
+    pub values: Option<Values>,
+}
+
+/// What the readings of a series say, in its unit (scale applied).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Values {
+    /// Of a cumulative series.
+    Counted {
+        /// Over all intervals that have a value.
+        total: f64,
+        /// How long these are together, ns.
+        over_ns: f64,
+        /// `total` per second of `over_ns`.
+        rate: f64,
+        /// The smallest rate of an interval, per second.
+        min_rate: f64,
+        /// The largest.
+        max_rate: f64,
+        /// Which part of the time the counter was really counting; below 1 the total is scaled.
+        coverage: f64,
+    },
+    /// Of levels.
+    Level {
+        /// Over time, each reading counting until the next; over readings where there is no time
+        /// between them.
+        mean: f64,
+        /// Smallest reading.
+        min: f64,
+        /// Largest.
+        max: f64,
+        /// Last.
+        last: f64,
+    },
+}
+
+/// What all tracks of a profile say, and what was lost of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TracksSummary {
+    /// In the order of the profile's tracks and the numbers of their series.
+    pub series: Vec<SeriesSummary>,
+    /// Damage, failed readings, samples that are not there.
+    pub losses: Vec<LossCount>,
+}
+
+/// Looks at every sample of `profile` once.
+///
+/// # Errors
+/// A file of samples cannot be read.
+pub fn tracks(profile: &Profile) -> profile::Result<TracksSummary> {
+    let mut summary = TracksSummary::default();
+    let mut losses = Vec::new();
+    for (index, tracks) in profile.tracks.iter().enumerate() {
+        let mut states: BTreeMap<u32, State> =
+            tracks.series.keys().map(|id| (*id, State::default())).collect();
+        let mut samples = tracks.samples()?;
+        while let Some(batch) = samples.next_batch()? {
+            for sample in batch {
+                let Some(series) = tracks.series.get(&sample.series) else { continue };
+                let ns = series.time_ns(&profile.timeline, sample.time);
+                if let Some(state) = states.get_mut(&sample.series) {
+                    state.take(series, &sample, ns);
+                }
+            }
+        }
+        losses.extend(samples.losses());
+        for (id, state) in states {
+            let series = &tracks.series[&id];
+            let one = state.finish(index, id, series);
+            losses.push(LossCount::new(Loss::TrackOverrun, one.overruns));
+            losses.push(LossCount::new(Loss::TrackReadFailed, one.failed));
+            summary.series.push(one);
+        }
+    }
+    summary.losses = merge_losses(&losses);
+    Ok(summary)
+}
+
+/// Names a series: its track, and its own name where it has one.
+pub fn series_of<'a>(
+    profile: &'a Profile,
+    summary: &SeriesSummary,
+) -> Option<(&'a Tracks, &'a Series)> {
+    let tracks = profile.tracks.get(summary.tracks)?;
+    Some((tracks, tracks.series.get(&summary.series)?))
+}
+
+/// How late the first sample may be, in intervals, without an overrun being counted for it.
+const LATE: f64 = 0.1;
+
+/// A series while its samples go by.
+#[derive(Clone, Debug, Default)]
+struct State {
+    samples: u64,
+    failed: u64,
+    overruns: u64,
+    /// Of the last sample, counted in intervals from the first one.
+    turn: u64,
+    times: Option<(i64, i64)>,
+    /// Of all steps but the last.
+    steps: Option<(f64, f64)>,
+    last_step: Option<f64>,
+    counted: Counted,
+    level: Level,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Counted {
+    before: Option<(i64, u64, u64, u64)>,
+    total: f64,
+    over_ns: f64,
+    rates: Option<(f64, f64)>,
+    enabled: u128,
+    running: u128,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Level {
+    before: Option<(i64, f64)>,
+    range: Option<(f64, f64)>,
+    weighted: f64,
+    weight: f64,
+    sum: f64,
+    readings: u64,
+}
+
+fn widen(range: Option<(f64, f64)>, value: f64) -> Option<(f64, f64)> {
+    Some(range.map_or((value, value), |(low, high)| (low.min(value), high.max(value))))
+}
+
+impl State {
+    fn take(&mut self, series: &Series, sample: &Sample, ns: i64) {
+        self.samples += 1;
+        if let Some((_, before)) = self.times {
+            let step = ns.saturating_sub(before) as f64;
+            if let Some(last) = self.last_step.replace(step) {
+                self.steps = widen(self.steps, last);
+            }
+        }
+        self.times = Some(self.times.map_or((ns, ns), |(first, _)| (first, ns)));
+        if series.interval_ns > 0 {
+            // The turn to which it belongs: the one before it, since a sample may be late. The
+            // first one may be late too.
+            let since = ns.saturating_sub(self.times.map_or(ns, |(first, _)| first)) as f64;
+            let turn = (since / series.interval_ns as f64 + LATE).floor() as u64;
+            self.overruns += turn.saturating_sub(self.turn + 1);
+            self.turn = turn;
+        }
+        match sample.reading {
+            None => self.failed += 1,
+            Some(Reading::Count { raw, enabled_ns, running_ns }) => {
+                self.counted.take(series, ns, raw, enabled_ns, running_ns);
+            }
+            Some(Reading::Value(value)) => self.level.take(value * series.scale, ns),
+        }
+    }
+
+    fn finish(self, tracks: usize, id: u32, series: &Series) -> SeriesSummary {
+        let (first_ns, last_ns) = self.times.unwrap_or_default();
+        let values = if series.cumulative { self.counted.values() } else { self.level.values() };
+        let only = self.last_step.map(|step| (step, step));
+        SeriesSummary {
+            tracks,
+            series: id,
+            samples: self.samples,
+            failed: self.failed,
+            overruns: self.overruns,
+            first_ns,
+            last_ns,
+            steps_ns: self.steps.or(only),
+            values,
+        }
+    }
+}
+
+impl Counted {
+    fn take(&mut self, series: &Series, ns: i64, raw: u64, enabled: u64, running: u64) {
+        let Some((was, old, e, r)) = self.before.replace((ns, raw, enabled, running)) else {
+            return;
+        };
+        let (step, count) = (ns.saturating_sub(was) as f64, raw.wrapping_sub(old) as f64);
+        let (enabled, running) = (enabled.wrapping_sub(e), running.wrapping_sub(r));
+        let part = match (enabled, running) {
+            (0, _) => 1.0,
+            (_, 0) => return,
+            _ => running as f64 / enabled as f64,
+        };
+        self.enabled += u128::from(enabled);
+        self.running += u128::from(running);
+        let count = count * series.scale / part;
+        self.total += count;
+        if step > 0.0 {
+            self.over_ns += step;
+            self.rates = widen(self.rates, count / step * 1e9);
+        }
+    }
+
+    fn values(self) -> Option<Values> {
+        let (min_rate, max_rate) = self.rates?;
+        let coverage =
+            if self.enabled == 0 { 1.0 } else { self.running as f64 / self.enabled as f64 };
+        let (total, over_ns) = (self.total, self.over_ns);
+        let rate = total / over_ns * 1e9;
+        Some(Values::Counted { total, over_ns, rate, min_rate, max_rate, coverage })
+    }
+}
+
+impl Level {
+    fn take(&mut self, value: f64, ns: i64) {
+        if let Some((was, old)) = self.before.replace((ns, value)) {
+            let step = (ns.saturating_sub(was) as f64).max(0.0);
+            self.weighted += old * step;
+            self.weight += step;
+        }
+        self.range = widen(self.range, value);
+        self.sum += value;
+        self.readings += 1;
+    }
+
+    fn values(self) -> Option<Values> {
+        let ((min, max), (_, last)) = (self.range?, self.before?);
+        let mean = if self.weight > 0.0 {
+            self.weighted / self.weight
+        } else {
+            self.sum / self.readings as f64
+        };
+        Some(Values::Level { mean, min, max, last })
+    }
+}

@@ -1,0 +1,195 @@
+//! Time series in a report: a small table, and the same numbers for programs.
+
+use analysis::SeriesSummary;
+use analysis::tracks::{Values, series_of};
+use profile::Profile;
+use profile::tracks::Series;
+use serde::Serialize;
+
+use super::Report;
+use super::columns::printable;
+use super::units::{bytes, grouped, number, percent, time};
+
+/// Series that are listed; the rest is counted.
+pub const LISTED: usize = 32;
+
+/// A series in JSON.
+#[derive(Serialize)]
+pub struct TrackOut<'a> {
+    tracks: &'a str,
+    series: u32,
+    track: &'a str,
+    name: &'a str,
+    unit: &'a str,
+    scope: &'static str,
+    scope_number: Option<u32>,
+    source: &'a str,
+    cumulative: bool,
+    interval_ns: Option<u64>,
+    samples: u64,
+    failed: u64,
+    overruns: u64,
+    first_ns: Option<i64>,
+    last_ns: Option<i64>,
+    step_min_ns: Option<f64>,
+    step_max_ns: Option<f64>,
+    total: Option<f64>,
+    over_ns: Option<f64>,
+    rate: Option<f64>,
+    rate_unit: Option<String>,
+    rate_min: Option<f64>,
+    rate_max: Option<f64>,
+    coverage: Option<f64>,
+    mean: Option<f64>,
+    min: Option<f64>,
+    max: Option<f64>,
+    last: Option<f64>,
+}
+
+/// Every series of the profile.
+pub fn json<'a>(report: &'a Report<'_>) -> Vec<TrackOut<'a>> {
+    let all = report.tracks.series.iter();
+    all.filter_map(|summary| out(report.profile, summary)).collect()
+}
+
+fn out<'a>(profile: &'a Profile, summary: &SeriesSummary) -> Option<TrackOut<'a>> {
+    let (tracks, series) = series_of(profile, summary)?;
+    let any = summary.samples > 0;
+    let mut result = TrackOut {
+        tracks: &tracks.name,
+        series: summary.series,
+        track: &series.track,
+        name: &series.name,
+        unit: &series.unit,
+        scope: series.scope.kind(),
+        scope_number: series.scope.number(),
+        source: &series.source,
+        cumulative: series.cumulative,
+        interval_ns: Some(series.interval_ns).filter(|ns| *ns > 0),
+        samples: summary.samples,
+        failed: summary.failed,
+        overruns: summary.overruns,
+        first_ns: any.then_some(summary.first_ns),
+        last_ns: any.then_some(summary.last_ns),
+        step_min_ns: summary.steps_ns.map(|(min, _)| min),
+        step_max_ns: summary.steps_ns.map(|(_, max)| max),
+        total: None,
+        over_ns: None,
+        rate: None,
+        rate_unit: None,
+        rate_min: None,
+        rate_max: None,
+        coverage: None,
+        mean: None,
+        min: None,
+        max: None,
+        last: None,
+    };
+    match summary.values {
+        Some(Values::Counted { total, over_ns, rate, min_rate, max_rate, coverage }) => {
+            (result.total, result.over_ns) = (Some(total), Some(over_ns));
+            (result.rate, result.rate_unit) = (Some(rate), Some(rate_unit(&series.unit)));
+            (result.rate_min, result.rate_max) = (Some(min_rate), Some(max_rate));
+            result.coverage = Some(coverage);
+        }
+        Some(Values::Level { mean, min, max, last }) => {
+            (result.mean, result.min) = (Some(mean), Some(min));
+            (result.max, result.last) = (Some(max), Some(last));
+        }
+        None => {}
+    }
+    Some(result)
+}
+
+/// What a rate per second of this unit is called.
+fn rate_unit(unit: &str) -> String {
+    match unit {
+        "J" => "W".to_owned(),
+        "" => "1/s".to_owned(),
+        unit => format!("{unit}/s"),
+    }
+}
+
+/// The lines of the table: track, whose, total, mean, lowest, highest, samples. The last tells
+/// whether the total is an estimate.
+pub fn rows(report: &Report<'_>) -> Vec<([String; 7], bool)> {
+    let dash = || "–".to_owned();
+    let row = |summary: &SeriesSummary| {
+        let (_, series) = series_of(report.profile, summary)?;
+        let name = match series.name.as_str() {
+            "" => series.track.clone(),
+            name => format!("{} {name}", series.track),
+        };
+        let mut estimated = false;
+        let [total, mean, min, max] = match summary.values {
+            None => [dash(), dash(), dash(), dash()],
+            Some(Values::Counted { total, rate, min_rate, max_rate, coverage, .. }) => {
+                estimated = coverage < 1.0;
+                let total = amount(total, &series.unit) + if estimated { "~" } else { "" };
+                let [rate, min, max] = [rate, min_rate, max_rate].map(|r| per_second(r, series));
+                [total, rate, min, max]
+            }
+            Some(Values::Level { mean, min, max, .. }) => {
+                let [mean, min, max] = [mean, min, max].map(|v| amount(v, &series.unit));
+                [dash(), mean, min, max]
+            }
+        };
+        let samples = grouped(summary.samples.into());
+        let scope = series.scope.to_string();
+        Some(([printable(&name), scope, total, mean, min, max, samples], estimated))
+    };
+    // The series of a track together, in the order in which the tracks appear.
+    let mut order: Vec<&SeriesSummary> = report.tracks.series.iter().collect();
+    let track = |summary: &SeriesSummary| {
+        series_of(report.profile, summary).map(|(tracks, series)| (&tracks.name, &series.track))
+    };
+    let first = |of: &SeriesSummary| {
+        report.tracks.series.iter().position(|summary| track(summary) == track(of))
+    };
+    order.sort_by_cached_key(|summary| first(summary));
+    order.into_iter().filter_map(row).collect()
+}
+
+fn amount(value: f64, unit: &str) -> String {
+    if value < 0.0 || !value.is_finite() {
+        return format!("{value} {unit}").trim_end().to_owned();
+    }
+    match unit {
+        "ns" => time(value),
+        "bytes" => bytes(value),
+        "" | "count" | "cycles" | "other" => number(value),
+        unit => format!("{} {unit}", number(value)),
+    }
+}
+
+fn per_second(rate: f64, series: &Series) -> String {
+    match series.unit.as_str() {
+        "J" => format!("{} W", number(rate)),
+        // So much time in a second: 1 is a clock.
+        "ns" => format!("{}/s", time(rate)),
+        unit => format!("{}/s", amount(rate, unit)),
+    }
+}
+
+/// How evenly the sampled series were sampled; empty if none was to be sampled at a rate.
+pub fn evenness(report: &Report<'_>) -> String {
+    let sampled = || {
+        report.tracks.series.iter().filter_map(|summary| {
+            let (_, series) = series_of(report.profile, summary)?;
+            (series.interval_ns > 0).then_some((summary, series.interval_ns as f64))
+        })
+    };
+    let Some((_, interval)) = sampled().next() else { return String::new() };
+    let steps = sampled().filter_map(|(summary, _)| summary.steps_ns);
+    let Some((min, max)) = steps.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else {
+        return format!("to be sampled every {}", time(interval));
+    };
+    let off = (max - interval).abs().max((interval - min).abs()) / interval;
+    format!(
+        "sampled every {}; steps from {} to {} ({} off at most)",
+        time(interval),
+        time(min),
+        time(max),
+        percent(off)
+    )
+}

@@ -1,0 +1,262 @@
+//! Samples counters that belong to no thread of the program, beside it: into `tracks/run`.
+//!
+//! A thread of `run` reads them before the program starts, then at start + n × interval (absolute,
+//! so it never drifts; times that it misses are left out, not caught up with), and once more
+//! after the program has ended. The difference of the first and the last sample is therefore what
+//! was counted during the whole run, however few samples there are between.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use counters::{Plan, Readings, Target, ThreadCounters};
+use model::{Counter, Scope as CounterScope, Source};
+use profile::tracks::{Reading, Scope, Series, Times};
+use profile::{Manifest, Sample, TracksWriter};
+use record::{ClockKind, Snapshot};
+
+use crate::failure::Failure;
+
+/// How often samples are written to the profile: what a kill of `run` can lose.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// A thread that samples until it is told to stop.
+pub struct Sampler {
+    tell: Sender<Told>,
+    thread: JoinHandle<Option<String>>,
+}
+
+/// What the thread is told.
+enum Told {
+    /// Nobody else writes the manifest until `finish`.
+    ManifestIsFree,
+    Stop,
+}
+
+/// What to sample.
+pub struct Wanted {
+    /// Counters, in groups; one that counts threads is simulated and belongs to the machine.
+    pub counters: Vec<Counter>,
+    /// From sample to sample.
+    pub interval: Duration,
+    /// The run's clock.
+    pub clock: ClockKind,
+    /// The profile.
+    pub directory: PathBuf,
+}
+
+impl Sampler {
+    /// Opens the counters and takes the first samples before it returns.
+    ///
+    /// # Errors
+    /// A counter does not open, though [`counters::check`] could; no thread.
+    pub fn start(wanted: Wanted, writer: TracksWriter) -> Result<Self, Failure> {
+        let (tell, told) = channel();
+        let (ready, is_ready) = channel();
+        let builder = std::thread::Builder::new().name("cpt-sampler".to_owned());
+        let thread = builder
+            .spawn(move || {
+                block_signals();
+                let units = units(&wanted.counters);
+                let mut open = match open(&units) {
+                    Ok(open) => open,
+                    Err(message) => {
+                        let _ = ready.send(Err(message));
+                        return None;
+                    }
+                };
+                let mut writer = writer;
+                describe(&mut writer, &mut open, &wanted);
+                let result = sample(&mut writer, &mut open, &wanted, &ready, &told);
+                open.iter_mut().for_each(|unit| unit.counters.close());
+                result.and(writer.finish()).err().map(|e| e.to_string())
+            })
+            .map_err(|e| Failure::new(format!("start the sampler: {e}")))?;
+        match is_ready.recv() {
+            Ok(Ok(())) => Ok(Self { tell, thread }),
+            Ok(Err(message)) => Err(Failure::new(message)),
+            Err(_) => Err(Failure::new("start the sampler: its thread is gone")),
+        }
+    }
+
+    /// From now until `finish` nobody else writes the manifest. The thread adds a snapshot of the
+    /// clocks there after a second: should `run` be killed, ticks can be converted all the same.
+    pub fn manifest_is_free(&self) {
+        let _ = self.tell.send(Told::ManifestIsFree);
+    }
+
+    /// Takes the last samples and ends. What went wrong, if anything did.
+    pub fn finish(self) -> Option<String> {
+        let _ = self.tell.send(Told::Stop);
+        self.thread.join().unwrap_or_else(|_| Some("the sampler's thread is gone".to_owned()))
+    }
+}
+
+/// Signals are the main thread's business.
+fn block_signals() {
+    // SAFETY: plain calls; the set lives for them.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &all, std::ptr::null_mut());
+    }
+}
+
+/// One group on each of its CPUs.
+struct Unit {
+    plan: Plan,
+    /// `None`: simulated, of the machine.
+    cpus: Option<Vec<u32>>,
+}
+
+/// The groups of the counters, each as a plan of its own.
+fn units(counters: &[Counter]) -> Vec<Unit> {
+    let groups = counters.chunk_by(|a, b| a.group == b.group);
+    let unit = |group: &[Counter]| {
+        let cpus = match &group[0].scope {
+            CounterScope::Cpus(cpus) => Some(cpus.clone()),
+            CounterScope::Thread => None,
+        };
+        let alone = |c: &Counter| Counter { group: 0, scope: CounterScope::Thread, ..c.clone() };
+        let plan = Plan::new(group.iter().map(alone).collect()).ok()?;
+        Some(Unit { plan, cpus })
+    };
+    groups.filter_map(unit).collect()
+}
+
+/// A group open on one CPU.
+struct Open<'a> {
+    plan: &'a Plan,
+    scope: Scope,
+    counters: ThreadCounters<'a>,
+    /// The series of each counter.
+    series: Vec<u32>,
+}
+
+fn open(units: &[Unit]) -> Result<Vec<Open<'_>>, String> {
+    let mut all: Vec<Open<'_>> = Vec::new();
+    for unit in units {
+        let places = match &unit.cpus {
+            Some(cpus) => cpus.iter().map(|cpu| Scope::Cpu(*cpu)).collect(),
+            None => vec![Scope::Machine],
+        };
+        for scope in places {
+            let cpu = scope.number().map_or(-1, u32::cast_signed);
+            let mut counters = ThreadCounters::closed();
+            if let Err(failure) = counters.open_for(&unit.plan, Target { pid: -1, cpu }) {
+                all.iter_mut().for_each(|open| open.counters.close());
+                let name = &unit.plan.counters()[failure.counter].name;
+                return Err(format!("open {name} on {scope}: {}", failure.error));
+            }
+            all.push(Open { plan: &unit.plan, scope, counters, series: Vec::new() });
+        }
+    }
+    Ok(all)
+}
+
+fn describe(writer: &mut TracksWriter, open: &mut [Open<'_>], wanted: &Wanted) {
+    for unit in open {
+        let series = unit.plan.counters().iter().map(|counter| {
+            writer.describe(Series {
+                track: counter.name.clone(),
+                name: String::new(),
+                unit: counter.unit.name().to_owned(),
+                scale: counter.scale.get(),
+                scope: unit.scope,
+                times: Times::Ticks,
+                cumulative: true,
+                interval_ns: wanted.interval.as_nanos() as u64,
+                source: match counter.source {
+                    Source::Perf(_) => "perf",
+                    Source::Sim(_) => "sim",
+                }
+                .to_owned(),
+            })
+        });
+        unit.series = series.collect();
+    }
+}
+
+/// Samples until told to stop; the first error of writing, though it goes on after that.
+fn sample(
+    writer: &mut TracksWriter,
+    open: &mut [Open<'_>],
+    wanted: &Wanted,
+    ready: &Sender<Result<(), String>>,
+    told: &Receiver<Told>,
+) -> profile::Result<()> {
+    let mut trouble = Ok(());
+    let mut readings = Readings::new();
+    let mut read = |writer: &mut TracksWriter, flush: bool| {
+        let pushed = read_all(writer, open, wanted.clock, &mut readings);
+        pushed.and(if flush { writer.flush() } else { Ok(()) })
+    };
+    let start = Instant::now();
+    let first = read(writer, true);
+    trouble = trouble.and(first);
+    let _ = ready.send(Ok(()));
+    let (mut next, mut flushed) = (start + wanted.interval, start);
+    let mut snapshot_due = false;
+    loop {
+        let left = next.saturating_duration_since(Instant::now());
+        match told.recv_timeout(left) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(Told::ManifestIsFree) => {
+                snapshot_due = true;
+                continue;
+            }
+            Ok(Told::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+        }
+        let now = Instant::now();
+        let flush = now.duration_since(flushed) >= FLUSH;
+        if flush {
+            flushed = now;
+            if std::mem::take(&mut snapshot_due) {
+                add_snapshot(wanted);
+            }
+        }
+        trouble = trouble.and(read(writer, flush));
+        // The next time that is still to come; what lies between was missed.
+        let behind = Instant::now().saturating_duration_since(next).as_nanos();
+        let steps = behind / wanted.interval.as_nanos() + 1;
+        next += wanted.interval * u32::try_from(steps).unwrap_or(u32::MAX);
+    }
+    trouble.and(read(writer, true))
+}
+
+/// Trouble here only makes times less exact after a kill.
+fn add_snapshot(wanted: &Wanted) {
+    let Ok(mut manifest) = Manifest::read(&wanted.directory) else { return };
+    manifest.snapshots.push(Snapshot::take(wanted.clock).into());
+    let _ = manifest.write(&wanted.directory);
+}
+
+fn read_all(
+    writer: &mut TracksWriter,
+    open: &mut [Open<'_>],
+    clock: ClockKind,
+    readings: &mut Readings,
+) -> profile::Result<()> {
+    let mut result = Ok(());
+    for unit in open {
+        let before = clock.begin();
+        // What it could not read is missing there.
+        let _ = unit.counters.read(readings);
+        let after = clock.end().0;
+        // When the counters were read lies between.
+        let time = (before + after.saturating_sub(before) / 2) as i64;
+        for (i, series) in unit.series.iter().enumerate() {
+            let reading = || {
+                Some(Reading::Count {
+                    raw: readings.value(i)?,
+                    enabled_ns: readings.enabled(i)?,
+                    running_ns: readings.running(i)?,
+                })
+            };
+            let reading = reading();
+            result = result.and(writer.push(Sample { series: *series, time, reading }));
+        }
+    }
+    result
+}
