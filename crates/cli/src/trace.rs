@@ -1,5 +1,6 @@
-//! `counterpoint trace`: timelines for other programs.
+//! `counterpoint trace`: timelines for other programs, and of other programs.
 
+mod check;
 mod export;
 mod import;
 
@@ -9,7 +10,7 @@ use clap::Subcommand;
 
 use crate::failure::Failure;
 
-/// Timelines of other programs: write them, read them.
+/// Write timelines that other programs show; check and read theirs.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -20,6 +21,7 @@ pub struct Args {
 enum Command {
     Export(export::Args),
     Import(import::Args),
+    Check(check::Args),
 }
 
 /// Runs the subcommand.
@@ -27,5 +29,6 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match args.command {
         Command::Export(args) => export::main(args),
         Command::Import(args) => import::main(args),
+        Command::Check(args) => check::main(args),
     }
 }

@@ -20,7 +20,9 @@ fn help_of_every_command() {
     for command in ["run", "report", "stats", "export", "recover", "list", "doctor", "env"] {
         golden.check(&format!("help-{command}"), 0, &[command, "--help"]);
     }
-    golden.check("help-trace-export", 0, &["trace", "export", "--help"]);
+    for command in ["export", "check"] {
+        golden.check(&format!("help-trace-{command}"), 0, &["trace", command, "--help"]);
+    }
     golden.check("no-command", 2, &[]);
 }
 

@@ -89,3 +89,24 @@ fn lists_that_cannot_be_read() {
         assert!(output.stdout.is_empty());
     }
 }
+
+/// `run` names everything that does not work, not the first thing of it; and says each way out once.
+#[test]
+fn run_names_all_of_them() {
+    let scratch = testkit::Scratch::new();
+    let profile = scratch.join("p.cpt");
+    let output = Command::new(env!("CARGO_BIN_EXE_counterpoint"))
+        .args(["run", "-e", "cs:u,sim/a,readings=0:5/,migrations:u", "-o"])
+        .arg(&profile)
+        .args(["--", "true"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "counterpoint: cs:u is always 0: it happens in the kernel");
+    assert_eq!(lines[1], "counterpoint: migrations:u is always 0: it happens in the kernel");
+    assert!(lines[2].starts_with("counterpoint: hint: count the kernel's part too"), "{text}");
+    assert_eq!(lines.len(), 3, "{text}");
+    assert!(!profile.exists());
+}

@@ -32,7 +32,7 @@ fn a_trace_becomes_a_profile() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|row| (row["name"].clone(), row["calls"].clone(), row["total_ns"].clone()))
+        .map(|row| (row["op"].clone(), row["calls"].clone(), row["total_ns"].clone()))
         .collect();
     assert_eq!(
         rows,

@@ -106,8 +106,13 @@ fn check_together(counters: &[Counter], machine: &Machine) -> Result<(), Problem
         true => format!("open {} beside {}: {error}", refused.name, names(&counters[..at])),
         false => format!("open {} as one group: {error} at {}", names(&group), refused.name),
     };
+    // Breakpoints have the places that they have, and take no turns.
+    let estimate = match error.kind {
+        OpenErrorKind::NoSlot => "",
+        _ => ", or estimate: --multiplex",
+    };
     let remedy = format!(
-        "{} fit together; count {} in another run, or estimate: --multiplex",
+        "{} fit together; count {} in another run{estimate}",
         names(if fits.is_empty() { &counters[..at] } else { &fits }),
         refused.name
     );
@@ -461,6 +466,7 @@ fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, Strin
                     format!("{} ({why})", sysctl(enough))
                 }
                 _ if in_kernel_only(counter) && !contained => kernel_part(machine),
+                _ if in_kernel_only(counter) => format!("{}; or {CONTAINER_REMEDY}", sysctl(1)),
                 Some(3..) if !in_kernel_only(counter) => format!(
                     "{} allows counting in user mode (:u), 1 the kernel's part too; or {WITH_PERFMON}",
                     sysctl(2)
