@@ -3,6 +3,7 @@
 mod check;
 mod export;
 mod import;
+mod merge;
 
 use std::process::ExitCode;
 
@@ -10,7 +11,7 @@ use clap::Subcommand;
 
 use crate::failure::Failure;
 
-/// Write timelines that other programs show; check and read theirs.
+/// Write timelines that other programs show; check, join and read theirs.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -22,6 +23,7 @@ enum Command {
     Export(export::Args),
     Import(import::Args),
     Check(check::Args),
+    Merge(merge::Args),
 }
 
 /// Runs the subcommand.
@@ -30,5 +32,6 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         Command::Export(args) => export::main(args),
         Command::Import(args) => import::main(args),
         Command::Check(args) => check::main(args),
+        Command::Merge(args) => merge::main(args),
     }
 }

@@ -16,6 +16,7 @@
 //! | [`perfetto`] | Perfetto's protobuf format: writing |
 //! | [`check`] | what is wrong with a file, and at which byte |
 //! | [`import`] | a Chrome trace as a profile |
+//! | [`merge`] | several traces as one, on one clock |
 //! | [`text`] | JSON's strings and numbers |
 //!
 //! Invariants. Memory does not grow with the number of calls. Every string is escaped, whatever
@@ -29,6 +30,7 @@ pub mod dispatch;
 pub mod event;
 pub mod facts;
 pub mod import;
+pub mod merge;
 pub mod perfetto;
 pub mod text;
 
