@@ -19,6 +19,7 @@ mod probe;
 mod report;
 mod results;
 mod stats;
+mod stats_10m;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -76,6 +77,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "report-10m",
         about: "the op table of ten million recorded calls: time and private memory",
         prepare: report::prepare,
+    },
+    Benchmark {
+        name: "stats-10m",
+        about: "distributions of ten million calls with four counters, beside numpy and scipy",
+        prepare: stats_10m::prepare,
     },
 ];
 

@@ -53,6 +53,11 @@ impl Layout {
         self.target.join("venv")
     }
 
+    /// A second one, with an IREE of the executable library's version 5.
+    pub fn venv_v5(&self) -> PathBuf {
+        self.target.join("venv-iree-v5")
+    }
+
     /// A program installed in the virtual environment.
     pub fn venv_bin(&self, program: &str) -> PathBuf {
         self.venv().join("bin").join(program)

@@ -5,7 +5,7 @@
 //! small files and is done. The first stamp line names the environment's folder: its programs
 //! start with an absolute path, so a checkout that was moved installs again.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -31,19 +31,30 @@ pub enum List {
     Iree,
     /// The Python test runner.
     Test,
+    /// IREE of the executable library's version 5, in an environment of its own.
+    IreeV5,
 }
 
 /// The oldest Python for which IREE 3.13 has wheels.
 const OLDEST_PYTHON: (u32, u32) = (3, 10);
 
 impl List {
-    const ALL: [List; 3] = [List::Build, List::Iree, List::Test];
+    const ALL: [List; 4] = [List::Build, List::Iree, List::Test, List::IreeV5];
 
     fn name(self) -> &'static str {
         match self {
             List::Build => "build",
             List::Iree => "iree",
             List::Test => "test",
+            List::IreeV5 => "iree-v5",
+        }
+    }
+
+    /// The environment that it goes into.
+    fn venv(self, layout: &Layout) -> PathBuf {
+        match self {
+            List::IreeV5 => layout.venv_v5(),
+            List::Build | List::Iree | List::Test => layout.venv(),
         }
     }
 }
@@ -66,15 +77,18 @@ pub fn install(layout: &Layout, lists: &[List]) -> Result<()> {
         }
         Ok(missing)
     };
-    if missing(layout)?.is_empty() && layout.venv_bin("python").exists() {
+    let there = |list: &List| list.venv(layout).join("bin/python").exists();
+    if missing(layout)?.is_empty() && lists.iter().all(there) {
         return Ok(());
     }
     let _lock = Lock::take(&layout.target, "venv")?;
-    create(layout)?;
+    for list in lists {
+        create(layout, &list.venv(layout))?;
+    }
     // Asked again: another xtask may have installed them while we waited for the lock.
     for list in missing(layout)? {
         let what = format!("install {} list", list.name());
-        say(format_args!("{what} into {} …", layout.show(&layout.venv())));
+        say(format_args!("{what} into {} …", layout.show(&list.venv(layout))));
         timed(&what, || pip(layout, list))?;
         let stamp = stamp(layout, list);
         std::fs::write(&stamp, wanted(layout, list)?)
@@ -88,19 +102,19 @@ fn requirements(layout: &Layout, list: List) -> PathBuf {
 }
 
 fn stamp(layout: &Layout, list: List) -> PathBuf {
-    layout.venv().join(format!("installed-{}.txt", list.name()))
+    list.venv(layout).join(format!("installed-{}.txt", list.name()))
 }
 
 fn wanted(layout: &Layout, list: List) -> Result<String> {
     let path = requirements(layout, list);
     let text =
         std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-    Ok(format!("# in {}\n{text}", layout.venv().display()))
+    Ok(format!("# in {}\n{text}", list.venv(layout).display()))
 }
 
 fn pip(layout: &Layout, list: List) -> Result<()> {
     let command = || {
-        let mut command = Command::new(layout.venv_bin("python"));
+        let mut command = Command::new(list.venv(layout).join("bin/python"));
         command.args(["-m", "pip", "install", "--disable-pip-version-check", "--no-input"]);
         command.arg("--requirement").arg(requirements(layout, list));
         command
@@ -115,9 +129,8 @@ fn pip(layout: &Layout, list: List) -> Result<()> {
 }
 
 /// The environment itself, with a pip that answers.
-fn create(layout: &Layout) -> Result<()> {
-    let venv = layout.venv();
-    let python = layout.venv_bin("python");
+fn create(layout: &Layout, venv: &Path) -> Result<()> {
+    let python = venv.join("bin/python");
     let works = |python: &PathBuf| {
         crate::process::exists(&python.to_string_lossy(), &["-m", "pip", "--version"])
     };
@@ -125,12 +138,12 @@ fn create(layout: &Layout) -> Result<()> {
         return Ok(());
     }
     check_python()?;
-    say(format_args!("create {} …", layout.show(&venv)));
+    say(format_args!("create {} …", layout.show(venv)));
     if venv.exists() {
-        std::fs::remove_dir_all(&venv)
+        std::fs::remove_dir_all(venv)
             .with_context(|| format!("remove the broken {}", venv.display()))?;
     }
-    let make = || Command::new("python3").args(["-m", "venv"]).arg(&venv).output();
+    let make = || Command::new("python3").args(["-m", "venv"]).arg(venv).output();
     let made = make().context("start python3 -m venv")?;
     if made.status.success() && works(&python) {
         return Ok(());

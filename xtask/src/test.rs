@@ -8,6 +8,7 @@
 //! | `COUNTERPOINT_DIST` | folder with `bin/counterpoint` and `lib/libcounterpoint.so` |
 //! | `COUNTERPOINT_INJECT_DIST` | the same with a library that panics on demand |
 //! | `COUNTERPOINT_VENV` | virtual environment with IREE; not set by `--quick` |
+//! | `COUNTERPOINT_VENV_V5` | one with IREE 3.7.0, whose executables are of version 5; not set by `--quick` |
 //! | `COUNTERPOINT_FIXTURES` | folder with the compiled modules; not set by `--quick` |
 //! | `COUNTERPOINT_SKIP_LOG` | file to which a skipped test appends `NAME: REASON` |
 
@@ -54,7 +55,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     let inject = dist::injecting(layout)?;
     if !args.quick {
         fixtures::compile(layout)?;
-        setup::install(layout, &[List::Test])?;
+        setup::install(layout, &[List::Test, List::IreeV5])?;
     }
     let skip_log = layout.target.join("skipped-tests.txt");
     std::fs::write(&skip_log, "").with_context(|| format!("write {}", skip_log.display()))?;
@@ -134,9 +135,12 @@ fn surround(layout: &Layout, dist: &Dist, quick: bool, skip_log: &Path, command:
     command.env("COUNTERPOINT_DIST", &dist.root);
     command.env("COUNTERPOINT_SKIP_LOG", skip_log);
     if quick {
-        command.env_remove("COUNTERPOINT_VENV").env_remove("COUNTERPOINT_FIXTURES");
+        for variable in ["COUNTERPOINT_VENV", "COUNTERPOINT_VENV_V5", "COUNTERPOINT_FIXTURES"] {
+            command.env_remove(variable);
+        }
     } else {
         command.env("COUNTERPOINT_VENV", layout.venv());
+        command.env("COUNTERPOINT_VENV_V5", layout.venv_v5());
         command.env("COUNTERPOINT_FIXTURES", layout.fixtures());
     }
 }

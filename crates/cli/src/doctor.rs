@@ -10,7 +10,8 @@ use comfy_table::{ContentArrangement, Table};
 use counters::check::{Problem, check};
 use counters::doctor::{Finding, Level, examine};
 use counters::machine::Machine;
-use counters::names::Resolver;
+use counters::names::{Entries, Item, Modifiers, NameError, Resolver, parse};
+use model::Counter;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -75,16 +76,54 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!works)))
 }
 
-/// A row for each counter, and one more if they only work apart.
+/// A row for each counter, and one more if they only work apart. What the machine does not know is
+/// a counter that does not work; only a list that cannot be read is an error.
 fn asked(list: &str, machine: &Machine) -> Result<Vec<Row>, Failure> {
-    let counters = Resolver::new(machine).resolve(list).map_err(|error| {
-        let failure = Failure::new(&error);
-        match &error.hint {
-            Some(hint) => failure.hint(hint),
-            None => failure,
+    let typed = parse(list).map_err(|error| unreadable(list, &error))?;
+    let resolver = Resolver::new(machine);
+    match resolver.resolve(list) {
+        Ok(counters) => return Ok(tried(&counters, machine)),
+        // It is about the list as a whole: the same name twice, a group that cannot be.
+        Err(error) if typed.entries.iter().all(|e| resolver.resolve(&e.to_string()).is_ok()) => {
+            return Err(unreadable(list, &error));
         }
-    })?;
-    let report = check(&counters, machine);
+        Err(_) => {}
+    }
+    // One by one: some names mean nothing here.
+    let mut rows = Vec::new();
+    for entry in &typed.entries {
+        let (items, of_group) = match entry {
+            Entries::Single(item) => (std::slice::from_ref(item), Modifiers::default()),
+            Entries::Group { items, modifiers } => (items.as_slice(), *modifiers),
+        };
+        for item in items {
+            let modifiers = item.modifiers.and(of_group);
+            let name = Item { modifiers, ..item.clone() }.to_string();
+            match resolver.resolve(&name) {
+                Ok(counters) => rows.extend(tried(&counters, machine)),
+                Err(error) => rows.push(Row {
+                    name,
+                    level: Level::Problem.name(),
+                    state: error.kind.to_string(),
+                    prevents: None,
+                    remedy: error.hint,
+                }),
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn unreadable(list: &str, error: &NameError) -> Failure {
+    let failure = Failure::new(format!("-e {list}: {error}"));
+    match &error.hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+fn tried(counters: &[Counter], machine: &Machine) -> Vec<Row> {
+    let report = check(counters, machine);
     let row = |name: String, result: Result<(), Problem>| match result {
         Ok(()) => Row {
             name,
@@ -106,7 +145,7 @@ fn asked(list: &str, machine: &Machine) -> Result<Vec<Row>, Failure> {
     if report.together.is_err() {
         rows.push(row("all together".into(), report.together));
     }
-    Ok(rows)
+    rows
 }
 
 /// The shared library that `run` would preload, or where it should be.

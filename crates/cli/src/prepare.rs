@@ -323,13 +323,25 @@ pub fn resolve(option: &str, typed: &str, machine: &Machine) -> Result<Vec<Count
     })
 }
 
+/// Every counter that does not work is named at once, and every different way out.
 fn works(counters: &[Counter], machine: &Machine) -> Result<(), Failure> {
     let report = check::check(counters, machine);
-    let Some(problem) = report.problem() else { return Ok(()) };
-    let failure = Failure::new(&problem.message);
-    Err(match &problem.remedy {
-        Some(remedy) => failure.hint(remedy),
-        None => failure,
+    let alone = report.counters.iter().filter_map(|counter| counter.as_ref().err());
+    let problems: Vec<_> = alone.chain(report.together.as_ref().err()).collect();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let messages: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
+    let mut remedies: Vec<&str> = Vec::new();
+    for remedy in problems.iter().filter_map(|problem| problem.remedy.as_deref()) {
+        if !remedies.contains(&remedy) {
+            remedies.push(remedy);
+        }
+    }
+    let failure = Failure::new(messages.join("\ncounterpoint: "));
+    Err(match remedies.is_empty() {
+        true => failure,
+        false => failure.hint(remedies.join("\ncounterpoint: hint: ")),
     })
 }
 

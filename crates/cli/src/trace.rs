@@ -1,5 +1,6 @@
-//! `counterpoint trace`: timelines for other programs.
+//! `counterpoint trace`: timelines for other programs, and of other programs.
 
+mod check;
 mod export;
 
 use std::process::ExitCode;
@@ -8,7 +9,7 @@ use clap::Subcommand;
 
 use crate::failure::Failure;
 
-/// Write timelines that other programs show.
+/// Write timelines that other programs show, and check theirs.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -18,11 +19,13 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Command {
     Export(export::Args),
+    Check(check::Args),
 }
 
 /// Runs the subcommand.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match args.command {
         Command::Export(args) => export::main(args),
+        Command::Check(args) => check::main(args),
     }
 }

@@ -194,3 +194,100 @@ fn little_shared_memory_is_a_named_loss() {
         losses(&report).iter().filter(|(name, _)| name == "no_page").map(|(_, n)| n).sum();
     assert_eq!(recorded + lost, 80_000, "each call is recorded or a named loss: {report}");
 }
+
+/// Nothing of ours lives in the home directory or in TMPDIR: read-only, absent or not set, they do
+/// not matter.
+#[test]
+fn no_home_and_no_place_for_temporary_files() {
+    let Some(program) = counterpoint("home") else { return };
+    let (scratch, programs) = (testkit::Scratch::new(), Programs::get());
+    std::fs::create_dir(scratch.join("home")).unwrap();
+    let script = r#"
+        mount -t tmpfs none "$3/home" && mount -o remount,ro none "$3/home" || {
+            echo "unshare failed" >&2; exit 9; }
+        touch "$3/home/x" 2>/dev/null && exit 8
+        cd "$3"
+        one() {
+            profile=$1; shift
+            "$@" "$P" run -e page-faults:u -o "$profile" -- "$HOST" "$LIBRARY" calls 100
+            echo "status $?"
+            "$@" "$P" report --format csv "$profile" | sed -n 2p
+        }
+        P=$0 HOST=$1 LIBRARY=$2
+        one ro.cpt env HOME="$3/home" TMPDIR="$3/home" XDG_RUNTIME_DIR="$3/home"
+        one none.cpt env -u HOME -u TMPDIR -u XDG_RUNTIME_DIR
+        one gone.cpt env HOME=/nonexistent TMPDIR=/nonexistent/tmp
+        one bare.cpt env -i
+        "$P" run -o "$3/home/p.cpt" -- "$1" "$2" calls 1; echo "status $?"
+    "#;
+    let places = [program.as_path(), &programs.host, &programs.library, scratch.path()];
+    let Some(output) = in_own_mounts("home", script, &places) else { return };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    for (number, lines) in lines.chunks(3).take(4).enumerate() {
+        assert_eq!(lines[..2], ["calls 100 0 done", "status 0"], "{number}: {output:?}");
+        assert!(lines[2].starts_with("nothing,test_linked,test.mlir:10,100,"), "{}", lines[2]);
+    }
+    // Where the profile itself cannot be, nothing is started.
+    assert_eq!(lines[12..], ["status 2"], "{output:?}");
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(words.contains("Read-only file system"), "{words}");
+}
+
+/// `/dev/shm` cannot be written: the pool lies beside the profile, with a note.
+#[test]
+fn no_shared_memory_at_all() {
+    let Some(program) = counterpoint("no-shm") else { return };
+    let (scratch, programs) = (testkit::Scratch::new(), Programs::get());
+    let script = r#"
+        mount -t tmpfs none /dev/shm && mount -o remount,ro none /dev/shm || {
+            echo "unshare failed" >&2; exit 9; }
+        unset XDG_RUNTIME_DIR
+        "$0" run -e none -o "$3/p.cpt" -- "$1" "$2" threads 20 2000; echo "status $?"
+        "$0" report --format json "$3/p.cpt"
+    "#;
+    let places = [program.as_path(), &programs.host, &programs.library, scratch.path()];
+    let Some(output) = in_own_mounts("no-shm", script, &places) else { return };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (first, json) = text.split_once("status 0\n").unwrap_or_else(|| panic!("{output:?}"));
+    assert_eq!(first, "threads 20 2000 done\n");
+    let report: Value = serde_json::from_str(json).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    assert_eq!(report["total"]["calls"], 40_000);
+    assert_eq!(losses(&report), []);
+    assert!(report["notes"].to_string().contains("no writable memory file system"), "{report}");
+    assert!(!scratch.join("p.cpt/pool").exists(), "the pool is gone when all is collected");
+}
+
+/// An environment of 1 MB, of a few long variables and of many short ones, and as many arguments:
+/// the program gets them, and the profile tells its arguments.
+#[test]
+fn a_large_environment_and_many_arguments() {
+    let Some(program) = counterpoint("environment") else { return };
+    let scratch = testkit::Scratch::new();
+    let long: Vec<(String, String)> =
+        (0..10).map(|i| (format!("LONG_{i}"), "x".repeat(100_000))).collect();
+    let many: Vec<(String, String)> =
+        (0..40_000).map(|i| (format!("VARIABLE_{i}"), i.to_string())).collect();
+    let arguments: Vec<String> = (0..5_000).map(|i| format!("{i}-{}", "y".repeat(60))).collect();
+    for (what, variables) in [("long", long), ("many", many)] {
+        // The program that is run says what it got, then becomes the host.
+        let script = r#"env | grep -cE '^(LONG|VARIABLE)_'; host=$1; shift
+            echo $#; exec "$host" "$@""#;
+        let mut run = Command::new(&program);
+        let profile = scratch.join(&format!("{what}.cpt"));
+        run.args(["run", "-e", "page-faults:u", "-o"]).arg(&profile).args(["--", "sh", "-c"]);
+        run.arg(script).arg("sh").arg(&Programs::get().host).arg(&Programs::get().library);
+        run.args(["calls", "100", "0"]).args(&arguments);
+        let output = run.envs(variables.iter().cloned()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{what}: {output:?}");
+        let expected = format!("{}\n{}\ncalls 100 0 done\n", variables.len(), 4 + arguments.len());
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{what}");
+        let report = report(&program, &profile);
+        assert_eq!(report["total"]["calls"], 100);
+        assert_eq!(losses(&report), []);
+        let profile = profile::Profile::open(&profile).unwrap();
+        let process = profile.processes[0].info.as_ref().unwrap();
+        assert_eq!(process.arguments[5..], arguments, "{what}");
+        assert!(profile.manifest.command.ends_with(&arguments), "{what}");
+    }
+}

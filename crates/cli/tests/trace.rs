@@ -243,3 +243,48 @@ assert breakdown["kernel_time(us)"] == 110 and breakdown["idle_time(us)"] == 45,
     let mut command = Command::new(python);
     assert!(command.args(["-c", LOOK]).arg(output).status().unwrap().success());
 }
+
+/// What is exported passes the check; each format of a damaged file says the byte.
+#[test]
+fn check_names_the_byte() {
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    script().write(&dir);
+    let at = |name: &str| scratch.join(name);
+    let names = ["x.json", "x.json.gz", "x.pftrace"];
+    names.iter().for_each(|name| export(&dir, &at(name), &[]));
+    export(&dir, &at("y.pftrace"), &["--compress"]);
+    let broken = std::fs::read(at("x.json")).unwrap();
+    let place = broken.windows(6).position(|w| w == b"\"dur\":").unwrap();
+    std::fs::write(at("broken.json"), [&broken[..place], b"dur\":1}]}"].concat()).unwrap();
+    std::fs::write(at("events.json"), r#"[{"ph":"E","pid":1,"tid":1,"ts":1},{"ph":"X"}]"#).unwrap();
+    let cut = std::fs::read(at("x.pftrace")).unwrap();
+    std::fs::write(at("cut.pftrace"), &cut[..cut.len() - 1]).unwrap();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/trace");
+    let golden = Golden::new(PROGRAM, golden).scrub(scratch.path().display().to_string(), "DIR");
+    let check = |name: &str, code: i32, files: &[&str]| {
+        let files: Vec<String> = files.iter().map(|f| at(f).display().to_string()).collect();
+        let mut args = vec!["trace", "check"];
+        args.extend(files.iter().map(String::as_str));
+        golden.check(name, code, &args)
+    };
+    check("check-whole", 0, &["x.json", "x.json.gz", "x.pftrace", "y.pftrace"]);
+    let found = check("check-events", 1, &["events.json"]);
+    assert!(found.stdout.contains("byte 35: an event of phase X without ts"));
+    let output = golden.run(&["trace", "check", &at("broken.json").display().to_string()]);
+    let expected = format!("byte {place}: not JSON");
+    assert!(output.code == Some(1) && output.stdout.contains(&expected), "{output:?}");
+    let last = cut.len() as u64;
+    let json = golden.run(&[
+        "trace",
+        "check",
+        "--format",
+        "json",
+        &at("cut.pftrace").display().to_string(),
+    ]);
+    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(json["schema"], "counterpoint.trace-check/1");
+    assert_eq!(json["files"][0]["counts"], json!({"truncated": 1}));
+    assert!(json["files"][0]["findings"][0]["byte"].as_u64().unwrap() < last);
+    check("check-missing", 2, &["nothing.json"]);
+}

@@ -104,7 +104,8 @@ fn check_one(counter: &Counter, machine: &Machine) -> Result<(), Problem> {
             message: format!("{} is always 0: it happens in the kernel", counter.name),
             why: "happens in the kernel: always 0 without its part".into(),
             remedy: Some(format!(
-                "count the kernel's part too; if that is forbidden: {KERNEL_PART}"
+                "count the kernel's part too; if that is forbidden: {}",
+                kernel_part(machine)
             )),
             error: None,
         });
@@ -143,8 +144,13 @@ fn check_together(counters: &[Counter], machine: &Machine) -> Result<(), Problem
         true => format!("open {} beside {}: {error}", refused.name, names(&counters[..at])),
         false => format!("open {} as one group: {error} at {}", names(&group), refused.name),
     };
+    // Breakpoints have the places that they have, and take no turns.
+    let estimate = match error.kind {
+        OpenErrorKind::NoSlot => "",
+        _ => ", or estimate: --multiplex",
+    };
     let remedy = format!(
-        "{} fit together; count {} in another run, or estimate: --multiplex",
+        "{} fit together; count {} in another run{estimate}",
         names(if fits.is_empty() { &counters[..at] } else { &fits }),
         refused.name
     );
@@ -278,7 +284,8 @@ fn take_turns(counters: &[Counter], waits: usize) -> Problem {
     let (message, remedy) = match others.is_empty() {
         true => (
             format!("{} counts only part of the time", names(&waiting)),
-            "something else uses the PMU's counters (another profiler, the NMI watchdog: sudo              sysctl kernel.nmi_watchdog=0); or estimate: --multiplex"
+            "something else uses the PMU's counters (another profiler, the NMI watchdog: sudo sysctl \
+             kernel.nmi_watchdog=0); or estimate: --multiplex"
                 .to_owned(),
         ),
         false => (
@@ -424,9 +431,32 @@ pub(crate) const CONTAINER_REMEDY: &str = "start the container with --cap-add PE
      Podman; in Kubernetes securityContext.capabilities.add), or with a seccomp profile that \
      allows perf_event_open";
 
+/// How to give a command CAP_PERFMON. Not by `setcap` on the program: one that gets rights from its
+/// file drops the preloaded library (ld.so(8), secure execution); ambient ones do not do that.
+const WITH_PERFMON: &str = "run as root, or with CAP_PERFMON: sudo setpriv --reuid=$(id -u) \
+     --regid=$(id -g) --init-groups --inh-caps=+perfmon --ambient-caps=+perfmon COMMAND";
+
 /// What allows the kernel's part.
-const KERNEL_PART: &str = "sudo sysctl kernel.perf_event_paranoid=1, or run as root or with \
-     CAP_PERFMON (sudo setcap cap_perfmon+ep PROGRAM)";
+fn kernel_part(machine: &Machine) -> String {
+    format!("{}; or {WITH_PERFMON}", machine.sysctl("kernel.perf_event_paranoid=1"))
+}
+
+/// No PMU, so no hardware counter works: why, and what to do.
+fn no_pmu(machine: &Machine) -> (String, String) {
+    match machine.virtualisation() {
+        Some(_) => (
+            "no PMU in this virtual machine".into(),
+            "hardware counters need a PMU that the hypervisor passes on (QEMU/KVM: -cpu \
+             host,pmu=on; clouds: metal or whole-socket sizes); software counters work: \
+             leave out -e"
+                .into(),
+        ),
+        None => (
+            "this machine has no PMU that the kernel knows".into(),
+            "software counters work: leave out -e".into(),
+        ),
+    }
+}
 
 fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, String) {
     let filtered = machine.is_filtered();
@@ -434,57 +464,53 @@ fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, Strin
         let does = if error.kind == OpenErrorKind::NoSystemCall { "hides" } else { "forbids" };
         return (format!("a seccomp filter {does} perf"), CONTAINER_REMEDY.into());
     }
+    let hardware = matches!(&counter.source, Source::Perf(attr) if matches!(attr.kind, 0 | 3 | 4));
+    let has_pmu = !machine.core_pmus().is_empty();
     match error.kind {
         OpenErrorKind::NoSuchCounter | OpenErrorKind::NoDevice | OpenErrorKind::Unsupported => {
-            let hardware =
-                matches!(&counter.source, Source::Perf(attr) if matches!(attr.kind, 0 | 3 | 4));
-            let has_pmu = !machine.core_pmus().is_empty();
-            let guest = machine.virtualisation().is_some();
-            match (hardware, has_pmu, guest) {
-                (true, false, true) => (
-                    "no PMU in this virtual machine".into(),
-                    "hardware counters need a PMU that the hypervisor passes on (QEMU/KVM: -cpu \
-                     host,pmu=on; clouds: metal or whole-socket sizes); software counters work: \
-                     -e task-clock,page-faults"
-                        .into(),
-                ),
-                (true, false, false) => (
-                    "this machine has no PMU that the kernel knows".into(),
-                    "software counters work: -e task-clock,page-faults".into(),
-                ),
-                (true, true, _) => (
-                    "this machine's PMU has no such counter".into(),
-                    "counterpoint list shows which counters open here".into(),
-                ),
-                (false, ..) => (
-                    "this kernel has no such counter".into(),
-                    "counterpoint list shows which counters open here".into(),
-                ),
+            if hardware && !has_pmu {
+                return no_pmu(machine);
             }
+            let what = if hardware { "this machine's PMU" } else { "this kernel" };
+            let remedy = "counterpoint list shows which counters open here";
+            (format!("{what} has no such counter"), remedy.into())
         }
         OpenErrorKind::AccessDenied | OpenErrorKind::NotPermitted => {
             let level = machine.paranoid();
             let why = level.map_or_else(String::new, |l| format!("perf_event_paranoid={l}"));
+            // The kernel looks at permissions first: whoever lifts them would be told next.
+            if hardware && !has_pmu {
+                let (missing, remedy) = no_pmu(machine);
+                return (format!("{why}; and {missing}"), remedy);
+            }
             if let Some(narrow) = user_only(counter).filter(|c| probe_one(c).is_ok()) {
                 let remedy = format!(
-                    "count user mode only: {}; or allow the kernel's part: sudo sysctl \
-                     kernel.perf_event_paranoid=1",
-                    narrow.name
+                    "count user mode only: {}; or allow the kernel's part: {}",
+                    narrow.name,
+                    machine.sysctl("kernel.perf_event_paranoid=1")
                 );
                 return (why, remedy);
             }
             let contained = filtered || machine.container().is_some();
+            let sysctl = |level| machine.sysctl(&format!("kernel.perf_event_paranoid={level}"));
             let remedy = match level {
-                _ if in_kernel_only(counter) && !contained => KERNEL_PART.into(),
-                Some(3..) if !in_kernel_only(counter) => {
-                    "sudo sysctl kernel.perf_event_paranoid=2 allows counting in user \
-                              mode (:u), 1 the kernel's part too; or run with CAP_PERFMON"
-                        .into()
+                _ if machine.in_user_namespace() => {
+                    let enough = match level {
+                        _ if in_kernel_only(counter) => 1,
+                        Some(3..) => 2,
+                        _ => -1,
+                    };
+                    let why = "rights inside of a user namespace do not help";
+                    format!("{} ({why})", sysctl(enough))
                 }
+                _ if in_kernel_only(counter) && !contained => kernel_part(machine),
+                _ if in_kernel_only(counter) => format!("{}; or {CONTAINER_REMEDY}", sysctl(1)),
+                Some(3..) if !in_kernel_only(counter) => format!(
+                    "{} allows counting in user mode (:u), 1 the kernel's part too; or {WITH_PERFMON}",
+                    sysctl(2)
+                ),
                 _ if contained => CONTAINER_REMEDY.into(),
-                _ => "run as root or with CAP_PERFMON (sudo setcap cap_perfmon+ep PROGRAM), or \
-                      sudo sysctl kernel.perf_event_paranoid=-1"
-                    .into(),
+                _ => format!("{WITH_PERFMON}; or {}", sysctl(-1)),
             };
             (why, remedy)
         }

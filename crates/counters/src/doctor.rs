@@ -2,8 +2,10 @@
 //! the command that changes it.
 
 mod facts;
+mod limits;
 
 use std::path::Path;
+use std::{fs, io};
 
 use crate::check::{CONTAINER_REMEDY, check};
 use crate::machine::Machine;
@@ -62,21 +64,36 @@ impl Finding {
 pub fn examine(machine: &Machine, library: Option<&Path>) -> Vec<Finding> {
     let mut all = vec![kernel(machine), virtualisation(machine), pmu(machine)];
     all.extend(nmi_watchdog(machine));
+    all.extend(user_reads(machine));
     all.extend([paranoid(machine), capabilities(machine), seccomp(machine), container(machine)]);
     if machine.is_here() {
         all.push(software(machine));
     }
-    all.extend([clock(machine), shared_memory(machine), open_files(machine), file_size(machine)]);
+    all.push(clock(machine));
+    all.extend(limits::examine(machine));
     all.push(tracefs(machine));
     all.extend(facts::glibc().map(glibc));
     all.push(agent(library));
     all
 }
 
+/// The first with `MADV_WIPEONFORK`, without which a forked child would write into its parent's
+/// records.
+const OLDEST: (u32, u32) = (4, 14);
+
 fn kernel(machine: &Machine) -> Finding {
     let release = machine.read_trimmed("proc/sys/kernel/osrelease");
     let finding = Finding::ok("kernel", release.as_deref().unwrap_or("unknown"));
+    let version = release.as_deref().and_then(|release| {
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    });
     match machine.paranoid() {
+        _ if version.is_some_and(|version| version < OLDEST) => finding.at(
+            Level::Problem,
+            "recording: Linux 4.14 or newer is needed (MADV_WIPEONFORK)",
+            "a newer kernel",
+        ),
         Some(_) => finding,
         None => finding.at(
             Level::Problem,
@@ -118,30 +135,68 @@ fn pmu(machine: &Machine) -> Finding {
 }
 
 fn nmi_watchdog(machine: &Machine) -> Option<Finding> {
+    let name = "nmi watchdog";
     let on = machine.read_trimmed("proc/sys/kernel/nmi_watchdog")? == "1";
-    if !on || machine.core_pmus().is_empty() {
+    if machine.core_pmus().is_empty() {
         return None;
     }
-    Some(Finding::ok("nmi watchdog", "on").at(
-        Level::Note,
-        "one hardware counter is always taken",
-        "sudo sysctl kernel.nmi_watchdog=0",
-    ))
+    if !on {
+        return Some(Finding::ok(name, "off"));
+    }
+    let remedy = machine.sysctl("kernel.nmi_watchdog=0");
+    Some(Finding::ok(name, "on").at(Level::Note, "one hardware counter is always taken", &remedy))
+}
+
+/// Whether programs may read hardware counters without a system call: on x86 `rdpmc` of the core's
+/// PMU in sysfs (arch/x86/events/core.c), on Arm a sysctl (Documentation/arch/arm64/perf.rst).
+fn user_reads(machine: &Machine) -> Option<Finding> {
+    let name = "user-space reads";
+    let slower = "reading hardware counters without a system call: each reading takes about ten times \
+                  as long";
+    let x86 = machine.core_pmus().into_iter().find_map(|pmu| {
+        let path = format!("{}/{pmu}/rdpmc", crate::names::DEVICES);
+        Some((machine.read_trimmed(&path)?, path))
+    });
+    if let Some((value, path)) = x86 {
+        let finding = match value.as_str() {
+            "0" => Finding::ok(name, "rdpmc=0: forbidden").at(
+                Level::Note,
+                slower,
+                &format!("echo 1 | sudo tee /{path}"),
+            ),
+            "1" => Finding::ok(name, "rdpmc=1: allowed while a counter is open"),
+            "2" => Finding::ok(name, "rdpmc=2: allowed to everybody"),
+            other => Finding::ok(name, format!("rdpmc={other}")),
+        };
+        return Some(finding);
+    }
+    let value = machine.read_trimmed("proc/sys/kernel/perf_user_access")?;
+    let finding = Finding::ok(name, format!("perf_user_access={value}"));
+    Some(match value.as_str() {
+        "0" => finding.at(Level::Note, slower, &machine.sysctl("kernel.perf_user_access=1")),
+        _ => finding,
+    })
 }
 
 /// Bits of linux/capability.h.
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_PERFMON: u32 = 38;
 
+/// Whether the kernel lets us count whatever `perf_event_paranoid` says.
 fn may_everything(machine: &Machine) -> bool {
     let caps = machine.capabilities().unwrap_or(0);
-    caps >> CAP_PERFMON & 1 == 1 || caps >> CAP_SYS_ADMIN & 1 == 1
+    let capable = caps >> CAP_PERFMON & 1 == 1 || caps >> CAP_SYS_ADMIN & 1 == 1;
+    capable && !machine.in_user_namespace()
 }
 
 fn paranoid(machine: &Machine) -> Finding {
     let name = "perf_event_paranoid";
     let Some(level) = machine.paranoid() else {
-        return Finding::ok(name, "not readable").at(Level::Note, "", "");
+        return Finding::ok(name, "not readable").at(
+            Level::Note,
+            "to know what may be counted",
+            "counterpoint doctor -e LIST tries it",
+        );
     };
     let finding = Finding::ok(name, level.to_string());
     match level {
@@ -150,23 +205,39 @@ fn paranoid(machine: &Machine) -> Finding {
         2 => finding.at(
             Level::Note,
             "counting in the kernel: counters need :u",
-            "sudo sysctl kernel.perf_event_paranoid=1",
+            &machine.sysctl("kernel.perf_event_paranoid=1"),
         ),
         3.. => finding.at(
             Level::Problem,
             "every counter, for users without CAP_PERFMON",
-            "sudo sysctl kernel.perf_event_paranoid=2 (:u only) or 1 (the kernel's part too)",
+            &format!(
+                "{} (:u only) or 1 (the kernel's part too)",
+                machine.sysctl("kernel.perf_event_paranoid=2")
+            ),
         ),
     }
 }
 
 fn capabilities(machine: &Machine) -> Finding {
+    let name = "capabilities";
     let caps = machine.capabilities().unwrap_or(0);
     let named = [(CAP_PERFMON, "CAP_PERFMON"), (CAP_SYS_ADMIN, "CAP_SYS_ADMIN")];
     let have: Vec<_> = named.iter().filter(|(b, _)| caps >> b & 1 == 1).map(|(_, n)| *n).collect();
-    match have.is_empty() {
-        true => Finding::ok("capabilities", "neither CAP_PERFMON nor CAP_SYS_ADMIN"),
-        false => Finding::ok("capabilities", have.join(", ")),
+    let state = match have.is_empty() {
+        true => "neither CAP_PERFMON nor CAP_SYS_ADMIN".to_owned(),
+        false => have.join(", "),
+    };
+    if have.is_empty() || !machine.in_user_namespace() {
+        return Finding::ok(name, state);
+    }
+    let finding = Finding::ok(name, format!("{state}, of a user namespace only"));
+    match machine.paranoid() {
+        Some(2..) => finding.at(
+            Level::Note,
+            "what perf_event_paranoid forbids: the kernel asks for those of the first namespace",
+            &machine.sysctl("kernel.perf_event_paranoid=1"),
+        ),
+        _ => finding,
     }
 }
 
@@ -241,7 +312,10 @@ fn clock(machine: &Machine) -> Finding {
         (_, Some(false)) => finding.at(
             Level::Note,
             "timing by time-stamp counter: each call costs two clock_gettime instead",
-            "",
+            match machine.virtualisation() {
+                Some(_) => "let the hypervisor pass it on (QEMU/KVM: -cpu host,+invtsc)",
+                None => "none: this processor's counter changes its rate",
+            },
         ),
         (
             "tsc" | "arch_sys_counter" | "unknown" | "kvm-clock" | "hyperv_clocksource_tsc_page",
@@ -255,64 +329,32 @@ fn clock(machine: &Machine) -> Finding {
     }
 }
 
-const MIB: u64 = 1 << 20;
-
-fn shared_memory(machine: &Machine) -> Finding {
-    let name = "/dev/shm";
-    let Some((size, free)) = facts::file_system(&machine.path("dev/shm")) else {
-        return Finding::ok(name, "not there").at(
-            Level::Problem,
-            "recording: pages live there",
-            "sudo mount -t tmpfs tmpfs /dev/shm",
-        );
-    };
-    let finding = Finding::ok(name, format!("{} MiB, {} MiB free", size / MIB, free / MIB));
-    if free >= 64 * MIB {
-        return finding;
-    }
-    let level = if free < 8 * MIB { Level::Problem } else { Level::Note };
-    finding.at(
-        level,
-        "programs with many threads: calls are dropped when no page is free",
-        "docker run --shm-size=1g, or sudo mount -o remount,size=1G /dev/shm",
-    )
-}
-
-fn open_files(machine: &Machine) -> Finding {
-    let name = "open files";
-    match facts::soft_limit(machine, "Max open files") {
-        None => Finding::ok(name, "unknown"),
-        Some(None) => Finding::ok(name, "unlimited"),
-        Some(Some(n)) if n >= 1024 => Finding::ok(name, n.to_string()),
-        Some(Some(n)) => Finding::ok(name, n.to_string()).at(
-            Level::Note,
-            "counters in many threads: each takes a descriptor per thread",
-            "ulimit -n 65536",
-        ),
-    }
-}
-
-fn file_size(machine: &Machine) -> Finding {
-    let name = "file size";
-    match facts::soft_limit(machine, "Max file size") {
-        None => Finding::ok(name, "unknown"),
-        Some(None) => Finding::ok(name, "unlimited"),
-        Some(Some(bytes)) => Finding::ok(name, format!("{} MiB", bytes / MIB)).at(
-            Level::Note,
-            "larger profiles: calls beyond the limit are dropped",
-            "ulimit -f unlimited",
-        ),
-    }
-}
-
 fn tracefs(machine: &Machine) -> Finding {
-    let found = TRACEFS.iter().find(|t| machine.exists(&format!("{t}/events")));
-    match found {
-        Some(at) => Finding::ok("tracefs", format!("/{at}")),
-        None => Finding::ok("tracefs", "not mounted or not readable").at(
+    let name = "tracefs";
+    let prevents = "tracepoints (syscalls:sys_enter_openat)";
+    let events = |at: &&str| fs::read_dir(machine.path(&format!("{at}/events")));
+    if let Some(at) = TRACEFS.iter().find(|at| events(at).is_ok()) {
+        return Finding::ok(name, format!("/{at}"));
+    }
+    let denied = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    let at = TRACEFS[0];
+    let contained = machine.container().is_some();
+    match events(&at).is_err_and(denied) {
+        true => Finding::ok(name, format!("/{at}, not readable for us (EACCES)")).at(
             Level::Note,
-            "tracepoints (syscalls:sys_enter_openat)",
-            "sudo mount -t tracefs tracefs /sys/kernel/tracing",
+            prevents,
+            &format!("sudo mount -o remount,mode=755 /{at}"),
+        ),
+        false => Finding::ok(name, "not mounted").at(
+            Level::Note,
+            prevents,
+            &match contained {
+                true => format!(
+                    "start the container with -v /{at}:/{at}:ro, or as root in it: \
+                                 mount -t tracefs tracefs /{at}"
+                ),
+                false => format!("sudo mount -t tracefs -o mode=755 tracefs /{at}"),
+            },
         ),
     }
 }
@@ -320,7 +362,7 @@ fn tracefs(machine: &Machine) -> Finding {
 fn glibc(version: String) -> Finding {
     let finding = Finding::ok("glibc", version.clone());
     match version.strip_prefix("2.").and_then(|minor| minor.parse::<u32>().ok()) {
-        Some(..17) => finding.at(Level::Problem, "programs load a library that needs 2.17", ""),
+        Some(..17) => finding.at(Level::Problem, "run: the library needs 2.17", "a newer system"),
         _ => finding,
     }
 }

@@ -90,6 +90,24 @@ impl Machine {
         u64::from_str_radix(&self.field("proc/self/status", "CapEff")?, 16).ok()
     }
 
+    /// Whether we are inside a user namespace: capabilities there are not those that the kernel
+    /// asks for before it counts (`perfmon_capable` looks in the first namespace).
+    pub fn in_user_namespace(&self) -> bool {
+        // The first namespace maps every id to itself (user_namespaces(7)).
+        self.read("proc/self/uid_map").is_ok_and(|map| {
+            let words: Vec<&str> = map.split_whitespace().collect();
+            !words.is_empty() && words != ["0", "0", "4294967295"]
+        })
+    }
+
+    /// The command that changes a kernel setting: inside of a container it can only be read.
+    pub fn sysctl(&self, setting: &str) -> String {
+        match self.container() {
+            None => format!("sudo sysctl {setting}"),
+            Some(_) => format!("on the host: sudo sysctl {setting}"),
+        }
+    }
+
     /// Why this looks like the inside of a container; `None` if it does not.
     pub fn container(&self) -> Option<String> {
         if self.exists(".dockerenv") {

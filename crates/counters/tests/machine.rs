@@ -19,6 +19,7 @@ Limit                     Soft Limit           Hard Limit           Units
 Max cpu time              unlimited            unlimited            seconds   
 Max file size             unlimited            unlimited            bytes     
 Max open files            1024                 524288               files     
+Max locked memory         8388608              8388608              bytes     
 ";
 
 fn good() -> Tree {
@@ -27,6 +28,11 @@ fn good() -> Tree {
     tree.file("proc/sys/kernel/perf_event_paranoid", "1\n");
     tree.file("proc/self/status", &status("0000000000000000", "0"));
     tree.file("proc/self/limits", LIMITS);
+    tree.file("proc/self/uid_map", "         0          0 4294967295\n");
+    tree.file("proc/sys/kernel/perf_event_mlock_kb", "516\n");
+    tree.file("proc/sys/kernel/nmi_watchdog", "0\n");
+    tree.file("sys/devices/system/cpu/online", "0-3,8\n");
+    tree.file("sys/bus/event_source/devices/cpu/rdpmc", "1\n");
     tree.file("proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu tsc constant_tsc nonstop_tsc\n");
     tree.file("sys/bus/event_source/devices/cpu/type", "4\n");
     let clock = "sys/devices/system/clocksource/clocksource0/current_clocksource";
@@ -49,6 +55,9 @@ fn a_good_machine_has_nothing_to_say() {
         ("kernel", "6.12.1"),
         ("virtualisation", "no sign of it"),
         ("pmu", "cpu"),
+        ("nmi watchdog", "off"),
+        ("user-space reads", "rdpmc=1: allowed while a counter is open"),
+        ("locked memory", "RLIMIT_MEMLOCK 8192 KiB, perf_event_mlock_kb 516 × 5 CPUs"),
         ("perf_event_paranoid", "1"),
         ("capabilities", "neither CAP_PERFMON nor CAP_SYS_ADMIN"),
         ("seccomp", "off"),
@@ -88,7 +97,36 @@ fn each_trouble_is_found() {
         (|t| t.file("sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet\n"),
             "clock", "hpet, invariant time-stamp counter", Level::Note, "sudo dmesg | grep -i tsc says why"),
         (|t| t.file("proc/cpuinfo", "flags\t: fpu tsc\n"),
-            "clock", "tsc, time-stamp counter not invariant", Level::Note, ""),
+            "clock", "tsc, time-stamp counter not invariant", Level::Note, "none: this processor's counter changes its rate"),
+        (|t| t.file("proc/cpuinfo", "flags\t: fpu tsc hypervisor\n"),
+            "clock", "tsc, time-stamp counter not invariant", Level::Note, "let the hypervisor pass it on (QEMU/KVM: -cpu host,+invtsc)"),
+        (|t| t.file("proc/sys/kernel/osrelease", "4.9.0-19-amd64\n"),
+            "kernel", "4.9.0-19-amd64", Level::Problem, "a newer kernel"),
+        (|t| t.file("proc/sys/kernel/osrelease", "4.14.336\n"),
+            "kernel", "4.14.336", Level::Ok, ""),
+        (|t| t.file("sys/bus/event_source/devices/cpu/rdpmc", "0\n"),
+            "user-space reads", "rdpmc=0: forbidden", Level::Note, "echo 1 | sudo tee /sys/bus/event_source/devices/cpu/rdpmc"),
+        (|t| t.file("sys/bus/event_source/devices/cpu/rdpmc", "2\n"),
+            "user-space reads", "rdpmc=2: allowed to everybody", Level::Ok, ""),
+        (|t| { t.remove("sys/bus/event_source/devices/cpu"); t.file("proc/sys/kernel/perf_user_access", "0\n") },
+            "user-space reads", "perf_user_access=0", Level::Note, "sudo sysctl kernel.perf_user_access=1"),
+        (|t| { t.remove("sys/bus/event_source/devices/cpu"); t.file("proc/sys/kernel/perf_user_access", "1\n") },
+            "user-space reads", "perf_user_access=1", Level::Ok, ""),
+        // Inside of a container, settings can only be read.
+        (|t| { t.file("proc/sys/kernel/perf_event_paranoid", "2\n"); t.file("run/systemd/container", "lxc\n") },
+            "perf_event_paranoid", "2", Level::Note, "on the host: sudo sysctl kernel.perf_event_paranoid=1"),
+        (|t| { t.remove("sys/kernel"); t.file("run/systemd/container", "lxc\n") },
+            "tracefs", "not mounted", Level::Note, "start the container with -v /sys/kernel/tracing:/sys/kernel/tracing:ro, or as root in it: mount -t tracefs tracefs /sys/kernel/tracing"),
+        // Every right of a user namespace, and not one that counts.
+        (|t| { t.file("proc/sys/kernel/perf_event_paranoid", "2\n"); t.file("proc/self/status", &status("000001ffffffffff", "0")); t.file("proc/self/uid_map", "0 1000 1\n") },
+            "perf_event_paranoid", "2", Level::Note, "sudo sysctl kernel.perf_event_paranoid=1"),
+        (|t| { t.file("proc/sys/kernel/perf_event_paranoid", "2\n"); t.file("proc/self/status", &status("000001ffffffffff", "0")); t.file("proc/self/uid_map", "0 1000 1\n") },
+            "capabilities", "CAP_PERFMON, CAP_SYS_ADMIN, of a user namespace only", Level::Note, "sudo sysctl kernel.perf_event_paranoid=1"),
+        (|t| { t.file("proc/self/status", &status("000001ffffffffff", "0")); t.file("proc/self/uid_map", "0 1000 1\n") },
+            "capabilities", "CAP_PERFMON, CAP_SYS_ADMIN, of a user namespace only", Level::Ok, ""),
+        // 16 pages, and 5 times 16: 96 counters.
+        (|t| { t.file("proc/self/limits", "Max locked memory  65536 65536 bytes\n"); t.file("proc/sys/kernel/perf_event_mlock_kb", "64\n") },
+            "locked memory", "RLIMIT_MEMLOCK 64 KiB, perf_event_mlock_kb 64 × 5 CPUs", Level::Note, "ulimit -l unlimited, or sudo sysctl kernel.perf_event_mlock_kb=4096"),
         (|t| t.remove("dev"),
             "/dev/shm", "not there", Level::Problem, "sudo mount -t tmpfs tmpfs /dev/shm"),
         (|t| t.file("proc/self/limits", &LIMITS.replace("1024 ", "256  ")),
@@ -96,7 +134,7 @@ fn each_trouble_is_found() {
         (|t| t.file("proc/self/limits", "Max file size  10485760 unlimited bytes\n"),
             "file size", "10 MiB", Level::Note, "ulimit -f unlimited"),
         (|t| t.remove("sys/kernel"),
-            "tracefs", "not mounted or not readable", Level::Note, "sudo mount -t tracefs tracefs /sys/kernel/tracing"),
+            "tracefs", "not mounted", Level::Note, "sudo mount -t tracefs -o mode=755 tracefs /sys/kernel/tracing"),
         (|t| t.file("run/systemd/container", "podman\n"),
             "container", "podman", Level::Note, "start the container with --cap-add PERFMON (Docker, Podman; in Kubernetes securityContext.capabilities.add), or with a seccomp profile that allows perf_event_open"),
         (|t| t.file("proc/self/status", &status("0", "2")),
@@ -110,6 +148,51 @@ fn each_trouble_is_found() {
         let got = (f.state.as_str(), f.level, f.remedy.as_deref().unwrap_or(""));
         assert_eq!(got, (*state, *level, *remedy), "{name}");
         assert_eq!(f.prevents.is_some(), f.level > Level::Ok, "{name}");
+    }
+}
+
+/// What is said of locked memory names the number of counters that fit.
+#[test]
+fn room_for_mapped_counters() {
+    let tree = good();
+    tree.file("proc/self/limits", "Max locked memory  65536 65536 bytes\n");
+    tree.file("proc/sys/kernel/perf_event_mlock_kb", "64\n");
+    let all = examine(&Machine::at(&tree.root), None);
+    let prevents = find(&all, "locked memory").prevents.clone().unwrap();
+    assert!(prevents.contains("more than 96 hardware counters"), "{prevents}");
+    // Without a PMU nothing is mapped.
+    tree.remove("sys/bus/event_source/devices/cpu");
+    let all = examine(&Machine::at(&tree.root), None);
+    assert_eq!(find(&all, "locked memory").level, Level::Ok);
+    assert!(all.iter().all(|f| f.name != "user-space reads" && f.name != "nmi watchdog"));
+}
+
+/// A tracefs that is there, but not for us.
+#[test]
+fn a_tracefs_that_may_not_be_read() {
+    use std::os::unix::fs::PermissionsExt;
+    if support::is_root() {
+        return support::skip("root may read everything");
+    }
+    let tree = good();
+    let events = tree.root.join("sys/kernel/tracing/events");
+    let mode = |mode| {
+        std::fs::set_permissions(&events, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(0o000);
+    let finding = find(&examine(&Machine::at(&tree.root), None), "tracefs").clone();
+    mode(0o755);
+    assert_eq!(finding.state, "/sys/kernel/tracing, not readable for us (EACCES)");
+    let remedy = "sudo mount -o remount,mode=755 /sys/kernel/tracing";
+    assert_eq!(finding.remedy.as_deref(), Some(remedy));
+}
+
+#[test]
+fn processors_online() {
+    for (list, cpus) in [("0", 1), ("0-3", 4), ("0-1,4,6-7", 5), ("", 1), ("x", 1)] {
+        let tree = Tree::new("online");
+        tree.file("sys/devices/system/cpu/online", list);
+        assert_eq!(Machine::at(&tree.root).online_cpus().len(), cpus, "{list}");
     }
 }
 

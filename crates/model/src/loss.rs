@@ -99,7 +99,7 @@ losses! {
     19 MissingPage "missing_page" Missing
         "gaps in a thread's sequence of pages";
     20 TornMetadata "torn_metadata" Missing
-        "metadata files that end early or fail their checksum; names after the damage are missing";
+        "metadata files or ledgers that end early or fail their checksum; names, or losses, that stood there are missing";
     21 ClockUncalibrated "clock_uncalibrated" Distorted
         "profiles with too few clock snapshots to convert ticks; 1 tick is shown as 1 ns, so only ratios of times mean something";
     22 MultiplexedCall "multiplexed_call" Distorted

@@ -3,6 +3,7 @@
 //! profile itself, with no process id, holds what happened outside of processes that record.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use model::{Loss, Severity};
@@ -113,10 +114,18 @@ impl Ledger {
         self.losses = merge_losses(self.losses.iter().chain(&other.losses));
     }
 
-    /// The ledger in `part`; `None` where there is none yet or it is not readable.
+    /// The ledger in `part`; `None` where there is none yet. One that cannot be read has itself
+    /// become a loss.
     pub(crate) fn read(part: &Path) -> Option<Self> {
-        let text = fs::read(part.join(LEDGER_NAME)).ok()?;
-        serde_json::from_slice(&text).ok().filter(|ledger: &Self| ledger.schema == LEDGER_SCHEMA)
+        let text = match fs::read(part.join(LEDGER_NAME)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return None,
+            other => other.unwrap_or_default(),
+        };
+        let ledger = serde_json::from_slice(&text).ok();
+        ledger.filter(|ledger: &Self| ledger.schema == LEDGER_SCHEMA).or_else(|| {
+            let losses = vec![LossCount::new(Loss::TornMetadata, 1)];
+            Some(Self { losses, ..Self::default() })
+        })
     }
 
     pub(crate) fn write(&self, part: &Path) -> Result<()> {

@@ -158,11 +158,18 @@ fn every_truncation_of_every_file() {
     let bytes = fs::read(&path).unwrap();
     for cut in 0..bytes.len() {
         fs::write(&path, &bytes[..cut]).unwrap();
-        assert_eq!(read(&dir).0, all);
+        let (calls, losses) = read(&dir);
+        assert_eq!((calls, names(&losses)), (all.clone(), vec![("torn_metadata", 1)]));
     }
     fs::write(&path, &bytes).unwrap();
 
     let path = dir.join("run.bin");
+    let bytes = fs::read(&path).unwrap();
+    for cut in 0..bytes.len() {
+        fs::write(&path, &bytes[..cut]).unwrap();
+        assert!(record::RunFile::from_bytes(&fs::read(&path).unwrap()).is_err());
+        assert_eq!(read(&dir).0, all);
+    }
     fs::remove_file(&path).unwrap();
     assert_eq!(read(&dir).0, all, "the run file is for the agent");
 

@@ -1,5 +1,6 @@
 //! Chrome's JSON trace format, as torch, Kineto, TensorFlow and we write it.
 
+pub mod check;
 pub mod event;
 pub mod read;
 pub mod time;

@@ -1,8 +1,9 @@
 //! Other people's trace formats.
 //!
 //! ```text
-//!  profile ─► calls (workgroups, dispatches, counters) ─► Sink ◄─ implemented by ─┬─ chrome::Writer
-//!                                                                                 └─ …
+//!  profile ─► calls, dispatches, counters ─► Sink, which is ─┬─ chrome::write::Writer ───► .json
+//!                                                            └─ perfetto::write::Writer ─► .pftrace
+//!  .json ─► chrome::read ─► events
 //! ```
 //!
 //! | module | what |
@@ -11,7 +12,9 @@
 //! | [`calls`] | a profile's calls as a timeline |
 //! | [`dispatch`] | which workgroup calls make up a dispatch |
 //! | [`facts`] | what a trace format cannot carry: the object `counterpoint` |
-//! | [`chrome`] | Chrome JSON with Kineto's schema |
+//! | [`chrome`] | Chrome's JSON with Kineto's schema: reading, writing |
+//! | [`perfetto`] | Perfetto's protobuf format: writing |
+//! | [`check`] | what is wrong with a file, and at which byte |
 //! | [`text`] | JSON's strings and numbers |
 //!
 //! Invariants. Memory does not grow with the number of calls. Every string is escaped, whatever
@@ -19,10 +22,12 @@
 #![forbid(unsafe_code)]
 
 pub mod calls;
+pub mod check;
 pub mod chrome;
 pub mod dispatch;
 pub mod event;
 pub mod facts;
+pub mod perfetto;
 pub mod text;
 
 pub use calls::{CallsOptions, export_calls};

@@ -11,12 +11,12 @@ use flate2::write::GzEncoder;
 use model::activity::Vocabulary;
 use profile::collect::Closing;
 use profile::{LossCount, Profile, merge_losses};
-use trace::{CallsOptions, chrome, export_calls, facts};
+use trace::{CallsOptions, Sink, chrome, export_calls, facts, perfetto};
 
 use crate::failure::Failure;
 use crate::report;
 
-/// Write a profile as a timeline: Chrome JSON with Kineto's schema.
+/// Write a profile as a timeline: Chrome JSON with Kineto's schema, or Perfetto's format.
 ///
 /// Each workgroup call is a slice of its thread, with its counters; dispatches have rows of their
 /// own. docs/traces.md says what each field means.
@@ -25,7 +25,7 @@ pub struct Args {
     /// Profile directory.
     #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE")]
     profile: PathBuf,
-    /// File to write: NAME.json, or NAME.json.gz compressed.
+    /// File to write: NAME.json, NAME.json.gz, or NAME.pftrace for Perfetto.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Names of kinds of activities.
@@ -34,6 +34,9 @@ pub struct Args {
     /// Leave counters out as time series; the arguments of calls have them all the same.
     #[arg(long)]
     no_counter_tracks: bool,
+    /// Compress the packets of Perfetto's format.
+    #[arg(long)]
+    compress: bool,
     /// This profile's place among the ranks of a distributed job, from 0.
     #[arg(long, value_name = "N", requires = "world_size")]
     rank: Option<u32>,
@@ -71,12 +74,13 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let name = |e: io::Error| Failure::new(format!("write {}: {e}", args.output.display()));
     let file = File::create(&args.output).map_err(name)?;
     let losses = match ending {
-        Ending::Json => write(file, &profile, &args).map(|(_, losses)| losses),
+        Ending::Json => write_json(file, &profile, &args).map(|(_, losses)| losses),
         Ending::JsonGz => {
             let gz = GzEncoder::new(file, Compression::default());
             let finish = |(gz, losses): (GzEncoder<File>, _)| gz.finish().map(|_| losses);
-            write(gz, &profile, &args).and_then(finish)
+            write_json(gz, &profile, &args).and_then(finish)
         }
+        Ending::Perfetto => write_perfetto(file, &profile, &args),
     };
     report::say_losses(&losses.map_err(name)?);
     Ok(ExitCode::SUCCESS)
@@ -87,6 +91,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 enum Ending {
     Json,
     JsonGz,
+    Perfetto,
 }
 
 impl Ending {
@@ -95,14 +100,31 @@ impl Ending {
         match name {
             n if n.ends_with(".json") => Ok(Self::Json),
             n if n.ends_with(".json.gz") => Ok(Self::JsonGz),
+            n if n.ends_with(".pftrace") => Ok(Self::Perfetto),
             _ => Err(Failure::new(format!("write {}: unknown ending", path.display()))
-                .hint("end its name with .json or .json.gz")),
+                .hint("end its name with .json, .json.gz or .pftrace")),
         }
     }
 }
 
-/// Writes Chrome JSON; returns every loss of the profile.
-fn write<W: Write>(out: W, profile: &Profile, args: &Args) -> io::Result<(W, Vec<LossCount>)> {
+/// Gives `sink` the timeline; returns the object that the format has no place for, and every loss
+/// of the profile.
+fn fill(
+    sink: &mut impl Sink,
+    profile: &Profile,
+    args: &Args,
+) -> io::Result<(serde_json::Value, Vec<LossCount>)> {
+    let options = CallsOptions {
+        vocabulary: args.vocabulary.into(),
+        counter_tracks: !args.no_counter_tracks,
+    };
+    let found = export_calls(profile, &options, sink)?;
+    let facts = facts::of_profile(profile, &found)?;
+    let known = profile.all_losses();
+    Ok((facts, merge_losses(known.iter().chain(found.iter().flatten()))))
+}
+
+fn write_json<W: Write>(out: W, profile: &Profile, args: &Args) -> io::Result<(W, Vec<LossCount>)> {
     let manifest = &profile.manifest;
     let device = serde_json::json!({
         "id": 0,
@@ -116,14 +138,16 @@ fn write<W: Write>(out: W, profile: &Profile, args: &Args) -> io::Result<(W, Vec
         devices: &[device],
         rank: args.rank.zip(args.world_size),
     };
-    let options = CallsOptions {
-        vocabulary: args.vocabulary.into(),
-        counter_tracks: !args.no_counter_tracks,
-    };
     let mut writer = chrome::write::Writer::new(out, &head)?;
-    let found = export_calls(profile, &options, &mut writer)?;
-    let facts = facts::of_profile(profile, &found)?;
-    let out = writer.finish(&facts, &args.output.to_string_lossy())?;
-    let known = profile.all_losses();
-    Ok((out, merge_losses(known.iter().chain(found.iter().flatten()))))
+    let (facts, losses) = fill(&mut writer, profile, args)?;
+    Ok((writer.finish(&facts, &args.output.to_string_lossy())?, losses))
+}
+
+fn write_perfetto(out: impl Write, profile: &Profile, args: &Args) -> io::Result<Vec<LossCount>> {
+    let clocks = profile.snapshots.iter().map(|s| (s.realtime_ns, s.monotonic_ns)).collect();
+    let head = perfetto::write::Head { clocks, compress: args.compress };
+    let mut writer = perfetto::write::Writer::new(out, &head)?;
+    let (facts, losses) = fill(&mut writer, profile, args)?;
+    writer.finish(&facts)?;
+    Ok(losses)
 }

@@ -25,6 +25,11 @@ fn need(test: &str, variable: &str) -> Option<PathBuf> {
     None
 }
 
+/// IREE 3.7.0, whose executables are of version 5.
+pub fn venv_v5(test: &str) -> Option<PathBuf> {
+    need(test, "COUNTERPOINT_VENV_V5")
+}
+
 /// Says loudly that a test is skipped, and why.
 pub fn skip(test: &str, why: &str) {
     eprintln!("SKIPPED {test}: {why}");
@@ -99,11 +104,16 @@ pub struct Expected {
 
 impl Expected {
     pub fn of(fixture: &str) -> Self {
+        Self::of_variant(fixture, variant())
+    }
+
+    /// As compiled for a CPU: `v4`, `v3`, `generic`.
+    pub fn of_variant(fixture: &str, variant: &str) -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/iree/expected.json");
         let all: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
         let fixture = &all["fixtures"][fixture];
         let text = |v: &Value| v.as_str().unwrap().to_owned();
-        let ops = fixture["variants"][variant()]["exports"].as_array().unwrap().iter().map(|e| {
+        let ops = fixture["variants"][variant]["exports"].as_array().unwrap().iter().map(|e| {
             let number = |key: &str| e[key].as_u64().unwrap();
             (text(&e["name"]), (number("workgroup_calls"), number("dispatches")))
         });

@@ -94,8 +94,14 @@ impl NameError {
 
 impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "counter list, byte {}: ", self.at)?;
-        match &self.kind {
+        write!(f, "counter list, byte {}: {}", self.at, self.kind)
+    }
+}
+
+/// Without the place.
+impl fmt::Display for NameErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             NameErrorKind::Syntax { expected, found: Some(c) } => {
                 write!(f, "expected {expected}, found {c:?}")
             }

@@ -18,7 +18,7 @@ mod tests;
 mod window;
 
 use std::fmt;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufReader, Read};
 
 use serde::de::Deserialize;
 use serde_json::error::Category;
@@ -114,9 +114,13 @@ impl std::error::Error for ReadError {
 /// # Errors
 /// [`ReadError`]; what came before it was handed out.
 pub fn read(source: impl Read, sink: &mut impl Sink) -> Result<Summary, ReadError> {
-    let mut source = BufReader::with_capacity(1 << 16, source);
-    let start = source.fill_buf().map_err(|e| ReadError { at: 0, kind: ReadErrorKind::Io(e) })?;
-    if start.starts_with(&[0x1f, 0x8b]) {
+    let (mut source, mut start) = (source, Vec::new());
+    // A pipe may give one byte at a time.
+    let head = source.by_ref().take(2).read_to_end(&mut start);
+    head.map_err(|e| ReadError { at: 0, kind: ReadErrorKind::Io(e) })?;
+    let compressed = start == [0x1f, 0x8b];
+    let source = BufReader::with_capacity(1 << 16, io::Cursor::new(start).chain(source));
+    if compressed {
         document(Window::new(flate2::bufread::MultiGzDecoder::new(source)), sink)
     } else {
         document(Window::new(source), sink)

@@ -1,0 +1,141 @@
+//! `counterpoint trace check`: what is wrong with a trace file, and at which byte.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use serde::Serialize;
+use trace::check::Report;
+use trace::{chrome, perfetto};
+
+use crate::failure::Failure;
+
+/// The version of the JSON document.
+const CHECK_SCHEMA: &str = "counterpoint.trace-check/1";
+
+/// Check a trace file of any program: Chrome JSON, also with gzip, or Perfetto's format.
+///
+/// Says what every reader must stumble over, and at which byte. The exit code is 1 if there is
+/// anything.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Trace files.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// `--format`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A line per finding.
+    #[default]
+    Text,
+    /// One JSON document, as docs/schema.md describes.
+    Json,
+}
+
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    files: Vec<FileOut>,
+}
+
+#[derive(Serialize)]
+struct FileOut {
+    path: String,
+    format: &'static str,
+    contents: BTreeMap<&'static str, u64>,
+    findings: Vec<FindingOut>,
+    counts: BTreeMap<&'static str, u64>,
+}
+
+#[derive(Serialize)]
+struct FindingOut {
+    byte: u64,
+    what: String,
+}
+
+/// Checks the files.
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    let files: Vec<FileOut> =
+        args.files.iter().map(|path| check(path)).collect::<Result<_, _>>()?;
+    let wrong = files.iter().any(|file| !file.counts.is_empty());
+    let mut out = io::stdout().lock();
+    match args.format {
+        Format::Text => files.iter().try_for_each(|file| print(&mut out, file))?,
+        Format::Json => {
+            let document = Document { schema: CHECK_SCHEMA, files };
+            serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
+            writeln!(out)?;
+        }
+    }
+    Ok(ExitCode::from(u8::from(wrong)))
+}
+
+fn check(path: &Path) -> Result<FileOut, Failure> {
+    let failed = |e: io::Error| Failure::new(format!("read {}: {e}", path.display()));
+    let mut file = File::open(path).map_err(failed)?;
+    let mut first = [0u8; 1];
+    let read = file.read(&mut first).map_err(failed)?;
+    // A packet of Perfetto's format starts with the tag of its field; no JSON text does: 0x0a is
+    // a new line there, so the name decides.
+    let perfetto = read > 0 && first == [0x0a] && !is_json(path);
+    let source = io::Cursor::new(first).take(read as u64).chain(file);
+    let report = if perfetto {
+        perfetto::check::check(source).map_err(failed)?
+    } else {
+        match chrome::check::check(source) {
+            Ok(report) => report,
+            Err((mut report, error)) => {
+                let text = error.to_string();
+                let what = text.split_once(": ").map_or(text.as_str(), |(_, what)| what);
+                report.find(error.at, "cannot be read any further", what);
+                report
+            }
+        }
+    };
+    Ok(FileOut::new(path, if perfetto { "perfetto" } else { "chrome" }, report))
+}
+
+fn is_json(path: &Path) -> bool {
+    let name = path.to_string_lossy().to_lowercase();
+    name.ends_with(".json") || name.ends_with(".json.gz")
+}
+
+impl FileOut {
+    fn new(path: &Path, format: &'static str, report: Report) -> Self {
+        let finding = |f: trace::check::Finding| FindingOut { byte: f.at, what: f.what };
+        Self {
+            path: path.display().to_string(),
+            format,
+            contents: report.contents,
+            findings: report.findings.into_iter().map(finding).collect(),
+            counts: report.counts,
+        }
+    }
+}
+
+fn print(out: &mut impl Write, file: &FileOut) -> io::Result<()> {
+    let FileOut { path, .. } = file;
+    for finding in &file.findings {
+        writeln!(out, "{path}: byte {}: {}", finding.byte, finding.what)?;
+    }
+    let kept = file.findings.len() as u64;
+    let wrong: u64 = file.counts.values().sum();
+    if wrong > kept {
+        for (kind, count) in &file.counts {
+            writeln!(out, "{path}: {count} × {kind}")?;
+        }
+    }
+    let contents = file.contents.iter().map(|(name, count)| format!("{count} {name}"));
+    let contents = contents.collect::<Vec<_>>().join(", ");
+    let verdict = if wrong == 0 { "ok".to_owned() } else { format!("{wrong} findings") };
+    let contents = if contents.is_empty() { "no events" } else { contents.as_str() };
+    writeln!(out, "{path}: {verdict}: {contents}")
+}

@@ -1,0 +1,266 @@
+//! Whether a file is a trace as Chrome's format and Kineto's schema want it.
+
+use std::collections::HashMap;
+use std::io::Read;
+
+use serde_json::value::RawValue;
+
+use super::event::{Event, Scalar, args};
+use super::read::{ReadError, Sink, read};
+use crate::check::Report;
+
+/// Reads everything and says what is wrong. Memory grows with the rows and with the arrows and
+/// begins that wait for their other end.
+///
+/// # Errors
+/// The file cannot be read any further: the place and the reason.
+pub fn check(source: impl Read) -> Result<Report, (Report, ReadError)> {
+    let mut check = Check::default();
+    match read(source, &mut check) {
+        Ok(summary) => {
+            let mut report = check.finish();
+            if summary.truncated {
+                report.find(summary.bytes, "truncated", "the document ends here, in the middle");
+            }
+            if summary.mended > 0 {
+                *report.counts.entry("not UTF-8, or control characters in strings").or_insert(0) +=
+                    summary.mended;
+            }
+            Ok(report)
+        }
+        Err(error) => Err((check.finish(), error)),
+    }
+}
+
+/// A row, as far as it must be told from others.
+type RowKey = (String, String);
+
+#[derive(Default)]
+struct Check {
+    report: Report,
+    /// Begins without ends: where.
+    open: HashMap<RowKey, Vec<u64>>,
+    /// Arrows: where one end was seen first, and which ends.
+    arrows: HashMap<(String, String), (u64, u8)>,
+}
+
+const STARTED: u8 = 1;
+const FINISHED: u8 = 2;
+
+fn show(id: &Option<Scalar<'_>>) -> String {
+    match id {
+        // A text of digits is another row than the number.
+        Some(Scalar::Text(text)) => format!("{text:?}"),
+        Some(other) => other.to_string(),
+        None => String::new(),
+    }
+}
+
+impl Check {
+    fn finish(mut self) -> Report {
+        for (at, _) in self.open.values().flat_map(|all| all.iter().map(|at| (*at, ()))) {
+            self.report.find(at, "begin without an end", "a begin (B) whose end (E) is missing");
+        }
+        for ((_, id), (at, ends)) in &self.arrows {
+            match *ends {
+                STARTED => {
+                    let what = format!("flow {id} starts and never finishes");
+                    self.report.find(*at, "flow without a finish", what);
+                }
+                FINISHED => {
+                    let what = format!("flow {id} finishes and never started");
+                    self.report.find(*at, "flow without a start", what);
+                }
+                _ => {}
+            }
+        }
+        self.report.findings.sort_by_key(|finding| finding.at);
+        self.report
+    }
+
+    fn need(&mut self, at: u64, phase: u8, present: bool, key: &'static str) {
+        if !present {
+            let what = format!("an event of phase {} without {key}", phase as char);
+            self.report.find(at, "a key is missing", what);
+        }
+    }
+
+    fn counter(&mut self, at: u64, event: &Event<'_>) {
+        let Some(raw) = event.args else {
+            self.report.find(at, "a key is missing", "an event of phase C without args");
+            return;
+        };
+        let mut bad = None;
+        args(raw, |key, value| {
+            let text = value.get();
+            let number = text.trim_matches('"').parse::<f64>().is_ok() || text == "null";
+            if !number && bad.is_none() {
+                bad = Some(format!("series {key:?} is no number: {text}"));
+            }
+        });
+        if let Some(what) = bad {
+            self.report.find(at, "a counter that is no number", what);
+        }
+    }
+
+    fn arrow(&mut self, at: u64, event: &Event<'_>, end: u8) {
+        let id = show(&event.id);
+        self.need(at, event.phase, !id.is_empty(), "id");
+        let category = event.category.as_deref().unwrap_or_default().to_owned();
+        let known = self.arrows.entry((category, id)).or_insert((at, 0));
+        known.1 |= end;
+    }
+}
+
+impl Sink for Check {
+    fn event(&mut self, at: u64, event: Event<'_>) -> Result<(), String> {
+        let phase = event.phase;
+        let row = || (show(&event.pid), show(&event.tid));
+        if !matches!(phase, b'M' | 0) {
+            self.need(at, phase, event.time_ns.is_some(), "ts");
+        }
+        if event.pid.is_none() && phase != 0 {
+            self.need(at, phase, false, "pid");
+        }
+        match phase {
+            b'X' => {
+                self.report.count("slices");
+                self.need(at, phase, event.name.is_some(), "name");
+                self.need(at, phase, event.duration_ns.is_some(), "dur");
+                if let Some(ns) = event.duration_ns.filter(|ns| *ns < 0) {
+                    let what = format!("a slice of {ns} ns");
+                    self.report.find(at, "a negative duration", what);
+                }
+            }
+            b'B' => {
+                self.report.count("slices");
+                self.open.entry(row()).or_default().push(at);
+            }
+            b'E' => {
+                if self.open.get_mut(&row()).and_then(Vec::pop).is_none() {
+                    let what = "an end (E) without a begin (B) before it in its row";
+                    self.report.find(at, "end without a begin", what);
+                }
+            }
+            b'C' => {
+                self.report.count("counter samples");
+                self.need(at, phase, event.name.is_some(), "name");
+                self.counter(at, &event);
+            }
+            b'i' | b'I' | b'R' => self.report.count("instants"),
+            b's' => {
+                self.report.count("flows");
+                self.arrow(at, &event, STARTED);
+            }
+            b't' => self.arrow(at, &event, STARTED | FINISHED),
+            b'f' => self.arrow(at, &event, FINISHED),
+            b'M' => {
+                self.report.count("names of rows");
+                self.need(at, phase, event.name.is_some(), "name");
+            }
+            0 => self.report.find(at, "a key is missing", "an event without ph"),
+            // Asynchronous, object, memory, mark and context events of Chrome itself.
+            b'b' | b'e' | b'n' | b'S' | b'T' | b'F' | b'p' | b'N' | b'O' | b'D' | b'V' | b'v'
+            | b'c' | b'P' | b'(' | b')' => self.report.count("other events"),
+            other => {
+                let what = format!("phase {:?} is none of the format's", other as char);
+                self.report.find(at, "an unknown phase", what);
+            }
+        }
+        Ok(())
+    }
+
+    fn top(&mut self, at: u64, key: &str, value: &RawValue) -> Result<(), String> {
+        let text = value.get();
+        match key {
+            "baseTimeNanoseconds" if text.trim_matches('"').parse::<i64>().is_err() => {
+                let what = format!("baseTimeNanoseconds is no whole number: {text}");
+                self.report.find(at, "a bad key of the document", what);
+            }
+            "displayTimeUnit" if !matches!(text, "\"ms\"" | "\"ns\"") => {
+                let what = format!("displayTimeUnit is neither ms nor ns: {text}");
+                self.report.find(at, "a bad key of the document", what);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(text: &str) -> Vec<(u64, String)> {
+        let report = check(text.as_bytes()).expect("readable");
+        report.findings.into_iter().map(|f| (f.at, f.what)).collect()
+    }
+
+    #[test]
+    fn what_is_right_has_no_findings() {
+        let text = r#"{"displayTimeUnit":"ms","baseTimeNanoseconds":"12","traceEvents":[
+            {"ph":"X","name":"a","pid":"Spans","tid":1,"ts":1.5,"dur":0},
+            {"ph":"B","name":"b","pid":1,"tid":1,"ts":2},
+            {"ph":"E","pid":1,"tid":1,"ts":3},
+            {"ph":"f","id":7,"cat":"ac2g","pid":1,"tid":1,"ts":3,"bp":"e"},
+            {"ph":"s","id":7,"cat":"ac2g","pid":1,"tid":1,"ts":2},
+            {"ph":"C","name":"c","pid":1,"ts":4,"args":{"x":1.5,"y":null}},
+            {"ph":"M","name":"process_name","pid":1,"args":{"name":"p"}}]}"#;
+        let report = check(text.as_bytes()).expect("readable");
+        assert_eq!(report.findings, []);
+        let contents: Vec<_> = report.contents.into_iter().collect();
+        assert_eq!(
+            contents,
+            [("counter samples", 1), ("flows", 1), ("names of rows", 1), ("slices", 2)]
+        );
+    }
+
+    #[test]
+    fn each_fault_has_its_place() {
+        let fault = |event: &str| {
+            let text = format!("[ {event}]");
+            let found = findings(&text);
+            assert!(found.iter().all(|(at, _)| *at == 2), "{found:?}");
+            found.into_iter().map(|(_, what)| what).collect::<Vec<_>>().join("; ")
+        };
+        for (event, expected) in [
+            (r#"{"name":"x"}"#, "an event without ph"),
+            (
+                r#"{"ph":"X","pid":1}"#,
+                "an event of phase X without ts; an event of phase X without name; \
+                 an event of phase X without dur",
+            ),
+            (r#"{"ph":"X","pid":1,"name":"x","ts":1,"dur":-1}"#, "a slice of -1000 ns"),
+            (
+                r#"{"ph":"E","pid":1,"tid":1,"ts":1}"#,
+                "an end (E) without a begin (B) before it in its row",
+            ),
+            (r#"{"ph":"B","pid":1,"ts":1}"#, "a begin (B) whose end (E) is missing"),
+            (r#"{"ph":"s","id":5,"pid":1,"ts":1}"#, "flow 5 starts and never finishes"),
+            (r#"{"ph":"f","id":"5","pid":1,"ts":1}"#, "flow \"5\" finishes and never started"),
+            (
+                r#"{"ph":"C","name":"c","pid":1,"ts":1,"args":{"a":1,"b":[2]}}"#,
+                "series \"b\" is no number: [2]",
+            ),
+            (r#"{"ph":"q","pid":1,"ts":1}"#, "phase 'q' is none of the format's"),
+        ] {
+            assert_eq!(fault(event), expected, "{event}");
+        }
+    }
+
+    #[test]
+    fn many_of_a_kind_are_counted() {
+        let events = vec!["{\"ph\":\"E\",\"pid\":1,\"tid\":1,\"ts\":1}"; 25].join(",");
+        let report = check(format!("[{events}]").as_bytes()).expect("readable");
+        assert_eq!((report.findings.len(), report.wrong()), (crate::check::KEPT, 25));
+    }
+
+    #[test]
+    fn damage_says_the_byte() {
+        let (report, error) = check(&br#"[{"ph":"E","pid":1,"ts":1},{"ph":tru}]"#[..]).unwrap_err();
+        assert_eq!(report.wrong(), 1);
+        assert_eq!(error.at, 36, "{error}");
+        let report = check(&br#"{"traceEvents":[{"ph":"M","#[..]).expect("readable");
+        assert_eq!(report.findings[0].at, 16, "{:?}", report.findings);
+    }
+}

@@ -1,0 +1,9 @@
+//! Perfetto's protobuf trace format.
+
+pub mod check;
+pub(crate) mod fields;
+mod intern;
+mod proto;
+mod row;
+mod wire;
+pub mod write;

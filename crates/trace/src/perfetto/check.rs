@@ -1,0 +1,375 @@
+//! Whether a file is a trace in Perfetto's format: packet by packet, with the rules of sequences.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, BufRead, BufReader, Read};
+
+use flate2::read::ZlibDecoder;
+
+use super::fields::{clocks, defaults, event, interned, packet, trace};
+use super::wire::{Damage, Field, Fields, varint};
+use crate::check::Report;
+
+/// The largest packet that is believed.
+const MOST_PACKET: u64 = 1 << 28;
+/// The largest uncompressed content of a compressed packet.
+const MOST_UNCOMPRESSED: u64 = 1 << 30;
+
+/// Reads everything and says what is wrong. Memory: a packet, and what sequences have interned.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn check(source: impl Read) -> io::Result<Report> {
+    let mut source = BufReader::with_capacity(1 << 18, source);
+    let mut check = Check::default();
+    let (mut at, mut body) = (0u64, Vec::new());
+    loop {
+        // A tag and a length: at most 20 bytes, of which the buffer shows at least one.
+        let mut head = Vec::with_capacity(20);
+        let mut values = [0u64; 2];
+        for value in &mut values {
+            let from = head.len();
+            *value = loop {
+                let Some(byte) = next_byte(&mut source)? else { break None };
+                head.push(byte);
+                match varint(&head[from..]) {
+                    Ok((n, _)) => break Some(n),
+                    Err(_) if head.len() - from < 10 => {}
+                    Err(_) => break None,
+                }
+            }
+            .unwrap_or(u64::MAX);
+        }
+        if head.is_empty() {
+            return Ok(check.finish(at));
+        }
+        let [tag, length] = values;
+        if tag != u64::from(trace::PACKET << 3 | 2) || length > MOST_PACKET {
+            check.report.find(at, "damaged framing", "no packet starts here; the rest is not read");
+            return Ok(check.finish(at));
+        }
+        let start = at + head.len() as u64;
+        body.clear();
+        let read = (&mut source).take(length).read_to_end(&mut body)? as u64;
+        if read < length {
+            let what = format!("a packet of {length} bytes of which {read} are there");
+            check.report.find(at, "truncated", what);
+            return Ok(check.finish(at));
+        }
+        check.packet(start, &body, true);
+        at = start + length;
+    }
+}
+
+fn next_byte(source: &mut impl BufRead) -> io::Result<Option<u8>> {
+    let byte = source.fill_buf()?.first().copied();
+    source.consume(usize::from(byte.is_some()));
+    Ok(byte)
+}
+
+#[derive(Default)]
+struct Check {
+    report: Report,
+    sequences: HashMap<u64, Sequence>,
+    /// Slices that are open, by track.
+    open: HashMap<u64, u64>,
+    packets: u64,
+}
+
+#[derive(Default)]
+struct Sequence {
+    cleared: bool,
+    /// Numbers of categories, names, names of annotations.
+    known: [HashSet<u64>; 3],
+    clocks: HashSet<u64>,
+    track: u64,
+    clock: u64,
+}
+
+/// What matters of a packet.
+#[derive(Default)]
+struct Packet<'a> {
+    sequence: u64,
+    flags: u64,
+    timestamp: Option<u64>,
+    clock: Option<u64>,
+    event: Option<(&'a [u8], usize)>,
+    interned: Vec<(&'a [u8], usize)>,
+    snapshot: Option<(&'a [u8], usize)>,
+    defaults: Option<(&'a [u8], usize)>,
+    compressed: Option<(&'a [u8], usize)>,
+}
+
+impl Check {
+    fn finish(mut self, at: u64) -> Report {
+        if self.packets == 0 {
+            self.report.find(0, "nothing in it", "no packet at all");
+        }
+        let open: u64 = self.open.values().sum();
+        if open > 0 {
+            let what = format!("{open} slices that never end");
+            self.report.find(at, "begin without an end", what);
+        }
+        self.report
+    }
+
+    fn damage(&mut self, at: u64, damage: Damage) {
+        self.report.find(at + damage.at as u64, "damaged message", damage.what);
+    }
+
+    /// The fields of a message; notes where it is damaged.
+    fn each<'a>(&mut self, at: u64, bytes: &'a [u8], mut each: impl FnMut(u32, Field<'a>, usize)) {
+        for field in Fields::new(bytes) {
+            match field {
+                Ok((number, value, place)) => each(number, value, place),
+                Err(damage) => self.damage(at, damage),
+            }
+        }
+    }
+
+    fn packet(&mut self, at: u64, bytes: &[u8], outer: bool) {
+        self.packets += 1;
+        self.report.count("packets");
+        let mut p = Packet::default();
+        self.each(at, bytes, |number, value, place| {
+            let message = value.bytes().map(|bytes| (bytes, place));
+            match number {
+                packet::SEQUENCE_ID => p.sequence = value.uint().unwrap_or(0),
+                packet::SEQUENCE_FLAGS => p.flags = value.uint().unwrap_or(0),
+                packet::TIMESTAMP => p.timestamp = value.uint(),
+                packet::TIMESTAMP_CLOCK_ID => p.clock = value.uint(),
+                packet::TRACK_EVENT => p.event = message,
+                packet::INTERNED_DATA => p.interned.extend(message),
+                packet::CLOCK_SNAPSHOT => p.snapshot = message,
+                packet::DEFAULTS => p.defaults = message,
+                packet::COMPRESSED_PACKETS => p.compressed = message,
+                _ => {}
+            }
+        });
+        if let Some((bytes, place)) = p.compressed {
+            self.compressed(at + place as u64, bytes, outer);
+            return;
+        }
+        let mut sequence = self.sequences.remove(&p.sequence).unwrap_or_default();
+        self.in_sequence(at, &p, &mut sequence);
+        self.sequences.insert(p.sequence, sequence);
+    }
+
+    /// Places of what is inside are those of the compressed packet.
+    fn compressed(&mut self, at: u64, bytes: &[u8], outer: bool) {
+        self.report.count("compressed packets");
+        let mut packets = Vec::new();
+        let read = ZlibDecoder::new(bytes).take(MOST_UNCOMPRESSED).read_to_end(&mut packets);
+        if read.is_err() || !outer {
+            let what = if outer { "its compression is damaged" } else { "compressed twice" };
+            self.report.find(at, "damaged message", what);
+            return;
+        }
+        let mut inside = Vec::new();
+        self.each(at, &packets, |number, value, _| {
+            inside.extend(value.bytes().filter(|_| number == trace::PACKET));
+        });
+        for one in inside {
+            self.packet(at, one, false);
+        }
+    }
+
+    fn in_sequence(&mut self, at: u64, p: &Packet<'_>, sequence: &mut Sequence) {
+        if p.flags & packet::STATE_CLEARED != 0 {
+            *sequence = Sequence { cleared: true, ..Sequence::default() };
+        }
+        if p.flags & packet::NEEDS_STATE != 0 && !sequence.cleared {
+            let what = format!("sequence {} needs a state that was never set", p.sequence);
+            self.report.find(at, "a sequence without its state", what);
+        }
+        if let Some((bytes, place)) = p.snapshot {
+            let mut all = Vec::new();
+            let at = at + place as u64;
+            self.each(at, bytes, |number, value, _| {
+                all.extend(value.bytes().filter(|_| number == clocks::CLOCKS));
+            });
+            for clock in all {
+                self.each(at, clock, |number, value, _| {
+                    if number == clocks::ID {
+                        sequence.clocks.extend(value.uint());
+                    }
+                });
+            }
+        }
+        if let Some((bytes, place)) = p.defaults {
+            let mut track = None;
+            self.each(at + place as u64, bytes, |number, value, _| match number {
+                defaults::TIMESTAMP_CLOCK_ID => sequence.clock = value.uint().unwrap_or(0),
+                defaults::TRACK_EVENT => track = value.bytes(),
+                _ => {}
+            });
+            self.each(at, track.unwrap_or_default(), |number, value, _| {
+                if number == defaults::TRACK_UUID {
+                    sequence.track = value.uint().unwrap_or(0);
+                }
+            });
+        }
+        for (bytes, place) in &p.interned {
+            self.intern(at + *place as u64, bytes, sequence);
+        }
+        if let Some((bytes, place)) = p.event {
+            self.event(at + place as u64, bytes, p, sequence);
+        }
+    }
+
+    fn intern(&mut self, at: u64, bytes: &[u8], sequence: &mut Sequence) {
+        let mut entries = Vec::new();
+        self.each(at, bytes, |number, value, place| {
+            let kind = match number {
+                interned::CATEGORIES => 0,
+                interned::NAMES => 1,
+                interned::ANNOTATION_NAMES => 2,
+                _ => return,
+            };
+            entries.extend(value.bytes().map(|bytes| (kind, bytes, at + place as u64)));
+        });
+        for (kind, entry, at) in entries {
+            let mut bad_text = false;
+            self.each(at, entry, |number, value, _| match number {
+                interned::IID => sequence.known[kind].extend(value.uint()),
+                interned::TEXT => {
+                    bad_text |= value.bytes().is_none_or(|text| str::from_utf8(text).is_err());
+                }
+                _ => {}
+            });
+            if bad_text {
+                self.report.find(at, "text that is not UTF-8", "a name that is not UTF-8");
+            }
+        }
+    }
+
+    fn event(&mut self, at: u64, bytes: &[u8], p: &Packet<'_>, sequence: &Sequence) {
+        let (mut kind, mut track) = (0, sequence.track);
+        let mut used: [Vec<u64>; 3] = Default::default();
+        let mut annotations = Vec::new();
+        self.each(at, bytes, |number, value, _| match number {
+            event::TYPE => kind = value.uint().unwrap_or(0),
+            event::TRACK_UUID => track = value.uint().unwrap_or(0),
+            event::CATEGORY_IIDS => used[0].extend(value.uint()),
+            event::NAME_IID => used[1].extend(value.uint()),
+            event::ANNOTATIONS => annotations.extend(value.bytes()),
+            _ => {}
+        });
+        for annotation in annotations {
+            self.each(at, annotation, |number, value, _| {
+                if number == super::fields::annotation::NAME_IID {
+                    used[2].extend(value.uint());
+                }
+            });
+        }
+        let names = ["category", "name", "name of an annotation"];
+        for ((known, used), name) in sequence.known.iter().zip(used).zip(names) {
+            for iid in used.into_iter().filter(|iid| !known.contains(iid)) {
+                let what = format!("{name} {iid} of sequence {}: never interned", p.sequence);
+                self.report.find(at, "a text that is not there", what);
+            }
+        }
+        let clock = p.clock.unwrap_or(sequence.clock);
+        let of_sequence = (clocks::OF_SEQUENCE..128).contains(&clock);
+        if of_sequence && !sequence.clocks.contains(&clock) {
+            let what = format!("clock {clock} of sequence {}: never set", p.sequence);
+            self.report.find(at, "an unknown clock", what);
+        }
+        if p.timestamp.is_none() {
+            self.report.find(at, "an event without a time", "an event without a time");
+        }
+        match kind {
+            event::SLICE_BEGIN => {
+                self.report.count("slices");
+                *self.open.entry(track).or_insert(0) += 1;
+            }
+            event::SLICE_END => match self.open.get_mut(&track).filter(|open| **open > 0) {
+                Some(open) => *open -= 1,
+                None => {
+                    let what = format!("an end without a begin before it in track {track}");
+                    self.report.find(at, "end without a begin", what);
+                }
+            },
+            event::INSTANT => self.report.count("instants"),
+            event::COUNTER => self.report.count("counter samples"),
+            _ => self.report.count("other events"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Arg, Id, Row, Sink, Slice};
+    use crate::perfetto::write::{Head, Writer};
+
+    fn trace(compress: bool) -> Vec<u8> {
+        let head = Head { clocks: vec![(1_000, 1)], compress };
+        let mut writer = Writer::new(Vec::new(), &head).unwrap();
+        let row = Row { process: Id::Number(1), thread: Id::Text("t") };
+        for (start_ns, name) in [(2_000, "a"), (2_010, "b"), (2_500, "é")] {
+            let args = [Arg::uint("n", 7)];
+            let slice = Slice {
+                row,
+                category: "kernel",
+                name,
+                start_ns,
+                duration_ns: 100,
+                args: &args,
+                flow: None,
+            };
+            writer.slice(&slice).unwrap();
+        }
+        writer.finish(&serde_json::Value::Null).unwrap()
+    }
+
+    #[test]
+    fn what_we_write_is_right() {
+        for compress in [false, true] {
+            let report = check(&trace(compress)[..]).unwrap();
+            assert_eq!(report.findings, []);
+            assert_eq!(report.contents["slices"], 3);
+        }
+    }
+
+    #[test]
+    fn cut_anywhere_it_says_where() {
+        let whole = trace(false);
+        let mut ends = vec![0];
+        for (_, value, place) in Fields::new(&whole).map(|f| f.unwrap()) {
+            ends.push(place + value.bytes().unwrap().len());
+        }
+        for cut in 0..whole.len() {
+            let report = check(&whole[..cut]).unwrap();
+            let last_end = *ends.iter().filter(|end| **end <= cut).max().unwrap() as u64;
+            if ends.contains(&cut) {
+                assert!(!report.counts.contains_key("truncated"), "{cut}");
+            } else {
+                let damaged = |f: &crate::check::Finding| f.at == last_end;
+                assert!(report.findings.iter().any(damaged), "{cut}: {:?}", report.findings);
+            }
+        }
+    }
+
+    #[test]
+    fn a_lost_packet_is_noticed() {
+        let whole = trace(false);
+        let packets: Vec<(usize, usize)> = Fields::new(&whole)
+            .map(|f| f.unwrap())
+            .map(|(_, value, place)| (place, place + value.bytes().unwrap().len()))
+            .collect();
+        let mut noticed = 0;
+        for lost in 0..packets.len() {
+            let mut bytes = Vec::new();
+            let mut from = 0;
+            for (i, (_, end)) in packets.iter().enumerate() {
+                if i != lost {
+                    bytes.extend_from_slice(&whole[from..*end]);
+                }
+                from = *end;
+            }
+            noticed += u64::from(check(&bytes[..]).unwrap().wrong() > 0);
+        }
+        // All but clocks, descriptions of tracks (process, row, lane) and metadata.
+        assert_eq!(noticed, packets.len() as u64 - 5);
+    }
+}

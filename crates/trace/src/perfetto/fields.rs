@@ -1,0 +1,114 @@
+//! The numbers of Perfetto's published messages that are written here (protos/perfetto/trace,
+//! release 54), and the values of its enumerations. Numbers of published fields never change.
+
+/// `Trace`.
+pub mod trace {
+    pub const PACKET: u32 = 1;
+}
+
+/// `TracePacket`.
+pub mod packet {
+    pub const CHROME_EVENTS: u32 = 5;
+    pub const CLOCK_SNAPSHOT: u32 = 6;
+    pub const TIMESTAMP: u32 = 8;
+    pub const SEQUENCE_ID: u32 = 10;
+    pub const TRACK_EVENT: u32 = 11;
+    pub const INTERNED_DATA: u32 = 12;
+    pub const SEQUENCE_FLAGS: u32 = 13;
+    pub const COMPRESSED_PACKETS: u32 = 50;
+    pub const TIMESTAMP_CLOCK_ID: u32 = 58;
+    pub const DEFAULTS: u32 = 59;
+    pub const TRACK_DESCRIPTOR: u32 = 60;
+    /// Of `SequenceFlags`.
+    pub const STATE_CLEARED: u64 = 1;
+    pub const NEEDS_STATE: u64 = 2;
+}
+
+/// `TracePacketDefaults`.
+pub mod defaults {
+    pub const TRACK_EVENT: u32 = 11;
+    pub const TIMESTAMP_CLOCK_ID: u32 = 58;
+    /// Of `TrackEventDefaults`.
+    pub const TRACK_UUID: u32 = 11;
+}
+
+/// `ClockSnapshot` and its `Clock`.
+pub mod clocks {
+    pub const CLOCKS: u32 = 1;
+    pub const PRIMARY: u32 = 2;
+    pub const ID: u32 = 1;
+    pub const TIMESTAMP: u32 = 2;
+    pub const IS_INCREMENTAL: u32 = 3;
+    /// Of `BuiltinClock`.
+    pub const REALTIME: u64 = 1;
+    pub const MONOTONIC: u64 = 3;
+    /// 64 to 127 belong to the sequence that uses them.
+    pub const OF_SEQUENCE: u64 = 64;
+}
+
+/// `InternedData`, and `EventCategory`, `EventName`, `DebugAnnotationName` in it.
+pub mod interned {
+    pub const CATEGORIES: u32 = 1;
+    pub const NAMES: u32 = 2;
+    pub const ANNOTATION_NAMES: u32 = 3;
+    pub const IID: u32 = 1;
+    pub const TEXT: u32 = 2;
+}
+
+/// `TrackEvent`.
+pub mod event {
+    pub const CATEGORY_IIDS: u32 = 3;
+    pub const ANNOTATIONS: u32 = 4;
+    pub const TYPE: u32 = 9;
+    pub const NAME_IID: u32 = 10;
+    pub const TRACK_UUID: u32 = 11;
+    pub const COUNTER_VALUE: u32 = 30;
+    pub const DOUBLE_COUNTER_VALUE: u32 = 44;
+    pub const FLOW_IDS: u32 = 47;
+    pub const TERMINATING_FLOW_IDS: u32 = 48;
+    /// Of `Type`.
+    pub const SLICE_BEGIN: u64 = 1;
+    pub const SLICE_END: u64 = 2;
+    pub const INSTANT: u64 = 3;
+    pub const COUNTER: u64 = 4;
+}
+
+/// `DebugAnnotation`.
+pub mod annotation {
+    pub const NAME_IID: u32 = 1;
+    pub const BOOL: u32 = 2;
+    pub const UINT: u32 = 3;
+    pub const INT: u32 = 4;
+    pub const DOUBLE: u32 = 5;
+    pub const TEXT: u32 = 6;
+    pub const JSON: u32 = 9;
+}
+
+/// `TrackDescriptor`, and `ProcessDescriptor`, `ThreadDescriptor`, `CounterDescriptor` in it.
+pub mod track {
+    pub const UUID: u32 = 1;
+    pub const NAME: u32 = 2;
+    pub const PROCESS: u32 = 3;
+    pub const THREAD: u32 = 4;
+    pub const PARENT: u32 = 5;
+    pub const COUNTER: u32 = 8;
+    pub const CHILD_ORDERING: u32 = 11;
+    pub const RANK: u32 = 12;
+    /// Of `ChildTracksOrdering`: by `RANK`.
+    pub const EXPLICIT: u64 = 3;
+    pub const PROCESS_PID: u32 = 1;
+    pub const PROCESS_NAME: u32 = 6;
+    pub const PROCESS_LABELS: u32 = 8;
+    pub const THREAD_PID: u32 = 1;
+    pub const THREAD_TID: u32 = 2;
+    pub const THREAD_NAME: u32 = 5;
+    pub const COUNTER_UNIT: u32 = 3;
+    pub const COUNTER_UNIT_NAME: u32 = 6;
+}
+
+/// `ChromeEventBundle` and its `ChromeMetadata`.
+pub mod chrome {
+    pub const METADATA: u32 = 2;
+    pub const NAME: u32 = 1;
+    pub const JSON: u32 = 5;
+}

@@ -1,0 +1,390 @@
+//! Writes Perfetto's format: a sequence of packets per row.
+//!
+//! | what | as |
+//! |---|---|
+//! | process, thread with real ids | track with a process or thread descriptor |
+//! | every other row | named track below its process |
+//! | slice | begin and end; its arguments are annotations, its arrow a flow |
+//! | counter | one track per series, with its unit |
+//! | clocks | snapshots of `CLOCK_REALTIME`, in which times are, and `CLOCK_MONOTONIC` |
+//! | the rest | metadata `counterpoint`, the same object as in Chrome JSON |
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+use model::activity::Value;
+
+use super::fields::{chrome, clocks, event, packet, trace, track};
+use super::proto::Encoder;
+use super::row::{Number, Point, Sequence};
+use crate::event::{ArgValue, Counter, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow};
+
+/// Bytes after which packets are written, and compressed together.
+const FLUSH_BYTES: usize = 1 << 18;
+/// The sequence of packets that belong to no row.
+const GLOBAL: u64 = 1;
+/// Every process and thread id of Linux is below.
+const REAL_IDS: std::ops::Range<i64> = 1..1 << 22;
+/// Rows into which one row is split at most.
+const MOST_LANES: usize = 64;
+
+/// What stands before the events.
+#[derive(Clone, Debug, Default)]
+pub struct Head {
+    /// `CLOCK_REALTIME` and `CLOCK_MONOTONIC` at some moments, ns.
+    pub clocks: Vec<(u64, u64)>,
+    /// Compress packets with zlib.
+    pub compress: bool,
+}
+
+/// Writes one trace.
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    out: W,
+    compress: bool,
+    packets: Encoder,
+    /// Tracks of processes.
+    processes: HashMap<OwnedId, u64>,
+    rows: Vec<RowState>,
+    by_number: HashMap<(i64, i64), usize>,
+    by_id: HashMap<(OwnedId, OwnedId), usize>,
+    last_row: Option<((i64, i64), usize)>,
+    tracks: u64,
+    sequences: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum OwnedId {
+    Number(i64),
+    Text(String),
+}
+
+impl From<Id<'_>> for OwnedId {
+    fn from(id: Id<'_>) -> Self {
+        match id {
+            Id::Number(n) => Self::Number(n),
+            Id::Text(text) => Self::Text(text.to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Display for OwnedId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(n) => n.fmt(f),
+            Self::Text(text) => text.fmt(f),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct RowState {
+    name: String,
+    process: u64,
+    lanes: Vec<Sequence>,
+    /// Tracks of counters, by name and series.
+    counters: HashMap<String, HashMap<String, u64>>,
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes the clocks.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn new(out: W, head: &Head) -> io::Result<Self> {
+        let mut writer = Self {
+            out,
+            compress: head.compress,
+            packets: Encoder::default(),
+            processes: HashMap::new(),
+            rows: Vec::new(),
+            by_number: HashMap::new(),
+            by_id: HashMap::new(),
+            last_row: None,
+            tracks: 0,
+            sequences: GLOBAL,
+        };
+        let none = [(0, 0)];
+        let all = if head.clocks.is_empty() { &none[..] } else { &head.clocks };
+        for (realtime, monotonic) in all {
+            writer.packets.message(trace::PACKET, |p| {
+                p.uint(packet::SEQUENCE_ID, GLOBAL);
+                p.message(packet::CLOCK_SNAPSHOT, |s| {
+                    let both = [(clocks::REALTIME, realtime), (clocks::MONOTONIC, monotonic)];
+                    // Without a snapshot, only which clock it is: nothing is known of the other.
+                    let known = if head.clocks.is_empty() { 1 } else { 2 };
+                    for (id, at) in &both[..known] {
+                        s.message(clocks::CLOCKS, |c| {
+                            c.uint(clocks::ID, *id);
+                            c.uint(clocks::TIMESTAMP, **at);
+                        });
+                    }
+                    s.uint(clocks::PRIMARY, clocks::REALTIME);
+                });
+            });
+        }
+        Ok(writer)
+    }
+
+    /// Ends what is open, writes what the format has no place for, gives the output back.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn finish(mut self, facts: &serde_json::Value) -> io::Result<W> {
+        for lane in self.rows.iter_mut().flat_map(|row| &mut row.lanes) {
+            lane.close(&mut self.packets, i64::MAX);
+        }
+        let facts = facts.to_string();
+        self.packets.message(trace::PACKET, |p| {
+            p.uint(packet::SEQUENCE_ID, GLOBAL);
+            p.message(packet::CHROME_EVENTS, |bundle| {
+                bundle.message(chrome::METADATA, |m| {
+                    m.bytes(chrome::NAME, b"counterpoint");
+                    m.bytes(chrome::JSON, facts.as_bytes());
+                });
+            });
+        });
+        self.flush()?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let mut packets = std::mem::take(&mut self.packets.bytes);
+        if self.compress && !packets.is_empty() {
+            let mut zlib = ZlibEncoder::new(Vec::new(), Compression::default());
+            zlib.write_all(&packets)?;
+            let compressed = zlib.finish()?;
+            let mut whole = Encoder::default();
+            whole.message(trace::PACKET, |p| p.bytes(packet::COMPRESSED_PACKETS, &compressed));
+            self.out.write_all(&whole.bytes)?;
+        } else {
+            self.out.write_all(&packets)?;
+        }
+        packets.clear();
+        self.packets.bytes = packets;
+        Ok(())
+    }
+
+    fn flush_if_full(&mut self) -> io::Result<()> {
+        if self.packets.bytes.len() >= FLUSH_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    /// Describes a track.
+    fn track(&mut self, parent: Option<u64>, fill: impl FnOnce(&mut Encoder)) -> u64 {
+        self.tracks += 1;
+        describe(&mut self.packets, self.tracks, parent, fill);
+        self.tracks
+    }
+
+    /// The track of a process; made up if nobody named it.
+    fn process_track(&mut self, id: Id<'_>) -> u64 {
+        let id = OwnedId::from(id);
+        if let Some(track) = self.processes.get(&id) {
+            return *track;
+        }
+        let name = id.to_string();
+        let track = self.track(None, |t| t.bytes(track::NAME, name.as_bytes()));
+        self.processes.insert(id, track);
+        track
+    }
+
+    fn known_row(&mut self, row: Row<'_>) -> Option<usize> {
+        if let (Id::Number(process), Id::Number(thread)) = (row.process, row.thread) {
+            let key = (process, thread);
+            if let Some((_, index)) = self.last_row.filter(|(last, _)| *last == key) {
+                return Some(index);
+            }
+            let index = *self.by_number.get(&key)?;
+            self.last_row = Some((key, index));
+            return Some(index);
+        }
+        self.by_id.get(&(row.process.into(), row.thread.into())).copied()
+    }
+
+    /// The row, made up if nobody named it.
+    fn row(&mut self, row: Row<'_>) -> usize {
+        match self.known_row(row) {
+            Some(index) => index,
+            None => {
+                let name = OwnedId::from(row.thread).to_string();
+                self.add_row(row, &name, 0)
+            }
+        }
+    }
+
+    fn add_row(&mut self, row: Row<'_>, name: &str, sort_index: i64) -> usize {
+        let process = self.process_track(row.process);
+        let real = |id: Id<'_>| match id {
+            Id::Number(n) if REAL_IDS.contains(&n) => Some(n),
+            _ => None,
+        };
+        let ids = real(row.process).zip(real(row.thread));
+        let uuid = self.track(Some(process), |t| match ids {
+            Some((pid, tid)) => t.message(track::THREAD, |d| {
+                d.int(track::THREAD_PID, pid);
+                d.int(track::THREAD_TID, tid);
+                d.bytes(track::THREAD_NAME, name.as_bytes());
+            }),
+            None => {
+                t.bytes(track::NAME, name.as_bytes());
+                t.int(track::RANK, sort_index.clamp(i32::MIN.into(), i32::MAX.into()));
+            }
+        });
+        self.sequences += 1;
+        self.rows.push(RowState {
+            name: name.to_owned(),
+            process,
+            lanes: vec![Sequence::new(self.sequences, uuid)],
+            counters: HashMap::new(),
+        });
+        let index = self.rows.len() - 1;
+        match (row.process, row.thread) {
+            (Id::Number(process), Id::Number(thread)) => {
+                self.by_number.insert((process, thread), index);
+            }
+            (process, thread) => {
+                self.by_id.insert((process.into(), thread.into()), index);
+            }
+        }
+        index
+    }
+}
+
+fn describe(out: &mut Encoder, uuid: u64, parent: Option<u64>, fill: impl FnOnce(&mut Encoder)) {
+    out.message(trace::PACKET, |p| {
+        p.uint(packet::SEQUENCE_ID, GLOBAL);
+        p.message(packet::TRACK_DESCRIPTOR, |t| {
+            t.uint(track::UUID, uuid);
+            if let Some(parent) = parent {
+                t.uint(track::PARENT, parent);
+            }
+            fill(t);
+        });
+    });
+}
+
+/// Units that Perfetto has a number for: `CounterDescriptor.Unit`.
+fn unit_number(unit: &str) -> Option<u64> {
+    match unit {
+        "ns" => Some(1),
+        "count" => Some(2),
+        "bytes" => Some(3),
+        _ => None,
+    }
+}
+
+impl<W: Write> Sink for Writer<W> {
+    fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
+        let id = OwnedId::from(process.id);
+        if self.processes.contains_key(&id) {
+            return Ok(());
+        }
+        let real = match process.id {
+            Id::Number(n) if REAL_IDS.contains(&n) => Some(n),
+            _ => None,
+        };
+        let uuid = self.track(None, |t| match real {
+            Some(pid) => t.message(track::PROCESS, |d| {
+                d.int(track::PROCESS_PID, pid);
+                d.bytes(track::PROCESS_NAME, process.name.as_bytes());
+                d.bytes(track::PROCESS_LABELS, process.labels.as_bytes());
+            }),
+            None => {
+                t.bytes(track::NAME, process.name.as_bytes());
+                t.uint(track::CHILD_ORDERING, track::EXPLICIT);
+            }
+        });
+        self.processes.insert(id, uuid);
+        self.flush_if_full()
+    }
+
+    fn thread(&mut self, thread: &ThreadRow<'_>) -> io::Result<()> {
+        if self.known_row(thread.row).is_none() {
+            self.add_row(thread.row, thread.name, thread.sort_index);
+        }
+        self.flush_if_full()
+    }
+
+    fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()> {
+        let index = self.row(slice.row);
+        let row = &mut self.rows[index];
+        let packets = &mut self.packets;
+        let found = row.lanes.iter_mut().position(|lane| lane.fits(packets, slice));
+        let lane = match found {
+            Some(lane) => lane,
+            None if row.lanes.len() >= MOST_LANES => MOST_LANES - 1,
+            None => {
+                let (name, parent) = (row.name.clone(), row.process);
+                let uuid = self.track(Some(parent), |t| t.bytes(track::NAME, name.as_bytes()));
+                self.sequences += 1;
+                let sequence = Sequence::new(self.sequences, uuid);
+                let lanes = &mut self.rows[index].lanes;
+                lanes.push(sequence);
+                lanes.len() - 1
+            }
+        };
+        self.rows[index].lanes[lane].slice(&mut self.packets, slice);
+        self.flush_if_full()
+    }
+
+    fn instant(&mut self, instant: &Instant<'_>) -> io::Result<()> {
+        let index = self.row(instant.row);
+        let lane = &mut self.rows[index].lanes[0];
+        lane.close(&mut self.packets, instant.at_ns);
+        let point = Point {
+            kind: event::INSTANT,
+            at_ns: instant.at_ns,
+            category: instant.category,
+            name: instant.name,
+            args: instant.args,
+            flow: None,
+        };
+        lane.point(&mut self.packets, &point);
+        self.flush_if_full()
+    }
+
+    fn counter(&mut self, counter: &Counter<'_>) -> io::Result<()> {
+        let index = self.row(counter.row);
+        for series in counter.series {
+            let value = match series.value {
+                ArgValue::Plain(Value::Uint(n)) => {
+                    i64::try_from(n).map_or(Number::Double(n as f64), Number::Int)
+                }
+                ArgValue::Plain(Value::Int(n)) => Number::Int(n),
+                ArgValue::Plain(Value::Float(n)) => Number::Double(n),
+                _ => continue,
+            };
+            let known = self.rows[index].counters.get(counter.name);
+            let track = match known.and_then(|all| all.get(series.key)) {
+                Some(track) => *track,
+                None => self.counter_track(index, counter, series.key),
+            };
+            let lane = &mut self.rows[index].lanes[0];
+            lane.close(&mut self.packets, counter.at_ns);
+            lane.counter(&mut self.packets, track, counter.at_ns, value);
+        }
+        self.flush_if_full()
+    }
+}
+
+impl<W: Write> Writer<W> {
+    fn counter_track(&mut self, row: usize, counter: &Counter<'_>, series: &str) -> u64 {
+        let parent = self.rows[row].process;
+        let name = [counter.name, " ", series].concat();
+        let unit = counter.units.iter().find(|(of, _)| *of == series).map_or("", |(_, u)| *u);
+        let uuid = self.track(Some(parent), |t| {
+            t.bytes(track::NAME, name.trim_end().as_bytes());
+            t.message(track::COUNTER, |c| match unit_number(unit) {
+                Some(number) => c.uint(track::COUNTER_UNIT, number),
+                None if unit.is_empty() => {}
+                None => c.bytes(track::COUNTER_UNIT_NAME, unit.as_bytes()),
+            });
+        });
+        let all = self.rows[row].counters.entry(counter.name.to_owned()).or_default();
+        all.insert(series.to_owned(), uuid);
+        uuid
+    }
+}

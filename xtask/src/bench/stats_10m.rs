@@ -1,0 +1,124 @@
+//! `stats-10m`: the distributions of ten million recorded calls with four counters, beside numpy
+//! and scipy, which compute the same from the exported Parquet.
+
+use std::process::{Command, Stdio};
+
+use anyhow::Result;
+
+use super::plan::{Case, Figure, Formula, Observe, Of, Plan};
+use crate::dist;
+use crate::layout::Layout;
+use crate::process::{cargo, output, quiet};
+use crate::setup::{self, List};
+
+const CALLS: u32 = 10_000_000;
+const COUNTERS: u32 = 4;
+/// Each takes some seconds.
+const ROUNDS: usize = 10;
+
+/// Per op, for all threads and for each: mean, deviation, extremes, means of 16 buckets, and for
+/// each pair of variables both correlations and the table of probabilities.
+const PEER: &str = r#"
+import sys
+import numpy as np, pyarrow.parquet as pq
+from scipy.stats import rankdata
+names = ["duration_ns"] + [f"counter-{i}" for i in range(4)]
+table = pq.read_table(sys.argv[1], columns=["op_id", "thread", *names])
+op, thread = (table[c].to_numpy() for c in ("op_id", "thread"))
+values = [table[c].to_numpy() for c in names]
+def scope(chosen):
+    v = [x[chosen].astype(np.float64) for x in values]
+    n, total = len(v[0]), 0.0
+    edges = [n * b // 16 for b in range(17)]
+    ranks, buckets = [], []
+    for x in v:
+        order = np.argsort(x, kind="stable")
+        s = x[order]
+        total += s.mean() + s.std(ddof=1) + s[0] + s[-1]
+        total += sum(s[a:b].mean() for a, b in zip(edges, edges[1:]) if b > a)
+        bucket = np.empty(n, np.int64)
+        bucket[order] = np.searchsorted(edges, np.arange(n), side="right") - 1
+        ranks.append(rankdata(x))
+        buckets.append(bucket)
+    with np.errstate(all="ignore"):
+        total += np.nansum(np.corrcoef(v)) + np.nansum(np.corrcoef(ranks))
+    for i in range(len(v)):
+        for j in range(i):
+            total += np.bincount(buckets[i] * 16 + buckets[j], minlength=256).max() / n
+    return total
+total = 0.0
+for o in np.unique(op):
+    of_op = np.flatnonzero(op == o)
+    total += scope(of_op)
+    for t in np.unique(thread[of_op]):
+        total += scope(of_op[thread[of_op] == t])
+print(total)
+"#;
+
+pub fn prepare(layout: &Layout) -> Result<Plan> {
+    setup::install(layout, &[List::Iree, List::Test])?;
+    let program = dist::release(layout)?.program();
+    let profile = layout.target.join("bench/ten-million-four.cpt");
+    let parquet = profile.with_extension("parquet");
+    if profile.exists() {
+        std::fs::remove_dir_all(&profile)?;
+    }
+    let mut generate = cargo();
+    generate.args(["run", "--release", "--package", "counterpoint-testkit"]);
+    generate.args(["--example", "big-profile", "--target-dir"]).arg(&layout.target).arg("--");
+    generate.arg(&profile).args([CALLS.to_string(), COUNTERS.to_string()]);
+    output(&mut generate, "make a profile of ten million calls")?;
+    let mut export = Command::new(&program);
+    export.arg("export").arg(&profile).args(["--format", "parquet", "-o"]).arg(&parquet);
+    quiet(&mut export, "export it as Parquet")?;
+    let python = layout.venv_bin("python");
+    let figure = |name: &str, unit, formula, at_most| Figure {
+        name: name.to_owned(),
+        unit,
+        formula,
+        at_most,
+    };
+    let value = |case, reading: &str| Formula::Value(Of::new(case, reading));
+    let ratio = Formula::Ratio { over: Of::new("stats", "wall"), under: Of::new("numpy", "wall") };
+    Ok(Plan {
+        cases: vec![
+            Case {
+                label: "stats",
+                command: Box::new(move || {
+                    let mut command = Command::new(&program);
+                    command.arg("stats").arg(&profile).stdout(Stdio::null());
+                    command
+                }),
+                observe: Observe::PrivateMemory,
+            },
+            Case {
+                label: "numpy",
+                command: Box::new(move || {
+                    let mut command = Command::new(&python);
+                    command.args(["-c", PEER]).arg(&parquet).stdout(Stdio::null());
+                    command
+                }),
+                observe: Observe::PrivateMemory,
+            },
+        ],
+        figures: vec![
+            figure("wall time", "ms", value("stats", "wall"), Some(10_000.0)),
+            figure(
+                "highest private memory",
+                "KiB",
+                value("stats", "private"),
+                Some(1024.0 * 1024.0),
+            ),
+            figure("wall time of numpy and scipy", "ms", value("numpy", "wall"), None),
+            figure("their highest private memory", "KiB", value("numpy", "private"), None),
+            figure("wall time, stats over numpy", "", ratio, None),
+        ],
+        rounds: ROUNDS,
+        notes: vec![
+            format!(
+                "{CALLS} calls with {COUNTERS} counters, made by testkit's example big-profile; files in the page cache"
+            ),
+            "numpy and scipy compute means, deviations, extremes, 16 buckets, both correlations and the tables of each pair, per op for all threads and for each, from the exported Parquet".into(),
+        ],
+    })
+}
