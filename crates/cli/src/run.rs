@@ -45,6 +45,7 @@ pub struct Args {
         value_name = "N",
         num_args = 0..=1,
         require_equals = true,
+        conflicts_with = "multiplex",
         default_missing_value = "0",
         value_parser = clap::value_parser!(u32).range(..=32)
     )]

@@ -50,8 +50,18 @@ impl Readings {
         if self.is_missing(i) {
             return None;
         }
-        let groups = (self.starts & upto(i)).count_ones() as usize;
-        self.words.get(3 * groups + 2 * i).copied()
+        self.words.get(self.place(i)).copied()
+    }
+
+    /// The word of counter `i`, which is below [`MAX_COUNTERS`].
+    #[inline]
+    fn place(&self, i: usize) -> usize {
+        // The usual shape needs no counting of bits, which costs more than all the rest.
+        let groups = match self.starts {
+            1 => 1,
+            starts => (starts & upto(i)).count_ones() as usize,
+        };
+        3 * groups + 2 * i
     }
 
     /// Nanoseconds for which the group of counter `i` was enabled; `None` if it was not read.
@@ -92,7 +102,12 @@ impl Readings {
     /// kernel gives it: not scaled, see [`Readings::coverage`]. `None` if either was not read.
     #[inline]
     pub fn since(&self, begin: &Readings, i: usize) -> Option<u64> {
-        Some(self.value(i)?.wrapping_sub(begin.value(i)?))
+        if self.is_missing(i) || begin.is_missing(i) {
+            return None;
+        }
+        let at = self.place(i);
+        let from = if begin.starts == self.starts { at } else { begin.place(i) };
+        Some(self.words.get(at)?.wrapping_sub(*begin.words.get(from)?))
     }
 
     /// How much of the time between `begin` and this reading the group of counter `i` was really

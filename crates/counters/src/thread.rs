@@ -259,15 +259,25 @@ impl<'plan> ThreadCounters<'plan> {
             .fold(0, |m, i| m | 1 << i)
     }
 
+    /// The pages, if this is the thread that they are good for.
+    #[inline(always)]
+    fn pages(&self) -> Option<&Table> {
+        // SAFETY: null, or made by `Table::make` and ours until `close`.
+        let table = unsafe { self.table.as_ref() }?;
+        (self.owner == user::thread_pointer()).then_some(table)
+    }
+
     /// Reads a group through its pages. False: it has none, this is another thread or process, or
     /// the counter is not on the processor.
-    #[inline(always)]
     fn read_in_user(&self, first: usize, len: usize, block: &mut [u64]) -> bool {
+        self.pages().is_some_and(|table| table.read(first, len, block))
+    }
+
+    /// The addresses of the pages that are read without the kernel: a forked child lacks them.
+    pub fn user_pages(&self) -> impl Iterator<Item = usize> {
         // SAFETY: null, or made by `Table::make` and ours until `close`.
-        match unsafe { self.table.as_ref() } {
-            Some(table) if self.owner == user::thread_pointer() => table.read(first, len, block),
-            _ => false,
-        }
+        let table = unsafe { self.table.as_ref() };
+        table.into_iter().flat_map(user::Table::addresses)
     }
 
     /// Whether this is a forked child of the process that opened the counters, as far as that can
@@ -285,15 +295,33 @@ impl<'plan> ThreadCounters<'plan> {
     /// read (use a guard against re-entry).
     #[inline]
     pub fn read(&mut self, out: &mut Readings) -> ReadStatus {
-        match self.state {
-            State::OneInUser => self.read_one_in_user(out),
-            State::OneGroup => self.read_one(out),
-            _ => self.read_several(out),
+        // Where every instruction shows comes first.
+        if self.state == State::OneInUser {
+            return self.read_one_in_user(out);
         }
+        if self.state == State::OneGroup {
+            return self.read_one(out);
+        }
+        self.read_several(out)
     }
 
+    /// The shortest way there is, without a loop and without a frame of its own: anything unusual
+    /// goes [the long way](Self::read_one_the_long_way).
     #[inline]
     fn read_one_in_user(&mut self, out: &mut Readings) -> ReadStatus {
+        // SAFETY: in this state there is a table, made by `Table::make` and ours until `close`.
+        let table = unsafe { &*self.table };
+        if self.owner == user::thread_pointer() && table.attempt_only_group(&mut out.words) {
+            out.starts = 1;
+            out.missing = self.absent;
+            return ReadStatus::Complete;
+        }
+        self.read_one_the_long_way(out)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_one_the_long_way(&mut self, out: &mut Readings) -> ReadStatus {
         if self.read_in_user(0, self.nr as usize, &mut out.words) {
             out.starts = 1;
             out.missing = self.absent;

@@ -37,7 +37,8 @@ use core::ptr;
 
 use model::{Counter, MAX_COUNTERS, PerfAttr, Source};
 
-pub(crate) use self::page::Page;
+use self::page::{Attempt, Page};
+use self::pmu::Hardware;
 pub(crate) use self::pmu::thread_pointer;
 use crate::perf::Target;
 use crate::plan::{Group, Plan, SourceKind};
@@ -82,6 +83,11 @@ impl Table {
         self.pages.get(first).is_some_and(|page| !page.is_null())
     }
 
+    /// Where the pages are.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = usize> {
+        self.pages.iter().filter(|page| !page.is_null()).map(|page| page.addr())
+    }
+
     /// Maps the pages of a group, if all of its counters can be read through them. Leaves none
     /// otherwise.
     pub(crate) fn map(&mut self, group: Group, fds: &[i32; MAX_COUNTERS]) {
@@ -120,18 +126,23 @@ impl Table {
         sys::unmap(table.cast(), MAPPED);
     }
 
-    /// Reads a group that has pages into its block. False: ask the kernel, also in a forked child.
-    /// To be called on the thread that opened the counters.
-    #[inline(always)]
+    /// Reads the group of `len` counters from `first` on, if it has pages, into its block. To be
+    /// called on the thread that opened the counters. In a forked child there are no pages.
+    /// False: ask the kernel.
     pub(crate) fn read(&self, first: usize, len: usize, block: &mut [u64]) -> bool {
-        let Some(pages) = self.pages.get(first..first + len) else { return false };
-        // A fork wipes all or none.
-        if pages.first().is_none_or(|page| page.is_null()) {
-            return false;
-        }
-        // SAFETY: a group has all of its pages or none, and they are mapped until `free`.
-        let pages = pages.iter().map(|page| unsafe { &**page });
-        page::read_group(pages, &pmu::Hardware, block)
+        page::read_group(|i| if i < len { self.page(first + i) } else { None }, &Hardware, block)
+    }
+
+    /// One attempt to read the only group that there is: its pages end where there are no more.
+    #[inline(always)]
+    pub(crate) fn attempt_only_group(&self, block: &mut [u64]) -> bool {
+        page::attempt(|i| self.page(i), &Hardware, block) == Attempt::Read
+    }
+
+    #[inline(always)]
+    fn page(&self, counter: usize) -> Option<&Page> {
+        // SAFETY: null, or mapped until `free`.
+        unsafe { self.pages.get(counter)?.as_ref() }
     }
 }
 

@@ -65,6 +65,10 @@ pub struct Manifest {
     /// How many passes there are: recordings of one run of the program each, with other counters,
     /// as profiles of their own in `passes/1`, `passes/2`, … 0: this profile is one recording.
     pub passes: u32,
+    /// The counters may take turns on the PMU (`run --multiplex`): views scale what was counted
+    /// part of the time, and mark it as an estimate.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub multiplex: bool,
     /// Patterns of exported functions that were recorded; empty: all.
     pub filters: Vec<String>,
     /// The pool that holds what is not in the profile yet; `null` once collected.

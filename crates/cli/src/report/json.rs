@@ -57,6 +57,8 @@ pub struct ProfileHead<'a> {
     passes: Option<u32>,
     counters: &'a [CounterInfo],
     metrics: &'a [MetricInfo],
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    multiplex: bool,
     filters: &'a [String],
 }
 
@@ -133,6 +135,11 @@ struct CounterOut<'a> {
     total: Option<u128>,
     per_call: Option<f64>,
     calls: u64,
+    /// Only of a run whose counters take turns, as the next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimated_calls: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    covered: Option<f64>,
 }
 
 /// A metric of a row.
@@ -269,6 +276,7 @@ impl<'a> ProfileHead<'a> {
             passes: Some(manifest.passes).filter(|n| *n > 0),
             counters: &manifest.counters,
             metrics: &manifest.metrics,
+            multiplex: manifest.multiplex,
             filters: &manifest.filters,
         }
     }
@@ -295,6 +303,7 @@ fn row<'a>(report: &'a Report<'_>, row: &'a Row) -> RowOut<'a> {
         dispatches: row.dispatches.map(|_| pass.dispatches),
         total_ns: ns(pass.total_ticks as f64),
     });
+    let multiplex = profile.manifest.multiplex;
     RowOut {
         key: key_out(profile, row.key),
         calls: agree.then_some(row.calls / each),
@@ -314,6 +323,8 @@ fn row<'a>(report: &'a Report<'_>, row: &'a Row) -> RowOut<'a> {
                 total: counter.map(|c| c.total),
                 per_call: counter.map(|c| c.mean()),
                 calls: counter.map_or(0, |c| c.calls),
+                estimated_calls: multiplex.then(|| counter.map_or(0, |c| c.estimated)),
+                covered: counter.and_then(|c| c.covered()),
             })
             .collect(),
         metrics: report

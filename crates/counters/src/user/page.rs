@@ -16,6 +16,8 @@
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, compiler_fence};
 
+use model::MAX_COUNTERS;
+
 use super::pmu::Pmu;
 
 /// The part of `struct perf_event_mmap_page` that counting needs. Atomics, because somebody else
@@ -63,13 +65,13 @@ pub(crate) const CAP_USER_READ: u64 = 1 << 2;
 pub(crate) const CAP_USER_TIME: u64 = 1 << 3;
 /// `cap_user_time_short`: the time-stamp counter is shorter than 64 bits.
 pub(crate) const CAP_USER_TIME_SHORT: u64 = 1 << 5;
+/// Attempts that meet a change of a page before the kernel is asked instead. A change is a context
+/// switch or an overflow, so that a second one in a row is rare already.
+const ATTEMPTS: usize = 8;
+
 /// What a group needs to be read without the kernel. The times are needed too: without them
 /// nobody knows how much of an interval was counted.
 const NEEDED: u64 = CAP_USER_READ | CAP_USER_TIME;
-
-/// Readings that meet a change of the page before the kernel is asked instead. A change is a
-/// context switch or an overflow, so that a second one in a row is rare already.
-const ATTEMPTS: usize = 8;
 
 impl Page {
     /// Whether counter and times can be read in user mode at all.
@@ -77,11 +79,11 @@ impl Page {
         self.capabilities.load(Ordering::Relaxed) & NEEDED == NEEDED
     }
 
-    /// The counter of a page that does not change meanwhile.
+    /// The counter of a page that does not change meanwhile, if it is on the processor.
     #[inline(always)]
-    fn value<P: Pmu>(&self, pmu: &P) -> Option<u64> {
+    fn value<P: Pmu>(&self, pmu: &P, capabilities: u64) -> Option<u64> {
         let index = self.index.load(Ordering::Relaxed);
-        if index == 0 || self.capabilities.load(Ordering::Relaxed) & CAP_USER_READ == 0 {
+        if index == 0 || capabilities & CAP_USER_READ == 0 {
             return None;
         }
         let offset = self.offset.load(Ordering::Relaxed);
@@ -91,8 +93,7 @@ impl Page {
 
     /// Nanoseconds since the page was written, if it says how to know.
     #[inline(always)]
-    fn elapsed<P: Pmu>(&self, pmu: &P) -> Option<u64> {
-        let capabilities = self.capabilities.load(Ordering::Relaxed);
+    fn elapsed<P: Pmu>(&self, pmu: &P, capabilities: u64) -> Option<u64> {
         if capabilities & CAP_USER_TIME == 0 {
             return None;
         }
@@ -128,6 +129,36 @@ pub(crate) fn nanoseconds(ticks: u64, mult: u32, shift: u16) -> u64 {
 /// Reads a group into its block (see [`crate::readings`]; number and ids are left alone). False:
 /// ask the kernel.
 ///
+/// `pages` gives the group's pages by their place in it; the first `None` ends the group.
+#[inline]
+pub(crate) fn read_group<'p, P: Pmu>(
+    pages: impl Fn(usize) -> Option<&'p Page>,
+    pmu: &P,
+    block: &mut [u64],
+) -> bool {
+    for _ in 0..ATTEMPTS {
+        match attempt(&pages, pmu, block) {
+            Attempt::Read => return true,
+            Attempt::AskTheKernel => return false,
+            Attempt::Changed => {}
+        }
+    }
+    false
+}
+
+/// What one attempt gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    /// Values and times of one interval.
+    Read,
+    /// Not this way, or not now.
+    AskTheKernel,
+    /// The kernel wrote a page meanwhile.
+    Changed,
+}
+
+/// [`read_group`] without trying again: for the shortest path.
+///
 /// All counters are of one interval without a context switch: every switch writes the page of
 /// every counter, and the leader's is looked at last. An overflow writes its counter's page only.
 ///
@@ -135,43 +166,53 @@ pub(crate) fn nanoseconds(ticks: u64, mult: u32, shift: u16) -> u64 {
 /// the page of a thread's counter is written on the thread's processor, between two of its
 /// instructions.
 #[inline(always)]
-pub(crate) fn read_group<'p, P: Pmu>(
-    pages: impl Iterator<Item = &'p Page> + Clone,
+pub(crate) fn attempt<'p, P: Pmu>(
+    pages: impl Fn(usize) -> Option<&'p Page>,
     pmu: &P,
     block: &mut [u64],
-) -> bool {
-    'again: for _ in 0..ATTEMPTS {
-        let mut pages = pages.clone();
-        let Some(leader) = pages.next() else { return false };
-        let lock = leader.lock.load(Ordering::Acquire);
-        compiler_fence(Ordering::SeqCst);
-        let Some(value) = leader.value(pmu) else { return false };
-        let Some(elapsed) = leader.elapsed(pmu) else { return false };
-        let enabled = leader.time_enabled.load(Ordering::Relaxed).wrapping_add(elapsed);
-        let running = leader.time_running.load(Ordering::Relaxed).wrapping_add(elapsed);
-        let [_, to_enabled, to_running, to_value, _, rest @ ..] = block else { return false };
-        (*to_enabled, *to_running, *to_value) = (enabled, running, value);
-        for (page, to) in pages.zip(rest.chunks_exact_mut(2)) {
-            let lock = page.lock.load(Ordering::Acquire);
-            compiler_fence(Ordering::SeqCst);
-            let Some(value) = page.value(pmu) else { return false };
-            compiler_fence(Ordering::SeqCst);
-            if changed(page, lock) {
-                continue 'again;
-            }
-            if let Some(to) = to.first_mut() {
-                *to = value;
-            }
+) -> Attempt {
+    let (Some(leader), Some([_, to_enabled, to_running, to_value])) =
+        (pages(0), block.first_chunk_mut())
+    else {
+        return Attempt::AskTheKernel;
+    };
+    let lock = leader.begin();
+    let capabilities = leader.capabilities.load(Ordering::Relaxed);
+    let Some(value) = leader.value(pmu, capabilities) else { return Attempt::AskTheKernel };
+    let Some(elapsed) = leader.elapsed(pmu, capabilities) else { return Attempt::AskTheKernel };
+    *to_enabled = leader.time_enabled.load(Ordering::Relaxed).wrapping_add(elapsed);
+    *to_running = leader.time_running.load(Ordering::Relaxed).wrapping_add(elapsed);
+    *to_value = value;
+    for member in 1..MAX_COUNTERS {
+        let Some(page) = pages(member) else { break };
+        let lock = page.begin();
+        let capabilities = page.capabilities.load(Ordering::Relaxed);
+        let (Some(value), Some(to)) =
+            (page.value(pmu, capabilities), block.get_mut(3 + 2 * member))
+        else {
+            return Attempt::AskTheKernel;
+        };
+        if page.changed(lock) {
+            return Attempt::Changed;
         }
-        compiler_fence(Ordering::SeqCst);
-        if !changed(leader, lock) {
-            return true;
-        }
+        *to = value;
     }
-    false
+    if leader.changed(lock) { Attempt::Changed } else { Attempt::Read }
 }
 
-#[inline(always)]
-fn changed(page: &Page, before: u32) -> bool {
-    before & 1 != 0 || page.lock.load(Ordering::Relaxed) != before
+impl Page {
+    /// What [`Page::changed`] compares with.
+    #[inline(always)]
+    fn begin(&self) -> u32 {
+        let lock = self.lock.load(Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        lock
+    }
+
+    /// Whether the kernel wrote, or was writing, this page since [`Page::begin`].
+    #[inline(always)]
+    fn changed(&self, before: u32) -> bool {
+        compiler_fence(Ordering::SeqCst);
+        before & 1 != 0 || self.lock.load(Ordering::Relaxed) != before
+    }
 }

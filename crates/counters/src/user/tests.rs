@@ -37,7 +37,7 @@ fn page(index: u32, width: u16, offset: u64) -> Page {
 fn read<'p>(pages: impl IntoIterator<Item = &'p Page>, pmu: &impl Pmu) -> Option<Vec<u64>> {
     let pages: Vec<&Page> = pages.into_iter().collect();
     let mut block = vec![0; 3 + 2 * pages.len()];
-    read_group(pages.iter().copied(), pmu, &mut block).then_some(block)
+    read_group(|i| pages.get(i).copied(), pmu, &mut block).then_some(block)
 }
 
 fn value(page: &Page, counter: u64) -> Option<u64> {
@@ -211,8 +211,11 @@ fn a_change_in_the_middle_is_read_again_and_for_ever_changing_is_the_kernels() {
 }
 
 /// The counter of a page that another thread rewrites all the time: `offset` + counter stay a
-/// multiple of three that is in the times too, so that a torn reading shows.
+/// multiple of three that is in the times too, so that a torn reading shows. Real pages are written
+/// on the reader's own processor; a writer elsewhere can imitate that only where processors see
+/// each other's stores in order.
 #[test]
+#[cfg_attr(not(target_arch = "x86_64"), ignore = "the imitation needs ordered stores")]
 fn a_page_that_another_thread_writes_is_never_read_torn() {
     struct Shared {
         pages: [Page; 2],
