@@ -123,7 +123,13 @@ pub fn prepare(
 pub fn place(recording: &Recording) -> Result<PathBuf, Failure> {
     let absolute = std::path::absolute(&recording.output)
         .map_err(|e| Failure::new(format!("output {}: {e}", recording.output.display())))?;
-    Ok(absolute.components().collect())
+    let directory: PathBuf = absolute.components().collect();
+    // A link stays where it is: what it points to is replaced.
+    match fs::symlink_metadata(&directory) {
+        Ok(found) if found.is_symlink() => fs::canonicalize(&directory)
+            .map_err(|e| Failure::new(format!("output {}: {e}", directory.display()))),
+        _ => Ok(directory),
+    }
 }
 
 /// The clock of this machine's recordings.
