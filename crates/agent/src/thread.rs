@@ -42,6 +42,8 @@ pub struct Thread {
     pub(crate) depth: u32,
     /// Whether counters are read.
     pub(crate) counting: bool,
+    /// Whether the calls of the moment are empty ones, for calibration: no loss of theirs counts.
+    pub(crate) rehearsing: bool,
     /// Whether the loss of its descriptors was counted.
     pub(crate) lost_noted: bool,
     pub(crate) run: &'static Run,
@@ -300,6 +302,7 @@ fn make() -> Result<*mut Thread, TryLater> {
             busy: AtomicU32::new(1),
             depth: 0,
             counting,
+            rehearsing: false,
             lost_noted: false,
             run,
             writer,
@@ -527,9 +530,11 @@ impl Thread {
         // SAFETY: the caller's scratch is a whole page of its own.
         unsafe { writer.attach(scratch, &self.start) };
         std::mem::swap(&mut self.writer, &mut writer);
+        self.rehearsing = true;
         self.busy.store(0, Ordering::Relaxed);
         let result = body(self);
         self.busy.store(1, Ordering::Relaxed);
+        self.rehearsing = false;
         std::mem::swap(&mut self.writer, &mut writer);
         result
     }

@@ -34,6 +34,10 @@ pub struct Recording {
     pub events: Vec<String>,
     #[command(flatten)]
     pub naming: Naming,
+    /// Allow more counters than the machine can count at once: they take turns, and values are
+    /// estimates, marked as such
+    #[arg(long)]
+    pub multiplex: bool,
     /// Profile directory to make; an existing profile moves to `DIR.old`
     #[arg(short, long, value_name = "DIR", default_value = "counterpoint.cpt")]
     pub output: PathBuf,
@@ -115,6 +119,12 @@ pub fn prepare(
         .map_err(|e| Failure::new(format!("output {}: {e}", recording.output.display())))?
         .components()
         .collect();
+    // A link stays where it is: what it points to is replaced.
+    let directory = match fs::symlink_metadata(&directory) {
+        Ok(found) if found.is_symlink() => fs::canonicalize(&directory)
+            .map_err(|e| Failure::new(format!("output {}: {e}", directory.display())))?,
+        _ => directory,
+    };
     make_way(&directory)?;
     let make = |path: &Path| {
         fs::DirBuilder::new()
@@ -166,6 +176,7 @@ pub fn prepare(
         clock: clock.into(),
         counters: infos,
         metrics,
+        multiplex: recording.multiplex,
         filters: recording.filter.clone(),
         pool: Some(pool),
         watch: ProcessId::current().into_iter().collect(),
@@ -246,6 +257,12 @@ fn counters_of(
     let counters = resolve("-e", &typed, resolver)?;
     let (threads, packages) = by_scope(counters.clone());
     Plan::new(threads.clone()).map_err(|e| Failure::new(format!("-e {typed}: {e}")))?;
+    if recording.multiplex {
+        works(&packages, machine)?;
+        let threads = check::split(&threads, machine).map_err(|problem| refused(&problem))?;
+        let notes = turns(&threads).into_iter().collect();
+        return Ok(Chosen { threads, packages, notes });
+    }
     works(&counters, machine)?;
     Ok(Chosen { threads, packages, notes: Vec::new() })
 }
@@ -302,6 +319,24 @@ fn works(counters: &[Counter], machine: &Machine) -> Result<(), Failure> {
         true => failure,
         false => failure.hint(remedies.join("\ncounterpoint: hint: ")),
     })
+}
+
+fn refused(problem: &check::Problem) -> Failure {
+    let failure = Failure::new(&problem.message);
+    match &problem.remedy {
+        Some(remedy) => failure.hint(remedy),
+        None => failure,
+    }
+}
+
+/// Which counters are on the PMU together, if they take turns.
+fn turns(counters: &[Counter]) -> Option<String> {
+    let groups = counters.chunk_by(|a, b| a.group == b.group);
+    let names = |group: &[Counter]| {
+        format!("{{{}}}", group.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(","))
+    };
+    let groups: Vec<String> = groups.map(names).collect();
+    (groups.len() > 1).then(|| format!("these groups may take turns: {}", groups.join(" ")))
 }
 
 /// What is counted without `-e`.

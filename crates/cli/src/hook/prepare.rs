@@ -37,6 +37,7 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
     settings.labels = chosen.labels;
     let recording = Recording {
         naming: Naming::default(),
+        multiplex: false,
         events: vec![chosen.list],
         output: place(process),
         filter: settings.filter.iter().map(|name| model::glob::escape(name)).collect(),

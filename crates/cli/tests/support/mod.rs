@@ -229,9 +229,15 @@ pub struct Recorded {
 impl Recorded {
     /// Runs `command` under `counterpoint run -e EVENTS`.
     pub fn run(program: &Path, events: &str, command: &mut Command) -> Self {
+        Self::run_with(program, events, &[], command)
+    }
+
+    /// The same with more options.
+    pub fn run_with(program: &Path, events: &str, options: &[&str], command: &mut Command) -> Self {
         let directory = testkit::Scratch::new();
         let mut run = Command::new(program);
-        run.args(["run", "-e", events, "-o"]).arg(directory.join("p.cpt")).arg("--");
+        run.args(["run", "-e", events]).args(options).arg("-o").arg(directory.join("p.cpt"));
+        run.arg("--");
         run.arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
             run.env(name, value.unwrap_or_default());
