@@ -3,7 +3,7 @@
 //! ```text
 //!  profile ─► calls, dispatches, counters ─► Sink, which is ─┬─ chrome::write::Writer ───► .json
 //!                                                            └─ perfetto::write::Writer ─► .pftrace
-//!  .json ─► chrome::read ─► events
+//!  .json ─► chrome::read ─► events ─► import ─► profile
 //! ```
 //!
 //! | module | what |
@@ -15,6 +15,7 @@
 //! | [`chrome`] | Chrome's JSON with Kineto's schema: reading, writing |
 //! | [`perfetto`] | Perfetto's protobuf format: writing |
 //! | [`check`] | what is wrong with a file, and at which byte |
+//! | [`import`] | a Chrome trace as a profile |
 //! | [`merge`] | several traces as one, on one clock |
 //! | [`text`] | JSON's strings and numbers |
 //!
@@ -28,6 +29,7 @@ pub mod chrome;
 pub mod dispatch;
 pub mod event;
 pub mod facts;
+pub mod import;
 pub mod merge;
 pub mod perfetto;
 pub mod text;
