@@ -418,7 +418,7 @@ fn utf8(path: &Path) -> Result<String, Failure> {
 }
 
 /// Moves an earlier profile out of the way, as perf does with its data files.
-fn make_way(directory: &Path) -> Result<(), Failure> {
+pub fn make_way(directory: &Path) -> Result<(), Failure> {
     let Ok(found) = fs::symlink_metadata(directory) else { return Ok(()) };
     let refuse = |why: &str| {
         Failure::new(format!("output {}: {why}", directory.display()))
