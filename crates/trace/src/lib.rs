@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`event`] | what a timeline consists of, and [`Sink`], what takes it |
 //! | [`calls`] | a profile's calls as a timeline |
+//! | [`tracks`] | a profile's time series as a timeline |
 //! | [`dispatch`] | which workgroup calls make up a dispatch |
 //! | [`facts`] | what a trace format cannot carry: the object `counterpoint` |
 //! | [`chrome`] | Chrome's JSON with Kineto's schema: reading, writing |
@@ -33,7 +34,9 @@ pub mod import;
 pub mod merge;
 pub mod perfetto;
 pub mod text;
+pub mod tracks;
 
 pub use calls::{CallsOptions, export_calls};
 pub use event::ThreadRow;
 pub use event::{Arg, ArgValue, Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice};
+pub use tracks::export_tracks;

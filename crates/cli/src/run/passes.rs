@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 
 use counters::check;
 use counters::machine::Machine;
+use counters::names::Resolver;
 use counters::plan::by_scope;
 use model::{Counter, MAX_COUNTERS};
 use profile::manifest::{CounterInfo, Manifest, MetricInfo, Origin};
@@ -107,10 +108,11 @@ fn choose(args: &Args, passes: u32) -> Result<Work, Failure> {
     if typed.is_empty() || typed.trim() == "none" {
         return Err(Failure::new("--passes: no counters to divide").hint("name some with -e"));
     }
-    let (counters, mut beside) = by_scope(resolve("-e", &typed, &machine)?);
-    beside.extend(system_wide(&args.beside.system, beside.len() as u16, &machine)?);
+    let resolver = args.recording.naming.resolver(&machine);
+    let (counters, mut beside) = by_scope(resolve("-e", &typed, &resolver)?);
+    beside.extend(system_wide(&args.beside.system, beside.len() as u16, &resolver, &machine)?);
     let mut sets = divide(&counters, passes, &machine)?;
-    anchor(&mut sets, &machine);
+    anchor(&mut sets, &resolver, &machine);
     let lists: Vec<Vec<CounterInfo>> =
         sets.iter().map(|set| set.iter().map(CounterInfo::from).collect()).collect();
     let infos = join_counters(&lists)
@@ -153,8 +155,8 @@ fn divide(
 }
 
 /// Adds the anchor to the sets that do not have it, where there is room in them and in the profile.
-fn anchor(sets: &mut [Vec<Counter>], machine: &Machine) {
-    let Ok(anchor) = resolve("-e", ANCHOR, machine) else { return };
+fn anchor(sets: &mut [Vec<Counter>], resolver: &Resolver, machine: &Machine) {
+    let Ok(anchor) = resolve("-e", ANCHOR, resolver) else { return };
     let [anchor] = anchor.as_slice() else { return };
     let mut room = MAX_COUNTERS.saturating_sub(sets.iter().map(Vec::len).sum());
     for set in sets {
