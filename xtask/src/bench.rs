@@ -16,6 +16,7 @@ mod idle_start;
 mod machine;
 mod plan;
 mod probe;
+mod read;
 mod report;
 mod results;
 mod stats;
@@ -72,6 +73,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "guest-reads",
         about: "readings of hardware counters in instructions of an emulated machine",
         prepare: guest_reads::prepare,
+    },
+    Benchmark {
+        name: "read",
+        about: "a begin and end with software counters, beside PAPI and perf-event2",
+        prepare: read::prepare,
     },
     Benchmark {
         name: "report-10m",

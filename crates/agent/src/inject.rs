@@ -56,9 +56,13 @@ pub fn reach(point: Point) {
     if !SIGNALS.load(Ordering::Relaxed) {
         panic!("injected");
     }
-    if REACHED.fetch_add(1, Ordering::Relaxed) == 0 {
-        // SAFETY: a plain call; the test's program has a handler.
-        unsafe { libc::raise(libc::SIGUSR2) };
+    // SAFETY: an all-zero value is overwritten; without a handler the signal would kill.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGUSR2, std::ptr::null(), &mut action);
+        if action.sa_sigaction > 1 && REACHED.fetch_add(1, Ordering::Relaxed) == 0 {
+            libc::raise(libc::SIGUSR2);
+        }
     }
 }
 

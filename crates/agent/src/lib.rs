@@ -22,6 +22,7 @@
 //! | `inject` | panics on demand, in a library built for tests |
 //! | [`iree`] | the adapter: interposed functions, ELF walk, export tables, trampolines |
 //! | [`exec`] | programs that the host starts: which of them can carry us |
+//! | [`fork`] | a fork by a signal handler that has interrupted the recorder |
 //! | [`table`] | the exported table that names the one agent of a process |
 //! | [`sys`] | system calls that leave `errno` alone, memory reads that cannot fault |
 //!
@@ -42,6 +43,7 @@ macro_rules! point {
 
 mod calibrate;
 mod exec;
+mod fork;
 mod helper;
 mod hook;
 #[cfg(feature = "inject-panics")]
@@ -58,6 +60,7 @@ pub use exec::{
     execl, execle, execlp, execv, execve, execveat, execvp, execvpe, fexecve, posix_spawn,
     posix_spawnp,
 };
+pub use fork::_Fork;
 #[cfg(feature = "inject-panics")]
 pub use inject::counterpoint_injection_points;
 pub use iree::call_hook::{

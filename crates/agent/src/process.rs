@@ -69,7 +69,11 @@ fn state() -> Result<&'static State, i32> {
 }
 
 /// Held while the process's part is made or a library is taken in.
-pub struct Lock(&'static State);
+pub struct Lock {
+    state: &'static State,
+    /// Released after the lock.
+    _calm: sys::SignalsBlocked,
+}
 
 impl Lock {
     /// Waits for the lock, however long its holder takes. `None` only if this very thread holds it:
@@ -77,9 +81,10 @@ impl Lock {
     pub fn take() -> Option<Self> {
         let state = state().ok()?;
         let me = sys::thread_id();
+        let calm = sys::SignalsBlocked::new();
         loop {
             match state.lock.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Some(Self(state)),
+                Ok(_) => return Some(Self { state, _calm: calm }),
                 Err(holder) if holder == me => return None,
                 Err(_) => sys::nap(),
             }
@@ -89,7 +94,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        self.0.lock.store(0, Ordering::Release);
+        self.state.lock.store(0, Ordering::Release);
     }
 }
 
@@ -241,7 +246,10 @@ impl Process {
 
     /// Counts a loss.
     pub fn lose(&self, loss: Loss, count: u64, errno: i32) {
-        self.row().lose(loss, count, errno);
+        // What a signal handler's fork left to its child to end has no row there.
+        let is_ours = self.state.ready.load(Ordering::Relaxed) != 0;
+        let row = if is_ours { self.row() } else { self.run.pool.run_row() };
+        row.lose(loss, count, errno);
     }
 }
 

@@ -14,7 +14,7 @@ use record::run_file::RUN_FILE_VARIABLE;
 use record::{ClockKind, Pool, RunFile};
 
 use crate::process::Process;
-use crate::{exec, hook, sys, table, thread};
+use crate::{exec, fork, hook, sys, table, thread};
 
 /// What the run file says, made ready to use. Lives for ever, shared by forked children.
 #[derive(Debug)]
@@ -72,6 +72,7 @@ extern "C" fn constructor() {
         }
         if is_asked_for() {
             exec::prepare();
+            fork::prepare();
         }
     });
 }
@@ -219,6 +220,7 @@ pub fn load() -> Option<&'static Run> {
     if LOADING.load(Ordering::Acquire) == LOADED {
         return current();
     }
+    let _calm = sys::SignalsBlocked::new();
     let me = u64::from(sys::process_id()) << 32 | u64::from(sys::thread_id());
     let mut holder = 0;
     loop {

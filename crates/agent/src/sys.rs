@@ -42,6 +42,37 @@ macro_rules! syscall {
     }};
 }
 
+/// No handler of the host runs on this thread until it is dropped: for what must not be found half
+/// done by a forked child. Signals that the thread's own instructions cause stay as they are.
+pub struct SignalsBlocked(u64);
+
+impl SignalsBlocked {
+    /// Blocks them.
+    pub fn new() -> Self {
+        const OWN: [i32; 7] = [
+            libc::SIGSEGV,
+            libc::SIGBUS,
+            libc::SIGILL,
+            libc::SIGFPE,
+            libc::SIGTRAP,
+            libc::SIGSYS,
+            libc::SIGABRT,
+        ];
+        let all = OWN.iter().fold(u64::MAX, |mask, signal| mask & !(1 << (signal - 1)));
+        let mut before = 0u64;
+        let (set, old) = (&raw const all, &raw mut before);
+        let _ = syscall!(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, set, old, 8);
+        Self(before)
+    }
+}
+
+impl Drop for SignalsBlocked {
+    fn drop(&mut self) {
+        let set = &raw const self.0;
+        let _ = syscall!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, set, 0, 8);
+    }
+}
+
 /// An open file that closes itself: for the length of one operation only.
 pub struct Descriptor(i32);
 
@@ -173,6 +204,19 @@ pub fn end_process() -> ! {
     loop {
         let _ = syscall!(libc::SYS_exit_group, 0);
     }
+}
+
+/// Private memory that is present from the start.
+pub fn map_present(bytes: usize) -> Result<*mut u8, i32> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+    syscall!(libc::SYS_mmap, 0, bytes, protection, flags, -1, 0).map(|at| at as *mut u8)
+}
+
+/// Zeros where nothing is mapped any more.
+pub fn map_zeros_at(address: usize, bytes: usize) -> Result<(), i32> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    syscall!(libc::SYS_mmap, address, bytes, libc::PROT_READ, flags, -1, 0).map(|_| ())
 }
 
 /// Memory for the stacks of short-lived children.

@@ -19,6 +19,7 @@ use counters::{Readings, ThreadCounters};
 use model::Loss;
 use record::page::{PageStart, PageWriter};
 
+use crate::fork::{self, Saved};
 use crate::process::{self, Process};
 use crate::run::Run;
 use crate::sys::{self, AppendError, ErrnoGuard};
@@ -41,6 +42,8 @@ pub struct Thread {
     pub(crate) depth: u32,
     /// Whether counters are read.
     pub(crate) counting: bool,
+    /// Whether the calls of the moment are empty ones, for calibration: no loss of theirs counts.
+    pub(crate) rehearsing: bool,
     /// Whether the loss of its descriptors was counted.
     pub(crate) lost_noted: bool,
     pub(crate) run: &'static Run,
@@ -79,6 +82,8 @@ pub(crate) struct Local {
     lives: u8,
     /// Calls to pass through before trying to attach again.
     retry: u32,
+    /// The state, while this thread forks.
+    saved: *mut Saved,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -86,16 +91,16 @@ mod local {
     use super::Local;
 
     // The initial-exec model needs no call and no allocation, unlike Rust's `thread_local` in a
-    // shared object. 16 bytes fit into the static TLS reserve even when loaded late.
+    // shared object. 24 bytes fit into the static TLS reserve even when loaded late.
     std::arch::global_asm!(
         ".pushsection .tbss.cp_local,\"awT\",@nobits",
         ".balign 16",
         ".globl cp_local",
         ".hidden cp_local",
         ".type cp_local,@object",
-        ".size cp_local,16",
+        ".size cp_local,24",
         "cp_local:",
-        ".zero 16",
+        ".zero 24",
         ".popsection",
     );
 
@@ -127,6 +132,7 @@ mod local {
                 attaching: 0,
                 lives: 0,
                 retry: 0,
+                saved: std::ptr::null_mut(),
             })
         };
     }
@@ -137,13 +143,25 @@ mod local {
     }
 }
 
-const _: () = assert!(size_of::<Local>() == 16);
+const _: () = assert!(size_of::<Local>() == 24);
 
 /// The calling thread's state if it is attached, else null. Safe in signal handlers.
 #[inline(always)]
 pub fn current() -> *mut Thread {
     // SAFETY: the thread-local exists as long as the thread.
     unsafe { (*local::get()).thread }
+}
+
+/// Keeps the copy of the calling thread's state while it forks.
+pub(crate) fn set_saved(saved: *mut Saved) {
+    // SAFETY: the thread-local exists as long as the thread.
+    unsafe { (*local::get()).saved = saved }
+}
+
+/// Gives it back, once.
+pub(crate) fn take_saved() -> *mut Saved {
+    // SAFETY: as above.
+    unsafe { std::mem::replace(&mut (*local::get()).saved, std::ptr::null_mut()) }
 }
 
 /// Attaches the calling thread. Null when it cannot be recorded: the loss has been counted, and
@@ -171,6 +189,7 @@ pub fn attach() -> *mut Thread {
             process::lose(Loss::NoPage, 1, 0);
             return std::ptr::null_mut();
         }
+        let _calm = sys::SignalsBlocked::new();
         (*local).attaching = 1;
         compiler_fence(Ordering::SeqCst);
         let made = guarded(make);
@@ -283,6 +302,7 @@ fn make() -> Result<*mut Thread, TryLater> {
             busy: AtomicU32::new(1),
             depth: 0,
             counting,
+            rehearsing: false,
             lost_noted: false,
             run,
             writer,
@@ -298,6 +318,7 @@ fn make() -> Result<*mut Thread, TryLater> {
             process,
         });
         register_exit(memory);
+        fork::watch();
         point!(ThreadMade);
         if process.should_calibrate() {
             calibrate::calibrate(&mut *memory, &process);
@@ -315,6 +336,9 @@ static HINT: AtomicUsize = AtomicUsize::new(0);
 
 fn claim(run: &Run, process: &Process) -> Option<usize> {
     let page = run.pool.claim_page(process.row_number(), HINT.load(Ordering::Relaxed))?;
+    if !fork::share(run, page) {
+        return None; // Stays claimed: nobody in this process can use it.
+    }
     match run.pool.populate(page, &run.pool_path) {
         Ok(()) => Some(page),
         Err(errno) => {
@@ -352,6 +376,7 @@ fn register_exit(thread: *mut Thread) {
 
 unsafe extern "C" fn leave_c(thread: *mut c_void) {
     let _errno = ErrnoGuard::new();
+    let _calm = sys::SignalsBlocked::new();
     let local = local::get();
     let thread = thread.cast::<Thread>();
     // SAFETY: `thread` is what this thread registered. In a forked child its memory is zeroed
@@ -372,6 +397,7 @@ unsafe extern "C" fn leave_c(thread: *mut c_void) {
 /// profile and is free for other processes of the run. Pages of other threads, which may still be
 /// writing, stay in the pool, whence `run` or `report` collects them.
 pub fn at_process_exit() {
+    let _calm = sys::SignalsBlocked::new();
     let local = local::get();
     // SAFETY: the calling thread's own state, not used any more once the pointer is cleared. Its
     // memory stays mapped: the thread may have been ending the process from inside a call.
@@ -406,7 +432,13 @@ impl Thread {
     #[cold]
     #[inline(never)]
     pub(crate) fn flush(&mut self) {
+        if self.ready.load(Ordering::Relaxed) != 1 {
+            // In a forked child, what a handler had interrupted: see `fork`.
+            // SAFETY: attached; private memory by now.
+            return unsafe { self.writer.next_page(&self.start) };
+        }
         let _errno = ErrnoGuard::new();
+        let _calm = sys::SignalsBlocked::new();
         point!(Flush);
         let begun = self.run.clock.begin();
         let calls = self.writer.calls();
@@ -478,6 +510,11 @@ impl Thread {
         self.ready.store(0, Ordering::Relaxed);
     }
 
+    /// Its page of the pool.
+    pub(crate) fn page_number(&self) -> usize {
+        self.page
+    }
+
     /// The process that the thread belongs to.
     pub(crate) fn process(&self) -> &Process {
         &self.process
@@ -493,9 +530,11 @@ impl Thread {
         // SAFETY: the caller's scratch is a whole page of its own.
         unsafe { writer.attach(scratch, &self.start) };
         std::mem::swap(&mut self.writer, &mut writer);
+        self.rehearsing = true;
         self.busy.store(0, Ordering::Relaxed);
         let result = body(self);
         self.busy.store(1, Ordering::Relaxed);
+        self.rehearsing = false;
         std::mem::swap(&mut self.writer, &mut writer);
         result
     }

@@ -87,16 +87,21 @@ impl Sets {
                 .map(|c| empty.and_then(|e| e.values.get(*c).copied().flatten()).unwrap_or(0))
                 .collect();
             for (i, row) in rows.iter().enumerate() {
-                if status.is_some_and(|status| status[i] != Status::Whole) {
+                let values = || {
+                    set.counters.iter().map(|c| match set.group {
+                        Some(group) => columns.value(group, *c, i),
+                        None => columns.values[*c].get(i).copied(),
+                    })
+                };
+                if status.is_some_and(|s| s[i] != Status::Whole) && !values().all(|v| v.is_some()) {
                     continue;
                 }
                 let Some(row) = sums.get_mut(*row as usize) else { continue };
                 let sum = &mut row.as_mut()[s];
                 sum.calls += 1;
                 sum.ticks += u128::from(columns.duration(i).saturating_sub(inside));
-                for ((total, counter), off) in sum.counters.iter_mut().zip(&set.counters).zip(&off)
-                {
-                    *total += u128::from(columns.values[*counter][i].saturating_sub(*off));
+                for ((total, value), off) in sum.counters.iter_mut().zip(values()).zip(&off) {
+                    *total += u128::from(value.unwrap_or(0).saturating_sub(*off));
                 }
             }
         }

@@ -70,19 +70,40 @@ pub struct Row {
     pub cpus: BTreeSet<u32>,
 }
 
-/// A counter over the calls in which it was read and counting all the time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A counter over the calls that have a value of it ([`Columns::value`]): in which it was read
+/// and counting all the time, or, in a run that asked for estimates, part of the time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterTotal {
-    /// Sum of the values.
+    /// Sum of the values, estimates included.
     pub total: u128,
     /// Number of those calls.
     pub calls: u64,
+    /// How many of them have an estimate. The fields below are 0 in a run without estimates.
+    pub estimated: u64,
+    /// Time for which its group was enabled in every call in which it was read, also where it
+    /// never counted, ns.
+    pub enabled_ns: u128,
+    /// Time of that for which it counted, ns.
+    pub running_ns: u128,
 }
 
 impl CounterTotal {
     /// Per call that has a value.
     pub fn mean(&self) -> f64 {
         self.total as f64 / self.calls as f64
+    }
+
+    /// The part of the time for which it counted, 0 to 1; `None` without estimates.
+    pub fn covered(&self) -> Option<f64> {
+        (self.enabled_ns > 0).then(|| self.running_ns as f64 / self.enabled_ns as f64)
+    }
+
+    fn add(&mut self, other: Self) {
+        self.total += other.total;
+        self.calls += other.calls;
+        self.estimated += other.estimated;
+        self.enabled_ns += other.enabled_ns;
+        self.running_ns += other.running_ns;
     }
 }
 
@@ -103,7 +124,7 @@ struct Sum {
     durations: Durations,
     min: u64,
     max: u64,
-    counters: Vec<(u128, u64)>,
+    counters: Vec<CounterTotal>,
     sets: Vec<SetSum>,
     threads: BTreeSet<(usize, usize)>,
     last_thread: Option<(usize, usize)>,
@@ -123,7 +144,7 @@ impl Sum {
             durations: Durations::default(),
             min: u64::MAX,
             max: 0,
-            counters: vec![(0, 0); counters],
+            counters: vec![CounterTotal::default(); counters],
             sets,
             threads: BTreeSet::new(),
             last_thread: None,
@@ -139,10 +160,7 @@ impl Sum {
         self.durations.append(other.durations);
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
-        for ((total, calls), (more, more_calls)) in self.counters.iter_mut().zip(other.counters) {
-            *total += more;
-            *calls += more_calls;
-        }
+        self.counters.iter_mut().zip(other.counters).for_each(|(total, more)| total.add(more));
         metrics::merge(&mut self.sets, other.sets);
         self.threads.append(&mut other.threads);
         self.cpus.iter_mut().zip(other.cpus).for_each(|(a, b)| *a |= b);
@@ -162,7 +180,7 @@ impl Sum {
             counters: self
                 .counters
                 .iter()
-                .map(|&(total, calls)| (calls > 0).then_some(CounterTotal { total, calls }))
+                .map(|total| (total.calls > 0).then_some(*total))
                 .collect(),
             threads: self.threads,
             cpus: (0..4096)
@@ -347,9 +365,39 @@ impl<'a> Table<'a> {
                         continue;
                     }
                     if let Some(sum) = self.sums.get_mut(*row as usize) {
-                        let (total, calls) = &mut sum.counters[counter];
-                        *total += u128::from(value.saturating_sub(inside));
-                        *calls += 1;
+                        let counted = &mut sum.counters[counter];
+                        counted.total += u128::from(value.saturating_sub(inside));
+                        counted.calls += 1;
+                    }
+                }
+            }
+        }
+        if columns.estimates {
+            self.add_estimates(columns, empty);
+        }
+    }
+
+    /// Adds the calls whose counters took turns, and for how long each group counted.
+    fn add_estimates(&mut self, columns: &Columns, empty: Option<&EmptyCall>) {
+        let groups = self.profile.groups.all();
+        for (g, (group, times)) in groups.iter().zip(&columns.groups).enumerate() {
+            for (i, row) in self.page_rows.iter().enumerate() {
+                let Some(sum) = self.sums.get_mut(*row as usize) else { continue };
+                let Some(status) = times.status.get(i).filter(|s| **s != Status::NotRead) else {
+                    continue;
+                };
+                for counter in group.counters.clone() {
+                    let counted = &mut sum.counters[counter];
+                    counted.enabled_ns += u128::from(times.enabled_ns[i]);
+                    counted.running_ns += u128::from(times.running_ns[i]);
+                    if *status == Status::Whole {
+                        continue; // Added already.
+                    }
+                    if let Some(value) = columns.value(g, counter, i) {
+                        let inside = empty.and_then(|e| e.values.get(counter).copied().flatten());
+                        counted.total += u128::from(value.saturating_sub(inside.unwrap_or(0)));
+                        counted.calls += 1;
+                        counted.estimated += 1;
                     }
                 }
             }

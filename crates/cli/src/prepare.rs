@@ -29,6 +29,10 @@ pub struct Recording {
     /// Without it: task-clock and page-faults, as far as this machine has them
     #[arg(short = 'e', long = "events", value_name = "LIST", allow_hyphen_values = true)]
     pub events: Vec<String>,
+    /// Allow more counters than the machine can count at once: they take turns, and values are
+    /// estimates, marked as such
+    #[arg(long)]
+    pub multiplex: bool,
     /// Profile directory to make; an existing profile moves to `DIR.old`
     #[arg(short, long, value_name = "DIR", default_value = "counterpoint.cpt")]
     pub output: PathBuf,
@@ -96,7 +100,7 @@ pub fn prepare(
     let clock = ClockKind::choose(&clocksource);
     let first = Snapshot::take(clock);
     let Chosen { threads: counters, packages: mut beside, notes } =
-        counters_of(&recording.events, &machine)?;
+        counters_of(&recording.events, recording.multiplex, &machine)?;
     beside.extend(system_wide(system, beside.len() as u16, &machine)?);
     if let (Some(counter), true) = (beside.first(), origin != Origin::Run) {
         return Err(Failure::new(format!("{} counts a whole package, no thread", counter.name))
@@ -109,6 +113,12 @@ pub fn prepare(
         .map_err(|e| Failure::new(format!("output {}: {e}", recording.output.display())))?
         .components()
         .collect();
+    // A link stays where it is: what it points to is replaced.
+    let directory = match fs::symlink_metadata(&directory) {
+        Ok(found) if found.is_symlink() => fs::canonicalize(&directory)
+            .map_err(|e| Failure::new(format!("output {}: {e}", directory.display())))?,
+        _ => directory,
+    };
     make_way(&directory)?;
     let make = |path: &Path| {
         fs::DirBuilder::new()
@@ -160,6 +170,7 @@ pub fn prepare(
         clock: clock.into(),
         counters: infos,
         metrics,
+        multiplex: recording.multiplex,
         filters: recording.filter.clone(),
         pool: Some(pool),
         watch: ProcessId::current().into_iter().collect(),
@@ -228,7 +239,7 @@ struct Chosen {
 
 /// The counters asked for, each of which works here, or the default ones that do: those of threads,
 /// those of whole packages, and notes about those that do not work.
-fn counters_of(lists: &[String], machine: &Machine) -> Result<Chosen, Failure> {
+fn counters_of(lists: &[String], multiplex: bool, machine: &Machine) -> Result<Chosen, Failure> {
     if lists.is_empty() {
         let defaults = check::defaults(machine);
         let (threads, notes) = (defaults.counters, defaults.notes);
@@ -238,6 +249,12 @@ fn counters_of(lists: &[String], machine: &Machine) -> Result<Chosen, Failure> {
     let counters = resolve("-e", &typed, machine)?;
     let (threads, packages) = by_scope(counters.clone());
     Plan::new(threads.clone()).map_err(|e| Failure::new(format!("-e {typed}: {e}")))?;
+    if multiplex {
+        works(&packages, machine)?;
+        let threads = check::split(&threads, machine).map_err(|problem| refused(&problem))?;
+        let notes = turns(&threads).into_iter().collect();
+        return Ok(Chosen { threads, packages, notes });
+    }
     works(&counters, machine)?;
     Ok(Chosen { threads, packages, notes: Vec::new() })
 }
@@ -289,6 +306,24 @@ fn works(counters: &[Counter], machine: &Machine) -> Result<(), Failure> {
         true => failure,
         false => failure.hint(remedies.join("\ncounterpoint: hint: ")),
     })
+}
+
+fn refused(problem: &check::Problem) -> Failure {
+    let failure = Failure::new(&problem.message);
+    match &problem.remedy {
+        Some(remedy) => failure.hint(remedy),
+        None => failure,
+    }
+}
+
+/// Which counters are on the PMU together, if they take turns.
+fn turns(counters: &[Counter]) -> Option<String> {
+    let groups = counters.chunk_by(|a, b| a.group == b.group);
+    let names = |group: &[Counter]| {
+        format!("{{{}}}", group.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(","))
+    };
+    let groups: Vec<String> = groups.map(names).collect();
+    (groups.len() > 1).then(|| format!("these groups may take turns: {}", groups.join(" ")))
 }
 
 const LIBRARY: &str = "libcounterpoint.so";

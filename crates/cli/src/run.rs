@@ -136,7 +136,7 @@ static CHILD: AtomicI32 = AtomicI32::new(0);
 /// A signal that came before the program was there.
 static EARLY: AtomicI32 = AtomicI32::new(0);
 
-const FORWARDED: [i32; 8] = [
+const FORWARDED: [i32; 10] = [
     libc::SIGINT,
     libc::SIGQUIT,
     libc::SIGTERM,
@@ -145,6 +145,8 @@ const FORWARDED: [i32; 8] = [
     libc::SIGUSR2,
     libc::SIGWINCH,
     libc::SIGALRM,
+    libc::SIGCONT,
+    libc::SIGTSTP,
 ];
 
 /// Handlers, not `SIG_IGN`: what is ignored stays so in the program after `exec`, what is handled
@@ -156,14 +158,36 @@ fn forward_signals() {
         let from_kernel = unsafe { (*info).si_code } > 0;
         let child = CHILD.load(Ordering::SeqCst);
         if from_kernel {
-            return;
-        }
-        if child > 0 {
+            // The program has it already.
+        } else if child > 0 {
             // SAFETY: `kill` is async-signal-safe; the child has not been waited for yet, or its
             // number was cleared.
             unsafe { libc::kill(child, signal) };
         } else {
             EARLY.store(signal, Ordering::SeqCst);
+        }
+        if signal == libc::SIGTSTP {
+            stop(forward as *const () as usize);
+        }
+    }
+    // Stops as one does without a handler (not at all in an orphaned process group, where nobody
+    // could continue us), until SIGCONT. Only calls that are async-signal-safe.
+    fn stop(handler: usize) {
+        // SAFETY: zeroed `sigaction`s and sets are valid; all pointers outlive the calls.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            let mut only: libc::sigset_t = std::mem::zeroed();
+            let mut before: libc::sigset_t = std::mem::zeroed();
+            action.sa_sigaction = libc::SIG_DFL;
+            libc::sigaction(libc::SIGTSTP, &action, std::ptr::null_mut());
+            libc::kill(libc::getpid(), libc::SIGTSTP);
+            libc::sigemptyset(&mut only);
+            libc::sigaddset(&mut only, libc::SIGTSTP);
+            libc::sigprocmask(libc::SIG_UNBLOCK, &only, &mut before);
+            libc::sigprocmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+            action.sa_sigaction = handler;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+            libc::sigaction(libc::SIGTSTP, &action, std::ptr::null_mut());
         }
     }
     for signal in FORWARDED {

@@ -35,7 +35,9 @@ pub use text::{Style, render};
 /// and largest value and the means of equally large buckets of the duration and of each counter;
 /// for each pair of them the correlations, and how likely each bucket of one is given each bucket
 /// of the other. Calls of different ops are never mixed. Values are as recorded: nothing is taken
-/// off for the probe. Calls whose counter was not read, or was multiplexed, have no value of it.
+/// off for the probe. Calls whose counter was not read have no value of it, nor have calls that it
+/// was not on for all of the time, unless the run asked for estimates (`--multiplex`): then those
+/// are in, scaled, and the counter's name is marked with ≈.
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.

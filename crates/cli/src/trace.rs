@@ -2,6 +2,7 @@
 
 mod check;
 mod export;
+mod merge;
 
 use std::process::ExitCode;
 
@@ -9,7 +10,7 @@ use clap::Subcommand;
 
 use crate::failure::Failure;
 
-/// Write timelines that other programs show, and check theirs.
+/// Write timelines that other programs show; check and merge theirs.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -20,6 +21,7 @@ pub struct Args {
 enum Command {
     Export(export::Args),
     Check(check::Args),
+    Merge(merge::Args),
 }
 
 /// Runs the subcommand.
@@ -27,5 +29,6 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match args.command {
         Command::Export(args) => export::main(args),
         Command::Check(args) => check::main(args),
+        Command::Merge(args) => merge::main(args),
     }
 }

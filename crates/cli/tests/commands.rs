@@ -20,7 +20,7 @@ fn help_of_every_command() {
     for command in ["run", "report", "stats", "export", "recover", "list", "doctor", "env"] {
         golden.check(&format!("help-{command}"), 0, &[command, "--help"]);
     }
-    for command in ["export", "check"] {
+    for command in ["export", "check", "merge"] {
         golden.check(&format!("help-trace-{command}"), 0, &["trace", command, "--help"]);
     }
     golden.check("no-command", 2, &[]);

@@ -98,3 +98,37 @@ fn drop_in_panics_at(program: &Path, point: &str) -> bool {
     });
     left || said(&String::from_utf8_lossy(&output.stderr)) || said(&stdout)
 }
+
+/// A handler that forks at this very instant of the recorder, and whose child returns from it and
+/// goes on: both come through, and the parent loses nothing.
+#[test]
+fn a_handler_may_fork_anywhere() {
+    let Some(program) = injecting("fork in a handler") else { return };
+    let mut reached = 0;
+    let clean = Recorded::run(&program, "page-faults:u", &mut entries());
+    let all = *clean.calls_per_process().last().unwrap();
+    let (_, words) = outcome(&clean.output);
+    for point in points(&program) {
+        let mut command = entries();
+        command.env(VARIABLE, format!("{point}:signal"));
+        let recorded = Recorded::run(&program, "page-faults:u", &mut command);
+        let (code, stdout) = outcome(&recorded.output);
+        assert_eq!(code, Some(17), "{point}: {stdout} {}", recorded.stderr());
+        // One child more than without the signal, if it came.
+        let forked = words.replace("done\n", "child came through\ndone\n");
+        assert!(stdout == words || stdout == forked, "{point}: {stdout}");
+        reached += u32::from(stdout == forked);
+        assert!(
+            recorded.calls_per_process().contains(&all),
+            "{point}: {all}, {:?}",
+            recorded.calls_per_process()
+        );
+        let mut losses = recorded.losses();
+        // The child of the handler clears its own child's environment, too.
+        losses.remove("child_without_variables");
+        // A call that the child ends for its parent is in nobody's records.
+        losses.remove("call_cut_short");
+        assert!(losses.is_empty(), "{point}: {losses:?}");
+    }
+    assert!(reached >= 15, "only {reached} points had a handler to interrupt");
+}

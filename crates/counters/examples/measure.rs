@@ -1,6 +1,8 @@
 //! Counts a closure: `cargo run -p counterpoint-counters --features names --example measure`, and
 //! behind `--` the counters, if not these.
 
+use std::process::ExitCode;
+
 use counters::Counters;
 
 /// Sums numbers in an order that caches like (`step` 1) or do not (`step` 4,097).
@@ -14,7 +16,17 @@ fn sum(numbers: &[u64], step: usize) -> u64 {
     sum
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> ExitCode {
+    match measure() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure() -> Result<(), Box<dyn std::error::Error>> {
     let mut names: Vec<String> = std::env::args().skip(1).collect();
     if names.is_empty() {
         names = vec!["task-clock:u".into(), "page-faults:u".into()];

@@ -273,6 +273,13 @@ impl<'plan> ThreadCounters<'plan> {
         self.pages().is_some_and(|table| table.read(first, len, block))
     }
 
+    /// The addresses of the pages that are read without the kernel: a forked child lacks them.
+    pub fn user_pages(&self) -> impl Iterator<Item = usize> {
+        // SAFETY: null, or made by `Table::make` and ours until `close`.
+        let table = unsafe { self.table.as_ref() };
+        table.into_iter().flat_map(user::Table::addresses)
+    }
+
     /// Whether this is a forked child of the process that opened the counters, as far as that can
     /// be told without a system call: their pages are gone. Its readings would be the parent's.
     fn in_child(&self) -> bool {

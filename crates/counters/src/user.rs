@@ -83,6 +83,11 @@ impl Table {
         self.pages.get(first).is_some_and(|page| !page.is_null())
     }
 
+    /// Where the pages are.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = usize> {
+        self.pages.iter().filter(|page| !page.is_null()).map(|page| page.addr())
+    }
+
     /// Maps the pages of a group, if all of its counters can be read through them. Leaves none
     /// otherwise.
     pub(crate) fn map(&mut self, group: Group, fds: &[i32; MAX_COUNTERS]) {

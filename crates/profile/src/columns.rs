@@ -39,6 +39,8 @@ pub struct Columns {
     pub groups: Vec<GroupColumn>,
     /// Moments on the thread's clocks.
     pub clocks: Vec<ThreadClock>,
+    /// The run asked for estimates of counters that take turns (`run --multiplex`).
+    pub estimates: bool,
     /// Calls during which some group ran only part of the time.
     pub multiplexed: u64,
     /// Records that do not decode: 0 or 1, since the rest of the page is not used then.
@@ -117,6 +119,22 @@ impl Columns {
         columns.values.resize_with(groups.counters(), Vec::new);
         columns.groups.resize_with(groups.all().len(), GroupColumn::default);
         columns
+    }
+
+    /// What a counter counted in call `i`, as views show it: the raw value if its group counted
+    /// all the time; an estimate ([`model::scaled`]) if it took turns and the run asked for
+    /// estimates; else nothing. `group` and `counter` are places in the run's lists.
+    #[inline]
+    pub fn value(&self, group: usize, counter: usize, i: usize) -> Option<u64> {
+        let times = self.groups.get(group)?;
+        let raw = *self.values.get(counter)?.get(i)?;
+        match times.status.get(i)? {
+            Status::Whole => Some(raw),
+            Status::Multiplexed if self.estimates => {
+                model::scaled(raw, *times.enabled_ns.get(i)?, *times.running_ns.get(i)?)
+            }
+            _ => None,
+        }
     }
 
     /// Calls.
@@ -232,7 +250,8 @@ impl Columns {
                     self.values[*counter].push(if times.read { value } else { 0 });
                 }
             }
-            self.multiplexed += u64::from(multiplexed);
+            // Asked for, it is no loss.
+            self.multiplexed += u64::from(multiplexed && !self.estimates);
         }
     }
 }

@@ -62,6 +62,10 @@ pub struct Manifest {
     pub counters: Vec<CounterInfo>,
     /// Metrics that were asked for with the recording, each checked against the counters.
     pub metrics: Vec<MetricInfo>,
+    /// The counters may take turns on the PMU (`run --multiplex`): views scale what was counted
+    /// part of the time, and mark it as an estimate.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub multiplex: bool,
     /// Patterns of exported functions that were recorded; empty: all.
     pub filters: Vec<String>,
     /// The pool that holds what is not in the profile yet; `null` once collected.

@@ -38,7 +38,8 @@ pub struct PageDecoder<'a> {
 impl<'a> PageDecoder<'a> {
     /// A decoder for pages of `profile`.
     pub fn new(profile: &'a Profile) -> Self {
-        let columns = Columns::new(&profile.groups);
+        let mut columns = Columns::new(&profile.groups);
+        columns.estimates = profile.manifest.multiplex;
         Self { profile, columns, bytes: Vec::new(), file: None, layouts: HashMap::new() }
     }
 

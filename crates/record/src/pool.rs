@@ -248,6 +248,38 @@ impl Pool {
         unsafe { self.base.add(PAGES_OFFSET + (page % PAGES) * PAGE_BYTES) }
     }
 
+    /// Puts private memory in the page's place, in this process only: for a forked child that has to
+    /// end what its parent had begun to write there.
+    ///
+    /// # Errors
+    /// The `errno` of `mmap`.
+    pub fn stand_in(&self, page: usize) -> Result<(), i32> {
+        self.map_page(page, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+    }
+
+    /// Takes [`Pool::stand_in`] back.
+    ///
+    /// # Errors
+    /// The `errno` of `open` or `mmap`: the pool may be gone.
+    pub fn share_again(&self, page: usize, path: &CStr) -> Result<(), i32> {
+        let fd = open_raw(path)?;
+        let mapped = self.map_page(page, libc::MAP_SHARED | libc::MAP_NORESERVE, fd);
+        close_raw(fd);
+        mapped
+    }
+
+    fn map_page(&self, page: usize, flags: i32, fd: i32) -> Result<(), i32> {
+        let number = |n: i32| libc::c_long::from(n);
+        let (at, bytes) = (self.page(page) as libc::c_long, PAGE_BYTES as libc::c_long);
+        let offset = (PAGES_OFFSET + (page % PAGES) * PAGE_BYTES) as libc::c_long;
+        let (prot, flags) =
+            (number(libc::PROT_READ | libc::PROT_WRITE), number(flags | libc::MAP_FIXED));
+        // SAFETY: replaces a page of this mapping, which nobody else in this process uses.
+        let mapped =
+            unsafe { libc::syscall(libc::SYS_mmap, at, bytes, prot, flags, number(fd), offset) };
+        if mapped < 0 { Err(errno()) } else { Ok(()) }
+    }
+
     /// Makes the page's memory present and writable in this process, so that writing to it never
     /// faults: neither as a page fault that the program's counters would see nor as SIGBUS when
     /// the file system is full.

@@ -15,6 +15,7 @@
 //! | [`chrome`] | Chrome's JSON with Kineto's schema: reading, writing |
 //! | [`perfetto`] | Perfetto's protobuf format: writing |
 //! | [`check`] | what is wrong with a file, and at which byte |
+//! | [`merge`] | several traces as one, on one clock |
 //! | [`text`] | JSON's strings and numbers |
 //!
 //! Invariants. Memory does not grow with the number of calls. Every string is escaped, whatever
@@ -27,6 +28,7 @@ pub mod chrome;
 pub mod dispatch;
 pub mod event;
 pub mod facts;
+pub mod merge;
 pub mod perfetto;
 pub mod text;
 

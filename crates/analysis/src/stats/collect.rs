@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use profile::batch::unknown_op;
-use profile::{Columns, LossCount, PageDecoder, PageKey, Profile, Status};
+use profile::{Columns, LossCount, PageDecoder, PageKey, Profile};
 
 use super::Options;
 use super::samples::{Column, Samples, Values};
@@ -314,14 +314,13 @@ impl<'a> Worker<'a> {
                 column.values.push(columns.duration(i));
             }
         }
-        for (group, times) in self.profile.groups.all().iter().zip(&columns.groups) {
+        for (g, group) in self.profile.groups.all().iter().enumerate() {
             for counter in group.counters.clone() {
-                let values = &columns.values[counter];
                 for (i, row) in rows.iter().enumerate() {
                     let Some(column) = self.column(*row, 1 + counter) else { continue };
-                    match (times.status.get(i), values.get(i)) {
-                        (Some(Status::Whole), Some(value)) => column.values.push(*value),
-                        _ => column.push_missing(),
+                    match columns.value(g, counter, i) {
+                        Some(value) => column.values.push(value),
+                        None => column.push_missing(),
                     }
                 }
             }

@@ -35,6 +35,7 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
     settings.process = process;
     settings.labels = chosen.labels;
     let recording = Recording {
+        multiplex: false,
         events: vec![chosen.list],
         output: place(process),
         filter: settings.filter.iter().map(|name| model::glob::escape(name)).collect(),

@@ -41,6 +41,9 @@ pub struct Column {
     pub cells: Vec<Option<Value>>,
     /// For a counter, in each row how many calls have a value, of how many.
     pub coverage: Option<Vec<(u64, u64)>>,
+    /// For a counter that took turns, in each row whose value is (in part) an estimate: the part
+    /// of the time for which it counted.
+    pub estimated: Option<Vec<Option<f64>>>,
 }
 
 impl Column {
@@ -48,6 +51,11 @@ impl Column {
     pub fn partly(&self, row: usize) -> Option<(u64, u64)> {
         let (counted, calls) = *self.coverage.as_ref()?.get(row)?;
         (counted > 0 && counted < calls).then_some((counted, calls))
+    }
+
+    /// For which part of the time the counter was on, if this row's value is an estimate.
+    pub fn estimate(&self, row: usize) -> Option<f64> {
+        *self.estimated.as_ref()?.get(row)?
     }
 }
 
@@ -103,7 +111,15 @@ impl Table {
         let mut push = |rank, name: &str, title: &str, cell: &dyn Fn(&Row) -> Option<Value>| {
             let cells = rows.iter().map(cell).collect();
             let (name, title) = (name.into(), title.into());
-            columns.push(Column { name, title, csv_only: false, rank, cells, coverage: None });
+            columns.push(Column {
+                name,
+                title,
+                csv_only: false,
+                rank,
+                cells,
+                coverage: None,
+                estimated: None,
+            });
         };
         let ns = |ticks: f64| Some(Value::Ns(ticks * line.ns_per_tick()));
         let all = summary.total_ticks as f64;
@@ -143,6 +159,7 @@ impl Table {
                 rank: u8::MAX,
                 cells: calls.collect(),
                 coverage: None,
+                estimated: None,
             });
         }
         for (i, counter) in profile.manifest.counters.iter().enumerate() {
@@ -166,10 +183,14 @@ impl Table {
                 rank: u8::MAX,
                 cells: calls.collect(),
                 coverage: None,
+                estimated: None,
             });
             if let Some(column) = columns.iter_mut().find(|column| column.name == metric.name) {
                 column.coverage = Some(coverage);
             }
+        }
+        if profile.manifest.multiplex {
+            estimates(profile, rows, &mut columns);
         }
         Self { columns, order: (0..rows.len()).collect() }
     }
@@ -205,6 +226,34 @@ impl Table {
     }
 }
 
+/// In a run whose counters take turns: which values are estimates, and for how much of the time
+/// each counter was on.
+fn estimates(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
+    for (i, counter) in profile.manifest.counters.iter().enumerate() {
+        let of = |row: &Row| row.counters.get(i).copied().flatten();
+        let estimated = |row: &Row| of(row).map_or(0, |total| total.estimated);
+        let covered: Vec<_> = rows.iter().map(|row| of(row)?.covered()).collect();
+        let per_call = format!("{}_per_call", counter.name);
+        for column in columns.iter_mut().filter(|c| c.name == counter.name || c.name == per_call) {
+            let part = |row: (&Row, &Option<f64>)| row.1.filter(|_| estimated(row.0) > 0);
+            column.estimated = Some(rows.iter().zip(&covered).map(part).collect());
+        }
+        let calls = rows.iter().map(|row| Some(Value::Count(estimated(row).into())));
+        let covered = covered.into_iter().map(|part| part.map(Value::Number));
+        let all: [(&str, Vec<_>); 2] =
+            [("estimated_calls", calls.collect()), ("covered", covered.collect())];
+        columns.extend(all.map(|(what, cells)| Column {
+            name: format!("{}_{what}", counter.name),
+            title: String::new(),
+            csv_only: true,
+            rank: u8::MAX,
+            cells,
+            coverage: None,
+            estimated: None,
+        }));
+    }
+}
+
 fn total(unit: Unit, counter: CounterTotal) -> Value {
     match unit {
         Unit::Nanoseconds => Value::Ns(counter.total as f64),
@@ -231,6 +280,7 @@ fn names(profile: &Profile, rows: &[Row], by: RowKind) -> Vec<Column> {
         rank: if name == "source" { 9 } else { 0 },
         cells: cells.into_iter().map(|cell| cell.map(Value::Text)).collect(),
         coverage: None,
+        estimated: None,
     };
     let mut columns =
         vec![text(by.name(), by.name(), false, labels.into_iter().map(Some).collect())];

@@ -55,6 +55,8 @@ pub struct ProfileHead<'a> {
     clock: ClockOut,
     counters: &'a [CounterInfo],
     metrics: &'a [MetricInfo],
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    multiplex: bool,
     filters: &'a [String],
 }
 
@@ -119,6 +121,11 @@ struct CounterOut<'a> {
     total: Option<u128>,
     per_call: Option<f64>,
     calls: u64,
+    /// Only of a run whose counters take turns, as the next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimated_calls: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    covered: Option<f64>,
 }
 
 /// A metric of a row.
@@ -254,6 +261,7 @@ impl<'a> ProfileHead<'a> {
             },
             counters: &manifest.counters,
             metrics: &manifest.metrics,
+            multiplex: manifest.multiplex,
             filters: &manifest.filters,
         }
     }
@@ -271,6 +279,7 @@ fn row<'a>(report: &'a Report<'_>, row: &'a Row) -> RowOut<'a> {
     let ns = |ticks: f64| ticks * profile.timeline.ns_per_tick();
     let all = report.summary.total_ticks;
     let counters = profile.manifest.counters.iter().zip(&row.counters);
+    let multiplex = profile.manifest.multiplex;
     RowOut {
         key: key_out(profile, row.key),
         calls: row.calls,
@@ -288,6 +297,8 @@ fn row<'a>(report: &'a Report<'_>, row: &'a Row) -> RowOut<'a> {
                 total: counter.map(|c| c.total),
                 per_call: counter.map(|c| c.mean()),
                 calls: counter.map_or(0, |c| c.calls),
+                estimated_calls: multiplex.then(|| counter.map_or(0, |c| c.estimated)),
+                covered: counter.and_then(|c| c.covered()),
             })
             .collect(),
         metrics: report

@@ -57,6 +57,7 @@ fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::Resul
     // A place in the source is worth less than a number.
     columns.sort_by_key(|column| column.name == "source");
     let mut partly = Vec::new();
+    let mut estimated = Vec::new();
     let shown = columns.iter().map(|column| {
         let marked = || table.order.iter().filter_map(|row| column.partly(*row));
         let any = marked().next().is_some();
@@ -64,10 +65,26 @@ fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::Resul
             let sum = marked().fold((0, 0), |(n, m), (counted, of)| (n + counted, m + of));
             partly.push((column.name.as_str(), sum));
         }
+        if let Some(parts) = &column.estimated
+            && table.columns.iter().any(|c| c.name == format!("{}_calls", column.name))
+        {
+            let parts: Vec<f64> = parts.iter().copied().flatten().collect();
+            let (least, most) =
+                parts.iter().fold((f64::MAX, 0.0), |(least, most): (f64, f64), p| {
+                    (least.min(*p), most.max(*p))
+                });
+            if !parts.is_empty() {
+                estimated.push((column.name.as_str(), least, most));
+            }
+        }
         let cells = table.order.iter().map(|row| {
             let text = match &column.cells[*row] {
                 Some(value) => printable(&value.to_text()),
                 None => "–".to_owned(),
+            };
+            let text = match column.estimate(*row) {
+                Some(_) => format!("≈{text}"),
+                None => text,
             };
             match column.partly(*row) {
                 Some(_) => text + "*",
@@ -100,6 +117,21 @@ fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::Resul
             counters.collect::<Vec<_>>().join(", ")
         );
         wrapped(out, "* ", &text, prose)?;
+    }
+    if !estimated.is_empty() {
+        let counters = estimated.iter().map(|(name, least, most)| {
+            let (least, most) = (percent(*least), percent(*most));
+            match least == most {
+                true => format!("{name} {least}"),
+                false => format!("{name} {least} to {most}"),
+            }
+        });
+        let text = format!(
+            "estimates, since counters took turns; each was on for this part of the time of its \
+             row's calls: {}",
+            counters.collect::<Vec<_>>().join(", ")
+        );
+        wrapped(out, "≈ ", &text, prose)?;
     }
     if !left_out.is_empty() {
         let text =

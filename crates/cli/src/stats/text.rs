@@ -134,6 +134,8 @@ fn scope(
 fn name(profile: &Profile, stats: &Stats, variable: usize) -> String {
     match kind(profile, stats, variable) {
         Kind::Duration => "duration_us".to_owned(),
+        // Its values are estimates wherever it took turns.
+        Kind::Counter(info) if profile.manifest.multiplex => format!("≈{}", printable(&info.name)),
         Kind::Counter(info) => printable(&info.name),
         Kind::Metric(metric) => printable(&metric.name),
     }

@@ -150,6 +150,8 @@ pub struct Programs {
     pub watchful: PathBuf,
     /// A host that loads copies of Counterpoint.
     pub two: PathBuf,
+    /// A host whose signal handler forks, again and again.
+    pub storm: PathBuf,
     /// A host that goes through every entry of the agent.
     pub entries: PathBuf,
     pub library: PathBuf,
@@ -202,6 +204,7 @@ impl Programs {
                 host: compile("host.c", "host", &["-ldl", "-lpthread", "-lrt"]),
                 watchful: compile("watchful.c", "watchful", &["-ldl", "-lpthread"]),
                 two: compile("two.c", "two", &["-ldl"]),
+                storm: compile("storm.c", "storm", &["-ldl"]),
                 entries: compile("entries.c", "entries", &["-ldl", "-lpthread"]),
                 hook_host: compile("hook_host.c", "hook_host", &["-ldl", "-lpthread"]),
                 library: compile("library.c", "library.so", &["-shared", "-fPIC"]),
@@ -226,9 +229,15 @@ pub struct Recorded {
 impl Recorded {
     /// Runs `command` under `counterpoint run -e EVENTS`.
     pub fn run(program: &Path, events: &str, command: &mut Command) -> Self {
+        Self::run_with(program, events, &[], command)
+    }
+
+    /// The same with more options.
+    pub fn run_with(program: &Path, events: &str, options: &[&str], command: &mut Command) -> Self {
         let directory = testkit::Scratch::new();
         let mut run = Command::new(program);
-        run.args(["run", "-e", events, "-o"]).arg(directory.join("p.cpt")).arg("--");
+        run.args(["run", "-e", events]).args(options).arg("-o").arg(directory.join("p.cpt"));
+        run.arg("--");
         run.arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
             run.env(name, value.unwrap_or_default());

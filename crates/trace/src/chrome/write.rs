@@ -36,6 +36,31 @@ pub struct Head<'a> {
     pub rank: Option<(u32, u32)>,
 }
 
+/// An event of another trace, to be written again: what was JSON there stays as it was.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RawEvent<'a> {
+    /// `ph`; 0: it had none.
+    pub phase: u8,
+    /// `cat`
+    pub category: Option<&'a str>,
+    /// `name`
+    pub name: Option<&'a str>,
+    /// `pid`, as JSON.
+    pub process: Option<&'a str>,
+    /// `tid`, as JSON.
+    pub thread: Option<&'a str>,
+    /// `ts`, ns since the base time of the trace that is written.
+    pub time_ns: Option<i64>,
+    /// `dur`, ns.
+    pub duration_ns: Option<i64>,
+    /// `id`, as JSON.
+    pub id: Option<&'a str>,
+    /// `args`, as JSON.
+    pub args: Option<&'a str>,
+    /// Other keys with their values as JSON.
+    pub more: &'a [(&'a str, &'a str)],
+}
+
 /// Writes one trace.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
@@ -93,6 +118,14 @@ impl<W: Write> Writer<W> {
 
     /// `,` and the start of an event.
     fn begin(&mut self, phase: u8) -> io::Result<()> {
+        self.next()?;
+        self.buffer.extend_from_slice(b"\n{\"ph\":\"");
+        self.buffer.extend_from_slice(&[phase, b'"']);
+        Ok(())
+    }
+
+    /// `,` between two events.
+    fn next(&mut self) -> io::Result<()> {
         if self.buffer.len() >= FLUSH_BYTES {
             self.out.write_all(&self.buffer)?;
             self.buffer.clear();
@@ -101,9 +134,58 @@ impl<W: Write> Writer<W> {
             self.buffer.push(b',');
         }
         self.first = false;
-        self.buffer.extend_from_slice(b"\n{\"ph\":\"");
-        self.buffer.extend_from_slice(&[phase, b'"']);
         Ok(())
+    }
+
+    /// What `ts` counts from, ns since 1970.
+    pub fn base_ns(&self) -> i64 {
+        self.base_ns
+    }
+
+    /// Writes an event of another trace.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn raw(&mut self, event: &RawEvent<'_>) -> io::Result<()> {
+        self.next()?;
+        self.buffer.extend_from_slice(b"\n{");
+        let from = self.buffer.len();
+        if event.phase != 0 {
+            self.text(b",\"ph\":", char::from(event.phase).encode_utf8(&mut [0; 4]));
+        }
+        for (key, text) in [(&b",\"cat\":"[..], event.category), (b",\"name\":", event.name)] {
+            if let Some(text) = text {
+                self.text(key, text);
+            }
+        }
+        for (key, json) in [(&b",\"pid\":"[..], event.process), (b",\"tid\":", event.thread)] {
+            self.json(key, json);
+        }
+        for (key, ns) in [(&b",\"ts\":"[..], event.time_ns), (b",\"dur\":", event.duration_ns)] {
+            if let Some(ns) = ns {
+                self.buffer.extend_from_slice(key);
+                text::microseconds(&mut self.buffer, ns);
+            }
+        }
+        self.json(b",\"id\":", event.id);
+        for (key, json) in event.more {
+            self.text(b",", key);
+            self.json(b":", Some(json));
+        }
+        self.json(b",\"args\":", event.args);
+        // The first key has no comma before it.
+        if self.buffer.len() > from {
+            self.buffer.remove(from);
+        }
+        self.buffer.push(b'}');
+        Ok(())
+    }
+
+    fn json(&mut self, key: &[u8], json: Option<&str>) {
+        if let Some(json) = json {
+            self.buffer.extend_from_slice(key);
+            self.buffer.extend_from_slice(json.as_bytes());
+        }
     }
 
     fn text(&mut self, key: &[u8], value: &str) {

@@ -1,0 +1,23 @@
+// Preloaded so that PAPI counts on a machine without a PMU: its perf_event component wants some
+// processor's PMU as the default one and turns itself off without. Here libpfm's PMU "perf", the
+// kernel's own counters, is presented as one, with room for 32, and the processor's PMU, which
+// libpfm knows from CPUID although nobody can use it, as absent: PAPI refuses two default ones.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <perfmon/pfmlib.h>
+#include <string.h>
+
+pfm_err_t pfm_get_pmu_info(pfm_pmu_t pmu, pfm_pmu_info_t* info) {
+  static pfm_err_t (*original)(pfm_pmu_t, pfm_pmu_info_t*);
+  if (!original) original = dlsym(RTLD_NEXT, "pfm_get_pmu_info");
+  pfm_err_t result = original(pmu, info);
+  if (result != PFM_SUCCESS || !info->name) return result;
+  if (!strcmp(info->name, "perf")) {
+    info->type = PFM_PMU_TYPE_CORE;
+    info->num_cntrs = 32;
+    info->is_dfl = 1;
+  } else if (info->type == PFM_PMU_TYPE_CORE) {
+    info->is_present = 0;
+  }
+  return result;
+}

@@ -1,0 +1,407 @@
+//! Several traces as one.
+//!
+//! ```text
+//!  A ─► look: base time, clocks, rank, host, rows ─┐
+//!  B ─► look                                       ├─► align ─► A again, B again ─► writer
+//!  …                                               ┘
+//! ```
+//!
+//! Each file is read twice, so memory holds rows and no events. Events stay as they are but for
+//! their time, the process that they belong to and the ids of arrows: the ones of the second file
+//! and later are moved out of the way of those before.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::chrome::event::{Event, Scalar};
+use crate::chrome::read::{ReadError, Sink, Summary, read};
+use crate::chrome::write::{RawEvent, Writer};
+use crate::event::{Id, ProcessRow, Sink as Rows};
+use crate::text;
+
+/// The version of the object `counterpoint` of a merged trace.
+pub const MERGE_SCHEMA: &str = "counterpoint.trace-merge/1";
+/// Process numbers of the second file are theirs plus this, of the third plus twice this, ….
+pub const PROCESSES_APART: i64 = 100_000_000;
+/// Likewise for the ids of arrows.
+const FLOWS_APART: i64 = 1 << 40;
+/// Likewise for the order of rows: Kineto's own go up to 2²⁹.
+const SORTS_APART: i64 = 1 << 30;
+
+/// What one file says beside its events.
+#[derive(Clone, Debug, Default)]
+pub struct Look {
+    /// How it is called.
+    pub name: String,
+    /// What its times count from, ns since 1970.
+    pub base_ns: Option<i64>,
+    /// Its place among the ranks.
+    pub rank: Option<u64>,
+    /// Name of the machine.
+    pub host: Option<String>,
+    /// Time of its first event, ns since its base.
+    pub first_ns: Option<i64>,
+    /// What reading it found.
+    pub summary: Summary,
+    clock: Option<BootClock>,
+    document: serde_json::Map<String, Value>,
+    processes: BTreeMap<ProcessKey, Process>,
+}
+
+/// How `CLOCK_REALTIME` stood to `CLOCK_MONOTONIC` of one boot of a machine.
+#[derive(Clone, Debug, PartialEq)]
+struct BootClock {
+    boot: String,
+    /// Real minus monotonic time, ns, by which the file's times were made.
+    offset_ns: i64,
+    uncertainty_ns: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum ProcessKey {
+    Number(i64),
+    /// A text, or a number that is not whole.
+    Text(String),
+}
+
+#[derive(Clone, Debug, Default)]
+struct Process {
+    name: Option<String>,
+    sort_index: Option<i64>,
+}
+
+/// How the times of a file were brought to those of the first one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Alignment {
+    /// The file.
+    pub file: String,
+    /// Its rank, if it says one.
+    pub rank: Option<u64>,
+    /// Its machine, if it says one.
+    pub host: Option<String>,
+    /// What was added to its times, ns, after its base time was.
+    pub shift_ns: i64,
+    /// How far its times can be off against those of the first file, ns; `None`: the files do
+    /// not tell.
+    pub uncertainty_ns: Option<f64>,
+    /// What the alignment rests on.
+    pub by: By,
+}
+
+/// See [`Alignment::by`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum By {
+    /// It is the first file.
+    First,
+    /// Same boot of one machine, with snapshots of its clocks in both files.
+    Monotonic,
+    /// Base times: as good as the `CLOCK_REALTIME` of both machines agree.
+    BaseTime,
+    /// One of the two has no base time: their first events are put at the same moment.
+    FirstEvent,
+}
+
+/// Reads a file for what stands beside its events.
+///
+/// # Errors
+/// It cannot be read.
+pub fn look(name: &str, source: impl Read) -> Result<Look, ReadError> {
+    let mut look = Look { name: name.to_owned(), ..Look::default() };
+    look.summary = read(source, &mut look)?;
+    Ok(look)
+}
+
+impl Sink for Look {
+    fn event(&mut self, _: u64, event: Event<'_>) -> Result<(), String> {
+        if event.phase != b'M' {
+            let first = self.first_ns.into_iter().chain(event.time_ns).min();
+            self.first_ns = first;
+        }
+        let Some(pid) = &event.pid else { return Ok(()) };
+        let key = ProcessKey::of(pid);
+        if !self.processes.contains_key(&key) {
+            self.processes.insert(key.clone(), Process::default());
+        }
+        if event.phase != b'M' {
+            return Ok(());
+        }
+        let args = || event.args.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
+        let process = self.processes.entry(key).or_default();
+        match event.name.as_deref() {
+            Some("process_name") => {
+                process.name = args().and_then(|a| Some(a.get("name")?.as_str()?.to_owned()));
+            }
+            Some("process_sort_index") => {
+                process.sort_index = args().and_then(|a| a.get("sort_index")?.as_i64());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn top(&mut self, _: u64, key: &str, value: &RawValue) -> Result<(), String> {
+        let Ok(value) = serde_json::from_str::<Value>(value.get()) else { return Ok(()) };
+        let whole = |v: &Value| v.as_i64().or_else(|| v.as_str()?.parse().ok());
+        match key {
+            "baseTimeNanoseconds" => self.base_ns = whole(&value),
+            "distributedInfo" => self.rank = value.get("rank").and_then(Value::as_u64),
+            "host_name" => self.host = value.as_str().map(str::to_owned),
+            "counterpoint" => self.clock = BootClock::of(&value),
+            _ => {}
+        }
+        self.document.insert(key.to_owned(), value);
+        Ok(())
+    }
+}
+
+impl BootClock {
+    /// Of an object that an export wrote.
+    fn of(facts: &Value) -> Option<Self> {
+        let boot = facts["manifest"]["boot_id"].as_str().filter(|boot| !boot.is_empty())?;
+        let clock = &facts["clock"];
+        let snapshots = clock["snapshots"].as_array()?;
+        // Times were made with the earliest one.
+        let first = snapshots.iter().min_by_key(|s| s["ticks"].as_u64())?;
+        let ns = |key: &str| first[key].as_i64();
+        let ticks = first["uncertainty_ticks"].as_f64()?;
+        Some(Self {
+            boot: boot.to_owned(),
+            offset_ns: ns("realtime_ns")?.checked_sub(ns("monotonic_ns")?)?,
+            // Both clocks were read within twice that time.
+            uncertainty_ns: 2.0 * ticks * clock["ns_per_tick"].as_f64()?,
+        })
+    }
+}
+
+/// Says how to bring all files to the times of the first one.
+pub fn align(files: &[Look]) -> Vec<Alignment> {
+    let Some(first) = files.first() else { return Vec::new() };
+    let one = |(i, file): (usize, &Look)| {
+        let (shift_ns, uncertainty_ns, by) = match (&first.clock, &file.clock) {
+            _ if i == 0 => (0, Some(0.0), By::First),
+            (Some(a), Some(b)) if a.boot == b.boot => {
+                let shift = a.offset_ns.saturating_sub(b.offset_ns);
+                (shift, Some(a.uncertainty_ns + b.uncertainty_ns), By::Monotonic)
+            }
+            _ => match (first.base_ns, file.base_ns) {
+                (Some(_), Some(_)) => (0, None, By::BaseTime),
+                _ => {
+                    let start =
+                        |f: &Look| f.base_ns.unwrap_or(0).saturating_add(f.first_ns.unwrap_or(0));
+                    (start(first).saturating_sub(start(file)), None, By::FirstEvent)
+                }
+            },
+        };
+        Alignment {
+            file: file.name.clone(),
+            rank: file.rank,
+            host: file.host.clone(),
+            shift_ns,
+            uncertainty_ns,
+            by,
+        }
+    };
+    files.iter().enumerate().map(one).collect()
+}
+
+impl ProcessKey {
+    fn of(id: &Scalar<'_>) -> Self {
+        match id {
+            Scalar::Int(n) => Self::Number(*n),
+            other => Self::Text(other.to_string()),
+        }
+    }
+}
+
+/// Names a file's rows: its rank, else its machine, else its name, and the number of the file
+/// where that is not enough.
+fn labels(files: &[Look]) -> Vec<String> {
+    let label = |file: &Look| match (file.rank, &file.host) {
+        (Some(rank), Some(host)) => format!("rank {rank} on {host}"),
+        (Some(rank), None) => format!("rank {rank}"),
+        (None, Some(host)) => host.clone(),
+        (None, None) => file.name.clone(),
+    };
+    let all: Vec<String> = files.iter().map(label).collect();
+    let alone = |label: &String| all.iter().filter(|l| *l == label).count() == 1;
+    let numbered = |(i, label): (usize, &String)| {
+        if alone(label) { label.clone() } else { format!("{label}, file {}", i + 1) }
+    };
+    all.iter().enumerate().map(numbered).collect()
+}
+
+/// Writes the rows of all files, then the events of each that `open` opens again.
+///
+/// # Errors
+/// Writing failed, or a file cannot be read any more.
+pub fn write<W: Write, R: Read>(
+    files: &[Look],
+    alignments: &[Alignment],
+    mut writer: Writer<W>,
+    mut open: impl FnMut(usize) -> io::Result<R>,
+) -> io::Result<Writer<W>> {
+    let labels = labels(files);
+    for (i, (file, label)) in files.iter().zip(&labels).enumerate() {
+        for (key, process) in &file.processes {
+            let moved = Moved { index: i as i64, label };
+            let text = moved.text(key);
+            let (id, old) = match key {
+                ProcessKey::Number(n) => (Id::Number(moved.number(*n)), n.to_string()),
+                ProcessKey::Text(old) => (Id::Text(&text), old.clone()),
+            };
+            let name = format!("{label}: {}", process.name.as_ref().unwrap_or(&old));
+            let sort = process.sort_index.unwrap_or(0).clamp(0, SORTS_APART - 1);
+            writer.process(&ProcessRow {
+                id,
+                name: &name,
+                labels: "",
+                sort_index: sort + SORTS_APART * i as i64,
+                at_ns: writer.base_ns(),
+            })?;
+        }
+    }
+    for (i, (file, alignment)) in files.iter().zip(alignments).enumerate() {
+        let base = file.base_ns.unwrap_or(0).saturating_sub(writer.base_ns());
+        let mut sink = Again {
+            writer,
+            moved: Moved { index: i as i64, label: &labels[i] },
+            shift_ns: base.saturating_add(alignment.shift_ns),
+            error: None,
+            texts: Default::default(),
+        };
+        let done = read(open(i)?, &mut sink);
+        writer = sink.writer;
+        if let Some(error) = sink.error {
+            return Err(error);
+        }
+        done.map_err(|e| io::Error::other(format!("{}: {e}", file.name)))?;
+    }
+    Ok(writer)
+}
+
+/// The object `counterpoint` of a merged trace.
+pub fn facts(files: &[Look], alignments: &[Alignment]) -> Value {
+    let files = files.iter().zip(alignments).enumerate().map(|(i, (file, alignment))| {
+        json!({
+            "alignment": alignment,
+            "base_time_ns": file.base_ns,
+            "processes_from": PROCESSES_APART * i as i64,
+            "document": file.document,
+        })
+    });
+    json!({ "schema": MERGE_SCHEMA, "files": files.collect::<Vec<_>>() })
+}
+
+/// Where the ids of one file go.
+struct Moved<'a> {
+    index: i64,
+    label: &'a str,
+}
+
+impl Moved<'_> {
+    fn number(&self, n: i64) -> i64 {
+        n.saturating_add(PROCESSES_APART * self.index)
+    }
+
+    fn text(&self, key: &ProcessKey) -> String {
+        match key {
+            ProcessKey::Text(text) if self.index > 0 => format!("{text} ({})", self.label),
+            ProcessKey::Text(text) => text.clone(),
+            ProcessKey::Number(_) => String::new(),
+        }
+    }
+
+    fn process(&self, id: &Scalar<'_>, out: &mut Vec<u8>) {
+        match id {
+            Scalar::Int(n) => text::int(out, self.number(*n)),
+            other => text::string(out, &self.text(&ProcessKey::of(other))),
+        }
+    }
+
+    fn flow(&self, id: &Scalar<'_>, out: &mut Vec<u8>) {
+        match id {
+            Scalar::Int(n) => text::int(out, n.saturating_add(FLOWS_APART * self.index)),
+            other if self.index == 0 => scalar(other, out),
+            other => text::string(out, &format!("{}:{other}", self.index)),
+        }
+    }
+}
+
+fn scalar(value: &Scalar<'_>, out: &mut Vec<u8>) {
+    match value {
+        Scalar::Int(n) => text::int(out, *n),
+        Scalar::Big(n) => text::uint(out, *n),
+        Scalar::Float(n) => text::float(out, *n),
+        Scalar::Text(s) => text::string(out, s),
+    }
+}
+
+/// Writes the events of one file again.
+struct Again<'a, W: Write> {
+    writer: Writer<W>,
+    moved: Moved<'a>,
+    shift_ns: i64,
+    error: Option<io::Error>,
+    /// Process, thread, id, binding, scope as JSON; used again.
+    texts: [Vec<u8>; 5],
+}
+
+impl<W: Write> Sink for Again<'_, W> {
+    fn event(&mut self, _: u64, event: Event<'_>) -> Result<(), String> {
+        let ours = ["process_name", "process_sort_index"];
+        if event.phase == b'M' && event.name.as_deref().is_some_and(|n| ours.contains(&n)) {
+            return Ok(());
+        }
+        self.texts.iter_mut().for_each(Vec::clear);
+        let [process, thread, id, binding, scope] = &mut self.texts;
+        if let Some(pid) = &event.pid {
+            self.moved.process(pid, process);
+        }
+        if let Some(tid) = &event.tid {
+            scalar(tid, thread);
+        }
+        if let Some(flow) = &event.id {
+            self.moved.flow(flow, id);
+        }
+        let mut more = Vec::new();
+        for (key, value, out) in [("bp", &event.binding, binding), ("s", &event.scope, scope)] {
+            if let Some(value) = value {
+                text::string(out, value);
+                more.push((key, utf8(out)));
+            }
+        }
+        more.extend(event.other.iter().map(|(key, value)| (&**key, value.get())));
+        let some = |bytes: &'_ Vec<u8>| !bytes.is_empty();
+        let raw = RawEvent {
+            phase: event.phase,
+            category: event.category.as_deref(),
+            name: event.name.as_deref(),
+            process: some(process).then(|| utf8(process)),
+            thread: some(thread).then(|| utf8(thread)),
+            time_ns: event.time_ns.map(|ns| ns.saturating_add(self.shift_ns)),
+            duration_ns: event.duration_ns,
+            id: some(id).then(|| utf8(id)),
+            args: event.args.map(RawValue::get),
+            more: &more,
+        };
+        self.writer.raw(&raw).map_err(|error| {
+            let what = error.to_string();
+            self.error = Some(error);
+            what
+        })
+    }
+
+    fn top(&mut self, _: u64, _: &str, _: &RawValue) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// JSON that this crate has just written.
+fn utf8(bytes: &[u8]) -> &str {
+    str::from_utf8(bytes).unwrap_or("null")
+}
