@@ -7,10 +7,11 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use counters::devices::Devices;
 use counters::machine::Machine;
 use counters::names::Resolver;
 use counters::plan::by_scope;
-use counters::{Plan, check};
+use counters::{Plan, check, defaults};
 use model::{Counter, Loss, Scope, Source};
 use profile::collect::{Closing, collect, is_over};
 use profile::live::{ProcessId, boot_id};
@@ -21,14 +22,18 @@ use record::{ClockKind, RunFile, Snapshot};
 
 use crate::failure::Failure;
 use crate::metrics::{MetricArgs, before_run};
+use crate::naming::Naming;
 
 /// What to record and where to.
 #[derive(clap::Args)]
 pub struct Recording {
     /// Counters, comma separated (`page-faults,task-clock:u`); `none` for timing only.
-    /// Without it: task-clock and page-faults, as far as this machine has them
+    /// Without it: cycles, stalls, instructions and cache misses, or what the variables
+    /// COUNTERPOINT_CPU_METRICS, COUNTERPOINT_CUDA_METRICS, … say
     #[arg(short = 'e', long = "events", value_name = "LIST", allow_hyphen_values = true)]
     pub events: Vec<String>,
+    #[command(flatten)]
+    pub naming: Naming,
     /// Allow more counters than the machine can count at once: they take turns, and values are
     /// estimates, marked as such
     #[arg(long)]
@@ -99,9 +104,10 @@ pub fn prepare(
         .unwrap_or_default();
     let clock = ClockKind::choose(&clocksource);
     let first = Snapshot::take(clock);
+    let resolver = recording.naming.resolver(&machine);
     let Chosen { threads: counters, packages: mut beside, notes } =
-        counters_of(&recording.events, recording.multiplex, &machine)?;
-    beside.extend(system_wide(system, beside.len() as u16, &machine)?);
+        counters_of(recording, &resolver, &machine)?;
+    beside.extend(system_wide(system, beside.len() as u16, &resolver, &machine)?);
     if let (Some(counter), true) = (beside.first(), origin != Origin::Run) {
         return Err(Failure::new(format!("{} counts a whole package, no thread", counter.name))
             .hint("`counterpoint run` samples it beside the program"));
@@ -239,17 +245,19 @@ struct Chosen {
 
 /// The counters asked for, each of which works here, or the default ones that do: those of threads,
 /// those of whole packages, and notes about those that do not work.
-fn counters_of(lists: &[String], multiplex: bool, machine: &Machine) -> Result<Chosen, Failure> {
-    if lists.is_empty() {
-        let defaults = check::defaults(machine);
-        let (threads, notes) = (defaults.counters, defaults.notes);
-        return Ok(Chosen { threads, packages: Vec::new(), notes });
+fn counters_of(
+    recording: &Recording,
+    resolver: &Resolver,
+    machine: &Machine,
+) -> Result<Chosen, Failure> {
+    if recording.events.is_empty() {
+        return unasked(resolver, machine);
     }
-    let typed = lists.join(",");
-    let counters = resolve("-e", &typed, machine)?;
+    let typed = recording.events.join(",");
+    let counters = resolve("-e", &typed, resolver)?;
     let (threads, packages) = by_scope(counters.clone());
     Plan::new(threads.clone()).map_err(|e| Failure::new(format!("-e {typed}: {e}")))?;
-    if multiplex {
+    if recording.multiplex {
         works(&packages, machine)?;
         let threads = check::split(&threads, machine).map_err(|problem| refused(&problem))?;
         let notes = turns(&threads).into_iter().collect();
@@ -261,11 +269,16 @@ fn counters_of(lists: &[String], multiplex: bool, machine: &Machine) -> Result<C
 
 /// Counters for every CPU that is online, in groups from number `first` on. A simulated one
 /// belongs to no CPU.
-fn system_wide(lists: &[String], first: u16, machine: &Machine) -> Result<Vec<Counter>, Failure> {
+fn system_wide(
+    lists: &[String],
+    first: u16,
+    resolver: &Resolver,
+    machine: &Machine,
+) -> Result<Vec<Counter>, Failure> {
     if lists.is_empty() {
         return Ok(Vec::new());
     }
-    let mut counters = resolve("--system", &lists.join(","), machine)?;
+    let mut counters = resolve("--system", &lists.join(","), resolver)?;
     for counter in &mut counters {
         if counter.scope.is_thread() && matches!(counter.source, Source::Perf(_)) {
             counter.scope = Scope::Cpus(machine.online_cpus());
@@ -276,8 +289,8 @@ fn system_wide(lists: &[String], first: u16, machine: &Machine) -> Result<Vec<Co
     Ok(counters)
 }
 
-fn resolve(option: &str, typed: &str, machine: &Machine) -> Result<Vec<Counter>, Failure> {
-    Resolver::new(machine).resolve(typed).map_err(|e| {
+fn resolve(option: &str, typed: &str, resolver: &Resolver) -> Result<Vec<Counter>, Failure> {
+    resolver.resolve(typed).map_err(|e| {
         let failure = Failure::new(format!("{option} {typed}: {e}"));
         match e.hint {
             Some(hint) => failure.hint(hint),
@@ -324,6 +337,26 @@ fn turns(counters: &[Counter]) -> Option<String> {
     };
     let groups: Vec<String> = groups.map(names).collect();
     (groups.len() > 1).then(|| format!("these groups may take turns: {}", groups.join(" ")))
+}
+
+/// What is counted without `-e`.
+fn unasked(resolver: &Resolver, machine: &Machine) -> Result<Chosen, Failure> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let kinds = defaults::asked(&variable);
+    let set = defaults::of_devices(&kinds, &variable, resolver, &Devices::known(), machine)
+        .map_err(|error| {
+            let failure = Failure::new(error.to_string());
+            match error.hint {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            }
+        })?;
+    for skipped in &set.skipped {
+        eprintln!("counterpoint: {skipped}");
+    }
+    let (threads, packages) = by_scope(set.counters);
+    let notes = set.notes.into_iter().chain(set.skipped).collect();
+    Ok(Chosen { threads, packages, notes })
 }
 
 const LIBRARY: &str = "libcounterpoint.so";
@@ -418,7 +451,7 @@ fn utf8(path: &Path) -> Result<String, Failure> {
 }
 
 /// Moves an earlier profile out of the way, as perf does with its data files.
-fn make_way(directory: &Path) -> Result<(), Failure> {
+pub fn make_way(directory: &Path) -> Result<(), Failure> {
     let Ok(found) = fs::symlink_metadata(directory) else { return Ok(()) };
     let refuse = |why: &str| {
         Failure::new(format!("output {}: {why}", directory.display()))

@@ -2,6 +2,7 @@
 
 mod check;
 mod export;
+mod import;
 mod merge;
 
 use std::process::ExitCode;
@@ -10,7 +11,7 @@ use clap::Subcommand;
 
 use crate::failure::Failure;
 
-/// Write timelines that other programs show; check and merge theirs.
+/// Write timelines that other programs show; check, join and read theirs.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -20,6 +21,7 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Command {
     Export(export::Args),
+    Import(import::Args),
     Check(check::Args),
     Merge(merge::Args),
 }
@@ -28,6 +30,7 @@ enum Command {
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match args.command {
         Command::Export(args) => export::main(args),
+        Command::Import(args) => import::main(args),
         Command::Check(args) => check::main(args),
         Command::Merge(args) => merge::main(args),
     }

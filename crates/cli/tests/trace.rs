@@ -288,3 +288,48 @@ fn check_names_the_byte() {
     assert!(json["files"][0]["findings"][0]["byte"].as_u64().unwrap() < last);
     check("check-missing", 2, &["nothing.json"]);
 }
+
+/// Rates of a counter that was sampled for the machine: 1 tick is 1 ns here.
+#[test]
+fn tracks_are_rates_with_holes() {
+    use profile::TracksWriter;
+    use profile::tracks::{Reading, Readings, Sample, Scope, Series, Times};
+    let scratch = Scratch::new();
+    let (dir, output) = (scratch.join("x.cpt"), scratch.join("x.json"));
+    script().write(&dir);
+    let mut tracks = TracksWriter::create(&dir, "run", Readings::Counts).unwrap();
+    let series = tracks.describe(Series {
+        track: "power/energy-pkg/".into(),
+        name: String::new(),
+        unit: "Joules".into(),
+        scale: 0.5,
+        scope: Scope::Cpu(3),
+        times: Times::Ticks,
+        cumulative: true,
+        interval_ns: 1_000,
+        source: "sim".into(),
+    });
+    let count = |raw, enabled_ns, running_ns| Some(Reading::Count { raw, enabled_ns, running_ns });
+    for (time, reading) in [
+        (0, count(u64::MAX, 0, 0)),
+        (1_000, count(3, 1_000, 1_000)),
+        (2_000, None),
+        (3_000, count(9, 3_000, 2_000)),
+        (4_000, count(11, 4_000, 2_000)),
+    ] {
+        tracks.push(Sample { series, time, reading }).unwrap();
+    }
+    tracks.finish().unwrap();
+    export(&dir, &output, &["--no-counter-tracks"]);
+    let trace: Value = serde_json::from_slice(&std::fs::read(&output).unwrap()).unwrap();
+    let points: Vec<_> = events(&trace, "C")
+        .iter()
+        .map(|e| {
+            assert_eq!(e["name"], "power/energy-pkg/ cpu 3");
+            assert_eq!(e["pid"], 6_000_000);
+            (ns(&trace, &e["ts"]), e["args"]["Joules/s"].as_f64().unwrap())
+        })
+        .collect();
+    // 4 × 0.5 in 1 µs; 6 × 0.5 in 2 µs, counted in half of it; then it never ran.
+    assert_eq!(points, [(0, 2_000_000.0), (1_000, 3_000_000.0)]);
+}

@@ -71,7 +71,7 @@ pub fn is_over(manifest: &Manifest) -> bool {
     let watched = same_boot && manifest.watch.iter().any(|process| process.is_alive());
     match (manifest.state, manifest.origin) {
         (State::Finished, _) => true,
-        (State::Recording, Origin::Run | Origin::Hook) => !watched,
+        (State::Recording, Origin::Run | Origin::Hook | Origin::Import) => !watched,
         (State::Recording, Origin::Env) => false,
     }
 }

@@ -22,8 +22,10 @@
 //! | [`groups`] | how the counters are grouped |
 //! | [`columns`], [`visit`] | the calls of a page as plain columns; visiting all pages |
 //! | [`batch`] | calls as Arrow record batches |
+//! | [`activities`] | imported traces, event by event |
 //! | [`tracks`] | time series: written, and read batch by batch |
 //! | [`stream`] | files of Arrow batches that may end anywhere |
+//! | [`writer`] | a profile of calls that happened elsewhere |
 //! | [`error`] | errors, with path and reason |
 //!
 //! Invariants. No byte of a profile is trusted and none makes this crate panic. A record is
@@ -32,6 +34,7 @@
 //! only [`collect()`] does.
 #![forbid(unsafe_code)]
 
+pub mod activities;
 pub mod batch;
 pub mod collect;
 pub mod columns;
@@ -47,6 +50,7 @@ mod scan;
 pub mod stream;
 pub mod tracks;
 pub mod visit;
+pub mod writer;
 
 pub use batch::Batches;
 pub use collect::{Closing, Collected, PoolFate, collect, is_over};

@@ -95,6 +95,8 @@ pub enum Origin {
     /// The variables of IREE's original call hook (`docs/hook.md`): over when the process that had
     /// them and its children are. Only what did not end in an orderly way is ever seen.
     Hook,
+    /// `counterpoint trace import`: calls of another program's trace; over from the start.
+    Import,
 }
 
 /// Whether a recording is over.

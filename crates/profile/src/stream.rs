@@ -252,6 +252,17 @@ impl StreamReader {
     }
 }
 
+/// Whether every column that we write is there; later versions may add some behind them.
+pub(crate) fn has_columns(found: &Schema, wanted: &Schema) -> bool {
+    wanted.fields().iter().enumerate().all(|(i, field)| {
+        found.fields().get(i).is_some_and(|f| {
+            f.name() == field.name()
+                && f.data_type() == field.data_type()
+                && (field.is_nullable() || !f.is_nullable())
+        })
+    })
+}
+
 /// Reads as much of `bytes` as there is. Memory grows with that, not with what a length promises.
 fn take(file: &mut impl Read, into: &mut Vec<u8>, bytes: usize) -> Result<usize, Stop> {
     file.take(bytes as u64).read_to_end(into).map_err(Stop::Io)

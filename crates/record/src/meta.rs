@@ -75,15 +75,18 @@ pub enum LibraryKind {
     /// Only seen when a runtime with the call hook called it: linked into the program, for
     /// example.
     Hooked = 2,
+    /// No library: a kind of activity in an imported trace.
+    Imported = 3,
 }
 
 impl LibraryKind {
-    /// `embedded-elf`, `system-library` or `hooked`.
+    /// `embedded-elf`, `system-library`, `hooked` or `imported`.
     pub fn name(self) -> &'static str {
         match self {
             Self::EmbeddedElf => "embedded-elf",
             Self::SystemLibrary => "system-library",
             Self::Hooked => "hooked",
+            Self::Imported => "imported",
         }
     }
 }
@@ -208,6 +211,7 @@ fn get_library(d: &mut Decoder<'_>) -> Result<Library, Truncated> {
     let kind = match kind {
         0 => LibraryKind::EmbeddedElf,
         1 => LibraryKind::SystemLibrary,
+        3 => LibraryKind::Imported,
         _ => LibraryKind::Hooked,
     };
     let (abi, features, sanitizer, ticks) = (d.u32()?, d.u32()?, d.u32()?, d.u64()?);

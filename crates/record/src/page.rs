@@ -32,10 +32,12 @@
 //! The checksum of a flushed page covers its header and its records.
 
 mod header;
+mod owned;
 mod reader;
 mod writer;
 
 pub use header::{PageError, PageHeader, PageStart, seal};
+pub use owned::OwnedPage;
 pub use reader::{GroupLayout, GroupTimes, PageReader, Record, TornRecord};
 pub use writer::{Cursor, PageWriter};
 

@@ -8,33 +8,25 @@ use std::sync::atomic::Ordering;
 
 use model::{Counter, PerfAttr, SimScript, Source};
 use record::meta::{Frame, META_NAME, PAGES_NAME, PARTS_NAME, Process, part_name};
-use record::page::{HEADER_BYTES, PAGE_BYTES, PageStart, PageWriter};
+use record::page::{HEADER_BYTES, OwnedPage, PageStart};
 use record::run_file::RUN_FILE_NAME;
 use record::{Pool, RunFile, pool};
 
 use crate::script::{CallScript, Item, ProcessScript, ProfileScript, ThreadScript};
 
-/// A page in memory and its writer.
-pub struct PageMaker {
-    memory: Vec<u64>,
-    writer: PageWriter,
-    start: PageStart,
-}
+/// A page that is written from scripts.
+#[derive(Debug)]
+pub struct PageMaker(OwnedPage);
 
 impl PageMaker {
     /// A page that starts like this.
     pub fn new(start: PageStart) -> Self {
-        let mut memory = vec![0u64; PAGE_BYTES / 8];
-        let mut writer = PageWriter::detached();
-        // SAFETY: the memory is a page, aligned as u64, and the vector never grows; moving the
-        // maker does not move it.
-        unsafe { writer.attach(memory.as_mut_ptr().cast(), &start) };
-        Self { memory, writer, start }
+        Self(OwnedPage::new(start))
     }
 
     /// Whether another record fits.
     pub fn has_room(&self) -> bool {
-        self.writer.has_room()
+        self.0.has_room()
     }
 
     /// Records a call.
@@ -42,25 +34,19 @@ impl PageMaker {
     /// # Panics
     /// The page is full.
     pub fn call(&mut self, script: &CallScript) {
-        assert!(self.writer.has_room(), "the page is full");
         let scaled = script.groups.iter().any(|g| g.enabled.is_some_and(|e| e != g.running));
-        // SAFETY: attached in `new`, with room.
-        unsafe {
-            let mut cursor = self.writer.call(&script.call, scaled);
-            for group in &script.groups {
-                match group.enabled {
-                    None => cursor.put(0),
-                    Some(enabled) => {
-                        cursor.put(enabled + 1);
-                        if scaled {
-                            cursor.put(group.running);
-                        }
-                        group.values.iter().for_each(|value| cursor.put(*value));
-                    }
+        let mut fields = Vec::new();
+        for group in &script.groups {
+            match group.enabled {
+                None => fields.push(0),
+                Some(enabled) => {
+                    fields.push(enabled + 1);
+                    fields.extend(scaled.then_some(group.running));
+                    fields.extend(&group.values);
                 }
             }
-            self.writer.commit_call(cursor);
         }
+        self.0.call(&script.call, scaled, fields);
     }
 
     /// Records a moment.
@@ -68,33 +54,27 @@ impl PageMaker {
     /// # Panics
     /// The page is full.
     pub fn clock(&mut self, ticks: u64, cpu_ns: u64, monotonic_ns: u64) {
-        assert!(self.writer.has_room(), "the page is full");
-        // SAFETY: attached in `new`, with room.
-        unsafe { self.writer.thread_clock(ticks, cpu_ns, monotonic_ns) };
+        self.0.thread_clock(ticks, cpu_ns, monotonic_ns);
     }
 
     /// Notes calls in progress.
     pub fn open(&mut self, depth: u32, export: u32) {
-        // SAFETY: attached in `new`.
-        unsafe { self.writer.set_open(depth, export) };
+        self.0.set_open(depth, export);
     }
 
     /// The bytes to append to a file of pages.
     pub fn seal(&mut self, last: bool) -> Vec<u8> {
-        // SAFETY: attached in `new`; the bytes are copied at once.
-        unsafe { self.writer.seal(last, self.start.thread_name) }.to_vec()
+        self.0.seal(last).to_vec()
     }
 
     /// Starts over with another page.
     pub fn next(&mut self, start: PageStart) {
-        self.start = start;
-        // SAFETY: attached in `new`.
-        unsafe { self.writer.next_page(&start) };
+        self.0.next(start);
     }
 
     /// The whole page, as the pool holds it.
     pub fn bytes(&self) -> Vec<u8> {
-        self.memory.iter().flat_map(|word| word.to_le_bytes()).collect()
+        self.0.bytes()
     }
 }
 

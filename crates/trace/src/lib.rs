@@ -3,18 +3,20 @@
 //! ```text
 //!  profile ─► calls, dispatches, counters ─► Sink, which is ─┬─ chrome::write::Writer ───► .json
 //!                                                            └─ perfetto::write::Writer ─► .pftrace
-//!  .json ─► chrome::read ─► events
+//!  .json ─► chrome::read ─► events ─► import ─► profile
 //! ```
 //!
 //! | module | what |
 //! |---|---|
 //! | [`event`] | what a timeline consists of, and [`Sink`], what takes it |
 //! | [`calls`] | a profile's calls as a timeline |
+//! | [`tracks`] | a profile's time series as a timeline |
 //! | [`dispatch`] | which workgroup calls make up a dispatch |
 //! | [`facts`] | what a trace format cannot carry: the object `counterpoint` |
 //! | [`chrome`] | Chrome's JSON with Kineto's schema: reading, writing |
 //! | [`perfetto`] | Perfetto's protobuf format: writing |
 //! | [`check`] | what is wrong with a file, and at which byte |
+//! | [`import`] | a Chrome trace as a profile |
 //! | [`merge`] | several traces as one, on one clock |
 //! | [`text`] | JSON's strings and numbers |
 //!
@@ -28,10 +30,13 @@ pub mod chrome;
 pub mod dispatch;
 pub mod event;
 pub mod facts;
+pub mod import;
 pub mod merge;
 pub mod perfetto;
 pub mod text;
+pub mod tracks;
 
 pub use calls::{CallsOptions, export_calls};
 pub use event::ThreadRow;
 pub use event::{Arg, ArgValue, Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice};
+pub use tracks::export_tracks;

@@ -1,6 +1,6 @@
 //! What stands above the table: whose profile this is.
 
-use profile::{Exit, Manifest, Profile, State};
+use profile::{Exit, Manifest, Origin, Profile, State};
 
 use super::Report;
 use super::units::{moment, plural, time};
@@ -11,13 +11,21 @@ pub fn lines(report: &Report<'_>) -> Vec<(&'static str, String)> {
     let manifest = &profile.manifest;
     let summary = report.summary;
     let mut lines = Vec::new();
-    if !manifest.command.is_empty() {
+    let imported = manifest.origin == Origin::Import;
+    if imported {
+        lines.push(("imported", command(manifest)));
+    } else if !manifest.command.is_empty() {
         lines.push(("command", format!("{} ({})", command(manifest), ending(profile))));
     }
-    let cpu = if manifest.cpu_model.is_empty() { "unknown CPU" } else { &manifest.cpu_model };
-    let cpus = plural(manifest.logical_cpus.into(), "logical CPU");
-    lines
-        .push(("machine", format!("{}, {cpu}, {cpus}, kernel {}", manifest.host, manifest.kernel)));
+    // A trace names its host at most.
+    if !imported {
+        let cpu = if manifest.cpu_model.is_empty() { "unknown CPU" } else { &manifest.cpu_model };
+        let cpus = plural(manifest.logical_cpus.into(), "logical CPU");
+        let (host, kernel) = (&manifest.host, &manifest.kernel);
+        lines.push(("machine", format!("{host}, {cpu}, {cpus}, kernel {kernel}")));
+    } else if !manifest.host.is_empty() {
+        lines.push(("machine", super::columns::printable(&manifest.host)));
+    }
     let lasted = duration_ns(manifest).map_or(String::new(), |ns| format!(", {}", time(ns as f64)));
     lines.push(("recorded", format!("{}{lasted}", moment(manifest.created_unix_ns))));
     let clock: record::ClockKind = manifest.clock.into();

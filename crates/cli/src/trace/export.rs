@@ -11,7 +11,7 @@ use flate2::write::GzEncoder;
 use model::activity::Vocabulary;
 use profile::collect::Closing;
 use profile::{LossCount, Profile, merge_losses};
-use trace::{CallsOptions, Sink, chrome, export_calls, facts, perfetto};
+use trace::{CallsOptions, Sink, chrome, export_calls, export_tracks, facts, perfetto};
 
 use crate::failure::Failure;
 use crate::report;
@@ -120,8 +120,9 @@ fn fill(
     };
     let found = export_calls(profile, &options, sink)?;
     let facts = facts::of_profile(profile, &found)?;
+    let of_tracks = export_tracks(profile, options.vocabulary, sink)?;
     let known = profile.all_losses();
-    Ok((facts, merge_losses(known.iter().chain(found.iter().flatten()))))
+    Ok((facts, merge_losses(known.iter().chain(found.iter().flatten()).chain(&of_tracks))))
 }
 
 fn write_json<W: Write>(out: W, profile: &Profile, args: &Args) -> io::Result<(W, Vec<LossCount>)> {

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
-use arrow_schema::Schema;
 use model::Loss;
 
 use super::{
@@ -17,7 +16,7 @@ use super::{
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::ledger::{LossCount, merge_losses};
-use crate::stream::{Ending, StreamReader};
+use crate::stream::{Ending, StreamReader, has_columns};
 
 /// One directory of tracks, opened for reading: its series; its samples are read on demand.
 #[derive(Clone, Debug, PartialEq)]
@@ -136,17 +135,6 @@ fn open_if_there(path: &Path) -> Result<Option<StreamReader>> {
         Err(e) if e.is_not_found() => Ok(None),
         other => other,
     }
-}
-
-/// Whether every column that we write is there; later versions may add some behind them.
-fn has_columns(found: &Schema, wanted: &Schema) -> bool {
-    wanted.fields().iter().enumerate().all(|(i, field)| {
-        found.fields().get(i).is_some_and(|f| {
-            f.name() == field.name()
-                && f.data_type() == field.data_type()
-                && (field.is_nullable() || !f.is_nullable())
-        })
-    })
 }
 
 fn torn(ending: Ending) -> Vec<LossCount> {

@@ -1,0 +1,119 @@
+//! `counterpoint trace import`: a profile of what other programs recorded.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use profile::Manifest;
+use serde_json::value::RawValue;
+use trace::chrome::event::Event;
+use trace::chrome::read::{ReadError, Sink, read};
+use trace::import::{Import, Imported};
+
+use crate::failure::Failure;
+use crate::prepare::make_way;
+use crate::report::plural;
+
+/// Make a profile of Chrome traces, as torch, Kineto, TensorFlow and `trace export` write them.
+///
+/// Files may be compressed with gzip. Slices become calls: report, stats and export work on them.
+/// Everything else is kept and comes out again with `trace export`. Several files become one
+/// profile, aligned by their base times. docs/traces.md says more.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Trace files.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Profile directory to make. An earlier profile there is moved to DIR.old.
+    #[arg(short, long, default_value = "counterpoint.cpt", value_name = "DIR")]
+    output: PathBuf,
+}
+
+/// Makes the profile.
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    // What cannot be opened must not cost an earlier profile its place.
+    for path in &args.files {
+        open(path)?;
+    }
+    let shifts = shifts(&args.files)?;
+    make_way(&args.output)?;
+    let output = &args.output;
+    fs::create_dir_all(output)
+        .map_err(|e| Failure::new(format!("create {}: {e}", output.display())))?;
+    match import(&args, &shifts) {
+        Ok(done) => {
+            let (events, calls) = (done.events.into(), done.calls);
+            eprintln!(
+                "counterpoint: {}, {} of them calls, in {}",
+                plural(events, "event"),
+                calls,
+                output.display()
+            );
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(failure) => {
+            // Half a trace that looks like a whole one would be worse than none.
+            let _ = fs::remove_dir_all(output);
+            Err(failure)
+        }
+    }
+}
+
+fn import(args: &Args, shifts: &[i64]) -> Result<Imported, Failure> {
+    let mut manifest = Manifest::new();
+    manifest.program_version = env!("CARGO_PKG_VERSION").to_owned();
+    let command = ["counterpoint", "trace", "import"].map(str::to_owned).into_iter();
+    manifest.command = command.chain(args.files.iter().map(|f| f.display().to_string())).collect();
+    manifest.working_directory = std::env::current_dir().unwrap_or_default().display().to_string();
+    let mut all = Import::create(&args.output, manifest).map_err(Failure::new)?;
+    for (number, (path, shift)) in args.files.iter().zip(shifts).enumerate() {
+        let mut one = all.trace(&format!("chrome-{number}"), *shift).map_err(Failure::new)?;
+        let summary = read(open(path)?, &mut one).map_err(|e| unreadable(path, e))?;
+        if summary.truncated {
+            let at = summary.bytes;
+            eprintln!("counterpoint: {}: stops early, behind byte {at}", path.display());
+        }
+        one.finish(&path.display().to_string(), &summary).map_err(Failure::new)?;
+    }
+    all.finish().map_err(Failure::new)
+}
+
+fn open(path: &Path) -> Result<File, Failure> {
+    let file = File::open(path).and_then(|file| match file.metadata()?.is_dir() {
+        true => Err(std::io::ErrorKind::IsADirectory.into()),
+        false => Ok(file),
+    });
+    file.map_err(|e| Failure::new(format!("open {}: {e}", path.display())))
+}
+
+fn unreadable(path: &Path, error: ReadError) -> Failure {
+    Failure::new(format!("read {}: {error}", path.display()))
+}
+
+/// From each file's time to the first one's, ns. A file says only somewhere what its times count
+/// from, perhaps behind its events: several files are read twice.
+fn shifts(files: &[PathBuf]) -> Result<Vec<i64>, Failure> {
+    struct Base(i64);
+    impl Sink for Base {
+        fn event(&mut self, _: u64, _: Event<'_>) -> Result<(), String> {
+            Ok(())
+        }
+        fn top(&mut self, _: u64, key: &str, value: &RawValue) -> Result<(), String> {
+            if key == "baseTimeNanoseconds" {
+                self.0 = value.get().parse().unwrap_or(0);
+            }
+            Ok(())
+        }
+    }
+    if files.len() == 1 {
+        return Ok(vec![0]);
+    }
+    let mut bases = Vec::new();
+    for path in files {
+        let mut base = Base(0);
+        read(open(path)?, &mut base).map_err(|e| unreadable(path, e))?;
+        bases.push(base.0);
+    }
+    let first = bases.first().copied().unwrap_or(0);
+    Ok(bases.iter().map(|base| base.saturating_sub(first)).collect())
+}

@@ -1,0 +1,246 @@
+//! Writing activities.
+
+use std::collections::HashMap;
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::builder::{
+    ArrayBuilder, Int64Builder, StringBuilder, UInt8Builder, UInt32Builder,
+};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{ArrowError, SchemaRef};
+use serde::Serialize;
+
+use super::{
+    ACTIVITIES_NAME, Activity, BATCH_ROWS, BATCH_TEXT, DOCUMENT_NAME, EVENTS_NAME, NAMES_NAME,
+    ROWS_NAME, events_schema, names_schema, rows_schema,
+};
+use crate::error::{Error, Result};
+use crate::manifest::replace_json;
+use crate::stream::StreamWriter;
+
+/// Number of a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NameId(pub u32);
+
+/// Number of a row of the timeline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RowId(pub u32);
+
+/// Writes one directory of activities.
+#[derive(Debug)]
+pub struct ActivitiesWriter {
+    dir: PathBuf,
+    names: Names,
+    rows: Table,
+    events: Table,
+    columns: Columns,
+}
+
+/// A stream that is being written, and its columns.
+#[derive(Debug)]
+struct Table {
+    stream: StreamWriter,
+    schema: SchemaRef,
+}
+
+#[derive(Debug, Default)]
+struct Columns {
+    form: UInt8Builder,
+    name: UInt32Builder,
+    category: UInt32Builder,
+    row: UInt32Builder,
+    time: Int64Builder,
+    duration: Int64Builder,
+    texts: [StringBuilder; 3],
+    bytes: usize,
+    fresh_rows: (UInt32Builder, StringBuilder, StringBuilder),
+    next_row: u32,
+}
+
+impl Table {
+    fn create(dir: &Path, name: &str, schema: SchemaRef) -> Result<Self> {
+        Ok(Self { stream: StreamWriter::create(&dir.join(name), &schema)?, schema })
+    }
+
+    fn append(&mut self, dir: &Path, arrays: Vec<ArrayRef>) -> Result<()> {
+        let batch: Result<RecordBatch, ArrowError> =
+            RecordBatch::try_new(Arc::clone(&self.schema), arrays);
+        self.stream.append(&batch.map_err(Error::on("write", dir))?)
+    }
+}
+
+/// Texts and their numbers. A text stands once in memory.
+#[derive(Debug)]
+struct Names {
+    table: Table,
+    hasher: RandomState,
+    /// By hash; the rare equal ones behind one another.
+    by_hash: HashMap<u64, Vec<u32>, BuildNothing>,
+    texts: Vec<Box<str>>,
+    written: usize,
+}
+
+/// The keys are hashes already.
+#[derive(Clone, Copy, Debug, Default)]
+struct BuildNothing;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Nothing(u64);
+
+impl BuildHasher for BuildNothing {
+    type Hasher = Nothing;
+    fn build_hasher(&self) -> Nothing {
+        Nothing(0)
+    }
+}
+
+impl std::hash::Hasher for Nothing {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0 << 8 | u64::from(*byte);
+        }
+    }
+    fn write_u64(&mut self, n: u64) {
+        self.0 = n;
+    }
+}
+
+impl ActivitiesWriter {
+    /// Makes `activities/NAME` in the profile in `dir`, which must not exist yet.
+    ///
+    /// # Errors
+    /// It exists, or the profile is not writable.
+    pub fn create(dir: &Path, name: &str) -> Result<Self> {
+        let all = dir.join(ACTIVITIES_NAME);
+        fs::create_dir_all(&all).map_err(Error::on("create", &all))?;
+        let dir = all.join(name);
+        fs::create_dir(&dir).map_err(Error::on("create", &dir))?;
+        Ok(Self {
+            names: Names {
+                table: Table::create(&dir, NAMES_NAME, names_schema())?,
+                hasher: RandomState::new(),
+                by_hash: HashMap::default(),
+                texts: Vec::new(),
+                written: 0,
+            },
+            rows: Table::create(&dir, ROWS_NAME, rows_schema())?,
+            events: Table::create(&dir, EVENTS_NAME, events_schema())?,
+            columns: Columns::default(),
+            dir,
+        })
+    }
+
+    /// The number of a name.
+    pub fn name(&mut self, text: &str) -> NameId {
+        self.names.number(text)
+    }
+
+    /// The text of a name.
+    pub fn text(&self, name: NameId) -> &str {
+        self.names.texts.get(name.0 as usize).map_or("", |text| text)
+    }
+
+    /// Adds a row of the timeline. Not looked up: the caller knows which ones it has added.
+    pub fn row(&mut self, process: Option<&str>, thread: Option<&str>) -> RowId {
+        let columns = &mut self.columns;
+        let id = columns.next_row;
+        columns.next_row += 1;
+        columns.fresh_rows.0.append_value(id);
+        columns.fresh_rows.1.append_option(process);
+        columns.fresh_rows.2.append_option(thread);
+        RowId(id)
+    }
+
+    /// Adds an event. It is written with [`ActivitiesWriter::flush`], or when a batch is full.
+    ///
+    /// # Errors
+    /// As for `flush`.
+    #[inline]
+    pub fn push(&mut self, event: &Activity<'_>) -> Result<()> {
+        let columns = &mut self.columns;
+        columns.form.append_value(event.form);
+        columns.name.append_option(event.name.map(|n| n.0));
+        columns.category.append_option(event.category.map(|n| n.0));
+        columns.row.append_value(event.row.0);
+        columns.time.append_option(event.time_ns);
+        columns.duration.append_option(event.duration_ns);
+        for (column, text) in columns.texts.iter_mut().zip([event.id, event.args, event.more]) {
+            column.append_option(text);
+            columns.bytes += text.map_or(0, str::len);
+        }
+        let full = columns.form.len() >= BATCH_ROWS || columns.bytes >= BATCH_TEXT;
+        if full { self.flush() } else { Ok(()) }
+    }
+
+    /// Brings everything so far into the files.
+    ///
+    /// # Errors
+    /// The disk is full.
+    pub fn flush(&mut self) -> Result<()> {
+        let dir = &self.dir;
+        self.names.flush(dir)?;
+        let columns = &mut self.columns;
+        let (number, process, thread) = &mut columns.fresh_rows;
+        let rows: [&mut dyn ArrayBuilder; 3] = [number, process, thread];
+        self.rows.append(dir, rows.map(|b| b.finish()).into())?;
+        let [id, args, more] = &mut columns.texts;
+        let events: [&mut dyn ArrayBuilder; 9] = [
+            &mut columns.form,
+            &mut columns.name,
+            &mut columns.category,
+            &mut columns.row,
+            &mut columns.time,
+            &mut columns.duration,
+            id,
+            args,
+            more,
+        ];
+        columns.bytes = 0;
+        self.events.append(dir, events.map(|b| b.finish()).into())
+    }
+
+    /// Writes what is left, what the trace says beside its events, and that nothing follows.
+    ///
+    /// # Errors
+    /// As for `flush`.
+    pub fn finish(mut self, document: &impl Serialize) -> Result<()> {
+        self.flush()?;
+        for table in [self.names.table, self.rows, self.events] {
+            table.stream.finish()?;
+        }
+        replace_json(&self.dir.join(DOCUMENT_NAME), document)
+    }
+}
+
+impl Names {
+    fn number(&mut self, text: &str) -> NameId {
+        let numbers = self.by_hash.entry(self.hasher.hash_one(text)).or_default();
+        let known = numbers.iter().find(|n| &*self.texts[**n as usize] == text);
+        if let Some(known) = known {
+            return NameId(*known);
+        }
+        let number = self.texts.len() as u32;
+        numbers.push(number);
+        self.texts.push(text.into());
+        NameId(number)
+    }
+
+    fn flush(&mut self, dir: &Path) -> Result<()> {
+        let mut numbers = UInt32Builder::new();
+        let mut texts = StringBuilder::new();
+        for (number, text) in self.texts.iter().enumerate().skip(self.written) {
+            numbers.append_value(number as u32);
+            texts.append_value(text);
+        }
+        let arrays = vec![ArrayBuilder::finish(&mut numbers), ArrayBuilder::finish(&mut texts)];
+        self.table.append(dir, arrays)?;
+        self.written = self.texts.len();
+        Ok(())
+    }
+}

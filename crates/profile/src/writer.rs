@@ -1,0 +1,246 @@
+//! Writing a profile of calls that happened elsewhere: what imports do.
+//!
+//! ```text
+//!  process ─► export, thread ─► call, call, …  ─► pages, appended to the process's part when full
+//!                                    finish    ─► last pages, names of libraries and exports
+//! ```
+//!
+//! The clock of such a profile is [`ClockKind::Monotonic`]: ticks are nanoseconds. Calls of a
+//! thread may come in any order. There are no counters, no losses and no thread clocks.
+//!
+//! Memory: every name once, and a page per thread, at most [`MOST_PAGES`] at a time.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use record::ClockKind;
+use record::meta::{
+    self, Export, Frame, LONGEST_NAME, Library, LibraryKind, META_NAME, PAGES_NAME, PARTS_NAME,
+    part_name,
+};
+use record::page::{Call, OwnedPage, PageStart};
+
+use crate::error::{Error, Result};
+
+/// Pages that are in memory at a time: 64 MiB.
+pub const MOST_PAGES: usize = 1024;
+
+/// Writes the parts of a profile. The manifest is the caller's.
+#[derive(Debug)]
+pub struct CallsWriter {
+    parts: PathBuf,
+    processes: Vec<Process>,
+    threads: Vec<Thread>,
+    /// Threads with a page in memory.
+    paged: usize,
+    calls: u64,
+}
+
+/// A process of a [`CallsWriter`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ProcessKey(usize);
+
+/// A thread of a [`CallsWriter`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ThreadKey(usize);
+
+#[derive(Debug)]
+struct Process {
+    pid: u32,
+    /// Tells processes with equal ids apart.
+    start_time: u64,
+    name: String,
+    dir: PathBuf,
+    threads: u32,
+    exports: u32,
+    libraries: Vec<Library>,
+    by_name: HashMap<String, usize>,
+}
+
+#[derive(Debug)]
+struct Thread {
+    process: usize,
+    start: PageStart,
+    page: Option<Box<OwnedPage>>,
+}
+
+impl CallsWriter {
+    /// Writes into the profile in `dir`.
+    ///
+    /// # Errors
+    /// The directory is not writable.
+    pub fn create(dir: &Path) -> Result<Self> {
+        let parts = dir.join(PARTS_NAME);
+        fs::create_dir_all(&parts).map_err(Error::on("create", &parts))?;
+        Ok(Self { parts, processes: Vec::new(), threads: Vec::new(), paged: 0, calls: 0 })
+    }
+
+    /// Calls so far.
+    pub fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// Adds a process. Two with the same id are two processes.
+    ///
+    /// # Errors
+    /// Its part cannot be made.
+    pub fn process(&mut self, pid: u32) -> Result<ProcessKey> {
+        let start_time = self.processes.iter().filter(|p| p.pid == pid).count() as u64;
+        let dir = self.parts.join(part_name(pid, start_time, 0));
+        fs::create_dir(&dir).map_err(Error::on("create", &dir))?;
+        self.processes.push(Process {
+            pid,
+            start_time,
+            name: String::new(),
+            dir,
+            threads: 0,
+            exports: 0,
+            libraries: Vec::new(),
+            by_name: HashMap::new(),
+        });
+        Ok(ProcessKey(self.processes.len() - 1))
+    }
+
+    /// Names a process: what stands for its program.
+    pub fn name_process(&mut self, process: ProcessKey, name: &str) {
+        self.processes[process.0].name = kept(name);
+    }
+
+    /// Adds a thread to a process.
+    pub fn thread(&mut self, process: ProcessKey, tid: u32) -> ThreadKey {
+        let of = &mut self.processes[process.0];
+        let start = PageStart {
+            pid: of.pid,
+            start_time: of.start_time,
+            thread_uid: of.threads,
+            tid,
+            ..PageStart::default()
+        };
+        of.threads += 1;
+        self.threads.push(Thread { process: process.0, start, page: None });
+        ThreadKey(self.threads.len() - 1)
+    }
+
+    /// Names a thread; 15 bytes of it are kept.
+    pub fn name_thread(&mut self, thread: ThreadKey, name: &str) {
+        let thread = &mut self.threads[thread.0];
+        let mut end = name.len().min(15);
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        thread.start.thread_name = [0; 16];
+        thread.start.thread_name[..end].copy_from_slice(&name.as_bytes()[..end]);
+    }
+
+    /// Adds a function that is called, to a library that is made if it is new. Not looked up: the
+    /// caller knows which ones it has added.
+    pub fn export(&mut self, process: ProcessKey, library: &str, name: &str) -> u32 {
+        let of = &mut self.processes[process.0];
+        let next = of.libraries.len();
+        let at = *of.by_name.entry(library.to_owned()).or_insert(next);
+        if at == next {
+            of.libraries.push(Library {
+                id: next as u32,
+                name: kept(library),
+                kind: LibraryKind::Imported,
+                abi: 0,
+                features: 0,
+                sanitizer: 0,
+                ticks: 0,
+                exports: Vec::new(),
+            });
+        }
+        let id = of.exports;
+        of.exports += 1;
+        let exports = &mut of.libraries[at].exports;
+        let ordinal = exports.len() as u32;
+        let name = kept(name);
+        exports.push(Export { id, ordinal, recorded: true, name, ..Export::default() });
+        id
+    }
+
+    /// Adds a call.
+    ///
+    /// # Errors
+    /// A page was full and cannot be written.
+    #[inline]
+    pub fn call(&mut self, thread: ThreadKey, export: u32, start: u64, end: u64) -> Result<()> {
+        if !self.threads[thread.0].page.as_ref().is_some_and(|page| page.has_room()) {
+            self.turn_page(thread, start)?;
+        }
+        if let Some(page) = &mut self.threads[thread.0].page {
+            page.call(&Call { export, start, end, ..Call::default() }, false, []);
+            self.calls += 1;
+        }
+        Ok(())
+    }
+
+    /// Gives a thread an empty page.
+    #[cold]
+    fn turn_page(&mut self, thread: ThreadKey, at: u64) -> Result<()> {
+        self.flush(thread.0, false)?;
+        if self.paged >= MOST_PAGES {
+            for other in 0..self.threads.len() {
+                self.flush(other, false)?;
+            }
+        }
+        let thread = &mut self.threads[thread.0];
+        thread.start.base_ticks = at;
+        thread.start.base_monotonic_ns = at;
+        thread.page = Some(Box::new(OwnedPage::new(thread.start)));
+        self.paged += 1;
+        Ok(())
+    }
+
+    fn flush(&mut self, thread: usize, last: bool) -> Result<()> {
+        let thread = &mut self.threads[thread];
+        let Some(mut page) = thread.page.take() else { return Ok(()) };
+        self.paged -= 1;
+        thread.start.sequence += 1;
+        page.set_thread_name(thread.start.thread_name);
+        // Opened each time: traces of whole machines have more processes than one may have files.
+        let path = self.processes[thread.process].dir.join(PAGES_NAME);
+        let file = File::options().append(true).create(true).open(&path);
+        let written = file.and_then(|mut file| file.write_all(page.seal(last)));
+        written.map_err(Error::on("write", &path))
+    }
+
+    /// Writes what is left. Without it the calls have no names.
+    ///
+    /// # Errors
+    /// The disk is full.
+    pub fn finish(mut self) -> Result<()> {
+        for thread in 0..self.threads.len() {
+            self.flush(thread, true)?;
+        }
+        for process in self.processes {
+            let info = meta::Process {
+                pid: process.pid,
+                parent: 0,
+                start_time: process.start_time,
+                generation: 0,
+                clock: ClockKind::Monotonic,
+                program: process.name,
+                arguments: Vec::new(),
+            };
+            let mut bytes = Frame::Process(info).to_bytes();
+            for library in process.libraries {
+                bytes.extend(Frame::Library(library).to_bytes());
+            }
+            let path = process.dir.join(META_NAME);
+            fs::write(&path, bytes).map_err(Error::on("write", &path))?;
+        }
+        Ok(())
+    }
+}
+
+/// As much of a name as the metadata keeps.
+fn kept(name: &str) -> String {
+    let mut end = name.len().min(LONGEST_NAME);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    name[..end].to_owned()
+}

@@ -1,0 +1,102 @@
+//! A page in memory of its own: for programs that write pages outside of a target.
+
+use super::{Call, PAGE_BYTES, PageStart, PageWriter};
+
+/// A page and its writer.
+pub struct OwnedPage {
+    memory: Vec<u64>,
+    writer: PageWriter,
+    start: PageStart,
+}
+
+impl std::fmt::Debug for OwnedPage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OwnedPage").field("start", &self.start).finish_non_exhaustive()
+    }
+}
+
+impl OwnedPage {
+    /// A page that starts like this.
+    pub fn new(start: PageStart) -> Self {
+        let mut memory = vec![0u64; PAGE_BYTES / 8];
+        let mut writer = PageWriter::detached();
+        // SAFETY: the memory is a page, aligned as u64, and the vector never grows; moving the
+        // owner does not move it.
+        unsafe { writer.attach(memory.as_mut_ptr().cast(), &start) };
+        Self { memory, writer, start }
+    }
+
+    /// Whether another record fits.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.writer.has_room()
+    }
+
+    /// Calls in it.
+    pub fn calls(&self) -> u32 {
+        self.writer.calls()
+    }
+
+    /// Records a call. `fields` is what its counter groups read, as the page's layout has it;
+    /// `scaled` as for [`PageWriter::call`].
+    ///
+    /// # Panics
+    /// The page is full, or there are more fields than the counters of a run can have.
+    #[inline]
+    pub fn call(&mut self, call: &Call, scaled: bool, fields: impl IntoIterator<Item = u64>) {
+        assert!(self.writer.has_room(), "the page is full");
+        // SAFETY: attached in `new`, with room for the longest record, which has so many fields.
+        unsafe {
+            let mut cursor = self.writer.call(call, scaled);
+            for (number, field) in fields.into_iter().enumerate() {
+                assert!(number < 3 * model::MAX_COUNTERS, "more fields than counters");
+                cursor.put(field);
+            }
+            self.writer.commit_call(cursor);
+        }
+    }
+
+    /// Records a moment on the thread's clocks.
+    ///
+    /// # Panics
+    /// The page is full.
+    pub fn thread_clock(&mut self, ticks: u64, cpu_ns: u64, monotonic_ns: u64) {
+        assert!(self.writer.has_room(), "the page is full");
+        // SAFETY: attached in `new`, with room.
+        unsafe { self.writer.thread_clock(ticks, cpu_ns, monotonic_ns) };
+    }
+
+    /// Notes calls in progress.
+    pub fn set_open(&mut self, depth: u32, export: u32) {
+        // SAFETY: attached in `new`.
+        unsafe { self.writer.set_open(depth, export) };
+    }
+
+    /// Names its thread from now on: the name goes into the header when it is sealed.
+    pub fn set_thread_name(&mut self, name: [u8; 16]) {
+        self.start.thread_name = name;
+    }
+
+    /// The bytes to append to a file of pages. `last` marks the thread's last page.
+    pub fn seal(&mut self, last: bool) -> &[u8] {
+        // SAFETY: attached in `new`; the borrow keeps the page as it is.
+        unsafe { self.writer.seal(last, self.start.thread_name) }
+    }
+
+    /// Starts over with another page.
+    pub fn next(&mut self, start: PageStart) {
+        self.start = start;
+        // SAFETY: attached in `new`.
+        unsafe { self.writer.next_page(&start) };
+    }
+
+    /// How it starts.
+    pub fn start(&self) -> &PageStart {
+        &self.start
+    }
+
+    /// The whole page, as a pool holds it.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.memory.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+}
