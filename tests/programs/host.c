@@ -54,7 +54,7 @@ static void run_threads(uint32_t count, uint32_t calls, int at_once) {
 
 static jmp_buf escape;
 static void jump_out(void) { longjmp(escape, 1); }
-static void call_once(void) { call(1); }
+static void call_one(void) { call(1); }
 static void fork_inside(void) {
   if (fork() == 0) {
     call(5);  // In the child, with the parent's call still open.
@@ -216,7 +216,7 @@ int main(int argc, char** argv) {
     call(10);
     return again(argv, "calls", "20");
   } else if (!strcmp(mode, "nested")) {
-    set_inside(call_once);
+    set_inside(call_one);
     dispatch(&library, CALL_OUT, n, 1, 1, 0, NULL);
   } else if (!strcmp(mode, "longjmp")) {
     set_inside(jump_out);

@@ -54,12 +54,12 @@ pub fn release(layout: &Layout) -> Result<Dist> {
     let target = format!("{TRIPLE}.{}.{}", GLIBC_FLOOR.0, GLIBC_FLOOR.1);
     let artifacts = layout.target.join("artifacts");
     timed("build libcounterpoint.so", || {
-        let mut build = zigbuild(layout, &target, &artifacts);
+        let mut build = zigbuild(layout, &target, &artifacts, "release");
         build.args(["--manifest-path", "artifacts/Cargo.toml", "--package", "counterpoint-so"]);
         loud(&mut build, "build libcounterpoint.so")
     })?;
     timed("build counterpoint", || {
-        let mut build = zigbuild(layout, &target, &layout.target);
+        let mut build = zigbuild(layout, &target, &layout.target, "release");
         build.args(["--package", "counterpoint", "--bin", "counterpoint"]);
         loud(&mut build, "build counterpoint")
     })?;
@@ -109,7 +109,8 @@ fn with_quick_program(layout: &Layout, dist: Dist, library: &Path) -> Result<Dis
     fill(layout, dist, &layout.target.join("debug/counterpoint"), library)
 }
 
-fn zigbuild(layout: &Layout, target: &str, target_dir: &Path) -> Command {
+/// Cargo with zig as its linker, for `target` with a glibc version behind it.
+pub fn zigbuild(layout: &Layout, target: &str, target_dir: &Path, profile: &str) -> Command {
     let mut build = Command::new(layout.venv_bin("cargo-zigbuild"));
     for (name, value) in cargo().get_envs() {
         if value.is_none() {
@@ -119,7 +120,7 @@ fn zigbuild(layout: &Layout, target: &str, target_dir: &Path) -> Command {
     // Named explicitly: cargo-zigbuild would otherwise try every python3 of PATH for ziglang.
     build.env("CARGO_ZIGBUILD_PYTHON_PATH", layout.venv_bin("python"));
     build.env("CARGO_ZIGBUILD_CACHE_DIR", layout.target.join("zigbuild"));
-    build.args(["zigbuild", "--quiet", "--release", "--target", target, "--target-dir"]);
+    build.args(["zigbuild", "--quiet", "--profile", profile, "--target", target, "--target-dir"]);
     build.arg(target_dir);
     build
 }

@@ -4,8 +4,9 @@
 //!
 //! ```text
 //!  debian     apt: QEMU (installed), kernel and libraries for arm64 (unpacked, not installed)
-//!  toolchain  rustup: std for AArch64 ──► guest program, static
-//!  programs   zig's clang: C programs, among them one that counts with Debian's PAPI
+//!  toolchain  rustup: std for AArch64 ──► guest program, static; libcounterpoint.so
+//!  programs   zig's clang: C programs, one that counts with Debian's PAPI, one that the agent
+//!             is preloaded into
 //!  mutant     a copy of our sources with a fault, which the tests must find
 //!  initramfs  all of it in one archive
 //!  machine    boots it, passes the serial line on
@@ -114,8 +115,11 @@ pub fn run(layout: &Layout, request: &Request<'_>) -> Result<Outcome> {
     let c = timed("build C programs for the guest", || programs::build(layout, &debian.root))?;
     let sources = request.sources.as_deref().unwrap_or(&layout.root);
     let guest = timed("build the guest", || toolchain::guest(layout, sources, &c.folder))?;
+    let agent = timed("build libcounterpoint.so for the guest", || toolchain::agent(layout))?;
     let image = home.join("initramfs.cpio");
-    let mut files = programs::with_libraries(&debian.root, vec![("bin/papi".into(), c.papi)])?;
+    let mut files = c.files;
+    files.push((format!("{}/libcounterpoint.so", programs::LIBRARIES), agent));
+    let mut files = programs::with_libraries(&debian.root, files)?;
     files.push(("init".into(), guest));
     initramfs::write(&image, &files)?;
     let mut line = format!("seed={}", request.seed.unwrap_or_else(random));

@@ -175,6 +175,36 @@ fn check_python() -> Result<()> {
     Ok(())
 }
 
+/// Programs that tests ask for a second opinion, and the packages that have them on Debian and its
+/// children. Where they cannot be had, those tests skip and say so.
+pub fn oracles() {
+    let has_libpfm = || {
+        let listed = Command::new("ldconfig").arg("-p").output();
+        listed.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains("libpfm.so.4"))
+    };
+    let mut missing = Vec::new();
+    if !crate::process::exists("perf", &["--version"]) {
+        missing.push("linux-perf");
+    }
+    if !has_libpfm() {
+        missing.push("libpfm4");
+    }
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    let root = unsafe { libc::geteuid() } == 0;
+    if missing.is_empty() || !root || !crate::process::exists("apt-get", &["--version"]) {
+        return;
+    }
+    say(format_args!("install the packages {} …", missing.join(", ")));
+    let installed = Command::new("apt-get")
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .args(["install", "-y", "--no-install-recommends"])
+        .args(&missing)
+        .output();
+    if !installed.is_ok_and(|out| out.status.success()) {
+        say("they cannot be installed; tests that compare with them skip");
+    }
+}
+
 /// Debian and its children ship `venv` without `ensurepip`; the rest is a package.
 fn install_venv_package() -> Result<()> {
     // SAFETY: geteuid has no preconditions and cannot fail.

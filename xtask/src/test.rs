@@ -56,6 +56,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     if !args.quick {
         fixtures::compile(layout)?;
         setup::install(layout, &[List::Test, List::IreeV5])?;
+        setup::oracles();
     }
     let skip_log = layout.target.join("skipped-tests.txt");
     std::fs::write(&skip_log, "").with_context(|| format!("write {}", skip_log.display()))?;

@@ -10,11 +10,12 @@ use comfy_table::{ContentArrangement, Table};
 use counters::check::{Problem, check};
 use counters::doctor::{Finding, Level, examine};
 use counters::machine::Machine;
-use counters::names::{Entries, Item, Modifiers, NameError, Resolver, parse};
+use counters::names::{Entries, Item, Modifiers, NameError, parse};
 use model::Counter;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::naming::Naming;
 use crate::output;
 
 /// What limits counting on this machine, and what to do about it.
@@ -23,6 +24,8 @@ pub struct Args {
     /// Counters that must work: exit 0 if they do, 1 if not
     #[arg(short = 'e', long = "events", value_name = "LIST")]
     events: Option<String>,
+    #[command(flatten)]
+    naming: Naming,
     /// How to print
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -62,7 +65,7 @@ impl From<Finding> for Row {
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let machine = Machine::here();
     let counters = match &args.events {
-        Some(list) => Some(asked(list, &machine)?),
+        Some(list) => Some(asked(list, &args.naming, &machine)?),
         None => None,
     };
     let findings = examine(&machine, library().as_deref());
@@ -78,9 +81,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 
 /// A row for each counter, and one more if they only work apart. What the machine does not know is
 /// a counter that does not work; only a list that cannot be read is an error.
-fn asked(list: &str, machine: &Machine) -> Result<Vec<Row>, Failure> {
+fn asked(list: &str, naming: &Naming, machine: &Machine) -> Result<Vec<Row>, Failure> {
     let typed = parse(list).map_err(|error| unreadable(list, &error))?;
-    let resolver = Resolver::new(machine);
+    let resolver = naming.resolver(machine);
     match resolver.resolve(list) {
         Ok(counters) => return Ok(tried(&counters, machine)),
         // It is about the list as a whole: the same name twice, a group that cannot be.

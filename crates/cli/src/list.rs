@@ -5,20 +5,27 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use comfy_table::{ContentArrangement, Table};
-use counters::check::{Opens, Problem, opens};
+use counters::check::{self, Opens, Problem, opens};
 use counters::machine::Machine;
 use counters::names::{Entry, Resolver};
 use model::{Counter, Source};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::naming::Naming;
 use crate::output::{self, Format};
 
 /// Counters known, and whether each opens on this machine.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only names that contain this, or match it where it has * or ?
+    /// Only names that contain this, or match it where it has * or ?. Tracepoints and a vendor's
+    /// names, of which there are thousands, are listed only with a pattern
     pattern: Option<String>,
+    /// Open each counter, even where more than 50 tracepoints and vendor's names match
+    #[arg(long)]
+    open: bool,
+    #[command(flatten)]
+    naming: Naming,
     /// How to print
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -31,20 +38,28 @@ struct Row {
     aliases: Vec<String>,
     source: String,
     unit: &'static str,
-    /// `yes`, `only_user`, `no`, or null for a form to fill in.
+    /// `yes`, `only_user`, `no`, or null for a form to fill in and for what was not tried.
     opens: Option<&'static str>,
     /// Why not: `ENOENT`, …
     error: Option<String>,
     reason: Option<String>,
     remedy: Option<String>,
     description: String,
+    /// Who may open it: `anyone`, `user`, `kernel`, `system`, `perfmon`; null where unknown.
+    needs: Option<&'static str>,
 }
+
+/// Up to so many names by the thousand are opened unasked.
+const FEW: usize = 50;
 
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let machine = Machine::here();
-    let resolver = Resolver::new(&machine);
+    let resolver = args.naming.resolver(&machine);
     let pattern = args.pattern.as_deref().unwrap_or("");
     let mut entries = resolver.catalogue();
+    if !pattern.is_empty() {
+        entries.extend(resolver.bulk());
+    }
     entries.retain(|e| {
         let names = std::iter::once(&e.name).chain(&e.aliases).chain([&e.source]);
         names.into_iter().any(|n| matches(pattern, n))
@@ -52,12 +67,16 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if entries.is_empty() {
         entries.extend(by_name(&resolver, pattern));
     }
-    let rows: Vec<Row> = entries.into_iter().map(|e| row(e, &resolver, &machine)).collect();
+    let open = args.open || entries.iter().filter(|e| e.bulk).count() <= FEW;
+    let rows: Vec<Row> = entries.into_iter().map(|e| row(e, open, &resolver, &machine)).collect();
     let mut out = io::stdout().lock();
     match args.format {
         Format::Table => table(&rows, &mut out)?,
         Format::Json => json(&rows, &mut out)?,
         Format::Csv => csv(&rows, &mut out)?,
+    }
+    if let Some(problem) = resolver.tables_problem().filter(|_| !pattern.is_empty()) {
+        eprintln!("counterpoint: {problem}");
     }
     if rows.is_empty() {
         eprintln!("counterpoint: no counter matches {pattern:?}");
@@ -75,32 +94,33 @@ fn by_name(resolver: &Resolver, name: &str) -> Option<Entry> {
     let source = match &counter.source {
         Source::Sim(_) => "simulated",
         Source::Perf(attr) => match attr.kind {
+            0 => "hardware",
+            1 => "software",
             2 => "tracepoint",
+            3 => "cache",
             4 => "raw",
             5 => "breakpoint",
+            _ if attr.path.is_some() => "uprobe",
             _ => "pmu",
         },
     };
-    Some(Entry {
-        name: name.into(),
-        aliases: Vec::new(),
-        source: source.into(),
-        unit: counter.unit,
-        description: String::new(),
-        is_pattern: false,
-    })
+    Some(Entry::new(name, source, counter.unit, ""))
 }
 
-fn row(entry: Entry, resolver: &Resolver, machine: &Machine) -> Row {
-    let opens = match resolver.resolve(&entry.name) {
-        Ok(counters) if !entry.is_pattern => counters.first().map(|c| opens(c, machine)),
-        _ => None,
+fn row(entry: Entry, open: bool, resolver: &Resolver, machine: &Machine) -> Row {
+    let tried = !entry.is_pattern && (open || !entry.bulk);
+    let resolved = tried.then(|| resolver.resolve(&entry.name));
+    let counter = resolved.as_ref().and_then(|r| r.as_ref().ok()?.first());
+    let opens = counter.map(|counter| opens(counter, machine));
+    let needs = counter.map(|counter| check::needs(counter, machine).name());
+    // A name that means nothing on this processor.
+    let unknown = resolved.and_then(|r| r.err());
+    let word = match (&opens, &unknown) {
+        (Some(Opens::Yes), _) => Some("yes"),
+        (Some(Opens::OnlyUser), _) => Some("only_user"),
+        (Some(Opens::No(_)), _) | (None, Some(_)) => Some("no"),
+        (None, None) => None,
     };
-    let word = opens.as_ref().map(|o| match o {
-        Opens::Yes => "yes",
-        Opens::OnlyUser => "only_user",
-        Opens::No(_) => "no",
-    });
     let problem = match opens {
         Some(Opens::No(problem)) => Some(problem),
         _ => None,
@@ -109,7 +129,7 @@ fn row(entry: Entry, resolver: &Resolver, machine: &Machine) -> Row {
         Some(Problem { error, why, remedy, .. }) => {
             (error.map(|e| e.to_string()), Some(why).filter(|w| !w.is_empty()), remedy)
         }
-        None => (None, None, None),
+        None => (None, unknown.as_ref().map(|e| e.what()), unknown.and_then(|e| e.hint)),
     };
     Row {
         name: entry.name,
@@ -121,6 +141,7 @@ fn row(entry: Entry, resolver: &Resolver, machine: &Machine) -> Row {
         reason,
         remedy,
         description: entry.description,
+        needs,
     }
 }
 
@@ -142,7 +163,7 @@ fn table(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
         .load_style(comfy_table::presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(output::width().try_into().unwrap_or(u16::MAX))
-        .set_header(["NAME", "SOURCE", "UNIT", "OPENS", "DESCRIPTION"]);
+        .set_header(["NAME", "SOURCE", "UNIT", "OPENS", "NEEDS", "DESCRIPTION"]);
     for row in rows {
         let opens = match (row.opens, &row.error) {
             (None, _) => "–".to_owned(),
@@ -155,7 +176,8 @@ fn table(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
             false => format!(" (also {})", row.aliases.join(", ")),
         };
         let description = format!("{}{also}", row.description);
-        table.add_row([&row.name, &row.source, row.unit, &opens, &description]);
+        let needs = row.needs.unwrap_or("–");
+        table.add_row([&row.name, &row.source, row.unit, &opens, needs, &description]);
     }
     table.column_iter_mut().for_each(|column| {
         column.set_padding((0, 2));
@@ -196,15 +218,26 @@ fn json(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
 }
 
 fn csv(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "name,aliases,source,unit,opens,error,reason,remedy,description\r")?;
+    writeln!(out, "name,aliases,source,unit,opens,error,reason,remedy,description,needs\r")?;
     for r in rows {
         let aliases = r.aliases.join(" ");
         let optional = |o: &Option<String>| o.clone().unwrap_or_default();
         let (error, reason, remedy) =
             (optional(&r.error), optional(&r.reason), optional(&r.remedy));
-        let opens = r.opens.unwrap_or("");
-        let fields =
-            [&r.name, &aliases, &r.source, r.unit, opens, &error, &reason, &remedy, &r.description];
+        let (opens, needs) = (r.opens.unwrap_or(""), r.needs.unwrap_or(""));
+        let description = &r.description;
+        let fields = [
+            &r.name,
+            &aliases,
+            &r.source,
+            r.unit,
+            opens,
+            &error,
+            &reason,
+            &remedy,
+            description,
+            needs,
+        ];
         writeln!(out, "{}\r", fields.map(quoted).join(","))?;
     }
     Ok(())

@@ -12,6 +12,7 @@ mod hook;
 mod inherited;
 mod list;
 mod metrics;
+mod naming;
 mod output;
 mod prepare;
 mod recover;

@@ -7,28 +7,33 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use counters::devices::Devices;
 use counters::machine::Machine;
 use counters::names::Resolver;
 use counters::plan::by_scope;
-use counters::{Plan, check};
+use counters::{Plan, check, defaults};
 use model::{Counter, Loss, Scope, Source};
 use profile::collect::{Closing, collect, is_over};
 use profile::live::{ProcessId, boot_id};
-use profile::manifest::{CounterInfo, Manifest, Origin, State};
+use profile::manifest::{CounterInfo, Manifest, MetricInfo, Origin, State};
 use record::meta::PARTS_NAME;
 use record::run_file::{RUN_FILE_NAME, RUN_FILE_VARIABLE};
 use record::{ClockKind, RunFile, Snapshot};
 
 use crate::failure::Failure;
 use crate::metrics::{MetricArgs, before_run};
+use crate::naming::Naming;
 
 /// What to record and where to.
 #[derive(clap::Args)]
 pub struct Recording {
     /// Counters, comma separated (`page-faults,task-clock:u`); `none` for timing only.
-    /// Without it: task-clock and page-faults, as far as this machine has them
+    /// Without it: cycles, stalls, instructions and cache misses, or what the variables
+    /// COUNTERPOINT_CPU_METRICS, COUNTERPOINT_CUDA_METRICS, … say
     #[arg(short = 'e', long = "events", value_name = "LIST", allow_hyphen_values = true)]
     pub events: Vec<String>,
+    #[command(flatten)]
+    pub naming: Naming,
     /// Allow more counters than the machine can count at once: they take turns, and values are
     /// estimates, marked as such
     #[arg(long)]
@@ -86,6 +91,18 @@ pub struct Prepared {
     pool_directory: PathBuf,
 }
 
+/// What is counted, chosen and tried.
+pub struct Choice {
+    /// By the recorder.
+    pub counters: Vec<Counter>,
+    /// Beside the program.
+    pub beside: Vec<Counter>,
+    /// About defaults that do not work.
+    pub notes: Vec<String>,
+    /// What to compute of the counters.
+    pub metrics: Vec<MetricInfo>,
+}
+
 /// Makes the profile. Leaves nothing behind when it fails. `system` names counters to sample.
 pub fn prepare(
     recording: &Recording,
@@ -94,38 +111,97 @@ pub fn prepare(
     command: &[String],
 ) -> Result<Prepared, Failure> {
     let machine = Machine::here();
-    let clocksource = machine
-        .read_trimmed("sys/devices/system/clocksource/clocksource0/current_clocksource")
-        .unwrap_or_default();
-    let clock = ClockKind::choose(&clocksource);
-    let first = Snapshot::take(clock);
+    let resolver = recording.naming.resolver(&machine);
     let Chosen { threads: counters, packages: mut beside, notes } =
-        counters_of(&recording.events, recording.multiplex, &machine)?;
-    beside.extend(system_wide(system, beside.len() as u16, &machine)?);
+        counters_of(recording, &resolver, &machine)?;
+    beside.extend(system_wide(system, beside.len() as u16, &resolver, &machine)?);
     if let (Some(counter), true) = (beside.first(), origin != Origin::Run) {
         return Err(Failure::new(format!("{} counts a whole package, no thread", counter.name))
             .hint("`counterpoint run` samples it beside the program"));
     }
     let infos: Vec<CounterInfo> = counters.iter().map(Into::into).collect();
     let metrics = before_run(&recording.metrics, &infos)?;
-    // By components: `x.cpt/` is `x.cpt`.
-    let directory: PathBuf = std::path::absolute(&recording.output)
-        .map_err(|e| Failure::new(format!("output {}: {e}", recording.output.display())))?
-        .components()
-        .collect();
+    let choice = Choice { counters, beside, notes, metrics };
+    make(recording, choice, &place(recording)?, origin, command)
+}
+
+/// Where the profile goes, absolute. By components: `x.cpt/` is `x.cpt`.
+pub fn place(recording: &Recording) -> Result<PathBuf, Failure> {
+    let absolute = std::path::absolute(&recording.output)
+        .map_err(|e| Failure::new(format!("output {}: {e}", recording.output.display())))?;
+    let directory: PathBuf = absolute.components().collect();
     // A link stays where it is: what it points to is replaced.
-    let directory = match fs::symlink_metadata(&directory) {
+    match fs::symlink_metadata(&directory) {
         Ok(found) if found.is_symlink() => fs::canonicalize(&directory)
-            .map_err(|e| Failure::new(format!("output {}: {e}", directory.display())))?,
-        _ => directory,
-    };
+            .map_err(|e| Failure::new(format!("output {}: {e}", directory.display()))),
+        _ => Ok(directory),
+    }
+}
+
+/// The clock of this machine's recordings.
+fn choose_clock(machine: &Machine) -> ClockKind {
+    let clocksource = machine
+        .read_trimmed("sys/devices/system/clocksource/clocksource0/current_clocksource")
+        .unwrap_or_default();
+    ClockKind::choose(&clocksource)
+}
+
+/// A manifest with everything that is known of the machine and the command.
+pub fn manifest(
+    recording: &Recording,
+    origin: Origin,
+    command: &[String],
+    snapshots: &[Snapshot],
+) -> Manifest {
+    let machine = Machine::here();
+    Manifest {
+        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        origin,
+        state: State::Recording,
+        created_unix_ns: snapshots.first().map_or(0, |s| s.realtime_ns),
+        host: machine.read_trimmed("proc/sys/kernel/hostname").unwrap_or_default(),
+        kernel: machine.read_trimmed("proc/sys/kernel/osrelease").unwrap_or_default(),
+        boot_id: boot_id(),
+        cpu_model: machine.field("proc/cpuinfo", "model name").unwrap_or_default(),
+        logical_cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
+        command: command.to_vec(),
+        working_directory: std::env::current_dir()
+            .map_or_else(|_| String::new(), |d| d.display().to_string()),
+        environment: machine
+            .container()
+            .map(|sign| format!("in a container ({sign})"))
+            .or_else(|| machine.virtualisation().map(|sign| format!("virtualised ({sign})"))),
+        clock: choose_clock(&machine).into(),
+        filters: recording.filter.clone(),
+        watch: ProcessId::current().into_iter().collect(),
+        snapshots: snapshots.iter().map(|s| (*s).into()).collect(),
+        ..Manifest::new()
+    }
+}
+
+/// Makes a directory of a profile, for its owner only.
+pub fn make_directory(path: &Path) -> Result<(), Failure> {
+    fs::DirBuilder::new()
+        .mode(0o700)
+        .create(path)
+        .map_err(|e| Failure::new(format!("create {}: {e}", path.display())))
+}
+
+/// Makes the profile in `directory`. Leaves nothing behind when it fails.
+pub fn make(
+    recording: &Recording,
+    choice: Choice,
+    directory: &Path,
+    origin: Origin,
+    command: &[String],
+) -> Result<Prepared, Failure> {
+    let Choice { counters, beside, notes, metrics } = choice;
+    let clock = choose_clock(&Machine::here());
+    let first = Snapshot::take(clock);
+    let directory = directory.to_owned();
+    let infos: Vec<CounterInfo> = counters.iter().map(Into::into).collect();
     make_way(&directory)?;
-    let make = |path: &Path| {
-        fs::DirBuilder::new()
-            .mode(0o700)
-            .create(path)
-            .map_err(|e| Failure::new(format!("create {}: {e}", path.display())))
-    };
+    let make = make_directory;
     make(&directory).map_err(|f| f.hint("choose another place with -o DIR"))?;
     let mut made = Undo { directories: vec![directory.clone()] };
     let library = library()?;
@@ -151,32 +227,12 @@ pub fn prepare(
     fs::write(&run_path, run_file.to_bytes())
         .map_err(|e| Failure::new(format!("write {}: {e}", run_path.display())))?;
     let manifest = Manifest {
-        program_version: env!("CARGO_PKG_VERSION").to_owned(),
-        origin,
-        state: State::Recording,
-        created_unix_ns: first.realtime_ns,
-        host: machine.read_trimmed("proc/sys/kernel/hostname").unwrap_or_default(),
-        kernel: machine.read_trimmed("proc/sys/kernel/osrelease").unwrap_or_default(),
-        boot_id: boot_id(),
-        cpu_model: machine.field("proc/cpuinfo", "model name").unwrap_or_default(),
-        logical_cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
-        command: command.to_vec(),
-        working_directory: std::env::current_dir()
-            .map_or_else(|_| String::new(), |d| d.display().to_string()),
-        environment: machine
-            .container()
-            .map(|sign| format!("in a container ({sign})"))
-            .or_else(|| machine.virtualisation().map(|sign| format!("virtualised ({sign})"))),
-        clock: clock.into(),
         counters: infos,
         metrics,
         multiplex: recording.multiplex,
-        filters: recording.filter.clone(),
         pool: Some(pool),
-        watch: ProcessId::current().into_iter().collect(),
-        snapshots: run_file.snapshots.iter().map(|s| (*s).into()).collect(),
         notes: notes.into_iter().chain(pool_note).collect(),
-        ..Manifest::new()
+        ..manifest(recording, origin, command, &run_file.snapshots)
     };
     manifest.write(&directory).map_err(Failure::new)?;
     let preload = preload(&library, &pool_directory)?;
@@ -239,17 +295,19 @@ struct Chosen {
 
 /// The counters asked for, each of which works here, or the default ones that do: those of threads,
 /// those of whole packages, and notes about those that do not work.
-fn counters_of(lists: &[String], multiplex: bool, machine: &Machine) -> Result<Chosen, Failure> {
-    if lists.is_empty() {
-        let defaults = check::defaults(machine);
-        let (threads, notes) = (defaults.counters, defaults.notes);
-        return Ok(Chosen { threads, packages: Vec::new(), notes });
+fn counters_of(
+    recording: &Recording,
+    resolver: &Resolver,
+    machine: &Machine,
+) -> Result<Chosen, Failure> {
+    if recording.events.is_empty() {
+        return unasked(resolver, machine);
     }
-    let typed = lists.join(",");
-    let counters = resolve("-e", &typed, machine)?;
+    let typed = recording.events.join(",");
+    let counters = resolve("-e", &typed, resolver)?;
     let (threads, packages) = by_scope(counters.clone());
     Plan::new(threads.clone()).map_err(|e| Failure::new(format!("-e {typed}: {e}")))?;
-    if multiplex {
+    if recording.multiplex {
         works(&packages, machine)?;
         let threads = check::split(&threads, machine).map_err(|problem| refused(&problem))?;
         let notes = turns(&threads).into_iter().collect();
@@ -261,11 +319,16 @@ fn counters_of(lists: &[String], multiplex: bool, machine: &Machine) -> Result<C
 
 /// Counters for every CPU that is online, in groups from number `first` on. A simulated one
 /// belongs to no CPU.
-fn system_wide(lists: &[String], first: u16, machine: &Machine) -> Result<Vec<Counter>, Failure> {
+pub fn system_wide(
+    lists: &[String],
+    first: u16,
+    resolver: &Resolver,
+    machine: &Machine,
+) -> Result<Vec<Counter>, Failure> {
     if lists.is_empty() {
         return Ok(Vec::new());
     }
-    let mut counters = resolve("--system", &lists.join(","), machine)?;
+    let mut counters = resolve("--system", &lists.join(","), resolver)?;
     for counter in &mut counters {
         if counter.scope.is_thread() && matches!(counter.source, Source::Perf(_)) {
             counter.scope = Scope::Cpus(machine.online_cpus());
@@ -276,8 +339,8 @@ fn system_wide(lists: &[String], first: u16, machine: &Machine) -> Result<Vec<Co
     Ok(counters)
 }
 
-fn resolve(option: &str, typed: &str, machine: &Machine) -> Result<Vec<Counter>, Failure> {
-    Resolver::new(machine).resolve(typed).map_err(|e| {
+pub fn resolve(option: &str, typed: &str, resolver: &Resolver) -> Result<Vec<Counter>, Failure> {
+    resolver.resolve(typed).map_err(|e| {
         let failure = Failure::new(format!("{option} {typed}: {e}"));
         match e.hint {
             Some(hint) => failure.hint(hint),
@@ -324,6 +387,26 @@ fn turns(counters: &[Counter]) -> Option<String> {
     };
     let groups: Vec<String> = groups.map(names).collect();
     (groups.len() > 1).then(|| format!("these groups may take turns: {}", groups.join(" ")))
+}
+
+/// What is counted without `-e`.
+fn unasked(resolver: &Resolver, machine: &Machine) -> Result<Chosen, Failure> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let kinds = defaults::asked(&variable);
+    let set = defaults::of_devices(&kinds, &variable, resolver, &Devices::known(), machine)
+        .map_err(|error| {
+            let failure = Failure::new(error.to_string());
+            match error.hint {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            }
+        })?;
+    for skipped in &set.skipped {
+        eprintln!("counterpoint: {skipped}");
+    }
+    let (threads, packages) = by_scope(set.counters);
+    let notes = set.notes.into_iter().chain(set.skipped).collect();
+    Ok(Chosen { threads, packages, notes })
 }
 
 const LIBRARY: &str = "libcounterpoint.so";

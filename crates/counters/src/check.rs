@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use model::{Counter, PerfAttr, Scope, Source};
 
 use crate::machine::Machine;
-use crate::names::Resolver;
 use crate::perf::{self, OpenError, OpenErrorKind, Target};
 use crate::plan::{Plan, by_scope};
 use crate::readings::{Coverage, Readings};
@@ -58,6 +57,44 @@ pub fn check(counters: &[Counter], machine: &Machine) -> Report {
         false => Ok(()),
     };
     Report { counters: alone, together }
+}
+
+/// Cuts counters of threads into sets each of which works at once, in their order and as few as
+/// that order allows: each set takes counters until one more does not fit. `most` also limits how
+/// many are in a set. The counters of a set form one group, as far as they have one kind of source.
+///
+/// # Errors
+/// A counter that does not work even alone.
+pub fn sets(
+    counters: &[Counter],
+    most: usize,
+    machine: &Machine,
+) -> Result<Vec<Vec<Counter>>, Problem> {
+    let mut sets: Vec<Vec<Counter>> = Vec::new();
+    for counter in counters {
+        check_one(counter, machine)?;
+        if let Some(last) = sets.last_mut().filter(|last| last.len() < most)
+            && let Some(grown) = with(last, counter, machine)
+        {
+            *last = grown;
+            continue;
+        }
+        sets.push(vec![Counter { group: 0, ..counter.clone() }]);
+    }
+    Ok(sets)
+}
+
+/// The set and one counter more, in the last group if that has its kind of source, else in one of
+/// its own; `None` if they do not work at once.
+pub fn with(set: &[Counter], counter: &Counter, machine: &Machine) -> Option<Vec<Counter>> {
+    let kind = |c: &Counter| matches!(c.source, Source::Sim(_));
+    let pinned = matches!(&counter.source, Source::Perf(attr) if attr.pinned);
+    let last = set.last()?;
+    let joins = !pinned && kind(last) == kind(counter);
+    let group = last.group + u16::from(!joins);
+    let mut grown = set.to_vec();
+    grown.push(Counter { group, ..counter.clone() });
+    check_together(&grown, machine).is_ok().then_some(grown)
 }
 
 fn check_one(counter: &Counter, machine: &Machine) -> Result<(), Problem> {
@@ -342,9 +379,59 @@ pub fn opens(counter: &Counter, machine: &Machine) -> Opens {
     }
 }
 
+/// Who may open a counter, as far as its kind says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Privilege {
+    /// Anyone, anywhere: a script.
+    Anyone,
+    /// With `:u` any user up to `perf_event_paranoid=2`; in all modes up to 1, or with CAP_PERFMON.
+    User,
+    /// Any user up to `perf_event_paranoid=1`, or with CAP_PERFMON: it counts the kernel too.
+    /// Tracepoints also need a tracefs that the user may read.
+    Kernel,
+    /// Any user up to `perf_event_paranoid=0`, or with CAP_PERFMON: it counts everybody.
+    System,
+    /// Only with CAP_PERFMON (root has it).
+    PerfMon,
+}
+
+impl Privilege {
+    /// The word in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Anyone => "anyone",
+            Self::User => "user",
+            Self::Kernel => "kernel",
+            Self::System => "system",
+            Self::PerfMon => "perfmon",
+        }
+    }
+}
+
+/// Who may open `counter`.
+pub fn needs(counter: &Counter, machine: &Machine) -> Privilege {
+    let Source::Perf(attr) = &counter.source else { return Privilege::Anyone };
+    let is_core = |kind| machine.core_types().iter().any(|&(_, core)| core == kind);
+    match attr.kind {
+        _ if !counter.scope.is_thread() => Privilege::System,
+        _ if attr.path.is_some() => Privilege::PerfMon,
+        _ if in_kernel_only(counter) => Privilege::Kernel,
+        // The kernel lets anybody count system calls of his own.
+        2 if counter.name.starts_with("syscalls:") => Privilege::User,
+        2 => Privilege::Kernel,
+        0 | 1 | 3 | 4 | 5 => Privilege::User,
+        kind if is_core(kind) => Privilege::User,
+        _ => Privilege::Kernel,
+    }
+}
+
 fn forbidden(problem: &Problem) -> bool {
     let kind = problem.error.map(|e| e.kind);
     matches!(kind, Some(OpenErrorKind::AccessDenied | OpenErrorKind::NotPermitted))
+}
+
+fn has_filter(counter: &Counter) -> bool {
+    matches!(&counter.source, Source::Perf(attr) if attr.filter.is_some())
 }
 
 /// Software counters of what the kernel does with a thread: context switches, migrations, cgroup
@@ -495,6 +582,12 @@ fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, Strin
             "somebody has the PMU for himself".into(),
             "end the other profiler (or the hypervisor's own profiling) first".into(),
         ),
+        OpenErrorKind::Invalid if has_filter(counter) => (
+            "the kernel refuses the filter".into(),
+            "as in filter=\"count > 100 && fd == 3\"; the tracepoint's file `format` names its \
+             fields"
+                .into(),
+        ),
         OpenErrorKind::Invalid if counter.name.contains(':') => (
             "this counter cannot be counted so".into(),
             "try it without modifiers: not every PMU can tell user from kernel".into(),
@@ -502,47 +595,4 @@ fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, Strin
         OpenErrorKind::Invalid => ("the machine cannot count this".into(), String::new()),
         _ => (String::new(), String::new()),
     }
-}
-
-/// What is counted when nobody asked for anything in particular.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Defaults {
-    /// In one group; empty if the machine lets us count nothing.
-    pub counters: Vec<Counter>,
-    /// One sentence for each counter that is left out or narrowed.
-    pub notes: Vec<String>,
-}
-
-/// Names of the default set.
-pub const DEFAULTS: [&str; 2] = ["task-clock", "page-faults"];
-
-/// `task-clock` and `page-faults`, as far as this machine has them. Where the kernel's part is
-/// forbidden, their `:u` forms under that name, with a note: nobody asked for the kernel's part.
-pub fn defaults(machine: &Machine) -> Defaults {
-    let mut set = Defaults { counters: Vec::new(), notes: Vec::new() };
-    for name in DEFAULTS {
-        let mut counter = match Resolver::new(machine).resolve(name).map(|mut c| c.pop()) {
-            Ok(Some(counter)) => counter,
-            _ => continue,
-        };
-        match opens(&counter, machine) {
-            Opens::Yes => {}
-            Opens::OnlyUser => {
-                if let Some(narrow) = user_only(&counter) {
-                    let level = machine.paranoid().map_or("?".into(), |l| l.to_string());
-                    set.notes.push(format!(
-                        "{} instead of {name}: perf_event_paranoid={level} forbids the kernel's part",
-                        narrow.name
-                    ));
-                    counter = narrow;
-                }
-            }
-            Opens::No(problem) => {
-                set.notes.push(format!("without {name}: {}", problem.message));
-                continue;
-            }
-        }
-        set.counters.push(counter);
-    }
-    set
 }

@@ -28,6 +28,11 @@
     feature = "names",
     doc = "| [`check`] | whether counters work here, and the remedy if not |"
 )]
+#![cfg_attr(feature = "names", doc = "| [`defaults`] | what is counted when nobody typed a list |")]
+#![cfg_attr(
+    feature = "names",
+    doc = "| [`devices`] | kinds of devices, and the seam for accelerators' counters |"
+)]
 #![cfg_attr(
     feature = "names",
     doc = "| [`doctor`] | what about this machine matters to counting |"
@@ -50,6 +55,10 @@ pub mod thread;
 
 #[cfg(feature = "names")]
 pub mod check;
+#[cfg(feature = "names")]
+pub mod defaults;
+#[cfg(feature = "names")]
+pub mod devices;
 #[cfg(feature = "names")]
 pub mod doctor;
 #[cfg(feature = "names")]

@@ -157,6 +157,18 @@ impl Machine {
         }
     }
 
+    /// The PMUs of [`Machine::core_pmus`] and their types: several where there are several kinds
+    /// of cores.
+    pub fn core_types(&self) -> Vec<(String, u32)> {
+        let pmus = self.core_pmus().into_iter();
+        let typed = pmus.filter_map(|pmu| {
+            let path = format!("{}/{pmu}/type", crate::names::DEVICES);
+            let number = self.read_trimmed(&path)?.parse().ok()?;
+            Some((pmu, number))
+        });
+        typed.collect()
+    }
+
     /// PMUs of the processor's cores, by sysfs: `cpu`, `cpu_core`, `armv8_pmuv3_0`, …
     pub fn core_pmus(&self) -> Vec<String> {
         let mut pmus = self.list(crate::names::DEVICES);

@@ -6,34 +6,43 @@
 //!      ▼
 //!  Resolver       asks each NameSource in turn what a head means     ──► Vec<Counter>
 //!      │  generic   software and hardware names, cache triples, rNNNN
+//!      │  papi      perf::NAME and PAPI_* for the same
+//!      │  tables    a vendor's names, from JSON tables that the user has
+//!      │  amd       AMD's names for the counters of its cores
+//!      │  script    sim/NAME,readings=…/
+//!      │  memory    mem:address[/length][:rwx]
+//!      │  uprobe    uprobe:path:function
 //!      │  sysfs     pmu/term=value,…/ of the PMUs of this machine
 //!      │  tracefs   system:name
-//!      │  amd       AMD's names for the counters of its cores
-//!      │  memory    mem:address[/length][:rwx]
-//!      │  script    sim/NAME,readings=…/
+//!      │  devices   component:::name of accelerators (crate::devices)
+//!      │  perf_list a vendor's names, from an installed perf
 //!      ▼
 //!  NameError      one type for everything that can be wrong, with the byte where it is
 //! ```
 //!
-//! A further kind of name (JSON tables, PAPI's spellings, an accelerator's counters) is one more
-//! [`NameSource`]; the parser and the resolver stay as they are.
+//! A further kind of name is one more [`NameSource`]; the parser and the resolver stay as they are.
 
 mod amd;
 mod error;
+mod format;
 mod generic;
 mod memory;
+mod papi;
 mod parse;
+mod perf_list;
+mod print;
 mod resolve;
 mod script;
-mod suggest;
 mod syntax;
 mod sysfs;
+mod tables;
 mod tracefs;
+mod uprobe;
 
 pub(crate) use sysfs::{DEVICES, parse_cpus};
 pub(crate) use tracefs::TRACEFS;
 
 pub use error::{NameError, NameErrorKind};
-pub use parse::parse;
-pub use resolve::{Entry, NameSource, Resolved, Resolver, Trouble};
-pub use syntax::{Access, Entries, Head, Item, List, Modifiers, Term};
+pub use parse::{parse, pieces};
+pub use resolve::{Called, Entry, NameSource, Resolved, Resolver, Trouble};
+pub use syntax::{Access, Entries, Filter, Head, Item, List, Modifiers, Term};

@@ -73,6 +73,7 @@ impl KernelAttr {
     fn new(attr: &PerfAttr) -> Self {
         let bits = [
             (2, attr.pinned),
+            (3, attr.exclusive),
             (4, attr.exclude_user),
             (5, attr.exclude_kernel),
             (6, attr.exclude_hv),
@@ -88,7 +89,7 @@ impl KernelAttr {
             read_format: READ_FORMAT,
             // Not disabled: a group with a disabled leader escapes the kernel's check that it
             // fits the PMU (measured on Arm, Linux 6.1: accepted, then never counted).
-            flags: flags | u64::from(attr.precise_ip & 3) << 15,
+            flags,
             bp_type: attr.bp_type,
             config1: attr.path.as_ref().map_or(attr.config1, |path| path.as_ptr() as u64),
             config2: attr.config2,
@@ -245,7 +246,7 @@ mod tests {
         assert_eq!(flags(PerfAttr { exclude_kernel: true, ..Default::default() }), 0x20);
         assert_eq!(flags(PerfAttr { exclude_hv: true, ..Default::default() }), 0x40);
         assert_eq!(flags(PerfAttr { exclude_idle: true, ..Default::default() }), 0x80);
-        assert_eq!(flags(PerfAttr { precise_ip: 2, ..Default::default() }), 0x1_0000);
+        assert_eq!(flags(PerfAttr { exclusive: true, ..Default::default() }), 0x8);
         assert_eq!(flags(PerfAttr { exclude_host: true, ..Default::default() }), 0x8_0000);
         assert_eq!(flags(PerfAttr { exclude_guest: true, ..Default::default() }), 0x10_0000);
     }

@@ -8,7 +8,7 @@ use model::{Counter, MAX_COUNTERS, Source};
 ///
 /// Invariants: at most [`MAX_COUNTERS`] counters; the groups are numbered 0, 1, … and each is a
 /// run of neighbours; all counters of a group have the same kind of source; only a group's first
-/// counter is pinned; all count threads; every simulated counter has at least one reading.
+/// counter is pinned or exclusive; all count threads; every simulated counter has at least one reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     counters: Vec<Counter>,
@@ -74,7 +74,8 @@ impl Plan {
                     if group.kind != kind {
                         return Err(PlanError::MixedSources { counter: index });
                     }
-                    if matches!(&counter.source, Source::Perf(attr) if attr.pinned) {
+                    if matches!(&counter.source, Source::Perf(attr) if attr.pinned || attr.exclusive)
+                    {
                         return Err(PlanError::PinnedMember { counter: index });
                     }
                     group.len += 1;
@@ -162,7 +163,7 @@ pub enum PlanError {
         /// Which.
         counter: usize,
     },
-    /// Pinned, but not the first of its group.
+    /// Pinned or exclusive, but not the first of its group.
     PinnedMember {
         /// Which.
         counter: usize,
@@ -192,7 +193,7 @@ impl fmt::Display for PlanError {
                 write!(f, "counter {counter}: another kind of source than the rest of its group")
             }
             Self::PinnedMember { counter } => {
-                write!(f, "counter {counter}: pinned, but not the first of its group")
+                write!(f, "counter {counter}: pinned or exclusive, but not the first of its group")
             }
             Self::NotOfThreads { counter } => {
                 write!(f, "counter {counter}: counts a whole package and not a thread")

@@ -175,10 +175,10 @@ pub struct PerfAttr {
     pub exclude_host: bool,
     /// `exclude_guest`.
     pub exclude_guest: bool,
-    /// `precise_ip`, 0 to 3.
-    pub precise_ip: u8,
     /// `pinned`: legal on a group's leader only.
     pub pinned: bool,
+    /// `exclusive`: legal on a group's leader only.
+    pub exclusive: bool,
     /// Of a uprobe: the file that is probed. The kernel takes its address in `config1`.
     pub path: Option<CString>,
     /// Of a tracepoint: the condition, in the kernel's filter language

@@ -18,7 +18,7 @@ use crate::clock::{ClockKind, Snapshot};
 use crate::wire::{Decoder, Encoder, Truncated, xxh64};
 
 const MAGIC: &[u8; 8] = b"CPTRUN01";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const PREFIX_BYTES: usize = 24;
 
 /// Name of the run file in a profile directory.
@@ -228,10 +228,11 @@ fn put_perf(e: &mut Encoder, attr: &PerfAttr) {
         attr.pinned,
         attr.path.is_some(),
         attr.filter.is_some(),
+        attr.exclusive,
     ];
     let bits = flags.iter().enumerate().map(|(i, on)| u32::from(*on) << i).sum();
     e.u32(attr.kind).u64(attr.config).u64(attr.config1).u64(attr.config2).u64(attr.config3);
-    e.u32(attr.bp_type).u32(bits).u8(attr.precise_ip);
+    e.u32(attr.bp_type).u32(bits);
     for text in [&attr.path, &attr.filter].into_iter().flatten() {
         let bytes = text.as_bytes();
         e.u32(bytes.len() as u32);
@@ -242,7 +243,7 @@ fn put_perf(e: &mut Encoder, attr: &PerfAttr) {
 fn get_perf(d: &mut Decoder<'_>) -> Result<PerfAttr, RunFileError> {
     let (kind, config) = (d.u32()?, d.u64()?);
     let (config1, config2, config3) = (d.u64()?, d.u64()?, d.u64()?);
-    let (bp_type, bits, precise_ip) = (d.u32()?, d.u32()?, d.u8()?);
+    let (bp_type, bits) = (d.u32()?, d.u32()?);
     let on = |i: u32| bits & (1 << i) != 0;
     let path = if on(7) { Some(get_c_string(d)?) } else { None };
     let filter = if on(8) { Some(get_c_string(d)?) } else { None };
@@ -260,7 +261,7 @@ fn get_perf(d: &mut Decoder<'_>) -> Result<PerfAttr, RunFileError> {
         exclude_host: on(4),
         exclude_guest: on(5),
         pinned: on(6),
-        precise_ip,
+        exclusive: on(9),
         path,
         filter,
     })
@@ -315,7 +316,7 @@ mod tests {
             config1: u64::MAX,
             exclude_kernel: true,
             pinned: true,
-            precise_ip: 3,
+            exclusive: true,
             config3: 7,
             ..PerfAttr::default()
         };

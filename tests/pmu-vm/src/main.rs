@@ -13,6 +13,7 @@
 #[cfg(not(all(target_arch = "aarch64", target_os = "linux")))]
 compile_error!("the guest is AArch64 Linux; build it with: cargo xtask pmu-vm");
 
+mod agent;
 mod exact;
 mod init;
 mod kernel;
@@ -40,6 +41,7 @@ const TESTS: &[(usize, &[Test])] = &[
     (1, permission::TESTS),
     (1, threads::TESTS),
     (1, peer::TESTS),
+    (1, agent::TESTS),
     (2, two_cpus::TESTS),
 ];
 

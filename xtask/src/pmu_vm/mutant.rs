@@ -17,8 +17,14 @@ const RIGHT: &str = "    ((counter << unused) as i64 >> unused) as u64\n";
 const WRONG: &str = "    counter << unused >> unused\n";
 
 /// What the guest is built of.
-const SOURCES: &[&str] =
-    &["Cargo.toml", "crates/counters", "crates/model", "tests/pmu-vm", "xtask/Cargo.toml"];
+const SOURCES: &[&str] = &[
+    "Cargo.toml",
+    "crates/counters",
+    "crates/model",
+    "crates/record",
+    "tests/pmu-vm",
+    "xtask/Cargo.toml",
+];
 
 pub fn main(layout: &Layout) -> Result<()> {
     let copy = super::home(layout).join("mutant");

@@ -13,12 +13,12 @@ use crate::setup::{self, List};
 
 /// Where the guest's loader is asked for, and where it looks for everything else.
 const LOADER: &str = "ld-linux-aarch64.so.1";
-const LIBRARIES: &str = "lib/aarch64-linux-gnu";
+pub const LIBRARIES: &str = "lib/aarch64-linux-gnu";
 
 /// What C adds to the guest.
 pub struct C {
-    /// A dynamic program.
-    pub papi: PathBuf,
+    /// Dynamic programs and libraries, and their places in the guest.
+    pub files: Vec<(String, PathBuf)>,
     /// Where `libpmu_vm_reader.a` is, for the guest's own program.
     pub folder: PathBuf,
 }
@@ -41,7 +41,21 @@ pub fn build(layout: &Layout, root: &Path) -> Result<C> {
         command.arg("rcs").args([archive, object]);
         quiet(&mut command, "make an archive of reader.o")?;
     }
-    Ok(C { papi, folder })
+
+    // The agent's own host and library.
+    let gnu = ["-target", "aarch64-linux-gnu.2.28"];
+    let host = folder.join("host");
+    let flags = ["-Wno-unused-parameter", "-ldl", "-lpthread"];
+    compile(layout, "tests/programs/host.c", &[&gnu[..], &flags].concat(), &host)?;
+    let library = folder.join("library.so");
+    let flags = ["-shared", "-fPIC"];
+    compile(layout, "tests/programs/library.c", &[&gnu[..], &flags].concat(), &library)?;
+    let files = vec![
+        ("bin/papi".into(), papi),
+        ("bin/host".into(), host),
+        ("lib/library.so".into(), library),
+    ];
+    Ok(C { files, folder })
 }
 
 /// zig, which `dist` links with, has clang and the start files of every machine.

@@ -10,18 +10,21 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use crate::dist;
 use crate::layout::Layout;
 use crate::process::{cargo, exists, loud, output, quiet, say};
+use crate::setup::{self, List};
 
 const TARGET: &str = "aarch64-unknown-linux-musl";
+const AGENT_TARGET: &str = "aarch64-unknown-linux-gnu";
 
 /// What keeps us from building, if anything does.
 pub fn missing() -> Option<String> {
-    let installed = sysroot().is_ok_and(|root| root.join("lib/rustlib").join(TARGET).is_dir());
-    if !installed && !exists("rustup", &["--version"]) {
-        return Some(format!("the standard library for {TARGET} and rustup are missing"));
-    }
-    None
+    let has =
+        |target: &str| sysroot().is_ok_and(|root| root.join("lib/rustlib").join(target).is_dir());
+    let lacks = [TARGET, AGENT_TARGET].into_iter().find(|target| !has(target))?;
+    let rustup = exists("rustup", &["--version"]);
+    (!rustup).then(|| format!("the standard library for {lacks} and rustup are missing"))
 }
 
 /// The program of the checkout `sources`, up to date, linked with what `libraries` has.
@@ -30,6 +33,27 @@ pub fn guest(layout: &Layout, sources: &Path, libraries: &Path) -> Result<PathBu
     build.arg("--release").env("PMU_VM_LIBRARIES", libraries);
     loud(&mut build, "build the guest's program")?;
     Ok(target_folder(layout).join(TARGET).join("release/guest"))
+}
+
+/// The shared library as `dist` links it, for the guest, without the whole-program pass.
+pub fn agent(layout: &Layout) -> Result<PathBuf> {
+    add_target(AGENT_TARGET)?;
+    setup::install(layout, &[List::Build])?;
+    let folder = super::home(layout).join("artifacts");
+    let target = format!("{AGENT_TARGET}.{}.{}", dist::GLIBC_FLOOR.0, dist::GLIBC_FLOOR.1);
+    let mut build = dist::zigbuild(layout, &target, &folder, "quick");
+    build.args(["--manifest-path", "artifacts/Cargo.toml", "--package", "counterpoint-so"]);
+    loud(&mut build, "build libcounterpoint.so for the guest")?;
+    Ok(folder.join(AGENT_TARGET).join("quick/libcounterpoint.so"))
+}
+
+/// The standard library for `target`.
+fn add_target(target: &str) -> Result<()> {
+    if sysroot()?.join("lib/rustlib").join(target).is_dir() {
+        return Ok(());
+    }
+    say(format_args!("rustup target add {target} …"));
+    quiet(Command::new("rustup").args(["target", "add", target]), "add a standard library")
 }
 
 /// Clippy, which the workspace's own run does not reach: the guest is AArch64 only.
@@ -41,11 +65,7 @@ pub fn lint(layout: &Layout) -> Result<()> {
 
 fn guest_cargo(layout: &Layout, sources: &Path, chore: &str) -> Result<Command> {
     let sysroot = sysroot()?;
-    if !sysroot.join("lib/rustlib").join(TARGET).is_dir() {
-        say(format_args!("rustup target add {TARGET} …"));
-        let mut add = Command::new("rustup");
-        quiet(add.args(["target", "add", TARGET]), "add the guest's standard library")?;
-    }
+    add_target(TARGET)?;
     let mut command = cargo();
     command.args([chore, "--quiet", "--locked", "--target", TARGET, "--target-dir"]);
     command.arg(target_folder(layout));

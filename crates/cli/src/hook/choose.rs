@@ -8,8 +8,10 @@ use std::io::{self, Write};
 
 use counters::check::check;
 use counters::machine::Machine;
-use counters::names::Resolver;
+use counters::names::{self, Resolver};
 use model::{Counter, PerfAttr, Source};
+
+use crate::naming::Naming;
 
 /// Counters that work here.
 #[derive(Debug, Default, PartialEq)]
@@ -31,11 +33,11 @@ struct Piece {
 
 /// Chooses from `typed` what works on this machine.
 pub fn choose(typed: &str, machine: &Machine) -> Chosen {
-    let resolver = Resolver::new(machine);
+    let resolver = Naming::default().resolver(machine);
     let mut chosen = Chosen::default();
     let mut pieces: Vec<Piece> = Vec::new();
     let mut known = BTreeSet::new();
-    for entry in split(typed) {
+    for entry in names::pieces(typed) {
         let piece = match piece(&resolver, entry) {
             Ok((piece, counters)) => match check(&counters, machine).problem() {
                 None => piece,
@@ -132,24 +134,10 @@ fn counts_everywhere(counter: &Counter) -> bool {
     let Source::Perf(attr) = &counter.source else { return false };
     let &PerfAttr { kind, config, exclude_user, exclude_kernel, exclude_hv, pinned, .. } = attr;
     let modes = exclude_user | exclude_kernel | exclude_hv;
-    let others = attr.exclude_idle | attr.exclude_host | attr.exclude_guest | pinned;
+    let others =
+        attr.exclude_idle | attr.exclude_host | attr.exclude_guest | attr.exclusive | pinned;
     let kernels_own = kind == TYPE_SOFTWARE && KERNELS_OWN.contains(&config);
-    !(modes || others || kernels_own || kind == TYPE_TRACEPOINT || attr.precise_ip > 0)
-}
-
-/// At the commas that are not inside of braces or slashes.
-fn split(typed: &str) -> Vec<&str> {
-    let (mut braces, mut slashes) = (0i32, 0i32);
-    let pieces = typed.split(|c| {
-        match c {
-            '{' => braces += 1,
-            '}' => braces -= 1,
-            '/' => slashes ^= 1,
-            _ => {}
-        }
-        c == ',' && braces <= 0 && slashes == 0
-    });
-    pieces.map(str::trim).filter(|piece| !piece.is_empty()).collect()
+    !(modes || others || kernels_own || kind == TYPE_TRACEPOINT)
 }
 
 /// Every name that can be typed, as the original printed its list: padded to 40 columns, the
@@ -171,14 +159,6 @@ pub fn list(machine: &Machine, out: &mut impl Write) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn commas_inside_stay() {
-        assert_eq!(split(""), [""; 0]);
-        assert_eq!(split(" a, b ,,c"), ["a", "b", "c"]);
-        assert_eq!(split("{a,b}:u,cpu/x=1,y/,d"), ["{a,b}:u", "cpu/x=1,y/", "d"]);
-        assert_eq!(split("sim/a,readings=0:1/,e"), ["sim/a,readings=0:1/", "e"]);
-    }
 
     #[test]
     fn a_name_without_modes_counts_in_user_mode_under_its_own_label() {

@@ -12,6 +12,7 @@ use record::run_file::RUN_FILE_NAME;
 use super::choose;
 use super::settings::Settings;
 use crate::failure::Failure;
+use crate::naming::Naming;
 use crate::prepare::{Recording, prepare};
 
 /// Where the agent reads the answer.
@@ -35,6 +36,7 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
     settings.process = process;
     settings.labels = chosen.labels;
     let recording = Recording {
+        naming: Naming::default(),
         multiplex: false,
         events: vec![chosen.list],
         output: place(process),

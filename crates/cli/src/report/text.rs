@@ -294,9 +294,7 @@ fn probes(out: &mut impl Write, report: &Report<'_>, width: usize) -> io::Result
     let mut text = match probe_totals(report) {
         None => "not calibrated; their cost is unknown".to_owned(),
         Some(totals) => {
-            let share = totals.share.map_or(String::new(), |share| {
-                format!(", {} of the threads' wall time", percent(share))
-            });
+            let share = totals.share.map_or(String::new(), share_text);
             format!(
                 "about {}{share}: {} at {} each, flushing {}",
                 time(totals.probes_ns + totals.flush_ns),
@@ -330,6 +328,17 @@ fn probes(out: &mut impl Write, report: &Report<'_>, width: usize) -> io::Result
         text.push_str("; the other calls' sets of counters were not calibrated");
     }
     wrapped(out, "probes: ", &text, width)
+}
+
+/// An estimate cannot be more than all there is: then the calls' own probes were faster than those
+/// of the calibration, by how much nobody knows.
+fn share_text(share: f64) -> String {
+    if share > 1.0 {
+        return " by the calibration (more than the threads' whole wall time: it was made in a \
+                slower moment than the calls)"
+            .to_owned();
+    }
+    format!(", {} of the threads' wall time", percent(share))
 }
 
 /// The cost of all probes that are calibrated.
@@ -401,4 +410,17 @@ fn wrapped(out: &mut impl Write, head: &str, text: &str, width: usize) -> io::Re
         used += length;
     }
     writeln!(out, "{}", line.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share_text;
+
+    #[test]
+    fn no_share_is_above_the_whole() {
+        assert_eq!(share_text(0.25), ", 25.0 % of the threads' wall time");
+        assert!(share_text(1.0).contains("100"));
+        let above = share_text(1.2);
+        assert!(above.contains("more than the threads' whole wall time") && !above.contains("120"));
+    }
 }

@@ -327,7 +327,7 @@ fn is_zen3(model: &str) -> bool {
 pub(super) struct Amd(pub Machine);
 
 impl NameSource for Amd {
-    fn resolve(&self, head: &Head) -> Option<Result<Resolved, Trouble>> {
+    fn resolve(&self, head: &Head) -> Option<Result<Vec<Resolved>, Trouble>> {
         let Head::Word(word) = head else { return None };
         let known = table().iter().find(|k| k.name == *word)?;
         let field = |key| self.0.field("proc/cpuinfo", key).unwrap_or_default();
@@ -346,18 +346,11 @@ impl NameSource for Amd {
             return Some(Err(trouble.hint("perf's own names work on every processor")));
         }
         let attr = PerfAttr { kind: TYPE_RAW, config: known.config, ..PerfAttr::default() };
-        Some(Ok(Resolved::new(Source::Perf(attr), known.unit)))
+        Some(Ok(vec![Resolved::new(Source::Perf(attr), known.unit)]))
     }
 
     fn entries(&self) -> Vec<Entry> {
-        let entry = |known: &Known| Entry {
-            name: known.name.clone(),
-            aliases: vec![],
-            source: "AMD".into(),
-            unit: known.unit,
-            description: known.description.clone(),
-            is_pattern: false,
-        };
+        let entry = |k: &Known| Entry::new(&*k.name, "AMD", k.unit, &*k.description);
         table().iter().map(entry).collect()
     }
 }

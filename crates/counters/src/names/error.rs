@@ -34,6 +34,20 @@ pub enum NameErrorKind {
         /// The letter.
         letter: char,
     },
+    /// A letter that perf knows and that means nothing when counting.
+    UselessModifier {
+        /// The letter.
+        letter: char,
+        /// Why.
+        why: String,
+    },
+    /// A counter of a device for which this version has no source, or whose source cannot work.
+    NoSource {
+        /// The device.
+        device: String,
+        /// What is missing.
+        missing: String,
+    },
     /// A term between slashes that its PMU does not know.
     UnknownTerm {
         /// The PMU.
@@ -85,6 +99,11 @@ impl NameError {
         self
     }
 
+    /// What is wrong, without the place.
+    pub fn what(&self) -> String {
+        self.kind.to_string()
+    }
+
     /// The typed text with a mark under the place: two lines for a terminal.
     pub fn pointed_at(&self, text: &str) -> String {
         let before = text.get(..self.at).map_or(0, |b| b.chars().count());
@@ -111,6 +130,12 @@ impl fmt::Display for NameErrorKind {
             NameErrorKind::Unknown { name } => write!(f, "unknown counter {name:?}"),
             NameErrorKind::UnknownModifier { letter } => {
                 write!(f, "unknown modifier {letter:?}")
+            }
+            NameErrorKind::UselessModifier { letter, why } => {
+                write!(f, "modifier {letter:?} means nothing when counting: {why}")
+            }
+            NameErrorKind::NoSource { device, missing } => {
+                write!(f, "no counters of {device} here: {missing}")
             }
             NameErrorKind::UnknownTerm { pmu, term } => {
                 write!(f, "{pmu} has no event or term {term:?}")

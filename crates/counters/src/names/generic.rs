@@ -2,12 +2,17 @@
 //!
 //! Numbers from include/uapi/linux/perf_event.h, spellings from perf's parse-events and evsel
 //! tables (Linux 6.1 to 6.12). perf matches some of them without regard to case; here all are.
+//!
+//! On a machine with several kinds of cores (`cpu_core` and `cpu_atom`, big and LITTLE) each kind
+//! has a PMU, and a hardware name stands for one counter of each: the upper half of `config` is
+//! then the PMU's type (`PERF_PMU_TYPE_SHIFT`). A thread is counted by one of them at a time.
 
 use model::{PerfAttr, Source, Unit};
 
 use super::error::NameErrorKind;
-use super::resolve::{Entry, NameSource, Resolved, Trouble};
+use super::resolve::{Called, Entry, NameSource, Resolved, Trouble};
 use super::syntax::Head;
+use crate::machine::Machine;
 
 const TYPE_HARDWARE: u32 = 0;
 const TYPE_SOFTWARE: u32 = 1;
@@ -78,45 +83,94 @@ const OPERATIONS: &[Spellings] = &[
 ];
 const RESULTS: &[Spellings] = &[&["refs", "reference", "ops", "access"], &["misses", "miss"]];
 
+/// A generic name's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Numbers {
+    pub(super) kind: u32,
+    pub(super) config: u64,
+    pub(super) unit: Unit,
+}
+
+impl Numbers {
+    /// Of the processor's own counters, not the kernel's.
+    pub(super) fn is_hardware(self) -> bool {
+        self.kind != TYPE_SOFTWARE
+    }
+
+    /// For one of several kinds of cores.
+    pub(super) fn of_pmu(self, pmu_type: u32) -> PerfAttr {
+        let (kind, config) = match self.kind {
+            TYPE_RAW => (pmu_type, self.config),
+            kind => (kind, self.config | u64::from(pmu_type) << 32),
+        };
+        PerfAttr { kind, config, ..PerfAttr::default() }
+    }
+
+    /// As it is, or one counter for each kind of core.
+    pub(super) fn everywhere(self, typed: &str, machine: &Machine) -> Vec<Resolved> {
+        let attr = PerfAttr { kind: self.kind, config: self.config, ..PerfAttr::default() };
+        let cores = machine.core_types();
+        if !self.is_hardware() || cores.len() < 2 {
+            return vec![Resolved::new(Source::Perf(attr), self.unit)];
+        }
+        cores
+            .into_iter()
+            .map(|(pmu, pmu_type)| Resolved {
+                name: Called::Instead(format!("{pmu}/{typed}/")),
+                pmu: Some(pmu),
+                ..Resolved::new(Source::Perf(self.of_pmu(pmu_type)), self.unit)
+            })
+            .collect()
+    }
+}
+
+/// What a hardware, software or cache name stands for.
+pub(super) fn numbers(word: &str) -> Option<Numbers> {
+    let same = |k: &&Known| k.names.iter().any(|n| n.eq_ignore_ascii_case(word));
+    let known = KNOWN.iter().find(same);
+    known.map(|k| Numbers { kind: k.kind, config: k.config, unit: k.unit }).or_else(|| {
+        let config = cache(word)?;
+        Some(Numbers { kind: TYPE_CACHE, config, unit: Unit::Count })
+    })
+}
+
+/// The name that stands for these numbers.
+pub(super) fn name_of(kind: u32, config: u64) -> Option<&'static str> {
+    KNOWN.iter().find(|k| k.kind == kind && k.config == config).map(|k| k.names[0])
+}
+
+/// Every name and alias that is no form to fill in.
+pub(super) fn names() -> Vec<String> {
+    let known = KNOWN.iter().flat_map(|k| k.names).map(|&name| name.to_owned());
+    known.chain(cache_entries().map(|entry| entry.name)).collect()
+}
+
 /// [`NameSource`] of perf's own names.
-pub(super) struct Generic;
+pub(super) struct Generic(pub Machine);
 
 impl NameSource for Generic {
-    fn resolve(&self, head: &Head) -> Option<Result<Resolved, Trouble>> {
+    fn resolve(&self, head: &Head) -> Option<Result<Vec<Resolved>, Trouble>> {
         let Head::Word(word) = head else { return None };
-        let (kind, config, unit) = if let Some(known) =
-            KNOWN.iter().find(|k| k.names.iter().any(|n| n.eq_ignore_ascii_case(word)))
-        {
-            (known.kind, known.config, known.unit)
-        } else if let Some(config) = cache(word) {
-            (TYPE_CACHE, config, Unit::Count)
-        } else {
-            match raw(word)? {
-                Ok(config) => (TYPE_RAW, config, Unit::Count),
-                Err(trouble) => return Some(Err(trouble)),
-            }
-        };
-        let attr = PerfAttr { kind, config, ..PerfAttr::default() };
-        Some(Ok(Resolved::new(Source::Perf(attr), unit)))
+        if let Some(numbers) = numbers(word) {
+            return Some(Ok(numbers.everywhere(word, &self.0)));
+        }
+        Some(raw(word)?.map(|config| {
+            Numbers { kind: TYPE_RAW, config, unit: Unit::Count }.everywhere(word, &self.0)
+        }))
     }
 
     fn entries(&self) -> Vec<Entry> {
         let known = KNOWN.iter().map(|k| Entry {
-            name: k.names[0].into(),
             aliases: k.names[1..].iter().map(|&n| n.into()).collect(),
-            source: if k.kind == TYPE_SOFTWARE { "software" } else { "hardware" }.into(),
-            unit: k.unit,
-            description: k.description.into(),
-            is_pattern: false,
+            ..Entry::new(
+                k.names[0],
+                if k.kind == TYPE_SOFTWARE { "software" } else { "hardware" },
+                k.unit,
+                k.description,
+            )
         });
-        let raw = Entry {
-            name: "rNNNN".into(),
-            aliases: vec![],
-            source: "raw".into(),
-            unit: Unit::Count,
-            description: "a hardware counter by its number in hexadecimal (event and umask)".into(),
-            is_pattern: true,
-        };
+        let what = "a hardware counter by its number in hexadecimal (event and umask)";
+        let raw = Entry::pattern("rNNNN", "raw", what);
         known.chain(cache_entries()).chain([raw]).collect()
     }
 }
@@ -150,8 +204,11 @@ fn operation_and_result(rest: &str) -> Option<(u64, u64)> {
     if let Some(result) = index(RESULTS, rest) {
         return Some((0, result));
     }
-    let (operation, result) = rest.rsplit_once('-')?;
-    Some((index(OPERATIONS, operation)?, index(RESULTS, result)?))
+    // perf takes both orders: load-misses and misses-load.
+    let both = |operation, result| Some((index(OPERATIONS, operation)?, index(RESULTS, result)?));
+    let forwards = rest.rsplit_once('-').and_then(|(operation, result)| both(operation, result));
+    forwards
+        .or_else(|| rest.split_once('-').and_then(|(result, operation)| both(operation, result)))
 }
 
 fn cache_entries() -> impl Iterator<Item = Entry> {
@@ -169,14 +226,13 @@ fn cache_entries() -> impl Iterator<Item = Entry> {
                 true => format!("{what}: {} that missed", verb[1]),
                 false => format!("{what}: {}", verb[1]),
             };
-            let (source, unit) = ("cache".into(), Unit::Count);
-            Entry { name, aliases: vec![], source, unit, description, is_pattern: false }
+            Entry::new(name, "cache", Unit::Count, description)
         },
     )
 }
 
 /// `r` and hexadecimal digits; `None` if it is something else.
-fn raw(word: &str) -> Option<Result<u64, Trouble>> {
+pub(super) fn raw(word: &str) -> Option<Result<u64, Trouble>> {
     let digits = word.strip_prefix('r')?;
     if digits.is_empty() || !digits.chars().all(|c| c.is_ascii_hexdigit()) {
         return None;

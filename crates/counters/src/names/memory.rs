@@ -13,7 +13,7 @@ const TYPE_BREAKPOINT: u32 = 5;
 pub(super) struct Breakpoints;
 
 impl NameSource for Breakpoints {
-    fn resolve(&self, head: &Head) -> Option<Result<Resolved, Trouble>> {
+    fn resolve(&self, head: &Head) -> Option<Result<Vec<Resolved>, Trouble>> {
         let &Head::Breakpoint { address, len, access } = head else { return None };
         let access = access.unwrap_or(Access { read: true, write: true, execute: false });
         // perf's defaults: a long for code (anything else is EINVAL), 4 bytes for data.
@@ -38,17 +38,14 @@ impl NameSource for Breakpoints {
             bp_type,
             ..PerfAttr::default()
         };
-        Some(Ok(Resolved::new(Source::Perf(attr), Unit::Count)))
+        Some(Ok(vec![Resolved::new(Source::Perf(attr), Unit::Count)]))
     }
 
     fn entries(&self) -> Vec<Entry> {
-        vec![Entry {
-            name: "mem:ADDRESS[/LENGTH][:rwx]".into(),
-            aliases: vec![],
-            source: "breakpoint".into(),
-            unit: Unit::Count,
-            description: "accesses to an address, by a hardware breakpoint".into(),
-            is_pattern: true,
-        }]
+        vec![Entry::pattern(
+            "mem:ADDRESS[/LENGTH][:rwx]",
+            "breakpoint",
+            "accesses to an address, by a hardware breakpoint",
+        )]
     }
 }

@@ -4,17 +4,22 @@
 //!  list   := entry { "," entry }
 //!  entry  := item | "{" item { "," item } "}" [ ":" letters ]
 //!  item   := word [ ":" letters ]
-//!          | word ":" word [ ":" letters ]                  a tracepoint
+//!          | word ":" word [ "/filter=" value "/" ] [ ":" letters ]       a tracepoint
 //!          | word "/" [ term { "," term } ] "/" [ [":"] letters ]
 //!          | "mem:" number [ "/" number ] [ ":" rwx ] [ ":" letters ]
+//!          | ( "uprobe:" | "uretprobe:" ) path ":" place [ ":" letters ]
+//!          | word "::" word { ":" attribute [ "=" value ] }               libpfm4's and PAPI's
+//!          | word ":::" anything                                          a PAPI component's
+//!  place  := symbol [ "+" number ] | number
 //!  term   := word [ "=" value ]
 //! ```
 //!
+//! A value or path may be in double quotes, with a backslash before a quote or a backslash in it.
 //! `a:b` is a name with modifiers if `b` consists of letters that perf uses as modifiers, and
 //! otherwise a tracepoint. White space around items is ignored.
 
 use super::error::{NameError, NameErrorKind};
-use super::syntax::{Access, Entries, Head, Item, List, Modifiers, Term};
+use super::syntax::{Access, Entries, Filter, Head, Item, List, Modifiers, Term};
 
 /// Reads a counter list. Says nothing about whether its names exist.
 pub fn parse(text: &str) -> Result<List, NameError> {
@@ -33,13 +38,37 @@ pub fn parse(text: &str) -> Result<List, NameError> {
     }
 }
 
+/// The entries of a list, each as it was typed, so that one that is wrong does not spoil the
+/// others: it ends at the next comma. Empty ones are left out.
+pub fn pieces(text: &str) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut p = Parser { text, at: 0 };
+    while p.at < text.len() {
+        let start = p.at;
+        p.skip_space();
+        let entry = if p.eat('{') { p.group().map(drop) } else { p.item().map(drop) };
+        p.skip_space();
+        if entry.is_err() || !(p.rest().is_empty() || p.rest().starts_with(',')) {
+            // Where it went wrong may be behind other entries (a quote that is never closed).
+            p.at = start;
+            p.at += p.rest().find(',').unwrap_or(p.rest().len());
+        }
+        let piece = text.get(start..p.at).unwrap_or("").trim();
+        pieces.extend(Some(piece).filter(|piece| !piece.is_empty()));
+        p.eat(',');
+    }
+    pieces
+}
+
 struct Parser<'t> {
     text: &'t str,
     at: usize,
 }
 
-/// Letters that perf knows as modifiers, whether we do or not.
-const PERF_MODIFIERS: &str = "ukhGHIpPSDWebR";
+/// Letters that perf (Linux 6.14) knows as modifiers, whether they mean something here or not.
+pub(super) fn is_perfs(letter: char) -> bool {
+    "ukhGHIpPSDWebRX".contains(letter)
+}
 
 impl<'t> Parser<'t> {
     fn rest(&self) -> &'t str {
@@ -96,35 +125,110 @@ impl<'t> Parser<'t> {
 
     fn item(&mut self) -> Result<Item, NameError> {
         let (at, word) = self.word("/:", "a counter name")?;
-        if self.rest().starts_with("::") {
-            let what = format!("PAPI's spelling {word}::…");
-            let error = NameError::new(NameErrorKind::Unsupported { what }, at);
-            return Err(error.hint("perf's own names: cycles, instructions, page-faults:u"));
-        }
-        let (head, modifiers) = if word.eq_ignore_ascii_case("mem") && self.eat(':') {
+        let is = |name: &str| word.eq_ignore_ascii_case(name);
+        let none = Modifiers::default();
+        let (head, modifiers) = if self.rest().starts_with(":::") {
+            self.at += 3;
+            let (_, name) = self.word("", "a counter of the component")?;
+            (Head::Device { component: word.into(), name: name.into() }, none)
+        } else if self.rest().starts_with("::") {
+            self.at += 2;
+            (self.papi(word)?, none)
+        } else if is("mem") && self.eat(':') {
             self.breakpoint()?
+        } else if (is("uprobe") || is("uretprobe")) && self.eat(':') {
+            let head = self.uprobe(is("uretprobe"))?;
+            (head, if self.eat(':') { self.modifiers()? } else { none })
         } else if self.eat('/') {
             let terms = self.terms()?;
-            let more = self.eat(':') || self.rest().starts_with(|c: char| c.is_alphanumeric());
-            let modifiers = if more { self.modifiers()? } else { Modifiers::default() };
-            (Head::Pmu { pmu: word.into(), terms }, modifiers)
+            (Head::Pmu { pmu: word.into(), terms }, self.behind_slash()?)
         } else if self.eat(':') {
             self.behind_colon(word)?
         } else {
-            (Head::Word(word.into()), Modifiers::default())
+            (Head::Word(word.into()), none)
         };
         Ok(Item { at, head, modifiers })
     }
 
     /// `word:` was read: its modifiers, or a tracepoint's name.
     fn behind_colon(&mut self, word: &str) -> Result<(Head, Modifiers), NameError> {
-        let (at, second) = self.word(":", "modifiers or a tracepoint's name")?;
-        if !self.rest().starts_with(':') && second.chars().all(|c| PERF_MODIFIERS.contains(c)) {
+        let (at, second) = self.word(":/", "modifiers or a tracepoint's name")?;
+        if !self.rest().starts_with([':', '/']) && second.chars().all(is_perfs) {
             return Ok((Head::Word(word.into()), letters(second, at)?));
         }
-        let head = Head::Tracepoint { system: word.into(), name: second.into() };
-        let modifiers = if self.eat(':') { self.modifiers()? } else { Modifiers::default() };
-        Ok((head, modifiers))
+        let (system, name) = (word.to_owned(), second.to_owned());
+        let (mut filter, mut modifiers) = (None, Modifiers::default());
+        if self.eat('/') {
+            if self.rest().starts_with('/') {
+                return Err(self.expected("a filter"));
+            }
+            for term in self.terms()? {
+                match term.value {
+                    Some(text) if term.name == "filter" && filter.is_none() => {
+                        filter = Some(Filter { at: term.at, text });
+                    }
+                    _ => {
+                        let pmu = format!("{system}:{name}");
+                        let kind = NameErrorKind::UnknownTerm { pmu, term: term.name };
+                        let hint = "a tracepoint takes one filter: /filter=\"count > 100\"/";
+                        return Err(NameError::new(kind, term.at).hint(hint));
+                    }
+                }
+            }
+            modifiers = self.behind_slash()?;
+        } else if self.eat(':') {
+            modifiers = self.modifiers()?;
+        }
+        Ok((Head::Tracepoint { system, name, filter }, modifiers))
+    }
+
+    /// Modifiers behind the last slash: the colon may be left out.
+    fn behind_slash(&mut self) -> Result<Modifiers, NameError> {
+        let more = self.eat(':') || self.rest().starts_with(|c: char| c.is_alphanumeric());
+        if more { self.modifiers() } else { Ok(Modifiers::default()) }
+    }
+
+    /// Behind `uprobe:`.
+    fn uprobe(&mut self, returns: bool) -> Result<Head, NameError> {
+        let path = match self.quoted()? {
+            Some(path) => path,
+            None => self.word(":", "a path")?.1.to_owned(),
+        };
+        if !self.eat(':') {
+            return Err(self.expected("\":\" and a function or an offset"));
+        }
+        let (at, place) = self.word(":", "a function or an offset")?;
+        let (symbol, offset) = match (number(place), place.rsplit_once('+')) {
+            (Some(offset), _) => (None, offset),
+            (None, None) => (Some(place.to_owned()), 0),
+            (None, Some((symbol, _))) if symbol.is_empty() || number(symbol).is_some() => {
+                return Err(NameError::expected("a function", self.text, at));
+            }
+            (None, Some((symbol, offset))) => {
+                let at = at + symbol.len() + 1;
+                let offset = number(offset).ok_or_else(|| {
+                    let problem = "an offset is a number (0x… or decimal)".into();
+                    NameError::new(NameErrorKind::Value { text: offset.into(), problem }, at)
+                })?;
+                (Some(symbol.to_owned()), offset)
+            }
+        };
+        Ok(Head::Uprobe { returns, path, at, symbol, offset })
+    }
+
+    /// Behind `pmu::`.
+    fn papi(&mut self, pmu: &str) -> Result<Head, NameError> {
+        let (_, name) = self.word(":", "a counter name")?;
+        let mut attributes = Vec::new();
+        while self.eat(':') {
+            let (at, word) = self.word(":", "an attribute (u, k, …)")?;
+            let (name, value) = match word.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (word, None),
+            };
+            attributes.push(Term { at, name: name.into(), value });
+        }
+        Ok(Head::Papi { pmu: pmu.into(), name: name.into(), attributes })
     }
 
     fn modifiers(&mut self) -> Result<Modifiers, NameError> {
@@ -135,31 +239,71 @@ impl<'t> Parser<'t> {
     /// Behind the first slash, up to and with the second.
     fn terms(&mut self) -> Result<Vec<Term>, NameError> {
         let open = self.at - 1;
-        let Some((inside, _)) = self.rest().split_once('/') else {
-            return Err(NameError::expected("a second \"/\"", self.text, self.text.len())
-                .hint(format!("the first one is at byte {open}")));
+        let unclosed = |p: &Self| {
+            NameError::expected("a second \"/\"", p.text, p.text.len())
+                .hint(format!("the first one is at byte {open}"))
         };
-        let mut at = self.at;
-        self.at += inside.len() + 1;
         let mut terms = Vec::new();
-        if inside.is_empty() {
+        if self.eat('/') {
             return Ok(terms);
         }
-        for piece in inside.split(',') {
-            let (name, value) = match piece.split_once('=') {
-                Some((name, value)) => (name, Some(value)),
-                None => (piece, None),
-            };
+        loop {
+            let at = self.at;
+            let name = self.rest().split(['=', ',', '/']).next().unwrap_or("");
+            self.at += name.len();
+            if self.rest().is_empty() {
+                return Err(unclosed(self));
+            }
             if name.is_empty() {
                 return Err(NameError::expected("a term", self.text, at));
             }
-            if value == Some("") {
-                return Err(NameError::expected("a value", self.text, at + piece.len()));
+            let value = if self.eat('=') { Some(self.value()?) } else { None };
+            terms.push(Term { at, name: name.into(), value });
+            if self.eat('/') {
+                return Ok(terms);
             }
-            terms.push(Term { at, name: name.into(), value: value.map(Into::into) });
-            at += piece.len() + 1;
+            if self.rest().is_empty() {
+                return Err(unclosed(self));
+            }
+            if !self.eat(',') {
+                return Err(self.expected("\",\" or \"/\""));
+            }
         }
-        Ok(terms)
+    }
+
+    /// Behind a term's equals sign.
+    fn value(&mut self) -> Result<String, NameError> {
+        if let Some(text) = self.quoted()? {
+            return Ok(text);
+        }
+        let value = self.rest().split([',', '/']).next().unwrap_or("");
+        if value.is_empty() && !self.rest().is_empty() {
+            return Err(self.expected("a value"));
+        }
+        self.at += value.len();
+        Ok(value.to_owned())
+    }
+
+    /// A text in double quotes, if there is one here.
+    fn quoted(&mut self) -> Result<Option<String>, NameError> {
+        let open = self.at;
+        if !self.eat('"') {
+            return Ok(None);
+        }
+        let mut text = String::new();
+        let mut chars = self.rest().char_indices();
+        while let Some((i, c)) = chars.next() {
+            match c {
+                '"' => {
+                    self.at += i + 1;
+                    return Ok(Some(text));
+                }
+                '\\' => text.extend(chars.next().map(|(_, c)| c)),
+                c => text.push(c),
+            }
+        }
+        Err(NameError::expected("a second quote", self.text, self.text.len())
+            .hint(format!("the first one is at byte {open}")))
     }
 
     /// Behind `mem:`.
@@ -201,9 +345,9 @@ pub(super) fn number(text: &str) -> Option<u64> {
 fn letters(word: &str, at: usize) -> Result<Modifiers, NameError> {
     let mut m = Modifiers::default();
     for (i, letter) in word.char_indices() {
-        let unsupported = |what: &str| {
-            let what = format!("modifier {letter:?} ({what})");
-            Err(NameError::new(NameErrorKind::Unsupported { what }, at + i))
+        let useless = |why: &str| {
+            let why = why.into();
+            Err(NameError::new(NameErrorKind::UselessModifier { letter, why }, at + i))
         };
         match letter {
             'u' => m.user = true,
@@ -212,17 +356,14 @@ fn letters(word: &str, at: usize) -> Result<Modifiers, NameError> {
             'G' => m.guest = true,
             'H' => m.host = true,
             'I' => m.not_idle = true,
-            'p' if m.precise < 3 => m.precise += 1,
-            'p' => {
-                let (text, problem) = (word.into(), "at most three p".into());
-                return Err(NameError::new(NameErrorKind::Value { text, problem }, at + i));
-            }
             'D' => m.pinned = true,
-            'P' | 'S' => return unsupported("of sampling"),
-            'W' => return unsupported("a weak group"),
-            'e' => return unsupported("an exclusive group"),
-            'b' => return unsupported("counting in BPF"),
-            'R' => return unsupported("not regrouping"),
+            'e' => m.exclusive = true,
+            'p' | 'P' => return useless("where a sample lies (precise) matters to sampling only"),
+            'S' => return useless("reading a group at each sample matters to sampling only"),
+            'W' => return useless("a group that does not fit is refused, never broken up"),
+            'b' => return useless("the recorder counts its own thread, not in BPF programs"),
+            'R' => return useless("a retire latency is measured by sampling"),
+            'X' => return useless("counters are never regrouped"),
             letter => {
                 let kind = NameErrorKind::UnknownModifier { letter };
                 return Err(NameError::new(kind, at + i).hint(MODIFIERS_HINT));
@@ -233,4 +374,4 @@ fn letters(word: &str, at: usize) -> Result<Modifiers, NameError> {
 }
 
 pub(super) const MODIFIERS_HINT: &str =
-    "u user, k kernel, h hypervisor, G guest, H host, I not idle, p precise, D pinned";
+    "u user, k kernel, h hypervisor, G guest, H host, I not idle, D pinned, e exclusive";

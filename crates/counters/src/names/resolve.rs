@@ -1,6 +1,8 @@
 //! What a parsed list means on this machine.
 
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::rc::Rc;
 
 use model::{Counter, MAX_COUNTERS, PerfAttr, Scale, Scope, Source, Unit};
 
@@ -8,22 +10,32 @@ use super::amd::Amd;
 use super::error::{NameError, NameErrorKind};
 use super::generic::Generic;
 use super::memory::Breakpoints;
-use super::parse::{MODIFIERS_HINT, parse};
+use super::papi::Papi;
+use super::parse::{MODIFIERS_HINT, is_perfs, parse};
 use super::script::Scripts;
-use super::suggest;
 use super::syntax::{Entries, Head, Item, List, Modifiers};
 use super::sysfs::Pmus;
+use super::tables::{PerfList, Tables, Vendor};
 use super::tracefs::Tracepoints;
+use super::uprobe::Uprobes;
+use crate::devices::Devices;
 use crate::machine::Machine;
+use model::suggest;
 
 /// A kind of names: perf's own, a machine's PMUs, …
 pub trait NameSource {
     /// What `head` means; `None` if it is not this source's kind of name, so that the next one
-    /// is asked.
-    fn resolve(&self, head: &Head) -> Option<Result<Resolved, Trouble>>;
+    /// is asked. More than one where the machine has several PMUs that a name stands for
+    /// (`cycles` of two kinds of cores, `uncore_imc/data_reads/` of eight controllers).
+    fn resolve(&self, head: &Head) -> Option<Result<Vec<Resolved>, Trouble>>;
 
-    /// Everything this source can name, for `list` and for suggestions.
+    /// What this source can name, for `list` and for suggestions; quick.
     fn entries(&self) -> Vec<Entry>;
+
+    /// Further names by the thousand ([`Entry::bulk`]): read only when somebody looks for one.
+    fn bulk(&self) -> Vec<Entry> {
+        Vec::new()
+    }
 }
 
 /// What a name stands for, before modifiers and grouping.
@@ -37,14 +49,38 @@ pub struct Resolved {
     pub scale: Scale,
     /// Whose occurrences it counts.
     pub scope: Scope,
-    /// The name for views, where it is not what was typed.
-    pub name: Option<String>,
+    /// The PMU, where a name stands for counters of several: they cannot be in one group.
+    pub pmu: Option<String>,
+    /// Modifiers that are part of the name (`perf::CYCLES:u`).
+    pub modifiers: Modifiers,
+    /// What views call it.
+    pub name: Called,
+}
+
+/// What views call a counter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Called {
+    /// What was typed.
+    #[default]
+    AsTyped,
+    /// This, and behind it the modifiers that were typed.
+    Instead(String),
+    /// This and nothing else.
+    Exactly(String),
 }
 
 impl Resolved {
     /// A counter of threads that is called what was typed.
     pub fn new(source: Source, unit: Unit) -> Self {
-        Self { source, unit, scale: Scale::ONE, scope: Scope::Thread, name: None }
+        Self {
+            source,
+            unit,
+            scale: Scale::ONE,
+            scope: Scope::Thread,
+            pmu: None,
+            modifiers: Modifiers::default(),
+            name: Called::AsTyped,
+        }
     }
 }
 
@@ -68,6 +104,11 @@ impl Trouble {
         self
     }
 
+    /// At the beginning of the item after all.
+    pub(super) fn anywhere(self) -> Self {
+        Self { at: None, ..self }
+    }
+
     /// With advice.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -82,7 +123,8 @@ pub struct Entry {
     pub name: String,
     /// What else can be typed.
     pub aliases: Vec<String>,
-    /// `software`, `hardware`, `cache`, `AMD`, `raw`, `pmu msr`, `tracepoint`, `breakpoint`, `simulated`.
+    /// `software`, `hardware`, `cache`, `AMD`, `PAPI`, `raw`, `pmu msr`, `table`, `perf list`,
+    /// `tracepoint`, `breakpoint`, `uprobe`, `device cuda`, `simulated`.
     pub source: String,
     /// Of its values.
     pub unit: Unit,
@@ -90,25 +132,69 @@ pub struct Entry {
     pub description: String,
     /// The name is a form to fill in, not a counter.
     pub is_pattern: bool,
+    /// One of thousands (a tracepoint, a vendor's table): not opened unless asked for.
+    pub bulk: bool,
 }
+
+impl Entry {
+    /// One counter.
+    pub fn new(
+        name: impl Into<String>,
+        source: impl Into<String>,
+        unit: Unit,
+        description: impl Into<String>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            aliases: Vec::new(),
+            source: source.into(),
+            unit,
+            description: description.into(),
+            is_pattern: false,
+            bulk: false,
+        }
+    }
+
+    /// A form to fill in.
+    pub fn pattern(name: &str, source: &str, description: &str) -> Self {
+        Self { is_pattern: true, ..Self::new(name, source, Unit::Count, description) }
+    }
+}
+
+/// Counters that are read together, and where each was typed.
+type Group = Vec<(usize, Counter)>;
 
 /// All sources of names of one machine.
 pub struct Resolver {
     sources: Vec<Box<dyn NameSource>>,
+    vendor: Rc<Vendor>,
 }
 
 impl Resolver {
     /// With every source that this version has. Reads nothing yet.
     pub fn new(machine: &Machine) -> Self {
+        Self::with_tables(machine, None)
+    }
+
+    /// With a vendor's names from a directory of JSON tables (see [`super::tables`]) too; without
+    /// one, from an installed perf that can list them. Reads nothing yet.
+    pub fn with_tables(machine: &Machine, directory: Option<&Path>) -> Self {
+        let vendor = Rc::new(Vendor::new(machine, directory));
         Self {
             sources: vec![
-                Box::new(Generic),
+                Box::new(Generic(machine.clone())),
+                Box::new(Papi(machine.clone())),
+                Box::new(Tables(machine.clone(), vendor.clone())),
                 Box::new(Amd(machine.clone())),
                 Box::new(Scripts),
                 Box::new(Breakpoints),
-                Box::new(Pmus(machine.clone())),
+                Box::new(Uprobes(machine.clone())),
+                Box::new(Pmus(machine.clone(), vendor.clone())),
                 Box::new(Tracepoints(machine.clone())),
+                Box::new(Devices::known()),
+                Box::new(PerfList(machine.clone(), vendor.clone())),
             ],
+            vendor,
         }
     }
 
@@ -118,9 +204,19 @@ impl Resolver {
         self
     }
 
-    /// Every name of every source, in the order of the sources.
+    /// The names of every source, in the order of the sources, without those by the thousand.
     pub fn catalogue(&self) -> Vec<Entry> {
         self.sources.iter().flat_map(|s| s.entries()).collect()
+    }
+
+    /// The names by the thousand: tracepoints, a vendor's tables. Reads files, and may run perf.
+    pub fn bulk(&self) -> Vec<Entry> {
+        self.sources.iter().flat_map(|s| s.bulk()).collect()
+    }
+
+    /// Why the directory of tables gave no names; reads it.
+    pub fn tables_problem(&self) -> Option<&str> {
+        self.vendor.problem()
     }
 
     /// From text to counters that can be opened. `none` is the empty list: timing only.
@@ -153,82 +249,91 @@ impl Resolver {
         Ok(counters)
     }
 
-    fn groups(&self, list: &List, text: &str) -> Result<Vec<Vec<(usize, Counter)>>, NameError> {
-        let mut groups: Vec<Vec<(usize, Counter)>> = Vec::new();
-        // Where the counters outside of braces go, by kind.
-        let mut open: [Option<usize>; 2] = [None, None];
+    fn groups(&self, list: &List, text: &str) -> Result<Vec<Group>, NameError> {
+        let mut groups: Vec<Group> = Vec::new();
+        // Where the counters outside of braces go, by kind of source and PMU.
+        let mut open: Vec<((bool, Option<String>), usize)> = Vec::new();
         for entry in &list.entries {
             match entry {
                 Entries::Single(item) => {
-                    let counter = self.counter(item, Modifiers::default(), text)?;
-                    let alone = is_pinned(&counter) || !counter.scope.is_thread();
-                    let slot = &mut open[usize::from(is_sim(&counter))];
-                    match slot.filter(|_| !alone) {
-                        Some(group) => groups[group].push((item.at, counter)),
-                        None => {
-                            if !alone {
-                                *slot = Some(groups.len());
+                    for resolved in self.head(item, text)? {
+                        let pmu = resolved.pmu.clone();
+                        let counter = counter(item, resolved, Modifiers::default())?;
+                        let alone = must_lead(&counter) || !counter.scope.is_thread();
+                        let key = (is_sim(&counter), pmu);
+                        match open.iter().find(|(k, _)| *k == key && !alone) {
+                            Some(&(_, group)) => groups[group].push((item.at, counter)),
+                            None => {
+                                if !alone {
+                                    open.push((key, groups.len()));
+                                }
+                                groups.push(vec![(item.at, counter)]);
                             }
-                            groups.push(vec![(item.at, counter)]);
                         }
                     }
                 }
                 Entries::Group { items, modifiers } => {
-                    let mut group: Vec<(usize, Counter)> = Vec::new();
-                    for item in items {
-                        let mut shared = *modifiers;
-                        shared.pinned &= group.is_empty();
-                        let counter = self.counter(item, shared, text)?;
-                        let first = group.first().map_or(&counter, |(_, c)| c);
-                        let problem = if is_sim(&counter) != is_sim(first) {
-                            Some("a group has simulated counters or real ones, not both")
-                        } else if counter.scope != first.scope {
-                            Some("a group counts threads or a whole package, not both")
-                        } else if is_pinned(&counter) && !group.is_empty() {
-                            Some("only the first counter of a group can be pinned")
-                        } else {
-                            None
-                        };
-                        if let Some(problem) = problem {
-                            let problem = problem.into();
-                            return Err(NameError::new(NameErrorKind::Group { problem }, item.at));
-                        }
-                        group.push((item.at, counter));
-                    }
-                    groups.push(group);
+                    groups.extend(self.braces(items, *modifiers, text)?);
                 }
             }
         }
         Ok(groups)
     }
 
-    fn counter(&self, item: &Item, group: Modifiers, text: &str) -> Result<Counter, NameError> {
-        let resolved = self.head(item, text)?;
-        let modifiers = item.modifiers.and(group);
-        let name = match resolved.name {
-            Some(name) => name,
-            None => format!("{}{modifiers}", item.head),
-        };
-        let source = match resolved.source {
-            Source::Perf(attr) => Source::Perf(modified(attr, modifiers)),
-            Source::Sim(_) if !modifiers.is_empty() => {
-                let problem = "a simulated counter has no modifiers".into();
-                return Err(NameError::new(NameErrorKind::Group { problem }, item.at));
+    /// One group; where names stand for counters of several PMUs, one for each of these.
+    fn braces(
+        &self,
+        items: &[Item],
+        modifiers: Modifiers,
+        text: &str,
+    ) -> Result<Vec<Group>, NameError> {
+        let mut groups: Vec<(Option<String>, Group)> = Vec::new();
+        for item in items {
+            for resolved in self.head(item, text)? {
+                let pmu = resolved.pmu.clone();
+                // What is the same everywhere goes to the first group; the first PMU joins it.
+                let place = groups.iter().position(|(p, _)| match &pmu {
+                    None => true,
+                    Some(_) => *p == pmu || (p.is_none() && groups.len() == 1),
+                });
+                let place = place.unwrap_or_else(|| {
+                    groups.push((pmu.clone(), Vec::new()));
+                    groups.len() - 1
+                });
+                let (of, group) = &mut groups[place];
+                *of = of.take().or(pmu);
+                let mut shared = modifiers;
+                shared.pinned &= group.is_empty();
+                shared.exclusive &= group.is_empty();
+                let counter = counter(item, resolved, shared)?;
+                let first = group.first().map_or(&counter, |(_, c)| c);
+                let problem = if is_sim(&counter) != is_sim(first) {
+                    Some("a group has simulated counters or real ones, not both")
+                } else if counter.scope != first.scope {
+                    Some("a group counts threads or a whole package, not both")
+                } else if must_lead(&counter) && !group.is_empty() {
+                    Some("only the first counter of a group can be pinned or exclusive")
+                } else {
+                    None
+                };
+                if let Some(problem) = problem {
+                    let problem = problem.into();
+                    return Err(NameError::new(NameErrorKind::Group { problem }, item.at));
+                }
+                group.push((item.at, counter));
             }
-            sim @ Source::Sim(_) => sim,
-        };
-        let (scale, scope) = (resolved.scale, resolved.scope);
-        Ok(Counter { name, unit: resolved.unit, scale, scope, group: 0, source })
+        }
+        Ok(groups.into_iter().map(|(_, group)| group).collect())
     }
 
-    fn head(&self, item: &Item, text: &str) -> Result<Resolved, NameError> {
+    fn head(&self, item: &Item, text: &str) -> Result<Vec<Resolved>, NameError> {
         let answer = self.sources.iter().find_map(|s| s.resolve(&item.head));
         let Some(answer) = answer else {
             return Err(self.unknown(&item.head.to_string(), item.at));
         };
         answer.map_err(|trouble| {
             // `page-faults:x` looks like a tracepoint; if its first half is a name, it is not.
-            if let Head::Tracepoint { system, name } = &item.head {
+            if let Head::Tracepoint { system, name, .. } = &item.head {
                 let word = Head::Word(system.clone());
                 if self.sources.iter().any(|s| s.resolve(&word).is_some()) {
                     return bad_modifier(name, item.at + system.len() + 1);
@@ -236,7 +341,9 @@ impl Resolver {
             }
             let at = trouble.at.unwrap_or(item.at).min(text.len());
             match trouble.kind {
-                NameErrorKind::Unknown { name } => self.unknown(&name, at),
+                NameErrorKind::Unknown { name } if trouble.hint.is_none() => {
+                    self.unknown(&name, at)
+                }
                 kind => NameError { kind, at, hint: trouble.hint },
             }
         })
@@ -247,7 +354,8 @@ impl Resolver {
             let problem = "none stands alone: nothing is counted, only timed".into();
             return NameError::new(NameErrorKind::Group { problem }, at);
         }
-        let entries = self.catalogue();
+        let mut entries = self.catalogue();
+        entries.extend(self.bulk());
         let known = entries
             .iter()
             .filter(|e| !e.is_pattern)
@@ -255,6 +363,9 @@ impl Resolver {
         let near = suggest::closest(name, known.map(String::as_str));
         let error = NameError::new(NameErrorKind::Unknown { name: name.into() }, at);
         match near.as_slice() {
+            [] if self.vendor.problem().is_some() => {
+                error.hint(self.vendor.problem().unwrap_or_default())
+            }
             [] => error.hint("counterpoint list shows every name"),
             near => error.hint(format!("did you mean {}?", near.join(", "))),
         }
@@ -262,8 +373,7 @@ impl Resolver {
 }
 
 fn bad_modifier(letters: &str, at: usize) -> NameError {
-    let (offset, letter) =
-        letters.char_indices().find(|(_, c)| !"ukhGHIpD".contains(*c)).unwrap_or((0, '?'));
+    let (offset, letter) = letters.char_indices().find(|(_, c)| !is_perfs(*c)).unwrap_or((0, '?'));
     NameError::new(NameErrorKind::UnknownModifier { letter }, at + offset).hint(MODIFIERS_HINT)
 }
 
@@ -271,8 +381,28 @@ fn is_sim(counter: &Counter) -> bool {
     matches!(counter.source, Source::Sim(_))
 }
 
-fn is_pinned(counter: &Counter) -> bool {
-    matches!(&counter.source, Source::Perf(attr) if attr.pinned)
+/// The kernel takes these flags for a whole group, from its first counter.
+fn must_lead(counter: &Counter) -> bool {
+    matches!(&counter.source, Source::Perf(attr) if attr.pinned || attr.exclusive)
+}
+
+fn counter(item: &Item, resolved: Resolved, group: Modifiers) -> Result<Counter, NameError> {
+    let typed = item.modifiers.and(group);
+    let name = match resolved.name {
+        Called::AsTyped => format!("{}{typed}", item.head),
+        Called::Instead(name) => format!("{name}{typed}"),
+        Called::Exactly(name) => name,
+    };
+    let source = match resolved.source {
+        Source::Perf(attr) => Source::Perf(modified(attr, typed.and(resolved.modifiers))),
+        Source::Sim(_) if !typed.is_empty() => {
+            let problem = "a simulated counter has no modifiers".into();
+            return Err(NameError::new(NameErrorKind::Group { problem }, item.at));
+        }
+        sim @ Source::Sim(_) => sim,
+    };
+    let (unit, scale, scope) = (resolved.unit, resolved.scale, resolved.scope);
+    Ok(Counter { name, unit, scale, scope, group: 0, source })
 }
 
 /// perf's meaning of the letters: naming a mode leaves the others out.
@@ -286,8 +416,8 @@ fn modified(attr: PerfAttr, m: Modifiers) -> PerfAttr {
         exclude_host: machines & !m.host,
         exclude_guest: machines & !m.guest,
         exclude_idle: m.not_idle,
-        precise_ip: m.precise,
         pinned: m.pinned,
+        exclusive: m.exclusive,
         ..attr
     }
 }

@@ -15,7 +15,7 @@ use model::{SimReading, SimScript, Source, Unit};
 
 use super::error::NameErrorKind;
 use super::parse::number;
-use super::resolve::{Entry, NameSource, Resolved, Trouble};
+use super::resolve::{Called, Entry, NameSource, Resolved, Trouble};
 use super::syntax::{Head, Term};
 
 /// Bounds the run file and what a slip of the finger allocates.
@@ -25,22 +25,19 @@ const MOST_READINGS: usize = 65_536;
 pub(super) struct Scripts;
 
 impl NameSource for Scripts {
-    fn resolve(&self, head: &Head) -> Option<Result<Resolved, Trouble>> {
+    fn resolve(&self, head: &Head) -> Option<Result<Vec<Resolved>, Trouble>> {
         match head {
-            Head::Pmu { pmu, terms } if pmu == "sim" => Some(script(terms)),
+            Head::Pmu { pmu, terms } if pmu == "sim" => Some(script(terms).map(|one| vec![one])),
             _ => None,
         }
     }
 
     fn entries(&self) -> Vec<Entry> {
-        vec![Entry {
-            name: "sim/NAME,readings=0:5/".into(),
-            aliases: vec![],
-            source: "simulated".into(),
-            unit: Unit::Count,
-            description: "values written down beforehand, for trying out (docs/counters.md)".into(),
-            is_pattern: true,
-        }]
+        vec![Entry::pattern(
+            "sim/NAME,readings=0:5/",
+            "simulated",
+            "values written down beforehand, for trying out (docs/counters.md)",
+        )]
     }
 }
 
@@ -94,7 +91,7 @@ fn script(terms: &[Term]) -> Result<Resolved, Trouble> {
         script.readings.extend(std::iter::repeat_n(reading, times));
     }
     let mut resolved = Resolved::new(Source::Sim(script), unit);
-    resolved.name = Some(name.clone());
+    resolved.name = Called::Exactly(name.clone());
     Ok(resolved)
 }
 

@@ -1,7 +1,5 @@
 //! A counter list as it was typed, before anything is known about what the names mean.
 
-use std::fmt;
-
 /// `a,b:u,{c,d}:k`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
@@ -52,6 +50,8 @@ pub enum Head {
         system: String,
         /// Behind it.
         name: String,
+        /// `/filter="count > 100"/`: which of its hits count.
+        filter: Option<Filter>,
     },
     /// `mem:0x401000/8:rw`
     Breakpoint {
@@ -62,9 +62,48 @@ pub enum Head {
         /// What kind of access counts.
         access: Option<Access>,
     },
+    /// `uprobe:/usr/lib/libm.so.6:expf+4`, `uretprobe:…`
+    Uprobe {
+        /// Counts returns instead of entries.
+        returns: bool,
+        /// The file, as typed.
+        path: String,
+        /// Byte offset in the list of what follows the path.
+        at: usize,
+        /// The function; `None` if `offset` alone is typed, from the beginning of the file.
+        symbol: Option<String>,
+        /// Bytes behind the symbol.
+        offset: u64,
+    },
+    /// `perf::CYCLES:u=1`, as libpfm4 and PAPI spell it
+    Papi {
+        /// Before the two colons.
+        pmu: String,
+        /// Behind them.
+        name: String,
+        /// `:attribute` and `:attribute=value`.
+        attributes: Vec<Term>,
+    },
+    /// `cuda:::event:elapsed_cycles_sm:device=0`, as PAPI spells it
+    Device {
+        /// Before the three colons: PAPI's component.
+        component: String,
+        /// Everything behind them.
+        name: String,
+    },
 }
 
-/// `name` or `name=value` between slashes.
+/// A condition on a tracepoint's fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// Byte offset in the list of its term.
+    pub at: usize,
+    /// In the kernel's language, without quotes.
+    pub text: String,
+}
+
+/// `name` or `name=value` between slashes. A value that holds commas, slashes or quotes is typed
+/// in double quotes, with a backslash before a quote or a backslash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
     /// Byte offset in the list.
@@ -101,10 +140,10 @@ pub struct Modifiers {
     pub host: bool,
     /// `I`: not while idle.
     pub not_idle: bool,
-    /// `p`, `pp`, `ppp`: 1 to 3.
-    pub precise: u8,
     /// `D`: pinned to the PMU, in error rather than multiplexed.
     pub pinned: bool,
+    /// `e`: alone on the PMU.
+    pub exclusive: bool,
 }
 
 impl Modifiers {
@@ -122,116 +161,8 @@ impl Modifiers {
             guest: self.guest | group.guest,
             host: self.host | group.host,
             not_idle: self.not_idle | group.not_idle,
-            precise: self.precise.max(group.precise),
             pinned: self.pinned | group.pinned,
+            exclusive: self.exclusive | group.exclusive,
         }
     }
-}
-
-impl fmt::Display for List {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, entry) in self.entries.iter().enumerate() {
-            if i > 0 {
-                f.write_str(",")?;
-            }
-            write!(f, "{entry}")?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for Entries {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Single(item) => write!(f, "{item}"),
-            Self::Group { items, modifiers } => {
-                f.write_str("{")?;
-                for (i, item) in items.iter().enumerate() {
-                    if i > 0 {
-                        f.write_str(",")?;
-                    }
-                    write!(f, "{item}")?;
-                }
-                write!(f, "}}{modifiers}")
-            }
-        }
-    }
-}
-
-impl fmt::Display for Item {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.head, self.modifiers)
-    }
-}
-
-impl fmt::Display for Head {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Word(word) => f.write_str(word),
-            Self::Tracepoint { system, name } => write!(f, "{system}:{name}"),
-            Self::Pmu { pmu, terms } => {
-                write!(f, "{pmu}/")?;
-                for (i, term) in terms.iter().enumerate() {
-                    let comma = if i > 0 { "," } else { "" };
-                    write!(f, "{comma}{term}")?;
-                }
-                f.write_str("/")
-            }
-            Self::Breakpoint { address, len, access } => {
-                write!(f, "mem:{address:#x}")?;
-                if let Some(len) = len {
-                    write!(f, "/{len}")?;
-                }
-                match access {
-                    Some(access) => write!(f, ":{access}"),
-                    None => Ok(()),
-                }
-            }
-        }
-    }
-}
-
-impl fmt::Display for Term {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)?;
-        match &self.value {
-            Some(value) => write!(f, "={value}"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        letters(f, &[(self.read, "r"), (self.write, "w"), (self.execute, "x")])
-    }
-}
-
-/// The colon included; nothing where there is no letter.
-impl fmt::Display for Modifiers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_empty() {
-            return Ok(());
-        }
-        f.write_str(":")?;
-        letters(
-            f,
-            &[
-                (self.user, "u"),
-                (self.kernel, "k"),
-                (self.hypervisor, "h"),
-                (self.guest, "G"),
-                (self.host, "H"),
-                (self.not_idle, "I"),
-                (self.precise > 0, "p"),
-                (self.precise > 1, "p"),
-                (self.precise > 2, "p"),
-                (self.pinned, "D"),
-            ],
-        )
-    }
-}
-
-fn letters(f: &mut fmt::Formatter<'_>, letters: &[(bool, &str)]) -> fmt::Result {
-    letters.iter().filter(|(on, _)| *on).try_for_each(|(_, letter)| f.write_str(letter))
 }

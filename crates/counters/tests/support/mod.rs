@@ -21,8 +21,8 @@ pub const fn software(config: u64) -> PerfAttr {
         exclude_idle: false,
         exclude_host: false,
         exclude_guest: false,
-        precise_ip: 0,
         pinned: false,
+        exclusive: false,
         path: None,
         filter: None,
     }

@@ -1,0 +1,24 @@
+//! Where names of counters come from, for every command that takes some.
+
+use std::path::PathBuf;
+
+use counters::machine::Machine;
+use counters::names::Resolver;
+
+/// Sources of names beyond perf's own.
+#[derive(clap::Args, Default)]
+pub struct Naming {
+    /// Directory of JSON tables with a processor's own names, as in perf's sources or Intel's
+    /// perfmon [default: COUNTERPOINT_EVENTS_DIR, else what an installed perf lists]
+    #[arg(long, value_name = "DIR")]
+    events_dir: Option<PathBuf>,
+}
+
+impl Naming {
+    /// The resolver of this machine.
+    pub fn resolver(&self, machine: &Machine) -> Resolver {
+        let variable = || std::env::var_os("COUNTERPOINT_EVENTS_DIR").filter(|dir| !dir.is_empty());
+        let directory = self.events_dir.clone().or_else(|| variable().map(PathBuf::from));
+        Resolver::with_tables(machine, directory.as_deref())
+    }
+}

@@ -1,0 +1,144 @@
+//! The whole agent on AArch64: a C host of `tests/programs` loads a library as IREE's loader does,
+//! with `libcounterpoint.so` preloaded, against Debian's glibc. What it recorded is read from the
+//! pool and from the profile.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use record::pool::{self, PoolFile};
+use record::{ClockKind, GroupLayout, PageReader, Record, RunFile, Snapshot};
+
+use crate::report::tests;
+use crate::set;
+use crate::user::user_access;
+
+tests![agent: records_calls_by_reads, records_calls_in_user_mode, records_a_killed_program];
+
+const LIBRARY: &str = "/lib/aarch64-linux-gnu/libcounterpoint.so";
+
+/// What a call of the host's library counted, by its export.
+struct Recorded {
+    calls: Vec<(u32, u64)>,
+    stdout: String,
+    status: String,
+}
+
+/// Runs `host library.so MODE…` as `counterpoint run -e instructions:u` would.
+fn run(name: &str, mode: &[&str]) -> Recorded {
+    let profile = format!("/tmp/{name}.cpt");
+    fs::create_dir_all(format!("{profile}/{}", record::meta::PARTS_NAME)).expect("make a profile");
+    let pool = format!("{profile}/pool");
+    pool::create(Path::new(&pool)).expect("make a pool");
+    let clock = ClockKind::choose("arch_sys_counter");
+    let run_file = RunFile {
+        profile: profile.clone(),
+        pool: pool.clone(),
+        clock,
+        counters: set::resolve("instructions:u"),
+        filters: Vec::new(),
+        snapshots: vec![Snapshot::take(clock)],
+    };
+    let path = format!("{profile}/{}", record::run_file::RUN_FILE_NAME);
+    fs::write(&path, run_file.to_bytes()).expect("write the run file");
+    let output = Command::new("/bin/host")
+        .arg("/lib/library.so")
+        .args(mode)
+        .env("LD_PRELOAD", LIBRARY)
+        .env(record::run_file::RUN_FILE_VARIABLE, &path)
+        .output()
+        .expect("start /bin/host");
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+
+    let mut calls = Vec::new();
+    let pool = PoolFile::open(Path::new(&pool)).expect("open the pool");
+    for process in pool.processes().expect("read its table") {
+        assert_eq!(process.losses, [], "losses");
+    }
+    for (page, _) in pool.claimed() {
+        calls.extend(page_calls(&pool.page(page).expect("read a page")));
+    }
+    for bytes in raw_files(Path::new(&profile)) {
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            calls.extend(page_calls(rest));
+            let header = record::PageHeader::parse(rest).expect("pages only");
+            rest = &rest[header.file_bytes().min(rest.len())..];
+        }
+    }
+    Recorded {
+        calls,
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        status: output.status.to_string(),
+    }
+}
+
+/// Files of pages: those that begin like one.
+fn raw_files(folder: &Path) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("read a folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(raw_files(&path));
+        } else if path.file_name().is_some_and(|name| name != "pool") {
+            let bytes = fs::read(&path).expect("read a file");
+            if record::PageHeader::parse(&bytes).is_ok() {
+                found.push(bytes);
+            }
+        }
+    }
+    found
+}
+
+fn page_calls(bytes: &[u8]) -> Vec<(u32, u64)> {
+    let layout = GroupLayout::new(&[0], 1);
+    let mut reader = PageReader::new(bytes, &layout).expect("a page");
+    let mut calls = Vec::new();
+    while let Some(record) = reader.next_record() {
+        if let Record::Call(call) = record.expect("whole") {
+            assert!(reader.groups()[0].read, "every call was counted");
+            assert!(call.end >= call.start);
+            calls.push((call.export, reader.values()[0]));
+        }
+    }
+    calls
+}
+
+/// Twelve calls of an empty function and two of a loop of 1,000: the numbers are the machine's,
+/// but the same for the same work, and the loop is the longer one.
+fn check(recorded: &Recorded) {
+    assert_eq!(recorded.stdout.trim(), "grid 0 0 done");
+    assert_eq!(recorded.status, "exit status: 0");
+    let of = |export: u32| -> Vec<u64> {
+        recorded.calls.iter().filter(|call| call.0 == export).map(|call| call.1).collect()
+    };
+    let exports: Vec<u32> = recorded.calls.iter().map(|call| call.0).collect();
+    let nothing = of(exports[0]);
+    let spin = of(*exports.last().expect("some calls"));
+    println!("nothing: {nothing:?}, spin: {spin:?}");
+    assert_eq!((nothing.len(), spin.len()), (12, 2));
+    // The first call makes the thread's state and binds symbols.
+    assert!(nothing[2..].iter().all(|&count| count == nothing[1]), "{nothing:?}");
+    assert!((1..1_000).contains(&nothing[1]), "{nothing:?}");
+    assert_eq!(spin[0], spin[1]);
+    let loops = spin[0] - nothing[1];
+    assert!((3_000..20_000).contains(&loops), "1,000 rounds took {loops} instructions");
+}
+
+fn records_calls_by_reads() {
+    user_access(false);
+    check(&run("reads", &["grid"]));
+}
+
+fn records_calls_in_user_mode() {
+    user_access(true);
+    check(&run("user", &["grid"]));
+}
+
+/// What was recorded before an `abort` is there.
+fn records_a_killed_program() {
+    user_access(true);
+    let recorded = run("killed", &["abort", "50"]);
+    assert!(recorded.status.contains("signal: 6"), "{}", recorded.status);
+    assert_eq!(recorded.calls.len(), 50);
+}
