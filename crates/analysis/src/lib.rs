@@ -36,6 +36,6 @@ pub use metrics::MetricValue;
 pub use probe::{EmptyCall, ProbeCost};
 pub use stats::{Stats, stats};
 pub use summary::{Options, Summary, summarize};
-pub use table::{By, CounterTotal, Key, Row};
+pub use table::{By, CounterTotal, Key, PassTotal, Row};
 pub use threads::ThreadTime;
 pub use tracks::{SeriesSummary, TracksSummary, tracks};

@@ -64,10 +64,23 @@ pub struct Row {
     pub counters: Vec<Option<CounterTotal>>,
     /// Each metric that was asked for.
     pub metrics: Vec<MetricValue>,
+    /// What each pass has of all this; empty in a profile without passes.
+    pub passes: Vec<PassTotal>,
     /// Threads that made these calls: process index and thread index.
     pub threads: BTreeSet<(usize, usize)>,
     /// CPUs on which they ended.
     pub cpus: BTreeSet<u32>,
+}
+
+/// The part of one pass in a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PassTotal {
+    /// Workgroup calls.
+    pub calls: u64,
+    /// Calls whose workgroup id is known and 0,0,0.
+    pub dispatches: u64,
+    /// Sum of the durations.
+    pub total_ticks: u128,
 }
 
 /// A counter over the calls that have a value of it ([`Columns::value`]): in which it was read
@@ -108,6 +121,13 @@ impl CounterTotal {
 }
 
 impl Row {
+    /// Whether every pass made the same number of calls and dispatches. True without passes.
+    pub fn passes_agree(&self) -> bool {
+        let same =
+            |a: &PassTotal, b: &PassTotal| (a.calls, a.dispatches) == (b.calls, b.dispatches);
+        self.passes.windows(2).all(|pair| same(&pair[0], &pair[1]))
+    }
+
     /// Mean duration in ticks.
     pub fn mean_ticks(&self) -> f64 {
         self.total_ticks as f64 / self.calls as f64
@@ -126,6 +146,7 @@ struct Sum {
     max: u64,
     counters: Vec<CounterTotal>,
     sets: Vec<SetSum>,
+    passes: Vec<PassTotal>,
     threads: BTreeSet<(usize, usize)>,
     last_thread: Option<(usize, usize)>,
     cpus: [u64; CPU_WORDS],
@@ -135,7 +156,7 @@ struct Sum {
 const CPU_WORDS: usize = 4096 / 64;
 
 impl Sum {
-    fn new(counters: usize, sets: Vec<SetSum>) -> Self {
+    fn new(counters: usize, sets: Vec<SetSum>, passes: usize) -> Self {
         Self {
             calls: 0,
             dispatches: 0,
@@ -146,6 +167,7 @@ impl Sum {
             max: 0,
             counters: vec![CounterTotal::default(); counters],
             sets,
+            passes: vec![PassTotal::default(); passes],
             threads: BTreeSet::new(),
             last_thread: None,
             cpus: [0; CPU_WORDS],
@@ -162,6 +184,11 @@ impl Sum {
         self.max = self.max.max(other.max);
         self.counters.iter_mut().zip(other.counters).for_each(|(total, more)| total.add(more));
         metrics::merge(&mut self.sets, other.sets);
+        for (pass, more) in self.passes.iter_mut().zip(other.passes) {
+            pass.calls += more.calls;
+            pass.dispatches += more.dispatches;
+            pass.total_ticks += more.total_ticks;
+        }
         self.threads.append(&mut other.threads);
         self.cpus.iter_mut().zip(other.cpus).for_each(|(a, b)| *a |= b);
     }
@@ -182,6 +209,7 @@ impl Sum {
                 .iter()
                 .map(|total| (total.calls > 0).then_some(*total))
                 .collect(),
+            passes: self.passes,
             threads: self.threads,
             cpus: (0..4096)
                 .filter(|cpu| self.cpus[cpu / 64] >> (cpu % 64) & 1 == 1)
@@ -254,7 +282,8 @@ impl<'a> Table<'a> {
     fn row(&mut self, key: Key) -> usize {
         let counters = self.profile.groups.counters();
         *self.rows.entry(key).or_insert_with(|| {
-            self.sums.push(Sum::new(counters, self.sets.sums()));
+            let passes = self.profile.manifest.passes as usize;
+            self.sums.push(Sum::new(counters, self.sets.sums(), passes));
             self.sums.len() - 1
         })
     }
@@ -320,6 +349,7 @@ impl<'a> Table<'a> {
         let (mut ticks, mut dispatches, mut unplaced) = (0u128, 0, false);
         let [x, y, z] = &columns.workgroup;
         let thread = (columns.process, columns.thread);
+        let pass = self.profile.processes.get(columns.process).map_or(0, |p| p.pass as usize);
         for (i, row) in self.page_rows.iter().enumerate() {
             let duration = columns.duration(i).saturating_sub(inside);
             let placed = columns.knows_workgroup(i);
@@ -332,6 +362,11 @@ impl<'a> Table<'a> {
             sum.dispatches += u64::from(first);
             sum.unplaced |= !placed;
             sum.total_ticks += u128::from(duration);
+            if let Some(pass) = sum.passes.get_mut(pass) {
+                pass.calls += 1;
+                pass.dispatches += u64::from(first);
+                pass.total_ticks += u128::from(duration);
+            }
             sum.durations.push(duration);
             sum.min = sum.min.min(duration);
             sum.max = sum.max.max(duration);

@@ -15,7 +15,7 @@ use counters::{Plan, check, defaults};
 use model::{Counter, Loss, Scope, Source};
 use profile::collect::{Closing, collect, is_over};
 use profile::live::{ProcessId, boot_id};
-use profile::manifest::{CounterInfo, Manifest, Origin, State};
+use profile::manifest::{CounterInfo, Manifest, MetricInfo, Origin, State};
 use record::meta::PARTS_NAME;
 use record::run_file::{RUN_FILE_NAME, RUN_FILE_VARIABLE};
 use record::{ClockKind, RunFile, Snapshot};
@@ -91,6 +91,18 @@ pub struct Prepared {
     pool_directory: PathBuf,
 }
 
+/// What is counted, chosen and tried.
+pub struct Choice {
+    /// By the recorder.
+    pub counters: Vec<Counter>,
+    /// Beside the program.
+    pub beside: Vec<Counter>,
+    /// About defaults that do not work.
+    pub notes: Vec<String>,
+    /// What to compute of the counters.
+    pub metrics: Vec<MetricInfo>,
+}
+
 /// Makes the profile. Leaves nothing behind when it fails. `system` names counters to sample.
 pub fn prepare(
     recording: &Recording,
@@ -99,11 +111,6 @@ pub fn prepare(
     command: &[String],
 ) -> Result<Prepared, Failure> {
     let machine = Machine::here();
-    let clocksource = machine
-        .read_trimmed("sys/devices/system/clocksource/clocksource0/current_clocksource")
-        .unwrap_or_default();
-    let clock = ClockKind::choose(&clocksource);
-    let first = Snapshot::take(clock);
     let resolver = recording.naming.resolver(&machine);
     let Chosen { threads: counters, packages: mut beside, notes } =
         counters_of(recording, &resolver, &machine)?;
@@ -114,24 +121,87 @@ pub fn prepare(
     }
     let infos: Vec<CounterInfo> = counters.iter().map(Into::into).collect();
     let metrics = before_run(&recording.metrics, &infos)?;
-    // By components: `x.cpt/` is `x.cpt`.
-    let directory: PathBuf = std::path::absolute(&recording.output)
-        .map_err(|e| Failure::new(format!("output {}: {e}", recording.output.display())))?
-        .components()
-        .collect();
+    let choice = Choice { counters, beside, notes, metrics };
+    make(recording, choice, &place(recording)?, origin, command)
+}
+
+/// Where the profile goes, absolute. By components: `x.cpt/` is `x.cpt`.
+pub fn place(recording: &Recording) -> Result<PathBuf, Failure> {
+    let absolute = std::path::absolute(&recording.output)
+        .map_err(|e| Failure::new(format!("output {}: {e}", recording.output.display())))?;
+    let directory: PathBuf = absolute.components().collect();
     // A link stays where it is: what it points to is replaced.
-    let directory = match fs::symlink_metadata(&directory) {
+    match fs::symlink_metadata(&directory) {
         Ok(found) if found.is_symlink() => fs::canonicalize(&directory)
-            .map_err(|e| Failure::new(format!("output {}: {e}", directory.display())))?,
-        _ => directory,
-    };
+            .map_err(|e| Failure::new(format!("output {}: {e}", directory.display()))),
+        _ => Ok(directory),
+    }
+}
+
+/// The clock of this machine's recordings.
+fn choose_clock(machine: &Machine) -> ClockKind {
+    let clocksource = machine
+        .read_trimmed("sys/devices/system/clocksource/clocksource0/current_clocksource")
+        .unwrap_or_default();
+    ClockKind::choose(&clocksource)
+}
+
+/// A manifest with everything that is known of the machine and the command.
+pub fn manifest(
+    recording: &Recording,
+    origin: Origin,
+    command: &[String],
+    snapshots: &[Snapshot],
+) -> Manifest {
+    let machine = Machine::here();
+    Manifest {
+        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        origin,
+        state: State::Recording,
+        created_unix_ns: snapshots.first().map_or(0, |s| s.realtime_ns),
+        host: machine.read_trimmed("proc/sys/kernel/hostname").unwrap_or_default(),
+        kernel: machine.read_trimmed("proc/sys/kernel/osrelease").unwrap_or_default(),
+        boot_id: boot_id(),
+        cpu_model: machine.field("proc/cpuinfo", "model name").unwrap_or_default(),
+        logical_cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
+        command: command.to_vec(),
+        working_directory: std::env::current_dir()
+            .map_or_else(|_| String::new(), |d| d.display().to_string()),
+        environment: machine
+            .container()
+            .map(|sign| format!("in a container ({sign})"))
+            .or_else(|| machine.virtualisation().map(|sign| format!("virtualised ({sign})"))),
+        clock: choose_clock(&machine).into(),
+        filters: recording.filter.clone(),
+        watch: ProcessId::current().into_iter().collect(),
+        snapshots: snapshots.iter().map(|s| (*s).into()).collect(),
+        ..Manifest::new()
+    }
+}
+
+/// Makes a directory of a profile, for its owner only.
+pub fn make_directory(path: &Path) -> Result<(), Failure> {
+    fs::DirBuilder::new()
+        .mode(0o700)
+        .create(path)
+        .map_err(|e| Failure::new(format!("create {}: {e}", path.display())))
+}
+
+/// Makes the profile in `directory`. Leaves nothing behind when it fails.
+pub fn make(
+    recording: &Recording,
+    choice: Choice,
+    directory: &Path,
+    origin: Origin,
+    command: &[String],
+) -> Result<Prepared, Failure> {
+    let Choice { counters, beside, notes, metrics } = choice;
+    let clock = choose_clock(&Machine::here());
+    let first = Snapshot::take(clock);
+    let directory = directory.to_owned();
+    let infos: Vec<CounterInfo> = counters.iter().map(Into::into).collect();
     make_way(&directory)?;
-    let make = |path: &Path| {
-        fs::DirBuilder::new()
-            .mode(0o700)
-            .create(path)
-            .map_err(|e| Failure::new(format!("create {}: {e}", path.display())))
-    };
+    let make = make_directory;
     make(&directory).map_err(|f| f.hint("choose another place with -o DIR"))?;
     let mut made = Undo { directories: vec![directory.clone()] };
     let library = library()?;
@@ -157,32 +227,12 @@ pub fn prepare(
     fs::write(&run_path, run_file.to_bytes())
         .map_err(|e| Failure::new(format!("write {}: {e}", run_path.display())))?;
     let manifest = Manifest {
-        program_version: env!("CARGO_PKG_VERSION").to_owned(),
-        origin,
-        state: State::Recording,
-        created_unix_ns: first.realtime_ns,
-        host: machine.read_trimmed("proc/sys/kernel/hostname").unwrap_or_default(),
-        kernel: machine.read_trimmed("proc/sys/kernel/osrelease").unwrap_or_default(),
-        boot_id: boot_id(),
-        cpu_model: machine.field("proc/cpuinfo", "model name").unwrap_or_default(),
-        logical_cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
-        command: command.to_vec(),
-        working_directory: std::env::current_dir()
-            .map_or_else(|_| String::new(), |d| d.display().to_string()),
-        environment: machine
-            .container()
-            .map(|sign| format!("in a container ({sign})"))
-            .or_else(|| machine.virtualisation().map(|sign| format!("virtualised ({sign})"))),
-        clock: clock.into(),
         counters: infos,
         metrics,
         multiplex: recording.multiplex,
-        filters: recording.filter.clone(),
         pool: Some(pool),
-        watch: ProcessId::current().into_iter().collect(),
-        snapshots: run_file.snapshots.iter().map(|s| (*s).into()).collect(),
         notes: notes.into_iter().chain(pool_note).collect(),
-        ..Manifest::new()
+        ..manifest(recording, origin, command, &run_file.snapshots)
     };
     manifest.write(&directory).map_err(Failure::new)?;
     let preload = preload(&library, &pool_directory)?;
@@ -269,7 +319,7 @@ fn counters_of(
 
 /// Counters for every CPU that is online, in groups from number `first` on. A simulated one
 /// belongs to no CPU.
-fn system_wide(
+pub fn system_wide(
     lists: &[String],
     first: u16,
     resolver: &Resolver,
@@ -289,7 +339,7 @@ fn system_wide(
     Ok(counters)
 }
 
-fn resolve(option: &str, typed: &str, resolver: &Resolver) -> Result<Vec<Counter>, Failure> {
+pub fn resolve(option: &str, typed: &str, resolver: &Resolver) -> Result<Vec<Counter>, Failure> {
     resolver.resolve(typed).map_err(|e| {
         let failure = Failure::new(format!("{option} {typed}: {e}"));
         match e.hint {

@@ -163,7 +163,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 pub fn open(dir: &Path, closing: Closing) -> Result<Profile, Failure> {
     let manifest = Manifest::read(dir).map_err(|e| explain(dir, e))?;
     let closing = allowed(closing, &manifest);
-    if manifest.pool.is_some() && (closing == Closing::Now || is_over(&manifest)) {
+    let open = manifest.pool.is_some() || manifest.passes > 0;
+    if open && (closing == Closing::Now || is_over(&manifest)) {
         match collect(dir, closing) {
             Ok(_) => {}
             // Somebody else's profile, or a read-only copy: it is read where it lies.

@@ -3,17 +3,19 @@
 //! While the program runs, nothing is printed. Signals sent to `run` are passed on; those that a
 //! terminal sends reach the program by themselves. `run` ends as the program did.
 
+mod passes;
 mod sampler;
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, ExitStatus};
+use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
+use model::Counter;
 use profile::TracksWriter;
-use profile::collect::{Closing, PoolFate, collect};
+use profile::collect::{Closing, Collected, PoolFate, collect};
 use profile::live::ProcessId;
 use profile::manifest::{Exit, Manifest, Origin, State};
 use profile::tracks::{Readings, SAMPLED_NAME};
@@ -21,7 +23,7 @@ use record::carry::{self, Carrier};
 use record::{ClockKind, Snapshot};
 
 use crate::failure::Failure;
-use crate::inherited::prepare_process;
+use crate::inherited::{Inherited, prepare_process};
 use crate::prepare::{Beside, PRELOAD_VARIABLE, Prepared, Recording, prepare};
 
 use sampler::{Sampler, Wanted};
@@ -36,6 +38,18 @@ pub struct Args {
     recording: Recording,
     #[command(flatten)]
     beside: Beside,
+    /// Run the program several times, each time with as many of the counters as work at once;
+    /// with a number, in that many passes; counters in braces are one pass each
+    #[arg(
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        require_equals = true,
+        conflicts_with = "multiplex",
+        default_missing_value = "0",
+        value_parser = clap::value_parser!(u32).range(..=32)
+    )]
+    passes: Option<u32>,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<std::ffi::OsString>,
@@ -47,60 +61,87 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let words: Vec<String> =
         args.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
     let inherited = prepare_process()?;
+    if let Some(passes) = args.passes {
+        return passes::main(&args, passes, &program, &words, inherited);
+    }
     let prepared = prepare(&args.recording, &args.beside.system, Origin::Run, &words)?;
     forward_signals();
-    let sampler = match sampler(&prepared, args.beside.sample_interval) {
+    let wanted = (prepared.clock, prepared.beside.clone());
+    let sampler = match sampler(&prepared.directory, wanted, args.beside.sample_interval) {
         Ok(sampler) => sampler,
         Err(failure) => {
             prepared.discard();
             return Err(failure);
         }
     };
-    let mut command = Command::new(&program);
+    let started = start(&program, &args.command, &prepared, inherited);
+    let mut child = match started {
+        Ok(child) => child,
+        Err(failure) => {
+            prepared.discard();
+            return Err(failure);
+        }
+    };
+    sampler.iter().for_each(Sampler::manifest_is_free);
+    let status = wait(&mut child, &program)?;
+    let trouble = sampler.and_then(Sampler::finish);
+    let directory = &prepared.directory;
+    let closed = close(directory, status, trouble);
+    prepared.tidy();
+    say(closed, directory, &args.recording.output);
+    Ok(end_as(status))
+}
+
+/// Starts the program once.
+fn start(
+    program: &Path,
+    words: &[std::ffi::OsString],
+    prepared: &Prepared,
+    inherited: Inherited,
+) -> Result<Child, Failure> {
+    let mut command = Command::new(program);
     {
         use std::os::unix::process::CommandExt;
-        command.arg0(&args.command[0]);
+        command.arg0(&words[0]);
     }
-    command.args(&args.command[1..]);
-    let carrier = carrier_of(&program);
+    command.args(&words[1..]);
+    let carrier = carrier_of(program);
     let brought = prepared.variables.iter().filter(|(name, _)| {
         // With ours in the list it would not start; what else is there stays.
         !(carrier.refuses() && *name == PRELOAD_VARIABLE)
     });
     command.envs(brought.map(|(n, v)| (n, v)));
     inherited.restore_in(&mut command);
-    let mut child = match command.spawn() {
-        Ok(child) => child,
-        Err(e) => {
-            prepared.discard();
-            return Err(Failure::new(format!("start {}: {e}", program.display())));
-        }
-    };
+    let child =
+        command.spawn().map_err(|e| Failure::new(format!("start {}: {e}", program.display())))?;
     CHILD.store(child.id() as i32, Ordering::SeqCst);
     if let Some(loss) = carrier.loss() {
         prepared.lose(loss);
     }
     pass_on_early_signal();
-    watch(&prepared, child.id());
-    sampler.iter().for_each(Sampler::manifest_is_free);
+    watch(prepared, child.id());
+    Ok(child)
+}
+
+/// Waits for the program's end.
+fn wait(child: &mut Child, program: &Path) -> Result<ExitStatus, Failure> {
     let status = child.wait();
     CHILD.store(0, Ordering::SeqCst);
-    let status =
-        status.map_err(|e| Failure::new(format!("wait for {}: {e}", program.display())))?;
-    let trouble = sampler.and_then(Sampler::finish);
-    finish(&prepared, status, trouble, &args.recording.output);
-    Ok(end_as(status))
+    status.map_err(|e| Failure::new(format!("wait for {}: {e}", program.display())))
 }
 
 /// Starts sampling what is counted beside the program, if anything is.
-fn sampler(prepared: &Prepared, interval: Duration) -> Result<Option<Sampler>, Failure> {
-    if prepared.beside.is_empty() {
+fn sampler(
+    directory: &Path,
+    (clock, counters): (ClockKind, Vec<Counter>),
+    interval: Duration,
+) -> Result<Option<Sampler>, Failure> {
+    if counters.is_empty() {
         return Ok(None);
     }
-    let writer = TracksWriter::create(&prepared.directory, SAMPLED_NAME, Readings::Counts);
+    let writer = TracksWriter::create(directory, SAMPLED_NAME, Readings::Counts);
     let writer = writer.map_err(Failure::new)?;
-    let counters = prepared.beside.clone();
-    let (clock, directory) = (prepared.clock, prepared.directory.clone());
+    let directory = directory.to_owned();
     Sampler::start(Wanted { counters, interval, clock, directory }, writer).map(Some)
 }
 
@@ -223,9 +264,12 @@ fn watch(prepared: &Prepared, child: u32) {
 
 /// The recording is over: the manifest says so, and what is left in memory moves to the profile.
 /// Trouble here is told and nothing more: the program's status is what counts.
-fn finish(prepared: &Prepared, status: ExitStatus, trouble: Option<String>, output: &Path) {
-    let directory = &prepared.directory;
-    let closed = Manifest::read(directory).and_then(|mut manifest| {
+fn close(
+    directory: &Path,
+    status: ExitStatus,
+    trouble: Option<String>,
+) -> profile::Result<Collected> {
+    Manifest::read(directory).and_then(|mut manifest| {
         let clock: ClockKind = manifest.clock.into();
         manifest.state = State::Finished;
         manifest.snapshots.push(Snapshot::take(clock).into());
@@ -234,8 +278,11 @@ fn finish(prepared: &Prepared, status: ExitStatus, trouble: Option<String>, outp
         manifest.notes.extend(trouble.map(|t| format!("samples of tracks were lost: {t}")));
         manifest.write(directory)?;
         collect(directory, Closing::WhenOver)
-    });
-    prepared.tidy();
+    })
+}
+
+/// The last word of a run.
+fn say(closed: profile::Result<Collected>, directory: &Path, output: &Path) {
     match closed {
         Ok(collected) => {
             let running = collected.live.len();

@@ -59,6 +59,44 @@ pub fn check(counters: &[Counter], machine: &Machine) -> Report {
     Report { counters: alone, together }
 }
 
+/// Cuts counters of threads into sets each of which works at once, in their order and as few as
+/// that order allows: each set takes counters until one more does not fit. `most` also limits how
+/// many are in a set. The counters of a set form one group, as far as they have one kind of source.
+///
+/// # Errors
+/// A counter that does not work even alone.
+pub fn sets(
+    counters: &[Counter],
+    most: usize,
+    machine: &Machine,
+) -> Result<Vec<Vec<Counter>>, Problem> {
+    let mut sets: Vec<Vec<Counter>> = Vec::new();
+    for counter in counters {
+        check_one(counter, machine)?;
+        if let Some(last) = sets.last_mut().filter(|last| last.len() < most)
+            && let Some(grown) = with(last, counter, machine)
+        {
+            *last = grown;
+            continue;
+        }
+        sets.push(vec![Counter { group: 0, ..counter.clone() }]);
+    }
+    Ok(sets)
+}
+
+/// The set and one counter more, in the last group if that has its kind of source, else in one of
+/// its own; `None` if they do not work at once.
+pub fn with(set: &[Counter], counter: &Counter, machine: &Machine) -> Option<Vec<Counter>> {
+    let kind = |c: &Counter| matches!(c.source, Source::Sim(_));
+    let pinned = matches!(&counter.source, Source::Perf(attr) if attr.pinned);
+    let last = set.last()?;
+    let joins = !pinned && kind(last) == kind(counter);
+    let group = last.group + u16::from(!joins);
+    let mut grown = set.to_vec();
+    grown.push(Counter { group, ..counter.clone() });
+    check_together(&grown, machine).is_ok().then_some(grown)
+}
+
 fn check_one(counter: &Counter, machine: &Machine) -> Result<(), Problem> {
     if in_kernel_only(counter) && matches!(&counter.source, Source::Perf(a) if a.exclude_kernel) {
         return Err(Problem {

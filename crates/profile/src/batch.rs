@@ -66,6 +66,9 @@ pub fn schema(profile: &Profile) -> SchemaRef {
     fields.push(Field::new("duration_ticks", DataType::UInt64, false));
     fields.push(Field::new("start_ns", DataType::Int64, false));
     fields.push(Field::new("duration_ns", DataType::Float64, false));
+    if profile.manifest.passes > 0 {
+        fields.push(Field::new("pass", DataType::UInt32, false));
+    }
     for counter in &profile.manifest.counters {
         fields.push(Field::new(&counter.name, DataType::UInt64, true));
     }
@@ -151,6 +154,8 @@ struct Rows {
     ticks: [UInt64Builder; 2],
     start_ns: Int64Builder,
     duration_ns: Float64Builder,
+    /// In a profile of several.
+    pass: Option<UInt32Builder>,
     values: Vec<UInt64Builder>,
     times: Vec<[UInt64Builder; 2]>,
     metrics: Vec<Float64Builder>,
@@ -166,6 +171,7 @@ impl Rows {
             ticks: Default::default(),
             start_ns: Int64Builder::new(),
             duration_ns: Float64Builder::new(),
+            pass: (profile.manifest.passes > 0).then(UInt32Builder::new),
             values: (0..profile.groups.counters()).map(|_| UInt64Builder::new()).collect(),
             times: profile.groups.all().iter().map(|_| Default::default()).collect(),
             metrics: (0..metrics).map(|_| Float64Builder::new()).collect(),
@@ -227,6 +233,9 @@ impl Rows {
             self.ticks[1].append_value(columns.duration_ticks[i]);
             self.start_ns.append_value(line.monotonic_ns(columns.start_ticks[i]));
             self.duration_ns.append_value(line.duration_ns(columns.duration(i)));
+            if let Some(pass) = &mut self.pass {
+                pass.append_value(process.pass + 1);
+            }
             self.append_counters(profile, columns, i);
             for (builder, metric) in self.metrics.iter_mut().zip(metrics) {
                 builder.append_option(of_call(metric, profile, columns, i));
@@ -258,6 +267,7 @@ impl Rows {
         arrays.extend(self.ticks.iter_mut().map(|b| ArrayBuilder::finish(b)));
         arrays.push(ArrayBuilder::finish(&mut self.start_ns));
         arrays.push(ArrayBuilder::finish(&mut self.duration_ns));
+        arrays.extend(self.pass.as_mut().map(|b| ArrayBuilder::finish(b)));
         arrays.extend(self.values.iter_mut().map(|b| ArrayBuilder::finish(b)));
         arrays.extend(self.times.iter_mut().flatten().map(|b| ArrayBuilder::finish(b)));
         arrays.extend(self.metrics.iter_mut().map(|b| ArrayBuilder::finish(b)));

@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::leftovers::{Leftovers, PartId, read_page};
 use crate::live::{ProcessId, boot_id};
 use crate::manifest::{Manifest, Origin, State};
+use crate::passes::{is_not_begun, pass_dir};
 use crate::scan::scan;
 
 /// When the pool may go.
@@ -64,7 +65,7 @@ pub enum PoolFate {
 /// Whether the recording of this profile is over, as far as this process can see: no watched
 /// process lives. Processes in the pool's table are not looked at.
 pub fn is_over(manifest: &Manifest) -> bool {
-    if manifest.pool.is_none() {
+    if manifest.pool.is_none() && manifest.passes == 0 {
         return true;
     }
     let same_boot = manifest.boot_id.is_empty() || manifest.boot_id == boot_id();
@@ -84,6 +85,9 @@ pub fn is_over(manifest: &Manifest) -> bool {
 /// then stays and is not done again by the next call.
 pub fn collect(dir: &Path, closing: Closing) -> Result<Collected> {
     let mut manifest = Manifest::read(dir)?;
+    if manifest.passes > 0 {
+        return collect_passes(dir, manifest.passes, closing);
+    }
     let Some(pool) = manifest.pool.clone() else {
         return Ok(Collected { pages: 0, live: vec![], pool: PoolFate::AlreadyCollected });
     };
@@ -112,6 +116,28 @@ pub fn collect(dir: &Path, closing: Closing) -> Result<Collected> {
     manifest.pool_collected = true;
     manifest.write(dir)?;
     remove(dir, manifest, &pool, pages)
+}
+
+/// Each pass as the profile that it is. One that was not begun has nothing.
+fn collect_passes(dir: &Path, passes: u32, closing: Closing) -> Result<Collected> {
+    let mut all = Collected { pages: 0, live: vec![], pool: PoolFate::AlreadyCollected };
+    for number in 1..=passes {
+        let one = match collect(&pass_dir(dir, number), closing) {
+            Err(e) if is_not_begun(&e) => break,
+            other => other?,
+        };
+        all.pages += one.pages;
+        all.live.extend(one.live);
+        all.pool = match (all.pool, one.pool) {
+            (PoolFate::Vanished(path), _) | (_, PoolFate::Vanished(path)) => {
+                PoolFate::Vanished(path)
+            }
+            (PoolFate::Kept, _) | (_, PoolFate::Kept) => PoolFate::Kept,
+            (PoolFate::Removed, _) | (_, PoolFate::Removed) => PoolFate::Removed,
+            _ => PoolFate::AlreadyCollected,
+        };
+    }
+    Ok(all)
 }
 
 fn remove(dir: &Path, mut manifest: Manifest, pool: &Path, pages: usize) -> Result<Collected> {

@@ -204,15 +204,17 @@ impl Columns {
         self.torn_pages = 1;
     }
 
-    /// Decodes the page at the start of `bytes`.
-    pub(crate) fn decode(&mut self, bytes: &[u8], page: &PageGroups) {
+    /// Decodes the page at the start of `bytes`, whose counters are these of the profile.
+    pub(crate) fn decode(&mut self, bytes: &[u8], page: &PageGroups, counters: u32) {
         self.clear();
         let layout: &GroupLayout = &page.layout;
         let Ok(mut reader) = PageReader::new(bytes, layout) else {
             self.torn_pages = 1;
             return;
         };
-        self.header = Some(reader.header().clone());
+        let mut header = reader.header().clone();
+        header.start.counters = counters;
+        self.header = Some(header);
         while let Some(record) = reader.next_record() {
             let call = match record {
                 Ok(Record::Call(call)) => call,

@@ -22,6 +22,7 @@
 //! | [`groups`] | how the counters are grouped |
 //! | [`columns`], [`visit`] | the calls of a page as plain columns; visiting all pages |
 //! | [`batch`] | calls as Arrow record batches |
+//! | [`passes`] | profiles of several runs of one program |
 //! | [`activities`] | imported traces, event by event |
 //! | [`tracks`] | time series: written, and read batch by batch |
 //! | [`stream`] | files of Arrow batches that may end anywhere |
@@ -45,6 +46,7 @@ mod leftovers;
 pub mod live;
 pub mod manifest;
 pub mod ops;
+pub mod passes;
 pub mod profile;
 mod scan;
 pub mod stream;

@@ -62,6 +62,9 @@ pub struct Manifest {
     pub counters: Vec<CounterInfo>,
     /// Metrics that were asked for with the recording, each checked against the counters.
     pub metrics: Vec<MetricInfo>,
+    /// How many passes there are: recordings of one run of the program each, with other counters,
+    /// as profiles of their own in `passes/1`, `passes/2`, … 0: this profile is one recording.
+    pub passes: u32,
     /// The counters may take turns on the PMU (`run --multiplex`): views scale what was counted
     /// part of the time, and mark it as an estimate.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -163,6 +166,9 @@ pub struct CounterInfo {
     /// Its values were written down beforehand, for tests; its times say nothing about CPUs.
     #[serde(default)]
     pub simulated: bool,
+    /// In which pass it was counted, from 1; `null` or absent in a profile without passes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pass: Option<u32>,
 }
 
 impl CounterInfo {
@@ -208,6 +214,7 @@ impl From<&model::Counter> for CounterInfo {
             unit: counter.unit.name().to_owned(),
             group: counter.group,
             simulated: matches!(counter.source, model::Source::Sim(_)),
+            pass: None,
         }
     }
 }

@@ -45,7 +45,8 @@ pub struct Profile {
     /// Losses of the run as a whole, with those of the descriptions of tracks; those of processes
     /// are with them.
     pub losses: Vec<LossCount>,
-    pub(crate) pool: Option<PoolFile>,
+    /// Of each pass.
+    pub(crate) pools: Vec<Option<PoolFile>>,
 }
 
 /// One process (one generation of it: `exec` starts another).
@@ -63,6 +64,8 @@ pub struct Process {
     pub threads: Vec<Thread>,
     /// Whether it still runs.
     pub alive: bool,
+    /// In which pass it ran, from 0; 0 in a profile without passes.
+    pub pass: u32,
     /// Its losses: its own, and what is missing or damaged in its files. Damage inside pages is
     /// found when they are visited.
     pub losses: Vec<LossCount>,
@@ -114,6 +117,13 @@ impl Profile {
     /// [`Process::losses`].
     pub fn open(dir: &Path) -> Result<Self> {
         let manifest = Manifest::read(dir)?;
+        match manifest.passes {
+            0 => Self::open_one(dir, manifest),
+            _ => crate::passes::open(dir, manifest),
+        }
+    }
+
+    pub(crate) fn open_one(dir: &Path, manifest: Manifest) -> Result<Self> {
         let mut losses = Vec::new();
         let left =
             match manifest.pool.as_deref().map(|pool| (pool, Leftovers::read(pool, &manifest))) {
@@ -183,7 +193,7 @@ impl Profile {
             snapshots,
             tracks,
             losses,
-            pool,
+            pools: vec![pool],
         })
     }
 
@@ -239,6 +249,7 @@ impl Process {
             calibrations: Vec::new(),
             threads: Vec::new(),
             alive,
+            pass: 0,
             losses: Vec::new(),
             pages_path,
         };
@@ -337,7 +348,7 @@ impl Process {
 /// The line through all snapshots. Page headers hold pairs of ticks and `CLOCK_MONOTONIC` too:
 /// less exact ones, used where the snapshots are too few or much closer together (after a
 /// crash, there is none from the end).
-fn fit(kind: ClockKind, snapshots: &[Snapshot], processes: &[Process]) -> Timeline {
+pub(crate) fn fit(kind: ClockKind, snapshots: &[Snapshot], processes: &[Process]) -> Timeline {
     let exact = Timeline::fit(kind, snapshots);
     if kind == ClockKind::Monotonic {
         return exact;

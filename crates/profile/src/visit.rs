@@ -65,7 +65,7 @@ impl<'a> PageDecoder<'a> {
             _ => self.fetch(key.process, page).ok().map(|()| self.bytes.as_slice()),
         };
         match bytes {
-            Some(bytes) => self.columns.decode(bytes, &layout),
+            Some(bytes) => self.columns.decode(bytes, &layout, page.header.start.counters),
             None => self.columns.torn(),
         }
         &self.columns
@@ -92,7 +92,9 @@ impl<'a> PageDecoder<'a> {
                 file.read_exact_at(&mut self.bytes[..length], offset)
             }
             Place::Pool(number) => {
-                let pool = self.profile.pool.as_ref().ok_or_else(changed)?;
+                let pass = self.profile.processes[process].pass as usize;
+                let pool = self.profile.pools.get(pass).and_then(Option::as_ref);
+                let pool = pool.ok_or_else(changed)?;
                 let (header, bytes) = read_page(pool, number)?.map_err(|_| changed())?;
                 let key =
                     |h: &record::PageHeader| (PartId::of(h), h.start.thread_uid, h.start.sequence);

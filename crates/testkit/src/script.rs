@@ -236,6 +236,7 @@ impl ProfileScript {
             unit: "count".to_owned(),
             group,
             simulated: false,
+            pass: None,
         });
         self.manifest.counters.last_mut().expect("just pushed")
     }

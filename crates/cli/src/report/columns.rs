@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use analysis::{CounterTotal, Key, Row, Summary};
+use analysis::{CounterTotal, Key, PassTotal, Row, Summary};
 use model::Unit;
 use model::metric::Bound;
 use profile::batch::unknown_op;
@@ -123,9 +123,26 @@ impl Table {
         };
         let ns = |ticks: f64| Some(Value::Ns(ticks * line.ns_per_tick()));
         let all = summary.total_ticks as f64;
-        push(1, "calls", "calls", &|r| Some(Value::Count(r.calls.into())));
-        push(7, "dispatches", "dispatches", &|r| r.dispatches.map(|n| Value::Count(n.into())));
-        push(1, "total_ns", "total", &|r| ns(r.total_ticks as f64));
+        // Of ops, each pass is a repetition.
+        let passes = if by == RowKind::Op { profile.manifest.passes } else { 0 };
+        let each = f64::from(passes.max(1));
+        push(1, "calls", "calls", &|r| match r.passes.first().filter(|_| passes > 0) {
+            None => Some(Value::Count(r.calls.into())),
+            Some(pass) if r.passes_agree() => Some(Value::Count(pass.calls.into())),
+            Some(_) => None,
+        });
+        push(7, "dispatches", "dispatches", &|r| {
+            let agree = passes == 0 || r.passes_agree();
+            let of_pass = |n: u64| n / u64::from(passes.max(1));
+            r.dispatches.filter(|_| agree).map(|n| Value::Count(of_pass(n).into()))
+        });
+        push(1, "total_ns", "total", &|r| ns(r.total_ticks as f64 / each));
+        if passes > 0 {
+            push(3, "spread", "spread", &|r| spread(r).map(Value::Part));
+            push(6, "calls_by_pass", "by pass", &|r| {
+                Some(Value::Text(by_pass(r, |pass| pass.calls.to_string())))
+            });
+        }
         push(2, "share", "share", &|r| {
             (summary.total_ticks > 0).then(|| Value::Part(r.total_ticks as f64 / all))
         });
@@ -164,7 +181,12 @@ impl Table {
         }
         for (i, counter) in profile.manifest.counters.iter().enumerate() {
             let calls = |row: &Row| row.counters[i].map_or(0, |total| total.calls);
-            let coverage: Vec<_> = rows.iter().map(|row| (calls(row), row.calls)).collect();
+            // A counter of one pass is not missing in the others.
+            let of = |row: &Row| match counter.pass {
+                Some(pass) => row.passes.get(pass as usize - 1).map_or(0, |pass| pass.calls),
+                None => row.calls,
+            };
+            let coverage: Vec<_> = rows.iter().map(|row| (calls(row), of(row))).collect();
             let per_call = format!("{}_per_call", counter.name);
             for column in columns.iter_mut() {
                 if column.name == counter.name || column.name == per_call {
@@ -174,8 +196,12 @@ impl Table {
         }
         for (i, metric) in metrics.iter().enumerate() {
             let calls = rows.iter().map(|row| Some(Value::Count(row.metrics[i].calls.into())));
-            let coverage: Vec<_> =
-                rows.iter().map(|row| (row.metrics[i].calls, row.calls)).collect();
+            let first = metric.counters.first().and_then(|c| profile.manifest.counters.get(*c));
+            let of = |row: &Row| match first.and_then(|counter| counter.pass) {
+                Some(pass) => row.passes.get(pass as usize - 1).map_or(0, |pass| pass.calls),
+                None => row.calls,
+            };
+            let coverage: Vec<_> = rows.iter().map(|row| (row.metrics[i].calls, of(row))).collect();
             columns.push(Column {
                 name: format!("{}_calls", metric.name),
                 title: String::new(),
@@ -224,6 +250,23 @@ impl Table {
         self.order = order;
         Ok(())
     }
+}
+
+/// By how much the passes' total durations differ: largest less smallest, as a part of their mean.
+pub fn spread(row: &Row) -> Option<f64> {
+    let totals = || row.passes.iter().map(|pass| pass.total_ticks);
+    let (least, most) = (totals().min()?, totals().max()?);
+    let mean = row.total_ticks as f64 / row.passes.len() as f64;
+    (mean > 0.0).then(|| (most - least) as f64 / mean)
+}
+
+/// `10` where all passes say the same, else `10|12`.
+pub fn by_pass(row: &Row, text: impl Fn(&PassTotal) -> String) -> String {
+    let mut all: Vec<String> = row.passes.iter().map(text).collect();
+    if all.windows(2).all(|pair| pair[0] == pair[1]) {
+        all.truncate(1);
+    }
+    all.join("|")
 }
 
 /// In a run whose counters take turns: which values are estimates, and for how much of the time

@@ -58,6 +58,14 @@ pub fn lines(report: &Report<'_>) -> Vec<(&'static str, String)> {
             if summary.total_ticks > 0 { " (shares are of this)" } else { "" }
         ),
     ));
+    if manifest.passes > 0 {
+        let text = format!(
+            "{}: the program ran once for each part of the counters. Calls and totals of ops are \
+             those of one pass; total is a mean, spread the largest less the smallest of it",
+            manifest.passes
+        );
+        lines.push(("passes", text));
+    }
     if let Some(filter) = report.filter {
         lines.push(("shown", format!("ops that match {filter}")));
     }

@@ -6,12 +6,12 @@ use analysis::{EmptyCall, Key, ProbeCost, Row, ThreadTime};
 use profile::{CounterInfo, Exit, LossCount, Manifest, MetricInfo, Origin, Profile, State};
 use serde::Serialize;
 
-use super::Report;
 use super::columns::op_of;
 use super::header::duration_ns;
 use super::losses::{by_severity, errno_text, notes, severity};
 use super::text::probe_totals;
 use super::tracks::{self, TrackOut};
+use super::{Report, RowKind};
 use crate::metrics::{MetricOut, metrics_out};
 
 /// The version of the document.
@@ -53,6 +53,8 @@ pub struct ProfileHead<'a> {
     logical_cpus: u32,
     environment: Option<&'a str>,
     clock: ClockOut,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    passes: Option<u32>,
     counters: &'a [CounterInfo],
     metrics: &'a [MetricInfo],
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -80,9 +82,13 @@ struct Total {
 struct RowOut<'a> {
     #[serde(flatten)]
     key: KeyOut<'a>,
-    calls: u64,
+    calls: Option<u64>,
     dispatches: Option<u64>,
     total_ns: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spread: Option<f64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    passes: Vec<PassOut>,
     share: Option<f64>,
     mean_ns: f64,
     min_ns: f64,
@@ -113,6 +119,14 @@ pub struct ThreadRef {
     pid: u32,
     thread: u32,
     tid: u32,
+}
+
+/// What one pass has of an op.
+#[derive(Serialize)]
+struct PassOut {
+    calls: u64,
+    dispatches: Option<u64>,
+    total_ns: f64,
 }
 
 #[derive(Serialize)]
@@ -259,6 +273,7 @@ impl<'a> ProfileHead<'a> {
                 ns_per_tick: profile.timeline.ns_per_tick(),
                 calibrated: profile.timeline.calibrated,
             },
+            passes: Some(manifest.passes).filter(|n| *n > 0),
             counters: &manifest.counters,
             metrics: &manifest.metrics,
             multiplex: manifest.multiplex,
@@ -279,12 +294,23 @@ fn row<'a>(report: &'a Report<'_>, row: &'a Row) -> RowOut<'a> {
     let ns = |ticks: f64| ticks * profile.timeline.ns_per_tick();
     let all = report.summary.total_ticks;
     let counters = profile.manifest.counters.iter().zip(&row.counters);
+    // Of ops, each pass is a repetition.
+    let repeated = report.by == RowKind::Op && profile.manifest.passes > 0;
+    let each = if repeated { u64::from(profile.manifest.passes) } else { 1 };
+    let agree = !repeated || row.passes_agree();
+    let passes = row.passes.iter().filter(|_| repeated).map(|pass| PassOut {
+        calls: pass.calls,
+        dispatches: row.dispatches.map(|_| pass.dispatches),
+        total_ns: ns(pass.total_ticks as f64),
+    });
     let multiplex = profile.manifest.multiplex;
     RowOut {
         key: key_out(profile, row.key),
-        calls: row.calls,
-        dispatches: row.dispatches,
-        total_ns: ns(row.total_ticks as f64),
+        calls: agree.then_some(row.calls / each),
+        dispatches: row.dispatches.filter(|_| agree).map(|n| n / each),
+        total_ns: ns(row.total_ticks as f64 / each as f64),
+        spread: super::columns::spread(row).filter(|_| repeated),
+        passes: passes.collect(),
         share: (all > 0).then(|| row.total_ticks as f64 / all as f64),
         mean_ns: ns(row.mean_ticks()),
         min_ns: ns(row.min_ticks as f64),

@@ -5,8 +5,8 @@ use std::io;
 use model::{Loss, Severity};
 use profile::{LossCount, Origin, State};
 
-use super::Report;
 use super::units::plural;
+use super::{Report, RowKind};
 
 /// What the error number means, `EMFILE` and all.
 pub fn errno_text(loss: &LossCount) -> Option<String> {
@@ -45,6 +45,21 @@ pub fn notes(report: &Report<'_>) -> Vec<String> {
     notes.extend(manifest.notes.iter().cloned());
     if manifest.counters.iter().any(|c| c.simulated) {
         notes.push("simulated counters are written down beforehand; they measure nothing".into());
+    }
+    let begun = report.profile.processes.iter().map(|p| p.pass + 1).max().unwrap_or(0);
+    if report.by == RowKind::Op && manifest.passes > 0 {
+        let differ = report.summary.rows.iter().filter(|row| !row.passes_agree()).count();
+        if begun < manifest.passes {
+            notes.push(format!("of {} passes only {begun} recorded something", manifest.passes));
+        }
+        if differ > 0 {
+            notes.push(format!(
+                "the passes did not do the same: {} of {} made other numbers of calls (see by \
+                 pass); counters of different passes do not belong together there",
+                differ,
+                plural(report.summary.rows.len() as u128, "op"),
+            ));
+        }
     }
     let alive = report.profile.processes.iter().any(|p| p.alive);
     match (manifest.state, manifest.origin, &manifest.pool) {

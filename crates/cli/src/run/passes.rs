@@ -1,0 +1,225 @@
+//! `run --passes`: the program several times, each time with other counters.
+//!
+//! ```text
+//!  -e a,b,c,d,e   ──► {a,b,c,d} {e}        as many at once as work here, in the order typed
+//!  --passes=N     ──► N sets of about the same size
+//!  -e {a,b},{c}   ──► {a,b} {c}            one pass per group
+//! ```
+//!
+//! Each set also gets task-clock, where there is room: the same counter in every pass. Everything
+//! is chosen and tried before the first pass starts. A pass that does not end with 0 is the last.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::process::{ExitCode, ExitStatus};
+use std::sync::atomic::Ordering;
+
+use counters::check;
+use counters::machine::Machine;
+use counters::names::Resolver;
+use counters::plan::by_scope;
+use model::{Counter, MAX_COUNTERS};
+use profile::manifest::{CounterInfo, Manifest, MetricInfo, Origin};
+use profile::passes::{PASSES_NAME, join_counters, pass_dir};
+use record::Snapshot;
+
+use super::{Args, EARLY, Sampler, close, end_as, forward_signals, sampler, say, start, wait};
+use crate::failure::Failure;
+use crate::inherited::Inherited;
+use crate::metrics::before_run;
+use crate::prepare::{
+    Choice, Recording, make, make_directory, make_way, manifest, place, resolve, system_wide,
+};
+
+/// What every pass counts, if it can.
+const ANCHOR: &str = "task-clock";
+
+/// What is done in all passes.
+struct Work {
+    sets: Vec<Vec<Counter>>,
+    beside: Vec<Counter>,
+    infos: Vec<CounterInfo>,
+    metrics: Vec<MetricInfo>,
+}
+
+pub fn main(
+    args: &Args,
+    passes: u32,
+    program: &Path,
+    words: &[String],
+    inherited: Inherited,
+) -> Result<ExitCode, Failure> {
+    let work = choose(args, passes)?;
+    let directory = place(&args.recording)?;
+    make_way(&directory)?;
+    make_directory(&directory).map_err(|f| f.hint("choose another place with -o DIR"))?;
+    let prepared = begin(&args.recording, &work, &directory, words);
+    let undone = |failure| {
+        let _ = fs::remove_dir_all(&directory);
+        failure
+    };
+    let clock = prepared.map_err(undone)?;
+    forward_signals();
+    let wanted = (clock, work.beside.clone());
+    let sampler = sampler(&directory, wanted, args.beside.sample_interval).map_err(undone)?;
+    sampler.iter().for_each(Sampler::manifest_is_free);
+    let mut last = None;
+    for (number, counters) in (1u32..).zip(&work.sets) {
+        let status =
+            one(args, &directory, number, counters, program, &args.command, words, inherited);
+        let status = match (status, last) {
+            (Ok(status), _) => status,
+            (Err(failure), None) => return Err(undone(failure)),
+            // What was recorded stays.
+            (Err(failure), Some(status)) => {
+                eprintln!("counterpoint: pass {number} of {}: it did not begin", work.sets.len());
+                finish(sampler, &directory, status, args);
+                return Err(failure);
+            }
+        };
+        last = Some(status);
+        // A signal that came between two passes was meant for the whole.
+        let told = EARLY.load(Ordering::SeqCst) != 0;
+        if !status.success() || told {
+            let names: Vec<&str> = counters.iter().map(|c| c.name.as_str()).collect();
+            let of = work.sets.len();
+            eprintln!("counterpoint: pass {number} of {of} ({}): {status}", names.join(","));
+            if number < of as u32 {
+                eprintln!("counterpoint: the passes after it were not run");
+            }
+            break;
+        }
+    }
+    let Some(status) = last else { return Err(undone(Failure::new("no counters, no passes"))) };
+    finish(sampler, &directory, status, args);
+    Ok(end_as(status))
+}
+
+fn finish(sampler: Option<Sampler>, directory: &Path, status: ExitStatus, args: &Args) {
+    let trouble = sampler.and_then(Sampler::finish);
+    say(close(directory, status, trouble), directory, &args.recording.output);
+}
+
+/// Everything that can be refused before anything is made.
+fn choose(args: &Args, passes: u32) -> Result<Work, Failure> {
+    let machine = Machine::here();
+    let typed = args.recording.events.join(",");
+    if typed.is_empty() || typed.trim() == "none" {
+        return Err(Failure::new("--passes: no counters to divide").hint("name some with -e"));
+    }
+    let resolver = args.recording.naming.resolver(&machine);
+    let (counters, mut beside) = by_scope(resolve("-e", &typed, &resolver)?);
+    beside.extend(system_wide(&args.beside.system, beside.len() as u16, &resolver, &machine)?);
+    let mut sets = divide(&counters, passes, &machine)?;
+    anchor(&mut sets, &resolver, &machine);
+    let lists: Vec<Vec<CounterInfo>> =
+        sets.iter().map(|set| set.iter().map(CounterInfo::from).collect()).collect();
+    let infos = join_counters(&lists)
+        .ok_or_else(|| Failure::new(format!("more than {MAX_COUNTERS} counters in all passes")))?;
+    let metrics = before_run(&args.recording.metrics, &infos)?;
+    Ok(Work { sets, beside, infos, metrics })
+}
+
+fn divide(
+    counters: &[Counter],
+    passes: u32,
+    machine: &Machine,
+) -> Result<Vec<Vec<Counter>>, Failure> {
+    let failed = |problem: &check::Problem| {
+        let failure = Failure::new(&problem.message);
+        match &problem.remedy {
+            Some(remedy) => failure.hint(remedy),
+            None => failure,
+        }
+    };
+    let groups: Vec<&[Counter]> = counters.chunk_by(|a, b| a.group == b.group).collect();
+    if groups.len() > 1 && passes == 0 {
+        let alone = |group: &[Counter]| {
+            let set: Vec<Counter> =
+                group.iter().map(|c| Counter { group: 0, ..c.clone() }).collect();
+            check::check(&set, machine).problem().map_or(Ok(set), |problem| Err(failed(problem)))
+        };
+        return groups.into_iter().map(alone).collect();
+    }
+    let most = match passes {
+        0 => MAX_COUNTERS,
+        n => counters.len().div_ceil(n as usize).max(1),
+    };
+    let sets = check::sets(counters, most, machine).map_err(|problem| failed(&problem))?;
+    if passes > 0 && sets.len() > passes as usize {
+        let failure = format!("--passes={passes}: {} passes are needed here", sets.len());
+        return Err(Failure::new(failure).hint("--passes without a number takes what is needed"));
+    }
+    Ok(sets)
+}
+
+/// Adds the anchor to the sets that do not have it, where there is room in them and in the profile.
+fn anchor(sets: &mut [Vec<Counter>], resolver: &Resolver, machine: &Machine) {
+    let Ok(anchor) = resolve("-e", ANCHOR, resolver) else { return };
+    let [anchor] = anchor.as_slice() else { return };
+    let mut room = MAX_COUNTERS.saturating_sub(sets.iter().map(Vec::len).sum());
+    for set in sets {
+        let there = set.iter().any(|c| c.source == anchor.source);
+        if !there
+            && room > 0
+            && let Some(grown) = check::with(set, anchor, machine)
+        {
+            *set = grown;
+            room -= 1;
+        }
+    }
+}
+
+/// The profile around the passes.
+fn begin(
+    recording: &Recording,
+    work: &Work,
+    directory: &Path,
+    words: &[String],
+) -> Result<record::ClockKind, Failure> {
+    make_directory(&directory.join(PASSES_NAME))?;
+    let about = manifest(recording, Origin::Run, words, &[]);
+    let clock = about.clock.into();
+    let snapshot = Snapshot::take(clock);
+    let about = Manifest {
+        created_unix_ns: snapshot.realtime_ns,
+        snapshots: vec![snapshot.into()],
+        counters: work.infos.clone(),
+        metrics: work.metrics.clone(),
+        passes: work.sets.len() as u32,
+        ..about
+    };
+    about.write(directory).map_err(Failure::new)?;
+    Ok(clock)
+}
+
+/// One pass, from its profile to its end.
+#[expect(clippy::too_many_arguments, reason = "all of them differ from pass to pass or are words")]
+fn one(
+    args: &Args,
+    directory: &Path,
+    number: u32,
+    counters: &[Counter],
+    program: &Path,
+    command: &[OsString],
+    words: &[String],
+    inherited: Inherited,
+) -> Result<ExitStatus, Failure> {
+    let choice =
+        Choice { counters: counters.to_vec(), beside: vec![], notes: vec![], metrics: vec![] };
+    let place = pass_dir(directory, number);
+    let prepared = make(&args.recording, choice, &place, Origin::Run, words)?;
+    let mut child = match start(program, command, &prepared, inherited) {
+        Ok(child) => child,
+        Err(failure) => {
+            prepared.discard();
+            return Err(failure);
+        }
+    };
+    let status = wait(&mut child, program)?;
+    let closed = close(&place, status, None);
+    prepared.tidy();
+    closed.map_err(Failure::new)?;
+    Ok(status)
+}
