@@ -22,6 +22,7 @@ mod loops;
 mod machine;
 mod peer;
 mod permission;
+mod public;
 mod report;
 mod set;
 mod speed;
@@ -40,6 +41,7 @@ const TESTS: &[(usize, &[Test])] = &[
     (1, limits::TESTS),
     (1, permission::TESTS),
     (1, threads::TESTS),
+    (1, public::TESTS),
     (1, peer::TESTS),
     (1, agent::TESTS),
     (2, two_cpus::TESTS),

@@ -67,7 +67,7 @@ fn guest_cargo(layout: &Layout, sources: &Path, chore: &str) -> Result<Command> 
     let sysroot = sysroot()?;
     add_target(TARGET)?;
     let mut command = cargo();
-    command.args([chore, "--quiet", "--locked", "--target", TARGET, "--target-dir"]);
+    command.args([chore, "--quiet", "--target", TARGET, "--target-dir"]);
     command.arg(target_folder(layout));
     command.arg("--manifest-path").arg(sources.join("tests/pmu-vm/Cargo.toml"));
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER", linker(&sysroot)?);

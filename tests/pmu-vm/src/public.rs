@@ -1,0 +1,53 @@
+//! The public way to count, as its documentation shows it: a closure, by names.
+
+use counters::Counters;
+use counters::measure::ErrorKind;
+
+use crate::loops::{self, Random};
+use crate::report::tests;
+use crate::user::user_access;
+
+tests![public: a_closure, more_than_there_are];
+
+/// Exact by reads and in user mode; the drop frees the PMU for the next one, which needs all of it.
+fn a_closure() {
+    let mut random = Random::new("closure");
+    for on in [false, true] {
+        user_access(on);
+        let mut counters = Counters::open(["cycles:u", "instructions:u"]).expect("both are there");
+        let mut spin = |trips| {
+            let ((), m) = counters.measure(|| loops::spin(trips));
+            ["cycles:u", "instructions:u"].map(|name| m.value(name).expect("was counted"))
+        };
+        let empty = spin(0);
+        for _ in 0..4 {
+            let trips = random.below(1_000_000);
+            assert_eq!(spin(trips), empty.map(|constant| 2 * trips + constant), "user mode: {on}");
+        }
+    }
+}
+
+/// Refused with the set that fits; in turns if that is asked for, and then no exact value, but an
+/// estimate within 1 %.
+fn more_than_there_are() {
+    user_access(false);
+    let names: Vec<String> =
+        (0..12).map(|i| format!("armv8_pmuv3/config=0x8,name=i{i}/u")).collect();
+    let refused = Counters::open(&names).err().expect("twelve do not fit six");
+    println!("{refused}\n{}", refused.hint().unwrap_or_default());
+    assert!(!matches!(refused.kind(), ErrorKind::Name(_)), "{refused}");
+    assert!(refused.hint().is_some_and(|hint| hint.contains("i0,i1,i2,i3,i4,i5}")), "{refused}");
+
+    let builder = names.iter().fold(Counters::builder(), |builder, name| builder.group([name]));
+    let mut counters = builder.multiplex().open().expect("they take turns");
+    let trips = 400_000 + Random::new("public turns").below(100_000);
+    let ((), m) = counters.measure(|| loops::run(trips));
+    let truth = 256.0 * trips as f64;
+    assert_eq!(m.counts().count(), 12);
+    for count in m.counts() {
+        assert_eq!(count.exact(), None, "part of the time only");
+        let estimate = count.estimate().expect("each had a turn") as f64;
+        assert!((estimate / truth - 1.0).abs() < 0.01, "{estimate} of {truth}");
+        assert!((0.3..0.7).contains(&count.covered()), "{}", count.covered());
+    }
+}
