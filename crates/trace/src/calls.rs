@@ -23,7 +23,7 @@ use model::Severity;
 use model::activity::{FlowKind, Generic, RegisterError, Registry, Value, Vocabulary};
 use profile::batch::unknown_op;
 use profile::columns::{cpu_of, node_of};
-use profile::{Clock, Columns, LossCount, PageDecoder, PageKey, Process, Profile, Status};
+use profile::{Clock, Columns, LossCount, PageDecoder, PageKey, Process, Profile};
 use profile::{merge_losses, profile::Thread};
 
 use crate::dispatch::{Assembler, Dispatch, Workgroup};
@@ -337,12 +337,11 @@ impl<'a> ProcessExport<'a> {
         Ok(())
     }
 
-    /// The values of a call's counters; `None` where there is none that counted all the time.
+    /// The values of a call's counters, as views show them.
     fn read_counters(&self, columns: &Columns, i: usize, values: &mut [Option<u64>]) {
-        for (group, column) in self.profile.groups.all().iter().zip(&columns.groups) {
-            let whole = column.status.get(i) == Some(&Status::Whole);
+        for (g, group) in self.profile.groups.all().iter().enumerate() {
             for counter in group.counters.clone() {
-                values[counter] = whole.then(|| columns.values[counter][i]);
+                values[counter] = columns.value(g, counter, i);
             }
         }
     }

@@ -9,6 +9,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`event`] | what a timeline consists of, and [`Sink`], what takes it |
+//! | [`activities`] | an imported trace, written again |
 //! | [`calls`] | a profile's calls as a timeline |
 //! | [`tracks`] | a profile's time series as a timeline |
 //! | [`dispatch`] | which workgroup calls make up a dispatch |
@@ -24,6 +25,7 @@
 //! it holds. Times are integers of nanoseconds all the way; only writers know of microseconds.
 #![forbid(unsafe_code)]
 
+pub mod activities;
 pub mod calls;
 pub mod check;
 pub mod chrome;

@@ -388,6 +388,7 @@ impl<W: Write> Sink for Again<'_, W> {
             id: some(id).then(|| utf8(id)),
             args: event.args.map(RawValue::get),
             more: &more,
+            others: None,
         };
         self.writer.raw(&raw).map_err(|error| {
             let what = error.to_string();

@@ -9,8 +9,9 @@ use clap::ValueEnum;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use model::activity::Vocabulary;
+use profile::activities::Activities;
 use profile::collect::Closing;
-use profile::{LossCount, Profile, merge_losses};
+use profile::{LossCount, Origin, Profile, merge_losses};
 use trace::{CallsOptions, Sink, chrome, export_calls, export_tracks, facts, perfetto};
 
 use crate::failure::Failure;
@@ -72,6 +73,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let profile = report::open(&args.profile, Closing::WhenOver)?;
     let name = |e: io::Error| Failure::new(format!("write {}: {e}", args.output.display()));
+    if profile.manifest.origin == Origin::Import {
+        return write_again(&profile, &args, ending);
+    }
     let file = File::create(&args.output).map_err(name)?;
     let losses = match ending {
         Ending::Json => write_json(file, &profile, &args).map(|(_, losses)| losses),
@@ -83,6 +87,35 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         Ending::Perfetto => write_perfetto(file, &profile, &args),
     };
     report::say_losses(&losses.map_err(name)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes an imported trace as it was.
+fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCode, Failure> {
+    let to = args.output.display();
+    let refuse = |why: &str| Failure::new(format!("write {to}: {why}"));
+    let all = Activities::open_all(&profile.dir).map_err(Failure::new)?;
+    let trace = match (all.as_slice(), ending) {
+        (_, Ending::Perfetto) => {
+            return Err(refuse("the profile is an imported trace, which is written as JSON only"));
+        }
+        ([trace], _) => trace,
+        (several, _) => {
+            let why = format!("the profile holds {} imported traces", several.len());
+            return Err(refuse(&why).hint("put them into one: counterpoint trace merge FILE…"));
+        }
+    };
+    let name = |e: io::Error| Failure::new(format!("write {to}: {e}"));
+    let file = File::create(&args.output).map_err(name)?;
+    let words = args.vocabulary.into();
+    let (_, losses) = if ending == Ending::JsonGz {
+        let gz = GzEncoder::new(file, Compression::default());
+        let (gz, losses) = trace::activities::write_again(trace, words, gz).map_err(name)?;
+        (gz.finish().map_err(name)?, losses)
+    } else {
+        trace::activities::write_again(trace, words, file).map_err(name)?
+    };
+    report::say_losses(&merge_losses(profile.all_losses().iter().chain(&losses)));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -59,6 +59,8 @@ pub struct RawEvent<'a> {
     pub args: Option<&'a str>,
     /// Other keys with their values as JSON.
     pub more: &'a [(&'a str, &'a str)],
+    /// Other keys and values as a JSON object.
+    pub others: Option<&'a str>,
 }
 
 /// Writes one trace.
@@ -99,6 +101,40 @@ impl<W: Write> Writer<W> {
         text::int(b, base_ns);
         b.extend_from_slice(b",\n\"traceEvents\": [");
         Ok(Self { out, buffer, base_ns, first: true })
+    }
+
+    /// Writes the head of another trace again: every key that stood beside its events.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn again(
+        out: W,
+        document: &serde_json::Map<String, serde_json::Value>,
+    ) -> io::Result<Self> {
+        let mut buffer = Vec::with_capacity(2 * FLUSH_BYTES);
+        buffer.push(b'{');
+        for (key, value) in document {
+            buffer.push(b'\n');
+            text::string(&mut buffer, key);
+            buffer.extend_from_slice(b": ");
+            serde_json::to_writer(&mut buffer, value)?;
+            buffer.push(b',');
+        }
+        buffer.extend_from_slice(b"\n\"traceEvents\": [");
+        let base = document.get("baseTimeNanoseconds");
+        let base_ns = base.and_then(|b| b.as_i64().or_else(|| b.as_str()?.parse().ok()));
+        Ok(Self { out, buffer, base_ns: base_ns.unwrap_or(0), first: true })
+    }
+
+    /// Ends a trace that was begun with [`Writer::again`], and gives the output back.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn finish_again(mut self) -> io::Result<W> {
+        self.buffer.extend_from_slice(b"\n]\n}\n");
+        self.out.write_all(&self.buffer)?;
+        self.out.flush()?;
+        Ok(self.out)
     }
 
     /// Writes what stands behind the events, and gives the output back.
@@ -171,6 +207,11 @@ impl<W: Write> Writer<W> {
         for (key, json) in event.more {
             self.text(b",", key);
             self.json(b":", Some(json));
+        }
+        let others = event.others.and_then(|o| o.trim().strip_prefix('{')?.strip_suffix('}'));
+        if let Some(others) = others.map(str::trim).filter(|others| !others.is_empty()) {
+            self.buffer.push(b',');
+            self.buffer.extend_from_slice(others.as_bytes());
         }
         self.json(b",\"args\":", event.args);
         // The first key has no comma before it.
