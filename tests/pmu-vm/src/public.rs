@@ -33,7 +33,7 @@ fn more_than_there_are() {
     user_access(false);
     let names: Vec<String> =
         (0..12).map(|i| format!("armv8_pmuv3/config=0x8,name=i{i}/u")).collect();
-    let refused = Counters::open(&names).err().expect("twelve do not fit six");
+    let Err(refused) = Counters::open(&names) else { panic!("twelve do not fit six") };
     println!("{refused}\n{}", refused.hint().unwrap_or_default());
     assert!(!matches!(refused.kind(), ErrorKind::Name(_)), "{refused}");
     assert!(refused.hint().is_some_and(|hint| hint.contains("i0,i1,i2,i3,i4,i5}")), "{refused}");
