@@ -16,7 +16,7 @@
 //! The calls of a process are merged by their begins, one page of each thread at a time.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use std::io;
 
 use model::Severity;
@@ -30,6 +30,7 @@ use crate::dispatch::{Assembler, Dispatch, Workgroup};
 use crate::event::{
     Arg, ArgValue, Counter, Flow, FlowEnd, Id, ProcessRow, Row, Sink, Slice, ThreadRow,
 };
+use crate::numbers::NumberMap;
 
 /// The row of a process's dispatches has this number and the process's index: above every
 /// process id of Linux (2²²).
@@ -82,7 +83,7 @@ pub fn export_calls(
             counter_kind: name(Generic::Counter.into()),
             flow: FlowKind::HostToDevice,
             ticks: matches!(profile.manifest.clock, Clock::Tsc),
-            names: HashMap::new(),
+            names: NumberMap::default(),
             since_ns: since_ns(profile, process),
             lanes_named: 0,
             labels: process.threads.iter().map(|t| Labels::new(profile, t)).collect(),
@@ -178,7 +179,7 @@ struct ProcessExport<'a> {
     /// Ticks are not nanoseconds: show them too.
     ticks: bool,
     /// Names of exports.
-    names: HashMap<u32, String>,
+    names: NumberMap<u32, String>,
     since_ns: i64,
     lanes_named: usize,
     labels: Vec<Labels>,

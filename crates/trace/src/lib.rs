@@ -34,6 +34,7 @@ pub mod event;
 pub mod facts;
 pub mod import;
 pub mod merge;
+mod numbers;
 pub mod perfetto;
 pub mod text;
 pub mod tracks;

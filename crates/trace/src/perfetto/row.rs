@@ -269,8 +269,12 @@ fn annotate(e: &mut Encoder, arg: &Arg<'_>, iid: &mut impl FnMut(&str) -> u64) {
             put(arg.key, &|a| a.bytes(annotation::JSON, s.as_bytes()));
         }
         ArgValue::Triple(numbers) => {
-            for (axis, n) in ["x", "y", "z"].iter().zip(numbers).filter(|(_, n)| *n != 0) {
-                let key = [arg.key, ".", axis].concat();
+            // One buffer for the three keys, kept between them.
+            let mut key = String::with_capacity(arg.key.len() + 2);
+            for (axis, n) in [".x", ".y", ".z"].iter().zip(numbers).filter(|(_, n)| *n != 0) {
+                key.clear();
+                key.push_str(arg.key);
+                key.push_str(axis);
                 put(&key, &|a| a.uint(annotation::UINT, n.into()));
             }
         }

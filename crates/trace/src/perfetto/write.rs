@@ -20,6 +20,7 @@ use super::fields::{chrome, clocks, event, packet, trace, track};
 use super::proto::Encoder;
 use super::row::{Number, Point, Sequence};
 use crate::event::{ArgValue, Counter, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow};
+use crate::numbers::NumberMap;
 
 /// Bytes after which packets are written, and compressed together.
 const FLUSH_BYTES: usize = 1 << 18;
@@ -48,7 +49,7 @@ pub struct Writer<W: Write> {
     /// Tracks of processes.
     processes: HashMap<OwnedId, u64>,
     rows: Vec<RowState>,
-    by_number: HashMap<(i64, i64), usize>,
+    by_number: NumberMap<(i64, i64), usize>,
     by_id: HashMap<(OwnedId, OwnedId), usize>,
     last_row: Option<((i64, i64), usize)>,
     tracks: u64,
@@ -100,7 +101,7 @@ impl<W: Write> Writer<W> {
             packets: Encoder::default(),
             processes: HashMap::new(),
             rows: Vec::new(),
-            by_number: HashMap::new(),
+            by_number: NumberMap::default(),
             by_id: HashMap::new(),
             last_row: None,
             tracks: 0,
