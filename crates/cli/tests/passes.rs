@@ -198,6 +198,22 @@ fn a_pass_that_fails_is_the_last() {
     assert_eq!(report["total"]["calls"], 20);
     assert_eq!(report["profile"]["exit"]["code"], 3);
     assert!(report["notes"].to_string().contains("of 3 passes only 2"), "{}", report["notes"]);
+    // The pass that was not run is missing, not 0: both that were made ten calls, and the mean is
+    // theirs.
+    let row = &report["rows"][0];
+    let passes = row["passes"].as_array().unwrap();
+    let calls: Vec<_> = passes.iter().map(|pass| pass["calls"].as_u64().unwrap()).collect();
+    assert_eq!(calls, [10, 10]);
+    assert_eq!(row["calls"], 10);
+    let totals = passes.iter().map(|pass| pass["total_ns"].as_f64().unwrap());
+    let mean = totals.clone().sum::<f64>() / 2.0;
+    let total = row["total_ns"].as_f64().unwrap();
+    assert!((total - mean).abs() < 1e-6 * mean, "{total} of {passes:?}");
+    let spread = totals.clone().fold(0.0, f64::max) - totals.fold(f64::MAX, f64::min);
+    let said = row["spread"].as_f64().unwrap();
+    assert!((said - spread / mean).abs() < 1e-6, "{said} of {passes:?}");
+    let text = String::from_utf8(run.view(&["report"])).unwrap();
+    assert!(text.contains("passes    2 of 3: the program ran once"), "{text}");
 }
 
 /// Types Ctrl-C at the moment in which the first pass is over, and prints how `run` ended.
