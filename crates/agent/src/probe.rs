@@ -50,7 +50,7 @@ pub unsafe fn call(
     touch_stack();
     let frame = stack_address();
     // SAFETY: attached just now or before.
-    if guarded(|| unsafe { (*thread).begin(export, frame) }) != Some(true) {
+    if !unsafe { begin_guarded(thread, export, frame) } {
         // SAFETY: as above.
         return unsafe { original(environment, dispatch, workgroup) };
     }
@@ -81,10 +81,31 @@ pub unsafe fn call(
                 start,
                 end,
             };
-            guarded(|| (*thread).end(&call, frame));
+            end_guarded(thread, &call, frame);
         }
     }
     result
+}
+
+// Functions of their own, so that `call`, whose frame lies under the original's, has no landing
+// pads: with them it would have a personality routine, and the program's unwinder, which passes
+// exceptions of the original through here, would call ours, which belongs to the unwinder that is
+// linked into this library (measured: the process crashes).
+
+/// # Safety
+/// `thread` is the calling thread's.
+#[inline(never)]
+unsafe fn begin_guarded(thread: *mut Thread, export: u32, frame: usize) -> bool {
+    // SAFETY: by contract.
+    guarded(|| unsafe { (*thread).begin(export, frame) }) == Some(true)
+}
+
+/// # Safety
+/// As `begin_guarded`.
+#[inline(never)]
+unsafe fn end_guarded(thread: *mut Thread, call: &Call, frame: usize) {
+    // SAFETY: by contract.
+    guarded(|| unsafe { (*thread).end(call, frame) });
 }
 
 /// Writes where the original's return address will be, so that a stack page that is not there yet

@@ -267,7 +267,7 @@ fn read() -> Option<Run> {
     let path = unsafe { CStr::from_ptr((&raw const RUN_FILE_PATH).cast()) };
     let file = RunFile::from_bytes(&sys::read_file(path).ok()?).ok()?;
     let pool_path = CString::new(std::ffi::OsStr::new(&file.pool).as_bytes()).ok()?;
-    let pool = Pool::open(&pool_path).ok()?;
+    let pool = Pool::open(&pool_path).map_err(|errno| lost_pool(&pool_path, errno)).ok()?;
     let ticks_per_ms = ticks_per_ms(&file);
     let plan = Plan::new(file.counters).ok()?;
     let count = plan.counters().len() as u32;
@@ -281,6 +281,14 @@ fn read() -> Option<Run> {
         ticks_per_ms,
         filters: file.filters,
     })
+}
+
+/// A program that may lock no more memory (`mlockall(MCL_FUTURE)`) maps no more, either. A single
+/// page, for a moment, may still be had.
+fn lost_pool(path: &CStr, errno: i32) {
+    if matches!(errno, libc::EAGAIN | libc::ENOMEM) {
+        let _ = record::pool::with_run_row(path, |row| row.lose(Loss::PoolTooSmall, 1, errno));
+    }
 }
 
 /// From the first snapshot of `run` to now; 3 GHz if there is none. Only paces the thread clock

@@ -64,7 +64,8 @@ pub struct Row {
     pub counters: Vec<Option<CounterTotal>>,
     /// Each metric that was asked for.
     pub metrics: Vec<MetricValue>,
-    /// What each pass has of all this; empty in a profile without passes.
+    /// What each pass that recorded something has of all this; empty in a profile without passes.
+    /// A pass that was not run is missing here, not 0.
     pub passes: Vec<PassTotal>,
     /// Threads that made these calls: process index and thread index.
     pub threads: BTreeSet<(usize, usize)>,
@@ -236,6 +237,7 @@ pub(crate) struct Table<'a> {
     filter: Option<&'a str>,
     metrics: &'a [Bound],
     sets: Sets,
+    passes: usize,
     rows: HashMap<Key, usize>,
     sums: Vec<Sum>,
     /// Everything recorded, whatever the filter says: what shares are shares of.
@@ -267,6 +269,7 @@ impl<'a> Table<'a> {
             filter,
             metrics,
             sets: Sets::new(profile, metrics),
+            passes: profile.passes() as usize,
             rows: HashMap::new(),
             sums: Vec::new(),
             all_calls: 0,
@@ -282,8 +285,7 @@ impl<'a> Table<'a> {
     fn row(&mut self, key: Key) -> usize {
         let counters = self.profile.groups.counters();
         *self.rows.entry(key).or_insert_with(|| {
-            let passes = self.profile.manifest.passes as usize;
-            self.sums.push(Sum::new(counters, self.sets.sums(), passes));
+            self.sums.push(Sum::new(counters, self.sets.sums(), self.passes));
             self.sums.len() - 1
         })
     }

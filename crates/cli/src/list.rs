@@ -8,7 +8,7 @@ use comfy_table::{ContentArrangement, Table};
 use counters::check::{self, Opens, Problem, opens};
 use counters::machine::Machine;
 use counters::names::{Entry, Resolver};
-use model::{Counter, Source};
+use model::{Counter, Source, suggest};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -80,12 +80,25 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     if rows.is_empty() {
         eprintln!("counterpoint: no counter matches {pattern:?}");
+        let near = near(&resolver, pattern);
+        if !near.is_empty() {
+            eprintln!("counterpoint: hint: did you mean {}?", near.join(", "));
+        }
         return Ok(ExitCode::from(1));
     }
     if args.format == Format::Table {
         explain(&rows);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The names that are closest to what was typed.
+fn near(resolver: &Resolver, typed: &str) -> Vec<String> {
+    let mut entries = resolver.catalogue();
+    entries.extend(resolver.bulk());
+    entries.retain(|e| !e.is_pattern);
+    let names = entries.iter().flat_map(|e| std::iter::once(&e.name).chain(&e.aliases));
+    suggest::closest(typed, names.map(String::as_str)).into_iter().map(str::to_owned).collect()
 }
 
 /// A name that no catalogue lists (`r01c2`, a tracepoint), typed in full.

@@ -176,6 +176,11 @@ fn carrier_of(program: &Path) -> Carrier {
 static CHILD: AtomicI32 = AtomicI32::new(0);
 /// A signal that came before the program was there.
 static EARLY: AtomicI32 = AtomicI32::new(0);
+/// One of [`ENDING`] that came while no program was there; never cleared.
+static TOLD_TO_END: AtomicI32 = AtomicI32::new(0);
+
+/// Signals by which people and their tools end a command.
+const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
 
 const FORWARDED: [i32; 10] = [
     libc::SIGINT,
@@ -198,14 +203,20 @@ fn forward_signals() {
         // SAFETY: SA_SIGINFO handlers get a valid pointer.
         let from_kernel = unsafe { (*info).si_code } > 0;
         let child = CHILD.load(Ordering::SeqCst);
-        if from_kernel {
+        let ending = ENDING.contains(&signal);
+        if child > 0 && from_kernel {
             // The program has it already.
         } else if child > 0 {
             // SAFETY: `kill` is async-signal-safe; the child has not been waited for yet, or its
             // number was cleared.
             unsafe { libc::kill(child, signal) };
-        } else {
+        } else if ending || !from_kernel {
+            // What a terminal sends while the program is about to start may reach it twice: better
+            // than not at all.
             EARLY.store(signal, Ordering::SeqCst);
+            if ending {
+                TOLD_TO_END.store(signal, Ordering::SeqCst);
+            }
         }
         if signal == libc::SIGTSTP {
             stop(forward as *const () as usize);
@@ -302,15 +313,20 @@ fn say(closed: profile::Result<Collected>, directory: &Path, output: &Path) {
 
 /// The exit code of the program; if a signal ended it, the same signal ends us.
 fn end_as(status: ExitStatus) -> ExitCode {
-    if let Some(signal) = status.signal() {
-        // SAFETY: plain system calls; a second core dump would only hide the program's.
-        unsafe {
-            let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-            libc::setrlimit(libc::RLIMIT_CORE, &none);
-            libc::signal(signal, libc::SIG_DFL);
-            libc::raise(signal);
-        }
-        return ExitCode::from(128u8.saturating_add(signal as u8));
+    match status.signal() {
+        Some(signal) => end_by(signal),
+        None => ExitCode::from(status.code().unwrap_or(2) as u8),
     }
-    ExitCode::from(status.code().unwrap_or(2) as u8)
+}
+
+/// Ends as a program without a handler for the signal does.
+fn end_by(signal: i32) -> ExitCode {
+    // SAFETY: plain system calls; a second core dump would only hide the program's.
+    unsafe {
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        libc::setrlimit(libc::RLIMIT_CORE, &none);
+        libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
+    }
+    ExitCode::from(128u8.saturating_add(signal as u8))
 }

@@ -86,6 +86,9 @@ fn list_is_a_document() {
     }
     assert_eq!(named("task-clock").unwrap()["unit"], "ns");
     assert_eq!(golden().run(&["list", "no-such-*"]).code, Some(1));
+    let near = golden().run(&["list", "page-fualts"]);
+    assert_eq!((near.code, near.stdout.as_str()), (Some(1), ""));
+    assert!(near.stderr.contains("hint: did you mean page-faults?"), "{}", near.stderr);
     let one = golden().run(&["list", "minor-faults", "--format", "csv"]).stdout;
     assert_eq!(one.lines().count(), 2, "{one}");
 }

@@ -198,6 +198,80 @@ fn a_pass_that_fails_is_the_last() {
     assert_eq!(report["total"]["calls"], 20);
     assert_eq!(report["profile"]["exit"]["code"], 3);
     assert!(report["notes"].to_string().contains("of 3 passes only 2"), "{}", report["notes"]);
+    // The pass that was not run is missing, not 0: both that were made ten calls, and the mean is
+    // theirs.
+    let row = &report["rows"][0];
+    let passes = row["passes"].as_array().unwrap();
+    let calls: Vec<_> = passes.iter().map(|pass| pass["calls"].as_u64().unwrap()).collect();
+    assert_eq!(calls, [10, 10]);
+    assert_eq!(row["calls"], 10);
+    let totals = passes.iter().map(|pass| pass["total_ns"].as_f64().unwrap());
+    let mean = totals.clone().sum::<f64>() / 2.0;
+    let total = row["total_ns"].as_f64().unwrap();
+    assert!((total - mean).abs() < 1e-6 * mean, "{total} of {passes:?}");
+    let spread = totals.clone().fold(0.0, f64::max) - totals.fold(f64::MAX, f64::min);
+    let said = row["spread"].as_f64().unwrap();
+    assert!((said - spread / mean).abs() < 1e-6, "{said} of {passes:?}");
+    let text = String::from_utf8(run.view(&["report"])).unwrap();
+    assert!(text.contains("passes    2 of 3: the program ran once"), "{text}");
+}
+
+/// Types Ctrl-C at the moment in which the first pass is over, and prints how `run` ended.
+const CTRL_C: &str = r#"
+import os, pty, sys, time
+run, terminal = pty.fork()
+if run == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+first = ""
+while not first.endswith("\n"):
+    time.sleep(0.001)
+    first = open("first").read() if os.path.exists("first") else ""
+while os.path.exists("/proc/" + first.strip()):
+    pass
+os.write(terminal, b"\x03")
+words = b""
+try:
+    while more := os.read(terminal, 4096):
+        words += more
+except OSError:
+    pass
+status = os.waitpid(run, 0)[1]
+print(os.WTERMSIG(status) if os.WIFSIGNALED(status) else "no signal")
+print(words.decode())
+"#;
+
+/// Ctrl-C when no program is there to get it ends the whole; what was recorded is kept.
+#[test]
+fn a_signal_between_two_passes_ends_the_command() {
+    let Some(program) = counterpoint("passes_signal") else { return };
+    let Some(python) = support::python_with("passes_signal", "pty") else { return };
+    let [host, library] = host();
+    let script = r#"test -e first && exec sleep 30; echo $$ > first; exec "$0" "$1" calls 10"#;
+    let events = "{sim/a,readings=0:1/},{sim/b,readings=0:1/},{sim/c,readings=0:1/}";
+    // On a busy machine the key may come when the second pass has begun, which then ends by it.
+    for _ in 0..20 {
+        let scratch = Scratch::new();
+        let mut driver = Command::new(&python);
+        driver.args(["-c", CTRL_C]).arg(&program).args(["run", "--passes", "-o", "p.cpt", "-e"]);
+        driver.args([events, "--", "sh", "-c", script, &host, &library]);
+        let output = driver.env("TMPDIR", scratch.path()).current_dir(scratch.path()).output();
+        let words = String::from_utf8(output.unwrap().stdout).unwrap();
+        assert!(words.starts_with("2\n"), "ends by SIGINT: {words}");
+        assert!(words.contains("the passes after it were not run"), "{words}");
+        let report = Command::new(&program)
+            .args(["report", "--format", "json"])
+            .arg(scratch.join("p.cpt"))
+            .output()
+            .unwrap();
+        let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+        assert_eq!(report["total"]["calls"], 10, "{words}");
+        if words.contains("pass 1 of 3 (a") && words.contains("the last, because of signal 2") {
+            assert!(report["notes"].to_string().contains("of 3 passes only 1"), "{report}");
+            return;
+        }
+        assert!(words.contains("pass 2 of 3 (b"), "{words}");
+    }
+    panic!("no signal of 20 came between two passes");
 }
 
 /// SIGKILL to `run` in its second pass: both passes are readable, and complete once the program

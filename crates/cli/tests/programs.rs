@@ -210,21 +210,28 @@ fn five_counters_at_once_are_each_right() {
     let Some(program) = counterpoint("five") else { return };
     let events = "page-faults:u,task-clock:u,minor-faults:u,cpu-clock:u,major-faults:u";
     let recorded = Recorded::run(&program, events, &mut host("touch 1000 10"));
-    for call in recorded.calls() {
-        let value = |name: &str| call[name].parse::<u64>().unwrap();
-        assert_eq!(value("page-faults:u"), 1000);
-        assert_eq!(value("minor-faults:u"), 1000);
-        assert_eq!(value("major-faults:u"), 0);
-        let duration: f64 = call["duration_ns"].parse().unwrap();
-        // Clocks of the thread: as long as the group was enabled, which on a busy machine is less
-        // than what passed on the wall, and never much more.
-        let enabled = value("group0_enabled_ns") as f64;
-        for clock in ["task-clock:u", "cpu-clock:u"] {
-            let ns = value(clock) as f64;
-            assert!(ns > 0.5 * enabled && ns < 1.5 * enabled, "{clock}: {call:?}");
-            assert!(ns < 1.5 * duration + 50_000.0, "{clock}: {call:?}");
-        }
+    let calls = recorded.calls();
+    assert_eq!(calls.len(), 10);
+    let number = |call: &BTreeMap<String, String>, name: &str| call[name].parse::<f64>().unwrap();
+    for call in &calls {
+        assert_eq!(number(call, "page-faults:u"), 1000.0);
+        assert_eq!(number(call, "minor-faults:u"), 1000.0);
+        assert_eq!(number(call, "major-faults:u"), 0.0);
         assert_eq!(call["group0_enabled_ns"], call["group0_running_ns"]);
+    }
+    // Clocks of the thread: as long as the group was enabled, which on a busy machine is less than
+    // what passed on the wall, and never much more. A virtual machine can be taken off its processor
+    // between two readings of one call, so it is the call in the middle that is looked at.
+    let middle = |of: &dyn Fn(&BTreeMap<String, String>) -> f64| {
+        let mut values: Vec<f64> = calls.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        values[calls.len() / 2]
+    };
+    for clock in ["task-clock:u", "cpu-clock:u"] {
+        let part = middle(&|call| number(call, clock) / number(call, "group0_enabled_ns"));
+        assert!(part > 0.9 && part < 1.1, "{clock}: {part} of enabled: {calls:?}");
+        let beyond = middle(&|call| number(call, clock) - 1.5 * number(call, "duration_ns"));
+        assert!(beyond < 50_000.0, "{clock}: {beyond} ns beyond the wall: {calls:?}");
     }
 }
 

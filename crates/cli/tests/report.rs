@@ -308,6 +308,33 @@ fn errors() {
     golden.check("other-version", 2, &["export", dir.to_str().unwrap(), "--format", "json"]);
 }
 
+/// Names can hold anything (`name=` of a PMU's counter), and manifests be edited.
+#[test]
+fn counters_with_strange_names() {
+    let (scratch, dir) = write(&mlp());
+    let golden = golden(&scratch);
+    let dir = dir.to_str().unwrap();
+    let path = Path::new(dir).join("manifest.json");
+    let good: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let named = |name: &str| {
+        let mut manifest = good.clone();
+        manifest["counters"][0]["name"] = name.into();
+        std::fs::write(&path, manifest.to_string()).unwrap();
+        golden.run(&["report", dir])
+    };
+    let long = named(&"x".repeat(70_000));
+    assert_eq!(long.code, Some(0), "{}", long.stderr);
+    assert!(long.stdout.contains("matmul"), "{}", long.stdout);
+    let text = named("a\u{1b}[31m\nb").stdout;
+    assert!(text.contains("a\u{fffd}[31m\u{fffd}b") && !text.contains('\u{1b}'), "{text}");
+    let mut manifest = good.clone();
+    manifest["counters"] = vec![good["counters"][0].clone(); 33].into();
+    std::fs::write(&path, manifest.to_string()).unwrap();
+    let many = golden.run(&["report", dir]);
+    assert_eq!(many.code, Some(2));
+    assert!(many.stderr.contains("more counters than a recording can have"), "{}", many.stderr);
+}
+
 #[test]
 fn every_call_exported() {
     let (scratch, dir) = write(&mlp());

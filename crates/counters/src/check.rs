@@ -590,7 +590,9 @@ fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, Strin
         ),
         OpenErrorKind::Invalid if counter.name.contains(':') => (
             "this counter cannot be counted so".into(),
-            "try it without modifiers: not every PMU can tell user from kernel".into(),
+            "try it without modifiers: not every PMU can tell user from kernel; a breakpoint's \
+             address must be a multiple of its length"
+                .into(),
         ),
         OpenErrorKind::Invalid => ("the machine cannot count this".into(), String::new()),
         _ => (String::new(), String::new()),

@@ -9,7 +9,7 @@ use std::{fs, io};
 
 use crate::check::{CONTAINER_REMEDY, check};
 use crate::machine::Machine;
-use crate::names::{Resolver, TRACEFS};
+use crate::names::{Resolver, TRACEFS, TRACEFS_READABLE};
 use crate::perf;
 
 /// How much a finding matters.
@@ -329,10 +329,20 @@ fn clock(machine: &Machine) -> Finding {
     }
 }
 
+/// A tracepoint that every kernel with tracepoints has.
+const A_TRACEPOINT: &str = "sched/sched_switch";
+
 fn tracefs(machine: &Machine) -> Finding {
     let name = "tracefs";
     let prevents = "tracepoints (syscalls:sys_enter_openat)";
-    let events = |at: &&str| fs::read_dir(machine.path(&format!("{at}/events")));
+    // The directories can be open to all and the files in them not.
+    let events = |at: &&str| {
+        fs::read_dir(machine.path(&format!("{at}/events")))?;
+        match machine.read(&format!("{at}/events/{A_TRACEPOINT}/id")) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
+            _ => Ok(()),
+        }
+    };
     if let Some(at) = TRACEFS.iter().find(|at| events(at).is_ok()) {
         return Finding::ok(name, format!("/{at}"));
     }
@@ -343,7 +353,7 @@ fn tracefs(machine: &Machine) -> Finding {
         true => Finding::ok(name, format!("/{at}, not readable for us (EACCES)")).at(
             Level::Note,
             prevents,
-            &format!("sudo mount -o remount,mode=755 /{at}"),
+            TRACEFS_READABLE,
         ),
         false => Finding::ok(name, "not mounted").at(
             Level::Note,
@@ -353,7 +363,7 @@ fn tracefs(machine: &Machine) -> Finding {
                     "start the container with -v /{at}:/{at}:ro, or as root in it: \
                                  mount -t tracefs tracefs /{at}"
                 ),
-                false => format!("sudo mount -t tracefs -o mode=755 tracefs /{at}"),
+                false => format!("sudo mount -t tracefs -o mode=755,gid=$(id -g) tracefs /{at}"),
             },
         ),
     }

@@ -40,7 +40,7 @@ mod tracefs;
 mod uprobe;
 
 pub(crate) use sysfs::{DEVICES, parse_cpus};
-pub(crate) use tracefs::TRACEFS;
+pub(crate) use tracefs::{TRACEFS, TRACEFS_READABLE};
 
 pub use error::{NameError, NameErrorKind};
 pub use parse::{parse, pieces};

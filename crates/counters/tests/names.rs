@@ -203,7 +203,7 @@ fn errors_say_what_where_and_what_instead() {
         ("mem:xyz", 4, "\"xyz\": not a number of 64 bits (0x… or decimal)", ""),
         ("mem:0x10/3:w", 0, "\"mem:0x10/3:w\": a breakpoint watches 1, 2, 4 or 8 bytes", ""),
         ("mem:0x10:rx", 0, "\"mem:0x10:rx\": a breakpoint counts executions or accesses, not both", ""),
-        ("syscalls:sys_enter_read", 0, "syscalls:sys_enter_read: tracefs is not mounted or not readable here", "sudo mount -t tracefs tracefs /sys/kernel/tracing"),
+        ("syscalls:sys_enter_read", 0, "syscalls:sys_enter_read: tracefs is not mounted here", "sudo mount -t tracefs -o mode=755,gid=$(id -g) tracefs /sys/kernel/tracing"),
         ("syscalls:*", 0, "not supported yet: a pattern of tracepoints (syscalls:*)", ""),
         ("größe", 0, "unknown counter \"größe\"", "counterpoint list shows every name"),
     ];

@@ -209,6 +209,15 @@ fn directories_that_give_nothing() {
     tree.file("strange/a.json", r#"[{"EventName": "x", "EventCode": "y"}]"#);
     tree.file("dangling/a.json", r#"[{"ArchStdEvent": "x"}]"#);
     tree.file("empty/readme", "");
+    // What a mapfile names lies in its directory: none of these is read, though all are there.
+    tree.file("beside/a.json", r#"[{"EventName": "qqqqqq.zzzzzz", "EventCode": "1"}]"#);
+    for (directory, place) in [("up", "../beside"), ("up-file", "x/../../beside/a.json")] {
+        let map = format!(
+            "Family-model,Version,Filename,EventType\nAuthenticAMD-25-61,v1,{place},core\n"
+        );
+        tree.file(&format!("{directory}/mapfile.csv"), &map);
+        tree.file(&format!("{directory}/x/b.json"), "[]");
+    }
     for (directory, expected) in [
         ("nowhere", "nowhere: No such file or directory (os error 2)"),
         ("empty", "empty: no mapfile.csv and no *.json"),
@@ -216,6 +225,11 @@ fn directories_that_give_nothing() {
         ("broken", "broken/a.json: EOF while parsing an object at line 1 column 2"),
         ("strange", "strange/a.json: x: EventCode \"y\" is no number"),
         ("dangling", "dangling/a.json: no ArchStdEvent \"x\""),
+        ("up", "up/mapfile.csv: \"../beside\" is not inside of its directory"),
+        (
+            "up-file",
+            "up-file/mapfile.csv: \"x/../../beside/a.json\" is not inside of its directory",
+        ),
     ] {
         let resolver = resolver(&tree, directory);
         let error = resolver.resolve("qqqqqq.zzzzzz").unwrap_err();

@@ -71,7 +71,7 @@ losses! {
     5 FileSizeLimit "file_size_limit" Missing
         "calls dropped because writing them would have passed the process's RLIMIT_FSIZE (ulimit -f)";
     6 PoolTooSmall "pool_too_small" Missing
-        "recorder pages that the shared memory file system had no room for; a container's /dev/shm is often 64 MB";
+        "recorder pages that could not be had: see the errno; a container's /dev/shm is often 64 MB, and a program that locks its memory may map no more than RLIMIT_MEMLOCK";
     7 CounterOpenFailed "counter_open_failed" Missing
         "threads whose counters could not be opened; their calls have times but no counts";
     8 CounterReadFailed "counter_read_failed" Missing

@@ -288,7 +288,12 @@ impl Manifest {
             let kind = ErrorKind::Schema { found: found.to_owned(), expected: MANIFEST_SCHEMA };
             return Err(Error::new("read", &path, kind));
         }
-        serde_json::from_value(value).map_err(Error::on("read", &path))
+        let manifest: Self = serde_json::from_value(value).map_err(Error::on("read", &path))?;
+        if manifest.counters.len() > model::MAX_COUNTERS {
+            let why = ErrorKind::NotAProfile("it has more counters than a recording can have");
+            return Err(Error::new("read", &path, why));
+        }
+        Ok(manifest)
     }
 
     /// Replaces the manifest of the profile in `dir` (which must exist) atomically.

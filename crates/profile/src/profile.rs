@@ -123,6 +123,15 @@ impl Profile {
         }
     }
 
+    /// How many passes recorded something: the last of them decides. Fewer than the manifest has
+    /// if a pass failed or `run` was killed; 0 in a profile without passes.
+    pub fn passes(&self) -> u32 {
+        match self.manifest.passes {
+            0 => 0,
+            _ => self.processes.iter().map(|process| process.pass + 1).max().unwrap_or(0),
+        }
+    }
+
     pub(crate) fn open_one(dir: &Path, manifest: Manifest) -> Result<Self> {
         let mut losses = Vec::new();
         let left =

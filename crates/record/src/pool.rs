@@ -14,13 +14,16 @@
 //! page-fault counter of the program would see; a memfd dies with its last holder. Why made
 //! beforehand at full (sparse) size: a process under `RLIMIT_FSIZE` can still map and fill it.
 //! Nothing here blocks: claims and rows are taken with one atomic operation.
+//!
+//! A process maps what stands before the pages, and each page when it first claims it. Mapped whole,
+//! 128 MiB would count against what a program may lock (`mlockall`, `RLIMIT_MEMLOCK`), and be locked.
 
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use model::Loss;
 
@@ -138,7 +141,10 @@ pub fn with_run_row(path: &CStr, body: impl FnOnce(&Row)) -> Result<(), i32> {
 /// threads that outlive everything else may still write through it.
 #[derive(Clone, Copy, Debug)]
 pub struct Pool {
+    /// What stands before the pages.
     base: *mut u8,
+    /// Where this process has each page; null: not yet. Written by the page's claimer only.
+    places: &'static [AtomicPtr<u8>; PAGES],
 }
 
 // SAFETY: everything behind `base` is either atomic or owned by the claimer of a page.
@@ -170,28 +176,20 @@ impl Pool {
         if stat.st_size as usize != POOL_BYTES {
             return Err(libc::EINVAL);
         }
-        let (prot, flags) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_NORESERVE);
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), POOL_BYTES, prot, flags, fd, 0) };
-        if base == libc::MAP_FAILED {
-            return Err(errno());
-        }
-        // Core dumps of the program need not carry the pool. Advice only; failure is harmless.
-        // SAFETY: the range was just mapped.
-        unsafe { libc::madvise(base, POOL_BYTES, libc::MADV_DONTDUMP) };
-        let pool = Self { base: base.cast() };
+        let base = map_part(std::ptr::null_mut(), SHARED, fd, 0, PAGES_OFFSET)?;
+        let unmapped = [const { AtomicPtr::new(std::ptr::null_mut()) }; PAGES];
+        let pool = Self { base, places: Box::leak(Box::new(unmapped)) };
         let header = pool.header();
         if header.magic != MAGIC || header.version != VERSION {
             // SAFETY: mapped above, no reference to it survives.
-            unsafe { libc::munmap(base, POOL_BYTES) };
+            unsafe { libc::syscall(libc::SYS_munmap, base, PAGES_OFFSET) };
             return Err(libc::EINVAL);
         }
         Ok(pool)
     }
 
     fn header(&self) -> &'static Header {
-        // SAFETY: the mapping is POOL_BYTES long, page aligned, and never unmapped once handed
+        // SAFETY: the mapping is PAGES_OFFSET long, page aligned, and never unmapped once handed
         // out; the integers of the header have no invalid values.
         unsafe { &*self.base.cast::<Header>() }
     }
@@ -242,10 +240,9 @@ impl Pool {
         self.claims()[page % PAGES].store(0, Ordering::Release);
     }
 
-    /// The first byte of a page.
+    /// The first byte of a page that this process has populated; null before.
     pub fn page(&self, page: usize) -> *mut u8 {
-        // SAFETY: the page number is reduced to one inside the mapping.
-        unsafe { self.base.add(PAGES_OFFSET + (page % PAGES) * PAGE_BYTES) }
+        self.places[page % PAGES].load(Ordering::Acquire)
     }
 
     /// Puts private memory in the page's place, in this process only: for a forked child that has to
@@ -254,7 +251,7 @@ impl Pool {
     /// # Errors
     /// The `errno` of `mmap`.
     pub fn stand_in(&self, page: usize) -> Result<(), i32> {
-        self.map_page(page, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+        self.map_again(page, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
     }
 
     /// Takes [`Pool::stand_in`] back.
@@ -263,31 +260,45 @@ impl Pool {
     /// The `errno` of `open` or `mmap`: the pool may be gone.
     pub fn share_again(&self, page: usize, path: &CStr) -> Result<(), i32> {
         let fd = open_raw(path)?;
-        let mapped = self.map_page(page, libc::MAP_SHARED | libc::MAP_NORESERVE, fd);
+        let mapped = self.map_again(page, SHARED, fd);
         close_raw(fd);
         mapped
     }
 
-    fn map_page(&self, page: usize, flags: i32, fd: i32) -> Result<(), i32> {
-        let number = |n: i32| libc::c_long::from(n);
-        let (at, bytes) = (self.page(page) as libc::c_long, PAGE_BYTES as libc::c_long);
-        let offset = (PAGES_OFFSET + (page % PAGES) * PAGE_BYTES) as libc::c_long;
-        let (prot, flags) =
-            (number(libc::PROT_READ | libc::PROT_WRITE), number(flags | libc::MAP_FIXED));
-        // SAFETY: replaces a page of this mapping, which nobody else in this process uses.
-        let mapped =
-            unsafe { libc::syscall(libc::SYS_mmap, at, bytes, prot, flags, number(fd), offset) };
-        if mapped < 0 { Err(errno()) } else { Ok(()) }
+    /// Replaces a page that is mapped already, which nobody else in this process uses.
+    fn map_again(&self, page: usize, flags: i32, fd: i32) -> Result<(), i32> {
+        let at = self.page(page);
+        if at.is_null() {
+            return Err(libc::EFAULT);
+        }
+        map_part(at, flags | libc::MAP_FIXED, fd, page_offset(page), PAGE_BYTES).map(drop)
     }
 
-    /// Makes the page's memory present and writable in this process, so that writing to it never
+    /// Where the page is in this process; mapped now if it was not. For the page's claimer: nobody
+    /// else looks at its place, and the next claimer sees what this one has stored.
+    fn map_page(&self, page: usize, path: &CStr) -> Result<*mut u8, i32> {
+        let at = self.page(page);
+        if !at.is_null() {
+            return Ok(at);
+        }
+        let fd = open_raw(path)?;
+        let mapped = map_part(std::ptr::null_mut(), SHARED, fd, page_offset(page), PAGE_BYTES);
+        close_raw(fd);
+        let at = mapped?;
+        self.places[page % PAGES].store(at, Ordering::Release);
+        Ok(at)
+    }
+
+    /// Maps the page if this process does not have it yet, and makes its memory present, so that writing to it never
     /// faults: neither as a page fault that the program's counters would see nor as SIGBUS when
     /// the file system is full.
     ///
     /// # Errors
-    /// The `errno` that says why there is no memory (ENOSPC, ENOMEM, EFAULT).
+    /// The `errno` that says why there is no memory (ENOSPC, ENOMEM, EFAULT; EAGAIN where the
+    /// program may lock no more), or why the pool cannot be opened.
     pub fn populate(&self, page: usize, path: &CStr) -> Result<(), i32> {
-        let start: *mut libc::c_void = self.page(page).cast();
+        let place = self.map_page(page, path)?;
+        let start: *mut libc::c_void = place.cast();
         // SAFETY: the range lies inside the mapping.
         if unsafe { libc::madvise(start, PAGE_BYTES, libc::MADV_POPULATE_WRITE) } == 0 {
             return Ok(());
@@ -298,7 +309,7 @@ impl Pool {
         // Before Linux 5.14: reserve the space, then touch each page (which is counted as page
         // faults of the program, but outside of any bracketed call).
         let fd = open_raw(path)?;
-        let offset = (PAGES_OFFSET + (page % PAGES) * PAGE_BYTES) as libc::c_long;
+        let offset = page_offset(page) as libc::c_long;
         let bytes = PAGE_BYTES as libc::c_long;
         // SAFETY: `fd` was just opened; the arguments are plain numbers.
         let reserved =
@@ -310,11 +321,36 @@ impl Pool {
         }
         for at in (0..PAGE_BYTES).step_by(4096) {
             // SAFETY: inside the page; nobody else writes to a page that this thread claimed.
-            unsafe { self.page(page).add(at).cast::<AtomicU32>().as_ref() }
+            unsafe { place.add(at).cast::<AtomicU32>().as_ref() }
                 .map(|word| word.fetch_add(0, Ordering::Relaxed));
         }
         Ok(())
     }
+}
+
+const SHARED: i32 = libc::MAP_SHARED | libc::MAP_NORESERVE;
+
+fn page_offset(page: usize) -> usize {
+    PAGES_OFFSET + (page % PAGES) * PAGE_BYTES
+}
+
+/// Maps a part of the pool, at an address of the kernel's choice or (`MAP_FIXED`) in the place of
+/// memory of ours. As a system call: the function of that name is one that we interpose.
+fn map_part(at: *mut u8, flags: i32, fd: i32, offset: usize, bytes: usize) -> Result<*mut u8, i32> {
+    let number = |n: i32| libc::c_long::from(n);
+    let (prot, flags) = (number(libc::PROT_READ | libc::PROT_WRITE), number(flags));
+    let (length, offset) = (bytes as libc::c_long, offset as libc::c_long);
+    // SAFETY: a new mapping, or one in the place of what the caller owns.
+    let base =
+        unsafe { libc::syscall(libc::SYS_mmap, at, length, prot, flags, number(fd), offset) };
+    if base == -1 {
+        return Err(errno());
+    }
+    let base = base as *mut u8;
+    // Core dumps of the program need not carry the pool. Advice only; failure is harmless.
+    // SAFETY: the range was just mapped.
+    unsafe { libc::madvise(base.cast(), bytes, libc::MADV_DONTDUMP) };
+    Ok(base)
 }
 
 /// `open` as a bare system call: the function of that name is a cancellation point, and a host

@@ -98,7 +98,7 @@ impl ProfileScript {
         let run = self.run_file(dir, &pool_path);
         fs::write(dir.join(RUN_FILE_NAME), run.to_bytes()).expect("write the run file");
         for process in &self.processes {
-            self.write_process(dir, process, pool.as_ref());
+            self.write_process(dir, process, pool.as_ref().map(|pool| (pool, pool_path.as_path())));
         }
     }
 
@@ -120,7 +120,7 @@ impl ProfileScript {
         }
     }
 
-    fn write_process(&self, dir: &Path, process: &ProcessScript, pool: Option<&Pool>) {
+    fn write_process(&self, dir: &Path, process: &ProcessScript, pool: Option<(&Pool, &Path)>) {
         let name = part_name(process.pid, process.start_time, process.generation);
         let part = dir.join(PARTS_NAME).join(name);
         fs::create_dir_all(&part).expect("create the part");
@@ -129,13 +129,14 @@ impl ProfileScript {
             let bytes: Vec<u8> = frames.iter().flat_map(Frame::to_bytes).collect();
             fs::write(part.join(META_NAME), bytes).expect("write the metadata");
         }
-        let row = pool.map(|pool| claim_row(pool, process));
+        let row = pool.map(|(pool, _)| claim_row(pool, process));
         let mut file = Vec::new();
         for thread in &process.threads {
             let last = self.write_thread(process, thread, &mut file);
-            if let (Some(last), Some((pool, row))) = (last, pool.zip(row)) {
+            if let (Some(last), Some(((pool, path), row))) = (last, pool.zip(row)) {
                 let number = pool.claim_page(row, 0).expect("the pool has room");
-                // SAFETY: the page was just claimed, and the pool's mapping is never unmapped.
+                pool.populate(number, &c_path(path)).expect("there is memory");
+                // SAFETY: the page was just claimed and mapped, and is never unmapped.
                 unsafe {
                     std::ptr::copy_nonoverlapping(last.as_ptr(), pool.page(number), last.len());
                 }
@@ -237,8 +238,11 @@ impl ProcessScript {
 fn make_pool(path: &Path) -> Pool {
     fs::create_dir_all(path.parent().expect("in a directory")).expect("create the pool's place");
     pool::create(path).expect("create the pool");
-    let c_path = CString::new(path.as_os_str().as_bytes()).expect("no zero byte");
-    Pool::open(&c_path).expect("open the pool")
+    Pool::open(&c_path(path)).expect("open the pool")
+}
+
+fn c_path(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).expect("no zero byte")
 }
 
 fn claim_row(pool: &Pool, process: &ProcessScript) -> u32 {

@@ -124,7 +124,8 @@ impl Table {
         let ns = |ticks: f64| Some(Value::Ns(ticks * line.ns_per_tick()));
         let all = summary.total_ticks as f64;
         // Of ops, each pass is a repetition.
-        let passes = if by == RowKind::Op { profile.manifest.passes } else { 0 };
+        let repeated = by == RowKind::Op && profile.manifest.passes > 0;
+        let passes = if repeated { profile.passes().max(1) } else { 0 };
         let each = f64::from(passes.max(1));
         push(1, "calls", "calls", &|r| match r.passes.first().filter(|_| passes > 0) {
             None => Some(Value::Count(r.calls.into())),

@@ -62,7 +62,12 @@ pub fn lines(report: &Report<'_>) -> Vec<(&'static str, String)> {
         let text = format!(
             "{}: the program ran once for each part of the counters. Calls and totals of ops are \
              those of one pass; total is a mean, spread the largest less the smallest of it",
-            manifest.passes
+            match profile.passes() {
+                recorded if recorded < manifest.passes => {
+                    format!("{recorded} of {}", manifest.passes)
+                }
+                all => all.to_string(),
+            }
         );
         lines.push(("passes", text));
     }

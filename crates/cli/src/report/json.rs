@@ -296,7 +296,7 @@ fn row<'a>(report: &'a Report<'_>, row: &'a Row) -> RowOut<'a> {
     let counters = profile.manifest.counters.iter().zip(&row.counters);
     // Of ops, each pass is a repetition.
     let repeated = report.by == RowKind::Op && profile.manifest.passes > 0;
-    let each = if repeated { u64::from(profile.manifest.passes) } else { 1 };
+    let each = if repeated { u64::from(profile.passes().max(1)) } else { 1 };
     let agree = !repeated || row.passes_agree();
     let passes = row.passes.iter().filter(|_| repeated).map(|pass| PassOut {
         calls: pass.calls,

@@ -46,11 +46,11 @@ pub fn notes(report: &Report<'_>) -> Vec<String> {
     if manifest.counters.iter().any(|c| c.simulated) {
         notes.push("simulated counters are written down beforehand; they measure nothing".into());
     }
-    let begun = report.profile.processes.iter().map(|p| p.pass + 1).max().unwrap_or(0);
     if report.by == RowKind::Op && manifest.passes > 0 {
         let differ = report.summary.rows.iter().filter(|row| !row.passes_agree()).count();
-        if begun < manifest.passes {
-            notes.push(format!("of {} passes only {begun} recorded something", manifest.passes));
+        let recorded = report.profile.passes();
+        if recorded < manifest.passes {
+            notes.push(format!("of {} passes only {recorded} recorded something", manifest.passes));
         }
         if differ > 0 {
             notes.push(format!(

@@ -46,7 +46,7 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
     tracks(out, report, tables)?;
     losses(out, report, width)?;
     for note in notes(report) {
-        wrapped(out, "note: ", &printable(&note), width)?;
+        wrapped(out, "note: ", &note, width)?;
     }
     Ok(())
 }
@@ -79,7 +79,7 @@ fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::Resul
         }
         let cells = table.order.iter().map(|row| {
             let text = match &column.cells[*row] {
-                Some(value) => printable(&value.to_text()),
+                Some(value) => value.to_text(),
                 None => "–".to_owned(),
             };
             let text = match column.estimate(*row) {
@@ -179,13 +179,15 @@ fn layout<'a>(
     let line = |out: &mut dyn Write, cell: &dyn Fn(&Shown<'_>) -> String| -> io::Result<()> {
         let mut text = String::new();
         for (i, (column, width)) in shown.iter().zip(&widths).enumerate() {
-            let cell = shorten(&cell(column), *width);
+            let cell = shorten(&printable(&cell(column)), *width);
             if i > 0 {
                 text.push_str(GAP);
             }
+            // Not by `{:width$}`, which panics from 65,536 on: names can be longer.
+            let gap = " ".repeat(width.saturating_sub(length(&cell)));
             match column.is_text {
-                true => text.push_str(&format!("{cell:<width$}")),
-                false => text.push_str(&format!("{cell:>width$}")),
+                true => text.extend([cell, gap]),
+                false => text.extend([gap, cell]),
             }
         }
         out.write_all(text.trim_end().as_bytes())
@@ -390,7 +392,8 @@ fn losses(out: &mut impl Write, report: &Report<'_>, width: usize) -> io::Result
     Ok(())
 }
 
-/// Writes `text` behind `head`, broken between words, further lines indented under it.
+/// Writes `text` behind `head`, broken between words, further lines indented under it. Control
+/// characters are replaced, here and in [`layout`]: names and notes can hold anything.
 fn wrapped(out: &mut impl Write, head: &str, text: &str, width: usize) -> io::Result<()> {
     let indent = head.chars().count();
     let mut line = head.to_owned();
@@ -406,7 +409,7 @@ fn wrapped(out: &mut impl Write, head: &str, text: &str, width: usize) -> io::Re
             line.push(' ');
             used += 1;
         }
-        line.push_str(word);
+        line.push_str(&printable(word));
         used += length;
     }
     writeln!(out, "{}", line.trim_end())

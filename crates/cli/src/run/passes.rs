@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Each set also gets task-clock, where there is room: the same counter in every pass. Everything
-//! is chosen and tried before the first pass starts. A pass that does not end with 0 is the last.
+//! is chosen and tried before the first pass starts. A pass that does not end with 0 is the last, and
+//! so is one after which a signal comes that ends a command: `run` then ends by it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -24,7 +25,9 @@ use profile::manifest::{CounterInfo, Manifest, MetricInfo, Origin};
 use profile::passes::{PASSES_NAME, join_counters, pass_dir};
 use record::Snapshot;
 
-use super::{Args, EARLY, Sampler, close, end_as, forward_signals, sampler, say, start, wait};
+use super::{
+    Args, Sampler, TOLD_TO_END, close, end_as, end_by, forward_signals, sampler, say, start, wait,
+};
 use crate::failure::Failure;
 use crate::inherited::Inherited;
 use crate::metrics::before_run;
@@ -79,16 +82,26 @@ pub fn main(
             }
         };
         last = Some(status);
-        // A signal that came between two passes was meant for the whole.
-        let told = EARLY.load(Ordering::SeqCst) != 0;
-        if !status.success() || told {
-            let names: Vec<&str> = counters.iter().map(|c| c.name.as_str()).collect();
-            let of = work.sets.len();
-            eprintln!("counterpoint: pass {number} of {of} ({}): {status}", names.join(","));
+        let names: Vec<&str> = counters.iter().map(|c| c.name.as_str()).collect();
+        let of = work.sets.len();
+        let here = format!("pass {number} of {of} ({})", names.join(","));
+        let not_run = || {
             if number < of as u32 {
                 eprintln!("counterpoint: the passes after it were not run");
             }
+        };
+        if !status.success() {
+            eprintln!("counterpoint: {here}: {status}");
+            not_run();
             break;
+        }
+        // A signal that came between two passes was meant for the whole.
+        let told = TOLD_TO_END.load(Ordering::SeqCst);
+        if told != 0 && number < of as u32 {
+            eprintln!("counterpoint: {here}: the last, because of signal {told}");
+            not_run();
+            finish(sampler, &directory, status, args);
+            return Ok(end_by(told));
         }
     }
     let Some(status) = last else { return Err(undone(Failure::new("no counters, no passes"))) };

@@ -366,6 +366,10 @@ impl Resolver {
             [] if self.vendor.problem().is_some() => {
                 error.hint(self.vendor.problem().unwrap_or_default())
             }
+            [] if name.contains('.') => error.hint(
+                "a processor's own names need its tables (--events-dir DIR) or an installed perf \
+                 of Linux 6.2 or later",
+            ),
             [] => error.hint("counterpoint list shows every name"),
             near => error.hint(format!("did you mean {}?", near.join(", "))),
         }

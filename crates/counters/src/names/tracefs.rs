@@ -1,7 +1,7 @@
 //! Tracepoints: `system:name`, with the number from tracefs.
 
 use std::ffi::CString;
-use std::io;
+use std::{fs, io};
 
 use model::{PerfAttr, Source, Unit};
 
@@ -11,6 +11,11 @@ use super::syntax::{Filter, Head};
 use crate::machine::Machine;
 
 const TYPE_TRACEPOINT: u32 = 2;
+
+/// What lets a user read it. Its mode alone is not enough: the files in it belong to its group and
+/// are not for others (measured, Linux 6.18). Members of the group that the shell names can.
+pub(crate) const TRACEFS_READABLE: &str =
+    "sudo mount -o remount,mode=755,gid=$(id -g) /sys/kernel/tracing";
 
 /// Where tracefs is mounted, the modern place first.
 pub(crate) const TRACEFS: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
@@ -64,9 +69,18 @@ impl Tracepoints {
             return Err(Trouble::new(NameErrorKind::Unknown { name: typed() }));
         }
         let Some(root) = TRACEFS.iter().find(|t| self.0.exists(&format!("{t}/events"))) else {
-            let problem = format!("{}: tracefs is not mounted or not readable here", typed());
+            let at = |t: &&str| fs::metadata(self.0.path(&format!("{t}/events")));
+            let denied = |e: io::Error| e.kind() == io::ErrorKind::PermissionDenied;
+            if TRACEFS.iter().any(|t| at(t).is_err_and(denied)) {
+                let problem = format!("{}: tracefs is not readable for us (EACCES)", typed());
+                let trouble = Trouble::new(NameErrorKind::Machine { problem });
+                return Err(trouble.hint(TRACEFS_READABLE));
+            }
+            let problem = format!("{}: tracefs is not mounted here", typed());
             let trouble = Trouble::new(NameErrorKind::Machine { problem });
-            return Err(trouble.hint("sudo mount -t tracefs tracefs /sys/kernel/tracing"));
+            let mount =
+                "sudo mount -t tracefs -o mode=755,gid=$(id -g) tracefs /sys/kernel/tracing";
+            return Err(trouble.hint(mount));
         };
         let path = format!("{root}/events/{system}/{name}/id");
         let id = match self.0.read(&path) {
@@ -76,9 +90,8 @@ impl Tracepoints {
             }
             Err(error) => {
                 let problem = format!("{}: read /{path}: {error}", typed());
-                let hint =
-                    "tracepoints are readable by root: sudo chmod -R a+rX /sys/kernel/tracing";
-                return Err(Trouble::new(NameErrorKind::Machine { problem }).hint(hint));
+                let trouble = Trouble::new(NameErrorKind::Machine { problem });
+                return Err(trouble.hint(TRACEFS_READABLE));
             }
         };
         let Some(config) = id else {

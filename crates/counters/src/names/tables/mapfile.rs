@@ -8,7 +8,7 @@
 //! ```
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::machine::Machine;
 
@@ -45,8 +45,13 @@ pub(super) fn choose(directory: &Path, machine: &Machine) -> Result<Chosen, Stri
         if !cpu.matches(pattern) {
             continue;
         }
-        // A slash at the start would leave the directory.
-        let path = root.join(place.trim_start_matches('/'));
+        // As a path it could leave the directory; a slash at the start is the kernel's habit.
+        let place = Path::new(place.trim_start_matches('/'));
+        if !place.components().all(|part| matches!(part, Component::Normal(_))) {
+            let place = place.display();
+            return Err(format!("{}: \"{place}\" is not inside of its directory", map.display()));
+        }
+        let path = root.join(place);
         let pmu = match fields.get(6).map(|role| role.to_ascii_lowercase()).as_deref() {
             Some("atom") => "cpu_atom",
             Some("core") if fields.get(3) == Some(&"hybridcore") => "cpu_core",
