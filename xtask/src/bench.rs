@@ -21,6 +21,7 @@ mod report;
 mod results;
 mod stats;
 mod stats_10m;
+mod traces;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -88,6 +89,16 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "stats-10m",
         about: "distributions of ten million calls with four counters, beside numpy and scipy",
         prepare: stats_10m::prepare,
+    },
+    Benchmark {
+        name: "trace-export",
+        about: "a million events as a timeline, beside torch's export_chrome_trace",
+        prepare: traces::export,
+    },
+    Benchmark {
+        name: "trace-import",
+        about: "reading the million events that torch wrote, beside Python's json.load",
+        prepare: traces::import,
     },
 ];
 

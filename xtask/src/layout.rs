@@ -58,6 +58,11 @@ impl Layout {
         self.target.join("venv-iree-v5")
     }
 
+    /// A third one, with PyTorch.
+    pub fn venv_torch(&self) -> PathBuf {
+        self.target.join("venv-torch")
+    }
+
     /// A program installed in the virtual environment.
     pub fn venv_bin(&self, program: &str) -> PathBuf {
         self.venv().join("bin").join(program)

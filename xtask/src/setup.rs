@@ -17,7 +17,7 @@ use crate::process::{output, quiet, say, timed};
 /// Makes the private Python environment that the other chores use.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which lists of xtask/requirements to install; all when none is named.
+    /// Which lists of xtask/requirements to install; all but torch when none is named.
     #[arg(value_enum)]
     lists: Vec<List>,
 }
@@ -33,13 +33,16 @@ pub enum List {
     Test,
     /// IREE of the executable library's version 5, in an environment of its own.
     IreeV5,
+    /// PyTorch, which the benchmarks of traces compare with, in an environment of its own: several
+    /// GB, so only they ask for it.
+    Torch,
 }
 
 /// The oldest Python for which IREE 3.13 has wheels.
 const OLDEST_PYTHON: (u32, u32) = (3, 10);
 
 impl List {
-    const ALL: [List; 4] = [List::Build, List::Iree, List::Test, List::IreeV5];
+    const USUAL: [List; 4] = [List::Build, List::Iree, List::Test, List::IreeV5];
 
     fn name(self) -> &'static str {
         match self {
@@ -47,6 +50,7 @@ impl List {
             List::Iree => "iree",
             List::Test => "test",
             List::IreeV5 => "iree-v5",
+            List::Torch => "torch",
         }
     }
 
@@ -54,13 +58,14 @@ impl List {
     fn venv(self, layout: &Layout) -> PathBuf {
         match self {
             List::IreeV5 => layout.venv_v5(),
+            List::Torch => layout.venv_torch(),
             List::Build | List::Iree | List::Test => layout.venv(),
         }
     }
 }
 
 pub fn main(layout: &Layout, args: &Args) -> Result<()> {
-    let lists = if args.lists.is_empty() { &List::ALL[..] } else { &args.lists };
+    let lists = if args.lists.is_empty() { &List::USUAL[..] } else { &args.lists };
     install(layout, lists)?;
     say(format_args!("{} is ready", layout.show(&layout.venv())));
     Ok(())

@@ -9,6 +9,7 @@
 //! | `COUNTERPOINT_INJECT_DIST` | the same with a library that panics on demand |
 //! | `COUNTERPOINT_VENV` | virtual environment with IREE; not set by `--quick` |
 //! | `COUNTERPOINT_VENV_V5` | one with IREE 3.7.0, whose executables are of version 5; not set by `--quick` |
+//! | `COUNTERPOINT_VENV_TORCH` | one with PyTorch; only if `cargo xtask setup torch` made it, not set by `--quick` |
 //! | `COUNTERPOINT_FIXTURES` | folder with the compiled modules; not set by `--quick` |
 //! | `COUNTERPOINT_SKIP_LOG` | file to which a skipped test appends `NAME: REASON` |
 
@@ -136,12 +137,16 @@ fn surround(layout: &Layout, dist: &Dist, quick: bool, skip_log: &Path, command:
     command.env("COUNTERPOINT_DIST", &dist.root);
     command.env("COUNTERPOINT_SKIP_LOG", skip_log);
     if quick {
-        for variable in ["COUNTERPOINT_VENV", "COUNTERPOINT_VENV_V5", "COUNTERPOINT_FIXTURES"] {
+        let venvs = ["COUNTERPOINT_VENV", "COUNTERPOINT_VENV_V5", "COUNTERPOINT_VENV_TORCH"];
+        for variable in venvs.iter().chain(&["COUNTERPOINT_FIXTURES"]) {
             command.env_remove(variable);
         }
     } else {
         command.env("COUNTERPOINT_VENV", layout.venv());
         command.env("COUNTERPOINT_VENV_V5", layout.venv_v5());
+        if layout.venv_torch().join("bin/python").exists() {
+            command.env("COUNTERPOINT_VENV_TORCH", layout.venv_torch());
+        }
         command.env("COUNTERPOINT_FIXTURES", layout.fixtures());
     }
 }

@@ -1,5 +1,11 @@
 //! `counterpoint trace import` as a user types it.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -52,4 +58,37 @@ fn a_trace_becomes_a_profile() {
     let none = import("none.json");
     assert_eq!(none.status.code(), Some(2));
     assert!(output.exists());
+}
+
+/// A fresh trace of torch, by op, against torch's own sums.
+#[test]
+fn torchs_sums_are_ours() {
+    let Some(python) = support::torch("torchs_sums") else { return };
+    let scratch = testkit::Scratch::new();
+    let [trace, sums, profile] =
+        ["t.json", "sums.json", "p.cpt"].map(|name| scratch.path().join(name));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/torch_sums.py");
+    let torch = Command::new(python).arg(script).args([&trace, &sums]).output().unwrap();
+    assert!(torch.status.success(), "{torch:?}");
+    let done = cli().args(["trace", "import"]).arg(&trace).arg("-o").arg(&profile).status();
+    assert!(done.unwrap().success());
+    let report = cli().arg("report").arg(&profile).args(["--format", "json"]).output().unwrap();
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    // A name of several categories is one op of torch's.
+    let mut ours = BTreeMap::<&str, (u64, f64)>::new();
+    for row in report["rows"].as_array().unwrap() {
+        let sum = ours.entry(row["op"].as_str().unwrap()).or_default();
+        sum.0 += row["calls"].as_u64().unwrap();
+        sum.1 += row["total_ns"].as_f64().unwrap();
+    }
+    let theirs: BTreeMap<String, (u64, f64)> =
+        serde_json::from_slice(&std::fs::read(sums).unwrap()).unwrap();
+    assert!(theirs.len() > 30, "{theirs:?}");
+    for (op, (calls, total_us)) in &theirs {
+        let (our_calls, our_ns) = ours[op.as_str()];
+        assert_eq!(our_calls, *calls, "{op}");
+        // The file has whole nanoseconds; torch adds fractions of µs.
+        let off = (our_ns - total_us * 1e3).abs();
+        assert!(off < *calls as f64, "{op}: {our_ns} ns, torch says {total_us} µs");
+    }
 }

@@ -53,6 +53,15 @@ pub fn python_with(test: &str, modules: &str) -> Option<PathBuf> {
     None
 }
 
+/// The Python of the environment with torch.
+pub fn torch(test: &str) -> Option<PathBuf> {
+    let venv = std::env::var_os("COUNTERPOINT_VENV_TORCH");
+    if venv.is_none() {
+        skip(test, "no torch (cargo xtask setup torch, then cargo xtask test finds it)");
+    }
+    Some(PathBuf::from(venv?).join("bin/python"))
+}
+
 /// The built program.
 pub fn counterpoint(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_DIST")?.join("bin/counterpoint"))

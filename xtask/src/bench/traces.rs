@@ -1,0 +1,238 @@
+//! `trace-export`, `trace-import`: a million events of torch, out and in, all files on tmpfs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+
+use anyhow::{Context, Result, ensure};
+
+use super::plan::{Case, Figure, Formula, Observe, Of, Plan};
+use crate::dist;
+use crate::layout::Layout;
+use crate::process::{cargo, quiet, timed};
+use crate::setup::{self, List};
+
+/// Each round takes some ten seconds: what torch records it must also digest.
+const ROUNDS: usize = 10;
+const CALLS: u32 = 1_000_000;
+const COUNTERS: u32 = 2;
+
+/// Two events per op; a warm-up first, or the million pays for torch's lazy start.
+const TORCH: &str = r#"
+import sys, time
+import torch
+from torch.profiler import ProfilerActivity, profile
+torch.set_num_threads(1)
+x = torch.ones(1)
+def record(count):
+    with profile(activities=[ProfilerActivity.CPU]) as recorded:
+        for _ in range(count):
+            torch.relu(x)
+    return recorded
+record(100).export_chrome_trace(sys.argv[1])
+recorded = record(500_000)
+start = time.perf_counter()
+recorded.export_chrome_trace(sys.argv[1])
+print("export", (time.perf_counter() - start) * 1e3, "ms")
+"#;
+
+const JSON_LOAD: &str = r#"
+import json, sys, time
+start = time.perf_counter()
+with open(sys.argv[1]) as file:
+    loaded = json.load(file)
+print("load", (time.perf_counter() - start) * 1e3, "ms")
+print("events", len(loaded["traceEvents"]), "events")
+"#;
+
+/// A folder on tmpfs, gone when nobody needs it any more.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Rc<Self>> {
+        let path = Path::new("/dev/shm").join(format!("counterpoint-bench-{}", std::process::id()));
+        std::fs::create_dir(&path).with_context(|| format!("create {}", path.display()))?;
+        Ok(Rc::new(Self(path)))
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What both need: the program, torch's Python, and what torch wrote.
+struct Ground {
+    program: PathBuf,
+    python: PathBuf,
+    folder: Rc<Folder>,
+    /// Bytes of torch's file.
+    bytes: u64,
+}
+
+impl Ground {
+    fn prepare(layout: &Layout) -> Result<Self> {
+        setup::install(layout, &[List::Torch])?;
+        let program = dist::release(layout)?.program();
+        let python = layout.venv_torch().join("bin/python");
+        let folder = Folder::new()?;
+        let traced = folder.file("torch.json");
+        timed("record a million events with torch", || {
+            let mut torch = Command::new(&python);
+            quiet(torch.args(["-c", TORCH]).arg(&traced), "record a million events with torch")
+        })?;
+        let bytes = size(&traced)?;
+        Ok(Self { program, python, folder, bytes })
+    }
+
+    /// Python on a file of the folder.
+    fn python(&self, label: &'static str, script: &'static str, file: &str) -> Case {
+        let (python, folder, path) =
+            (self.python.clone(), Rc::clone(&self.folder), self.folder.file(file));
+        Case {
+            label,
+            command: Box::new(move || {
+                let _folder = &folder;
+                let mut command = Command::new(&python);
+                command.args(["-c", script]).arg(&path);
+                command
+            }),
+            observe: Observe::Lines,
+        }
+    }
+
+    /// `counterpoint trace VERB FROM -o TO`, both in the folder.
+    fn trace(&self, label: &'static str, verb: &'static str, from: &str, to: &str) -> Case {
+        let (program, folder) = (self.program.clone(), Rc::clone(&self.folder));
+        let (from, to) = (folder.file(from), folder.file(to));
+        Case {
+            label,
+            command: Box::new(move || {
+                let _folder = &folder;
+                // An earlier profile would be kept beside the new one.
+                if to.is_dir() {
+                    let _ = std::fs::remove_dir_all(&to);
+                }
+                let mut command = Command::new(&program);
+                command.args(["trace", verb]).arg(&from).arg("-o").arg(&to);
+                command
+            }),
+            observe: Observe::PrivateMemory,
+        }
+    }
+
+    /// Runs a case once, before the rounds.
+    fn once(case: &Case) -> Result<()> {
+        quiet(&mut (case.command)(), case.label)
+    }
+}
+
+fn size(path: &Path) -> Result<u64> {
+    let found = std::fs::metadata(path).with_context(|| format!("look at {}", path.display()))?;
+    Ok(found.len())
+}
+
+fn value(name: &str, unit: &'static str, of: Of, at_most: Option<f64>) -> Figure {
+    Figure { name: name.to_owned(), unit, formula: Formula::Value(of), at_most }
+}
+
+fn ratio(name: &str, over: Of, under: Of, at_most: f64) -> Figure {
+    Figure {
+        name: name.to_owned(),
+        unit: "",
+        formula: Formula::Ratio { over, under },
+        at_most: Some(at_most),
+    }
+}
+
+fn wall(case: &'static str) -> Of {
+    Of::new(case, "wall")
+}
+
+pub fn export(layout: &Layout) -> Result<Plan> {
+    let ground = Ground::prepare(layout)?;
+    Ground::once(&ground.trace("import", "import", "torch.json", "torch.cpt"))?;
+    let mut generate = cargo();
+    generate.args(["run", "--release", "--package", "counterpoint-testkit"]);
+    generate.args(["--example", "big-profile", "--target-dir"]).arg(&layout.target).arg("--");
+    generate.arg(ground.folder.file("calls.cpt"));
+    generate.args([CALLS.to_string(), COUNTERS.to_string()]);
+    quiet(&mut generate, "make a profile of a million calls")?;
+    let cases = vec![
+        ground.python("torch", TORCH, "torch-again.json"),
+        ground.trace("same", "export", "torch.cpt", "same.json"),
+        ground.trace("json", "export", "calls.cpt", "calls.json"),
+        ground.trace("pftrace", "export", "calls.cpt", "calls.pftrace"),
+    ];
+    cases.iter().skip(1).try_for_each(Ground::once)?;
+    let bytes = |name: &str| size(&ground.folder.file(name));
+    let (json, pftrace) = (bytes("calls.json")?, bytes("calls.pftrace")?);
+    Ok(Plan {
+        cases,
+        figures: vec![
+            ratio(
+                "torch's million events, ours over torch's",
+                wall("same"),
+                Of::new("torch", "export"),
+                0.25,
+            ),
+            ratio("Perfetto over JSON, the same calls", wall("pftrace"), wall("json"), 0.5),
+            value("torch's export_chrome_trace", "ms", Of::new("torch", "export"), None),
+            value("ours of torch's events", "ms", wall("same"), None),
+            value("its highest private memory", "KiB", Of::new("same", "private"), None),
+            value("calls as JSON", "ms", wall("json"), None),
+            value("their highest private memory", "KiB", Of::new("json", "private"), None),
+            value("calls as Perfetto", "ms", wall("pftrace"), None),
+            value("their highest private memory there", "KiB", Of::new("pftrace", "private"), None),
+        ],
+        rounds: ROUNDS,
+        notes: vec![
+            format!(
+                "torch: 500,000 times torch.relu, profiled anew in each process, a file of {} bytes; only export_chrome_trace is timed, of ours the whole process",
+                ground.bytes
+            ),
+            "same: what trace import made of torch's file, exported as JSON again".into(),
+            format!(
+                "json, pftrace: {CALLS} calls with {COUNTERS} counters, made by testkit's example big-profile, with their dispatches and counter tracks: {json} and {pftrace} bytes"
+            ),
+            "all files on tmpfs, nothing compressed".into(),
+        ],
+    })
+}
+
+pub fn import(layout: &Layout) -> Result<Plan> {
+    let ground = Ground::prepare(layout)?;
+    let cases = vec![
+        ground.trace("import", "import", "torch.json", "torch.cpt"),
+        ground.python("python", JSON_LOAD, "torch.json"),
+    ];
+    cases.iter().try_for_each(Ground::once)?;
+    ensure!(ground.folder.file("torch.cpt").is_dir(), "trace import left no profile");
+    let bytes = ground.bytes as f64;
+    Ok(Plan {
+        cases,
+        figures: vec![
+            // 300 MB/s.
+            value("wall time", "ms", wall("import"), Some(bytes / 300e3)),
+            ratio("over json.load", wall("import"), Of::new("python", "load"), 0.1),
+            value("highest private memory", "KiB", Of::new("import", "private"), {
+                Some(0.2 * bytes / 1024.0)
+            }),
+            value("processor time", "ms", Of::new("import", "cpu-total"), None),
+            value("json.load", "ms", Of::new("python", "load"), None),
+        ],
+        rounds: ROUNDS,
+        notes: vec![
+            format!(
+                "torch's file: 500,000 times torch.relu, {bytes} bytes; the targets are 300 MB/s and 0.2 of the file"
+            ),
+            "of json.load only the call is timed, of ours the whole process".into(),
+            "all files on tmpfs, nothing compressed".into(),
+        ],
+    })
+}
