@@ -176,8 +176,8 @@ impl Resolver {
         Self::with_tables(machine, None)
     }
 
-    /// With a vendor's names from a directory of JSON tables (see [`super::tables`]) too; without
-    /// one, from an installed perf that can list them. Reads nothing yet.
+    /// With a vendor's names from a directory of JSON tables (`names::tables` says in which
+    /// layouts) too; without one, from an installed perf that can list them. Reads nothing yet.
     pub fn with_tables(machine: &Machine, directory: Option<&Path>) -> Self {
         let vendor = Rc::new(Vendor::new(machine, directory));
         Self {

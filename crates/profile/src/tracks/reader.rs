@@ -21,7 +21,7 @@ use crate::stream::{Ending, StreamReader, has_columns};
 /// One directory of tracks, opened for reading: its series; its samples are read on demand.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tracks {
-    /// The directory's name: [`SAMPLED_NAME`], or who imported it.
+    /// The directory's name: [`super::SAMPLED_NAME`], or who imported it.
     pub name: String,
     /// What its readings are.
     pub readings: Readings,
