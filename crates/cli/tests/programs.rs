@@ -105,6 +105,26 @@ fn lives_of_their_own() {
     }
 }
 
+/// The counters of its maker, which it reads, do not see such a task: no count, and no 0.
+#[test]
+fn a_task_that_shares_its_makers_storage_has_no_counts() {
+    let Some(program) = counterpoint("shared storage") else { return };
+    let programs = Programs::get();
+    let lives = programs.other("lives");
+    for mode in ["raw-vfork", "raw-thread"] {
+        let mut command = Command::new(&lives);
+        command.arg(&programs.library).arg(mode);
+        let recorded = Recorded::run(&program, "page-faults:u,task-clock:u", &mut command);
+        let calls = recorded.calls();
+        let without = calls.iter().filter(|call| call["task-clock:u"].is_empty()).count();
+        assert_eq!((calls.len(), without), (35, 20), "{mode}");
+        let both = |call: &BTreeMap<String, String>| {
+            call["task-clock:u"].is_empty() == call["page-faults:u"].is_empty()
+        };
+        assert!(calls.iter().all(both), "{mode}");
+    }
+}
+
 /// A handler that calls while the recorder itself runs is passed through and counted; every other
 /// call is recorded.
 #[test]

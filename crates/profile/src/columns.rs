@@ -79,10 +79,13 @@ impl Status {
         matches!(self, Self::Whole | Self::Multiplexed)
     }
 
-    fn of(read: bool, enabled: u64, running: u64) -> Self {
+    /// A group of the kernel's that was not even enabled belongs to another task than the one that
+    /// called (a raw `clone` that shares its maker's thread-local storage): its 0 says nothing.
+    /// Scripts need not write times down.
+    fn of(read: bool, enabled: u64, running: u64, simulated: bool) -> Self {
         match (read, running) {
             (false, _) => Self::NotRead,
-            (true, 0) if enabled > 0 => Self::NeverRan,
+            (true, 0) if enabled > 0 || !simulated => Self::NeverRan,
             (true, _) if running < enabled => Self::Multiplexed,
             (true, _) => Self::Whole,
         }
@@ -240,8 +243,9 @@ impl Columns {
             self.duration_ticks.push(call.end.wrapping_sub(call.start));
             let mut values = reader.values().iter();
             let mut multiplexed = false;
-            for (times, (group, counters)) in reader.groups().iter().zip(&page.groups) {
-                let status = Status::of(times.read, times.enabled, times.running);
+            let groups = page.groups.iter().zip(&page.simulated);
+            for (times, ((group, counters), simulated)) in reader.groups().iter().zip(groups) {
+                let status = Status::of(times.read, times.enabled, times.running, *simulated);
                 multiplexed |= matches!(status, Status::Multiplexed | Status::NeverRan);
                 let column = &mut self.groups[*group];
                 column.status.push(status);

@@ -30,6 +30,8 @@ pub(crate) struct PageGroups {
     pub layout: GroupLayout,
     /// For each group of the page: which group of the run, and its counters' indices.
     pub groups: Vec<(usize, Vec<usize>)>,
+    /// Of each of these: [`Group::simulated`].
+    pub simulated: Vec<bool>,
 }
 
 impl Groups {
@@ -78,6 +80,7 @@ impl Groups {
             }
             previous = Some(number);
         }
-        Some(PageGroups { layout: GroupLayout::new(&self.numbers, mask), groups })
+        let simulated = groups.iter().map(|(group, _)| self.groups[*group].simulated).collect();
+        Some(PageGroups { layout: GroupLayout::new(&self.numbers, mask), groups, simulated })
     }
 }

@@ -241,7 +241,9 @@ fn missing_multiplexed_and_never_ran_are_not_zero() {
         .call(CallScript::new(0, 10, 5).unread().group(5, &[1]))
         .call(CallScript::new(0, 20, 5).scaled(5, 3, &[2]).group(5, &[3]))
         .call(CallScript::new(0, 30, 5).scaled(5, 0, &[0]).group(5, &[4]))
-        .call(CallScript::new(0, 40, 5).group(0, &[0]).unread());
+        .call(CallScript::new(0, 40, 5).group(5, &[0]).unread())
+        // Not even enabled: the counters of another task.
+        .call(CallScript::new(0, 45, 5).group(0, &[0]).group(5, &[6]));
     let timing = process.thread("timing");
     timing.mask = 0;
     timing.call(CallScript::new(0, 50, 5));
@@ -255,10 +257,11 @@ fn missing_multiplexed_and_never_ran_are_not_zero() {
             vec![Some(2), Some(3)],
             vec![None, Some(4)],
             vec![Some(0), None],
+            vec![None, Some(6)],
             vec![None, None],
         ]
     );
-    assert_eq!(names(&losses), [("multiplexed_call", 2)]);
+    assert_eq!(names(&losses), [("multiplexed_call", 3)]);
 }
 
 #[test]
