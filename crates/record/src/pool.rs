@@ -64,7 +64,8 @@ pub struct Row {
     pub start_time: AtomicU64,
     /// Threads that have recorded so far.
     pub threads: AtomicU32,
-    reserved: u32,
+    /// 1: the process will not write again, although it lives: its session has ended.
+    pub left: AtomicU32,
     /// Calls in pages that were flushed or released; those in claimed pages come on top.
     pub calls: AtomicU64,
     reserved2: [u64; 28],
@@ -245,6 +246,32 @@ impl Pool {
         self.places[page % PAGES].load(Ordering::Acquire)
     }
 
+    /// Takes the page out of this process's memory, whoever has claimed it. What is in it stays in
+    /// the pool.
+    ///
+    /// # Safety
+    /// Nobody in this process writes to it any more.
+    pub unsafe fn unmap_page(&self, page: usize) {
+        let at = self.places[page % PAGES].swap(std::ptr::null_mut(), Ordering::AcqRel);
+        if !at.is_null() {
+            // SAFETY: mapped by `map_page`, unused by contract.
+            unsafe { libc::syscall(libc::SYS_munmap, at, PAGE_BYTES) };
+        }
+    }
+
+    /// Takes the pages that nobody has claimed out of this process's memory. For a process that
+    /// will claim none any more.
+    pub fn unmap_free_pages(&self, row: u32) {
+        for page in (0..PAGES).filter(|page| !self.page(*page).is_null()) {
+            let claim = &self.claims()[page];
+            if claim.compare_exchange(0, row + 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                // SAFETY: claimed a moment ago, and so nobody's.
+                unsafe { self.unmap_page(page) };
+                self.release_page(page);
+            }
+        }
+    }
+
     /// Puts private memory in the page's place, in this process only: for a forked child that has to
     /// end what its parent had begun to write there.
     ///
@@ -399,6 +426,8 @@ pub struct ProcessRow {
     pub start_time: u64,
     /// See [`Row::threads`].
     pub threads: u32,
+    /// See [`Row::left`].
+    pub left: bool,
     /// See [`Row::calls`].
     pub calls: u64,
     /// Losses that are not zero: number, count, first errno (0: none).
@@ -475,6 +504,7 @@ impl PoolFile {
             generation: u32_at(std::mem::offset_of!(Row, generation)),
             start_time: u64_at(std::mem::offset_of!(Row, start_time)),
             threads: u32_at(std::mem::offset_of!(Row, threads)),
+            left: u32_at(std::mem::offset_of!(Row, left)) != 0,
             calls: u64_at(std::mem::offset_of!(Row, calls)),
             losses,
         })
