@@ -61,6 +61,14 @@ pub fn notes(report: &Report<'_>) -> Vec<String> {
             ));
         }
     }
+    match report.summary.overlapping {
+        0 => {}
+        n => notes.push(format!(
+            "{} began within another one of the same thread and ended behind it; what both have \
+             in common is self time of the one that began last",
+            plural(n.into(), "call")
+        )),
+    }
     let alive = report.profile.processes.iter().any(|p| p.alive);
     match (manifest.state, manifest.origin, &manifest.pool) {
         (State::Recording, Origin::Env, Some(pool)) => notes.push(format!(
