@@ -121,6 +121,7 @@ fn command(manifest: &Manifest) -> String {
 /// How the program ended.
 fn ending(profile: &Profile) -> String {
     match profile.manifest.exit {
+        None if profile.manifest.origin == Origin::Session => "a session of it".to_owned(),
         None if profile.processes.iter().any(|p| p.alive) => "still running".to_owned(),
         None => "its end was not seen".to_owned(),
         Some(Exit { signal: Some(signal), core, .. }) => {

@@ -82,6 +82,9 @@ pub fn notes(report: &Report<'_>) -> Vec<String> {
         (State::Recording, Origin::Hook, None) if !alive => {
             notes.push("the program did not end in an orderly way, and wrote no report".into());
         }
+        (State::Recording, Origin::Session, None) if !alive => {
+            notes.push("the program ended without ending its session".into());
+        }
         (State::Recording, Origin::Import, _) => {
             notes.push("`counterpoint trace import` was stopped before its end".into());
         }
