@@ -35,6 +35,8 @@ pub struct Columns {
     pub duration_ticks: Vec<u64>,
     /// What it added to each counter of the run; look at [`GroupColumn::status`] first.
     pub values: Vec<Vec<u64>>,
+    /// Values that single calls have, in the order of the calls; see [`record::page`] for keys.
+    pub extras: Vec<Extra>,
     /// Each group of the run.
     pub groups: Vec<GroupColumn>,
     /// Moments on the thread's clocks.
@@ -47,6 +49,17 @@ pub struct Columns {
     pub torn_records: u64,
     header: Option<PageHeader>,
     torn_pages: u64,
+}
+
+/// A value of one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extra {
+    /// Index of the call in the columns.
+    pub call: usize,
+    /// What it is.
+    pub key: u32,
+    /// Its 64 bits.
+    pub bits: u64,
 }
 
 /// One group's times in each call of a page. Empty if the page does not hold the group.
@@ -140,6 +153,18 @@ impl Columns {
         }
     }
 
+    /// The values of call `i`.
+    pub fn extras_of(&self, i: usize) -> &[Extra] {
+        let first = self.extras.partition_point(|extra| extra.call < i);
+        let rest = &self.extras[first..];
+        &rest[..rest.partition_point(|extra| extra.call == i)]
+    }
+
+    /// The value of call `i` with this key.
+    pub fn extra(&self, i: usize, key: u32) -> Option<u64> {
+        self.extras_of(i).iter().find(|extra| extra.key == key).map(|extra| extra.bits)
+    }
+
     /// Calls.
     pub fn len(&self) -> usize {
         self.export.len()
@@ -187,6 +212,7 @@ impl Columns {
         self.header = None;
         (self.multiplexed, self.torn_records, self.torn_pages) = (0, 0, 0);
         self.clocks.clear();
+        self.extras.clear();
         for column in [&mut self.export, &mut self.worker, &mut self.location] {
             column.clear();
         }
@@ -224,6 +250,15 @@ impl Columns {
                 Ok(Record::ThreadClock { ticks, cpu_ns, monotonic_ns }) => {
                     let calls_before = self.export.len();
                     self.clocks.push(ThreadClock { ticks, cpu_ns, monotonic_ns, calls_before });
+                    continue;
+                }
+                Ok(Record::Values) => {
+                    // Values without a call before them belong to nothing.
+                    if let Some(call) = self.export.len().checked_sub(1) {
+                        let of_call =
+                            |(key, bits): &(u32, u64)| Extra { call, key: *key, bits: *bits };
+                        self.extras.extend(reader.extras().iter().map(of_call));
+                    }
                     continue;
                 }
                 Ok(Record::Other { .. }) => continue,

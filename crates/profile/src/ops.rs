@@ -4,11 +4,12 @@
 //! module loaded again, has another id and is the same op. Two exports are one op if everything
 //! that the compiler said about them is equal: library name, export name, tag, source location,
 //! workgroup size, numbers of bindings and constants, local memory. So the equally named
-//! functions of two different models stay apart as soon as one of these differs.
+//! functions of two different models stay apart as soon as one of these differs. What a virtual
+//! machine of TVM calls is one op if its name, arguments, device and the machine's name are equal.
 
 use std::collections::{BTreeMap, HashMap};
 
-use record::meta::{Export, Library};
+use record::meta::{Export, Library, OpExport, Role};
 
 /// A number in [`Ops`].
 pub type OpId = u32;
@@ -26,6 +27,14 @@ pub struct Op {
     pub source_path: String,
     /// Source line, 0 if unknown.
     pub source_line: u32,
+    /// What its calls are.
+    pub role: Role,
+    /// Types and shapes of its tensor arguments, else empty: see [`OpExport::arguments`].
+    pub arguments: String,
+    /// Device of its last tensor argument (`cpu0`), else empty.
+    pub device: String,
+    /// Its durations are those of launches: calls return before the device is done.
+    pub asynchronous: bool,
     workgroup_size: [u32; 3],
     bindings: u32,
     constants: u32,
@@ -49,6 +58,23 @@ impl Op {
             bindings: export.bindings,
             constants: export.constants,
             local_memory_pages: export.local_memory_pages,
+            ..Self::default()
+        }
+    }
+
+    fn of_machine(libraries: &[Library], export: &OpExport) -> Self {
+        let library = libraries.iter().find(|l| l.id == export.library);
+        Self {
+            name: match export.name.as_str() {
+                "" => format!("op#{}", export.id),
+                name => name.to_owned(),
+            },
+            library: library.map(|l| l.name.clone()).unwrap_or_default(),
+            role: export.role,
+            arguments: export.arguments.clone(),
+            device: export.device.clone(),
+            asynchronous: export.asynchronous,
+            ..Self::default()
         }
     }
 
@@ -70,21 +96,24 @@ pub struct Ops {
 }
 
 impl Ops {
-    /// Numbers the exports of the libraries of each process.
-    pub(crate) fn new<'a>(processes: impl IntoIterator<Item = &'a [Library]>) -> Self {
+    /// Numbers the exports of each process: of its libraries, then of its machines.
+    pub(crate) fn new<'a>(
+        processes: impl IntoIterator<Item = (&'a [Library], &'a [OpExport])>,
+    ) -> Self {
         let mut known: HashMap<Op, OpId> = HashMap::new();
         let mut result = Self::default();
-        for libraries in processes {
+        for (libraries, exports) in processes {
             let mut by_export = BTreeMap::new();
-            for (library, export) in
-                libraries.iter().flat_map(|l| l.exports.iter().map(move |e| (l, e)))
-            {
-                let op = Op::new(library, export);
+            let functions = libraries
+                .iter()
+                .flat_map(|l| l.exports.iter().map(move |export| (export.id, Op::new(l, export))));
+            let calls = exports.iter().map(|e| (e.id, Op::of_machine(libraries, e)));
+            for (export, op) in functions.chain(calls) {
                 let id = *known.entry(op).or_insert_with_key(|op| {
                     result.ops.push(op.clone());
                     (result.ops.len() - 1) as OpId
                 });
-                by_export.insert(export.id, id);
+                by_export.insert(export, id);
             }
             result.by_export.push(by_export);
         }

@@ -94,7 +94,7 @@ pub(crate) fn open(dir: &Path, mut manifest: Manifest) -> Result<Profile> {
     let (tracks, damaged) = Tracks::open_all(dir)?;
     let of_tracks = tracks.iter().flat_map(|tracks| &tracks.losses).chain(&damaged);
     let losses = merge_losses(losses.iter().chain(of_tracks));
-    let ops = Ops::new(processes.iter().map(|p| p.libraries.as_slice()));
+    let ops = Ops::new(processes.iter().map(crate::profile::Process::exports));
     let groups = Groups::new(&manifest.counters);
     Ok(Profile {
         dir: dir.to_path_buf(),

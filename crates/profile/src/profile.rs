@@ -4,13 +4,15 @@
 //! them; records are decoded later, page by page ([`crate::visit`]). The pool is looked at
 //! before the files: a page that is flushed in between is then seen twice, not never.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use model::Loss;
-use record::meta::{self, Calibration, Frame, Library, META_NAME, PAGES_NAME, PARTS_NAME};
+use record::meta::{
+    self, Calibration, Frame, Library, META_NAME, OpExport, PAGES_NAME, PARTS_NAME, ValueKey,
+};
 use record::pool::PoolFile;
 use record::{ClockKind, PageHeader, Snapshot, Timeline};
 
@@ -58,6 +60,12 @@ pub struct Process {
     pub info: Option<meta::Process>,
     /// The executable libraries that it loaded.
     pub libraries: Vec<Library>,
+    /// What its virtual machines call.
+    pub op_exports: Vec<OpExport>,
+    /// What its values mean, beside the keys of fixed meaning ([`record::page`]).
+    pub value_keys: Vec<ValueKey>,
+    /// Texts that values name, by number.
+    pub texts: HashMap<u32, String>,
     /// What its probes cost, one entry per set of counters that was calibrated.
     pub calibrations: Vec<Calibration>,
     /// Its threads, in the order of their numbers.
@@ -186,7 +194,7 @@ impl Profile {
         if !timeline.calibrated && uses_ticks {
             losses.push(LossCount::new(Loss::ClockUncalibrated, 1));
         }
-        let ops = Ops::new(processes.iter().map(|p| p.libraries.as_slice()));
+        let ops = Ops::new(processes.iter().map(Process::exports));
         let groups = Groups::new(&manifest.counters);
         let of_tracks = tracks.iter().flat_map(|tracks| &tracks.losses).chain(&damaged);
         let losses = merge_losses(losses.iter().chain(of_tracks));
@@ -241,6 +249,11 @@ fn missing_is_empty<T: Default>(result: io::Result<T>, path: &Path) -> Result<T>
 }
 
 impl Process {
+    /// Everything that its calls may name.
+    pub(crate) fn exports(&self) -> (&[Library], &[OpExport]) {
+        (&self.libraries, &self.op_exports)
+    }
+
     fn open(
         parts: &Path,
         id: PartId,
@@ -255,6 +268,9 @@ impl Process {
             id,
             info: None,
             libraries: Vec::new(),
+            op_exports: Vec::new(),
+            value_keys: Vec::new(),
+            texts: HashMap::new(),
             calibrations: Vec::new(),
             threads: Vec::new(),
             alive,
@@ -289,6 +305,11 @@ impl Process {
                 Frame::Snapshot(snapshot) => snapshots.push(snapshot),
                 Frame::Library(library) => self.libraries.push(library),
                 Frame::Calibration(calibration) => self.calibrations.push(calibration),
+                Frame::Op(export) => self.op_exports.push(export),
+                Frame::Value(key) => self.value_keys.push(key),
+                Frame::Text(text) => {
+                    self.texts.insert(text.id, text.text);
+                }
             }
         }
     }

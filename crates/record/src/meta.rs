@@ -17,6 +17,9 @@ const KIND_PROCESS: u16 = 1;
 const KIND_SNAPSHOT: u16 = 2;
 const KIND_LIBRARY: u16 = 3;
 const KIND_CALIBRATION: u16 = 4;
+const KIND_OP: u16 = 5;
+const KIND_VALUE: u16 = 6;
+const KIND_TEXT: u16 = 7;
 
 /// Name of the metadata file in a process's part.
 pub const META_NAME: &str = "meta.cps";
@@ -43,6 +46,12 @@ pub enum Frame {
     Library(Library),
     /// What an empty probe costs and reads here.
     Calibration(Calibration),
+    /// An export that is no function of a library was first seen.
+    Op(OpExport),
+    /// What one kind of value behind calls means.
+    Value(ValueKey),
+    /// A text that values name.
+    Text(Text),
 }
 
 /// See [`Frame::Process`].
@@ -77,16 +86,19 @@ pub enum LibraryKind {
     Hooked = 2,
     /// No library: a kind of activity in an imported trace.
     Imported = 3,
+    /// No library: a virtual machine of TVM's Relax. Its exports come one by one ([`OpExport`]).
+    RelaxVm = 4,
 }
 
 impl LibraryKind {
-    /// `embedded-elf`, `system-library`, `hooked` or `imported`.
+    /// `embedded-elf`, `system-library`, `hooked`, `imported` or `relax-vm`.
     pub fn name(self) -> &'static str {
         match self {
             Self::EmbeddedElf => "embedded-elf",
             Self::SystemLibrary => "system-library",
             Self::Hooked => "hooked",
             Self::Imported => "imported",
+            Self::RelaxVm => "relax-vm",
         }
     }
 }
@@ -139,6 +151,107 @@ pub struct Export {
     pub local_memory_pages: u32,
 }
 
+/// What a call of an export is, in the model's terms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Role {
+    /// A workgroup of a dispatch, or a slice of an imported trace.
+    #[default]
+    Workgroup = 0,
+    /// A call that a model makes: of an operator, or of a function that calls operators.
+    Op = 1,
+    /// One run of a model: a call of one of its entry functions.
+    Run = 2,
+    /// A parallel region of an op, on the thread that launched it: from the launch until all its
+    /// tasks are done.
+    Region = 3,
+    /// One task of a parallel region, on the thread that ran it. Workgroup id and count are the
+    /// task's number and the number of tasks, in x.
+    Task = 4,
+}
+
+impl Role {
+    /// Every role, in the order of their numbers.
+    pub const ALL: [Self; 5] = [Self::Workgroup, Self::Op, Self::Run, Self::Region, Self::Task];
+
+    /// `workgroup`, `op`, `run`, `region` or `task`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Workgroup => "workgroup",
+            Self::Op => "op",
+            Self::Run => "run",
+            Self::Region => "region",
+            Self::Task => "task",
+        }
+    }
+}
+
+/// See [`Frame::Op`]. Regions and tasks have the name, arguments and device of their op.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpExport {
+    /// Number in the process; what call records name. From the same range as [`Export::id`].
+    pub id: u32,
+    /// The [`Library::id`] that it belongs to.
+    pub library: u32,
+    /// What its calls are.
+    pub role: Role,
+    /// Name of the function.
+    pub name: String,
+    /// Types and shapes of its tensor arguments, results that are passed as arguments included:
+    /// `float32[1, 64], float32[64, 64]`. Empty: none.
+    pub arguments: String,
+    /// Type and number of the device of its last tensor argument: `cpu0`. Empty: none.
+    pub device: String,
+    /// Its calls return before the device is done: durations are those of launches.
+    pub asynchronous: bool,
+}
+
+/// What the number of a value means: see [`crate::page`]. Numbers below
+/// [`crate::page::FIRST_USER_KEY`] have a fixed meaning and no frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueKey {
+    /// The number.
+    pub id: u32,
+    /// What views call it.
+    pub name: String,
+    /// How to read its 64 bits.
+    pub kind: ValueKind,
+}
+
+/// What the 64 bits of a value are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ValueKind {
+    /// A signed whole number.
+    Count = 0,
+    /// Microseconds, a double.
+    Duration = 1,
+    /// Of a hundred, a double.
+    Percent = 2,
+    /// A double.
+    Ratio = 3,
+    /// The number of a [`Text`].
+    Text = 4,
+}
+
+impl ValueKind {
+    /// The kind with this number.
+    pub fn from_u8(kind: u8) -> Option<Self> {
+        [Self::Count, Self::Duration, Self::Percent, Self::Ratio, Self::Text]
+            .get(usize::from(kind))
+            .copied()
+    }
+}
+
+/// See [`ValueKind::Text`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text {
+    /// Its number in the process.
+    pub id: u32,
+    /// The text.
+    pub text: String,
+}
+
 /// See [`Frame::Calibration`]. Medians over the probes of an empty call, in this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calibration {
@@ -183,6 +296,19 @@ impl Frame {
                 });
                 KIND_CALIBRATION
             }
+            Self::Op(op) => {
+                e.u32(op.id).u32(op.library).u8(op.role as u8).u8(op.asynchronous.into());
+                e.str(&op.name).str(&op.arguments).str(&op.device);
+                KIND_OP
+            }
+            Self::Value(value) => {
+                e.u32(value.id).u8(value.kind as u8).str(&value.name);
+                KIND_VALUE
+            }
+            Self::Text(text) => {
+                e.u32(text.id).str(&text.text);
+                KIND_TEXT
+            }
         };
         let payload = e.finish();
         let mut frame = Encoder::new();
@@ -212,6 +338,7 @@ fn get_library(d: &mut Decoder<'_>) -> Result<Library, Truncated> {
         0 => LibraryKind::EmbeddedElf,
         1 => LibraryKind::SystemLibrary,
         3 => LibraryKind::Imported,
+        4 => LibraryKind::RelaxVm,
         _ => LibraryKind::Hooked,
     };
     let (abi, features, sanitizer, ticks) = (d.u32()?, d.u32()?, d.u32()?, d.u64()?);
@@ -233,6 +360,13 @@ fn get_library(d: &mut Decoder<'_>) -> Result<Library, Truncated> {
         })
         .collect::<Result<_, Truncated>>()?;
     Ok(Library { id, name, kind, abi, features, sanitizer, ticks, exports })
+}
+
+fn get_op(d: &mut Decoder<'_>) -> Result<OpExport, Truncated> {
+    let (id, library, role, asynchronous) = (d.u32()?, d.u32()?, d.u8()?, d.u8()? != 0);
+    let role = Role::ALL.get(usize::from(role)).copied().unwrap_or_default();
+    let (name, arguments, device) = (d.string()?, d.string()?, d.string()?);
+    Ok(OpExport { id, library, role, name, arguments, device, asynchronous })
 }
 
 /// All frames of a metadata file, up to its end or to the first damage.
@@ -303,6 +437,13 @@ fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
                 inside_values,
             }))
         }
+        KIND_OP => Some(Frame::Op(get_op(d)?)),
+        KIND_VALUE => {
+            let (id, kind, name) = (d.u32()?, d.u8()?, d.string()?);
+            // A kind of a later version cannot be read: as if the key had no frame.
+            ValueKind::from_u8(kind).map(|kind| Frame::Value(ValueKey { id, name, kind }))
+        }
+        KIND_TEXT => Some(Frame::Text(Text { id: d.u32()?, text: d.string()? })),
         _ => None,
     };
     Ok((frame, end))
@@ -356,6 +497,17 @@ mod tests {
                 total_ticks: 90,
                 inside_values: vec![0, 1],
             }),
+            Frame::Op(OpExport {
+                id: 8,
+                library: 1,
+                role: Role::Task,
+                name: "matmul1".into(),
+                arguments: "float32[1, 64], float32[64, 64]".into(),
+                device: "cuda0".into(),
+                asynchronous: true,
+            }),
+            Frame::Value(ValueKey { id: 16, name: "l2 hits".into(), kind: ValueKind::Percent }),
+            Frame::Text(Text { id: 3, text: "avx2".into() }),
         ]
     }
 

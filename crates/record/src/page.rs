@@ -23,11 +23,16 @@
 //!                now − end of the record before (zigzag)                         [ticks]
 //!                thread CPU time − header's base                                 [ns]
 //!                CLOCK_MONOTONIC − header's base                                 [ns]
+//!  values        tag u8 = 4, length
+//!                key, 64 bits          of the call before, on the same page; as often as fits
 //!  later kinds   tag even, length, payload: skipped by readers that do not know them
 //! ```
 //!
 //! After `c` the workgroup id predicted for the call is 0,0,0. A call's context (the fields of
 //! `c`) is all zero at the start of a page. With two counters a call takes 14 to 22 bytes.
+//!
+//! Keys: 0 correlation, 1 bytes of storage allocated, 2 bytes of workspace allocated, 3 failed;
+//! from 16 on, [`crate::meta::ValueKey`] tells. A call without a value has none: it is not 0.
 //!
 //! The checksum of a flushed page covers its header and its records.
 
@@ -53,11 +58,28 @@ pub const PAGE_VERSION: u16 = 1;
 /// No record is longer: 11 leading fields, and for each of 32 counters in 32 groups three more.
 const LONGEST_RECORD: usize = 1 + (11 + 3 * model::MAX_COUNTERS) * 9 + crate::wire::VARINT_SLACK;
 
+/// Values that one call can have.
+pub const MOST_VALUES: usize = 24;
+/// Bytes of a record of values at most: a length of two bytes.
+const LONGEST_VALUES: usize = 3 + MOST_VALUES * (5 + 9) + crate::wire::VARINT_SLACK;
+
+/// Key of a number that joins calls: a parallel region with its tasks.
+pub const KEY_CORRELATION: u32 = 0;
+/// Key of bytes of storage that the call allocated (tensors that outlive it).
+pub const KEY_STORAGE_BYTES: u32 = 1;
+/// Key of bytes of workspace that the call allocated (memory that it gives back at its end).
+pub const KEY_WORKSPACE_BYTES: u32 = 2;
+/// Key of calls that failed: 1.
+pub const KEY_FAILED: u32 = 3;
+/// The first key that [`crate::meta::ValueKey`] explains.
+pub const FIRST_USER_KEY: u32 = 16;
+
 const TAG_CALL: u8 = 1;
 const TAG_CONTEXT: u8 = 2;
 const TAG_WORKGROUP: u8 = 4;
 const TAG_RUNNING: u8 = 8;
 const TAG_THREAD_CLOCK: u8 = 2;
+const TAG_VALUES: u8 = 4;
 
 /// The page was the thread's last one.
 pub const FLAG_LAST: u32 = 1;

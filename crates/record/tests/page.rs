@@ -1,7 +1,7 @@
 //! Pages: what a writer commits, a reader finds; what is damaged, a reader names.
 
 use record::page::{
-    GroupTimes, HEADER_BYTES, PAGE_BYTES, PageError, PageReader, PageStart, PageWriter,
+    GroupTimes, HEADER_BYTES, MOST_VALUES, PAGE_BYTES, PageError, PageReader, PageStart, PageWriter,
 };
 use record::{Call, GroupLayout, Record};
 
@@ -130,7 +130,7 @@ fn read(bytes: &[u8]) -> Result<(Vec<Read>, bool), PageError> {
             Ok(Record::ThreadClock { ticks, cpu_ns, monotonic_ns }) => {
                 assert_eq!((ticks, cpu_ns, monotonic_ns), (20_000, 700, 800));
             }
-            Ok(Record::Other { .. }) => {}
+            Ok(Record::Values | Record::Other { .. }) => {}
             Err(_) => return Ok((found, false)),
         }
     }
@@ -280,4 +280,40 @@ fn with_two_counters_a_typical_record_is_short() {
     }
     sizes.sort_unstable();
     assert!(sizes[500] <= 40, "median record of {} bytes", sizes[500]);
+}
+
+/// Bytes by hand from the layout in `record::page`: tag 4, a length of two bytes, varints.
+#[test]
+fn values_follow_their_call() {
+    let mut memory = Memory::new();
+    let mut writer = filled(&mut memory);
+    let (call, groups, values) = calls()[0];
+    write(&mut writer, &call, &groups, &values);
+    // SAFETY: attached, with room.
+    unsafe { writer.values(&[(0, 5), (16, u64::MAX)]) };
+    let by_hand = [4, 12 << 2 | 2, 0, 1, 5 << 1 | 1, 16 << 1 | 1, 0];
+    let by_hand = [&by_hand[..], &[0xff; 8]].concat();
+    let layout = layout();
+    let mut reader = PageReader::new(memory.bytes(), &layout).unwrap();
+    let end = HEADER_BYTES + reader.header().committed as usize;
+    assert_eq!(&memory.bytes()[end - by_hand.len()..end], by_hand);
+    let records: Vec<Record> = std::iter::from_fn(|| reader.next_record()).flatten().collect();
+    assert_eq!(records[records.len() - 2..], [Record::Call(call), Record::Values]);
+    assert_eq!(reader.extras(), [(0, 5), (16, u64::MAX)]);
+}
+
+#[test]
+fn as_many_values_as_there_may_be_and_no_more() {
+    let mut memory = Memory::new();
+    let mut writer = filled(&mut memory);
+    let all: Vec<(u32, u64)> =
+        (0..MOST_VALUES as u32 + 1).map(|i| (u32::MAX - i, u64::MAX)).collect();
+    // SAFETY: attached, with room.
+    unsafe { writer.values(&all) };
+    let layout = layout();
+    let mut reader = PageReader::new(memory.bytes(), &layout).unwrap();
+    while let Some(record) = reader.next_record() {
+        record.expect("whole");
+    }
+    assert_eq!(reader.extras(), &all[..MOST_VALUES]);
 }

@@ -47,6 +47,9 @@ impl PageMaker {
             }
         }
         self.0.call(&script.call, scaled, fields);
+        if !script.values.is_empty() {
+            self.0.values(&script.values);
+        }
     }
 
     /// Records a moment.
@@ -231,6 +234,9 @@ impl ProcessScript {
         frames.extend(self.snapshots.iter().map(|s| Frame::Snapshot(*s)));
         frames.extend(self.calibrations.iter().cloned().map(Frame::Calibration));
         frames.extend(self.libraries.iter().cloned().map(Frame::Library));
+        frames.extend(self.op_exports.iter().cloned().map(Frame::Op));
+        frames.extend(self.value_keys.iter().cloned().map(Frame::Value));
+        frames.extend(self.texts.iter().cloned().map(Frame::Text));
         frames
     }
 }

@@ -10,7 +10,7 @@
 //! ```
 
 use profile::{Exit, Manifest, Moment, Origin, State};
-use record::meta::{Calibration, Export, Library, LibraryKind};
+use record::meta::{Calibration, Export, Library, LibraryKind, OpExport, Role, Text, ValueKey};
 use record::{ClockKind, Snapshot};
 
 /// A whole profile.
@@ -36,6 +36,12 @@ pub struct ProcessScript {
     pub generation: u32,
     /// Libraries with their exports.
     pub libraries: Vec<Library>,
+    /// What its virtual machines call.
+    pub op_exports: Vec<OpExport>,
+    /// What its values mean.
+    pub value_keys: Vec<ValueKey>,
+    /// Texts that values name.
+    pub texts: Vec<Text>,
     /// Snapshots in its metadata.
     pub snapshots: Vec<Snapshot>,
     /// Its calibrations.
@@ -91,6 +97,8 @@ pub struct CallScript {
     pub call: record::Call,
     /// What each group of the page read.
     pub groups: Vec<GroupRead>,
+    /// Its values: keys and bits.
+    pub values: Vec<(u32, u64)>,
 }
 
 /// What one group read in one call.
@@ -109,7 +117,20 @@ impl CallScript {
     pub fn new(export: u32, start: u64, duration: u64) -> Self {
         let end = start.wrapping_add(duration);
         let call = record::Call { export, count: [1; 3], start, end, ..Default::default() };
-        Self { call, groups: vec![] }
+        Self { call, ..Self::default() }
+    }
+
+    /// A call that a virtual machine makes.
+    pub fn op(export: u32, start: u64, duration: u64) -> Self {
+        let mut script = Self::new(export, start, duration);
+        script.call.count = [0; 3];
+        script
+    }
+
+    /// Has this value.
+    pub fn value(mut self, key: u32, bits: u64) -> Self {
+        self.values.push((key, bits));
+        self
     }
 
     /// Workgroup `id` of `count` in x.
@@ -179,6 +200,30 @@ impl ProcessScript {
             exports: exports.collect(),
         });
         self.libraries.last_mut().expect("just pushed")
+    }
+
+    /// Makes a virtual machine of TVM; returns its number.
+    pub fn machine(&mut self, name: &str) -> u32 {
+        let library = self.library(name, &[]);
+        library.kind = LibraryKind::RelaxVm;
+        library.id
+    }
+
+    /// Adds something that a machine calls, on `cpu0`; returns its export id. After the last
+    /// library with exports.
+    pub fn op(&mut self, machine: u32, role: Role, name: &str, arguments: &str) -> u32 {
+        let functions: usize = self.libraries.iter().map(|l| l.exports.len()).sum();
+        let id = (functions + self.op_exports.len()) as u32;
+        self.op_exports.push(OpExport {
+            id,
+            library: machine,
+            role,
+            name: name.to_owned(),
+            arguments: arguments.to_owned(),
+            device: if arguments.is_empty() { String::new() } else { "cpu0".to_owned() },
+            asynchronous: false,
+        });
+        id
     }
 
     /// Starts a thread that records all counters there are.

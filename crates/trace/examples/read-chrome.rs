@@ -2,8 +2,7 @@
 
 use std::time::Instant;
 
-use serde_json::value::RawValue;
-use trace::chrome::event::{Event, args};
+use trace::chrome::event::{Event, Raw, args};
 use trace::chrome::read::{Sink, read};
 
 /// Looks at every field, as an import does.
@@ -14,7 +13,7 @@ struct Sums {
 }
 
 impl Sink for Sums {
-    fn event(&mut self, _: u64, event: Event<'_>) -> Result<(), String> {
+    fn event(&mut self, _: u64, event: &Event<'_>) -> Result<(), String> {
         self.duration_ns += event.duration_ns.unwrap_or(0);
         if let Some(raw) = event.args {
             args(raw, |_, _| self.args += 1);
@@ -22,7 +21,7 @@ impl Sink for Sums {
         Ok(())
     }
 
-    fn top(&mut self, _: u64, _: &str, _: &RawValue) -> Result<(), String> {
+    fn top(&mut self, _: u64, _: &str, _: Raw<'_>) -> Result<(), String> {
         Ok(())
     }
 }

@@ -19,10 +19,9 @@ use std::path::{Path, PathBuf};
 use profile::activities::{ActivitiesWriter, Activity, NameId, RowId};
 use profile::writer::{CallsWriter, ProcessKey, ThreadKey};
 use profile::{Clock, Manifest, Moment, Origin, State};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::chrome::event::{Event, Scalar, args};
+use crate::chrome::event::{Event, Raw, Scalar, args};
 use crate::chrome::read::{Sink, Summary};
 
 /// Ticks of the trace's time 0, so that times before it are ticks too.
@@ -324,7 +323,7 @@ impl OneTrace<'_> {
         if let Some(raw) = event.args {
             args(raw, |key, value| {
                 if key == "name" {
-                    given = serde_json::from_str::<Cow<'_, str>>(value.get()).ok();
+                    given = value.parse::<Cow<'_, str>>().ok();
                 }
             });
         }
@@ -363,7 +362,7 @@ impl OneTrace<'_> {
             time_ns: event.time_ns,
             duration_ns: event.duration_ns,
             id: id.as_deref(),
-            args: event.args.map(RawValue::get),
+            args: event.args.map(Raw::get),
             more: Some(self.text.as_str()).filter(|text| !text.is_empty()),
         };
         self.activities.push(&activity).map_err(|e| e.to_string())?;
@@ -390,12 +389,12 @@ impl OneTrace<'_> {
 }
 
 impl Sink for OneTrace<'_> {
-    fn event(&mut self, _: u64, event: Event<'_>) -> Result<(), String> {
-        self.activity(&event)
+    fn event(&mut self, _: u64, event: &Event<'_>) -> Result<(), String> {
+        self.activity(event)
     }
 
-    fn top(&mut self, _: u64, key: &str, value: &RawValue) -> Result<(), String> {
-        let value = serde_json::from_str(value.get()).map_err(|e| e.to_string())?;
+    fn top(&mut self, _: u64, key: &str, value: Raw<'_>) -> Result<(), String> {
+        let value = value.parse().map_err(|e| e.to_string())?;
         self.document.insert(key.to_owned(), value);
         Ok(())
     }

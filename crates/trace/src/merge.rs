@@ -14,10 +14,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
 use serde::Serialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::chrome::event::{Event, Scalar};
+use crate::chrome::event::{Event, Raw, Scalar};
 use crate::chrome::read::{ReadError, Sink, Summary, read};
 use crate::chrome::write::{RawEvent, Writer};
 use crate::event::{Id, ProcessRow, Sink as Rows};
@@ -117,7 +116,7 @@ pub fn look(name: &str, source: impl Read) -> Result<Look, ReadError> {
 }
 
 impl Sink for Look {
-    fn event(&mut self, _: u64, event: Event<'_>) -> Result<(), String> {
+    fn event(&mut self, _: u64, event: &Event<'_>) -> Result<(), String> {
         if event.phase != b'M' {
             let first = self.first_ns.into_iter().chain(event.time_ns).min();
             self.first_ns = first;
@@ -130,7 +129,7 @@ impl Sink for Look {
         if event.phase != b'M' {
             return Ok(());
         }
-        let args = || event.args.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
+        let args = || event.args.and_then(|raw| raw.parse::<Value>().ok());
         let process = self.processes.entry(key).or_default();
         match event.name.as_deref() {
             Some("process_name") => {
@@ -144,8 +143,8 @@ impl Sink for Look {
         Ok(())
     }
 
-    fn top(&mut self, _: u64, key: &str, value: &RawValue) -> Result<(), String> {
-        let Ok(value) = serde_json::from_str::<Value>(value.get()) else { return Ok(()) };
+    fn top(&mut self, _: u64, key: &str, value: Raw<'_>) -> Result<(), String> {
+        let Ok(value) = value.parse::<Value>() else { return Ok(()) };
         let whole = |v: &Value| v.as_i64().or_else(|| v.as_str()?.parse().ok());
         match key {
             "baseTimeNanoseconds" => self.base_ns = whole(&value),
@@ -352,7 +351,7 @@ struct Again<'a, W: Write> {
 }
 
 impl<W: Write> Sink for Again<'_, W> {
-    fn event(&mut self, _: u64, event: Event<'_>) -> Result<(), String> {
+    fn event(&mut self, _: u64, event: &Event<'_>) -> Result<(), String> {
         let ours = ["process_name", "process_sort_index"];
         if event.phase == b'M' && event.name.as_deref().is_some_and(|n| ours.contains(&n)) {
             return Ok(());
@@ -386,7 +385,7 @@ impl<W: Write> Sink for Again<'_, W> {
             time_ns: event.time_ns.map(|ns| ns.saturating_add(self.shift_ns)),
             duration_ns: event.duration_ns,
             id: some(id).then(|| utf8(id)),
-            args: event.args.map(RawValue::get),
+            args: event.args.map(Raw::get),
             more: &more,
             others: None,
         };
@@ -397,7 +396,7 @@ impl<W: Write> Sink for Again<'_, W> {
         })
     }
 
-    fn top(&mut self, _: u64, _: &str, _: &RawValue) -> Result<(), String> {
+    fn top(&mut self, _: u64, _: &str, _: Raw<'_>) -> Result<(), String> {
         Ok(())
     }
 }

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use profile::Manifest;
-use serde_json::value::RawValue;
-use trace::chrome::event::Event;
+use trace::chrome::event::{Event, Raw};
 use trace::chrome::read::{ReadError, Sink, read};
 use trace::import::{Import, Imported};
 
@@ -95,10 +94,10 @@ fn unreadable(path: &Path, error: ReadError) -> Failure {
 fn shifts(files: &[PathBuf]) -> Result<Vec<i64>, Failure> {
     struct Base(i64);
     impl Sink for Base {
-        fn event(&mut self, _: u64, _: Event<'_>) -> Result<(), String> {
+        fn event(&mut self, _: u64, _: &Event<'_>) -> Result<(), String> {
             Ok(())
         }
-        fn top(&mut self, _: u64, key: &str, value: &RawValue) -> Result<(), String> {
+        fn top(&mut self, _: u64, key: &str, value: Raw<'_>) -> Result<(), String> {
             if key == "baseTimeNanoseconds" {
                 self.0 = value.get().parse().unwrap_or(0);
             }

@@ -32,6 +32,11 @@ impl OwnedPage {
         self.writer.has_room()
     }
 
+    /// Whether a call and its values fit.
+    pub fn has_room_with_values(&self) -> bool {
+        self.writer.has_room_with_values()
+    }
+
     /// Calls in it.
     pub fn calls(&self) -> u32 {
         self.writer.calls()
@@ -54,6 +59,16 @@ impl OwnedPage {
             }
             self.writer.commit_call(cursor);
         }
+    }
+
+    /// Adds values to the last call: see [`PageWriter::values`].
+    ///
+    /// # Panics
+    /// The page is full: ask [`OwnedPage::has_room_with_values`] before the call.
+    pub fn values(&mut self, values: &[(u32, u64)]) {
+        assert!(self.writer.has_room_for_values(), "the page is full");
+        // SAFETY: attached in `new`, with room.
+        unsafe { self.writer.values(values) };
     }
 
     /// Records a moment on the thread's clocks.

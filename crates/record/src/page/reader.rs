@@ -2,7 +2,8 @@
 
 use super::header::{PageError, PageHeader, checksum};
 use super::{
-    Call, HEADER_BYTES, TAG_CALL, TAG_CONTEXT, TAG_RUNNING, TAG_THREAD_CLOCK, TAG_WORKGROUP,
+    Call, HEADER_BYTES, MOST_VALUES, TAG_CALL, TAG_CONTEXT, TAG_RUNNING, TAG_THREAD_CLOCK,
+    TAG_VALUES, TAG_WORKGROUP,
 };
 use crate::wire::{get_varint, unzigzag};
 
@@ -49,6 +50,8 @@ pub enum Record {
         /// `CLOCK_MONOTONIC`, ns.
         monotonic_ns: u64,
     },
+    /// More about the last call: see [`PageReader::extras`].
+    Values,
     /// A kind that a later version writes; skipped.
     Other {
         /// Its number.
@@ -86,6 +89,7 @@ pub struct PageReader<'a> {
     next_workgroup: [u32; 3],
     groups: Vec<GroupTimes>,
     values: Vec<u64>,
+    extras: Vec<(u32, u64)>,
 }
 
 impl<'a> PageReader<'a> {
@@ -113,6 +117,7 @@ impl<'a> PageReader<'a> {
             next_workgroup: [0; 3],
             groups: vec![GroupTimes::default(); layout.sizes.len()],
             values: vec![0; values],
+            extras: Vec::new(),
         })
     }
 
@@ -129,6 +134,11 @@ impl<'a> PageReader<'a> {
     /// What the last call added to each counter of the page, in the order of the run's counters.
     pub fn values(&self) -> &[u64] {
         &self.values
+    }
+
+    /// Keys and bits of the last [`Record::Values`].
+    pub fn extras(&self) -> &[(u32, u64)] {
+        &self.extras
     }
 
     /// The next record, or `None` at the end of the page.
@@ -226,7 +236,19 @@ impl<'a> PageReader<'a> {
             return None;
         }
         let len = usize::try_from(self.varint()?).ok()?;
-        self.at = self.at.checked_add(len).filter(|end| *end <= self.records.len())?;
+        let end = self.at.checked_add(len).filter(|end| *end <= self.records.len())?;
+        if tag == TAG_VALUES {
+            self.extras.clear();
+            while self.at < end {
+                if self.extras.len() == MOST_VALUES {
+                    return None;
+                }
+                let pair = (self.small()?, self.varint()?);
+                self.extras.push(pair);
+            }
+            return (self.at == end).then_some(Record::Values);
+        }
+        self.at = end;
         Some(Record::Other { kind: tag >> 1 })
     }
 }

@@ -4,8 +4,9 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::header::{RawHeader, checksum_with};
 use super::{
-    Call, FLAG_FLUSHED, FLAG_LAST, HEADER_BYTES, LONGEST_RECORD, PAGE_BYTES, PAGE_MAGIC,
-    PAGE_VERSION, PageStart, TAG_CALL, TAG_CONTEXT, TAG_RUNNING, TAG_THREAD_CLOCK, TAG_WORKGROUP,
+    Call, FLAG_FLUSHED, FLAG_LAST, HEADER_BYTES, LONGEST_RECORD, LONGEST_VALUES, MOST_VALUES,
+    PAGE_BYTES, PAGE_MAGIC, PAGE_VERSION, PageStart, TAG_CALL, TAG_CONTEXT, TAG_RUNNING,
+    TAG_THREAD_CLOCK, TAG_VALUES, TAG_WORKGROUP,
 };
 use crate::wire::{put_varint, zigzag};
 
@@ -124,6 +125,18 @@ impl PageWriter {
         self.at as usize + LONGEST_RECORD <= PAGE_BYTES
     }
 
+    /// Whether a call and its values fit.
+    #[inline(always)]
+    pub fn has_room_with_values(&self) -> bool {
+        self.at as usize + LONGEST_RECORD + LONGEST_VALUES <= PAGE_BYTES
+    }
+
+    /// Whether values of the last call fit.
+    #[inline(always)]
+    pub fn has_room_for_values(&self) -> bool {
+        self.at as usize + LONGEST_VALUES <= PAGE_BYTES
+    }
+
     /// Notes in the header that `depth` calls are in progress, the outermost of `export`:
     /// what a reader finds if the process dies now.
     ///
@@ -196,6 +209,31 @@ impl PageWriter {
         // SAFETY: a page is attached. Release: the record's bytes are in memory before the count
         // that covers them, also for the process that maps the page from outside.
         unsafe { &(*self.header()).committed }.store(committed, Ordering::Release);
+    }
+
+    /// Adds values to the call that was just committed: keys and their 64 bits, at most
+    /// [`MOST_VALUES`] (the rest is left out).
+    ///
+    /// # Safety
+    /// A page with room for values is attached.
+    pub unsafe fn values(&mut self, values: &[(u32, u64)]) {
+        // SAFETY: room by contract.
+        unsafe {
+            let start = self.page.add(self.at as usize);
+            start.write(TAG_VALUES);
+            // The length goes before; it is below 2^14, so two bytes hold it always.
+            let first = start.add(3);
+            let mut cursor = Cursor { at: first };
+            for (key, value) in values.iter().take(MOST_VALUES) {
+                cursor.put((*key).into());
+                cursor.put(*value);
+            }
+            let length = cursor.at as usize - first as usize;
+            let [low, high] = two_byte_varint(length as u16);
+            start.add(1).write(low);
+            start.add(2).write(high);
+            self.commit(cursor);
+        }
     }
 
     /// Records where the thread's CPU clock and `CLOCK_MONOTONIC` stand at `ticks`.
@@ -273,3 +311,10 @@ impl PageWriter {
         self.detach();
     }
 }
+
+/// A prefix varint of two bytes, also for what would fit into one.
+const fn two_byte_varint(value: u16) -> [u8; 2] {
+    (value << 2 | 0b10).to_le_bytes()
+}
+
+const _: () = assert!(LONGEST_VALUES < 1 << 14);

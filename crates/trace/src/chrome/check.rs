@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 use std::io::Read;
 
-use serde_json::value::RawValue;
-
-use super::event::{Event, Scalar, args};
+use super::event::{Event, Raw, Scalar, args};
 use super::read::{ReadError, Sink, read};
 use crate::check::Report;
 
@@ -113,7 +111,7 @@ impl Check {
 }
 
 impl Sink for Check {
-    fn event(&mut self, at: u64, event: Event<'_>) -> Result<(), String> {
+    fn event(&mut self, at: u64, event: &Event<'_>) -> Result<(), String> {
         let phase = event.phase;
         let row = || (show(&event.pid), show(&event.tid));
         if !matches!(phase, b'M' | 0) {
@@ -145,15 +143,15 @@ impl Sink for Check {
             b'C' => {
                 self.report.count("counter samples");
                 self.need(at, phase, event.name.is_some(), "name");
-                self.counter(at, &event);
+                self.counter(at, event);
             }
             b'i' | b'I' | b'R' => self.report.count("instants"),
             b's' => {
                 self.report.count("flows");
-                self.arrow(at, &event, STARTED);
+                self.arrow(at, event, STARTED);
             }
-            b't' => self.arrow(at, &event, STARTED | FINISHED),
-            b'f' => self.arrow(at, &event, FINISHED),
+            b't' => self.arrow(at, event, STARTED | FINISHED),
+            b'f' => self.arrow(at, event, FINISHED),
             b'M' => {
                 self.report.count("names of rows");
                 self.need(at, phase, event.name.is_some(), "name");
@@ -170,7 +168,7 @@ impl Sink for Check {
         Ok(())
     }
 
-    fn top(&mut self, at: u64, key: &str, value: &RawValue) -> Result<(), String> {
+    fn top(&mut self, at: u64, key: &str, value: Raw<'_>) -> Result<(), String> {
         let text = value.get();
         match key {
             "baseTimeNanoseconds" if text.trim_matches('"').parse::<i64>().is_err() => {

@@ -33,9 +33,35 @@ pub struct Event<'a> {
     /// `s`: the scope of an instant event.
     pub scope: Option<Cow<'a, str>>,
     /// `args`, as text; see [`args`].
-    pub args: Option<&'a RawValue>,
+    pub args: Option<Raw<'a>>,
     /// Everything else.
-    pub other: Vec<(Cow<'a, str>, &'a RawValue)>,
+    pub other: Vec<(Cow<'a, str>, Raw<'a>)>,
+}
+
+/// A value as it stands in the document: JSON without space around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Raw<'a>(&'a str);
+
+impl<'a> Raw<'a> {
+    /// Its text.
+    pub fn get(self) -> &'a str {
+        self.0
+    }
+
+    /// What it says.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn parse<T: Deserialize<'a>>(self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Raw<'de> {
+    /// By serde_json only.
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        <&RawValue>::deserialize(d).map(|raw| Self(raw.get()))
+    }
 }
 
 /// A number or a string, as ids are.
@@ -64,9 +90,9 @@ impl fmt::Display for Scalar<'_> {
 
 /// Calls `each` with every key and value of an `args` object, in order. Nothing if it is not an
 /// object.
-pub fn args<'a>(args: &'a RawValue, mut each: impl FnMut(&str, &'a RawValue)) {
+pub fn args<'a>(args: Raw<'a>, mut each: impl FnMut(&str, Raw<'a>)) {
     struct Entries<F>(F);
-    impl<'de, F: FnMut(&str, &'de RawValue)> Visitor<'de> for Entries<F> {
+    impl<'de, F: FnMut(&str, Raw<'de>)> Visitor<'de> for Entries<F> {
         type Value = ();
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("an object")
@@ -252,7 +278,7 @@ impl<'de> Deserialize<'de> for Event<'de> {
 }
 
 /// Times are numbers, or strings with numbers inside.
-fn time<E: de::Error>(raw: &RawValue, key: &str) -> Result<Option<i64>, E> {
+fn time<E: de::Error>(raw: Raw<'_>, key: &str) -> Result<Option<i64>, E> {
     let text = raw.get();
     if text == "null" {
         return Ok(None);

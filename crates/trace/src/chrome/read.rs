@@ -22,9 +22,8 @@ use std::io::{self, BufReader, Read};
 
 use serde::de::Deserialize;
 use serde_json::error::Category;
-use serde_json::value::RawValue;
 
-use super::event::Event;
+use super::event::{Event, Raw};
 use window::Window;
 
 /// How far behind an error the end of its value is looked for.
@@ -36,13 +35,13 @@ pub trait Sink {
     ///
     /// # Errors
     /// Ends the reading; the reader passes the text on with the place.
-    fn event(&mut self, at: u64, event: Event<'_>) -> Result<(), String>;
+    fn event(&mut self, at: u64, event: &Event<'_>) -> Result<(), String>;
 
     /// A key of the document other than `traceEvents`, with its value.
     ///
     /// # Errors
     /// As [`Sink::event`].
-    fn top(&mut self, at: u64, key: &str, value: &RawValue) -> Result<(), String>;
+    fn top(&mut self, at: u64, key: &str, value: Raw<'_>) -> Result<(), String>;
 }
 
 /// What was read, if nothing was wrong.
@@ -210,7 +209,7 @@ impl<R: Read> Reader<R> {
                         self.events(sink)?;
                     }
                     _ => self.value(|_, bytes| {
-                        let (value, used) = parse::<&RawValue>(bytes)?;
+                        let (value, used) = parse::<Raw<'_>>(bytes)?;
                         Ok((sink.top(at, &key, value), used))
                     })?,
                 }
@@ -279,7 +278,7 @@ impl<R: Read> Reader<R> {
     fn event(&mut self, sink: &mut impl Sink) -> Result<(), Stop> {
         self.value(|at, bytes| {
             let (event, used) = parse::<Event<'_>>(bytes)?;
-            Ok((sink.event(at, event), used))
+            Ok((sink.event(at, &event), used))
         })?;
         self.summary.events += 1;
         Ok(())

@@ -20,35 +20,35 @@ fn scalar(s: &Scalar<'_>) -> Value {
     }
 }
 
-fn parsed(raw: &RawValue) -> Value {
-    serde_json::from_str(raw.get()).unwrap()
+fn parsed(raw: Raw<'_>) -> Value {
+    raw.parse().unwrap()
 }
 
 impl Sink for Kept {
-    fn event(&mut self, at: u64, e: Event<'_>) -> Result<(), String> {
+    fn event(&mut self, at: u64, e: &Event<'_>) -> Result<(), String> {
         let mut map = serde_json::Map::new();
         let mut put = |key: &str, value: Option<Value>| {
             value.map(|v| map.insert(key.to_owned(), v));
         };
         put("ph", (e.phase != 0).then(|| json!(char::from(e.phase).to_string())));
-        put("name", e.name.map(|n| json!(n)));
-        put("cat", e.category.map(|n| json!(n)));
+        put("name", e.name.as_ref().map(|n| json!(n)));
+        put("cat", e.category.as_ref().map(|n| json!(n)));
         put("pid", e.pid.as_ref().map(scalar));
         put("tid", e.tid.as_ref().map(scalar));
         put("id", e.id.as_ref().map(scalar));
-        put("bp", e.binding.map(|n| json!(n)));
-        put("s", e.scope.map(|n| json!(n)));
+        put("bp", e.binding.as_ref().map(|n| json!(n)));
+        put("s", e.scope.as_ref().map(|n| json!(n)));
         put("ns", e.time_ns.map(|n| json!(n)));
         put("dur_ns", e.duration_ns.map(|n| json!(n)));
         put("args", e.args.map(parsed));
         for (key, value) in &e.other {
-            put(key, Some(parsed(value)));
+            put(key, Some(parsed(*value)));
         }
         self.events.push((at, Value::Object(map)));
         Ok(())
     }
 
-    fn top(&mut self, _: u64, key: &str, value: &RawValue) -> Result<(), String> {
+    fn top(&mut self, _: u64, key: &str, value: Raw<'_>) -> Result<(), String> {
         self.top.push((key.to_owned(), parsed(value)));
         Ok(())
     }
@@ -98,7 +98,7 @@ fn fields_of_every_type() {
         "tid": -3, "cat": "7", "id": u64::MAX, "zzz": {"k": [1, 2]},
         "args": {"a\n": 1, "b": "x"}});
     assert_eq!(events(text.as_bytes()), [expected]);
-    let raw: &RawValue = serde_json::from_str(r#"{"a\n":1,"b":"x"}"#).unwrap();
+    let raw: Raw<'_> = serde_json::from_str(r#"{"a\n":1,"b":"x"}"#).unwrap();
     let mut entries = Vec::new();
     args(raw, |key, value| entries.push((key.to_owned(), value.get().to_owned())));
     assert_eq!(entries, [("a\n".into(), "1".into()), ("b".into(), "\"x\"".into())]);
@@ -143,10 +143,10 @@ fn errors_say_the_byte() {
 fn the_sink_may_refuse() {
     struct Never;
     impl Sink for Never {
-        fn event(&mut self, _: u64, _: Event<'_>) -> Result<(), String> {
+        fn event(&mut self, _: u64, _: &Event<'_>) -> Result<(), String> {
             Err("no".into())
         }
-        fn top(&mut self, _: u64, _: &str, _: &RawValue) -> Result<(), String> {
+        fn top(&mut self, _: u64, _: &str, _: Raw<'_>) -> Result<(), String> {
             Ok(())
         }
     }
