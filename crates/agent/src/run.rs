@@ -243,7 +243,7 @@ pub fn is_off() -> bool {
 /// After a panic of ours: switches the agent off and says so, once.
 pub fn fail() {
     let before = EPOCH.swap(OFF, Ordering::SeqCst);
-    if before >= IDLE {
+    if before == OFF || before == IDLE && !is_asked_for() {
         return;
     }
     if let Some(process) = current().and_then(Process::existing) {

@@ -27,18 +27,18 @@ use crate::{fork, run, table, thread};
 /// Begins to record what the run file at `path` says. One of the numbers of [`session`].
 pub fn begin(path: &CStr) -> i32 {
     let _errno = ErrnoGuard::new();
+    guarded(|| begin_unguarded(path)).unwrap_or(session::OFF)
+}
+
+fn begin_unguarded(path: &CStr) -> i32 {
+    point!(SessionBegin);
     if run::is_off() || run::state() == AgentState::Quiet {
         return session::OFF;
     }
     if run::is_asked_for() {
         return session::JOINED;
     }
-    guarded(|| begin_alone(path)).unwrap_or(session::OFF)
-}
-
-fn begin_alone(path: &CStr) -> i32 {
     let Some(_lock) = Lock::take() else { return session::BUSY };
-    point!(SessionBegin);
     if run::current().is_some() {
         return session::BUSY;
     }
@@ -55,15 +55,15 @@ fn begin_alone(path: &CStr) -> i32 {
 /// Ends it. 0, or 1 if there was none.
 pub fn end() -> i32 {
     let _errno = ErrnoGuard::new();
+    guarded(|| {
+        point!(SessionEnd);
+    });
     if run::is_asked_for() {
         return 1;
     }
     let Some(_lock) = Lock::take() else { return 1 };
     let Some(run) = run::current() else { return 1 };
-    guarded(|| {
-        point!(SessionEnd);
-        thread::at_session_end();
-    });
+    guarded(thread::at_session_end);
     run.ended.store(true, Ordering::SeqCst);
     run::pause();
     guarded(|| {

@@ -114,6 +114,7 @@ pub unsafe fn end_op(frame: usize) {
     thread.is_hooked &= !(1 << at);
     thread.is_op &= !(1 << at);
     thread.has_entry &= !(1 << at);
+    // SAFETY: as above.
     let bytes = unsafe { *thread.bytes.get_unchecked(at) };
     if bytes == [0; 2] && !collectors::any() {
         thread.end(&call, frame, &[]);

@@ -244,7 +244,7 @@ fn text(at: u64, process: &Process) -> Option<u64> {
     let bytes = unsafe { CStr::from_ptr(at as *const _) }.to_bytes();
     let _lock = Lock::take()?;
     // SAFETY: the lock is ours.
-    let texts = unsafe { &mut *(&raw mut TEXTS) };
+    let texts = unsafe { (&raw mut TEXTS).as_mut() }?;
     let next = texts.len() as u32;
     if !texts.contains_key(bytes) && texts.len() >= MOST_TEXTS {
         return None;
