@@ -5,4 +5,6 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod collector;
 pub mod iree;
+pub mod tvm_ffi;

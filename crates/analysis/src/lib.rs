@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!  Profile ─ visit ─► Columns ─┬─► table: one accumulator per row and worker ─┐
-//!                              └─► threads: one summary per page ─────────────┼─► Summary
+//!                              └─► threads: one summary per page ─┬───────────┼─► Summary
+//!                                  nested: pages with calls in calls, again ──┤
 //!  calibrations, page headers ──────► probe ──────────────────────────────────┘
 //! ```
 //!
@@ -14,6 +15,7 @@
 //! | [`stats`](mod@stats) | distributions and correlations per op: a second way over the pages |
 //! | [`metrics`] | metrics of a row, from the calls that have their counters |
 //! | [`durations`] | many durations in little memory, exact quantiles |
+//! | [`innermost`] | self time: who owns each moment of a thread |
 //! | [`threads`] | per thread: time in dispatches, in none, off the CPU |
 //! | [`tracks`](mod@tracks) | time series: totals, rates, how evenly they were sampled |
 //! | [`probe`] | what the probes cost, and what an empty call reads |
@@ -23,7 +25,9 @@
 #![forbid(unsafe_code)]
 
 pub mod durations;
+pub mod innermost;
 pub mod metrics;
+mod nested;
 pub mod probe;
 pub mod stats;
 pub mod summary;

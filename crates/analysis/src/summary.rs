@@ -1,8 +1,11 @@
 //! One pass over a profile, and everything that a report shows of it.
 
+use std::collections::HashMap;
+
 use model::metric::Bound;
 use profile::{LossCount, Profile, merge_losses};
 
+use crate::nested::{self, PageSpan};
 use crate::probe::{EmptyCall, ProbeCost, costs, empty_call};
 use crate::table::{By, Row, Table};
 use crate::threads::{PageTimes, ThreadTime};
@@ -20,6 +23,9 @@ pub struct Options {
     pub metrics: Vec<Bound>,
     /// Threads to work with; 0: as many as the machine has.
     pub workers: usize,
+    /// Calls that each of them sorts at a time where calls lie in calls; `None`: 262,144. The
+    /// result does not depend on it.
+    pub round: Option<usize>,
 }
 
 /// What the calls of a profile say.
@@ -31,8 +37,14 @@ pub struct Summary {
     pub calls: u64,
     /// All dispatches, likewise; `None` if it is not known of some call which workgroup it was.
     pub dispatches: Option<u64>,
-    /// Sum of the durations of all calls, likewise: what shares are shares of.
+    /// Sum of the durations of all calls, likewise.
     pub total_ticks: u128,
+    /// Sum of their self times, likewise: what shares are shares of. Less than `total_ticks` by
+    /// the time that counts several times there, because calls lie within calls.
+    pub self_ticks: u128,
+    /// Calls that ended behind one of their thread in which they began; see
+    /// [`crate::innermost::Innermost::overlapping`].
+    pub overlapping: u64,
     /// Each thread that has calls, whatever the filter says.
     pub threads: Vec<ThreadTime>,
     /// Each process that has calls with a calibrated set of counters.
@@ -45,7 +57,7 @@ pub struct Summary {
     pub losses: Vec<LossCount>,
 }
 
-/// Reads every page of `profile` once and adds it up.
+/// Reads every page of `profile` once and adds it up; those with calls in calls once more.
 pub fn summarize(profile: &Profile, options: &Options) -> Summary {
     let workers = match options.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -76,7 +88,13 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
         all.table.merge(state.table);
         all.times.merge(state.times);
     }
-    let threads = all.times.finish(profile);
+    let clusters = nested::clusters(all.times.spans());
+    let table = || Table::new(profile, options.by, wanted.as_deref(), filter, &options.metrics);
+    let (tables, nested) =
+        nested::visit(profile, &clusters, workers, options.subtract_probe, options.round, table);
+    tables.into_iter().for_each(|table| all.table.merge(table));
+    let busy = busy(&clusters, &nested.busy);
+    let threads = all.times.finish(profile, &clusters, &busy);
     let probes = costs(profile);
     let calibrated =
         |process| probes.iter().any(|p: &ProbeCost| p.process == process && p.calls == p.of_calls);
@@ -92,6 +110,8 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
         calls: all.table.all_calls,
         dispatches: (!all.table.all_unplaced).then_some(all.table.all_dispatches),
         total_ticks: all.table.all_ticks,
+        self_ticks: all.table.all_ticks.saturating_sub(all.table.all_not_own),
+        overlapping: nested.overlapping,
         rows: all.table.finish(workers),
         threads,
         probes,
@@ -99,6 +119,17 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
         process_losses,
         losses,
     }
+}
+
+/// Of each thread with clusters, how long it was in some call of them.
+fn busy(clusters: &[Vec<PageSpan>], busy: &[u64]) -> HashMap<(usize, usize), u64> {
+    let mut threads = HashMap::new();
+    for (cluster, ticks) in clusters.iter().zip(busy) {
+        let Some(key) = cluster.first().map(|page| page.key) else { continue };
+        let thread: &mut u64 = threads.entry((key.process, key.thread)).or_default();
+        *thread = thread.saturating_add(*ticks);
+    }
+    threads
 }
 
 struct Worker<'a> {

@@ -52,6 +52,9 @@ pub struct Row {
     pub dispatches: Option<u64>,
     /// Sum of the durations.
     pub total_ticks: u128,
+    /// Sum of the self times: the durations less the time in which a call that began later on the
+    /// same thread owned the moment ([`crate::innermost`]).
+    pub self_ticks: u128,
     /// Shortest.
     pub min_ticks: u64,
     /// Longest.
@@ -142,6 +145,8 @@ struct Sum {
     /// Some call's workgroup is not known.
     unplaced: bool,
     total_ticks: u128,
+    /// What of it calls within these calls own.
+    not_own: u128,
     durations: Durations,
     min: u64,
     max: u64,
@@ -163,6 +168,7 @@ impl Sum {
             dispatches: 0,
             unplaced: false,
             total_ticks: 0,
+            not_own: 0,
             durations: Durations::default(),
             min: u64::MAX,
             max: 0,
@@ -180,6 +186,7 @@ impl Sum {
         self.dispatches += other.dispatches;
         self.unplaced |= other.unplaced;
         self.total_ticks += other.total_ticks;
+        self.not_own += other.not_own;
         self.durations.append(other.durations);
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
@@ -201,6 +208,7 @@ impl Sum {
             calls: self.calls,
             dispatches: (!self.unplaced).then_some(self.dispatches),
             total_ticks: self.total_ticks,
+            self_ticks: self.total_ticks.saturating_sub(self.not_own),
             min_ticks: self.min,
             max_ticks: self.max,
             p50_ticks: self.durations.quantile(0.5).unwrap_or(0.0),
@@ -245,6 +253,8 @@ pub(crate) struct Table<'a> {
     pub all_dispatches: u64,
     pub all_unplaced: bool,
     pub all_ticks: u128,
+    /// What of that is nobody's self time.
+    pub all_not_own: u128,
     /// Row of each export of the process that was seen last.
     cache: HashMap<u32, Option<usize>>,
     cached_process: Option<usize>,
@@ -276,6 +286,7 @@ impl<'a> Table<'a> {
             all_dispatches: 0,
             all_unplaced: false,
             all_ticks: 0,
+            all_not_own: 0,
             cache: HashMap::new(),
             cached_process: None,
             page_rows: Vec::new(),
@@ -342,6 +353,20 @@ impl<'a> Table<'a> {
             rows.push(row.map_or(SKIPPED, |row| row as u32));
         }
         self.page_rows = rows;
+    }
+
+    /// For each call of a page a number that [`Table::not_own`] takes.
+    pub fn rows_of(&mut self, columns: &Columns) -> &[u32] {
+        self.find_rows(columns);
+        &self.page_rows
+    }
+
+    /// Of a call with this number, so much is the self time of others.
+    pub fn not_own(&mut self, row: u32, ticks: u64) {
+        self.all_not_own += u128::from(ticks);
+        if let Some(sum) = self.sums.get_mut(row as usize) {
+            sum.not_own += u128::from(ticks);
+        }
     }
 
     /// Adds the calls of one page. `empty`: what to take off each call.
@@ -447,6 +472,7 @@ impl<'a> Table<'a> {
         self.all_dispatches += other.all_dispatches;
         self.all_unplaced |= other.all_unplaced;
         self.all_ticks += other.all_ticks;
+        self.all_not_own += other.all_not_own;
         let mut sums: Vec<Option<Sum>> = other.sums.into_iter().map(Some).collect();
         for (key, place) in other.rows {
             let row = self.row(key);

@@ -6,16 +6,19 @@
 //!                          └ nested: not counted again
 //! ```
 //!
-//! Calls are recorded when they end. Going through them backwards, a call that ends behind the
+//! Most calls are recorded when they end. Going through them backwards, a call that ends behind the
 //! earliest begin seen so far lies (partly) inside another one, and only what sticks out in
 //! front counts: the union of all dispatches with one number of state. Pages are summed up one by
 //! one, in any order, and joined backwards afterwards; only where a call reaches into an earlier
-//! page must that page be looked at again.
+//! page must that page be looked at again. Imported calls can have any order: for threads with
+//! calls in calls the union is the one that [`crate::innermost`] finds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use profile::columns::ThreadClock;
 use profile::{Columns, PageDecoder, PageKey, Profile, Status};
+
+use crate::nested::PageSpan;
 
 /// The times of one thread. Nanoseconds as far as the clock is calibrated.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -88,8 +91,11 @@ impl Spent {
 pub(crate) struct PageTime {
     calls: u64,
     first_begin: u64,
+    last_begin: u64,
     last_end: u64,
     last_moment: u64,
+    /// No call begins before the ones recorded before it have ended.
+    flat: bool,
     all: Spent,
     /// The thread's clocks where the page begins.
     base: Moment,
@@ -134,12 +140,15 @@ impl PageTime {
         let mut all = Spent::default();
         let (mut after_first, mut after_last) = (Spent::default(), Spent::default());
         let mut earliest = cursor;
-        let (mut first_begin, mut last_end) = (u64::MAX, 0);
+        let (mut first_begin, mut last_begin, mut last_end) = (u64::MAX, 0, 0);
+        let mut flat = true;
         for i in (0..columns.len()).rev() {
             let begin = columns.start_ticks[i];
             let duration = columns.duration(i);
             let end = begin.saturating_add(duration);
+            flat &= end <= first_begin;
             first_begin = first_begin.min(begin);
+            last_begin = last_begin.max(begin);
             last_end = last_end.max(end);
             for (clock, after) in [(first, &mut after_first), (last, &mut after_last)] {
                 if clock.is_some_and(|clock| clock.calls_before == i + 1) {
@@ -178,8 +187,10 @@ impl PageTime {
         Some(Self {
             calls: columns.len() as u64,
             first_begin,
+            last_begin,
             last_end,
             last_moment,
+            flat,
             all,
             base: Moment { ticks, cpu_ns, before: Spent::default() },
             early: early.map(moment(all)),
@@ -205,16 +216,42 @@ impl PageTimes {
         self.pages.append(&mut other.pages);
     }
 
-    /// Joins the pages of each thread that has calls.
-    pub fn finish(self, profile: &Profile) -> Vec<ThreadTime> {
+    /// When the calls of each page that has some were.
+    pub fn spans(&self) -> impl Iterator<Item = PageSpan> {
+        self.pages.iter().filter(|(_, time)| time.calls > 0).map(|(key, time)| PageSpan {
+            key: *key,
+            first_begin: time.first_begin,
+            last_begin: time.last_begin,
+            last_end: time.last_end,
+            flat: time.flat,
+        })
+    }
+
+    /// Joins the pages of each thread that has calls. `busy`: how long a thread was in some call
+    /// of its pages in `clusters`. That holds in whatever order its calls were recorded.
+    pub fn finish(
+        self,
+        profile: &Profile,
+        clusters: &[Vec<PageSpan>],
+        busy: &HashMap<(usize, usize), u64>,
+    ) -> Vec<ThreadTime> {
+        let mut busy = busy.clone();
+        let again: HashSet<PageKey> = clusters.iter().flatten().map(|span| span.key).collect();
         let mut threads: BTreeMap<(usize, usize), Vec<(PageKey, PageTime)>> = BTreeMap::new();
         for (key, time) in self.pages {
+            if !again.contains(&key)
+                && let Some(busy) = busy.get_mut(&(key.process, key.thread))
+            {
+                *busy = busy.saturating_add(time.all.ticks);
+            }
             threads.entry((key.process, key.thread)).or_default().push((key, time));
         }
         let mut decoder = PageDecoder::new(profile);
         threads
             .into_iter()
-            .filter_map(|(id, pages)| join(profile, &mut decoder, id, pages))
+            .filter_map(|(id, pages)| {
+                join(profile, &mut decoder, id, pages, busy.get(&id).copied())
+            })
             .collect()
     }
 }
@@ -224,6 +261,7 @@ fn join(
     decoder: &mut PageDecoder<'_>,
     (process, thread): (usize, usize),
     mut pages: Vec<(PageKey, PageTime)>,
+    busy: Option<u64>,
 ) -> Option<ThreadTime> {
     let mut cursor = u64::MAX;
     for (key, time) in pages.iter_mut().rev().filter(|(_, time)| time.calls > 0) {
@@ -261,7 +299,7 @@ fn join(
     let headers = || profile.processes[process].threads[thread].headers();
     let line = &profile.timeline;
     let wall_ns = line.duration_ns(end.saturating_sub(begin));
-    let dispatch_ns = line.duration_ns(spent.ticks);
+    let dispatch_ns = line.duration_ns(busy.unwrap_or(spent.ticks));
     let no_dispatch_ns = (wall_ns - dispatch_ns).max(0.0);
     let off_cpu = from.zip(until).and_then(|(from, until)| {
         let window = until.ticks.checked_sub(from.ticks).filter(|ticks| *ticks > 0)?;

@@ -4,6 +4,7 @@
 //! Data goes to stdout, words to stderr with the prefix `counterpoint:`. Exit codes: 0 ok,
 //! 1 a finding, 2 an error; `run` passes on the status of the program it ran.
 
+mod asker;
 mod doctor;
 mod env;
 mod export;
@@ -18,6 +19,7 @@ mod prepare;
 mod recover;
 mod report;
 mod run;
+mod session;
 mod stats;
 mod trace;
 
@@ -45,6 +47,8 @@ enum Command {
     Doctor(doctor::Args),
     Env(env::Args),
     #[command(hide = true)]
+    Session(session::Args),
+    #[command(hide = true)]
     Hook(hook::Args),
 }
 
@@ -59,6 +63,7 @@ fn main() -> ExitCode {
         Command::List(args) => list::main(args),
         Command::Doctor(args) => doctor::main(args),
         Command::Env(args) => env::main(args),
+        Command::Session(args) => session::main(args),
         Command::Hook(args) => hook::main(args),
     };
     match result {

@@ -179,6 +179,8 @@ const COLUMNS: &[&str] = &[
     "dispatches",
     "total_ns",
     "total",
+    "self_ns",
+    "self",
     "share",
     "mean_ns",
     "mean",

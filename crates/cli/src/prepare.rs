@@ -284,18 +284,18 @@ impl Drop for Undo {
 }
 
 /// Counters that work here.
-struct Chosen {
+pub struct Chosen {
     /// Of threads: for the recorder.
-    threads: Vec<Counter>,
+    pub threads: Vec<Counter>,
     /// Of whole packages.
-    packages: Vec<Counter>,
+    pub packages: Vec<Counter>,
     /// About defaults that do not work.
-    notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// The counters asked for, each of which works here, or the default ones that do: those of threads,
 /// those of whole packages, and notes about those that do not work.
-fn counters_of(
+pub fn counters_of(
     recording: &Recording,
     resolver: &Resolver,
     machine: &Machine,

@@ -38,8 +38,8 @@ use crate::output::{Format, known_width};
 
 /// Show where the time went: one row per op, with its counters.
 ///
-/// What a crashed program left behind is collected first. Shares are shares of the sum of the
-/// durations of all recorded calls, whatever the filter says.
+/// What a crashed program left behind is collected first. Shares are shares of the self time of
+/// all recorded calls, whatever the filter says: of their durations, less what lies in others.
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.
@@ -130,7 +130,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         filter: args.filter.clone(),
         subtract_probe: args.subtract_probe,
         metrics: of_profile(&args.metrics, &profile, Offer::Builtins)?,
-        workers: 0,
+        ..Options::default()
     };
     let mut summary = summarize(&profile, &options);
     let tracks = analysis::tracks(&profile).map_err(Failure::new)?;

@@ -66,7 +66,7 @@ impl Kinds {
     }
 
     fn make() -> Self {
-        let directory = testkit::Scratch::new();
+        let directory = testkit::Scratch::new().until_exit();
         let at = |name: &str| directory.join(name);
         let cc = |flags: &[&str], from: &str, to: &Path| {
             compile("cc", flags, &source(from), to).unwrap_or_else(|e| panic!("{e}"));

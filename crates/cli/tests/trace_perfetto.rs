@@ -78,6 +78,48 @@ fn of_chrome(trace: &Value) -> Vec<String> {
     sorted(slices.collect())
 }
 
+/// Time, name and value of each point of a time series.
+fn points_of_perfetto(trace: &Value) -> Vec<String> {
+    let points = trace["counters"].as_array().unwrap().iter();
+    sorted(points.map(|p| json!([p["at"], 0, p["name"], p["value"]])).collect())
+}
+
+fn points_of_chrome(trace: &Value) -> Vec<String> {
+    let base = trace["baseTimeNanoseconds"].as_i64().unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let points = events.iter().filter(|e| e["ph"] == "C").flat_map(|e| {
+        let at = base + (e["ts"].as_f64().unwrap() * 1_000.0).round() as i64;
+        let name = e["name"].as_str().unwrap();
+        let series = e["args"].as_object().unwrap().iter();
+        series.map(move |(key, value)| json!([at, 0, format!("{name} {key}"), value]))
+    });
+    sorted(points.collect())
+}
+
+/// Time and id of each end of an arrow: the ones that begin, the ones that end.
+fn arrows_of_perfetto(trace: &Value) -> [Vec<String>; 2] {
+    ["from", "to"].map(|end| {
+        let slices = trace["slices"].as_array().unwrap().iter();
+        let ends = slices.flat_map(|s| {
+            s[end].as_array().unwrap().iter().map(|id| json!([s["start"], id, s["name"]]))
+        });
+        sorted(ends.collect())
+    })
+}
+
+fn arrows_of_chrome(trace: &Value) -> [Vec<String>; 2] {
+    let base = trace["baseTimeNanoseconds"].as_i64().unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    ["s", "f"].map(|end| {
+        // An end of an arrow stands behind its slice.
+        let ends = events.windows(2).filter(|two| two[1]["ph"] == end).map(|two| {
+            let at = base + (two[1]["ts"].as_f64().unwrap() * 1_000.0).round() as i64;
+            json!([at, two[1]["id"], two[0]["name"]])
+        });
+        sorted(ends.collect())
+    })
+}
+
 /// Both formats of a profile, uncompressed and compressed.
 fn compare(python: &Path, script: &ProfileScript) -> Value {
     let scratch = Scratch::new();
@@ -91,6 +133,8 @@ fn compare(python: &Path, script: &ProfileScript) -> Value {
     let chrome: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
     let perfetto = decode(python, &plain);
     assert_eq!(of_perfetto(&perfetto), of_chrome(&chrome));
+    assert_eq!(points_of_perfetto(&perfetto), points_of_chrome(&chrome));
+    assert_eq!(arrows_of_perfetto(&perfetto), arrows_of_chrome(&chrome));
     assert_eq!(decode(python, &small), perfetto);
     assert_eq!(perfetto["metadata"]["counterpoint"], chrome["counterpoint"]);
     perfetto
@@ -137,6 +181,44 @@ fn rows_counters_and_arrows_are_where_paper_says() {
     assert_eq!(
         trace["clocks"],
         json!([{"1": REALTIME, "3": 0}, {"1": REALTIME + 1_000_000_000, "3": 1_000_000_000}])
+    );
+}
+
+/// More series than a slice's packet may carry, and values that it has no field for.
+#[test]
+fn many_series_and_large_values_arrive() {
+    let Some(python) = python("perfetto_series") else { return };
+    let mut script = ProfileScript::monotonic();
+    for i in 0..11 {
+        script.counter(&format!("c{i}"), i / 6);
+    }
+    let process = script.process(100);
+    process.library("m", &["f"]);
+    let thread = process.thread("t");
+    for i in 0..40u64 {
+        let value = |series: u64| if i == series { u64::MAX / 2 + 1 + i } else { 100 * series + i };
+        let [a, b] = [(0..6).map(value), (6..11).map(value)].map(Iterator::collect::<Vec<_>>);
+        let call = CallScript::new(0, 1_000 + 100 * i, 50);
+        // The first call knows less than the others; some know one group only.
+        thread.call(match i % 5 {
+            0 => call.group(5, &a).unread(),
+            1 => call.unread().group(5, &b),
+            _ => call.group(5, &a).group(5, &b),
+        });
+    }
+    let trace = compare(&python, &script);
+    let points = trace["counters"].as_array().unwrap();
+    assert_eq!(points.len(), 8 * 6 + 8 * 5 + 24 * 11);
+    let large = points.iter().filter(|p| p["value"].as_f64().unwrap() > 9.2e18);
+    assert_eq!(
+        large.count(),
+        (0..11)
+            .filter(|i| match i % 5 {
+                0 => *i < 6,
+                1 => *i >= 6,
+                _ => true,
+            })
+            .count()
     );
 }
 

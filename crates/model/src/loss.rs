@@ -128,6 +128,14 @@ losses! {
         "programs started with an environment that lacks the recorder's variables (LD_PRELOAD, COUNTERPOINT_RUN_FILE), as whoever started them wanted it; neither they nor what they start is recorded";
     34 SecondAgent "second_agent" Note
         "processes into which Counterpoint was loaded twice; the first one records, the second is quiet";
+    35 OpShapesLeftOut "op_shapes_left_out" Missing
+        "calls of ops recorded by name only, because their arguments have too many or too many different shapes (65,536 in a process)";
+    36 ParallelUnseen "parallel_unseen" Missing
+        "virtual machines whose compiled code was loaded before its parallel launches could be watched; what their ops do on other threads is in no op";
+    37 TaskNotRecorded "task_not_recorded" Missing
+        "tasks of parallel regions whose thread could not be recorded; their counts are not in their op";
+    38 CollectorFailed "collector_failed" Missing
+        "calls for which a user's collector failed or wrote more values than it has; its values of that call are left out";
 }
 
 impl Loss {

@@ -72,7 +72,9 @@ pub fn is_over(manifest: &Manifest) -> bool {
     let watched = same_boot && manifest.watch.iter().any(|process| process.is_alive());
     match (manifest.state, manifest.origin) {
         (State::Finished, _) => true,
-        (State::Recording, Origin::Run | Origin::Hook | Origin::Import) => !watched,
+        (State::Recording, Origin::Run | Origin::Hook | Origin::Session | Origin::Import) => {
+            !watched
+        }
         (State::Recording, Origin::Env) => false,
     }
 }

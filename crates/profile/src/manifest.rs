@@ -98,6 +98,9 @@ pub enum Origin {
     /// The variables of IREE's original call hook (`docs/hook.md`): over when the process that had
     /// them and its children are. Only what did not end in an orderly way is ever seen.
     Hook,
+    /// A session that a program opens and ends itself (`counterpoint session`): over when it says
+    /// so, or is gone.
+    Session,
     /// `counterpoint trace import`: calls of another program's trace; over from the start.
     Import,
 }

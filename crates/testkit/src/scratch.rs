@@ -1,6 +1,7 @@
 //! Directories for tests.
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -33,6 +34,35 @@ impl Scratch {
     /// A path in it.
     pub fn join(&self, name: &str) -> PathBuf {
         self.path.join(name)
+    }
+}
+
+/// What is removed at the process's exit, and whose exit that is.
+static AT_EXIT: Mutex<Vec<(u32, PathBuf)>> = Mutex::new(Vec::new());
+
+unsafe extern "C" {
+    safe fn atexit(function: extern "C" fn()) -> i32;
+}
+
+extern "C" fn remove_all() {
+    // A forked child leaves its parent's alone.
+    let me = std::process::id();
+    let Ok(all) = AT_EXIT.lock() else { return };
+    for (_, path) in all.iter().filter(|(owner, _)| *owner == me) {
+        let _ = std::fs::remove_dir_all(path);
+    }
+}
+
+impl Scratch {
+    /// For a static, which is never dropped: removed when the process exits.
+    pub fn until_exit(self) -> Self {
+        if let Ok(mut all) = AT_EXIT.lock() {
+            if all.is_empty() {
+                atexit(remove_all);
+            }
+            all.push((std::process::id(), self.path.clone()));
+        }
+        self
     }
 }
 

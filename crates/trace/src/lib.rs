@@ -41,5 +41,7 @@ pub mod tracks;
 
 pub use calls::{CallsOptions, export_calls};
 pub use event::ThreadRow;
-pub use event::{Arg, ArgValue, Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice};
+pub use event::{
+    Arg, ArgValue, Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Shape, Sink, Slice,
+};
 pub use tracks::export_tracks;

@@ -1,16 +1,16 @@
 //! `hook prepare`: a profile as the variables say, for the process that asks.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use counters::machine::Machine;
-use profile::live::ProcessId;
-use profile::manifest::{Manifest, Origin};
+use profile::manifest::Origin;
 use record::run_file::RUN_FILE_NAME;
 
 use super::choose;
 use super::settings::Settings;
+use crate::asker::{command_of, watch};
 use crate::failure::Failure;
 use crate::naming::Naming;
 use crate::prepare::{Recording, prepare};
@@ -66,19 +66,6 @@ fn place(process: u32) -> PathBuf {
     };
     let mut places = (0..).map(|number| base.join(name(number)));
     places.find(|path| path.symlink_metadata().is_err()).unwrap_or(base)
-}
-
-/// The recording is over when the process that asked is, not when we are.
-fn watch(directory: &Path, process: u32) -> Result<(), Failure> {
-    let mut manifest = Manifest::read(directory).map_err(Failure::new)?;
-    manifest.watch = ProcessId::of(process).into_iter().collect();
-    manifest.write(directory).map_err(Failure::new)
-}
-
-fn command_of(process: u32) -> Vec<String> {
-    let raw = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-    let text = raw.strip_suffix(&[0]).unwrap_or(&raw);
-    text.split(|b| *b == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
 /// Tells the agent what to do.

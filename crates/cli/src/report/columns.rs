@@ -122,7 +122,7 @@ impl Table {
             });
         };
         let ns = |ticks: f64| Some(Value::Ns(ticks * line.ns_per_tick()));
-        let all = summary.total_ticks as f64;
+        let all = summary.self_ticks as f64;
         // Of ops, each pass is a repetition.
         let repeated = by == RowKind::Op && profile.manifest.passes > 0;
         let passes = if repeated { profile.passes().max(1) } else { 0 };
@@ -144,8 +144,9 @@ impl Table {
                 Some(Value::Text(by_pass(r, |pass| pass.calls.to_string())))
             });
         }
+        push(2, "self_ns", "self", &|r| ns(r.self_ticks as f64 / each));
         push(2, "share", "share", &|r| {
-            (summary.total_ticks > 0).then(|| Value::Part(r.total_ticks as f64 / all))
+            (summary.self_ticks > 0).then(|| Value::Part(r.self_ticks as f64 / all))
         });
         push(4, "mean_ns", "mean", &|r| ns(r.mean_ticks()));
         push(6, "p50_ns", "p50", &|r| ns(r.p50_ticks));
@@ -166,6 +167,12 @@ impl Table {
         push(8, "cpus", "cpus", &|r| Some(Value::Count(r.cpus.len() as u128)));
         push(11, "min_ns", "min", &|r| ns(r.min_ticks as f64));
         push(11, "max_ns", "max", &|r| ns(r.max_ticks as f64));
+        // Where no call lies in another one, it is the total.
+        if summary.self_ticks == summary.total_ticks
+            && let Some(column) = columns.iter_mut().find(|column| column.name == "self_ns")
+        {
+            column.csv_only = true;
+        }
         for (i, counter) in profile.manifest.counters.iter().enumerate() {
             let calls = rows.iter().map(|row| {
                 Some(Value::Count(row.counters[i].map_or(0, |total| total.calls).into()))

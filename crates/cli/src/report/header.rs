@@ -1,5 +1,6 @@
 //! What stands above the table: whose profile this is.
 
+use analysis::Summary;
 use profile::{Exit, Manifest, Origin, Profile, State};
 
 use super::Report;
@@ -55,7 +56,7 @@ pub fn lines(report: &Report<'_>) -> Vec<(&'static str, String)> {
             plural(processes.len() as u128, "process"),
             plural(threads, "thread"),
             time(ns),
-            if summary.total_ticks > 0 { " (shares are of this)" } else { "" }
+            shares_of(profile, summary),
         ),
     ));
     if manifest.passes > 0 {
@@ -85,6 +86,18 @@ pub fn lines(report: &Report<'_>) -> Vec<(&'static str, String)> {
     lines
 }
 
+/// What shares are shares of, behind the sum of all durations.
+fn shares_of(profile: &Profile, summary: &Summary) -> String {
+    if summary.self_ticks == 0 {
+        return String::new();
+    }
+    if summary.self_ticks == summary.total_ticks {
+        return " (shares are of this)".to_owned();
+    }
+    let ns = profile.timeline.ns_per_tick() * summary.self_ticks as f64;
+    format!(", without what lies in other calls {} (shares are of this)", time(ns))
+}
+
 /// From the first to the last snapshot of `run`, if it took one at the end.
 pub fn duration_ns(manifest: &Manifest) -> Option<u64> {
     if manifest.state != State::Finished {
@@ -108,6 +121,7 @@ fn command(manifest: &Manifest) -> String {
 /// How the program ended.
 fn ending(profile: &Profile) -> String {
     match profile.manifest.exit {
+        None if profile.manifest.origin == Origin::Session => "a session of it".to_owned(),
         None if profile.processes.iter().any(|p| p.alive) => "still running".to_owned(),
         None => "its end was not seen".to_owned(),
         Some(Exit { signal: Some(signal), core, .. }) => {

@@ -76,6 +76,8 @@ struct Total {
     calls: u64,
     dispatches: Option<u64>,
     duration_ns: f64,
+    self_ns: f64,
+    overlapping_calls: u64,
 }
 
 #[derive(Serialize)]
@@ -85,6 +87,7 @@ struct RowOut<'a> {
     calls: Option<u64>,
     dispatches: Option<u64>,
     total_ns: f64,
+    self_ns: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     spread: Option<f64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -232,6 +235,8 @@ fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
             calls: summary.calls,
             dispatches: summary.dispatches,
             duration_ns: summary.total_ticks as f64 * profile.timeline.ns_per_tick(),
+            self_ns: summary.self_ticks as f64 * profile.timeline.ns_per_tick(),
+            overlapping_calls: summary.overlapping,
         },
         rows: report.table.order.iter().map(|i| row(report, &summary.rows[*i])).collect(),
         processes: (0..profile.processes.len()).map(|i| process(report, i)).collect(),
@@ -292,7 +297,7 @@ pub fn thread_ref(profile: &Profile, process: usize, thread: usize) -> ThreadRef
 fn row<'a>(report: &'a Report<'_>, row: &'a Row) -> RowOut<'a> {
     let profile = report.profile;
     let ns = |ticks: f64| ticks * profile.timeline.ns_per_tick();
-    let all = report.summary.total_ticks;
+    let all = report.summary.self_ticks;
     let counters = profile.manifest.counters.iter().zip(&row.counters);
     // Of ops, each pass is a repetition.
     let repeated = report.by == RowKind::Op && profile.manifest.passes > 0;
@@ -309,9 +314,10 @@ fn row<'a>(report: &'a Report<'_>, row: &'a Row) -> RowOut<'a> {
         calls: agree.then_some(row.calls / each),
         dispatches: row.dispatches.filter(|_| agree).map(|n| n / each),
         total_ns: ns(row.total_ticks as f64 / each as f64),
+        self_ns: ns(row.self_ticks as f64 / each as f64),
         spread: super::columns::spread(row).filter(|_| repeated),
         passes: passes.collect(),
-        share: (all > 0).then(|| row.total_ticks as f64 / all as f64),
+        share: (all > 0).then(|| row.self_ticks as f64 / all as f64),
         mean_ns: ns(row.mean_ticks()),
         min_ns: ns(row.min_ticks as f64),
         max_ns: ns(row.max_ticks as f64),

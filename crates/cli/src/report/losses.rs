@@ -61,6 +61,14 @@ pub fn notes(report: &Report<'_>) -> Vec<String> {
             ));
         }
     }
+    match report.summary.overlapping {
+        0 => {}
+        n => notes.push(format!(
+            "{} began within another one of the same thread and ended behind it; what both have \
+             in common is self time of the one that began last",
+            plural(n.into(), "call")
+        )),
+    }
     let alive = report.profile.processes.iter().any(|p| p.alive);
     match (manifest.state, manifest.origin, &manifest.pool) {
         (State::Recording, Origin::Env, Some(pool)) => notes.push(format!(
@@ -73,6 +81,9 @@ pub fn notes(report: &Report<'_>) -> Vec<String> {
         }
         (State::Recording, Origin::Hook, None) if !alive => {
             notes.push("the program did not end in an orderly way, and wrote no report".into());
+        }
+        (State::Recording, Origin::Session, None) if !alive => {
+            notes.push("the program ended without ending its session".into());
         }
         (State::Recording, Origin::Import, _) => {
             notes.push("`counterpoint trace import` was stopped before its end".into());

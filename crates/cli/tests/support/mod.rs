@@ -7,6 +7,8 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -150,7 +152,7 @@ fn variant() -> &'static str {
     }
 }
 
-/// The C programs of `tests/programs`, compiled once per test process.
+/// The C programs of `tests/programs`, compiled once for all tests.
 pub struct Programs {
     pub host: PathBuf,
     /// A runtime with IREE's own call hook in it.
@@ -165,49 +167,85 @@ pub struct Programs {
     pub entries: PathBuf,
     pub library: PathBuf,
     pub library_v5: PathBuf,
-    directory: testkit::Scratch,
+    directory: PathBuf,
 }
 
-/// Compiles a file of `tests/programs`; `None` if there is no such compiler.
-fn compile(compiler: &str, source: &str, program: &Path, flags: &[&str]) -> Option<()> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs").join(source);
+/// Compiles a file of `tests/programs` into `directory`, if no test has done so before; `None` if
+/// there is no such compiler.
+fn compile(
+    directory: &Path,
+    compiler: &str,
+    source: &str,
+    name: &str,
+    flags: &[&str],
+) -> Option<PathBuf> {
+    let program = directory.join(name);
+    if program.exists() {
+        return Some(program);
+    }
+    // Tests run side by side: each makes its own, and the last one stays.
+    let mine = directory.join(format!("{name}.{}", std::process::id()));
     let mut command = Command::new(compiler);
-    command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(program).arg(source);
-    let output = command.args(flags).output().ok()?;
+    command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&mine);
+    let output = command.arg(sources().join(source)).args(flags).output().ok()?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Some(())
+    fs::rename(&mine, &program).unwrap();
+    Some(program)
+}
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs")
+}
+
+/// A directory for what is compiled of these sources, and of no other state of them.
+fn built() -> PathBuf {
+    let mut hasher = DefaultHasher::new();
+    for directory in [sources(), sources().join("../../include/counterpoint"), support()] {
+        let files = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+        let mut files: Vec<PathBuf> = files.filter(|path| path.is_file()).collect();
+        files.sort();
+        for file in files {
+            (file.file_name(), fs::read(&file).unwrap()).hash(&mut hasher);
+        }
+    }
+    let name = format!("programs-{:016x}", hasher.finish());
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+/// Where the flags stand.
+fn support() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support")
 }
 
 impl Programs {
-    /// A program that only some tests use: `NAME.c`, compiled now.
+    /// A program that only some tests use: `NAME.c`.
     pub fn other(&self, name: &str) -> PathBuf {
-        let (program, source) = (self.directory.join(name), format!("{name}.c"));
-        compile("cc", &source, &program, &["-std=gnu11", "-ldl", "-lpthread"])
-            .expect("a C compiler: Rust links with it");
-        program
+        let flags = ["-std=gnu11", "-ldl", "-lpthread"];
+        compile(&self.directory, "cc", &format!("{name}.c"), name, &flags)
+            .expect("a C compiler: Rust links with it")
     }
 
     /// The same for `NAME.cc`; `None`, said loudly, without a C++ compiler.
     pub fn cpp(&self, test: &str, name: &str) -> Option<PathBuf> {
-        let (program, source) = (self.directory.join(name), format!("{name}.cc"));
         // The C headers start structures with {0}, of which C++ warns.
         let flags = ["-std=c++17", "-Wno-missing-field-initializers", "-ldl", "-lpthread"];
-        if compile("c++", &source, &program, &flags).is_none() {
+        let program = compile(&self.directory, "c++", &format!("{name}.cc"), name, &flags);
+        if program.is_none() {
             skip(test, "no C++ compiler (c++)");
-            return None;
         }
-        Some(program)
+        program
     }
 
     pub fn get() -> &'static Self {
         static PROGRAMS: OnceLock<Programs> = OnceLock::new();
         PROGRAMS.get_or_init(|| {
-            let directory = testkit::Scratch::new();
-            let compile = |source: &str, program: &str, flags: &[&str]| {
+            let directory = built();
+            let compile = |source: &str, name: &str, flags: &[&str]| {
                 let flags = [&["-std=gnu11"], flags].concat();
-                let program = directory.join(program);
-                compile("cc", source, &program, &flags).expect("a C compiler: Rust links with it");
-                program
+                compile(&directory, "cc", source, name, &flags)
+                    .expect("a C compiler: Rust links with it")
             };
             Self {
                 host: compile("host.c", "host", &["-ldl", "-lpthread", "-lrt"]),

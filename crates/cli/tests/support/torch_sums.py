@@ -1,5 +1,6 @@
 """Profiles some training steps with torch and writes its trace to the first argument and, as
-JSON, what torch itself says of every op to the second: {name: [calls, total time in µs]}."""
+JSON, what torch itself says of every op to the second: {name: [calls, total and self time in
+µs]}."""
 
 import json
 import sys
@@ -18,6 +19,6 @@ with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
             loss(model(inputs), classes).backward()
             optimizer.step()
 recorded.export_chrome_trace(sys.argv[1])
-sums = {op.key: [op.count, op.cpu_time_total] for op in recorded.key_averages()}
+sums = {op.key: [op.count, op.cpu_time_total, op.self_cpu_time_total] for op in recorded.key_averages()}
 with open(sys.argv[2], "w") as file:
     json.dump(sums, file)

@@ -1,0 +1,165 @@
+//! Self time of calls within calls, against an owner looked up for every single tick.
+
+use std::collections::BTreeMap;
+
+use analysis::{By, Key, Options, Summary, summarize};
+use profile::{Calibration, Origin, Profile};
+use testkit::{CallScript, Item, ProfileScript, Scratch};
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+/// A call: op, begin, end.
+type Call = (u32, u64, u64);
+
+/// Calls of one thread in the order in which they are recorded.
+struct Thread(Vec<Call>);
+
+/// Self time of each call, what the thread was busy, and how many overlap: tick by tick.
+fn by_ticks(calls: &[Call], first_is_outer: bool) -> (Vec<u64>, u64, u64) {
+    // Which of two is further inside: the later begun, the shorter, then the one whose place says.
+    let inside = |i: usize| {
+        let (_, begin, end) = calls[i];
+        let place = if first_is_outer { i as i64 } else { -(i as i64) };
+        (begin, std::cmp::Reverse(end), place)
+    };
+    let mut own = vec![0; calls.len()];
+    let mut busy = 0;
+    for tick in 0..calls.iter().map(|c| c.2).max().unwrap_or(0) {
+        let open = (0..calls.len()).filter(|i| calls[*i].1 <= tick && tick < calls[*i].2);
+        if let Some(owner) = open.max_by_key(|i| inside(*i)) {
+            own[owner] += 1;
+            busy += 1;
+        }
+    }
+    let overlaps = |(_, b, e): &Call| calls.iter().any(|(_, x, y)| x < b && b < y && y < e);
+    (own, busy, calls.iter().filter(|call| overlaps(call)).count() as u64)
+}
+
+/// Calls that lie in one another: split again and again.
+fn nest(r: &mut Random, begin: u64, end: u64, into: &mut Vec<Call>) {
+    let mut at = begin;
+    while at < end && r.below(4) > 0 {
+        let from = at + r.below(end - at + 1);
+        let to = from + r.below(end - from + 1);
+        if into.len() < 40 && (from, to) != (begin, end) {
+            nest(r, from, to, into);
+        }
+        into.push((r.below(4) as u32, from, to));
+        at = to;
+    }
+}
+
+fn thread(r: &mut Random) -> Thread {
+    let mut calls = Vec::new();
+    match r.below(3) {
+        // As an agent records: at the end of each.
+        0 => nest(r, 0, 300, &mut calls),
+        // As a trace may have them: in any order, nested or not.
+        1 => {
+            nest(r, 0, 300, &mut calls);
+            for i in (1..calls.len()).rev() {
+                calls.swap(i, r.below(i as u64 + 1) as usize);
+            }
+        }
+        _ => {
+            for _ in 0..r.below(40) {
+                let begin = r.below(250);
+                calls.push((r.below(4) as u32, begin, begin + r.below(50)));
+            }
+        }
+    }
+    Thread(calls)
+}
+
+fn script(r: &mut Random, threads: &[Thread], origin: Origin) -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    script.manifest.origin = origin;
+    let process = script.process(7);
+    process.library("m", &["a", "b", "c", "d"]);
+    process.calibrations.push(Calibration {
+        calls: 9,
+        counters: 0,
+        inside_ticks: 3,
+        total_ticks: 5,
+        inside_values: vec![],
+    });
+    for (i, Thread(calls)) in threads.iter().enumerate() {
+        let thread = process.thread(&format!("t{i}"));
+        for (op, begin, end) in calls {
+            thread.call(CallScript::new(*op, *begin, end - begin).on(op % 2, 0));
+            if r.below(6) == 0 {
+                thread.then(Item::NextPage(*end, 0, *end));
+            }
+        }
+    }
+    script
+}
+
+fn self_ticks(summary: &Summary) -> BTreeMap<Key, u128> {
+    summary.rows.iter().map(|row| (row.key, row.self_ticks)).collect()
+}
+
+#[test]
+fn random_calls() {
+    let mut r = Random(0x9e37_79b9_7f4a_7c15);
+    let (mut nested, mut overlapped) = (0, 0);
+    for round in 0..50 {
+        let threads: Vec<Thread> = (0..1 + r.below(3)).map(|_| thread(&mut r)).collect();
+        let origin = if r.below(2) == 0 { Origin::Run } else { Origin::Import };
+        let scratch = Scratch::new();
+        let dir = scratch.join("x.cpt");
+        script(&mut r, &threads, origin).write(&dir);
+        let profile = Profile::open(&dir).expect("the profile opens");
+
+        let expected: Vec<_> =
+            threads.iter().map(|t| by_ticks(&t.0, origin == Origin::Import)).collect();
+        let (mut ops, mut of_threads, mut cpus) =
+            (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let mut less_probe = 0u128;
+        for (i, (Thread(calls), (own, busy, _))) in threads.iter().zip(&expected).enumerate() {
+            for ((op, ..), own) in calls.iter().zip(own) {
+                *ops.entry(Key::Op(*op)).or_default() += u128::from(*own);
+                *of_threads.entry(Key::Thread(0, i)).or_default() += u128::from(*own);
+                *cpus.entry(Key::Cpu(op % 2, 0)).or_default() += u128::from(*own);
+                less_probe += u128::from(own.saturating_sub(3));
+            }
+            assert_eq!(own.iter().sum::<u64>(), *busy);
+        }
+        let busy: u64 = expected.iter().map(|e| e.1).sum();
+        let overlapping: u64 = expected.iter().map(|e| e.2).sum();
+        // Few calls a round: many rounds.
+        for calls in [None, Some(1), Some(2), Some(7)] {
+            let with = |by| Options { by, round: calls, workers: 2, ..Options::default() };
+            let of = summarize(&profile, &with(By::Op));
+            assert_eq!(self_ticks(&of), ops, "round {round}");
+            assert_eq!(of.self_ticks, busy.into());
+            // Those that reach out of one that owns nothing any more are not counted.
+            assert!(of.overlapping <= overlapping);
+            assert_eq!(of.overlapping > 0, overlapping > 0);
+            assert_eq!(self_ticks(&summarize(&profile, &with(By::Thread))), of_threads);
+            assert_eq!(self_ticks(&summarize(&profile, &with(By::Cpu))), cpus);
+            for thread in &of.threads {
+                assert_eq!(thread.dispatch_ns, expected[thread.thread].1 as f64, "round {round}");
+            }
+            let filter = Some("a".to_owned());
+            let some = summarize(&profile, &Options { filter, ..with(By::Op) });
+            assert_eq!(some.self_ticks, busy.into(), "shares stay shares of all");
+            assert_eq!(self_ticks(&some).get(&Key::Op(0)), ops.get(&Key::Op(0)));
+            let less = summarize(&profile, &Options { subtract_probe: true, ..with(By::Op) });
+            assert_eq!(less.self_ticks, less_probe);
+        }
+        let all = summarize(&profile, &Options::default());
+        nested += u32::from(all.self_ticks < all.total_ticks);
+        overlapped += u32::from(overlapping > 0);
+    }
+    assert!(nested > 30 && overlapped > 10, "{nested} {overlapped}");
+}

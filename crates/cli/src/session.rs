@@ -1,0 +1,188 @@
+//! `counterpoint session`: profiles that a program opens and ends itself, through the table of
+//! `include/counterpoint/agent.h`. The Python package calls it.
+//!
+//! ```text
+//!  session prepare ─► profile, run file, pool ─► agent->session_begin(run file) … session_end()
+//!                                                                          └─► session finish
+//! ```
+
+mod available;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use counters::machine::Machine;
+use profile::collect::{Closing, collect};
+use profile::manifest::{CounterInfo, Manifest, Origin, State};
+use record::run_file::RUN_FILE_NAME;
+use record::{ClockKind, Snapshot};
+use serde::Serialize;
+
+use crate::asker::{command_of, watch};
+use crate::failure::Failure;
+use crate::inherited::prepare_process;
+use crate::metrics::before_run;
+use crate::prepare::{Choice, Prepared, Recording, make, place, prepare};
+use crate::report::explain;
+
+/// Prepare and finish profiles that a program records by itself.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Make a profile for the process that starts this command, and print as JSON where it is
+    Prepare(PrepareArgs),
+    /// Move everything that was recorded into the profile: the session has ended
+    Finish(FinishArgs),
+}
+
+#[derive(clap::Args)]
+struct PrepareArgs {
+    #[command(flatten)]
+    recording: Recording,
+    /// Leave out counters that do not work here, each with a warning, instead of failing
+    #[arg(long)]
+    skip_missing: bool,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+#[derive(clap::Args)]
+struct FinishArgs {
+    /// Profile directory
+    #[arg(value_name = "PROFILE")]
+    profile: PathBuf,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// One JSON document
+    #[default]
+    Json,
+}
+
+/// What `prepare` prints.
+#[derive(Serialize)]
+struct PreparedOut<'a> {
+    profile: &'a str,
+    run_file: &'a str,
+    pool: &'a str,
+    counters: Vec<CounterOut<'a>>,
+    warnings: &'a [String],
+}
+
+#[derive(Serialize)]
+struct CounterOut<'a> {
+    name: &'a str,
+    unit: &'a str,
+    group: u16,
+}
+
+/// What `finish` prints.
+#[derive(Serialize)]
+struct FinishedOut {
+    profile: String,
+    /// Pages that were moved.
+    pages: usize,
+    /// Processes that still record into it.
+    running: Vec<u32>,
+}
+
+/// Runs the command.
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    match args.what {
+        What::Prepare(args) => prepare_main(&args),
+        What::Finish(args) => finish(&args),
+    }
+}
+
+fn prepare_main(args: &PrepareArgs) -> Result<ExitCode, Failure> {
+    let Format::Json = args.format;
+    prepare_process()?;
+    let asker = std::os::unix::process::parent_id();
+    let command = command_of(asker);
+    let prepared = match args.skip_missing {
+        true => prepare_available(&args.recording, &command)?,
+        false => prepare(&args.recording, &[], Origin::Session, &command)?,
+    };
+    let told = watch(&prepared.directory, asker).and_then(|()| tell(&prepared));
+    if told.is_err() {
+        prepared.discard(); // Nobody knows of it.
+    }
+    told
+}
+
+/// As [`prepare`], with what works of the counters.
+fn prepare_available(recording: &Recording, command: &[String]) -> Result<Prepared, Failure> {
+    let machine = Machine::here();
+    let resolver = recording.naming.resolver(&machine);
+    let chosen = available::counters_of(recording, &resolver, &machine)?;
+    let infos: Vec<CounterInfo> = chosen.threads.iter().map(Into::into).collect();
+    let metrics = before_run(&recording.metrics, &infos)?;
+    let choice =
+        Choice { counters: chosen.threads, beside: Vec::new(), notes: chosen.notes, metrics };
+    make(recording, choice, &place(recording)?, Origin::Session, command)
+}
+
+fn tell(prepared: &Prepared) -> Result<ExitCode, Failure> {
+    let manifest = Manifest::read(&prepared.directory).map_err(Failure::new)?;
+    // All of them are in the run file, which holds nothing but UTF-8.
+    let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
+    let out = PreparedOut {
+        profile: &text(&prepared.directory),
+        run_file: &text(&prepared.directory.join(RUN_FILE_NAME)),
+        pool: &manifest.pool.as_deref().map(text).unwrap_or_default(),
+        counters: manifest
+            .counters
+            .iter()
+            .map(|c| CounterOut { name: &c.name, unit: &c.unit, group: c.group })
+            .collect(),
+        warnings: &manifest.notes,
+    };
+    print(&out)
+}
+
+fn print(document: &impl Serialize) -> Result<ExitCode, Failure> {
+    let mut out = std::io::stdout().lock();
+    let text = serde_json::to_string(document).map_err(Failure::new)?;
+    writeln!(out, "{text}")?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Exit status 1: a process still records into it. What is over is collected all the same, and
+/// the command can be repeated.
+fn finish(args: &FinishArgs) -> Result<ExitCode, Failure> {
+    let Format::Json = args.format;
+    let dir = &args.profile;
+    let mut manifest = Manifest::read(dir).map_err(|e| explain(dir, e))?;
+    if manifest.origin != Origin::Session {
+        let why = "it is no session's: `counterpoint recover` finishes other profiles";
+        return Err(Failure::new(format!("finish {}: {why}", dir.display())));
+    }
+    if manifest.state != State::Finished {
+        let clock: ClockKind = manifest.clock.into();
+        manifest.state = State::Finished;
+        manifest.snapshots.push(Snapshot::take(clock).into());
+        manifest.write(dir).map_err(Failure::new)?;
+    }
+    let collected = collect(dir, Closing::WhenOver).map_err(|e| explain(dir, e))?;
+    let running: Vec<u32> = collected.live.iter().map(|process| process.pid).collect();
+    let still = !running.is_empty();
+    let profile = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
+    print(&FinishedOut {
+        profile: profile.display().to_string(),
+        pages: collected.pages,
+        running,
+    })?;
+    Ok(if still { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}

@@ -1,0 +1,122 @@
+//! `--skip-missing`: of the counters that were asked for, those that work here.
+
+use counters::machine::Machine;
+use counters::names::Resolver;
+use counters::plan::by_scope;
+use counters::{check, check::Problem};
+use model::Counter;
+
+use crate::failure::Failure;
+use crate::prepare::{self, Chosen, Recording};
+
+/// Leaves out names that nothing here has, counters that do not open or do not count, those of
+/// whole packages, and from the end of the list those that do not fit together with the ones
+/// before them. Each is a note.
+pub fn counters_of(
+    recording: &Recording,
+    resolver: &Resolver,
+    machine: &Machine,
+) -> Result<Chosen, Failure> {
+    if recording.events.is_empty() {
+        let chosen = prepare::counters_of(recording, resolver, machine)?;
+        let mut notes = chosen.notes;
+        notes.extend(chosen.packages.iter().map(of_package));
+        return Ok(Chosen { threads: chosen.threads, packages: Vec::new(), notes });
+    }
+    let mut notes = Vec::new();
+    let typed = recording.events.join(",");
+    let counters = match resolver.resolve(&typed) {
+        Ok(counters) => counters,
+        Err(_) => {
+            let known = items(&typed).filter(|item| match resolver.resolve(item) {
+                Ok(_) => true,
+                Err(e) => {
+                    let hint = e.hint.as_ref().map_or(String::new(), |h| format!(" ({h})"));
+                    notes.push(format!("{item} is left out: {e}{hint}"));
+                    false
+                }
+            });
+            let known = known.collect::<Vec<_>>().join(",");
+            // What is wrong with the list as a whole is wrong without them, too.
+            let list = if known.is_empty() { "none" } else { &known };
+            prepare::resolve("-e", list, resolver)?
+        }
+    };
+    let (mut counters, packages) = by_scope(counters);
+    notes.extend(packages.iter().map(of_package));
+    let alone = check::check(&counters, machine).counters;
+    let mut alone = alone.iter();
+    counters.retain(|counter| match alone.next() {
+        Some(Err(problem)) => {
+            notes.push(left_out(counter, problem));
+            false
+        }
+        _ => true,
+    });
+    renumber(&mut counters);
+    while let (false, Err(problem)) =
+        (recording.multiplex, check::check(&counters, machine).together)
+    {
+        let Some(last) = counters.pop() else { break };
+        notes.push(left_out(&last, &problem));
+    }
+    if recording.multiplex && !counters.is_empty() {
+        counters =
+            check::split(&counters, machine).map_err(|problem| Failure::new(&problem.message))?;
+    }
+    Ok(Chosen { threads: counters, packages: Vec::new(), notes })
+}
+
+fn of_package(counter: &Counter) -> String {
+    format!(
+        "{} is left out: it counts a whole package, no thread (`counterpoint run` samples it \
+         beside the program)",
+        counter.name
+    )
+}
+
+fn left_out(counter: &Counter, problem: &Problem) -> String {
+    let remedy = problem.remedy.as_ref().map_or(String::new(), |r| format!(" ({r})"));
+    format!("{} is left out: {}{remedy}", counter.name, problem.message)
+}
+
+/// Groups are numbered without gaps.
+fn renumber(counters: &mut [Counter]) {
+    let (mut last, mut number) = (None, 0);
+    for counter in counters {
+        if last.is_some_and(|last| last != counter.group) {
+            number += 1;
+        }
+        last = Some(counter.group);
+        counter.group = number;
+    }
+}
+
+/// The list's items: cut at commas outside of `{…}` and `/…/`.
+fn items(list: &str) -> impl Iterator<Item = &str> {
+    let (mut braces, mut slashes) = (0u32, false);
+    list.split(move |c| {
+        match c {
+            '{' if !slashes => braces += 1,
+            '}' if !slashes => braces = braces.saturating_sub(1),
+            '/' => slashes = !slashes,
+            ',' => return braces == 0 && !slashes,
+            _ => {}
+        }
+        false
+    })
+    .map(str::trim)
+    .filter(|item| !item.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_are_cut_outside_of_groups_and_terms() {
+        let list = "a:u,{b,c}:u, cpu/event=1,umask=2/ ,,d";
+        let found: Vec<&str> = items(list).collect();
+        assert_eq!(found, ["a:u", "{b,c}:u", "cpu/event=1,umask=2/", "d"]);
+    }
+}

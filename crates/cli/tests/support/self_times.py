@@ -1,0 +1,42 @@
+"""Self time by op of a Chrome trace, by building the tree of each thread: reads FILE, prints
+{name: [calls, total ns, self ns]} as JSON. Takes complete slices only, and only traces in which a
+thread's slices lie in one another."""
+import json, sys
+from collections import defaultdict
+from decimal import Decimal
+
+with open(sys.argv[1]) as file:
+    trace = json.load(file, parse_float=Decimal)
+threads = defaultdict(list)
+for place, event in enumerate(trace["traceEvents"]):
+    if event.get("ph") == "X" and "dur" in event:
+        # Whole nanoseconds, as an importer rounds them.
+        begin = round(Decimal(event["ts"]) * 1000)
+        end = begin + round(Decimal(event["dur"]) * 1000)
+        threads[(event["pid"], event["tid"])].append((begin, -end, place, event["name"]))
+
+own = defaultdict(lambda: [0, 0, 0])
+for slices in threads.values():
+    slices.sort()
+    root = {"name": None, "end": None, "children": []}
+    path = [root]
+    for begin, end, _, name in slices:
+        end = -end
+        while path[-1]["end"] is not None and path[-1]["end"] <= begin:
+            path.pop()
+        if path[-1]["end"] is not None and path[-1]["end"] < end:
+            sys.exit(f"{name} at {begin} reaches out of {path[-1]['name']}")
+        node = {"name": name, "begin": begin, "end": end, "children": []}
+        path[-1]["children"].append(node)
+        path.append(node)
+    work = list(root["children"])
+    while work:
+        node = work.pop()
+        total = node["end"] - node["begin"]
+        inside = sum(child["end"] - child["begin"] for child in node["children"])
+        sums = own[node["name"]]
+        sums[0] += 1
+        sums[1] += total
+        sums[2] += total - inside
+        work.extend(node["children"])
+json.dump(own, sys.stdout)

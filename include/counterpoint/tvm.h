@@ -1,0 +1,52 @@
+/* What libcounterpoint.so offers to TVM: functions of TVM's FFI, found by
+ * `tvm_ffi.load_module("…/libcounterpoint.so")` and called as `module["counterpoint_vm"](…)`.
+ *
+ * Load the library with RTLD_GLOBAL first if it is not preloaded (see agent.h): load_module alone
+ * gives it a scope of its own. Nothing here links against TVM; what is needed of libtvm_ffi and
+ * libtvm_runtime is looked up by name. Written for the FFI of apache-tvm 0.25 to 0.27.
+ *
+ * | function | arguments | result |
+ * |---|---|---|
+ * | counterpoint_vm | name: str | vm: int from 0 |
+ * | counterpoint_instrument | vm: int, user: Function or None | Function |
+ * | counterpoint_entry | vm: int, name: str, function: Function | Function |
+ * | counterpoint_parallel | | int: 0 or a reason, below |
+ * | counterpoint_calls | vm: int | int: ops seen |
+ * | counterpoint_collector | start: Function, stop: Function, then name: str, kind: int per slot | int: number or below 0 |
+ * | counterpoint_collector_remove | number: int | int: 0 or -1 |
+ *
+ * vm          Registers a virtual machine under a name. Costs no more than a table entry, is never
+ *             freed, and outlives sessions: one number per VirtualMachine of Python.
+ * instrument  For vm.set_instrument. Records every op while a session is open (or a run records) and
+ *             passes through otherwise. `user`, the instrument that was set before, is called first
+ *             before the op and last behind it; its result (1: skip the op) and its error are passed
+ *             on as they are. An op that is skipped is not recorded. The Function holds a reference
+ *             to `user` for as long as it lives itself.
+ * entry       Wraps an entry function: the call is recorded as a run, a failing one with the value
+ *             `failed`; result and error are passed on unchanged. Holds a reference to `function`.
+ * parallel    Has parallel launches and workspaces of modules that are loaded *from now on* come by
+ *             here, for the whole process and for good (a pass-through while nothing records). Once
+ *             is enough. Not 0: nothing changed.
+ * calls       VM calls that its instruments saw while recording, since it was registered; the
+ *             difference over a run is 0 in compiled mode.
+ * collector   As agent->collector_add, for functions: start(device_type: int, device_id: int) gives
+ *             any value, which stop(state, slots: opaque pointer, count: int) gets; it writes into
+ *             `count` counterpoint_value_t at `slots` and returns None, or an int but 0 to fail. An
+ *             error of either is the loss `collector_failed` and never reaches the model.
+ *
+ * Errors. An argument of the wrong type is a TypeError, an unknown `vm` a ValueError, raised by the
+ * call itself; the Functions that it made never raise an error of ours.
+ * Threads. Any; instruments, entries and hooks on many at once.
+ */
+#ifndef COUNTERPOINT_TVM_H_
+#define COUNTERPOINT_TVM_H_
+
+/* Results of counterpoint_parallel. */
+enum {
+  COUNTERPOINT_PARALLEL_SET = 0,
+  COUNTERPOINT_PARALLEL_NO_FFI = 1,     /* no TVMFFIEnvModRegisterContextSymbol in the process */
+  COUNTERPOINT_PARALLEL_NO_RUNTIME = 2, /* no TVMBackendParallelLaunch in any loaded libtvm_runtime */
+  COUNTERPOINT_PARALLEL_REFUSED = 3     /* the FFI refused the symbols */
+};
+
+#endif /* COUNTERPOINT_TVM_H_ */
