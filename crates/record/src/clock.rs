@@ -216,9 +216,13 @@ impl Timeline {
     /// A moment on `CLOCK_MONOTONIC`, ns.
     pub fn monotonic_ns(&self, ticks: u64) -> i64 {
         let delta = ticks.wrapping_sub(self.origin.ticks) as i64;
+        // Ticks that are nanoseconds stay exact.
+        let ns = match self.ns_per_tick {
+            1.0 => delta,
+            ns_per_tick => (delta as f64 * ns_per_tick).round() as i64,
+        };
         // Saturating: damaged files hold any number of ticks.
-        (self.origin.monotonic_ns as i64)
-            .saturating_add((delta as f64 * self.ns_per_tick).round() as i64)
+        (self.origin.monotonic_ns as i64).saturating_add(ns)
     }
 
     /// A moment on `CLOCK_REALTIME`, ns since 1970.

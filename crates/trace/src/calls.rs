@@ -15,20 +15,23 @@
 //!
 //! The calls of a process are merged by their begins, one page of each thread at a time.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::io;
 
 use model::Severity;
 use model::activity::{FlowKind, Generic, RegisterError, Registry, Value, Vocabulary};
 use profile::batch::unknown_op;
 use profile::columns::{cpu_of, node_of};
+use profile::groups::Group;
 use profile::{Clock, Columns, LossCount, PageDecoder, PageKey, Process, Profile};
 use profile::{merge_losses, profile::Thread};
 
 use crate::dispatch::{Assembler, Dispatch, Workgroup};
 use crate::event::{
-    Arg, ArgValue, Counter, Flow, FlowEnd, Id, ProcessRow, Row, Sink, Slice, ThreadRow,
+    Arg, ArgValue, Counter, Flow, FlowEnd, Id, ProcessRow, Row, Shape, Sink, Slice, ThreadRow,
 };
 use crate::numbers::NumberMap;
 
@@ -83,10 +86,13 @@ pub fn export_calls(
             counter_kind: name(Generic::Counter.into()),
             flow: FlowKind::HostToDevice,
             ticks: matches!(profile.manifest.clock, Clock::Tsc),
-            names: NumberMap::default(),
+            names: Vec::new(),
+            by_export: NumberMap::default(),
             since_ns: since_ns(profile, process),
             lanes_named: 0,
             labels: process.threads.iter().map(|t| Labels::new(profile, t)).collect(),
+            units: profile.groups.all().iter().map(|group| units(profile, group)).collect(),
+            scratch: Scratch::default(),
         };
         losses.push(export.run(sink, &mut last_dispatch)?);
     }
@@ -98,6 +104,12 @@ fn since_ns(profile: &Profile, process: &Process) -> i64 {
     let headers = process.threads.iter().flat_map(Thread::headers);
     let first = headers.map(|header| header.start.base_ticks).min().unwrap_or(0);
     profile.timeline.realtime_ns(first)
+}
+
+/// Name and unit of each counter of a group.
+fn units<'a>(profile: &'a Profile, group: &Group) -> Vec<(&'a str, &'a str)> {
+    let counters = &profile.manifest.counters[group.counters.clone()];
+    counters.iter().map(|counter| (counter.name.as_str(), counter.unit.as_str())).collect()
 }
 
 /// What viewers call the process.
@@ -114,6 +126,23 @@ struct Labels {
     thread: String,
     /// One per group of counters.
     groups: Vec<String>,
+}
+
+/// What each call needs, allocated once.
+#[derive(Default)]
+struct Scratch<'a> {
+    args: Vec<Arg<'a>>,
+    /// Series of all groups, and where those of each group end.
+    series: Vec<Arg<'a>>,
+    ends: Vec<usize>,
+}
+
+impl Scratch<'_> {
+    fn clear(&mut self) {
+        self.args.clear();
+        self.series.clear();
+        self.ends.clear();
+    }
 }
 
 impl Labels {
@@ -161,7 +190,9 @@ impl Cursor<'_> {
             self.order.clear();
             self.order.extend(0..columns.len() as u32);
             // Nearly sorted already: a call that calls others ends behind them.
-            self.order.sort_by_key(|i| columns.start_ticks[*i as usize]);
+            if !columns.start_ticks.is_sorted() {
+                self.order.sort_by_key(|i| columns.start_ticks[*i as usize]);
+            }
             self.at = 0;
         }
     }
@@ -178,11 +209,15 @@ struct ProcessExport<'a> {
     flow: FlowKind,
     /// Ticks are not nanoseconds: show them too.
     ticks: bool,
-    /// Names of exports.
-    names: NumberMap<u32, String>,
+    /// Names of exports, and where each export's is.
+    names: Vec<Cow<'a, str>>,
+    by_export: NumberMap<u32, usize>,
     since_ns: i64,
     lanes_named: usize,
     labels: Vec<Labels>,
+    /// Counters of each group, with their units.
+    units: Vec<Vec<(&'a str, &'a str)>>,
+    scratch: Scratch<'a>,
 }
 
 impl<'a> ProcessExport<'a> {
@@ -222,14 +257,18 @@ impl<'a> ProcessExport<'a> {
         let lost = self.process.losses.iter().any(|l| l.severity() == Severity::Missing);
         let mut dispatches = Assembler::new(lost, *last);
         let mut values = vec![None; self.profile.groups.counters()];
-        while let Some(Reverse((_, thread))) = heap.pop() {
+        while let Some(mut first) = heap.peek_mut() {
+            let Reverse((_, thread)) = *first;
             let cursor = &mut cursors[thread];
-            let Some(i) = cursor.call() else { continue };
-            self.call(sink, cursor.columns(), i, &mut values, &mut dispatches)?;
-            cursor.at += 1;
-            cursor.fill(self.index, &mut losses);
-            let begin = cursor.call().map(|i| cursor.columns().start_ticks[i]);
-            heap.extend(begin.map(|begin| Reverse((begin, thread))));
+            if let Some(i) = cursor.call() {
+                self.call(sink, cursor.columns(), i, &mut values, &mut dispatches)?;
+                cursor.at += 1;
+                cursor.fill(self.index, &mut losses);
+            }
+            match cursor.call() {
+                Some(i) => *first = Reverse((cursor.columns().start_ticks[i], thread)),
+                None => drop(PeekMut::pop(first)),
+            }
         }
         *last = dispatches.last();
         for dispatch in dispatches.finish() {
@@ -262,12 +301,15 @@ impl<'a> ProcessExport<'a> {
         Ok(())
     }
 
-    fn name(&mut self, export: u32) {
-        let (profile, index) = (self.profile, self.index);
-        self.names.entry(export).or_insert_with(|| {
-            let op = profile.ops.of(index, export).and_then(|op| profile.ops.get(op));
-            op.map_or_else(|| unknown_op(export), |op| op.name.clone())
-        });
+    /// Where the name of an export is.
+    fn name(&mut self, export: u32) -> usize {
+        *self.by_export.entry(export).or_insert_with(|| {
+            let op = self.profile.ops.of(self.index, export);
+            let op = op.and_then(|op| self.profile.ops.get(op));
+            let name = op.map_or_else(|| unknown_op(export).into(), |op| op.name.as_str().into());
+            self.names.push(name);
+            self.names.len() - 1
+        })
     }
 
     fn call(
@@ -279,7 +321,7 @@ impl<'a> ProcessExport<'a> {
         dispatches: &mut Assembler,
     ) -> io::Result<()> {
         let export = columns.export[i];
-        self.name(export);
+        let name = self.name(export);
         let timeline = &self.profile.timeline;
         let ticks = columns.start_ticks[i];
         let start_ns = timeline.realtime_ns(ticks);
@@ -297,7 +339,10 @@ impl<'a> ProcessExport<'a> {
         let known = columns.knows_workgroup(i);
         let placed = if known { dispatches.add(&workgroup) } else { None };
 
-        let mut args = Vec::with_capacity(9 + values.len());
+        let first = placed.as_ref().filter(|p| p.first);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        let args = &mut scratch.args;
         if known {
             args.push(Arg::triple("workgroup", workgroup.id));
             args.push(Arg::uint("worker", columns.worker[i].into()));
@@ -309,29 +354,60 @@ impl<'a> ProcessExport<'a> {
         }
         if let Some(placed) = &placed {
             args.push(Arg::uint("dispatch", placed.id));
-            if placed.first {
-                args.push(Arg::uint("correlation", placed.id));
-            }
         }
+        if let Some(first) = first {
+            args.push(Arg::uint("correlation", first.id));
+        }
+        // Which of the keys are there; the others always are, or never in one profile.
+        let whether = [known, node_of(location) != 0, placed.is_some(), first.is_some()];
+        let shape = whether.iter().fold(0, |bits, bit| bits << 1 | u8::from(*bit));
         if self.ticks {
             args.push(Arg::uint("start_ticks", ticks));
             args.push(Arg::uint("duration_ticks", columns.duration(i)));
         }
-        self.push_counters(&mut args, values);
+        self.push_counters(args, values);
         let row = self.row(columns.thread);
-        let first = placed.as_ref().filter(|p| p.first);
+        if self.counter_tracks {
+            self.push_series(&mut scratch, values);
+        }
+        let labels = &self.labels[columns.thread];
+        let point = |group: usize| {
+            let from = group.checked_sub(1).map_or(0, |before| scratch.ends[before]);
+            Counter {
+                row,
+                category: self.counter_kind,
+                name: &labels.groups[group],
+                at_ns: start_ns,
+                series: &scratch.series[from..scratch.ends[group]],
+                units: &self.units[group],
+            }
+        };
+        // No allocation for the one group that most runs have.
+        let (one, many): (Counter<'_>, Vec<Counter<'_>>);
+        let counters = match scratch.ends.len() {
+            0 => &[][..],
+            1 => {
+                one = point(0);
+                std::slice::from_ref(&one)
+            }
+            groups => {
+                many = (0..groups).map(point).collect();
+                &many
+            }
+        };
+        let flow = first.map(|p| Flow { kind: &self.flow, id: p.id, end: FlowEnd::Start });
         sink.slice(&Slice {
             row,
             category: self.call_kind,
-            name: &self.names[&export],
+            name: &self.names[name],
             start_ns,
             duration_ns: end_ns.abs_diff(start_ns),
-            args: &args,
-            flow: first.map(|p| Flow { kind: &self.flow, id: p.id, end: FlowEnd::Start }),
+            args: &scratch.args,
+            shape: Some(Shape(shape)),
+            flows: flow.as_slice(),
+            counters,
         })?;
-        if self.counter_tracks {
-            self.counter_points(sink, columns.thread, row, start_ns, values)?;
-        }
+        self.scratch = scratch;
         for dispatch in placed.map(|p| p.over).unwrap_or_default() {
             self.dispatch(sink, &dispatch)?;
         }
@@ -347,45 +423,32 @@ impl<'a> ProcessExport<'a> {
         }
     }
 
-    fn push_counters<'b>(&'b self, args: &mut Vec<Arg<'b>>, values: &[Option<u64>]) {
+    fn push_counters(&self, args: &mut Vec<Arg<'a>>, values: &[Option<u64>]) {
         for (info, value) in self.profile.manifest.counters.iter().zip(values) {
             let value = ArgValue::Plain(value.map_or(Value::Null, Value::Uint));
             args.push(Arg { key: &info.name, value });
         }
     }
 
-    /// One point per group: what the call added, at its begin.
-    fn counter_points(
-        &self,
-        sink: &mut impl Sink,
-        thread: usize,
-        row: Row<'_>,
-        at_ns: i64,
-        values: &[Option<u64>],
-    ) -> io::Result<()> {
+    /// What the call added, of each group the values that are known.
+    fn push_series(&self, scratch: &mut Scratch<'a>, values: &[Option<u64>]) {
         let counters = &self.profile.manifest.counters;
-        for (group, name) in self.profile.groups.all().iter().zip(&self.labels[thread].groups) {
-            let known = || group.counters.clone().filter_map(|c| Some((&counters[c], values[c]?)));
-            let series: Vec<Arg<'_>> = known().map(|(c, v)| Arg::uint(&c.name, v)).collect();
-            if series.is_empty() {
-                continue;
-            }
-            let units: Vec<_> = known().map(|(c, _)| (c.name.as_str(), c.unit.as_str())).collect();
-            let (category, series, units) = (self.counter_kind, &series[..], &units[..]);
-            sink.counter(&Counter { row, category, name, at_ns, series, units })?;
+        for group in self.profile.groups.all() {
+            let known = group.counters.clone().filter_map(|c| Some((&counters[c], values[c]?)));
+            scratch.series.extend(known.map(|(counter, value)| Arg::uint(&counter.name, value)));
+            scratch.ends.push(scratch.series.len());
         }
-        Ok(())
     }
 
     fn dispatch(&mut self, sink: &mut impl Sink, dispatch: &Dispatch) -> io::Result<()> {
-        self.name(dispatch.export);
+        let name = self.name(dispatch.export);
         let process = self.device();
         let row = |lane: usize| Row { process, thread: Id::Number(lane as i64) };
         while self.lanes_named <= dispatch.lane {
             let lane = self.lanes_named;
-            let (name, at_ns) = (format!("stream {lane}"), self.since_ns);
+            let (label, at_ns) = (format!("stream {lane}"), self.since_ns);
             let sort_index = lane as i64;
-            sink.thread(&ThreadRow { row: row(lane), name: &name, sort_index, at_ns })?;
+            sink.thread(&ThreadRow { row: row(lane), name: &label, sort_index, at_ns })?;
             self.lanes_named += 1;
         }
         let mut args = vec![
@@ -404,11 +467,13 @@ impl<'a> ProcessExport<'a> {
         sink.slice(&Slice {
             row: row(dispatch.lane),
             category: self.dispatch_kind,
-            name: &self.names[&dispatch.export],
+            name: &self.names[name],
             start_ns: dispatch.start_ns,
             duration_ns: dispatch.end_ns.abs_diff(dispatch.start_ns),
             args: &args,
-            flow: Some(Flow { kind: &self.flow, id: dispatch.id, end: FlowEnd::Finish }),
+            shape: None,
+            flows: &[Flow { kind: &self.flow, id: dispatch.id, end: FlowEnd::Finish }],
+            counters: &[],
         })
     }
 }

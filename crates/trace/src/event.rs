@@ -86,6 +86,16 @@ impl<'a> Arg<'a> {
     }
 }
 
+/// Names a list of arguments by its keys: all that have one number (below [`Shape::MOST`]) have
+/// the same keys in the same order, as long as a timeline is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape(pub u8);
+
+impl Shape {
+    /// How many there are.
+    pub const MOST: u8 = 64;
+}
+
 /// Work with a begin and an end.
 #[derive(Clone, Copy, Debug)]
 pub struct Slice<'a> {
@@ -101,8 +111,12 @@ pub struct Slice<'a> {
     pub duration_ns: u64,
     /// What else is known.
     pub args: &'a [Arg<'a>],
-    /// The arrow that begins or ends at its begin.
-    pub flow: Option<Flow<'a>>,
+    /// What the keys of its arguments are, for writers that remember them.
+    pub shape: Option<Shape>,
+    /// The arrows that begin or end at its begin.
+    pub flows: &'a [Flow<'a>],
+    /// Points of time series at its begin, in its row; some may have no series.
+    pub counters: &'a [Counter<'a>],
 }
 
 /// An end of an arrow.
@@ -138,6 +152,8 @@ pub struct Instant<'a> {
     pub at_ns: i64,
     /// What else is known.
     pub args: &'a [Arg<'a>],
+    /// The arrows that begin or end here.
+    pub flows: &'a [Flow<'a>],
 }
 
 /// A point of one or more time series.
@@ -153,7 +169,7 @@ pub struct Counter<'a> {
     pub at_ns: i64,
     /// Name and value of each series. A series that is not known at this point is left out.
     pub series: &'a [Arg<'a>],
-    /// The unit of each series, by the series' name; empty where it is not known.
+    /// The unit of each series, by the series' name, left out or empty where it is not known.
     pub units: &'a [(&'a str, &'a str)],
 }
 

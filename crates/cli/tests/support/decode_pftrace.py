@@ -37,7 +37,7 @@ class Sequence:
 
     def reset(self):
         self.categories, self.names, self.keys = {}, {}, {}
-        self.clock, self.now, self.track = None, None, None
+        self.clock, self.now, self.track, self.extra_tracks = None, None, None, []
 
 
 def annotation(seq, a):
@@ -78,6 +78,7 @@ def main(path):
                 defaults.timestamp_clock_id,
                 defaults.track_event_defaults.track_uuid,
             )
+            seq.extra_tracks = list(defaults.track_event_defaults.extra_counter_track_uuids)
         if packet.HasField("track_descriptor"):
             d = packet.track_descriptor
             assert d.uuid not in tracks, "described twice"
@@ -108,6 +109,14 @@ def main(path):
         args = dict(annotation(seq, a) for a in e.debug_annotations)
         assert len(args) == len(e.debug_annotations), "a key twice"
         flows = (list(e.flow_ids), list(e.terminating_flow_ids))
+        # Values of counters that stand with a slice are at its begin, and come before it. The
+        # importer drops an event with more than eight of them, or of tracks it does not know.
+        extra_tracks = list(e.extra_counter_track_uuids) or seq.extra_tracks
+        assert len(e.extra_counter_values) <= min(8, len(extra_tracks))
+        for track, value in zip(extra_tracks, e.extra_counter_values):
+            assert tracks[track].HasField("counter"), "a value of a track without a counter"
+            counter = (at, len(events), track, pb.TrackEvent.TYPE_COUNTER)
+            events.append((*counter, None, [], {}, ([], []), value))
         value = None
         if e.type == pb.TrackEvent.TYPE_COUNTER:
             value = e.counter_value if e.HasField("counter_value") else e.double_counter_value
@@ -135,7 +144,10 @@ def main(path):
                 "duration": at - begin, "args": args, "from": start, "to": finish,
             })
         elif kind == pb.TrackEvent.TYPE_INSTANT:
-            out["instants"].append({"row": row(uuid), "name": name, "at": at, "args": args})
+            out["instants"].append({
+                "row": row(uuid), "name": name, "category": category, "at": at, "args": args,
+                "from": flows[0], "to": flows[1],
+            })
         elif kind == pb.TrackEvent.TYPE_COUNTER:
             d = tracks[uuid]
             unit = d.counter.unit_name or pb.CounterDescriptor.Unit.Name(d.counter.unit)

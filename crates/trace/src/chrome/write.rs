@@ -13,7 +13,7 @@
 use std::io::{self, Write};
 
 use crate::event::{
-    Arg, ArgValue, Counter, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow,
+    Arg, ArgValue, Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow,
 };
 use crate::text;
 use model::activity::Value;
@@ -265,6 +265,22 @@ impl<W: Write> Writer<W> {
         self.buffer.extend_from_slice(b"}}");
     }
 
+    /// An end of an arrow.
+    fn flow(&mut self, row: Row<'_>, at_ns: i64, flow: &Flow<'_>) -> io::Result<()> {
+        self.begin(if flow.end == FlowEnd::Start { b's' } else { b'f' })?;
+        self.text(b",\"cat\":", flow.kind.name());
+        self.text(b",\"name\":", flow.kind.name());
+        self.buffer.extend_from_slice(b",\"id\":");
+        text::uint(&mut self.buffer, flow.id);
+        self.row(row);
+        self.at(at_ns);
+        if flow.end == FlowEnd::Finish {
+            self.buffer.extend_from_slice(b",\"bp\":\"e\"");
+        }
+        self.buffer.push(b'}');
+        Ok(())
+    }
+
     /// A metadata event with one argument.
     fn name_row(&mut self, what: &str, row: Row<'_>, at_ns: i64, arg: Arg<'_>) -> io::Result<()> {
         self.begin(b'M')?;
@@ -324,19 +340,9 @@ impl<W: Write> Sink for Writer<W> {
         let duration = i64::try_from(slice.duration_ns).unwrap_or(i64::MAX);
         text::microseconds(&mut self.buffer, duration);
         self.args(slice.args);
-        let Some(flow) = slice.flow else { return Ok(()) };
-        self.begin(if flow.end == FlowEnd::Start { b's' } else { b'f' })?;
-        self.text(b",\"cat\":", flow.kind.name());
-        self.text(b",\"name\":", flow.kind.name());
-        self.buffer.extend_from_slice(b",\"id\":");
-        text::uint(&mut self.buffer, flow.id);
-        self.row(slice.row);
-        self.at(slice.start_ns);
-        if flow.end == FlowEnd::Finish {
-            self.buffer.extend_from_slice(b",\"bp\":\"e\"");
-        }
-        self.buffer.push(b'}');
-        Ok(())
+        slice.flows.iter().try_for_each(|flow| self.flow(slice.row, slice.start_ns, flow))?;
+        let known = slice.counters.iter().filter(|counter| !counter.series.is_empty());
+        known.copied().try_for_each(|counter| self.counter(&counter))
     }
 
     fn instant(&mut self, instant: &Instant<'_>) -> io::Result<()> {
@@ -347,7 +353,7 @@ impl<W: Write> Sink for Writer<W> {
         self.at(instant.at_ns);
         self.buffer.extend_from_slice(b",\"s\":\"t\"");
         self.args(instant.args);
-        Ok(())
+        instant.flows.iter().try_for_each(|flow| self.flow(instant.row, instant.at_ns, flow))
     }
 
     fn counter(&mut self, counter: &Counter<'_>) -> io::Result<()> {

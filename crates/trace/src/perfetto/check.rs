@@ -6,6 +6,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use flate2::read::ZlibDecoder;
 
 use super::fields::{clocks, defaults, event, interned, packet, trace};
+use super::row::MOST_EXTRAS;
 use super::wire::{Damage, Field, Fields, varint};
 use crate::check::Report;
 
@@ -82,6 +83,8 @@ struct Sequence {
     known: [HashSet<u64>; 3],
     clocks: HashSet<u64>,
     track: u64,
+    /// How many tracks values with a slice belong to.
+    extra_tracks: usize,
     clock: u64,
 }
 
@@ -202,10 +205,11 @@ impl Check {
                 defaults::TRACK_EVENT => track = value.bytes(),
                 _ => {}
             });
-            self.each(at, track.unwrap_or_default(), |number, value, _| {
-                if number == defaults::TRACK_UUID {
-                    sequence.track = value.uint().unwrap_or(0);
-                }
+            sequence.extra_tracks = 0;
+            self.each(at, track.unwrap_or_default(), |number, value, _| match number {
+                defaults::TRACK_UUID => sequence.track = value.uint().unwrap_or(0),
+                defaults::EXTRA_COUNTER_TRACKS => sequence.extra_tracks += 1,
+                _ => {}
             });
         }
         for (bytes, place) in &p.interned {
@@ -244,6 +248,7 @@ impl Check {
 
     fn event(&mut self, at: u64, bytes: &[u8], p: &Packet<'_>, sequence: &Sequence) {
         let (mut kind, mut track) = (0, sequence.track);
+        let (mut values, mut tracks) = (0, 0);
         let mut used: [Vec<u64>; 3] = Default::default();
         let mut annotations = Vec::new();
         self.each(at, bytes, |number, value, _| match number {
@@ -252,8 +257,17 @@ impl Check {
             event::CATEGORY_IIDS => used[0].extend(value.uint()),
             event::NAME_IID => used[1].extend(value.uint()),
             event::ANNOTATIONS => annotations.extend(value.bytes()),
+            event::EXTRA_COUNTER_VALUES => values += 1,
+            event::EXTRA_COUNTER_TRACKS => tracks += 1,
             _ => {}
         });
+        // The importer drops the whole event then.
+        let most = MOST_EXTRAS.min(if tracks > 0 { tracks } else { sequence.extra_tracks });
+        if values > most {
+            let what = format!("{values} values of counters in one event, room for {most}");
+            self.report.find(at, "values without a track", what);
+        }
+        (0..values).for_each(|_| self.report.count("counter samples"));
         for annotation in annotations {
             self.each(at, annotation, |number, value, _| {
                 if number == super::fields::annotation::NAME_IID {
@@ -315,11 +329,13 @@ mod tests {
                 start_ns,
                 duration_ns: 100,
                 args: &args,
-                flow: None,
+                shape: None,
+                flows: &[],
+                counters: &[],
             };
             writer.slice(&slice).unwrap();
         }
-        writer.finish(&serde_json::Value::Null).unwrap()
+        writer.finish([]).unwrap()
     }
 
     #[test]
@@ -328,6 +344,45 @@ mod tests {
             let report = check(&trace(compress)[..]).unwrap();
             assert_eq!(report.findings, []);
             assert_eq!(report.contents["slices"], 3);
+        }
+    }
+
+    #[test]
+    fn values_need_tracks() {
+        use crate::perfetto::proto::Encoder;
+        let event = |defaults: usize, tracks: usize, values: usize| {
+            let mut out = Encoder::default();
+            out.message(trace::PACKET, |p| {
+                p.uint(packet::SEQUENCE_ID, 1);
+                p.uint(packet::SEQUENCE_FLAGS, packet::STATE_CLEARED);
+                p.uint(packet::TIMESTAMP, 5);
+                p.message(packet::DEFAULTS, |d| {
+                    d.message(defaults::TRACK_EVENT, |t| {
+                        (0..defaults).for_each(|_| t.uint(defaults::EXTRA_COUNTER_TRACKS, 7));
+                    });
+                });
+                p.message(packet::TRACK_EVENT, |e| {
+                    e.uint(event::TYPE, event::INSTANT);
+                    (0..tracks).for_each(|_| e.uint(event::EXTRA_COUNTER_TRACKS, 7));
+                    (0..values).for_each(|_| e.uint(event::EXTRA_COUNTER_VALUES, 1));
+                });
+            });
+            check(&out.bytes[..]).unwrap()
+        };
+        for (defaults, tracks, values, wrong) in [
+            (0, 0, 0, 0),
+            (2, 0, 2, 0),
+            (0, 2, 2, 0),
+            (8, 0, 8, 0),
+            (0, 0, 1, 1),
+            (2, 0, 3, 1),
+            (3, 2, 3, 1),
+            (9, 0, 9, 1),
+        ] {
+            let report = event(defaults, tracks, values);
+            assert_eq!(report.wrong(), wrong, "{defaults} {tracks} {values}");
+            let samples = report.contents.get("counter samples").copied().unwrap_or(0);
+            assert_eq!(samples, values as u64);
         }
     }
 

@@ -30,6 +30,7 @@ pub mod defaults {
     pub const TIMESTAMP_CLOCK_ID: u32 = 58;
     /// Of `TrackEventDefaults`.
     pub const TRACK_UUID: u32 = 11;
+    pub const EXTRA_COUNTER_TRACKS: u32 = 31;
 }
 
 /// `ClockSnapshot` and its `Clock`.
@@ -62,7 +63,9 @@ pub mod event {
     pub const TYPE: u32 = 9;
     pub const NAME_IID: u32 = 10;
     pub const TRACK_UUID: u32 = 11;
+    pub const EXTRA_COUNTER_VALUES: u32 = 12;
     pub const COUNTER_VALUE: u32 = 30;
+    pub const EXTRA_COUNTER_TRACKS: u32 = 31;
     pub const DOUBLE_COUNTER_VALUE: u32 = 44;
     pub const FLOW_IDS: u32 = 47;
     pub const TERMINATING_FLOW_IDS: u32 = 48;
@@ -97,10 +100,12 @@ pub mod track {
     /// Of `ChildTracksOrdering`: by `RANK`.
     pub const EXPLICIT: u64 = 3;
     pub const PROCESS_PID: u32 = 1;
+    pub const PROCESS_SORT_INDEX: u32 = 3;
     pub const PROCESS_NAME: u32 = 6;
     pub const PROCESS_LABELS: u32 = 8;
     pub const THREAD_PID: u32 = 1;
     pub const THREAD_TID: u32 = 2;
+    pub const THREAD_SORT_INDEX: u32 = 3;
     pub const THREAD_NAME: u32 = 5;
     pub const COUNTER_UNIT: u32 = 3;
     pub const COUNTER_UNIT_NAME: u32 = 6;

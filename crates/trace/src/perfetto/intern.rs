@@ -1,14 +1,22 @@
 //! Texts that a sequence of packets has named already.
 
-use std::collections::HashMap;
+use crate::numbers::NumberMap;
+use crate::text::same;
 
 /// Numbers texts from 1.
 #[derive(Debug, Default)]
 pub struct Interner {
-    known: Vec<Box<str>>,
-    numbers: HashMap<Box<str>, u64>,
+    known: Vec<Known>,
+    numbers: NumberMap<Box<str>, usize>,
     /// The index that was found last.
     last: usize,
+}
+
+#[derive(Debug)]
+struct Known {
+    text: Box<str>,
+    /// Which came behind it last time.
+    next: usize,
 }
 
 /// What a text is called.
@@ -21,25 +29,56 @@ pub struct Interned {
 }
 
 impl Interner {
-    /// The number of a text. The same text again, or the one that followed last time (arguments
-    /// come in one order), is found without hashing.
+    /// The number of a text. One that comes behind the same text as last time (arguments come in
+    /// one order) is found without hashing.
     #[inline]
     pub fn intern(&mut self, text: &str) -> Interned {
-        for guess in [self.last, self.last + 1, 0] {
-            if self.known.get(guess).is_some_and(|known| **known == *text) {
-                self.last = guess;
-                return Interned { iid: guess as u64 + 1, new: false };
+        match self.guess(|known| same(known, text.as_bytes())) {
+            Some(known) => known,
+            None => self.look_up(text),
+        }
+    }
+
+    /// The number of two texts written one behind the other.
+    #[inline]
+    pub fn intern_both(&mut self, text: &str, end: &str) -> Interned {
+        let is = |known: &[u8]| {
+            let end = end.as_bytes();
+            known.len() == text.len() + end.len()
+                && same(&known[..text.len()], text.as_bytes())
+                && same(&known[text.len()..], end)
+        };
+        match self.guess(is) {
+            Some(known) => known,
+            None => self.look_up(&[text, end].concat()),
+        }
+    }
+
+    #[inline]
+    fn guess(&mut self, is: impl FnOnce(&[u8]) -> bool) -> Option<Interned> {
+        let guess = self.known.get(self.last)?.next;
+        let known = self.known.get(guess)?;
+        is(known.text.as_bytes()).then(|| {
+            self.last = guess;
+            Interned { iid: guess as u64 + 1, new: false }
+        })
+    }
+
+    fn look_up(&mut self, text: &str) -> Interned {
+        let (index, new) = match self.numbers.get(text) {
+            Some(index) => (*index, false),
+            None => {
+                let index = self.known.len();
+                self.known.push(Known { text: text.into(), next: 0 });
+                self.numbers.insert(text.into(), index);
+                (index, true)
             }
+        };
+        if let Some(last) = self.known.get_mut(self.last) {
+            last.next = index;
         }
-        if let Some(iid) = self.numbers.get(text) {
-            self.last = (*iid - 1) as usize;
-            return Interned { iid: *iid, new: false };
-        }
-        self.last = self.known.len();
-        self.known.push(text.into());
-        let iid = self.known.len() as u64;
-        self.numbers.insert(text.into(), iid);
-        Interned { iid, new: true }
+        self.last = index;
+        Interned { iid: index as u64 + 1, new }
     }
 
     /// How many texts have numbers.
@@ -77,6 +116,10 @@ mod tests {
         ] {
             assert_eq!(of(&mut interner, text), expected, "{text}");
         }
+        assert_eq!(interner.intern_both("a", ""), Interned { iid: 1, new: false });
+        assert_eq!(interner.intern_both("a", "b"), Interned { iid: 5, new: true });
+        assert_eq!(of(&mut interner, "ab"), (5, false));
+        assert_eq!(interner.intern_both("", "c"), Interned { iid: 3, new: false });
         interner.clear();
         assert_eq!((of(&mut interner, "c"), interner.len()), ((1, true), 1));
     }

@@ -11,8 +11,8 @@
 
 use super::fields::{annotation, clocks, defaults, event, interned, packet, trace};
 use super::intern::{Interned, Interner};
-use super::proto::Encoder;
-use crate::event::{Arg, ArgValue, FlowEnd, Slice};
+use super::proto::{Encoder, Fields};
+use crate::event::{Arg, ArgValue, Flow, FlowEnd, Shape, Slice};
 use model::activity::Value;
 
 /// Texts after which a sequence starts its numbers again, so that memory stays bounded.
@@ -22,6 +22,10 @@ const MOST_TEXTS: usize = 1 << 16;
 #[derive(Debug)]
 pub struct Sequence {
     id: u64,
+    /// What each of its packets says: its number, and that it needs its state.
+    same: Fields,
+    /// The same, and that a slice ends.
+    same_at_end: Fields,
     track: u64,
     /// What the sequence's clock shows.
     now_ns: i64,
@@ -31,6 +35,10 @@ pub struct Sequence {
     categories: Interner,
     names: Interner,
     keys: Interner,
+    /// The keys' numbers by shape and place; up to three for one key, 0 if not known.
+    shapes: Vec<Vec<[u64; 3]>>,
+    /// The tracks that values in a slice's packet belong to if it does not name others.
+    extra_tracks: Vec<u64>,
 }
 
 /// What a packet is about.
@@ -40,15 +48,30 @@ pub struct Point<'a> {
     pub category: &'a str,
     pub name: &'a str,
     pub args: &'a [Arg<'a>],
-    pub flow: Option<crate::event::Flow<'a>>,
+    pub shape: Option<Shape>,
+    pub flows: &'a [Flow<'a>],
+    /// Values of counter tracks; at most [`MOST_EXTRAS`].
+    pub extras: &'a Extras,
 }
+
+/// Values of counter tracks that stand in the packet of a slice.
+#[derive(Debug, Default)]
+pub struct Extras {
+    pub tracks: Vec<u64>,
+    pub values: Vec<i64>,
+}
+
+/// Perfetto's importer takes no more of them in one packet
+/// (`TrackEventData::kMaxNumExtraCounters`, release 54).
+pub const MOST_EXTRAS: usize = 8;
 
 /// New texts of one packet: field of `InternedData`, number, text.
 type Fresh = Vec<(u32, u64, String)>;
 
-fn note(fresh: &mut Fresh, field: u32, found: Interned, text: &str) -> u64 {
+#[inline]
+fn note(fresh: &mut Fresh, field: u32, found: Interned, text: &[&str]) -> u64 {
     if found.new {
-        fresh.push((field, found.iid, text.to_owned()));
+        fresh.push((field, found.iid, text.concat()));
     }
     found.iid
 }
@@ -56,8 +79,17 @@ fn note(fresh: &mut Fresh, field: u32, found: Interned, text: &str) -> u64 {
 impl Sequence {
     /// The sequence with this number, whose events are on this track.
     pub fn new(id: u64, track: u64) -> Self {
+        let same = |p: &mut Encoder| {
+            p.uint(packet::SEQUENCE_ID, id);
+            p.uint(packet::SEQUENCE_FLAGS, packet::NEEDS_STATE);
+        };
         Self {
             id,
+            same: Fields::new(same),
+            same_at_end: Fields::new(|p| {
+                same(p);
+                p.message(packet::TRACK_EVENT, |e| e.uint(event::TYPE, event::SLICE_END));
+            }),
             track,
             now_ns: 0,
             started: false,
@@ -65,7 +97,14 @@ impl Sequence {
             categories: Interner::default(),
             names: Interner::default(),
             keys: Interner::default(),
+            shapes: Vec::new(),
+            extra_tracks: Vec::new(),
         }
+    }
+
+    /// Whether nothing was written yet.
+    pub fn is_new(&self) -> bool {
+        !self.started
     }
 
     /// Whether a slice can be put here: it begins when nothing is open, or lies inside of what is
@@ -78,23 +117,30 @@ impl Sequence {
         self.open.last().is_none_or(|end| end_of(slice) <= *end)
     }
 
-    /// Writes a slice that fits.
-    pub fn slice(&mut self, out: &mut Encoder, slice: &Slice<'_>) {
+    /// Writes a slice that fits, and values that its counter tracks have at its begin.
+    pub fn slice(&mut self, out: &mut Encoder, slice: &Slice<'_>, extras: &Extras) {
         let late = self.started && slice.start_ns < self.now_ns;
+        self.begin(out, slice, extras);
+        if late {
+            self.end(out, end_of(slice));
+        } else {
+            self.open.push(end_of(slice));
+        }
+    }
+
+    /// Writes the begin of a slice, whose end comes with [`Sequence::end`].
+    pub fn begin(&mut self, out: &mut Encoder, slice: &Slice<'_>, extras: &Extras) {
         let begin = Point {
             kind: event::SLICE_BEGIN,
             at_ns: slice.start_ns,
             category: slice.category,
             name: slice.name,
             args: slice.args,
-            flow: slice.flow,
+            shape: slice.shape,
+            flows: slice.flows,
+            extras,
         };
         self.point(out, &begin);
-        if late {
-            self.end(out, end_of(slice));
-        } else {
-            self.open.push(end_of(slice));
-        }
     }
 
     /// Writes the ends that come no later than `until_ns`.
@@ -107,18 +153,30 @@ impl Sequence {
 
     /// Writes an event with a name.
     pub fn point(&mut self, out: &mut Encoder, point: &Point<'_>) {
-        self.start(out, point.at_ns);
+        self.start(out, point.at_ns, &point.extras.tracks);
         let mut fresh = Fresh::new();
         let category = (!point.category.is_empty()).then(|| {
             let found = self.categories.intern(point.category);
-            note(&mut fresh, interned::CATEGORIES, found, point.category)
+            note(&mut fresh, interned::CATEGORIES, found, &[point.category])
         });
         let found = self.names.intern(point.name);
-        let name = note(&mut fresh, interned::NAMES, found, point.name);
-        let keys = &mut self.keys;
-        let (id, at) = (self.id, advance(&mut self.now_ns, point.at_ns));
+        let name = note(&mut fresh, interned::NAMES, found, &[point.name]);
+        let (same, at) = (&self.same, advance(&mut self.now_ns, point.at_ns));
+        let (keys, extra_tracks) = (&mut self.keys, &self.extra_tracks);
+        let mut shape = match point.shape {
+            Some(Shape(number)) if number < Shape::MOST => {
+                let number = usize::from(number);
+                if self.shapes.len() <= number {
+                    self.shapes.resize_with(number + 1, Vec::new);
+                }
+                self.shapes[number].resize(point.args.len(), [0; 3]);
+                self.shapes[number].iter_mut()
+            }
+            _ => [].iter_mut(),
+        };
         out.message(trace::PACKET, |p| {
-            head(p, id, at, point.at_ns);
+            head(p, at, point.at_ns);
+            p.fields(same);
             p.message(packet::TRACK_EVENT, |e| {
                 e.uint(event::TYPE, point.kind);
                 if let Some(category) = category {
@@ -126,11 +184,16 @@ impl Sequence {
                 }
                 e.uint(event::NAME_IID, name);
                 for arg in point.args {
-                    annotate(e, arg, &mut |key| {
-                        note(&mut fresh, interned::ANNOTATION_NAMES, keys.intern(key), key)
-                    });
+                    let mut none = [0; 3];
+                    let known = shape.next().unwrap_or(&mut none);
+                    annotate(e, arg, keys, known, &mut fresh);
                 }
-                if let Some(flow) = point.flow {
+                let Extras { tracks, values } = point.extras;
+                if tracks != extra_tracks {
+                    tracks.iter().for_each(|track| e.uint(event::EXTRA_COUNTER_TRACKS, *track));
+                }
+                values.iter().for_each(|value| e.int(event::EXTRA_COUNTER_VALUES, *value));
+                for flow in point.flows {
                     let field = match flow.end {
                         FlowEnd::Start => event::FLOW_IDS,
                         FlowEnd::Finish => event::TERMINATING_FLOW_IDS,
@@ -153,10 +216,11 @@ impl Sequence {
 
     /// Writes a value of a counter track.
     pub fn counter(&mut self, out: &mut Encoder, track: u64, at_ns: i64, value: Number) {
-        self.start(out, at_ns);
-        let (id, at) = (self.id, advance(&mut self.now_ns, at_ns));
+        self.start(out, at_ns, &[]);
+        let (same, at) = (&self.same, advance(&mut self.now_ns, at_ns));
         out.message(trace::PACKET, |p| {
-            head(p, id, at, at_ns);
+            head(p, at, at_ns);
+            p.fields(same);
             p.message(packet::TRACK_EVENT, |e| {
                 e.uint(event::TYPE, event::COUNTER);
                 e.uint(event::TRACK_UUID, track);
@@ -168,20 +232,25 @@ impl Sequence {
         });
     }
 
-    fn end(&mut self, out: &mut Encoder, end_ns: i64) {
-        let (id, at) = (self.id, advance(&mut self.now_ns, end_ns));
+    /// Writes the end of the slice that was begun last.
+    pub fn end(&mut self, out: &mut Encoder, end_ns: i64) {
+        let (same, at) = (&self.same_at_end, advance(&mut self.now_ns, end_ns));
         out.message(trace::PACKET, |p| {
-            head(p, id, at, end_ns);
-            p.message(packet::TRACK_EVENT, |e| e.uint(event::TYPE, event::SLICE_END));
+            head(p, at, end_ns);
+            p.fields(same);
         });
     }
 
-    /// Sets the sequence's clock, track and numbers before its first packet, and again when the
-    /// numbers have become too many.
-    fn start(&mut self, out: &mut Encoder, at_ns: i64) {
+    /// Sets the sequence's clock, tracks and numbers before its first packet, and again when the
+    /// numbers have become too many, or values come for more tracks than it knows of.
+    fn start(&mut self, out: &mut Encoder, at_ns: i64, extra_tracks: &[u64]) {
         let texts = self.categories.len() + self.names.len() + self.keys.len();
-        if self.started && texts < MOST_TEXTS {
+        let more = extra_tracks.len() > self.extra_tracks.len();
+        if self.started && texts < MOST_TEXTS && !more {
             return;
+        }
+        if more {
+            self.extra_tracks = extra_tracks.to_vec();
         }
         if !self.started {
             self.now_ns = at_ns;
@@ -190,6 +259,7 @@ impl Sequence {
         for texts in [&mut self.categories, &mut self.names, &mut self.keys] {
             texts.clear();
         }
+        self.shapes.clear();
         let now = self.now_ns.max(0) as u64;
         out.message(trace::PACKET, |p| {
             p.uint(packet::SEQUENCE_ID, self.id);
@@ -207,7 +277,12 @@ impl Sequence {
             });
             p.message(packet::DEFAULTS, |d| {
                 d.uint(defaults::TIMESTAMP_CLOCK_ID, clocks::OF_SEQUENCE);
-                d.message(defaults::TRACK_EVENT, |t| t.uint(defaults::TRACK_UUID, self.track));
+                d.message(defaults::TRACK_EVENT, |t| {
+                    t.uint(defaults::TRACK_UUID, self.track);
+                    for track in &self.extra_tracks {
+                        t.uint(defaults::EXTRA_COUNTER_TRACKS, *track);
+                    }
+                });
             });
         });
     }
@@ -233,8 +308,9 @@ fn advance(now_ns: &mut i64, at_ns: i64) -> Option<u64> {
     Some(delta)
 }
 
-/// What every packet has: when, on the sequence's clock or else as an absolute time.
-fn head(p: &mut Encoder, sequence: u64, delta: Option<u64>, at_ns: i64) {
+/// When, on the sequence's clock or else as an absolute time.
+#[inline]
+fn head(p: &mut Encoder, delta: Option<u64>, at_ns: i64) {
     match delta {
         Some(delta) => p.uint(packet::TIMESTAMP, delta),
         None => {
@@ -242,41 +318,50 @@ fn head(p: &mut Encoder, sequence: u64, delta: Option<u64>, at_ns: i64) {
             p.uint(packet::TIMESTAMP_CLOCK_ID, clocks::REALTIME);
         }
     }
-    p.uint(packet::SEQUENCE_ID, sequence);
-    p.uint(packet::SEQUENCE_FLAGS, packet::NEEDS_STATE);
 }
 
 /// Of three numbers, those that are not 0 are written as `key.x`, `key.y`, `key.z`; what is not
-/// known is not written.
-fn annotate(e: &mut Encoder, arg: &Arg<'_>, iid: &mut impl FnMut(&str) -> u64) {
-    let mut put = |key: &str, fill: &dyn Fn(&mut Encoder)| {
-        let iid = iid(key);
-        e.message(event::ANNOTATIONS, |a| {
-            a.uint(annotation::NAME_IID, iid);
-            fill(a);
-        });
+/// known is not written. `known`: the numbers of these keys, or 0.
+#[inline]
+fn annotate(
+    e: &mut Encoder,
+    arg: &Arg<'_>,
+    keys: &mut Interner,
+    known: &mut [u64; 3],
+    fresh: &mut Fresh,
+) {
+    let mut key = |axis: usize, end: &str| {
+        if known[axis] == 0 {
+            let found = keys.intern_both(arg.key, end);
+            known[axis] = note(fresh, interned::ANNOTATION_NAMES, found, &[arg.key, end]);
+        }
+        (annotation::NAME_IID, known[axis])
     };
-    match arg.value {
-        ArgValue::Plain(Value::Null) => {}
-        ArgValue::Plain(Value::Bool(b)) => put(arg.key, &|a| a.uint(annotation::BOOL, b.into())),
-        ArgValue::Plain(Value::Uint(n)) => put(arg.key, &|a| a.uint(annotation::UINT, n)),
-        ArgValue::Plain(Value::Int(n)) => put(arg.key, &|a| a.int(annotation::INT, n)),
-        ArgValue::Plain(Value::Float(n)) => put(arg.key, &|a| a.double(annotation::DOUBLE, n)),
-        ArgValue::Plain(Value::Text(s)) => {
-            put(arg.key, &|a| a.bytes(annotation::TEXT, s.as_bytes()));
-        }
-        ArgValue::Plain(Value::Json(s)) => {
-            put(arg.key, &|a| a.bytes(annotation::JSON, s.as_bytes()));
-        }
+    let number = match arg.value {
+        ArgValue::Plain(Value::Null) => return,
+        ArgValue::Plain(Value::Uint(n)) => (annotation::UINT, n),
+        ArgValue::Plain(Value::Int(n)) => (annotation::INT, n as u64),
+        ArgValue::Plain(Value::Bool(b)) => (annotation::BOOL, b.into()),
         ArgValue::Triple(numbers) => {
-            // One buffer for the three keys, kept between them.
-            let mut key = String::with_capacity(arg.key.len() + 2);
-            for (axis, n) in [".x", ".y", ".z"].iter().zip(numbers).filter(|(_, n)| *n != 0) {
-                key.clear();
-                key.push_str(arg.key);
-                key.push_str(axis);
-                put(&key, &|a| a.uint(annotation::UINT, n.into()));
+            for (axis, n) in numbers.into_iter().enumerate().filter(|(_, n)| *n != 0) {
+                let key = key(axis, [".x", ".y", ".z"][axis]);
+                e.pair(event::ANNOTATIONS, key, (annotation::UINT, n.into()));
             }
+            return;
         }
-    }
+        ArgValue::Plain(other) => {
+            let (field, iid) = key(0, "");
+            e.message(event::ANNOTATIONS, |a| {
+                a.uint(field, iid);
+                match other {
+                    Value::Float(n) => a.double(annotation::DOUBLE, n),
+                    Value::Text(s) => a.bytes(annotation::TEXT, s.as_bytes()),
+                    Value::Json(s) => a.bytes(annotation::JSON, s.as_bytes()),
+                    Value::Null | Value::Uint(_) | Value::Int(_) | Value::Bool(_) => {}
+                }
+            });
+            return;
+        }
+    };
+    e.pair(event::ANNOTATIONS, key(0, ""), number);
 }

@@ -5,7 +5,7 @@
 //! | process, thread with real ids | track with a process or thread descriptor |
 //! | every other row | named track below its process |
 //! | slice | begin and end; its arguments are annotations, its arrow a flow |
-//! | counter | one track per series, with its unit |
+//! | counter | one track per series, with its unit; at the begin of a slice in the slice's packet |
 //! | clocks | snapshots of `CLOCK_REALTIME`, in which times are, and `CLOCK_MONOTONIC` |
 //! | the rest | metadata `counterpoint`, the same object as in Chrome JSON |
 
@@ -18,9 +18,10 @@ use model::activity::Value;
 
 use super::fields::{chrome, clocks, event, packet, trace, track};
 use super::proto::Encoder;
-use super::row::{Number, Point, Sequence};
+use super::row::{Extras, MOST_EXTRAS, Number, Point, Sequence};
 use crate::event::{ArgValue, Counter, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow};
 use crate::numbers::NumberMap;
+use crate::text::same;
 
 /// Bytes after which packets are written, and compressed together.
 const FLUSH_BYTES: usize = 1 << 18;
@@ -54,6 +55,10 @@ pub struct Writer<W: Write> {
     last_row: Option<((i64, i64), usize)>,
     tracks: u64,
     sequences: u64,
+    /// What goes into the packet of a slice; used again.
+    extras: Extras,
+    /// Values at a slice's begin that go into packets of their own: track, value.
+    others: Vec<(u64, Number)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -85,8 +90,19 @@ struct RowState {
     name: String,
     process: u64,
     lanes: Vec<Sequence>,
-    /// Tracks of counters, by name and series.
-    counters: HashMap<String, HashMap<String, u64>>,
+    counters: Vec<CounterTracks>,
+    /// The counter that was looked for last.
+    last_counter: usize,
+    /// The lane of slices that came as a begin and an end, and how many are open there.
+    pairs: Option<(usize, u64)>,
+}
+
+/// The tracks of one counter of a row.
+#[derive(Debug)]
+struct CounterTracks {
+    name: String,
+    /// Series and track.
+    series: Vec<(String, u64)>,
 }
 
 impl<W: Write> Writer<W> {
@@ -106,6 +122,8 @@ impl<W: Write> Writer<W> {
             last_row: None,
             tracks: 0,
             sequences: GLOBAL,
+            extras: Extras::default(),
+            others: Vec::new(),
         };
         let none = [(0, 0)];
         let all = if head.clocks.is_empty() { &none[..] } else { &head.clocks };
@@ -129,22 +147,26 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Ends what is open, writes what the format has no place for, gives the output back.
+    /// Ends what is open, writes what the format has no place for, by names, gives the output back.
     ///
     /// # Errors
     /// Writing failed.
-    pub fn finish(mut self, facts: &serde_json::Value) -> io::Result<W> {
+    pub fn finish<'a>(
+        mut self,
+        facts: impl IntoIterator<Item = (&'a str, &'a serde_json::Value)>,
+    ) -> io::Result<W> {
         for lane in self.rows.iter_mut().flat_map(|row| &mut row.lanes) {
             lane.close(&mut self.packets, i64::MAX);
         }
-        let facts = facts.to_string();
         self.packets.message(trace::PACKET, |p| {
             p.uint(packet::SEQUENCE_ID, GLOBAL);
             p.message(packet::CHROME_EVENTS, |bundle| {
-                bundle.message(chrome::METADATA, |m| {
-                    m.bytes(chrome::NAME, b"counterpoint");
-                    m.bytes(chrome::JSON, facts.as_bytes());
-                });
+                for (name, value) in facts {
+                    bundle.message(chrome::METADATA, |m| {
+                        m.bytes(chrome::NAME, name.as_bytes());
+                        m.bytes(chrome::JSON, value.to_string().as_bytes());
+                    });
+                }
             });
         });
         self.flush()?;
@@ -227,11 +249,12 @@ impl<W: Write> Writer<W> {
             Some((pid, tid)) => t.message(track::THREAD, |d| {
                 d.int(track::THREAD_PID, pid);
                 d.int(track::THREAD_TID, tid);
+                d.int(track::THREAD_SORT_INDEX, sort(sort_index));
                 d.bytes(track::THREAD_NAME, name.as_bytes());
             }),
             None => {
                 t.bytes(track::NAME, name.as_bytes());
-                t.int(track::RANK, sort_index.clamp(i32::MIN.into(), i32::MAX.into()));
+                t.int(track::RANK, sort(sort_index));
             }
         });
         self.sequences += 1;
@@ -239,7 +262,9 @@ impl<W: Write> Writer<W> {
             name: name.to_owned(),
             process,
             lanes: vec![Sequence::new(self.sequences, uuid)],
-            counters: HashMap::new(),
+            counters: Vec::new(),
+            last_counter: 0,
+            pairs: None,
         });
         let index = self.rows.len() - 1;
         match (row.process, row.thread) {
@@ -267,6 +292,11 @@ fn describe(out: &mut Encoder, uuid: u64, parent: Option<u64>, fill: impl FnOnce
     });
 }
 
+/// As large as the format lets it be.
+fn sort(index: i64) -> i64 {
+    index.clamp(i32::MIN.into(), i32::MAX.into())
+}
+
 /// Units that Perfetto has a number for: `CounterDescriptor.Unit`.
 fn unit_number(unit: &str) -> Option<u64> {
     match unit {
@@ -290,6 +320,7 @@ impl<W: Write> Sink for Writer<W> {
         let uuid = self.track(None, |t| match real {
             Some(pid) => t.message(track::PROCESS, |d| {
                 d.int(track::PROCESS_PID, pid);
+                d.int(track::PROCESS_SORT_INDEX, sort(process.sort_index));
                 d.bytes(track::PROCESS_NAME, process.name.as_bytes());
                 d.bytes(track::PROCESS_LABELS, process.labels.as_bytes());
             }),
@@ -311,23 +342,25 @@ impl<W: Write> Sink for Writer<W> {
 
     fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()> {
         let index = self.row(slice.row);
+        self.extras.tracks.clear();
+        self.extras.values.clear();
+        for counter in slice.counters {
+            self.points(index, counter);
+        }
         let row = &mut self.rows[index];
-        let packets = &mut self.packets;
-        let found = row.lanes.iter_mut().position(|lane| lane.fits(packets, slice));
-        let lane = match found {
+        let (packets, pairs) = (&mut self.packets, row.pairs.map(|(lane, _)| lane));
+        let fits =
+            |(i, lane): (usize, &mut Sequence)| Some(i) != pairs && lane.fits(packets, slice);
+        let lane = match row.lanes.iter_mut().enumerate().position(fits) {
             Some(lane) => lane,
             None if row.lanes.len() >= MOST_LANES => MOST_LANES - 1,
-            None => {
-                let (name, parent) = (row.name.clone(), row.process);
-                let uuid = self.track(Some(parent), |t| t.bytes(track::NAME, name.as_bytes()));
-                self.sequences += 1;
-                let sequence = Sequence::new(self.sequences, uuid);
-                let lanes = &mut self.rows[index].lanes;
-                lanes.push(sequence);
-                lanes.len() - 1
-            }
+            None => self.add_lane(index),
         };
-        self.rows[index].lanes[lane].slice(&mut self.packets, slice);
+        let lane = &mut self.rows[index].lanes[lane];
+        lane.slice(&mut self.packets, slice, &self.extras);
+        for (track, value) in self.others.drain(..) {
+            lane.counter(&mut self.packets, track, slice.start_ns, value);
+        }
         self.flush_if_full()
     }
 
@@ -341,7 +374,9 @@ impl<W: Write> Sink for Writer<W> {
             category: instant.category,
             name: instant.name,
             args: instant.args,
-            flow: None,
+            shape: None,
+            flows: instant.flows,
+            extras: &Extras::default(),
         };
         lane.point(&mut self.packets, &point);
         self.flush_if_full()
@@ -349,7 +384,29 @@ impl<W: Write> Sink for Writer<W> {
 
     fn counter(&mut self, counter: &Counter<'_>) -> io::Result<()> {
         let index = self.row(counter.row);
-        for series in counter.series {
+        self.extras.tracks.clear();
+        self.extras.values.clear();
+        self.points(index, counter);
+        let lane = &mut self.rows[index].lanes[0];
+        lane.close(&mut self.packets, counter.at_ns);
+        let whole = self.extras.values.iter().map(|value| Number::Int(*value));
+        let points = self.extras.tracks.iter().copied().zip(whole);
+        for (track, value) in points.chain(self.others.drain(..)) {
+            lane.counter(&mut self.packets, track, counter.at_ns, value);
+        }
+        self.flush_if_full()
+    }
+}
+
+impl<W: Write> Writer<W> {
+    /// Adds the values of a counter of a row to those that are to be written: whole numbers to the
+    /// extras of a slice, as far as there is room.
+    fn points(&mut self, row: usize, counter: &Counter<'_>) {
+        if counter.series.is_empty() {
+            return;
+        }
+        let at = self.rows[row].counter(counter.name);
+        for (i, series) in counter.series.iter().enumerate() {
             let value = match series.value {
                 ArgValue::Plain(Value::Uint(n)) => {
                     i64::try_from(n).map_or(Number::Double(n as f64), Number::Int)
@@ -358,21 +415,72 @@ impl<W: Write> Sink for Writer<W> {
                 ArgValue::Plain(Value::Float(n)) => Number::Double(n),
                 _ => continue,
             };
-            let known = self.rows[index].counters.get(counter.name);
-            let track = match known.and_then(|all| all.get(series.key)) {
-                Some(track) => *track,
-                None => self.counter_track(index, counter, series.key),
+            let track = match self.rows[row].counters[at].track(i, series.key) {
+                Some(track) => track,
+                None => self.add_counter_track((row, at), counter, series.key),
             };
-            let lane = &mut self.rows[index].lanes[0];
-            lane.close(&mut self.packets, counter.at_ns);
-            lane.counter(&mut self.packets, track, counter.at_ns, value);
+            match value {
+                Number::Int(value) if self.extras.values.len() < MOST_EXTRAS => {
+                    self.extras.tracks.push(track);
+                    self.extras.values.push(value);
+                }
+                value => self.others.push((track, value)),
+            }
         }
+    }
+
+    /// Begins a slice of which it is not known yet when it ends. Such slices of a row are on a
+    /// track of their own if others are in the row, too.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn begin(&mut self, slice: &Slice<'_>) -> io::Result<()> {
+        let index = self.row(slice.row);
+        let lane = match self.rows[index].pairs {
+            Some((lane, _)) => lane,
+            None if self.rows[index].lanes[0].is_new() => 0,
+            None => self.add_lane(index),
+        };
+        let row = &mut self.rows[index];
+        let (_, open) = row.pairs.get_or_insert((lane, 0));
+        *open += 1;
+        row.lanes[lane].begin(&mut self.packets, slice, &Extras::default());
         self.flush_if_full()
     }
-}
 
-impl<W: Write> Writer<W> {
-    fn counter_track(&mut self, row: usize, counter: &Counter<'_>, series: &str) -> u64 {
+    /// Ends the slice of the row that was begun last. False if there is none.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn end(&mut self, row: Row<'_>, at_ns: i64) -> io::Result<bool> {
+        let index = self.row(row);
+        let row = &mut self.rows[index];
+        match &mut row.pairs {
+            Some((lane, open)) if *open > 0 => {
+                *open -= 1;
+                row.lanes[*lane].end(&mut self.packets, at_ns);
+                self.flush_if_full().map(|()| true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// One more track for a row.
+    fn add_lane(&mut self, index: usize) -> usize {
+        let (name, parent) = (self.rows[index].name.clone(), self.rows[index].process);
+        let uuid = self.track(Some(parent), |t| t.bytes(track::NAME, name.as_bytes()));
+        self.sequences += 1;
+        let lanes = &mut self.rows[index].lanes;
+        lanes.push(Sequence::new(self.sequences, uuid));
+        lanes.len() - 1
+    }
+
+    fn add_counter_track(
+        &mut self,
+        (row, at): (usize, usize),
+        counter: &Counter<'_>,
+        series: &str,
+    ) -> u64 {
         let parent = self.rows[row].process;
         let name = [counter.name, " ", series].concat();
         let unit = counter.units.iter().find(|(of, _)| *of == series).map_or("", |(_, u)| *u);
@@ -384,8 +492,32 @@ impl<W: Write> Writer<W> {
                 None => c.bytes(track::COUNTER_UNIT_NAME, unit.as_bytes()),
             });
         });
-        let all = self.rows[row].counters.entry(counter.name.to_owned()).or_default();
-        all.insert(series.to_owned(), uuid);
+        self.rows[row].counters[at].series.push((series.to_owned(), uuid));
         uuid
+    }
+}
+
+impl RowState {
+    /// The place of a counter among those of the row.
+    fn counter(&mut self, name: &str) -> usize {
+        let is = |known: &CounterTracks| same(known.name.as_bytes(), name.as_bytes());
+        if !self.counters.get(self.last_counter).is_some_and(is) {
+            let found = self.counters.iter().position(is);
+            self.last_counter = found.unwrap_or_else(|| {
+                let series = Vec::new();
+                self.counters.push(CounterTracks { name: name.to_owned(), series });
+                self.counters.len() - 1
+            });
+        }
+        self.last_counter
+    }
+}
+
+impl CounterTracks {
+    /// The track of a series, which is most likely at `place`.
+    fn track(&self, place: usize, series: &str) -> Option<u64> {
+        let is = |(name, _): &&(String, u64)| same(name.as_bytes(), series.as_bytes());
+        let found = self.series.get(place).filter(is).or_else(|| self.series.iter().find(is));
+        found.map(|(_, track)| *track)
     }
 }
