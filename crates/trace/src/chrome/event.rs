@@ -10,7 +10,7 @@ use super::time::micros_to_ns;
 
 /// An event. Fields that are not there are `None`; fields that this version does not know are
 /// kept in `other`. Of a key that stands there twice, the last value counts.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Event<'a> {
     /// `ph`: its first byte (`X`, `B`, `E`, `C`, `M`, `s`, `f`, `i`, …), 0 where it is missing.
     pub phase: u8,
@@ -43,6 +43,11 @@ pub struct Event<'a> {
 pub struct Raw<'a>(&'a str);
 
 impl<'a> Raw<'a> {
+    /// Of a text that is known to be a value, and nothing else.
+    pub(super) fn of(text: &'a str) -> Self {
+        Self(text)
+    }
+
     /// Its text.
     pub fn get(self) -> &'a str {
         self.0
@@ -61,6 +66,15 @@ impl<'de> Deserialize<'de> for Raw<'de> {
     /// By serde_json only.
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         <&RawValue>::deserialize(d).map(|raw| Self(raw.get()))
+    }
+}
+
+impl Event<'_> {
+    /// Makes it an event without any field again.
+    pub(super) fn clear(&mut self) {
+        let mut other = std::mem::take(&mut self.other);
+        other.clear();
+        *self = Self { other, ..Self::default() };
     }
 }
 
@@ -257,8 +271,8 @@ impl<'de> Deserialize<'de> for Event<'de> {
                         Key::Category => event.category = map.next_value::<Loose<'de>>()?.0,
                         Key::Pid => event.pid = map.next_value::<Id<'de>>()?.0,
                         Key::Tid => event.tid = map.next_value::<Id<'de>>()?.0,
-                        Key::Time => event.time_ns = time(map.next_value()?, "ts")?,
-                        Key::Duration => event.duration_ns = time(map.next_value()?, "dur")?,
+                        Key::Time => event.time_ns = time_of(map.next_value()?, "ts")?,
+                        Key::Duration => event.duration_ns = time_of(map.next_value()?, "dur")?,
                         Key::Id => event.id = map.next_value::<Id<'de>>()?.0,
                         Key::Binding => event.binding = map.next_value::<Loose<'de>>()?.0,
                         Key::Scope => event.scope = map.next_value::<Loose<'de>>()?.0,
@@ -277,15 +291,16 @@ impl<'de> Deserialize<'de> for Event<'de> {
     }
 }
 
-/// Times are numbers, or strings with numbers inside.
-fn time<E: de::Error>(raw: Raw<'_>, key: &str) -> Result<Option<i64>, E> {
+/// Times are numbers, or strings with numbers inside. `None`: it is something else.
+pub(super) fn time(raw: Raw<'_>) -> Option<Option<i64>> {
     let text = raw.get();
     if text == "null" {
-        return Ok(None);
+        return Some(None);
     }
     let digits = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(text);
-    match micros_to_ns(digits.as_bytes()) {
-        Some(ns) => Ok(Some(ns)),
-        None => Err(E::custom(format!("{key} is no time in microseconds: {text}"))),
-    }
+    micros_to_ns(digits.as_bytes()).map(Some)
+}
+
+fn time_of<E: de::Error>(raw: Raw<'_>, key: &str) -> Result<Option<i64>, E> {
+    time(raw).ok_or_else(|| E::custom(format!("{key} is no time in microseconds: {}", raw.get())))
 }

@@ -225,7 +225,7 @@ fn any_event() -> impl Strategy<Value = Value> {
 proptest! {
     /// What serde_json wrote is what comes out, whatever the window's size.
     #[test]
-    fn any_document(list in prop::collection::vec(any_event(), 0..8), size in 16usize..300,
+    fn any_document(list in prop::collection::vec(any_event(), 0..8), size in 16usize..4000,
                     pretty: bool, name: String) {
         let document = json!({"traceEvents": list, "name": name});
         let text = match pretty {

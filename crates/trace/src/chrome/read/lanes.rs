@@ -1,0 +1,99 @@
+//! Eight bytes at a time: where is the first one that matters, and what do digits say?
+//!
+//! A word does it with ordinary arithmetic, on every machine.
+
+/// Some bytes of a document; the first one is the lowest of the number.
+#[derive(Clone, Copy)]
+pub(super) struct Lanes(u64);
+
+/// How many bytes there are.
+pub(super) const WIDTH: usize = 8;
+
+const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+const HIGH: u64 = !LOW;
+
+/// The same byte in every lane.
+const fn all(byte: u8) -> u64 {
+    byte as u64 * 0x0101_0101_0101_0101
+}
+
+/// The high bit of each lane that is not 0. No carry leaves a lane.
+const fn not_zero(lanes: u64) -> u64 {
+    (((lanes & LOW) + LOW) | lanes) & HIGH
+}
+
+impl Lanes {
+    #[inline(always)]
+    pub(super) fn of(bytes: [u8; WIDTH]) -> Self {
+        Self(u64::from_le_bytes(bytes))
+    }
+
+    #[inline(always)]
+    fn are(self, byte: u8) -> u64 {
+        !not_zero(self.0 ^ all(byte)) & HIGH
+    }
+
+    /// The index of the first lane whose high bit is set; [`WIDTH`] if there is none.
+    #[inline(always)]
+    fn first(lanes: u64) -> usize {
+        lanes.trailing_zeros() as usize / 8
+    }
+
+    /// The first byte that a string does not simply go on with: a quote, a backslash, a control
+    /// character.
+    #[inline(always)]
+    pub(super) fn string_stop(self) -> usize {
+        let visible = ((self.0 & LOW) + all(0x80 - 0x20)) | self.0;
+        Self::first(self.are(b'"') | self.are(b'\\') | !visible & HIGH)
+    }
+
+    /// The first byte that is no digit.
+    #[inline(always)]
+    pub(super) fn past_digits(self) -> usize {
+        let values = self.0 ^ all(b'0');
+        Self::first((((values & LOW) + all(0x80 - 10)) | values) & HIGH)
+    }
+
+    /// The number that the first `count` bytes make, which are digits.
+    #[inline(always)]
+    pub(super) fn number(self, count: usize) -> u64 {
+        // Zeros in front make it eight digits, the last one highest.
+        let shift = 8 * (WIDTH - count.min(WIDTH)) as u32;
+        let digits = (self.0 ^ all(b'0')).checked_shl(shift).unwrap_or(0);
+        // Two digits to a pair, two pairs to four digits, two of those to all.
+        let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00ff_00ff_00ff_00ff;
+        let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
+        fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Lanes, WIDTH};
+
+    proptest! {
+        #[test]
+        fn as_byte_by_byte(
+            mut bytes in prop::array::uniform8(prop_oneof![
+                any::<u8>(),
+                prop::sample::select(b" \n\t\"\\a/09:\x1f\x20\x21\x7f\x80\xa0\xb0\xdc\xff".to_vec()),
+            ]),
+            digits in prop::collection::vec(b'0'..=b'9', 0..=WIDTH),
+        ) {
+            let first = |of: fn(u8) -> bool| bytes.iter().position(|b| of(*b)).unwrap_or(WIDTH);
+            let stop = first(|b| b == b'"' || b == b'\\' || b < 0x20);
+            prop_assert_eq!(Lanes::of(bytes).string_stop(), stop);
+
+            bytes[..digits.len()].copy_from_slice(&digits);
+            let lanes = Lanes::of(bytes);
+            let past = bytes.iter().position(|b| !b.is_ascii_digit()).unwrap_or(WIDTH);
+            prop_assert_eq!(lanes.past_digits(), past);
+            for count in 0..=past {
+                let text = std::str::from_utf8(&bytes[..count]).unwrap();
+                prop_assert_eq!(lanes.number(count), text.parse().unwrap_or(0));
+            }
+        }
+    }
+}

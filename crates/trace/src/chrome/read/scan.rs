@@ -1,0 +1,508 @@
+//! The usual event, quickly.
+//!
+//! One pass, forwards, no tree, no copy: strings and numbers that are wanted become fields of the
+//! event, of `args` and of what is not known the range is kept. On the way it notes what of the
+//! event may vary, so that the next one like it need not be read in this way
+//! ([`shape`](super::shape)).
+//!
+//! serde_json says what JSON is: this scanner reads an event as serde_json would read it, or
+//! declines, and serde_json gets it. It declines what is not JSON, what is not complete, and what
+//! is JSON but rare: escaped keys, numbers of more than 18 digits or with exponents where a number
+//! is wanted, values nested more than 64 deep. So messages about errors are serde_json's, and
+//! nothing here needs to say what is wrong.
+//!
+//! The text is known to be UTF-8, which is checked once for a whole window.
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use super::lanes::{Lanes, WIDTH};
+use super::shape::{Mark, Notes, Slot};
+use crate::chrome::event::{Event, Raw, Scalar};
+use crate::chrome::time::micros_to_ns;
+
+/// Digits that fit into an `i64` whatever they are.
+const MOST_DIGITS: usize = 18;
+/// Values within one another that are followed: bits of a number.
+const MOST_DEPTH: u32 = u64::BITS;
+
+/// A part of a document that is UTF-8.
+#[derive(Clone, Copy)]
+pub(super) struct Scan<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+}
+
+/// A number that was read.
+struct Number {
+    end: usize,
+    negative: bool,
+    /// Its digits, those behind the point included.
+    digits: u64,
+    /// How many of them stand behind the point; 0: there is no point.
+    decimals: usize,
+}
+
+/// Powers of ten.
+const TENS: [u64; 9] = {
+    let mut tens = [1; 9];
+    let mut i = 1;
+    while i < tens.len() {
+        tens[i] = 10 * tens[i - 1];
+        i += 1;
+    }
+    tens
+};
+
+impl<'a> Scan<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self { text, bytes: text.as_bytes() }
+    }
+
+    #[inline(always)]
+    pub(super) fn bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    #[inline(always)]
+    fn byte(self, at: usize) -> Option<u8> {
+        self.bytes.get(at).copied()
+    }
+
+    /// `N` bytes from `at` on, zeros behind the end.
+    #[inline(always)]
+    fn chunk<const N: usize>(self, at: usize) -> [u8; N] {
+        match self.bytes.get(at..).and_then(|bytes| bytes.first_chunk()) {
+            Some(chunk) => *chunk,
+            None => self.last_chunk(at),
+        }
+    }
+
+    #[cold]
+    fn last_chunk<const N: usize>(self, at: usize) -> [u8; N] {
+        let mut chunk = [0; N];
+        let rest = self.bytes.get(at..).unwrap_or_default();
+        let there = rest.len().min(N);
+        chunk[..there].copy_from_slice(&rest[..there]);
+        chunk
+    }
+
+    pub(super) fn slice(self, start: usize, end: usize) -> Option<&'a str> {
+        self.text.get(start..end)
+    }
+
+    /// The first byte from `at` on that is not white space, or the end.
+    #[inline]
+    pub(super) fn space(self, mut at: usize) -> usize {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.byte(at) {
+            at += 1;
+        }
+        at
+    }
+
+    /// The end of a string, behind its quote, from behind its first quote; and whether it has
+    /// escapes.
+    #[inline(always)]
+    pub(super) fn string(self, mut at: usize) -> Option<(usize, bool)> {
+        let mut escaped = false;
+        loop {
+            let stop = Lanes::of(self.chunk(at)).string_stop();
+            at += stop;
+            if stop < WIDTH {
+                match self.byte(at)? {
+                    b'"' => return Some((at + 1, escaped)),
+                    b'\\' => at = self.escape(at + 1)?,
+                    _ => return None,
+                }
+                escaped = true;
+            }
+        }
+    }
+
+    /// The end of an escape, from behind its backslash. Halves of surrogate pairs are not looked
+    /// at: serde_json keeps them in a value that nobody reads as a text.
+    #[cold]
+    fn escape(self, at: usize) -> Option<usize> {
+        match self.byte(at)? {
+            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(at + 1),
+            b'u' => {
+                let hex = self.bytes.get(at + 1..at + 5)?;
+                hex.iter().all(u8::is_ascii_hexdigit).then_some(at + 5)
+            }
+            _ => None,
+        }
+    }
+
+    /// A string from behind its first quote.
+    #[inline(always)]
+    pub(super) fn text(self, at: usize) -> Option<(usize, Cow<'a, str>)> {
+        let (end, escaped) = self.string(at)?;
+        let text = if escaped {
+            Cow::Owned(serde_json::from_str::<String>(self.slice(at - 1, end)?).ok()?)
+        } else {
+            Cow::Borrowed(self.slice(at, end - 1)?)
+        };
+        Some((end, text))
+    }
+
+    /// Behind the digits from `at` on, and the number that they make behind those `before`; of too
+    /// many digits it is of no use.
+    #[inline(always)]
+    fn digits(self, mut at: usize, before: u64) -> (usize, u64) {
+        let mut digits = before;
+        loop {
+            let lanes = Lanes::of(self.chunk(at));
+            let count = lanes.past_digits();
+            digits = digits.wrapping_mul(TENS[count]).wrapping_add(lanes.number(count));
+            at += count;
+            if count < WIDTH {
+                return (at, digits);
+            }
+        }
+    }
+
+    /// A number, if it has no exponent and not too many digits.
+    #[inline(always)]
+    fn number(self, start: usize) -> Option<Number> {
+        let negative = self.byte(start)? == b'-';
+        let first = start + usize::from(negative);
+        let (mut end, mut digits) = self.digits(first, 0);
+        let mut count = end - first;
+        if count == 0 || (count > 1 && self.bytes[first] == b'0') {
+            return None;
+        }
+        let mut decimals = 0;
+        if self.byte(end) == Some(b'.') {
+            let point = end;
+            (end, digits) = self.digits(point + 1, digits);
+            decimals = end - point - 1;
+            count += decimals;
+            if decimals == 0 {
+                return None;
+            }
+        }
+        let short = count <= MOST_DIGITS && !matches!(self.byte(end), Some(b'e' | b'E'));
+        short.then_some(Number { end, negative, digits, decimals })
+    }
+
+    /// The end of any number.
+    #[inline(always)]
+    pub(super) fn skip_number(self, start: usize) -> Option<usize> {
+        let first = start + usize::from(self.byte(start)? == b'-');
+        let end = self.skip_digits(first)?;
+        if end - first > 1 && self.bytes[first] == b'0' {
+            return None;
+        }
+        match self.byte(end) {
+            Some(b'.' | b'e' | b'E') => self.skip_fraction(end),
+            _ => Some(end),
+        }
+    }
+
+    /// Behind one or more digits.
+    #[inline(always)]
+    fn skip_digits(self, start: usize) -> Option<usize> {
+        let mut at = start;
+        loop {
+            let count = Lanes::of(self.chunk(at)).past_digits();
+            at += count;
+            if count < WIDTH {
+                return (at > start).then_some(at);
+            }
+        }
+    }
+
+    /// The end of a number, from behind its whole part.
+    fn skip_fraction(self, mut at: usize) -> Option<usize> {
+        if self.byte(at) == Some(b'.') {
+            at = self.skip_digits(at + 1)?;
+        }
+        if matches!(self.byte(at), Some(b'e' | b'E')) {
+            let sign = usize::from(matches!(self.byte(at + 1), Some(b'+' | b'-')));
+            at = self.skip_digits(at + 1 + sign)?;
+        }
+        Some(at)
+    }
+
+    /// The end of `null`, `true` or `false`.
+    fn literal(self, at: usize) -> Option<usize> {
+        let rest = self.bytes.get(at..)?;
+        let is = |word: &&str| rest.starts_with(word.as_bytes());
+        let word = ["null", "true", "false"].into_iter().find(is)?;
+        Some(at + word.len())
+    }
+
+    /// The end of any value, which is kept as it stands.
+    fn skip(self, mut at: usize, notes: &mut Notes) -> Option<usize> {
+        // What the value is inside of, the innermost lowest: 1 is an object, 0 an array.
+        let (mut inside, mut depth) = (0u64, 0);
+        loop {
+            let first = self.byte(at)?;
+            match first {
+                b'"' => {
+                    let start = at + 1;
+                    at = self.string(start)?.0;
+                    notes.slot(start, at, Slot::Text);
+                }
+                b'-' | b'0'..=b'9' => {
+                    let start = at;
+                    at = self.skip_number(start)?;
+                    notes.slot(start, at, Slot::Number);
+                }
+                b'{' | b'[' => {
+                    let object = first == b'{';
+                    at = self.space(at + 1);
+                    // The closing byte of either stands two behind the opening one.
+                    if self.byte(at)? == first + 2 {
+                        at += 1;
+                    } else if depth == MOST_DEPTH {
+                        return None;
+                    } else {
+                        inside = inside << 1 | u64::from(object);
+                        depth += 1;
+                        if object {
+                            at = self.key(at)?.1;
+                        }
+                        continue;
+                    }
+                }
+                _ => at = self.literal(at)?,
+            }
+            loop {
+                if depth == 0 {
+                    return Some(at);
+                }
+                at = self.space(at);
+                let object = inside & 1 == 1;
+                match self.byte(at)? {
+                    b',' => {
+                        at = self.space(at + 1);
+                        if object {
+                            at = self.key(at)?.1;
+                        }
+                        break;
+                    }
+                    b'}' if object => {}
+                    b']' if !object => {}
+                    _ => return None,
+                }
+                inside >>= 1;
+                depth -= 1;
+                at += 1;
+            }
+        }
+    }
+
+    /// The key at `at`, if it has no escapes, and where its value starts.
+    #[inline(always)]
+    fn key(self, at: usize) -> Option<(Option<&'a str>, usize)> {
+        if self.byte(at)? != b'"' {
+            return None;
+        }
+        let (end, escaped) = self.string(at + 1)?;
+        let colon = self.space(end);
+        let key = if escaped { None } else { Some(self.slice(at + 1, end - 1)?) };
+        (self.byte(colon)? == b':').then(|| (key, self.space(colon + 1)))
+    }
+
+    /// A whole number.
+    #[inline(always)]
+    pub(super) fn id(self, at: usize) -> Option<(usize, i64)> {
+        let number = self.number(at)?;
+        // -0 is no whole number to serde_json.
+        if number.decimals > 0 || (number.negative && number.digits == 0) {
+            return None;
+        }
+        let value = number.digits as i64;
+        Some((number.end, if number.negative { -value } else { value }))
+    }
+
+    /// A time in microseconds, as nanoseconds.
+    #[inline(always)]
+    pub(super) fn time(self, at: usize) -> Option<(usize, i64)> {
+        let usual = |number: Number| {
+            let to_ns = TENS[3usize.checked_sub(number.decimals)?];
+            let ns = i64::try_from(number.digits.checked_mul(to_ns)?).ok()?;
+            Some((number.end, if number.negative { -ns } else { ns }))
+        };
+        if let Some(found) = self.number(at).and_then(usual) {
+            return Some(found);
+        }
+        // More decimals than a nanosecond needs, or an exponent.
+        let end = self.skip_number(at)?;
+        Some((end, micros_to_ns(&self.bytes[at..end])?))
+    }
+
+    /// Reads the event at `at` into `event`, which must be empty, and says where it ends; `None` if
+    /// serde_json must read it, and `event` is of no use then.
+    pub(super) fn event(
+        self,
+        at: usize,
+        event: &mut Event<'a>,
+        notes: &mut Notes,
+    ) -> Option<usize> {
+        if self.byte(at)? != b'{' {
+            return None;
+        }
+        let mut at = self.space(at + 1);
+        if self.byte(at)? == b'}' {
+            return Some(at + 1);
+        }
+        loop {
+            let (key, value) = self.key(at)?;
+            at = self.value(key?, at + 1, value, event, notes)?;
+            at = self.space(at);
+            match self.byte(at)? {
+                b',' => at = self.space(at + 1),
+                b'}' => return Some(at + 1),
+                _ => return None,
+            }
+        }
+    }
+
+    /// The end of the value at `at`, which belongs to the key at `key_at`.
+    fn value(
+        self,
+        key: &'a str,
+        key_at: usize,
+        at: usize,
+        event: &mut Event<'a>,
+        notes: &mut Notes,
+    ) -> Option<usize> {
+        let field = match key {
+            "ph" => Field::Phase,
+            "cat" => Field::Category,
+            "name" => Field::Name,
+            "pid" => Field::Pid,
+            "tid" => Field::Tid,
+            "ts" => Field::Time,
+            "dur" => Field::Duration,
+            "id" => Field::Id,
+            "bp" => Field::Binding,
+            "s" => Field::Scope,
+            _ => {
+                notes.mark(at, Mark::Open);
+                let end = self.skip(at, notes)?;
+                let value = Raw::of(self.slice(at, end)?);
+                if key == "args" {
+                    event.args = Some(value);
+                    notes.mark(end, Mark::Args);
+                } else {
+                    event.other.push((Cow::Borrowed(key), value));
+                    notes.mark(end, Mark::Other((at - key_at) as u32, key.len() as u32));
+                }
+                return Some(end);
+            }
+        };
+        let end = match self.byte(at)? {
+            b'"' => {
+                let (end, text) = self.text(at + 1)?;
+                match (field, &text) {
+                    (Field::Name, _) => notes.slot(at + 1, end, Slot::Name),
+                    // Of a time, the digits must stand there.
+                    (Field::Time | Field::Duration, Cow::Owned(_)) => return None,
+                    (_, Cow::Borrowed(text)) => {
+                        notes.mark(at + 1, Mark::Text(field, text.len() as u32));
+                    }
+                    _ => notes.odd(),
+                }
+                field.put_text(event, text)?;
+                end
+            }
+            b'-' | b'0'..=b'9' if matches!(field, Field::Time | Field::Duration) => {
+                let (end, ns) = self.time(at)?;
+                field.put_time(event, ns);
+                notes.slot(at, end, if field == Field::Time { Slot::Time } else { Slot::Duration });
+                end
+            }
+            b'-' | b'0'..=b'9' => {
+                let (end, id) = self.id(at)?;
+                match field {
+                    Field::Id => notes.slot(at, end, Slot::Id),
+                    _ => notes.mark(at, Mark::Number(field, id)),
+                }
+                field.put_number(event, id)?;
+                end
+            }
+            _ => {
+                let end = self.literal(at)?;
+                notes.odd();
+                (self.slice(at, end)? == "null").then(|| field.put_null(event))?;
+                end
+            }
+        };
+        Some(end)
+    }
+}
+
+/// A key of an event whose value is not just kept as it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Field {
+    Phase,
+    Name,
+    Category,
+    Pid,
+    Tid,
+    Time,
+    Duration,
+    Id,
+    Binding,
+    Scope,
+}
+
+impl Field {
+    /// `None`: it is no such text.
+    #[inline(always)]
+    pub(super) fn put_text<'a>(self, event: &mut Event<'a>, text: Cow<'a, str>) -> Option<()> {
+        match self {
+            Self::Phase => event.phase = text.as_bytes().first().copied().unwrap_or(0),
+            Self::Name => event.name = Some(text),
+            Self::Category => event.category = Some(text),
+            Self::Pid => event.pid = Some(Scalar::Text(text)),
+            Self::Tid => event.tid = Some(Scalar::Text(text)),
+            Self::Id => event.id = Some(Scalar::Text(text)),
+            Self::Binding => event.binding = Some(text),
+            Self::Scope => event.scope = Some(text),
+            Self::Time => event.time_ns = Some(micros_to_ns(text.as_bytes())?),
+            Self::Duration => event.duration_ns = Some(micros_to_ns(text.as_bytes())?),
+        }
+        Some(())
+    }
+
+    /// `None`: it cannot be a number.
+    #[inline(always)]
+    pub(super) fn put_number(self, event: &mut Event<'_>, number: i64) -> Option<()> {
+        let field = match self {
+            Self::Pid => &mut event.pid,
+            Self::Tid => &mut event.tid,
+            Self::Id => &mut event.id,
+            _ => return None,
+        };
+        *field = Some(Scalar::Int(number));
+        Some(())
+    }
+
+    fn put_time(self, event: &mut Event<'_>, ns: i64) {
+        match self {
+            Self::Time => event.time_ns = Some(ns),
+            _ => event.duration_ns = Some(ns),
+        }
+    }
+
+    fn put_null(self, event: &mut Event<'_>) {
+        match self {
+            Self::Phase => event.phase = 0,
+            Self::Name => event.name = None,
+            Self::Category => event.category = None,
+            Self::Pid => event.pid = None,
+            Self::Tid => event.tid = None,
+            Self::Time => event.time_ns = None,
+            Self::Duration => event.duration_ns = None,
+            Self::Id => event.id = None,
+            Self::Binding => event.binding = None,
+            Self::Scope => event.scope = None,
+        }
+    }
+}

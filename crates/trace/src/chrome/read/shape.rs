@@ -1,0 +1,283 @@
+//! Events that look like earlier ones.
+//!
+//! ```text
+//!  {"ph":"X","name":"a","pid":7,"ts":12.5,"args":{"x":1}}     an event, scanned
+//!  ------------------^^---------------^^^^--------------^--   its shape: text, and what may vary
+//!  {"ph":"X","name":"bc","pid":7,"ts":13.25,"args":{"x":10}}  another one of this shape
+//! ```
+//!
+//! Programs write traces, so most of an event stands there byte by byte as in one before. Reading
+//! JSON by its rules takes ten instructions a byte, comparing takes a small part of one. So an event
+//! that was scanned leaves its shape: its text without the numbers, and without the strings of
+//! `name` and inside of `args`. An event whose text fits a shape, with a number for each number and
+//! a string for each string, is JSON because that one was, and says the same where it does not
+//! vary. Nothing else is believed of a shape: which one to try is a guess, at the two that came last
+//! behind the one before.
+//!
+//! Memory: [`MOST`] shapes of [`LONGEST`] bytes, with [`MOST_SLOTS`] that may vary: 2 MiB.
+
+use std::borrow::Cow;
+
+use super::scan::{Field, Scan};
+use crate::chrome::event::{Event, Raw, Scalar};
+use crate::numbers::NumberMap;
+
+/// Shapes that are kept.
+const MOST: usize = 512;
+/// Bytes of an event whose shape is kept.
+const LONGEST: usize = 2048;
+/// Strings and numbers of such an event.
+const MOST_SLOTS: usize = 128;
+
+/// What may vary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// The string of `name`, from behind its first quote to behind its last one.
+    Name,
+    /// The number of `ts`.
+    Time,
+    /// The number of `dur`.
+    Duration,
+    /// The number of `id`.
+    Id,
+    /// A string in a value that is kept as it stands, as for `Name`.
+    Text,
+    /// A number in such a value.
+    Number,
+    /// Nothing; the event ends.
+    End,
+}
+
+/// What does not vary, at a byte of the event.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Mark {
+    /// A string starts here and is so long.
+    Text(Field, u32),
+    /// This number.
+    Number(Field, i64),
+    /// A value that is kept as it stands starts here.
+    Open,
+    /// It ends here, and is `args`.
+    Args,
+    /// It ends here; its key stands so many bytes before its start and is so long.
+    Other(u32, u32),
+}
+
+/// What a scan notes of an event as it goes.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    /// Where what varies starts and ends.
+    slots: Vec<(usize, usize, Slot)>,
+    marks: Vec<(usize, Mark)>,
+    odd: bool,
+}
+
+#[derive(Debug, Default)]
+struct Shape {
+    /// The event's text without what varies.
+    text: Box<[u8]>,
+    parts: Box<[Part]>,
+    marks: Box<[(u32, Mark)]>,
+    /// The shapes that were last seen behind it.
+    next: [u16; 2],
+    hash: u64,
+}
+
+/// A part of the text that does not vary, and what stands behind it.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    /// Where it ends in the shape's text, and where its marks end; both start where those of the
+    /// part before end. A mark's byte counts from the part's start.
+    text: u32,
+    marks: u32,
+    slot: Slot,
+}
+
+/// The shapes that are kept.
+#[derive(Debug)]
+pub(super) struct Shapes {
+    /// The first one is none: what comes before a document's first event.
+    all: Vec<Shape>,
+    by_hash: NumberMap<u64, u16>,
+    /// That of the event before.
+    last: usize,
+    /// The next one to give way.
+    oldest: usize,
+    notes: Notes,
+}
+
+impl Notes {
+    #[inline]
+    pub(super) fn slot(&mut self, start: usize, end: usize, slot: Slot) {
+        self.slots.push((start, end, slot));
+    }
+
+    #[inline]
+    pub(super) fn mark(&mut self, at: usize, mark: Mark) {
+        self.marks.push((at, mark));
+    }
+
+    /// There is something that a shape cannot say.
+    pub(super) fn odd(&mut self) {
+        self.odd = true;
+    }
+
+    fn clear(&mut self) {
+        self.slots.clear();
+        self.marks.clear();
+        self.odd = false;
+    }
+}
+
+impl Default for Shapes {
+    fn default() -> Self {
+        Self {
+            all: vec![Shape::default()],
+            by_hash: NumberMap::default(),
+            last: 0,
+            oldest: 0,
+            notes: Notes::default(),
+        }
+    }
+}
+
+impl Shapes {
+    /// Reads the event at `at` into `event`, which must be empty, and says where it ends. `None` if
+    /// the scan declines it.
+    #[inline]
+    pub(super) fn event<'a>(
+        &mut self,
+        scan: Scan<'a>,
+        at: usize,
+        event: &mut Event<'a>,
+    ) -> Option<usize> {
+        for next in self.all[self.last].next {
+            if let Some(end) = self.all[usize::from(next)].follow(scan, at, event) {
+                self.last = next.into();
+                return Some(end);
+            }
+            event.clear();
+        }
+        self.learn(scan, at, event)
+    }
+
+    #[inline(never)]
+    fn learn<'a>(&mut self, scan: Scan<'a>, at: usize, event: &mut Event<'a>) -> Option<usize> {
+        self.notes.clear();
+        let end = scan.event(at, event, &mut self.notes)?;
+        if self.notes.odd || end - at > LONGEST || self.notes.slots.len() > MOST_SLOTS {
+            return Some(end);
+        }
+        let shape = Shape::new(&scan.bytes()[..end], at, &self.notes);
+        let known = self.by_hash.get(&shape.hash).copied().map(usize::from);
+        let found = known.unwrap_or_else(|| self.keep(shape));
+        let next = &mut self.all[self.last].next;
+        *next = [found as u16, next[0]];
+        self.last = found;
+        Some(end)
+    }
+
+    /// Puts a shape among the others, for another one if there are enough.
+    fn keep(&mut self, shape: Shape) -> usize {
+        let place = if self.all.len() <= MOST {
+            self.all.push(Shape::default());
+            self.all.len() - 1
+        } else {
+            self.oldest = self.oldest % MOST + 1;
+            self.by_hash.remove(&self.all[self.oldest].hash);
+            self.oldest
+        };
+        self.by_hash.insert(shape.hash, place as u16);
+        self.all[place] = shape;
+        place
+    }
+}
+
+impl Shape {
+    fn new(bytes: &[u8], start: usize, notes: &Notes) -> Self {
+        let mut text = Vec::with_capacity(bytes.len() - start);
+        let mut parts = Vec::with_capacity(notes.slots.len() + 1);
+        let mut marks = Vec::with_capacity(notes.marks.len());
+        let mut rest = notes.marks.iter().peekable();
+        let mut at = start;
+        let end = [(bytes.len(), bytes.len(), Slot::End)];
+        for (from, to, slot) in notes.slots.iter().chain(&end) {
+            text.extend_from_slice(&bytes[at..*from]);
+            while let Some((place, mark)) = rest.next_if(|(place, _)| place <= from) {
+                marks.push(((place - at) as u32, *mark));
+            }
+            parts.push(Part { text: text.len() as u32, marks: marks.len() as u32, slot: *slot });
+            at = *to;
+        }
+        let hash = parts.iter().fold(hash(&text), |hash, part| {
+            mix(hash, u64::from(part.text) << 8 | part.slot as u64)
+        });
+        Self { text: text.into(), parts: parts.into(), marks: marks.into(), next: [0; 2], hash }
+    }
+
+    /// Reads an event of this shape. `None` if it is of another one; `event` is of no use then.
+    #[inline]
+    fn follow<'a>(&self, scan: Scan<'a>, start: usize, event: &mut Event<'a>) -> Option<usize> {
+        let (mut at, mut text, mut mark, mut open) = (start, 0, 0, start);
+        for part in &self.parts {
+            let same = self.text.get(text..part.text as usize)?;
+            if scan.bytes().get(at..at + same.len())? != same {
+                return None;
+            }
+            for (place, mark) in self.marks.get(mark..part.marks as usize)? {
+                let place = at + *place as usize;
+                match *mark {
+                    Mark::Text(field, length) => {
+                        let text = scan.slice(place, place + length as usize)?;
+                        field.put_text(event, Cow::Borrowed(text))?;
+                    }
+                    Mark::Number(field, number) => field.put_number(event, number)?,
+                    Mark::Open => open = place,
+                    Mark::Args => event.args = Some(Raw::of(scan.slice(open, place)?)),
+                    Mark::Other(before, length) => {
+                        let key = open.checked_sub(before as usize)?;
+                        let key = Cow::Borrowed(scan.slice(key, key + length as usize)?);
+                        event.other.push((key, Raw::of(scan.slice(open, place)?)));
+                    }
+                }
+            }
+            at += same.len();
+            (text, mark) = (part.text as usize, part.marks as usize);
+            match part.slot {
+                Slot::Number => at = scan.skip_number(at)?,
+                Slot::Text => at = scan.string(at)?.0,
+                Slot::Name => {
+                    let name;
+                    (at, name) = scan.text(at)?;
+                    event.name = Some(name);
+                }
+                Slot::Time => {
+                    let (end, ns) = scan.time(at)?;
+                    (at, event.time_ns) = (end, Some(ns));
+                }
+                Slot::Duration => {
+                    let (end, ns) = scan.time(at)?;
+                    (at, event.duration_ns) = (end, Some(ns));
+                }
+                Slot::Id => {
+                    let (end, id) = scan.id(at)?;
+                    (at, event.id) = (end, Some(Scalar::Int(id)));
+                }
+                Slot::End => return Some(at),
+            }
+        }
+        None
+    }
+}
+
+/// One number for a text. Equal numbers of different texts make reading slower and nothing else.
+fn hash(text: &[u8]) -> u64 {
+    let (words, rest) = text.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    words.iter().chain([&last]).fold(0, |hash, word| mix(hash, u64::from_le_bytes(*word)))
+}
+
+fn mix(hash: u64, word: u64) -> u64 {
+    (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
+}
