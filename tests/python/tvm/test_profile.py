@@ -336,7 +336,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("how", ["spawn", "forkserver"])
+@pytest.mark.parametrize("how", ["fork", "spawn", "forkserver"])
 def test_processes_of_a_run(tmp_path, how):
     program = tmp_path / "program.py"
     program.write_text(CHILDREN)

@@ -52,9 +52,9 @@ class Machine:
 
     @property
     def open(self) -> int:
-        """Profiles that record it now. A forked child starts with none."""
+        """Profiles that record it now. A forked child starts with none; a run goes on in it."""
         if self._process != os.getpid():
-            self._process, self._open = os.getpid(), 0
+            self._process, self._open = os.getpid(), int(attach_all and self._open > 0)
         return self._open
 
     def add(self, by: int) -> int:

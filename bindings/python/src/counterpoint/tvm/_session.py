@@ -109,7 +109,10 @@ class Session:
             have = {counter["name"] for counter in manifest["counters"]}
         except (OSError, ValueError, KeyError, TypeError):
             return
-        asked = [n for text in request.counters for n in text.replace("{", "").replace("}", "").split(",")]
+        asked: list[str] = []
+        for text in request.counters:
+            # `pmu/event=1,umask=2/` has commas of its own.
+            asked += [text] if "/" in text else text.replace("{", "").replace("}", "").split(",")
         lacking = [name for name in asked if name not in have]
         if lacking:
             tell(
