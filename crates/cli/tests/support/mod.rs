@@ -64,6 +64,15 @@ pub fn torch(test: &str) -> Option<PathBuf> {
     Some(PathBuf::from(venv?).join("bin/python"))
 }
 
+/// The Python of the environment with TVM.
+pub fn tvm(test: &str) -> Option<PathBuf> {
+    let venv = std::env::var_os("COUNTERPOINT_VENV_TVM");
+    if venv.is_none() {
+        skip(test, "no TVM (COUNTERPOINT_VENV_TVM is not set)");
+    }
+    Some(PathBuf::from(venv?).join("bin/python"))
+}
+
 /// The built program.
 pub fn counterpoint(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_DIST")?.join("bin/counterpoint"))
@@ -222,7 +231,7 @@ fn support() -> PathBuf {
 impl Programs {
     /// A program that only some tests use: `NAME.c`.
     pub fn other(&self, name: &str) -> PathBuf {
-        let flags = ["-std=gnu11", "-ldl", "-lpthread"];
+        let flags = ["-std=gnu11", "-rdynamic", "-ldl", "-lpthread"];
         compile(&self.directory, "cc", &format!("{name}.c"), name, &flags)
             .expect("a C compiler: Rust links with it")
     }
