@@ -53,6 +53,11 @@ pub fn of_profile(profile: &Profile, found: &[Vec<LossCount>]) -> Result<Value, 
             "calibrations": calibrations.collect::<Vec<_>>(),
         }));
     }
+    let mut kinds = vec![json!({ "producer": "iree", "name": "workgroup", "kineto": "cpu_op" })];
+    if profile.processes.iter().any(|process| !process.op_exports.is_empty()) {
+        let kind = |name| json!({ "producer": "tvm", "name": name, "kineto": "cpu_op" });
+        kinds.extend(["region", "task"].map(kind));
+    }
     Ok(json!({
         "schema": TRACE_SCHEMA,
         "manifest": serde_json::to_value(&profile.manifest)?,
@@ -63,6 +68,6 @@ pub fn of_profile(profile: &Profile, found: &[Vec<LossCount>]) -> Result<Value, 
         },
         "processes": processes,
         "losses": losses,
-        "kinds": [{ "producer": "iree", "name": "workgroup", "kineto": "cpu_op" }],
+        "kinds": kinds,
     }))
 }
