@@ -195,6 +195,11 @@ impl<'a> ProcessExport<'a> {
             args.push(Arg::uint("task", number.into()));
             args.push(Arg::uint("tasks", columns.count[0][i].into()));
         }
+        if columns.knows_workgroup(i) {
+            let [x, y, z] = &columns.workgroup;
+            args.push(Arg::triple("workgroup", [x[i], y[i], z[i]]));
+            args.push(Arg::uint("worker", columns.worker[i].into()));
+        }
         let location = columns.location[i];
         args.push(Arg::uint("cpu", cpu_of(location).into()));
         if node_of(location) != 0 {
@@ -227,10 +232,15 @@ impl<'a> ProcessExport<'a> {
         }
         if self.ticks {
             args.push(Arg::uint("start_ticks", ticks));
-            args.push(Arg::uint("duration_ticks", columns.duration(i)));
+            args.push(Arg::uint("duration_ticks", columns.duration_ticks[i]));
         }
         self.push_counters(&mut args, values);
         let row = self.row(columns.thread);
+        let exact = timeline.monotonic_ticks(start_ns) == Some(ticks)
+            && end_ns.abs_diff(start_ns) == columns.duration_ticks[i];
+        let times = !self.ticks && !exact;
+        let mut raw_calls = self.raw.take();
+        let raw = raw_calls.as_mut().map_or("", |raw| raw.call(columns, i, times));
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         // What a call counted is in those around it, too: one kind of call is a time series.
@@ -260,11 +270,13 @@ impl<'a> ProcessExport<'a> {
             start_ns,
             duration_ns: end_ns.abs_diff(start_ns),
             args: &args,
+            raw,
             shape: None,
             flows: &flows,
             counters: &counters,
         })?;
         self.scratch = scratch;
+        self.raw = raw_calls;
         Ok(())
     }
 }
