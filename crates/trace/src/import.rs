@@ -23,6 +23,7 @@ use serde_json::{Map, Value};
 
 use crate::chrome::event::{Event, Raw, Scalar, args};
 use crate::chrome::read::{Sink, Summary};
+use crate::numbers::NumberMap;
 
 /// Ticks of the trace's time 0, so that times before it are ticks too.
 pub const EPOCH_TICKS: u64 = 1 << 61;
@@ -57,7 +58,7 @@ pub struct OneTrace<'a> {
     /// The row of the event before: the next one is often in it.
     last: Option<(Ids, usize)>,
     /// Numbers that calls have for a name in a category, in each process.
-    exports: HashMap<(ProcessKey, Option<NameId>, Option<NameId>), u32>,
+    exports: NumberMap<(ProcessKey, u64), u32>,
     unpaired: u64,
     text: String,
 }
@@ -164,7 +165,7 @@ impl Import {
             rows: Vec::new(),
             by_id: HashMap::new(),
             last: None,
-            exports: HashMap::new(),
+            exports: NumberMap::default(),
             unpaired: 0,
             text: String::new(),
             all: self,
@@ -299,7 +300,7 @@ impl OneTrace<'_> {
         end_ns: i64,
     ) -> Result<(), String> {
         let (process, thread) = self.thread(row)?;
-        let key = (process, category, name);
+        let key = (process, number(category) << 32 | number(name));
         let export = match self.exports.get(&key) {
             Some(export) => *export,
             None => {
@@ -398,6 +399,11 @@ impl Sink for OneTrace<'_> {
         self.document.insert(key.to_owned(), value);
         Ok(())
     }
+}
+
+/// A name, or 0 for none, in 33 bits that are never all used: so many names are no trace.
+fn number(name: Option<NameId>) -> u64 {
+    name.map_or(0, |name| u64::from(name.0) + 1)
 }
 
 fn ticks(ns: i64) -> u64 {
