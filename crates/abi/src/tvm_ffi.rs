@@ -116,7 +116,7 @@ pub struct DlTensor {
 }
 
 /// `TVMFFISafeCallType`: 0, or another number after an error was raised.
-pub type SafeCall = unsafe extern "C" fn(*mut c_void, *const Any, i32, *mut Any) -> c_int;
+pub type SafeCall = unsafe extern "C-unwind" fn(*mut c_void, *const Any, i32, *mut Any) -> c_int;
 /// `TVMFFIFunctionCreate`.
 pub type FunctionCreate = unsafe extern "C" fn(
     *mut c_void,
@@ -125,7 +125,8 @@ pub type FunctionCreate = unsafe extern "C" fn(
     *mut *mut Object,
 ) -> c_int;
 /// `TVMFFIFunctionCall`.
-pub type FunctionCall = unsafe extern "C" fn(*mut Object, *const Any, i32, *mut Any) -> c_int;
+pub type FunctionCall =
+    unsafe extern "C-unwind" fn(*mut Object, *const Any, i32, *mut Any) -> c_int;
 /// `TVMFFIObjectIncRef` and `TVMFFIObjectDecRef`.
 pub type ObjectRef = unsafe extern "C" fn(*mut Object) -> c_int;
 /// `TVMFFIErrorSetRaisedFromCStr`: kind, message.
@@ -146,11 +147,13 @@ pub struct ParallelGroup {
 }
 
 /// `FTVMParallelLambda`.
-pub type ParallelTask = unsafe extern "C" fn(c_int, *mut ParallelGroup, *mut c_void) -> c_int;
+pub type ParallelTask =
+    unsafe extern "C-unwind" fn(c_int, *mut ParallelGroup, *mut c_void) -> c_int;
 /// `TVMBackendParallelLaunch`; 0 tasks: as many as the runtime likes.
-pub type ParallelLaunch = unsafe extern "C" fn(ParallelTask, *mut c_void, c_int) -> c_int;
+pub type ParallelLaunch = unsafe extern "C-unwind" fn(ParallelTask, *mut c_void, c_int) -> c_int;
 /// `TVMBackendAllocWorkspace`: device type and number, bytes, data type code and bits.
-pub type AllocWorkspace = unsafe extern "C" fn(c_int, c_int, u64, c_int, c_int) -> *mut c_void;
+pub type AllocWorkspace =
+    unsafe extern "C-unwind" fn(c_int, c_int, u64, c_int, c_int) -> *mut c_void;
 
 const _: () = assert!(size_of::<Any>() == 16 && offset_of!(Any, bits) == 8);
 const _: () = assert!(size_of::<Object>() == 24 && offset_of!(Object, type_index) == 8);

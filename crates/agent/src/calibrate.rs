@@ -12,7 +12,8 @@ use record::{GroupLayout, Record};
 use crate::probe;
 use crate::process::Process;
 use crate::sys;
-use crate::thread::{self, Thread};
+use crate::thread::{self, Probe, Thread};
+use crate::tvm;
 
 /// Enough for a stable median, few enough for about half a millisecond with counters.
 const CALLS: usize = 200;
@@ -30,13 +31,16 @@ unsafe extern "C-unwind" fn nothing(
 
 /// Measures and appends the result to the process's metadata. The thread is attached but not yet
 /// recording.
-pub fn calibrate(thread: &mut Thread, process: &Process) {
+pub fn calibrate(thread: &mut Thread, process: &Process, probe: Probe) {
     point!(Calibrate);
     let Ok(scratch) = sys::map_wiped_on_fork(PAGE_BYTES) else { return };
     let thread_pointer: *mut Thread = thread;
     let total_ticks = thread::with_current(thread_pointer, || {
         // SAFETY: the pointer is `thread`; the closure is the only user meanwhile.
-        unsafe { &mut *thread_pointer }.with_scratch(scratch, run_empty_calls)
+        unsafe { &mut *thread_pointer }.with_scratch(scratch, |thread| match probe {
+            Probe::Dispatch => run_empty_calls(thread),
+            Probe::Op => run_empty_ops(thread),
+        })
     });
     thread.counters.rewind_scripts();
     // SAFETY: mapped above, PAGE_BYTES long, not written any more.
@@ -45,6 +49,12 @@ pub fn calibrate(thread: &mut Thread, process: &Process) {
         process.append(&Frame::Calibration(calibration));
     }
     sys::unmap(scratch, PAGE_BYTES);
+}
+
+/// Ticks that the recorder's part of an instrument adds to an empty op of three tensors.
+fn run_empty_ops(thread: &mut Thread) -> u64 {
+    let Some((bare, probed)) = tvm::rehearse(thread, CALLS) else { return 0 };
+    median(probed).unwrap_or(0).saturating_sub(median(bare).unwrap_or(0))
 }
 
 /// Ticks that a probe adds to an empty call.

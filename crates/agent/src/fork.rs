@@ -64,7 +64,7 @@ extern "C" fn before() {
     let thread = thread::current();
     // SAFETY: null or this thread's own state. What is interrupted goes on only after this.
     unsafe {
-        if thread.is_null() || (*thread).ready.load(Ordering::Relaxed) != 1 {
+        if thread.is_null() || (*thread).epoch.load(Ordering::Relaxed) == 0 {
             return;
         }
         let Ok(place) = sys::map_present(SAVED_BYTES) else { return };
@@ -97,7 +97,8 @@ extern "C" fn in_child() {
     // this thread's state, plain data.
     unsafe {
         thread.copy_from_nonoverlapping((*saved).thread.as_ptr(), 1);
-        (*thread).ready.store(0, Ordering::Relaxed);
+        (*thread).epoch.store(0, Ordering::Relaxed);
+        (*thread).memory = 0;
         let (pool, page) = ((*thread).run.pool, (*thread).page_number());
         if pool.stand_in(page).is_ok() {
             PRIVATE[page / 64 % PRIVATE.len()].fetch_or(1 << (page % 64), Ordering::Relaxed);
@@ -108,6 +109,11 @@ extern "C" fn in_child() {
         }
     }
     sys::unmap(saved.cast(), SAVED_BYTES);
+}
+
+/// At the begin of a session, whose pool is another: none of its pages is private.
+pub fn forget_private_pages() {
+    PRIVATE.iter().for_each(|word| word.store(0, Ordering::Relaxed));
 }
 
 /// Before a page that was claimed is used: it may be private memory still. False: it cannot be had.

@@ -28,6 +28,9 @@ points! {
     Begin, BeginNested, End, Record, ClockRecord, Flush, Append,
     CallHookBegin, CallHookMeet, CallHookEnd,
     ExecLook, ExecCount,
+    SessionBegin, SessionEnd,
+    OpBefore, OpAfter, OpMake, OpTell, RunBegin, RunEnd, RegionBegin, RegionEnd, TaskBegin, TaskEnd,
+    Workspace, Exported, CollectorStart, CollectorStop,
 }
 
 /// The points' names, each ended by a line feed.

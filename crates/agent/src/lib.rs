@@ -15,12 +15,14 @@
 //! | [`run`] | start-up: the run file, read at the first executable; nothing happens before |
 //! | [`hook`] | the original hook's variables instead of a run file; its report at the end |
 //! | [`helper`] | runs a program so that the host cannot notice |
+//! | [`session`] | recording that begins and ends within the process |
 //! | [`process`] | what one process owns: its row of the loss table, its part; renewed after fork |
 //! | [`thread`] | what one thread owns: page, counters; made at its first call, given back at its exit |
 //! | [`probe`] | the bracket around a call: the hot path |
 //! | [`calibrate`] | what the bracket costs when there is nothing in it |
 //! | `inject` | panics on demand, in a library built for tests |
 //! | [`iree`] | the adapter: interposed functions, ELF walk, export tables, trampolines |
+//! | [`tvm`] | the adapter for TVM's virtual machine: instrument, entry functions, regions |
 //! | [`exec`] | programs that the host starts: which of them can carry us |
 //! | [`fork`] | a fork by a signal handler that has interrupted the recorder |
 //! | [`table`] | the exported table that names the one agent of a process |
@@ -52,9 +54,11 @@ mod iree;
 mod probe;
 mod process;
 mod run;
+mod session;
 mod sys;
 mod table;
 mod thread;
+mod tvm;
 
 pub use exec::{
     execl, execle, execlp, execv, execve, execveat, execvp, execvpe, fexecve, posix_spawn,
@@ -68,3 +72,8 @@ pub use iree::call_hook::{
 };
 pub use iree::interpose::{dlsym, mmap, mmap64, mprotect};
 pub use table::counterpoint_agent;
+pub use tvm::exports::{
+    __tvm_ffi_counterpoint_calls, __tvm_ffi_counterpoint_collector,
+    __tvm_ffi_counterpoint_collector_remove, __tvm_ffi_counterpoint_entry,
+    __tvm_ffi_counterpoint_instrument, __tvm_ffi_counterpoint_parallel, __tvm_ffi_counterpoint_vm,
+};

@@ -19,8 +19,7 @@ use model::Loss;
 use record::Call;
 
 use crate::process;
-use crate::run;
-use crate::thread::{self, DEEPEST, Hooked, Thread, guarded};
+use crate::thread::{self, DEEPEST, Hooked, Probe, Thread, guarded};
 
 /// Calls `original` with the probe around it.
 ///
@@ -39,9 +38,8 @@ pub unsafe fn call(
     let mut thread = thread::current();
     // SAFETY: null or this thread's own state, which is unmapped only at thread exit, after the
     // pointer was cleared.
-    if thread.is_null() || unsafe { (*thread).ready.load(Ordering::Relaxed) } == 0 || run::is_off()
-    {
-        thread = thread::attach();
+    if thread.is_null() || !unsafe { (*thread).is_attached() } {
+        thread = thread::attach(Probe::Dispatch);
         if thread.is_null() {
             // SAFETY: the runtime's own call, passed on.
             return unsafe { original(environment, dispatch, workgroup) };
@@ -61,9 +59,9 @@ pub unsafe fn call(
     let result = unsafe { original(environment, dispatch, workgroup) };
     let (end, location) = clock.end();
     // The dispatch and workgroup states live until we return: the caller passed them by address.
-    // SAFETY: as above; in a child that the original forked, `ready` is 0 and nothing is done.
+    // SAFETY: as above; in a child that the original forked, `epoch` is 0 and nothing is done.
     unsafe {
-        if (*thread).ready.load(Ordering::Relaxed) == 1 && !run::is_off() {
+        if (*thread).is_attached() {
             let call = Call {
                 export,
                 count: [
@@ -97,7 +95,7 @@ pub unsafe fn call(
 #[inline(never)]
 unsafe fn begin_guarded(thread: *mut Thread, export: u32, frame: usize) -> bool {
     // SAFETY: by contract.
-    guarded(|| unsafe { (*thread).begin(export, frame) }) == Some(true)
+    guarded(|| unsafe { (*thread).begin(export, frame, Newcomer::Synchronous) }) == Some(true)
 }
 
 /// # Safety
@@ -105,7 +103,7 @@ unsafe fn begin_guarded(thread: *mut Thread, export: u32, frame: usize) -> bool 
 #[inline(never)]
 unsafe fn end_guarded(thread: *mut Thread, call: &Call, frame: usize) {
     // SAFETY: by contract.
-    guarded(|| unsafe { (*thread).end(call, frame) });
+    guarded(|| unsafe { (*thread).end(call, frame, &[]) });
 }
 
 /// Writes where the original's return address will be, so that a stack page that is not there yet
@@ -135,13 +133,13 @@ pub unsafe fn begin_hooked(export: u32, frame: usize) {
     let mut thread = thread::current();
     // SAFETY: as in `call`.
     unsafe {
-        if thread.is_null() || (*thread).ready.load(Ordering::Relaxed) == 0 || run::is_off() {
-            thread = thread::attach();
+        if thread.is_null() || !(*thread).is_attached() {
+            thread = thread::attach(Probe::Dispatch);
             if thread.is_null() {
                 return;
             }
         }
-        if (*thread).begin(export, frame) {
+        if (*thread).begin(export, frame, Newcomer::Bracketed) {
             let at = (*thread).depth as usize - 1;
             (*thread).is_hooked |= 1 << at;
             let start = (*thread).run.clock.begin();
@@ -160,8 +158,7 @@ pub unsafe fn end_hooked(export: u32) {
     // SAFETY: as in `call`.
     unsafe {
         if thread.is_null()
-            || (*thread).ready.load(Ordering::Relaxed) == 0
-            || run::is_off()
+            || !(*thread).is_attached()
             || (*thread).busy.load(Ordering::Relaxed) != 0
         {
             return;
@@ -173,13 +170,26 @@ pub unsafe fn end_hooked(export: u32) {
         // Nobody tells which workgroup it is; no dispatch has a count of zero.
         let call = Call { export, location, start, end, ..Call::default() };
         (*thread).is_hooked &= !(1 << at);
-        (*thread).end(&call, frame);
+        (*thread).end(&call, frame, &[]);
     }
 }
 
+/// How a call that begins is bracketed, which says where its `frame` is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Newcomer {
+    /// By one function of ours that calls it: the frame is that function's.
+    Synchronous,
+    /// By two calls of the host: the frame is that of the first one's caller.
+    Bracketed,
+}
+
+/// What the host may put on the stack between itself and the first of the two calls that bracket an
+/// op, at most: what the op itself calls may begin above that.
+const WRAPPERS: usize = 4096;
+
 /// An address in the caller's stack frame: frames of calls in progress lie above later ones.
 #[inline(always)]
-fn stack_address() -> usize {
+pub fn stack_address() -> usize {
     let marker = 0u8;
     (&raw const marker) as usize
 }
@@ -187,7 +197,7 @@ fn stack_address() -> usize {
 impl Thread {
     /// Starts a bracket. False: the call cannot be recorded now, pass it through.
     #[inline(always)]
-    fn begin(&mut self, export: u32, frame: usize) -> bool {
+    pub(crate) fn begin(&mut self, export: u32, frame: usize, newcomer: Newcomer) -> bool {
         if self.busy.load(Ordering::Relaxed) != 0 {
             process::lose(Loss::ProbeReentered, 1, 0);
             return false;
@@ -195,7 +205,7 @@ impl Thread {
         self.busy.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         point!(Begin);
-        if self.depth > 0 && !self.begin_nested(frame) {
+        if self.depth > 0 && !self.begin_nested(frame, newcomer) {
             self.busy.store(0, Ordering::Relaxed);
             return false;
         }
@@ -219,9 +229,10 @@ impl Thread {
     /// new one), and refuses what is too deep.
     #[cold]
     #[inline(never)]
-    fn begin_nested(&mut self, frame: usize) -> bool {
+    fn begin_nested(&mut self, frame: usize, newcomer: Newcomer) -> bool {
         point!(BeginNested);
-        self.forget_abandoned(|open| open <= frame);
+        let ops = if newcomer == Newcomer::Synchronous { self.is_op } else { 0 };
+        self.forget_abandoned(|at, open| open + WRAPPERS * (ops >> at & 1) as usize <= frame);
         if self.depth as usize >= DEEPEST {
             self.process().lose(Loss::ProbeReentered, 1, 0);
             return false;
@@ -231,14 +242,17 @@ impl Thread {
 
     #[cold]
     #[inline(never)]
-    fn forget_abandoned(&mut self, abandoned: impl Fn(usize) -> bool) {
+    fn forget_abandoned(&mut self, abandoned: impl Fn(u32, usize) -> bool) {
         while self.depth > 0 {
             let open = self.frames.get(self.depth as usize - 1).copied().unwrap_or(0);
-            if !abandoned(open) {
+            if !abandoned(self.depth - 1, open) {
                 return;
             }
             self.depth -= 1;
+            crate::tvm::abandon(self, self.depth as usize);
             self.is_hooked &= !(1 << self.depth);
+            self.is_op &= !(1 << self.depth);
+            self.has_entry &= !(1 << self.depth);
             self.process().lose(Loss::CallAbandoned, 1, 0);
         }
     }
@@ -253,7 +267,7 @@ impl Thread {
 
     /// Ends a bracket and records the call.
     #[inline(always)]
-    fn end(&mut self, call: &Call, frame: usize) {
+    pub(crate) fn end(&mut self, call: &Call, frame: usize, values: &[(u32, u64)]) {
         self.busy.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         point!(End);
@@ -262,19 +276,24 @@ impl Thread {
         }
         let top = self.frames.get((self.depth as usize).wrapping_sub(1)).copied();
         if top != Some(frame) {
-            self.forget_abandoned(|open| open != frame);
+            self.forget_abandoned(|_, open| open != frame);
         }
         if self.depth > 0 {
             self.depth -= 1;
-            self.record(call);
+            self.record(call, values);
         }
         compiler_fence(Ordering::SeqCst);
         self.busy.store(0, Ordering::Relaxed);
     }
 
     #[inline(always)]
-    fn record(&mut self, call: &Call) {
-        if !self.writer.has_room() {
+    fn record(&mut self, call: &Call, values: &[(u32, u64)]) {
+        // Values stand on their call's page.
+        let fits = match values {
+            [] => self.writer.has_room(),
+            _ => self.writer.has_room_with_values(),
+        };
+        if !fits {
             self.flush();
         }
         let depth = self.depth as usize;
@@ -291,6 +310,9 @@ impl Thread {
                 let cursor = self.writer.call(call, false);
                 point!(Record);
                 self.writer.commit_call(cursor);
+            }
+            if !values.is_empty() {
+                self.writer.values(values);
             }
             self.writer.set_open(self.depth, call.export);
         }

@@ -15,11 +15,10 @@ use crate::iree;
 use crate::run::Run;
 use crate::sys::{self, AppendError};
 
-/// The state of one process. Zero means: nothing done yet.
+/// What this process has of one run. Zero means: nothing done yet.
 #[repr(C)]
-struct State {
-    /// Thread id of the holder, 0 if free.
-    lock: AtomicU32,
+#[derive(Debug)]
+pub struct PartState {
     /// 0 fresh, [`NAMED`] or [`READY`].
     ready: AtomicU32,
     row: AtomicU32,
@@ -27,6 +26,8 @@ struct State {
     calibrated: AtomicU32,
     pid: AtomicU32,
     generation: AtomicU32,
+    /// Different for each part that this process and its parents have made.
+    serial: AtomicU32,
     start_time: AtomicU64,
     paths: AtomicPtr<Paths>,
 }
@@ -45,18 +46,19 @@ pub struct Paths {
     pub pages: CString,
 }
 
-static STATE: AtomicPtr<State> = AtomicPtr::new(std::ptr::null_mut());
+/// Thread id of the lock's holder, 0 if free: in memory that a forked child finds zeroed.
+static LOCK: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 const STATE_BYTES: usize = 4096;
 
 /// Descriptors of counters that threads of this process hold, as a bitmap: what a forked child
 /// inherits and must close.
 static DESCRIPTORS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
-fn state() -> Result<&'static State, i32> {
-    let mut at = STATE.load(Ordering::Acquire);
+fn lock_word() -> Result<&'static AtomicU32, i32> {
+    let mut at = LOCK.load(Ordering::Acquire);
     if at.is_null() {
-        let fresh = sys::map_wiped_on_fork(STATE_BYTES)?.cast::<State>();
-        match STATE.compare_exchange(at, fresh, Ordering::AcqRel, Ordering::Acquire) {
+        let fresh = sys::map_wiped_on_fork(STATE_BYTES)?.cast::<AtomicU32>();
+        match LOCK.compare_exchange(at, fresh, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => at = fresh,
             Err(other) => {
                 sys::unmap(fresh.cast(), STATE_BYTES);
@@ -64,13 +66,25 @@ fn state() -> Result<&'static State, i32> {
             }
         }
     }
-    // SAFETY: mapped above for ever, zeroed, and all fields are atomics.
+    // SAFETY: mapped above for ever, zeroed.
     Ok(unsafe { &*at })
+}
+
+impl PartState {
+    /// A fresh one, for ever.
+    ///
+    /// # Errors
+    /// The `errno` of `mmap` or `madvise`.
+    pub fn make() -> Result<&'static Self, i32> {
+        let at = sys::map_wiped_on_fork(STATE_BYTES)?.cast::<Self>();
+        // SAFETY: mapped a moment ago for ever, zeroed, and all fields are atomics.
+        Ok(unsafe { &*at })
+    }
 }
 
 /// Held while the process's part is made or a library is taken in.
 pub struct Lock {
-    state: &'static State,
+    word: &'static AtomicU32,
     /// Released after the lock.
     _calm: sys::SignalsBlocked,
 }
@@ -79,12 +93,12 @@ impl Lock {
     /// Waits for the lock, however long its holder takes. `None` only if this very thread holds it:
     /// a signal handler has interrupted it.
     pub fn take() -> Option<Self> {
-        let state = state().ok()?;
+        let word = lock_word().ok()?;
         let me = sys::thread_id();
         let calm = sys::SignalsBlocked::new();
         loop {
-            match state.lock.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Some(Self { state, _calm: calm }),
+            match word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Some(Self { word, _calm: calm }),
                 Err(holder) if holder == me => return None,
                 Err(_) => sys::nap(),
             }
@@ -94,47 +108,44 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        self.state.lock.store(0, Ordering::Release);
+        self.word.store(0, Ordering::Release);
     }
 }
 
 /// This process, ready to record.
 #[derive(Clone, Copy)]
 pub struct Process {
-    state: &'static State,
+    state: &'static PartState,
     run: &'static Run,
 }
 
 impl Process {
     /// This process; made ready now if it is fresh (first executable, or first call after fork).
     pub fn current(run: &'static Run) -> Option<Self> {
-        let state = state().ok()?;
-        let process = Self { state, run };
-        if state.ready.load(Ordering::Acquire) != READY {
-            let _lock = Lock::take()?;
-            process.start();
+        let process = Self { state: run.part, run };
+        if process.state.ready.load(Ordering::Acquire) != READY {
+            let lock = Lock::take()?;
+            return Self::current_locked(run, &lock);
         }
         Some(process)
     }
 
     /// As [`Process::current`], for a caller that holds the lock.
     pub fn current_locked(run: &'static Run, _: &Lock) -> Option<Self> {
-        let process = Self { state: state().ok()?, run };
+        let process = Self { state: run.part, run };
         process.start();
-        Some(process)
+        (process.state.ready.load(Ordering::Relaxed) == READY).then_some(process)
     }
 
     /// This process if it has a row. For signal handlers and losses.
     pub fn existing(run: &'static Run) -> Option<Self> {
-        let at = STATE.load(Ordering::Acquire);
-        // SAFETY: null or mapped for ever, see `state`.
-        let state = unsafe { at.as_ref() }?;
+        let state = run.part;
         (state.ready.load(Ordering::Acquire) >= NAMED).then_some(Self { state, run })
     }
 
     fn start(&self) {
         let state = self.state;
-        if state.ready.load(Ordering::Relaxed) == READY {
+        if state.ready.load(Ordering::Relaxed) == READY || self.run.ended.load(Ordering::Relaxed) {
             return;
         }
         point!(ProcessStart);
@@ -165,6 +176,8 @@ impl Process {
             arguments: arguments(),
         }));
         self.append(&Frame::Snapshot(Snapshot::take(self.run.clock)));
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        state.serial.store(LAST.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
         iree::library::for_each_known(|frame| self.append_bytes(frame));
         state.ready.store(READY, Ordering::Release);
     }
@@ -223,6 +236,13 @@ impl Process {
         self.state.calibrated.swap(1, Ordering::Relaxed) == 0
     }
 
+    /// A number that no other part has that this process or one of its parents made; what is
+    /// inherited at a fork can be told from what this part has been told.
+    #[inline(always)]
+    pub fn serial(&self) -> u32 {
+        self.state.serial.load(Ordering::Relaxed)
+    }
+
     /// Appends a frame to the metadata.
     pub fn append(&self, frame: &Frame) {
         self.append_bytes(&frame.to_bytes());
@@ -242,6 +262,12 @@ impl Process {
     /// The process ends in an orderly way: the second snapshot of its clocks.
     pub fn at_exit(&self) {
         self.append(&Frame::Snapshot(Snapshot::take(self.run.clock)));
+    }
+
+    /// Its session is over: whoever collects need not wait until the process ends.
+    pub fn leave(&self) {
+        self.at_exit();
+        self.row().left.store(1, Ordering::Release);
     }
 
     /// Counts a loss.

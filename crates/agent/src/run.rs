@@ -1,10 +1,15 @@
 //! Start-up. The constructor only remembers where the run file is, or that variables of the
-//! original hook ask for one ([`crate::hook`]); everything else waits until the first IREE
-//! executable appears.
+//! original hook ask for one ([`crate::hook`]); everything else waits until there is something to
+//! record. Without either, recording can begin and end later ([`crate::session`]).
+//!
+//! What is recorded has a number, the *epoch*: 1 for what the environment asks for, one more for
+//! each session. A thread's state is of an epoch, too, and good only while the two are the same:
+//! one relaxed load tells a thread that there is nothing to record, that it has to begin anew, or
+//! that the agent is off.
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use abi::agent::AgentState;
 use counters::Plan;
@@ -13,7 +18,7 @@ use record::pool::Row;
 use record::run_file::RUN_FILE_VARIABLE;
 use record::{ClockKind, Pool, RunFile};
 
-use crate::process::Process;
+use crate::process::{PartState, Process};
 use crate::{exec, fork, hook, sys, table, thread};
 
 /// What the run file says, made ready to use. Lives for ever, shared by forked children.
@@ -35,7 +40,20 @@ pub struct Run {
     pub ticks_per_ms: u64,
     /// Patterns of the exports to record; empty: all.
     pub filters: Vec<String>,
+    /// What this process has of it. A forked child finds it zeroed.
+    pub part: &'static PartState,
+    /// Set at the end of a session: nobody may become part of it any more.
+    pub ended: AtomicBool,
 }
+
+/// Nothing records.
+pub const IDLE: u32 = u32::MAX - 1;
+/// Nothing ever will: an error of our own, or no way to record.
+const OFF: u32 = u32::MAX;
+/// What the environment asks for.
+const OF_ENVIRONMENT: u32 = 1;
+
+static EPOCH: AtomicU32 = AtomicU32::new(IDLE);
 
 const PATH_BYTES: usize = 4096;
 
@@ -47,9 +65,6 @@ static mut RUN_FILE_PATH: [u8; PATH_BYTES] = [0; PATH_BYTES];
 static WANTED: AtomicBool = AtomicBool::new(false);
 /// Set where another agent was in the process first.
 static QUIET: AtomicBool = AtomicBool::new(false);
-/// Set after an error of our own: everything passes through from then on.
-static OFF: AtomicBool = AtomicBool::new(false);
-
 static RUN: AtomicPtr<Run> = AtomicPtr::new(std::ptr::null_mut());
 /// 0 not yet loaded; [`LOADED`]: loaded or impossible; otherwise who is at it, process id in the
 /// high half and thread id in the low one.
@@ -71,6 +86,7 @@ extern "C" fn constructor() {
             WANTED.store(false, Ordering::Release);
         }
         if is_asked_for() {
+            EPOCH.store(OF_ENVIRONMENT, Ordering::Release);
             exec::prepare();
             fork::prepare();
         }
@@ -104,7 +120,7 @@ static DESTRUCTOR: extern "C" fn() = destructor;
 
 /// Runs when the process exits in an orderly way, on the thread that ends it.
 extern "C" fn destructor() {
-    if !is_asked_for() || current().is_none() {
+    if current().is_none() {
         return;
     }
     let _errno = sys::ErrnoGuard::new();
@@ -154,25 +170,64 @@ pub fn with_run_row(body: impl FnOnce(&Row)) {
     }
 }
 
-/// Whether there is anything to do in this process at all. One or two relaxed loads.
+/// Whether there is anything to do in this process at all. One relaxed load.
 #[inline(always)]
 pub fn wanted() -> bool {
-    WANTED.load(Ordering::Relaxed) && !OFF.load(Ordering::Relaxed)
+    EPOCH.load(Ordering::Relaxed) < IDLE
+}
+
+/// What is being recorded; equal to no thread's where nothing is. One relaxed load.
+#[inline(always)]
+pub fn epoch() -> u32 {
+    EPOCH.load(Ordering::Relaxed)
 }
 
 /// Switches the agent off for good. Calls pass through; what was recorded stays.
 pub fn switch_off() {
-    OFF.store(true, Ordering::SeqCst);
+    EPOCH.store(OFF, Ordering::SeqCst);
+}
+
+/// Makes `run` what is recorded, for a session. The caller holds the process's lock, and nothing
+/// records.
+pub fn begin(run: &'static Run) {
+    static LAST: AtomicU32 = AtomicU32::new(OF_ENVIRONMENT);
+    RUN.store(std::ptr::from_ref(run).cast_mut(), Ordering::Release);
+    LOADING.store(LOADED, Ordering::Release);
+    // After four thousand million of them, the numbers begin anew.
+    let mut epoch = LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+    if !(2..IDLE).contains(&epoch) {
+        epoch = 2;
+        LAST.store(epoch, Ordering::Relaxed);
+    }
+    let _ = EPOCH.compare_exchange(IDLE, epoch, Ordering::SeqCst, Ordering::Relaxed);
+}
+
+/// Records no more, unless the agent is off, which it stays.
+pub fn pause() {
+    let epoch = epoch();
+    if epoch != OFF {
+        let _ = EPOCH.compare_exchange(epoch, IDLE, Ordering::SeqCst, Ordering::Relaxed);
+    }
+}
+
+/// Forgets the run. Whoever holds it may go on using it: it is never freed.
+pub fn forget() {
+    RUN.store(std::ptr::null_mut(), Ordering::Release);
+}
+
+/// Notes that another agent records.
+pub fn be_quiet() {
+    QUIET.store(true, Ordering::Relaxed);
 }
 
 /// What this agent is doing, for whoever asks.
 pub fn state() -> AgentState {
     if QUIET.load(Ordering::Relaxed) {
         AgentState::Quiet
-    } else if !is_asked_for() {
-        AgentState::Idle
     } else if is_off() {
         AgentState::Off
+    } else if !wanted() {
+        AgentState::Idle
     } else if current().is_none() {
         AgentState::Waiting
     } else {
@@ -180,15 +235,15 @@ pub fn state() -> AgentState {
     }
 }
 
-/// Whether [`switch_off`] was called. One relaxed load.
-#[inline(always)]
+/// Whether [`switch_off`] was called.
 pub fn is_off() -> bool {
-    OFF.load(Ordering::Relaxed)
+    epoch() == OFF
 }
 
 /// After a panic of ours: switches the agent off and says so, once.
 pub fn fail() {
-    if OFF.swap(true, Ordering::SeqCst) || !is_asked_for() {
+    let before = EPOCH.swap(OFF, Ordering::SeqCst);
+    if before == OFF || before == IDLE && !is_asked_for() {
         return;
     }
     if let Some(process) = current().and_then(Process::existing) {
@@ -207,7 +262,7 @@ pub fn fail() {
 /// The run, if one was loaded. For hot paths and for code that may run in signal handlers.
 #[inline(always)]
 pub fn current() -> Option<&'static Run> {
-    // SAFETY: null, or leaked by `load` and never changed again.
+    // SAFETY: null, or leaked by `load` or a session and never changed again.
     unsafe { RUN.load(Ordering::Acquire).as_ref() }
 }
 
@@ -265,13 +320,24 @@ fn prepare() -> bool {
 fn read() -> Option<Run> {
     // SAFETY: written once, by the constructor or by `prepare`, and terminated by both.
     let path = unsafe { CStr::from_ptr((&raw const RUN_FILE_PATH).cast()) };
+    read_from(path)
+}
+
+/// Reads a run file and maps its pool.
+pub fn read_from(path: &CStr) -> Option<Run> {
     let file = RunFile::from_bytes(&sys::read_file(path).ok()?).ok()?;
     let pool_path = CString::new(std::ffi::OsStr::new(&file.pool).as_bytes()).ok()?;
     let pool = Pool::open(&pool_path).map_err(|errno| lost_pool(&pool_path, errno)).ok()?;
     let ticks_per_ms = ticks_per_ms(&file);
     let plan = Plan::new(file.counters).ok()?;
     let count = plan.counters().len() as u32;
+    let part = PartState::make().map_err(|errno| {
+        // Linux before 4.14: a fork could not be noticed.
+        pool.run_row().lose(Loss::AgentDisabled, 1, errno);
+    });
     Some(Run {
+        part: part.ok()?,
+        ended: AtomicBool::new(false),
         profile: file.profile,
         pool,
         pool_path,

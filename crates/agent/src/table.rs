@@ -4,11 +4,11 @@
 //! name. Preloaded copies are all in the global scope, in their order. A copy that is loaded later
 //! sees a preloaded one; for another that comes after it, it makes itself global too.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_char, c_void};
 
 use abi::agent::{AgentTable, TABLE_SYMBOL, TABLE_VERSION};
 
-use crate::run;
+use crate::{run, session, tvm};
 
 /// See `include/counterpoint/agent.h`.
 #[allow(non_upper_case_globals, reason = "a C name")]
@@ -18,6 +18,13 @@ pub static counterpoint_agent: AgentTable = AgentTable {
     version: TABLE_VERSION,
     build: build(),
     state,
+    session_begin,
+    session_end,
+    ticks,
+    profile,
+    lose,
+    collector_add: tvm::collectors::add_guarded,
+    collector_remove,
 };
 
 const fn build() -> [u8; 32] {
@@ -32,6 +39,46 @@ const fn build() -> [u8; 32] {
 
 extern "C" fn state() -> u32 {
     run::state() as u32
+}
+
+unsafe extern "C" fn session_begin(run_file: *const c_char) -> i32 {
+    if run_file.is_null() {
+        return abi::agent::session::UNUSABLE;
+    }
+    // SAFETY: a C string, as the header says.
+    session::begin(unsafe { CStr::from_ptr(run_file) })
+}
+
+extern "C" fn session_end() -> i32 {
+    session::end()
+}
+
+extern "C" fn ticks() -> u64 {
+    session::ticks()
+}
+
+unsafe extern "C" fn profile(path: *mut c_char, capacity: usize) -> usize {
+    let Some(profile) = session::profile() else { return 0 };
+    if !path.is_null() && profile.len() < capacity {
+        // SAFETY: `capacity` bytes, as the header says.
+        unsafe {
+            path.cast::<u8>().copy_from_nonoverlapping(profile.as_ptr(), profile.len());
+            path.add(profile.len()).write(0);
+        }
+    }
+    profile.len()
+}
+
+extern "C" fn collector_remove(number: i32) -> i32 {
+    tvm::collectors::remove(number)
+}
+
+unsafe extern "C" fn lose(loss: *const c_char, count: u64) -> i32 {
+    if loss.is_null() {
+        return -1;
+    }
+    // SAFETY: a C string, as the header says.
+    session::lose(unsafe { CStr::from_ptr(loss) }, count)
 }
 
 /// Whether another copy is in the process already. In the constructor, under a profile only: a

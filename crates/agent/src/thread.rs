@@ -19,27 +19,47 @@ use counters::{Readings, ThreadCounters};
 use model::Loss;
 use record::page::{PageStart, PageWriter};
 
-use crate::fork::{self, Saved};
+use crate::fork;
 use crate::process::{self, Process};
 use crate::run::Run;
 use crate::sys::{self, AppendError, ErrnoGuard};
+use crate::tvm::collectors::{Kept, Started};
+use crate::tvm::op::Entry;
 use crate::{calibrate, run};
 
-/// Nested calls (from a signal handler, or a dispatch that dispatches) that are recorded.
-pub const DEEPEST: usize = 4;
+mod local;
+
+pub use local::current;
+pub(crate) use local::{set_saved, take_saved};
+
+/// Nested calls (from a signal handler, a dispatch that dispatches, functions of a model that call
+/// one another) that are recorded.
+pub const DEEPEST: usize = 32;
 /// How often a thread may come back after its exit began, as destructors may call again.
 const MOST_LIVES: u32 = 3;
 /// Calls to pass through before a thread without a page asks for one again.
 const RETRY_CALLS: u32 = 1024;
 
+/// Which bracket a thread is attached for: what is calibrated if it is the process's first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// Around a dispatch function.
+    Dispatch,
+    /// Around an op of a virtual machine.
+    Op,
+}
+
 /// See the module's documentation.
 #[repr(C)]
 pub struct Thread {
-    /// 1 while attached; zero in a forked child.
-    pub(crate) ready: AtomicU32,
+    /// What the state is good for ([`run::epoch`]) while attached; zero before and afterwards, and
+    /// in a forked child.
+    pub(crate) epoch: AtomicU32,
     /// 1 while the recorder itself runs: a signal handler that calls then passes through.
     pub(crate) busy: AtomicU32,
     pub(crate) depth: u32,
+    /// [`OURS`]; zero in a forked child, and in what its parent's state is put back as.
+    pub(crate) memory: u32,
     /// Whether counters are read.
     pub(crate) counting: bool,
     /// Whether the calls of the moment are empty ones, for calibration: no loss of theirs counts.
@@ -54,6 +74,16 @@ pub struct Thread {
     /// tells of it.
     pub(crate) is_hooked: u32,
     pub(crate) hooked: [Hooked; DEEPEST],
+    /// Bit *i*: call *i* in progress is an op of a virtual machine.
+    pub(crate) is_op: u32,
+    /// Bit *i*: `entries[i]` and `bytes[i]` are of call *i*: an op, or what an op does.
+    pub(crate) has_entry: u32,
+    pub(crate) entries: [Option<&'static Entry>; DEEPEST],
+    /// Storage and workspace that the calls in progress have allocated.
+    pub(crate) bytes: [[u64; 2]; DEEPEST],
+    /// Bit *i*: `collected[i]` is of call *i*.
+    pub(crate) has_collected: u32,
+    pub(crate) collected: Kept,
     pub(crate) next_clock: u64,
     pub(crate) counters: ThreadCounters<'static>,
     pub(crate) after: Readings,
@@ -70,110 +100,23 @@ pub(crate) struct Hooked {
     pub(crate) start: u64,
 }
 
+/// The mark of memory that a state may be made in again.
+const OURS: u32 = 0x7468_7264;
+
 const THREAD_BYTES: usize = size_of::<Thread>().next_multiple_of(4096);
-
-/// The thread-local: where this thread's state is, and what became of it before.
-#[repr(C)]
-pub(crate) struct Local {
-    pub(crate) thread: *mut Thread,
-    /// Not zero while attaching: a signal handler must not attach too.
-    attaching: u8,
-    /// How often this thread's exit destructor ran.
-    lives: u8,
-    /// Calls to pass through before trying to attach again.
-    retry: u32,
-    /// The state, while this thread forks.
-    saved: *mut Saved,
-}
-
-#[cfg(target_arch = "x86_64")]
-mod local {
-    use super::Local;
-
-    // The initial-exec model needs no call and no allocation, unlike Rust's `thread_local` in a
-    // shared object. 24 bytes fit into the static TLS reserve even when loaded late.
-    std::arch::global_asm!(
-        ".pushsection .tbss.cp_local,\"awT\",@nobits",
-        ".balign 16",
-        ".globl cp_local",
-        ".hidden cp_local",
-        ".type cp_local,@object",
-        ".size cp_local,24",
-        "cp_local:",
-        ".zero 24",
-        ".popsection",
-    );
-
-    #[inline(always)]
-    pub(crate) fn get() -> *mut Local {
-        let at: *mut Local;
-        // SAFETY: the x86-64 TLS ABI: fs:0 holds the thread pointer, the GOT the offset.
-        unsafe {
-            std::arch::asm!(
-                "mov {0}, qword ptr fs:0",
-                "add {0}, qword ptr [rip + cp_local@GOTTPOFF]",
-                out(reg) at,
-                options(nostack, readonly),
-            );
-        }
-        at
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-mod local {
-    use super::Local;
-    use std::cell::UnsafeCell;
-
-    thread_local! {
-        static LOCAL: UnsafeCell<Local> = const {
-            UnsafeCell::new(Local {
-                thread: std::ptr::null_mut(),
-                attaching: 0,
-                lives: 0,
-                retry: 0,
-                saved: std::ptr::null_mut(),
-            })
-        };
-    }
-
-    #[inline(always)]
-    pub(crate) fn get() -> *mut Local {
-        LOCAL.with(UnsafeCell::get)
-    }
-}
-
-const _: () = assert!(size_of::<Local>() == 24);
-
-/// The calling thread's state if it is attached, else null. Safe in signal handlers.
-#[inline(always)]
-pub fn current() -> *mut Thread {
-    // SAFETY: the thread-local exists as long as the thread.
-    unsafe { (*local::get()).thread }
-}
-
-/// Keeps the copy of the calling thread's state while it forks.
-pub(crate) fn set_saved(saved: *mut Saved) {
-    // SAFETY: the thread-local exists as long as the thread.
-    unsafe { (*local::get()).saved = saved }
-}
-
-/// Gives it back, once.
-pub(crate) fn take_saved() -> *mut Saved {
-    // SAFETY: as above.
-    unsafe { std::mem::replace(&mut (*local::get()).saved, std::ptr::null_mut()) }
-}
 
 /// Attaches the calling thread. Null when it cannot be recorded: the loss has been counted, and
 /// the call passes through.
 #[cold]
 #[inline(never)]
-pub fn attach() -> *mut Thread {
+pub fn attach(probe: Probe) -> *mut Thread {
     let _errno = ErrnoGuard::new();
     let local = local::get();
     // SAFETY: this thread's own; a signal handler on it only sees `attaching` set.
     unsafe {
-        if !run::wanted() {
+        // Before the run is looked at: a session that begins in between makes the state stale.
+        let epoch = run::epoch();
+        if epoch >= run::IDLE {
             return std::ptr::null_mut();
         }
         if (*local).attaching != 0 {
@@ -189,22 +132,33 @@ pub fn attach() -> *mut Thread {
             process::lose(Loss::NoPage, 1, 0);
             return std::ptr::null_mut();
         }
+        let old = (*local).thread;
+        if !old.is_null() && (*old).busy.load(Ordering::Relaxed) != 0 && (*old).is_stale() {
+            process::lose(Loss::ProbeReentered, 1, 0);
+            return std::ptr::null_mut();
+        }
         let _calm = sys::SignalsBlocked::new();
         (*local).attaching = 1;
         compiler_fence(Ordering::SeqCst);
-        let made = guarded(make);
-        (*local).thread = match made {
+        let made = guarded(|| make(epoch, old, probe));
+        let thread = match made {
             Some(Ok(thread)) => thread,
             Some(Err(TryLater)) => {
-                (*local).retry = RETRY_CALLS;
+                if run::epoch() == epoch {
+                    (*local).retry = RETRY_CALLS;
+                }
                 process::lose(Loss::NoPage, 1, 0);
                 std::ptr::null_mut()
             }
             None => std::ptr::null_mut(),
         };
+        // A state of an earlier session stays where it is, to be used again.
+        if !thread.is_null() || old.is_null() || !(*old).is_reusable() {
+            (*local).thread = thread;
+        }
         compiler_fence(Ordering::SeqCst);
         (*local).attaching = 0;
-        (*local).thread
+        thread
     }
 }
 
@@ -246,13 +200,24 @@ fn caught(panic: Box<dyn std::any::Any + Send>) {
 /// No memory for this thread at the moment.
 struct TryLater;
 
-fn make() -> Result<*mut Thread, TryLater> {
+/// `old`: the thread's state so far, or null. It is used again if it is of an earlier session, so
+/// that a call which began then finds memory that is a state when it ends.
+fn make(epoch: u32, old: *mut Thread, probe: Probe) -> Result<*mut Thread, TryLater> {
     point!(Attach);
+    // SAFETY: null or this thread's own.
+    let mut old = unsafe { old.as_mut() }.filter(|old| old.is_reusable());
+    if let Some(old) = old.as_deref_mut().filter(|old| old.is_stale()) {
+        old.discard();
+    }
     let run = run::load().ok_or(TryLater)?;
     let process = Process::current(run).ok_or(TryLater)?;
     let page = claim(run, &process).ok_or(TryLater)?;
-    let memory = match sys::map_wiped_on_fork(THREAD_BYTES) {
-        Ok(memory) => memory.cast::<Thread>(),
+    let fresh = old.is_none();
+    let memory = match old.map_or_else(
+        || sys::map_wiped_on_fork(THREAD_BYTES).map(<*mut u8>::cast::<Thread>),
+        |old| Ok(std::ptr::from_mut(old)),
+    ) {
+        Ok(memory) => memory,
         Err(errno) => {
             run.pool.release_page(page);
             process.lose(Loss::AgentDisabled, 1, errno);
@@ -298,9 +263,10 @@ fn make() -> Result<*mut Thread, TryLater> {
     // SAFETY: fresh memory of the right size; a `Thread` is plain data without destructor work.
     unsafe {
         memory.write(Thread {
-            ready: AtomicU32::new(1),
+            epoch: AtomicU32::new(epoch),
             busy: AtomicU32::new(1),
             depth: 0,
+            memory: OURS,
             counting,
             rehearsing: false,
             lost_noted: false,
@@ -309,6 +275,12 @@ fn make() -> Result<*mut Thread, TryLater> {
             frames: [0; DEEPEST],
             is_hooked: 0,
             hooked: [Hooked { export: 0, start: 0 }; DEEPEST],
+            is_op: 0,
+            has_entry: 0,
+            entries: [None; DEEPEST],
+            bytes: [[0; 2]; DEEPEST],
+            has_collected: 0,
+            collected: [Started::NONE; DEEPEST],
             next_clock: ticks + run.ticks_per_ms,
             counters,
             after: Readings::new(),
@@ -317,11 +289,13 @@ fn make() -> Result<*mut Thread, TryLater> {
             start,
             process,
         });
-        register_exit(memory);
+        if fresh {
+            register_exit(memory);
+        }
         fork::watch();
         point!(ThreadMade);
         if process.should_calibrate() {
-            calibrate::calibrate(&mut *memory, &process);
+            calibrate::calibrate(&mut *memory, &process, probe);
         }
         // The first clock record closes the attaching itself, so that its CPU time is not taken
         // for the program's.
@@ -386,8 +360,11 @@ unsafe extern "C" fn leave_c(thread: *mut c_void) {
             (*local).thread = std::ptr::null_mut();
         }
         (*local).lives = (*local).lives.saturating_add(1);
-        if (*thread).ready.load(Ordering::Relaxed) == 1 {
+        let of = (*thread).epoch.load(Ordering::Relaxed);
+        if of != 0 && (of == run::epoch() || run::is_off()) {
             guarded(|| (*thread).leave());
+        } else if of != 0 {
+            guarded(|| (*thread).discard());
         }
         sys::unmap(thread.cast(), THREAD_BYTES);
     }
@@ -403,14 +380,62 @@ pub fn at_process_exit() {
     // memory stays mapped: the thread may have been ending the process from inside a call.
     unsafe {
         let thread = (*local).thread;
-        if !thread.is_null() && (*thread).ready.load(Ordering::Relaxed) == 1 {
+        if !thread.is_null() && (*thread).is_attached() {
             (*local).thread = std::ptr::null_mut();
             (*thread).leave();
         }
     }
 }
 
+/// At the end of a session, for the thread that ends it: it leaves, but may come back. Before the
+/// epoch ends.
+pub fn at_session_end() {
+    let thread = current();
+    // SAFETY: null or the calling thread's own state. A call that it is in the middle of finds it
+    // detached.
+    unsafe {
+        if !thread.is_null()
+            && (*thread).is_attached()
+            && (*thread).busy.load(Ordering::Relaxed) == 0
+        {
+            (*thread).leave();
+        }
+    }
+}
+
 impl Thread {
+    /// Whether calls can be recorded: attached to what is being recorded now.
+    #[inline(always)]
+    pub(crate) fn is_attached(&self) -> bool {
+        self.epoch.load(Ordering::Relaxed) == run::epoch()
+    }
+
+    /// Whether it was attached to what is recorded no more.
+    fn is_stale(&self) -> bool {
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        epoch != 0 && epoch != run::epoch()
+    }
+
+    /// Whether its memory can take the thread's next state. In a forked child, what a handler had
+    /// interrupted still ends in it.
+    fn is_reusable(&self) -> bool {
+        self.memory == OURS
+    }
+
+    /// Its session has ended. The page is left to whoever collects, the counters are closed.
+    fn discard(&mut self) {
+        self.epoch.store(0, Ordering::Relaxed);
+        self.close_counters();
+        self.writer.detach();
+        // SAFETY: this thread alone wrote to it, and does no more.
+        unsafe { self.run.pool.unmap_page(self.page) };
+    }
+
+    fn close_counters(&mut self) {
+        self.counters.descriptors().for_each(|fd| process::note_descriptor(fd, false));
+        self.counters.close();
+    }
+
     /// Records where the thread's clocks stand, and plans the next such record in a millisecond.
     #[cold]
     #[inline(never)]
@@ -432,7 +457,7 @@ impl Thread {
     #[cold]
     #[inline(never)]
     pub(crate) fn flush(&mut self) {
-        if self.ready.load(Ordering::Relaxed) != 1 {
+        if self.epoch.load(Ordering::Relaxed) == 0 {
             // In a forked child, what a handler had interrupted: see `fork`.
             // SAFETY: attached; private memory by now.
             return unsafe { self.writer.next_page(&self.start) };
@@ -493,6 +518,7 @@ impl Thread {
         self.busy.store(1, Ordering::Relaxed);
         point!(ThreadExit);
         if self.depth > 0 {
+            (0..self.depth as usize).rev().for_each(|at| crate::tvm::abandon(self, at));
             self.process.lose(Loss::CallAbandoned, self.depth.into(), 0);
             // SAFETY: a page is attached.
             unsafe { self.writer.set_open(0, 0) };
@@ -505,9 +531,8 @@ impl Thread {
             self.run.pool.release_page(self.page);
             HINT.store(self.page, Ordering::Relaxed);
         }
-        self.counters.descriptors().for_each(|fd| process::note_descriptor(fd, false));
-        self.counters.close();
-        self.ready.store(0, Ordering::Relaxed);
+        self.close_counters();
+        self.epoch.store(0, Ordering::Relaxed);
     }
 
     /// Its page of the pool.

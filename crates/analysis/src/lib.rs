@@ -14,6 +14,7 @@
 //! | [`table`] | rows by op, thread, CPU or process |
 //! | [`stats`](mod@stats) | distributions and correlations per op: a second way over the pages |
 //! | [`metrics`] | metrics of a row, from the calls that have their counters |
+//! | [`ops`] | ops of virtual machines as trees: self time, pool threads, what lies between |
 //! | [`durations`] | many durations in little memory, exact quantiles |
 //! | [`innermost`] | self time: who owns each moment of a thread |
 //! | [`threads`] | per thread: time in dispatches, in none, off the CPU |
@@ -28,6 +29,7 @@ pub mod durations;
 pub mod innermost;
 pub mod metrics;
 mod nested;
+pub mod ops;
 pub mod probe;
 pub mod stats;
 pub mod summary;
@@ -37,6 +39,7 @@ pub mod tracks;
 
 pub use durations::Durations;
 pub use metrics::MetricValue;
+pub use ops::{OpFilter, OpTable, OpTrees};
 pub use probe::{EmptyCall, ProbeCost};
 pub use stats::{Stats, stats};
 pub use summary::{Options, Summary, summarize};

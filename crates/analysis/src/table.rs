@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use model::metric::Bound;
 use profile::batch::unknown_op;
 use profile::columns::{cpu_of, node_of};
-use profile::{Columns, OpId, Profile, Status};
+use profile::{Columns, OpId, Profile, Role, Status};
 
 use crate::durations::Durations;
 use crate::metrics::{self, MetricValue, SetSum, Sets};
@@ -48,7 +48,7 @@ pub struct Row {
     /// Workgroup calls.
     pub calls: u64,
     /// Calls whose workgroup id is 0,0,0: one per dispatch. `None` if it is not known of some
-    /// call which workgroup it was.
+    /// call which workgroup it was, and where some is a virtual machine's.
     pub dispatches: Option<u64>,
     /// Sum of the durations.
     pub total_ticks: u128,
@@ -252,6 +252,8 @@ pub(crate) struct Table<'a> {
     pub all_calls: u64,
     pub all_dispatches: u64,
     pub all_unplaced: bool,
+    /// Some ops are what virtual machines call.
+    machines: bool,
     pub all_ticks: u128,
     /// What of that is nobody's self time.
     pub all_not_own: u128,
@@ -285,6 +287,7 @@ impl<'a> Table<'a> {
             all_calls: 0,
             all_dispatches: 0,
             all_unplaced: false,
+            machines: profile.ops.all().iter().any(|op| op.role != Role::Workgroup),
             all_ticks: 0,
             all_not_own: 0,
             cache: HashMap::new(),
@@ -369,6 +372,13 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// Whether call `i` is a virtual machine's, which belongs to no dispatch.
+    fn is_of_machine(&self, columns: &Columns, i: usize) -> bool {
+        let ops = &self.profile.ops;
+        let op = ops.of(columns.process, columns.export[i]).and_then(|op| ops.get(op));
+        op.is_some_and(|op| op.role != Role::Workgroup)
+    }
+
     /// Adds the calls of one page. `empty`: what to take off each call.
     pub fn add(&mut self, columns: &Columns, empty: Option<&EmptyCall>) {
         self.find_rows(columns);
@@ -379,9 +389,10 @@ impl<'a> Table<'a> {
         let pass = self.profile.processes.get(columns.process).map_or(0, |p| p.pass as usize);
         for (i, row) in self.page_rows.iter().enumerate() {
             let duration = columns.duration(i).saturating_sub(inside);
-            let placed = columns.knows_workgroup(i);
+            let machine = self.machines && self.is_of_machine(columns, i);
+            let placed = !machine && columns.knows_workgroup(i);
             let first = placed && x[i] | y[i] | z[i] == 0;
-            unplaced |= !placed;
+            unplaced |= !placed && !machine;
             ticks += u128::from(duration);
             dispatches += u64::from(first);
             let Some(sum) = self.sums.get_mut(*row as usize) else { continue };

@@ -14,6 +14,7 @@ mod inherited;
 mod list;
 mod metrics;
 mod naming;
+mod ops;
 mod output;
 mod prepare;
 mod recover;
@@ -39,6 +40,7 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Report(report::Args),
+    Ops(ops::Args),
     Stats(stats::Args),
     Export(export::Args),
     Trace(trace::Args),
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(args) => run::main(args),
         Command::Report(args) => report::main(args),
+        Command::Ops(args) => ops::main(args),
         Command::Stats(args) => stats::main(args),
         Command::Export(args) => export::main(args),
         Command::Trace(args) => trace::main(args),

@@ -15,11 +15,14 @@ mod text;
 mod tracks;
 pub mod units;
 
+pub use columns::{Column, Table, Value};
 pub use columns::{labels, op_of, printable, process_label, thread_label};
-pub use csv::field;
+pub use csv::{field, print as print_csv};
+pub use header::command;
 pub use json::{EmptyOut, KeyOut, LossOut, ProfileHead, ThreadRef};
 pub use json::{empty_out, key_out, losses_out, thread_ref};
-pub use losses::say as say_losses;
+pub use losses::{MACHINE_WITHOUT_CALLS, by_severity, say as say_losses, severity};
+pub use text::{losses as print_losses, table as print_table, wrapped};
 pub use units::plural;
 
 use std::io::{self, BufWriter, ErrorKind as IoErrorKind, Write};
@@ -74,7 +77,7 @@ pub struct Args {
 
 /// `--by`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum RowKind {
+pub enum RowKind {
     /// An exported function.
     #[default]
     Op,

@@ -45,6 +45,12 @@ fn hook_host() -> Command {
     command
 }
 
+fn tvm_host() -> Command {
+    let mut command = Command::new(Programs::get().other("tvm_host"));
+    command.args(["-", "everything"]);
+    command
+}
+
 fn outcome(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -69,6 +75,7 @@ fn a_panic_anywhere_leaves_the_host_alone() {
         let reached = [
             panics_at(&program, &point, &mut entries(), "entries"),
             panics_at(&program, &point, &mut hook_host(), "hook_host"),
+            panics_at(&program, &point, &mut tvm_host(), "tvm_host"),
             drop_in_panics_at(&program, &point),
         ];
         assert!(reached.contains(&true), "nothing reaches {point}");

@@ -256,3 +256,233 @@ fn whatever_calls_do_both_formats_say_the_same() {
         assert!(trace["slices"].as_array().unwrap().len() > 1_200);
     }
 }
+
+/// What a trace of Chrome's format says, from the file itself: slices, moments and points with
+/// their rows, ends of arrows by id and row.
+struct Expected {
+    slices: Vec<String>,
+    instants: Vec<String>,
+    points: Vec<String>,
+    arrows: Vec<String>,
+}
+
+fn expected(trace: &Value) -> Expected {
+    let base = trace["baseTimeNanoseconds"].as_i64().unwrap_or(0);
+    let events = trace["traceEvents"].as_array().unwrap();
+    let name_of = |what: &str, e: &Value| {
+        let same = |m: &&Value| {
+            m["ph"] == "M"
+                && m["name"] == what
+                && m["pid"] == e["pid"]
+                && (what == "process_name" || m["tid"] == e["tid"])
+        };
+        let given = events.iter().rfind(same);
+        let id = &e[if what == "process_name" { "pid" } else { "tid" }];
+        let fallback = id
+            .as_str()
+            .map_or_else(|| format!("{} {id}", what.strip_suffix("_name").unwrap()), str::to_owned);
+        given.and_then(|m| m["args"]["name"].as_str()).map_or(fallback, str::to_owned)
+    };
+    let row = |e: &Value| json!([name_of("process_name", e), name_of("thread_name", e)]);
+    let at = |e: &Value| base + (e["ts"].as_f64().unwrap() * 1_000.0).round() as i64;
+    let args = |e: &Value| {
+        let all = e["args"].as_object().cloned().unwrap_or_default();
+        sort(&all.into_iter().filter(|(_, value)| !value.is_null()).collect::<Map<_, _>>().into())
+    };
+    let category = |e: &Value| json!(e["cat"].as_str().into_iter().collect::<Vec<_>>());
+    let mut out = Expected { slices: vec![], instants: vec![], points: vec![], arrows: vec![] };
+    let (mut kinds, mut open) = (Vec::new(), Vec::<&Value>::new());
+    for e in events {
+        let slice = |b: &Value, ns: i64| {
+            json!([at(b), ns, b["name"], category(b), args(b), row(b)]).to_string()
+        };
+        match e["ph"].as_str().unwrap() {
+            "X" => {
+                out.slices.push(slice(e, (e["dur"].as_f64().unwrap() * 1_000.0).round() as i64));
+            }
+            "B" => open.push(e),
+            "E" => {
+                let same = |b: &&Value| b["pid"] == e["pid"] && b["tid"] == e["tid"];
+                let begin = open.remove(open.iter().rposition(same).unwrap());
+                out.slices.push(slice(begin, at(e) - at(begin)));
+            }
+            "i" => {
+                out.instants
+                    .push(json!([at(e), e["name"], category(e), args(e), row(e)]).to_string());
+            }
+            "C" => {
+                for (key, value) in e["args"].as_object().unwrap() {
+                    let name = format!("{} {key}", e["name"].as_str().unwrap());
+                    let value = value.as_f64().unwrap();
+                    out.points.push(json!([at(e), name.trim_end(), value]).to_string());
+                }
+            }
+            end @ ("s" | "t" | "f") => {
+                let kind = (e["cat"].clone(), e["name"].clone());
+                let place = kinds.iter().position(|known| *known == kind);
+                let place = place.unwrap_or_else(|| {
+                    kinds.push(kind);
+                    kinds.len() - 1
+                });
+                let id = (place as u64) << 48 | e["id"].as_u64().unwrap();
+                out.arrows.push(json!([end == "f", id, row(e)]).to_string());
+            }
+            _ => {}
+        }
+    }
+    for all in [&mut out.slices, &mut out.instants, &mut out.points, &mut out.arrows] {
+        all.sort();
+    }
+    out
+}
+
+fn found(trace: &Value) -> Expected {
+    let all = |key: &str| trace[key].as_array().unwrap().iter();
+    let row = |e: &Value| json!([e["row"][0], e["row"][1]]);
+    let slice = |s: &Value| {
+        let args = sort(&s["args"]);
+        json!([s["start"], s["duration"], s["name"], s["category"], args, row(s)]).to_string()
+    };
+    // A moment with an arrow stands for an end that no slice has: of the arrow only.
+    let instants = all("instants").filter(|i| i["from"] == json!([]) && i["to"] == json!([]));
+    let instant = |i: &Value| {
+        json!([i["at"], i["name"], i["category"], sort(&i["args"]), row(i)]).to_string()
+    };
+    let point = |p: &Value| json!([p["at"], p["name"], p["value"].as_f64().unwrap()]).to_string();
+    let arrows = all("slices").chain(all("instants")).flat_map(|e| {
+        [("from", false), ("to", true)].into_iter().flat_map(move |(end, last)| {
+            let ids = e[end].as_array().unwrap().iter();
+            ids.map(move |id| json!([last, id, row(e)]).to_string())
+        })
+    });
+    let mut out = Expected {
+        slices: all("slices").map(slice).collect(),
+        instants: instants.map(instant).collect(),
+        points: all("counters").map(point).collect(),
+        arrows: arrows.collect(),
+    };
+    for all in [&mut out.slices, &mut out.instants, &mut out.points, &mut out.arrows] {
+        all.sort();
+    }
+    out
+}
+
+fn import_and_compare(python: &Path, scratch: &Scratch, name: &str, file: &Path, trace: &Value) {
+    let at = |end: &str| scratch.join(&format!("{name}.{end}"));
+    let mut command = Command::new(PROGRAM);
+    command.args(["trace", "import"]).arg(file).arg("-o").arg(at("cpt"));
+    assert!(command.status().unwrap().success());
+    export(&at("cpt"), &at("pftrace"), &[]);
+    export(&at("cpt"), &at("small.pftrace"), &["--compress"]);
+    let decoded = decode(python, &at("pftrace"));
+    assert_eq!(decode(python, &at("small.pftrace")), decoded);
+    let (found, expected) = (found(&decoded), expected(trace));
+    assert!(!expected.slices.is_empty(), "{name}");
+    assert_eq!(found.slices, expected.slices, "{name}");
+    assert_eq!(found.instants, expected.instants, "{name}");
+    assert_eq!(found.points, expected.points, "{name}");
+    assert_eq!(found.arrows, expected.arrows, "{name}");
+    for (key, value) in trace.as_object().unwrap() {
+        if key != "traceEvents" {
+            assert_eq!(decoded["metadata"][key], *value, "{name}: {key}");
+        }
+    }
+    let mut check = Command::new(PROGRAM);
+    assert!(check.args(["trace", "check"]).arg(at("pftrace")).status().unwrap().success());
+}
+
+#[test]
+fn imported_traces_say_what_they_said() {
+    let Some(python) = python("perfetto_import") else { return };
+    let scratch = Scratch::new();
+    let trace = json!({
+        "baseTimeNanoseconds": 1_790_857_026_000_000_000i64, "displayTimeUnit": "ms", "x": [1, null],
+        "traceEvents": [
+            {"ph": "X", "cat": "cuda_runtime", "name": "launch", "pid": 1, "tid": 2, "ts": 10.001,
+             "dur": 5.0, "args": {"correlation": 7, "é\n": "a\"b", "big": u64::MAX, "neg": -5,
+             "x": 1.25, "yes": true, "none": null, "Input Dims": [[], [1, 2]], "o": {"p": "q"}}},
+            {"ph": "s", "id": 7, "pid": 1, "tid": 2, "ts": 10.001, "cat": "ac2g", "name": "ac2g"},
+            {"ph": "s", "id": 7, "pid": 1, "tid": 2, "ts": 12, "cat": "fwdbwd", "name": "fwdbwd"},
+            {"ph": "X", "cat": "cpu_op", "name": "inner", "pid": 1, "tid": 2, "ts": 11, "dur": 1},
+            {"ph": "X", "cat": "cpu_op", "name": "overlaps", "pid": 1, "tid": 2, "ts": 14, "dur": 9},
+            {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": "stream 7", "ts": 20, "dur": 0,
+             "args": {"correlation": 7}},
+            {"ph": "f", "id": 7, "pid": 0, "tid": "stream 7", "ts": 20, "cat": "ac2g",
+             "name": "ac2g", "bp": "e"},
+            {"ph": "t", "id": 7, "pid": 1, "tid": 3, "ts": 30, "cat": "fwdbwd", "name": "fwdbwd"},
+            {"ph": "f", "id": 7, "pid": 1, "tid": 3, "ts": 31, "cat": "fwdbwd", "name": "fwdbwd"},
+            {"ph": "B", "name": "outer", "cat": "user_annotation", "pid": 1, "tid": 2, "ts": 1},
+            {"ph": "B", "name": "part", "pid": 1, "tid": 2, "ts": 2, "args": {"n": 1}},
+            {"ph": "B", "name": "other row", "pid": "text", "tid": "", "ts": 2.5},
+            {"ph": "E", "pid": 1, "tid": 2, "ts": 3},
+            {"ph": "E", "pid": 1, "tid": 2, "ts": 50.5},
+            {"ph": "E", "pid": "text", "tid": "", "ts": 4},
+            {"ph": "C", "cat": "mtia_counters", "name": "bandwidth", "pid": 1, "tid": 0, "ts": 2.5,
+             "args": {"read GB/s": 1.25, "write GB/s": 3}},
+            {"ph": "C", "name": "bandwidth", "pid": 1, "tid": 0, "ts": 7, "args": {"read GB/s": -2}},
+            {"ph": "i", "s": "g", "name": "end", "pid": "text", "tid": "a", "ts": 33.0,
+             "args": {"why": "done"}},
+            {"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "args": {"name": "py\"thon"}},
+            {"ph": "M", "name": "process_labels", "pid": 1, "tid": 0, "args": {"labels": "CPU"}},
+            {"ph": "M", "name": "process_sort_index", "pid": 1, "tid": 0, "args": {"sort_index": 5}},
+            {"ph": "M", "name": "thread_name", "pid": 1, "tid": 2, "args": {"name": "main"}},
+            {"ph": "M", "name": "thread_sort_index", "pid": 1, "tid": 2, "args": {"sort_index": -1}}
+        ]
+    });
+    let file = scratch.join("t.json");
+    std::fs::write(&file, trace.to_string()).unwrap();
+    import_and_compare(&python, &scratch, "made", &file, &trace);
+}
+
+/// The traces that torch wrote, where they lie beside the checkout.
+#[test]
+fn torchs_traces_say_what_they_said() {
+    let Some(python) = python("perfetto_torch") else { return };
+    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/workloads/traces");
+    let Ok(entries) = std::fs::read_dir(&shared) else {
+        support::skip("perfetto_torch", "no traces beside the checkout");
+        return;
+    };
+    let scratch = Scratch::new();
+    for (i, entry) in entries.enumerate() {
+        let file = entry.unwrap().path();
+        let mut text = String::new();
+        let mut gz = flate2::read::GzDecoder::new(std::fs::File::open(&file).unwrap());
+        std::io::Read::read_to_string(&mut gz, &mut text).unwrap();
+        let trace = serde_json::from_str(&text).unwrap();
+        import_and_compare(&python, &scratch, &i.to_string(), &file, &trace);
+    }
+}
+
+/// Several traces in one profile: rows of each are its own, times on one clock.
+#[test]
+fn several_imported_traces_have_rows_of_their_own() {
+    let Some(python) = python("perfetto_several") else { return };
+    let scratch = Scratch::new();
+    let base = 1_790_857_026_000_000_000i64;
+    let mut files = Vec::new();
+    for rank in 0..2 {
+        let trace = json!({
+            "baseTimeNanoseconds": base + rank * 500, "distributedInfo": {"rank": rank},
+            "traceEvents": [
+                {"ph": "X", "cat": "c", "name": "a", "pid": 7, "tid": 8, "ts": 1, "dur": 2},
+                {"ph": "s", "id": 3, "pid": 7, "tid": 8, "ts": 1, "cat": "ac2g", "name": "ac2g"},
+                {"ph": "M", "name": "process_name", "pid": 7, "tid": 0, "args": {"name": "python"}}
+            ]
+        });
+        files.push(scratch.join(&format!("{rank}.json")));
+        std::fs::write(&files[rank as usize], trace.to_string()).unwrap();
+    }
+    let (profile, output) = (scratch.join("p.cpt"), scratch.join("p.pftrace"));
+    let mut command = Command::new(PROGRAM);
+    command.args(["trace", "import"]).args(&files).arg("-o").arg(&profile);
+    assert!(command.status().unwrap().success());
+    export(&profile, &output, &[]);
+    let decoded = decode(&python, &output);
+    let slices: Vec<_> = decoded["slices"].as_array().unwrap().iter().collect();
+    let of = |i: usize| json!([slices[i]["start"], slices[i]["row"], slices[i]["from"]]);
+    assert_eq!(of(0), json!([base + 1_000, ["rank 0: python", "thread 8", 0, 8], [3]]));
+    let row = ["rank 1: python", "thread 8"];
+    assert_eq!(of(1), json!([base + 1_500, [row[0], row[1], 0, 0], [(1u64 << 48) + 3]]));
+    assert_eq!(decoded["metadata"]["counterpoint"]["schema"], "counterpoint.trace-merge/1");
+}

@@ -136,19 +136,57 @@ fn torchs_traces_come_back() {
     }
 }
 
+/// Several traces in one profile come out as `trace merge` would have put their files together.
 #[test]
-fn what_cannot_be_is_said() {
+fn several_traces_come_back_merged() {
     let scratch = Scratch::new();
     let at = |name: &str| scratch.join(name);
-    std::fs::write(at("t.json"), "[]").unwrap();
-    run(&["trace", "import", "-o"], &[&at("one.cpt"), &at("t.json")]);
-    run(&["trace", "import", "-o"], &[&at("two.cpt"), &at("t.json"), &at("t.json")]);
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/trace");
-    let golden = testkit::Golden::new(PROGRAM, golden);
-    let golden = golden.scrub(scratch.path().display().to_string(), "DIR");
-    let [one, two, json, perfetto] =
-        ["one.cpt", "two.cpt", "x.json", "x.pftrace"].map(|name| at(name).display().to_string());
-    golden.check("again-perfetto", 2, &["trace", "export", &one, "-o", &perfetto]);
-    golden.check("again-two", 2, &["trace", "export", &two, "-o", &json]);
-    assert!(!at("x.json").exists() && !at("x.pftrace").exists());
+    let trace = |base: i64, rank: Value, pid: Value| {
+        json!({
+            "baseTimeNanoseconds": base, "distributedInfo": rank, "host_name": "h",
+            "traceEvents": [
+                {"ph": "X", "cat": "cuda_runtime", "name": "launch", "pid": pid, "tid": 2, "ts": 1.5,
+                 "dur": 2.0, "args": {"correlation": 7}},
+                {"ph": "s", "id": 7, "pid": pid, "tid": 2, "ts": 1.5, "cat": "ac2g", "name": "ac2g"},
+                {"ph": "f", "id": 7, "pid": pid, "tid": 2, "ts": 2.0, "cat": "ac2g", "bp": "e"},
+                {"ph": "s", "id": "x", "pid": pid, "tid": 2, "ts": 2.0, "cat": "a"},
+                {"ph": "f", "id": "x", "pid": pid, "tid": 2, "ts": 2.0, "cat": "a", "bp": "e"},
+                {"ph": "X", "name": "k", "pid": "GPU \"0\"", "tid": "stream", "ts": 3, "dur": 1},
+                {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": "python"}},
+                {"ph": "M", "name": "thread_name", "pid": pid, "tid": 2, "args": {"name": "main"}},
+                {"ph": "M", "name": "process_sort_index", "pid": pid, "tid": 0,
+                 "args": {"sort_index": 5}},
+                {"ph": "i", "s": "g", "name": "end", "pid": "", "tid": "", "ts": 3.0}
+            ]
+        })
+    };
+    let base = 1_790_857_026_000_000_000i64;
+    let traces = [
+        trace(base, json!({"rank": 0}), json!(5)),
+        trace(base + 1_000_000, json!({"rank": 1}), json!(5)),
+        trace(base, json!(null), json!(1.5)),
+    ];
+    // More than ten: their order is that of the command, not of the alphabet.
+    let files: Vec<PathBuf> = (0..12).map(|i| at(&format!("t{i}.json"))).collect();
+    for (i, file) in files.iter().enumerate() {
+        std::fs::write(file, traces[i % 3].to_string()).unwrap();
+    }
+    let paths = |first: &'static str| {
+        std::iter::once(at(first)).chain(files.iter().cloned()).collect::<Vec<_>>()
+    };
+    let all = |args: &[&str], paths: &[PathBuf]| {
+        run(args, &paths.iter().map(PathBuf::as_path).collect::<Vec<_>>());
+    };
+    all(&["trace", "import", "-o"], &paths("all.cpt"));
+    all(&["trace", "merge", "-o"], &paths("x.json"));
+    let merged = read(&at("x.json"));
+    export(&at("all.cpt"), &at("x.json"), &[]);
+    assert_eq!(read(&at("x.json")), merged);
+    run(&["trace", "check"], &[&at("x.json")]);
+    export(&at("all.cpt"), &at("x.json"), &["--vocabulary", "generic"]);
+    let generic = read(&at("x.json"));
+    assert_eq!(generic["traceEvents"].as_array().unwrap().len(), {
+        merged["traceEvents"].as_array().unwrap().len()
+    });
+    assert!(generic.to_string().contains("\"cat\":\"runtime\""));
 }

@@ -63,7 +63,7 @@ losses! {
     1 CallAbandoned "call_abandoned" Missing
         "calls that never returned to the probe (longjmp or an exception went past it); not recorded";
     2 ProbeReentered "probe_reentered" Missing
-        "calls made from a signal handler that interrupted the recorder itself, or nested deeper than four; passed through, not recorded";
+        "calls made from a signal handler that interrupted the recorder itself, or nested deeper than thirty-two; passed through, not recorded";
     3 NoPage "no_page" Missing
         "calls not recorded because no recorder page was free or the thread's recorder state could not be made; fewer threads or a larger pool would help";
     4 FlushFailed "flush_failed" Missing

@@ -3,6 +3,9 @@
 
 use model::Loss;
 use record::page::PageReader;
+pub use record::page::{
+    FIRST_USER_KEY, KEY_CORRELATION, KEY_FAILED, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES,
+};
 use record::{GroupLayout, PageHeader, Record};
 
 use crate::groups::{Groups, PageGroups};

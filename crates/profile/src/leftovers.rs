@@ -1,6 +1,6 @@
 //! What is still in the pool: the pages that were not flushed and the process table.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
@@ -75,6 +75,8 @@ impl Leftovers {
         let file = PoolFile::open(path)?;
         let mut ledgers = BTreeMap::new();
         let mut rows = BTreeMap::new();
+        // Their sessions are over, although the processes live.
+        let mut left = BTreeSet::new();
         // Of the generations of one process only the last can be alive: `exec` ends the others.
         let mut newest: BTreeMap<ProcessId, u32> = BTreeMap::new();
         let mut meet = |id: PartId| {
@@ -86,6 +88,9 @@ impl Leftovers {
             let id =
                 PartId { start_time: row.start_time, pid: row.pid, generation: row.generation };
             meet(id);
+            if row.left {
+                left.insert(id);
+            }
             rows.insert(row.row, id);
             let ledger = Ledger::of(row);
             ledgers.entry(id).and_modify(|l: &mut Ledger| l.add(&ledger)).or_insert(ledger);
@@ -110,13 +115,22 @@ impl Leftovers {
             // Of dead owners, the bytes stay where they are: they do not change any more.
             if let Some(page) = pages.last_mut()
                 && page.number == number
-                && !(same_boot && process_of(PartId::of(&page.header)).is_alive())
+                && (!same_boot
+                    || left.contains(&PartId::of(&page.header))
+                    || !process_of(PartId::of(&page.header)).is_alive())
             {
                 page.copy = None;
             }
         }
         if same_boot {
-            newest.retain(|process, _| process.is_alive());
+            newest.retain(|process, generation| {
+                let id = PartId {
+                    start_time: process.start_time,
+                    pid: process.pid,
+                    generation: *generation,
+                };
+                !left.contains(&id) && process.is_alive()
+            });
         } else {
             newest.clear();
         }

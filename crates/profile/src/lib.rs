@@ -65,6 +65,8 @@ pub use live::{ProcessId, boot_id};
 pub use manifest::{Clock, CounterInfo, Exit, Manifest, MetricInfo, Moment, Origin, State};
 pub use ops::{Op, OpId, Ops};
 pub use profile::{Process, Profile, Thread};
-pub use record::meta::{Calibration, Export, Library};
+pub use record::meta::{
+    Calibration, Export, Library, LibraryKind, OpExport, Role, ValueKey, ValueKind,
+};
 pub use tracks::{Sample, Tracks, TracksWriter};
 pub use visit::{PageDecoder, PageKey};

@@ -64,7 +64,8 @@ pub struct Row {
     pub start_time: AtomicU64,
     /// Threads that have recorded so far.
     pub threads: AtomicU32,
-    reserved: u32,
+    /// 1: the process will not write again, although it lives: its session has ended.
+    pub left: AtomicU32,
     /// Calls in pages that were flushed or released; those in claimed pages come on top.
     pub calls: AtomicU64,
     reserved2: [u64; 28],
@@ -245,6 +246,32 @@ impl Pool {
         self.places[page % PAGES].load(Ordering::Acquire)
     }
 
+    /// Takes the page out of this process's memory, whoever has claimed it. What is in it stays in
+    /// the pool.
+    ///
+    /// # Safety
+    /// Nobody in this process writes to it any more.
+    pub unsafe fn unmap_page(&self, page: usize) {
+        let at = self.places[page % PAGES].swap(std::ptr::null_mut(), Ordering::AcqRel);
+        if !at.is_null() {
+            // SAFETY: mapped by `map_page`, unused by contract.
+            unsafe { libc::syscall(libc::SYS_munmap, at, PAGE_BYTES) };
+        }
+    }
+
+    /// Takes the pages that nobody has claimed out of this process's memory. For a process that
+    /// will claim none any more.
+    pub fn unmap_free_pages(&self, row: u32) {
+        for page in (0..PAGES).filter(|page| !self.page(*page).is_null()) {
+            let claim = &self.claims()[page];
+            if claim.compare_exchange(0, row + 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                // SAFETY: claimed a moment ago, and so nobody's.
+                unsafe { self.unmap_page(page) };
+                self.release_page(page);
+            }
+        }
+    }
+
     /// Puts private memory in the page's place, in this process only: for a forked child that has to
     /// end what its parent had begun to write there.
     ///
@@ -399,6 +426,8 @@ pub struct ProcessRow {
     pub start_time: u64,
     /// See [`Row::threads`].
     pub threads: u32,
+    /// See [`Row::left`].
+    pub left: bool,
     /// See [`Row::calls`].
     pub calls: u64,
     /// Losses that are not zero: number, count, first errno (0: none).
@@ -475,6 +504,7 @@ impl PoolFile {
             generation: u32_at(std::mem::offset_of!(Row, generation)),
             start_time: u64_at(std::mem::offset_of!(Row, start_time)),
             threads: u32_at(std::mem::offset_of!(Row, threads)),
+            left: u32_at(std::mem::offset_of!(Row, left)) != 0,
             calls: u64_at(std::mem::offset_of!(Row, calls)),
             losses,
         })
@@ -497,88 +527,4 @@ impl PoolFile {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::ffi::CString;
-    use std::os::unix::ffi::OsStrExt;
-
-    fn scratch(name: &str) -> std::path::PathBuf {
-        let path = std::env::temp_dir().join(format!("cp-pool-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
-        path
-    }
-
-    #[test]
-    fn what_a_process_writes_a_reader_finds() {
-        let path = scratch("rw");
-        create(&path).unwrap();
-        let c_path = CString::new(path.as_os_str().as_bytes()).unwrap();
-        let pool = Pool::open(&c_path).unwrap();
-        assert_eq!(pool.claim_row(), 0);
-        let row = pool.claim_row();
-        assert_eq!(row, 1);
-        pool.row(row).pid.store(77, Ordering::Relaxed);
-        pool.row(row).lose(Loss::FlushFailed, 3, libc::ENOSPC);
-        pool.row(row).lose(Loss::FlushFailed, 1, libc::EIO);
-        let page = pool.claim_page(row, 5).unwrap();
-        assert_eq!(page, 5);
-        pool.populate(page, &c_path).unwrap();
-        // SAFETY: the page is claimed and populated.
-        unsafe { pool.page(page).write(0xAB) };
-        assert_eq!(pool.claim_page(row, 5), Some(6));
-        pool.release_page(6);
-
-        let read = PoolFile::open(&path).unwrap();
-        let processes = read.processes().unwrap();
-        assert_eq!(processes.len(), 2);
-        assert_eq!(processes[1].pid, 77);
-        let flush_failed = (Loss::FlushFailed.number(), 4, libc::ENOSPC as u32);
-        assert_eq!(processes[1].losses, [flush_failed]);
-        assert_eq!(read.claimed().collect::<Vec<_>>(), [(5, 1)]);
-        pool.run_row().lose(Loss::ChildStatic, 1, 0);
-        with_run_row(&c_path, |row| {
-            row.lose(Loss::ChildStatic, 2, 0);
-            row.take_back(Loss::ChildStatic);
-        })
-        .unwrap();
-        let of_the_run = read.run_row().unwrap();
-        assert_eq!(of_the_run.losses, [(Loss::ChildStatic.number(), 2, 0)]);
-        assert_eq!(read.page(5).unwrap()[0], 0xAB);
-        std::fs::remove_file(&path).unwrap();
-    }
-
-    #[test]
-    fn pages_and_rows_run_out_politely() {
-        let path = scratch("full");
-        create(&path).unwrap();
-        let c_path = CString::new(path.as_os_str().as_bytes()).unwrap();
-        let pool = Pool::open(&c_path).unwrap();
-        let mut seen = std::collections::BTreeSet::new();
-        while let Some(page) = pool.claim_page(0, 100) {
-            assert!(seen.insert(page));
-        }
-        assert_eq!(seen.len(), PAGES);
-        for _ in 0..ROWS {
-            pool.claim_row();
-        }
-        assert_eq!(pool.claim_row(), ROWS as u32 - 1);
-        let last = &PoolFile::open(&path).unwrap().processes().unwrap()[ROWS - 1];
-        assert_eq!(last.losses, [(Loss::ProcessTableFull.number(), 1, 0)]);
-        std::fs::remove_file(&path).unwrap();
-    }
-
-    #[test]
-    fn a_file_that_is_no_pool_is_refused() {
-        let path = scratch("bad");
-        std::fs::write(&path, b"hello").unwrap();
-        assert!(PoolFile::open(&path).is_err());
-        assert_eq!(
-            with_run_row(&CString::new(path.as_os_str().as_bytes()).unwrap(), |_| ()),
-            Err(libc::EINVAL)
-        );
-        let c_path = CString::new(path.as_os_str().as_bytes()).unwrap();
-        assert_eq!(Pool::open(&c_path).unwrap_err(), libc::EINVAL);
-        std::fs::remove_file(&path).unwrap();
-        assert_eq!(Pool::open(&c_path).unwrap_err(), libc::ENOENT);
-    }
-}
+mod tests;

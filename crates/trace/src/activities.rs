@@ -1,54 +1,32 @@
-//! An imported trace, written again from what was kept of it.
+//! Imported traces, written again from what was kept of them.
+//!
+//! ```text
+//!  one trace ──► again      JSON: every event as it was
+//!  several ────► merged     JSON: as `trace merge` writes them, each with rows of its own
+//!  any number ─► timeline   Perfetto's format
+//! ```
+//!
+//! A trace is read twice where names of rows may stand behind what happens in them. Memory: names
+//! and rows.
+
+mod again;
+mod args;
+mod merged;
+mod timeline;
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io;
 
 use model::activity::{Registry, Vocabulary};
 use profile::LossCount;
-use profile::activities::{Activities, NameId};
+use profile::activities::{Activities, Activity, NameId};
 
-use crate::chrome::write::{RawEvent, Writer};
+pub use again::write_again;
+pub use merged::write_merged;
+pub use timeline::{Timeline, write_perfetto};
 
-/// Writes every event as it was, but for the category in the generic vocabulary. Returns the
-/// output and the losses that were found.
-///
-/// # Errors
-/// Writing or reading failed.
-pub fn write_again<W: Write>(
-    trace: &Activities,
-    vocabulary: Vocabulary,
-    out: W,
-) -> io::Result<(W, Vec<LossCount>)> {
-    let none = serde_json::Map::new();
-    let mut writer = Writer::again(out, trace.document.as_object().unwrap_or(&none))?;
-    let mut categories =
-        Categories { vocabulary, known: HashMap::new(), registry: Registry::new() };
-    let mut events = trace.events().map_err(io::Error::other)?;
-    let mut more = true;
-    while more {
-        let batch = events.next_batch(|event| -> Result<(), Stop> {
-            let (process, thread) = trace.row(event.row);
-            let category = event.category.and_then(|id| categories.name(id, trace));
-            let raw = RawEvent {
-                phase: event.form,
-                category: category.as_deref(),
-                name: event.name.and_then(|id| trace.text(id)),
-                process,
-                thread,
-                time_ns: event.time_ns,
-                duration_ns: event.duration_ns,
-                id: event.id,
-                args: event.args,
-                more: &[],
-                others: event.more,
-            };
-            writer.raw(&raw).map_err(Stop)
-        });
-        more = batch.map_err(|Stop(error)| error)?;
-    }
-    let losses = trace.losses.iter().cloned().chain(events.losses()).collect();
-    Ok((writer.finish_again()?, losses))
-}
+use crate::chrome::event::Scalar;
+use crate::merge::Look;
 
 /// An error of writing, or one of reading made into it.
 struct Stop(io::Error);
@@ -56,6 +34,57 @@ struct Stop(io::Error);
 impl From<profile::Error> for Stop {
     fn from(error: profile::Error) -> Self {
         Self(io::Error::other(error))
+    }
+}
+
+/// Shows every event to `each`. Returns the losses that were found.
+fn visit(
+    trace: &Activities,
+    mut each: impl FnMut(&Activity<'_>) -> io::Result<()>,
+) -> io::Result<Vec<LossCount>> {
+    let mut events = trace.events().map_err(io::Error::other)?;
+    let mut more = true;
+    while more {
+        let batch = events.next_batch(|event| each(event).map_err(Stop));
+        more = batch.map_err(|Stop(error)| error)?;
+    }
+    Ok(trace.losses.iter().cloned().chain(events.losses()).collect())
+}
+
+/// What a trace says beside what happened in it. `name`: what its file was called.
+fn look(trace: &Activities, name: &str) -> io::Result<Look> {
+    let mut look = Look { name: name.to_owned(), ..Look::default() };
+    for (key, value) in trace.document.as_object().into_iter().flatten() {
+        look.add_top(key, value.clone());
+    }
+    visit(trace, |event| {
+        let (process, _) = trace.row(event.row);
+        let metadata = event.form == b'M';
+        if !metadata {
+            look.first_ns = look.first_ns.into_iter().chain(event.time_ns).min();
+        }
+        if let Some(pid) = process.and_then(scalar) {
+            let name = event.name.and_then(|id| trace.text(id)).filter(|_| metadata);
+            look.add(&pid, name.map(|name| (name, event.args.unwrap_or(""))));
+        }
+        Ok(())
+    })?;
+    Ok(look)
+}
+
+/// An id that was kept as JSON.
+fn scalar(json: &str) -> Option<Scalar<'_>> {
+    if let Ok(n) = json.parse() {
+        return Some(Scalar::Int(n));
+    }
+    match serde_json::from_str(json).ok()? {
+        serde_json::Value::String(text) => Some(Scalar::Text(text.into())),
+        serde_json::Value::Number(n) => match (n.as_u64(), n.as_f64()) {
+            (Some(n), _) => Some(Scalar::Big(n)),
+            (None, Some(n)) => Some(Scalar::Float(n)),
+            (None, None) => None,
+        },
+        _ => None,
     }
 }
 
@@ -67,16 +96,19 @@ struct Categories {
 }
 
 impl Categories {
-    fn name(&mut self, id: NameId, trace: &Activities) -> Option<String> {
+    fn new(vocabulary: Vocabulary) -> Self {
+        Self { vocabulary, known: HashMap::new(), registry: Registry::new() }
+    }
+
+    fn name<'a>(&'a mut self, id: NameId, trace: &'a Activities) -> Option<&'a str> {
         let original = trace.text(id)?;
         if self.vocabulary == Vocabulary::Kineto {
-            return Some(original.to_owned());
+            return Some(original);
         }
         let registry = &self.registry;
-        let name = self.known.entry(id).or_insert_with(|| match registry.parse(original) {
+        Some(self.known.entry(id).or_insert_with(|| match registry.parse(original) {
             Some(label) => registry.name(label, Vocabulary::Generic).to_owned(),
             None => original.to_owned(),
-        });
-        Some(name.clone())
+        }))
     }
 }

@@ -395,6 +395,7 @@ impl<'a> ProcessExport<'a> {
                 &many
             }
         };
+        let flow = first.map(|p| Flow { kind: &self.flow, id: p.id, end: FlowEnd::Start });
         sink.slice(&Slice {
             row,
             category: self.call_kind,
@@ -403,7 +404,7 @@ impl<'a> ProcessExport<'a> {
             duration_ns: end_ns.abs_diff(start_ns),
             args: &scratch.args,
             shape: Some(Shape(shape)),
-            flow: first.map(|p| Flow { kind: &self.flow, id: p.id, end: FlowEnd::Start }),
+            flows: flow.as_slice(),
             counters,
         })?;
         self.scratch = scratch;
@@ -471,7 +472,7 @@ impl<'a> ProcessExport<'a> {
             duration_ns: dispatch.end_ns.abs_diff(dispatch.start_ns),
             args: &args,
             shape: None,
-            flow: Some(Flow { kind: &self.flow, id: dispatch.id, end: FlowEnd::Finish }),
+            flows: &[Flow { kind: &self.flow, id: dispatch.id, end: FlowEnd::Finish }],
             counters: &[],
         })
     }

@@ -113,8 +113,8 @@ pub struct Slice<'a> {
     pub args: &'a [Arg<'a>],
     /// What the keys of its arguments are, for writers that remember them.
     pub shape: Option<Shape>,
-    /// The arrow that begins or ends at its begin.
-    pub flow: Option<Flow<'a>>,
+    /// The arrows that begin or end at its begin.
+    pub flows: &'a [Flow<'a>],
     /// Points of time series at its begin, in its row; some may have no series.
     pub counters: &'a [Counter<'a>],
 }
@@ -152,6 +152,8 @@ pub struct Instant<'a> {
     pub at_ns: i64,
     /// What else is known.
     pub args: &'a [Arg<'a>],
+    /// The arrows that begin or end here.
+    pub flows: &'a [Flow<'a>],
 }
 
 /// A point of one or more time series.

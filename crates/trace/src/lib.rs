@@ -3,13 +3,13 @@
 //! ```text
 //!  profile ─► calls, dispatches, counters ─► Sink, which is ─┬─ chrome::write::Writer ───► .json
 //!                                                            └─ perfetto::write::Writer ─► .pftrace
-//!  .json ─► chrome::read ─► events ─► import ─► profile
+//!  .json ─► chrome::read ─► events ─► import ─► profile ─► activities ─► .json, .pftrace
 //! ```
 //!
 //! | module | what |
 //! |---|---|
 //! | [`event`] | what a timeline consists of, and [`Sink`], what takes it |
-//! | [`activities`] | an imported trace, written again |
+//! | [`activities`] | imported traces, written again |
 //! | [`calls`] | a profile's calls as a timeline |
 //! | [`tracks`] | a profile's time series as a timeline |
 //! | [`dispatch`] | which workgroup calls make up a dispatch |

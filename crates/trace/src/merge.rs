@@ -46,14 +46,14 @@ pub struct Look {
     pub first_ns: Option<i64>,
     /// What reading it found.
     pub summary: Summary,
-    clock: Option<BootClock>,
-    document: serde_json::Map<String, Value>,
-    processes: BTreeMap<ProcessKey, Process>,
+    pub(crate) clock: Option<BootClock>,
+    pub(crate) document: serde_json::Map<String, Value>,
+    pub(crate) processes: BTreeMap<ProcessKey, Process>,
 }
 
 /// How `CLOCK_REALTIME` stood to `CLOCK_MONOTONIC` of one boot of a machine.
 #[derive(Clone, Debug, PartialEq)]
-struct BootClock {
+pub(crate) struct BootClock {
     boot: String,
     /// Real minus monotonic time, ns, by which the file's times were made.
     offset_ns: i64,
@@ -61,16 +61,16 @@ struct BootClock {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum ProcessKey {
+pub(crate) enum ProcessKey {
     Number(i64),
     /// A text, or a number that is not whole.
     Text(String),
 }
 
 #[derive(Clone, Debug, Default)]
-struct Process {
-    name: Option<String>,
-    sort_index: Option<i64>,
+pub(crate) struct Process {
+    pub(crate) name: Option<String>,
+    pub(crate) sort_index: Option<i64>,
 }
 
 /// How the times of a file were brought to those of the first one.
@@ -115,36 +115,29 @@ pub fn look(name: &str, source: impl Read) -> Result<Look, ReadError> {
     Ok(look)
 }
 
-impl Sink for Look {
-    fn event(&mut self, _: u64, event: &Event<'_>) -> Result<(), String> {
-        if event.phase != b'M' {
-            let first = self.first_ns.into_iter().chain(event.time_ns).min();
-            self.first_ns = first;
-        }
-        let Some(pid) = &event.pid else { return Ok(()) };
+impl Look {
+    /// Takes what an event says of its process.
+    pub(crate) fn add(&mut self, pid: &Scalar<'_>, metadata: Option<(&str, &str)>) {
         let key = ProcessKey::of(pid);
         if !self.processes.contains_key(&key) {
             self.processes.insert(key.clone(), Process::default());
         }
-        if event.phase != b'M' {
-            return Ok(());
-        }
-        let args = || event.args.and_then(|raw| raw.parse::<Value>().ok());
+        let Some((name, args)) = metadata else { return };
+        let args = || serde_json::from_str::<Value>(args).ok();
         let process = self.processes.entry(key).or_default();
-        match event.name.as_deref() {
-            Some("process_name") => {
+        match name {
+            "process_name" => {
                 process.name = args().and_then(|a| Some(a.get("name")?.as_str()?.to_owned()));
             }
-            Some("process_sort_index") => {
+            "process_sort_index" => {
                 process.sort_index = args().and_then(|a| a.get("sort_index")?.as_i64());
             }
             _ => {}
         }
-        Ok(())
     }
 
-    fn top(&mut self, _: u64, key: &str, value: Raw<'_>) -> Result<(), String> {
-        let Ok(value) = value.parse::<Value>() else { return Ok(()) };
+    /// Takes a key that stands beside the events.
+    pub(crate) fn add_top(&mut self, key: &str, value: Value) {
         let whole = |v: &Value| v.as_i64().or_else(|| v.as_str()?.parse().ok());
         match key {
             "baseTimeNanoseconds" => self.base_ns = whole(&value),
@@ -154,6 +147,25 @@ impl Sink for Look {
             _ => {}
         }
         self.document.insert(key.to_owned(), value);
+    }
+}
+
+impl Sink for Look {
+    fn event(&mut self, _: u64, event: &Event<'_>) -> Result<(), String> {
+        if event.phase != b'M' {
+            let first = self.first_ns.into_iter().chain(event.time_ns).min();
+            self.first_ns = first;
+        }
+        let Some(pid) = &event.pid else { return Ok(()) };
+        let name = event.name.as_deref().filter(|_| event.phase == b'M');
+        self.add(pid, name.map(|name| (name, event.args.map_or("", Raw::get))));
+        Ok(())
+    }
+
+    fn top(&mut self, _: u64, key: &str, value: Raw<'_>) -> Result<(), String> {
+        if let Ok(value) = value.parse::<Value>() {
+            self.add_top(key, value);
+        }
         Ok(())
     }
 }
@@ -209,7 +221,7 @@ pub fn align(files: &[Look]) -> Vec<Alignment> {
 }
 
 impl ProcessKey {
-    fn of(id: &Scalar<'_>) -> Self {
+    pub(crate) fn of(id: &Scalar<'_>) -> Self {
         match id {
             Scalar::Int(n) => Self::Number(*n),
             other => Self::Text(other.to_string()),
@@ -219,7 +231,7 @@ impl ProcessKey {
 
 /// Names a file's rows: its rank, else its machine, else its name, and the number of the file
 /// where that is not enough.
-fn labels(files: &[Look]) -> Vec<String> {
+pub(crate) fn labels(files: &[Look]) -> Vec<String> {
     let label = |file: &Look| match (file.rank, &file.host) {
         (Some(rank), Some(host)) => format!("rank {rank} on {host}"),
         (Some(rank), None) => format!("rank {rank}"),
@@ -234,18 +246,22 @@ fn labels(files: &[Look]) -> Vec<String> {
     all.iter().enumerate().map(numbered).collect()
 }
 
-/// Writes the rows of all files, then the events of each that `open` opens again.
-///
-/// # Errors
-/// Writing failed, or a file cannot be read any more.
-pub fn write<W: Write, R: Read>(
+/// The earliest moment of all files, ns since 1970.
+pub fn first_ns(files: &[Look], alignments: &[Alignment]) -> i64 {
+    let start = |(file, alignment): (&Look, &Alignment)| {
+        let first = file.base_ns.unwrap_or(0).saturating_add(file.first_ns.unwrap_or(0));
+        first.saturating_add(alignment.shift_ns)
+    };
+    files.iter().zip(alignments).map(start).min().unwrap_or(0)
+}
+
+/// Names the processes of all files.
+pub(crate) fn write_rows<W: Write>(
     files: &[Look],
-    alignments: &[Alignment],
-    mut writer: Writer<W>,
-    mut open: impl FnMut(usize) -> io::Result<R>,
-) -> io::Result<Writer<W>> {
-    let labels = labels(files);
-    for (i, (file, label)) in files.iter().zip(&labels).enumerate() {
+    labels: &[String],
+    writer: &mut Writer<W>,
+) -> io::Result<()> {
+    for (i, (file, label)) in files.iter().zip(labels).enumerate() {
         for (key, process) in &file.processes {
             let moved = Moved { index: i as i64, label };
             let text = moved.text(key);
@@ -264,6 +280,21 @@ pub fn write<W: Write, R: Read>(
             })?;
         }
     }
+    Ok(())
+}
+
+/// Writes the rows of all files, then the events of each that `open` opens again.
+///
+/// # Errors
+/// Writing failed, or a file cannot be read any more.
+pub fn write<W: Write, R: Read>(
+    files: &[Look],
+    alignments: &[Alignment],
+    mut writer: Writer<W>,
+    mut open: impl FnMut(usize) -> io::Result<R>,
+) -> io::Result<Writer<W>> {
+    let labels = labels(files);
+    write_rows(files, &labels, &mut writer)?;
     for (i, (file, alignment)) in files.iter().zip(alignments).enumerate() {
         let base = file.base_ns.unwrap_or(0).saturating_sub(writer.base_ns());
         let mut sink = Again {
@@ -296,18 +327,24 @@ pub fn facts(files: &[Look], alignments: &[Alignment]) -> Value {
     json!({ "schema": MERGE_SCHEMA, "files": files.collect::<Vec<_>>() })
 }
 
+/// Whether rows of the merged trace have what this metadata event says already.
+pub(crate) fn names_process(metadata: &str) -> bool {
+    ["process_name", "process_sort_index"].contains(&metadata)
+}
+
 /// Where the ids of one file go.
-struct Moved<'a> {
-    index: i64,
-    label: &'a str,
+#[derive(Clone, Copy)]
+pub(crate) struct Moved<'a> {
+    pub(crate) index: i64,
+    pub(crate) label: &'a str,
 }
 
 impl Moved<'_> {
-    fn number(&self, n: i64) -> i64 {
+    pub(crate) fn number(&self, n: i64) -> i64 {
         n.saturating_add(PROCESSES_APART * self.index)
     }
 
-    fn text(&self, key: &ProcessKey) -> String {
+    pub(crate) fn text(&self, key: &ProcessKey) -> String {
         match key {
             ProcessKey::Text(text) if self.index > 0 => format!("{text} ({})", self.label),
             ProcessKey::Text(text) => text.clone(),
@@ -315,14 +352,14 @@ impl Moved<'_> {
         }
     }
 
-    fn process(&self, id: &Scalar<'_>, out: &mut Vec<u8>) {
+    pub(crate) fn process(&self, id: &Scalar<'_>, out: &mut Vec<u8>) {
         match id {
             Scalar::Int(n) => text::int(out, self.number(*n)),
             other => text::string(out, &self.text(&ProcessKey::of(other))),
         }
     }
 
-    fn flow(&self, id: &Scalar<'_>, out: &mut Vec<u8>) {
+    pub(crate) fn flow(&self, id: &Scalar<'_>, out: &mut Vec<u8>) {
         match id {
             Scalar::Int(n) => text::int(out, n.saturating_add(FLOWS_APART * self.index)),
             other if self.index == 0 => scalar(other, out),
@@ -352,8 +389,7 @@ struct Again<'a, W: Write> {
 
 impl<W: Write> Sink for Again<'_, W> {
     fn event(&mut self, _: u64, event: &Event<'_>) -> Result<(), String> {
-        let ours = ["process_name", "process_sort_index"];
-        if event.phase == b'M' && event.name.as_deref().is_some_and(|n| ours.contains(&n)) {
+        if event.phase == b'M' && event.name.as_deref().is_some_and(names_process) {
             return Ok(());
         }
         self.texts.iter_mut().for_each(Vec::clear);

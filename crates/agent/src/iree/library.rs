@@ -181,6 +181,16 @@ fn known() -> impl Iterator<Item = &'static Known> {
     })
 }
 
+/// Numbers for exports that are no function of a library; the first of them.
+pub fn take_exports(count: u32) -> u32 {
+    NEXT_EXPORT.fetch_add(count, Ordering::Relaxed)
+}
+
+/// A number for what exports belong to and is no library.
+pub fn take_library() -> u32 {
+    NEXT_LIBRARY.fetch_add(1, Ordering::Relaxed)
+}
+
 /// Calls `body` with the frame of each known library.
 pub fn for_each_known(body: impl FnMut(&[u8])) {
     known().map(|k| k.frame.as_slice()).for_each(body);

@@ -1,12 +1,12 @@
 //! The table of a report as columns with names and units: what text, CSV and `--sort` share.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use analysis::{CounterTotal, Key, PassTotal, Row, Summary};
 use model::Unit;
 use model::metric::Bound;
 use profile::batch::unknown_op;
-use profile::{Op, Profile};
+use profile::{Op, Profile, Role};
 
 use super::RowKind;
 use super::units;
@@ -47,6 +47,24 @@ pub struct Column {
 }
 
 impl Column {
+    /// A column of these cells.
+    pub fn new(rank: u8, name: &str, title: &str, cells: Vec<Option<Value>>) -> Self {
+        Self {
+            name: name.into(),
+            title: title.into(),
+            csv_only: false,
+            rank,
+            cells,
+            coverage: None,
+            estimated: None,
+        }
+    }
+
+    /// The same for programs only.
+    pub fn for_programs(name: &str, cells: Vec<Option<Value>>) -> Self {
+        Self { csv_only: true, ..Self::new(u8::MAX, name, "", cells) }
+    }
+
     /// How many calls of this row have a value of how many, if they have one but not all do.
     pub fn partly(&self, row: usize) -> Option<(u64, u64)> {
         let (counted, calls) = *self.coverage.as_ref()?.get(row)?;
@@ -109,17 +127,7 @@ impl Table {
         let line = &profile.timeline;
         let mut columns = names(profile, rows, by);
         let mut push = |rank, name: &str, title: &str, cell: &dyn Fn(&Row) -> Option<Value>| {
-            let cells = rows.iter().map(cell).collect();
-            let (name, title) = (name.into(), title.into());
-            columns.push(Column {
-                name,
-                title,
-                csv_only: false,
-                rank,
-                cells,
-                coverage: None,
-                estimated: None,
-            });
+            columns.push(Column::new(rank, name, title, rows.iter().map(cell).collect()));
         };
         let ns = |ticks: f64| Some(Value::Ns(ticks * line.ns_per_tick()));
         let all = summary.self_ticks as f64;
@@ -177,15 +185,7 @@ impl Table {
             let calls = rows.iter().map(|row| {
                 Some(Value::Count(row.counters[i].map_or(0, |total| total.calls).into()))
             });
-            columns.push(Column {
-                name: format!("{}_calls", counter.name),
-                title: String::new(),
-                csv_only: true,
-                rank: u8::MAX,
-                cells: calls.collect(),
-                coverage: None,
-                estimated: None,
-            });
+            columns.push(Column::for_programs(&format!("{}_calls", counter.name), calls.collect()));
         }
         for (i, counter) in profile.manifest.counters.iter().enumerate() {
             let calls = |row: &Row| row.counters[i].map_or(0, |total| total.calls);
@@ -210,15 +210,7 @@ impl Table {
                 None => row.calls,
             };
             let coverage: Vec<_> = rows.iter().map(|row| (row.metrics[i].calls, of(row))).collect();
-            columns.push(Column {
-                name: format!("{}_calls", metric.name),
-                title: String::new(),
-                csv_only: true,
-                rank: u8::MAX,
-                cells: calls.collect(),
-                coverage: None,
-                estimated: None,
-            });
+            columns.push(Column::for_programs(&format!("{}_calls", metric.name), calls.collect()));
             if let Some(column) = columns.iter_mut().find(|column| column.name == metric.name) {
                 column.coverage = Some(coverage);
             }
@@ -342,6 +334,14 @@ fn names(profile: &Profile, rows: &[Row], by: RowKind) -> Vec<Column> {
         let source: Vec<Option<String>> = ops().map(|op| op.and_then(Op::source)).collect();
         let nowhere = source.iter().all(Option::is_none);
         columns.push(text("source", "source", nowhere, source));
+        if has_roles(profile) {
+            let of = |what: fn(&Op) -> &str| -> Vec<Option<String>> {
+                ops().map(|op| op.map(|op| what(op).to_owned())).collect()
+            };
+            columns.push(text("role", "role", true, of(|op| op.role.name())));
+            columns.push(text("arguments", "arguments", true, of(|op| &op.arguments)));
+            columns.push(text("device", "device", true, of(|op| &op.device)));
+        }
     }
     columns
 }
@@ -354,20 +354,30 @@ pub fn op_of(profile: &Profile, key: Key) -> Option<&Op> {
     }
 }
 
-/// What each row is called. Different ops of one name get the library's name, and if that does
-/// not tell them apart, their number.
+/// What each row is called. Different ops of one name get their arguments, the library's name, and
+/// if that does not tell them apart, their number.
 pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
     let mut labels: Vec<String> = keys.iter().map(|key| label(profile, *key)).collect();
-    for attempt in 0..2 {
+    for attempt in 0..3 {
         let mut seen: HashMap<String, usize> = HashMap::new();
-        labels.iter().for_each(|l| *seen.entry(l.clone()).or_default() += 1);
+        let mut arguments: HashMap<String, HashSet<&str>> = HashMap::new();
+        for (key, label) in keys.iter().zip(&labels) {
+            *seen.entry(label.clone()).or_default() += 1;
+            let of_op = op_of(profile, *key).map(|op| op.arguments.as_str());
+            arguments.entry(label.clone()).or_default().extend(of_op);
+        }
         for (key, label) in keys.iter().zip(&mut labels).filter(|(_, l)| seen[l.as_str()] > 1) {
+            let op = op_of(profile, *key);
+            let differ = arguments[label.as_str()].len() > 1;
             match (attempt, *key) {
-                (0, Key::Op(_)) => {
-                    let library = op_of(profile, *key).map_or("", |op| op.library.as_str());
-                    label.push_str(&format!(" [{library}]"));
+                // What tells them apart best, if it does.
+                (0, Key::Op(_)) if differ => {
+                    label.push_str(&format!(" ({})", op.map_or("", |op| &op.arguments)));
                 }
-                (1, Key::Op(id)) => label.push_str(&format!(" #{id}")),
+                (1, Key::Op(_)) => {
+                    label.push_str(&format!(" [{}]", op.map_or("", |op| op.library.as_str())));
+                }
+                (2, Key::Op(id)) => label.push_str(&format!(" #{id}")),
                 _ => {}
             }
         }
@@ -375,9 +385,22 @@ pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
     labels
 }
 
+/// The name of an op, and what its calls are if that is not what the name says.
+fn op_label(op: &Op) -> String {
+    match op.role {
+        Role::Workgroup | Role::Op => op.name.clone(),
+        role => format!("{} ({})", op.name, role.name()),
+    }
+}
+
+/// Whether calls of this profile are anything else than workgroups.
+pub fn has_roles(profile: &Profile) -> bool {
+    profile.ops.all().iter().any(|op| op.role != Role::Workgroup)
+}
+
 fn label(profile: &Profile, key: Key) -> String {
     match key {
-        Key::Op(id) => profile.ops.get(id).map_or_else(|| format!("op {id}"), |op| op.name.clone()),
+        Key::Op(id) => profile.ops.get(id).map_or_else(|| format!("op {id}"), op_label),
         Key::Unknown(process, export) => match profile.processes.as_slice() {
             [_] => unknown_op(export),
             all => format!("{} of process {}", unknown_op(export), all[process].id.pid),

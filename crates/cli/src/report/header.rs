@@ -52,6 +52,8 @@ pub fn lines(report: &Report<'_>) -> Vec<(&'static str, String)> {
             plural(summary.calls.into(), "call"),
             summary
                 .dispatches
+                // Calls of virtual machines make up no dispatches.
+                .filter(|n| *n > 0 || summary.calls == 0)
                 .map_or_else(String::new, |n| format!(" of {}", plural(n.into(), "dispatch"))),
             plural(processes.len() as u128, "process"),
             plural(threads, "thread"),
@@ -107,7 +109,8 @@ pub fn duration_ns(manifest: &Manifest) -> Option<u64> {
     times().max()?.checked_sub(times().min()?).filter(|ns| *ns > 0)
 }
 
-fn command(manifest: &Manifest) -> String {
+/// The program and its arguments, quoted where a shell would need that.
+pub fn command(manifest: &Manifest) -> String {
     let quoted = manifest.command.iter().map(|word| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
         match !word.is_empty() && word.chars().all(plain) {

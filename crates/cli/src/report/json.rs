@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use analysis::{EmptyCall, Key, ProbeCost, Row, ThreadTime};
-use profile::{CounterInfo, Exit, LossCount, Manifest, MetricInfo, Origin, Profile, State};
+use profile::{CounterInfo, Exit, LossCount, Manifest, MetricInfo, Origin, Profile, Role, State};
 use serde::Serialize;
 
 use super::columns::op_of;
@@ -108,11 +108,40 @@ struct RowOut<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum KeyOut<'a> {
-    Op { op: &'a str, op_id: u32, library: &'a str, source: Option<String>, tag: Option<&'a str> },
-    Unknown { op: String, op_id: Option<u32>, process: usize, export: u32 },
+    Op {
+        op: &'a str,
+        op_id: u32,
+        library: &'a str,
+        source: Option<String>,
+        tag: Option<&'a str>,
+        /// What a virtual machine calls, or one of its parts; not of a dispatch.
+        #[serde(flatten)]
+        of_machine: Option<OfMachine<'a>>,
+    },
+    Unknown {
+        op: String,
+        op_id: Option<u32>,
+        process: usize,
+        export: u32,
+    },
     Thread(ThreadRef),
-    Cpu { cpu: u32, node: u32 },
-    Process { process: usize, pid: u32 },
+    Cpu {
+        cpu: u32,
+        node: u32,
+    },
+    Process {
+        process: usize,
+        pid: u32,
+    },
+}
+
+/// What is known of ops of virtual machines only.
+#[derive(Serialize)]
+pub struct OfMachine<'a> {
+    role: &'static str,
+    arguments: &'a str,
+    device: &'a str,
+    asynchronous: bool,
 }
 
 /// A thread of the profile.
@@ -360,6 +389,12 @@ pub fn key_out(profile: &Profile, key: Key) -> KeyOut<'_> {
                 library: op.map_or("", |op| &op.library),
                 source: op.and_then(profile::Op::source),
                 tag: op.map(|op| op.tag.as_str()).filter(|tag| !tag.is_empty()),
+                of_machine: op.filter(|op| op.role != Role::Workgroup).map(|op| OfMachine {
+                    role: op.role.name(),
+                    arguments: &op.arguments,
+                    device: &op.device,
+                    asynchronous: op.asynchronous,
+                }),
             }
         }
         Key::Unknown(process, export) => {

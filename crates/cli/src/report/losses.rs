@@ -93,6 +93,14 @@ pub fn notes(report: &Report<'_>) -> Vec<String> {
     notes
 }
 
+/// A virtual machine of TVM that nobody saw working.
+pub const MACHINE_WITHOUT_CALLS: &str = "a virtual machine of TVM was seen, but none of its calls: it was not called, or it was \
+     compiled with exec_mode=\"compiled\" and makes none that can be seen";
+
+fn is_machine(library: &profile::Library) -> bool {
+    library.kind == profile::LibraryKind::RelaxVm
+}
+
 /// Why there may be no calls. What is known comes alone, guesses only without it.
 pub fn reasons(report: &Report<'_>) -> Vec<String> {
     let profile = report.profile;
@@ -131,8 +139,9 @@ pub fn reasons(report: &Report<'_>) -> Vec<String> {
     }
     if profile.processes.is_empty() {
         reasons.push(
-            "no process showed an IREE executable: the program uses another device than the CPU, \
-             or it failed before it loaded a module (see its exit status)"
+            "no process showed an IREE executable or a virtual machine of TVM: the program uses \
+             another device than the CPU, or it failed before it loaded a module (see its exit \
+             status)"
                 .into(),
         );
         reasons.push(
@@ -140,6 +149,8 @@ pub fn reasons(report: &Report<'_>) -> Vec<String> {
              system call, or by a program that is not recorded itself"
                 .into(),
         );
+    } else if profile.processes.iter().flat_map(|p| &p.libraries).any(is_machine) {
+        reasons.push(MACHINE_WITHOUT_CALLS.into());
     } else {
         reasons.push("an executable was loaded, but none of its functions was called".into());
     }

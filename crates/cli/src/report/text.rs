@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use analysis::ThreadTime;
 use model::Severity;
+use profile::LossCount;
 
 use super::columns::{Column, Table, Value, printable, process_label, thread_label};
 use super::losses::{by_severity, errno_text, notes, reasons, severity};
@@ -44,7 +45,7 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
         probes(out, report, width)?;
     }
     tracks(out, report, tables)?;
-    losses(out, report, width)?;
+    losses(out, &report.summary.losses, width)?;
     for note in notes(report) {
         wrapped(out, "note: ", &note, width)?;
     }
@@ -52,7 +53,7 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
 }
 
 /// The table of the report. A counter that was not counted in all calls of a row is marked.
-fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::Result<()> {
+pub fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::Result<()> {
     let mut columns: Vec<&Column> = table.columns.iter().filter(|c| !c.csv_only).collect();
     // A place in the source is worth less than a number.
     columns.sort_by_key(|column| column.name == "source");
@@ -374,8 +375,9 @@ pub fn probe_totals(report: &Report<'_>) -> Option<ProbeTotals> {
     })
 }
 
-fn losses(out: &mut impl Write, report: &Report<'_>, width: usize) -> io::Result<()> {
-    for loss in by_severity(&report.summary.losses) {
+/// One line for each, or more.
+pub fn losses(out: &mut impl Write, losses: &[LossCount], width: usize) -> io::Result<()> {
+    for loss in by_severity(losses) {
         let errno = errno_text(loss).map_or(String::new(), |text| format!(" ({text})"));
         let (on, off) = match (colour(), severity(loss)) {
             (false, _) | (_, Severity::Note) => ("", ""),
@@ -394,7 +396,7 @@ fn losses(out: &mut impl Write, report: &Report<'_>, width: usize) -> io::Result
 
 /// Writes `text` behind `head`, broken between words, further lines indented under it. Control
 /// characters are replaced, here and in [`layout`]: names and notes can hold anything.
-fn wrapped(out: &mut impl Write, head: &str, text: &str, width: usize) -> io::Result<()> {
+pub fn wrapped(out: &mut impl Write, head: &str, text: &str, width: usize) -> io::Result<()> {
     let indent = head.chars().count();
     let mut line = head.to_owned();
     let mut used = indent;

@@ -12,6 +12,7 @@ use model::activity::Vocabulary;
 use profile::activities::Activities;
 use profile::collect::Closing;
 use profile::{LossCount, Origin, Profile, merge_losses};
+use trace::activities::{write_merged, write_perfetto};
 use trace::{CallsOptions, Sink, chrome, export_calls, export_tracks, facts, perfetto};
 
 use crate::failure::Failure;
@@ -84,39 +85,65 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             let finish = |(gz, losses): (GzEncoder<File>, _)| gz.finish().map(|_| losses);
             write_json(gz, &profile, &args).and_then(finish)
         }
-        Ending::Perfetto => write_perfetto(file, &profile, &args),
+        Ending::Perfetto => write_perfetto_calls(file, &profile, &args),
     };
     report::say_losses(&losses.map_err(name)?);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes an imported trace as it was.
+/// Writes imported traces: one as it was, several with rows of their own.
 fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCode, Failure> {
-    let to = args.output.display();
-    let refuse = |why: &str| Failure::new(format!("write {to}: {why}"));
-    let all = Activities::open_all(&profile.dir).map_err(Failure::new)?;
-    let trace = match (all.as_slice(), ending) {
-        (_, Ending::Perfetto) => {
-            return Err(refuse("the profile is an imported trace, which is written as JSON only"));
-        }
-        ([trace], _) => trace,
-        (several, _) => {
-            let why = format!("the profile holds {} imported traces", several.len());
-            return Err(refuse(&why).hint("put them into one: counterpoint trace merge FILE…"));
-        }
+    let mut traces = Activities::open_all(&profile.dir).map_err(Failure::new)?;
+    if traces.is_empty() {
+        let dir = profile.dir.display();
+        return Err(Failure::new(format!("read {dir}: the traces that were imported are gone")));
+    }
+    // `chrome-10` comes behind `chrome-9`.
+    traces.sort_by_key(|trace| (trace.name.len(), trace.name.clone()));
+    // Which files these were stands in the command that imported them.
+    let files = &profile.manifest.command;
+    let files = files.get(files.len().saturating_sub(traces.len())..).unwrap_or_default();
+    let names: Vec<String> = match files.len() == traces.len() {
+        true => files.to_vec(),
+        false => traces.iter().map(|trace| trace.name.clone()).collect(),
     };
-    let name = |e: io::Error| Failure::new(format!("write {to}: {e}"));
-    let file = File::create(&args.output).map_err(name)?;
     let words = args.vocabulary.into();
-    let (_, losses) = if ending == Ending::JsonGz {
-        let gz = GzEncoder::new(file, Compression::default());
-        let (gz, losses) = trace::activities::write_again(trace, words, gz).map_err(name)?;
-        (gz.finish().map_err(name)?, losses)
-    } else {
-        trace::activities::write_again(trace, words, file).map_err(name)?
+    let name = |e: io::Error| Failure::new(format!("write {}: {e}", args.output.display()));
+    let file = File::create(&args.output).map_err(name)?;
+    let losses = match ending {
+        Ending::Json => write_json_again(file, &traces, &names, args).map(|(_, losses)| losses),
+        Ending::JsonGz => {
+            let gz = GzEncoder::new(file, Compression::default());
+            let finish = |(gz, losses): (GzEncoder<File>, _)| gz.finish().map(|_| losses);
+            write_json_again(gz, &traces, &names, args).and_then(finish)
+        }
+        Ending::Perfetto => {
+            let done = write_perfetto(&traces, &names, words, file, args.compress).map_err(name)?;
+            match done.left_out {
+                0 => {}
+                1 => eprintln!("counterpoint: 1 event has no form that Perfetto knows; left out"),
+                n => {
+                    eprintln!("counterpoint: {n} events have no form that Perfetto knows; left out")
+                }
+            }
+            Ok(done.losses)
+        }
     };
-    report::say_losses(&merge_losses(profile.all_losses().iter().chain(&losses)));
+    report::say_losses(&merge_losses(profile.all_losses().iter().chain(&losses.map_err(name)?)));
     Ok(ExitCode::SUCCESS)
+}
+
+fn write_json_again<W: Write>(
+    out: W,
+    traces: &[Activities],
+    names: &[String],
+    args: &Args,
+) -> io::Result<(W, Vec<LossCount>)> {
+    let words = args.vocabulary.into();
+    match traces {
+        [trace] => trace::activities::write_again(trace, words, out),
+        all => write_merged(all, names, words, out, &args.output.to_string_lossy()),
+    }
 }
 
 /// What a file's name says about its format.
@@ -177,11 +204,15 @@ fn write_json<W: Write>(out: W, profile: &Profile, args: &Args) -> io::Result<(W
     Ok((writer.finish(&facts, &args.output.to_string_lossy())?, losses))
 }
 
-fn write_perfetto(out: impl Write, profile: &Profile, args: &Args) -> io::Result<Vec<LossCount>> {
+fn write_perfetto_calls(
+    out: impl Write,
+    profile: &Profile,
+    args: &Args,
+) -> io::Result<Vec<LossCount>> {
     let clocks = profile.snapshots.iter().map(|s| (s.realtime_ns, s.monotonic_ns)).collect();
     let head = perfetto::write::Head { clocks, compress: args.compress };
     let mut writer = perfetto::write::Writer::new(out, &head)?;
     let (facts, losses) = fill(&mut writer, profile, args)?;
-    writer.finish(&facts)?;
+    writer.finish([("counterpoint", &facts)])?;
     Ok(losses)
 }

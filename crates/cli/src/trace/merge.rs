@@ -73,11 +73,7 @@ fn same_file(a: &Path, b: &Path) -> bool {
 }
 
 fn write<W: Write>(out: W, args: &Args, files: &[Look], alignments: &[Alignment]) -> io::Result<W> {
-    let start = |(file, alignment): (&Look, &Alignment)| {
-        let first = file.base_ns.unwrap_or(0).saturating_add(file.first_ns.unwrap_or(0));
-        first.saturating_add(alignment.shift_ns)
-    };
-    let near_ns = files.iter().zip(alignments).map(start).min().unwrap_or(0);
+    let near_ns = merge::first_ns(files, alignments);
     let head = Head { near_ns, host_name: "", devices: &[], rank: None };
     let writer = Writer::new(out, &head)?;
     let writer = merge::write(files, alignments, writer, |i| File::open(&args.files[i]))?;

@@ -144,7 +144,10 @@ def main(path):
                 "duration": at - begin, "args": args, "from": start, "to": finish,
             })
         elif kind == pb.TrackEvent.TYPE_INSTANT:
-            out["instants"].append({"row": row(uuid), "name": name, "at": at, "args": args})
+            out["instants"].append({
+                "row": row(uuid), "name": name, "category": category, "at": at, "args": args,
+                "from": flows[0], "to": flows[1],
+            })
         elif kind == pb.TrackEvent.TYPE_COUNTER:
             d = tracks[uuid]
             unit = d.counter.unit_name or pb.CounterDescriptor.Unit.Name(d.counter.unit)

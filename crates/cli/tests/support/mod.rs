@@ -222,7 +222,7 @@ fn support() -> PathBuf {
 impl Programs {
     /// A program that only some tests use: `NAME.c`.
     pub fn other(&self, name: &str) -> PathBuf {
-        let flags = ["-std=gnu11", "-ldl", "-lpthread"];
+        let flags = ["-std=gnu11", "-rdynamic", "-ldl", "-lpthread"];
         compile(&self.directory, "cc", &format!("{name}.c"), name, &flags)
             .expect("a C compiler: Rust links with it")
     }

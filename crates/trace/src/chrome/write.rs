@@ -265,15 +265,15 @@ impl<W: Write> Writer<W> {
         self.buffer.extend_from_slice(b"}}");
     }
 
-    /// An end of an arrow, at the begin of a slice.
-    fn flow(&mut self, slice: &Slice<'_>, flow: &Flow<'_>) -> io::Result<()> {
+    /// An end of an arrow.
+    fn flow(&mut self, row: Row<'_>, at_ns: i64, flow: &Flow<'_>) -> io::Result<()> {
         self.begin(if flow.end == FlowEnd::Start { b's' } else { b'f' })?;
         self.text(b",\"cat\":", flow.kind.name());
         self.text(b",\"name\":", flow.kind.name());
         self.buffer.extend_from_slice(b",\"id\":");
         text::uint(&mut self.buffer, flow.id);
-        self.row(slice.row);
-        self.at(slice.start_ns);
+        self.row(row);
+        self.at(at_ns);
         if flow.end == FlowEnd::Finish {
             self.buffer.extend_from_slice(b",\"bp\":\"e\"");
         }
@@ -340,9 +340,7 @@ impl<W: Write> Sink for Writer<W> {
         let duration = i64::try_from(slice.duration_ns).unwrap_or(i64::MAX);
         text::microseconds(&mut self.buffer, duration);
         self.args(slice.args);
-        if let Some(flow) = &slice.flow {
-            self.flow(slice, flow)?;
-        }
+        slice.flows.iter().try_for_each(|flow| self.flow(slice.row, slice.start_ns, flow))?;
         let known = slice.counters.iter().filter(|counter| !counter.series.is_empty());
         known.copied().try_for_each(|counter| self.counter(&counter))
     }
@@ -355,7 +353,7 @@ impl<W: Write> Sink for Writer<W> {
         self.at(instant.at_ns);
         self.buffer.extend_from_slice(b",\"s\":\"t\"");
         self.args(instant.args);
-        Ok(())
+        instant.flows.iter().try_for_each(|flow| self.flow(instant.row, instant.at_ns, flow))
     }
 
     fn counter(&mut self, counter: &Counter<'_>) -> io::Result<()> {

@@ -330,12 +330,12 @@ mod tests {
                 duration_ns: 100,
                 args: &args,
                 shape: None,
-                flow: None,
+                flows: &[],
                 counters: &[],
             };
             writer.slice(&slice).unwrap();
         }
-        writer.finish(&serde_json::Value::Null).unwrap()
+        writer.finish([]).unwrap()
     }
 
     #[test]

@@ -100,10 +100,12 @@ pub mod track {
     /// Of `ChildTracksOrdering`: by `RANK`.
     pub const EXPLICIT: u64 = 3;
     pub const PROCESS_PID: u32 = 1;
+    pub const PROCESS_SORT_INDEX: u32 = 3;
     pub const PROCESS_NAME: u32 = 6;
     pub const PROCESS_LABELS: u32 = 8;
     pub const THREAD_PID: u32 = 1;
     pub const THREAD_TID: u32 = 2;
+    pub const THREAD_SORT_INDEX: u32 = 3;
     pub const THREAD_NAME: u32 = 5;
     pub const COUNTER_UNIT: u32 = 3;
     pub const COUNTER_UNIT_NAME: u32 = 6;

@@ -49,7 +49,7 @@ pub struct Point<'a> {
     pub name: &'a str,
     pub args: &'a [Arg<'a>],
     pub shape: Option<Shape>,
-    pub flow: Option<Flow<'a>>,
+    pub flows: &'a [Flow<'a>],
     /// Values of counter tracks; at most [`MOST_EXTRAS`].
     pub extras: &'a Extras,
 }
@@ -102,6 +102,11 @@ impl Sequence {
         }
     }
 
+    /// Whether nothing was written yet.
+    pub fn is_new(&self) -> bool {
+        !self.started
+    }
+
     /// Whether a slice can be put here: it begins when nothing is open, or lies inside of what is
     /// open. One that begins before the last one did is not looked at that closely.
     pub fn fits(&mut self, out: &mut Encoder, slice: &Slice<'_>) -> bool {
@@ -115,6 +120,16 @@ impl Sequence {
     /// Writes a slice that fits, and values that its counter tracks have at its begin.
     pub fn slice(&mut self, out: &mut Encoder, slice: &Slice<'_>, extras: &Extras) {
         let late = self.started && slice.start_ns < self.now_ns;
+        self.begin(out, slice, extras);
+        if late {
+            self.end(out, end_of(slice));
+        } else {
+            self.open.push(end_of(slice));
+        }
+    }
+
+    /// Writes the begin of a slice, whose end comes with [`Sequence::end`].
+    pub fn begin(&mut self, out: &mut Encoder, slice: &Slice<'_>, extras: &Extras) {
         let begin = Point {
             kind: event::SLICE_BEGIN,
             at_ns: slice.start_ns,
@@ -122,15 +137,10 @@ impl Sequence {
             name: slice.name,
             args: slice.args,
             shape: slice.shape,
-            flow: slice.flow,
+            flows: slice.flows,
             extras,
         };
         self.point(out, &begin);
-        if late {
-            self.end(out, end_of(slice));
-        } else {
-            self.open.push(end_of(slice));
-        }
     }
 
     /// Writes the ends that come no later than `until_ns`.
@@ -183,7 +193,7 @@ impl Sequence {
                     tracks.iter().for_each(|track| e.uint(event::EXTRA_COUNTER_TRACKS, *track));
                 }
                 values.iter().for_each(|value| e.int(event::EXTRA_COUNTER_VALUES, *value));
-                if let Some(flow) = point.flow {
+                for flow in point.flows {
                     let field = match flow.end {
                         FlowEnd::Start => event::FLOW_IDS,
                         FlowEnd::Finish => event::TERMINATING_FLOW_IDS,
@@ -222,7 +232,8 @@ impl Sequence {
         });
     }
 
-    fn end(&mut self, out: &mut Encoder, end_ns: i64) {
+    /// Writes the end of the slice that was begun last.
+    pub fn end(&mut self, out: &mut Encoder, end_ns: i64) {
         let (same, at) = (&self.same_at_end, advance(&mut self.now_ns, end_ns));
         out.message(trace::PACKET, |p| {
             head(p, at, end_ns);

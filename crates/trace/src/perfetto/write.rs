@@ -93,6 +93,8 @@ struct RowState {
     counters: Vec<CounterTracks>,
     /// The counter that was looked for last.
     last_counter: usize,
+    /// The lane of slices that came as a begin and an end, and how many are open there.
+    pairs: Option<(usize, u64)>,
 }
 
 /// The tracks of one counter of a row.
@@ -145,22 +147,26 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Ends what is open, writes what the format has no place for, gives the output back.
+    /// Ends what is open, writes what the format has no place for, by names, gives the output back.
     ///
     /// # Errors
     /// Writing failed.
-    pub fn finish(mut self, facts: &serde_json::Value) -> io::Result<W> {
+    pub fn finish<'a>(
+        mut self,
+        facts: impl IntoIterator<Item = (&'a str, &'a serde_json::Value)>,
+    ) -> io::Result<W> {
         for lane in self.rows.iter_mut().flat_map(|row| &mut row.lanes) {
             lane.close(&mut self.packets, i64::MAX);
         }
-        let facts = facts.to_string();
         self.packets.message(trace::PACKET, |p| {
             p.uint(packet::SEQUENCE_ID, GLOBAL);
             p.message(packet::CHROME_EVENTS, |bundle| {
-                bundle.message(chrome::METADATA, |m| {
-                    m.bytes(chrome::NAME, b"counterpoint");
-                    m.bytes(chrome::JSON, facts.as_bytes());
-                });
+                for (name, value) in facts {
+                    bundle.message(chrome::METADATA, |m| {
+                        m.bytes(chrome::NAME, name.as_bytes());
+                        m.bytes(chrome::JSON, value.to_string().as_bytes());
+                    });
+                }
             });
         });
         self.flush()?;
@@ -243,11 +249,12 @@ impl<W: Write> Writer<W> {
             Some((pid, tid)) => t.message(track::THREAD, |d| {
                 d.int(track::THREAD_PID, pid);
                 d.int(track::THREAD_TID, tid);
+                d.int(track::THREAD_SORT_INDEX, sort(sort_index));
                 d.bytes(track::THREAD_NAME, name.as_bytes());
             }),
             None => {
                 t.bytes(track::NAME, name.as_bytes());
-                t.int(track::RANK, sort_index.clamp(i32::MIN.into(), i32::MAX.into()));
+                t.int(track::RANK, sort(sort_index));
             }
         });
         self.sequences += 1;
@@ -257,6 +264,7 @@ impl<W: Write> Writer<W> {
             lanes: vec![Sequence::new(self.sequences, uuid)],
             counters: Vec::new(),
             last_counter: 0,
+            pairs: None,
         });
         let index = self.rows.len() - 1;
         match (row.process, row.thread) {
@@ -284,6 +292,11 @@ fn describe(out: &mut Encoder, uuid: u64, parent: Option<u64>, fill: impl FnOnce
     });
 }
 
+/// As large as the format lets it be.
+fn sort(index: i64) -> i64 {
+    index.clamp(i32::MIN.into(), i32::MAX.into())
+}
+
 /// Units that Perfetto has a number for: `CounterDescriptor.Unit`.
 fn unit_number(unit: &str) -> Option<u64> {
     match unit {
@@ -307,6 +320,7 @@ impl<W: Write> Sink for Writer<W> {
         let uuid = self.track(None, |t| match real {
             Some(pid) => t.message(track::PROCESS, |d| {
                 d.int(track::PROCESS_PID, pid);
+                d.int(track::PROCESS_SORT_INDEX, sort(process.sort_index));
                 d.bytes(track::PROCESS_NAME, process.name.as_bytes());
                 d.bytes(track::PROCESS_LABELS, process.labels.as_bytes());
             }),
@@ -334,20 +348,13 @@ impl<W: Write> Sink for Writer<W> {
             self.points(index, counter);
         }
         let row = &mut self.rows[index];
-        let packets = &mut self.packets;
-        let found = row.lanes.iter_mut().position(|lane| lane.fits(packets, slice));
-        let lane = match found {
+        let (packets, pairs) = (&mut self.packets, row.pairs.map(|(lane, _)| lane));
+        let fits =
+            |(i, lane): (usize, &mut Sequence)| Some(i) != pairs && lane.fits(packets, slice);
+        let lane = match row.lanes.iter_mut().enumerate().position(fits) {
             Some(lane) => lane,
             None if row.lanes.len() >= MOST_LANES => MOST_LANES - 1,
-            None => {
-                let (name, parent) = (row.name.clone(), row.process);
-                let uuid = self.track(Some(parent), |t| t.bytes(track::NAME, name.as_bytes()));
-                self.sequences += 1;
-                let sequence = Sequence::new(self.sequences, uuid);
-                let lanes = &mut self.rows[index].lanes;
-                lanes.push(sequence);
-                lanes.len() - 1
-            }
+            None => self.add_lane(index),
         };
         let lane = &mut self.rows[index].lanes[lane];
         lane.slice(&mut self.packets, slice, &self.extras);
@@ -368,7 +375,7 @@ impl<W: Write> Sink for Writer<W> {
             name: instant.name,
             args: instant.args,
             shape: None,
-            flow: None,
+            flows: instant.flows,
             extras: &Extras::default(),
         };
         lane.point(&mut self.packets, &point);
@@ -420,6 +427,52 @@ impl<W: Write> Writer<W> {
                 value => self.others.push((track, value)),
             }
         }
+    }
+
+    /// Begins a slice of which it is not known yet when it ends. Such slices of a row are on a
+    /// track of their own if others are in the row, too.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn begin(&mut self, slice: &Slice<'_>) -> io::Result<()> {
+        let index = self.row(slice.row);
+        let lane = match self.rows[index].pairs {
+            Some((lane, _)) => lane,
+            None if self.rows[index].lanes[0].is_new() => 0,
+            None => self.add_lane(index),
+        };
+        let row = &mut self.rows[index];
+        let (_, open) = row.pairs.get_or_insert((lane, 0));
+        *open += 1;
+        row.lanes[lane].begin(&mut self.packets, slice, &Extras::default());
+        self.flush_if_full()
+    }
+
+    /// Ends the slice of the row that was begun last. False if there is none.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn end(&mut self, row: Row<'_>, at_ns: i64) -> io::Result<bool> {
+        let index = self.row(row);
+        let row = &mut self.rows[index];
+        match &mut row.pairs {
+            Some((lane, open)) if *open > 0 => {
+                *open -= 1;
+                row.lanes[*lane].end(&mut self.packets, at_ns);
+                self.flush_if_full().map(|()| true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// One more track for a row.
+    fn add_lane(&mut self, index: usize) -> usize {
+        let (name, parent) = (self.rows[index].name.clone(), self.rows[index].process);
+        let uuid = self.track(Some(parent), |t| t.bytes(track::NAME, name.as_bytes()));
+        self.sequences += 1;
+        let lanes = &mut self.rows[index].lanes;
+        lanes.push(Sequence::new(self.sequences, uuid));
+        lanes.len() - 1
     }
 
     fn add_counter_track(

@@ -1,0 +1,390 @@
+//! The table of ops: calls added up by op, arguments and device.
+
+use std::collections::{BTreeMap, HashMap};
+
+use profile::{OpId, Process, Profile, ValueKey, ValueKind};
+
+use super::{OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall, Serial};
+use crate::probe::costs;
+
+/// What book-keeping of the virtual machine begins with.
+pub const BOOKKEEPING: &str = "vm.builtin.";
+
+/// What a row is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum OpRowKind {
+    /// Calls of one op with these arguments on this device.
+    Op {
+        /// Its name.
+        name: String,
+        /// See [`profile::Op::arguments`].
+        arguments: String,
+        /// See [`profile::Op::device`].
+        device: String,
+        /// Durations are those of launches.
+        asynchronous: bool,
+    },
+    /// Book-keeping calls, all of one device.
+    Bookkeeping {
+        /// As above.
+        device: String,
+    },
+    /// Gaps between the ops of runs.
+    Between,
+    /// What runs spent before their first op and behind the last.
+    Entry,
+    /// Parallel regions in no op: no time of their own.
+    NoOp,
+}
+
+/// One row. Times in ticks.
+#[derive(Clone, Debug)]
+pub struct OpRow {
+    /// What it is about.
+    pub kind: OpRowKind,
+    /// Its calls lie in no run, and its time is in none.
+    pub outside: bool,
+    /// Calls of ops; of runs for the rows about those.
+    pub calls: u64,
+    /// Sum of the durations; of a call in one of the same row only the outer one counts.
+    pub total_ticks: u128,
+    /// Self time.
+    pub self_ticks: u128,
+    /// Of each counter what the calling threads read, without ops inside. Those of
+    /// [`OpRowKind::Between`] are with [`OpRowKind::Entry`].
+    pub counters: Vec<CounterSum>,
+    /// Of each counter what other threads read, over calls with regions.
+    pub workers: Vec<CounterSum>,
+    /// Calls with regions.
+    pub with_regions: u64,
+    /// Bytes of storage; `None`: nobody told of any.
+    pub storage: Option<u128>,
+    /// Bytes of workspace, likewise.
+    pub workspace: Option<u128>,
+    /// Of each of [`OpTable::values`].
+    pub values: Vec<ValueSum>,
+    /// Its parallel regions.
+    pub regions: RegionSum,
+}
+
+/// A counter over the calls that know it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CounterSum {
+    /// Sum.
+    pub total: u128,
+    /// Calls in it.
+    pub calls: u64,
+}
+
+impl CounterSum {
+    fn add(&mut self, value: Option<u64>) {
+        self.total += u128::from(value.unwrap_or(0));
+        self.calls += u64::from(value.is_some());
+    }
+}
+
+/// A value of a user's collector over the calls that have it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ValueSum {
+    /// Calls in it.
+    pub calls: u64,
+    /// Sum of a count.
+    pub count: i128,
+    /// Sum of any other number.
+    pub sum: f64,
+    /// The text that all have; `None` if they differ.
+    pub text: Option<String>,
+}
+
+/// Parallel regions of a row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RegionSum {
+    /// How many.
+    pub regions: u64,
+    /// Those of which some task is missing; the sums below are without them.
+    pub incomplete: u64,
+    /// Sum of the durations of all.
+    pub ticks: u128,
+    /// Tasks.
+    pub tasks: u64,
+    /// Sum of the longest tasks.
+    pub longest_ticks: u128,
+    /// Sum of the means of the tasks.
+    pub mean_ticks: f64,
+    /// The largest imbalance.
+    pub worst: Option<f64>,
+    /// Regions with tasks one after the other on one thread.
+    pub serial_threads: u64,
+    /// Regions with tasks of different threads one after the other, by CPU.
+    pub serial_cpus: BTreeMap<u32, u64>,
+}
+
+impl RegionSum {
+    fn add(&mut self, region: &Region) {
+        self.regions += 1;
+        self.ticks += u128::from(region.duration);
+        match region.serial {
+            Some(Serial::Thread) => self.serial_threads += 1,
+            Some(Serial::Cpu(cpu)) => *self.serial_cpus.entry(cpu).or_default() += 1,
+            None => {}
+        }
+        if !region.is_whole() {
+            self.incomplete += 1;
+            return;
+        }
+        let durations = || region.tasks.iter().map(|task| task.duration);
+        let sum: u128 = durations().map(u128::from).sum();
+        self.tasks += region.tasks.len() as u64;
+        self.longest_ticks += u128::from(durations().max().unwrap_or(0));
+        self.mean_ticks += sum as f64 / region.tasks.len().max(1) as f64;
+        self.worst = self.worst.into_iter().chain(region.imbalance).max_by(f64::total_cmp);
+    }
+
+    /// The longest tasks by the means, over all regions.
+    pub fn imbalance(&self) -> Option<f64> {
+        (self.mean_ticks > 0.0).then(|| self.longest_ticks as f64 / self.mean_ticks)
+    }
+
+    /// Regions with tasks one after the other where there was room for more at once.
+    pub fn serial(&self) -> u64 {
+        self.serial_threads + self.serial_cpus.values().sum::<u64>()
+    }
+}
+
+/// The table.
+#[derive(Clone, Debug)]
+pub struct OpTable {
+    /// Its rows, in no order.
+    pub rows: Vec<OpRow>,
+    /// Names and kinds of the values of users' collectors.
+    pub values: Vec<(String, ValueKind)>,
+    /// Runs that lie in no other.
+    pub runs: u64,
+    /// Runs that failed.
+    pub failed: u64,
+    /// Time of the runs that lie in no other: what the rows' self times add up to, without those
+    /// that lie in no run.
+    pub wall_ticks: u128,
+    /// Self time of ops in no run.
+    pub outside_ticks: u128,
+    /// Calls of ops.
+    pub ops: u64,
+    /// Everything that was recorded for it: runs, ops, regions and tasks.
+    pub probe_calls: u64,
+    /// What the probes of these calls are estimated to have cost; `None` if that was not
+    /// calibrated in some process.
+    pub probe_ns: Option<f64>,
+}
+
+impl OpTable {
+    /// Adds up the trees that `filter` wants. `fold`: book-keeping is one row for each device.
+    pub fn new(trees: &OpTrees<'_>, filter: &OpFilter, fold: bool) -> Self {
+        let profile = trees.profile;
+        let mut adder = Adder {
+            profile,
+            fold,
+            counters: profile.groups.counters(),
+            columns: value_columns(profile),
+            by_op: HashMap::new(),
+            by_kind: HashMap::new(),
+            around: Vec::new(),
+            inside: Vec::new(),
+            calls: vec![0; profile.processes.len()],
+            table: Self {
+                rows: Vec::new(),
+                values: Vec::new(),
+                runs: 0,
+                failed: 0,
+                wall_ticks: 0,
+                outside_ticks: 0,
+                ops: 0,
+                probe_calls: 0,
+                probe_ns: Some(0.0),
+            },
+        };
+        adder.table.values = adder.columns.0.clone();
+        trees.visit(filter, &mut adder);
+        let (mut table, calls) = (adder.table, adder.calls);
+        let costs = costs(profile);
+        for (process, calls) in calls.into_iter().enumerate().filter(|(_, calls)| *calls > 0) {
+            let cost = costs.iter().find(|cost| cost.process == process);
+            let known = cost.filter(|cost| cost.calls == cost.of_calls);
+            let ns = known.map(|cost| cost.per_call_ns * calls as f64);
+            table.probe_ns = table.probe_ns.zip(ns).map(|(sum, ns)| sum + ns);
+            table.probe_calls += calls;
+        }
+        table
+    }
+}
+
+/// What values are called: by name and kind, whatever their numbers in each process.
+type ValueColumns = (Vec<(String, ValueKind)>, HashMap<(usize, u32), usize>);
+
+fn value_columns(profile: &Profile) -> ValueColumns {
+    let mut names = Vec::new();
+    let mut places = HashMap::new();
+    for (index, process) in profile.processes.iter().enumerate() {
+        for ValueKey { id, name, kind } in &process.value_keys {
+            let known = names.iter().position(|known| *known == (name.clone(), *kind));
+            let place = known.unwrap_or_else(|| {
+                names.push((name.clone(), *kind));
+                names.len() - 1
+            });
+            places.insert((index, *id), place);
+        }
+    }
+    (names, places)
+}
+
+struct Adder<'a> {
+    profile: &'a Profile,
+    fold: bool,
+    counters: usize,
+    columns: ValueColumns,
+    /// Rows by op and whether they lie in no run.
+    by_op: HashMap<(OpId, bool), usize>,
+    by_kind: HashMap<(OpRowKind, bool), usize>,
+    /// Rows of the ops in which the next one may lie, outermost first.
+    around: Vec<usize>,
+    /// For each row in how many of its calls the next one may lie.
+    inside: Vec<u32>,
+    calls: Vec<u64>,
+    table: OpTable,
+}
+
+impl Adder<'_> {
+    fn row(&mut self, kind: OpRowKind, outside: bool) -> usize {
+        let (rows, counters) = (&mut self.table.rows, self.counters);
+        let values = self.columns.0.len();
+        *self.by_kind.entry((kind, outside)).or_insert_with_key(|(kind, outside)| {
+            rows.push(OpRow {
+                kind: kind.clone(),
+                outside: *outside,
+                calls: 0,
+                total_ticks: 0,
+                self_ticks: 0,
+                counters: vec![CounterSum::default(); counters],
+                workers: vec![CounterSum::default(); counters],
+                with_regions: 0,
+                storage: None,
+                workspace: None,
+                values: vec![ValueSum::default(); values],
+                regions: RegionSum::default(),
+            });
+            rows.len() - 1
+        })
+    }
+
+    fn row_of_op(&mut self, op: OpId, outside: bool) -> usize {
+        if let Some(row) = self.by_op.get(&(op, outside)) {
+            return *row;
+        }
+        let found = self.profile.ops.get(op).cloned().unwrap_or_default();
+        let kind = match self.fold && found.name.starts_with(BOOKKEEPING) {
+            true => OpRowKind::Bookkeeping { device: found.device },
+            false => OpRowKind::Op {
+                name: found.name,
+                arguments: found.arguments,
+                device: found.device,
+                asynchronous: found.asynchronous,
+            },
+        };
+        let row = self.row(kind, outside);
+        self.by_op.insert((op, outside), row);
+        row
+    }
+
+    fn regions(&mut self, row: usize, process: usize, regions: &[Region]) {
+        for region in regions {
+            self.calls[process] += 1 + region.tasks.len() as u64;
+            self.table.rows[row].regions.add(region);
+        }
+    }
+}
+
+impl OpVisitor for Adder<'_> {
+    fn run(&mut self, run: &RunCall<'_>) {
+        self.calls[run.process] += 1;
+        self.table.failed += u64::from(run.failed);
+        if run.parent.is_none() {
+            self.table.runs += 1;
+            self.table.wall_ticks += u128::from(run.duration);
+        }
+        for (kind, ticks) in [(OpRowKind::Between, run.between), (OpRowKind::Entry, run.own)] {
+            let counts = kind == OpRowKind::Entry;
+            let row = self.row(kind, false);
+            let row = &mut self.table.rows[row];
+            row.calls += 1;
+            row.total_ticks += u128::from(ticks);
+            row.self_ticks += u128::from(ticks);
+            if counts {
+                row.counters.iter_mut().zip(run.own_counters).for_each(|(sum, v)| sum.add(*v));
+            }
+        }
+        if !run.regions.is_empty() {
+            let row = self.row(OpRowKind::NoOp, false);
+            self.regions(row, run.process, run.regions);
+        }
+    }
+
+    fn op(&mut self, op: &OpCall<'_>) {
+        self.calls[op.process] += 1;
+        self.table.ops += 1;
+        let outside = op.run.is_none();
+        let at = self.row_of_op(op.op, outside);
+        for left in self.around.drain((op.depth as usize).min(self.around.len())..) {
+            self.inside[left] -= 1;
+        }
+        self.inside.resize(self.table.rows.len(), 0);
+        let again = self.inside[at] > 0;
+        self.inside[at] += 1;
+        self.around.push(at);
+        self.regions(at, op.process, op.regions);
+        if outside {
+            self.table.outside_ticks += u128::from(op.self_ticks);
+        }
+        let row = &mut self.table.rows[at];
+        row.calls += 1;
+        row.total_ticks += if again { 0 } else { op.duration.into() };
+        row.self_ticks += u128::from(op.self_ticks);
+        row.counters.iter_mut().zip(op.self_counters).for_each(|(sum, value)| sum.add(*value));
+        row.workers.iter_mut().zip(op.workers).for_each(|(sum, value)| sum.add(*value));
+        row.with_regions += u64::from(!op.regions.is_empty());
+        for (sum, value) in [(&mut row.storage, op.storage), (&mut row.workspace, op.workspace)] {
+            if let Some(value) = value {
+                *sum = Some(sum.unwrap_or(0) + u128::from(value));
+            }
+        }
+        let process = self.profile.processes.get(op.process);
+        for (key, bits) in op.values {
+            if let Some(place) = self.columns.1.get(&(op.process, *key)) {
+                row.values[*place].add(self.columns.0[*place].1, *bits, process);
+            }
+        }
+    }
+
+    fn region(&mut self, process: usize, _: usize, region: &Region) {
+        let row = self.row(OpRowKind::NoOp, true);
+        self.regions(row, process, std::slice::from_ref(region));
+    }
+}
+
+impl ValueSum {
+    fn add(&mut self, kind: ValueKind, bits: u64, process: Option<&Process>) {
+        match kind {
+            ValueKind::Count => self.count += i128::from(bits as i64),
+            ValueKind::Duration | ValueKind::Percent | ValueKind::Ratio => {
+                self.sum += f64::from_bits(bits);
+            }
+            ValueKind::Text => {
+                let text = u32::try_from(bits).ok().and_then(|id| process?.texts.get(&id).cloned());
+                if self.calls == 0 {
+                    self.text = text;
+                } else if self.text != text {
+                    self.text = None;
+                }
+            }
+        }
+        self.calls += 1;
+    }
+}

@@ -1,0 +1,353 @@
+//! The second way over the pages: the calls of each thread become trees, and each tree is shown as
+//! soon as it is whole.
+
+use profile::columns::{
+    Columns, FIRST_USER_KEY, KEY_CORRELATION, KEY_FAILED, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES,
+};
+use profile::{OpId, PageDecoder, PageKey, Role};
+
+use super::tasks::counters_of;
+use super::{OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall};
+
+/// A call in memory. Ranges are places in lists of the arena.
+#[derive(Clone, Debug)]
+struct Node {
+    op: OpId,
+    role: Role,
+    begin: u64,
+    end: u64,
+    known: u32,
+    children: (usize, usize),
+    users: (usize, usize),
+    region: Option<u64>,
+    storage: Option<u64>,
+    workspace: Option<u64>,
+    failed: bool,
+}
+
+impl Node {
+    fn duration(&self) -> u64 {
+        self.end - self.begin
+    }
+}
+
+/// The calls of a thread that are not shown yet.
+#[derive(Debug, Default)]
+struct Arena {
+    nodes: Vec<Node>,
+    /// What counters read, as many for each call as the profile has.
+    values: Vec<u64>,
+    children: Vec<usize>,
+    users: Vec<(u32, u64)>,
+    /// In no other call so far, by end.
+    open: Vec<usize>,
+    last_end: u64,
+}
+
+impl Arena {
+    fn clear(&mut self) {
+        self.nodes.clear();
+        self.values.clear();
+        self.children.clear();
+        self.users.clear();
+        self.open.clear();
+        self.last_end = 0;
+    }
+
+    /// Takes the next call of the thread.
+    fn add(&mut self, trees: &OpTrees<'_>, columns: &Columns, i: usize) {
+        let ops = &trees.profile.ops;
+        let Some(op) = ops.of(columns.process, columns.export[i]) else { return };
+        let role = ops.get(op).map_or(Role::Workgroup, |op| op.role);
+        if role == Role::Workgroup {
+            return;
+        }
+        let begin = columns.start_ticks[i];
+        let end = begin.saturating_add(columns.duration(i));
+        let inside = self.open.iter().rposition(|at| self.nodes[*at].begin < begin);
+        let inside = inside.map_or(0, |last| last + 1);
+        let children = self.children.len();
+        self.children.extend(self.open.drain(inside..));
+        let users = self.users.len();
+        let mut node = Node {
+            op,
+            role,
+            begin,
+            end,
+            known: counters_of(trees.profile, columns, i, &mut self.values),
+            children: (children, self.children.len()),
+            users: (users, users),
+            region: None,
+            storage: None,
+            workspace: None,
+            failed: false,
+        };
+        for extra in columns.extras_of(i) {
+            match extra.key {
+                KEY_CORRELATION => node.region = Some(extra.bits),
+                KEY_STORAGE_BYTES => node.storage = Some(extra.bits),
+                KEY_WORKSPACE_BYTES => node.workspace = Some(extra.bits),
+                KEY_FAILED => node.failed = extra.bits != 0,
+                FIRST_USER_KEY.. => self.users.push((extra.key, extra.bits)),
+                _ => {}
+            }
+        }
+        node.users.1 = self.users.len();
+        self.open.push(self.nodes.len());
+        self.nodes.push(node);
+        self.last_end = self.last_end.max(end);
+    }
+}
+
+/// Shows trees, one thread after the other.
+struct Shower<'a, 'p, V> {
+    trees: &'a OpTrees<'p>,
+    filter: &'a OpFilter,
+    visitor: &'a mut V,
+    process: usize,
+    thread: usize,
+    counters: usize,
+    runs: u64,
+    ops: u64,
+    /// Calls to be shown: with the run, the op and the number of ops in which each lies.
+    next: Vec<(usize, Inside)>,
+    inner: Vec<usize>,
+    regions: Vec<Region>,
+    walk: Vec<usize>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Inside {
+    run: Option<u64>,
+    op: Option<u64>,
+    depth: u32,
+}
+
+pub(super) fn visit(trees: &OpTrees<'_>, filter: &OpFilter, visitor: &mut impl OpVisitor) {
+    let profile = trees.profile;
+    if profile.ops.all().iter().all(|op| op.role == Role::Workgroup) {
+        return;
+    }
+    let mut shower = Shower {
+        trees,
+        filter,
+        visitor,
+        process: 0,
+        thread: 0,
+        counters: profile.groups.counters(),
+        runs: 0,
+        ops: 0,
+        next: Vec::new(),
+        inner: Vec::new(),
+        regions: Vec::new(),
+        walk: Vec::new(),
+    };
+    let mut decoder = PageDecoder::new(profile);
+    let mut arena = Arena::default();
+    let mut later: Vec<u64> = Vec::new();
+    for (process, p) in profile.processes.iter().enumerate() {
+        for (thread, t) in p.threads.iter().enumerate() {
+            (shower.process, shower.thread) = (process, thread);
+            for page in 0..t.headers().len() {
+                let columns = decoder.decode(PageKey { process, thread, page });
+                // The earliest begin behind each call.
+                later.clear();
+                let mut earliest = trees.later[process][thread][page];
+                for begin in columns.start_ticks.iter().rev() {
+                    later.push(earliest);
+                    earliest = earliest.min(*begin);
+                }
+                for (i, later) in later.iter().rev().enumerate() {
+                    arena.add(trees, columns, i);
+                    if *later >= arena.last_end {
+                        shower.show(&mut arena);
+                    }
+                }
+            }
+            shower.show(&mut arena);
+        }
+    }
+}
+
+impl<V: OpVisitor> Shower<'_, '_, V> {
+    /// Shows every tree of the arena and empties it.
+    fn show(&mut self, arena: &mut Arena) {
+        for root in &arena.open {
+            if self.wants(&arena.nodes[*root]) {
+                self.tree(arena, *root);
+            }
+        }
+        arena.clear();
+    }
+
+    fn wants(&self, root: &Node) -> bool {
+        let OpFilter { machine, since, until } = self.filter;
+        let of = || self.trees.profile.ops.get(root.op).map(|op| op.library.as_str());
+        since.is_none_or(|since| root.begin >= since)
+            && until.is_none_or(|until| root.begin < until)
+            && machine.as_deref().is_none_or(|machine| of() == Some(machine))
+    }
+
+    fn tree(&mut self, arena: &Arena, root: usize) {
+        self.next.push((root, Inside::default()));
+        while let Some((at, inside)) = self.next.pop() {
+            let node = &arena.nodes[at];
+            self.look_inside(arena, at);
+            let regions = std::mem::take(&mut self.regions);
+            let below = match node.role {
+                Role::Run => self.run(arena, at, inside, &regions),
+                Role::Op => self.op(arena, at, inside, &regions),
+                Role::Region | Role::Task | Role::Workgroup => {
+                    for region in &regions {
+                        self.visitor.region(self.process, self.thread, region);
+                    }
+                    inside
+                }
+            };
+            self.regions = regions;
+            self.next.extend(self.inner.iter().rev().map(|child| (*child, below)));
+        }
+    }
+
+    /// The ops and runs in a call that lie in no op or run in it, by begin, and the regions
+    /// likewise; a region that is asked for is among its own.
+    fn look_inside(&mut self, arena: &Arena, at: usize) {
+        self.inner.clear();
+        self.regions.clear();
+        let node = &arena.nodes[at];
+        let children = |node: &Node| arena.children[node.children.0..node.children.1].iter().rev();
+        if node.role == Role::Region {
+            self.regions.push(self.region(node));
+        }
+        self.walk.clear();
+        self.walk.extend(children(node));
+        while let Some(child) = self.walk.pop() {
+            let node = &arena.nodes[child];
+            match node.role {
+                Role::Op | Role::Run => self.inner.push(child),
+                Role::Region => {
+                    self.regions.push(self.region(node));
+                    self.walk.extend(children(node));
+                }
+                Role::Task | Role::Workgroup => self.walk.extend(children(node)),
+            }
+        }
+    }
+
+    fn region(&self, node: &Node) -> Region {
+        let base = Region {
+            op: node.op,
+            start: node.begin,
+            duration: node.duration(),
+            of: None,
+            tasks: Vec::new(),
+            imbalance: None,
+            serial: None,
+        };
+        let cpus = self.trees.profile.manifest.logical_cpus;
+        self.trees.tasks.region(self.process, node.region, base, cpus)
+    }
+
+    fn counters(&self, arena: &Arena, at: usize) -> Vec<Option<u64>> {
+        let (known, from) = (arena.nodes[at].known, at * self.counters);
+        let value = |i: usize| (known >> i & 1 == 1).then(|| arena.values[from + i]);
+        (0..self.counters).map(value).collect()
+    }
+
+    /// The counters without those of the calls inside. A part that is not known leaves nothing
+    /// known.
+    fn own_counters(&self, arena: &Arena, all: &[Option<u64>]) -> Vec<Option<u64>> {
+        let mut own = all.to_vec();
+        for child in &self.inner {
+            let (known, from) = (arena.nodes[*child].known, child * self.counters);
+            for (i, own) in own.iter_mut().enumerate() {
+                let value = (known >> i & 1 == 1).then(|| arena.values[from + i]);
+                *own = own.zip(value).and_then(|(own, value)| own.checked_sub(value));
+            }
+        }
+        own
+    }
+
+    fn run(&mut self, arena: &Arena, at: usize, inside: Inside, regions: &[Region]) -> Inside {
+        let node = &arena.nodes[at];
+        let (mut between, mut cursor, mut first) = (0u64, None::<u64>, None);
+        for child in &self.inner {
+            let child = &arena.nodes[*child];
+            first = first.or(Some(child.begin));
+            let gap = cursor.map_or(0, |end| child.begin.saturating_sub(end));
+            between = between.saturating_add(gap);
+            cursor = Some(cursor.unwrap_or(0).max(child.end));
+        }
+        let own = match first.zip(cursor) {
+            Some((first, last)) => {
+                (first - node.begin).saturating_add(node.end.saturating_sub(last))
+            }
+            None => node.duration(),
+        };
+        let counters = self.counters(arena, at);
+        let number = self.runs;
+        self.runs += 1;
+        self.visitor.run(&RunCall {
+            number,
+            parent: inside.run,
+            process: self.process,
+            thread: self.thread,
+            op: node.op,
+            failed: node.failed,
+            start: node.begin,
+            duration: node.duration(),
+            first_op: first.map(|first| first - node.begin),
+            between,
+            own,
+            own_counters: &self.own_counters(arena, &counters),
+            counters: &counters,
+            regions,
+        });
+        Inside { run: Some(number), ..inside }
+    }
+
+    fn op(&mut self, arena: &Arena, at: usize, inside: Inside, regions: &[Region]) -> Inside {
+        let node = &arena.nodes[at];
+        let inner = self.inner.iter().map(|child| arena.nodes[*child].duration());
+        let children = inner.fold(0u64, u64::saturating_add);
+        let counters = self.counters(arena, at);
+        let number = self.ops;
+        self.ops += 1;
+        self.visitor.op(&OpCall {
+            number,
+            run: inside.run,
+            parent: inside.op,
+            depth: inside.depth,
+            process: self.process,
+            thread: self.thread,
+            op: node.op,
+            start: node.begin,
+            duration: node.duration(),
+            self_ticks: node.duration().saturating_sub(children),
+            storage: node.storage,
+            workspace: node.workspace,
+            self_counters: &self.own_counters(arena, &counters),
+            counters: &counters,
+            workers: &self.workers(regions),
+            values: &arena.users[node.users.0..node.users.1],
+            regions,
+        });
+        Inside { op: Some(number), depth: inside.depth + 1, ..inside }
+    }
+
+    fn workers(&self, regions: &[Region]) -> Vec<Option<u64>> {
+        if regions.is_empty() {
+            return Vec::new();
+        }
+        let whole = regions.iter().all(Region::is_whole);
+        let mut sums = vec![whole.then_some(0u64); self.counters];
+        let tasks = regions.iter().flat_map(|region| &region.tasks);
+        for task in tasks.filter(|task| task.thread != self.thread) {
+            for (sum, value) in sums.iter_mut().zip(&task.counters) {
+                let value = value.filter(|_| !task.nested);
+                *sum = sum.zip(value).map(|(sum, value)| sum.saturating_add(value));
+            }
+        }
+        sums
+    }
+}

@@ -1,0 +1,113 @@
+//! `counterpoint ops`: what virtual machines of TVM called, with what pool threads did for it.
+//!
+//! ```text
+//!  open ─► analysis::ops, trees ─┬─► analysis::OpTable ─► rows of columns ─┬─► text
+//!                                │                                         └─► csv
+//!                                └─► json: every call, as it comes
+//! ```
+
+mod columns;
+mod json;
+mod text;
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use analysis::{OpFilter, OpTable, OpTrees};
+use profile::collect::Closing;
+use profile::{LossCount, Profile, merge_losses};
+
+use crate::failure::Failure;
+use crate::output::{Format, known_width};
+use crate::report;
+
+/// Show where the time of TVM's virtual machines went: one row per op, arguments and device.
+///
+/// Rows add up to the wall time of the runs, the calls of entry functions: ops have self time, what
+/// lies between ops and the entry function's own time are rows. What pool threads counted in
+/// parallel regions is with the op that launched them. JSON has every call.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Profile directory.
+    #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE")]
+    profile: PathBuf,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// Only what the virtual machine with this name did.
+    #[arg(long, value_name = "NAME")]
+    vm: Option<String>,
+    /// Only runs, and ops in no run, that began at this tick of the profile's clock or later.
+    #[arg(long, value_name = "TICKS")]
+    since: Option<u64>,
+    /// Only those that began before this tick.
+    #[arg(long, value_name = "TICKS")]
+    until: Option<u64>,
+    /// A row for each kind of book-keeping call (vm.builtin.…) instead of one for all.
+    #[arg(long)]
+    all: bool,
+    /// Columns to fit the tables to; as `report --width`.
+    #[arg(long, value_name = "N")]
+    width: Option<usize>,
+}
+
+/// What the formats print.
+struct View<'a> {
+    profile: &'a Profile,
+    trees: &'a OpTrees<'a>,
+    filter: &'a OpFilter,
+    table: &'a OpTable,
+    losses: Vec<LossCount>,
+}
+
+/// Prints the ops.
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    let profile = report::open(&args.profile, Closing::WhenOver)?;
+    let filter = OpFilter { machine: args.vm.clone(), since: args.since, until: args.until };
+    if let Some(name) = &args.vm {
+        known_machine(&profile, name)?;
+    }
+    let trees = OpTrees::new(&profile);
+    // Every call is in the JSON, so that nothing is folded there.
+    let table = OpTable::new(&trees, &filter, !args.all);
+    let losses = merge_losses(profile.all_losses().iter().chain(trees.losses()));
+    let view = View { profile: &profile, trees: &trees, filter: &filter, table: &table, losses };
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    match args.format {
+        Format::Table => text::print(&mut out, &view, args.width.or_else(known_width))?,
+        Format::Json => json::print(&mut out, &view)?,
+        Format::Csv => report::print_csv(&mut out, &columns::ops(&view, false))?,
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Names of the virtual machines with their processes, each once.
+fn machines(profile: &Profile) -> Vec<(usize, &str)> {
+    let mut all: Vec<(usize, &str)> = Vec::new();
+    for (index, process) in profile.processes.iter().enumerate() {
+        let machines = process.libraries.iter().filter(|l| l.kind == profile::LibraryKind::RelaxVm);
+        for machine in machines.map(|library| (index, library.name.as_str())) {
+            if !all.contains(&machine) {
+                all.push(machine);
+            }
+        }
+    }
+    all
+}
+
+fn known_machine(profile: &Profile, name: &str) -> Result<(), Failure> {
+    let all = machines(profile);
+    if all.iter().any(|(_, known)| *known == name) {
+        return Ok(());
+    }
+    let mut names: Vec<&str> = all.into_iter().map(|(_, name)| name).collect();
+    names.sort_unstable();
+    names.dedup();
+    let failure = Failure::new(format!("--vm {name}: no such virtual machine in the profile"));
+    Err(match names.is_empty() {
+        true => failure,
+        false => failure.hint(format!("there are: {}", names.join(", "))),
+    })
+}

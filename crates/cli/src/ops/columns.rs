@@ -1,0 +1,286 @@
+//! The tables of ops and of parallel regions as columns with names and units.
+
+use analysis::ops::{CounterSum, OpRow, OpRowKind, ValueSum};
+use model::Unit;
+use profile::{CounterInfo, ValueKind};
+
+use super::View;
+use crate::report::units::shorten;
+use crate::report::{Column, Table, Value};
+
+/// Arguments are not longer than this in tables for people.
+const ARGUMENTS_WIDTH: usize = 36;
+
+/// What a row is called.
+pub fn name(row: &OpRow) -> &str {
+    match &row.kind {
+        OpRowKind::Op { name, .. } => name,
+        OpRowKind::Bookkeeping { .. } => "vm.builtin.*",
+        OpRowKind::Between => "(between ops)",
+        OpRowKind::Entry => "(entry function)",
+        OpRowKind::NoOp => "(outside of ops)",
+    }
+}
+
+fn kind(row: &OpRow) -> &'static str {
+    match row.kind {
+        OpRowKind::Op { .. } => "op",
+        OpRowKind::Bookkeeping { .. } => "bookkeeping",
+        OpRowKind::Between => "between",
+        OpRowKind::Entry => "entry",
+        OpRowKind::NoOp => "no_op",
+    }
+}
+
+fn arguments(row: &OpRow) -> &str {
+    match &row.kind {
+        OpRowKind::Op { arguments, .. } => arguments,
+        _ => "",
+    }
+}
+
+fn device(row: &OpRow) -> &str {
+    match &row.kind {
+        OpRowKind::Op { device, .. } | OpRowKind::Bookkeeping { device } => device,
+        _ => "",
+    }
+}
+
+/// Durations of its calls are those of launches.
+pub fn is_asynchronous(row: &OpRow) -> bool {
+    matches!(row.kind, OpRowKind::Op { asynchronous: true, .. })
+}
+
+/// What a row is called for people.
+fn title(view: &View<'_>, row: &OpRow) -> String {
+    let launch = if is_asynchronous(row) { " (launch time)" } else { "" };
+    let outside = match row.outside && view.table.runs > 0 && row.kind != OpRowKind::NoOp {
+        true => " (in no run)",
+        false => "",
+    };
+    format!("{}{launch}{outside}", name(row))
+}
+
+/// The part of a row of what there is: of the time of runs, or without any, of all ops.
+fn share(view: &View<'_>, row: &OpRow) -> Option<f64> {
+    let whole = match view.table.runs {
+        0 => view.table.outside_ticks,
+        _ if row.outside => return None,
+        _ => view.table.wall_ticks,
+    };
+    (whole > 0 && row.kind != OpRowKind::NoOp).then(|| row.self_ticks as f64 / whole as f64)
+}
+
+fn order(view: &View<'_>, key: impl Fn(&OpRow) -> u128) -> Vec<usize> {
+    let rows = &view.table.rows;
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by(|a, b| {
+        let (a, b) = (&rows[*a], &rows[*b]);
+        let named = |row: &OpRow| (row.outside, row.kind.clone());
+        key(b).cmp(&key(a)).then_with(|| named(a).cmp(&named(b)))
+    });
+    order
+}
+
+fn measured(unit: Unit, total: u128) -> Value {
+    match unit {
+        Unit::Nanoseconds => Value::Ns(total as f64),
+        Unit::Bytes => Value::Bytes(total as f64),
+        _ => Value::Count(total),
+    }
+}
+
+fn text(value: &str) -> Option<Value> {
+    Some(Value::Text(value.to_owned()))
+}
+
+/// The table of ops by self time. For people: without what they do not read, and with long
+/// arguments shortened.
+pub fn ops(view: &View<'_>, people: bool) -> Table {
+    let rows = &view.table.rows;
+    let line = &view.profile.timeline;
+    let ns = |ticks: u128| Some(Value::Ns(ticks as f64 * line.ns_per_tick()));
+    let cells = |cell: &dyn Fn(&OpRow) -> Option<Value>| rows.iter().map(cell).collect::<Vec<_>>();
+    let mut columns = vec![
+        Column::new(
+            0,
+            "op",
+            "op",
+            match people {
+                true => cells(&|row| Some(Value::Text(title(view, row)))),
+                false => cells(&|row| text(name(row))),
+            },
+        ),
+        Column::new(
+            3,
+            "arguments",
+            "arguments",
+            match people {
+                true => cells(&|row| Some(Value::Text(shorten(arguments(row), ARGUMENTS_WIDTH)))),
+                false => cells(&|row| text(arguments(row))),
+            },
+        ),
+        Column::new(6, "device", "device", cells(&|row| text(device(row)))),
+        Column::for_programs("kind", cells(&|row| text(kind(row)))),
+        Column::for_programs("in_run", cells(&|row| text(if row.outside { "no" } else { "yes" }))),
+        Column::for_programs(
+            "asynchronous",
+            cells(&|row| text(if is_asynchronous(row) { "yes" } else { "no" })),
+        ),
+    ];
+    let has_calls = |row: &OpRow| row.kind != OpRowKind::NoOp;
+    let of_time = |row: &OpRow, ticks: u128| ns(ticks).filter(|_| has_calls(row));
+    columns.extend([
+        Column::new(
+            3,
+            "calls",
+            "calls",
+            cells(&|row| has_calls(row).then(|| Value::Count(row.calls.into()))),
+        ),
+        Column::new(4, "total_ns", "total", cells(&|row| of_time(row, row.total_ticks))),
+        Column::new(1, "self_ns", "self", cells(&|row| of_time(row, row.self_ticks))),
+        Column::new(1, "share", "of runs", cells(&|row| share(view, row).map(Value::Part))),
+    ]);
+    for (i, counter) in view.profile.manifest.counters.iter().enumerate() {
+        counter_columns(view, &mut columns, i, counter);
+    }
+    let sum = |row: &OpRow| match (row.storage, row.workspace) {
+        (None, None) => None,
+        (a, b) => Some(Value::Bytes((a.unwrap_or(0) + b.unwrap_or(0)) as f64)),
+    };
+    if people && rows.iter().any(|row| sum(row).is_some()) {
+        columns.push(Column::new(5, "bytes", "allocated", cells(&sum)));
+    }
+    let bytes = |n: Option<u128>| n.map(Value::Count);
+    columns.push(Column::for_programs("storage_bytes", cells(&|row| bytes(row.storage))));
+    columns.push(Column::for_programs("workspace_bytes", cells(&|row| bytes(row.workspace))));
+    for (i, (name, kind)) in view.table.values.iter().enumerate() {
+        let of = |row: &OpRow| value(&row.values[i], *kind);
+        let mut column = Column::new(7, name, name, cells(&of));
+        column.coverage = Some(rows.iter().map(|r| (r.values[i].calls, r.calls)).collect());
+        columns.push(column);
+    }
+    let some = |row: &OpRow, value: Value| Some(value).filter(|_| row.regions.regions > 0);
+    let count = |n: u64| Value::Count(n.into());
+    columns.extend([
+        Column::for_programs("regions", cells(&|row| some(row, count(row.regions.regions)))),
+        Column::for_programs(
+            "region_ns",
+            cells(&|row| some(row, Value::Ns(row.regions.ticks as f64 * line.ns_per_tick()))),
+        ),
+        Column::for_programs("tasks", cells(&|row| some(row, count(row.regions.tasks)))),
+        Column::for_programs("imbalance", cells(&|row| row.regions.imbalance().map(Value::Number))),
+        Column::for_programs("worst_imbalance", cells(&|r| r.regions.worst.map(Value::Number))),
+        Column::for_programs(
+            "serial_regions",
+            cells(&|row| some(row, count(row.regions.serial()))),
+        ),
+        Column::for_programs(
+            "incomplete_regions",
+            cells(&|row| some(row, count(row.regions.incomplete))),
+        ),
+    ]);
+    // Regions outside of ops have nothing but regions: their own table shows them.
+    let mut order = order(view, |row| row.self_ticks);
+    order.retain(|row| !people || has_calls(&rows[*row]));
+    Table { columns, order }
+}
+
+/// What callers read, and if somebody worked for them, what those did.
+fn counter_columns(view: &View<'_>, columns: &mut Vec<Column>, i: usize, counter: &CounterInfo) {
+    let rows = &view.table.rows;
+    let (name, unit) = (&counter.name, counter.unit());
+    let known = |sum: CounterSum| (sum.calls > 0).then_some(sum);
+    let total = |sum: CounterSum| known(sum).map(|sum| measured(unit, sum.total));
+    let calls = |sum: CounterSum| Some(Value::Count(sum.calls.into()));
+    let each = |sum: CounterSum| known(sum).map(|s| Value::Number(s.total as f64 / s.calls as f64));
+    let workers = format!("{name} (workers)");
+    let mut own = Column::new(2, name, name, rows.iter().map(|r| total(r.counters[i])).collect());
+    own.coverage = Some(rows.iter().map(|r| (r.counters[i].calls, r.calls)).collect());
+    let mut others =
+        Column::new(2, &workers, &workers, rows.iter().map(|r| total(r.workers[i])).collect());
+    others.coverage = Some(rows.iter().map(|r| (r.workers[i].calls, r.with_regions)).collect());
+    others.csv_only = rows.iter().all(|row| row.with_regions == 0);
+    columns.extend([own, others]);
+    columns.push(Column::for_programs(
+        &format!("{name}_per_call"),
+        rows.iter().map(|r| each(r.counters[i])).collect(),
+    ));
+    columns.push(Column::for_programs(
+        &format!("{name}_calls"),
+        rows.iter().map(|r| calls(r.counters[i])).collect(),
+    ));
+    columns.push(Column::for_programs(
+        &format!("{workers}_per_call"),
+        rows.iter().map(|r| each(r.workers[i])).collect(),
+    ));
+    columns.push(Column::for_programs(
+        &format!("{workers}_calls"),
+        rows.iter().map(|r| calls(r.workers[i])).collect(),
+    ));
+}
+
+/// Counts and durations are added up, parts and ratios are means over the calls that have them; a
+/// text is there if all have the same.
+fn value(sum: &ValueSum, kind: ValueKind) -> Option<Value> {
+    if sum.calls == 0 {
+        return None;
+    }
+    let mean = sum.sum / sum.calls as f64;
+    match kind {
+        ValueKind::Count => Some(match u128::try_from(sum.count) {
+            Ok(count) => Value::Count(count),
+            Err(_) => Value::Number(sum.count as f64),
+        }),
+        ValueKind::Duration => Some(Value::Ns(sum.sum * 1e3)),
+        ValueKind::Percent => Some(Value::Part(mean / 100.0)),
+        ValueKind::Ratio => Some(Value::Number(mean)),
+        ValueKind::Text => sum.text.clone().map(Value::Text),
+    }
+}
+
+/// Rows with parallel regions, by their time.
+pub fn regions(view: &View<'_>) -> Table {
+    let rows = &view.table.rows;
+    let line = &view.profile.timeline;
+    let ns = |ticks: u128| Value::Ns(ticks as f64 * line.ns_per_tick());
+    let cells = |cell: &dyn Fn(&OpRow) -> Option<Value>| rows.iter().map(cell).collect::<Vec<_>>();
+    let count = |n: u64| Some(Value::Count(n.into()));
+    let whole = |row: &OpRow| row.regions.regions - row.regions.incomplete;
+    let columns = vec![
+        Column::new(
+            0,
+            "op",
+            "parallel regions of",
+            cells(&|row| Some(Value::Text(title(view, row)))),
+        ),
+        Column::new(
+            1,
+            "arguments",
+            "arguments",
+            cells(&|row| Some(Value::Text(shorten(arguments(row), ARGUMENTS_WIDTH)))),
+        ),
+        Column::new(2, "regions", "regions", cells(&|row| count(row.regions.regions))),
+        Column::new(
+            3,
+            "tasks",
+            "tasks each",
+            cells(&|row| {
+                let each = row.regions.tasks as f64 / whole(row) as f64;
+                (whole(row) > 0).then_some(Value::Number(each))
+            }),
+        ),
+        Column::new(1, "time", "time", cells(&|row| Some(ns(row.regions.ticks)))),
+        Column::new(
+            1,
+            "imbalance",
+            "max/mean",
+            cells(&|row| row.regions.imbalance().map(Value::Number)),
+        ),
+        Column::new(2, "worst", "worst", cells(&|row| row.regions.worst.map(Value::Number))),
+        Column::new(1, "serial", "one after another", cells(&|row| count(row.regions.serial()))),
+    ];
+    let mut order = order(view, |row| row.regions.ticks);
+    order.retain(|row| rows[*row].regions.regions > 0);
+    Table { columns, order }
+}

@@ -1,0 +1,391 @@
+//! Every run and op as one JSON document; `docs/schema.md` describes it. Missing is `null`. Runs
+//! and ops are written as they are read: memory does not grow with them.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use analysis::ops::{OpCall, OpVisitor, Region, RunCall, Serial};
+use profile::{LossCount, OpId, Profile, ValueKind};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{View, machines};
+use crate::report::{by_severity, severity};
+
+/// The version of the document.
+const SCHEMA: &str = "counterpoint.ops/1";
+
+#[derive(Serialize)]
+struct CounterOut<'a> {
+    name: &'a str,
+    unit: &'a str,
+    group: u16,
+}
+
+#[derive(Serialize)]
+struct ValueOut<'a> {
+    key: u32,
+    name: &'a str,
+    kind: &'static str,
+}
+
+#[derive(Serialize)]
+struct MachineOut<'a> {
+    vm: usize,
+    name: &'a str,
+    process: u32,
+}
+
+#[derive(Serialize)]
+struct RunOut<'a> {
+    run: u64,
+    vm: Option<usize>,
+    process: u32,
+    thread: u32,
+    function: &'a str,
+    parent: Option<u64>,
+    failed: bool,
+    start_ns: f64,
+    duration_ns: f64,
+    first_op_ns: Option<f64>,
+    between_ops_ns: f64,
+    own_ns: f64,
+    counters: Map<String, Value>,
+    own_counters: Map<String, Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    regions: Vec<RegionOut>,
+}
+
+#[derive(Serialize)]
+struct OpOut<'a> {
+    op: u64,
+    run: Option<u64>,
+    parent: Option<u64>,
+    depth: u32,
+    vm: Option<usize>,
+    process: u32,
+    thread: u32,
+    name: &'a str,
+    bookkeeping: bool,
+    arguments: &'a str,
+    device: &'a str,
+    asynchronous: bool,
+    start_ns: f64,
+    duration_ns: f64,
+    self_ns: f64,
+    storage_bytes: Option<u64>,
+    workspace_bytes: Option<u64>,
+    counters: Map<String, Value>,
+    self_counters: Map<String, Value>,
+    workers: Map<String, Value>,
+    values: Map<String, Value>,
+    regions: Vec<RegionOut>,
+}
+
+#[derive(Serialize)]
+struct RegionOut {
+    start_ns: f64,
+    duration_ns: f64,
+    /// How many there are; `null` if none was recorded.
+    task_count: Option<u32>,
+    tasks: Vec<TaskOut>,
+    imbalance: Option<f64>,
+    shared_cpu: bool,
+    serial: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct TaskOut {
+    task: u32,
+    thread: u32,
+    cpu: u32,
+    start_ns: f64,
+    duration_ns: f64,
+    counters: Map<String, Value>,
+}
+
+#[derive(Serialize)]
+struct ProbeOut {
+    calls: u64,
+    per_call_ns: Option<f64>,
+    estimated_ns: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct LossOut<'a> {
+    name: &'a str,
+    count: u64,
+    severity: &'static str,
+    explanation: &'static str,
+}
+
+pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
+    let (profile, table) = (view.profile, view.table);
+    let machines = machines(profile);
+    let vms = machines.iter().enumerate().map(|(vm, (process, name))| MachineOut {
+        vm,
+        name,
+        process: profile.processes[*process].id.pid,
+    });
+    let counters = profile.manifest.counters.iter().map(|c| CounterOut {
+        name: &c.name,
+        unit: &c.unit,
+        group: c.group,
+    });
+    let losses = by_severity(&view.losses).into_iter().map(loss);
+    let probe = ProbeOut {
+        calls: table.probe_calls,
+        per_call_ns: table.probe_ns.map(|ns| ns / table.probe_calls.max(1) as f64),
+        estimated_ns: table.probe_ns,
+    };
+    write!(out, "{{\"schema\":\"{SCHEMA}\",\n\"profile\":")?;
+    serde_json::to_writer(&mut *out, &profile.dir.to_string_lossy())?;
+    member(out, "counters", &counters.collect::<Vec<_>>())?;
+    member(out, "values", &values(profile))?;
+    member(out, "vms", &vms.collect::<Vec<_>>())?;
+    for what in [What::Runs, What::Ops] {
+        let mut writer = Writer::new(out, view, &machines, what);
+        view.trees.visit(view.filter, &mut writer);
+        writer.finish()?;
+    }
+    member(out, "probe", &probe)?;
+    member(out, "losses", &losses.collect::<Vec<_>>())?;
+    out.write_all(b"}\n")
+}
+
+fn member(out: &mut impl Write, name: &str, value: &impl Serialize) -> io::Result<()> {
+    write!(out, ",\n\"{name}\":")?;
+    serde_json::to_writer(&mut *out, value)?;
+    Ok(())
+}
+
+fn loss(loss: &LossCount) -> LossOut<'_> {
+    LossOut {
+        name: &loss.name,
+        count: loss.count,
+        severity: severity(loss).name(),
+        explanation: loss.help(),
+    }
+}
+
+fn kind_name(kind: ValueKind) -> &'static str {
+    match kind {
+        ValueKind::Count => "count",
+        ValueKind::Duration => "duration",
+        ValueKind::Percent => "percent",
+        ValueKind::Ratio => "ratio",
+        ValueKind::Text => "text",
+    }
+}
+
+/// What values mean, of all processes; the same one once.
+fn values(profile: &Profile) -> Vec<ValueOut<'_>> {
+    let mut all: Vec<ValueOut<'_>> = Vec::new();
+    for key in profile.processes.iter().flat_map(|process| &process.value_keys) {
+        let value = ValueOut { key: key.id, name: &key.name, kind: kind_name(key.kind) };
+        let same = |known: &ValueOut<'_>| {
+            (known.key, known.name, known.kind) == (value.key, value.name, value.kind)
+        };
+        if !all.iter().any(same) {
+            all.push(value);
+        }
+    }
+    all
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Runs,
+    Ops,
+}
+
+/// Writes the runs or the ops.
+struct Writer<'a, W> {
+    out: &'a mut W,
+    profile: &'a Profile,
+    what: What,
+    first_tick: u64,
+    machines: &'a [(usize, &'a str)],
+    /// Numbers of machines by process and op.
+    vms: HashMap<(usize, OpId), Option<usize>>,
+    empty: bool,
+    result: io::Result<()>,
+}
+
+impl<'a, W: Write> Writer<'a, W> {
+    fn new(out: &'a mut W, view: &View<'a>, machines: &'a [(usize, &'a str)], what: What) -> Self {
+        let name = if what == What::Runs { "runs" } else { "ops" };
+        let result = write!(out, ",\n\"{name}\":[");
+        Self {
+            out,
+            profile: view.profile,
+            what,
+            first_tick: view.trees.first_tick().unwrap_or(0),
+            machines,
+            vms: HashMap::new(),
+            empty: true,
+            result,
+        }
+    }
+
+    fn finish(self) -> io::Result<()> {
+        self.result?;
+        self.out.write_all(if self.empty { b"]" } else { b"\n]" })
+    }
+
+    fn item(&mut self, item: &impl Serialize) {
+        if self.result.is_err() {
+            return;
+        }
+        let comma: &[u8] = if self.empty { b"\n" } else { b",\n" };
+        self.empty = false;
+        self.result = self
+            .out
+            .write_all(comma)
+            .and_then(|()| Ok(serde_json::to_writer(&mut *self.out, item)?));
+    }
+
+    fn at(&self, tick: u64) -> f64 {
+        self.ns(tick.saturating_sub(self.first_tick))
+    }
+
+    fn ns(&self, ticks: u64) -> f64 {
+        self.profile.timeline.duration_ns(ticks)
+    }
+
+    /// Pid and kernel's thread id.
+    fn place(&self, process: usize, thread: usize) -> (u32, u32) {
+        let process = &self.profile.processes[process];
+        (process.id.pid, process.threads.get(thread).map_or(0, |thread| thread.tid))
+    }
+
+    fn machine(&mut self, process: usize, op: OpId) -> Option<usize> {
+        let (machines, profile) = (self.machines, self.profile);
+        *self.vms.entry((process, op)).or_insert_with(|| {
+            let name = profile.ops.get(op)?.library.as_str();
+            machines.iter().position(|known| *known == (process, name))
+        })
+    }
+
+    fn counters(&self, values: &[Option<u64>]) -> Map<String, Value> {
+        let names = self.profile.manifest.counters.iter().map(|counter| counter.name.clone());
+        names.zip(values.iter().map(|value| Value::from(*value))).collect()
+    }
+
+    fn values(&self, process: usize, values: &[(u32, u64)]) -> Map<String, Value> {
+        let process = &self.profile.processes[process];
+        let mut all = Map::new();
+        for (id, bits) in values {
+            let Some(key) = process.value_keys.iter().find(|key| key.id == *id) else { continue };
+            let value = match key.kind {
+                ValueKind::Count => Value::from(*bits as i64),
+                ValueKind::Duration | ValueKind::Percent | ValueKind::Ratio => {
+                    Value::from(f64::from_bits(*bits))
+                }
+                ValueKind::Text => {
+                    let text = u32::try_from(*bits).ok().and_then(|id| process.texts.get(&id));
+                    Value::from(text.cloned())
+                }
+            };
+            // Two collectors may use one name.
+            let name = match all.contains_key(&key.name) {
+                true => format!("{} ({id})", key.name),
+                false => key.name.clone(),
+            };
+            all.insert(name, value);
+        }
+        all
+    }
+
+    fn regions(&self, process: usize, regions: &[Region]) -> Vec<RegionOut> {
+        regions.iter().map(|region| self.region(process, region)).collect()
+    }
+
+    fn region(&self, process: usize, region: &Region) -> RegionOut {
+        let tasks = region.tasks.iter().map(|task| TaskOut {
+            task: task.number,
+            thread: self.place(process, task.thread).1,
+            cpu: task.cpu,
+            start_ns: self.at(task.start),
+            duration_ns: self.ns(task.duration),
+            counters: self.counters(&task.counters),
+        });
+        RegionOut {
+            start_ns: self.at(region.start),
+            duration_ns: self.ns(region.duration),
+            task_count: region.of,
+            tasks: tasks.collect(),
+            imbalance: region.imbalance,
+            shared_cpu: region.serial.is_some(),
+            serial: region.serial.map(|serial| match serial {
+                Serial::Thread => "thread",
+                Serial::Cpu(_) => "cpu",
+            }),
+        }
+    }
+}
+
+impl<W: Write> OpVisitor for Writer<'_, W> {
+    fn run(&mut self, run: &RunCall<'_>) {
+        if self.what != What::Runs {
+            return;
+        }
+        let (process, thread) = self.place(run.process, run.thread);
+        let vm = self.machine(run.process, run.op);
+        let out = RunOut {
+            run: run.number,
+            vm,
+            process,
+            thread,
+            function: self.profile.ops.get(run.op).map_or("", |op| &op.name),
+            parent: run.parent,
+            failed: run.failed,
+            start_ns: self.at(run.start),
+            duration_ns: self.ns(run.duration),
+            first_op_ns: run.first_op.map(|ticks| self.ns(ticks)),
+            between_ops_ns: self.ns(run.between),
+            own_ns: self.ns(run.own),
+            counters: self.counters(run.counters),
+            own_counters: self.counters(run.own_counters),
+            regions: self.regions(run.process, run.regions),
+        };
+        self.item(&out);
+    }
+
+    fn op(&mut self, op: &OpCall<'_>) {
+        if self.what != What::Ops {
+            return;
+        }
+        let (process, thread) = self.place(op.process, op.thread);
+        let vm = self.machine(op.process, op.op);
+        let known = self.profile.ops.get(op.op);
+        let text = |of: fn(&profile::Op) -> &String| known.map_or("", |op| of(op).as_str());
+        let out = OpOut {
+            op: op.number,
+            run: op.run,
+            parent: op.parent,
+            depth: op.depth,
+            vm,
+            process,
+            thread,
+            name: text(|op| &op.name),
+            bookkeeping: text(|op| &op.name).starts_with(analysis::ops::BOOKKEEPING),
+            arguments: text(|op| &op.arguments),
+            device: text(|op| &op.device),
+            asynchronous: known.is_some_and(|op| op.asynchronous),
+            start_ns: self.at(op.start),
+            duration_ns: self.ns(op.duration),
+            self_ns: self.ns(op.self_ticks),
+            storage_bytes: op.storage,
+            workspace_bytes: op.workspace,
+            counters: self.counters(op.counters),
+            self_counters: self.counters(op.self_counters),
+            workers: self.counters(op.workers),
+            values: self.values(op.process, op.values),
+            regions: self.regions(op.process, op.regions),
+        };
+        self.item(&out);
+    }
+
+    fn region(&mut self, _: usize, _: usize, _: &Region) {}
+}

@@ -1,0 +1,173 @@
+//! The ops for people.
+
+use std::io::{self, Write};
+
+use profile::Role;
+
+use super::{View, columns, machines};
+use crate::output::PROSE_WIDTH;
+use crate::report::units::{grouped, percent, plural, time};
+use crate::report::{MACHINE_WITHOUT_CALLS, command, print_losses, print_table, wrapped};
+
+/// Without a width tables are as wide as they need.
+pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Result<()> {
+    let tables = width.map(|width| width.max(40));
+    let prose = tables.unwrap_or(PROSE_WIDTH);
+    let (profile, table) = (view.profile, view.table);
+    if !profile.manifest.command.is_empty() {
+        wrapped(out, "command   ", &command(&profile.manifest), prose)?;
+    }
+    if table.runs == 0 && table.ops == 0 {
+        writeln!(out, "no ops were recorded; likely reasons:")?;
+        for reason in reasons(view) {
+            wrapped(out, "  - ", &reason, prose)?;
+        }
+        return print_losses(out, &view.losses, prose);
+    }
+    wrapped(out, "runs      ", &runs(view), prose)?;
+    writeln!(out)?;
+    print_table(out, &columns::ops(view, true), tables)?;
+    let regions = columns::regions(view);
+    if !regions.order.is_empty() {
+        print_table(out, &regions, tables)?;
+        for line in serial(view) {
+            wrapped(out, "cores: ", &line, prose)?;
+        }
+    }
+    wrapped(out, "probes: ", &probes(view), prose)?;
+    print_losses(out, &view.losses, prose)?;
+    for note in notes(view) {
+        wrapped(out, "note: ", &note, prose)?;
+    }
+    Ok(())
+}
+
+fn ns(view: &View<'_>, ticks: u128) -> f64 {
+    ticks as f64 * view.profile.timeline.ns_per_tick()
+}
+
+/// How many of what there are, and their time.
+fn runs(view: &View<'_>) -> String {
+    let table = view.table;
+    let ops = plural(table.ops.into(), "op call");
+    if table.runs == 0 {
+        let together = time(ns(view, table.outside_ticks));
+        return format!("none; {ops}, together {together} (shares are of this)");
+    }
+    let failed = match table.failed {
+        0 => String::new(),
+        n => format!(", {} failed", grouped(n.into())),
+    };
+    let outside = match table.outside_ticks {
+        0 => String::new(),
+        ticks => format!("; ops in no run took {} more", time(ns(view, ticks))),
+    };
+    format!(
+        "{} with {ops}{failed}; wall time {} (what the rows add up to){outside}",
+        plural(table.runs.into(), "run"),
+        time(ns(view, table.wall_ticks)),
+    )
+}
+
+/// In words where tasks waited for one another, the most time first.
+fn serial(view: &View<'_>) -> Vec<String> {
+    let rows = &view.table.rows;
+    let order = columns::regions(view).order;
+    let mut lines = Vec::new();
+    for row in order.into_iter().map(|row| &rows[row]) {
+        let (regions, name) = (&row.regions, columns::name(row));
+        let of = plural(regions.regions.into(), "region");
+        if regions.serial_threads > 0 {
+            lines.push(format!(
+                "{name}: in {} of {of} one thread ran several tasks, one after the other, although \
+                 there were processors for more threads",
+                grouped(regions.serial_threads.into())
+            ));
+        }
+        let on_cpus: u64 = regions.serial_cpus.values().sum();
+        if on_cpus > 0 {
+            let cpus: Vec<String> = regions.serial_cpus.keys().map(u32::to_string).collect();
+            lines.push(format!(
+                "{name}: in {} of {of} tasks of different threads ran one after the other on one \
+                 CPU ({}), although there were others",
+                grouped(on_cpus.into()),
+                cpus.join(", ")
+            ));
+        }
+    }
+    const MOST: usize = 8;
+    if lines.len() > MOST {
+        let more = lines.len() - MOST;
+        lines.truncate(MOST);
+        lines.push(format!("and {more} more (column serial_regions of --format csv)"));
+    }
+    lines
+}
+
+fn probes(view: &View<'_>) -> String {
+    let table = view.table;
+    let Some(cost) = table.probe_ns else {
+        return "not calibrated; their cost is unknown".to_owned();
+    };
+    let of = match view.table.wall_ticks {
+        0 => String::new(),
+        wall => format!(", {} of the runs' wall time", percent(cost / ns(view, wall))),
+    };
+    let each = cost / table.probe_calls.max(1) as f64;
+    let calls = plural(table.probe_calls.into(), "call");
+    format!("about {}{of}: {calls} at {} each, on all threads", time(cost), time(each))
+}
+
+fn notes(view: &View<'_>) -> Vec<String> {
+    let table = view.table;
+    let mut notes = Vec::new();
+    if table.runs > 0 && !view.profile.manifest.counters.is_empty() {
+        notes.push(
+            "counters of (entry function) include those between ops; those of an op are its own, \
+             without the ops in it"
+                .to_owned(),
+        );
+    }
+    if table.rows.iter().any(columns::is_asynchronous) {
+        notes.push(
+            "ops of asynchronous devices return before the device is done: their time is that of \
+             the launch"
+                .to_owned(),
+        );
+    }
+    let incomplete: u64 = table.rows.iter().map(|row| row.regions.incomplete).sum();
+    if incomplete > 0 {
+        notes.push(format!(
+            "of {} some task was not recorded: what workers counted for its op is not known",
+            plural(incomplete.into(), "region")
+        ));
+    }
+    if view.profile.manifest.passes > 0 {
+        notes.push("the program ran once for each pass: calls and times are those of all".into());
+    }
+    notes
+}
+
+/// Why there may be no ops.
+fn reasons(view: &View<'_>) -> Vec<String> {
+    let filter = view.filter;
+    let mut reasons = Vec::new();
+    if filter.machine.is_some() || filter.since.is_some() || filter.until.is_some() {
+        reasons
+            .push("none of those that were recorded is in what --vm, --since, --until ask".into());
+    }
+    let any_op = view.profile.ops.all().iter().any(|op| op.role != Role::Workgroup);
+    if machines(view.profile).is_empty() && !any_op {
+        reasons.push(
+            "no virtual machine of TVM was seen: the program makes none, or made it in a way that \
+             is not recorded (see docs/tvm.md)"
+                .into(),
+        );
+        if view.profile.calls() > 0 {
+            reasons.push("there are calls of other kinds: `counterpoint report` shows them".into());
+        }
+    } else {
+        reasons.push(MACHINE_WITHOUT_CALLS.into());
+    }
+    reasons
+}

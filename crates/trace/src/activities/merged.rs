@@ -1,0 +1,71 @@
+//! Several traces as one JSON file, as `trace merge` would have made it of their files.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use model::activity::Vocabulary;
+use profile::LossCount;
+use profile::activities::{Activities, RowId};
+
+use super::{Categories, look, scalar, visit};
+use crate::chrome::write::{Head, RawEvent, Writer};
+use crate::merge::{self, Moved};
+
+/// Writes the events of all traces, each with rows of its own. `names`: what their files were
+/// called; `title`: what the output is called. Returns the output and the losses that were found.
+///
+/// # Errors
+/// Writing or reading failed.
+pub fn write_merged<W: Write>(
+    traces: &[Activities],
+    names: &[String],
+    vocabulary: Vocabulary,
+    out: W,
+    title: &str,
+) -> io::Result<(W, Vec<LossCount>)> {
+    let files = traces.iter().zip(names).map(|(trace, name)| look(trace, name));
+    let files = files.collect::<io::Result<Vec<_>>>()?;
+    let (alignments, labels) = (merge::align(&files), merge::labels(&files));
+    let near_ns = merge::first_ns(&files, &alignments);
+    let mut writer = Writer::new(out, &Head { near_ns, ..Head::default() })?;
+    merge::write_rows(&files, &labels, &mut writer)?;
+    let mut losses = Vec::new();
+    for (i, trace) in traces.iter().enumerate() {
+        let moved = Moved { index: i as i64, label: &labels[i] };
+        let base = files[i].base_ns.unwrap_or(0).saturating_sub(writer.base_ns());
+        let shift_ns = base.saturating_add(alignments[i].shift_ns);
+        let mut categories = Categories::new(vocabulary);
+        let mut processes = HashMap::<RowId, Option<String>>::new();
+        let mut id = Vec::new();
+        losses.extend(visit(trace, |event| {
+            let name = event.name.and_then(|id| trace.text(id));
+            if event.form == b'M' && name.is_some_and(merge::names_process) {
+                return Ok(());
+            }
+            let (process, thread) = trace.row(event.row);
+            let process = processes.entry(event.row).or_insert_with(|| {
+                let mut json = Vec::new();
+                moved.process(&scalar(process?)?, &mut json);
+                String::from_utf8(json).ok()
+            });
+            id.clear();
+            if let Some(flow) = event.id.and_then(scalar) {
+                moved.flow(&flow, &mut id);
+            }
+            writer.raw(&RawEvent {
+                phase: event.form,
+                category: event.category.and_then(|id| categories.name(id, trace)),
+                name,
+                process: process.as_deref(),
+                thread,
+                time_ns: event.time_ns.map(|ns| ns.saturating_add(shift_ns)),
+                duration_ns: event.duration_ns,
+                id: str::from_utf8(&id).ok().filter(|id| !id.is_empty()),
+                args: event.args,
+                more: &[],
+                others: event.more,
+            })
+        })?);
+    }
+    Ok((writer.finish(&merge::facts(&files, &alignments), title)?, losses))
+}

@@ -1,0 +1,365 @@
+//! Imported traces in Perfetto's format.
+//!
+//! An arrow's end is an event of its own in Chrome's format; it belongs to the slice around it.
+//! Writers put it behind that slice, so the last slice waits until something else comes. An end
+//! that comes elsewhere is a moment of its row, with the arrow.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, BuildHasherDefault};
+use std::io::{self, Write};
+
+use model::activity::{FlowKind, Vocabulary};
+use profile::LossCount;
+use profile::activities::{Activities, Activity, NameId, RowId};
+
+use super::args::Args;
+use super::{Categories, look, scalar, visit};
+use crate::chrome::event::Scalar;
+use crate::event::{Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow};
+use crate::merge::{self, Alignment, Look, Moved, ProcessKey};
+use crate::numbers::NumberHasher;
+use crate::perfetto::write::{Head, Writer};
+
+/// What became of the traces.
+#[derive(Debug)]
+pub struct Timeline<W> {
+    /// The output.
+    pub out: W,
+    /// Losses that were found.
+    pub losses: Vec<LossCount>,
+    /// Events of forms that the format has nothing for, or without what their form needs.
+    pub left_out: u64,
+}
+
+/// Writes all traces; of several, each with rows of its own. `names`: what their files were called.
+///
+/// # Errors
+/// Writing or reading failed.
+pub fn write_perfetto<W: Write>(
+    traces: &[Activities],
+    names: &[String],
+    vocabulary: Vocabulary,
+    out: W,
+    compress: bool,
+) -> io::Result<Timeline<W>> {
+    let files = traces.iter().zip(names).map(|(trace, name)| look(trace, name));
+    let files = files.collect::<io::Result<Vec<_>>>()?;
+    let (alignments, labels) = (merge::align(&files), merge::labels(&files));
+    let mut writer = Writer::new(out, &Head { compress, ..Head::default() })?;
+    let (mut losses, mut left_out) = (Vec::new(), 0);
+    let mut arrows = Arrows::default();
+    for (i, trace) in traces.iter().enumerate() {
+        let label = labels.get(i).filter(|_| traces.len() > 1).map(String::as_str);
+        let mut one = OneTrace {
+            number: i,
+            trace,
+            writer,
+            rows: rows(trace, &files[i], Moved { index: i as i64, label: label.unwrap_or("") })?,
+            categories: Categories::new(vocabulary),
+            base_ns: base_ns(&files[i], &alignments[i]),
+            arrows,
+            waiting: Waiting::default(),
+            left_out: 0,
+        };
+        losses.extend(visit(trace, |event| one.event(event))?);
+        one.flush()?;
+        left_out += one.left_out;
+        (writer, arrows) = (one.writer, one.arrows);
+    }
+    let merged = merge::facts(&files, &alignments);
+    let out = match traces {
+        [one] => {
+            let document = one.document.as_object().into_iter().flatten();
+            writer.finish(document.map(|(key, value)| (key.as_str(), value)))?
+        }
+        _ => writer.finish([("counterpoint", &merged)])?,
+    };
+    Ok(Timeline { out, losses, left_out })
+}
+
+/// What its times count from, ns since 1970.
+fn base_ns(file: &Look, alignment: &Alignment) -> i64 {
+    file.base_ns.unwrap_or(0).saturating_add(alignment.shift_ns)
+}
+
+/// A row and its names, in its trace.
+#[derive(Clone, Debug, Default)]
+struct OwnRow {
+    process: Option<OwnId>,
+    thread: Option<OwnId>,
+    process_name: Option<String>,
+    labels: Option<String>,
+    process_sort: i64,
+    name: Option<String>,
+    sort: i64,
+    /// The writer knows it.
+    named: bool,
+}
+
+#[derive(Clone, Debug)]
+enum OwnId {
+    Number(i64),
+    Text(String),
+}
+
+impl OwnId {
+    fn borrow(this: &Option<Self>) -> Id<'_> {
+        match this {
+            Some(Self::Number(n)) => Id::Number(*n),
+            Some(Self::Text(text)) => Id::Text(text),
+            None => Id::Text(""),
+        }
+    }
+}
+
+impl OwnRow {
+    fn row(&self) -> Row<'_> {
+        Row { process: OwnId::borrow(&self.process), thread: OwnId::borrow(&self.thread) }
+    }
+}
+
+/// The rows of a trace by number, with the names that its metadata gives them.
+fn rows(trace: &Activities, look: &Look, moved: Moved<'_>) -> io::Result<Vec<OwnRow>> {
+    let mut rows = Vec::<OwnRow>::new();
+    let mut labels = BTreeMap::<ProcessKey, String>::new();
+    let number = |row: RowId| row.0 as usize;
+    visit(trace, |event| {
+        if rows.len() <= number(event.row) && event.row != RowId(u32::MAX) {
+            rows.resize(number(event.row) + 1, OwnRow::default());
+        }
+        if event.form != b'M' {
+            return Ok(());
+        }
+        let Some(row) = rows.get_mut(number(event.row)) else { return Ok(()) };
+        let args = Args::of(event.args);
+        match event.name.and_then(|name| trace.text(name)) {
+            Some("thread_name") => row.name = args.text("name").map(str::to_owned),
+            Some("thread_sort_index") => row.sort = args.number("sort_index").unwrap_or(0),
+            Some("process_labels") => {
+                let process = trace.row(event.row).0.and_then(scalar);
+                let text = args.text("labels").unwrap_or_default().to_owned();
+                labels.extend(process.map(|process| (ProcessKey::of(&process), text)));
+            }
+            _ => {}
+        }
+        Ok(())
+    })?;
+    for (i, row) in rows.iter_mut().enumerate() {
+        let (process, thread) = trace.row(RowId(i as u32));
+        let (process, thread) = (process.and_then(scalar), thread.and_then(scalar));
+        if let Some(process) = &process {
+            let key = ProcessKey::of(process);
+            let known = look.processes.get(&key);
+            let name = known.and_then(|process| process.name.clone());
+            row.process_name = match moved.label {
+                "" => name,
+                label => Some(format!("{label}: {}", name.unwrap_or_else(|| process.to_string()))),
+            };
+            row.process_sort = known.and_then(|process| process.sort_index).unwrap_or(0);
+            row.labels = labels.get(&key).cloned();
+            row.process = Some(match key {
+                ProcessKey::Number(n) => OwnId::Number(moved.number(n)),
+                key => OwnId::Text(moved.text(&key)),
+            });
+        }
+        row.thread = thread.map(|thread| match thread {
+            Scalar::Int(n) => OwnId::Number(n),
+            other => OwnId::Text(other.to_string()),
+        });
+    }
+    Ok(rows)
+}
+
+/// The slice that waits for the ends of its arrows.
+#[derive(Debug, Default)]
+struct Waiting {
+    row: Option<RowId>,
+    category: String,
+    name: String,
+    args: String,
+    start_ns: i64,
+    duration_ns: u64,
+    /// Kind, id, end.
+    arrows: Vec<(usize, u64, FlowEnd)>,
+}
+
+/// The kinds of arrows that were seen, and the place of each by trace, category and name.
+#[derive(Debug, Default)]
+struct Arrows {
+    kinds: Vec<FlowKind>,
+    places: HashMap<(usize, Option<NameId>, Option<NameId>), usize>,
+}
+
+struct OneTrace<'a, W: Write> {
+    number: usize,
+    trace: &'a Activities,
+    writer: Writer<W>,
+    rows: Vec<OwnRow>,
+    categories: Categories,
+    base_ns: i64,
+    arrows: Arrows,
+    waiting: Waiting,
+    left_out: u64,
+}
+
+impl<W: Write> OneTrace<'_, W> {
+    fn event(&mut self, event: &Activity<'_>) -> io::Result<()> {
+        match event.form {
+            b's' | b't' | b'f' => return self.arrow(event),
+            b'M' => return Ok(()),
+            _ => self.flush()?,
+        }
+        let Some(time_ns) = event.time_ns else {
+            self.left_out += 1;
+            return Ok(());
+        };
+        self.name_row(event.row)?;
+        let at_ns = time_ns.saturating_add(self.base_ns);
+        let name = event.name.and_then(|id| self.trace.text(id)).unwrap_or("");
+        let category = event.category.and_then(|id| self.categories.name(id, self.trace));
+        let category = category.unwrap_or("");
+        let none = OwnRow::default();
+        let row = self.rows.get(event.row.0 as usize).unwrap_or(&none).row();
+        match event.form {
+            b'X' if event.duration_ns.is_some_and(|ns| ns >= 0) => {
+                let waiting = &mut self.waiting;
+                waiting.row = Some(event.row);
+                let texts = [
+                    (&mut waiting.category, category),
+                    (&mut waiting.name, name),
+                    (&mut waiting.args, event.args.unwrap_or("")),
+                ];
+                for (to, text) in texts {
+                    to.clear();
+                    to.push_str(text);
+                }
+                waiting.start_ns = at_ns;
+                waiting.duration_ns = event.duration_ns.unwrap_or(0).unsigned_abs();
+            }
+            b'B' => {
+                let args = Args::of(event.args);
+                self.writer.begin(&Slice {
+                    row,
+                    category,
+                    name,
+                    start_ns: at_ns,
+                    duration_ns: 0,
+                    args: &args.list(),
+                    shape: None,
+                    flows: &[],
+                    counters: &[],
+                })?;
+            }
+            b'E' => self.left_out += u64::from(!self.writer.end(row, at_ns)?),
+            b'i' | b'I' | b'R' => {
+                let args = Args::of(event.args);
+                let args = &args.list()[..];
+                self.writer.instant(&Instant { row, category, name, at_ns, args, flows: &[] })?;
+            }
+            b'C' => {
+                let args = Args::of(event.args);
+                let series = &args.list()[..];
+                self.writer.counter(&Counter { row, category, name, at_ns, series, units: &[] })?;
+            }
+            _ => self.left_out += 1,
+        }
+        Ok(())
+    }
+
+    /// Writes the slice that waits.
+    fn flush(&mut self) -> io::Result<()> {
+        let Some(number) = self.waiting.row.take() else { return Ok(()) };
+        let none = OwnRow::default();
+        let row = self.rows.get(number.0 as usize).unwrap_or(&none).row();
+        let waiting = &self.waiting;
+        let args = Args::of(Some(waiting.args.as_str()));
+        let kinds = &self.arrows.kinds;
+        let arrows = waiting.arrows.iter().copied();
+        let flows: Vec<Flow<'_>> =
+            arrows.map(|(kind, id, end)| Flow { kind: &kinds[kind], id, end }).collect();
+        self.writer.slice(&Slice {
+            row,
+            category: &waiting.category,
+            name: &waiting.name,
+            start_ns: waiting.start_ns,
+            duration_ns: waiting.duration_ns,
+            args: &args.list(),
+            shape: None,
+            flows: &flows,
+            counters: &[],
+        })?;
+        self.waiting.arrows.clear();
+        Ok(())
+    }
+
+    /// An end of an arrow, or a place that it leads through.
+    fn arrow(&mut self, event: &Activity<'_>) -> io::Result<()> {
+        let Some((time_ns, id)) = event.time_ns.zip(event.id) else {
+            self.left_out += 1;
+            return Ok(());
+        };
+        let at_ns = time_ns.saturating_add(self.base_ns);
+        let (kind, id) = self.arrow_id(event, id);
+        let end = if event.form == b'f' { FlowEnd::Finish } else { FlowEnd::Start };
+        let waiting = &mut self.waiting;
+        let since_ns = at_ns.checked_sub(waiting.start_ns).and_then(|ns| u64::try_from(ns).ok());
+        let inside = since_ns.is_some_and(|ns| ns <= waiting.duration_ns);
+        if waiting.row == Some(event.row) && inside {
+            waiting.arrows.push((kind, id, end));
+            return Ok(());
+        }
+        self.flush()?;
+        self.name_row(event.row)?;
+        let none = OwnRow::default();
+        let row = self.rows.get(event.row.0 as usize).unwrap_or(&none).row();
+        let kind = &self.arrows.kinds[kind];
+        let (name, flows) = (kind.name(), &[Flow { kind, id, end }]);
+        let category = event.category.and_then(|id| self.trace.text(id)).unwrap_or("");
+        self.writer.instant(&Instant { row, category, name, at_ns, args: &[], flows })
+    }
+
+    /// The kind of an arrow, and its id. In Chrome's format, arrows of each category and name have
+    /// ids of their own; here all arrows share them. Those of the first kind keep theirs.
+    fn arrow_id(&mut self, event: &Activity<'_>, id: &str) -> (usize, u64) {
+        let Arrows { kinds, places } = &mut self.arrows;
+        let kind = *places.entry((self.number, event.category, event.name)).or_insert_with(|| {
+            let name = event.name.and_then(|id| self.trace.text(id)).unwrap_or("");
+            kinds.push(FlowKind::from_name(name));
+            kinds.len() - 1
+        });
+        let id = match id.parse::<u64>() {
+            Ok(id) if id < 1 << 48 && kind < 1 << 15 => (kind as u64) << 48 | id,
+            _ => BuildHasherDefault::<NumberHasher>::default().hash_one((kind, id)) | 1 << 63,
+        };
+        (kind, id)
+    }
+
+    /// Tells the writer about a row before anything happens in it.
+    fn name_row(&mut self, number: RowId) -> io::Result<()> {
+        let Some(row) = self.rows.get_mut(number.0 as usize).filter(|row| !row.named) else {
+            return Ok(());
+        };
+        row.named = true;
+        let (row, at_ns) = (row.clone(), self.base_ns);
+        let id = OwnId::borrow(&row.process);
+        let fallback = match id {
+            Id::Number(n) => format!("process {n}"),
+            Id::Text(text) => text.to_owned(),
+        };
+        let name = row.process_name.as_deref().unwrap_or(&fallback);
+        let labels = row.labels.as_deref().unwrap_or("");
+        self.writer.process(&ProcessRow {
+            id,
+            name,
+            labels,
+            sort_index: row.process_sort,
+            at_ns,
+        })?;
+        let fallback = match OwnId::borrow(&row.thread) {
+            Id::Number(n) => format!("thread {n}"),
+            Id::Text(text) => text.to_owned(),
+        };
+        let name = row.name.as_deref().unwrap_or(&fallback);
+        self.writer.thread(&ThreadRow { row: row.row(), name, sort_index: row.sort, at_ns })
+    }
+}
