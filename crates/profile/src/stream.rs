@@ -361,3 +361,69 @@ fn body_bytes(metadata: &[u8], schema: Option<&Schema>) -> Option<usize> {
     }
     Some(body)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, Int64Array, StringArray};
+    use testkit::Scratch;
+
+    use super::*;
+
+    /// Takes a few bytes at a time, and is interrupted in between.
+    struct Slow(Vec<u8>, usize);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.1 += 1;
+            if self.1.is_multiple_of(3) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let some = bytes.len().min(self.1 % 7 + 1);
+            self.0.extend_from_slice(&bytes[..some]);
+            Ok(some)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn parts_that_are_not_taken_at_once() {
+        let parts: [&[u8]; 6] = [b"", b"abc", b"", b"", b"defghijklmnopqrstuvw", b"xyz"];
+        let parts = parts.map(Buffer::from);
+        let mut slow = Slow(Vec::new(), 0);
+        assert_eq!(write_all(&mut slow, &parts).unwrap(), 26);
+        assert_eq!(slow.0, b"abcdefghijklmnopqrstuvwxyz");
+        assert_eq!(write_all(&mut slow, &parts[..1]).unwrap(), 0);
+        assert_eq!(
+            write_all(&mut &mut [0u8; 2][..], &parts).unwrap_err().kind(),
+            io::ErrorKind::WriteZero
+        );
+    }
+
+    /// The file is what Arrow's own writer makes of the same batches.
+    #[test]
+    fn as_arrow_writes_it() {
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(3)]));
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["a", "", "\u{e9}"]));
+        let batch = RecordBatch::try_from_iter([("n", numbers), ("t", texts)]).unwrap();
+        let scratch = Scratch::new();
+        let path = scratch.join("x.arrows");
+        let mut ours = StreamWriter::create(&path, &batch.schema()).unwrap();
+        let mut theirs = writer::StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), *theirs.get_ref());
+        for batch in [batch.clone(), batch.slice(1, 2)] {
+            ours.append(&batch).unwrap();
+            theirs.write(&batch).unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), *theirs.get_ref());
+        }
+        ours.finish().unwrap();
+        theirs.finish().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), *theirs.get_ref());
+    }
+}
