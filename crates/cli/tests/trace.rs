@@ -106,12 +106,13 @@ fn arguments_say_which_workgroup_and_what_it_counted() {
     assert_eq!(
         slices[0]["args"],
         json!({"workgroup": [0, 0, 0], "worker": 0, "cpu": 1, "dispatch": 1, "correlation": 1,
-               "page-faults": 3, "bytes": null})
+               "page-faults": 3, "bytes": null, "export": 0, "groups": [5, null]})
     );
     assert_eq!(
         slices[3]["args"],
         json!({"workgroup": [0, 0, 0], "worker": 0, "cpu": 2, "node": 1, "dispatch": 2,
-               "correlation": 2, "page-faults": 5, "bytes": null})
+               "correlation": 2, "page-faults": 5, "bytes": null, "export": 0,
+               "groups": [5, null]})
     );
     // Multiplexed: no value, and no sum of the dispatch.
     assert_eq!(slices[7]["args"]["bytes"], Value::Null);
@@ -173,8 +174,9 @@ fn rows_have_names_and_the_rest_is_beside_the_events() {
     assert_eq!(facts["schema"], "counterpoint.trace/1");
     assert_eq!(facts["manifest"]["host"], "paper");
     assert_eq!(facts["clock"]["snapshots"][1]["ticks"], 1_000_000_000);
+    assert_eq!(facts["losses"], json!([]), "none is known before the calls are read");
     assert_eq!(
-        facts["losses"],
+        trace["counterpoint_end"]["losses"],
         json!([
             {"pid": 100, "name": "multiplexed_call", "count": 1, "errno": null}
         ])

@@ -27,6 +27,7 @@
 //! | [`tracks`] | time series: written, and read batch by batch |
 //! | [`stream`] | files of Arrow batches that may end anywhere |
 //! | [`writer`] | a profile of calls that happened elsewhere |
+//! | [`raw`] | a profile taken apart and put together again |
 //! | [`error`] | errors, with path and reason |
 //!
 //! Invariants. No byte of a profile is trusted and none makes this crate panic. A record is
@@ -48,6 +49,7 @@ pub mod manifest;
 pub mod ops;
 pub mod passes;
 pub mod profile;
+pub mod raw;
 mod scan;
 pub mod stream;
 pub mod tracks;

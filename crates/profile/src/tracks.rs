@@ -119,7 +119,8 @@ impl Scope {
         }
     }
 
-    fn from_parts(kind: &str, number: Option<u32>) -> Option<Self> {
+    /// The scope of this kind and number.
+    pub fn from_parts(kind: &str, number: Option<u32>) -> Option<Self> {
         Some(match (kind, number) {
             ("machine", None) => Self::Machine,
             ("cpu", Some(n)) => Self::Cpu(n),

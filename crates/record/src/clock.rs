@@ -230,6 +230,13 @@ impl Timeline {
         let offset = self.origin.realtime_ns.wrapping_sub(self.origin.monotonic_ns) as i64;
         self.monotonic_ns(ticks).saturating_add(offset)
     }
+
+    /// The tick of a moment on `CLOCK_REALTIME`, where ticks are nanoseconds; `None` where they are
+    /// not.
+    pub fn monotonic_ticks(&self, realtime_ns: i64) -> Option<u64> {
+        let ns = realtime_ns.wrapping_sub(self.origin.realtime_ns as i64) as u64;
+        (self.ns_per_tick == 1.0).then(|| self.origin.ticks.wrapping_add(ns))
+    }
 }
 
 impl fmt::Display for ClockKind {

@@ -34,6 +34,7 @@ use crate::event::{
     Arg, ArgValue, Counter, Flow, FlowEnd, Id, ProcessRow, Row, Shape, Sink, Slice, ThreadRow,
 };
 use crate::numbers::NumberMap;
+use crate::raw::{PAGE_EVENT, RawCalls};
 
 /// The row of a process's dispatches has this number and the process's index: above every
 /// process id of Linux (2²²).
@@ -91,6 +92,7 @@ pub fn export_calls(
             since_ns: since_ns(profile, process),
             lanes_named: 0,
             labels: process.threads.iter().map(|t| Labels::new(profile, t)).collect(),
+            raw: sink.is_imported().then(|| RawCalls::new(profile, index)),
             units: profile.groups.all().iter().map(|group| units(profile, group)).collect(),
             scratch: Scratch::default(),
         };
@@ -178,7 +180,12 @@ impl Cursor<'_> {
     }
 
     /// Makes sure that a call is in front, if there is another one.
-    fn fill(&mut self, process: usize, losses: &mut Vec<LossCount>) {
+    fn fill(
+        &mut self,
+        process: usize,
+        losses: &mut Vec<LossCount>,
+        mut raw: Option<&mut RawCalls<'_>>,
+    ) {
         while self.at >= self.order.len() && self.next_page < self.pages {
             let key = PageKey { process, thread: self.thread, page: self.next_page };
             self.next_page += 1;
@@ -194,6 +201,9 @@ impl Cursor<'_> {
                 self.order.sort_by_key(|i| columns.start_ticks[*i as usize]);
             }
             self.at = 0;
+            if let Some(raw) = &mut raw {
+                raw.page(columns, &self.order);
+            }
         }
     }
 }
@@ -215,6 +225,8 @@ struct ProcessExport<'a> {
     since_ns: i64,
     lanes_named: usize,
     labels: Vec<Labels>,
+    /// What an import needs, if the output is imported.
+    raw: Option<RawCalls<'a>>,
     /// Counters of each group, with their units.
     units: Vec<Vec<(&'a str, &'a str)>>,
     scratch: Scratch<'a>,
@@ -250,10 +262,11 @@ impl<'a> ProcessExport<'a> {
             .collect();
         let mut heap = BinaryHeap::new();
         for cursor in &mut cursors {
-            cursor.fill(self.index, &mut losses);
+            cursor.fill(self.index, &mut losses, self.raw.as_mut());
             let begin = cursor.call().map(|i| cursor.columns().start_ticks[i]);
             heap.extend(begin.map(|begin| Reverse((begin, cursor.thread))));
         }
+        self.pages(sink)?;
         let lost = self.process.losses.iter().any(|l| l.severity() == Severity::Missing);
         let mut dispatches = Assembler::new(lost, *last);
         let mut values = vec![None; self.profile.groups.counters()];
@@ -263,7 +276,8 @@ impl<'a> ProcessExport<'a> {
             if let Some(i) = cursor.call() {
                 self.call(sink, cursor.columns(), i, &mut values, &mut dispatches)?;
                 cursor.at += 1;
-                cursor.fill(self.index, &mut losses);
+                cursor.fill(self.index, &mut losses, self.raw.as_mut());
+                self.pages(sink)?;
             }
             match cursor.call() {
                 Some(i) => *first = Reverse((cursor.columns().start_ticks[i], thread)),
@@ -297,6 +311,14 @@ impl<'a> ProcessExport<'a> {
         for (i, labels) in self.labels.iter().enumerate() {
             let (row, name) = (self.row(i), labels.thread.as_str());
             sink.thread(&ThreadRow { row, name, sort_index: i as i64, at_ns })?;
+        }
+        Ok(())
+    }
+
+    /// The pages that were decoded since the last time.
+    fn pages(&mut self, sink: &mut impl Sink) -> io::Result<()> {
+        for (thread, args) in self.raw.as_mut().map(RawCalls::pages).unwrap_or_default() {
+            sink.fact(self.row(thread), PAGE_EVENT, self.since_ns, &args)?;
         }
         Ok(())
     }
@@ -363,10 +385,18 @@ impl<'a> ProcessExport<'a> {
         let shape = whether.iter().fold(0, |bits, bit| bits << 1 | u8::from(*bit));
         if self.ticks {
             args.push(Arg::uint("start_ticks", ticks));
-            args.push(Arg::uint("duration_ticks", columns.duration(i)));
+            args.push(Arg::uint("duration_ticks", columns.duration_ticks[i]));
         }
         self.push_counters(args, values);
         let row = self.row(columns.thread);
+        // Where ticks are nanoseconds, times say them, but for damaged ones.
+        let exact = || {
+            timeline.monotonic_ticks(start_ns) == Some(ticks)
+                && end_ns.abs_diff(start_ns) == columns.duration_ticks[i]
+        };
+        let times = !self.ticks && !exact();
+        let mut raw_calls = self.raw.take();
+        let raw = raw_calls.as_mut().map_or("", |raw| raw.call(columns, i, times));
         if self.counter_tracks {
             self.push_series(&mut scratch, values);
         }
@@ -403,10 +433,12 @@ impl<'a> ProcessExport<'a> {
             start_ns,
             duration_ns: end_ns.abs_diff(start_ns),
             args: &scratch.args,
+            raw,
             shape: Some(Shape(shape)),
             flows: flow.as_slice(),
             counters,
         })?;
+        self.raw = raw_calls;
         self.scratch = scratch;
         for dispatch in placed.map(|p| p.over).unwrap_or_default() {
             self.dispatch(sink, &dispatch)?;
@@ -471,6 +503,7 @@ impl<'a> ProcessExport<'a> {
             start_ns: dispatch.start_ns,
             duration_ns: dispatch.end_ns.abs_diff(dispatch.start_ns),
             args: &args,
+            raw: "",
             shape: None,
             flows: &[Flow { kind: &self.flow, id: dispatch.id, end: FlowEnd::Finish }],
             counters: &[],

@@ -111,6 +111,9 @@ pub struct Slice<'a> {
     pub duration_ns: u64,
     /// What else is known.
     pub args: &'a [Arg<'a>],
+    /// More arguments, as members of a JSON object: what an import needs and viewers do not.
+    /// Formats that are not imported leave them out.
+    pub raw: &'a str,
     /// What the keys of its arguments are, for writers that remember them.
     pub shape: Option<Shape>,
     /// The arrows that begin or end at its begin.
@@ -176,6 +179,18 @@ pub struct Counter<'a> {
 /// Takes a timeline. Rows are named before anything happens in them; activities of one row come
 /// in the order of their begins as far as their source has that order.
 pub trait Sink {
+    /// Whether what is written is imported again, and so wants [`Slice::raw`] and
+    /// [`Sink::fact`].
+    fn is_imported(&self) -> bool {
+        false
+    }
+    /// Takes something that viewers do not show: a name, and a JSON object.
+    ///
+    /// # Errors
+    /// Writing failed.
+    fn fact(&mut self, _: Row<'_>, _name: &str, _at_ns: i64, _args: &str) -> io::Result<()> {
+        Ok(())
+    }
     /// Names a process or device.
     ///
     /// # Errors

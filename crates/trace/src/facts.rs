@@ -1,68 +1,198 @@
-//! What a trace format cannot carry: the top-level object `counterpoint` of Chrome JSON, which
-//! other readers ignore. `docs/traces.md` describes it.
+//! What a trace format cannot carry: the top-level objects `counterpoint` and `counterpoint_end`
+//! of Chrome JSON, which other readers ignore. `docs/traces.md` describes them.
 
-use profile::{LossCount, Profile, merge_losses};
-use serde::Serialize;
-use serde_json::{Value, json};
+use profile::raw::ProcessFacts;
+use profile::tracks::{Readings, Scope, Series, Times};
+use profile::{LossCount, Manifest, Moment, Profile, merge_losses};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 /// The version of the object.
 pub const TRACE_SCHEMA: &str = "counterpoint.trace/1";
 
-/// A loss and where it happened.
-#[derive(Serialize)]
-struct LossOf<'a> {
-    /// Process id; `null`: the run as a whole.
-    pid: Option<u32>,
-    #[serde(flatten)]
-    loss: &'a LossCount,
+/// The object `counterpoint`, as far as an import reads it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Facts {
+    /// [`TRACE_SCHEMA`].
+    pub schema: String,
+    /// As in the profile.
+    pub manifest: Manifest,
+    /// How ticks were made times.
+    pub clock: ClockFacts,
+    /// Each process of the profile.
+    pub processes: Vec<ProcessRow>,
+    /// Each directory of tracks.
+    pub tracks: Vec<TracksFacts>,
+    /// Losses that were known before any call was read.
+    pub losses: Vec<LossOf>,
+    /// Kinds of activities beside the generic ones.
+    pub kinds: Vec<Map<String, Value>>,
 }
 
-/// The object for a profile. `found`: what visiting the pages found, by process.
-///
-/// # Errors
-/// The manifest holds a number that JSON cannot say.
-pub fn of_profile(profile: &Profile, found: &[Vec<LossCount>]) -> Result<Value, serde_json::Error> {
-    let mut losses: Vec<Value> = Vec::new();
-    for loss in &profile.losses {
-        losses.push(serde_json::to_value(LossOf { pid: None, loss })?);
-    }
-    let mut processes = Vec::new();
+/// See [`Facts::clock`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClockFacts {
+    /// Nanoseconds in a tick.
+    pub ns_per_tick: f64,
+    /// Whether that was measured.
+    pub calibrated: bool,
+    /// Moments on all clocks: those of the manifest, then those of the processes.
+    pub snapshots: Vec<Moment>,
+}
+
+/// A process and where its dispatches are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProcessRow {
+    /// The process.
+    #[serde(flatten)]
+    pub process: ProcessFacts,
+    /// Number of the row of its dispatches.
+    pub dispatches_pid: i64,
+}
+
+/// A directory of tracks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TracksFacts {
+    /// Its name.
+    pub name: String,
+    /// Its readings are numbers, not counts with times.
+    pub values: bool,
+    /// Its series.
+    pub series: Vec<SeriesFacts>,
+}
+
+/// See [`Series`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "as in Series")]
+pub struct SeriesFacts {
+    pub id: u32,
+    pub track: String,
+    pub name: String,
+    pub unit: String,
+    pub scale: f64,
+    pub scope: String,
+    pub scope_number: Option<u32>,
+    pub times: String,
+    pub cumulative: bool,
+    pub interval_ns: u64,
+    pub source: String,
+}
+
+/// A loss and where it happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LossOf {
+    /// Process id; `null`: the run as a whole.
+    pub pid: Option<u32>,
+    /// Index of the process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<usize>,
+    /// The loss.
+    #[serde(flatten)]
+    pub loss: LossCount,
+}
+
+/// The object `counterpoint_end`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct End {
+    /// All losses, with those that were found while calls and samples were read.
+    pub losses: Vec<LossOf>,
+}
+
+/// What was found while calls and samples were read.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// By process.
+    pub calls: Vec<Vec<LossCount>>,
+    /// In tracks.
+    pub tracks: Vec<LossCount>,
+}
+
+fn losses(profile: &Profile, found: &Found) -> Vec<LossOf> {
+    let run = merge_losses(profile.losses.iter().chain(&found.tracks));
+    let mut all: Vec<LossOf> =
+        run.into_iter().map(|loss| LossOf { pid: None, process: None, loss }).collect();
     for (i, process) in profile.processes.iter().enumerate() {
-        let more = found.get(i).into_iter().flatten();
-        let pid = process.id.pid;
-        for loss in &merge_losses(process.losses.iter().chain(more)) {
-            losses.push(serde_json::to_value(LossOf { pid: Some(pid), loss })?);
-        }
-        let info = process.info.as_ref();
-        let calibrations = process.calibrations.iter().map(|c| {
-            json!({
-                "calls": c.calls,
-                "counters": c.counters,
-                "inside_ticks": c.inside_ticks,
-                "total_ticks": c.total_ticks,
-                "inside_values": c.inside_values,
-            })
-        });
-        processes.push(json!({
-            "pid": pid,
-            "start_time": process.id.start_time,
-            "generation": process.id.generation,
-            "program": info.map(|i| &i.program),
-            "arguments": info.map(|i| &i.arguments),
-            "dispatches_pid": crate::calls::DEVICE_ROWS + i as i64,
-            "calibrations": calibrations.collect::<Vec<_>>(),
-        }));
+        let more = found.calls.get(i).into_iter().flatten();
+        let of = merge_losses(process.losses.iter().chain(more)).into_iter();
+        let pid = Some(process.id.pid);
+        // A process id says which, but where it was given twice.
+        let twice = profile.processes.iter().filter(|p| Some(p.id.pid) == pid).count() > 1;
+        all.extend(of.map(|loss| LossOf { pid, process: twice.then_some(i), loss }));
     }
-    Ok(json!({
-        "schema": TRACE_SCHEMA,
-        "manifest": serde_json::to_value(&profile.manifest)?,
-        "clock": {
-            "ns_per_tick": profile.timeline.ns_per_tick(),
-            "calibrated": profile.timeline.calibrated,
-            "snapshots": profile.snapshots,
+    all
+}
+
+/// The object for a profile, from what is known before its calls are read.
+pub fn of_profile(profile: &Profile) -> Facts {
+    let processes = profile.processes.iter().enumerate().map(|(i, process)| ProcessRow {
+        process: process.into(),
+        dispatches_pid: crate::calls::DEVICE_ROWS + i as i64,
+    });
+    let kind = json!({ "producer": "iree", "name": "workgroup", "kineto": "cpu_op" });
+    Facts {
+        schema: TRACE_SCHEMA.to_owned(),
+        manifest: profile.manifest.clone(),
+        clock: ClockFacts {
+            ns_per_tick: profile.timeline.ns_per_tick(),
+            calibrated: profile.timeline.calibrated,
+            snapshots: profile.snapshots.clone(),
         },
-        "processes": processes,
-        "losses": losses,
-        "kinds": [{ "producer": "iree", "name": "workgroup", "kineto": "cpu_op" }],
-    }))
+        processes: processes.collect(),
+        tracks: profile.tracks.iter().map(of_tracks).collect(),
+        losses: losses(profile, &Found::default()),
+        kinds: kind.as_object().cloned().into_iter().collect(),
+    }
+}
+
+/// What stands behind the events.
+pub fn end(profile: &Profile, found: &Found) -> End {
+    End { losses: losses(profile, found) }
+}
+
+fn of_tracks(tracks: &profile::Tracks) -> TracksFacts {
+    let mut series: Vec<SeriesFacts> = tracks
+        .series
+        .iter()
+        .map(|(id, s)| SeriesFacts {
+            id: *id,
+            track: s.track.clone(),
+            name: s.name.clone(),
+            unit: s.unit.clone(),
+            scale: s.scale,
+            scope: s.scope.kind().to_owned(),
+            scope_number: s.scope.number(),
+            times: s.times.name().to_owned(),
+            cumulative: s.cumulative,
+            interval_ns: s.interval_ns,
+            source: s.source.clone(),
+        })
+        .collect();
+    series.sort_by_key(|s| s.id);
+    let values = tracks.readings == Readings::Values;
+    TracksFacts { name: tracks.name.clone(), values, series }
+}
+
+impl SeriesFacts {
+    /// The series; `None` if it makes no sense.
+    pub fn series(&self) -> Option<Series> {
+        let times =
+            [Times::Ticks, Times::Monotonic].into_iter().find(|t| t.name() == self.times)?;
+        Some(Series {
+            track: self.track.clone(),
+            name: self.name.clone(),
+            unit: self.unit.clone(),
+            scale: self.scale,
+            scope: Scope::from_parts(&self.scope, self.scope_number)?,
+            times,
+            cumulative: self.cumulative,
+            interval_ns: self.interval_ns,
+            source: self.source.clone(),
+        })
+    }
 }

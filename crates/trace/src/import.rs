@@ -24,6 +24,8 @@ use serde_json::{Map, Value};
 use crate::chrome::event::{Event, Raw, Scalar, args};
 use crate::chrome::read::{Sink, Summary};
 use crate::numbers::NumberMap;
+use crate::raw::PAGE_EVENT;
+use crate::restore::Head;
 
 /// Ticks of the trace's time 0, so that times before it are ticks too.
 pub const EPOCH_TICKS: u64 = 1 << 61;
@@ -60,6 +62,8 @@ pub struct OneTrace<'a> {
     /// Numbers that calls have for a name in a category, in each process.
     exports: NumberMap<(ProcessKey, u64), u32>,
     unpaired: u64,
+    /// Some event is that of a page.
+    has_pages: bool,
     text: String,
 }
 
@@ -167,6 +171,7 @@ impl Import {
             last: None,
             exports: NumberMap::default(),
             unpaired: 0,
+            has_pages: false,
             text: String::new(),
             all: self,
         })
@@ -193,6 +198,13 @@ impl Import {
 }
 
 impl OneTrace<'_> {
+    /// What makes the trace an export of ours, if it is one with everything that makes a profile
+    /// of it.
+    pub fn head(&self) -> Option<Head> {
+        let facts = self.document.get("counterpoint").filter(|_| self.has_pages)?;
+        Head::of(facts.clone(), self.document.get("baseTimeNanoseconds"))
+    }
+
     /// Ends the trace. `file` names it in notes.
     ///
     /// # Errors
@@ -320,6 +332,7 @@ impl OneTrace<'_> {
 
     /// `process_name`, `thread_name` and the like.
     fn metadata(&mut self, row: usize, event: &Event<'_>) -> Result<(), String> {
+        self.has_pages |= event.name.as_deref() == Some(PAGE_EVENT);
         let mut given = None;
         if let Some(raw) = event.args {
             args(raw, |key, value| {

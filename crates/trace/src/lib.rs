@@ -14,6 +14,7 @@
 //! | [`tracks`] | a profile's time series as a timeline |
 //! | [`dispatch`] | which workgroup calls make up a dispatch |
 //! | [`facts`] | what a trace format cannot carry: the object `counterpoint` |
+//! | [`raw`], [`restore`] | what an import of our own needs, and the import |
 //! | [`chrome`] | Chrome's JSON with Kineto's schema: reading, writing |
 //! | [`perfetto`] | Perfetto's protobuf format: writing |
 //! | [`check`] | what is wrong with a file, and at which byte |
@@ -36,6 +37,8 @@ pub mod import;
 pub mod merge;
 mod numbers;
 pub mod perfetto;
+pub mod raw;
+pub mod restore;
 pub mod text;
 pub mod tracks;
 

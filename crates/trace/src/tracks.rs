@@ -18,6 +18,7 @@ use profile::tracks::{Reading, Sample, Scope, Series, Times};
 use profile::{LossCount, Profile, merge_losses};
 
 use crate::event::{Arg, ArgValue, Counter, Id, ProcessRow, Row, Sink};
+use crate::raw::{RawSamples, SAMPLES_EVENT};
 
 /// Tracks that belong to no process have this process number and the index of their directory.
 pub const TRACK_ROWS: i64 = 6_000_000;
@@ -54,9 +55,16 @@ pub fn export_tracks(
         sink.process(&ProcessRow { id: of_machine, name: &name, labels, sort_index, at_ns })?;
         let mut states: HashMap<u32, State<'_>> =
             tracks.series.iter().map(|(id, series)| (*id, State::new(series))).collect();
+        let mut raw = sink.is_imported().then(|| RawSamples::new(index));
         let mut samples = tracks.samples().map_err(io::Error::other)?;
         while let Some(batch) = samples.next_batch().map_err(io::Error::other)? {
             for sample in batch {
+                if let Some(raw) = &mut raw
+                    && let Some(args) = raw.add(&sample)
+                {
+                    let row = Row { process: of_machine, thread: Id::Number(0) };
+                    sink.fact(row, SAMPLES_EVENT, at_ns, &args)?;
+                }
                 let Some(state) = states.get_mut(&sample.series) else { continue };
                 let Some((time, value)) = state.point(&sample, profile) else { continue };
                 let at_ns = match state.series.times {
@@ -78,6 +86,10 @@ pub fn export_tracks(
                     units: &[(&state.key, &state.unit)],
                 })?;
             }
+        }
+        if let Some(args) = raw.and_then(RawSamples::finish) {
+            let row = Row { process: of_machine, thread: Id::Number(0) };
+            sink.fact(row, SAMPLES_EVENT, at_ns, &args)?;
         }
         losses = merge_losses(losses.iter().chain(&samples.losses()));
     }

@@ -13,6 +13,7 @@ use profile::activities::Activities;
 use profile::collect::Closing;
 use profile::{LossCount, Origin, Profile, merge_losses};
 use trace::activities::{write_merged, write_perfetto};
+use trace::facts::{Facts, Found};
 use trace::{CallsOptions, Sink, chrome, export_calls, export_tracks, facts, perfetto};
 
 use crate::failure::Failure;
@@ -167,22 +168,20 @@ impl Ending {
     }
 }
 
-/// Gives `sink` the timeline; returns the object that the format has no place for, and every loss
-/// of the profile.
-fn fill(
-    sink: &mut impl Sink,
-    profile: &Profile,
-    args: &Args,
-) -> io::Result<(serde_json::Value, Vec<LossCount>)> {
+/// Gives `sink` the timeline; returns the losses that were found on the way.
+fn fill(sink: &mut impl Sink, profile: &Profile, args: &Args) -> io::Result<Found> {
     let options = CallsOptions {
         vocabulary: args.vocabulary.into(),
         counter_tracks: !args.no_counter_tracks,
     };
-    let found = export_calls(profile, &options, sink)?;
-    let facts = facts::of_profile(profile, &found)?;
-    let of_tracks = export_tracks(profile, options.vocabulary, sink)?;
+    let calls = export_calls(profile, &options, sink)?;
+    Ok(Found { calls, tracks: export_tracks(profile, options.vocabulary, sink)? })
+}
+
+/// Every loss of the profile.
+fn losses(profile: &Profile, found: &Found) -> Vec<LossCount> {
     let known = profile.all_losses();
-    Ok((facts, merge_losses(known.iter().chain(found.iter().flatten()).chain(&of_tracks))))
+    merge_losses(known.iter().chain(found.calls.iter().flatten()).chain(&found.tracks))
 }
 
 fn write_json<W: Write>(out: W, profile: &Profile, args: &Args) -> io::Result<(W, Vec<LossCount>)> {
@@ -193,15 +192,19 @@ fn write_json<W: Write>(out: W, profile: &Profile, args: &Args) -> io::Result<(W
         "type": "cpu",
         "logical_cpus": manifest.logical_cpus,
     });
+    let facts = facts::of_profile(profile);
     let head = chrome::write::Head {
         near_ns: i64::try_from(manifest.created_unix_ns).unwrap_or(i64::MAX),
         host_name: &manifest.host,
         devices: &[device],
         rank: args.rank.zip(args.world_size),
+        facts: Some(&facts),
     };
     let mut writer = chrome::write::Writer::new(out, &head)?;
-    let (facts, losses) = fill(&mut writer, profile, args)?;
-    Ok((writer.finish(&facts, &args.output.to_string_lossy())?, losses))
+    let found = fill(&mut writer, profile, args)?;
+    let end = facts::end(profile, &found);
+    let out = writer.finish("counterpoint_end", &end, &args.output.to_string_lossy())?;
+    Ok((out, losses(profile, &found)))
 }
 
 fn write_perfetto_calls(
@@ -212,7 +215,9 @@ fn write_perfetto_calls(
     let clocks = profile.snapshots.iter().map(|s| (s.realtime_ns, s.monotonic_ns)).collect();
     let head = perfetto::write::Head { clocks, compress: args.compress };
     let mut writer = perfetto::write::Writer::new(out, &head)?;
-    let (facts, losses) = fill(&mut writer, profile, args)?;
-    writer.finish([("counterpoint", &facts)])?;
-    Ok(losses)
+    let found = fill(&mut writer, profile, args)?;
+    // Nothing comes behind it there.
+    let facts = Facts { losses: facts::end(profile, &found).losses, ..facts::of_profile(profile) };
+    writer.finish([("counterpoint", &serde_json::to_value(facts)?)])?;
+    Ok(losses(profile, &found))
 }

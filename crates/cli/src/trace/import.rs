@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use profile::Manifest;
 use trace::chrome::event::{Event, Raw};
-use trace::chrome::read::{ReadError, Sink, read};
+use trace::chrome::read::{ReadError, Sink, Summary, read};
 use trace::import::{Import, Imported};
+use trace::restore::{Head, Restore};
 
 use crate::failure::Failure;
 use crate::prepare::make_way;
@@ -40,10 +41,11 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     fs::create_dir_all(output)
         .map_err(|e| Failure::new(format!("create {}: {e}", output.display())))?;
     match import(&args, &shifts) {
-        Ok(done) => {
+        Ok((done, ours)) => {
             let (events, calls) = (done.events.into(), done.calls);
+            let ours = if ours { "; the profile that was exported" } else { "" };
             eprintln!(
-                "counterpoint: {}, {} of them calls, in {}",
+                "counterpoint: {}, {} of them calls, in {}{ours}",
                 plural(events, "event"),
                 calls,
                 output.display()
@@ -58,7 +60,55 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-fn import(args: &Args, shifts: &[i64]) -> Result<Imported, Failure> {
+/// Returns what was imported, and whether it is a profile that `trace export` wrote.
+fn import(args: &Args, shifts: &[i64]) -> Result<(Imported, bool), Failure> {
+    if let [path] = args.files.as_slice()
+        && let Some(head) = Head::look(open(path)?)
+        && let Some(done) = restore(args, path, head)?
+    {
+        return Ok((done, true));
+    }
+    let (done, late) = plain(args, shifts)?;
+    // What says so stood behind the events.
+    if let ([path], Some(head)) = (args.files.as_slice(), late) {
+        again(&args.output)?;
+        if let Some(done) = restore(args, path, head)? {
+            return Ok((done, true));
+        }
+        return Ok((plain(args, shifts)?.0, false));
+    }
+    Ok((done, false))
+}
+
+/// Empties the profile that is being made.
+fn again(output: &Path) -> Result<(), Failure> {
+    fs::remove_dir_all(output)
+        .and_then(|()| fs::create_dir_all(output))
+        .map_err(|e| Failure::new(format!("create {}: {e}", output.display())))
+}
+
+/// Makes the profile that was exported; `None`, and nothing is left, if its head contradicts
+/// itself.
+fn restore(args: &Args, path: &Path, head: Head) -> Result<Option<Imported>, Failure> {
+    let Ok(mut one) = Restore::create(&args.output, head) else {
+        again(&args.output)?;
+        return Ok(None);
+    };
+    let summary = read(open(path)?, &mut one).map_err(|e| unreadable(path, e))?;
+    stops_early(path, &summary);
+    one.finish(&summary).map(Some).map_err(Failure::new)
+}
+
+fn stops_early(path: &Path, summary: &Summary) {
+    if summary.truncated {
+        let at = summary.bytes;
+        eprintln!("counterpoint: {}: stops early, behind byte {at}", path.display());
+    }
+}
+
+/// Returns also what makes the trace one of ours.
+fn plain(args: &Args, shifts: &[i64]) -> Result<(Imported, Option<Head>), Failure> {
+    let mut late = None;
     let mut manifest = Manifest::new();
     manifest.program_version = env!("CARGO_PKG_VERSION").to_owned();
     let command = ["counterpoint", "trace", "import"].map(str::to_owned).into_iter();
@@ -68,13 +118,11 @@ fn import(args: &Args, shifts: &[i64]) -> Result<Imported, Failure> {
     for (number, (path, shift)) in args.files.iter().zip(shifts).enumerate() {
         let mut one = all.trace(&format!("chrome-{number}"), *shift).map_err(Failure::new)?;
         let summary = read(open(path)?, &mut one).map_err(|e| unreadable(path, e))?;
-        if summary.truncated {
-            let at = summary.bytes;
-            eprintln!("counterpoint: {}: stops early, behind byte {at}", path.display());
-        }
+        stops_early(path, &summary);
+        late = one.head();
         one.finish(&path.display().to_string(), &summary).map_err(Failure::new)?;
     }
-    all.finish().map_err(Failure::new)
+    Ok((all.finish().map_err(Failure::new)?, late))
 }
 
 fn open(path: &Path) -> Result<File, Failure> {

@@ -74,10 +74,10 @@ fn same_file(a: &Path, b: &Path) -> bool {
 
 fn write<W: Write>(out: W, args: &Args, files: &[Look], alignments: &[Alignment]) -> io::Result<W> {
     let near_ns = merge::first_ns(files, alignments);
-    let head = Head { near_ns, host_name: "", devices: &[], rank: None };
+    let head = Head { near_ns, host_name: "", devices: &[], rank: None, facts: None };
     let writer = Writer::new(out, &head)?;
     let writer = merge::write(files, alignments, writer, |i| File::open(&args.files[i]))?;
-    writer.finish(&merge::facts(files, alignments), &args.output.to_string_lossy())
+    writer.finish("counterpoint", &merge::facts(files, alignments), &args.output.to_string_lossy())
 }
 
 fn say(alignment: &Alignment) -> String {

@@ -37,6 +37,11 @@ impl OwnedPage {
         self.writer.has_room_with_values()
     }
 
+    /// Whether values of the last call fit.
+    pub fn has_room_for_values(&self) -> bool {
+        self.writer.has_room_for_values()
+    }
+
     /// Calls in it.
     pub fn calls(&self) -> u32 {
         self.writer.calls()

@@ -67,5 +67,5 @@ pub fn write_merged<W: Write>(
             })
         })?);
     }
-    Ok((writer.finish(&merge::facts(&files, &alignments), title)?, losses))
+    Ok((writer.finish("counterpoint", &merge::facts(&files, &alignments), title)?, losses))
 }

@@ -239,6 +239,7 @@ impl<W: Write> OneTrace<'_, W> {
             b'B' => {
                 let args = Args::of(event.args);
                 self.writer.begin(&Slice {
+                    raw: "",
                     row,
                     category,
                     name,
@@ -278,6 +279,7 @@ impl<W: Write> OneTrace<'_, W> {
         let flows: Vec<Flow<'_>> =
             arrows.map(|(kind, id, end)| Flow { kind: &kinds[kind], id, end }).collect();
         self.writer.slice(&Slice {
+            raw: "",
             row,
             category: &waiting.category,
             name: &waiting.name,

@@ -1,9 +1,9 @@
 //! Chrome's trace event format with Kineto's schema, written event by event.
 //!
 //! ```text
-//!  { head …, "baseTimeNanoseconds": B, "traceEvents": [
+//!  { head …, "baseTimeNanoseconds": B, "counterpoint": {…}, "traceEvents": [
 //!    {"ph":"X","cat":…,"name":…,"pid":…,"tid":…,"ts":µs since B,"dur":µs,"args":{…}},   one per line
-//!    … ], "counterpoint": {…}, "traceName": … }
+//!    … ], "counterpoint_end": {…}, "traceName": … }
 //! ```
 //!
 //! `docs/traces.md` lists every key. The first begin of the file's times is a base as Kineto
@@ -15,6 +15,7 @@ use std::io::{self, Write};
 use crate::event::{
     Arg, ArgValue, Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow,
 };
+use crate::facts::Facts;
 use crate::text;
 use model::activity::Value;
 
@@ -34,6 +35,8 @@ pub struct Head<'a> {
     pub devices: &'a [serde_json::Value],
     /// This process's place among the ranks, and how many there are.
     pub rank: Option<(u32, u32)>,
+    /// What the format has no place for: the object `counterpoint`, if any.
+    pub facts: Option<&'a Facts>,
 }
 
 /// An event of another trace, to be written again: what was JSON there stays as it was.
@@ -99,6 +102,10 @@ impl<W: Write> Writer<W> {
         text::string(b, head.host_name);
         b.extend_from_slice(b",\n\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": ");
         text::int(b, base_ns);
+        if let Some(facts) = head.facts {
+            b.extend_from_slice(b",\n\"counterpoint\": ");
+            serde_json::to_writer(&mut *b, facts)?;
+        }
         b.extend_from_slice(b",\n\"traceEvents\": [");
         Ok(Self { out, buffer, base_ns, first: true })
     }
@@ -137,13 +144,16 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
-    /// Writes what stands behind the events, and gives the output back.
+    /// Writes what stands behind the events: an object with its key, and the name of the trace.
+    /// Gives the output back.
     ///
     /// # Errors
     /// Writing failed.
-    pub fn finish(mut self, facts: &serde_json::Value, name: &str) -> io::Result<W> {
-        self.buffer.extend_from_slice(b"\n],\n\"counterpoint\": ");
-        serde_json::to_writer(&mut self.buffer, facts)?;
+    pub fn finish(mut self, key: &str, last: &impl serde::Serialize, name: &str) -> io::Result<W> {
+        self.buffer.extend_from_slice(b"\n],\n");
+        text::string(&mut self.buffer, key);
+        self.buffer.extend_from_slice(b": ");
+        serde_json::to_writer(&mut self.buffer, last)?;
         self.buffer.extend_from_slice(b",\n\"traceName\": ");
         text::string(&mut self.buffer, name);
         self.buffer.extend_from_slice(b"\n}\n");
@@ -252,7 +262,7 @@ impl<W: Write> Writer<W> {
         text::microseconds(&mut self.buffer, at_ns.saturating_sub(self.base_ns));
     }
 
-    fn args(&mut self, args: &[Arg<'_>]) {
+    fn args(&mut self, args: &[Arg<'_>], raw: &str) {
         self.buffer.extend_from_slice(b",\"args\":{");
         for (i, arg) in args.iter().enumerate() {
             if i > 0 {
@@ -262,6 +272,10 @@ impl<W: Write> Writer<W> {
             self.buffer.push(b':');
             value(&mut self.buffer, &arg.value);
         }
+        if !raw.is_empty() && !args.is_empty() {
+            self.buffer.push(b',');
+        }
+        self.buffer.extend_from_slice(raw.as_bytes());
         self.buffer.extend_from_slice(b"}}");
     }
 
@@ -287,7 +301,7 @@ impl<W: Write> Writer<W> {
         self.text(b",\"name\":", what);
         self.row(row);
         self.at(at_ns);
-        self.args(&[arg]);
+        self.args(&[arg], "");
         Ok(())
     }
 }
@@ -314,6 +328,20 @@ fn value(out: &mut Vec<u8>, value: &ArgValue<'_>) {
 }
 
 impl<W: Write> Sink for Writer<W> {
+    fn is_imported(&self) -> bool {
+        true
+    }
+
+    fn fact(&mut self, row: Row<'_>, name: &str, at_ns: i64, args: &str) -> io::Result<()> {
+        self.begin(b'M')?;
+        self.text(b",\"name\":", name);
+        self.row(row);
+        self.at(at_ns);
+        self.json(b",\"args\":", Some(args));
+        self.buffer.push(b'}');
+        Ok(())
+    }
+
     fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
         let row = Row { process: process.id, thread: Id::Number(0) };
         let sort = ArgValue::Plain(Value::Int(process.sort_index));
@@ -339,7 +367,7 @@ impl<W: Write> Sink for Writer<W> {
         self.buffer.extend_from_slice(b",\"dur\":");
         let duration = i64::try_from(slice.duration_ns).unwrap_or(i64::MAX);
         text::microseconds(&mut self.buffer, duration);
-        self.args(slice.args);
+        self.args(slice.args, slice.raw);
         slice.flows.iter().try_for_each(|flow| self.flow(slice.row, slice.start_ns, flow))?;
         let known = slice.counters.iter().filter(|counter| !counter.series.is_empty());
         known.copied().try_for_each(|counter| self.counter(&counter))
@@ -352,7 +380,7 @@ impl<W: Write> Sink for Writer<W> {
         self.row(instant.row);
         self.at(instant.at_ns);
         self.buffer.extend_from_slice(b",\"s\":\"t\"");
-        self.args(instant.args);
+        self.args(instant.args, "");
         instant.flows.iter().try_for_each(|flow| self.flow(instant.row, instant.at_ns, flow))
     }
 
@@ -362,7 +390,7 @@ impl<W: Write> Sink for Writer<W> {
         self.text(b",\"name\":", counter.name);
         self.row(counter.row);
         self.at(counter.at_ns);
-        self.args(counter.series);
+        self.args(counter.series, "");
         Ok(())
     }
 }

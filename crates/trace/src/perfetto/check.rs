@@ -329,6 +329,7 @@ mod tests {
                 start_ns,
                 duration_ns: 100,
                 args: &args,
+                raw: "",
                 shape: None,
                 flows: &[],
                 counters: &[],

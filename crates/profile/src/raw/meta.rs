@@ -1,0 +1,335 @@
+//! What a process said about itself, as JSON: `counterpoint.processes` of an exported trace.
+//! Fields that have their usual value are left out.
+
+use std::collections::BTreeMap;
+
+use record::meta::{
+    self, Calibration, Export, Frame, Library, LibraryKind, OpExport, Role, Text, ValueKey,
+    ValueKind,
+};
+use record::{ClockKind, Snapshot};
+use serde::{Deserialize, Serialize};
+
+use crate::manifest::Moment;
+use crate::profile::Process;
+
+fn usual<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+macro_rules! facts {
+    ($(#[$of:meta])* $name:ident { $($(#[$doc:meta])* $field:ident: $t:ty,)* }) => {
+        $(#[$of])*
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct $name {
+            $($(#[$doc])* #[serde(skip_serializing_if = "usual")] pub $field: $t,)*
+        }
+    };
+}
+
+/// One process of a profile.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProcessFacts {
+    /// Process id.
+    pub pid: u32,
+    /// Clock ticks since boot.
+    pub start_time: u64,
+    /// How many times it had recorded before an `exec`.
+    pub generation: u32,
+    /// In which pass it ran, from 0.
+    #[serde(skip_serializing_if = "usual")]
+    pub pass: u32,
+    /// Its parent; `null`, as the two below, without metadata.
+    pub parent: Option<u32>,
+    /// Path of its program.
+    pub program: Option<String>,
+    /// Its arguments.
+    pub arguments: Option<Vec<String>>,
+    /// It still ran when it was looked at.
+    #[serde(skip_serializing_if = "usual")]
+    pub alive: bool,
+    /// What its probes cost.
+    pub calibrations: Vec<CalibrationFacts>,
+    /// The executable libraries that it loaded.
+    pub libraries: Vec<LibraryFacts>,
+    /// What its virtual machines call.
+    #[serde(skip_serializing_if = "usual")]
+    pub ops: Vec<OpFacts>,
+    /// What its values mean.
+    #[serde(skip_serializing_if = "usual")]
+    pub values: Vec<ValueFacts>,
+    /// Texts that values name.
+    #[serde(skip_serializing_if = "usual")]
+    pub texts: BTreeMap<u32, String>,
+}
+
+/// See [`Calibration`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CalibrationFacts {
+    /// Empty calls.
+    pub calls: u32,
+    /// Bit *i*: counter *i*.
+    pub counters: u32,
+    /// Ticks that an empty call is recorded as taking.
+    pub inside_ticks: u64,
+    /// Ticks that one probe takes.
+    pub total_ticks: u64,
+    /// What an empty call adds to each counter.
+    pub inside_values: Vec<u64>,
+}
+
+facts! {
+    /// See [`Library`].
+    LibraryFacts {
+        /// Number in its process.
+        id: u32,
+        /// The compiler's name.
+        name: String,
+        /// [`LibraryKind::name`].
+        kind: String,
+        /// Version of the executable library ABI.
+        abi: u32,
+        /// Feature bits.
+        features: u32,
+        /// Sanitizer kind.
+        sanitizer: u32,
+        /// When it was seen.
+        ticks: u64,
+        /// Its functions.
+        exports: Vec<ExportFacts>,
+    }
+}
+
+facts! {
+    /// See [`Export`].
+    ExportFacts {
+        /// Number in the process; what calls name.
+        id: u32,
+        /// Position in the library.
+        ordinal: u32,
+        /// Its calls are not recorded.
+        left_out: bool,
+        /// The compiler's name.
+        name: String,
+        /// The compiler's tag.
+        tag: String,
+        /// Source file.
+        source_path: String,
+        /// Source line.
+        source_line: u32,
+        /// Workgroup size.
+        workgroup_size: [u32; 3],
+        /// Number of bindings.
+        bindings: u32,
+        /// Number of push constants.
+        constants: u32,
+        /// Local memory, 4 KiB each.
+        local_memory_pages: u32,
+    }
+}
+
+facts! {
+    /// See [`OpExport`].
+    OpFacts {
+        /// Number in the process; what calls name.
+        id: u32,
+        /// The library that it belongs to.
+        library: u32,
+        /// [`Role::name`].
+        role: String,
+        /// Name of the function.
+        name: String,
+        /// Types and shapes of its tensors.
+        arguments: String,
+        /// Device.
+        device: String,
+        /// Its calls return before the device is done.
+        asynchronous: bool,
+    }
+}
+
+facts! {
+    /// See [`ValueKey`].
+    ValueFacts {
+        /// Number of the key.
+        id: u32,
+        /// What views call it.
+        name: String,
+        /// Number of the [`ValueKind`].
+        kind: u8,
+    }
+}
+
+const KINDS: [LibraryKind; 5] = [
+    LibraryKind::EmbeddedElf,
+    LibraryKind::SystemLibrary,
+    LibraryKind::Hooked,
+    LibraryKind::Imported,
+    LibraryKind::RelaxVm,
+];
+
+impl From<&Library> for LibraryFacts {
+    fn from(l: &Library) -> Self {
+        let exports = l.exports.iter().map(|e| ExportFacts {
+            id: e.id,
+            ordinal: e.ordinal,
+            left_out: !e.recorded,
+            name: e.name.clone(),
+            tag: e.tag.clone(),
+            source_path: e.source_path.clone(),
+            source_line: e.source_line,
+            workgroup_size: e.workgroup_size,
+            bindings: e.bindings,
+            constants: e.constants,
+            local_memory_pages: e.local_memory_pages,
+        });
+        Self {
+            id: l.id,
+            name: l.name.clone(),
+            kind: l.kind.name().to_owned(),
+            abi: l.abi,
+            features: l.features,
+            sanitizer: l.sanitizer,
+            ticks: l.ticks,
+            exports: exports.collect(),
+        }
+    }
+}
+
+impl From<LibraryFacts> for Library {
+    fn from(l: LibraryFacts) -> Self {
+        let kind = KINDS.into_iter().find(|kind| kind.name() == l.kind);
+        let exports = l.exports.into_iter().map(|e| Export {
+            id: e.id,
+            ordinal: e.ordinal,
+            recorded: !e.left_out,
+            name: e.name,
+            tag: e.tag,
+            source_path: e.source_path,
+            source_line: e.source_line,
+            workgroup_size: e.workgroup_size,
+            bindings: e.bindings,
+            constants: e.constants,
+            local_memory_pages: e.local_memory_pages,
+        });
+        Self {
+            id: l.id,
+            name: l.name,
+            kind: kind.unwrap_or(LibraryKind::Imported),
+            abi: l.abi,
+            features: l.features,
+            sanitizer: l.sanitizer,
+            ticks: l.ticks,
+            exports: exports.collect(),
+        }
+    }
+}
+
+impl From<&OpExport> for OpFacts {
+    fn from(op: &OpExport) -> Self {
+        Self {
+            id: op.id,
+            library: op.library,
+            role: op.role.name().to_owned(),
+            name: op.name.clone(),
+            arguments: op.arguments.clone(),
+            device: op.device.clone(),
+            asynchronous: op.asynchronous,
+        }
+    }
+}
+
+impl From<OpFacts> for OpExport {
+    fn from(op: OpFacts) -> Self {
+        Self {
+            id: op.id,
+            library: op.library,
+            role: Role::ALL.into_iter().find(|r| r.name() == op.role).unwrap_or_default(),
+            name: op.name,
+            arguments: op.arguments,
+            device: op.device,
+            asynchronous: op.asynchronous,
+        }
+    }
+}
+
+impl From<&Calibration> for CalibrationFacts {
+    fn from(c: &Calibration) -> Self {
+        Self {
+            calls: c.calls,
+            counters: c.counters,
+            inside_ticks: c.inside_ticks,
+            total_ticks: c.total_ticks,
+            inside_values: c.inside_values.clone(),
+        }
+    }
+}
+
+impl From<&Process> for ProcessFacts {
+    fn from(p: &Process) -> Self {
+        let info = p.info.as_ref();
+        Self {
+            pid: p.id.pid,
+            start_time: p.id.start_time,
+            generation: p.id.generation,
+            pass: p.pass,
+            parent: info.map(|i| i.parent),
+            program: info.map(|i| i.program.clone()),
+            arguments: info.map(|i| i.arguments.clone()),
+            alive: p.alive,
+            calibrations: p.calibrations.iter().map(Into::into).collect(),
+            libraries: p.libraries.iter().map(Into::into).collect(),
+            ops: p.op_exports.iter().map(Into::into).collect(),
+            values: p
+                .value_keys
+                .iter()
+                .map(|v| ValueFacts { id: v.id, name: v.name.clone(), kind: v.kind as u8 })
+                .collect(),
+            texts: p.texts.iter().map(|(id, text)| (*id, text.clone())).collect(),
+        }
+    }
+}
+
+impl ProcessFacts {
+    /// Its metadata. `before`: how many counters former passes have, which its calibrations know
+    /// nothing of. None without metadata.
+    pub(super) fn frames(&self, clock: ClockKind, before: usize, moments: &[Moment]) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        if let (Some(parent), Some(program), Some(arguments)) =
+            (self.parent, self.program.clone(), self.arguments.clone())
+        {
+            let (pid, start_time, generation) = (self.pid, self.start_time, self.generation);
+            frames.push(Frame::Process(meta::Process {
+                pid,
+                parent,
+                start_time,
+                generation,
+                clock,
+                program,
+                arguments,
+            }));
+        }
+        frames.extend(moments.iter().map(|m| Frame::Snapshot(Snapshot::from(*m))));
+        frames.extend(self.calibrations.iter().map(|c| {
+            Frame::Calibration(Calibration {
+                calls: c.calls,
+                counters: c.counters.checked_shr(before as u32).unwrap_or(0),
+                inside_ticks: c.inside_ticks,
+                total_ticks: c.total_ticks,
+                inside_values: c.inside_values.iter().skip(before).copied().collect(),
+            })
+        }));
+        frames.extend(self.libraries.iter().cloned().map(|l| Frame::Library(l.into())));
+        frames.extend(self.ops.iter().cloned().map(|op| Frame::Op(op.into())));
+        frames.extend(self.values.iter().filter_map(|v| {
+            let kind = ValueKind::from_u8(v.kind)?;
+            Some(Frame::Value(ValueKey { id: v.id, name: v.name.clone(), kind }))
+        }));
+        let texts = self.texts.iter();
+        frames.extend(texts.map(|(id, t)| Frame::Text(Text { id: *id, text: t.clone() })));
+        frames
+    }
+}

@@ -1,0 +1,437 @@
+//! A trace that `trace export` wrote, as the profile that it was made of.
+//!
+//! ```text
+//!  counterpoint ─────────► manifest, processes, tracks
+//!  counterpoint_page ────► one page's beginnings, clocks, number of calls ─┐
+//!  slices of processes ──► calls, put back into the order of their page ───┴─► profile::raw::Parts
+//!  counterpoint_samples ─► tracks
+//!  counterpoint_end ─────► losses that a reader does not find by itself
+//! ```
+//!
+//! Everything else in such a trace (dispatches, arrows, time series, names of rows) was made of
+//! these and is made again by the next export. Where somebody has changed the trace, what is not
+//! there stays missing: a counter without a value was not read, a call without its workgroup has
+//! none, and a note says so.
+//!
+//! Memory: names, and of each thread the calls of the page in progress.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use model::MAX_COUNTERS;
+use profile::raw::{Parts, ProcessFacts, settle};
+use profile::tracks::{Reading, Readings, Sample};
+use profile::{Clock, LossCount, Moment, TracksWriter};
+use serde_json::Value;
+
+use crate::chrome::event::{Event, Raw, Scalar};
+use crate::chrome::read::{self, Sink, Summary};
+use crate::facts::{End, Facts, LossOf, TRACE_SCHEMA};
+use crate::import::Imported;
+use crate::raw::{PAGE_EVENT, PageArgs, SAMPLES_EVENT, SamplesArgs};
+
+mod call;
+mod thread;
+
+use call::CallArgs;
+use thread::{Counters, Thread};
+
+/// What stands before the events of a trace of ours.
+#[derive(Clone, Debug, Default)]
+pub struct Head {
+    /// The object `counterpoint`.
+    pub facts: Facts,
+    /// `baseTimeNanoseconds`.
+    pub base_ns: i64,
+}
+
+impl Head {
+    /// Of what stands beside the events; `None` if the trace is not ours.
+    pub fn of(facts: Value, base: Option<&Value>) -> Option<Self> {
+        if facts.get("schema")?.as_str()? != TRACE_SCHEMA {
+            return None;
+        }
+        let base_ns = base.and_then(|b| b.as_i64().or_else(|| b.as_str()?.parse().ok()))?;
+        let facts: Facts = serde_json::from_value(facts).ok()?;
+        let manifest = &facts.manifest;
+        let passes = manifest.passes;
+        let sound = manifest.counters.len() <= MAX_COUNTERS
+            && passes as usize <= MAX_COUNTERS
+            && facts.processes.iter().all(|p| p.process.pass < passes.max(1))
+            && facts.tracks.iter().all(|t| is_word(&t.name));
+        sound.then_some(Self { facts, base_ns })
+    }
+
+    /// Reads a trace up to its first event. `None` if what is there is not ours, or no trace.
+    pub fn look(file: impl Read) -> Option<Self> {
+        #[derive(Default)]
+        struct Before(HashMap<String, Value>);
+        impl Sink for Before {
+            fn event(&mut self, _: u64, _: &Event<'_>) -> Result<(), String> {
+                Err(String::new())
+            }
+            fn top(&mut self, _: u64, key: &str, value: Raw<'_>) -> Result<(), String> {
+                if ["counterpoint", "baseTimeNanoseconds"].contains(&key) {
+                    self.0.extend(value.parse().ok().map(|value| (key.to_owned(), value)));
+                }
+                Ok(())
+            }
+        }
+        let mut before = Before::default();
+        let _ = read::read(file, &mut before);
+        let facts = before.0.remove("counterpoint")?;
+        Self::of(facts, before.0.get("baseTimeNanoseconds"))
+    }
+}
+
+/// A name that is a directory of its own and nothing else.
+fn is_word(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.is_empty() && !name.starts_with('.') && name.chars().all(plain)
+}
+
+/// Makes the profile: a [`Sink`].
+#[derive(Debug)]
+pub struct Restore {
+    dir: PathBuf,
+    parts: Parts,
+    facts: Facts,
+    times: Times,
+    counters: Counters,
+    processes: Vec<Process>,
+    by_pid: HashMap<i64, Vec<usize>>,
+    tracks: Vec<Option<(TracksWriter, HashMap<u32, u32>)>>,
+    end: Option<End>,
+    args: CallArgs,
+    changes: Changes,
+    calls: u64,
+}
+
+/// From the trace's times to ticks.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    base_ns: i64,
+    origin: Moment,
+    ns_per_tick: f64,
+}
+
+impl Times {
+    /// Ticks, and ns on `CLOCK_MONOTONIC`, of a time of the trace.
+    fn at(&self, ns: i64) -> (u64, u64) {
+        let since = self.base_ns.wrapping_add(ns).wrapping_sub(self.origin.realtime_ns as i64);
+        (
+            self.origin.ticks.wrapping_add_signed(self.length(since)),
+            self.origin.monotonic_ns.wrapping_add_signed(since),
+        )
+    }
+
+    fn length(&self, ns: i64) -> i64 {
+        if self.ns_per_tick == 1.0 { ns } else { (ns as f64 / self.ns_per_tick).round() as i64 }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Process {
+    /// Workgroups of the dispatches of each export, unless the call says others.
+    counts: HashMap<u32, [u32; 3]>,
+    /// Numbers of exports by name; `None`: several have it.
+    exports: HashMap<String, Option<u32>>,
+    /// The thread that has this id now.
+    tids: HashMap<i64, u32>,
+    threads: HashMap<u32, Thread>,
+    /// Threads that no page named.
+    made: u32,
+}
+
+/// What is not as the export wrote it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Changes {
+    /// Calls that pages had.
+    expected: u64,
+    /// Events that no export wrote.
+    foreign: u64,
+    /// Slices whose process or time is not known.
+    unplaced: u64,
+    /// Calls without raw ticks in a trace that has them.
+    without_ticks: u64,
+    /// Calls whose export is not known.
+    without_export: u64,
+    /// Calls without anything about CPU and workgroup.
+    without_args: u64,
+    /// Pages whose calls are not those that follow their event.
+    mixed_pages: u64,
+    /// Pages and samples that do not read.
+    damaged: u64,
+}
+
+impl Restore {
+    /// Starts the profile in `dir`, an existing empty directory.
+    ///
+    /// # Errors
+    /// Not writable, or the head contradicts itself.
+    pub fn create(dir: &Path, head: Head) -> profile::Result<Self> {
+        let Head { facts, base_ns } = head;
+        let own = facts.manifest.snapshots.len();
+        let more = facts.clock.snapshots.get(own..).unwrap_or_default().to_vec();
+        let processes: Vec<ProcessFacts> =
+            facts.processes.iter().map(|p| p.process.clone()).collect();
+        let parts = Parts::create(dir, facts.manifest.clone(), processes, more)?;
+        let mut by_pid: HashMap<i64, Vec<usize>> = HashMap::new();
+        for (i, row) in facts.processes.iter().enumerate() {
+            by_pid.entry(row.process.pid.into()).or_default().push(i);
+        }
+        let origin = facts.clock.snapshots.iter().min_by_key(|s| s.ticks);
+        let zero = Moment { ticks: 0, monotonic_ns: 0, realtime_ns: 0, uncertainty_ticks: 0 };
+        let ns_per_tick = match facts.manifest.clock {
+            Clock::Tsc if facts.clock.ns_per_tick > 0.0 => facts.clock.ns_per_tick,
+            _ => 1.0,
+        };
+        let mut tracks = Vec::new();
+        for one in &facts.tracks {
+            let kind = if one.values { Readings::Values } else { Readings::Counts };
+            let mut writer = TracksWriter::create(dir, &one.name, kind)?;
+            let mut ids = HashMap::new();
+            for series in &one.series {
+                ids.extend(series.series().map(|s| (series.id, writer.describe(s))));
+            }
+            tracks.push(Some((writer, ids)));
+        }
+        Ok(Self {
+            dir: dir.to_owned(),
+            counters: Counters::new(&facts.manifest.counters, parts.groups()),
+            processes: facts.processes.iter().map(|p| Process::new(&p.process)).collect(),
+            times: Times { base_ns, origin: origin.copied().unwrap_or(zero), ns_per_tick },
+            parts,
+            facts,
+            by_pid,
+            tracks,
+            end: None,
+            args: CallArgs::default(),
+            changes: Changes::default(),
+            calls: 0,
+        })
+    }
+
+    /// Writes what is left.
+    ///
+    /// # Errors
+    /// The disk is full.
+    pub fn finish(mut self, summary: &Summary) -> profile::Result<Imported> {
+        for process in 0..self.processes.len() {
+            let mut threads: Vec<u32> = self.processes[process].threads.keys().copied().collect();
+            threads.sort_unstable();
+            for thread in threads {
+                self.flush(process, thread)?;
+            }
+        }
+        for (writer, _) in self.tracks.into_iter().flatten() {
+            writer.finish()?;
+        }
+        let mut notes = self.changes.notes(self.calls);
+        if summary.truncated {
+            notes.push(format!("the trace stops early, behind byte {}", summary.bytes));
+        }
+        if summary.mended > 0 {
+            let n = summary.mended;
+            notes.push(format!("{n} values had bytes that JSON cannot hold; mended"));
+        }
+        if self.end.is_none() {
+            notes.push("the trace has no end: losses inside its pages are not known".to_owned());
+        }
+        self.parts.finish(notes)?;
+        let of = |row: &LossOf| match (row.process, row.pid) {
+            (Some(process), _) => Some(process),
+            (None, pid) => self.by_pid.get(&i64::from(pid?))?.first().copied(),
+        };
+        let mut run: Vec<LossCount> = Vec::new();
+        let mut processes: Vec<Vec<LossCount>> = vec![Vec::new(); self.processes.len()];
+        for row in self.end.map_or(self.facts.losses, |end| end.losses) {
+            match (row.pid, of(&row).and_then(|p| processes.get_mut(p))) {
+                (Some(_), Some(process)) => process.push(row.loss),
+                _ => run.push(row.loss),
+            }
+        }
+        settle(&self.dir, &run, &processes)?;
+        Ok(Imported { events: summary.events, calls: self.calls, unpaired: 0 })
+    }
+
+    fn page(&mut self, raw: Option<Raw<'_>>) -> Result<(), String> {
+        let read = raw.and_then(|raw| raw.parse::<PageArgs>().ok());
+        let Some(args) = read.filter(|args| args.page.process < self.processes.len()) else {
+            self.changes.damaged += 1;
+            return Ok(());
+        };
+        let (index, uid) = (args.page.process, args.page.thread);
+        self.changes.expected += args.page.calls as u64;
+        self.flush(index, uid).map_err(|e| e.to_string())?;
+        let process = &mut self.processes[index];
+        for [export, x, y, z] in &args.counts {
+            process.counts.entry(*export).or_insert([*x, *y, *z]);
+        }
+        process.tids.insert(args.page.tid.into(), uid);
+        let empty = args.page.calls == 0;
+        process.threads.entry(uid).or_default().begin(args);
+        if empty { self.flush(index, uid).map_err(|e| e.to_string()) } else { Ok(()) }
+    }
+
+    fn samples(&mut self, raw: Option<Raw<'_>>) -> Result<(), String> {
+        let Some(args) = raw.and_then(|raw| raw.parse::<SamplesArgs>().ok()) else {
+            self.changes.damaged += 1;
+            return Ok(());
+        };
+        let Some(Some((writer, ids))) = self.tracks.get_mut(args.tracks) else {
+            self.changes.damaged += 1;
+            return Ok(());
+        };
+        for value in &args.samples {
+            let known = sample(value)
+                .and_then(|s| Some(Sample { series: *ids.get(&s.series)?, ..s }))
+                .is_some_and(|s| writer.push(s).is_ok());
+            self.changes.damaged += u64::from(!known);
+        }
+        Ok(())
+    }
+
+    /// Whether a row shows what was made of the calls: dispatches, sums of tracks.
+    fn is_derived(&self, pid: i64) -> bool {
+        self.facts.processes.iter().any(|p| p.dispatches_pid == pid)
+    }
+
+    fn call(&mut self, event: &Event<'_>) -> Result<(), String> {
+        let (Some(Scalar::Int(pid)), Some(time)) = (&event.pid, event.time_ns) else {
+            self.changes.unplaced += 1;
+            return Ok(());
+        };
+        let Some(candidates) = self.by_pid.get(pid) else {
+            self.changes.foreign += u64::from(!self.is_derived(*pid));
+            return Ok(());
+        };
+        let ticks = matches!(self.facts.manifest.clock, Clock::Tsc);
+        self.args.read(event.args, &self.counters, ticks);
+        let index = match candidates.as_slice() {
+            [one] => *one,
+            several => match self.args.process.filter(|p| several.contains(p)) {
+                Some(process) => process,
+                None => {
+                    self.changes.unplaced += 1;
+                    return Ok(());
+                }
+            },
+        };
+        let tid = match &event.tid {
+            Some(Scalar::Int(tid)) => *tid,
+            _ => -1,
+        };
+        let (at, monotonic) = self.times.at(time);
+        let args = &self.args;
+        self.changes.without_ticks += u64::from(ticks && args.start_ticks.is_none());
+        self.changes.without_args += u64::from(!args.any);
+        let start = args.start_ticks.unwrap_or(at);
+        let length = || self.times.length(event.duration_ns.unwrap_or(0).max(0)) as u64;
+        let duration = args.duration_ticks.unwrap_or_else(length);
+        let process = &mut self.processes[index];
+        let by_name = || *process.exports.get(event.name.as_deref()?)?;
+        let export = args.export.or_else(by_name);
+        self.changes.without_export += u64::from(export.is_none());
+        let uid = args.thread.or_else(|| process.tids.get(&tid).copied()).unwrap_or_else(|| {
+            process.made += 1;
+            let uid = (1 << 31) + process.made;
+            process.tids.insert(tid, uid);
+            uid
+        });
+        let thread = process.threads.entry(uid).or_default();
+        thread.tid.get_or_insert(u32::try_from(tid).unwrap_or(0));
+        thread.push(export.unwrap_or(u32::MAX), (start, duration), monotonic, args);
+        self.calls += 1;
+        if thread.is_full() { self.flush(index, uid).map_err(|e| e.to_string()) } else { Ok(()) }
+    }
+
+    /// Writes the calls of a thread that are there as its page.
+    fn flush(&mut self, index: usize, uid: u32) -> profile::Result<()> {
+        let pass = self.facts.processes[index].process.pass;
+        let process = &mut self.processes[index];
+        let Some(thread) = process.threads.get_mut(&uid) else { return Ok(()) };
+        let mixed =
+            thread.flush((index, uid, pass), &process.counts, &self.counters, |page, calls| {
+                self.parts.page(page, calls)
+            })?;
+        self.changes.mixed_pages += u64::from(mixed);
+        Ok(())
+    }
+}
+
+impl Process {
+    fn new(facts: &ProcessFacts) -> Self {
+        let mut exports: HashMap<String, Option<u32>> = HashMap::new();
+        let of_libraries = facts.libraries.iter().flat_map(|l| &l.exports).map(|e| (&e.name, e.id));
+        for (name, id) in of_libraries.chain(facts.ops.iter().map(|op| (&op.name, op.id))) {
+            exports.entry(name.clone()).and_modify(|known| *known = None).or_insert(Some(id));
+        }
+        Self { exports, ..Self::default() }
+    }
+}
+
+impl Changes {
+    fn notes(self, calls: u64) -> Vec<String> {
+        let mut notes = Vec::new();
+        let mut say = |count: u64, what: &str| {
+            if count > 0 {
+                notes.push(format!("the trace was changed after its export: {count} {what}"));
+            }
+        };
+        say(self.expected.saturating_sub(calls), "of its calls are not there any more");
+        if self.expected > 0 {
+            say(calls.saturating_sub(self.expected), "calls are more than it had");
+        } else {
+            say(calls, "calls have no page: what pages say of threads is missing");
+        }
+        if self.expected == calls {
+            say(self.mixed_pages, "pages have others of its calls, so their order is another one");
+        }
+        say(self.foreign, "events are not of the export, and were left out");
+        say(self.unplaced, "slices have no time or no process of the export, and were left out");
+        say(self.without_ticks, "calls have no raw ticks; they were computed of their times");
+        say(self.without_export, "calls are of no function that is known");
+        say(self.without_args, "calls have no arguments: CPU 0 stands for one that is not known");
+        say(self.damaged, "pages or samples do not read");
+        notes
+    }
+}
+
+/// Of an element of [`SamplesArgs::samples`].
+fn sample(value: &Value) -> Option<Sample> {
+    let fields = value.as_array()?;
+    let word = |at: usize| fields.get(at).and_then(Value::as_u64);
+    let reading = match fields.len() {
+        2 => None,
+        3 => {
+            let text = || fields[2].as_str()?.parse().ok();
+            Some(Reading::Value(fields[2].as_f64().or_else(text)?))
+        }
+        _ => Some(Reading::Count { raw: word(2)?, enabled_ns: word(3)?, running_ns: word(4)? }),
+    };
+    let time = fields.get(1)?.as_i64()?;
+    Some(Sample { series: u32::try_from(word(0)?).ok()?, time, reading })
+}
+
+impl Sink for Restore {
+    fn event(&mut self, _: u64, event: &Event<'_>) -> Result<(), String> {
+        match (event.phase, event.name.as_deref()) {
+            (b'M', Some(PAGE_EVENT)) => self.page(event.args)?,
+            (b'M', Some(SAMPLES_EVENT)) => self.samples(event.args)?,
+            (b'X', _) => self.call(event)?,
+            // Made of the calls and samples by the export.
+            (b'M' | b'C' | b's' | b'f', _) => {}
+            _ => self.changes.foreign += 1,
+        }
+        Ok(())
+    }
+
+    fn top(&mut self, _: u64, key: &str, value: Raw<'_>) -> Result<(), String> {
+        if key == "counterpoint_end" {
+            self.end = value.parse().ok();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,254 @@
+//! The calls of one thread, from the order of the events back into pages.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use profile::raw::{PageFacts, RawCall, RawCalls};
+use profile::{CounterInfo, Groups};
+
+use super::call::CallArgs;
+use crate::raw::{OTHERS, PageArgs, by_ends};
+
+/// Calls of a page that the trace does not describe.
+const MADE_CALLS: usize = 2048;
+
+/// The run's counters.
+#[derive(Clone, Debug)]
+pub(super) struct Counters {
+    /// Counters by name; those with a name of their own only.
+    names: HashMap<String, usize>,
+    /// How many counters are called what an argument of calls is called.
+    others: HashMap<&'static str, usize>,
+    /// In which pass each is.
+    passes: Vec<Option<u32>>,
+    groups: Vec<Range<usize>>,
+}
+
+impl Counters {
+    pub fn new(counters: &[CounterInfo], groups: &Groups) -> Self {
+        let mut names: HashMap<String, usize> = HashMap::new();
+        for (i, counter) in counters.iter().enumerate() {
+            let alone = counters.iter().filter(|other| other.name == counter.name).count() == 1;
+            if alone && !OTHERS.contains(&counter.name.as_str()) {
+                names.insert(counter.name.clone(), i);
+            }
+        }
+        let named = |name: &&&str| counters.iter().filter(|c| c.name == ***name).count();
+        let others = OTHERS.iter().map(|name| (*name, named(&name))).filter(|(_, n)| *n > 0);
+        Self {
+            others: others.collect(),
+            names,
+            passes: counters.iter().map(|c| c.pass).collect(),
+            groups: groups.all().iter().map(|g| g.counters.clone()).collect(),
+        }
+    }
+
+    pub fn count(&self) -> usize {
+        self.passes.len()
+    }
+
+    pub fn groups(&self) -> &[Range<usize>] {
+        &self.groups
+    }
+
+    pub fn named(&self, name: &str) -> Option<usize> {
+        self.names.get(name).copied()
+    }
+
+    /// How many counters are called as this argument of calls.
+    pub fn called(&self, argument: &str) -> usize {
+        if self.others.is_empty() { 0 } else { self.others.get(argument).copied().unwrap_or(0) }
+    }
+
+    /// Whether that is so of any.
+    pub fn any_called(&self) -> bool {
+        !self.others.is_empty()
+    }
+
+    /// Those that a page of this pass may hold.
+    fn mask(&self, pass: u32) -> u32 {
+        let of = |p: &Option<u32>| p.is_none_or(|p| p == pass + 1);
+        let all = self.passes.iter().enumerate().filter(|(_, p)| of(p));
+        all.fold(0, |mask, (i, _)| mask | 1 << i)
+    }
+}
+
+/// A thread of the trace.
+#[derive(Debug, Default)]
+pub(super) struct Thread {
+    /// The page whose calls come now.
+    page: Option<PageArgs>,
+    /// Its kernel id, where an event has one.
+    pub tid: Option<u32>,
+    name: Option<String>,
+    next_sequence: u32,
+    held: Vec<Held>,
+    values: Vec<Option<u64>>,
+    groups: Vec<Option<(u64, u64)>>,
+    extras: Vec<(usize, u32, u64)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    call: RawCall,
+    /// The workgroup is known.
+    placed: bool,
+    monotonic_ns: u64,
+}
+
+impl Thread {
+    /// A page begins; the one before it was flushed.
+    pub fn begin(&mut self, page: PageArgs) {
+        self.tid = Some(page.page.tid);
+        self.name.clone_from(&page.page.name);
+        self.page = Some(page);
+    }
+
+    pub fn push(
+        &mut self,
+        export: u32,
+        (start, duration): (u64, u64),
+        monotonic_ns: u64,
+        args: &CallArgs,
+    ) {
+        let at = self.held.len();
+        let call = RawCall {
+            export,
+            workgroup: args.workgroup.unwrap_or_default(),
+            count: args.workgroups.unwrap_or_default(),
+            worker: args.worker.unwrap_or(0),
+            location: args.node << 12 | args.cpu & 0xfff,
+            start,
+            end: start.wrapping_add(duration),
+        };
+        // A record has all of it or nothing.
+        let placed = args.workgroup.is_some() && args.worker.is_some();
+        self.held.push(Held { call, placed, monotonic_ns });
+        self.values.extend_from_slice(&args.values);
+        self.groups.extend_from_slice(&args.groups);
+        self.extras.extend(args.extras.iter().map(|(key, bits)| (at, *key, *bits)));
+    }
+
+    /// Whether the page has all its calls.
+    pub fn is_full(&self) -> bool {
+        self.held.len() >= self.page.as_ref().map_or(MADE_CALLS, |page| page.page.calls)
+    }
+
+    /// Gives the page to `write`, which says how many of its calls found no room. Returns whether
+    /// its calls are not those that it had.
+    pub fn flush(
+        &mut self,
+        (process, uid, pass): (usize, u32, u32),
+        counts: &HashMap<u32, [u32; 3]>,
+        counters: &Counters,
+        mut write: impl FnMut(&PageFacts, &RawCalls) -> profile::Result<usize>,
+    ) -> profile::Result<bool> {
+        let page = self.page.take();
+        if page.is_none() && self.held.is_empty() {
+            return Ok(false);
+        }
+        let mixed = page.as_ref().is_some_and(|page| page.page.calls != self.held.len());
+        let (mut facts, order) = match page {
+            Some(page) => (page.page, page.order),
+            None => (self.made_up(process, uid, counters.mask(pass)), Vec::new()),
+        };
+        facts.sequence = facts.sequence.max(self.next_sequence);
+        let mut calls = self.ordered(&order, mixed, counts, counters, facts.counters);
+        if mixed {
+            // As many calls before a clock as had ended then.
+            let mut before = 0;
+            for clock in &mut facts.clocks {
+                let ended = calls.calls[before..].iter().take_while(|c| c.end <= clock.0).count();
+                before += ended;
+                clock.3 = before;
+            }
+        }
+        loop {
+            let left = write(&facts, &calls)?;
+            self.next_sequence = facts.sequence.saturating_add(1);
+            let kept = calls.calls.len() - left;
+            if left == 0 || kept == 0 {
+                break;
+            }
+            // They do not fit when their order is another one.
+            calls.drop_first(kept, counters.count(), counters.groups().len());
+            facts.clocks.clear();
+            facts.sequence = self.next_sequence;
+        }
+        self.held.clear();
+        self.values.clear();
+        self.groups.clear();
+        self.extras.clear();
+        Ok(mixed)
+    }
+
+    /// A page that no event describes.
+    fn made_up(&self, process: usize, thread: u32, counters: u32) -> PageFacts {
+        let first = self.held.first();
+        let ticks = first.map_or(0, |held| held.call.start);
+        PageFacts {
+            process,
+            thread,
+            tid: self.tid.unwrap_or(0),
+            name: self.name.clone(),
+            sequence: self.next_sequence,
+            counters,
+            base: [ticks, 0, first.map_or(0, |held| held.monotonic_ns)],
+            ..PageFacts::default()
+        }
+    }
+
+    /// The calls as they were recorded.
+    fn ordered(
+        &self,
+        order: &[u32],
+        mixed: bool,
+        counts: &HashMap<u32, [u32; 3]>,
+        counters: &Counters,
+        mask: u32,
+    ) -> RawCalls {
+        let mut places: Vec<Option<usize>> = vec![None; self.held.len()];
+        for (at, place) in order.iter().enumerate() {
+            if let Some(free) = places.get_mut(*place as usize).filter(|p| p.is_none()) {
+                *free = Some(at);
+            }
+        }
+        let ends = self.held.iter().map(|held| {
+            let ticks = held.call.end.wrapping_sub(held.call.start);
+            let ticks = if ticks > i64::MAX as u64 { 0 } else { ticks };
+            (held.call.start, held.call.start.saturating_add(ticks))
+        });
+        let told = !mixed && order.len() == places.len();
+        let places: Vec<usize> = match places.into_iter().collect::<Option<Vec<usize>>>() {
+            Some(places) if told => places,
+            _ => by_ends(ends),
+        };
+        let mut extras: HashMap<usize, Vec<(u32, u64)>> = HashMap::new();
+        for (of, key, bits) in &self.extras {
+            extras.entry(*of).or_default().push((*key, *bits));
+        }
+        let (counters_each, groups_each) = (counters.count(), counters.groups().len());
+        let mut calls = RawCalls::default();
+        for (at, place) in places.iter().enumerate() {
+            let held = &self.held[*place];
+            let mut call = held.call;
+            if held.placed && call.count == [0; 3] {
+                call.count = counts.get(&call.export).copied().unwrap_or_default();
+            }
+            if !held.placed || call.count == [0; 3] {
+                (call.count, call.workgroup, call.worker) = ([0; 3], [0; 3], 0);
+            }
+            calls.calls.push(call);
+            let values = &self.values[place * counters_each..][..counters_each];
+            let groups = &self.groups[place * groups_each..][..groups_each];
+            calls.values.extend(values.iter().map(|value| value.unwrap_or(0)));
+            calls.groups.extend(groups.iter().zip(counters.groups()).map(|(times, range)| {
+                let known = |i: usize| mask >> i & 1 == 0 || values[i].is_some();
+                times.filter(|_| range.clone().all(known))
+            }));
+            let more = extras.get(place).into_iter().flatten();
+            calls.extras.extend(more.map(|(key, bits)| (at, *key, *bits)));
+        }
+        calls
+    }
+}
