@@ -344,7 +344,9 @@ impl<'a> ProcessExport<'a> {
         }
         for (i, labels) in self.labels.iter().enumerate() {
             let (row, name) = (self.row(i), labels.thread.as_str());
-            sink.thread(&ThreadRow { row, name, sort_index: i as i64, at_ns })?;
+            // Workers in the order in which they were started, not in that of their first calls.
+            let sort_index = self.process.threads[i].tid.into();
+            sink.thread(&ThreadRow { row, name, sort_index, at_ns })?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use super::plan::{Case, Figure, Formula, Observe, Of, Plan};
 use crate::dist;
 use crate::layout::Layout;
-use crate::process::{cargo, quiet, timed};
+use crate::process::{cargo, output, quiet, timed};
 use crate::setup::{self, List};
 
 /// Each round takes some ten seconds: what torch records it must also digest.
@@ -145,6 +145,16 @@ impl Ground {
         }
     }
 
+    /// How many slices a file of the folder has.
+    fn slices(&self, file: &str) -> Result<u64> {
+        let mut check = Command::new(&self.program);
+        check.args(["trace", "check", "--format", "json"]).arg(self.folder.file(file));
+        let found = output(&mut check, "count slices")?;
+        let found: serde_json::Value = serde_json::from_str(&found)?;
+        let slices = found["files"][0]["contents"]["slices"].as_u64();
+        slices.with_context(|| format!("trace check {file}: no slices in {found}"))
+    }
+
     /// Runs a case once, before the rounds.
     fn once(case: &Case) -> Result<()> {
         quiet(&mut (case.command)(), case.label)
@@ -189,8 +199,17 @@ pub fn export(layout: &Layout) -> Result<Plan> {
         ground.trace("pftrace", "export", "calls.cpt", "calls.pftrace"),
     ];
     cases.iter().skip(1).try_for_each(Ground::once)?;
+    Ground::once(&ground.trace("same-pftrace", "export", "torch.cpt", "same.pftrace"))?;
     let bytes = |name: &str| size(&ground.folder.file(name));
-    let (json, pftrace) = (bytes("calls.json")?, bytes("calls.pftrace")?);
+    let json = bytes("calls.json")?;
+    let per_slice = |name: &str| -> Result<String> {
+        let (bytes, slices) = (bytes(name)?, ground.slices(name)?);
+        Ok(format!(
+            "{bytes} bytes, {:.1} for each of {slices} slices",
+            bytes as f64 / slices as f64
+        ))
+    };
+    let (pftrace, same_pftrace) = (per_slice("calls.pftrace")?, per_slice("same.pftrace")?);
     Ok(Plan {
         cases,
         figures: vec![
@@ -217,8 +236,9 @@ pub fn export(layout: &Layout) -> Result<Plan> {
             ),
             "same: what trace import made of torch's file, exported as JSON again".into(),
             format!(
-                "json, pftrace: {CALLS} calls with {COUNTERS} counters, made by testkit's example big-profile, with their dispatches and counter tracks: {json} and {pftrace} bytes"
+                "json, pftrace: {CALLS} calls with {COUNTERS} counters, made by testkit's example big-profile, with their dispatches and counter tracks: {json} bytes; {pftrace}"
             ),
+            format!("same in Perfetto's format, not timed: {same_pftrace}"),
             "all files on tmpfs, nothing compressed".into(),
         ],
     })
