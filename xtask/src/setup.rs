@@ -17,7 +17,7 @@ use crate::process::{output, quiet, say, timed};
 /// Makes the private Python environment that the other chores use.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which lists of xtask/requirements to install; all but torch when none is named.
+    /// Which lists of xtask/requirements to install; all but torch and hta when none is named.
     #[arg(value_enum)]
     lists: Vec<List>,
 }
@@ -36,6 +36,9 @@ pub enum List {
     /// PyTorch, which the benchmarks of traces compare with, in an environment of its own: several
     /// GB, so only they ask for it.
     Torch,
+    /// HolisticTraceAnalysis, which the benchmark of reading traces stands beside where it is
+    /// installed, in an environment of its own.
+    Hta,
 }
 
 /// The oldest Python for which IREE 3.13 has wheels.
@@ -51,6 +54,7 @@ impl List {
             List::Test => "test",
             List::IreeV5 => "iree-v5",
             List::Torch => "torch",
+            List::Hta => "hta",
         }
     }
 
@@ -59,6 +63,7 @@ impl List {
         match self {
             List::IreeV5 => layout.venv_v5(),
             List::Torch => layout.venv_torch(),
+            List::Hta => layout.venv_hta(),
             List::Build | List::Iree | List::Test => layout.venv(),
         }
     }
