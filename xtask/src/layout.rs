@@ -78,6 +78,11 @@ impl Layout {
         self.target.join("venv-tvm-025")
     }
 
+    /// A fourth one, with HolisticTraceAnalysis.
+    pub fn venv_hta(&self) -> PathBuf {
+        self.target.join("venv-hta")
+    }
+
     /// A program installed in the virtual environment.
     pub fn venv_bin(&self, program: &str) -> PathBuf {
         self.venv().join("bin").join(program)

@@ -17,7 +17,7 @@ use crate::process::{output, quiet, say, timed};
 /// Makes the private Python environment that the other chores use.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which lists of xtask/requirements to install; all but torch when none is named.
+    /// Which lists of xtask/requirements to install; all but torch and hta when none is named.
     #[arg(value_enum)]
     lists: Vec<List>,
 }
@@ -44,6 +44,9 @@ pub enum List {
     /// PyTorch, which the benchmarks of traces compare with, in an environment of its own: several
     /// GB, so only they ask for it.
     Torch,
+    /// HolisticTraceAnalysis, which the benchmark of reading traces stands beside where it is
+    /// installed, in an environment of its own.
+    Hta,
 }
 
 /// The oldest Python for which IREE 3.13 has wheels.
@@ -63,6 +66,7 @@ impl List {
             List::Tvm026 => "tvm-026",
             List::Tvm025 => "tvm-025",
             List::Torch => "torch",
+            List::Hta => "hta",
         }
     }
 
@@ -74,6 +78,7 @@ impl List {
             List::Tvm026 => layout.venv_tvm_026(),
             List::Tvm025 => layout.venv_tvm_025(),
             List::Torch => layout.venv_torch(),
+            List::Hta => layout.venv_hta(),
             List::Build | List::Iree | List::Test => layout.venv(),
         }
     }

@@ -38,11 +38,21 @@ print("export", (time.perf_counter() - start) * 1e3, "ms")
 
 const JSON_LOAD: &str = r#"
 import json, sys, time
-start = time.perf_counter()
+start, cpu = time.perf_counter(), time.process_time()
 with open(sys.argv[1]) as file:
     loaded = json.load(file)
 print("load", (time.perf_counter() - start) * 1e3, "ms")
+print("load-cpu", (time.process_time() - cpu) * 1e3, "ms")
 print("events", len(loaded["traceEvents"]), "events")
+"#;
+
+const HTA: &str = r#"
+import sys, time
+from hta.trace_analysis import TraceAnalysis
+start = time.perf_counter()
+loaded = TraceAnalysis(trace_files={0: sys.argv[1]})
+print("load", (time.perf_counter() - start) * 1e3, "ms")
+print("events", len(loaded.t.get_trace(0)), "events")
 "#;
 
 /// A folder on tmpfs, gone when nobody needs it any more.
@@ -90,10 +100,19 @@ impl Ground {
         Ok(Self { program, python, folder, bytes })
     }
 
-    /// Python on a file of the folder.
+    /// Python with torch on a file of the folder.
     fn python(&self, label: &'static str, script: &'static str, file: &str) -> Case {
-        let (python, folder, path) =
-            (self.python.clone(), Rc::clone(&self.folder), self.folder.file(file));
+        self.script(self.python.clone(), label, script, file)
+    }
+
+    fn script(
+        &self,
+        python: PathBuf,
+        label: &'static str,
+        script: &'static str,
+        file: &str,
+    ) -> Case {
+        let (folder, path) = (Rc::clone(&self.folder), self.folder.file(file));
         Case {
             label,
             command: Box::new(move || {
@@ -227,32 +246,41 @@ pub fn export(layout: &Layout) -> Result<Plan> {
 
 pub fn import(layout: &Layout) -> Result<Plan> {
     let ground = Ground::prepare(layout)?;
-    let cases = vec![
+    let mut cases = vec![
         ground.trace("import", "import", "torch.json", "torch.cpt"),
         ground.python("python", JSON_LOAD, "torch.json"),
     ];
+    let bytes = ground.bytes as f64;
+    let cpu = || Of::new("import", "cpu-total");
+    let load = || Of::new("python", "load");
+    let mut figures = vec![
+        // 300 MB/s.
+        value("wall time", "ms", wall("import"), Some(bytes / 300e3)),
+        value("processor time", "ms", cpu(), Some(bytes / 300e3)),
+        ratio("over json.load", wall("import"), load(), 0.1),
+        ratio("processor time over json.load's", cpu(), Of::new("python", "load-cpu"), 0.1),
+        value("highest private memory", "KiB", Of::new("import", "private"), {
+            Some(0.2 * bytes / 1024.0)
+        }),
+        value("json.load", "ms", load(), None),
+    ];
+    let mut notes = vec![
+        format!(
+            "torch's file: 500,000 times torch.relu, {bytes} bytes; the targets are 300 MB/s and 0.2 of the file"
+        ),
+        "of json.load only the call is timed, of ours the whole process, which has one thread"
+            .into(),
+        "all files on tmpfs, nothing compressed".into(),
+    ];
+    let hta = layout.venv_hta().join("bin/python");
+    if hta.exists() {
+        cases.push(ground.script(hta, "hta", HTA, "torch.json"));
+        figures.push(value("HolisticTraceAnalysis", "ms", Of::new("hta", "load"), None));
+        notes.push("of HolisticTraceAnalysis only TraceAnalysis(…) is timed".into());
+    } else {
+        notes.push("HolisticTraceAnalysis is not installed (cargo xtask setup hta)".into());
+    }
     cases.iter().try_for_each(Ground::once)?;
     ensure!(ground.folder.file("torch.cpt").is_dir(), "trace import left no profile");
-    let bytes = ground.bytes as f64;
-    Ok(Plan {
-        cases,
-        figures: vec![
-            // 300 MB/s.
-            value("wall time", "ms", wall("import"), Some(bytes / 300e3)),
-            ratio("over json.load", wall("import"), Of::new("python", "load"), 0.1),
-            value("highest private memory", "KiB", Of::new("import", "private"), {
-                Some(0.2 * bytes / 1024.0)
-            }),
-            value("processor time", "ms", Of::new("import", "cpu-total"), None),
-            value("json.load", "ms", Of::new("python", "load"), None),
-        ],
-        rounds: ROUNDS,
-        notes: vec![
-            format!(
-                "torch's file: 500,000 times torch.relu, {bytes} bytes; the targets are 300 MB/s and 0.2 of the file"
-            ),
-            "of json.load only the call is timed, of ours the whole process".into(),
-            "all files on tmpfs, nothing compressed".into(),
-        ],
-    })
+    Ok(Plan { cases, figures, rounds: ROUNDS, notes })
 }
