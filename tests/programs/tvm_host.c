@@ -484,6 +484,15 @@ int main(int argc, char** argv) {
     if (write(fd_go[1], &byte, 1) != 1) return 6;
     pthread_join(thread, NULL);
     printf(" end %d\n", end());
+  } else if (!strcmp(mode, "deep")) {
+    // More levels than are recorded; then an op that throws, and others from deeper and higher up.
+    begin(argv[3]);
+    int levels = 40;
+    vm_call(raw("subgraph"), recursive, &levels, NULL, 0);
+    vm_call(raw("throws"), failing, NULL, NULL, 0);
+    levels = 3, depth = 0;
+    vm_call(raw("deeper"), recursive, &levels, NULL, 0);
+    printf("end %d\n", end());
   } else if (!strcmp(mode, "fork")) {
     begin(argv[3]);
     if ((code = run_model(main_entry, throwing))) return code;

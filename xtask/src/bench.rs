@@ -22,6 +22,7 @@ mod results;
 mod stats;
 mod stats_10m;
 mod traces;
+mod tvm_op;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -99,6 +100,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "trace-import",
         about: "reading the million events that torch wrote, beside Python's json.load",
         prepare: traces::import,
+    },
+    Benchmark {
+        name: "tvm-op",
+        about: "what an instrument adds to each call of TVM's virtual machine",
+        prepare: tvm_op::prepare,
     },
 ];
 

@@ -1,4 +1,5 @@
-//! `cargo xtask dist`: what people install, in `dist/{bin,lib,include}`.
+//! `cargo xtask dist`: what people install, in `dist/{bin,lib,include}`; the Python package is in
+//! `dist/lib/python`, for `PYTHONPATH` and for `counterpoint run`.
 //!
 //! Linking is the point here. A cdylib linked by the host's gcc needs the host's glibc (2.34 on
 //! Debian 12) and `libgcc_s.so.1`; preloaded into a program with an older glibc it keeps that
@@ -128,6 +129,12 @@ pub fn zigbuild(layout: &Layout, target: &str, target_dir: &Path, profile: &str)
 fn fill(layout: &Layout, dist: Dist, program: &Path, library: &Path) -> Result<Dist> {
     replace(program, &dist.program())?;
     replace(library, &dist.library())?;
+    for file in files_below(&layout.python_package())? {
+        let name = file.strip_prefix(layout.python_package()).unwrap_or(&file).to_path_buf();
+        if !name.components().any(|part| part.as_os_str() == "__pycache__") {
+            replace(&file, &dist.python().join(name))?;
+        }
+    }
     let include = layout.root.join("include");
     if include.is_dir() {
         for header in files_below(&include)? {

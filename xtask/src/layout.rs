@@ -63,9 +63,34 @@ impl Layout {
         self.target.join("venv-torch")
     }
 
+    /// With the TVM that the Python package is made for.
+    pub fn venv_tvm(&self) -> PathBuf {
+        self.target.join("venv-tvm")
+    }
+
+    /// With TVM 0.26.
+    pub fn venv_tvm_026(&self) -> PathBuf {
+        self.target.join("venv-tvm-026")
+    }
+
+    /// With TVM 0.25.
+    pub fn venv_tvm_025(&self) -> PathBuf {
+        self.target.join("venv-tvm-025")
+    }
+
+    /// A fourth one, with HolisticTraceAnalysis.
+    pub fn venv_hta(&self) -> PathBuf {
+        self.target.join("venv-hta")
+    }
+
     /// A program installed in the virtual environment.
     pub fn venv_bin(&self, program: &str) -> PathBuf {
         self.venv().join("bin").join(program)
+    }
+
+    /// The Python package's sources.
+    pub fn python_package(&self) -> PathBuf {
+        self.root.join("bindings/python/src/counterpoint")
     }
 
     /// Compiled fixtures: `NAME.VARIANT.vmfb` and `NAME.VARIANT.system.vmfb`.
@@ -86,5 +111,10 @@ impl Dist {
 
     pub fn library(&self) -> PathBuf {
         self.root.join("lib/libcounterpoint.so")
+    }
+
+    /// The Python package.
+    pub fn python(&self) -> PathBuf {
+        self.root.join("lib/python/counterpoint")
     }
 }

@@ -17,7 +17,7 @@ use crate::process::{output, quiet, say, timed};
 /// Makes the private Python environment that the other chores use.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which lists of xtask/requirements to install; all but torch when none is named.
+    /// Which lists of xtask/requirements to install; all but torch and hta when none is named.
     #[arg(value_enum)]
     lists: Vec<List>,
 }
@@ -33,16 +33,28 @@ pub enum List {
     Test,
     /// IREE of the executable library's version 5, in an environment of its own.
     IreeV5,
+    /// TVM, for the tests of the Python package, in an environment of its own.
+    Tvm,
+    /// The oldest TVM that is supported but one, in an environment of its own.
+    #[value(name = "tvm-026")]
+    Tvm026,
+    /// The oldest TVM that is supported, in an environment of its own.
+    #[value(name = "tvm-025")]
+    Tvm025,
     /// PyTorch, which the benchmarks of traces compare with, in an environment of its own: several
     /// GB, so only they ask for it.
     Torch,
+    /// HolisticTraceAnalysis, which the benchmark of reading traces stands beside where it is
+    /// installed, in an environment of its own.
+    Hta,
 }
 
 /// The oldest Python for which IREE 3.13 has wheels.
 const OLDEST_PYTHON: (u32, u32) = (3, 10);
 
 impl List {
-    const USUAL: [List; 4] = [List::Build, List::Iree, List::Test, List::IreeV5];
+    const USUAL: [List; 7] =
+        [List::Build, List::Iree, List::Test, List::IreeV5, List::Tvm, List::Tvm026, List::Tvm025];
 
     fn name(self) -> &'static str {
         match self {
@@ -50,7 +62,11 @@ impl List {
             List::Iree => "iree",
             List::Test => "test",
             List::IreeV5 => "iree-v5",
+            List::Tvm => "tvm",
+            List::Tvm026 => "tvm-026",
+            List::Tvm025 => "tvm-025",
             List::Torch => "torch",
+            List::Hta => "hta",
         }
     }
 
@@ -58,7 +74,11 @@ impl List {
     fn venv(self, layout: &Layout) -> PathBuf {
         match self {
             List::IreeV5 => layout.venv_v5(),
+            List::Tvm => layout.venv_tvm(),
+            List::Tvm026 => layout.venv_tvm_026(),
+            List::Tvm025 => layout.venv_tvm_025(),
             List::Torch => layout.venv_torch(),
+            List::Hta => layout.venv_hta(),
             List::Build | List::Iree | List::Test => layout.venv(),
         }
     }

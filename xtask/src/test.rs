@@ -10,6 +10,8 @@
 //! | `COUNTERPOINT_VENV` | virtual environment with IREE; not set by `--quick` |
 //! | `COUNTERPOINT_VENV_V5` | one with IREE 3.7.0, whose executables are of version 5; not set by `--quick` |
 //! | `COUNTERPOINT_VENV_TORCH` | one with PyTorch; only if `cargo xtask setup torch` made it, not set by `--quick` |
+//! | `COUNTERPOINT_VENV_TVM` | one with TVM 0.27; not set by `--quick` |
+//! | `COUNTERPOINT_VENV_TVM_026`, `COUNTERPOINT_VENV_TVM_025` | with older ones; not set by `--quick` |
 //! | `COUNTERPOINT_FIXTURES` | folder with the compiled modules; not set by `--quick` |
 //! | `COUNTERPOINT_SKIP_LOG` | file to which a skipped test appends `NAME: REASON` |
 
@@ -56,7 +58,8 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     let inject = dist::injecting(layout)?;
     if !args.quick {
         fixtures::compile(layout)?;
-        setup::install(layout, &[List::Test, List::IreeV5])?;
+        let tvm = [List::Tvm, List::Tvm026, List::Tvm025];
+        setup::install(layout, &[&[List::Test, List::IreeV5], &tvm[..]].concat())?;
         setup::oracles();
     }
     let skip_log = layout.target.join("skipped-tests.txt");
@@ -91,17 +94,23 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
         surroundings(&mut docs);
         steps.push(step("doc tests", &mut docs)?);
     }
-    let python_tests = layout.root.join("tests/python");
     if args.quick {
         say("python tests: skipped, --quick has no virtual environment");
-    } else if has_python_tests(&python_tests) {
-        let mut pytest = Command::new(layout.venv_bin("python"));
-        pytest.args(["-m", "pytest", "-ra", "tests/python"]);
-        pytest.args(filter.map(|filter| ["-k", filter]).into_iter().flatten());
-        // Bytecode and caches would land in the source tree.
-        pytest.env("PYTHONDONTWRITEBYTECODE", "1").args(["-p", "no:cacheprovider"]);
-        surroundings(&mut pytest);
-        steps.push(step("python tests", &mut pytest)?);
+    } else {
+        let older = "tests/python/tvm/test_versions.py";
+        for (name, venv, tests) in [
+            ("python tests", layout.venv_tvm(), "tests/python"),
+            ("python tests, TVM 0.26", layout.venv_tvm_026(), older),
+            ("python tests, TVM 0.25", layout.venv_tvm_025(), older),
+        ] {
+            let mut pytest = Command::new(venv.join("bin/python"));
+            pytest.args(["-m", "pytest", "-ra", tests]);
+            pytest.args(filter.map(|filter| ["-k", filter]).into_iter().flatten());
+            // Bytecode and caches would land in the source tree.
+            pytest.env("PYTHONDONTWRITEBYTECODE", "1").args(["-p", "no:cacheprovider"]);
+            surroundings(&mut pytest);
+            steps.push(step(name, &mut pytest)?);
+        }
     }
     let vm = "tests in the emulated machine";
     if args.quick {
@@ -137,8 +146,15 @@ fn surround(layout: &Layout, dist: &Dist, quick: bool, skip_log: &Path, command:
     command.env("COUNTERPOINT_DIST", &dist.root);
     command.env("COUNTERPOINT_SKIP_LOG", skip_log);
     if quick {
-        let venvs = ["COUNTERPOINT_VENV", "COUNTERPOINT_VENV_V5", "COUNTERPOINT_VENV_TORCH"];
-        for variable in venvs.iter().chain(&["COUNTERPOINT_FIXTURES"]) {
+        for variable in [
+            "COUNTERPOINT_VENV",
+            "COUNTERPOINT_VENV_V5",
+            "COUNTERPOINT_VENV_TORCH",
+            "COUNTERPOINT_VENV_TVM",
+            "COUNTERPOINT_VENV_TVM_026",
+            "COUNTERPOINT_VENV_TVM_025",
+            "COUNTERPOINT_FIXTURES",
+        ] {
             command.env_remove(variable);
         }
     } else {
@@ -147,17 +163,11 @@ fn surround(layout: &Layout, dist: &Dist, quick: bool, skip_log: &Path, command:
         if layout.venv_torch().join("bin/python").exists() {
             command.env("COUNTERPOINT_VENV_TORCH", layout.venv_torch());
         }
+        command.env("COUNTERPOINT_VENV_TVM", layout.venv_tvm());
+        command.env("COUNTERPOINT_VENV_TVM_026", layout.venv_tvm_026());
+        command.env("COUNTERPOINT_VENV_TVM_025", layout.venv_tvm_025());
         command.env("COUNTERPOINT_FIXTURES", layout.fixtures());
     }
-}
-
-fn has_python_tests(folder: &Path) -> bool {
-    dist::files_below(folder).is_ok_and(|files| {
-        files.iter().any(|file| {
-            file.extension().is_some_and(|ending| ending == "py")
-                && file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("test_"))
-        })
-    })
 }
 
 /// Runs a test program, passing its output on line by line while counting its outcomes.

@@ -17,6 +17,7 @@ mod naming;
 mod ops;
 mod output;
 mod prepare;
+mod python;
 mod recover;
 mod report;
 mod run;

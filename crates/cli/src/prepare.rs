@@ -236,12 +236,16 @@ pub fn make(
     };
     manifest.write(&directory).map_err(Failure::new)?;
     let preload = preload(&library, &pool_directory)?;
+    let python = crate::python::path(&pool_directory);
     made.directories.clear();
     Ok(Prepared {
         directory,
         clock,
         beside,
-        variables: vec![(RUN_FILE_VARIABLE, run_path.into()), (PRELOAD_VARIABLE, preload)],
+        variables: [(RUN_FILE_VARIABLE, run_path.into()), (PRELOAD_VARIABLE, preload)]
+            .into_iter()
+            .chain(python.map(|path| (crate::python::PATH_VARIABLE, path)))
+            .collect(),
         pool_directory,
     })
 }

@@ -149,7 +149,7 @@ fn the_other_views() {
     golden.check("report-csv", 0, &["report", dir, "--format", "csv"]);
     golden.check("report-thread", 0, &["report", dir, "--by", "thread", "--format", "csv"]);
     golden.check("export-csv", 0, &["export", dir, "--format", "csv"]);
-    golden.check("stats", 0, &["stats", dir]);
+    golden.check("stats-csv", 0, &["stats", dir, "--format", "csv"]);
 }
 
 #[test]
@@ -368,4 +368,79 @@ fn nothing_recorded() {
     let golden = golden(&scratch);
     golden.check("compiled", 0, &["ops", dir.to_str().unwrap()]);
     golden.check("compiled-report", 0, &["report", dir.to_str().unwrap()]);
+}
+
+/// The same calls beside a dispatch of IREE, as both timelines.
+#[test]
+fn timelines() {
+    let mut script = nested();
+    let mixed = script.process(4800);
+    mixed.library("mlp", &["dispatch"]);
+    let vm = mixed.machine("vm 0");
+    let f = mixed.op(vm, Role::Op, "f", "int64[2], float16[]");
+    mixed
+        .thread("both")
+        .call(CallScript::new(0, 5_000, 50).group(50, &[1]))
+        .call(op(f, 5_100, 5_200).group(50, &[2]));
+    let (scratch, dir) = write(&script);
+    let golden = golden(&scratch);
+    for name in ["x.json", "x.pftrace"] {
+        let file = scratch.join(name);
+        let file = file.to_str().unwrap();
+        golden.check("trace-export", 0, &["trace", "export", dir.to_str().unwrap(), "-o", file]);
+        golden.check(&format!("trace-check-{name}"), 0, &["trace", "check", file]);
+    }
+    let trace: Value =
+        serde_json::from_slice(&std::fs::read(scratch.join("x.json")).unwrap()).unwrap();
+    // Imported again, it is the same profile.
+    let again = scratch.join("again.cpt");
+    let (json, again) = (scratch.join("x.json"), again.to_str().unwrap());
+    let mut import = Command::new(PROGRAM);
+    import.args(["trace", "import"]).arg(json).args(["-o", again]);
+    assert!(import.status().unwrap().success());
+    let rows = |dir: &str| {
+        let words = ["ops", dir, "--all", "--format", "csv"];
+        Command::new(PROGRAM).args(words).output().unwrap().stdout
+    };
+    assert_eq!(rows(again), rows(dir.to_str().unwrap()));
+    let events = trace["traceEvents"].as_array().unwrap();
+    let slices = |pid: u32, name: &str| -> Vec<&Value> {
+        let wanted = |e: &&Value| e["ph"] == "X" && e["pid"] == pid && e["name"] == name;
+        events.iter().filter(wanted).collect()
+    };
+    let run = slices(4711, "main")[0];
+    assert_eq!((&run["cat"], &run["dur"]), (&json!("user_annotation"), &json!(10.0)));
+    assert_eq!(slices(4711, "main")[1]["args"]["failed"], true);
+    let matmul = slices(4711, "matmul");
+    let kinds: Vec<&str> = matmul.iter().map(|e| e["cat"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["cpu_op"; 8], "2 ops, 2 regions, 4 tasks");
+    // Outer ones first.
+    assert_eq!(matmul[0]["args"]["Input Dims"], json!([[32, 1024], [1024, 256], [32, 256]]));
+    assert_eq!(matmul[0]["args"]["Input type"], json!(["float", "float", "float"]));
+    assert_eq!(matmul[0]["args"]["workspace_bytes"], 512);
+    assert_eq!(slices(4800, "f")[0]["args"]["Input type"], json!(["long int", "c10::Half"]));
+    // An arrow from each region to each of its tasks, besides the dispatch's.
+    let ends = |phase: &str| -> Vec<(String, u64, u64, u64)> {
+        let all = events.iter().filter(|e| e["ph"] == phase && e["cat"] == "region");
+        let of = |e: &Value, key: &str| e[key].as_u64().unwrap();
+        all.map(|e| (e["name"].as_str().unwrap().into(), of(e, "id"), of(e, "tid"), of(e, "pid")))
+            .collect()
+    };
+    let of_tid = |tid: u64, ends: &[(String, u64, u64, u64)]| {
+        ends.iter().filter(|end| end.2 == tid).map(|end| end.1 & 0xff).collect::<Vec<_>>()
+    };
+    let (starts, finishes) = (ends("s"), ends("f"));
+    assert_eq!((of_tid(4711, &starts), of_tid(4713, &starts)), (vec![0, 1], vec![2, 3]));
+    assert_eq!(of_tid(4711, &finishes), [0]);
+    assert_eq!(of_tid(4712, &finishes), [1, 3]);
+    assert_eq!(of_tid(4713, &finishes), [2]);
+    // Ops, and nothing inside or around them, are time series.
+    let points = |pid: u32| events.iter().filter(|e| e["ph"] == "C" && e["pid"] == pid).count();
+    assert_eq!((points(4711), points(4800)), (9, 2));
+    let device = |name: &str| {
+        events.iter().any(|e| {
+            e["name"] == "process_name" && e["args"]["name"].as_str().unwrap().contains(name)
+        })
+    };
+    assert!(device("dispatches of model 4800") && !device("dispatches of model 4711"));
 }

@@ -433,6 +433,21 @@ fn a_forked_child_names_what_it_records() {
     assert_eq!(of(&rows(&profile), Role::Op, "parent").len(), 1);
 }
 
+/// Calls that are nested deeper than thirty-two are passed through, and counted; an op that throws
+/// leaves no trace in what follows.
+#[test]
+fn recursion_is_bounded() {
+    let Some(host) = Host::new("recursion") else { return };
+    let file = host.prepare("p.cpt", "page-faults:u");
+    assert_eq!(host.run("deep", &[&file]), "end 0\n");
+    let profile = host.profile("p.cpt");
+    let expected =
+        [((Role::Op, "subgraph".to_owned()), 32 + 2), ((Role::Op, "deeper".to_owned()), 1)];
+    assert_eq!(counts(&rows(&profile)), expected.into());
+    let named = [("probe_reentered".to_owned(), 40 - 32), ("call_abandoned".to_owned(), 1)];
+    assert_eq!(losses(&profile), named.into());
+}
+
 /// Where nothing records, the model runs as it does without the library.
 #[test]
 fn without_a_session_everything_passes_through() {

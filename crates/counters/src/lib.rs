@@ -23,6 +23,10 @@
     feature = "names",
     doc = "| [`measure`] | [`Counters`]: counting a piece of one's own program |"
 )]
+#![cfg_attr(
+    feature = "names",
+    doc = "| [`collector`] | [`Collector`](collector::Collector): values of one's own behind each op of a model |"
+)]
 #![cfg_attr(feature = "names", doc = "| [`names`] | what people type, parsed and resolved |")]
 #![cfg_attr(
     feature = "names",
@@ -55,6 +59,8 @@ pub mod thread;
 
 #[cfg(feature = "names")]
 pub mod check;
+#[cfg(feature = "names")]
+pub mod collector;
 #[cfg(feature = "names")]
 pub mod defaults;
 #[cfg(feature = "names")]

@@ -1,6 +1,8 @@
 //! Calls as Arrow record batches: the one table that every export is made of. `docs/schema.md`
 //! describes the columns.
 
+mod machines;
+
 use std::sync::Arc;
 
 use arrow_array::builder::{
@@ -12,6 +14,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use model::metric::Bound;
 
+use self::machines::MachineRows;
 use crate::columns::{Columns, Status, cpu_of, node_of};
 use crate::ledger::{LossCount, merge_losses};
 use crate::profile::Profile;
@@ -78,6 +81,7 @@ pub fn schema(profile: &Profile) -> SchemaRef {
             fields.push(Field::new(name, DataType::UInt64, true));
         }
     }
+    fields.extend(machines::fields(profile));
     Arc::new(Schema::new(fields))
 }
 
@@ -158,6 +162,8 @@ struct Rows {
     pass: Option<UInt32Builder>,
     values: Vec<UInt64Builder>,
     times: Vec<[UInt64Builder; 2]>,
+    /// In a profile with calls of virtual machines.
+    machines: Option<MachineRows>,
     metrics: Vec<Float64Builder>,
 }
 
@@ -174,6 +180,7 @@ impl Rows {
             pass: (profile.manifest.passes > 0).then(UInt32Builder::new),
             values: (0..profile.groups.counters()).map(|_| UInt64Builder::new()).collect(),
             times: profile.groups.all().iter().map(|_| Default::default()).collect(),
+            machines: MachineRows::new(profile),
             metrics: (0..metrics).map(|_| Float64Builder::new()).collect(),
         }
     }
@@ -207,7 +214,8 @@ impl Rows {
             let [thread_names, op_names, libraries] = &mut self.names;
             thread_names.append(&thread.name)?;
             let op_id = profile.ops.of(columns.process, export);
-            match op_id.and_then(|id| profile.ops.get(id)) {
+            let op = op_id.and_then(|id| profile.ops.get(id));
+            match op {
                 Some(op) => {
                     op_names.append(&op.name)?;
                     libraries.append(&op.library)?;
@@ -237,6 +245,9 @@ impl Rows {
                 pass.append_value(process.pass + 1);
             }
             self.append_counters(profile, columns, i);
+            if let Some(machines) = &mut self.machines {
+                machines.append(profile, columns, i, op);
+            }
             for (builder, metric) in self.metrics.iter_mut().zip(metrics) {
                 builder.append_option(of_call(metric, profile, columns, i));
             }
@@ -270,6 +281,7 @@ impl Rows {
         arrays.extend(self.pass.as_mut().map(|b| ArrayBuilder::finish(b)));
         arrays.extend(self.values.iter_mut().map(|b| ArrayBuilder::finish(b)));
         arrays.extend(self.times.iter_mut().flatten().map(|b| ArrayBuilder::finish(b)));
+        arrays.extend(self.machines.iter_mut().flat_map(MachineRows::finish));
         arrays.extend(self.metrics.iter_mut().map(|b| ArrayBuilder::finish(b)));
         arrays
     }

@@ -17,15 +17,16 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, IoSlice, Read, Write};
 use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::reader::RecordBatchDecoder;
-use arrow_ipc::{MessageHeader, root_as_message, writer};
-use arrow_schema::{DataType, Schema, SchemaRef};
+use arrow_ipc::writer::{self, StreamEncoder};
+use arrow_ipc::{MessageHeader, root_as_message};
+use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -36,13 +37,13 @@ const MOST_METADATA: usize = 1 << 20;
 /// The longest body of a message that is believed; writers stay far below.
 const MOST_BODY: usize = 1 << 28;
 
-/// Writes batches into a new file, each with one write.
+/// Writes batches into a new file, each with one write (of many parts).
 pub struct StreamWriter {
     path: PathBuf,
     file: File,
     /// Bytes of whole messages in the file.
     length: u64,
-    encoder: writer::StreamWriter<Vec<u8>>,
+    encoder: StreamEncoder,
     broken: bool,
 }
 
@@ -60,10 +61,9 @@ impl StreamWriter {
     pub fn create(path: &Path, schema: &Schema) -> Result<Self> {
         let file = File::options().append(true).create_new(true).open(path);
         let file = file.map_err(Error::on("create", path))?;
-        let encoder =
-            writer::StreamWriter::try_new(Vec::new(), schema).map_err(Error::on("create", path))?;
+        let (encoder, start) = encoder(schema).map_err(Error::on("create", path))?;
         let mut made = Self { path: path.to_owned(), file, length: 0, encoder, broken: false };
-        made.put()?;
+        made.put(&[start])?;
         Ok(made)
     }
 
@@ -76,12 +76,9 @@ impl StreamWriter {
         if batch.num_rows() == 0 {
             return Ok(());
         }
-        let encoded = self.encoder.write(batch);
-        if encoded.is_err() {
-            self.encoder.get_mut().clear();
-        }
-        encoded.map_err(Error::on("write", &self.path))?;
-        self.put()
+        // The batch's own memory, no copy.
+        let encoded = self.encoder.encode(batch).map_err(Error::on("write", &self.path))?;
+        self.put(&encoded)
     }
 
     /// Appends the mark that nothing follows.
@@ -89,27 +86,56 @@ impl StreamWriter {
     /// # Errors
     /// The disk is full.
     pub fn finish(mut self) -> Result<()> {
-        self.encoder.finish().map_err(Error::on("write", &self.path))?;
-        self.put()
+        let none = StreamEncoder::try_new(&Schema::empty());
+        let encoder = none.map(|none| std::mem::replace(&mut self.encoder, none));
+        let end = encoder.and_then(StreamEncoder::finish);
+        self.put(&end.map_err(Error::on("write", &self.path))?)
     }
 
-    /// Moves what was encoded into the file, whole or not at all.
-    fn put(&mut self) -> Result<()> {
-        let bytes = self.encoder.get_mut();
+    /// Puts what was encoded into the file, whole or not at all.
+    fn put(&mut self, encoded: &[Buffer]) -> Result<()> {
         if self.broken {
-            bytes.clear();
             return Err(Error::new("write", &self.path, io::Error::other("gave up before")));
         }
-        let written = self.file.write_all(bytes);
-        let length = bytes.len() as u64;
-        bytes.clear();
+        let written = write_all(&mut self.file, encoded);
         match written {
-            Ok(()) => self.length += length,
+            Ok(length) => self.length += length,
             // A later message behind half a message would be lost with it.
             Err(_) => self.broken = self.file.set_len(self.length).is_err(),
         }
-        written.map_err(Error::on("write", &self.path))
+        written.map(drop).map_err(Error::on("write", &self.path))
     }
+}
+
+/// An encoder, and what the file starts with. The encoder would only give that with the first
+/// batch, so a batch of no rows takes it, and is thrown away.
+fn encoder(schema: &Schema) -> Result<(StreamEncoder, Buffer), ArrowError> {
+    let start = writer::StreamWriter::try_new(Vec::new(), schema)?;
+    let start = Buffer::from(start.get_ref().as_slice());
+    let mut encoder = StreamEncoder::try_new(schema)?;
+    encoder.encode(&RecordBatch::new_empty(SchemaRef::new(schema.clone())))?;
+    Ok((encoder, start))
+}
+
+/// Writes all of the parts, and says how many bytes they were.
+fn write_all(file: &mut impl Write, parts: &[Buffer]) -> io::Result<u64> {
+    let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+    let mut rest = &mut slices[..];
+    let mut length = 0;
+    // Takes the empty ones away.
+    IoSlice::advance_slices(&mut rest, 0);
+    while !rest.is_empty() {
+        match file.write_vectored(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                length += written as u64;
+                IoSlice::advance_slices(&mut rest, written);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(length)
 }
 
 /// How a stream ends, as far as it was read.
@@ -334,4 +360,70 @@ fn body_bytes(metadata: &[u8], schema: Option<&Schema>) -> Option<usize> {
         }
     }
     Some(body)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, Int64Array, StringArray};
+    use testkit::Scratch;
+
+    use super::*;
+
+    /// Takes a few bytes at a time, and is interrupted in between.
+    struct Slow(Vec<u8>, usize);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.1 += 1;
+            if self.1.is_multiple_of(3) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let some = bytes.len().min(self.1 % 7 + 1);
+            self.0.extend_from_slice(&bytes[..some]);
+            Ok(some)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn parts_that_are_not_taken_at_once() {
+        let parts: [&[u8]; 6] = [b"", b"abc", b"", b"", b"defghijklmnopqrstuvw", b"xyz"];
+        let parts = parts.map(Buffer::from);
+        let mut slow = Slow(Vec::new(), 0);
+        assert_eq!(write_all(&mut slow, &parts).unwrap(), 26);
+        assert_eq!(slow.0, b"abcdefghijklmnopqrstuvwxyz");
+        assert_eq!(write_all(&mut slow, &parts[..1]).unwrap(), 0);
+        assert_eq!(
+            write_all(&mut &mut [0u8; 2][..], &parts).unwrap_err().kind(),
+            io::ErrorKind::WriteZero
+        );
+    }
+
+    /// The file is what Arrow's own writer makes of the same batches.
+    #[test]
+    fn as_arrow_writes_it() {
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(3)]));
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["a", "", "\u{e9}"]));
+        let batch = RecordBatch::try_from_iter([("n", numbers), ("t", texts)]).unwrap();
+        let scratch = Scratch::new();
+        let path = scratch.join("x.arrows");
+        let mut ours = StreamWriter::create(&path, &batch.schema()).unwrap();
+        let mut theirs = writer::StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), *theirs.get_ref());
+        for batch in [batch.clone(), batch.slice(1, 2)] {
+            ours.append(&batch).unwrap();
+            theirs.write(&batch).unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), *theirs.get_ref());
+        }
+        ours.finish().unwrap();
+        theirs.finish().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), *theirs.get_ref());
+    }
 }

@@ -15,6 +15,8 @@
 //!
 //! The calls of a process are merged by their begins, one page of each thread at a time.
 
+mod machine;
+
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -26,9 +28,10 @@ use model::activity::{FlowKind, Generic, RegisterError, Registry, Value, Vocabul
 use profile::batch::unknown_op;
 use profile::columns::{cpu_of, node_of};
 use profile::groups::Group;
-use profile::{Clock, Columns, LossCount, PageDecoder, PageKey, Process, Profile};
+use profile::{Clock, Columns, LossCount, PageDecoder, PageKey, Process, Profile, Role};
 use profile::{merge_losses, profile::Thread};
 
+use self::machine::{Kinds, Machines, has_machines, op_of};
 use crate::dispatch::{Assembler, Dispatch, Workgroup};
 use crate::event::{
     Arg, ArgValue, Counter, Flow, FlowEnd, Id, ProcessRow, Row, Shape, Sink, Slice, ThreadRow,
@@ -58,6 +61,17 @@ pub fn register(registry: &mut Registry) -> Result<model::activity::Label, Regis
     registry.register(producer, "workgroup", Some("cpu_op"))
 }
 
+/// The kinds of calls of virtual machines: of regions and of tasks. Ops and runs are generic kinds.
+fn register_machines(
+    registry: &mut Registry,
+) -> Result<[model::activity::Label; 2], RegisterError> {
+    let producer = registry.producer("tvm")?;
+    Ok([
+        registry.register(producer, "region", Some("cpu_op"))?,
+        registry.register(producer, "task", Some("cpu_op"))?,
+    ])
+}
+
 /// Gives `sink` every call of the profile. Returns the losses found inside pages, by process.
 ///
 /// # Errors
@@ -69,9 +83,16 @@ pub fn export_calls(
 ) -> io::Result<Vec<Vec<LossCount>>> {
     let mut registry = Registry::new();
     let workgroup = register(&mut registry).map_err(io::Error::other)?;
+    let [region, task] = register_machines(&mut registry).map_err(io::Error::other)?;
     let name = |label| registry.name(label, options.vocabulary);
+    let kinds = Kinds {
+        run: name(Generic::UserAnnotation.into()),
+        op: name(Generic::CpuOp.into()),
+        region: name(region),
+        task: name(task),
+    };
     let mut losses = Vec::new();
-    let mut last_dispatch = 0;
+    let (mut last_dispatch, mut last_arrow) = (0, 0);
     for (index, process) in profile.processes.iter().enumerate() {
         if process.threads.is_empty() {
             losses.push(Vec::new());
@@ -95,6 +116,9 @@ pub fn export_calls(
             raw: sink.is_imported().then(|| RawCalls::new(profile, index)),
             units: profile.groups.all().iter().map(|group| units(profile, group)).collect(),
             scratch: Scratch::default(),
+            kinds,
+            has_machines: has_machines(profile, index),
+            machines: Machines::new(profile, index, &mut last_arrow),
         };
         losses.push(export.run(sink, &mut last_dispatch)?);
     }
@@ -198,7 +222,11 @@ impl Cursor<'_> {
             self.order.extend(0..columns.len() as u32);
             // Nearly sorted already: a call that calls others ends behind them.
             if !columns.start_ticks.is_sorted() {
-                self.order.sort_by_key(|i| columns.start_ticks[*i as usize]);
+                // Of those that begin together the outer one, recorded last, comes first.
+                self.order.sort_by_key(|i| {
+                    let at = *i as usize;
+                    (columns.start_ticks[at], Reverse(columns.duration(at)), Reverse(at))
+                });
             }
             self.at = 0;
             if let Some(raw) = &mut raw {
@@ -230,6 +258,9 @@ struct ProcessExport<'a> {
     /// Counters of each group, with their units.
     units: Vec<Vec<(&'a str, &'a str)>>,
     scratch: Scratch<'a>,
+    kinds: Kinds<'a>,
+    has_machines: bool,
+    machines: Machines,
 }
 
 impl<'a> ProcessExport<'a> {
@@ -301,16 +332,21 @@ impl<'a> ProcessExport<'a> {
             sort_index,
             at_ns,
         })?;
-        sink.process(&ProcessRow {
-            id: self.device(),
-            name: &format!("dispatches of {program} {}", self.process.id.pid),
-            labels: "dispatches",
-            sort_index: sort_index + 1,
-            at_ns,
-        })?;
+        let dispatches = self.process.libraries.iter().any(|l| !l.exports.is_empty());
+        if dispatches || !self.has_machines {
+            sink.process(&ProcessRow {
+                id: self.device(),
+                name: &format!("dispatches of {program} {}", self.process.id.pid),
+                labels: "dispatches",
+                sort_index: sort_index + 1,
+                at_ns,
+            })?;
+        }
         for (i, labels) in self.labels.iter().enumerate() {
             let (row, name) = (self.row(i), labels.thread.as_str());
-            sink.thread(&ThreadRow { row, name, sort_index: i as i64, at_ns })?;
+            // Workers in the order in which they were started, not in that of their first calls.
+            let sort_index = self.process.threads[i].tid.into();
+            sink.thread(&ThreadRow { row, name, sort_index, at_ns })?;
         }
         Ok(())
     }
@@ -343,6 +379,12 @@ impl<'a> ProcessExport<'a> {
         dispatches: &mut Assembler,
     ) -> io::Result<()> {
         let export = columns.export[i];
+        if self.has_machines
+            && let Some(op) = op_of(self.profile, self.index, export)
+            && op.role != Role::Workgroup
+        {
+            return self.machine_call(sink, columns, i, op, values);
+        }
         let name = self.name(export);
         let timeline = &self.profile.timeline;
         let ticks = columns.start_ticks[i];

@@ -134,7 +134,11 @@ pub fn of_profile(profile: &Profile) -> Facts {
         process: process.into(),
         dispatches_pid: crate::calls::DEVICE_ROWS + i as i64,
     });
-    let kind = json!({ "producer": "iree", "name": "workgroup", "kineto": "cpu_op" });
+    let mut kinds = vec![json!({ "producer": "iree", "name": "workgroup", "kineto": "cpu_op" })];
+    if profile.processes.iter().any(|process| !process.op_exports.is_empty()) {
+        let kind = |name| json!({ "producer": "tvm", "name": name, "kineto": "cpu_op" });
+        kinds.extend(["region", "task"].map(kind));
+    }
     Facts {
         schema: TRACE_SCHEMA.to_owned(),
         manifest: profile.manifest.clone(),
@@ -146,7 +150,7 @@ pub fn of_profile(profile: &Profile) -> Facts {
         processes: processes.collect(),
         tracks: profile.tracks.iter().map(of_tracks).collect(),
         losses: losses(profile, &Found::default()),
-        kinds: kind.as_object().cloned().into_iter().collect(),
+        kinds: kinds.iter().filter_map(Value::as_object).cloned().collect(),
     }
 }
 

@@ -23,6 +23,7 @@ use serde_json::{Map, Value};
 
 use crate::chrome::event::{Event, Raw, Scalar, args};
 use crate::chrome::read::{Sink, Summary};
+use crate::numbers::NumberMap;
 use crate::raw::PAGE_EVENT;
 use crate::restore::Head;
 
@@ -59,7 +60,7 @@ pub struct OneTrace<'a> {
     /// The row of the event before: the next one is often in it.
     last: Option<(Ids, usize)>,
     /// Numbers that calls have for a name in a category, in each process.
-    exports: HashMap<(ProcessKey, Option<NameId>, Option<NameId>), u32>,
+    exports: NumberMap<(ProcessKey, u64), u32>,
     unpaired: u64,
     /// Some event is that of a page.
     has_pages: bool,
@@ -168,7 +169,7 @@ impl Import {
             rows: Vec::new(),
             by_id: HashMap::new(),
             last: None,
-            exports: HashMap::new(),
+            exports: NumberMap::default(),
             unpaired: 0,
             has_pages: false,
             text: String::new(),
@@ -311,7 +312,7 @@ impl OneTrace<'_> {
         end_ns: i64,
     ) -> Result<(), String> {
         let (process, thread) = self.thread(row)?;
-        let key = (process, category, name);
+        let key = (process, number(category) << 32 | number(name));
         let export = match self.exports.get(&key) {
             Some(export) => *export,
             None => {
@@ -411,6 +412,11 @@ impl Sink for OneTrace<'_> {
         self.document.insert(key.to_owned(), value);
         Ok(())
     }
+}
+
+/// A name, or 0 for none, in 33 bits that are never all used: so many names are no trace.
+fn number(name: Option<NameId>) -> u64 {
+    name.map_or(0, |name| u64::from(name.0) + 1)
 }
 
 fn ticks(ns: i64) -> u64 {

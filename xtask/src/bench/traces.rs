@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use super::plan::{Case, Figure, Formula, Observe, Of, Plan};
 use crate::dist;
 use crate::layout::Layout;
-use crate::process::{cargo, quiet, timed};
+use crate::process::{cargo, output, quiet, timed};
 use crate::setup::{self, List};
 
 /// Each round takes some ten seconds: what torch records it must also digest.
@@ -38,11 +38,21 @@ print("export", (time.perf_counter() - start) * 1e3, "ms")
 
 const JSON_LOAD: &str = r#"
 import json, sys, time
-start = time.perf_counter()
+start, cpu = time.perf_counter(), time.process_time()
 with open(sys.argv[1]) as file:
     loaded = json.load(file)
 print("load", (time.perf_counter() - start) * 1e3, "ms")
+print("load-cpu", (time.process_time() - cpu) * 1e3, "ms")
 print("events", len(loaded["traceEvents"]), "events")
+"#;
+
+const HTA: &str = r#"
+import sys, time
+from hta.trace_analysis import TraceAnalysis
+start = time.perf_counter()
+loaded = TraceAnalysis(trace_files={0: sys.argv[1]})
+print("load", (time.perf_counter() - start) * 1e3, "ms")
+print("events", len(loaded.t.get_trace(0)), "events")
 "#;
 
 /// A folder on tmpfs, gone when nobody needs it any more.
@@ -90,10 +100,19 @@ impl Ground {
         Ok(Self { program, python, folder, bytes })
     }
 
-    /// Python on a file of the folder.
+    /// Python with torch on a file of the folder.
     fn python(&self, label: &'static str, script: &'static str, file: &str) -> Case {
-        let (python, folder, path) =
-            (self.python.clone(), Rc::clone(&self.folder), self.folder.file(file));
+        self.script(self.python.clone(), label, script, file)
+    }
+
+    fn script(
+        &self,
+        python: PathBuf,
+        label: &'static str,
+        script: &'static str,
+        file: &str,
+    ) -> Case {
+        let (folder, path) = (Rc::clone(&self.folder), self.folder.file(file));
         Case {
             label,
             command: Box::new(move || {
@@ -124,6 +143,16 @@ impl Ground {
             }),
             observe: Observe::PrivateMemory,
         }
+    }
+
+    /// How many slices a file of the folder has.
+    fn slices(&self, file: &str) -> Result<u64> {
+        let mut check = Command::new(&self.program);
+        check.args(["trace", "check", "--format", "json"]).arg(self.folder.file(file));
+        let found = output(&mut check, "count slices")?;
+        let found: serde_json::Value = serde_json::from_str(&found)?;
+        let slices = found["files"][0]["contents"]["slices"].as_u64();
+        slices.with_context(|| format!("trace check {file}: no slices in {found}"))
     }
 
     /// Runs a case once, before the rounds.
@@ -170,8 +199,17 @@ pub fn export(layout: &Layout) -> Result<Plan> {
         ground.trace("pftrace", "export", "calls.cpt", "calls.pftrace"),
     ];
     cases.iter().skip(1).try_for_each(Ground::once)?;
+    Ground::once(&ground.trace("same-pftrace", "export", "torch.cpt", "same.pftrace"))?;
     let bytes = |name: &str| size(&ground.folder.file(name));
-    let (json, pftrace) = (bytes("calls.json")?, bytes("calls.pftrace")?);
+    let json = bytes("calls.json")?;
+    let per_slice = |name: &str| -> Result<String> {
+        let (bytes, slices) = (bytes(name)?, ground.slices(name)?);
+        Ok(format!(
+            "{bytes} bytes, {:.1} for each of {slices} slices",
+            bytes as f64 / slices as f64
+        ))
+    };
+    let (pftrace, same_pftrace) = (per_slice("calls.pftrace")?, per_slice("same.pftrace")?);
     Ok(Plan {
         cases,
         figures: vec![
@@ -198,8 +236,9 @@ pub fn export(layout: &Layout) -> Result<Plan> {
             ),
             "same: what trace import made of torch's file, exported as JSON again".into(),
             format!(
-                "json, pftrace: {CALLS} calls with {COUNTERS} counters, made by testkit's example big-profile, with their dispatches and counter tracks: {json} and {pftrace} bytes"
+                "json, pftrace: {CALLS} calls with {COUNTERS} counters, made by testkit's example big-profile, with their dispatches and counter tracks: {json} bytes; {pftrace}"
             ),
+            format!("same in Perfetto's format, not timed: {same_pftrace}"),
             "all files on tmpfs, nothing compressed".into(),
         ],
     })
@@ -207,32 +246,41 @@ pub fn export(layout: &Layout) -> Result<Plan> {
 
 pub fn import(layout: &Layout) -> Result<Plan> {
     let ground = Ground::prepare(layout)?;
-    let cases = vec![
+    let mut cases = vec![
         ground.trace("import", "import", "torch.json", "torch.cpt"),
         ground.python("python", JSON_LOAD, "torch.json"),
     ];
+    let bytes = ground.bytes as f64;
+    let cpu = || Of::new("import", "cpu-total");
+    let load = || Of::new("python", "load");
+    let mut figures = vec![
+        // 300 MB/s.
+        value("wall time", "ms", wall("import"), Some(bytes / 300e3)),
+        value("processor time", "ms", cpu(), Some(bytes / 300e3)),
+        ratio("over json.load", wall("import"), load(), 0.1),
+        ratio("processor time over json.load's", cpu(), Of::new("python", "load-cpu"), 0.1),
+        value("highest private memory", "KiB", Of::new("import", "private"), {
+            Some(0.2 * bytes / 1024.0)
+        }),
+        value("json.load", "ms", load(), None),
+    ];
+    let mut notes = vec![
+        format!(
+            "torch's file: 500,000 times torch.relu, {bytes} bytes; the targets are 300 MB/s and 0.2 of the file"
+        ),
+        "of json.load only the call is timed, of ours the whole process, which has one thread"
+            .into(),
+        "all files on tmpfs, nothing compressed".into(),
+    ];
+    let hta = layout.venv_hta().join("bin/python");
+    if hta.exists() {
+        cases.push(ground.script(hta, "hta", HTA, "torch.json"));
+        figures.push(value("HolisticTraceAnalysis", "ms", Of::new("hta", "load"), None));
+        notes.push("of HolisticTraceAnalysis only TraceAnalysis(…) is timed".into());
+    } else {
+        notes.push("HolisticTraceAnalysis is not installed (cargo xtask setup hta)".into());
+    }
     cases.iter().try_for_each(Ground::once)?;
     ensure!(ground.folder.file("torch.cpt").is_dir(), "trace import left no profile");
-    let bytes = ground.bytes as f64;
-    Ok(Plan {
-        cases,
-        figures: vec![
-            // 300 MB/s.
-            value("wall time", "ms", wall("import"), Some(bytes / 300e3)),
-            ratio("over json.load", wall("import"), Of::new("python", "load"), 0.1),
-            value("highest private memory", "KiB", Of::new("import", "private"), {
-                Some(0.2 * bytes / 1024.0)
-            }),
-            value("processor time", "ms", Of::new("import", "cpu-total"), None),
-            value("json.load", "ms", Of::new("python", "load"), None),
-        ],
-        rounds: ROUNDS,
-        notes: vec![
-            format!(
-                "torch's file: 500,000 times torch.relu, {bytes} bytes; the targets are 300 MB/s and 0.2 of the file"
-            ),
-            "of json.load only the call is timed, of ours the whole process".into(),
-            "all files on tmpfs, nothing compressed".into(),
-        ],
-    })
+    Ok(Plan { cases, figures, rounds: ROUNDS, notes })
 }

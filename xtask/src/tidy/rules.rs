@@ -16,7 +16,8 @@ pub struct Room {
 pub const ROOMS: &[Room] = &[
     Room { name: "model", may_use: &[], in_target: true, safe: true },
     Room { name: "abi", may_use: &[], in_target: true, safe: false },
-    Room { name: "counters", may_use: &["model"], in_target: true, safe: false },
+    // abi for users' collectors, a part that the agent does not build.
+    Room { name: "counters", may_use: &["abi", "model"], in_target: true, safe: false },
     Room { name: "record", may_use: &["model"], in_target: true, safe: false },
     Room { name: "loop-rt", may_use: &["abi"], in_target: true, safe: false },
     Room {

@@ -64,6 +64,15 @@ pub fn torch(test: &str) -> Option<PathBuf> {
     Some(PathBuf::from(venv?).join("bin/python"))
 }
 
+/// The Python of the environment with TVM.
+pub fn tvm(test: &str) -> Option<PathBuf> {
+    let venv = std::env::var_os("COUNTERPOINT_VENV_TVM");
+    if venv.is_none() {
+        skip(test, "no TVM (COUNTERPOINT_VENV_TVM is not set)");
+    }
+    Some(PathBuf::from(venv?).join("bin/python"))
+}
+
 /// The built program.
 pub fn counterpoint(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_DIST")?.join("bin/counterpoint"))

@@ -1,8 +1,7 @@
 //! Writing activities.
 
-use std::collections::HashMap;
 use std::fs;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use arrow_array::builder::{
 };
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, SchemaRef};
+use hashbrown::{DefaultHashBuilder, HashTable};
 use serde::Serialize;
 
 use super::{
@@ -76,39 +76,11 @@ impl Table {
 #[derive(Debug)]
 struct Names {
     table: Table,
-    hasher: RandomState,
-    /// By hash; the rare equal ones behind one another.
-    by_hash: HashMap<u64, Vec<u32>, BuildNothing>,
+    hasher: DefaultHashBuilder,
+    /// Numbers by the hashes of their texts.
+    numbers: HashTable<u32>,
     texts: Vec<Box<str>>,
     written: usize,
-}
-
-/// The keys are hashes already.
-#[derive(Clone, Copy, Debug, Default)]
-struct BuildNothing;
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Nothing(u64);
-
-impl BuildHasher for BuildNothing {
-    type Hasher = Nothing;
-    fn build_hasher(&self) -> Nothing {
-        Nothing(0)
-    }
-}
-
-impl std::hash::Hasher for Nothing {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0 << 8 | u64::from(*byte);
-        }
-    }
-    fn write_u64(&mut self, n: u64) {
-        self.0 = n;
-    }
 }
 
 impl ActivitiesWriter {
@@ -124,8 +96,8 @@ impl ActivitiesWriter {
         Ok(Self {
             names: Names {
                 table: Table::create(&dir, NAMES_NAME, names_schema())?,
-                hasher: RandomState::new(),
-                by_hash: HashMap::default(),
+                hasher: DefaultHashBuilder::default(),
+                numbers: HashTable::new(),
                 texts: Vec::new(),
                 written: 0,
             },
@@ -220,14 +192,15 @@ impl ActivitiesWriter {
 
 impl Names {
     fn number(&mut self, text: &str) -> NameId {
-        let numbers = self.by_hash.entry(self.hasher.hash_one(text)).or_default();
-        let known = numbers.iter().find(|n| &*self.texts[**n as usize] == text);
-        if let Some(known) = known {
+        let hash = self.hasher.hash_one(text);
+        let texts = &mut self.texts;
+        if let Some(known) = self.numbers.find(hash, |n| &*texts[*n as usize] == text) {
             return NameId(*known);
         }
-        let number = self.texts.len() as u32;
-        numbers.push(number);
-        self.texts.push(text.into());
+        let number = texts.len() as u32;
+        texts.push(text.into());
+        let again = |n: &u32| self.hasher.hash_one(&texts[*n as usize]);
+        self.numbers.insert_unique(hash, number, again);
         NameId(number)
     }
 

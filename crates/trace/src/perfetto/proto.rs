@@ -83,6 +83,18 @@ impl Encoder {
         }
     }
 
+    /// Three numbers, small ones as a rule.
+    #[inline]
+    pub fn three(&mut self, a: (u32, u64), b: (u32, u64), c: (u32, u64)) {
+        let all = [a, b, c];
+        if all.iter().all(|(field, n)| *field < 16 && *n < 0x80) {
+            let [a, b, c] = all.map(|(field, n)| u64::from(field << 3 | VARINT) | n << 8);
+            self.push((a | b << 16 | c << 32).to_le_bytes(), 6);
+        } else {
+            all.iter().for_each(|(field, n)| self.uint(*field, *n));
+        }
+    }
+
     /// A signed number as `int32` and `int64` have it.
     #[inline]
     pub fn int(&mut self, field: u32, n: i64) {
@@ -185,6 +197,10 @@ mod tests {
         bytes
     }
 
+    fn uint(field: u32, n: u64) -> Vec<u8> {
+        [slow(u64::from(field) << 3), slow(n)].concat()
+    }
+
     #[test]
     fn numbers_of_every_length() {
         for bit in 0..64 {
@@ -201,8 +217,12 @@ mod tests {
                         let tag = slow(u64::from(field) << 3 | 2);
                         assert_eq!(e.bytes, [tag, length, inside].concat(), "{field} {a} {n}");
                         e.bytes.clear();
+                        e.three((field, a), (1, n), (9, 5));
+                        let fields = [(field, a), (1, n), (9, 5)];
+                        assert_eq!(e.bytes, fields.map(|(field, n)| uint(field, n)).concat());
+                        e.bytes.clear();
                         e.uint(field, n);
-                        assert_eq!(e.bytes, [slow(u64::from(field) << 3), slow(n)].concat());
+                        assert_eq!(e.bytes, uint(field, n));
                     }
                 }
             }

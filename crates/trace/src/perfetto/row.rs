@@ -178,11 +178,17 @@ impl Sequence {
             head(p, at, point.at_ns);
             p.fields(same);
             p.message(packet::TRACK_EVENT, |e| {
-                e.uint(event::TYPE, point.kind);
-                if let Some(category) = category {
-                    e.uint(event::CATEGORY_IIDS, category);
+                match category {
+                    Some(category) => e.three(
+                        (event::TYPE, point.kind),
+                        (event::CATEGORY_IIDS, category),
+                        (event::NAME_IID, name),
+                    ),
+                    None => {
+                        e.uint(event::TYPE, point.kind);
+                        e.uint(event::NAME_IID, name);
+                    }
                 }
-                e.uint(event::NAME_IID, name);
                 for arg in point.args {
                     let mut none = [0; 3];
                     let known = shape.next().unwrap_or(&mut none);

@@ -1,0 +1,161 @@
+"""Builds the wheel of this package: the Python files with the program and the library inside.
+
+A build backend (PEP 517, PEP 660) without dependencies, so that `pip install ./bindings/python` needs
+nothing but Rust. What goes in is taken from the folder that COUNTERPOINT_DIST names (`dist/` as
+`cargo xtask dist` makes it, for any glibc from 2.17), or is built by cargo for this machine.
+
+The package has no compiled module: one wheel serves every Python from 3.10 on.
+"""
+
+import base64
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+PACKAGE = HERE / "src/counterpoint"
+VERSION = re.search(r'__version__ = "(.+)"', (PACKAGE / "__init__.py").read_text()).group(1)
+NAME = f"counterpoint-{VERSION}"
+TAG = f"py3-none-linux_{platform.machine()}"
+DIST_INFO = f"{NAME}.dist-info"
+ENTRY_POINTS = "[console_scripts]\ncounterpoint = counterpoint.__main__:main\n"
+
+
+def get_requires_for_build_wheel(config_settings=None):
+    return []
+
+
+get_requires_for_build_editable = get_requires_for_build_sdist = get_requires_for_build_wheel
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    folder = Path(metadata_directory) / DIST_INFO
+    folder.mkdir(parents=True)
+    for name, text in metadata().items():
+        (folder / name).write_text(text)
+    return DIST_INFO
+
+
+prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    program, library = built()
+    files = [(f"counterpoint/{p.relative_to(PACKAGE)}", p) for p in sources()]
+    files.append(("counterpoint/_dist/bin/counterpoint", program))
+    files.append(("counterpoint/_dist/lib/libcounterpoint.so", library))
+    return write(Path(wheel_directory), files, {})
+
+
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    program, library = built()
+    # Where an installed package has them; git ignores the folder.
+    place = PACKAGE / "_dist"
+    for source, name in ((program, "bin/counterpoint"), (library, "lib/libcounterpoint.so")):
+        target = place / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        new = target.with_name(target.name + ".new")
+        shutil.copy2(source, new)
+        new.replace(target)  # A process that has the old one mapped keeps it.
+    return write(Path(wheel_directory), [], {"counterpoint.pth": f"{PACKAGE.parent}\n"})
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    sys.exit("counterpoint: there is no source archive of the Python package alone: use a checkout")
+
+
+def sources():
+    """The package's files, sorted."""
+    return sorted(
+        path
+        for path in PACKAGE.rglob("*")
+        if path.is_file()
+        and not {"__pycache__", "_dist"} & set(path.relative_to(PACKAGE).parts)
+    )
+
+
+def built():
+    """The program and the library."""
+    chosen = os.environ.get("COUNTERPOINT_DIST")
+    if chosen:
+        dist = Path(chosen)
+        paths = dist / "bin/counterpoint", dist / "lib/libcounterpoint.so"
+        for path in paths:
+            if not path.is_file():
+                sys.exit(f"counterpoint: no {path}, which COUNTERPOINT_DIST names: cargo xtask dist")
+        return paths
+    if not (ROOT / "Cargo.toml").is_file():
+        sys.exit(f"counterpoint: no checkout around {HERE}: pip install bindings/python of one")
+    if shutil.which("cargo") is None:
+        sys.exit(
+            "counterpoint: building needs Rust (https://rustup.rs); or build dist/ on a machine that"
+            " has it (cargo xtask dist) and set COUNTERPOINT_DIST to it"
+        )
+    target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
+    # The same folders as xtask's, so that nothing is built twice.
+    cargo(target, "--package", "counterpoint", "--bin", "counterpoint")
+    artifacts = target / "artifacts"
+    cargo(artifacts, "--manifest-path", "artifacts/Cargo.toml", "--package", "counterpoint-so")
+    return target / "release/counterpoint", artifacts / "release/libcounterpoint.so"
+
+
+def cargo(target, *words):
+    """Runs `cargo build --release`; pip shows what it says if it fails."""
+    command = ["cargo", "build", "--release", "--target-dir", str(target), *words]
+    if subprocess.run(command, cwd=ROOT).returncode != 0:
+        sys.exit(f"counterpoint: {' '.join(command)} failed")
+
+
+def metadata():
+    """The files of the dist-info folder, but for RECORD."""
+    lines = [
+        "Metadata-Version: 2.1",
+        "Name: counterpoint",
+        f"Version: {VERSION}",
+        "Summary: Per-op reports with hardware counters for TVM, with the stock wheels",
+        "License: MIT OR Apache-2.0",
+        "Requires-Python: >=3.10",
+        "Provides-Extra: tvm",
+        'Requires-Dist: apache-tvm <0.28,>=0.25 ; extra == "tvm"',
+        "Provides-Extra: pandas",
+        'Requires-Dist: pandas ; extra == "pandas"',
+        "Provides-Extra: arrow",
+        'Requires-Dist: pyarrow ; extra == "arrow"',
+        "Description-Content-Type: text/markdown",
+        "",
+        (HERE / "README.md").read_text(),
+    ]
+    wheel = f"Wheel-Version: 1.0\nGenerator: counterpoint\nRoot-Is-Purelib: false\nTag: {TAG}\n"
+    return {"METADATA": "\n".join(lines), "WHEEL": wheel, "entry_points.txt": ENTRY_POINTS}
+
+
+def write(folder, files, texts):
+    """Writes the wheel of `files` (name in it, path) and `texts` (name in it, content)."""
+    name = f"{NAME}-{TAG}.whl"
+    record = []
+    texts = {**texts, **{f"{DIST_INFO}/{key}": text for key, text in metadata().items()}}
+    with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED) as wheel:
+
+        def add(path, content, mode):
+            # No time stamps: the same input is the same wheel.
+            info = zipfile.ZipInfo(path)
+            info.external_attr = (0o100000 | mode) << 16
+            info.compress_type = zipfile.ZIP_DEFLATED
+            wheel.writestr(info, content)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=")
+            record.append(f"{path},sha256={digest.decode()},{len(content)}")
+
+        for path, source in files:
+            add(path, source.read_bytes(), 0o755 if "/bin/" in path else 0o644)
+        for path, text in texts.items():
+            add(path, text.encode(), 0o644)
+        record.append(f"{DIST_INFO}/RECORD,,")
+        wheel.writestr(f"{DIST_INFO}/RECORD", "\n".join(record) + "\n")
+    return name

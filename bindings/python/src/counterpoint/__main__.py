@@ -1,0 +1,22 @@
+"""`python -m counterpoint`, and the command `counterpoint` of an installed package: the program."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from counterpoint._install import program
+from counterpoint.errors import NotInstalledError
+
+
+def main() -> None:
+    """Becomes the program."""
+    try:
+        path = program()
+    except NotInstalledError as error:
+        sys.exit(f"counterpoint: {error}")
+    os.execv(path, ["counterpoint", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

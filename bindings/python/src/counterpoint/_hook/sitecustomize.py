@@ -1,0 +1,106 @@
+# What `counterpoint run` puts in front of PYTHONPATH, so that every Python program in the run starts
+# with it. It waits until TVM's virtual machine is imported, and then has each one recorded. It
+# prints nothing, fails nothing, and must be readable by any Python there is.
+
+
+def _begin():
+    import os
+    import sys
+
+    here = os.path.dirname(os.path.abspath(__file__))
+    # The program finds sys.path as it would be without us. PYTHONPATH stays: it is for children.
+    sys.path[:] = [
+        p for p in sys.path if not (isinstance(p, str) and p and os.path.abspath(p) == here)
+    ]
+    if os.environ.get("COUNTERPOINT_RUN_FILE") and sys.version_info >= (3, 10):
+        sys.meta_path.insert(0, _finder(os.path.dirname(here)))
+
+
+def _finder(package):
+    import sys
+
+    class Finder(object):
+        """Finds nothing; notices one import."""
+
+        def find_spec(self, name, path=None, target=None):
+            if name != "tvm.runtime.vm":
+                return None
+            try:
+                sys.meta_path.remove(self)
+            except ValueError:
+                return None
+            for finder in list(sys.meta_path):
+                find = getattr(finder, "find_spec", None)
+                spec = find(name, path, target) if find is not None else None
+                if spec is not None:
+                    self.wait(spec)
+                    return spec
+            return None
+
+        def wait(self, spec):
+            execute = getattr(spec.loader, "exec_module", None)
+            if execute is None:
+                return
+
+            def exec_module(module):
+                # Only this once: a reload finds the loader as it was.
+                try:
+                    del spec.loader.exec_module
+                except Exception:
+                    pass
+                execute(module)
+                try:
+                    attach(package)
+                except Exception:
+                    pass
+
+            try:
+                spec.loader.exec_module = exec_module
+            except Exception:
+                pass
+
+    return Finder()
+
+
+def attach(package):
+    """Has each virtual machine recorded. `package`: the folder of the package `counterpoint`."""
+    import importlib.util
+    import os
+    import sys
+
+    if "counterpoint" not in sys.modules:
+        # Ours, which fits the library that is preloaded, without a change of sys.path.
+        spec = importlib.util.spec_from_file_location(
+            "counterpoint", os.path.join(package, "__init__.py"), submodule_search_locations=[package]
+        )
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["counterpoint"] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules["counterpoint"]
+            raise
+    from counterpoint.tvm import _machines
+
+    _machines.attach_all = True
+
+
+def _next():
+    """The sitecustomize that there would be without us, in our place."""
+    import sys
+
+    ours = sys.modules.pop("sitecustomize", None)
+    try:
+        import sitecustomize  # noqa: F401
+    finally:
+        # The import system wants to find something under this name.
+        if "sitecustomize" not in sys.modules and ours is not None:
+            sys.modules["sitecustomize"] = ours
+
+
+try:
+    _begin()
+except Exception:
+    pass
+# An error of the next one is told by Python as it would be without us; that there is none, too.
+_next()

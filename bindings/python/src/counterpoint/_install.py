@@ -1,0 +1,45 @@
+"""Where the program and the shared library are.
+
+| place | when |
+|---|---|
+| `$COUNTERPOINT_DIST/{bin,lib}` | the variable is set (tests, a build elsewhere) |
+| `_dist/{bin,lib}` in this package | installed by pip, which built them |
+| `../../../{bin,lib}` of this package | `dist/` of a checkout: this is `lib/python/counterpoint` there |
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from counterpoint.errors import NotInstalledError
+
+_HERE = Path(__file__).resolve().parent
+_REMEDY = (
+    "install the package from a checkout (pip install ./bindings/python, which needs Rust), or build"
+    " dist/ there (cargo xtask dist) and set COUNTERPOINT_DIST to it"
+)
+
+
+def program() -> str:
+    """The command `counterpoint`."""
+    return _find("bin/counterpoint")
+
+
+def library() -> str:
+    """libcounterpoint.so."""
+    return _find("lib/libcounterpoint.so")
+
+
+def _find(name: str) -> str:
+    chosen = os.environ.get("COUNTERPOINT_DIST")
+    if chosen:
+        path = Path(chosen) / name
+        if path.is_file():
+            return str(path)
+        raise NotInstalledError(f"no {path}, which COUNTERPOINT_DIST names: {_REMEDY}")
+    places = [_HERE / "_dist" / name, *(p / name for p in _HERE.parents[2:3])]
+    for path in places:
+        if path.is_file():
+            return str(path)
+    raise NotInstalledError(f"no {' and no '.join(map(str, places))}: {_REMEDY}")

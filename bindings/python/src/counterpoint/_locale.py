@@ -1,0 +1,83 @@
+"""How the user writes numbers, without `setlocale`, which would change it for the whole process."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from dataclasses import dataclass
+
+_LC_NUMERIC_MASK = 1 << 1
+# nl_item values of glibc: category 1 (LC_NUMERIC), index 0 to 2.
+_RADIXCHAR, _THOUSEP, _GROUPING = 0x10000, 0x10001, 0x10002
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A way to write numbers. `groups` are sizes from the right; the last one repeats."""
+
+    point: str = "."
+    separator: str = ""
+    groups: tuple[int, ...] = ()
+
+    def whole(self, number: int) -> str:
+        """`1234567` as `1,234,567` where people write it so."""
+        sign, digits = ("-", str(-number)) if number < 0 else ("", str(number))
+        return sign + self._grouped(digits)
+
+    def fixed(self, number: float, places: int) -> str:
+        """With this many digits behind the point."""
+        text = f"{number:.{places}f}"
+        sign = "-" if text.startswith("-") else ""
+        whole, _, fraction = text.lstrip("-").partition(".")
+        if not whole.isdigit():
+            return text
+        return sign + self._grouped(whole) + (self.point + fraction if fraction else "")
+
+    def significant(self, number: float, digits: int) -> str:
+        """With this many significant digits."""
+        return f"{number:.{digits}g}".replace(".", self.point)
+
+    def _grouped(self, digits: str) -> str:
+        if not self.separator or not self.groups:
+            return digits
+        sizes = list(self.groups)
+        parts: list[str] = []
+        while len(digits) > sizes[0]:
+            parts.insert(0, digits[-sizes[0] :])
+            digits = digits[: -sizes[0]]
+            if len(sizes) > 1:
+                sizes.pop(0)
+        return self.separator.join([digits, *parts])
+
+
+PLAIN = Numbers()
+
+
+@functools.lru_cache(maxsize=1)
+def of_user() -> Numbers:
+    """What LC_ALL, LC_NUMERIC or LANG ask for; plain numbers where that cannot be found out."""
+    try:
+        libc = ctypes.CDLL(None)
+        libc.newlocale.restype = ctypes.c_void_p
+        libc.newlocale.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p]
+        libc.nl_langinfo_l.restype = ctypes.c_char_p
+        libc.nl_langinfo_l.argtypes = [ctypes.c_int, ctypes.c_void_p]
+        libc.freelocale.argtypes = [ctypes.c_void_p]
+        libc.gnu_get_libc_version
+        locale = libc.newlocale(_LC_NUMERIC_MASK, b"", None)
+    except (AttributeError, OSError):
+        return PLAIN
+    if not locale:
+        return PLAIN
+    try:
+        point, separator, grouping = (
+            libc.nl_langinfo_l(item, locale) or b"" for item in (_RADIXCHAR, _THOUSEP, _GROUPING)
+        )
+    finally:
+        libc.freelocale(locale)
+    try:
+        # A grouping of 127 means no further groups.
+        groups = tuple(size for size in grouping if 0 < size < 127)
+        return Numbers(point.decode() or ".", separator.decode(), groups)
+    except UnicodeDecodeError:
+        return PLAIN

@@ -1,0 +1,80 @@
+"""The kinds of values in a report.
+
+Each prints as people read it (`12.30 us`, `10.3%`); the number itself, unrounded, is its attribute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Union
+
+__all__ = ["Count", "Duration", "Metric", "Percent", "Ratio", "Text"]
+
+
+@dataclass(frozen=True)
+class Duration:
+    """A time in microseconds."""
+
+    microseconds: float
+
+    def __str__(self) -> str:
+        return f"{self.microseconds:.2f} us"
+
+    def __float__(self) -> float:
+        return float(self.microseconds)
+
+
+@dataclass(frozen=True)
+class Count:
+    """A whole number of something: calls, events, bytes."""
+
+    value: int
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def __int__(self) -> int:
+        return self.value
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+
+@dataclass(frozen=True)
+class Percent:
+    """Of a hundred: 12.5 is an eighth."""
+
+    percent: float
+
+    def __str__(self) -> str:
+        return f"{self.percent:.2f}%"
+
+    def __float__(self) -> float:
+        return float(self.percent)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One number divided by another of the same unit."""
+
+    ratio: float
+
+    def __str__(self) -> str:
+        return f"{self.ratio:.2g}"
+
+    def __float__(self) -> float:
+        return float(self.ratio)
+
+
+@dataclass(frozen=True)
+class Text:
+    """Words."""
+
+    string: str
+
+    def __str__(self) -> str:
+        return self.string
+
+
+Metric = Union[Duration, Count, Percent, Ratio, Text]
+"""Any of the five kinds."""

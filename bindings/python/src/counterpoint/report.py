@@ -1,0 +1,260 @@
+"""Reports about the calls of a model, in the formats of TVM's former profiler.
+
+A report is three things:
+
+- `calls`: one row per call, a `dict` from column to `Metric`; a column that a row does not have is
+  absent, a value that could not be measured is `None`, which is not 0.
+- `device_metrics`: per device a row of totals (`Name` is `Total`).
+- `configuration`: what was profiled, as metrics by name.
+
+Beside the former format it has `losses` (what was not or not exactly measured) and `notes`.
+
+Nothing here needs TVM: reports may be loaded and looked at anywhere.
+"""
+
+from __future__ import annotations
+
+import csv as _csv
+import io
+import json as _json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+from counterpoint import _html, _table
+from counterpoint.errors import ReportError
+from counterpoint.metrics import Count, Duration, Metric, Percent, Ratio, Text
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+__all__ = ["Count", "Duration", "Loss", "Metric", "Percent", "Ratio", "Report", "Row", "Text"]
+
+Row = dict[str, Optional[Metric]]
+"""One call, or one line of totals: column to value. `None`: asked for and not measured."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A way in which data was lost or is less than exact, and how often it happened."""
+
+    name: str
+    count: int
+    severity: str = ""
+    explanation: str = ""
+
+    def __str__(self) -> str:
+        why = f": {self.explanation}" if self.explanation else ""
+        return f"{self.name} ({self.count}){why}"
+
+
+@dataclass
+class Report:
+    """A profile's calls, ready to be printed, saved and loaded. `str(report)` is the table."""
+
+    calls: list[Row] = field(default_factory=list)
+    device_metrics: dict[str, Row] = field(default_factory=dict)
+    configuration: dict[str, Metric] = field(default_factory=dict)
+    losses: list[Loss] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def table(self, sort: bool = True, aggregate: bool = True, col_sums: bool = True) -> str:
+        """For people: numbers as the user's locale writes them.
+
+        `sort`: longest duration first. `aggregate`: one line for all calls with the same op, shapes
+        and device: durations, counts and percents are summed, ratios averaged, and a text that
+        differs is empty. `col_sums`: a line `Sum` behind the calls. A total per device, the
+        configuration, notes and losses follow.
+        """
+        return _table.text(self, sort=sort, aggregate=aggregate, col_sums=col_sums)
+
+    def csv(self) -> str:
+        """One line per call, no totals: columns in the order of their bytes, texts quoted, a missing
+        value empty, lines ended by a line feed."""
+        columns = sorted({key for row in self.calls for key in row}, key=lambda key: key.encode())
+        out = io.StringIO()
+        _csv.writer(out, lineterminator="\n").writerow(columns)
+        for row in self.calls:
+            out.write(",".join(_csv_field(row.get(column)) for column in columns) + "\n")
+        return out.getvalue()
+
+    def json(self) -> str:
+        """For programs, on one line; `from_json` reads it. Missing values are left out."""
+        document: dict[str, Any] = {
+            "calls": [_row_to_json(row) for row in self.calls],
+            "device_metrics": {name: _row_to_json(row) for name, row in self.device_metrics.items()},
+            "configuration": _row_to_json(self.configuration),
+        }
+        if self.losses:
+            document["losses"] = [vars(loss) for loss in self.losses]
+        if self.notes:
+            document["notes"] = self.notes
+        return _json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: Union[str, bytes]) -> Report:
+        """Reads what `json` wrote, and what TVM's profiler wrote (also over RPC).
+
+        Top-level keys that are not known are ignored; a kind of metric that is not known, or a text
+        that is no report, is a `ReportError`.
+        """
+        try:
+            # Not strict: TVM did not escape its strings, so a line feed may stand in one.
+            document = _json.loads(text, strict=False)
+        except ValueError as error:
+            raise ReportError(f"not a report: {error}") from None
+        document = _mapping(document, "the report")
+        calls = document.get("calls", [])
+        devices = _mapping(document.get("device_metrics", {}), "device_metrics")
+        return Report(
+            calls=[_row_from_json(row, "calls") for row in _sequence(calls, "calls")],
+            device_metrics={
+                name: _row_from_json(row, f"device_metrics.{name}") for name, row in devices.items()
+            },
+            configuration={
+                key: value
+                for key, value in _row_from_json(
+                    document.get("configuration", {}), "configuration"
+                ).items()
+                if value is not None
+            },
+            losses=[
+                _loss_from_json(loss) for loss in _sequence(document.get("losses", []), "losses")
+            ],
+            notes=[str(note) for note in _sequence(document.get("notes", []), "notes")],
+        )
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row per call. Counts are `Int64`, so that a missing one is no 0 and no fraction."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise _needs("pandas", error) from None
+        columns = {}
+        for name, kind in self._columns().items():
+            values = [_plain(row.get(name)) for row in self.calls]
+            dtype = {Count: "Int64", Text: "string"}.get(kind, "Float64")
+            columns[name] = pandas.array(values, dtype=dtype)
+        return pandas.DataFrame(columns)
+
+    def to_arrow(self) -> pyarrow.Table:
+        """One row per call: counts int64, texts string, all else double; missing is null."""
+        try:
+            import pyarrow
+        except ImportError as error:
+            raise _needs("pyarrow", error) from None
+        types = {Count: pyarrow.int64(), Text: pyarrow.string()}
+        columns = {
+            name: pyarrow.array(
+                [_plain(row.get(name)) for row in self.calls], types.get(kind, pyarrow.float64())
+            )
+            for name, kind in self._columns().items()
+        }
+        return pyarrow.table(columns)
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        return _html.page(self)
+
+    def _columns(self) -> dict[str, type]:
+        """Each column of the calls, in the table's order, with its kind.
+
+        Where a loaded report mixes kinds in a column, numbers are doubles and texts win."""
+        kinds: dict[str, set[type]] = {}
+        for row in self.calls:
+            for name, value in row.items():
+                kinds.setdefault(name, set()).update(() if value is None else (type(value),))
+        chosen: dict[str, type] = {}
+        for name in _table.in_order(kinds):
+            found = kinds[name]
+            if Text in found and len(found) > 1:
+                raise ReportError(f"column {name!r} has both texts and numbers")
+            chosen[name] = next(iter(found)) if len(found) == 1 else Duration
+        return chosen
+
+
+_KEYS: dict[type, str] = {
+    Text: "string",
+    Count: "count",
+    Duration: "microseconds",
+    Percent: "percent",
+    Ratio: "ratio",
+}
+
+
+def _plain(value: Optional[Metric]) -> Union[str, int, float, None]:
+    """The number or text alone."""
+    if isinstance(value, Text):
+        return value.string
+    if isinstance(value, Count):
+        return value.value
+    return None if value is None else float(value)
+
+
+def _csv_field(value: Optional[Metric]) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, Text):
+        return '"' + value.string.replace('"', '""') + '"'
+    return repr(_plain(value))
+
+
+def _row_to_json(row: Mapping[str, Optional[Metric]]) -> dict[str, dict[str, Any]]:
+    return {
+        name: {_KEYS[type(value)]: _plain(value)} for name, value in row.items() if value is not None
+    }
+
+
+def _row_from_json(row: object, where: str) -> Row:
+    return {
+        name: _metric_from_json(value, f"{where}: {name}")
+        for name, value in _mapping(row, where).items()
+    }
+
+
+def _metric_from_json(value: object, where: str) -> Metric:
+    items = list(_mapping(value, where).items())
+    if len(items) != 1:
+        raise ReportError(f"{where}: a metric has one key, not {len(items)}")
+    key, content = items[0]
+    number = isinstance(content, (int, float)) and not isinstance(content, bool)
+    if key == "string" and isinstance(content, str):
+        return Text(content)
+    if key == "count" and isinstance(content, int) and number:
+        return Count(content)
+    if key == "microseconds" and number:
+        return Duration(float(content))
+    if key == "percent" and number:
+        return Percent(float(content))
+    if key == "ratio" and number:
+        return Ratio(float(content))
+    if key in _KEYS.values():
+        raise ReportError(f"{where}: {key} cannot be {content!r}")
+    raise ReportError(f"{where}: unknown kind of metric {key!r}")
+
+
+def _loss_from_json(value: object) -> Loss:
+    loss = _mapping(value, "losses")
+    name, count = loss.get("name"), loss.get("count")
+    if not isinstance(name, str) or not isinstance(count, int):
+        raise ReportError("losses: each has a name and a count")
+    return Loss(name, count, str(loss.get("severity", "")), str(loss.get("explanation", "")))
+
+
+def _mapping(value: object, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ReportError(f"{where}: not an object")
+    return value
+
+
+def _sequence(value: object, where: str) -> Sequence[Any]:
+    if not isinstance(value, list):
+        raise ReportError(f"{where}: not a list")
+    return value
+
+
+def _needs(package: str, error: ImportError) -> ImportError:
+    return ImportError(f"this needs {package} ({error}): pip install {package}", name=package)

@@ -1,0 +1,54 @@
+"""Per-op reports with counters for TVM's Relax virtual machines, with the stock wheels.
+
+    import counterpoint.tvm as cp
+
+    with cp.profile(vm, counters=["page-faults", "task-clock"]) as prof:
+        vm["main"](x, *params)
+    print(prof.report())
+
+Import it before the model is compiled or loaded: parallel launches of modules that are loaded
+earlier cannot be attributed to their ops. The import changes no result and records nothing; methods
+of `VirtualMachine` that it replaces do nothing more than before while no profile is open.
+
+docs/tvm.md has a worked example, what the numbers mean, and what became of TVM's own profiler.
+"""
+
+from __future__ import annotations
+
+from counterpoint.errors import (
+    ConflictError,
+    CounterpointError,
+    NotInstalledError,
+    ReportError,
+    UnsupportedError,
+)
+from counterpoint.metrics import Count, Duration, Metric, Percent, Ratio, Text
+from counterpoint.report import Loss, Report
+from counterpoint.tvm._profile import Profile, prepare, profile, profile_function
+from counterpoint.tvm._session import CounterpointWarning
+from counterpoint.tvm.collectors import Collector, CounterCollector, PAPIMetricCollector
+
+__all__ = [
+    "Collector",
+    "ConflictError",
+    "Count",
+    "CounterCollector",
+    "CounterpointError",
+    "CounterpointWarning",
+    "Duration",
+    "Loss",
+    "Metric",
+    "NotInstalledError",
+    "PAPIMetricCollector",
+    "Percent",
+    "Profile",
+    "Ratio",
+    "Report",
+    "ReportError",
+    "Text",
+    "UnsupportedError",
+    "profile",
+    "profile_function",
+]
+
+prepare()

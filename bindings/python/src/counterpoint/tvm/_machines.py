@@ -1,0 +1,220 @@
+"""What is known of each virtual machine of this process, and the methods of TVM's class that are
+replaced to know it.
+
+Every replaced method does what it did when nothing records. They are:
+
+| method | what is added |
+|---|---|
+| `__init__` | notes the devices, and whether parallel launches can be seen; under `counterpoint run` attaches |
+| `__getitem__` | while recording, the function is wrapped, so that its call is a run |
+| `invoke_stateful` | the same |
+| `set_instrument` | notes the user's instrument; while recording, puts it inside ours |
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, Optional
+
+from counterpoint.errors import UnsupportedError
+from counterpoint.tvm import _native
+
+_STATE = "_counterpoint_state"
+_lock = threading.RLock()
+_count = 0
+# Set by the hook of `counterpoint run`: each new machine is attached for good.
+attach_all = False
+# Why parallel launches cannot be seen, for machines made from now on; empty if they can.
+blind: Optional[str] = None
+_installed = False
+_OLDER = "it was made before counterpoint.tvm was imported"
+_early_kernels: set[int] = set()
+_early_library: Optional[str] = None
+
+
+class Machine:
+    """One `VirtualMachine`. Lives as long as it."""
+
+    def __init__(self, devices: list[Any], unseen: Optional[str]) -> None:
+        self.devices = devices
+        # Why its parallel launches are not seen; `None` if they are.
+        self.unseen = unseen
+        self.user: Any = None
+        self.number = -1
+        self.name = ""
+        self._open = 0
+        self._process = os.getpid()
+
+    @property
+    def open(self) -> int:
+        """Profiles that record it now. A forked child starts with none; a run goes on in it."""
+        if self._process != os.getpid():
+            self._process, self._open = os.getpid(), int(attach_all and self._open > 0)
+        return self._open
+
+    def add(self, by: int) -> int:
+        """More or fewer profiles."""
+        self._open = self.open + by
+        return self._open
+
+    def register(self, native: _native.Native, name: Optional[str]) -> None:
+        """Gets its number, once per name."""
+        global _count
+        if self.number < 0 or (name is not None and name != self.name):
+            with _lock:
+                self.name = name if name is not None else f"vm {_count}"
+                _count += 1
+            self.number = native.vm(self.name)
+
+
+def install() -> None:
+    """Replaces the methods, once."""
+    global _installed
+    with _lock:
+        if _installed:
+            return
+        _installed = True
+        early = sys.modules.get("tvm.runtime.vm") is not None
+        from tvm.runtime import vm as module
+
+        cls = module.VirtualMachine
+        if early:
+            _note_early(cls)
+        _replace(cls, "__init__", _init)
+        _replace(cls, "__getitem__", _getitem)
+        _replace(cls, "invoke_stateful", _invoke_stateful)
+        _replace(cls, "set_instrument", _set_instrument)
+
+
+def _note_early(cls: type) -> None:
+    """Finds what was there before us: kernels look up how to launch when they are loaded."""
+    global _early_library
+    for vm in gc.get_referrers(cls):
+        if type(vm) is cls:
+            setattr(vm, _STATE, Machine(_processor(), _OLDER))
+            _early_kernels.update(_kernels(vm))
+    _early_library = _native.loaded_model()
+
+
+def _kernels(vm: Any) -> set[int]:
+    """Its machine's modules, by identity. (Not over RPC: they are somewhere else.)"""
+    found: set[int] = set()
+    modules = [] if is_remote(vm) else list(vm.module.imports)
+    while modules:
+        module = modules.pop()
+        if hash(module) not in found:
+            found.add(hash(module))
+            modules += list(module.imports)
+    return found
+
+
+def _processor() -> list[Any]:
+    import tvm
+
+    return [tvm.cpu()]
+
+
+def _replace(cls: type, name: str, wrapper: Callable[..., Any]) -> None:
+    original = getattr(cls, name)
+
+    @functools.wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return wrapper(original, self, *args, **kwargs)
+
+    setattr(cls, name, method)
+
+
+def _init(original: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> None:
+    original(self, *args, **kwargs)
+    try:
+        made_of: Any = args[0] if args else kwargs.get("rt_mod")
+        unseen = blind
+        if unseen is None and _early_kernels and not _early_kernels.isdisjoint(_kernels(self)):
+            unseen = "a virtual machine from before the import of counterpoint.tvm has its kernels"
+        elif unseen is None and _early_library is not None and not hasattr(made_of, "jit"):
+            unseen = f"{_early_library} was loaded before counterpoint.tvm was imported"
+        device = args[1] if len(args) > 1 else kwargs.get("device")
+        devices = list(device) if isinstance(device, (list, tuple)) else [device]
+        setattr(self, _STATE, Machine(devices, unseen))
+        if attach_all and not is_remote(self):
+            native = _native.load()
+            if attach(self, native).unseen is not None:
+                native.lose("parallel_unseen", 1)
+    except Exception:  # The model does not notice.
+        pass
+
+
+def _getitem(original: Callable[..., Any], self: Any, key: str) -> Any:
+    function = original(self, key)
+    return _wrapped(self, key, function)
+
+
+def _invoke_stateful(original: Callable[..., Any], self: Any, func_name: str) -> Any:
+    state = getattr(self, _STATE, None)
+    if state is None or not state.open:
+        return original(self, func_name)
+    return _wrapped(self, func_name, self._invoke_stateful)(func_name)
+
+
+def _wrapped(vm: Any, name: str, function: Any) -> Any:
+    state = getattr(vm, _STATE, None)
+    if state is None or not state.open:
+        return function
+    try:
+        return _native.load().entry(state.number, name, function)
+    except Exception:  # Not recorded as a run; its ops are.
+        return function
+
+
+def _set_instrument(original: Callable[..., Any], self: Any, instrument: Any) -> None:
+    state = state_of(self)
+    if not state.open:
+        original(self, instrument)
+        state.user = instrument
+        return
+    ours = _native.load().instrument(state.number, instrument)
+    original(self, ours)
+    state.user = instrument
+
+
+def state_of(vm: Any) -> Machine:
+    """What is known of it, also if it is older than this module."""
+    state = getattr(vm, _STATE, None)
+    if not isinstance(state, Machine):
+        state = Machine(_processor(), _OLDER)
+        setattr(vm, _STATE, state)
+    return state
+
+
+def is_remote(vm: Any) -> bool:
+    """Whether it runs somewhere else, over RPC."""
+    return getattr(vm.module, "kind", "") == "rpc"
+
+
+def attach(vm: Any, native: _native.Native, name: Optional[str] = None) -> Machine:
+    """Records its ops, and the runs of functions that are taken from it, until `detach`."""
+    if is_remote(vm):
+        raise UnsupportedError(
+            "the virtual machine runs over RPC, where its ops cannot be seen: profile it in the"
+            " process that executes it (counterpoint run -- python -m tvm.exec.rpc_server …)"
+        )
+    with _lock:
+        state = state_of(vm)
+        if not state.open:
+            state.register(native, name)
+            vm._set_instrument(native.instrument(state.number, state.user))
+        state.add(1)
+        return state
+
+
+def detach(vm: Any) -> None:
+    """One profile less; the last one puts the user's instrument back."""
+    with _lock:
+        state = state_of(vm)
+        if state.open and state.add(-1) == 0:
+            vm._set_instrument(state.user)

@@ -1,0 +1,232 @@
+"""The seam to libcounterpoint.so: its table (`counterpoint/agent.h`) and its functions of TVM's FFI
+(`counterpoint/tvm.h`). Nothing else in the package touches native code.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from typing import Any, Optional
+
+from counterpoint._install import library
+from counterpoint.errors import CounterpointError, NotInstalledError, UnsupportedError
+
+SUPPORTED = ("0.25", "0.26", "0.27")
+"""Releases of TVM, with any patch number."""
+OLDEST_FFI = (0, 1, 12)
+
+# Results of session_begin.
+BEGAN, RUN_RECORDS, ANOTHER_IS_OPEN, UNUSABLE, OFF = 0, 1, 2, -1, -2
+
+_RTLD_NODELETE, _RTLD_NOLOAD = 0x1000, 0x4
+_WHY_NOT_PARALLEL = {
+    1: "this FFI cannot register context symbols",
+    2: "no libtvm_runtime with TVMBackendParallelLaunch is loaded",
+    3: "the FFI refused the context symbols",
+}
+
+
+class _Table(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("version", ctypes.c_uint32),
+        ("build", ctypes.c_char * 32),
+        ("state", ctypes.CFUNCTYPE(ctypes.c_uint32)),
+        ("session_begin", ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p)),
+        ("session_end", ctypes.CFUNCTYPE(ctypes.c_int32)),
+        ("ticks", ctypes.CFUNCTYPE(ctypes.c_uint64)),
+        ("profile", ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)),
+        ("lose", ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p, ctypes.c_uint64)),
+    ]
+
+
+class _DlInfo(ctypes.Structure):
+    _fields_ = [
+        ("path", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    ]
+
+
+class Value(ctypes.Structure):
+    """`counterpoint_value_t`: one slot of a collector."""
+
+    class _As(ctypes.Union):
+        _fields_ = [
+            ("count", ctypes.c_int64),
+            ("number", ctypes.c_double),
+            ("text", ctypes.c_char_p),
+        ]
+
+    _anonymous_ = ("value",)
+    _fields_ = [("value", _As), ("filled", ctypes.c_uint64)]
+
+
+class Native:
+    """The one agent of this process."""
+
+    def __init__(self) -> None:
+        import tvm_ffi
+
+        self._table, path = _agent()
+        module = tvm_ffi.load_module(path)
+        self._vm = module["counterpoint_vm"]
+        self._instrument = module["counterpoint_instrument"]
+        self._entry = module["counterpoint_entry"]
+        self._calls = module["counterpoint_calls"]
+        self._collector = module["counterpoint_collector"]
+        self._collector_remove = module["counterpoint_collector_remove"]
+        self._parallel = module["counterpoint_parallel"]
+
+    def parallel(self) -> Optional[str]:
+        """Sees parallel launches of modules that are loaded from now on; else why not."""
+        reason = int(self._parallel())
+        return None if reason == 0 else _WHY_NOT_PARALLEL.get(reason, f"reason {reason}")
+
+    def vm(self, name: str) -> int:
+        """A number for a virtual machine."""
+        return int(self._vm(name))
+
+    def instrument(self, vm: int, user: Any) -> Any:
+        """For `vm.set_instrument`, with the user's own inside."""
+        return self._instrument(vm, user)
+
+    def entry(self, vm: int, name: str, function: Any) -> Any:
+        """The entry function, recorded as a run."""
+        return self._entry(vm, name, function)
+
+    def calls(self, vm: int) -> int:
+        """VM calls seen since it was registered."""
+        return int(self._calls(vm))
+
+    def collector(self, start: Any, stop: Any, slots: list[tuple[str, int]]) -> int:
+        """Has functions called around each op; slots are names and kinds."""
+        words = [word for slot in slots for word in slot]
+        number = int(self._collector(start, stop, *words))
+        if number == -2:
+            raise CounterpointError("collectors have at most 16 metrics together")
+        if number == -3:
+            names = ", ".join(name for name, _ in slots)
+            raise CounterpointError(f"another collector has a metric of the same name: {names}")
+        if number < 0:
+            raise CounterpointError(f"the collector was refused ({number})")
+        return number
+
+    def collector_remove(self, number: int) -> None:
+        """Not called any more; its slots are free when the session has ended."""
+        self._collector_remove(number)
+
+    def session_begin(self, run_file: str) -> int:
+        """One of the results above."""
+        return int(self._table.session_begin(os.fsencode(run_file)))
+
+    def session_end(self) -> None:
+        """Ends the session that is open, if one is."""
+        self._table.session_end()
+
+    def ticks(self) -> int:
+        """Now, on the records' clock; 0 while nothing records."""
+        return int(self._table.ticks())
+
+    def profile(self) -> Optional[str]:
+        """Where the profile is that is being recorded."""
+        length = int(self._table.profile(None, 0))
+        if length == 0:
+            return None
+        text = ctypes.create_string_buffer(length + 1)
+        self._table.profile(text, length + 1)
+        return os.fsdecode(text.value)
+
+    def lose(self, loss: str, count: int) -> None:
+        """Counts a loss by its name (docs/losses.md)."""
+        self._table.lose(loss.encode(), count)
+
+
+def _agent() -> tuple[_Table, str]:
+    """The table of the agent that this process has or now loads, and the file it is from."""
+    try:
+        found = ctypes.c_char.in_dll(ctypes.CDLL(None), "counterpoint_agent")
+    except ValueError:
+        path = library()
+        try:
+            # Global, so that a second copy finds the first; for good, because threads may be in it.
+            handle = ctypes.CDLL(path, mode=os.RTLD_GLOBAL | os.RTLD_NOW | _RTLD_NODELETE)
+            found = ctypes.c_char.in_dll(handle, "counterpoint_agent")
+        except (OSError, ValueError) as error:
+            raise NotInstalledError(f"load {path}: {error}") from None
+    address = ctypes.addressof(found)
+    table = _Table.from_address(address)
+    if table.size < ctypes.sizeof(_Table):
+        version = table.build.decode(errors="replace")
+        raise NotInstalledError(
+            f"this process has Counterpoint {version} loaded, which is too old for this package:"
+            " start it with the `counterpoint` that belongs to it"
+        )
+    path_of = _file_of(address)
+    if path_of is None:
+        raise NotInstalledError("the file of the loaded libcounterpoint.so cannot be found")
+    return table, path_of
+
+
+def loaded_model() -> Optional[str]:
+    """A library of TVM's kernels that this process has loaded already, if any: it has the slot that
+    the FFI fills with the function for parallel launches."""
+    try:
+        with open("/proc/self/maps") as maps:
+            paths = {line.split(maxsplit=5)[5].strip() for line in maps if ".so" in line}
+    except (OSError, IndexError):
+        return None
+    for path in sorted(path for path in paths if path.startswith("/")):
+        try:
+            handle = ctypes.CDLL(path, mode=os.RTLD_NOW | _RTLD_NOLOAD)
+            slot = ctypes.c_void_p.in_dll(handle, "__TVMBackendParallelLaunch")
+        except (OSError, ValueError):
+            continue
+        # dlsym looks into what a library needs, too: ask where the slot lies.
+        if slot.value and _file_of(ctypes.addressof(slot)) == path:
+            return path
+    return None
+
+
+def _file_of(address: int) -> Optional[str]:
+    """The library or program in which an address lies."""
+    info = _DlInfo()
+    dladdr = ctypes.CDLL(None).dladdr
+    dladdr.argtypes = [ctypes.c_void_p, ctypes.POINTER(_DlInfo)]
+    if not dladdr(address, ctypes.byref(info)) or not info.path:
+        return None
+    return os.fsdecode(info.path)
+
+
+def check_versions() -> None:
+    """An error where TVM or its FFI is one that this package was not made for."""
+    import tvm
+    import tvm_ffi
+
+    # Builds from source say 0.27.dev0 and the like.
+    version = str(tvm.__version__)
+    if ".".join(version.split(".")[:2]) not in SUPPORTED:
+        raise UnsupportedError(
+            f"apache-tvm {version} is not supported: {', '.join(f'{v}.*' for v in SUPPORTED)} are"
+        )
+    ffi = str(tvm_ffi.__version__)
+    if _numbers(ffi) < OLDEST_FFI:
+        oldest = ".".join(map(str, OLDEST_FFI))
+        raise UnsupportedError(f"apache-tvm-ffi {ffi} is not supported: {oldest} and later are")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    numbers = []
+    for part in version.split(".")[:3]:
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        numbers.append(int(digits or 0))
+    return tuple(numbers)
+
+
+@functools.lru_cache(maxsize=1)
+def load() -> Native:
+    """The agent, or the error that says why there is none."""
+    check_versions()
+    return Native()

@@ -1,0 +1,246 @@
+"""Sessions: what is open for recording in this process, and the program that makes and reads it.
+
+One session at a time: profiles that are open together share it, so they count the same. In a
+process that `counterpoint run` started, the run is the session.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+import warnings
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+from counterpoint._install import program
+from counterpoint.errors import ConflictError, CounterpointError
+from counterpoint.tvm import _native
+
+_lock = threading.RLock()
+_current: Optional[Session] = None
+_told: set[str] = set()
+
+
+class CounterpointWarning(UserWarning):
+    """Something of a profile is less than what was asked for."""
+
+
+class Request:
+    """What a profile asks for."""
+
+    def __init__(
+        self,
+        counters: Optional[Sequence[str]],
+        output: Optional[str],
+        multiplex: bool,
+        skip_missing: bool = False,
+        variables: Optional[dict[str, str]] = None,
+    ) -> None:
+        self.counters = None if counters is None else list(counters)
+        self.output = output
+        self.multiplex = multiplex
+        self.skip_missing = skip_missing
+        # Counters per kind of device, as COUNTERPOINT_<DEVICE>_METRICS.
+        self.variables = variables or {}
+
+    def same(self, other: Request) -> bool:
+        """Whether one session serves both."""
+        mine = (self.counters, self.multiplex, self.variables)
+        return mine == (other.counters, other.multiplex, other.variables)
+
+
+class Session:
+    """A profile that is or was recorded."""
+
+    def __init__(self, native: _native.Native, request: Request) -> None:
+        self.request = request
+        self.holders = 0
+        self.process = os.getpid()
+        self.trouble: Optional[str] = None
+        self.open = True
+        # The run of the environment answers before it looks at the file.
+        self.joined = native.session_begin("") == _native.RUN_RECORDS
+        if self.joined:
+            path = native.profile()
+            if path is None:
+                raise CounterpointError("the run that records this process has no profile")
+            self.path = path
+            if request.output is not None:
+                tell(
+                    f"output={request.output!r} is not made: this process records into {path}"
+                    " (counterpoint run)"
+                )
+            self._compare(request)
+            return
+        folder = None
+        if request.output is None:
+            folder = tempfile.mkdtemp(prefix="counterpoint-")
+            # Removed with the last profile that can make a report of it.
+            weakref.finalize(self, _remove, folder, os.getpid())
+        self.path = request.output or os.path.join(folder or "", "profile.cpt")
+        prepared = _prepare(self.path, request)
+        self.path = prepared["profile"]
+        for note in prepared["warnings"]:
+            tell(note)
+        answer = native.session_begin(prepared["run_file"])
+        if answer != _native.BEGAN:
+            _finish(self.path)
+            if answer == _native.ANOTHER_IS_OPEN:
+                raise ConflictError("another session, not of this package, is open in this process")
+            if answer == _native.OFF:
+                raise CounterpointError(
+                    "the recorder of this process is off: another copy of Counterpoint was first,"
+                    " or it had an error of its own"
+                )
+            raise CounterpointError(f"{prepared['run_file']} cannot be recorded into")
+
+    def _compare(self, request: Request) -> None:
+        """Tells of counters that the run has not."""
+        if not request.counters:
+            return
+        try:
+            manifest = json.loads((Path(self.path) / "manifest.json").read_text())
+            have = {counter["name"] for counter in manifest["counters"]}
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        asked: list[str] = []
+        for text in request.counters:
+            # `pmu/event=1,umask=2/` has commas of its own.
+            asked += [text] if "/" in text else text.replace("{", "").replace("}", "").split(",")
+        lacking = [name for name in asked if name not in have]
+        if lacking:
+            tell(
+                f"not counted: {', '.join(lacking)}; this process runs under `counterpoint run`, which"
+                " chose the counters: name them there, behind -e"
+            )
+
+    def close(self, native: _native.Native) -> None:
+        """The last holder has let go. Never raises: a model's own error may be on its way."""
+        self.open = False
+        if self.joined or self.process != os.getpid():
+            return
+        native.session_end()
+        try:
+            _finish(self.path)
+        except CounterpointError as error:
+            self.trouble = str(error)
+
+
+def begin(native: _native.Native, request: Request) -> Session:
+    """The session for a profile, shared if one is open."""
+    global _current
+    with _lock:
+        session = _current
+        if session is not None and session.process == os.getpid():
+            if session.joined:
+                session._compare(request)
+            elif not session.request.same(request):
+                raise ConflictError(
+                    f"a profile that counts {_list(session.request)} is open in this process, and one"
+                    f" that counts {_list(request)} cannot be beside it: end the first, or ask both"
+                    " for the same counters"
+                )
+            session.holders += 1
+            return session
+        session = Session(native, request)
+        session.holders = 1
+        _current = session
+        return session
+
+
+def end(native: _native.Native, session: Session) -> None:
+    """A profile is over."""
+    global _current
+    with _lock:
+        session.holders -= 1
+        if session.holders == 0:
+            if _current is session:
+                _current = None
+            session.close(native)
+
+
+def _forked() -> None:
+    """In a forked child: the parent's session is not ours; the run of the environment goes on."""
+    global _current, _lock
+    _lock = threading.RLock()
+    if _current is not None:
+        joined, _current = _current.joined, None
+        if not joined:
+            _native.load().session_end()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def read(session: Session, since: int, until: int) -> dict[str, Any]:
+    """The ops between two moments, as `counterpoint ops` tells them (docs/schema.md)."""
+    if session.trouble is not None:
+        raise CounterpointError(session.trouble)
+    words = ["ops", session.path, "--format", "json", "--all", "--since", str(since)]
+    if until:
+        words += ["--until", str(until)]
+    document = json.loads(_run(words))
+    if document.get("schema") != "counterpoint.ops/1":
+        raise CounterpointError(f"unknown schema {document.get('schema')!r} of counterpoint ops")
+    return dict(document)
+
+
+def _prepare(path: str, request: Request) -> dict[str, Any]:
+    words = ["session", "prepare", "-o", path, "--format", "json"]
+    if request.multiplex:
+        words.append("--multiplex")
+    if request.skip_missing:
+        words.append("--skip-missing")
+    if request.counters is not None:
+        words += ["-e", ",".join(request.counters) or "none"]
+    return dict(json.loads(_run(words, request.variables)))
+
+
+def _finish(path: str) -> None:
+    _run(["session", "finish", path], good=(0, 1))
+
+
+def _run(
+    words: list[str], variables: Optional[dict[str, str]] = None, good: tuple[int, ...] = (0,)
+) -> str:
+    """Runs the program `counterpoint`; what it says on stderr is the error."""
+    environment = {**os.environ, **(variables or {})}
+    # The program itself is not to be recorded.
+    for name in ("LD_PRELOAD", "COUNTERPOINT_RUN_FILE"):
+        environment.pop(name, None)
+    path = program()
+    try:
+        done = subprocess.run(
+            [path, *words], stdin=subprocess.DEVNULL, capture_output=True, env=environment
+        )
+    except OSError as error:
+        raise CounterpointError(f"start {path}: {error}") from None
+    if done.returncode not in good:
+        told = done.stderr.decode(errors="replace").strip()
+        lines = [line.removeprefix("counterpoint: ") for line in told.splitlines()]
+        raise CounterpointError("\n".join(lines) or f"{path} ended with {done.returncode}")
+    return done.stdout.decode()
+
+
+def tell(text: str) -> None:
+    """One warning per text and process."""
+    if text not in _told:
+        _told.add(text)
+        warnings.warn(text, CounterpointWarning, stacklevel=5)
+
+
+def _list(request: Request) -> str:
+    if request.counters is None:
+        return "the default counters"
+    return ", ".join(request.counters) or "nothing"
+
+
+def _remove(folder: str, process: int) -> None:
+    if process == os.getpid():
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,299 @@
+//! Calls of virtual machines: runs, ops, parallel regions and their tasks.
+//!
+//! ```text
+//!  main     ▐── run ────────────────────────────▌
+//!             ▐── op ────────────▌ ▐─ op ──▌
+//!               ▐─ region ─────▌
+//!               ▐─ task 0 ─▌ │
+//!  worker                    └►▐─ task 1 ─▌        an arrow from the region to each task
+//! ```
+
+use std::collections::HashMap;
+use std::io;
+
+use model::activity::{FlowKind, Value};
+use profile::columns::{
+    Columns, KEY_CORRELATION, KEY_FAILED, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES, cpu_of, node_of,
+};
+use profile::{Op, PageDecoder, PageKey, Profile, Role, ValueKind};
+
+use super::ProcessExport;
+use crate::event::{Arg, ArgValue, Counter, Flow, FlowEnd, Sink, Slice};
+
+/// Numbers of arrows from regions to tasks: above those of every dispatch.
+const FIRST_ARROW: u64 = 1 << 40;
+
+/// What calls of virtual machines are called, in the vocabulary of the output.
+#[derive(Clone, Copy, Debug)]
+pub struct Kinds<'a> {
+    pub run: &'a str,
+    pub op: &'a str,
+    pub region: &'a str,
+    pub task: &'a str,
+}
+
+/// Arrows of one region: one to each of its tasks.
+#[derive(Debug, Default)]
+struct Arrows {
+    region: bool,
+    /// Numbers of its tasks that were recorded, each once, sorted.
+    tasks: Vec<u32>,
+    first: u64,
+}
+
+/// What is known of the calls of virtual machines in a process.
+#[derive(Debug)]
+pub struct Machines {
+    arrows: HashMap<u64, Arrows>,
+    arrow: FlowKind,
+    /// `Input Dims` and `Input type` of exports, as JSON.
+    inputs: HashMap<u32, (String, String)>,
+}
+
+/// Whether process `index` has calls of virtual machines, as far as its metadata says.
+pub fn has_machines(profile: &Profile, index: usize) -> bool {
+    !profile.processes[index].op_exports.is_empty()
+}
+
+impl Machines {
+    /// Goes over the pages of process `index` if it has such calls. `last`: the last number of an
+    /// arrow that is in use.
+    pub fn new(profile: &Profile, index: usize, last: &mut u64) -> Self {
+        let arrow = FlowKind::Named("region".to_owned());
+        let mut arrows: HashMap<u64, Arrows> = HashMap::new();
+        let process = &profile.processes[index];
+        let exports = process.op_exports.iter();
+        let inputs = exports.map(|e| (e.id, inputs(&e.arguments))).collect();
+        if !process.op_exports.iter().any(|export| export.role == Role::Region) {
+            return Self { arrows, arrow, inputs };
+        }
+        let mut decoder = PageDecoder::new(profile);
+        for (thread, t) in process.threads.iter().enumerate() {
+            for page in 0..t.headers().len() {
+                let columns = decoder.decode(PageKey { process: index, thread, page });
+                for extra in columns.extras.iter().filter(|extra| extra.key == KEY_CORRELATION) {
+                    let role = op_of(profile, index, columns.export[extra.call]).map(|op| op.role);
+                    let of = arrows.entry(extra.bits).or_default();
+                    match role {
+                        Some(Role::Region) => of.region = true,
+                        Some(Role::Task) => of.tasks.push(columns.workgroup[0][extra.call]),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        // Numbered in the order of regions, so that a profile always gives the same file.
+        let mut numbers: Vec<u64> = arrows.keys().copied().collect();
+        numbers.sort_unstable();
+        for number in numbers {
+            let Some(of) = arrows.get_mut(&number) else { continue };
+            of.tasks.sort_unstable();
+            of.tasks.dedup();
+            of.first = FIRST_ARROW + *last;
+            *last += of.tasks.len() as u64;
+        }
+        Self { arrows, arrow, inputs }
+    }
+
+    /// The ends of arrows at a call.
+    fn flows(&mut self, role: Role, region: Option<u64>, task: u32) -> Vec<(u64, FlowEnd)> {
+        let Some(of) = region.and_then(|region| self.arrows.get_mut(&region)) else {
+            return Vec::new();
+        };
+        let at = of.tasks.binary_search(&task).ok().map(|place| of.first + place as u64);
+        match role {
+            Role::Region if of.region => {
+                let all = of.first..of.first + of.tasks.len() as u64;
+                all.map(|id| (id, FlowEnd::Start)).collect()
+            }
+            Role::Task if of.region => at.map(|id| (id, FlowEnd::Finish)).into_iter().collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+pub fn op_of(profile: &Profile, process: usize, export: u32) -> Option<&Op> {
+    profile.ops.get(profile.ops.of(process, export)?)
+}
+
+/// `float32[1, 64], int64[2]` as `[[1,64],[2]]` and `["float","long int"]`, which is how Kineto
+/// writes them. A dimension that is no number is a text; what cannot be read is left out.
+fn inputs(arguments: &str) -> (String, String) {
+    let (mut dims, mut types) = (Vec::new(), Vec::new());
+    let mut rest = arguments;
+    while let Some((head, tail)) = rest.split_once('[') {
+        let (inside, behind) = tail.split_once(']').unwrap_or((tail, ""));
+        let of = inside.split(',').map(str::trim).filter(|dim| !dim.is_empty());
+        let of = of.map(|dim| match dim.parse::<u64>() {
+            Ok(number) => serde_json::Value::from(number),
+            Err(_) => serde_json::Value::from(dim),
+        });
+        dims.push(of.collect::<Vec<_>>());
+        types.push(c_type(head.trim_start_matches([',', ' '])));
+        rest = behind;
+    }
+    (serde_json::json!(dims).to_string(), serde_json::json!(types).to_string())
+}
+
+/// PyTorch's name of a type.
+fn c_type(name: &str) -> &str {
+    match name {
+        "float64" => "double",
+        "float32" => "float",
+        "float16" => "c10::Half",
+        "bfloat16" => "c10::BFloat16",
+        "int64" => "long int",
+        "int32" => "int",
+        "int16" => "short int",
+        "int8" => "signed char",
+        "uint8" => "unsigned char",
+        other => other,
+    }
+}
+
+impl<'a> ProcessExport<'a> {
+    /// Shows call `i`, a virtual machine's.
+    pub(super) fn machine_call(
+        &mut self,
+        sink: &mut impl Sink,
+        columns: &Columns,
+        i: usize,
+        op: &'a Op,
+        values: &mut [Option<u64>],
+    ) -> io::Result<()> {
+        let timeline = &self.profile.timeline;
+        let ticks = columns.start_ticks[i];
+        let start_ns = timeline.realtime_ns(ticks);
+        let end_ns = timeline.realtime_ns(ticks.saturating_add(columns.duration(i))).max(start_ns);
+        self.read_counters(columns, i, values);
+        let region = columns.extra(i, KEY_CORRELATION);
+        let number = columns.workgroup[0][i];
+        let flows = self.machines.flows(op.role, region, number);
+
+        let mut args = Vec::new();
+        let (category, inputs) = match op.role {
+            Role::Run => (self.kinds.run, None),
+            Role::Region => (self.kinds.region, None),
+            Role::Task => (self.kinds.task, None),
+            Role::Op | Role::Workgroup => {
+                (self.kinds.op, self.machines.inputs.get(&columns.export[i]))
+            }
+        };
+        if let Some((dims, types)) = inputs.filter(|_| !op.arguments.is_empty()) {
+            let json = |key, json| Arg { key, value: ArgValue::Plain(Value::Json(json)) };
+            args.extend([json("Input Dims", dims), json("Input type", types)]);
+        }
+        let yes = |key| Arg { key, value: ArgValue::Plain(Value::Bool(true)) };
+        if !op.device.is_empty() {
+            args.push(Arg::text("device_name", &op.device));
+        }
+        args.push(Arg::text("machine", &op.library));
+        if op.asynchronous {
+            args.push(yes("asynchronous"));
+        }
+        if op.role == Role::Task {
+            args.push(Arg::uint("task", number.into()));
+            args.push(Arg::uint("tasks", columns.count[0][i].into()));
+        }
+        if columns.knows_workgroup(i) {
+            let [x, y, z] = &columns.workgroup;
+            args.push(Arg::triple("workgroup", [x[i], y[i], z[i]]));
+            args.push(Arg::uint("worker", columns.worker[i].into()));
+        }
+        let location = columns.location[i];
+        args.push(Arg::uint("cpu", cpu_of(location).into()));
+        if node_of(location) != 0 {
+            args.push(Arg::uint("node", node_of(location).into()));
+        }
+        let process = self.process;
+        for extra in columns.extras_of(i) {
+            match extra.key {
+                KEY_CORRELATION => args.push(Arg::uint("region", extra.bits)),
+                KEY_STORAGE_BYTES => args.push(Arg::uint("storage_bytes", extra.bits)),
+                KEY_WORKSPACE_BYTES => args.push(Arg::uint("workspace_bytes", extra.bits)),
+                KEY_FAILED if extra.bits != 0 => args.push(yes("failed")),
+                id => {
+                    let Some(key) = process.value_keys.iter().find(|key| key.id == id) else {
+                        continue;
+                    };
+                    let text = u32::try_from(extra.bits).ok().and_then(|t| process.texts.get(&t));
+                    let value = match key.kind {
+                        ValueKind::Count => Value::Int(extra.bits as i64),
+                        ValueKind::Text => text.map_or(Value::Null, |text| Value::Text(text)),
+                        // JSON has no infinities.
+                        _ => match f64::from_bits(extra.bits) {
+                            number if number.is_finite() => Value::Float(number),
+                            _ => Value::Null,
+                        },
+                    };
+                    args.push(Arg { key: &key.name, value: ArgValue::Plain(value) });
+                }
+            }
+        }
+        if self.ticks {
+            args.push(Arg::uint("start_ticks", ticks));
+            args.push(Arg::uint("duration_ticks", columns.duration_ticks[i]));
+        }
+        self.push_counters(&mut args, values);
+        let row = self.row(columns.thread);
+        let exact = timeline.monotonic_ticks(start_ns) == Some(ticks)
+            && end_ns.abs_diff(start_ns) == columns.duration_ticks[i];
+        let times = !self.ticks && !exact;
+        let mut raw_calls = self.raw.take();
+        let raw = raw_calls.as_mut().map_or("", |raw| raw.call(columns, i, times));
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        // What a call counted is in those around it, too: one kind of call is a time series.
+        if self.counter_tracks && op.role == Role::Op {
+            self.push_series(&mut scratch, values);
+        }
+        let labels = &self.labels[columns.thread];
+        let counters: Vec<Counter<'_>> = (0..scratch.ends.len())
+            .map(|group| {
+                let from = group.checked_sub(1).map_or(0, |before| scratch.ends[before]);
+                Counter {
+                    row,
+                    category: self.counter_kind,
+                    name: &labels.groups[group],
+                    at_ns: start_ns,
+                    series: &scratch.series[from..scratch.ends[group]],
+                    units: &self.units[group],
+                }
+            })
+            .collect();
+        let kind = &self.machines.arrow;
+        let flows: Vec<_> = flows.into_iter().map(|(id, end)| Flow { kind, id, end }).collect();
+        sink.slice(&Slice {
+            row,
+            category,
+            name: &op.name,
+            start_ns,
+            duration_ns: end_ns.abs_diff(start_ns),
+            args: &args,
+            raw,
+            shape: None,
+            flows: &flows,
+            counters: &counters,
+        })?;
+        self.scratch = scratch;
+        self.raw = raw_calls;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_as_kineto_writes_them() {
+        let (dims, types) = inputs("float32[1, 64], int64[], bool[n, 2]");
+        assert_eq!(dims, r#"[[1,64],[],["n",2]]"#);
+        assert_eq!(types, r#"["float","long int","bool"]"#);
+        assert_eq!(inputs(""), ("[]".to_owned(), "[]".to_owned()));
+        assert_eq!(
+            inputs("shape, uint8[3"),
+            (r"[[3]]".to_owned(), r#"["shape, uint8"]"#.to_owned())
+        );
+    }
+}

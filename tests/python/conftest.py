@@ -1,0 +1,1 @@
+import places  # noqa: F401  (sets paths and variables before anything is imported)

@@ -1,0 +1,91 @@
+"""The sitecustomize that `counterpoint run` brings: it must be as if it were not there."""
+
+import os
+import subprocess
+import sys
+import venv
+
+import places
+import pytest
+
+HOOK = str(places.DIST / "lib/python/counterpoint/_hook")
+SHOW = (
+    "import sys; s = sys.modules.get('sitecustomize');"
+    "print([p for p in sys.path if '_hook' in p], getattr(s, '__file__', None),"
+    " sum(type(f).__name__ == 'Finder' for f in sys.meta_path))"
+)
+
+
+def python(*words, program=sys.executable, path=HOOK, good=0, **variables):
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    environment.update({"PYTHONPATH": path, "COUNTERPOINT_RUN_FILE": "/nowhere/run", **variables})
+    done = subprocess.run([program, *words], capture_output=True, text=True, env=environment)
+    assert done.returncode == good, done.stderr
+    return done.stdout, done.stderr
+
+
+def test_the_path_is_as_without_it():
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    show = "import sys; print(sys.path)"
+    without = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, env=environment)
+    assert python("-c", show) == (without.stdout, "")
+    hooked, _ = python("-c", SHOW)
+    assert hooked.startswith("[] ") and hooked.endswith(" 1\n")
+
+
+@pytest.mark.parametrize("option", ["-I", "-E", "-S"])
+def test_options_that_leave_it_out(option):
+    out, error = python(option, "-c", SHOW)
+    assert out.endswith(" 0\n") and error == ""
+
+
+def test_without_a_run_it_waits_for_nothing():
+    out, _ = python("-c", SHOW, COUNTERPOINT_RUN_FILE="")
+    assert out.endswith(" 0\n")
+
+
+def test_the_users_own_comes_next(tmp_path):
+    own = tmp_path / "sitecustomize.py"
+    own.write_text("print('mine')\n")
+    out, error = python("-c", SHOW, path=f"{HOOK}:{tmp_path}")
+    assert out == f"mine\n[] {own} 1\n" and error == ""
+    # Its error is told by Python, as without us.
+    own.write_text("raise ValueError('mine')\n")
+    out, error = python("-c", "print(1)", path=f"{HOOK}:{tmp_path}")
+    _, alone = python("-c", "print(1)", path=str(tmp_path))
+    assert out == "1\n" and error == alone and "ValueError: mine" in error
+
+
+def test_a_virtual_environment(tmp_path):
+    venv.create(tmp_path / "venv", with_pip=False)
+    out, error = python("-c", SHOW, program=str(tmp_path / "venv/bin/python"))
+    assert out.startswith("[] ") and out.endswith(" 1\n") and error == ""
+
+
+def test_a_module_of_the_name_that_is_not_tvms(tmp_path):
+    # Somebody's own package `tvm`: whatever goes wrong in us stays in us.
+    package = tmp_path / "tvm/runtime"
+    package.mkdir(parents=True)
+    (tmp_path / "tvm/__init__.py").write_text("__version__ = '0.27.0'\n")
+    (package / "__init__.py").write_text("")
+    (package / "vm.py").write_text("here = 1\n")
+    code = "import sys, tvm.runtime.vm as v; print(v.here, v.__loader__.name)"
+    out, error = python("-c", code, path=f"{HOOK}:{tmp_path}")
+    assert (out, error) == ("1 tvm.runtime.vm\n", "")
+    # Its own error is its own.
+    (package / "vm.py").write_text("raise OSError('its own')\n")
+    _, error = python("-c", code, path=f"{HOOK}:{tmp_path}", good=1)
+    assert error.endswith("OSError: its own\n") and "During handling" not in error
+
+
+def test_run_puts_it_in_front(tmp_path):
+    program = str(places.DIST / "bin/counterpoint")
+    show = "import os; print(os.environ['PYTHONPATH'])"
+    for before, expected in ((None, HOOK), ("", HOOK), ("/a:/b", f"{HOOK}:/a:/b")):
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        if before is not None:
+            environment["PYTHONPATH"] = before
+        words = [program, "run", "-e", "none", "-o", tmp_path / "x.cpt", "--", sys.executable, "-c", show]
+        done = subprocess.run(words, capture_output=True, text=True, env=environment)
+        assert os.path.realpath(done.stdout.strip().split(":")[0]) == os.path.realpath(HOOK), done.stderr
+        assert done.stdout.strip().split(":")[1:] == expected.split(":")[1:]

@@ -1,0 +1,95 @@
+"""The package as people install and check it."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import places
+import pytest
+
+SOURCES = places.ROOT / "bindings/python"
+
+
+def run(*words, good=0, **variables):
+    done = subprocess.run(
+        [str(word) for word in words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **variables},
+        cwd=variables.get("PWD"),
+    )
+    assert done.returncode == good, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_pip_installs_it_with_program_and_library(tmp_path):
+    site = tmp_path / "site"
+    pip = (sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--target", site, SOURCES)
+    run(*pip, COUNTERPOINT_DIST=str(places.DIST))
+    code = (
+        "import counterpoint._install as i, counterpoint.report;"
+        "print(i.program()); print(i.library()); print(counterpoint.report.Report())"
+    )
+    environment = {"PYTHONPATH": str(site), "COUNTERPOINT_DIST": ""}
+    out = run(sys.executable, "-c", code, **environment)
+    assert f"{site}/counterpoint/_dist/bin/counterpoint\n" in out
+    assert f"{site}/counterpoint/_dist/lib/libcounterpoint.so\n" in out
+    # The command is the program, which finds its library and its hook.
+    command = site / "bin/counterpoint"
+    assert "counterpoint" in run(command, "--version", **environment)
+    show = "import os; print(os.environ['PYTHONPATH'], os.environ['LD_PRELOAD'])"
+    out = run(
+        command, "run", "-e", "none", "-o", tmp_path / "x.cpt", "--", sys.executable, "-c", show, **environment
+    )
+    assert f"{site}/counterpoint/_hook:{site} {site}/counterpoint/_dist/lib/libcounterpoint.so" in out
+
+
+def test_without_rust_it_says_what_to_do(tmp_path):
+    words = (sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--target", tmp_path / "s")
+    out = run(*words, SOURCES, good=1, COUNTERPOINT_DIST="", PATH="/nowhere")
+    assert "building needs Rust" in out
+
+
+USER = '''
+from collections.abc import Mapping
+from typing import Optional
+
+import counterpoint.tvm as cp
+from counterpoint.report import Report
+
+def use(vm: object) -> Optional[str]:
+    with cp.profile(vm, counters=["page-faults"]) as prof:
+        pass
+    report: Report = prof.report(all=True)
+    first: Optional[cp.Metric] = report.calls[0].get("Name")
+    metrics: dict[str, cp.Metric] = cp.profile_function(vm, None, [])()
+    reveal_type(report.table(sort=True, aggregate=True, col_sums=True))
+    return None if first is None else str(first) + str(metrics)
+
+class Mine(cp.Collector):
+    metrics = {"n": cp.Count}
+
+    def start(self, device: object) -> int:
+        return 1
+
+    def stop(self, state: int) -> Mapping[str, cp.Metric]:
+        return {"n": cp.Count(state)}
+
+use(1).upper()
+'''
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="mypy is not installed")
+def test_types(tmp_path):
+    mypy = (sys.executable, "-m", "mypy", "--cache-dir", tmp_path / "cache")
+    out = run(*mypy, "--config-file", SOURCES / "pyproject.toml", PWD=str(SOURCES))
+    assert "Success: no issues found" in out
+    # Of the installed package, in somebody's program; one error is there to be found.
+    (tmp_path / "user.py").write_text(USER)
+    out = run(
+        *mypy, "--strict", tmp_path / "user.py",
+        good=1, PYTHONPATH=str(places.DIST / "lib/python"), PWD=str(tmp_path),
+    )
+    assert 'Revealed type is "str"' in out or 'Revealed type is "builtins.str"' in out
+    assert 'error: Item "None" of' in out and "Found 1 error in 1 file" in out

@@ -1,0 +1,88 @@
+"""What the tests of TVM share."""
+
+import mmap
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import places
+import numpy as np
+import tvm
+
+HERE = Path(__file__).resolve().parent
+PROGRAM = str(places.DIST / "bin/counterpoint")
+# Rows that are no calls.
+AROUND = ("(between ops)", "(entry function)")
+
+
+def shapes(arguments):
+    """Tensor arguments, as a report has them; from TVM's own types."""
+    tensors = [a for a in arguments if isinstance(a, tvm.runtime.Tensor)]
+    return ", ".join(f"{t.dtype}[{', '.join(str(int(n)) for n in t.shape)}]" for t in tensors)
+
+
+def independent(vm, entry, args):
+    """One run, seen by an instrument in Python: the ops, and what the run returned."""
+    seen = []
+
+    def instrument(function, name, before, result, *arguments):
+        if before:
+            seen.append((str(name), shapes(arguments)))
+        return 0
+
+    vm._set_instrument(instrument)
+    result = vm[entry](*args)
+    vm._set_instrument(None)
+    return Counter(seen), flat(result)
+
+
+def ops(report):
+    """The report's op calls."""
+    return [row for row in report.calls if row["Name"].string not in AROUND]
+
+
+def counted(report):
+    """Names and shapes of the report's op calls, with how often they are there."""
+    return Counter((r["Name"].string, r["Argument Shapes"].string) for r in ops(report))
+
+
+def flat(result):
+    """The bytes of a result."""
+    if isinstance(result, tvm.runtime.Tensor):
+        return [result.numpy().tobytes()]
+    return [part for item in result for part in flat(item)]
+
+
+def fresh(size):
+    """Memory that has never been touched, in pages of 4 KiB, as a tensor."""
+    memory = mmap.mmap(-1, size)
+    memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return tvm.runtime.from_dlpack(np.frombuffer(memory, dtype="uint8"))
+
+
+def microseconds(row):
+    return row["Duration (us)"].microseconds
+
+
+def assert_sums_to_the_wall_time(report):
+    """Rows are the run, cut into pieces: nothing is left but the rounding of a sum of doubles."""
+    wall = microseconds(report.device_metrics["cpu0"])
+    assert np.isclose(sum(map(microseconds, report.calls)), wall, rtol=1e-9, atol=1e-3)
+    assert np.isclose(sum(row["Percent"].percent for row in report.calls), 100.0, rtol=1e-9)
+    assert all(microseconds(row) >= 0 for row in report.calls)
+
+
+def python(code, *words, **variables):
+    """Runs a program in a Python of its own, with the package as `dist` has it."""
+    path = os.pathsep.join([str(places.DIST / "lib/python"), str(HERE), str(HERE.parent)])
+    return run([sys.executable, "-c", code, *map(str, words)], PYTHONPATH=path, **variables)
+
+
+def run(words, good=0, **variables):
+    """Runs a command; what it printed on stdout."""
+    environment = {**os.environ, **variables}
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == good, f"{words}\n{done.stdout}\n{done.stderr}"
+    return done.stdout

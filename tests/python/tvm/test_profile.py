@@ -1,0 +1,352 @@
+"""What a profile does beside its report, with the TVM that the package is made for."""
+
+import gc
+import json
+import os
+import sys
+import warnings
+from pathlib import Path
+
+import counterpoint.tvm as cp
+import models
+import places
+import pytest
+import support
+import tvm
+from tvm import relax
+
+
+@pytest.fixture(scope="module")
+def mlp():
+    mod, entry, arrays = models.MODELS["mlp"]()
+    return models.machine(mod), entry, models.tensors(arrays)
+
+
+class Told(cp.Collector):
+    """Every kind of metric, with values that are known."""
+
+    metrics = {
+        "n": cp.Count,
+        "t": cp.Duration,
+        "p": cp.Percent,
+        "r": cp.Ratio,
+        "words": cp.Text,
+        "never": cp.Count,
+    }
+
+    def __init__(self):
+        self.devices = None
+        self.started = 0
+
+    def init(self, devices):
+        self.devices = [str(device) for device in devices]
+
+    def start(self, device):
+        assert device == tvm.cpu(0)
+        self.started += 1
+        return None if self.started == 2 else self.started
+
+    def stop(self, state):
+        return {
+            "n": cp.Count(-state),
+            "t": cp.Duration(state / 4),
+            "p": cp.Percent(12.5),
+            "r": cp.Ratio(0.5),
+            "words": cp.Text(f"call {state} ü"),
+        }
+
+
+def test_collector_of_every_kind(mlp):
+    vm, entry, args = mlp
+    told = Told()
+    with cp.profile(vm, counters=[], collectors=[told]) as prof:
+        vm[entry](*args)
+    calls = support.ops(prof.report(all=True))
+    assert told.devices == ["cpu:0"] and told.started == len(calls)
+    third = calls[2]
+    assert third["n"] == cp.Count(-3) and third["t"] == cp.Duration(0.75)
+    assert third["p"] == cp.Percent(12.5) and third["r"] == cp.Ratio(0.5)
+    assert third["words"] == cp.Text("call 3 ü")
+    assert "n" not in calls[1] and all("never" not in row for row in calls)
+    # Its slots are free again.
+    with cp.profile(vm, counters=[], collectors=[Told()]) as prof:
+        vm[entry](*args)
+    assert support.ops(prof.report(all=True))[0]["n"] == cp.Count(-1)
+
+
+class Broken(cp.Collector):
+    metrics = {"n": cp.Count}
+
+    def start(self, device):
+        return 1
+
+    def stop(self, state):
+        raise RuntimeError("a collector's own error")
+
+
+def test_a_collector_that_fails_is_a_loss_and_no_error(mlp):
+    vm, entry, args = mlp
+    expected, result = support.independent(vm, entry, args)
+    with cp.profile(vm, counters=[], collectors=[Broken()]) as prof:
+        assert support.flat(vm[entry](*args)) == result
+    report = prof.report(all=True)
+    assert support.counted(report) == expected
+    assert [loss.name for loss in report.losses] == ["collector_failed"]
+    assert report.losses[0].count == sum(expected.values())
+
+
+def test_functions_taken_before_are_measured_without_runs(mlp):
+    vm, entry, args = mlp
+    before = vm[entry]
+    expected, _ = support.independent(vm, entry, args)
+    with cp.profile(vm, counters=["page-faults"]) as prof:
+        before(*args)
+    report = prof.report(all=True)
+    assert support.counted(report) == expected and report.calls == support.ops(report)
+    assert any("outside of any run" in note for note in report.notes)
+    support.assert_sums_to_the_wall_time(report)
+
+
+def test_other_ways_to_call(mlp):
+    vm, entry, args = mlp
+    vm.save_function(entry, "saved", *args)
+    with cp.profile(vm, counters=[]) as prof:
+        vm["saved"]()
+        vm.set_input(entry, *args)
+        vm.invoke_stateful(entry)
+        vm.get_outputs(entry)
+    assert prof.report().device_metrics["cpu0"]["Count"] == cp.Count(2)
+    # What was taken inside is nothing but the function afterwards.
+    with cp.profile(vm, counters=[]) as prof:
+        inside = vm[entry]
+    assert support.flat(inside(*args)) == support.flat(vm[entry](*args))
+    assert prof.report().calls == []
+    assert any("nothing ran" in note for note in prof.report().notes)
+
+
+def test_two_profiles_at_once(mlp):
+    vm, entry, args = mlp
+    once, _ = support.independent(vm, entry, args)
+    with cp.profile(vm, counters=["page-faults"]) as outer:
+        vm[entry](*args)
+        with cp.profile(vm, counters=["page-faults"]) as inner:
+            vm[entry](*args)
+        # The session goes on: what was recorded so far is read while it is.
+        assert support.counted(inner.report(all=True)) == once
+        with pytest.raises(cp.ConflictError, match="page-faults.*task-clock"):
+            cp.profile(vm, counters=["task-clock"]).__enter__()
+        vm[entry](*args)
+    assert support.counted(outer.report(all=True)) == {key: 3 * n for key, n in once.items()}
+    assert support.counted(inner.report(all=True)) == once
+
+
+def test_a_report_while_the_profile_is_open(mlp):
+    vm, entry, args = mlp
+    with cp.profile(vm, counters=[]) as prof:
+        vm[entry](*args)
+        first = support.counted(prof.report(all=True))
+        vm[entry](*args)
+    assert support.counted(prof.report(all=True)) == {key: 2 * n for key, n in first.items()}
+
+
+def test_a_counter_that_cannot_be_had_is_an_error(mlp):
+    vm, entry, args = mlp
+    with pytest.raises(cp.CounterpointError, match="page-fautls"):
+        cp.profile(vm, counters=["page-fautls"]).__enter__()
+    # Nothing is left open.
+    with cp.profile(vm, counters=["page-faults"]) as prof:
+        vm[entry](*args)
+    assert prof.report().calls
+
+
+def test_a_device_without_a_source_is_left_out_with_one_warning(mlp):
+    vm, entry, args = mlp
+    names = {tvm.cpu(): ["page-faults"], tvm.cuda(): ["cuda:::event:elapsed_cycles_sm:device=0"]}
+    with pytest.warns(cp.CounterpointWarning) as told:
+        for _ in range(2):
+            with cp.profile(vm, collectors=[cp.CounterCollector(names)]) as prof:
+                vm[entry](*args)
+    about = [str(w.message) for w in told if "cuda" in str(w.message)]
+    assert len(about) == 1 and "NVreg_RestrictProfilingToAdminUsers" in about[0]
+    assert all("page-faults" in row for row in support.ops(prof.report()))
+
+
+def test_the_profile_is_kept_where_asked_and_else_removed(mlp, tmp_path):
+    vm, entry, args = mlp
+    with cp.profile(vm, counters=[], output=tmp_path / "kept.cpt") as prof:
+        vm[entry](*args)
+    assert prof.path == str(tmp_path / "kept.cpt")
+    assert "matmul" in support.run([support.PROGRAM, "report", prof.path])
+    with cp.profile(vm, counters=[]) as prof:
+        vm[entry](*args)
+    path = Path(prof.path)
+    prof.report()
+    assert path.is_dir()
+    del prof
+    gc.collect()
+    assert not path.parent.exists()
+
+
+def test_what_is_no_virtual_machine():
+    with pytest.raises(TypeError, match="relax.VirtualMachine, not int"):
+        cp.profile([1])
+    with pytest.raises(cp.CounterpointError, match="in a `with`"):
+        cp.profile([]).report()
+
+
+BEFORE = """
+import sys
+import models, tvm, support
+from tvm import relax
+executable = models.executable(models.touching(3))
+executable.export_library(sys.argv[1])
+old = relax.VirtualMachine(executable, tvm.cpu())
+loaded = tvm.runtime.load_module(sys.argv[1])
+fresh = models.executable(models.touching(3))
+fresh.jit()
+import counterpoint.tvm as cp
+machines = {"older": old, "same kernels": relax.VirtualMachine(executable, tvm.cpu()),
+    "loaded": relax.VirtualMachine(loaded, tvm.cpu()), "in time": relax.VirtualMachine(fresh, tvm.cpu())}
+for name, vm in machines.items():
+    with cp.profile(vm, counters=[]) as prof:
+        vm["main"](support.fresh(6 * 4096))
+    (op,) = [row for row in support.ops(prof.report()) if row["Name"].string == "touch"]
+    seen = op.get("Tasks")
+    print(name, "|", seen, "|", *[f"{loss.name} {loss.count} {loss.explanation}" for loss in prof.report().losses])
+"""
+
+
+def test_what_is_older_than_the_import_is_a_named_loss(tmp_path):
+    lines = [line.split("|") for line in support.python(BEFORE, tmp_path / "kernels.so").splitlines()]
+    assert [(name.strip(), seen.strip()) for name, seen, _ in lines] == [
+        ("older", "None"), ("same kernels", "None"), ("loaded", "None"), ("in time", "2"),
+    ]
+    older, same, loaded, in_time = (loss for _, _, loss in lines)
+    assert all(loss.startswith(" parallel_unseen 1 ") for loss in (older, same, loaded))
+    assert "made before counterpoint.tvm" in older and "has its kernels" in same
+    assert "kernels.so was loaded before" in loaded
+    assert in_time.strip() == ""
+
+
+RPC = """
+import counterpoint.tvm as cp, models, tvm, tempfile, os
+from tvm import relax, rpc
+mod, entry, arrays = models.MODELS["mlp"]()
+path = os.path.join(tempfile.mkdtemp(), "m.so")
+models.executable(mod).export_library(path)
+remote = rpc.LocalSession()
+remote.upload(path)
+vm = relax.VirtualMachine(remote.load_module("m.so"), remote.cpu())
+try:
+    with cp.profile(vm, counters=[]):
+        pass
+except cp.UnsupportedError as error:
+    print(error)
+"""
+
+
+def test_rpc_is_a_clear_error():
+    assert "runs over RPC" in support.python(RPC)
+
+
+UNSUPPORTED = """
+import tvm
+tvm.__version__ = "0.28.0"
+import counterpoint.tvm as cp, models
+mod, entry, arrays = models.MODELS["mlp"]()
+vm = models.machine(mod)
+vm[entry](*models.tensors(arrays))
+try:
+    cp.profile(vm).__enter__()
+except cp.UnsupportedError as error:
+    print(error)
+"""
+
+
+def test_an_unsupported_tvm_is_named():
+    assert support.python(UNSUPPORTED) == (
+        "apache-tvm 0.28.0 is not supported: 0.25.*, 0.26.*, 0.27.* are\n"
+    )
+
+
+WITHOUT = """
+import counterpoint.tvm as cp, models
+mod, entry, arrays = models.MODELS["mlp"]()
+vm = models.machine(mod)
+vm[entry](*models.tensors(arrays))
+try:
+    cp.profile(vm).__enter__()
+except cp.NotInstalledError as error:
+    print(error)
+"""
+
+
+def test_without_the_library_the_error_says_how_to_get_it():
+    said = support.python(WITHOUT, COUNTERPOINT_DIST="/nowhere")
+    assert "/nowhere/lib/libcounterpoint.so" in said and "pip install ./bindings/python" in said
+
+
+JOINED = """
+import sys, warnings
+import counterpoint.tvm as cp, models, support
+mod, entry, arrays = models.MODELS["mlp"]()
+args = models.tensors(arrays)
+vm = models.machine(mod)
+vm[entry](*args)
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    for _ in range(2):
+        with cp.profile(vm, counters=["page-faults", "task-clock"]) as prof:
+            vm[entry](*args)
+assert len(told) == 1, told
+assert "task-clock" in str(told[0].message) and "page-faults" not in str(told[0].message)
+report = prof.report(all=True)
+support.assert_sums_to_the_wall_time(report)
+assert all("page-faults" in row for row in support.ops(report))
+print(prof.path, len(support.ops(report)))
+"""
+
+
+def test_a_profile_inside_of_a_run_is_part_of_it(tmp_path):
+    profile = str(tmp_path / "run.cpt")
+    words = [support.PROGRAM, "run", "-e", "page-faults", "-o", profile, "--", sys.executable, "-c", JOINED]
+    path = os.pathsep.join([str(places.DIST / "lib/python"), str(support.HERE), str(support.HERE.parent)])
+    where, ops = support.run(words, PYTHONPATH=path).split()
+    assert where == profile
+    document = json.loads(support.run([support.PROGRAM, "ops", profile, "--format", "json", "--all"]))
+    # Three runs: one before, and one in each profile.
+    assert len(document["runs"]) == 3 and len(document["ops"]) == 3 * int(ops)
+
+
+CHILDREN = """
+import multiprocessing, sys, os
+import models, support
+
+def work(name):
+    mod, entry, arrays = models.MODELS[name]()
+    vm = models.machine(mod)
+    vm[entry](*models.tensors(arrays))
+
+if __name__ == "__main__":
+    work("mlp")
+    child = multiprocessing.get_context(sys.argv[1]).Process(target=work, args=("cnn",))
+    child.start()
+    child.join()
+    sys.exit(child.exitcode)
+"""
+
+
+@pytest.mark.parametrize("how", ["fork", "spawn", "forkserver"])
+def test_processes_of_a_run(tmp_path, how):
+    program = tmp_path / "program.py"
+    program.write_text(CHILDREN)
+    profile = str(tmp_path / "run.cpt")
+    path = os.pathsep.join([str(support.HERE), str(support.HERE.parent)])
+    words = [support.PROGRAM, "run", "-e", "none", "-o", profile, "--", sys.executable, program, how]
+    support.run(words, PYTHONPATH=path)
+    document = json.loads(support.run([support.PROGRAM, "ops", profile, "--format", "json", "--all"]))
+    names = {}
+    for op in document["ops"]:
+        names.setdefault(op["process"], set()).add(op["name"])
+    parent, child = sorted(names.values(), key=lambda ops: "conv2d" in ops)
+    assert "matmul2" in parent and "conv2d2" in child and "conv2d" not in parent

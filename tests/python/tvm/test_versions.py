@@ -1,0 +1,241 @@
+"""What must hold with every TVM that is supported; run in an environment of each."""
+
+import json
+import os
+import sys
+import threading
+
+import counterpoint.tvm as cp
+import support
+import models
+import pytest
+import tvm
+from tvm import relax
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("name", models.MODELS)
+def test_report_of_a_model(name, fused):
+    mod, entry, arrays = models.MODELS[name]()
+    args = models.tensors(arrays)
+    vm = models.machine(mod, fused=fused)
+    expected, result = support.independent(vm, entry, args)
+    with cp.profile(vm, counters=["page-faults", "task-clock"]) as prof:
+        profiled = vm[entry](*args)
+    report = prof.report(all=True)
+    assert support.flat(profiled) == result, "bitwise equal"
+    assert support.counted(report) == expected
+    support.assert_sums_to_the_wall_time(report)
+    assert not report.losses
+    # Folded: the same time in fewer rows, with the same number of calls.
+    folded = prof.report()
+    support.assert_sums_to_the_wall_time(folded)
+    assert sum(r["Count"].value for r in folded.calls) == sum(r["Count"].value for r in report.calls)
+    book_keeping = [r for r in folded.calls if r["Name"].string.startswith("vm.builtin.")]
+    assert [r["Name"].string for r in book_keeping] == ["vm.builtin.*"]
+    # Each counter's rows add up to the run's, and none is missing.
+    for counter in ("page-faults", "task-clock"):
+        rows = [row[counter] for row in report.calls if counter in row]
+        assert None not in rows
+        total = float(report.device_metrics["cpu0"][counter])
+        assert float(sum(map(float, rows))) == pytest.approx(total, rel=1e-9)
+    # What the storages were asked for is known.
+    assert sum(r["Bytes Allocated"].value for r in report.calls if "Bytes Allocated" in r) > 0
+    # Behind the profile nothing is left of it.
+    again, result_again = support.independent(vm, entry, args)
+    assert again == expected and result_again == result
+
+
+def test_exported_and_loaded_again(tmp_path):
+    mod, entry, arrays = models.MODELS["mlp"]()
+    args = models.tensors(arrays)
+    executable = models.executable(mod)
+    library = str(tmp_path / "mlp.so")
+    executable.export_library(library)
+    seen = []
+    for module in (executable, tvm.runtime.load_module(library)):
+        vm = relax.VirtualMachine(module, tvm.cpu())
+        with cp.profile(vm, counters=[]) as prof:
+            result = vm[entry](*args)
+        report = prof.report(all=True)
+        about = ("Name", "Device", "Argument Shapes", "Bytes Allocated")
+        seen.append([tuple(row.get(c) for c in about) for row in support.ops(report)])
+        seen.append(support.flat(result))
+        assert not report.losses
+    assert seen[0] == seen[2] and seen[1] == seen[3]
+
+
+def test_users_instrument_is_called_and_stays():
+    mod, entry, arrays = models.MODELS["mlp"]()
+    args = models.tensors(arrays)
+    vm = models.machine(mod)
+    seen = []
+
+    def instrument(function, name, before, result, *arguments):
+        seen.append((str(name), bool(before)))
+        return 0
+
+    vm.set_instrument(instrument)
+    vm[entry](*args)
+    alone = list(seen)
+    seen.clear()
+    with cp.profile(vm, counters=[]) as prof:
+        vm[entry](*args)
+    assert seen == alone
+    assert len(support.ops(prof.report(all=True))) * 2 == len(alone)
+    seen.clear()
+    vm[entry](*args)
+    assert seen == alone
+    # Set while the profile is open: inside ours, and it stays.
+    vm.set_instrument(None)
+    seen.clear()
+    with cp.profile(vm, counters=[]) as prof:
+        vm.set_instrument(instrument)
+        vm[entry](*args)
+    assert seen == alone and len(support.ops(prof.report(all=True))) * 2 == len(alone)
+    seen.clear()
+    vm[entry](*args)
+    assert seen == alone
+
+
+def test_two_threads_two_machines():
+    made = {}
+    for name in ("mlp", "cnn"):
+        mod, entry, arrays = models.MODELS[name]()
+        vm = models.machine(mod)
+        args = models.tensors(arrays)
+        made[name] = (vm, entry, args, *support.independent(vm, entry, args))
+    results = {}
+
+    def work(name):
+        vm, entry, args, _, _ = made[name]
+        results[name] = [support.flat(vm[entry](*args)) for _ in range(5)]
+
+    with cp.profile({name: made[name][0] for name in made}, counters=["page-faults"]) as prof:
+        threads = [threading.Thread(target=work, args=(name,)) for name in made]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+    report = prof.report(all=True)
+    expected = {}
+    for name in made:
+        assert results[name] == [made[name][4]] * 5
+        for key, count in made[name][3].items():
+            expected[key] = expected.get(key, 0) + 5 * count
+    assert support.counted(report) == expected
+    assert report.device_metrics["cpu0"]["Count"].value == 10
+    support.assert_sums_to_the_wall_time(report)
+    assert not report.losses
+
+
+def test_an_op_that_throws():
+    broken = [True]
+
+    def fail(x):
+        if broken:
+            raise ValueError("as it is meant to")
+        return x
+
+    tvm.register_global_func("counterpoint.test.fail", fail, override=True)
+    vm = models.machine(models.calls("counterpoint.test.fail"))
+    (x,) = models.tensors([models.np.zeros((2, 2), "float32")])
+    with pytest.raises(ValueError, match="as it is meant to"):
+        with cp.profile(vm, counters=[]) as prof:
+            vm["main"](x)
+    report = prof.report(all=True)
+    assert "counterpoint.test.fail" not in [row["Name"].string for row in report.calls]
+    assert any("1 of 1 runs ended with an error" in note for note in report.notes)
+    # The next profile is as if nothing had been.
+    broken.clear()
+    with cp.profile(vm, counters=[]) as prof:
+        vm["main"](x)
+    report = prof.report(all=True)
+    support.assert_sums_to_the_wall_time(report)
+    assert not report.notes
+
+
+def test_compiled_mode_says_so():
+    mod, entry, arrays = models.MODELS["mlp"]()
+    vm = models.machine(mod, mode="compiled")
+    with cp.profile(vm, counters=[]) as prof:
+        vm[entry](*models.tensors(arrays))
+    report = prof.report()
+    assert any("compiled" in note and "loops" in note for note in report.notes)
+    support.assert_sums_to_the_wall_time(report)
+
+
+HOOKED = """
+import os, sys
+import models, tvm
+mod, entry, arrays = models.MODELS["mlp"]()
+vm = models.machine(mod)
+result = vm[entry](*models.tensors(arrays))
+import support
+print(support.flat(result)[0].hex())
+"""
+
+
+def test_counterpoint_run_needs_no_change(tmp_path):
+    profile = str(tmp_path / "run.cpt")
+    bare = support.python(HOOKED)
+    words = [support.PROGRAM, "run", "-e", "page-faults", "-o", profile, "--", sys.executable, "-c", HOOKED]
+    # The package is not in the program's path: the run brings it.
+    assert support.run(words, PYTHONPATH=os.pathsep.join([str(support.HERE), str(support.HERE.parent)])) == bare
+    document = json.loads(support.run([support.PROGRAM, "ops", profile, "--format", "json", "--all"]))
+    mod, entry, arrays = models.MODELS["mlp"]()
+    expected, _ = support.independent(models.machine(mod), entry, models.tensors(arrays))
+    assert [run["function"] for run in document["runs"]] == [entry]
+    found = {}
+    for op in document["ops"]:
+        key = (op["name"], op["arguments"])
+        found[key] = found.get(key, 0) + 1
+        assert op["run"] is not None
+    assert found == expected
+    assert "matmul" in support.run([support.PROGRAM, "report", profile])
+
+
+def test_a_forked_child_has_profiles_of_its_own():
+    mod, entry, arrays = models.MODELS["mlp"]()
+    args = models.tensors(arrays)
+    vm = models.machine(mod)
+    expected, _ = support.independent(vm, entry, args)
+    with cp.profile(vm, counters=[]) as prof:
+        vm[entry](*args)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                # TVM's pool does not survive a fork: only what uses no pool may be called here.
+                with cp.profile(vm, counters=[]) as own:
+                    pass
+                status = 0 if own.report().calls == [] else 2
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        vm[entry](*args)
+    assert support.counted(prof.report(all=True)) == {key: 2 * n for key, n in expected.items()}
+
+
+def test_fresh_pages_are_counted_exactly_on_caller_and_worker():
+    pages = 37
+    vm = models.machine(models.touching(pages))
+    vm["main"](support.fresh(2 * pages * 4096))  # Threads of the pool start.
+    with cp.profile(vm, counters=["page-faults:u"]) as prof:
+        vm["main"](support.fresh(2 * pages * 4096))
+        vm["main"](support.fresh(2 * pages * 4096))
+    report = prof.report()
+    rows = [row for row in support.ops(report) if row["Name"].string == "touch"]
+    assert [row["Tasks"].value for row in rows] == [2, 2]
+    both = [(row["page-faults:u"].value, row["page-faults:u (workers)"].value) for row in rows]
+    # One task on the calling thread, one on a worker.
+    assert both == [(2 * pages, pages)] * 2
+    assert not report.losses
+
+
+def test_profile_function():
+    mod, entry, arrays = models.MODELS["mlp"]()
+    args = models.tensors(arrays)
+    vm = models.machine(mod)
+    collector = cp.PAPIMetricCollector({tvm.cpu(): ["page-faults"]})
+    metrics = cp.profile_function(vm.module, tvm.cpu(), [collector], entry, warmup_iters=1)(*args)
+    assert metrics["Duration (us)"].microseconds > 0
+    assert isinstance(metrics["page-faults"], cp.Count)

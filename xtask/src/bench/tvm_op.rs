@@ -1,0 +1,84 @@
+//! `tvm-op`: the price per call of TVM's virtual machine. `benches/tvm/op.py` runs a module of a
+//! hundred trivial kernels in the stock TVM, bare and under three instruments in turn, in one
+//! process; what an instrument costs is mostly the machine's own call of it.
+
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+
+use super::plan::{Case, Figure, Formula, Observe, Of, Plan, USUAL_ROUNDS};
+use crate::dist;
+use crate::layout::Layout;
+use crate::process::output;
+
+/// What `run -e` is told.
+const GROUPS: [(&str, &str); 2] = [("none", "none"), ("one", "page-faults")];
+
+pub fn prepare(layout: &Layout) -> Result<Plan> {
+    let venv = std::env::var_os("COUNTERPOINT_VENV_TVM")
+        .map_or_else(|| layout.target.join("venv-tvm"), Into::into);
+    let python = venv.join("bin/python");
+    ensure!(python.is_file(), "{}: not there; it needs TVM's wheel", python.display());
+    let built = dist::release(layout)?;
+    let scratch = layout.target.join("bench");
+    std::fs::create_dir_all(&scratch)?;
+    let noop = scratch.join("noop.so");
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-shared", "-fPIC", "-o"]).arg(&noop);
+    output(cc.arg(layout.root.join("benches/tvm/noop.c")), "compile noop.c")?;
+
+    let mut cases = Vec::new();
+    let mut figures = Vec::new();
+    for (label, list) in GROUPS {
+        let (program, library) = (built.program(), built.library());
+        let profile = scratch.join(format!("tvm-op-{label}.cpt"));
+        let script = layout.root.join("benches/tvm/op.py");
+        let (python, noop, scratch) = (python.clone(), noop.clone(), scratch.clone());
+        cases.push(Case {
+            label,
+            command: Box::new(move || {
+                let mut command = Command::new(&program);
+                command.args(["run", "-e", list, "-o"]).arg(&profile).arg("--");
+                command.arg(&python).args([&script, &library, &noop, &scratch]);
+                command
+            }),
+            observe: Observe::Lines,
+        });
+        let added = |name: String, of: &str, minus: &str, at_most| Figure {
+            name,
+            unit: "ns",
+            formula: Formula::Difference {
+                of: Of::new(label, of),
+                minus: Of::new(label, minus),
+                divide: 1.0,
+            },
+            at_most,
+        };
+        if list == "none" {
+            figures.push(added("a no-op instrument".into(), "noop", "bare", None));
+            figures.push(added(
+                "ours over a no-op, timing only".into(),
+                "ours",
+                "noop",
+                Some(100.0),
+            ));
+            figures.push(added(
+                "an instrument in Python over a no-op".into(),
+                "python",
+                "noop",
+                None,
+            ));
+        } else {
+            figures.push(added(format!("ours over a no-op, {list}"), "ours", "noop", None));
+        }
+    }
+    Ok(Plan {
+        cases,
+        figures,
+        rounds: USUAL_ROUNDS,
+        notes: vec![
+            "nanoseconds of CPU time per call of the machine, before and after together; medians over 300 turns in each process".into(),
+            "of the 307 calls of a run, 100 are kernels with three tensors, the rest book-keeping".into(),
+        ],
+    })
+}
