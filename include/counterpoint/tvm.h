@@ -1,7 +1,8 @@
 /* What libcounterpoint.so offers to TVM: functions of TVM's FFI, found by
  * `tvm_ffi.load_module("…/libcounterpoint.so")` and called as `module["counterpoint_vm"](…)`.
  *
- * Load the library with RTLD_GLOBAL first if it is not preloaded (see agent.h): load_module alone
+ * Its path is that of the agent's table, if there is one already (dladdr): another copy is another
+ * library, and quiet. Load the library with RTLD_GLOBAL first if it is not preloaded (see agent.h): load_module alone
  * gives it a scope of its own. Nothing here links against TVM; what is needed of libtvm_ffi and
  * libtvm_runtime is looked up by name. Written for the FFI of apache-tvm 0.25 to 0.27.
  *

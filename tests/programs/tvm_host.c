@@ -327,6 +327,19 @@ static void* in_a_call(void* unused) {
   return unused;
 }
 
+static volatile int stop_calling;
+static long called[3];
+static void* call_on(void* number) {
+  any_t three[3] = {a_matrix(), borrowed(), a_matrix()};
+  int me = (int)(intptr_t)number, levels = 3;
+  while (!stop_calling) {
+    vm_call(raw("matmul"), nothing, NULL, three, 3);
+    called[me] += 1;
+    if (me == 2) { depth = 0; vm_call(raw("subgraph"), recursive, &levels, NULL, 0); }
+  }
+  return NULL;
+}
+
 int main(int argc, char** argv) {
   if (argc < 3) return 2;
   const char* mode = argv[2];
@@ -484,6 +497,19 @@ int main(int argc, char** argv) {
     if (write(fd_go[1], &byte, 1) != 1) return 6;
     pthread_join(thread, NULL);
     printf(" end %d\n", end());
+  } else if (!strcmp(mode, "busy")) {
+    // Sessions begin and end while threads call without a pause.
+    pthread_t threads[3];
+    for (int i = 0; i < 3; ++i) pthread_create(&threads[i], NULL, call_on, (void*)(intptr_t)i);
+    for (int i = 3; i < argc; ++i) {
+      if (begin(argv[i])) return 45;
+      usleep(2000);
+      if (end()) return 46;
+      usleep(500);
+    }
+    stop_calling = 1;
+    for (int i = 0; i < 3; ++i) pthread_join(threads[i], NULL);
+    puts("came through");
   } else if (!strcmp(mode, "deep")) {
     // More levels than are recorded; then an op that throws, and others from deeper and higher up.
     begin(argv[3]);

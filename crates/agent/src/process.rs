@@ -46,18 +46,19 @@ pub struct Paths {
     pub pages: CString,
 }
 
-/// Thread id of the lock's holder, 0 if free: in memory that a forked child finds zeroed.
-static LOCK: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
+/// In memory that a forked child finds zeroed: thread id of the lock's holder, 0 if free; and 1 once
+/// the process has closed what it inherited.
+static LOCK: AtomicPtr<[AtomicU32; 2]> = AtomicPtr::new(std::ptr::null_mut());
 const STATE_BYTES: usize = 4096;
 
 /// Descriptors of counters that threads of this process hold, as a bitmap: what a forked child
 /// inherits and must close.
 static DESCRIPTORS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
-fn lock_word() -> Result<&'static AtomicU32, i32> {
+fn lock_words() -> Result<&'static [AtomicU32; 2], i32> {
     let mut at = LOCK.load(Ordering::Acquire);
     if at.is_null() {
-        let fresh = sys::map_wiped_on_fork(STATE_BYTES)?.cast::<AtomicU32>();
+        let fresh = sys::map_wiped_on_fork(STATE_BYTES)?.cast::<[AtomicU32; 2]>();
         match LOCK.compare_exchange(at, fresh, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => at = fresh,
             Err(other) => {
@@ -93,7 +94,7 @@ impl Lock {
     /// Waits for the lock, however long its holder takes. `None` only if this very thread holds it:
     /// a signal handler has interrupted it.
     pub fn take() -> Option<Self> {
-        let word = lock_word().ok()?;
+        let [word, _] = lock_words().ok()?;
         let me = sys::thread_id();
         let calm = sys::SignalsBlocked::new();
         loop {
@@ -301,6 +302,10 @@ pub fn note_descriptor(fd: i32, held: bool) {
 /// In a forked child: closes the counters of the parent's threads, which would otherwise count
 /// on in the parent for as long as the child lives.
 fn close_inherited() {
+    // In a later session of the same process, other threads' counters are theirs to close.
+    if lock_words().is_ok_and(|[_, done]| done.swap(1, Ordering::Relaxed) == 1) {
+        return;
+    }
     for (i, word) in DESCRIPTORS.iter().enumerate() {
         let mut bits = word.swap(0, Ordering::Relaxed);
         while bits != 0 {

@@ -120,6 +120,10 @@ pub fn attach(probe: Probe) -> *mut Thread {
             return std::ptr::null_mut();
         }
         if (*local).attaching != 0 {
+            let at = (*local).thread;
+            if !at.is_null() && (*at).rehearsing {
+                return std::ptr::null_mut(); // The session has ended meanwhile.
+            }
             process::lose(Loss::ProbeReentered, 1, 0);
             return std::ptr::null_mut();
         }
@@ -560,6 +564,8 @@ impl Thread {
         let result = body(self);
         self.busy.store(1, Ordering::Relaxed);
         self.rehearsing = false;
+        // A session that ended meanwhile leaves an empty call without an end.
+        (self.depth, self.is_hooked, self.is_op, self.has_entry) = (0, 0, 0, 0);
         std::mem::swap(&mut self.writer, &mut writer);
         result
     }

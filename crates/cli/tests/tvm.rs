@@ -433,6 +433,35 @@ fn a_forked_child_names_what_it_records() {
     assert_eq!(of(&rows(&profile), Role::Op, "parent").len(), 1);
 }
 
+/// Twenty sessions, one after another, while three threads call all the time: what is recorded is
+/// whole, and nothing else is.
+#[test]
+fn sessions_come_and_go_while_threads_call() {
+    let Some(host) = Host::new("busy threads") else { return };
+    let names: Vec<String> = (0..20).map(|i| format!("{i}.cpt")).collect();
+    let files: Vec<String> = names
+        .iter()
+        .zip(["none", "page-faults:u", "page-faults:u,task-clock:u"].iter().cycle())
+        .map(|(name, events)| host.prepare(name, events))
+        .collect();
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    assert_eq!(host.run("busy", &files), "came through\n");
+    let mut calls = 0;
+    for name in &names {
+        host.recover(name);
+        let profile = host.profile(name);
+        let rows = rows(&profile);
+        calls += rows.len();
+        assert!(rows.iter().all(|row| ["matmul", "subgraph"].contains(&row.name.as_str())));
+        assert!(rows.iter().all(|row| row.count.is_none_or(|count| count < 1000)));
+        // A thread may have been inside a call when the session ended, the third one inside three.
+        let mut losses = losses(&profile);
+        assert!(losses.remove("call_cut_short").unwrap_or(0) <= 5, "{name}");
+        assert_eq!(losses, BTreeMap::new(), "{name}");
+    }
+    assert!(calls > 1000, "{calls}");
+}
+
 /// Calls that are nested deeper than thirty-two are passed through, and counted; an op that throws
 /// leaves no trace in what follows.
 #[test]
