@@ -17,8 +17,7 @@ const GROUPS: [(&str, &str); 2] = [("none", "none"), ("one", "page-faults")];
 
 /// The environment with TVM's wheel.
 pub fn venv(layout: &Layout) -> PathBuf {
-    std::env::var_os("COUNTERPOINT_VENV_TVM")
-        .map_or_else(|| layout.venv_tvm(), Into::into)
+    std::env::var_os("COUNTERPOINT_VENV_TVM").map_or_else(|| layout.venv_tvm(), Into::into)
 }
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
