@@ -22,6 +22,7 @@ mod results;
 mod stats;
 mod stats_10m;
 mod traces;
+mod tvm_model;
 mod tvm_op;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -105,6 +106,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "tvm-op",
         about: "what an instrument adds to each call of TVM's virtual machine",
         prepare: tvm_op::prepare,
+    },
+    Benchmark {
+        name: "tvm-model",
+        about: "a transformer on TVM, alone and under `counterpoint run`",
+        prepare: tvm_model::prepare,
     },
 ];
 

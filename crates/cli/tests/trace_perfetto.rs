@@ -85,7 +85,7 @@ fn of_chrome(trace: &Value) -> Vec<String> {
 /// Time, name and value of each point of a time series.
 fn points_of_perfetto(trace: &Value) -> Vec<String> {
     let points = trace["counters"].as_array().unwrap().iter();
-    sorted(points.map(|p| json!([p["at"], 0, p["name"], p["value"]])).collect())
+    sorted(points.map(|p| json!([p["at"], 0, p["name"], p["value"].as_f64()])).collect())
 }
 
 fn points_of_chrome(trace: &Value) -> Vec<String> {
@@ -95,7 +95,8 @@ fn points_of_chrome(trace: &Value) -> Vec<String> {
         let at = base + (e["ts"].as_f64().unwrap() * 1_000.0).round() as i64;
         let name = e["name"].as_str().unwrap();
         let series = e["args"].as_object().unwrap().iter();
-        series.map(move |(key, value)| json!([at, 0, format!("{name} {key}"), value]))
+        // Beyond 2^63 a value is a double in Perfetto's format, and a whole number in Chrome's.
+        series.map(move |(key, value)| json!([at, 0, format!("{name} {key}"), value.as_f64()]))
     });
     sorted(points.collect())
 }

@@ -224,6 +224,14 @@ fn a_mark_under_the_place() {
     assert_eq!(error.pointed_at(text), "größe,cs:y\n      ^");
 }
 
+/// What fuzzing found: an attribute is printed as it was typed, for it knows no quotes.
+#[test]
+fn what_is_printed_reads_back() {
+    for text in ["%::*:X:=:c", "perf::CYCLES:u=1:k", "p::n:a=\"x\":b=\\", "p::n:a="] {
+        assert_eq!(parse(text).unwrap().to_string(), text);
+    }
+}
+
 #[test]
 fn more_than_can_be_recorded() {
     let many: Vec<String> = (0..33).map(|i| format!("r{i:x}")).collect();

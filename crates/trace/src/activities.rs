@@ -11,6 +11,7 @@
 
 mod again;
 mod args;
+mod lanes;
 mod merged;
 mod timeline;
 

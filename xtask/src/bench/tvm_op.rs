@@ -2,6 +2,7 @@
 //! hundred trivial kernels in the stock TVM, bare and under three instruments in turn, in one
 //! process; what an instrument costs is mostly the machine's own call of it.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
@@ -14,10 +15,13 @@ use crate::process::output;
 /// What `run -e` is told.
 const GROUPS: [(&str, &str); 2] = [("none", "none"), ("one", "page-faults")];
 
+/// The environment with TVM's wheel.
+pub fn venv(layout: &Layout) -> PathBuf {
+    std::env::var_os("COUNTERPOINT_VENV_TVM").map_or_else(|| layout.venv_tvm(), Into::into)
+}
+
 pub fn prepare(layout: &Layout) -> Result<Plan> {
-    let venv = std::env::var_os("COUNTERPOINT_VENV_TVM")
-        .map_or_else(|| layout.target.join("venv-tvm"), Into::into);
-    let python = venv.join("bin/python");
+    let python = venv(layout).join("bin/python");
     ensure!(python.is_file(), "{}: not there; it needs TVM's wheel", python.display());
     let built = dist::release(layout)?;
     let scratch = layout.target.join("bench");

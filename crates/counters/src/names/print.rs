@@ -73,7 +73,11 @@ impl fmt::Display for Head {
             }
             Self::Papi { pmu, name, attributes } => {
                 write!(f, "{pmu}::{name}")?;
-                attributes.iter().try_for_each(|attribute| write!(f, ":{attribute}"))
+                // Here quotes are letters like any other.
+                attributes.iter().try_for_each(|Term { name, value, .. }| match value {
+                    Some(value) => write!(f, ":{name}={value}"),
+                    None => write!(f, ":{name}"),
+                })
             }
             Self::Device { component, name } => write!(f, "{component}:::{name}"),
             Self::Breakpoint { address, len, access } => {

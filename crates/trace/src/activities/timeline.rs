@@ -13,6 +13,7 @@ use profile::LossCount;
 use profile::activities::{Activities, Activity, NameId, RowId};
 
 use super::args::Args;
+use super::lanes::Lanes;
 use super::{Categories, look, scalar, visit};
 use crate::chrome::event::Scalar;
 use crate::event::{Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow};
@@ -57,6 +58,7 @@ pub fn write_perfetto<W: Write>(
             rows: rows(trace, &files[i], Moved { index: i as i64, label: label.unwrap_or("") })?,
             categories: Categories::new(vocabulary),
             base_ns: base_ns(&files[i], &alignments[i]),
+            lanes: Lanes::of(trace)?,
             arrows,
             waiting: Waiting::default(),
             left_out: 0,
@@ -174,6 +176,8 @@ fn rows(trace: &Activities, look: &Look, moved: Moved<'_>) -> io::Result<Vec<Own
 #[derive(Debug, Default)]
 struct Waiting {
     row: Option<RowId>,
+    /// If its row is out of order.
+    lane: Option<usize>,
     category: String,
     name: String,
     args: String,
@@ -197,6 +201,7 @@ struct OneTrace<'a, W: Write> {
     rows: Vec<OwnRow>,
     categories: Categories,
     base_ns: i64,
+    lanes: Lanes,
     arrows: Arrows,
     waiting: Waiting,
     left_out: u64,
@@ -224,6 +229,7 @@ impl<W: Write> OneTrace<'_, W> {
             b'X' if event.duration_ns.is_some_and(|ns| ns >= 0) => {
                 let waiting = &mut self.waiting;
                 waiting.row = Some(event.row);
+                waiting.lane = self.lanes.next(event.row);
                 let texts = [
                     (&mut waiting.category, category),
                     (&mut waiting.name, name),
@@ -278,7 +284,7 @@ impl<W: Write> OneTrace<'_, W> {
         let arrows = waiting.arrows.iter().copied();
         let flows: Vec<Flow<'_>> =
             arrows.map(|(kind, id, end)| Flow { kind: &kinds[kind], id, end }).collect();
-        self.writer.slice(&Slice {
+        let slice = Slice {
             raw: "",
             row,
             category: &waiting.category,
@@ -289,7 +295,11 @@ impl<W: Write> OneTrace<'_, W> {
             shape: None,
             flows: &flows,
             counters: &[],
-        })?;
+        };
+        match waiting.lane {
+            Some(lane) => self.writer.slice_in(lane, &slice)?,
+            None => self.writer.slice(&slice)?,
+        }
         self.waiting.arrows.clear();
         Ok(())
     }

@@ -12,7 +12,8 @@ use super::time::micros_to_ns;
 /// kept in `other`. Of a key that stands there twice, the last value counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Event<'a> {
-    /// `ph`: its first byte (`X`, `B`, `E`, `C`, `M`, `s`, `f`, `i`, …), 0 where it is missing.
+    /// `ph`: its first byte (`X`, `B`, `E`, `C`, `M`, `s`, `f`, `i`, …), 0 where it is missing or
+    /// no ASCII.
     pub phase: u8,
     /// `name`
     pub name: Option<Cow<'a, str>>,
@@ -264,8 +265,7 @@ impl<'de> Deserialize<'de> for Event<'de> {
                     match key {
                         Key::Phase => {
                             let Loose(text) = map.next_value()?;
-                            event.phase =
-                                text.and_then(|t| t.as_bytes().first().copied()).unwrap_or(0);
+                            event.phase = text.map_or(0, |text| phase(&text));
                         }
                         Key::Name => event.name = map.next_value::<Loose<'de>>()?.0,
                         Key::Category => event.category = map.next_value::<Loose<'de>>()?.0,
@@ -289,6 +289,11 @@ impl<'de> Deserialize<'de> for Event<'de> {
         }
         d.deserialize_map(V)
     }
+}
+
+/// The first byte of a `ph`.
+pub(crate) fn phase(text: &str) -> u8 {
+    text.bytes().next().filter(u8::is_ascii).unwrap_or(0)
 }
 
 /// Times are numbers, or strings with numbers inside. `None`: it is something else.

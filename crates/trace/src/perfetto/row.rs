@@ -303,7 +303,7 @@ pub enum Number {
     Double(f64),
 }
 
-fn end_of(slice: &Slice<'_>) -> i64 {
+pub fn end_of(slice: &Slice<'_>) -> i64 {
     slice.start_ns.saturating_add_unsigned(slice.duration_ns)
 }
 

@@ -18,7 +18,7 @@ use model::activity::Value;
 
 use super::fields::{chrome, clocks, event, packet, trace, track};
 use super::proto::Encoder;
-use super::row::{Extras, MOST_EXTRAS, Number, Point, Sequence};
+use super::row::{Extras, MOST_EXTRAS, Number, Point, Sequence, end_of};
 use crate::event::{ArgValue, Counter, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow};
 use crate::numbers::NumberMap;
 use crate::text::same;
@@ -30,7 +30,7 @@ const GLOBAL: u64 = 1;
 /// Every process and thread id of Linux is below.
 const REAL_IDS: std::ops::Range<i64> = 1..1 << 22;
 /// Rows into which one row is split at most.
-const MOST_LANES: usize = 64;
+pub const MOST_LANES: usize = 64;
 
 /// What stands before the events.
 #[derive(Clone, Debug, Default)]
@@ -427,6 +427,24 @@ impl<W: Write> Writer<W> {
                 value => self.others.push((track, value)),
             }
         }
+    }
+
+    /// Writes a slice, without counters, into one of the row's lanes, from 0: for slices in any order,
+    /// of which the caller knows that they are nested in each lane.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn slice_in(&mut self, lane: usize, slice: &Slice<'_>) -> io::Result<()> {
+        let index = self.row(slice.row);
+        let pairs = self.rows[index].pairs.map(|(lane, _)| lane);
+        let at = if pairs.is_some_and(|pairs| pairs <= lane) { lane + 1 } else { lane };
+        while self.rows[index].lanes.len() <= at {
+            self.add_lane(index);
+        }
+        let lane = &mut self.rows[index].lanes[at];
+        lane.begin(&mut self.packets, slice, &Extras::default());
+        lane.end(&mut self.packets, end_of(slice));
+        self.flush_if_full()
     }
 
     /// Begins a slice of which it is not known yet when it ends. Such slices of a row are on a

@@ -20,7 +20,7 @@ use std::borrow::Cow;
 
 use super::lanes::{Lanes, WIDTH};
 use super::shape::{Mark, Notes, Slot};
-use crate::chrome::event::{Event, Raw, Scalar};
+use crate::chrome::event::{Event, Raw, Scalar, phase};
 use crate::chrome::time::micros_to_ns;
 
 /// Digits that fit into an `i64` whatever they are.
@@ -457,7 +457,7 @@ impl Field {
     #[inline(always)]
     pub(super) fn put_text<'a>(self, event: &mut Event<'a>, text: Cow<'a, str>) -> Option<()> {
         match self {
-            Self::Phase => event.phase = text.as_bytes().first().copied().unwrap_or(0),
+            Self::Phase => event.phase = phase(&text),
             Self::Name => event.name = Some(text),
             Self::Category => event.category = Some(text),
             Self::Pid => event.pid = Some(Scalar::Text(text)),

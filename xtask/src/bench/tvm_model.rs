@@ -1,0 +1,58 @@
+//! `tvm-model`: a whole model on TVM, alone and under `counterpoint run`, with nothing changed in the
+//! program. What ops cost one by one is in `tvm-op`.
+
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+
+use super::plan::{Case, Figure, Formula, Observe, Of, Plan};
+use crate::dist;
+use crate::layout::Layout;
+
+pub fn prepare(layout: &Layout) -> Result<Plan> {
+    let python = super::tvm_op::venv(layout).join("bin/python");
+    ensure!(python.is_file(), "{}: not there; it needs TVM's wheel", python.display());
+    let program = dist::release(layout)?.program();
+    let scratch = layout.target.join("bench");
+    std::fs::create_dir_all(&scratch)?;
+    let script = [layout.root.join("benches/tvm/model.py"), layout.root.join("tests/python/tvm")];
+    let bare = move || {
+        let mut command = Command::new(&python);
+        command.args(&script);
+        command
+    };
+    let under = |label: &'static str, list: &'static str| {
+        let (bare, program) = (bare.clone(), program.clone());
+        let profile = scratch.join(format!("tvm-model-{label}.cpt"));
+        let command = move || {
+            let bare = bare();
+            let mut command = Command::new(&program);
+            command.args(["run", "-e", list, "-o"]).arg(&profile).arg("--");
+            command.arg(bare.get_program()).args(bare.get_args());
+            command
+        };
+        Case { label, command: Box::new(command), observe: Observe::Lines }
+    };
+    let slowdown = |name: &str, case: &'static str| Figure {
+        name: name.to_owned(),
+        unit: "",
+        formula: Formula::Ratio { over: Of::new(case, "run"), under: Of::new("bare", "run") },
+        at_most: None,
+    };
+    Ok(Plan {
+        figures: vec![
+            slowdown("timing only over bare", "timing"),
+            slowdown("two counters over bare", "counters"),
+        ],
+        cases: vec![
+            Case { label: "bare", command: Box::new(bare.clone()), observe: Observe::Lines },
+            under("timing", "none"),
+            under("counters", "page-faults,task-clock"),
+        ],
+        rounds: 12,
+        notes: vec![
+            "median time of 80 runs of the model in each process, which the program measures itself; the wall clock".into(),
+            "a slowdown is told from noise only if 1 lies outside of the interval".into(),
+        ],
+    })
+}
