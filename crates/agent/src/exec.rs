@@ -95,7 +95,7 @@ unsafe fn look(program: Program, environment: Strings) -> (Option<Loss>, bool) {
             Some(carrier) => carrier.loss().or((!brings.variables).then_some(VARIABLES)),
             None => Some(VARIABLES),
         };
-        let loss = loss.filter(|_| run::is_asked_for());
+        let loss = loss.filter(|_| run::is_asked_for() && !brings.declines);
         if let Some(loss) = loss {
             point!(ExecCount);
             run::with_run_row(|row| row.lose(loss, 1, 0));
@@ -170,24 +170,28 @@ fn search<T>(file: &CStr, body: impl FnOnce(&CStr) -> T) -> Option<T> {
 struct Brings {
     library: bool,
     variables: bool,
+    /// The run file's variable is there and empty: a program of ours, which is not to be recorded.
+    declines: bool,
 }
 
 impl Brings {
     /// # Safety
     /// An array of C strings that ends with a null pointer, or null.
     unsafe fn read(environment: Strings) -> Self {
-        let mut brings = Self { library: false, variables: false };
+        let mut brings = Self { library: false, variables: false, declines: false };
         // SAFETY: the caller's promise.
         unsafe {
             each(environment, |text| {
+                let run_file = text
+                    .strip_prefix(RUN_FILE_VARIABLE.as_bytes())
+                    .and_then(|rest| rest.strip_prefix(b"="));
+                brings.declines |= run_file.is_some_and(<[u8]>::is_empty);
                 if let Some(list) = text.strip_prefix(PRELOAD) {
                     brings.library |= elements(list).any(is_ours);
                 } else if hook::is_on() {
                     brings.variables |= text.starts_with(hook::PREFIX);
                 } else {
-                    brings.variables |= text
-                        .strip_prefix(RUN_FILE_VARIABLE.as_bytes())
-                        .is_some_and(|value| value.starts_with(b"="));
+                    brings.variables |= run_file.is_some();
                 }
             });
         }

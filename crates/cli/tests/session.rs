@@ -142,3 +142,16 @@ fn only_sessions_are_finished() {
     assert_eq!(out.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&out.stderr).contains("it is no session's"));
 }
+
+/// A test that collects nothing leaves nothing in /dev/shm.
+#[test]
+fn a_tests_pool_goes_with_its_directory() {
+    let scratch = Scratch::new();
+    let program = program(&scratch);
+    let place = scratch.join("x.cpt");
+    let out = run(&program, &["prepare", "-e", "none", "-o", place.to_str().unwrap()]);
+    let pool = PathBuf::from(json_of(&out, 0)["pool"].as_str().unwrap());
+    assert!(pool.exists());
+    drop(scratch);
+    assert!(!pool.parent().unwrap().exists());
+}

@@ -49,8 +49,21 @@ extern "C" fn remove_all() {
     let me = std::process::id();
     let Ok(all) = AT_EXIT.lock() else { return };
     for (_, path) in all.iter().filter(|(owner, _)| *owner == me) {
-        let _ = std::fs::remove_dir_all(path);
+        remove(path);
     }
+}
+
+/// Removes the directory, and the recorder's pools of profiles in it that nobody collected.
+fn remove(path: &Path) {
+    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+        let pool = profile::Manifest::read(&entry.path()).ok().and_then(|manifest| manifest.pool);
+        let Some(directory) = pool.as_deref().and_then(Path::parent) else { continue };
+        let name = directory.file_name().unwrap_or_default().as_encoded_bytes();
+        if name.starts_with(b"counterpoint-") {
+            let _ = std::fs::remove_dir_all(directory);
+        }
+    }
+    let _ = std::fs::remove_dir_all(path);
 }
 
 impl Scratch {
@@ -68,6 +81,6 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.path);
+        remove(&self.path);
     }
 }

@@ -275,3 +275,11 @@ def test_html_is_escaped_and_whole():
     assert "<script>alert(1)</script>" in reader.texts and "<b>bold</b>" in reader.texts
     assert "141.50" in reader.texts
     assert report._repr_html_() != html, "two on a page have different ids"
+
+
+def test_times_that_lie_in_each_other_have_no_sum():
+    nested = [("outer", 10.0, 30.0), ("inner", 20.0, 20.0)]
+    calls = [call(n, own, 0.0, "", **{"Total Duration (us)": Duration(t)}) for n, own, t in nested]
+    line = _table.sums(calls)
+    assert line["Duration (us)"] == Duration(30.0)
+    assert "Total Duration (us)" not in line

@@ -95,6 +95,25 @@ def test_a_collector_that_fails_is_a_loss_and_no_error(mlp):
     assert report.losses[0].count == sum(expected.values())
 
 
+class Huge(cp.Collector):
+    metrics = {"n": cp.Count}
+
+    def start(self, device):
+        return 1
+
+    def stop(self, state):
+        return {"n": cp.Count(2**63)}
+
+
+def test_a_count_of_more_than_64_bits_is_missing_and_does_not_wrap(mlp):
+    vm, entry, args = mlp
+    with cp.profile(vm, counters=[], collectors=[Huge()]) as prof:
+        vm[entry](*args)
+    report = prof.report(all=True)
+    assert [loss.name for loss in report.losses] == ["collector_failed"]
+    assert all(row.get("n") is None for row in report.calls)
+
+
 def test_functions_taken_before_are_measured_without_runs(mlp):
     vm, entry, args = mlp
     before = vm[entry]
@@ -316,6 +335,8 @@ def test_a_profile_inside_of_a_run_is_part_of_it(tmp_path):
     document = json.loads(support.run([support.PROGRAM, "ops", profile, "--format", "json", "--all"]))
     # Three runs: one before, and one in each profile.
     assert len(document["runs"]) == 3 and len(document["ops"]) == 3 * int(ops)
+    # The programs that the package starts are no children that got lost.
+    assert document["losses"] == []
 
 
 CHILDREN = """

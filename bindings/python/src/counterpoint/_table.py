@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 FIRST = ("Name", "Duration (us)", "Percent", "Device", "Count", "Argument Shapes")
 MISSING = "–"
+# With the calls inside, which have rows of their own.
+INCLUSIVE = "Total Duration (us)"
 
 
 def in_order(columns: Iterable[str]) -> list[str]:
@@ -79,14 +81,16 @@ def merged(calls: Iterable[Row]) -> list[Row]:
 
 
 def sums(calls: Iterable[Row]) -> Row:
-    """Counts, durations and percents added up; a ratio has no sum."""
+    """Counts, durations and percents added up; a ratio has no sum, nor has a time that is in
+    several rows."""
     columns: dict[str, list[Optional[Metric]]] = {}
     for row in calls:
         for column, value in row.items():
             columns.setdefault(column, []).append(value)
     line: Row = {"Name": Text("Sum")}
     for column, values in columns.items():
-        if not any(isinstance(value, (Text, Ratio)) for value in values):
+        summable = column != INCLUSIVE and not any(isinstance(v, (Text, Ratio)) for v in values)
+        if summable:
             line[column] = _together(values)
     return line
 

@@ -211,9 +211,9 @@ def _run(
 ) -> str:
     """Runs the program `counterpoint`; what it says on stderr is the error."""
     environment = {**os.environ, **(variables or {})}
-    # The program itself is not to be recorded.
-    for name in ("LD_PRELOAD", "COUNTERPOINT_RUN_FILE"):
-        environment.pop(name, None)
+    # The program itself is not to be recorded; the empty variable says that this is no loss.
+    environment.pop("LD_PRELOAD", None)
+    environment["COUNTERPOINT_RUN_FILE"] = ""
     path = program()
     try:
         done = subprocess.run(

@@ -164,7 +164,9 @@ class Registered:
                 raise TypeError(f"metric {name!r} is {metric!r}, not {self._kinds[slot].__name__}")
             value = values[slot]
             if isinstance(metric, Count):
-                value.count = ctypes.c_int64(metric.value).value
+                if not -(2**63) <= metric.value < 2**63:
+                    raise OverflowError(f"metric {name!r}: {metric.value} has more than 64 bits")
+                value.count = metric.value
             elif isinstance(metric, Text):
                 kept.append(metric.string.encode())
                 value.text = kept[-1]
