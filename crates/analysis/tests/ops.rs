@@ -1,6 +1,6 @@
 //! Trees of ops on random threads, against an owner looked up for every single tick.
 
-use analysis::ops::{OpCall, OpVisitor, Region, RunCall, Serial};
+use analysis::ops::{OpCall, OpRowKind, OpVisitor, Region, RunCall, Serial};
 use analysis::{OpFilter, OpTable, OpTrees};
 use profile::columns::KEY_CORRELATION;
 use profile::{Profile, Role};
@@ -328,4 +328,29 @@ fn imbalance_and_workers() {
     let (none, workers) = region(4, 3, &[]);
     assert_eq!((none.of, none.imbalance, none.serial), (None, None, None));
     assert_eq!(workers, [None]);
+}
+
+/// With tensors or without: on paper, one row of 2 + 3 ticks beside the op's.
+#[test]
+fn book_keeping_is_one_row() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(7);
+    let vm = process.machine("vm 0");
+    let storage = process.op(vm, Role::Op, "vm.builtin.alloc_storage", "");
+    let reshape = process.op(vm, Role::Op, "vm.builtin.reshape", "float32[1]");
+    let matmul = process.op(vm, Role::Op, "matmul", "float32[1]");
+    let thread = process.thread("t");
+    for (export, begin, ticks) in [(storage, 10, 2), (reshape, 20, 3), (matmul, 30, 7)] {
+        thread.call(CallScript::op(export, begin, ticks));
+    }
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    script.write(&dir);
+    let profile = Profile::open(&dir).expect("the profile opens");
+    let table = OpTable::new(&OpTrees::new(&profile), &OpFilter::default(), true);
+    let rows = table.rows.iter().map(|row| (row.kind.clone(), row.calls, row.self_ticks));
+    let rows: Vec<(OpRowKind, u64, u128)> = rows.collect();
+    let bookkeeping = OpRowKind::Bookkeeping { device: "cpu0".to_owned() };
+    assert_eq!(rows.len(), 2);
+    assert!(rows.contains(&(bookkeeping, 2, 5)), "{rows:?}");
 }

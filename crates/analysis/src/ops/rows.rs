@@ -9,6 +9,8 @@ use crate::probe::costs;
 
 /// What book-keeping of the virtual machine begins with.
 pub const BOOKKEEPING: &str = "vm.builtin.";
+/// The device of whatever runs on none.
+const HOST: &str = "cpu0";
 
 /// What a row is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,7 +28,7 @@ pub enum OpRowKind {
     },
     /// Book-keeping calls, all of one device.
     Bookkeeping {
-        /// As above.
+        /// As above; `cpu0` for calls without tensors: there the machine itself works.
         device: String,
     },
     /// Gaps between the ops of runs.
@@ -281,6 +283,7 @@ impl Adder<'_> {
         }
         let found = self.profile.ops.get(op).cloned().unwrap_or_default();
         let kind = match self.fold && found.name.starts_with(BOOKKEEPING) {
+            true if found.device.is_empty() => OpRowKind::Bookkeeping { device: HOST.to_owned() },
             true => OpRowKind::Bookkeeping { device: found.device },
             false => OpRowKind::Op {
                 name: found.name,
