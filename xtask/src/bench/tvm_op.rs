@@ -43,7 +43,9 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             command: Box::new(move || {
                 let mut command = Command::new(&program);
                 command.args(["run", "-e", list, "-o"]).arg(&profile).arg("--");
-                command.arg(&python).args([&script, &library, &noop, &scratch]);
+                // -E: without the hook that `run` has Python load, which would give the machine our
+                // instrument in all four cases.
+                command.arg(&python).arg("-E").args([&script, &library, &noop, &scratch]);
                 command
             }),
             observe: Observe::Lines,
