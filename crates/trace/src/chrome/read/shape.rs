@@ -26,6 +26,7 @@ use super::lanes::WIDTH;
 use super::scan::{Field, MOST_WHOLE, Scan};
 use crate::chrome::event::{Event, Raw, Scalar};
 use crate::numbers::NumberMap;
+use crate::text::same;
 
 /// Shapes that are kept.
 const MOST: usize = 512;
@@ -238,8 +239,8 @@ impl Shape {
     fn follow<'a>(&mut self, scan: Scan<'a>, start: usize, event: &mut Event<'a>) -> Option<usize> {
         let (mut at, mut text, mut mark, mut open) = (start, 0, 0, start);
         for part in &mut self.parts {
-            let same = self.text.get(text..part.text as usize)?;
-            if !equal(scan.bytes().get(at..at + same.len())?, same) {
+            let fixed = self.text.get(text..part.text as usize)?;
+            if !same(scan.bytes().get(at..at + fixed.len())?, fixed) {
                 return None;
             }
             for (place, mark) in self.marks.get(mark..part.marks as usize)? {
@@ -259,7 +260,7 @@ impl Shape {
                     }
                 }
             }
-            at += same.len();
+            at += fixed.len();
             (text, mark) = (part.text as usize, part.marks as usize);
             let guess = usize::from(part.guess);
             match part.slot {
@@ -329,25 +330,6 @@ fn whole_digits(time: &[u8]) -> Guess {
     let point = time.len().wrapping_sub(".000".len());
     let plain = time.get(point) == Some(&b'.') && point <= MOST_WHOLE && time[0] != b'-';
     if plain { point as Guess } else { 0 }
-}
-
-/// Whether two texts of one length are equal. Most are of ten to fifty bytes: a call takes longer.
-#[inline(always)]
-fn equal(a: &[u8], b: &[u8]) -> bool {
-    let ((wide_a, _), (wide_b, _)) = (a.as_chunks::<16>(), b.as_chunks::<16>());
-    if wide_a.iter().zip(wide_b).any(|(a, b)| a != b) {
-        return false;
-    }
-    // What is left, with something before it that was compared already.
-    match (a.last_chunk::<16>(), b.last_chunk::<16>()) {
-        (Some(a), Some(b)) => a == b,
-        _ => match (a.last_chunk::<8>(), b.last_chunk::<8>()) {
-            (Some(last_a), Some(last_b)) => {
-                a.first_chunk::<8>() == b.first_chunk() && last_a == last_b
-            }
-            _ => a.iter().zip(b).all(|(a, b)| a == b),
-        },
-    }
 }
 
 /// One number for a text. Equal numbers of different texts make reading slower and nothing else.
