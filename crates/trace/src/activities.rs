@@ -32,7 +32,7 @@ use crate::chrome::event::Scalar;
 use crate::merge::Look;
 
 /// Batches of events that are read before they are asked for.
-const AHEAD: usize = 2;
+const AHEAD: usize = 1;
 
 /// Shows every event to `each`, while another thread reads the next ones. Returns the losses that
 /// were found.
@@ -49,7 +49,7 @@ fn visit(
                     break; // Nobody wants more of them.
                 }
             }
-            profile::Result::Ok(events.losses())
+            Ok::<_, profile::Error>(events.losses())
         };
         let reader = thread::Builder::new().name("trace reader".into());
         let reader = reader.spawn_scoped(scope, read_all)?;

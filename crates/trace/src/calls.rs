@@ -270,9 +270,12 @@ impl<'a> ProcessExport<'a, '_> {
         Id::Number(DEVICE_ROWS + self.index as i64)
     }
 
+    fn tid(&self, thread: usize) -> i64 {
+        self.process.threads.get(thread).map_or(0, |t| t.tid.into())
+    }
+
     fn row(&self, thread: usize) -> Row<'static> {
-        let tid = self.process.threads.get(thread).map_or(0, |t| t.tid);
-        Row { process: self.pid(), thread: Id::Number(tid.into()) }
+        Row { process: self.pid(), thread: Id::Number(self.tid(thread)) }
     }
 
     fn run(&mut self, last: &mut u64) -> Result<Vec<LossCount>, Gone> {
@@ -340,7 +343,8 @@ impl<'a> ProcessExport<'a, '_> {
 
     /// The pages that were decoded since the last time.
     fn pages(&mut self) {
-        for (thread, args) in self.raw.as_mut().map(RawCalls::pages).unwrap_or_default() {
+        let Some(raw) = &mut self.raw else { return };
+        for (thread, args) in raw.pages() {
             self.relay.fact(self.row(thread), PAGE_EVENT, self.since_ns, args);
         }
     }
@@ -429,7 +433,8 @@ impl<'a> ProcessExport<'a, '_> {
             self.relay.flow(Flow { kind: self.flow, id: placed.id, end: FlowEnd::Start });
         }
         self.relay.slice(Head {
-            row: self.row(columns.thread),
+            process: self.process.id.pid.into(),
+            thread: self.tid(columns.thread),
             category: self.call_kind,
             name: self.names[name].clone(),
             start_ns,
@@ -496,7 +501,8 @@ impl<'a> ProcessExport<'a, '_> {
         self.push_counters(&dispatch.counters);
         self.relay.flow(Flow { kind: self.flow, id: dispatch.id, end: FlowEnd::Finish });
         self.relay.slice(Head {
-            row: row(dispatch.lane),
+            process: DEVICE_ROWS + self.index as i64,
+            thread: dispatch.lane as i64,
             category: self.dispatch_kind,
             name: self.names[name].clone(),
             start_ns: dispatch.start_ns,

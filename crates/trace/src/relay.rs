@@ -37,14 +37,14 @@ struct Batch<'a> {
     others: Vec<(usize, Other)>,
 }
 
-/// A slice. Its lists start where those of the slice before end.
+/// A slice. Its lists start where those of the slice before end; a batch has no 2³² of anything.
 #[derive(Debug)]
 struct Kept<'a> {
     head: Head<'a>,
-    args_end: usize,
-    counters_end: usize,
-    flows_end: usize,
-    raw_end: usize,
+    args_end: u32,
+    counters_end: u32,
+    flows_end: u32,
+    raw_end: u32,
 }
 
 /// Its series start where those of the counter before end, or the slice's arguments.
@@ -61,10 +61,11 @@ enum Other {
     Thread { row: Row<'static>, name: String, sort_index: i64, at_ns: i64 },
 }
 
-/// A slice without its lists; see [`Slice`].
+/// A slice without its lists, in a row of numbers; see [`Slice`].
 #[derive(Clone, Debug)]
 pub struct Head<'a> {
-    pub row: Row<'static>,
+    pub process: i64,
+    pub thread: i64,
     pub category: &'a str,
     pub name: Cow<'a, str>,
     pub start_ns: i64,
@@ -178,10 +179,10 @@ impl<'a> Relay<'a> {
         let batch = &mut self.batch;
         batch.slices.push(Kept {
             head,
-            args_end: self.args_end.take().unwrap_or(batch.args.len()),
-            counters_end: batch.counters.len(),
-            flows_end: batch.flows.len(),
-            raw_end: batch.raw.len(),
+            args_end: self.args_end.take().unwrap_or(batch.args.len()) as u32,
+            counters_end: batch.counters.len() as u32,
+            flows_end: batch.flows.len() as u32,
+            raw_end: batch.raw.len() as u32,
         });
         if batch.slices.len() >= MOST_SLICES { self.send() } else { Ok(()) }
     }
@@ -233,29 +234,33 @@ impl Batch<'_> {
             while let Some((_, other)) = others.next_if(|(before, _)| *before <= number) {
                 other.write(sink)?;
             }
-            let Kept { head, args_end, counters_end, flows_end, raw_end } = slice;
-            let Head { row, category, name, start_ns, duration_ns, shape } = head;
-            let mut series = *args_end;
+            let Head { process, thread, category, name, start_ns, duration_ns, shape } =
+                &slice.head;
+            let row = Row { process: Id::Number(*process), thread: Id::Number(*thread) };
+            let [args_end, counters_end, flows_end, raw_end] =
+                [slice.args_end, slice.counters_end, slice.flows_end, slice.raw_end]
+                    .map(|end| end as usize);
+            let mut series = args_end;
             points.clear();
-            points.extend(self.counters[counters..*counters_end].iter().map(|counter| {
+            points.extend(self.counters[counters..counters_end].iter().map(|counter| {
                 let CounterLabel { category, name, units } = counter.label;
                 let from = std::mem::replace(&mut series, counter.series_end);
                 let series = &self.args[from..series];
-                Counter { row: *row, category, name, at_ns: *start_ns, series, units }
+                Counter { row, category, name, at_ns: *start_ns, series, units }
             }));
             sink.slice(&Slice {
-                row: *row,
+                row,
                 category,
                 name,
                 start_ns: *start_ns,
                 duration_ns: *duration_ns,
-                args: &self.args[args..*args_end],
-                raw: &self.raw[raw..*raw_end],
+                args: &self.args[args..args_end],
+                raw: &self.raw[raw..raw_end],
                 shape: *shape,
-                flows: &self.flows[flows..*flows_end],
+                flows: &self.flows[flows..flows_end],
                 counters: &points,
             })?;
-            (args, counters, flows, raw) = (series, *counters_end, *flows_end, *raw_end);
+            (args, counters, flows, raw) = (series, counters_end, flows_end, raw_end);
         }
         others.try_for_each(|(_, other)| other.write(sink))
     }

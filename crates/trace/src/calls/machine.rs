@@ -246,7 +246,8 @@ impl<'a> ProcessExport<'a, '_> {
             self.push_series(columns.thread, values);
         }
         self.relay.slice(Head {
-            row: self.row(columns.thread),
+            process: self.process.id.pid.into(),
+            thread: self.tid(columns.thread),
             category,
             name: op.name.as_str().into(),
             start_ns,

@@ -11,7 +11,7 @@
 
 use super::fields::{annotation, clocks, defaults, event, interned, packet, trace};
 use super::intern::{Interned, Interner};
-use super::proto::{Encoder, Fields};
+use super::proto::{Encoder, Fields, Width};
 use crate::event::{Arg, ArgValue, Flow, FlowEnd, Shape, Slice};
 use model::activity::Value;
 
@@ -39,6 +39,8 @@ pub struct Sequence {
     shapes: Vec<Vec<[u64; 3]>>,
     /// The tracks that values in a slice's packet belong to if it does not name others.
     extra_tracks: Vec<u64>,
+    /// Of its packets with names, and of the events in them.
+    widths: [Width; 2],
 }
 
 /// What a packet is about.
@@ -99,6 +101,7 @@ impl Sequence {
             keys: Interner::default(),
             shapes: Vec::new(),
             extra_tracks: Vec::new(),
+            widths: Default::default(),
         }
     }
 
@@ -174,10 +177,11 @@ impl Sequence {
             }
             _ => [].iter_mut(),
         };
-        out.message(trace::PACKET, |p| {
+        let [packet_width, event_width] = &mut self.widths;
+        out.message_like(trace::PACKET, packet_width, |p| {
             head(p, at, point.at_ns);
             p.fields(same);
-            p.message(packet::TRACK_EVENT, |e| {
+            p.message_like(packet::TRACK_EVENT, event_width, |e| {
                 match category {
                     Some(category) => e.three(
                         (event::TYPE, point.kind),
@@ -241,6 +245,9 @@ impl Sequence {
     /// Writes the end of the slice that was begun last.
     pub fn end(&mut self, out: &mut Encoder, end_ns: i64) {
         let (same, at) = (&self.same_at_end, advance(&mut self.now_ns, end_ns));
+        if let Some(delta) = at {
+            return out.number_and_fields(trace::PACKET, (packet::TIMESTAMP, delta), same);
+        }
         out.message(trace::PACKET, |p| {
             head(p, at, end_ns);
             p.fields(same);
@@ -336,6 +343,11 @@ fn annotate(
     known: &mut [u64; 3],
     fresh: &mut Fresh,
 ) {
+    // What most are.
+    if let (ArgValue::Plain(Value::Uint(n)), 1..) = (arg.value, known[0]) {
+        let key = (annotation::NAME_IID, known[0]);
+        return e.pair(event::ANNOTATIONS, key, (annotation::UINT, n));
+    }
     let mut key = |axis: usize, end: &str| {
         if known[axis] == 0 {
             let found = keys.intern_both(arg.key, end);
