@@ -34,7 +34,7 @@ use profile::{merge_losses, profile::Thread};
 
 use self::machine::{Kinds, Machines, has_machines, op_of};
 use crate::dispatch::{Assembler, Dispatch, Workgroup};
-use crate::event::{Arg, ArgValue, Flow, FlowEnd, Id, ProcessRow, Row, Shape, Sink};
+use crate::event::{Arg, ArgValue, Flow, FlowEnd, Id, Label, ProcessRow, Row, Shape, Sink};
 use crate::numbers::NumberMap;
 use crate::raw::{PAGE_EVENT, RawCalls};
 use crate::relay::{CounterLabel, Gone, Head, Relay, relay};
@@ -360,6 +360,12 @@ impl<'a> ProcessExport<'a, '_> {
         })
     }
 
+    /// Stands for a name: slices of one row are all calls or all dispatches, but for those of
+    /// virtual machines.
+    fn label(&self, name: usize) -> Option<Label> {
+        u32::try_from(name).ok().map(Label)
+    }
+
     fn call(
         &mut self,
         columns: &Columns,
@@ -440,6 +446,7 @@ impl<'a> ProcessExport<'a, '_> {
             start_ns,
             duration_ns: end_ns.abs_diff(start_ns),
             shape: Some(Shape(shape)),
+            label: self.label(name),
         })?;
         for dispatch in placed.map(|p| p.over).unwrap_or_default() {
             self.dispatch(&dispatch)?;
@@ -450,9 +457,7 @@ impl<'a> ProcessExport<'a, '_> {
     /// The values of a call's counters, as views show them.
     fn read_counters(&self, columns: &Columns, i: usize, values: &mut [Option<u64>]) {
         for (g, group) in self.profile.groups.all().iter().enumerate() {
-            for counter in group.counters.clone() {
-                values[counter] = columns.value(g, counter, i);
-            }
+            columns.group_values(g, group.counters.clone(), i, values);
         }
     }
 
@@ -469,10 +474,12 @@ impl<'a> ProcessExport<'a, '_> {
         let counters = &self.profile.manifest.counters;
         for (number, group) in self.profile.groups.all().iter().enumerate() {
             let name = &self.labels[thread].groups[number];
-            let label =
-                CounterLabel { category: self.counter_kind, name, units: &self.units[number] };
-            let known = group.counters.clone().filter_map(|c| Some((&counters[c], values[c]?)));
-            self.relay.counter(label, known.map(|(info, value)| Arg::uint(&info.name, value)));
+            let (category, label) = (self.counter_kind, Label(number as u32));
+            let label = CounterLabel { category, name, label, units: &self.units[number] };
+            let of_group = group.counters.clone();
+            let known = counters[of_group.clone()].iter().zip(&values[of_group]);
+            let known = known.filter_map(|(info, value)| Some(Arg::uint(&info.name, (*value)?)));
+            self.relay.counter(label, known);
         }
     }
 
@@ -508,6 +515,7 @@ impl<'a> ProcessExport<'a, '_> {
             start_ns: dispatch.start_ns,
             duration_ns: dispatch.end_ns.abs_diff(dispatch.start_ns),
             shape: None,
+            label: self.label(name),
         })
     }
 }

@@ -47,6 +47,6 @@ pub mod tracks;
 pub use calls::{CallsOptions, export_calls};
 pub use event::ThreadRow;
 pub use event::{
-    Arg, ArgValue, Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Shape, Sink, Slice,
+    Arg, ArgValue, Counter, Flow, FlowEnd, Id, Instant, Label, ProcessRow, Row, Shape, Sink, Slice,
 };
 pub use tracks::export_tracks;

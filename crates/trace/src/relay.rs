@@ -17,7 +17,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
-use crate::event::{Arg, Counter, Flow, Id, ProcessRow, Row, Shape, Sink, Slice, ThreadRow};
+use crate::event::{Arg, Counter, Flow, Id, Label, ProcessRow, Row, Shape, Sink, Slice, ThreadRow};
 
 /// Slices of a batch.
 const MOST_SLICES: usize = 1024;
@@ -71,6 +71,7 @@ pub struct Head<'a> {
     pub start_ns: i64,
     pub duration_ns: u64,
     pub shape: Option<Shape>,
+    pub label: Option<Label>,
 }
 
 /// What counters of a slice are called; see [`Counter`].
@@ -78,6 +79,8 @@ pub struct Head<'a> {
 pub struct CounterLabel<'a> {
     pub category: &'a str,
     pub name: &'a str,
+    /// Stands for its name, and for its series' if each has a unit.
+    pub label: Label,
     pub units: &'a [(&'a str, &'a str)],
 }
 
@@ -234,7 +237,7 @@ impl Batch<'_> {
             while let Some((_, other)) = others.next_if(|(before, _)| *before <= number) {
                 other.write(sink)?;
             }
-            let Head { process, thread, category, name, start_ns, duration_ns, shape } =
+            let Head { process, thread, category, name, start_ns, duration_ns, shape, label } =
                 &slice.head;
             let row = Row { process: Id::Number(*process), thread: Id::Number(*thread) };
             let [args_end, counters_end, flows_end, raw_end] =
@@ -243,10 +246,11 @@ impl Batch<'_> {
             let mut series = args_end;
             points.clear();
             points.extend(self.counters[counters..counters_end].iter().map(|counter| {
-                let CounterLabel { category, name, units } = counter.label;
+                let CounterLabel { category, name, label, units } = counter.label;
                 let from = std::mem::replace(&mut series, counter.series_end);
                 let series = &self.args[from..series];
-                Counter { row, category, name, at_ns: *start_ns, series, units }
+                let label = (series.len() == units.len()).then_some(label);
+                Counter { row, category, name, at_ns: *start_ns, series, label, units }
             }));
             sink.slice(&Slice {
                 row,
@@ -257,6 +261,7 @@ impl Batch<'_> {
                 args: &self.args[args..args_end],
                 raw: &self.raw[raw..raw_end],
                 shape: *shape,
+                label: *label,
                 flows: &self.flows[flows..flows_end],
                 counters: &points,
             })?;

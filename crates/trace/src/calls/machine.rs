@@ -253,6 +253,7 @@ impl<'a> ProcessExport<'a, '_> {
             start_ns,
             duration_ns: end_ns.abs_diff(start_ns),
             shape: None,
+            label: None,
         })
     }
 }

@@ -294,6 +294,7 @@ pub fn perfetto(bytes: &[u8]) {
                     args: &args,
                     raw: "",
                     shape: None,
+                    label: None,
                     flows: &flows[..choices.below(2)],
                     counters: &[],
                 })
