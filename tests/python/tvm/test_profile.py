@@ -185,8 +185,10 @@ def test_a_device_without_a_source_is_left_out_with_one_warning(mlp):
         for _ in range(2):
             with cp.profile(vm, collectors=[cp.CounterCollector(names)]) as prof:
                 vm[entry](*args)
-    about = [str(w.message) for w in told if "cuda" in str(w.message)]
-    assert len(about) == 1 and "NVreg_RestrictProfilingToAdminUsers" in about[0]
+    about = [w for w in told if "cuda" in str(w.message)]
+    assert len(about) == 1 and "NVreg_RestrictProfilingToAdminUsers" in str(about[0].message)
+    # It is told of the line that asked.
+    assert about[0].filename == __file__
     assert all("page-faults" in row for row in support.ops(prof.report()))
 
 
@@ -319,6 +321,8 @@ with warnings.catch_warnings(record=True) as told:
             vm[entry](*args)
 assert len(told) == 1, told
 assert "task-clock" in str(told[0].message) and "page-faults" not in str(told[0].message)
+here = sys._getframe().f_code
+assert told[0].filename == here.co_filename and told[0].lineno == 11, told[0]
 report = prof.report(all=True)
 support.assert_sums_to_the_wall_time(report)
 assert all("page-faults" in row for row in support.ops(report))
