@@ -58,6 +58,7 @@ __attribute__((visibility("default"))) int TVMFFIObjectDecRef(void* object) {
   return 0;
 }
 __attribute__((visibility("default"))) void TVMFFIErrorSetRaisedFromCStr(const char* kind, const char* message) { (void)message; raised = kind; }
+__attribute__((visibility("default"))) void TVMFFIErrorSetRaised(void* error) { (void)error; }
 __attribute__((visibility("default"))) void TVMFFIErrorMoveFromRaised(void** error) { raised = NULL; *error = NULL; }
 
 typedef struct { void* sync; int32_t tasks; } group_t;

@@ -3,8 +3,8 @@
 import gc
 import json
 import os
+import signal
 import sys
-import warnings
 from pathlib import Path
 
 import counterpoint.tvm as cp
@@ -93,6 +93,92 @@ def test_a_collector_that_fails_is_a_loss_and_no_error(mlp):
     assert support.counted(report) == expected
     assert [loss.name for loss in report.losses] == ["collector_failed"]
     assert report.losses[0].count == sum(expected.values())
+
+
+class Interrupted(cp.Collector):
+    """Has `raised` happen in its function `where` of the third op."""
+
+    metrics = {"n": cp.Count}
+
+    def __init__(self, where, raised):
+        self.where, self.raised, self.started = where, raised, 0
+
+    def start(self, device):
+        self.started += 1
+        return self.reached("start")
+
+    def stop(self, state):
+        self.reached("stop")
+        return {"n": cp.Count(1)}
+
+    def reached(self, where):
+        if where == self.where and self.started == 3:
+            self.raised()
+        return 1
+
+
+class Beside(Interrupted):
+    metrics = {"m": cp.Count}
+
+    def stop(self, state):
+        return {"m": cp.Count(2)}
+
+
+def ctrl_c():
+    """As it comes: while an op runs, to be noticed by whatever Python runs next."""
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("where", ["start", "stop"])
+@pytest.mark.parametrize("raised, error", [(ctrl_c, KeyboardInterrupt), (lambda: sys.exit(7), SystemExit)])
+def test_what_ends_a_program_passes_a_collector(mlp, where, raised, error):
+    vm, entry, args = mlp
+    collector, beside = Interrupted(where, raised), Beside("", None)
+    with pytest.raises(error) as caught:
+        with cp.profile(vm, counters=[], collectors=[collector, beside]) as prof:
+            vm[entry](*args)
+    assert error is not SystemExit or caught.value.code == 7
+    # The model stopped there, before the third op or behind it, and what was recorded is there.
+    assert collector.started == 3
+    report = prof.report(all=True)
+    ops = support.ops(report)
+    assert [row.get("n") for row in ops] == [cp.Count(1)] * 2 + [None] * (where == "stop")
+    # The machine and the next profile are as good as new.
+    with cp.profile(vm, counters=[], collectors=[Interrupted("", None)]) as prof:
+        vm[entry](*args)
+    report = prof.report(all=True)
+    assert report.losses == [] and len(support.ops(report)) > 3
+
+
+PRESSED = """
+import os, random, signal, threading, time
+import counterpoint.tvm as cp, models
+mod, entry, arrays = models.MODELS["mlp"]()
+args = models.tensors(arrays)
+vm = models.machine(mod)
+
+class Quiet(cp.Collector):
+    metrics = {"n": cp.Count}
+    start = lambda self, device: 1
+    stop = lambda self, state: {}
+
+random.seed(1)
+with cp.profile(vm, counters=[], collectors=[Quiet()]):
+    for _ in range(50):
+        try:
+            threading.Timer(random.random() / 100, os.kill, (os.getpid(), signal.SIGINT)).start()
+            until = time.monotonic() + 60
+            while time.monotonic() < until:
+                vm[entry](*args)
+            raise AssertionError("Ctrl-C was lost")
+        except KeyboardInterrupt:
+            pass
+print("every one")
+"""
+
+
+def test_ctrl_c_at_any_time_is_not_lost():
+    assert support.python(PRESSED) == "every one\n"
 
 
 class Huge(cp.Collector):

@@ -190,6 +190,32 @@ def loaded_model() -> Optional[str]:
     return None
 
 
+def pass_interrupts() -> None:
+    """Has TVM's FFI tell apart what is for whoever runs the program: Ctrl-C, and `sys.exit`, in a
+    function that it calls. It would make a RuntimeError of either. Elsewhere in the process, too,
+    each is then itself again behind the FFI."""
+    from tvm_ffi import core
+
+    # By type and name: Python may run a signal's handler before the first line of a function, where
+    # nothing of ours could catch what it raises.
+    names: dict[type, str] = core.ERROR_TYPE_TO_NAME
+    types: dict[str, type] = core.ERROR_NAME_TO_TYPE
+    for cls, again in ((KeyboardInterrupt, KeyboardInterrupt), (SystemExit, _SystemExit)):
+        if cls not in names:
+            names[cls] = cls.__name__
+            types.setdefault(cls.__name__, again)
+
+
+class _SystemExit:
+    """Makes a SystemExit of what `str` made of one; the FFI's table takes nothing but classes."""
+
+    def __new__(cls, message: str) -> Any:
+        try:
+            return SystemExit(int(message))
+        except ValueError:
+            return SystemExit(None if message in ("", "None") else message)
+
+
 def _file_of(address: int) -> Optional[str]:
     """The library or program in which an address lies."""
     info = _DlInfo()
