@@ -9,6 +9,7 @@ from pathlib import Path
 
 import counterpoint.tvm as cp
 import models
+import numpy as np
 import places
 import pytest
 import support
@@ -210,6 +211,79 @@ def test_functions_taken_before_are_measured_without_runs(mlp):
     assert support.counted(report) == expected and report.calls == support.ops(report)
     assert any("outside of any run" in note for note in report.notes)
     support.assert_sums_to_the_wall_time(report)
+
+
+def machine_with(middle):
+    """A machine whose op `middle` does that; and its argument."""
+    tvm.register_global_func("test.around", lambda x: x, override=True)
+    tvm.register_global_func("test.middle", middle, override=True)
+    vm = models.machine(models.calls("test.around", "test.middle", "test.around"))
+    return vm, tvm.runtime.tensor(np.ones((2, 2), "float32"))
+
+
+def test_a_profile_may_begin_and_end_inside_of_an_op():
+    """TVM calls its instrument again behind the op, whatever was done to it meanwhile."""
+    todo, open_now = [], []
+
+    def middle(x):
+        if todo:
+            todo.pop(0)()
+        return x
+
+    def begin():
+        open_now.append(cp.profile(vm, counters=[]))
+        open_now[-1].__enter__()
+
+    def end():
+        open_now[-1].__exit__(None, None, None)
+
+    vm, x = machine_with(middle)
+    todo[:] = [begin, end]
+    vm["main"](x)
+    vm["main"](x)
+    report = open_now[-1].report()
+    names = [row["Name"].string for row in support.ops(report) if row["Name"].string != "vm.builtin.*"]
+    assert names.count("test.middle") == 0 and sum(r["Count"].value for r in support.ops(report) if r["Name"].string == "test.around") == 2
+    # The run and the op in which it ended.
+    assert [(loss.name, loss.count) for loss in report.losses] == [("call_cut_short", 2)]
+    # Our instrument is gone with the next call, and everything is as before.
+    vm["main"](x)
+    with cp.profile(vm, counters=[]) as prof:
+        vm["main"](x)
+    assert prof.report().losses == []
+
+
+SERVING = """
+import sys, threading, time
+import counterpoint.tvm as cp, models, support
+mod, entry, arrays = models.MODELS["mlp"]()
+args = models.tensors(arrays)
+vm = models.machine(mod)
+over, runs = threading.Event(), 0
+
+def serve():
+    global runs
+    while not over.is_set():
+        vm[entry](*args)
+        runs += 1
+
+server = threading.Thread(target=serve)
+server.start()
+ops = 0
+for _ in range(30):
+    with cp.profile(vm, counters=[]) as prof:
+        before = runs
+        while runs < before + 3:
+            time.sleep(0.001)
+    ops += len(support.ops(prof.report()))
+over.set()
+server.join()
+print("served", ops > 0)
+"""
+
+
+def test_a_machine_that_another_thread_calls_all_the_time():
+    assert support.python(SERVING) == "served True\n"
 
 
 def test_other_ways_to_call(mlp):

@@ -92,24 +92,31 @@ unsafe extern "C-unwind" fn instrument(
     // SAFETY: as the VM passes them.
     let all = unsafe { ffi::arguments(arguments, count) };
     let before = all.get(2).and_then(ffi::integer).map(|before| before != 0);
+    let inside = &this.vm.inside;
     // SAFETY: the VM's own arguments, passed on.
     unsafe {
         match before {
             Some(true) => {
+                inside.begin(frame);
                 let code = this.call_user(arguments, count, result);
                 let skips = !this.user.is_null()
                     && (*result).type_index == type_index::INT
                     && (*result).bits == SKIP;
-                if code == 0 && !skips && run::wanted() && op_begins(this.vm, all, frame) {
+                if code != 0 || skips {
+                    inside.end(frame);
+                } else if run::wanted() && op_begins(this.vm, all, frame) {
+                    inside.end(frame);
                     return INTERRUPTED;
                 }
                 code
             }
             Some(false) => {
-                if op_ends(frame) {
-                    return INTERRUPTED;
-                }
-                this.call_user(arguments, count, result)
+                let code = match op_ends(frame) {
+                    true => INTERRUPTED,
+                    false => this.call_user(arguments, count, result),
+                };
+                inside.end(frame);
+                code
             }
             None => this.call_user(arguments, count, result),
         }

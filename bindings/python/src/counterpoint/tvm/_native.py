@@ -76,6 +76,7 @@ class Native:
         self._instrument = module["counterpoint_instrument"]
         self._entry = module["counterpoint_entry"]
         self._calls = module["counterpoint_calls"]
+        self._quiet = module["counterpoint_quiet"]
         self._collector = module["counterpoint_collector"]
         self._collector_remove = module["counterpoint_collector_remove"]
         self._parallel = module["counterpoint_parallel"]
@@ -100,6 +101,10 @@ class Native:
     def calls(self, vm: int) -> int:
         """VM calls seen since it was registered."""
         return int(self._calls(vm))
+
+    def quiet(self, vm: int) -> bool:
+        """Whether this thread may take the instrument away now."""
+        return bool(self._quiet(vm))
 
     def collector(self, start: Any, stop: Any, slots: list[tuple[str, int]]) -> int:
         """Has functions called around each op; slots are names and kinds."""
