@@ -223,7 +223,11 @@ pub fn stop(thread: &mut Thread, at: usize, values: &mut Values) -> bool {
         for (slot, value) in one.slots.iter().zip(&given).filter(|(_, value)| value.filled != 0) {
             let bits = match slot.kind {
                 ValueKind::Text => text(value.bits, thread.process()),
-                _ => Some(value.bits),
+                ValueKind::Count => Some(value.bits),
+                // What is no number was not measured.
+                ValueKind::Duration | ValueKind::Percent | ValueKind::Ratio => {
+                    Some(value.bits).filter(|bits| f64::from_bits(*bits).is_finite())
+                }
             };
             match bits {
                 Some(bits) => values.push(slot.id, bits),
