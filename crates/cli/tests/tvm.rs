@@ -241,6 +241,7 @@ fn under_run_everything_is_recorded() {
     let profile = recorded.profile();
     assert_eq!(counts(&rows(&profile)), model(3));
     assert_eq!(losses(&profile), [("call_abandoned".to_owned(), 3)].into());
+    assert!(recorded.stderr().contains("; `counterpoint ops` shows those of TVM's"));
     let kinds: Vec<_> =
         profile.processes[0].libraries.iter().map(|l| (l.kind, l.name.as_str())).collect();
     assert_eq!(kinds, [(LibraryKind::RelaxVm, "machine")]);
