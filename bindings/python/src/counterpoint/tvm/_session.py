@@ -200,7 +200,11 @@ def _prepare(path: str, request: Request) -> dict[str, Any]:
         words.append("--skip-missing")
     if request.counters is not None:
         words += ["-e", ",".join(request.counters) or "none"]
-    return dict(json.loads(_run(words, request.variables)))
+    try:
+        return dict(json.loads(_run(words, request.variables)))
+    except CounterpointError as error:
+        # The program's advice, in this package's words.
+        raise CounterpointError(str(error).replace("with -o DIR", "with output=")) from None
 
 
 def _finish(path: str) -> None:
