@@ -254,27 +254,34 @@ def test_a_profile_may_begin_and_end_inside_of_an_op():
 
 
 SERVING = """
-import sys, threading, time
+import threading, time
 import counterpoint.tvm as cp, models, support
 mod, entry, arrays = models.MODELS["mlp"]()
 args = models.tensors(arrays)
 vm = models.machine(mod)
-over, runs = threading.Event(), 0
+over, between, runs = threading.Event(), threading.Lock(), 0
 
 def serve():
     global runs
     while not over.is_set():
-        vm[entry](*args)
+        with between:
+            vm[entry](*args)
         runs += 1
+        time.sleep(0.0001)
 
 server = threading.Thread(target=serve)
 server.start()
 ops = 0
 for _ in range(30):
-    with cp.profile(vm, counters=[]) as prof:
-        before = runs
-        while runs < before + 3:
-            time.sleep(0.001)
+    prof = cp.profile(vm, counters=[])
+    with between:
+        prof.__enter__()
+    before = runs
+    while runs < before + 3 and server.is_alive():
+        time.sleep(0.0003)
+    # Wherever the machine is now.
+    prof.__exit__(None, None, None)
+    assert server.is_alive()
     ops += len(support.ops(prof.report()))
 over.set()
 server.join()
@@ -282,7 +289,7 @@ print("served", ops > 0)
 """
 
 
-def test_a_machine_that_another_thread_calls_all_the_time():
+def test_a_profile_may_end_while_another_thread_runs_the_machine():
     assert support.python(SERVING) == "served True\n"
 
 
