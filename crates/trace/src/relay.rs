@@ -289,3 +289,178 @@ impl Other {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::event::{FlowEnd, Instant};
+    use model::activity::FlowKind;
+
+    const ROW: Row<'_> = Row { process: Id::Number(7), thread: Id::Number(8) };
+
+    /// Says what it is given; fails at a name.
+    #[derive(Default)]
+    struct Said {
+        lines: Vec<String>,
+        fails_at: Option<&'static str>,
+    }
+
+    impl Said {
+        fn say(&mut self, line: String) -> io::Result<()> {
+            self.lines.push(line);
+            Ok(())
+        }
+    }
+
+    impl Sink for Said {
+        fn is_imported(&self) -> bool {
+            true
+        }
+        fn fact(&mut self, row: Row<'_>, name: &str, at_ns: i64, args: &str) -> io::Result<()> {
+            self.say(format!("{row:?} {name} {at_ns} {args}"))
+        }
+        fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
+            self.say(format!("{process:?}"))
+        }
+        fn thread(&mut self, thread: &ThreadRow<'_>) -> io::Result<()> {
+            self.say(format!("{thread:?}"))
+        }
+        fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()> {
+            match self.fails_at {
+                Some("panic") => panic!("as it was told"),
+                Some(name) if name == slice.name => Err(io::Error::other("as it was told")),
+                _ => self.say(format!("{slice:?}")),
+            }
+        }
+        fn instant(&mut self, _: &Instant<'_>) -> io::Result<()> {
+            unreachable!("calls have none")
+        }
+        fn counter(&mut self, _: &Counter<'_>) -> io::Result<()> {
+            unreachable!("they come with slices")
+        }
+    }
+
+    /// Gives `relay` slices of every form, and rows and facts between them; says what must come.
+    fn fill<'a>(
+        relay: &mut Relay<'a>,
+        slices: usize,
+        texts: &'a [String],
+        kind: &'a FlowKind,
+        expected: &mut Vec<String>,
+    ) -> Result<(), Gone> {
+        assert!(relay.is_imported());
+        for i in 0..slices {
+            let text = &texts[i % texts.len()];
+            if i % 700 == 3 {
+                relay.fact(ROW, "page", 5, text.clone());
+                expected.push(format!("{ROW:?} page 5 {text}"));
+            }
+            if i % 900 == 0 {
+                let row =
+                    ProcessRow { id: ROW.process, name: "", labels: "l", sort_index: 1, at_ns: 2 };
+                relay.process(row, text);
+                expected.push(format!("{:?}", ProcessRow { name: text, ..row }));
+                relay.thread(ROW, text.clone(), 3, 4);
+                let (row, name) = (ROW, text.as_str());
+                expected.push(format!("{:?}", ThreadRow { row, name, sort_index: 3, at_ns: 4 }));
+            }
+            let args: Vec<Arg<'a>> = (0..i % 5).map(|n| Arg::uint(text, n as u64)).collect();
+            let raw = "r".repeat(i % 3);
+            let flows = vec![Flow { kind, id: i as u64, end: FlowEnd::Start }; i % 2];
+            let series: Vec<Arg<'a>> =
+                (0..i % 4).map(|n| Arg::text(text, texts[n].as_str())).collect();
+            let (label, units) = (Label(i as u32), &[("a", "b"), ("c", "d")][..]);
+            relay.args().extend(args.iter().copied());
+            relay.raw().push_str(&raw);
+            flows.iter().for_each(|flow| relay.flow(*flow));
+            let counters = [&series[..], &series[..i % 2]];
+            let counters = &counters[..i % 3];
+            for series in counters {
+                let of = CounterLabel { category: "k", name: text, label, units };
+                relay.counter(of, series.iter().copied());
+            }
+            let counters: Vec<Counter<'_>> = counters
+                .iter()
+                .map(|series| Counter {
+                    row: ROW,
+                    category: "k",
+                    name: text,
+                    at_ns: i as i64,
+                    series,
+                    label: (series.len() == 2).then_some(label),
+                    units,
+                })
+                .collect();
+            let slice = Slice {
+                row: ROW,
+                category: "c",
+                name: text,
+                start_ns: i as i64,
+                duration_ns: 9,
+                args: &args,
+                raw: &raw,
+                shape: Some(Shape(3)),
+                label: Some(label),
+                flows: &flows,
+                counters: &counters,
+            };
+            expected.push(format!("{slice:?}"));
+            relay.slice(Head {
+                process: 7,
+                thread: 8,
+                category: "c",
+                name: text.as_str().into(),
+                start_ns: i as i64,
+                duration_ns: 9,
+                shape: Some(Shape(3)),
+                label: Some(label),
+            })?;
+        }
+        relay.fact(ROW, "page", 6, "last".into());
+        expected.push(format!("{ROW:?} page 6 last"));
+        Ok(())
+    }
+
+    fn texts() -> Vec<String> {
+        (0..97).map(|i| format!("text {i}")).collect()
+    }
+
+    #[test]
+    fn everything_arrives_in_order() {
+        let (texts, kind) = (texts(), FlowKind::HostToDevice);
+        for slices in [0, 1, MOST_SLICES - 1, MOST_SLICES, 9 * MOST_SLICES + 5] {
+            let (mut said, mut expected) = (Said::default(), Vec::new());
+            let made = relay(&mut said, |relay| {
+                fill(relay, slices, &texts, &kind, &mut expected).map(|()| "made")
+            });
+            assert_eq!(made.unwrap(), "made");
+            assert!(said.lines == expected, "{slices}");
+        }
+    }
+
+    #[test]
+    fn the_error_of_the_sink_ends_both_threads() {
+        let (texts, kind) = (texts(), FlowKind::HostToDevice);
+        for slices in [1, 100 * MOST_SLICES] {
+            let mut said = Said { fails_at: Some("text 0"), ..Said::default() };
+            let mut expected = Vec::new();
+            let made = relay(&mut said, |relay| fill(relay, slices, &texts, &kind, &mut expected));
+            assert_eq!(made.unwrap_err().to_string(), "as it was told");
+            // It did not go on for long.
+            assert!(expected.len() < 20 * MOST_SLICES, "{}", expected.len());
+        }
+    }
+
+    #[test]
+    fn a_panic_of_the_sink_is_one_of_the_caller() {
+        let (texts, kind) = (texts(), FlowKind::HostToDevice);
+        let mut said = Said { fails_at: Some("panic"), ..Said::default() };
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            relay(&mut said, |relay| fill(relay, 5 * MOST_SLICES, &texts, &kind, &mut Vec::new()))
+        }));
+        let text = panicked.unwrap_err();
+        assert_eq!(text.downcast_ref::<&str>(), Some(&"as it was told"));
+    }
+}
