@@ -240,11 +240,14 @@ impl Sequence {
 
     /// Writes the end of the slice that was begun last.
     pub fn end(&mut self, out: &mut Encoder, end_ns: i64) {
-        let (same, at) = (&self.same_at_end, advance(&mut self.now_ns, end_ns));
-        out.message(trace::PACKET, |p| {
-            head(p, at, end_ns);
-            p.fields(same);
-        });
+        let same = &self.same_at_end;
+        match advance(&mut self.now_ns, end_ns) {
+            Some(delta) => out.number_and(trace::PACKET, (packet::TIMESTAMP, delta), same),
+            None => out.message(trace::PACKET, |p| {
+                head(p, None, end_ns);
+                p.fields(same);
+            }),
+        }
     }
 
     /// Sets the sequence's clock, tracks and numbers before its first packet, and again when the
