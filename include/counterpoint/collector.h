@@ -23,7 +23,8 @@
  * returns belongs to the collector; `stop` or `abandon` is called once for it.
  *
  * What goes wrong. A `stop` that returns anything but 0, or that fills a slot which is not its own,
- * is counted as the loss `collector_failed`, and its values are left out; the model goes on.
+ * is counted as the loss `collector_failed`, and its values are left out; the model goes on. So is a
+ * single value that is nothing: a number that is infinite or none (NaN), a text that is null.
  * Collectors must not throw, must not call the agent's table but for `ticks`, and may be called by
  * several threads at once.
  */

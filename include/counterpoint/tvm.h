@@ -13,6 +13,7 @@
  * | counterpoint_entry | vm: int, name: str, function: Function | Function |
  * | counterpoint_parallel | | int: 0 or a reason, below |
  * | counterpoint_calls | vm: int | int: ops seen |
+ * | counterpoint_quiet | vm: int | int: 1 or 0 |
  * | counterpoint_collector | start: Function, stop: Function, then name: str, kind: int per slot | int: number or below 0 |
  * | counterpoint_collector_remove | number: int | int: 0 or -1 |
  *
@@ -30,6 +31,9 @@
  *             is enough. Not 0: nothing changed.
  * calls       VM calls that its instruments saw while recording, since it was registered; the
  *             difference over a run is 0 in compiled mode.
+ * quiet       1: the calling thread may put another instrument, or none, in the place of ours. 0: the
+ *             machine may be in an op, behind which TVM calls its instrument again (and crashes if
+ *             there is none), as another thread called it last, or we are inside. Leave ours.
  * collector   As agent->collector_add, for functions: start(device_type: int, device_id: int) gives
  *             any value, which stop(state, slots: opaque pointer, count: int) gets; it writes into
  *             `count` counterpoint_value_t at `slots` and returns None, or an int but 0 to fail. An

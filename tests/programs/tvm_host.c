@@ -58,6 +58,7 @@ __attribute__((visibility("default"))) int TVMFFIObjectDecRef(void* object) {
   return 0;
 }
 __attribute__((visibility("default"))) void TVMFFIErrorSetRaisedFromCStr(const char* kind, const char* message) { (void)message; raised = kind; }
+__attribute__((visibility("default"))) void TVMFFIErrorSetRaised(void* error) { (void)error; }
 __attribute__((visibility("default"))) void TVMFFIErrorMoveFromRaised(void** error) { raised = NULL; *error = NULL; }
 
 typedef struct { void* sync; int32_t tasks; } group_t;
@@ -293,6 +294,13 @@ static int32_t too_many(void* self, void* state, counterpoint_value_t* values, u
   values[slots] = counterpoint_count(2);
   return 0;
 }
+static int32_t nothing_stop(void* self, void* state, counterpoint_value_t* values, uint32_t slots) {
+  if (self != state || slots != 3) ++collect_failures;
+  values[0] = counterpoint_count(7);
+  values[1] = counterpoint_number(__builtin_nan(""));
+  values[2] = counterpoint_text(NULL);
+  return 0;
+}
 static int32_t failing_stop(void* self, void* state, counterpoint_value_t* values, uint32_t slots) {
   (void)self, (void)state, (void)slots;
   values[0] = counterpoint_count(1);
@@ -482,6 +490,10 @@ int main(int argc, char** argv) {
     printf(" %d", agent->collector_remove(last));
     printf(" %d\n", agent->collector_remove(last));
     vm_call(raw("none"), nothing, NULL, NULL, 0);
+    counterpoint_slot_t fourth[] = {{"seven", COUNTERPOINT_COUNT}, {"no number", COUNTERPOINT_RATIO}, {"no text", COUNTERPOINT_TEXT}};
+    counterpoint_collector_t empty = {sizeof empty, 3, "empty", fourth, &slots, collect_start, nothing_stop, NULL};
+    agent->collector_add(&empty);
+    vm_call(raw("empty"), nothing, NULL, NULL, 0);
     printf("end %d failures %d starts %d\n", end(), collect_failures, collect_start_calls);
   } else if (!strcmp(mode, "late_thread")) {
     // Sessions begin and end while another thread is inside a call.

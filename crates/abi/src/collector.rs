@@ -36,6 +36,9 @@ pub struct Value {
     pub filled: u64,
 }
 
+/// A collector's function behind an op.
+pub type Stop = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut Value, u32) -> i32;
+
 /// See the header.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +56,7 @@ pub struct Collector {
     /// Before an op.
     pub start: Option<unsafe extern "C" fn(*mut c_void, Device) -> *mut c_void>,
     /// Behind it; 0: done.
-    pub stop: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, *mut Value, u32) -> i32>,
+    pub stop: Option<Stop>,
     /// Instead of `stop`, for an op that has thrown. May be absent.
     pub abandon: Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>,
 }

@@ -29,6 +29,8 @@ pub mod type_index {
     pub const FIRST_OBJECT: i32 = 64;
     /// A string: [`super::Bytes`] follow the object's header.
     pub const STR: i32 = 65;
+    /// An error: [`super::ErrorCell`] follows.
+    pub const ERROR: i32 = 67;
     /// A function. Dynamic types (from 128) may derive from it.
     pub const FUNCTION: i32 = 68;
     /// A shape: [`super::Shape`] follows.
@@ -129,8 +131,17 @@ pub type FunctionCall =
     unsafe extern "C-unwind" fn(*mut Object, *const Any, i32, *mut Any) -> c_int;
 /// `TVMFFIObjectIncRef` and `TVMFFIObjectDecRef`.
 pub type ObjectRef = unsafe extern "C" fn(*mut Object) -> c_int;
+/// Behind the header of errors, as far as we look.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ErrorCell {
+    /// Name of its class.
+    pub kind: Bytes,
+}
 /// `TVMFFIErrorSetRaisedFromCStr`: kind, message.
 pub type ErrorSetRaised = unsafe extern "C" fn(*const c_char, *const c_char);
+/// `TVMFFIErrorSetRaised`: takes a reference of its own to the error.
+pub type ErrorSetAgain = unsafe extern "C" fn(*mut Object);
 /// `TVMFFIErrorMoveFromRaised`: takes the raised error, or null.
 pub type ErrorMoveFromRaised = unsafe extern "C" fn(*mut *mut Object);
 /// `TVMFFIEnvModRegisterContextSymbol`.

@@ -366,7 +366,7 @@ unsafe extern "C" fn leave_c(thread: *mut c_void) {
         (*local).lives = (*local).lives.saturating_add(1);
         let of = (*thread).epoch.load(Ordering::Relaxed);
         if of != 0 && (of == run::epoch() || run::is_off()) {
-            guarded(|| (*thread).leave());
+            guarded(|| (*thread).leave(Loss::CallAbandoned));
         } else if of != 0 {
             guarded(|| (*thread).discard());
         }
@@ -386,7 +386,7 @@ pub fn at_process_exit() {
         let thread = (*local).thread;
         if !thread.is_null() && (*thread).is_attached() {
             (*local).thread = std::ptr::null_mut();
-            (*thread).leave();
+            (*thread).leave(Loss::CallAbandoned);
         }
     }
 }
@@ -402,7 +402,7 @@ pub fn at_session_end() {
             && (*thread).is_attached()
             && (*thread).busy.load(Ordering::Relaxed) == 0
         {
-            (*thread).leave();
+            (*thread).leave(Loss::CallCutShort);
         }
     }
 }
@@ -517,13 +517,14 @@ impl Thread {
         result
     }
 
-    /// The thread exits: its last page goes to the profile, its counters are closed.
-    fn leave(&mut self) {
+    /// The thread exits: its last page goes to the profile, its counters are closed. Calls in
+    /// progress are lost as `open`.
+    fn leave(&mut self, open: Loss) {
         self.busy.store(1, Ordering::Relaxed);
         point!(ThreadExit);
         if self.depth > 0 {
             (0..self.depth as usize).rev().for_each(|at| crate::tvm::abandon(self, at));
-            self.process.lose(Loss::CallAbandoned, self.depth.into(), 0);
+            self.process.lose(open, self.depth.into(), 0);
             // SAFETY: a page is attached.
             unsafe { self.writer.set_open(0, 0) };
         }

@@ -33,7 +33,7 @@ use analysis::{By, Options, Summary, TracksSummary, summarize};
 use clap::ValueEnum;
 use model::metric::Bound;
 use profile::collect::{Closing, collect, is_over};
-use profile::{ErrorKind, Manifest, Origin, Profile, merge_losses};
+use profile::{ErrorKind, Manifest, Origin, Profile, Role, merge_losses};
 
 use crate::failure::Failure;
 use crate::metrics::{MetricArgs, Offer, of_profile};
@@ -194,8 +194,12 @@ pub fn summary(dir: &Path) -> String {
         0 => String::new(),
         n => format!("; {}, see `counterpoint report`", units::plural(n, "kind of loss")),
     };
+    let ops = match profile.ops.all().iter().any(|op| matches!(op.role, Role::Run | Role::Op)) {
+        true => "; `counterpoint ops` shows those of TVM's virtual machines",
+        false => "",
+    };
     format!(
-        "{} in {}, {}{losses}",
+        "{} in {}, {}{ops}{losses}",
         units::plural(calls.into(), "call"),
         units::plural(processes, "process"),
         units::plural(threads.sum(), "thread")

@@ -270,7 +270,9 @@ fn values_of_collectors() {
             .value(first + 2, 100f64.to_bits())
             .value(first + 4, 3),
     );
-    thread.call(op(f, 500, 600));
+    // No numbers: as if they were not there.
+    let (none, infinite) = (f64::NAN.to_bits(), f64::INFINITY.to_bits());
+    thread.call(op(f, 500, 600).value(first + 1, none).value(first + 2, infinite));
     let other = script.process(8);
     other.value_keys = vec![key(first + 9, "hits", ValueKind::Count)];
     let vm = other.machine("vm 0");
@@ -289,7 +291,7 @@ fn values_of_collectors() {
     assert_eq!(values["per clock"], 0.25);
     assert_eq!(values["clock"], "low \"power\"");
     assert_eq!(values["n23"], 23);
-    assert_eq!(all["ops"][2]["values"], json!({}));
+    assert_eq!(all["ops"][2]["values"], json!({"gpu time": null, "busy": null}));
     assert_eq!(all["ops"][3]["values"], json!({"hits": 10}));
     assert_eq!(all["probe"]["estimated_ns"], Value::Null, "not calibrated");
 

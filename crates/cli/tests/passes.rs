@@ -320,6 +320,31 @@ fn nothing_to_divide_is_an_error() {
     }
 }
 
+/// As without passes: what nobody typed may stand in the variable.
+#[test]
+fn a_variable_may_name_the_counters() {
+    let Some(program) = counterpoint("passes_variable") else { return };
+    let scratch = Scratch::new();
+    let at = scratch.join("p.cpt");
+    let run = |list: &str| {
+        let mut run = Command::new(&program);
+        run.args(["run", "--passes=2", "-o"]).arg(&at).args(["--", "true"]);
+        run.env("COUNTERPOINT_CPU_METRICS", list).output().unwrap()
+    };
+    let output = run("page-faults;cs;minor-faults;");
+    assert!(output.status.success(), "{output:?}");
+    let names = |pass: u32| -> Vec<String> {
+        let directory = profile::passes::pass_dir(&at, pass);
+        let counters = profile::Manifest::read(&directory).unwrap().counters;
+        counters.into_iter().map(|counter| counter.name).collect()
+    };
+    assert_eq!(names(1), ["page-faults", "cs", "task-clock"]);
+    assert_eq!(names(2), ["minor-faults", "task-clock"]);
+    let output = run("page-fautls");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("COUNTERPOINT_CPU_METRICS page-fautls: "), "{told}");
+}
+
 /// IREE from the stock wheels: every op of every pass, counted by IREE's own profiler elsewhere.
 #[test]
 fn a_model_in_passes() {

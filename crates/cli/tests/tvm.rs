@@ -241,6 +241,7 @@ fn under_run_everything_is_recorded() {
     let profile = recorded.profile();
     assert_eq!(counts(&rows(&profile)), model(3));
     assert_eq!(losses(&profile), [("call_abandoned".to_owned(), 3)].into());
+    assert!(recorded.stderr().contains("; `counterpoint ops` shows those of TVM's"));
     let kinds: Vec<_> =
         profile.processes[0].libraries.iter().map(|l| (l.kind, l.name.as_str())).collect();
     assert_eq!(kinds, [(LibraryKind::RelaxVm, "machine")]);
@@ -374,7 +375,7 @@ fn shapes_are_bounded() {
 fn users_collectors_give_values() {
     let Some(host) = Host::new("collectors") else { return };
     let file = host.prepare("p.cpt", "none");
-    let expected = "same name -3 short -1 slots -2\nremoved 0 0 0 -1\nend 0 failures 0 starts 8\n";
+    let expected = "same name -3 short -1 slots -2\nremoved 0 0 0 -1\nend 0 failures 0 starts 9\n";
     assert_eq!(host.run("collectors", &[&file]), expected);
     let profile = host.profile("p.cpt");
     let process = &profile.processes[0];
@@ -387,9 +388,11 @@ fn users_collectors_give_values() {
         assert_eq!(row.extras.len(), 3);
     }
     assert_eq!(one(&rows, Role::Op, "none").extras, BTreeMap::new());
+    // Of values that are nothing there is nothing.
+    assert_eq!(one(&rows, Role::Op, "empty").extras, [(key("seven"), 7)].into());
     assert!(process.value_keys.iter().all(|k| k.name != "other" && k.name != "third"));
     let named: BTreeMap<String, u64> =
-        [("call_abandoned".to_owned(), 1), ("collector_failed".to_owned(), 2)].into();
+        [("call_abandoned".to_owned(), 1), ("collector_failed".to_owned(), 4)].into();
     assert_eq!(losses(&profile), named);
 }
 

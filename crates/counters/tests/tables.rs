@@ -238,3 +238,21 @@ fn directories_that_give_nothing() {
         assert!(resolver.resolve("cycles,page-faults").is_ok());
     }
 }
+
+/// One entry, or one file, that cannot be used takes nothing else with it.
+#[test]
+fn what_is_broken_is_left_out() {
+    let tree = Tree::new("tables");
+    cpu(&tree, "AuthenticAMD", 25, 0x61);
+    tree.file(
+        "partly/a.json",
+        r#"[{"EventName": "strange.one", "EventCode": "y"}, {"ArchStdEvent": "dangling"},
+            {"EventName": "good.one", "EventCode": "0x76"}]"#,
+    );
+    tree.file("partly/b.json", "[{");
+    let resolver = resolver(&tree, "partly");
+    assert_eq!(rows(&resolver, "good.one"), ["good.one 4 0x76 0x0"]);
+    let hint = resolver.resolve("qqqqqq.zzzzzz").unwrap_err().hint.unwrap_or_default();
+    let expected = "partly/a.json: strange.one: EventCode \"y\" is no number; and 2 more like it";
+    assert!(hint.ends_with(expected), "{hint}");
+}

@@ -92,7 +92,44 @@ impl Op {
 #[derive(Clone, Debug, Default)]
 pub struct Ops {
     ops: Vec<Op>,
-    by_export: Vec<BTreeMap<u32, OpId>>,
+    by_export: Vec<Exports>,
+}
+
+/// The ops of a process's exports. Recorders number exports from 0 on: nearly all of them are in
+/// the list, which is read for every call.
+#[derive(Clone, Debug, Default)]
+struct Exports {
+    list: Vec<Option<OpId>>,
+    beyond: BTreeMap<u32, OpId>,
+}
+
+impl Exports {
+    /// Longer than that for each export, and nobody has numbered them from 0.
+    const SPARSEST: usize = 4;
+
+    fn new(all: &[(u32, OpId)]) -> Self {
+        let mut exports = Self::default();
+        let most = Self::SPARSEST * all.len();
+        for (export, op) in all {
+            let place = *export as usize;
+            if place >= most {
+                exports.beyond.insert(*export, *op);
+                continue;
+            }
+            if place >= exports.list.len() {
+                exports.list.resize(place + 1, None);
+            }
+            exports.list[place] = Some(*op);
+        }
+        exports
+    }
+
+    fn get(&self, export: u32) -> Option<OpId> {
+        match self.list.get(export as usize) {
+            Some(op) => *op,
+            None => self.beyond.get(&export).copied(),
+        }
+    }
 }
 
 impl Ops {
@@ -103,7 +140,7 @@ impl Ops {
         let mut known: HashMap<Op, OpId> = HashMap::new();
         let mut result = Self::default();
         for (libraries, exports) in processes {
-            let mut by_export = BTreeMap::new();
+            let mut all = Vec::new();
             let functions = libraries
                 .iter()
                 .flat_map(|l| l.exports.iter().map(move |export| (export.id, Op::new(l, export))));
@@ -113,16 +150,16 @@ impl Ops {
                     result.ops.push(op.clone());
                     (result.ops.len() - 1) as OpId
                 });
-                by_export.insert(export, id);
+                all.push((export, id));
             }
-            result.by_export.push(by_export);
+            result.by_export.push(Exports::new(&all));
         }
         result
     }
 
     /// The op of an export of the process with this index; `None` if its metadata is missing.
     pub fn of(&self, process: usize, export: u32) -> Option<OpId> {
-        self.by_export.get(process)?.get(&export).copied()
+        self.by_export.get(process)?.get(export)
     }
 
     /// Every op, by number.
@@ -133,5 +170,23 @@ impl Ops {
     /// The op with this number.
     pub fn get(&self, id: OpId) -> Option<&Op> {
         self.ops.get(id as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exports_of_any_number_are_found() {
+        let all = [(0, 7), (2, 8), (15, 9), (16, 10), (u32::MAX, 11), (2, 12)];
+        let exports = Exports::new(&all[..4]);
+        let found = [0, 1, 2, 14, 15, 16, 17, u32::MAX].map(|export| exports.get(export));
+        assert_eq!(found, [Some(7), None, Some(8), None, Some(9), Some(10), None, None]);
+        // A file that names one twice: the last is what counts, as for those far beyond.
+        let exports = Exports::new(&all);
+        assert_eq!([2, 16, u32::MAX].map(|e| exports.get(e)), [Some(12), Some(10), Some(11)]);
+        assert_eq!(exports.list.len(), 17);
+        assert_eq!(Exports::new(&[]).get(0), None);
     }
 }

@@ -3,12 +3,13 @@
 import gc
 import json
 import os
+import signal
 import sys
-import warnings
 from pathlib import Path
 
 import counterpoint.tvm as cp
 import models
+import numpy as np
 import places
 import pytest
 import support
@@ -95,6 +96,92 @@ def test_a_collector_that_fails_is_a_loss_and_no_error(mlp):
     assert report.losses[0].count == sum(expected.values())
 
 
+class Interrupted(cp.Collector):
+    """Has `raised` happen in its function `where` of the third op."""
+
+    metrics = {"n": cp.Count}
+
+    def __init__(self, where, raised):
+        self.where, self.raised, self.started = where, raised, 0
+
+    def start(self, device):
+        self.started += 1
+        return self.reached("start")
+
+    def stop(self, state):
+        self.reached("stop")
+        return {"n": cp.Count(1)}
+
+    def reached(self, where):
+        if where == self.where and self.started == 3:
+            self.raised()
+        return 1
+
+
+class Beside(Interrupted):
+    metrics = {"m": cp.Count}
+
+    def stop(self, state):
+        return {"m": cp.Count(2)}
+
+
+def ctrl_c():
+    """As it comes: while an op runs, to be noticed by whatever Python runs next."""
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("where", ["start", "stop"])
+@pytest.mark.parametrize("raised, error", [(ctrl_c, KeyboardInterrupt), (lambda: sys.exit(7), SystemExit)])
+def test_what_ends_a_program_passes_a_collector(mlp, where, raised, error):
+    vm, entry, args = mlp
+    collector, beside = Interrupted(where, raised), Beside("", None)
+    with pytest.raises(error) as caught:
+        with cp.profile(vm, counters=[], collectors=[collector, beside]) as prof:
+            vm[entry](*args)
+    assert error is not SystemExit or caught.value.code == 7
+    # The model stopped there, before the third op or behind it, and what was recorded is there.
+    assert collector.started == 3
+    report = prof.report(all=True)
+    ops = support.ops(report)
+    assert [row.get("n") for row in ops] == [cp.Count(1)] * 2 + [None] * (where == "stop")
+    # The machine and the next profile are as good as new.
+    with cp.profile(vm, counters=[], collectors=[Interrupted("", None)]) as prof:
+        vm[entry](*args)
+    report = prof.report(all=True)
+    assert report.losses == [] and len(support.ops(report)) > 3
+
+
+PRESSED = """
+import os, random, signal, threading, time
+import counterpoint.tvm as cp, models
+mod, entry, arrays = models.MODELS["mlp"]()
+args = models.tensors(arrays)
+vm = models.machine(mod)
+
+class Quiet(cp.Collector):
+    metrics = {"n": cp.Count}
+    start = lambda self, device: 1
+    stop = lambda self, state: {}
+
+random.seed(1)
+with cp.profile(vm, counters=[], collectors=[Quiet()]):
+    for _ in range(50):
+        try:
+            threading.Timer(random.random() / 100, os.kill, (os.getpid(), signal.SIGINT)).start()
+            until = time.monotonic() + 60
+            while time.monotonic() < until:
+                vm[entry](*args)
+            raise AssertionError("Ctrl-C was lost")
+        except KeyboardInterrupt:
+            pass
+print("every one")
+"""
+
+
+def test_ctrl_c_at_any_time_is_not_lost():
+    assert support.python(PRESSED) == "every one\n"
+
+
 class Huge(cp.Collector):
     metrics = {"n": cp.Count}
 
@@ -124,6 +211,86 @@ def test_functions_taken_before_are_measured_without_runs(mlp):
     assert support.counted(report) == expected and report.calls == support.ops(report)
     assert any("outside of any run" in note for note in report.notes)
     support.assert_sums_to_the_wall_time(report)
+
+
+def machine_with(middle):
+    """A machine whose op `middle` does that; and its argument."""
+    tvm.register_global_func("test.around", lambda x: x, override=True)
+    tvm.register_global_func("test.middle", middle, override=True)
+    vm = models.machine(models.calls("test.around", "test.middle", "test.around"))
+    return vm, tvm.runtime.tensor(np.ones((2, 2), "float32"))
+
+
+def test_a_profile_may_begin_and_end_inside_of_an_op():
+    """TVM calls its instrument again behind the op, whatever was done to it meanwhile."""
+    todo, open_now = [], []
+
+    def middle(x):
+        if todo:
+            todo.pop(0)()
+        return x
+
+    def begin():
+        open_now.append(cp.profile(vm, counters=[]))
+        open_now[-1].__enter__()
+
+    def end():
+        open_now[-1].__exit__(None, None, None)
+
+    vm, x = machine_with(middle)
+    todo[:] = [begin, end]
+    vm["main"](x)
+    vm["main"](x)
+    report = open_now[-1].report()
+    names = [row["Name"].string for row in support.ops(report) if row["Name"].string != "vm.builtin.*"]
+    assert names.count("test.middle") == 0 and sum(r["Count"].value for r in support.ops(report) if r["Name"].string == "test.around") == 2
+    # The run and the op in which it ended.
+    assert [(loss.name, loss.count) for loss in report.losses] == [("call_cut_short", 2)]
+    # Our instrument is gone with the next call, and everything is as before.
+    vm["main"](x)
+    with cp.profile(vm, counters=[]) as prof:
+        vm["main"](x)
+    assert prof.report().losses == []
+
+
+SERVING = """
+import threading, time
+import counterpoint.tvm as cp, models, support
+mod, entry, arrays = models.MODELS["mlp"]()
+args = models.tensors(arrays)
+vm = models.machine(mod)
+over, between, runs = threading.Event(), threading.Lock(), 0
+
+def serve():
+    global runs
+    while not over.is_set():
+        with between:
+            vm[entry](*args)
+        runs += 1
+        time.sleep(0.0001)
+
+server = threading.Thread(target=serve)
+server.start()
+ops = 0
+for _ in range(30):
+    prof = cp.profile(vm, counters=[])
+    with between:
+        prof.__enter__()
+    before = runs
+    while runs < before + 3 and server.is_alive():
+        time.sleep(0.0003)
+    # Wherever the machine is now.
+    prof.__exit__(None, None, None)
+    assert server.is_alive()
+    ops += len(support.ops(prof.report()))
+over.set()
+server.join()
+print("served", ops > 0)
+"""
+
+
+def test_a_profile_may_end_while_another_thread_runs_the_machine():
+    assert support.python(SERVING) == "served True\n"
 
 
 def test_other_ways_to_call(mlp):
@@ -185,8 +352,10 @@ def test_a_device_without_a_source_is_left_out_with_one_warning(mlp):
         for _ in range(2):
             with cp.profile(vm, collectors=[cp.CounterCollector(names)]) as prof:
                 vm[entry](*args)
-    about = [str(w.message) for w in told if "cuda" in str(w.message)]
-    assert len(about) == 1 and "NVreg_RestrictProfilingToAdminUsers" in about[0]
+    about = [w for w in told if "cuda" in str(w.message)]
+    assert len(about) == 1 and "NVreg_RestrictProfilingToAdminUsers" in str(about[0].message)
+    # It is told of the line that asked.
+    assert about[0].filename == __file__
     assert all("page-faults" in row for row in support.ops(prof.report()))
 
 
@@ -204,6 +373,17 @@ def test_the_profile_is_kept_where_asked_and_else_removed(mlp, tmp_path):
     del prof
     gc.collect()
     assert not path.parent.exists()
+
+
+def test_a_place_where_no_profile_can_be(mlp, tmp_path):
+    vm, entry, args = mlp
+    (tmp_path / "file").write_text("")
+    for place, why in [("file", "exists and is no profile"), ("file/x", "Not a directory"), ("no/x", "No such file")]:
+        with pytest.raises(cp.CounterpointError, match=f"(?s){place}.*{why}.*with output=$"):
+            cp.profile(vm, counters=[], output=tmp_path / place).__enter__()
+    with cp.profile(vm, counters=[]) as prof:
+        vm[entry](*args)
+    assert prof.report().calls
 
 
 def test_what_is_no_virtual_machine():
@@ -319,6 +499,8 @@ with warnings.catch_warnings(record=True) as told:
             vm[entry](*args)
 assert len(told) == 1, told
 assert "task-clock" in str(told[0].message) and "page-faults" not in str(told[0].message)
+here = sys._getframe().f_code
+assert told[0].filename == here.co_filename and told[0].lineno == 11, told[0]
 report = prof.report(all=True)
 support.assert_sums_to_the_wall_time(report)
 assert all("page-faults" in row for row in support.ops(report))

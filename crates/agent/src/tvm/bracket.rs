@@ -66,22 +66,24 @@ fn recording() -> Option<*mut Thread> {
     }
 }
 
-/// Begins an op. `frame`: the stack address of the VM's call of us, the same at its end.
+/// Begins an op. `frame`: the stack address of the VM's call of us, the same at its end. True: a
+/// collector was interrupted, the op must not be called.
 ///
 /// # Safety
 /// Called on the thread that calls the op next.
 #[inline(always)]
-pub unsafe fn begin_op(entry: &'static Entry, storage: u64, frame: usize) {
+pub unsafe fn begin_op(entry: &'static Entry, storage: u64, frame: usize) -> bool {
     let thread = thread();
     // SAFETY: null or this thread's own state.
-    let Some(thread) = (unsafe { thread.as_mut() }) else { return };
+    let Some(thread) = (unsafe { thread.as_mut() }) else { return false };
     if !entry.is_recorded(thread) {
-        return;
+        return false;
     }
     let started = collectors::start(thread, entry.device);
-    if !thread.begin(entry.id, frame, Newcomer::Bracketed) {
+    let interrupted = started.is_some_and(|started| started.interrupted);
+    if interrupted || !thread.begin(entry.id, frame, Newcomer::Bracketed) {
         collectors::give_up(started);
-        return;
+        return interrupted;
     }
     let at = thread.depth as usize - 1;
     thread.note(at, entry, storage);
@@ -94,19 +96,21 @@ pub unsafe fn begin_op(entry: &'static Entry, storage: u64, frame: usize) {
         hooked.export = entry.id;
         hooked.start = thread.run.clock.begin();
     }
+    false
 }
 
-/// Ends the op that began at `frame`; without one, nothing happens.
+/// Ends the op that began at `frame`; without one, nothing happens. True: a collector was
+/// interrupted.
 ///
 /// # Safety
 /// As [`begin_op`].
 #[inline(always)]
-pub unsafe fn end_op(frame: usize) {
-    let Some(thread) = recording() else { return };
+pub unsafe fn end_op(frame: usize) -> bool {
+    let Some(thread) = recording() else { return false };
     // SAFETY: this thread's own state.
     let thread = unsafe { &mut *thread };
     let (end, location) = thread.run.clock.end();
-    let Some(at) = thread.op_at(frame) else { return };
+    let Some(at) = thread.op_at(frame) else { return false };
     // SAFETY: `at` is below the depth.
     let hooked = unsafe { *thread.hooked.get_unchecked(at) };
     let call =
@@ -118,18 +122,26 @@ pub unsafe fn end_op(frame: usize) {
     let bytes = unsafe { *thread.bytes.get_unchecked(at) };
     if bytes == [0; 2] && !collectors::any() {
         thread.end(&call, frame, &[]);
+        false
     } else {
-        end_with_values(thread, &call, frame, bytes, at);
+        end_with_values(thread, &call, frame, bytes, at)
     }
 }
 
 #[cold]
 #[inline(never)]
-fn end_with_values(thread: &mut Thread, call: &Call, frame: usize, bytes: [u64; 2], at: usize) {
+fn end_with_values(
+    thread: &mut Thread,
+    call: &Call,
+    frame: usize,
+    bytes: [u64; 2],
+    at: usize,
+) -> bool {
     let mut values = Values::new();
     push_bytes(&mut values, bytes);
-    collectors::stop(thread, at, &mut values);
+    let interrupted = collectors::stop(thread, at, &mut values);
     thread.end(call, frame, values.as_slice());
+    interrupted
 }
 
 fn push_bytes(values: &mut Values, bytes: [u64; 2]) {

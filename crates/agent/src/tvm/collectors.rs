@@ -2,6 +2,10 @@
 //!
 //! A registered collector is never freed, because another thread may be in a call of it. Slots that
 //! are free again are those of the count, not keys: a key means one thing in a process for ever.
+//!
+//! What a collector raises is never an error of the model, with one exception: where Python runs a
+//! signal's handler in a collector's function, its KeyboardInterrupt is for whoever runs the model.
+//! It stays raised, no other function is called meanwhile, and the instrument fails with it.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_void};
@@ -41,12 +45,17 @@ static NEXT_KEY: AtomicU32 = AtomicU32::new(FIRST_USER_KEY);
 #[derive(Clone, Copy)]
 pub struct Started {
     mask: u32,
+    /// One of them was interrupted: nothing may begin.
+    pub interrupted: bool,
     states: [(*const Registered, *mut c_void); MOST],
 }
 
 impl Started {
-    pub const NONE: Self =
-        Self { mask: 0, states: [(std::ptr::null(), std::ptr::null_mut()); MOST] };
+    pub const NONE: Self = Self {
+        mask: 0,
+        interrupted: false,
+        states: [(std::ptr::null(), std::ptr::null_mut()); MOST],
+    };
 }
 
 /// What each thread keeps of them.
@@ -138,6 +147,10 @@ fn start_all(device: Device) -> Started {
         let Some(start) = one.collector.start else { continue };
         // SAFETY: the user's function, with its own argument.
         let state = unsafe { start(one.collector.this, device) };
+        if functions::is_interruption(state) {
+            started.interrupted = true;
+            break;
+        }
         started.states[number] = (one, state);
         started.mask |= 1 << number;
     }
@@ -148,12 +161,7 @@ fn start_all(device: Device) -> Started {
 pub fn give_up(started: Option<Started>) {
     let Some(started) = started else { return };
     let _errno = ErrnoGuard::new();
-    for_each(&started, |one, state| {
-        if let Some(abandon) = one.collector.abandon {
-            // SAFETY: the user's function and state.
-            unsafe { abandon(one.collector.this, state) };
-        }
-    });
+    for_each(&started, |one, state| one.abandon(state));
 }
 
 fn for_each(started: &Started, mut body: impl FnMut(&'static Registered, *mut c_void)) {
@@ -191,17 +199,23 @@ pub fn abandon(thread: &mut Thread, at: usize) {
     }
 }
 
-/// Behind an op: the values that they give.
-pub fn stop(thread: &mut Thread, at: usize, values: &mut Values) {
-    let Some(started) = take(thread, at) else { return };
+/// Behind an op: the values that they give. Whether one of them was interrupted.
+pub fn stop(thread: &mut Thread, at: usize, values: &mut Values) -> bool {
+    let Some(started) = take(thread, at) else { return false };
     let _errno = ErrnoGuard::new();
+    let mut interrupted = false;
     for_each(&started, |one, state| {
+        if interrupted {
+            process::lose(Loss::CollectorFailed, 1, 0);
+            return one.abandon(state);
+        }
         point!(CollectorStop);
         let mut given = [Value::default(); MOST_SLOTS + GUARD];
         let count = one.slots.len();
         let Some(stop) = one.collector.stop else { return };
         // SAFETY: the user's function and state; there is room for more values than it has.
         let code = unsafe { stop(one.collector.this, state, given.as_mut_ptr(), count as u32) };
+        interrupted = code == functions::INTERRUPTED && functions::is_stop(stop);
         let beyond = given.iter().skip(count).any(|value| *value != Value::default());
         if code != 0 || beyond || !one.tell(thread.process()) {
             return process::lose(Loss::CollectorFailed, 1, 0);
@@ -209,7 +223,11 @@ pub fn stop(thread: &mut Thread, at: usize, values: &mut Values) {
         for (slot, value) in one.slots.iter().zip(&given).filter(|(_, value)| value.filled != 0) {
             let bits = match slot.kind {
                 ValueKind::Text => text(value.bits, thread.process()),
-                _ => Some(value.bits),
+                ValueKind::Count => Some(value.bits),
+                // What is no number was not measured.
+                ValueKind::Duration | ValueKind::Percent | ValueKind::Ratio => {
+                    Some(value.bits).filter(|bits| f64::from_bits(*bits).is_finite())
+                }
             };
             match bits {
                 Some(bits) => values.push(slot.id, bits),
@@ -217,9 +235,17 @@ pub fn stop(thread: &mut Thread, at: usize, values: &mut Values) {
             }
         }
     });
+    interrupted
 }
 
 impl Registered {
+    fn abandon(&self, state: *mut c_void) {
+        if let Some(abandon) = self.collector.abandon {
+            // SAFETY: the user's function and state.
+            unsafe { abandon(self.collector.this, state) };
+        }
+    }
+
     /// Has the frames of its slots in the part.
     fn tell(&self, process: &Process) -> bool {
         if self.told.load(Ordering::Acquire) == process.serial() {
@@ -274,21 +300,40 @@ pub mod functions {
         pub stop: *mut Object,
     }
 
+    /// What [`stop`] gives if it was interrupted: the error stays raised.
+    pub const INTERRUPTED: i32 = 2;
+    /// Its address is what [`start`] gives then.
+    static INTERRUPTION: u8 = 0;
+
+    pub fn is_interruption(state: *mut c_void) -> bool {
+        state.cast_const().cast() == &raw const INTERRUPTION
+    }
+
+    pub fn is_stop(function: abi::collector::Stop) -> bool {
+        std::ptr::fn_addr_eq(function, stop as abi::collector::Stop)
+    }
+
+    /// Why a call gave nothing.
+    enum Failure {
+        Failed,
+        Interrupted,
+    }
+
     fn number(value: i64) -> Any {
         Any { type_index: type_index::INT, small_length: 0, bits: value as u64 }
     }
 
-    fn call(ffi: &Ffi, function: *mut Object, arguments: &[Any]) -> Option<Any> {
+    fn call(ffi: &Ffi, function: *mut Object, arguments: &[Any]) -> Result<Any, Failure> {
         let mut result = Any::default();
         // SAFETY: a function that we hold a reference to, and borrowed arguments.
         let code = unsafe {
             (ffi.function_call)(function, arguments.as_ptr(), arguments.len() as i32, &mut result)
         };
-        if code != 0 {
-            ffi.drop_error();
-            return None;
+        match code {
+            0 => Ok(result),
+            _ if ffi.drop_error() => Err(Failure::Interrupted),
+            _ => Err(Failure::Failed),
         }
-        Some(result)
     }
 
     /// Null: it failed.
@@ -297,8 +342,9 @@ pub mod functions {
         let this = unsafe { &*this.cast::<Functions>() };
         let arguments = [number(device.kind.into()), number(device.id.into())];
         match call(this.ffi, this.start, &arguments) {
-            Some(state) => Box::into_raw(Box::new(state)).cast(),
-            None => std::ptr::null_mut(),
+            Ok(state) => Box::into_raw(Box::new(state)).cast(),
+            Err(Failure::Failed) => std::ptr::null_mut(),
+            Err(Failure::Interrupted) => (&raw const INTERRUPTION).cast_mut().cast(),
         }
     }
 
@@ -318,7 +364,11 @@ pub mod functions {
             Any { type_index: type_index::OPAQUE_PTR, small_length: 0, bits: values as u64 };
         let result = call(this.ffi, this.stop, &[state, place, number(slots.into())]);
         this.ffi.drop_value(state);
-        let Some(result) = result else { return 1 };
+        let result = match result {
+            Ok(result) => result,
+            Err(Failure::Failed) => return 1,
+            Err(Failure::Interrupted) => return INTERRUPTED,
+        };
         let failed = ffi::integer(&result).is_some_and(|code| code != 0);
         this.ffi.drop_value(result);
         failed.into()

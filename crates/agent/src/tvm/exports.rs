@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use abi::collector::{Collector, Slot};
 use abi::tvm_ffi::{Any, Object, type_index};
 
+use crate::probe::stack_address;
 use crate::sys::ErrnoGuard;
 use crate::thread::guarded;
 use crate::tvm::collectors::{self, functions};
@@ -158,6 +159,13 @@ exported! {
     /// Calls that a virtual machine's instruments saw: number → count.
     __tvm_ffi_counterpoint_calls, _ffi, arguments, {
         Ok(integer(vm(arguments)?.calls.load(Ordering::Relaxed) as i64))
+    }
+}
+
+exported! {
+    /// Whether the calling thread may take its instrument away now: number → 0 or 1.
+    __tvm_ffi_counterpoint_quiet, _ffi, arguments, {
+        Ok(integer(vm(arguments)?.inside.is_quiet(stack_address()).into()))
     }
 }
 

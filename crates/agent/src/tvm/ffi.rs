@@ -5,8 +5,9 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use abi::tvm_ffi::{
-    Any, Bytes, DlTensor, ErrorMoveFromRaised, ErrorSetRaised, FunctionCall, FunctionCreate,
-    Object, ObjectRef, RegisterContextSymbol, SafeCall, Shape, type_index,
+    Any, Bytes, DlTensor, ErrorCell, ErrorMoveFromRaised, ErrorSetAgain, ErrorSetRaised,
+    FunctionCall, FunctionCreate, Object, ObjectRef, RegisterContextSymbol, SafeCall, Shape,
+    type_index,
 };
 
 /// The functions, all of them there.
@@ -17,9 +18,13 @@ pub struct Ffi {
     pub retain: ObjectRef,
     pub release: ObjectRef,
     pub raise: ErrorSetRaised,
+    pub raise_again: ErrorSetAgain,
     pub take_raised: ErrorMoveFromRaised,
     pub register_context_symbol: RegisterContextSymbol,
 }
+
+/// Kinds of errors that end a program and are not about what raised them: Ctrl-C, `sys.exit`.
+const INTERRUPTS: [&[u8]; 2] = [b"KeyboardInterrupt", b"SystemExit"];
 
 /// The library, loaded by whoever calls us: Python loads it for itself alone.
 const LIBRARY: &CStr = c"libtvm_ffi.so";
@@ -68,6 +73,7 @@ pub fn get() -> Option<&'static Ffi> {
         retain: function!(c"TVMFFIObjectIncRef", ObjectRef),
         release: function!(c"TVMFFIObjectDecRef", ObjectRef),
         raise: function!(c"TVMFFIErrorSetRaisedFromCStr", ErrorSetRaised),
+        raise_again: function!(c"TVMFFIErrorSetRaised", ErrorSetAgain),
         take_raised: function!(c"TVMFFIErrorMoveFromRaised", ErrorMoveFromRaised),
         register_context_symbol: function!(
             c"TVMFFIEnvModRegisterContextSymbol",
@@ -111,15 +117,24 @@ impl Ffi {
         }
     }
 
-    /// Forgets the error that a call has raised.
-    pub fn drop_error(&self) {
-        let mut error = std::ptr::null_mut();
+    /// Forgets the error that a call has raised, unless it is for whoever runs the program: such a
+    /// one stays raised. Whether it is.
+    pub fn drop_error(&self) -> bool {
+        let mut error = std::ptr::null_mut::<Object>();
         // SAFETY: the FFI's own functions; `error` is null or owned afterwards.
         unsafe {
             (self.take_raised)(&mut error);
-            if !error.is_null() {
-                (self.release)(error);
+            let Some(object) = error.as_ref() else { return false };
+            let interrupts = object.type_index == type_index::ERROR && {
+                let kind = (*error.add(1).cast::<ErrorCell>()).kind;
+                !kind.data.is_null()
+                    && INTERRUPTS.contains(&std::slice::from_raw_parts(kind.data, kind.size))
+            };
+            if interrupts {
+                (self.raise_again)(error);
             }
+            (self.release)(error);
+            interrupts
         }
     }
 }

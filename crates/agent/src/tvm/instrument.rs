@@ -20,6 +20,8 @@ use crate::tvm::op::{self, Entry, Vm};
 
 /// What a user's instrument returns so that the op is not called.
 const SKIP: u64 = 1;
+/// What our instrument returns when a collector was interrupted; the error is raised already.
+const INTERRUPTED: c_int = -1;
 
 /// What an instrument's function object stands for.
 pub struct Instrument {
@@ -90,22 +92,31 @@ unsafe extern "C-unwind" fn instrument(
     // SAFETY: as the VM passes them.
     let all = unsafe { ffi::arguments(arguments, count) };
     let before = all.get(2).and_then(ffi::integer).map(|before| before != 0);
+    let inside = &this.vm.inside;
     // SAFETY: the VM's own arguments, passed on.
     unsafe {
         match before {
             Some(true) => {
+                inside.begin(frame);
                 let code = this.call_user(arguments, count, result);
                 let skips = !this.user.is_null()
                     && (*result).type_index == type_index::INT
                     && (*result).bits == SKIP;
-                if code == 0 && !skips && run::wanted() {
-                    op_begins(this.vm, all, frame);
+                if code != 0 || skips {
+                    inside.end(frame);
+                } else if run::wanted() && op_begins(this.vm, all, frame) {
+                    inside.end(frame);
+                    return INTERRUPTED;
                 }
                 code
             }
             Some(false) => {
-                op_ends(frame);
-                this.call_user(arguments, count, result)
+                let code = match op_ends(frame) {
+                    true => INTERRUPTED,
+                    false => this.call_user(arguments, count, result),
+                };
+                inside.end(frame);
+                code
             }
             None => this.call_user(arguments, count, result),
         }
@@ -113,26 +124,28 @@ unsafe extern "C-unwind" fn instrument(
 }
 
 #[inline(never)]
-unsafe fn op_begins(vm: &'static Vm, arguments: &[Any], frame: usize) {
-    guarded(|| {
+unsafe fn op_begins(vm: &'static Vm, arguments: &[Any], frame: usize) -> bool {
+    let interrupted = guarded(|| {
         point!(OpBefore);
         vm.calls.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the VM's arguments; it calls the op next, on this thread.
         unsafe {
-            let Some(entry) = op::of_call(vm, arguments) else { return };
+            let Some(entry) = op::of_call(vm, arguments) else { return false };
             let storage = if entry.allocates { op::storage_bytes(arguments) } else { 0 };
-            bracket::begin_op(entry, storage, frame);
+            bracket::begin_op(entry, storage, frame)
         }
     });
+    interrupted.unwrap_or(false)
 }
 
 #[inline(never)]
-unsafe fn op_ends(frame: usize) {
-    guarded(|| {
+unsafe fn op_ends(frame: usize) -> bool {
+    let interrupted = guarded(|| {
         point!(OpAfter);
         // SAFETY: on the thread that has called the op.
-        unsafe { bracket::end_op(frame) };
+        unsafe { bracket::end_op(frame) }
     });
+    interrupted.unwrap_or(false)
 }
 
 /// What an entry function's wrapper stands for.

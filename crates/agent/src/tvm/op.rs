@@ -49,9 +49,53 @@ pub struct Vm {
     name: String,
     /// Calls that its instruments saw while something recorded.
     pub calls: AtomicU64,
+    /// Who calls it, and where its outermost op is.
+    pub inside: Inside,
     /// Serial number of the part that has its frame.
     told: AtomicU32,
     next: *const Vm,
+}
+
+/// Whether a machine is between two calls of its instrument: TVM looks for the instrument again
+/// behind the op, and none must not be there then.
+#[derive(Debug, Default)]
+pub struct Inside {
+    /// The thread that called it last; 0: none has.
+    thread: AtomicUsize,
+    /// Stack address of its outermost op in progress, 0 for none. What an op that threw leaves here
+    /// lies below whatever its thread does next.
+    frame: AtomicUsize,
+}
+
+impl Inside {
+    fn here() -> usize {
+        // SAFETY: always possible.
+        unsafe { libc::pthread_self() as usize }
+    }
+
+    #[inline(always)]
+    pub fn begin(&self, frame: usize) {
+        let (here, open) = (Self::here(), self.frame.load(Ordering::Relaxed));
+        if open == 0 || frame >= open || self.thread.load(Ordering::Relaxed) != here {
+            self.thread.store(here, Ordering::Relaxed);
+            self.frame.store(frame, Ordering::Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    pub fn end(&self, frame: usize) {
+        if self.frame.load(Ordering::Relaxed) == frame {
+            self.frame.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the calling thread, at this stack address, may take the instrument away: only the one
+    /// that called the machine last can know.
+    pub fn is_quiet(&self, frame: usize) -> bool {
+        let (thread, open) =
+            (self.thread.load(Ordering::Relaxed), self.frame.load(Ordering::Relaxed));
+        thread == 0 || thread == Self::here() && (open == 0 || frame > open)
+    }
 }
 
 // SAFETY: `next` is set before the value is shared and never changed.
@@ -413,7 +457,8 @@ impl Vm {
     fn link(number: u32, name: String, next: *mut Self) -> &'static Self {
         let library = library::take_library();
         let (calls, told) = (AtomicU64::new(0), AtomicU32::new(0));
-        let vm = Box::leak(Box::new(Self { number, library, name, calls, told, next }));
+        let inside = Inside::default();
+        let vm = Box::leak(Box::new(Self { number, library, name, calls, inside, told, next }));
         VMS.store(vm, Ordering::Release);
         vm
     }
@@ -425,6 +470,7 @@ impl Vm {
             library: u32::MAX,
             name: String::new(),
             calls: AtomicU64::new(0),
+            inside: Inside::default(),
             told: AtomicU32::new(0),
             next: std::ptr::null(),
         }))
@@ -457,6 +503,7 @@ pub fn outside() -> Option<&'static Entry> {
                 library: library::take_library(),
                 name: "(outside of virtual machines)".to_owned(),
                 calls: AtomicU64::new(0),
+                inside: Inside::default(),
                 told: AtomicU32::new(0),
                 next: std::ptr::null(),
             }));

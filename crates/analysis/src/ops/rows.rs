@@ -377,7 +377,12 @@ impl ValueSum {
         match kind {
             ValueKind::Count => self.count += i128::from(bits as i64),
             ValueKind::Duration | ValueKind::Percent | ValueKind::Ratio => {
-                self.sum += f64::from_bits(bits);
+                let value = f64::from_bits(bits);
+                // Of what is no number, nothing is known: as in JSON.
+                if !value.is_finite() {
+                    return;
+                }
+                self.sum += value;
             }
             ValueKind::Text => {
                 let text = u32::try_from(bits).ok().and_then(|id| process?.texts.get(&id).cloned());

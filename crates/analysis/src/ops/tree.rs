@@ -114,6 +114,10 @@ struct Shower<'a, 'p, V> {
     inner: Vec<usize>,
     regions: Vec<Region>,
     walk: Vec<usize>,
+    /// Of the call that is being shown: its counters, its own, and those of its workers.
+    all: Vec<Option<u64>>,
+    own: Vec<Option<u64>>,
+    workers: Vec<Option<u64>>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -141,6 +145,9 @@ pub(super) fn visit(trees: &OpTrees<'_>, filter: &OpFilter, visitor: &mut impl O
         inner: Vec::new(),
         regions: Vec::new(),
         walk: Vec::new(),
+        all: Vec::new(),
+        own: Vec::new(),
+        workers: Vec::new(),
     };
     let mut decoder = PageDecoder::new(profile);
     let mut arena = Arena::default();
@@ -248,24 +255,23 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
         self.trees.tasks.region(self.process, node.region, base, cpus)
     }
 
-    fn counters(&self, arena: &Arena, at: usize) -> Vec<Option<u64>> {
-        let (known, from) = (arena.nodes[at].known, at * self.counters);
-        let value = |i: usize| (known >> i & 1 == 1).then(|| arena.values[from + i]);
-        (0..self.counters).map(value).collect()
-    }
-
-    /// The counters without those of the calls inside. A part that is not known leaves nothing
-    /// known.
-    fn own_counters(&self, arena: &Arena, all: &[Option<u64>]) -> Vec<Option<u64>> {
-        let mut own = all.to_vec();
+    /// The counters of a call, with those of the calls inside and without. A part that is not known
+    /// leaves nothing known.
+    fn read_counters(&mut self, arena: &Arena, at: usize) {
+        let values = |at: usize| {
+            let (known, from) = (arena.nodes[at].known, at * self.counters);
+            let value = move |i: usize| (known >> i & 1 == 1).then(|| arena.values[from + i]);
+            (0..self.counters).map(value)
+        };
+        self.all.clear();
+        self.all.extend(values(at));
+        self.own.clear();
+        self.own.extend_from_slice(&self.all);
         for child in &self.inner {
-            let (known, from) = (arena.nodes[*child].known, child * self.counters);
-            for (i, own) in own.iter_mut().enumerate() {
-                let value = (known >> i & 1 == 1).then(|| arena.values[from + i]);
+            for (own, value) in self.own.iter_mut().zip(values(*child)) {
                 *own = own.zip(value).and_then(|(own, value)| own.checked_sub(value));
             }
         }
-        own
     }
 
     fn run(&mut self, arena: &Arena, at: usize, inside: Inside, regions: &[Region]) -> Inside {
@@ -284,7 +290,7 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
             }
             None => node.duration(),
         };
-        let counters = self.counters(arena, at);
+        self.read_counters(arena, at);
         let number = self.runs;
         self.runs += 1;
         self.visitor.run(&RunCall {
@@ -299,8 +305,8 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
             first_op: first.map(|first| first - node.begin),
             between,
             own,
-            own_counters: &self.own_counters(arena, &counters),
-            counters: &counters,
+            own_counters: &self.own,
+            counters: &self.all,
             regions,
         });
         Inside { run: Some(number), ..inside }
@@ -310,7 +316,8 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
         let node = &arena.nodes[at];
         let inner = self.inner.iter().map(|child| arena.nodes[*child].duration());
         let children = inner.fold(0u64, u64::saturating_add);
-        let counters = self.counters(arena, at);
+        self.read_counters(arena, at);
+        self.add_workers(regions);
         let number = self.ops;
         self.ops += 1;
         self.visitor.op(&OpCall {
@@ -326,28 +333,28 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
             self_ticks: node.duration().saturating_sub(children),
             storage: node.storage,
             workspace: node.workspace,
-            self_counters: &self.own_counters(arena, &counters),
-            counters: &counters,
-            workers: &self.workers(regions),
+            self_counters: &self.own,
+            counters: &self.all,
+            workers: &self.workers,
             values: &arena.users[node.users.0..node.users.1],
             regions,
         });
         Inside { op: Some(number), depth: inside.depth + 1, ..inside }
     }
 
-    fn workers(&self, regions: &[Region]) -> Vec<Option<u64>> {
+    fn add_workers(&mut self, regions: &[Region]) {
+        self.workers.clear();
         if regions.is_empty() {
-            return Vec::new();
+            return;
         }
         let whole = regions.iter().all(Region::is_whole);
-        let mut sums = vec![whole.then_some(0u64); self.counters];
+        self.workers.resize(self.counters, whole.then_some(0u64));
         let tasks = regions.iter().flat_map(|region| &region.tasks);
         for task in tasks.filter(|task| task.thread != self.thread) {
-            for (sum, value) in sums.iter_mut().zip(&task.counters) {
+            for (sum, value) in self.workers.iter_mut().zip(&task.counters) {
                 let value = value.filter(|_| !task.nested);
                 *sum = sum.zip(value).map(|(sum, value)| sum.saturating_add(value));
             }
         }
-        sums
     }
 }

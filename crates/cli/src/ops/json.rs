@@ -1,13 +1,15 @@
 //! Every run and op as one JSON document; `docs/schema.md` describes it. Missing is `null`. Runs
-//! and ops are written as they are read: memory does not grow with them.
+//! and ops are written as they are read: memory does not grow with them, and nothing is built in it
+//! for a call but what users' collectors gave.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
-use analysis::ops::{OpCall, OpVisitor, Region, RunCall, Serial};
+use analysis::ops::{OpCall, OpVisitor, Region, RunCall, Serial, Task};
 use profile::{LossCount, OpId, Profile, ValueKind};
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 
 use super::{View, machines};
 use crate::report::{by_severity, severity};
@@ -50,10 +52,10 @@ struct RunOut<'a> {
     first_op_ns: Option<f64>,
     between_ops_ns: f64,
     own_ns: f64,
-    counters: Map<String, Value>,
-    own_counters: Map<String, Value>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    regions: Vec<RegionOut>,
+    counters: Counters<'a>,
+    own_counters: Counters<'a>,
+    #[serde(skip_serializing_if = "Regions::is_empty")]
+    regions: Regions<'a>,
 }
 
 #[derive(Serialize)]
@@ -75,33 +77,61 @@ struct OpOut<'a> {
     self_ns: f64,
     storage_bytes: Option<u64>,
     workspace_bytes: Option<u64>,
-    counters: Map<String, Value>,
-    self_counters: Map<String, Value>,
-    workers: Map<String, Value>,
-    values: Map<String, Value>,
-    regions: Vec<RegionOut>,
+    counters: Counters<'a>,
+    self_counters: Counters<'a>,
+    workers: Counters<'a>,
+    values: BTreeMap<Cow<'a, str>, Given<'a>>,
+    regions: Regions<'a>,
+}
+
+/// What counters read, by name; an object without members where nothing can have been read.
+struct Counters<'a> {
+    names: &'a [(&'a str, usize)],
+    values: &'a [Option<u64>],
+}
+
+/// A value of a user's collector.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Given<'a> {
+    Count(i64),
+    Number(f64),
+    Text(Option<&'a str>),
+}
+
+/// Parallel regions of a call of this process.
+struct Regions<'a> {
+    context: &'a Context<'a>,
+    process: usize,
+    regions: &'a [Region],
 }
 
 #[derive(Serialize)]
-struct RegionOut {
+struct RegionOut<'a> {
     start_ns: f64,
     duration_ns: f64,
     /// How many there are; `null` if none was recorded.
     task_count: Option<u32>,
-    tasks: Vec<TaskOut>,
+    tasks: Tasks<'a>,
     imbalance: Option<f64>,
     shared_cpu: bool,
     serial: Option<&'static str>,
 }
 
+struct Tasks<'a> {
+    context: &'a Context<'a>,
+    process: usize,
+    tasks: &'a [Task],
+}
+
 #[derive(Serialize)]
-struct TaskOut {
+struct TaskOut<'a> {
     task: u32,
     thread: u32,
     cpu: u32,
     start_ns: f64,
     duration_ns: f64,
-    counters: Map<String, Value>,
+    counters: Counters<'a>,
 }
 
 #[derive(Serialize)]
@@ -143,8 +173,9 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
     member(out, "counters", &counters.collect::<Vec<_>>())?;
     member(out, "values", &values(profile))?;
     member(out, "vms", &vms.collect::<Vec<_>>())?;
+    let context = Context::new(view);
     for what in [What::Runs, What::Ops] {
-        let mut writer = Writer::new(out, view, &machines, what);
+        let mut writer = Writer::new(out, &context, &machines, what);
         view.trees.visit(view.filter, &mut writer);
         writer.finish()?;
     }
@@ -199,12 +230,129 @@ enum What {
     Ops,
 }
 
+impl Serialize for Counters<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, place) in self.names {
+            if let Some(value) = self.values.get(*place) {
+                map.serialize_entry(name, value)?;
+            }
+        }
+        map.end()
+    }
+}
+
+impl Regions<'_> {
+    fn is_empty(&self) -> bool {
+        self.regions.is_empty()
+    }
+}
+
+impl Serialize for Regions<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { context, process, regions } = *self;
+        serializer.collect_seq(regions.iter().map(|region| RegionOut {
+            start_ns: context.at(region.start),
+            duration_ns: context.ns(region.duration),
+            task_count: region.of,
+            tasks: Tasks { context, process, tasks: &region.tasks },
+            imbalance: region.imbalance,
+            shared_cpu: region.serial.is_some(),
+            serial: region.serial.map(|serial| match serial {
+                Serial::Thread => "thread",
+                Serial::Cpu(_) => "cpu",
+            }),
+        }))
+    }
+}
+
+impl Serialize for Tasks<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { context, process, tasks } = *self;
+        serializer.collect_seq(tasks.iter().map(|task| TaskOut {
+            task: task.number,
+            thread: context.place(process, task.thread).1,
+            cpu: task.cpu,
+            start_ns: context.at(task.start),
+            duration_ns: context.ns(task.duration),
+            counters: context.counters(&task.counters),
+        }))
+    }
+}
+
+/// What every call needs.
+struct Context<'a> {
+    profile: &'a Profile,
+    first_tick: u64,
+    /// Names of counters in order, each once, and their places.
+    names: Vec<(&'a str, usize)>,
+}
+
+impl<'a> Context<'a> {
+    fn new(view: &View<'a>) -> Self {
+        let names = view.profile.manifest.counters.iter().zip(0..);
+        let names: BTreeMap<&str, usize> =
+            names.map(|(counter, place)| (counter.name.as_str(), place)).collect();
+        Self {
+            profile: view.profile,
+            first_tick: view.trees.first_tick().unwrap_or(0),
+            names: names.into_iter().collect(),
+        }
+    }
+
+    fn at(&self, tick: u64) -> f64 {
+        self.ns(tick.saturating_sub(self.first_tick))
+    }
+
+    fn ns(&self, ticks: u64) -> f64 {
+        self.profile.timeline.duration_ns(ticks)
+    }
+
+    /// Pid and kernel's thread id.
+    fn place(&self, process: usize, thread: usize) -> (u32, u32) {
+        let process = &self.profile.processes[process];
+        (process.id.pid, process.threads.get(thread).map_or(0, |thread| thread.tid))
+    }
+
+    fn counters<'b>(&'b self, values: &'b [Option<u64>]) -> Counters<'b> {
+        Counters { names: &self.names, values }
+    }
+
+    fn regions<'b>(&'b self, process: usize, regions: &'b [Region]) -> Regions<'b> {
+        Regions { context: self, process, regions }
+    }
+
+    fn values(&self, process: usize, values: &[(u32, u64)]) -> BTreeMap<Cow<'a, str>, Given<'a>> {
+        let process = &self.profile.processes[process];
+        let mut all = BTreeMap::new();
+        for (id, bits) in values {
+            let Some(key) = process.value_keys.iter().find(|key| key.id == *id) else { continue };
+            let value = match key.kind {
+                ValueKind::Count => Given::Count(*bits as i64),
+                ValueKind::Duration | ValueKind::Percent | ValueKind::Ratio => {
+                    Given::Number(f64::from_bits(*bits))
+                }
+                ValueKind::Text => {
+                    let text = u32::try_from(*bits).ok().and_then(|id| process.texts.get(&id));
+                    Given::Text(text.map(String::as_str))
+                }
+            };
+            // Two collectors may use one name.
+            let name = match all.contains_key(key.name.as_str()) {
+                true => Cow::Owned(format!("{} ({id})", key.name)),
+                false => Cow::Borrowed(key.name.as_str()),
+            };
+            all.insert(name, value);
+        }
+        all
+    }
+}
+
 /// Writes the runs or the ops.
 struct Writer<'a, W> {
     out: &'a mut W,
-    profile: &'a Profile,
+    context: &'a Context<'a>,
     what: What,
-    first_tick: u64,
     machines: &'a [(usize, &'a str)],
     /// Numbers of machines by process and op.
     vms: HashMap<(usize, OpId), Option<usize>>,
@@ -213,19 +361,15 @@ struct Writer<'a, W> {
 }
 
 impl<'a, W: Write> Writer<'a, W> {
-    fn new(out: &'a mut W, view: &View<'a>, machines: &'a [(usize, &'a str)], what: What) -> Self {
+    fn new(
+        out: &'a mut W,
+        context: &'a Context<'a>,
+        machines: &'a [(usize, &'a str)],
+        what: What,
+    ) -> Self {
         let name = if what == What::Runs { "runs" } else { "ops" };
         let result = write!(out, ",\n\"{name}\":[");
-        Self {
-            out,
-            profile: view.profile,
-            what,
-            first_tick: view.trees.first_tick().unwrap_or(0),
-            machines,
-            vms: HashMap::new(),
-            empty: true,
-            result,
-        }
+        Self { out, context, what, machines, vms: HashMap::new(), empty: true, result }
     }
 
     fn finish(self) -> io::Result<()> {
@@ -245,83 +389,12 @@ impl<'a, W: Write> Writer<'a, W> {
             .and_then(|()| Ok(serde_json::to_writer(&mut *self.out, item)?));
     }
 
-    fn at(&self, tick: u64) -> f64 {
-        self.ns(tick.saturating_sub(self.first_tick))
-    }
-
-    fn ns(&self, ticks: u64) -> f64 {
-        self.profile.timeline.duration_ns(ticks)
-    }
-
-    /// Pid and kernel's thread id.
-    fn place(&self, process: usize, thread: usize) -> (u32, u32) {
-        let process = &self.profile.processes[process];
-        (process.id.pid, process.threads.get(thread).map_or(0, |thread| thread.tid))
-    }
-
     fn machine(&mut self, process: usize, op: OpId) -> Option<usize> {
-        let (machines, profile) = (self.machines, self.profile);
+        let (machines, profile) = (self.machines, self.context.profile);
         *self.vms.entry((process, op)).or_insert_with(|| {
             let name = profile.ops.get(op)?.library.as_str();
             machines.iter().position(|known| *known == (process, name))
         })
-    }
-
-    fn counters(&self, values: &[Option<u64>]) -> Map<String, Value> {
-        let names = self.profile.manifest.counters.iter().map(|counter| counter.name.clone());
-        names.zip(values.iter().map(|value| Value::from(*value))).collect()
-    }
-
-    fn values(&self, process: usize, values: &[(u32, u64)]) -> Map<String, Value> {
-        let process = &self.profile.processes[process];
-        let mut all = Map::new();
-        for (id, bits) in values {
-            let Some(key) = process.value_keys.iter().find(|key| key.id == *id) else { continue };
-            let value = match key.kind {
-                ValueKind::Count => Value::from(*bits as i64),
-                ValueKind::Duration | ValueKind::Percent | ValueKind::Ratio => {
-                    Value::from(f64::from_bits(*bits))
-                }
-                ValueKind::Text => {
-                    let text = u32::try_from(*bits).ok().and_then(|id| process.texts.get(&id));
-                    Value::from(text.cloned())
-                }
-            };
-            // Two collectors may use one name.
-            let name = match all.contains_key(&key.name) {
-                true => format!("{} ({id})", key.name),
-                false => key.name.clone(),
-            };
-            all.insert(name, value);
-        }
-        all
-    }
-
-    fn regions(&self, process: usize, regions: &[Region]) -> Vec<RegionOut> {
-        regions.iter().map(|region| self.region(process, region)).collect()
-    }
-
-    fn region(&self, process: usize, region: &Region) -> RegionOut {
-        let tasks = region.tasks.iter().map(|task| TaskOut {
-            task: task.number,
-            thread: self.place(process, task.thread).1,
-            cpu: task.cpu,
-            start_ns: self.at(task.start),
-            duration_ns: self.ns(task.duration),
-            counters: self.counters(&task.counters),
-        });
-        RegionOut {
-            start_ns: self.at(region.start),
-            duration_ns: self.ns(region.duration),
-            task_count: region.of,
-            tasks: tasks.collect(),
-            imbalance: region.imbalance,
-            shared_cpu: region.serial.is_some(),
-            serial: region.serial.map(|serial| match serial {
-                Serial::Thread => "thread",
-                Serial::Cpu(_) => "cpu",
-            }),
-        }
     }
 }
 
@@ -330,37 +403,38 @@ impl<W: Write> OpVisitor for Writer<'_, W> {
         if self.what != What::Runs {
             return;
         }
-        let (process, thread) = self.place(run.process, run.thread);
+        let context = self.context;
+        let (process, thread) = context.place(run.process, run.thread);
         let vm = self.machine(run.process, run.op);
-        let out = RunOut {
+        self.item(&RunOut {
             run: run.number,
             vm,
             process,
             thread,
-            function: self.profile.ops.get(run.op).map_or("", |op| &op.name),
+            function: context.profile.ops.get(run.op).map_or("", |op| &op.name),
             parent: run.parent,
             failed: run.failed,
-            start_ns: self.at(run.start),
-            duration_ns: self.ns(run.duration),
-            first_op_ns: run.first_op.map(|ticks| self.ns(ticks)),
-            between_ops_ns: self.ns(run.between),
-            own_ns: self.ns(run.own),
-            counters: self.counters(run.counters),
-            own_counters: self.counters(run.own_counters),
-            regions: self.regions(run.process, run.regions),
-        };
-        self.item(&out);
+            start_ns: context.at(run.start),
+            duration_ns: context.ns(run.duration),
+            first_op_ns: run.first_op.map(|ticks| context.ns(ticks)),
+            between_ops_ns: context.ns(run.between),
+            own_ns: context.ns(run.own),
+            counters: context.counters(run.counters),
+            own_counters: context.counters(run.own_counters),
+            regions: context.regions(run.process, run.regions),
+        });
     }
 
     fn op(&mut self, op: &OpCall<'_>) {
         if self.what != What::Ops {
             return;
         }
-        let (process, thread) = self.place(op.process, op.thread);
+        let context = self.context;
+        let (process, thread) = context.place(op.process, op.thread);
         let vm = self.machine(op.process, op.op);
-        let known = self.profile.ops.get(op.op);
+        let known = context.profile.ops.get(op.op);
         let text = |of: fn(&profile::Op) -> &String| known.map_or("", |op| of(op).as_str());
-        let out = OpOut {
+        self.item(&OpOut {
             op: op.number,
             run: op.run,
             parent: op.parent,
@@ -373,18 +447,17 @@ impl<W: Write> OpVisitor for Writer<'_, W> {
             arguments: text(|op| &op.arguments),
             device: text(|op| &op.device),
             asynchronous: known.is_some_and(|op| op.asynchronous),
-            start_ns: self.at(op.start),
-            duration_ns: self.ns(op.duration),
-            self_ns: self.ns(op.self_ticks),
+            start_ns: context.at(op.start),
+            duration_ns: context.ns(op.duration),
+            self_ns: context.ns(op.self_ticks),
             storage_bytes: op.storage,
             workspace_bytes: op.workspace,
-            counters: self.counters(op.counters),
-            self_counters: self.counters(op.self_counters),
-            workers: self.counters(op.workers),
-            values: self.values(op.process, op.values),
-            regions: self.regions(op.process, op.regions),
-        };
-        self.item(&out);
+            counters: context.counters(op.counters),
+            self_counters: context.counters(op.self_counters),
+            workers: context.counters(op.workers),
+            values: context.values(op.process, op.values),
+            regions: context.regions(op.process, op.regions),
+        });
     }
 
     fn region(&mut self, _: usize, _: usize, _: &Region) {}

@@ -17,6 +17,7 @@ use std::process::{ExitCode, ExitStatus};
 use std::sync::atomic::Ordering;
 
 use counters::check;
+use counters::devices::{CountedBy, KINDS};
 use counters::machine::Machine;
 use counters::names::Resolver;
 use counters::plan::by_scope;
@@ -117,12 +118,15 @@ fn finish(sampler: Option<Sampler>, directory: &Path, status: ExitStatus, args: 
 /// Everything that can be refused before anything is made.
 fn choose(args: &Args, passes: u32) -> Result<Work, Failure> {
     let machine = Machine::here();
-    let typed = args.recording.events.join(",");
+    let (option, typed) = match args.recording.events.is_empty() {
+        false => ("-e".to_owned(), args.recording.events.join(",")),
+        true => of_variable().unwrap_or_default(),
+    };
     if typed.is_empty() || typed.trim() == "none" {
         return Err(Failure::new("--passes: no counters to divide").hint("name some with -e"));
     }
     let resolver = args.recording.naming.resolver(&machine);
-    let (counters, mut beside) = by_scope(resolve("-e", &typed, &resolver)?);
+    let (counters, mut beside) = by_scope(resolve(&option, &typed, &resolver)?);
     beside.extend(system_wide(&args.beside.system, beside.len() as u16, &resolver, &machine)?);
     let mut sets = divide(&counters, passes, &machine)?;
     anchor(&mut sets, &resolver, &machine);
@@ -132,6 +136,15 @@ fn choose(args: &Args, passes: u32) -> Result<Work, Failure> {
         .ok_or_else(|| Failure::new(format!("more than {MAX_COUNTERS} counters in all passes")))?;
     let metrics = before_run(&args.recording.metrics, &infos)?;
     Ok(Work { sets, beside, infos, metrics })
+}
+
+/// The variable that names the processor's counters, and its list. (Those of other devices are read
+/// all at once, or not at all.)
+fn of_variable() -> Option<(String, String)> {
+    let processor = KINDS.iter().find(|kind| kind.counted_by == CountedBy::Processor)?;
+    let set = |name: String| Some((std::env::var(&name).ok()?, name));
+    let (text, name) = processor.variables().into_iter().find_map(set)?;
+    Some((name, text.trim_end().trim_end_matches(';').replace(';', ",")))
 }
 
 fn divide(

@@ -14,6 +14,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use profile::Profile;
 use serde_json::Value;
@@ -192,8 +193,10 @@ fn compile(
     if program.exists() {
         return Some(program);
     }
-    // Tests run side by side: each makes its own, and the last one stays.
-    let mine = directory.join(format!("{name}.{}", std::process::id()));
+    // Tests run side by side, in threads or processes: each makes its own, and the last one stays.
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let mine = directory.join(format!("{name}.{}.{number}", std::process::id()));
     let mut command = Command::new(compiler);
     command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&mine);
     let output = command.arg(sources().join(source)).args(flags).output().ok()?;

@@ -1,7 +1,8 @@
 //! An installed perf as a source of names: `perf list -j` (Linux 6.2 or later).
 //!
 //! It is asked once, and only about a name that nobody else knows or for the whole list. It may
-//! be missing, too old, slow or broken: then there are no such names.
+//! be missing, too old, slow or broken: then there are no such names. Only one that hangs is told of,
+//! since whoever waits wants to know for what.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -14,23 +15,22 @@ use serde_json::Value;
 use super::tables::{VendorEvent, unit_and_scale};
 
 /// How long perf may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How much it may say.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// What the installed perf lists; nothing, with the reason, if it does not.
-pub(super) fn read() -> Result<Vec<VendorEvent>, String> {
-    let text = run("perf")?;
-    parse(&text).map_err(|e| format!("perf list -j: {e}"))
+/// What the installed perf lists; if it does not, what there is to tell of it.
+pub(super) fn read() -> Result<Vec<VendorEvent>, Option<String>> {
+    parse(&run("perf", PATIENCE)?).map_err(|_| None)
 }
 
-fn run(program: &str) -> Result<Vec<u8>, String> {
-    let wrong = |e: &dyn std::fmt::Display| format!("{program} list -j: {e}");
+/// What `program list -j` says.
+fn run(program: &str, patience: Duration) -> Result<Vec<u8>, Option<String>> {
     let mut command = Command::new(program);
     command.args(["list", "-j"]).stdin(Stdio::null()).stderr(Stdio::null());
     // Nobody pages, and nothing of ours is preloaded into it.
     command.stdout(Stdio::piped()).env("PAGER", "cat").env_remove("LD_PRELOAD");
-    let mut child = command.spawn().map_err(|e| wrong(&e))?;
+    let mut child = command.spawn().map_err(|_| None)?;
     let (sender, receiver) = mpsc::channel();
     let output = child.stdout.take();
     std::thread::spawn(move || {
@@ -38,16 +38,18 @@ fn run(program: &str) -> Result<Vec<u8>, String> {
         let read = output.map(|output| output.take(MOST_BYTES).read_to_end(&mut text));
         let _ = sender.send(read.is_some_and(|r| r.is_ok()).then_some(text));
     });
-    let text = receiver.recv_timeout(PATIENCE);
+    let text = receiver.recv_timeout(patience);
     // Whatever it does after its output, or instead of it, is not waited for.
     if text.is_err() {
         let _ = child.kill();
     }
-    let status = child.wait().map_err(|e| wrong(&e))?;
+    let status = child.wait().map_err(|_| None)?;
     match text {
-        Err(_) => Err(wrong(&format_args!("no answer within {} s", PATIENCE.as_secs()))),
+        Err(_) => {
+            Err(Some(format!("`{program} list -j` gave no answer within {} s", patience.as_secs())))
+        }
         Ok(Some(text)) if status.success() => Ok(text),
-        Ok(_) => Err(wrong(&status)),
+        Ok(_) => Err(None),
     }
 }
 
@@ -110,7 +112,18 @@ mod tests {
 
     #[test]
     fn a_program_that_is_no_perf() {
-        assert!(run("/nonexistent/perf").unwrap_err().starts_with("/nonexistent/perf list -j: "));
-        assert!(run("/bin/false").is_err());
+        for program in ["/nonexistent/perf", "/bin/false"] {
+            assert_eq!(run(program, PATIENCE).unwrap_err(), None);
+        }
+        // Here, and not in a test beside this one, which might start its program while we write ours.
+        let name = format!("counterpoint-perf-{}", std::process::id());
+        let program = std::env::temp_dir().join(name);
+        std::fs::write(&program, "#!/bin/sh\nexec sleep 60\n").unwrap();
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(&program, executable).unwrap();
+        let told = run(program.to_str().unwrap(), Duration::ZERO);
+        std::fs::remove_file(&program).unwrap();
+        let told = told.unwrap_err().unwrap();
+        assert!(told.ends_with(" list -j` gave no answer within 0 s"), "{told}");
     }
 }

@@ -55,11 +55,7 @@ struct Names {
 }
 
 impl Names {
-    fn new(read: Result<Vec<VendorEvent>, String>) -> Self {
-        let (events, problem) = match read {
-            Ok(events) => (events, None),
-            Err(problem) => (Vec::new(), Some(problem)),
-        };
+    fn new(events: Vec<VendorEvent>, problem: Option<String>) -> Self {
         let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
         for (i, event) in events.iter().enumerate() {
             by_name.entry(event.name.to_ascii_lowercase()).or_default().push(i);
@@ -83,8 +79,14 @@ impl Vendor {
 
     fn names(&self) -> &Names {
         self.names.get_or_init(|| match &self.directory {
-            Some(directory) => Names::new(read(directory, &self.machine)),
-            None if self.machine.is_here() => Names::new(perf_list::read()),
+            Some(directory) => {
+                let (events, problems) = read(directory, &self.machine);
+                Names::new(events, first_of(problems))
+            }
+            None if self.machine.is_here() => match perf_list::read() {
+                Ok(events) => Names::new(events, None),
+                Err(trouble) => Names::new(Vec::new(), trouble),
+            },
             None => Names::default(),
         })
     }
@@ -96,9 +98,8 @@ impl Vendor {
         found.into_iter().flatten().filter_map(|&i| names.events.get(i)).collect()
     }
 
-    /// Why the directory gave no names.
+    /// Why the directory, or a perf that hangs, gave no names or not all.
     pub(super) fn problem(&self) -> Option<&str> {
-        self.directory.as_ref()?;
         self.names().problem.as_deref()
     }
 
@@ -161,14 +162,24 @@ fn of_event(pmus: &Pmus, event: &VendorEvent, several: bool) -> Result<Vec<Resol
     Ok(found)
 }
 
-fn read(directory: &Path, machine: &Machine) -> Result<Vec<VendorEvent>, String> {
-    let chosen = mapfile::choose(directory, machine)?;
-    let mut events = Vec::new();
-    let standard = json::Standard::read(&chosen.standard)?;
+/// What the tables of this processor have, and what of them cannot be used.
+fn read(directory: &Path, machine: &Machine) -> (Vec<VendorEvent>, Vec<String>) {
+    let chosen = match mapfile::choose(directory, machine) {
+        Ok(chosen) => chosen,
+        Err(problem) => return (Vec::new(), vec![problem]),
+    };
+    let (mut events, mut problems) = (Vec::new(), Vec::new());
+    let standard = json::Standard::read(&chosen.standard, &mut problems);
     for (file, pmu) in &chosen.files {
-        json::read(file, pmu, &standard, &mut events)?;
+        json::read(file, pmu, &standard, &mut events, &mut problems);
     }
-    Ok(events)
+    (events, problems)
+}
+
+fn first_of(problems: Vec<String>) -> Option<String> {
+    let more = problems.len().saturating_sub(1);
+    let first = problems.into_iter().next()?;
+    Some(if more == 0 { first } else { format!("{first}; and {more} more like it") })
 }
 
 /// [`NameSource`] of a directory of tables.

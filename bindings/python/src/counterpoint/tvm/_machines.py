@@ -45,6 +45,10 @@ class Machine:
         # Why its parallel launches are not seen; `None` if they are.
         self.unseen = unseen
         self.user: Any = None
+        # Our instrument, for the user's that is inside it.
+        self._ours: list[tuple[Any, int, Any]] = []
+        # It is still there although nothing records: TVM may be about to call it.
+        self.lingers = False
         self.number = -1
         self.name = ""
         self._open = 0
@@ -70,6 +74,23 @@ class Machine:
                 self.name = name if name is not None else f"vm {_count}"
                 _count += 1
             self.number = native.vm(self.name)
+
+    def instrument(self, native: _native.Native) -> Any:
+        """Ours, with the user's inside. Those that were there before live on with it: another thread
+        may be in a call of one, and TVM holds no reference meanwhile."""
+        for ours, number, user in self._ours:
+            if number == self.number and user is self.user:
+                return ours
+        ours = native.instrument(self.number, self.user)
+        self._ours.append((ours, self.number, self.user))
+        return ours
+
+    def leave(self, vm: Any, native: _native.Native) -> None:
+        """Puts the user's instrument back, now or when the machine is no more in an op."""
+        self.lingers = not native.quiet(self.number)
+        if not self.lingers:
+            vm._set_instrument(self.user)
+            self._ours.clear()
 
 
 def install() -> None:
@@ -164,6 +185,10 @@ def _invoke_stateful(original: Callable[..., Any], self: Any, func_name: str) ->
 def _wrapped(vm: Any, name: str, function: Any) -> Any:
     state = getattr(vm, _STATE, None)
     if state is None or not state.open:
+        if state is not None and state.lingers:
+            with _lock:
+                if state.lingers and not state.open:
+                    state.leave(vm, _native.load())
         return function
     try:
         return _native.load().entry(state.number, name, function)
@@ -175,11 +200,15 @@ def _set_instrument(original: Callable[..., Any], self: Any, instrument: Any) ->
     state = state_of(self)
     if not state.open:
         original(self, instrument)
-        state.user = instrument
+        state.user, state.lingers = instrument, False
         return
-    ours = _native.load().instrument(state.number, instrument)
-    original(self, ours)
-    state.user = instrument
+    with _lock:
+        before, state.user = state.user, instrument
+        try:
+            original(self, state.instrument(_native.load()))
+        except BaseException:
+            state.user = before
+            raise
 
 
 def state_of(vm: Any) -> Machine:
@@ -207,7 +236,8 @@ def attach(vm: Any, native: _native.Native, name: Optional[str] = None) -> Machi
         state = state_of(vm)
         if not state.open:
             state.register(native, name)
-            vm._set_instrument(native.instrument(state.number, state.user))
+            vm._set_instrument(state.instrument(native))
+            state.lingers = False
         state.add(1)
         return state
 
@@ -217,4 +247,4 @@ def detach(vm: Any) -> None:
     with _lock:
         state = state_of(vm)
         if state.open and state.add(-1) == 0:
-            vm._set_instrument(state.user)
+            state.leave(vm, _native.load())

@@ -76,6 +76,7 @@ class Native:
         self._instrument = module["counterpoint_instrument"]
         self._entry = module["counterpoint_entry"]
         self._calls = module["counterpoint_calls"]
+        self._quiet = module["counterpoint_quiet"]
         self._collector = module["counterpoint_collector"]
         self._collector_remove = module["counterpoint_collector_remove"]
         self._parallel = module["counterpoint_parallel"]
@@ -100,6 +101,10 @@ class Native:
     def calls(self, vm: int) -> int:
         """VM calls seen since it was registered."""
         return int(self._calls(vm))
+
+    def quiet(self, vm: int) -> bool:
+        """Whether this thread may take the instrument away now."""
+        return bool(self._quiet(vm))
 
     def collector(self, start: Any, stop: Any, slots: list[tuple[str, int]]) -> int:
         """Has functions called around each op; slots are names and kinds."""
@@ -188,6 +193,32 @@ def loaded_model() -> Optional[str]:
         if slot.value and _file_of(ctypes.addressof(slot)) == path:
             return path
     return None
+
+
+def pass_interrupts() -> None:
+    """Has TVM's FFI tell apart what is for whoever runs the program: Ctrl-C, and `sys.exit`, in a
+    function that it calls. It would make a RuntimeError of either. Elsewhere in the process, too,
+    each is then itself again behind the FFI."""
+    from tvm_ffi import core
+
+    # By type and name: Python may run a signal's handler before the first line of a function, where
+    # nothing of ours could catch what it raises.
+    names: dict[type, str] = core.ERROR_TYPE_TO_NAME
+    types: dict[str, type] = core.ERROR_NAME_TO_TYPE
+    for cls, again in ((KeyboardInterrupt, KeyboardInterrupt), (SystemExit, _SystemExit)):
+        if cls not in names:
+            names[cls] = cls.__name__
+            types.setdefault(cls.__name__, again)
+
+
+class _SystemExit:
+    """Makes a SystemExit of what `str` made of one; the FFI's table takes nothing but classes."""
+
+    def __new__(cls, message: str) -> Any:
+        try:
+            return SystemExit(int(message))
+        except ValueError:
+            return SystemExit(None if message in ("", "None") else message)
 
 
 def _file_of(address: int) -> Optional[str]:

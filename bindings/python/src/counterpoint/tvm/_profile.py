@@ -106,13 +106,18 @@ class Profile:
             return False
         try:
             native = _native.load()
-            self._until = native.ticks()
-            self._calls = [native.calls(state.number) - n for state, n in self._states]
-            for registered in self._registered:
-                registered.remove()
-            for _, vm in self._vms:
-                _machines.detach(vm)
-            _session.end(native, self._session)
+            # Whatever happens on the way (Ctrl-C), nothing stays open.
+            try:
+                self._until = native.ticks()
+                self._calls = [native.calls(state.number) - n for state, n in self._states]
+                for registered in self._registered:
+                    registered.remove()
+            finally:
+                try:
+                    for _, vm in self._vms:
+                        _machines.detach(vm)
+                finally:
+                    _session.end(native, self._session)
         except Exception as trouble:
             # Nothing of ours may take the place of the model's own error.
             self._session.trouble = self._session.trouble or str(trouble)

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import warnings
@@ -199,7 +200,11 @@ def _prepare(path: str, request: Request) -> dict[str, Any]:
         words.append("--skip-missing")
     if request.counters is not None:
         words += ["-e", ",".join(request.counters) or "none"]
-    return dict(json.loads(_run(words, request.variables)))
+    try:
+        return dict(json.loads(_run(words, request.variables)))
+    except CounterpointError as error:
+        # The program's advice, in this package's words.
+        raise CounterpointError(str(error).replace("with -o DIR", "with output=")) from None
 
 
 def _finish(path: str) -> None:
@@ -232,7 +237,20 @@ def tell(text: str) -> None:
     """One warning per text and process."""
     if text not in _told:
         _told.add(text)
-        warnings.warn(text, CounterpointWarning, stacklevel=5)
+        warnings.warn(text, CounterpointWarning, stacklevel=_user_level())
+
+
+def _user_level() -> int:
+    """How far above `tell` the first frame is that is not the package's own: the user's line.
+    (`skip_file_prefixes` would say the same, from Python 3.12 on.)"""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__")):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def _is_ours(module: object) -> bool:
+    return isinstance(module, str) and module.partition(".")[0] == "counterpoint"
 
 
 def _list(request: Request) -> str:

@@ -14,7 +14,8 @@ A collector of your own says once, in `metrics`, what it gives:
 
 `start` and `stop` run on the op's thread around the recorder's own readings, with the GIL held, so
 that their time is in no op's duration; several threads may be in them at once. An error in either
-never reaches the model: it is the loss `collector_failed`.
+never reaches the model: it is the loss `collector_failed`. Only a KeyboardInterrupt or a SystemExit,
+which is for whoever runs the model, ends the model's call.
 """
 
 from __future__ import annotations
@@ -130,6 +131,7 @@ class Registered:
             if kind not in _KINDS:
                 raise TypeError(f"metric {name!r}: {kind!r} is none of the five kinds")
         slots = [(name, _KINDS[kind]) for name, kind in collector.metrics.items()]
+        _native.pass_interrupts()
         self._number = native.collector(self._start, self._stop, slots) if slots else -1
 
     def remove(self) -> None:

@@ -30,52 +30,71 @@ type Object = Map<String, Value>;
 pub(super) struct Standard(HashMap<String, Object>);
 
 impl Standard {
-    pub(super) fn read(files: &[PathBuf]) -> Result<Self, String> {
+    pub(super) fn read(files: &[PathBuf], problems: &mut Vec<String>) -> Self {
         let mut known = HashMap::new();
         for file in files {
-            for object in objects(file)? {
+            for object in objects(file, problems) {
                 if let Some(name) = text(&object, "EventName") {
                     known.insert(name.to_ascii_lowercase(), object);
                 }
             }
         }
-        Ok(Self(known))
+        Self(known)
     }
 }
 
-/// Adds the events of `file`; those that name no unit are of `pmu`.
+/// Adds the events of `file`; those that name no unit are of `pmu`. What cannot be used is left out,
+/// and told.
 pub(super) fn read(
     file: &Path,
     pmu: &str,
     standard: &Standard,
     events: &mut Vec<VendorEvent>,
-) -> Result<(), String> {
-    for mut object in objects(file)? {
-        if let Some(name) = text(&object, "ArchStdEvent") {
-            let Some(base) = standard.0.get(&name.to_ascii_lowercase()) else {
-                return Err(format!("{}: no ArchStdEvent {name:?}", file.display()));
-            };
-            let mut merged = base.clone();
-            merged.extend(object);
-            object = merged;
+    problems: &mut Vec<String>,
+) {
+    for object in objects(file, problems) {
+        match event(object, pmu, standard) {
+            Ok(found) => events.extend(found),
+            Err(problem) => problems.push(format!("{}: {problem}", file.display())),
         }
-        // Tables of metrics have other objects.
-        let Some(name) = text(&object, "EventName") else { continue };
-        let terms =
-            terms(&object, &name).map_err(|e| format!("{}: {name}: {e}", file.display()))?;
-        let pmu = text(&object, "Unit").map_or_else(|| pmu.to_owned(), |unit| pmu_of(&unit));
-        let (unit, scale) = text(&object, "ScaleUnit")
-            .and_then(|s| unit_and_scale(&s))
-            .unwrap_or((Unit::Count, Scale::ONE));
-        let brief = text(&object, "BriefDescription");
-        let description = brief.or_else(|| text(&object, "PublicDescription")).unwrap_or_default();
-        let deprecated = text(&object, "Deprecated").is_some_and(|d| d == "1");
-        events.push(VendorEvent { name, pmu, terms, unit, scale, description, deprecated });
     }
-    Ok(())
 }
 
-fn objects(file: &Path) -> Result<Vec<Object>, String> {
+/// The event of an object; tables of metrics have other objects.
+fn event(
+    mut object: Object,
+    pmu: &str,
+    standard: &Standard,
+) -> Result<Option<VendorEvent>, String> {
+    if let Some(name) = text(&object, "ArchStdEvent") {
+        let Some(base) = standard.0.get(&name.to_ascii_lowercase()) else {
+            return Err(format!("no ArchStdEvent {name:?}"));
+        };
+        let mut merged = base.clone();
+        merged.extend(object);
+        object = merged;
+    }
+    let Some(name) = text(&object, "EventName") else { return Ok(None) };
+    let terms = terms(&object, &name).map_err(|e| format!("{name}: {e}"))?;
+    let pmu = text(&object, "Unit").map_or_else(|| pmu.to_owned(), |unit| pmu_of(&unit));
+    let (unit, scale) = text(&object, "ScaleUnit")
+        .and_then(|s| unit_and_scale(&s))
+        .unwrap_or((Unit::Count, Scale::ONE));
+    let brief = text(&object, "BriefDescription");
+    let description = brief.or_else(|| text(&object, "PublicDescription")).unwrap_or_default();
+    let deprecated = text(&object, "Deprecated").is_some_and(|d| d == "1");
+    Ok(Some(VendorEvent { name, pmu, terms, unit, scale, description, deprecated }))
+}
+
+/// The objects of `file`; none, and a problem, if it is no table.
+fn objects(file: &Path, problems: &mut Vec<String>) -> Vec<Object> {
+    list(file).unwrap_or_else(|problem| {
+        problems.push(problem);
+        Vec::new()
+    })
+}
+
+fn list(file: &Path) -> Result<Vec<Object>, String> {
     let wrong = |e: &dyn std::fmt::Display| format!("read {}: {e}", file.display());
     let bytes = fs::read(file).map_err(|e| wrong(&e))?;
     let value: Value = serde_json::from_slice(&bytes).map_err(|e| wrong(&e))?;
