@@ -139,6 +139,25 @@ impl Encoder {
         self.push(all.to_le_bytes(), 5 + length);
     }
 
+    /// A message of a number, and of fields that are encoded already.
+    #[inline]
+    pub fn number_and(&mut self, field: u32, (first, n): (u32, u64), fields: &Fields) {
+        let tags = [field << 3 | LENGTH, first << 3];
+        let small = tags.iter().all(|tag| *tag < 0x80);
+        let (Some((digits, length)), true) = (short_varint(n), small) else {
+            return self.message(field, |m| {
+                m.uint(first, n);
+                m.fields(fields);
+            });
+        };
+        let [tag, first] = tags.map(u128::from);
+        // At most 33 bytes.
+        let inside = (1 + length + fields.length) as u128;
+        let all = u128::from(digits) << 24 | first << 16 | inside << 8 | tag;
+        self.push(all.to_le_bytes(), 3 + length);
+        self.fields(fields);
+    }
+
     /// A message that `fill` appends. Its length is known afterwards: one byte is kept free for
     /// it, and a longer message is moved.
     #[inline]
@@ -213,6 +232,13 @@ mod tests {
                         let mut e = Encoder::default();
                         e.pair(field, (1, a), (3, n));
                         let inside = [vec![8], slow(a), vec![24], slow(n)].concat();
+                        let length = vec![inside.len() as u8];
+                        let tag = slow(u64::from(field) << 3 | 2);
+                        assert_eq!(e.bytes, [tag, length, inside].concat(), "{field} {a} {n}");
+                        e.bytes.clear();
+                        let more = Fields::new(|e| e.uint(5, a));
+                        e.number_and(field, (8, n), &more);
+                        let inside = [uint(8, n), uint(5, a)].concat();
                         let length = vec![inside.len() as u8];
                         let tag = slow(u64::from(field) << 3 | 2);
                         assert_eq!(e.bytes, [tag, length, inside].concat(), "{field} {a} {n}");
