@@ -3,6 +3,7 @@
 pub mod check;
 pub(crate) mod fields;
 mod intern;
+mod nest;
 mod proto;
 mod row;
 mod wire;

@@ -148,22 +148,22 @@ impl Encoder {
         });
     }
 
-    /// A message of a number and of fields that are encoded already.
+    /// A message of a number, and of fields that are encoded already.
     #[inline]
-    pub fn number_and_fields(&mut self, field: u32, (number, n): (u32, u64), fields: &Fields) {
-        let tags = [field << 3 | LENGTH, number << 3 | VARINT];
-        let (Some((digits, length)), true) = (short_varint(n), tags.iter().all(|tag| *tag < 0x80))
-        else {
+    pub fn number_and(&mut self, field: u32, (first, n): (u32, u64), fields: &Fields) {
+        let tags = [field << 3 | LENGTH, first << 3];
+        let small = tags.iter().all(|tag| *tag < 0x80);
+        let (Some((digits, length)), true) = (short_varint(n), small) else {
             return self.message(field, |m| {
-                m.uint(number, n);
+                m.uint(first, n);
                 m.fields(fields);
             });
         };
-        // At most 1 + 8 + 24.
-        let whole = (1 + length + fields.length) as u64;
-        let [tag, number] = tags.map(u64::from);
-        let start = u128::from(tag | whole << 8 | number << 16) | u128::from(digits) << 24;
-        self.push(start.to_le_bytes(), 3 + length);
+        let [tag, first] = tags.map(u128::from);
+        // At most 33 bytes.
+        let inside = (1 + length + fields.length) as u128;
+        let all = u128::from(digits) << 24 | first << 16 | inside << 8 | tag;
+        self.push(all.to_le_bytes(), 3 + length);
         self.fields(fields);
     }
 
@@ -264,11 +264,12 @@ mod tests {
                         let tag = slow(u64::from(field) << 3 | 2);
                         assert_eq!(e.bytes, [tag, length, inside].concat(), "{field} {a} {n}");
                         e.bytes.clear();
-                        let fields = Fields::new(|f| f.uint(7, 300));
-                        e.number_and_fields(field, (9, n), &fields);
-                        let inside = [uint(9, n), uint(7, 300)].concat();
+                        let more = Fields::new(|e| e.uint(5, a));
+                        e.number_and(field, (8, n), &more);
+                        let inside = [uint(8, n), uint(5, a)].concat();
+                        let length = vec![inside.len() as u8];
                         let tag = slow(u64::from(field) << 3 | 2);
-                        assert_eq!(e.bytes, [tag, vec![inside.len() as u8], inside].concat());
+                        assert_eq!(e.bytes, [tag, length, inside].concat(), "{field} {a} {n}");
                         e.bytes.clear();
                         e.three((field, a), (1, n), (9, 5));
                         let fields = [(field, a), (1, n), (9, 5)];

@@ -11,6 +11,7 @@
 
 use super::fields::{annotation, clocks, defaults, event, interned, packet, trace};
 use super::intern::{Interned, Interner};
+use super::nest::Nest;
 use super::proto::{Encoder, Fields, Width};
 use crate::event::{Arg, ArgValue, Flow, FlowEnd, Label, Shape, Slice};
 use model::activity::Value;
@@ -30,8 +31,8 @@ pub struct Sequence {
     /// What the sequence's clock shows.
     now_ns: i64,
     started: bool,
-    /// Ends of the slices that are open, outermost first.
-    open: Vec<i64>,
+    /// Slices whose ends wait.
+    nest: Nest,
     categories: Interner,
     names: Interner,
     keys: Interner,
@@ -98,7 +99,7 @@ impl Sequence {
             track,
             now_ns: 0,
             started: false,
-            open: Vec::new(),
+            nest: Nest::default(),
             categories: Interner::default(),
             names: Interner::default(),
             keys: Interner::default(),
@@ -114,25 +115,16 @@ impl Sequence {
         !self.started
     }
 
-    /// Whether a slice can be put here: it begins when nothing is open, or lies inside of what is
-    /// open. One that begins before the last one did is not looked at that closely.
-    pub fn fits(&mut self, out: &mut Encoder, slice: &Slice<'_>) -> bool {
-        if self.started && slice.start_ns < self.now_ns {
-            return true;
+    /// Whether a slice can be put here: see [`Nest`]. If so, its begin has to be written, and its end
+    /// waits.
+    #[inline]
+    pub fn takes(&mut self, out: &mut Encoder, slice: &Slice<'_>) -> bool {
+        let (begin, end) = (slice.start_ns, end_of(slice));
+        if self.nest.is_late(begin) {
+            return self.nest.add_late(begin, end);
         }
-        self.close(out, slice.start_ns);
-        self.open.last().is_none_or(|end| end_of(slice) <= *end)
-    }
-
-    /// Writes a slice that fits, and values that its counter tracks have at its begin.
-    pub fn slice(&mut self, out: &mut Encoder, slice: &Slice<'_>, extras: &Extras) {
-        let late = self.started && slice.start_ns < self.now_ns;
-        self.begin(out, slice, extras);
-        if late {
-            self.end(out, end_of(slice));
-        } else {
-            self.open.push(end_of(slice));
-        }
+        self.close(out, begin);
+        self.nest.add(begin, end)
     }
 
     /// Writes the begin of a slice, whose end comes with [`Sequence::end`].
@@ -152,9 +144,9 @@ impl Sequence {
     }
 
     /// Writes the ends that come no later than `until_ns`.
+    #[inline]
     pub fn close(&mut self, out: &mut Encoder, until_ns: i64) {
-        while let Some(end) = self.open.last().copied().filter(|end| *end <= until_ns) {
-            self.open.pop();
+        while let Some(end) = self.nest.close(until_ns) {
             self.end(out, end);
         }
     }
@@ -267,14 +259,14 @@ impl Sequence {
 
     /// Writes the end of the slice that was begun last.
     pub fn end(&mut self, out: &mut Encoder, end_ns: i64) {
-        let (same, at) = (&self.same_at_end, advance(&mut self.now_ns, end_ns));
-        if let Some(delta) = at {
-            return out.number_and_fields(trace::PACKET, (packet::TIMESTAMP, delta), same);
+        let same = &self.same_at_end;
+        match advance(&mut self.now_ns, end_ns) {
+            Some(delta) => out.number_and(trace::PACKET, (packet::TIMESTAMP, delta), same),
+            None => out.message(trace::PACKET, |p| {
+                head(p, None, end_ns);
+                p.fields(same);
+            }),
         }
-        out.message(trace::PACKET, |p| {
-            head(p, at, end_ns);
-            p.fields(same);
-        });
     }
 
     /// Sets the sequence's clock, tracks and numbers before its first packet, and again when the

@@ -371,15 +371,21 @@ impl<W: Write> Sink for Writer<W> {
         }
         let row = &mut self.rows[index];
         let (packets, pairs) = (&mut self.packets, row.pairs.map(|(lane, _)| lane));
-        let fits =
-            |(i, lane): (usize, &mut Sequence)| Some(i) != pairs && lane.fits(packets, slice);
-        let lane = match row.lanes.iter_mut().enumerate().position(fits) {
-            Some(lane) => lane,
-            None if row.lanes.len() >= MOST_LANES => MOST_LANES - 1,
-            None => self.add_lane(index),
+        let takes =
+            |(i, lane): (usize, &mut Sequence)| Some(i) != pairs && lane.takes(packets, slice);
+        let (lane, fits) = match row.lanes.iter_mut().enumerate().position(takes) {
+            Some(lane) => (lane, true),
+            None if row.lanes.len() >= MOST_LANES => (MOST_LANES - 1, false),
+            None => {
+                let lane = self.add_lane(index);
+                (lane, self.rows[index].lanes[lane].takes(&mut self.packets, slice))
+            }
         };
         let lane = &mut self.rows[index].lanes[lane];
-        lane.slice(&mut self.packets, slice, &self.extras);
+        lane.begin(&mut self.packets, slice, &self.extras);
+        if !fits {
+            lane.end(&mut self.packets, end_of(slice));
+        }
         for (track, value) in self.others.drain(..) {
             lane.counter(&mut self.packets, track, slice.start_ns, value);
         }

@@ -327,13 +327,13 @@ pub fn perfetto(bytes: &[u8]) {
 }
 
 /// A field of a protobuf message.
-enum Field<'a> {
+pub enum Field<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
 /// The fields of a message (protobuf's encoding, by its published description). `None`: damaged.
-fn fields(mut bytes: &[u8]) -> Option<Vec<(u64, Field<'_>)>> {
+pub fn fields(mut bytes: &[u8]) -> Option<Vec<(u64, Field<'_>)>> {
     let mut all = Vec::new();
     while !bytes.is_empty() {
         let key = varint(&mut bytes)?;
