@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-pub use reader::{Activities, Events};
+pub use reader::{Activities, EventBatch, Events};
 pub use writer::{ActivitiesWriter, NameId, RowId};
 
 /// The directory of activities in a profile.

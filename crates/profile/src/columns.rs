@@ -1,6 +1,8 @@
 //! The calls of one page as plain columns: the fast way to read a profile. The buffers are used
 //! again for the next page.
 
+use std::ops::Range;
+
 use model::Loss;
 use record::page::PageReader;
 pub use record::page::{
@@ -153,6 +155,28 @@ impl Columns {
                 model::scaled(raw, *times.enabled_ns.get(i)?, *times.running_ns.get(i)?)
             }
             _ => None,
+        }
+    }
+
+    /// What the counters of a group counted in call `i`, as [`Columns::value`] says it, for the
+    /// places in `counters`, into the same places of `values`.
+    #[inline]
+    pub fn group_values(
+        &self,
+        group: usize,
+        counters: Range<usize>,
+        i: usize,
+        values: &mut [Option<u64>],
+    ) {
+        let status = self.groups.get(group).and_then(|times| times.status.get(i));
+        let whole = status == Some(&Status::Whole);
+        let columns = self.values.get(counters.clone()).unwrap_or_default();
+        let places = values.get_mut(counters.clone()).unwrap_or_default();
+        for ((place, column), counter) in places.iter_mut().zip(columns).zip(counters) {
+            *place = match whole {
+                true => column.get(i).copied(),
+                false => self.value(group, counter, i),
+            };
         }
     }
 

@@ -6,8 +6,8 @@
 //!  any number ─► timeline   Perfetto's format
 //! ```
 //!
-//! A trace is read twice where names of rows may stand behind what happens in them. Memory: names
-//! and rows.
+//! A trace is read twice where names of rows may stand behind what happens in them, by a thread of
+//! its own. Memory: names, rows, and a few batches of events.
 
 mod again;
 mod args;
@@ -17,6 +17,8 @@ mod timeline;
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::mpsc::sync_channel;
+use std::thread;
 
 use model::activity::{Registry, Vocabulary};
 use profile::LossCount;
@@ -29,27 +31,34 @@ pub use timeline::{Timeline, write_perfetto};
 use crate::chrome::event::Scalar;
 use crate::merge::Look;
 
-/// An error of writing, or one of reading made into it.
-struct Stop(io::Error);
+/// Batches of events that are read before they are asked for.
+const AHEAD: usize = 1;
 
-impl From<profile::Error> for Stop {
-    fn from(error: profile::Error) -> Self {
-        Self(io::Error::other(error))
-    }
-}
-
-/// Shows every event to `each`. Returns the losses that were found.
+/// Shows every event to `each`, while another thread reads the next ones. Returns the losses that
+/// were found.
 fn visit(
     trace: &Activities,
     mut each: impl FnMut(&Activity<'_>) -> io::Result<()>,
 ) -> io::Result<Vec<LossCount>> {
     let mut events = trace.events().map_err(io::Error::other)?;
-    let mut more = true;
-    while more {
-        let batch = events.next_batch(|event| each(event).map_err(Stop));
-        more = batch.map_err(|Stop(error)| error)?;
-    }
-    Ok(trace.losses.iter().cloned().chain(events.losses()).collect())
+    let (batches, read) = sync_channel(AHEAD);
+    let found = thread::scope(|scope| {
+        let read_all = move || {
+            while let Some(batch) = events.next_batch()? {
+                if batches.send(batch).is_err() {
+                    break; // Nobody wants more of them.
+                }
+            }
+            Ok::<_, profile::Error>(events.losses())
+        };
+        let reader = thread::Builder::new().name("trace reader".into());
+        let reader = reader.spawn_scoped(scope, read_all)?;
+        let shown = read.iter().try_for_each(|batch| batch.visit(&mut each));
+        drop(read);
+        let found = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        shown.and(found.map_err(io::Error::other))
+    })?;
+    Ok(trace.losses.iter().cloned().chain(found).collect())
 }
 
 /// What a trace says beside what happened in it. `name`: what its file was called.

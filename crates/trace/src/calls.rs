@@ -13,7 +13,8 @@
 //! `correlation`; the call that began it has the same `correlation`, and an arrow leads from one
 //! to the other. See [`crate::dispatch`] for how dispatches are found.
 //!
-//! The calls of a process are merged by their begins, one page of each thread at a time.
+//! The calls of a process are merged by their begins, one page of each thread at a time. The sink
+//! takes them in another thread ([`crate::relay`]).
 
 mod machine;
 
@@ -33,11 +34,10 @@ use profile::{merge_losses, profile::Thread};
 
 use self::machine::{Kinds, Machines, has_machines, op_of};
 use crate::dispatch::{Assembler, Dispatch, Workgroup};
-use crate::event::{
-    Arg, ArgValue, Counter, Flow, FlowEnd, Id, ProcessRow, Row, Shape, Sink, Slice, ThreadRow,
-};
+use crate::event::{Arg, ArgValue, Flow, FlowEnd, Id, Label, ProcessRow, Row, Shape, Sink};
 use crate::numbers::NumberMap;
 use crate::raw::{PAGE_EVENT, RawCalls};
+use crate::relay::{CounterLabel, Gone, Head, Relay, relay};
 
 /// The row of a process's dispatches has this number and the process's index: above every
 /// process id of Linux (2²²).
@@ -79,7 +79,7 @@ fn register_machines(
 pub fn export_calls(
     profile: &Profile,
     options: &CallsOptions,
-    sink: &mut impl Sink,
+    sink: &mut (impl Sink + Send),
 ) -> io::Result<Vec<Vec<LossCount>>> {
     let mut registry = Registry::new();
     let workgroup = register(&mut registry).map_err(io::Error::other)?;
@@ -91,38 +91,52 @@ pub fn export_calls(
         region: name(region),
         task: name(task),
     };
-    let mut losses = Vec::new();
-    let (mut last_dispatch, mut last_arrow) = (0, 0);
-    for (index, process) in profile.processes.iter().enumerate() {
-        if process.threads.is_empty() {
-            losses.push(Vec::new());
-            continue;
+    let units: Vec<_> = profile.groups.all().iter().map(|group| units(profile, group)).collect();
+    let flow = FlowKind::HostToDevice;
+    // What slices name must be there for as long as the other thread is.
+    let mut last_arrow = 0;
+    let each = profile.processes.iter().enumerate();
+    let known: Vec<(Vec<Labels>, Machines)> = each
+        .map(|(index, process)| {
+            let labels = process.threads.iter().map(|thread| Labels::new(profile, thread));
+            (labels.collect(), Machines::new(profile, index, &mut last_arrow))
+        })
+        .collect();
+    relay(sink, |relay| {
+        let mut losses = Vec::new();
+        let mut last_dispatch = 0;
+        let each = profile.processes.iter().zip(&known).enumerate();
+        for (index, (process, (labels, machines))) in each {
+            if process.threads.is_empty() {
+                losses.push(Vec::new());
+                continue;
+            }
+            let mut export = ProcessExport {
+                profile,
+                process,
+                index,
+                counter_tracks: options.counter_tracks && profile.groups.counters() > 0,
+                call_kind: name(workgroup),
+                dispatch_kind: name(Generic::Kernel.into()),
+                counter_kind: name(Generic::Counter.into()),
+                flow: &flow,
+                ticks: matches!(profile.manifest.clock, Clock::Tsc),
+                names: Vec::new(),
+                by_export: NumberMap::default(),
+                since_ns: since_ns(profile, process),
+                lanes_named: 0,
+                labels,
+                raw: relay.is_imported().then(|| RawCalls::new(profile, index)),
+                units: &units,
+                kinds,
+                has_machines: has_machines(profile, index),
+                machines,
+                relay: &mut *relay,
+            };
+            losses.push(export.run(&mut last_dispatch)?);
         }
-        let mut export = ProcessExport {
-            profile,
-            process,
-            index,
-            counter_tracks: options.counter_tracks && profile.groups.counters() > 0,
-            call_kind: name(workgroup),
-            dispatch_kind: name(Generic::Kernel.into()),
-            counter_kind: name(Generic::Counter.into()),
-            flow: FlowKind::HostToDevice,
-            ticks: matches!(profile.manifest.clock, Clock::Tsc),
-            names: Vec::new(),
-            by_export: NumberMap::default(),
-            since_ns: since_ns(profile, process),
-            lanes_named: 0,
-            labels: process.threads.iter().map(|t| Labels::new(profile, t)).collect(),
-            raw: sink.is_imported().then(|| RawCalls::new(profile, index)),
-            units: profile.groups.all().iter().map(|group| units(profile, group)).collect(),
-            scratch: Scratch::default(),
-            kinds,
-            has_machines: has_machines(profile, index),
-            machines: Machines::new(profile, index, &mut last_arrow),
-        };
-        losses.push(export.run(sink, &mut last_dispatch)?);
-    }
-    Ok(losses)
+        Ok(losses)
+    })
 }
 
 /// Some early moment of a process.
@@ -152,23 +166,6 @@ struct Labels {
     thread: String,
     /// One per group of counters.
     groups: Vec<String>,
-}
-
-/// What each call needs, allocated once.
-#[derive(Default)]
-struct Scratch<'a> {
-    args: Vec<Arg<'a>>,
-    /// Series of all groups, and where those of each group end.
-    series: Vec<Arg<'a>>,
-    ends: Vec<usize>,
-}
-
-impl Scratch<'_> {
-    fn clear(&mut self) {
-        self.args.clear();
-        self.series.clear();
-        self.ends.clear();
-    }
 }
 
 impl Labels {
@@ -236,7 +233,7 @@ impl Cursor<'_> {
     }
 }
 
-struct ProcessExport<'a> {
+struct ProcessExport<'a, 'r> {
     profile: &'a Profile,
     process: &'a Process,
     index: usize,
@@ -244,7 +241,7 @@ struct ProcessExport<'a> {
     call_kind: &'a str,
     dispatch_kind: &'a str,
     counter_kind: &'a str,
-    flow: FlowKind,
+    flow: &'a FlowKind,
     /// Ticks are not nanoseconds: show them too.
     ticks: bool,
     /// Names of exports, and where each export's is.
@@ -252,18 +249,19 @@ struct ProcessExport<'a> {
     by_export: NumberMap<u32, usize>,
     since_ns: i64,
     lanes_named: usize,
-    labels: Vec<Labels>,
+    labels: &'a [Labels],
     /// What an import needs, if the output is imported.
     raw: Option<RawCalls<'a>>,
     /// Counters of each group, with their units.
-    units: Vec<Vec<(&'a str, &'a str)>>,
-    scratch: Scratch<'a>,
+    units: &'a [Vec<(&'a str, &'a str)>],
     kinds: Kinds<'a>,
     has_machines: bool,
-    machines: Machines,
+    machines: &'a Machines,
+    /// Takes the timeline.
+    relay: &'r mut Relay<'a>,
 }
 
-impl<'a> ProcessExport<'a> {
+impl<'a> ProcessExport<'a, '_> {
     fn pid(&self) -> Id<'static> {
         Id::Number(self.process.id.pid.into())
     }
@@ -272,13 +270,16 @@ impl<'a> ProcessExport<'a> {
         Id::Number(DEVICE_ROWS + self.index as i64)
     }
 
-    fn row(&self, thread: usize) -> Row<'static> {
-        let tid = self.process.threads.get(thread).map_or(0, |t| t.tid);
-        Row { process: self.pid(), thread: Id::Number(tid.into()) }
+    fn tid(&self, thread: usize) -> i64 {
+        self.process.threads.get(thread).map_or(0, |t| t.tid.into())
     }
 
-    fn run(&mut self, sink: &mut impl Sink, last: &mut u64) -> io::Result<Vec<LossCount>> {
-        self.name_rows(sink)?;
+    fn row(&self, thread: usize) -> Row<'static> {
+        Row { process: self.pid(), thread: Id::Number(self.tid(thread)) }
+    }
+
+    fn run(&mut self, last: &mut u64) -> Result<Vec<LossCount>, Gone> {
+        self.name_rows();
         let mut losses = Vec::new();
         let threads = self.process.threads.iter().enumerate();
         let mut cursors: Vec<Cursor<'a>> = threads
@@ -297,7 +298,7 @@ impl<'a> ProcessExport<'a> {
             let begin = cursor.call().map(|i| cursor.columns().start_ticks[i]);
             heap.extend(begin.map(|begin| Reverse((begin, cursor.thread))));
         }
-        self.pages(sink)?;
+        self.pages();
         let lost = self.process.losses.iter().any(|l| l.severity() == Severity::Missing);
         let mut dispatches = Assembler::new(lost, *last);
         let mut values = vec![None; self.profile.groups.counters()];
@@ -305,10 +306,10 @@ impl<'a> ProcessExport<'a> {
             let Reverse((_, thread)) = *first;
             let cursor = &mut cursors[thread];
             if let Some(i) = cursor.call() {
-                self.call(sink, cursor.columns(), i, &mut values, &mut dispatches)?;
+                self.call(cursor.columns(), i, &mut values, &mut dispatches)?;
                 cursor.at += 1;
                 cursor.fill(self.index, &mut losses, self.raw.as_mut());
-                self.pages(sink)?;
+                self.pages();
             }
             match cursor.call() {
                 Some(i) => *first = Reverse((cursor.columns().start_ticks[i], thread)),
@@ -317,46 +318,35 @@ impl<'a> ProcessExport<'a> {
         }
         *last = dispatches.last();
         for dispatch in dispatches.finish() {
-            self.dispatch(sink, &dispatch)?;
+            self.dispatch(&dispatch)?;
         }
         Ok(losses)
     }
 
-    fn name_rows(&self, sink: &mut impl Sink) -> io::Result<()> {
+    fn name_rows(&mut self) {
         let (program, at_ns) = (program(self.process), self.since_ns);
         let sort_index = 2 * self.index as i64;
-        sink.process(&ProcessRow {
-            id: self.pid(),
-            name: &program,
-            labels: "CPU",
-            sort_index,
-            at_ns,
-        })?;
+        let (id, device) = (self.pid(), self.device());
+        self.relay.process(ProcessRow { id, name: "", labels: "CPU", sort_index, at_ns }, &program);
         let dispatches = self.process.libraries.iter().any(|l| !l.exports.is_empty());
         if dispatches || !self.has_machines {
-            sink.process(&ProcessRow {
-                id: self.device(),
-                name: &format!("dispatches of {program} {}", self.process.id.pid),
-                labels: "dispatches",
-                sort_index: sort_index + 1,
-                at_ns,
-            })?;
+            let name = format!("dispatches of {program} {}", self.process.id.pid);
+            let (id, labels, sort_index) = (device, "dispatches", sort_index + 1);
+            self.relay.process(ProcessRow { id, name: "", labels, sort_index, at_ns }, &name);
         }
         for (i, labels) in self.labels.iter().enumerate() {
-            let (row, name) = (self.row(i), labels.thread.as_str());
             // Workers in the order in which they were started, not in that of their first calls.
             let sort_index = self.process.threads[i].tid.into();
-            sink.thread(&ThreadRow { row, name, sort_index, at_ns })?;
+            self.relay.thread(self.row(i), labels.thread.clone(), sort_index, at_ns);
         }
-        Ok(())
     }
 
     /// The pages that were decoded since the last time.
-    fn pages(&mut self, sink: &mut impl Sink) -> io::Result<()> {
-        for (thread, args) in self.raw.as_mut().map(RawCalls::pages).unwrap_or_default() {
-            sink.fact(self.row(thread), PAGE_EVENT, self.since_ns, &args)?;
+    fn pages(&mut self) {
+        let Some(raw) = &mut self.raw else { return };
+        for (thread, args) in raw.pages() {
+            self.relay.fact(self.row(thread), PAGE_EVENT, self.since_ns, args);
         }
-        Ok(())
     }
 
     /// Where the name of an export is.
@@ -370,20 +360,25 @@ impl<'a> ProcessExport<'a> {
         })
     }
 
+    /// Stands for a name: slices of one row are all calls or all dispatches, but for those of
+    /// virtual machines.
+    fn label(&self, name: usize) -> Option<Label> {
+        u32::try_from(name).ok().map(Label)
+    }
+
     fn call(
         &mut self,
-        sink: &mut impl Sink,
         columns: &Columns,
         i: usize,
         values: &mut [Option<u64>],
         dispatches: &mut Assembler,
-    ) -> io::Result<()> {
+    ) -> Result<(), Gone> {
         let export = columns.export[i];
         if self.has_machines
             && let Some(op) = op_of(self.profile, self.index, export)
             && op.role != Role::Workgroup
         {
-            return self.machine_call(sink, columns, i, op, values);
+            return self.machine_call(columns, i, op, values);
         }
         let name = self.name(export);
         let timeline = &self.profile.timeline;
@@ -404,9 +399,7 @@ impl<'a> ProcessExport<'a> {
         let placed = if known { dispatches.add(&workgroup) } else { None };
 
         let first = placed.as_ref().filter(|p| p.first);
-        let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.clear();
-        let args = &mut scratch.args;
+        let args = self.relay.args();
         if known {
             args.push(Arg::triple("workgroup", workgroup.id));
             args.push(Arg::uint("worker", columns.worker[i].into()));
@@ -429,61 +422,34 @@ impl<'a> ProcessExport<'a> {
             args.push(Arg::uint("start_ticks", ticks));
             args.push(Arg::uint("duration_ticks", columns.duration_ticks[i]));
         }
-        self.push_counters(args, values);
-        let row = self.row(columns.thread);
+        self.push_counters(values);
         // Where ticks are nanoseconds, times say them, but for damaged ones.
         let exact = || {
             timeline.monotonic_ticks(start_ns) == Some(ticks)
                 && end_ns.abs_diff(start_ns) == columns.duration_ticks[i]
         };
         let times = !self.ticks && !exact();
-        let mut raw_calls = self.raw.take();
-        let raw = raw_calls.as_mut().map_or("", |raw| raw.call(columns, i, times));
-        if self.counter_tracks {
-            self.push_series(&mut scratch, values);
+        if let Some(raw) = &mut self.raw {
+            raw.call(columns, i, times, self.relay.raw());
         }
-        let labels = &self.labels[columns.thread];
-        let point = |group: usize| {
-            let from = group.checked_sub(1).map_or(0, |before| scratch.ends[before]);
-            Counter {
-                row,
-                category: self.counter_kind,
-                name: &labels.groups[group],
-                at_ns: start_ns,
-                series: &scratch.series[from..scratch.ends[group]],
-                units: &self.units[group],
-            }
-        };
-        // No allocation for the one group that most runs have.
-        let (one, many): (Counter<'_>, Vec<Counter<'_>>);
-        let counters = match scratch.ends.len() {
-            0 => &[][..],
-            1 => {
-                one = point(0);
-                std::slice::from_ref(&one)
-            }
-            groups => {
-                many = (0..groups).map(point).collect();
-                &many
-            }
-        };
-        let flow = first.map(|p| Flow { kind: &self.flow, id: p.id, end: FlowEnd::Start });
-        sink.slice(&Slice {
-            row,
+        if self.counter_tracks {
+            self.push_series(columns.thread, values);
+        }
+        if let Some(placed) = first {
+            self.relay.flow(Flow { kind: self.flow, id: placed.id, end: FlowEnd::Start });
+        }
+        self.relay.slice(Head {
+            process: self.process.id.pid.into(),
+            thread: self.tid(columns.thread),
             category: self.call_kind,
-            name: &self.names[name],
+            name: self.names[name].clone(),
             start_ns,
             duration_ns: end_ns.abs_diff(start_ns),
-            args: &scratch.args,
-            raw,
             shape: Some(Shape(shape)),
-            flows: flow.as_slice(),
-            counters,
+            label: self.label(name),
         })?;
-        self.raw = raw_calls;
-        self.scratch = scratch;
         for dispatch in placed.map(|p| p.over).unwrap_or_default() {
-            self.dispatch(sink, &dispatch)?;
+            self.dispatch(&dispatch)?;
         }
         Ok(())
     }
@@ -491,64 +457,65 @@ impl<'a> ProcessExport<'a> {
     /// The values of a call's counters, as views show them.
     fn read_counters(&self, columns: &Columns, i: usize, values: &mut [Option<u64>]) {
         for (g, group) in self.profile.groups.all().iter().enumerate() {
-            for counter in group.counters.clone() {
-                values[counter] = columns.value(g, counter, i);
-            }
+            columns.group_values(g, group.counters.clone(), i, values);
         }
     }
 
-    fn push_counters(&self, args: &mut Vec<Arg<'a>>, values: &[Option<u64>]) {
-        for (info, value) in self.profile.manifest.counters.iter().zip(values) {
+    fn push_counters(&mut self, values: &[Option<u64>]) {
+        let counters = self.profile.manifest.counters.iter().zip(values);
+        self.relay.args().extend(counters.map(|(info, value)| {
             let value = ArgValue::Plain(value.map_or(Value::Null, Value::Uint));
-            args.push(Arg { key: &info.name, value });
-        }
+            Arg { key: &info.name, value }
+        }));
     }
 
     /// What the call added, of each group the values that are known.
-    fn push_series(&self, scratch: &mut Scratch<'a>, values: &[Option<u64>]) {
+    fn push_series(&mut self, thread: usize, values: &[Option<u64>]) {
         let counters = &self.profile.manifest.counters;
-        for group in self.profile.groups.all() {
-            let known = group.counters.clone().filter_map(|c| Some((&counters[c], values[c]?)));
-            scratch.series.extend(known.map(|(counter, value)| Arg::uint(&counter.name, value)));
-            scratch.ends.push(scratch.series.len());
+        for (number, group) in self.profile.groups.all().iter().enumerate() {
+            let name = &self.labels[thread].groups[number];
+            let (category, label) = (self.counter_kind, Label(number as u32));
+            let label = CounterLabel { category, name, label, units: &self.units[number] };
+            let of_group = group.counters.clone();
+            let known = counters[of_group.clone()].iter().zip(&values[of_group]);
+            let known = known.filter_map(|(info, value)| Some(Arg::uint(&info.name, (*value)?)));
+            self.relay.counter(label, known);
         }
     }
 
-    fn dispatch(&mut self, sink: &mut impl Sink, dispatch: &Dispatch) -> io::Result<()> {
+    fn dispatch(&mut self, dispatch: &Dispatch) -> Result<(), Gone> {
         let name = self.name(dispatch.export);
         let process = self.device();
         let row = |lane: usize| Row { process, thread: Id::Number(lane as i64) };
         while self.lanes_named <= dispatch.lane {
             let lane = self.lanes_named;
-            let (label, at_ns) = (format!("stream {lane}"), self.since_ns);
-            let sort_index = lane as i64;
-            sink.thread(&ThreadRow { row: row(lane), name: &label, sort_index, at_ns })?;
+            self.relay.thread(row(lane), format!("stream {lane}"), lane as i64, self.since_ns);
             self.lanes_named += 1;
         }
-        let mut args = vec![
+        let args = self.relay.args();
+        args.extend([
             Arg::uint("device", self.index as u64),
             Arg::uint("stream", dispatch.lane as u64),
             Arg::uint("correlation", dispatch.id),
             Arg::triple("workgroups", dispatch.count),
-        ];
+        ]);
         if dispatch.seen < dispatch.of() {
             args.push(Arg::uint("workgroups_seen", dispatch.seen));
         }
         if !dispatch.exact {
             args.push(Arg { key: "exact", value: ArgValue::Plain(Value::Bool(false)) });
         }
-        self.push_counters(&mut args, &dispatch.counters);
-        sink.slice(&Slice {
-            row: row(dispatch.lane),
+        self.push_counters(&dispatch.counters);
+        self.relay.flow(Flow { kind: self.flow, id: dispatch.id, end: FlowEnd::Finish });
+        self.relay.slice(Head {
+            process: DEVICE_ROWS + self.index as i64,
+            thread: dispatch.lane as i64,
             category: self.dispatch_kind,
-            name: &self.names[name],
+            name: self.names[name].clone(),
             start_ns: dispatch.start_ns,
             duration_ns: dispatch.end_ns.abs_diff(dispatch.start_ns),
-            args: &args,
-            raw: "",
             shape: None,
-            flows: &[Flow { kind: &self.flow, id: dispatch.id, end: FlowEnd::Finish }],
-            counters: &[],
+            label: self.label(name),
         })
     }
 }

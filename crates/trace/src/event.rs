@@ -96,6 +96,21 @@ impl Shape {
     pub const MOST: u8 = 64;
 }
 
+/// Names a text, or a list of texts, of a row: what has one number in one row has the same texts, as
+/// long as a timeline is written. Writers that number texts themselves then need not look them up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label(pub u32);
+
+impl Label {
+    /// Higher numbers are as good as none.
+    pub const MOST: u32 = 1 << 12;
+
+    /// The number as an index; `None` if it is too high.
+    pub(crate) fn index(self) -> Option<usize> {
+        (self.0 < Self::MOST).then_some(self.0 as usize)
+    }
+}
+
 /// Work with a begin and an end.
 #[derive(Clone, Copy, Debug)]
 pub struct Slice<'a> {
@@ -116,6 +131,8 @@ pub struct Slice<'a> {
     pub raw: &'a str,
     /// What the keys of its arguments are, for writers that remember them.
     pub shape: Option<Shape>,
+    /// Stands for its category and name among the slices of its row.
+    pub label: Option<Label>,
     /// The arrows that begin or end at its begin.
     pub flows: &'a [Flow<'a>],
     /// Points of time series at its begin, in its row; some may have no series.
@@ -172,6 +189,8 @@ pub struct Counter<'a> {
     pub at_ns: i64,
     /// Name and value of each series. A series that is not known at this point is left out.
     pub series: &'a [Arg<'a>],
+    /// Stands for its name and its series' names among the counters of its row.
+    pub label: Option<Label>,
     /// The unit of each series, by the series' name, left out or empty where it is not known.
     pub units: &'a [(&'a str, &'a str)],
 }

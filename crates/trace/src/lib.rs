@@ -20,6 +20,7 @@
 //! | [`check`] | what is wrong with a file, and at which byte |
 //! | [`import`] | a Chrome trace as a profile |
 //! | [`merge`] | several traces as one, on one clock |
+//! | `relay` | a timeline that one thread makes and another one writes |
 //! | [`text`] | JSON's strings and numbers |
 //!
 //! Invariants. Memory does not grow with the number of calls. Every string is escaped, whatever
@@ -38,6 +39,7 @@ pub mod merge;
 mod numbers;
 pub mod perfetto;
 pub mod raw;
+mod relay;
 pub mod restore;
 pub mod text;
 pub mod tracks;
@@ -45,6 +47,6 @@ pub mod tracks;
 pub use calls::{CallsOptions, export_calls};
 pub use event::ThreadRow;
 pub use event::{
-    Arg, ArgValue, Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Shape, Sink, Slice,
+    Arg, ArgValue, Counter, Flow, FlowEnd, Id, Instant, Label, ProcessRow, Row, Shape, Sink, Slice,
 };
 pub use tracks::export_tracks;

@@ -98,7 +98,6 @@ pub(crate) struct RawCalls<'a> {
     /// Of exports, the workgroups of their first dispatch.
     counts: HashMap<u32, [u32; 3]>,
     pages: Vec<(usize, String)>,
-    text: String,
 }
 
 /// Arguments of calls that are no counters.
@@ -140,7 +139,6 @@ impl<'a> RawCalls<'a> {
             plain: plain.collect(),
             counts: HashMap::new(),
             pages: Vec::new(),
-            text: String::new(),
         }
     }
 
@@ -175,11 +173,9 @@ impl<'a> RawCalls<'a> {
         std::mem::take(&mut self.pages)
     }
 
-    /// More arguments of a call, as the members of a JSON object. `times`: its raw ticks, too,
-    /// since the event's times do not say them.
-    pub fn call(&mut self, columns: &Columns, i: usize, times: bool) -> &str {
-        self.text.clear();
-        let text = &mut self.text;
+    /// Appends more arguments of a call, as the members of a JSON object. `times`: its raw ticks,
+    /// too, since the event's times do not say them.
+    pub fn call(&self, columns: &Columns, i: usize, times: bool, text: &mut String) {
         text.push_str("\"export\":");
         push(text, columns.export[i].into());
         let put = |text: &mut String, key: &str| {
@@ -250,7 +246,6 @@ impl<'a> RawCalls<'a> {
         if columns.extras.get(first).is_some_and(|extra| extra.call == i) {
             text.push(']');
         }
-        &self.text
     }
 }
 

@@ -83,6 +83,7 @@ pub fn export_tracks(
                     name: &state.name,
                     at_ns,
                     series: &series,
+                    label: None,
                     units: &[(&state.key, &state.unit)],
                 })?;
             }

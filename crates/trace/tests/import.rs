@@ -66,7 +66,9 @@ fn events(activities: &Activities) -> Vec<Value> {
         all.push(Value::Object(map));
         Ok(())
     };
-    while stream.next_batch(&mut each).unwrap() {}
+    while let Some(batch) = stream.next_batch().unwrap() {
+        batch.visit(&mut each).unwrap();
+    }
     all
 }
 
@@ -216,7 +218,9 @@ fn activities_that_stop_anywhere() {
                 count += 1;
                 Ok(())
             };
-            while stream.next_batch(&mut each).unwrap() {}
+            while let Some(batch) = stream.next_batch().unwrap() {
+                batch.visit(&mut each).unwrap();
+            }
             assert!(count == 0 || count == whole.len(), "{name} cut at {end}");
         }
         std::fs::write(&path, &bytes).unwrap();

@@ -325,6 +325,7 @@ proptest! {
                 args,
                 raw: "",
                 shape: None,
+                label: None,
                 flows,
                 counters: &[],
             }).unwrap();

@@ -169,7 +169,7 @@ impl Ending {
 }
 
 /// Gives `sink` the timeline; returns the losses that were found on the way.
-fn fill(sink: &mut impl Sink, profile: &Profile, args: &Args) -> io::Result<Found> {
+fn fill(sink: &mut (impl Sink + Send), profile: &Profile, args: &Args) -> io::Result<Found> {
     let options = CallsOptions {
         vocabulary: args.vocabulary.into(),
         counter_tracks: !args.no_counter_tracks,
@@ -184,7 +184,11 @@ fn losses(profile: &Profile, found: &Found) -> Vec<LossCount> {
     merge_losses(known.iter().chain(found.calls.iter().flatten()).chain(&found.tracks))
 }
 
-fn write_json<W: Write>(out: W, profile: &Profile, args: &Args) -> io::Result<(W, Vec<LossCount>)> {
+fn write_json<W: Write + Send>(
+    out: W,
+    profile: &Profile,
+    args: &Args,
+) -> io::Result<(W, Vec<LossCount>)> {
     let manifest = &profile.manifest;
     let device = serde_json::json!({
         "id": 0,
@@ -208,7 +212,7 @@ fn write_json<W: Write>(out: W, profile: &Profile, args: &Args) -> io::Result<(W
 }
 
 fn write_perfetto_calls(
-    out: impl Write,
+    out: impl Write + Send,
     profile: &Profile,
     args: &Args,
 ) -> io::Result<Vec<LossCount>> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt8Type, UInt32Type};
-use arrow_array::{Array, RecordBatch};
+use arrow_array::{Array, Int64Array, RecordBatch, StringArray, UInt32Array};
 use arrow_schema::SchemaRef;
 use model::Loss;
 
@@ -137,46 +137,58 @@ pub struct Events {
     stream: Option<StreamReader>,
 }
 
+/// Some events that follow one another.
+#[derive(Clone, Debug)]
+pub struct EventBatch(RecordBatch);
+
 impl Events {
-    /// Shows the events of the next batch to `each`. False at the end.
+    /// The next events; `None` at the end.
     ///
     /// # Errors
-    /// The file cannot be read; or what `each` returned.
-    pub fn next_batch<E: From<Error>>(
-        &mut self,
-        mut each: impl FnMut(&Activity<'_>) -> Result<(), E>,
-    ) -> Result<bool, E> {
-        let Some(stream) = &mut self.stream else { return Ok(false) };
-        let Some(batch) = stream.next_batch()? else { return Ok(false) };
-        let forms = batch.column(0).as_primitive::<UInt8Type>();
-        let number = |column: usize, row: usize| {
-            let column = batch.column(column).as_primitive::<UInt32Type>();
-            column.is_valid(row).then(|| column.value(row))
-        };
-        let ns = |column: usize, row: usize| {
-            let column = batch.column(column).as_primitive::<Int64Type>();
-            column.is_valid(row).then(|| column.value(row))
-        };
-        let texts = [6, 7, 8].map(|column| batch.column(column).as_string::<i32>());
-        let text = |at: usize, row: usize| texts[at].is_valid(row).then(|| texts[at].value(row));
-        for row in 0..batch.num_rows() {
-            each(&Activity {
-                form: forms.value(row),
-                name: number(1, row).map(NameId),
-                category: number(2, row).map(NameId),
-                row: RowId(number(3, row).unwrap_or(u32::MAX)),
-                time_ns: ns(4, row),
-                duration_ns: ns(5, row),
-                id: text(0, row),
-                args: text(1, row),
-                more: text(2, row),
-            })?;
-        }
-        Ok(true)
+    /// The file cannot be read.
+    pub fn next_batch(&mut self) -> Result<Option<EventBatch>> {
+        let batch = self.stream.as_mut().map(StreamReader::next_batch).transpose()?;
+        Ok(batch.flatten().map(EventBatch))
     }
 
     /// Damage found so far.
     pub fn losses(&self) -> Vec<LossCount> {
         self.stream.as_ref().and_then(|stream| torn(stream.ending())).into_iter().collect()
     }
+}
+
+impl EventBatch {
+    /// Shows each event to `each`.
+    ///
+    /// # Errors
+    /// What `each` returned.
+    pub fn visit<E>(&self, mut each: impl FnMut(&Activity<'_>) -> Result<(), E>) -> Result<(), E> {
+        let Self(batch) = self;
+        let forms = batch.column(0).as_primitive::<UInt8Type>();
+        let [names, categories, rows] =
+            [1, 2, 3].map(|column| batch.column(column).as_primitive::<UInt32Type>());
+        let number = |of: &UInt32Array, row: usize| of.is_valid(row).then(|| of.value(row));
+        let [times, durations] =
+            [4, 5].map(|column| batch.column(column).as_primitive::<Int64Type>());
+        let ns = |of: &Int64Array, row: usize| of.is_valid(row).then(|| of.value(row));
+        let [ids, args, more] = [6, 7, 8].map(|column| batch.column(column).as_string::<i32>());
+        for row in 0..batch.num_rows() {
+            each(&Activity {
+                form: forms.value(row),
+                name: number(names, row).map(NameId),
+                category: number(categories, row).map(NameId),
+                row: RowId(number(rows, row).unwrap_or(u32::MAX)),
+                time_ns: ns(times, row),
+                duration_ns: ns(durations, row),
+                id: text(ids, row),
+                args: text(args, row),
+                more: text(more, row),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn text(of: &StringArray, row: usize) -> Option<&str> {
+    of.is_valid(row).then(|| of.value(row))
 }

@@ -253,6 +253,7 @@ impl<W: Write> OneTrace<'_, W> {
                     duration_ns: 0,
                     args: &args.list(),
                     shape: None,
+                    label: None,
                     flows: &[],
                     counters: &[],
                 })?;
@@ -266,7 +267,15 @@ impl<W: Write> OneTrace<'_, W> {
             b'C' => {
                 let args = Args::of(event.args);
                 let series = &args.list()[..];
-                self.writer.counter(&Counter { row, category, name, at_ns, series, units: &[] })?;
+                self.writer.counter(&Counter {
+                    row,
+                    category,
+                    name,
+                    at_ns,
+                    series,
+                    label: None,
+                    units: &[],
+                })?;
             }
             _ => self.left_out += 1,
         }
@@ -293,6 +302,7 @@ impl<W: Write> OneTrace<'_, W> {
             duration_ns: waiting.duration_ns,
             args: &args.list(),
             shape: None,
+            label: None,
             flows: &flows,
             counters: &[],
         };

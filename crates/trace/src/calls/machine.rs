@@ -9,7 +9,6 @@
 //! ```
 
 use std::collections::HashMap;
-use std::io;
 
 use model::activity::{FlowKind, Value};
 use profile::columns::{
@@ -18,7 +17,8 @@ use profile::columns::{
 use profile::{Op, PageDecoder, PageKey, Profile, Role, ValueKind};
 
 use super::ProcessExport;
-use crate::event::{Arg, ArgValue, Counter, Flow, FlowEnd, Sink, Slice};
+use crate::event::{Arg, ArgValue, Flow, FlowEnd};
+use crate::relay::{Gone, Head};
 
 /// Numbers of arrows from regions to tasks: above those of every dispatch.
 const FIRST_ARROW: u64 = 1 << 40;
@@ -96,8 +96,8 @@ impl Machines {
     }
 
     /// The ends of arrows at a call.
-    fn flows(&mut self, role: Role, region: Option<u64>, task: u32) -> Vec<(u64, FlowEnd)> {
-        let Some(of) = region.and_then(|region| self.arrows.get_mut(&region)) else {
+    fn flows(&self, role: Role, region: Option<u64>, task: u32) -> Vec<(u64, FlowEnd)> {
+        let Some(of) = region.and_then(|region| self.arrows.get(&region)) else {
             return Vec::new();
         };
         let at = of.tasks.binary_search(&task).ok().map(|place| of.first + place as u64);
@@ -151,16 +151,15 @@ fn c_type(name: &str) -> &str {
     }
 }
 
-impl<'a> ProcessExport<'a> {
+impl<'a> ProcessExport<'a, '_> {
     /// Shows call `i`, a virtual machine's.
     pub(super) fn machine_call(
         &mut self,
-        sink: &mut impl Sink,
         columns: &Columns,
         i: usize,
         op: &'a Op,
         values: &mut [Option<u64>],
-    ) -> io::Result<()> {
+    ) -> Result<(), Gone> {
         let timeline = &self.profile.timeline;
         let ticks = columns.start_ticks[i];
         let start_ns = timeline.realtime_ns(ticks);
@@ -168,16 +167,17 @@ impl<'a> ProcessExport<'a> {
         self.read_counters(columns, i, values);
         let region = columns.extra(i, KEY_CORRELATION);
         let number = columns.workgroup[0][i];
-        let flows = self.machines.flows(op.role, region, number);
+        let machines = self.machines;
+        for (id, end) in machines.flows(op.role, region, number) {
+            self.relay.flow(Flow { kind: &machines.arrow, id, end });
+        }
 
-        let mut args = Vec::new();
+        let args = self.relay.args();
         let (category, inputs) = match op.role {
             Role::Run => (self.kinds.run, None),
             Role::Region => (self.kinds.region, None),
             Role::Task => (self.kinds.task, None),
-            Role::Op | Role::Workgroup => {
-                (self.kinds.op, self.machines.inputs.get(&columns.export[i]))
-            }
+            Role::Op | Role::Workgroup => (self.kinds.op, machines.inputs.get(&columns.export[i])),
         };
         if let Some((dims, types)) = inputs.filter(|_| !op.arguments.is_empty()) {
             let json = |key, json| Arg { key, value: ArgValue::Plain(Value::Json(json)) };
@@ -234,50 +234,27 @@ impl<'a> ProcessExport<'a> {
             args.push(Arg::uint("start_ticks", ticks));
             args.push(Arg::uint("duration_ticks", columns.duration_ticks[i]));
         }
-        self.push_counters(&mut args, values);
-        let row = self.row(columns.thread);
+        self.push_counters(values);
         let exact = timeline.monotonic_ticks(start_ns) == Some(ticks)
             && end_ns.abs_diff(start_ns) == columns.duration_ticks[i];
         let times = !self.ticks && !exact;
-        let mut raw_calls = self.raw.take();
-        let raw = raw_calls.as_mut().map_or("", |raw| raw.call(columns, i, times));
-        let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.clear();
+        if let Some(raw) = &mut self.raw {
+            raw.call(columns, i, times, self.relay.raw());
+        }
         // What a call counted is in those around it, too: one kind of call is a time series.
         if self.counter_tracks && op.role == Role::Op {
-            self.push_series(&mut scratch, values);
+            self.push_series(columns.thread, values);
         }
-        let labels = &self.labels[columns.thread];
-        let counters: Vec<Counter<'_>> = (0..scratch.ends.len())
-            .map(|group| {
-                let from = group.checked_sub(1).map_or(0, |before| scratch.ends[before]);
-                Counter {
-                    row,
-                    category: self.counter_kind,
-                    name: &labels.groups[group],
-                    at_ns: start_ns,
-                    series: &scratch.series[from..scratch.ends[group]],
-                    units: &self.units[group],
-                }
-            })
-            .collect();
-        let kind = &self.machines.arrow;
-        let flows: Vec<_> = flows.into_iter().map(|(id, end)| Flow { kind, id, end }).collect();
-        sink.slice(&Slice {
-            row,
+        self.relay.slice(Head {
+            process: self.process.id.pid.into(),
+            thread: self.tid(columns.thread),
             category,
-            name: &op.name,
+            name: op.name.as_str().into(),
             start_ns,
             duration_ns: end_ns.abs_diff(start_ns),
-            args: &args,
-            raw,
             shape: None,
-            flows: &flows,
-            counters: &counters,
-        })?;
-        self.scratch = scratch;
-        self.raw = raw_calls;
-        Ok(())
+            label: None,
+        })
     }
 }
 

@@ -331,6 +331,7 @@ mod tests {
                 args: &args,
                 raw: "",
                 shape: None,
+                label: None,
                 flows: &[],
                 counters: &[],
             };

@@ -68,19 +68,23 @@ impl Encoder {
         self.bytes.truncate(end);
     }
 
-    /// An unsigned number, a boolean or a value of an enumeration.
-    #[inline]
+    /// An unsigned number, a boolean or a value of an enumeration. Inlined, since the field is known
+    /// there.
+    #[inline(always)]
     pub fn uint(&mut self, field: u32, n: u64) {
         let tag = field << 3 | VARINT;
         match short_varint(n) {
             Some((digits, length)) if tag < 0x80 && length < 8 => {
                 self.push((digits << 8 | u64::from(tag)).to_le_bytes(), 1 + length);
             }
-            _ => {
-                self.varint(tag.into());
-                self.varint(n);
-            }
+            _ => self.long_uint(tag, n),
         }
+    }
+
+    /// A number whose tag or value takes more bytes.
+    fn long_uint(&mut self, tag: u32, n: u64) {
+        self.varint(tag.into());
+        self.varint(n);
     }
 
     /// Three numbers, small ones as a rule.
@@ -122,21 +126,26 @@ impl Encoder {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// A message of two numbers: what most arguments are.
-    #[inline]
+    /// A message of two numbers: what most arguments are. Inlined, since the fields are known there.
+    #[inline(always)]
     pub fn pair(&mut self, field: u32, (first, a): (u32, u64), (second, b): (u32, u64)) {
         let tags = [field << 3 | LENGTH, first << 3, second << 3];
         let small = a < 0x80 && tags.iter().all(|tag| *tag < 0x80);
         let (Some((digits, length)), true) = (short_varint(b), small) else {
-            return self.message(field, |m| {
-                m.uint(first, a);
-                m.uint(second, b);
-            });
+            return self.long_pair(field, (first, a), (second, b));
         };
         let [tag, first, second] = tags.map(u64::from);
         let start = tag | (3 + length as u64) << 8 | first << 16 | a << 24 | second << 32;
         let all = u128::from(digits) << 40 | u128::from(start);
         self.push(all.to_le_bytes(), 5 + length);
+    }
+
+    #[cold]
+    fn long_pair(&mut self, field: u32, (first, a): (u32, u64), (second, b): (u32, u64)) {
+        self.message(field, |m| {
+            m.uint(first, a);
+            m.uint(second, b);
+        });
     }
 
     /// A message of a number, and of fields that are encoded already.
@@ -158,28 +167,47 @@ impl Encoder {
         self.fields(fields);
     }
 
-    /// A message that `fill` appends. Its length is known afterwards: one byte is kept free for
-    /// it, and a longer message is moved.
+    /// A message that `fill` appends.
     #[inline]
     pub fn message(&mut self, field: u32, fill: impl FnOnce(&mut Self)) {
-        self.tag(field, LENGTH);
-        let at = self.bytes.len();
-        self.bytes.push(0);
-        fill(self);
-        let length = self.bytes.len() - at - 1;
-        if length < 0x80 {
-            self.bytes[at] = length as u8;
-            return;
-        }
-        let end = self.bytes.len();
-        self.varint(length as u64);
-        let more = self.bytes.len() - end - 1;
-        let prefix: [u8; 10] =
-            std::array::from_fn(|i| self.bytes.get(end + i).copied().unwrap_or(0));
-        self.bytes.truncate(end + more);
-        self.bytes.copy_within(at + 1..end, at + 1 + more);
-        self.bytes[at..=at + more].copy_from_slice(&prefix[..=more]);
+        self.message_like(field, &mut Width::default(), fill);
     }
+
+    /// A message that `fill` appends. Its length is known afterwards: as many bytes are kept free
+    /// for it as the one before needed, and a longer or shorter message is moved.
+    #[inline]
+    pub fn message_like(&mut self, field: u32, width: &mut Width, fill: impl FnOnce(&mut Self)) {
+        self.tag(field, LENGTH);
+        let (at, room) = (self.bytes.len(), if width.wide { 2 } else { 1 });
+        self.push([0; 2], room);
+        fill(self);
+        let length = self.bytes.len() - at - room;
+        match (room, length) {
+            (1, ..0x80) => self.bytes[at] = length as u8,
+            (2, 0x80..0x4000) => {
+                self.bytes[at] = length as u8 | 0x80;
+                self.bytes[at + 1] = (length >> 7) as u8;
+            }
+            _ => {
+                width.wide = length >= 0x80;
+                self.make_room(at, room, length);
+            }
+        }
+    }
+
+    /// Puts a length in the place of the `room` bytes at `at`.
+    #[cold]
+    fn make_room(&mut self, at: usize, room: usize, length: usize) {
+        let mut prefix = Self::default();
+        prefix.varint(length as u64);
+        self.bytes.splice(at..at + room, prefix.bytes);
+    }
+}
+
+/// How many bytes the length of a message took, one or more.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Width {
+    wide: bool,
 }
 
 /// A number below 2⁵⁶ in groups of seven bits, the lowest in the lowest byte, each but the last
@@ -280,6 +308,13 @@ mod tests {
             whole.bytes(5, &content);
             nested.message(5, |e| e.bytes.extend_from_slice(&content));
             assert_eq!(nested.bytes, whole.bytes, "{length}");
+            // Whatever the one before was.
+            for wide in [false, true] {
+                let (mut nested, mut width) = (Encoder::default(), Width { wide });
+                nested.message_like(5, &mut width, |e| e.bytes.extend_from_slice(&content));
+                assert_eq!(nested.bytes, whole.bytes, "{length}");
+                assert_eq!(width.wide, length >= 128);
+            }
         }
     }
 }

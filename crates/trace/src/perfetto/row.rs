@@ -12,8 +12,8 @@
 use super::fields::{annotation, clocks, defaults, event, interned, packet, trace};
 use super::intern::{Interned, Interner};
 use super::nest::Nest;
-use super::proto::{Encoder, Fields};
-use crate::event::{Arg, ArgValue, Flow, FlowEnd, Shape, Slice};
+use super::proto::{Encoder, Fields, Width};
+use crate::event::{Arg, ArgValue, Flow, FlowEnd, Label, Shape, Slice};
 use model::activity::Value;
 
 /// Texts after which a sequence starts its numbers again, so that memory stays bounded.
@@ -38,8 +38,12 @@ pub struct Sequence {
     keys: Interner,
     /// The keys' numbers by shape and place; up to three for one key, 0 if not known.
     shapes: Vec<Vec<[u64; 3]>>,
+    /// The numbers of categories and names by label, 0 if not known.
+    labels: Vec<[u64; 2]>,
     /// The tracks that values in a slice's packet belong to if it does not name others.
     extra_tracks: Vec<u64>,
+    /// Of its packets with names, and of the events in them.
+    widths: [Width; 2],
 }
 
 /// What a packet is about.
@@ -50,6 +54,7 @@ pub struct Point<'a> {
     pub name: &'a str,
     pub args: &'a [Arg<'a>],
     pub shape: Option<Shape>,
+    pub label: Option<Label>,
     pub flows: &'a [Flow<'a>],
     /// Values of counter tracks; at most [`MOST_EXTRAS`].
     pub extras: &'a Extras,
@@ -99,7 +104,9 @@ impl Sequence {
             names: Interner::default(),
             keys: Interner::default(),
             shapes: Vec::new(),
+            labels: Vec::new(),
             extra_tracks: Vec::new(),
+            widths: Default::default(),
         }
     }
 
@@ -129,6 +136,7 @@ impl Sequence {
             name: slice.name,
             args: slice.args,
             shape: slice.shape,
+            label: slice.label,
             flows: slice.flows,
             extras,
         };
@@ -147,12 +155,19 @@ impl Sequence {
     pub fn point(&mut self, out: &mut Encoder, point: &Point<'_>) {
         self.start(out, point.at_ns, &point.extras.tracks);
         let mut fresh = Fresh::new();
-        let category = (!point.category.is_empty()).then(|| {
-            let found = self.categories.intern(point.category);
-            note(&mut fresh, interned::CATEGORIES, found, &[point.category])
-        });
-        let found = self.names.intern(point.name);
-        let name = note(&mut fresh, interned::NAMES, found, &[point.name]);
+        let label = point.label.and_then(Label::index);
+        let known = label.and_then(|label| self.labels.get(label)).filter(|known| known[1] != 0);
+        let [category, name] = match known {
+            Some(known) => *known,
+            None => {
+                let numbers = self.number(point, &mut fresh);
+                if let Some(label) = label {
+                    self.labels.resize(self.labels.len().max(label + 1), [0; 2]);
+                    self.labels[label] = numbers;
+                }
+                numbers
+            }
+        };
         let (same, at) = (&self.same, advance(&mut self.now_ns, point.at_ns));
         let (keys, extra_tracks) = (&mut self.keys, &self.extra_tracks);
         let mut shape = match point.shape {
@@ -166,17 +181,18 @@ impl Sequence {
             }
             _ => [].iter_mut(),
         };
-        out.message(trace::PACKET, |p| {
+        let [packet_width, event_width] = &mut self.widths;
+        out.message_like(trace::PACKET, packet_width, |p| {
             head(p, at, point.at_ns);
             p.fields(same);
-            p.message(packet::TRACK_EVENT, |e| {
+            p.message_like(packet::TRACK_EVENT, event_width, |e| {
                 match category {
-                    Some(category) => e.three(
+                    1.. => e.three(
                         (event::TYPE, point.kind),
                         (event::CATEGORY_IIDS, category),
                         (event::NAME_IID, name),
                     ),
-                    None => {
+                    0 => {
                         e.uint(event::TYPE, point.kind);
                         e.uint(event::NAME_IID, name);
                     }
@@ -210,6 +226,17 @@ impl Sequence {
                 });
             }
         });
+    }
+
+    /// The numbers of the category, 0 for none, and of the name.
+    fn number(&mut self, point: &Point<'_>, fresh: &mut Fresh) -> [u64; 2] {
+        let mut category = 0;
+        if !point.category.is_empty() {
+            let found = self.categories.intern(point.category);
+            category = note(fresh, interned::CATEGORIES, found, &[point.category]);
+        }
+        let found = self.names.intern(point.name);
+        [category, note(fresh, interned::NAMES, found, &[point.name])]
     }
 
     /// Writes a value of a counter track.
@@ -261,6 +288,7 @@ impl Sequence {
             texts.clear();
         }
         self.shapes.clear();
+        self.labels.clear();
         let now = self.now_ns.max(0) as u64;
         out.message(trace::PACKET, |p| {
             p.uint(packet::SEQUENCE_ID, self.id);
@@ -331,6 +359,11 @@ fn annotate(
     known: &mut [u64; 3],
     fresh: &mut Fresh,
 ) {
+    // What most are.
+    if let (ArgValue::Plain(Value::Uint(n)), 1..) = (arg.value, known[0]) {
+        let key = (annotation::NAME_IID, known[0]);
+        return e.pair(event::ANNOTATIONS, key, (annotation::UINT, n));
+    }
     let mut key = |axis: usize, end: &str| {
         if known[axis] == 0 {
             let found = keys.intern_both(arg.key, end);

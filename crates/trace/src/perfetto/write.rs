@@ -9,6 +9,9 @@
 //! | clocks | snapshots of `CLOCK_REALTIME`, in which times are, and `CLOCK_MONOTONIC` |
 //! | the rest | metadata `counterpoint`, the same object as in Chrome JSON |
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -19,7 +22,9 @@ use model::activity::Value;
 use super::fields::{chrome, clocks, event, packet, trace, track};
 use super::proto::Encoder;
 use super::row::{Extras, MOST_EXTRAS, Number, Point, Sequence, end_of};
-use crate::event::{ArgValue, Counter, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow};
+use crate::event::{
+    ArgValue, Counter, Id, Instant, Label, ProcessRow, Row, Sink, Slice, ThreadRow,
+};
 use crate::numbers::NumberMap;
 use crate::text::same;
 
@@ -27,6 +32,8 @@ use crate::text::same;
 const FLUSH_BYTES: usize = 1 << 18;
 /// The sequence of packets that belong to no row.
 const GLOBAL: u64 = 1;
+/// Tracks have numbers from 1.
+const NO_TRACK: u64 = 0;
 /// Every process and thread id of Linux is below.
 const REAL_IDS: std::ops::Range<i64> = 1..1 << 22;
 /// Rows into which one row is split at most.
@@ -57,6 +64,8 @@ pub struct Writer<W: Write> {
     sequences: u64,
     /// What goes into the packet of a slice; used again.
     extras: Extras,
+    /// The tracks of a counter that has no label; used again.
+    found: Vec<u64>,
     /// Values at a slice's begin that go into packets of their own: track, value.
     others: Vec<(u64, Number)>,
 }
@@ -93,6 +102,8 @@ struct RowState {
     counters: Vec<CounterTracks>,
     /// The counter that was looked for last.
     last_counter: usize,
+    /// Tracks of the series of counters by label; empty if not known.
+    by_label: Vec<Vec<u64>>,
     /// The lane of slices that came as a begin and an end, and how many are open there.
     pairs: Option<(usize, u64)>,
 }
@@ -123,6 +134,7 @@ impl<W: Write> Writer<W> {
             tracks: 0,
             sequences: GLOBAL,
             extras: Extras::default(),
+            found: Vec::new(),
             others: Vec::new(),
         };
         let none = [(0, 0)];
@@ -264,6 +276,7 @@ impl<W: Write> Writer<W> {
             lanes: vec![Sequence::new(self.sequences, uuid)],
             counters: Vec::new(),
             last_counter: 0,
+            by_label: Vec::new(),
             pairs: None,
         });
         let index = self.rows.len() - 1;
@@ -290,6 +303,18 @@ fn describe(out: &mut Encoder, uuid: u64, parent: Option<u64>, fill: impl FnOnce
             fill(t);
         });
     });
+}
+
+/// A value of a counter; `None` if it is no number.
+fn number(value: ArgValue<'_>) -> Option<Number> {
+    match value {
+        ArgValue::Plain(Value::Uint(n)) => {
+            Some(i64::try_from(n).map_or(Number::Double(n as f64), Number::Int))
+        }
+        ArgValue::Plain(Value::Int(n)) => Some(Number::Int(n)),
+        ArgValue::Plain(Value::Float(n)) => Some(Number::Double(n)),
+        _ => None,
+    }
 }
 
 /// As large as the format lets it be.
@@ -381,6 +406,7 @@ impl<W: Write> Sink for Writer<W> {
             name: instant.name,
             args: instant.args,
             shape: None,
+            label: None,
             flows: instant.flows,
             extras: &Extras::default(),
         };
@@ -411,27 +437,48 @@ impl<W: Write> Writer<W> {
         if counter.series.is_empty() {
             return;
         }
-        let at = self.rows[row].counter(counter.name);
-        for (i, series) in counter.series.iter().enumerate() {
-            let value = match series.value {
-                ArgValue::Plain(Value::Uint(n)) => {
-                    i64::try_from(n).map_or(Number::Double(n as f64), Number::Int)
-                }
-                ArgValue::Plain(Value::Int(n)) => Number::Int(n),
-                ArgValue::Plain(Value::Float(n)) => Number::Double(n),
-                _ => continue,
-            };
-            let track = match self.rows[row].counters[at].track(i, series.key) {
-                Some(track) => track,
-                None => self.add_counter_track((row, at), counter, series.key),
-            };
-            match value {
-                Number::Int(value) if self.extras.values.len() < MOST_EXTRAS => {
-                    self.extras.tracks.push(track);
+        let label = counter.label.and_then(Label::index);
+        let labelled = label.and_then(|label| self.rows[row].by_label.get_mut(label));
+        let mut tracks = std::mem::take(labelled.unwrap_or(&mut self.found));
+        if tracks.len() != counter.series.len() {
+            self.find_tracks(row, counter, &mut tracks);
+        }
+        for (series, track) in counter.series.iter().zip(&tracks) {
+            match number(series.value) {
+                Some(Number::Int(value)) if self.extras.values.len() < MOST_EXTRAS => {
+                    self.extras.tracks.push(*track);
                     self.extras.values.push(value);
                 }
-                value => self.others.push((track, value)),
+                Some(value) => self.others.push((*track, value)),
+                None => {}
             }
+        }
+        match label {
+            Some(label) if !tracks.contains(&NO_TRACK) => {
+                let by_label = &mut self.rows[row].by_label;
+                if by_label.len() <= label {
+                    by_label.resize(label + 1, Vec::new());
+                }
+                by_label[label] = tracks;
+            }
+            _ => {
+                tracks.clear();
+                self.found = tracks;
+            }
+        }
+    }
+
+    /// Puts the track of each series of a counter into `tracks`, for one that has no number
+    /// [`NO_TRACK`].
+    fn find_tracks(&mut self, row: usize, counter: &Counter<'_>, tracks: &mut Vec<u64>) {
+        tracks.clear();
+        let at = self.rows[row].counter(counter.name);
+        for (i, series) in counter.series.iter().enumerate() {
+            tracks.push(match self.rows[row].counters[at].track(i, series.key) {
+                _ if number(series.value).is_none() => NO_TRACK,
+                Some(track) => track,
+                None => self.add_counter_track((row, at), counter, series.key),
+            });
         }
     }
 

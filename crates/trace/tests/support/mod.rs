@@ -276,7 +276,7 @@ pub fn perfetto(bytes: &[u8]) {
                 let series = [Arg { key: &text, value: args[0].value }];
                 let units = [(&*text, "ns")];
                 let (category, name, series, units) = ("c", &*name, &series[..], &units[..]);
-                out.counter(&Counter { row, category, name, at_ns, series, units })
+                out.counter(&Counter { row, category, name, at_ns, series, label: None, units })
             }
             3 => {
                 let (category, name, args) = ("c", &*name, &args[..]);
@@ -294,6 +294,7 @@ pub fn perfetto(bytes: &[u8]) {
                     args: &args,
                     raw: "",
                     shape: None,
+                    label: None,
                     flows: &flows[..choices.below(2)],
                     counters: &[],
                 })

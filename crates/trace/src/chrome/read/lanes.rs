@@ -54,6 +54,42 @@ impl Lanes {
         Self::first((((values & LOW) + all(0x80 - 10)) | values) & HIGH)
     }
 
+    /// Whether byte `count` (below [`WIDTH`]) is the first one that is no digit.
+    #[inline(always)]
+    pub(super) fn digits_are(self, count: usize) -> bool {
+        let values = self.0 ^ all(b'0');
+        Self::first_is((((values & LOW) + all(0x80 - 10)) | values) & HIGH, count)
+    }
+
+    /// Whether byte `count` (below [`WIDTH`]) is a quote, and the first one of
+    /// [`Lanes::string_stop`].
+    #[inline(always)]
+    pub(super) fn quote_is(self, count: usize) -> bool {
+        let visible = ((self.0 & LOW) + all(0x80 - 0x20)) | self.0;
+        let stops = self.are(b'"') | self.are(b'\\') | !visible & HIGH;
+        self.byte(count) == b'"' && Self::first_is(stops, count)
+    }
+
+    /// Whether lane `at` is the first one whose high bit is set. Not `first(lanes) == at`, which a
+    /// compiler may use to go on with what it found instead of `at`: see [`Guess`](super::shape).
+    #[inline(always)]
+    fn first_is(lanes: u64, at: usize) -> bool {
+        let bit = 0x80u64 << (8 * at as u32 % u64::BITS);
+        lanes & (bit ^ (bit - 1)) == bit
+    }
+
+    /// Byte `at`, which is below [`WIDTH`].
+    #[inline(always)]
+    pub(super) fn byte(self, at: usize) -> u8 {
+        (self.0 >> (8 * at as u32 % u64::BITS)) as u8
+    }
+
+    /// Without the first byte.
+    #[inline(always)]
+    pub(super) fn behind(self) -> Self {
+        Self(self.0 >> 8)
+    }
+
     /// The number that the first `count` bytes make, which are digits.
     #[inline(always)]
     pub(super) fn number(self, count: usize) -> u64 {
@@ -85,11 +121,19 @@ mod tests {
             let first = |of: fn(u8) -> bool| bytes.iter().position(|b| of(*b)).unwrap_or(WIDTH);
             let stop = first(|b| b == b'"' || b == b'\\' || b < 0x20);
             prop_assert_eq!(Lanes::of(bytes).string_stop(), stop);
+            for (at, byte) in bytes.iter().enumerate() {
+                let quote = at == stop && *byte == b'"';
+                prop_assert_eq!(Lanes::of(bytes).quote_is(at), quote);
+                prop_assert_eq!(Lanes::of(bytes).byte(at), *byte);
+            }
 
             bytes[..digits.len()].copy_from_slice(&digits);
             let lanes = Lanes::of(bytes);
             let past = bytes.iter().position(|b| !b.is_ascii_digit()).unwrap_or(WIDTH);
             prop_assert_eq!(lanes.past_digits(), past);
+            for at in 0..WIDTH {
+                prop_assert_eq!(lanes.digits_are(at), at == past);
+            }
             for count in 0..=past {
                 let text = std::str::from_utf8(&bytes[..count]).unwrap();
                 prop_assert_eq!(lanes.number(count), text.parse().unwrap_or(0));

@@ -25,6 +25,8 @@ use crate::chrome::time::micros_to_ns;
 
 /// Digits that fit into an `i64` whatever they are.
 const MOST_DIGITS: usize = 18;
+/// Of a time, those before the point for which that is true of all.
+pub(super) const MOST_WHOLE: usize = MOST_DIGITS - 3;
 /// Values within one another that are followed: bits of a number.
 const MOST_DEPTH: u32 = u64::BITS;
 
@@ -145,6 +147,53 @@ impl<'a> Scan<'a> {
             Cow::Borrowed(self.slice(at, end - 1)?)
         };
         Some((end, text))
+    }
+
+    /// Whether a string goes from behind its first quote, at `at`, to behind its last one so many
+    /// bytes further, and has no escapes.
+    #[inline(always)]
+    pub(super) fn is_string(self, at: usize, length: usize) -> bool {
+        let Some(quote) = length.checked_sub(1) else { return false };
+        let (whole, rest) = (quote & !(WIDTH - 1), quote % WIDTH);
+        (0..whole).step_by(WIDTH).all(|i| Lanes::of(self.chunk(at + i)).string_stop() == WIDTH)
+            && Lanes::of(self.chunk(at + whole)).quote_is(rest)
+    }
+
+    /// Whether a whole number of so many digits (below [`WIDTH`]) stands there.
+    #[inline(always)]
+    pub(super) fn is_number(self, at: usize, digits: usize) -> bool {
+        let lanes = Lanes::of(self.chunk(at));
+        (digits == 1 || digits > 1 && lanes.byte(0) != b'0')
+            && lanes.digits_are(digits)
+            && !matches!(lanes.byte(digits), b'.' | b'e' | b'E')
+    }
+
+    /// The nanoseconds, if microseconds of so many digits ([`MOST_WHOLE`] or less) and three
+    /// decimals stand there.
+    #[inline(always)]
+    pub(super) fn is_time(self, at: usize, whole: usize) -> Option<i64> {
+        let start = Lanes::of(self.chunk(at));
+        let point = Lanes::of(self.chunk(at + whole));
+        let decimals = point.behind();
+        let usual = (whole == 1 || whole > 1 && start.byte(0) != b'0')
+            && point.byte(0) == b'.'
+            && decimals.digits_are(3)
+            && !matches!(decimals.byte(3), b'e' | b'E');
+        let (whole_ok, number) = if whole < WIDTH {
+            (start.digits_are(whole), start.number(whole))
+        } else {
+            let (more, rest) = (whole - WIDTH, Lanes::of(self.chunk(at + WIDTH)));
+            let ok = start.past_digits() == WIDTH && rest.digits_are(more);
+            (
+                ok,
+                start
+                    .number(WIDTH)
+                    .wrapping_mul(TENS[more % WIDTH])
+                    .wrapping_add(rest.number(more)),
+            )
+        };
+        let ns = number.wrapping_mul(1000).wrapping_add(decimals.number(3));
+        (usual && whole_ok).then_some(ns as i64)
     }
 
     /// Behind the digits from `at` on, and the number that they make behind those `before`; of too

@@ -14,13 +14,19 @@
 //! vary. Nothing else is believed of a shape: which one to try is a guess, at the two that came last
 //! behind the one before.
 //!
+//! How long a number or string is, is guessed too: as long as the one before. Where the next part
+//! is looked for then depends on memory that is there already, and not on the bytes just compared,
+//! so that a processor works at several parts at a time.
+//!
 //! Memory: [`MOST`] shapes of [`LONGEST`] bytes, with [`MOST_SLOTS`] that may vary: 2 MiB.
 
 use std::borrow::Cow;
 
-use super::scan::{Field, Scan};
+use super::lanes::WIDTH;
+use super::scan::{Field, MOST_WHOLE, Scan};
 use crate::chrome::event::{Event, Raw, Scalar};
 use crate::numbers::NumberMap;
+use crate::text::same;
 
 /// Shapes that are kept.
 const MOST: usize = 512;
@@ -91,7 +97,17 @@ struct Part {
     text: u32,
     marks: u32,
     slot: Slot,
+    guess: Guess,
 }
+
+/// What stood in a slot the last time, if it is worth trying first; else 0.
+///
+/// | slot | |
+/// |---|---|
+/// | [`Slot::Name`], [`Slot::Text`] | bytes of a string without escapes, with its last quote |
+/// | [`Slot::Number`] | digits of a number without a sign, point or exponent |
+/// | [`Slot::Time`], [`Slot::Duration`] | digits before the point and three decimals |
+type Guess = u16;
 
 /// The shapes that are kept.
 #[derive(Debug)]
@@ -151,8 +167,10 @@ impl Shapes {
         at: usize,
         event: &mut Event<'a>,
     ) -> Option<usize> {
-        for next in self.all[self.last].next {
+        for (place, next) in self.all[self.last].next.into_iter().enumerate() {
             if let Some(end) = self.all[usize::from(next)].follow(scan, at, event) {
+                // The one that came last is tried first.
+                self.all[self.last].next.swap(0, place);
                 self.last = next.into();
                 return Some(end);
             }
@@ -206,7 +224,8 @@ impl Shape {
             while let Some((place, mark)) = rest.next_if(|(place, _)| place <= from) {
                 marks.push(((place - at) as u32, *mark));
             }
-            parts.push(Part { text: text.len() as u32, marks: marks.len() as u32, slot: *slot });
+            let (text, marks) = (text.len() as u32, marks.len() as u32);
+            parts.push(Part { text, marks, slot: *slot, guess: 0 });
             at = *to;
         }
         let hash = parts.iter().fold(hash(&text), |hash, part| {
@@ -217,11 +236,11 @@ impl Shape {
 
     /// Reads an event of this shape. `None` if it is of another one; `event` is of no use then.
     #[inline]
-    fn follow<'a>(&self, scan: Scan<'a>, start: usize, event: &mut Event<'a>) -> Option<usize> {
+    fn follow<'a>(&mut self, scan: Scan<'a>, start: usize, event: &mut Event<'a>) -> Option<usize> {
         let (mut at, mut text, mut mark, mut open) = (start, 0, 0, start);
-        for part in &self.parts {
-            let same = self.text.get(text..part.text as usize)?;
-            if scan.bytes().get(at..at + same.len())? != same {
+        for part in &mut self.parts {
+            let fixed = self.text.get(text..part.text as usize)?;
+            if !same(scan.bytes().get(at..at + fixed.len())?, fixed) {
                 return None;
             }
             for (place, mark) in self.marks.get(mark..part.marks as usize)? {
@@ -241,23 +260,48 @@ impl Shape {
                     }
                 }
             }
-            at += same.len();
+            at += fixed.len();
             (text, mark) = (part.text as usize, part.marks as usize);
+            let guess = usize::from(part.guess);
             match part.slot {
-                Slot::Number => at = scan.skip_number(at)?,
-                Slot::Text => at = scan.string(at)?.0,
+                Slot::Number if scan.is_number(at, guess) => at += guess,
+                Slot::Number => {
+                    let end = scan.skip_number(at)?;
+                    part.guess = plain_digits(&scan.bytes()[at..end]);
+                    at = end;
+                }
+                Slot::Text if scan.is_string(at, guess) => at += guess,
+                Slot::Text => {
+                    let (end, escaped) = scan.string(at)?;
+                    part.guess = plain_length(end - at, escaped);
+                    at = end;
+                }
+                Slot::Name if scan.is_string(at, guess) => {
+                    event.name = Some(Cow::Borrowed(scan.slice(at, at + guess - 1)?));
+                    at += guess;
+                }
                 Slot::Name => {
-                    let name;
-                    (at, name) = scan.text(at)?;
-                    event.name = Some(name);
+                    let (end, name) = scan.text(at)?;
+                    part.guess = plain_length(end - at, matches!(name, Cow::Owned(_)));
+                    (at, event.name) = (end, Some(name));
                 }
-                Slot::Time => {
-                    let (end, ns) = scan.time(at)?;
-                    (at, event.time_ns) = (end, Some(ns));
-                }
-                Slot::Duration => {
-                    let (end, ns) = scan.time(at)?;
-                    (at, event.duration_ns) = (end, Some(ns));
+                Slot::Time | Slot::Duration => {
+                    let ns = match scan.is_time(at, guess) {
+                        Some(ns) => {
+                            at += guess + ".000".len();
+                            ns
+                        }
+                        None => {
+                            let (end, ns) = scan.time(at)?;
+                            part.guess = whole_digits(&scan.bytes()[at..end]);
+                            at = end;
+                            ns
+                        }
+                    };
+                    match part.slot {
+                        Slot::Time => event.time_ns = Some(ns),
+                        _ => event.duration_ns = Some(ns),
+                    }
                 }
                 Slot::Id => {
                     let (end, id) = scan.id(at)?;
@@ -268,6 +312,24 @@ impl Shape {
         }
         None
     }
+}
+
+/// The guess at another number like this one.
+fn plain_digits(number: &[u8]) -> Guess {
+    let plain = number.len() < WIDTH && number.iter().all(u8::is_ascii_digit);
+    if plain { number.len() as Guess } else { 0 }
+}
+
+/// The guess at another string like this one.
+fn plain_length(length: usize, escaped: bool) -> Guess {
+    if escaped { 0 } else { Guess::try_from(length).unwrap_or(0) }
+}
+
+/// The guess at another time like this one.
+fn whole_digits(time: &[u8]) -> Guess {
+    let point = time.len().wrapping_sub(".000".len());
+    let plain = time.get(point) == Some(&b'.') && point <= MOST_WHOLE && time[0] != b'-';
+    if plain { point as Guess } else { 0 }
 }
 
 /// One number for a text. Equal numbers of different texts make reading slower and nothing else.

@@ -1,0 +1,466 @@
+//! A timeline that one thread makes and another one writes.
+//!
+//! ```text
+//!  calls ─► Relay ─ a batch of slices ─► thread ─► Sink ─► file
+//!             ▲                            │
+//!             └───── the batch, emptied ◄──┘
+//! ```
+//!
+//! Decoding and merging calls takes about as long as writing them in Perfetto's format does, so
+//! that two threads take half the time. A slice in a batch refers to names that outlive the
+//! threads; only what is made for one call is copied.
+//!
+//! Memory: [`BATCHES`] batches of [`MOST_SLICES`] slices.
+
+use std::borrow::Cow;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread;
+
+use crate::event::{Arg, Counter, Flow, Id, Label, ProcessRow, Row, Shape, Sink, Slice, ThreadRow};
+
+/// Slices of a batch.
+const MOST_SLICES: usize = 1024;
+/// Batches: one that is filled, one that is written, and some between.
+const BATCHES: usize = 4;
+
+/// What goes to the other thread at once.
+#[derive(Debug, Default)]
+struct Batch<'a> {
+    slices: Vec<Kept<'a>>,
+    /// Of each slice its arguments, then the series of its counters.
+    args: Vec<Arg<'a>>,
+    counters: Vec<KeptCounter<'a>>,
+    flows: Vec<Flow<'a>>,
+    raw: String,
+    /// What is rare, and how many slices come before it.
+    others: Vec<(usize, Other)>,
+}
+
+/// A slice. Its lists start where those of the slice before end; a batch has no 2³² of anything.
+#[derive(Debug)]
+struct Kept<'a> {
+    head: Head<'a>,
+    args_end: u32,
+    counters_end: u32,
+    flows_end: u32,
+    raw_end: u32,
+}
+
+/// Its series start where those of the counter before end, or the slice's arguments.
+#[derive(Debug)]
+struct KeptCounter<'a> {
+    label: CounterLabel<'a>,
+    series_end: usize,
+}
+
+#[derive(Debug)]
+enum Other {
+    Fact { row: Row<'static>, name: &'static str, at_ns: i64, args: String },
+    Process { id: Id<'static>, name: String, labels: &'static str, sort_index: i64, at_ns: i64 },
+    Thread { row: Row<'static>, name: String, sort_index: i64, at_ns: i64 },
+}
+
+/// A slice without its lists, in a row of numbers; see [`Slice`].
+#[derive(Clone, Debug)]
+pub struct Head<'a> {
+    pub process: i64,
+    pub thread: i64,
+    pub category: &'a str,
+    pub name: Cow<'a, str>,
+    pub start_ns: i64,
+    pub duration_ns: u64,
+    pub shape: Option<Shape>,
+    pub label: Option<Label>,
+}
+
+/// What counters of a slice are called; see [`Counter`].
+#[derive(Clone, Copy, Debug)]
+pub struct CounterLabel<'a> {
+    pub category: &'a str,
+    pub name: &'a str,
+    /// Stands for its name, and for its series' if each has a unit.
+    pub label: Label,
+    pub units: &'a [(&'a str, &'a str)],
+}
+
+/// The other thread has ended: its error says why.
+#[derive(Debug)]
+pub struct Gone;
+
+/// Takes a timeline, slice by slice: first its parts, then [`Relay::slice`].
+#[derive(Debug)]
+pub struct Relay<'a> {
+    batch: Batch<'a>,
+    /// Where the arguments of the slice end, once its counters have begun.
+    args_end: Option<usize>,
+    imported: bool,
+    full: SyncSender<Batch<'a>>,
+    empty: Receiver<Batch<'a>>,
+}
+
+/// Runs `make`, and gives `sink` in another thread what it makes.
+///
+/// # Errors
+/// Writing failed, or there can be no other thread.
+pub fn relay<'a, T>(
+    sink: &mut (impl Sink + Send),
+    make: impl FnOnce(&mut Relay<'a>) -> Result<T, Gone>,
+) -> io::Result<T> {
+    let (full, batches) = sync_channel(BATCHES);
+    let (back, empty) = channel();
+    for _ in 1..BATCHES {
+        // It is there to be taken.
+        let _ = back.send(Batch::default());
+    }
+    let (batch, imported) = (Batch::default(), sink.is_imported());
+    let mut relay = Relay { batch, args_end: None, imported, full, empty };
+    thread::scope(|scope| {
+        let write = move || write(sink, &batches, &back);
+        let writer =
+            thread::Builder::new().name("trace writer".into()).spawn_scoped(scope, write)?;
+        let made = make(&mut relay).and_then(|made| relay.send().map(|()| made));
+        // Without a sender, nothing more comes.
+        drop(relay);
+        match writer.join() {
+            Ok(written) => written?,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+        made.map_err(|Gone| io::Error::other("the writer of the timeline has ended"))
+    })
+}
+
+/// Gives `sink` every batch, and gives them back.
+fn write<'a>(
+    sink: &mut impl Sink,
+    batches: &Receiver<Batch<'a>>,
+    back: &Sender<Batch<'a>>,
+) -> io::Result<()> {
+    for mut batch in batches {
+        batch.write(sink)?;
+        batch.clear();
+        // Nobody waits for it behind the last one.
+        let _ = back.send(batch);
+    }
+    Ok(())
+}
+
+impl<'a> Relay<'a> {
+    /// See [`Sink::is_imported`].
+    pub fn is_imported(&self) -> bool {
+        self.imported
+    }
+
+    /// Arguments of the slice to come.
+    pub fn args(&mut self) -> &mut Vec<Arg<'a>> {
+        &mut self.batch.args
+    }
+
+    /// [`Slice::raw`] of the slice to come, behind that of others.
+    pub fn raw(&mut self) -> &mut String {
+        &mut self.batch.raw
+    }
+
+    /// An arrow of the slice to come.
+    pub fn flow(&mut self, flow: Flow<'a>) {
+        self.batch.flows.push(flow);
+    }
+
+    /// Counters of the slice to come, which has no more arguments.
+    pub fn counter(&mut self, label: CounterLabel<'a>, series: impl IntoIterator<Item = Arg<'a>>) {
+        let batch = &mut self.batch;
+        self.args_end.get_or_insert(batch.args.len());
+        batch.args.extend(series);
+        batch.counters.push(KeptCounter { label, series_end: batch.args.len() });
+    }
+
+    /// The slice.
+    ///
+    /// # Errors
+    /// The other thread has ended.
+    pub fn slice(&mut self, head: Head<'a>) -> Result<(), Gone> {
+        let batch = &mut self.batch;
+        batch.slices.push(Kept {
+            head,
+            args_end: self.args_end.take().unwrap_or(batch.args.len()) as u32,
+            counters_end: batch.counters.len() as u32,
+            flows_end: batch.flows.len() as u32,
+            raw_end: batch.raw.len() as u32,
+        });
+        if batch.slices.len() >= MOST_SLICES { self.send() } else { Ok(()) }
+    }
+
+    /// See [`Sink::fact`].
+    pub fn fact(&mut self, row: Row<'static>, name: &'static str, at_ns: i64, args: String) {
+        self.other(Other::Fact { row, name, at_ns, args });
+    }
+
+    /// See [`Sink::process`].
+    pub fn process(&mut self, process: ProcessRow<'static>, name: &str) {
+        let ProcessRow { id, labels, sort_index, at_ns, .. } = process;
+        self.other(Other::Process { id, name: name.to_owned(), labels, sort_index, at_ns });
+    }
+
+    /// See [`Sink::thread`].
+    pub fn thread(&mut self, row: Row<'static>, name: String, sort_index: i64, at_ns: i64) {
+        self.other(Other::Thread { row, name, sort_index, at_ns });
+    }
+
+    fn other(&mut self, other: Other) {
+        self.batch.others.push((self.batch.slices.len(), other));
+    }
+
+    /// Sends the batch, and goes on with another one.
+    fn send(&mut self) -> Result<(), Gone> {
+        let next = self.empty.recv().map_err(|_| Gone)?;
+        let full = std::mem::replace(&mut self.batch, next);
+        self.full.send(full).map_err(|_| Gone)
+    }
+}
+
+impl Batch<'_> {
+    fn clear(&mut self) {
+        let Self { slices, args, counters, flows, raw, others } = self;
+        slices.clear();
+        args.clear();
+        counters.clear();
+        flows.clear();
+        raw.clear();
+        others.clear();
+    }
+
+    fn write(&mut self, sink: &mut impl Sink) -> io::Result<()> {
+        let mut others = self.others.iter().peekable();
+        let (mut args, mut counters, mut flows, mut raw) = (0, 0, 0, 0);
+        let mut points = Vec::new();
+        for (number, slice) in self.slices.iter().enumerate() {
+            while let Some((_, other)) = others.next_if(|(before, _)| *before <= number) {
+                other.write(sink)?;
+            }
+            let Head { process, thread, category, name, start_ns, duration_ns, shape, label } =
+                &slice.head;
+            let row = Row { process: Id::Number(*process), thread: Id::Number(*thread) };
+            let [args_end, counters_end, flows_end, raw_end] =
+                [slice.args_end, slice.counters_end, slice.flows_end, slice.raw_end]
+                    .map(|end| end as usize);
+            let mut series = args_end;
+            points.clear();
+            points.extend(self.counters[counters..counters_end].iter().map(|counter| {
+                let CounterLabel { category, name, label, units } = counter.label;
+                let from = std::mem::replace(&mut series, counter.series_end);
+                let series = &self.args[from..series];
+                let label = (series.len() == units.len()).then_some(label);
+                Counter { row, category, name, at_ns: *start_ns, series, label, units }
+            }));
+            sink.slice(&Slice {
+                row,
+                category,
+                name,
+                start_ns: *start_ns,
+                duration_ns: *duration_ns,
+                args: &self.args[args..args_end],
+                raw: &self.raw[raw..raw_end],
+                shape: *shape,
+                label: *label,
+                flows: &self.flows[flows..flows_end],
+                counters: &points,
+            })?;
+            (args, counters, flows, raw) = (series, counters_end, flows_end, raw_end);
+        }
+        others.try_for_each(|(_, other)| other.write(sink))
+    }
+}
+
+impl Other {
+    fn write(&self, sink: &mut impl Sink) -> io::Result<()> {
+        match self {
+            Self::Fact { row, name, at_ns, args } => sink.fact(*row, name, *at_ns, args),
+            Self::Process { id, name, labels, sort_index, at_ns } => sink.process(&ProcessRow {
+                id: *id,
+                name,
+                labels,
+                sort_index: *sort_index,
+                at_ns: *at_ns,
+            }),
+            Self::Thread { row, name, sort_index, at_ns } => {
+                let (sort_index, at_ns) = (*sort_index, *at_ns);
+                sink.thread(&ThreadRow { row: *row, name, sort_index, at_ns })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::event::{FlowEnd, Instant};
+    use model::activity::FlowKind;
+
+    const ROW: Row<'_> = Row { process: Id::Number(7), thread: Id::Number(8) };
+
+    /// Says what it is given; fails at a name.
+    #[derive(Default)]
+    struct Said {
+        lines: Vec<String>,
+        fails_at: Option<&'static str>,
+    }
+
+    impl Said {
+        fn say(&mut self, line: String) -> io::Result<()> {
+            self.lines.push(line);
+            Ok(())
+        }
+    }
+
+    impl Sink for Said {
+        fn is_imported(&self) -> bool {
+            true
+        }
+        fn fact(&mut self, row: Row<'_>, name: &str, at_ns: i64, args: &str) -> io::Result<()> {
+            self.say(format!("{row:?} {name} {at_ns} {args}"))
+        }
+        fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
+            self.say(format!("{process:?}"))
+        }
+        fn thread(&mut self, thread: &ThreadRow<'_>) -> io::Result<()> {
+            self.say(format!("{thread:?}"))
+        }
+        fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()> {
+            match self.fails_at {
+                Some("panic") => panic!("as it was told"),
+                Some(name) if name == slice.name => Err(io::Error::other("as it was told")),
+                _ => self.say(format!("{slice:?}")),
+            }
+        }
+        fn instant(&mut self, _: &Instant<'_>) -> io::Result<()> {
+            unreachable!("calls have none")
+        }
+        fn counter(&mut self, _: &Counter<'_>) -> io::Result<()> {
+            unreachable!("they come with slices")
+        }
+    }
+
+    /// Gives `relay` slices of every form, and rows and facts between them; says what must come.
+    fn fill<'a>(
+        relay: &mut Relay<'a>,
+        slices: usize,
+        texts: &'a [String],
+        kind: &'a FlowKind,
+        expected: &mut Vec<String>,
+    ) -> Result<(), Gone> {
+        assert!(relay.is_imported());
+        for i in 0..slices {
+            let text = &texts[i % texts.len()];
+            if i % 700 == 3 {
+                relay.fact(ROW, "page", 5, text.clone());
+                expected.push(format!("{ROW:?} page 5 {text}"));
+            }
+            if i % 900 == 0 {
+                let row =
+                    ProcessRow { id: ROW.process, name: "", labels: "l", sort_index: 1, at_ns: 2 };
+                relay.process(row, text);
+                expected.push(format!("{:?}", ProcessRow { name: text, ..row }));
+                relay.thread(ROW, text.clone(), 3, 4);
+                let (row, name) = (ROW, text.as_str());
+                expected.push(format!("{:?}", ThreadRow { row, name, sort_index: 3, at_ns: 4 }));
+            }
+            let args: Vec<Arg<'a>> = (0..i % 5).map(|n| Arg::uint(text, n as u64)).collect();
+            let raw = "r".repeat(i % 3);
+            let flows = vec![Flow { kind, id: i as u64, end: FlowEnd::Start }; i % 2];
+            let series: Vec<Arg<'a>> =
+                (0..i % 4).map(|n| Arg::text(text, texts[n].as_str())).collect();
+            let (label, units) = (Label(i as u32), &[("a", "b"), ("c", "d")][..]);
+            relay.args().extend(args.iter().copied());
+            relay.raw().push_str(&raw);
+            flows.iter().for_each(|flow| relay.flow(*flow));
+            let counters = [&series[..], &series[..i % 2]];
+            let counters = &counters[..i % 3];
+            for series in counters {
+                let of = CounterLabel { category: "k", name: text, label, units };
+                relay.counter(of, series.iter().copied());
+            }
+            let counters: Vec<Counter<'_>> = counters
+                .iter()
+                .map(|series| Counter {
+                    row: ROW,
+                    category: "k",
+                    name: text,
+                    at_ns: i as i64,
+                    series,
+                    label: (series.len() == 2).then_some(label),
+                    units,
+                })
+                .collect();
+            let slice = Slice {
+                row: ROW,
+                category: "c",
+                name: text,
+                start_ns: i as i64,
+                duration_ns: 9,
+                args: &args,
+                raw: &raw,
+                shape: Some(Shape(3)),
+                label: Some(label),
+                flows: &flows,
+                counters: &counters,
+            };
+            expected.push(format!("{slice:?}"));
+            relay.slice(Head {
+                process: 7,
+                thread: 8,
+                category: "c",
+                name: text.as_str().into(),
+                start_ns: i as i64,
+                duration_ns: 9,
+                shape: Some(Shape(3)),
+                label: Some(label),
+            })?;
+        }
+        relay.fact(ROW, "page", 6, "last".into());
+        expected.push(format!("{ROW:?} page 6 last"));
+        Ok(())
+    }
+
+    fn texts() -> Vec<String> {
+        (0..97).map(|i| format!("text {i}")).collect()
+    }
+
+    #[test]
+    fn everything_arrives_in_order() {
+        let (texts, kind) = (texts(), FlowKind::HostToDevice);
+        for slices in [0, 1, MOST_SLICES - 1, MOST_SLICES, 9 * MOST_SLICES + 5] {
+            let (mut said, mut expected) = (Said::default(), Vec::new());
+            let made = relay(&mut said, |relay| {
+                fill(relay, slices, &texts, &kind, &mut expected).map(|()| "made")
+            });
+            assert_eq!(made.unwrap(), "made");
+            assert!(said.lines == expected, "{slices}");
+        }
+    }
+
+    #[test]
+    fn the_error_of_the_sink_ends_both_threads() {
+        let (texts, kind) = (texts(), FlowKind::HostToDevice);
+        for slices in [1, 100 * MOST_SLICES] {
+            let mut said = Said { fails_at: Some("text 0"), ..Said::default() };
+            let mut expected = Vec::new();
+            let made = relay(&mut said, |relay| fill(relay, slices, &texts, &kind, &mut expected));
+            assert_eq!(made.unwrap_err().to_string(), "as it was told");
+            // It did not go on for long.
+            assert!(expected.len() < 20 * MOST_SLICES, "{}", expected.len());
+        }
+    }
+
+    #[test]
+    fn a_panic_of_the_sink_is_one_of_the_caller() {
+        let (texts, kind) = (texts(), FlowKind::HostToDevice);
+        let mut said = Said { fails_at: Some("panic"), ..Said::default() };
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            relay(&mut said, |relay| fill(relay, 5 * MOST_SLICES, &texts, &kind, &mut Vec::new()))
+        }));
+        let text = panicked.unwrap_err();
+        assert_eq!(text.downcast_ref::<&str>(), Some(&"as it was told"));
+    }
+}
