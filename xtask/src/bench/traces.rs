@@ -239,6 +239,7 @@ pub fn export(layout: &Layout) -> Result<Plan> {
                 "json, pftrace: {CALLS} calls with {COUNTERS} counters, made by testkit's example big-profile, with their dispatches and counter tracks: {json} bytes; {pftrace}"
             ),
             format!("same in Perfetto's format, not timed: {same_pftrace}"),
+            "our exports have two threads, torch's has one".into(),
             "all files on tmpfs, nothing compressed".into(),
         ],
     })
