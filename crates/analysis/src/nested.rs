@@ -17,7 +17,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use profile::{Origin, PageDecoder, PageKey, Profile};
+use profile::{Origin, PageDecoder, PageKey, Profile, on_threads};
 
 use crate::innermost::Innermost;
 use crate::probe::{EmptyCall, empty_call};
@@ -101,19 +101,8 @@ pub(crate) fn visit<'a>(
         (worker.table, found)
     };
     let workers = workers.clamp(1, clusters.len().max(1));
-    let results = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..workers).map(|_| scope.spawn(work)).collect();
-        let mut results = vec![work()];
-        for other in others {
-            match other.join() {
-                Ok(result) => results.push(result),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        results
-    });
     let mut found = Found { busy: vec![0; clusters.len()], overlapping: 0 };
-    let tables = results.into_iter().map(|(table, some)| {
+    let tables = on_threads(workers, work).into_iter().map(|(table, some)| {
         for (at, busy, overlapping) in some {
             found.busy[at] = busy;
             found.overlapping += overlapping;

@@ -4,18 +4,7 @@ use analysis::ops::{OpCall, OpRowKind, OpVisitor, Region, RunCall, Serial};
 use analysis::{OpFilter, OpTable, OpTrees};
 use profile::columns::KEY_CORRELATION;
 use profile::{Profile, Role};
-use testkit::{CallScript, Item, ProfileScript, Scratch};
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-}
+use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 
 /// A call as it is recorded: at its end.
 #[derive(Clone, Copy, Debug)]

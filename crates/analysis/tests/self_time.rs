@@ -4,18 +4,7 @@ use std::collections::BTreeMap;
 
 use analysis::{By, Key, Options, Summary, summarize};
 use profile::{Calibration, Origin, Profile};
-use testkit::{CallScript, Item, ProfileScript, Scratch};
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-}
+use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 
 /// A call: op, begin, end.
 type Call = (u32, u64, u64);

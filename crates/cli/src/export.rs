@@ -2,7 +2,6 @@
 
 mod parquet;
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,6 +19,7 @@ use profile::{LossCount, Profile, merge_losses};
 use crate::failure::Failure;
 use crate::metrics::{MetricArgs, Offer, metrics_out, of_profile};
 use crate::report::{self, ProfileHead};
+use crate::whole::WholeFile;
 
 /// The versions of the JSON documents.
 const EXPORT_SCHEMA: &str = "counterpoint.export/1";
@@ -79,9 +79,12 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let losses = match &args.output {
         Some(path) => {
             let name = |e: io::Error| Failure::new(format!("write {}: {e}", path.display()));
-            let mut out = BufWriter::with_capacity(1 << 16, File::create(path).map_err(name)?);
+            let mut file = WholeFile::create(path).map_err(name)?;
+            let mut out = BufWriter::with_capacity(1 << 16, &mut file);
             let losses = write(&mut out, &profile, &args, metrics).map_err(name)?;
             out.flush().map_err(name)?;
+            drop(out);
+            file.finish().map_err(name)?;
             losses
         }
         None => {

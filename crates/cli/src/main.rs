@@ -24,6 +24,7 @@ mod run;
 mod session;
 mod stats;
 mod trace;
+mod whole;
 
 use std::process::ExitCode;
 

@@ -5,12 +5,12 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use profile::MetricInfo;
 use serde_json::Value;
-use testkit::{CallScript, Golden, Item, ProfileScript, Scratch};
+use testkit::{CallScript, Golden, Item, ProfileScript, Random, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
@@ -55,13 +55,6 @@ fn script() -> ProfileScript {
     script
 }
 
-fn write(script: &ProfileScript) -> (Scratch, PathBuf) {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
-    (scratch, dir)
-}
-
 fn json(args: &[&str]) -> Value {
     let output = Command::new(PROGRAM).args(args).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -70,7 +63,7 @@ fn json(args: &[&str]) -> Value {
 
 #[test]
 fn a_row_is_the_expression_over_the_sums() {
-    let (scratch, dir) = write(&script());
+    let (scratch, dir) = script().written();
     let dir = dir.to_str().unwrap();
     let per_miss = "per-miss = duration / cache-misses";
     let golden = golden(&scratch);
@@ -99,7 +92,7 @@ fn a_row_is_the_expression_over_the_sums() {
 
 #[test]
 fn a_call_has_its_own_value() {
-    let (scratch, dir) = write(&script());
+    let (scratch, dir) = script().written();
     let dir = dir.to_str().unwrap();
     let golden = golden(&scratch);
     golden.check("export-csv", 0, &["export", dir, "--metric", "ipc", "--format", "csv"]);
@@ -121,7 +114,7 @@ fn a_call_has_its_own_value() {
 /// Files, replaced definitions, and everything that is refused.
 #[test]
 fn which_metrics() {
-    let (scratch, dir) = write(&script());
+    let (scratch, dir) = script().written();
     let dir = dir.to_str().unwrap();
     let golden = golden(&scratch);
     let file = scratch.join("mine.txt");
@@ -169,7 +162,7 @@ fn which_metrics() {
 /// No column of any view can be hidden behind a metric of its name.
 #[test]
 fn names_of_columns_are_taken() {
-    let (_scratch, dir) = write(&script());
+    let (_scratch, dir) = script().written();
     let dir = dir.to_str().unwrap();
     let header = |args: &[&str]| {
         let output = Command::new(PROGRAM).args(args).output().unwrap();
@@ -201,7 +194,7 @@ fn a_bad_metric_of_the_profile_is_left_out() {
         let (name, expression) = ("bad".to_owned(), expression.to_owned());
         script.manifest.metrics.push(MetricInfo { name, expression });
     }
-    let (_scratch, dir) = write(&script);
+    let (_scratch, dir) = script.written();
     let output =
         Command::new(PROGRAM).arg("report").arg(dir).args(["--format", "json"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
@@ -209,17 +202,6 @@ fn a_bad_metric_of_the_profile_is_left_out() {
     assert_eq!(text.lines().filter(|line| line.contains("the profile's metric bad: ")).count(), 3);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["metrics"][0]["name"], "bandwidth");
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
 }
 
 /// An expression of these names; all of them count, so that units never differ.
@@ -269,7 +251,7 @@ fn values_are_those_of_fractions() {
             _ => call.group(9, &[a, b]).group(9, &[c]),
         });
     }
-    let (scratch, dir) = write(&script);
+    let (scratch, dir) = script.written();
     let mut text = "# Random.\nalone = duration\nlatency = duration / c\n".to_owned();
     for i in 0..60u64 {
         let names: &[&str] = if i % 3 == 0 { &["c"] } else { &["a", "b"] };

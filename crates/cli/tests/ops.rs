@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use record::meta::{Calibration, Role, Text, ValueKey, ValueKind};
@@ -19,13 +19,6 @@ const MATMUL: &str = "float32[32, 1024], float32[1024, 256], float32[32, 256]";
 fn golden(scratch: &Scratch) -> Golden {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/ops");
     Golden::new(PROGRAM, root).scrub(scratch.path().display().to_string(), "DIR")
-}
-
-fn write(script: &ProfileScript) -> (Scratch, PathBuf) {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
-    (scratch, dir)
 }
 
 /// Task `number` of `of` of region `region`.
@@ -127,7 +120,7 @@ fn json_of(dir: &Path, more: &[&str]) -> Value {
 
 #[test]
 fn every_format() {
-    let (scratch, dir) = write(&nested());
+    let (scratch, dir) = nested().written();
     let golden = golden(&scratch);
     let dir = dir.to_str().unwrap();
     golden.check("table", 0, &["ops", dir]);
@@ -141,7 +134,7 @@ fn every_format() {
 
 #[test]
 fn the_other_views() {
-    let (scratch, dir) = write(&nested());
+    let (scratch, dir) = nested().written();
     let golden = golden(&scratch);
     let dir = dir.to_str().unwrap();
     golden.check("report", 0, &["report", dir]);
@@ -154,7 +147,7 @@ fn the_other_views() {
 
 #[test]
 fn runs_and_ops_as_on_paper() {
-    let (_scratch, dir) = write(&nested());
+    let (_scratch, dir) = nested().written();
     let all = json_of(&dir, &[]);
     assert_eq!(all["schema"], "counterpoint.ops/1");
     assert_eq!(all["vms"][1], json!({"vm": 1, "name": "second", "process": 4711}));
@@ -222,7 +215,7 @@ fn runs_and_ops_as_on_paper() {
 
 #[test]
 fn a_part_of_the_time_and_one_machine() {
-    let (_scratch, dir) = write(&nested());
+    let (_scratch, dir) = nested().written();
     let count =
         |all: &Value| (all["runs"].as_array().unwrap().len(), all["ops"].as_array().unwrap().len());
     assert_eq!(count(&json_of(&dir, &[])), (2, 9));
@@ -278,7 +271,7 @@ fn values_of_collectors() {
     let vm = other.machine("vm 0");
     let f = other.op(vm, Role::Op, "f", "float32[n, 4]");
     other.thread("main").call(op(f, 700, 800).value(first + 9, 10));
-    let (_scratch, dir) = write(&script);
+    let (_scratch, dir) = script.written();
 
     let all = json_of(&dir, &[]);
     assert_eq!(all["values"].as_array().unwrap().len(), 25);
@@ -330,7 +323,7 @@ fn regions_outside_of_ops() {
         .call(task(tasks, (0, 2), 2, 410, 450))
         .call(op(region, 400, 500).value(KEY_CORRELATION, 2))
         .call(op(region, 600, 700));
-    let (scratch, dir) = write(&script);
+    let (scratch, dir) = script.written();
     let all = json_of(&dir, &[]);
     assert_eq!(all["runs"][0]["own_ns"], 250.0);
     let of_run = &all["runs"][0]["regions"][0];
@@ -347,7 +340,7 @@ fn launches_on_an_asynchronous_device() {
     process.op_exports[0].device = "cuda0".into();
     process.op_exports[0].asynchronous = true;
     process.thread("main").call(op(f, 100, 200));
-    let (scratch, dir) = write(&script);
+    let (scratch, dir) = script.written();
     golden(&scratch).check("asynchronous", 0, &["ops", dir.to_str().unwrap()]);
     assert_eq!(json_of(&dir, &[])["ops"][0]["asynchronous"], true);
 }
@@ -358,7 +351,7 @@ fn nothing_recorded() {
     let process = script.process(7);
     process.library("m", &["dispatch"]);
     process.thread("main").call(CallScript::new(0, 100, 50));
-    let (scratch, dir) = write(&script);
+    let (scratch, dir) = script.written();
     golden(&scratch).check("no-machine", 0, &["ops", dir.to_str().unwrap()]);
     let all = json_of(&dir, &[]);
     assert_eq!((&all["runs"], &all["ops"]), (&json!([]), &json!([])));
@@ -366,7 +359,7 @@ fn nothing_recorded() {
     // Compiled mode: the machine is known, and makes no calls.
     let mut script = ProfileScript::monotonic();
     script.process(7).machine("vm 0");
-    let (scratch, dir) = write(&script);
+    let (scratch, dir) = script.written();
     let golden = golden(&scratch);
     golden.check("compiled", 0, &["ops", dir.to_str().unwrap()]);
     golden.check("compiled-report", 0, &["report", dir.to_str().unwrap()]);
@@ -384,7 +377,7 @@ fn timelines() {
         .thread("both")
         .call(CallScript::new(0, 5_000, 50).group(50, &[1]))
         .call(op(f, 5_100, 5_200).group(50, &[2]));
-    let (scratch, dir) = write(&script);
+    let (scratch, dir) = script.written();
     let golden = golden(&scratch);
     for name in ["x.json", "x.pftrace"] {
         let file = scratch.join(name);

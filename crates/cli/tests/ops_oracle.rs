@@ -11,20 +11,9 @@ use std::process::{Command, Stdio};
 use record::meta::Role;
 use record::page::{KEY_CORRELATION, KEY_STORAGE_BYTES};
 use serde_json::Value;
-use testkit::{CallScript, ProfileScript, Scratch};
+use testkit::{CallScript, ProfileScript, Random, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-}
 
 /// Two threads that call ops in runs and outside, with regions whose other tasks a third one does.
 fn script(r: &mut Random) -> ProfileScript {

@@ -2,7 +2,7 @@
 //! them are computed on paper here.
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use model::Loss;
@@ -16,13 +16,6 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 fn golden(scratch: &Scratch) -> Golden {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/report");
     Golden::new(PROGRAM, root).scrub(scratch.path().display().to_string(), "DIR")
-}
-
-fn write(script: &ProfileScript) -> (Scratch, PathBuf) {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
-    (scratch, dir)
 }
 
 /// One process, two threads, three ops, two groups of counters; one tick is 1 ns.
@@ -94,7 +87,7 @@ fn json_of(golden: &Golden, args: &[&str]) -> Value {
 
 #[test]
 fn the_table_for_people() {
-    let (scratch, dir) = write(&mlp());
+    let (scratch, dir) = mlp().written();
     let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
     golden.check("op", 0, &["report", dir]);
     golden.check("narrow", 0, &["report", dir, "--width", "60"]);
@@ -110,7 +103,7 @@ fn the_table_for_people() {
 
 #[test]
 fn the_numbers_are_those_of_the_paper() {
-    let (scratch, dir) = write(&mlp());
+    let (scratch, dir) = mlp().written();
     let golden = golden(&scratch);
     let report = json_of(&golden, &["report", dir.to_str().unwrap(), "--format", "json"]);
     assert_eq!(report["schema"], "counterpoint.report/1");
@@ -176,7 +169,7 @@ fn nothing_recorded() {
     let mut script = ProfileScript::monotonic();
     script.manifest.filters.push("*conv*".into());
     script.manifest.exit = Some(Exit { signal: Some(11), core: true, ..Exit::default() });
-    let (scratch, dir) = write(&script);
+    let (scratch, dir) = script.written();
     let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
     golden.check("empty", 0, &["report", dir]);
     let report = json_of(&golden, &["report", dir, "--format", "json"]);
@@ -194,7 +187,7 @@ fn one_call_without_counters() {
     let thread = process.thread("t");
     thread.base = (10, 0, 10);
     thread.call(CallScript::new(0, 10, 1)).then(Item::Clock(1_010, 500, 1_010));
-    let (scratch, dir) = write(&script);
+    let (scratch, dir) = script.written();
     golden(&scratch).check("timing-only", 0, &["report", dir.to_str().unwrap()]);
 }
 
@@ -205,12 +198,12 @@ fn nothing_recorded_for_a_reason_that_is_known() {
     script.manifest.filters.push("*conv*".into());
     let process = script.process(4711);
     process.library("m", &["f", "g"]).exports.iter_mut().for_each(|e| e.recorded = false);
-    let (scratch, dir) = write(&script);
+    let (scratch, dir) = script.written();
     golden(&scratch).check("empty-filter", 0, &["report", dir.to_str().unwrap()]);
     script.manifest.filters.clear();
     let process = &mut script.processes[0];
     process.losses.extend([(Loss::NoPage, 7, 0), (Loss::CounterOpenFailed, 1, 24)]);
-    let (scratch, dir) = write(&script);
+    let (scratch, dir) = script.written();
     golden(&scratch).check("empty-losses", 0, &["report", dir.to_str().unwrap()]);
 }
 
@@ -223,7 +216,7 @@ fn counted_and_calibrated_in_part() {
     let timing = script.processes[0].thread("timing");
     (timing.mask, timing.base) = (0, (1_000_000, 0, 1_000_000));
     timing.call(CallScript::new(1, 1_000_000, 50_000)).call(CallScript::new(1, 1_500_000, 50_000));
-    let (scratch, dir) = write(&script);
+    let (scratch, dir) = script.written();
     let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
     golden.check("partly", 0, &["report", dir]);
     let report = json_of(&golden, &["report", dir, "--format", "json"]);
@@ -235,7 +228,7 @@ fn counted_and_calibrated_in_part() {
 /// Into a file everything is printed, to a terminal what fits.
 #[test]
 fn the_width() {
-    let (_scratch, dir) = write(&mlp());
+    let (_scratch, dir) = mlp().written();
     let output = |width: &[&str]| {
         let mut command = Command::new(PROGRAM);
         command.arg("report").arg(&dir).args(width).env_remove("COLUMNS");
@@ -268,7 +261,7 @@ fn after_a_crash() {
         thread.unflushed = true;
         thread.open = (1, 0);
     }
-    let (scratch, dir) = write(&script);
+    let (scratch, dir) = script.written();
     let golden = golden(&scratch);
     golden.check("crash", 0, &["report", dir.to_str().unwrap()]);
     assert!(!testkit::make::pool_path(&dir).exists(), "the pool was collected");
@@ -283,7 +276,7 @@ fn a_recording_that_env_prepared_is_closed_on_request() {
     script.manifest.origin = Origin::Env;
     script.manifest.command.clear();
     script.processes[0].pid = 4_000_711;
-    let (scratch, dir) = write(&script);
+    let (scratch, dir) = script.written();
     let golden = golden(&scratch);
     // Wide, so that the path in a note is not wrapped by its length.
     let dir_text = dir.to_str().unwrap();
@@ -294,7 +287,7 @@ fn a_recording_that_env_prepared_is_closed_on_request() {
 
 #[test]
 fn errors() {
-    let (scratch, dir) = write(&mlp());
+    let (scratch, dir) = mlp().written();
     let golden = golden(&scratch);
     let missing = scratch.join("none.cpt");
     golden.check("missing", 2, &["report", missing.to_str().unwrap()]);
@@ -311,7 +304,7 @@ fn errors() {
 /// Names can hold anything (`name=` of a PMU's counter), and manifests be edited.
 #[test]
 fn counters_with_strange_names() {
-    let (scratch, dir) = write(&mlp());
+    let (scratch, dir) = mlp().written();
     let golden = golden(&scratch);
     let dir = dir.to_str().unwrap();
     let path = Path::new(dir).join("manifest.json");
@@ -337,7 +330,7 @@ fn counters_with_strange_names() {
 
 #[test]
 fn every_call_exported() {
-    let (scratch, dir) = write(&mlp());
+    let (scratch, dir) = mlp().written();
     let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
     golden.check("export-csv", 0, &["export", dir, "--format", "csv"]);
     golden.check("export-json", 0, &["export", dir, "--format", "json", "--filter", "softmax"]);
@@ -369,7 +362,7 @@ fn a_reader_that_goes_away_is_no_error() {
         }
         thread.then(Item::NextPage(0, 0, 0));
     }
-    let (_scratch, dir) = write(&script);
+    let (_scratch, dir) = script.written();
     for (format, first) in [("csv", true), ("csv", false), ("json", true), ("json", false)] {
         let mut child = Command::new(PROGRAM)
             .args(["export", dir.to_str().unwrap(), "--format", format])

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use model::Loss;
 use record::meta::Calibration;
@@ -14,13 +14,6 @@ fn golden(scratch: &Scratch) -> Golden {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stats");
     let program = env!("CARGO_BIN_EXE_counterpoint");
     Golden::new(program, root).scrub(scratch.path().display().to_string(), "DIR")
-}
-
-fn write(script: &ProfileScript) -> (Scratch, PathBuf) {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
-    (scratch, dir)
 }
 
 /// One tick is 1 ns. Durations are 1,000 times the number of the call, faults fall while they
@@ -72,7 +65,7 @@ fn json_of(golden: &Golden, args: &[&str]) -> Value {
 
 #[test]
 fn every_format() {
-    let (scratch, dir) = write(&script());
+    let (scratch, dir) = script().written();
     let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
     golden.check("text", 0, &["stats", dir, "--buckets", "4"]);
     golden.check("sixteen", 0, &["stats", dir, "--op", "mat*", "--thread", "main"]);
@@ -86,7 +79,7 @@ fn every_format() {
 
 #[test]
 fn the_numbers_are_those_of_the_paper() {
-    let (scratch, dir) = write(&script());
+    let (scratch, dir) = script().written();
     let golden = golden(&scratch);
     let dir = dir.to_str().unwrap();
     let stats = json_of(&golden, &["stats", dir, "--buckets", "4", "--format", "json"]);
@@ -143,7 +136,7 @@ fn the_numbers_are_those_of_the_paper() {
 
 #[test]
 fn nothing_recorded_and_counters_without_values() {
-    let (scratch, dir) = write(&ProfileScript::monotonic());
+    let (scratch, dir) = ProfileScript::monotonic().written();
     let (checked, dir) = (golden(&scratch), dir.to_str().unwrap());
     checked.check("empty", 0, &["stats", dir]);
     assert_eq!(json_of(&checked, &["stats", dir, "--format", "json"])["ops"], json!([]));
@@ -152,13 +145,13 @@ fn nothing_recorded_and_counters_without_values() {
     script.counter("never", 0);
     let process = script.process(1);
     process.thread("t").call(CallScript::new(3, 10, 5).unread());
-    let (scratch, dir) = write(&script);
+    let (scratch, dir) = script.written();
     golden(&scratch).check("lost-name", 0, &["stats", dir.to_str().unwrap(), "--buckets", "2"]);
 }
 
 #[test]
 fn errors() {
-    let (scratch, dir) = write(&script());
+    let (scratch, dir) = script().written();
     let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
     for (option, value) in [
         ("--buckets", "0"),

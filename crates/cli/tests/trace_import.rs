@@ -53,6 +53,14 @@ fn a_trace_becomes_a_profile() {
     assert!(said.contains("bad.json: byte 27: not JSON"), "{said}");
     assert!(!output.exists() && at("p.cpt.old").exists());
 
+    // So does one whose value beside the events cannot be kept, and which that is.
+    let deep = format!(r#"{{"traceEvents":[],"z":{}1{}}}"#, "[".repeat(200), "]".repeat(200));
+    std::fs::write(at("deep.json"), deep).unwrap();
+    let deep = import("deep.json");
+    assert_eq!(deep.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&deep.stderr).into_owned();
+    assert!(said.contains("deep.json: byte 22: z: recursion limit exceeded"), "{said}");
+
     // A file that is not there costs nothing at all.
     std::fs::rename(at("p.cpt.old"), &output).unwrap();
     let none = import("none.json");

@@ -15,7 +15,7 @@ use record::meta::{OpExport, Role};
 use record::{ClockKind, Snapshot};
 use serde_json::{Value, json};
 use support::{Expected, Iree, Programs, counterpoint};
-use testkit::{CallScript, Item, ProfileScript, Scratch};
+use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
@@ -89,32 +89,6 @@ fn goes_round(p: &Path, scratch: &Scratch, ending: &str, what: &str) {
         // Only the trace's name says where it lies.
         let named = text(&again).replace("round-b.json", "round-a.json");
         assert!(named == text(&trace), "{what}: the export of the import is another one");
-    }
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end.max(1)
-    }
-
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len() as u64) as usize]
-    }
-
-    fn odd(&mut self, one_in: u64) -> bool {
-        self.below(one_in) == 0
-    }
-
-    /// Small numbers, and the ends of the range.
-    fn number(&mut self) -> u64 {
-        let any = self.below(u64::MAX);
-        let small = self.below(1000);
-        self.of(&[0, 1, small, small, any, 1 << 53, (1 << 53) + 1, u64::MAX / 3])
     }
 }
 

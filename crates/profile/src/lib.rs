@@ -71,4 +71,4 @@ pub use record::meta::{
     Calibration, Export, Library, LibraryKind, OpExport, Role, ValueKey, ValueKind,
 };
 pub use tracks::{Sample, Tracks, TracksWriter};
-pub use visit::{PageDecoder, PageKey};
+pub use visit::{PageDecoder, PageKey, on_threads};

@@ -108,6 +108,22 @@ impl<'a> PageDecoder<'a> {
     }
 }
 
+/// Does the same on so many threads, this one among them; returns what each made of it. A panic on
+/// one of them goes on here.
+pub fn on_threads<R: Send>(threads: usize, work: impl Fn() -> R + Sync) -> Vec<R> {
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(&work)).collect();
+        let mut results = vec![work()];
+        for other in others {
+            match other.join() {
+                Ok(result) => results.push(result),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        results
+    })
+}
+
 impl Profile {
     /// Every page, in the order of processes, threads and sequence.
     pub fn pages(&self) -> Vec<PageKey> {
@@ -156,20 +172,9 @@ impl Profile {
             (state, losses)
         };
         let workers = workers.clamp(1, keys.len().div_ceil(AT_ONCE).max(1));
-        let results = std::thread::scope(|scope| {
-            let others: Vec<_> = (1..workers).map(|_| scope.spawn(work)).collect();
-            let mut results = vec![work()];
-            for other in others {
-                match other.join() {
-                    Ok(result) => results.push(result),
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
-            }
-            results
-        });
         let mut states = Vec::new();
         let mut losses: Vec<Vec<LossCount>> = vec![Vec::new(); self.processes.len()];
-        for (state, found) in results {
+        for (state, found) in on_threads(workers, work) {
             states.push(state);
             for (known, found) in losses.iter_mut().zip(found) {
                 *known = merge_losses(known.iter().chain(&found));

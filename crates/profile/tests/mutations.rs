@@ -9,51 +9,36 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use record::page::{HEADER_BYTES, PageHeader, PageStart, seal};
 use record::{Call, GroupLayout};
 use testkit::fuzz::{layouts, page_of, profile, read_page};
-use testkit::{CallScript, Item, PageMaker, ProfileScript, Scratch};
+use testkit::{CallScript, Item, PageMaker, ProfileScript, Random, Scratch};
 
 const DECODES: u64 = 1_000_000;
 
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
-    }
-
-    /// Damages a few places: one bit, one byte, a run, a copy from elsewhere, the end cut off.
-    fn damage(&mut self, bytes: &mut Vec<u8>, from: usize) {
-        for _ in 0..=self.below(3) {
-            let room = bytes.len().saturating_sub(from);
-            if room == 0 {
-                return;
+/// Damages a few places: one bit, one byte, a run, a copy from elsewhere, the end cut off.
+fn damage(r: &mut Random, bytes: &mut Vec<u8>, from: usize) {
+    for _ in 0..=r.place(3) {
+        let room = bytes.len().saturating_sub(from);
+        if room == 0 {
+            return;
+        }
+        let at = from + r.place(room);
+        match r.place(8) {
+            0 => bytes[at] ^= 1 << r.place(8),
+            1 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][r.place(5)],
+            2 | 3 => bytes[at] = r.next() as u8,
+            4 => {
+                let end = (at + r.place(9)).min(bytes.len());
+                let with = r.next() as u8;
+                bytes[at..end].fill(with);
             }
-            let at = from + self.below(room);
-            match self.below(8) {
-                0 => bytes[at] ^= 1 << self.below(8),
-                1 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][self.below(5)],
-                2 | 3 => bytes[at] = self.next() as u8,
-                4 => {
-                    let end = (at + self.below(9)).min(bytes.len());
-                    let with = self.next() as u8;
-                    bytes[at..end].fill(with);
-                }
-                5 => {
-                    let length = self.below(12).min(bytes.len() - at);
-                    let source = self.below(bytes.len() - length + 1);
-                    bytes.copy_within(source..source + length, at);
-                }
-                6 => {
-                    bytes.remove(at);
-                }
-                _ => bytes.truncate(at),
+            5 => {
+                let length = r.place(12).min(bytes.len() - at);
+                let source = r.place(bytes.len() - length + 1);
+                bytes.copy_within(source..source + length, at);
             }
+            6 => {
+                bytes.remove(at);
+            }
+            _ => bytes.truncate(at),
         }
     }
 }
@@ -104,15 +89,15 @@ fn a_million_damaged_pages() {
         let mut random = Random(0x9E37_79B9_7F4A_7C15 ^ (worker << 40));
         let mut mine = [0u64; 3];
         while mine[0] < DECODES.div_ceil(workers) {
-            let (layout, bytes, calls) = &written[random.below(written.len())];
+            let (layout, bytes, calls) = &written[random.place(written.len())];
             let mut page = bytes.clone();
-            match random.below(8) {
+            match random.place(8) {
                 // A flushed page is what was written, or nothing.
                 0 => {
                     let header = PageHeader::parse(&page).unwrap();
                     page = seal(&header, page);
                     let sealed = page.clone();
-                    random.damage(&mut page, 0);
+                    damage(&mut random, &mut page, 0);
                     let flushed = PageHeader::parse(&page).is_ok_and(|header| header.flushed);
                     let read = read_page(&page, layout);
                     if flushed && page != sealed {
@@ -122,18 +107,18 @@ fn a_million_damaged_pages() {
                 }
                 // Of another run: another layout.
                 1 => {
-                    random.damage(&mut page, HEADER_BYTES);
-                    let other = &written[random.below(written.len())].0;
+                    damage(&mut random, &mut page, HEADER_BYTES);
+                    let other = &written[random.place(written.len())].0;
                     mine[1] += u64::from(read_page(&page, other).is_none());
                 }
                 2 => {
-                    random.damage(&mut page, 0);
+                    damage(&mut random, &mut page, 0);
                     mine[1] += u64::from(read_page(&page, layout).is_none());
                 }
                 // Records only: the header says how many bytes there are.
                 _ => {
                     let mut records = page.split_off(HEADER_BYTES);
-                    random.damage(&mut records, 0);
+                    damage(&mut random, &mut records, 0);
                     let read = read_page(&page_of(&records), layout);
                     mine[2] += u64::from(read == Some((calls.clone(), false)));
                 }
@@ -196,7 +181,7 @@ fn damaged_files_of_pages() {
     let mut random = Random(0x0123_4567_89AB_CDEF);
     for _ in 0..400 {
         let mut damaged = pages.clone();
-        random.damage(&mut damaged, 0);
+        damage(&mut random, &mut damaged, 0);
         profile(&dir, &damaged);
     }
 }

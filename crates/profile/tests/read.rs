@@ -13,13 +13,6 @@ use profile::{ErrorKind, Manifest, Profile};
 use support::{names, read};
 use testkit::{CallScript, Item, ProfileScript, Scratch};
 
-fn write(script: &ProfileScript) -> (Scratch, std::path::PathBuf) {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
-    (scratch, dir)
-}
-
 /// Three pages of one thread, two calls each.
 fn three_pages() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
@@ -60,7 +53,7 @@ fn expected() -> Vec<support::Call> {
 
 #[test]
 fn pages_in_any_order_twice_and_with_rubbish_between() {
-    let (_scratch, dir) = write(&three_pages());
+    let (_scratch, dir) = three_pages().written();
     assert_eq!(read(&dir), (expected(), vec![]));
     let bytes = fs::read(pages_file(&dir)).unwrap();
     let length = bytes.len() / 3;
@@ -108,7 +101,7 @@ fn pages_larger_than_a_chunk_of_reading() {
         }
         thread.then(Item::NextPage(page * 100_000_000, 0, 0));
     }
-    let (_scratch, dir) = write(&script);
+    let (_scratch, dir) = script.written();
     assert!(fs::metadata(pages_file(&dir)).unwrap().len() > 2 << 20);
     let (calls, losses) = read(&dir);
     assert_eq!((calls.len(), losses), (160_000, vec![]));
@@ -118,7 +111,7 @@ fn pages_larger_than_a_chunk_of_reading() {
 fn every_truncation_of_every_file() {
     let mut script = three_pages();
     script.processes[0].losses.push((Loss::NoPage, 2, 0));
-    let (_scratch, dir) = write(&script);
+    let (_scratch, dir) = script.written();
     let (all, _) = read(&dir);
     let part = dir.join("processes/7-1000-0");
     let ops: Vec<String> =
@@ -187,7 +180,7 @@ fn a_pool_cut_anywhere_gives_what_was_flushed() {
     let mut script = three_pages();
     script.pool = true;
     script.processes[0].threads[0].unflushed = true;
-    let (_scratch, dir) = write(&script);
+    let (_scratch, dir) = script.written();
     assert_eq!(read(&dir), (expected(), vec![]));
     let pool = testkit::make::pool_path(&dir);
     let length = fs::metadata(&pool).unwrap().len();
@@ -206,7 +199,7 @@ fn a_pool_cut_anywhere_gives_what_was_flushed() {
 /// Any bytes at all: nothing may panic.
 #[test]
 fn random_damage_never_panics() {
-    let (_scratch, dir) = write(&three_pages());
+    let (_scratch, dir) = three_pages().written();
     let part = dir.join("processes/7-1000-0");
     let mut random = 88_172_645_463_325_252u64;
     let mut next = move || {
@@ -247,7 +240,7 @@ fn missing_multiplexed_and_never_ran_are_not_zero() {
     let timing = process.thread("timing");
     timing.mask = 0;
     timing.call(CallScript::new(0, 50, 5));
-    let (_scratch, dir) = write(&script);
+    let (_scratch, dir) = script.written();
     let (calls, losses) = read(&dir);
     let values: Vec<_> = calls.into_iter().map(|call| call.6).collect();
     assert_eq!(
@@ -271,7 +264,7 @@ fn batches_are_what_the_schema_says() {
     script.processes[0].threads[0].name = name.to_vec();
     script.processes[0].threads[0]
         .call(CallScript::new(9, 5_000, 5).on(3, 1).unread().group(2, &[8]));
-    let (_scratch, dir) = write(&script);
+    let (_scratch, dir) = script.written();
     let profile = Profile::open(&dir).unwrap();
     assert_eq!(profile.processes[0].threads[0].name, "w\u{fffd}x");
     let batches: Vec<_> = profile.batches(None).map(Result::unwrap).collect();
@@ -308,7 +301,7 @@ fn one_function_is_one_op() {
         process.library("other", &["f"]);
         process.library("m", &["f"]).exports[0].source_path = "b.mlir".into();
     }
-    let (_scratch, dir) = write(&script);
+    let (_scratch, dir) = script.written();
     let ops = Profile::open(&dir).unwrap().ops;
     assert_eq!(ops.all().len(), 4);
     assert_eq!((ops.of(0, 0), ops.of(0, 2), ops.of(1, 0)), (Some(0), Some(0), Some(0)));
@@ -336,7 +329,7 @@ fn errors_name_the_path_and_the_reason() {
 fn a_process_without_metadata() {
     let mut script = three_pages();
     script.processes[0].without_metadata = true;
-    let (_scratch, dir) = write(&script);
+    let (_scratch, dir) = script.written();
     let (calls, losses) = read(&dir);
     assert_eq!(calls, expected());
     assert_eq!(names(&losses), [("torn_metadata", 1)]);

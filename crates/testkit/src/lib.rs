@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`script`] | a profile as a test describes it: processes, threads, calls |
 //! | [`make`] | writes a script as a real profile directory, through the real page writer |
+//! | [`random`] | numbers that are the same in every run |
 //! | [`scratch`] | directories that go away again |
 //! | [`fuzz`] | readers over bytes that nobody wrote, for fuzzers and mutation tests |
 //! | [`golden`] | runs `counterpoint` and compares with files under `tests/golden` |
@@ -14,10 +15,12 @@
 pub mod fuzz;
 pub mod golden;
 pub mod make;
+pub mod random;
 pub mod scratch;
 pub mod script;
 
 pub use golden::{Golden, Output};
 pub use make::PageMaker;
+pub use random::Random;
 pub use scratch::Scratch;
 pub use script::{CallScript, GroupRead, Item, ProcessScript, ProfileScript, ThreadScript};

@@ -12,6 +12,7 @@ use record::page::{HEADER_BYTES, OwnedPage, PageStart};
 use record::run_file::RUN_FILE_NAME;
 use record::{Pool, RunFile, pool};
 
+use crate::scratch::Scratch;
 use crate::script::{CallScript, Item, ProcessScript, ProfileScript, ThreadScript};
 
 /// A page that is written from scripts.
@@ -87,6 +88,17 @@ pub fn pool_path(dir: &Path) -> PathBuf {
 }
 
 impl ProfileScript {
+    /// Writes the profile as `x.cpt` into a directory of its own; returns both.
+    ///
+    /// # Panics
+    /// On any error of the file system.
+    pub fn written(&self) -> (Scratch, PathBuf) {
+        let scratch = Scratch::new();
+        let dir = scratch.join("x.cpt");
+        self.write(&dir);
+        (scratch, dir)
+    }
+
     /// Writes the profile to `dir`, which must not exist.
     ///
     /// # Panics

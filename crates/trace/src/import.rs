@@ -408,7 +408,7 @@ impl Sink for OneTrace<'_> {
     }
 
     fn top(&mut self, _: u64, key: &str, value: Raw<'_>) -> Result<(), String> {
-        let value = value.parse().map_err(|e| e.to_string())?;
+        let value = value.parse().map_err(|e| format!("{key:.40}: {e}"))?;
         self.document.insert(key.to_owned(), value);
         Ok(())
     }

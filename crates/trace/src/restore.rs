@@ -15,7 +15,7 @@
 //!
 //! Memory: names, and of each thread the calls of the page in progress.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -101,6 +101,8 @@ pub struct Restore {
     counters: Counters,
     processes: Vec<Process>,
     by_pid: HashMap<i64, Vec<usize>>,
+    /// Rows that show what was made of the calls: dispatches, sums of tracks.
+    derived: HashSet<i64>,
     tracks: Vec<Option<(TracksWriter, HashMap<u32, u32>)>>,
     end: Option<End>,
     args: CallArgs,
@@ -202,6 +204,7 @@ impl Restore {
             counters: Counters::new(&facts.manifest.counters, parts.groups()),
             processes: facts.processes.iter().map(|p| Process::new(&p.process)).collect(),
             times: Times { base_ns, origin: origin.copied().unwrap_or(zero), ns_per_tick },
+            derived: facts.processes.iter().map(|p| p.dispatches_pid).collect(),
             parts,
             facts,
             by_pid,
@@ -258,12 +261,17 @@ impl Restore {
 
     fn page(&mut self, raw: Option<Raw<'_>>) -> Result<(), String> {
         let read = raw.and_then(|raw| raw.parse::<PageArgs>().ok());
-        let Some(args) = read.filter(|args| args.page.process < self.processes.len()) else {
+        let Some(mut args) = read.filter(|args| args.page.process < self.processes.len()) else {
             self.changes.damaged += 1;
             return Ok(());
         };
+        // A page of counters that the run does not have would not be written, nor its calls.
+        let of_run = ((1u64 << self.counters.count()) - 1) as u32;
+        self.changes.damaged += u64::from(args.page.counters & !of_run != 0);
+        args.page.counters &= of_run;
         let (index, uid) = (args.page.process, args.page.thread);
-        self.changes.expected += args.page.calls as u64;
+        let expected = &mut self.changes.expected;
+        *expected = expected.saturating_add(args.page.calls as u64);
         self.flush(index, uid).map_err(|e| e.to_string())?;
         let process = &mut self.processes[index];
         for [export, x, y, z] in &args.counts {
@@ -293,18 +301,13 @@ impl Restore {
         Ok(())
     }
 
-    /// Whether a row shows what was made of the calls: dispatches, sums of tracks.
-    fn is_derived(&self, pid: i64) -> bool {
-        self.facts.processes.iter().any(|p| p.dispatches_pid == pid)
-    }
-
     fn call(&mut self, event: &Event<'_>) -> Result<(), String> {
         let (Some(Scalar::Int(pid)), Some(time)) = (&event.pid, event.time_ns) else {
             self.changes.unplaced += 1;
             return Ok(());
         };
         let Some(candidates) = self.by_pid.get(pid) else {
-            self.changes.foreign += u64::from(!self.is_derived(*pid));
+            self.changes.foreign += u64::from(!self.derived.contains(pid));
             return Ok(());
         };
         let ticks = matches!(self.facts.manifest.clock, Clock::Tsc);

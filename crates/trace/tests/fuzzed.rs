@@ -5,24 +5,10 @@
 
 mod support;
 use support as fuzz;
+use testkit::Random;
 
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
-    }
-
-    fn bytes(&mut self, most: usize) -> Vec<u8> {
-        (0..self.below(most)).map(|_| self.next() as u8).collect()
-    }
+fn bytes(r: &mut Random, most: usize) -> Vec<u8> {
+    (0..r.place(most)).map(|_| r.next() as u8).collect()
 }
 
 const WHOLE: &str = r#"{"schemaVersion":1,"baseTimeNanoseconds":1700000000000000000,"n":[1,null],
@@ -55,24 +41,24 @@ const PIECES: [&str; 18] = [
 
 fn damaged(r: &mut Random) -> Vec<u8> {
     let mut bytes = WHOLE.as_bytes().to_vec();
-    for _ in 0..=r.below(4) {
-        let at = r.below(bytes.len());
-        match r.below(7) {
+    for _ in 0..=r.place(4) {
+        let at = r.place(bytes.len());
+        match r.place(7) {
             0 => bytes[at] = r.next() as u8,
-            1 => bytes[at] ^= 1 << r.below(8),
+            1 => bytes[at] ^= 1 << r.place(8),
             2 => bytes.truncate(at.max(1)),
             3 => {
-                let end = (at + r.below(30)).min(bytes.len());
+                let end = (at + r.place(30)).min(bytes.len());
                 bytes.drain(at..end);
             }
             4 => {
-                let end = (at + r.below(60)).min(bytes.len());
+                let end = (at + r.place(60)).min(bytes.len());
                 let copy = bytes[at..end].to_vec();
-                let to = r.below(bytes.len());
+                let to = r.place(bytes.len());
                 bytes.splice(to..to, copy);
             }
             _ => {
-                let piece = PIECES[r.below(PIECES.len())].bytes();
+                let piece = PIECES[r.place(PIECES.len())].bytes();
                 bytes.splice(at..at, piece);
             }
         }
@@ -90,7 +76,7 @@ fn any_bytes_as_a_trace() {
     let mut r = Random(0x9e37_79b9_7f4a_7c15);
     for _ in 0..20_000 {
         fuzz::chrome(&damaged(&mut r));
-        fuzz::chrome(&r.bytes(40));
+        fuzz::chrome(&bytes(&mut r, 40));
     }
 }
 
@@ -98,7 +84,7 @@ fn any_bytes_as_a_trace() {
 fn any_values() {
     let mut r = Random(0x1234_5678_9abc_def1);
     for _ in 0..3_000 {
-        fuzz::values(&r.bytes(600));
+        fuzz::values(&bytes(&mut r, 600));
     }
 }
 
@@ -106,6 +92,6 @@ fn any_values() {
 fn any_events_in_perfettos_format() {
     let mut r = Random(0xfeed_beef_1234_5678);
     for _ in 0..3_000 {
-        fuzz::perfetto(&r.bytes(900));
+        fuzz::perfetto(&bytes(&mut r, 900));
     }
 }

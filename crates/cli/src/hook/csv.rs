@@ -5,7 +5,6 @@
 //! of the call. A counter that was not read, or that did not count all the time, is an empty field.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -13,6 +12,7 @@ use profile::columns::{cpu_of, node_of};
 use profile::{Columns, PageDecoder, PageKey, Profile, Status};
 
 use crate::report::field;
+use crate::whole::WholeFile;
 
 /// A thread, by index of its process and of itself.
 type ThreadKey = (usize, usize);
@@ -31,7 +31,8 @@ pub fn write(
         let Some(from) = first_begin(&mut decoder, &keys) else { continue };
         let path = directory.join(name);
         let fail = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
-        let mut out = BufWriter::new(File::create(&path).map_err(fail)?);
+        let mut file = WholeFile::create(&path).map_err(fail)?;
+        let mut out = BufWriter::new(&mut file);
         let thread_name = field(&thread_of(profile, thread).name);
         let mut write = || -> io::Result<()> {
             write!(out, "thread,cpu,node,duration_us")?;
@@ -44,6 +45,8 @@ pub fn write(
             out.flush()
         };
         write().map_err(fail)?;
+        drop(out);
+        file.finish().map_err(fail)?;
     }
     Ok(())
 }

@@ -1,6 +1,5 @@
 //! `counterpoint trace export`: a profile as one timeline.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,6 +17,7 @@ use trace::{CallsOptions, Sink, chrome, export_calls, export_tracks, facts, perf
 
 use crate::failure::Failure;
 use crate::report;
+use crate::whole::WholeFile;
 
 /// Write a profile as a timeline: Chrome JSON with Kineto's schema, or Perfetto's format.
 ///
@@ -78,17 +78,20 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if profile.manifest.origin == Origin::Import {
         return write_again(&profile, &args, ending);
     }
-    let file = File::create(&args.output).map_err(name)?;
+    let mut file = WholeFile::create(&args.output).map_err(name)?;
+    let out = &mut file;
     let losses = match ending {
-        Ending::Json => write_json(file, &profile, &args).map(|(_, losses)| losses),
+        Ending::Json => write_json(out, &profile, &args).map(|(_, losses)| losses),
         Ending::JsonGz => {
-            let gz = GzEncoder::new(file, Compression::default());
-            let finish = |(gz, losses): (GzEncoder<File>, _)| gz.finish().map(|_| losses);
+            let gz = GzEncoder::new(out, Compression::default());
+            let finish = |(gz, losses): (GzEncoder<_>, _)| gz.finish().map(|_| losses);
             write_json(gz, &profile, &args).and_then(finish)
         }
-        Ending::Perfetto => write_perfetto_calls(file, &profile, &args),
+        Ending::Perfetto => write_perfetto_calls(out, &profile, &args),
     };
-    report::say_losses(&losses.map_err(name)?);
+    let losses = losses.map_err(name)?;
+    file.finish().map_err(name)?;
+    report::say_losses(&losses);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -110,16 +113,17 @@ fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCod
     };
     let words = args.vocabulary.into();
     let name = |e: io::Error| Failure::new(format!("write {}: {e}", args.output.display()));
-    let file = File::create(&args.output).map_err(name)?;
+    let mut file = WholeFile::create(&args.output).map_err(name)?;
+    let out = &mut file;
     let losses = match ending {
-        Ending::Json => write_json_again(file, &traces, &names, args).map(|(_, losses)| losses),
+        Ending::Json => write_json_again(out, &traces, &names, args).map(|(_, losses)| losses),
         Ending::JsonGz => {
-            let gz = GzEncoder::new(file, Compression::default());
-            let finish = |(gz, losses): (GzEncoder<File>, _)| gz.finish().map(|_| losses);
+            let gz = GzEncoder::new(out, Compression::default());
+            let finish = |(gz, losses): (GzEncoder<_>, _)| gz.finish().map(|_| losses);
             write_json_again(gz, &traces, &names, args).and_then(finish)
         }
         Ending::Perfetto => {
-            let done = write_perfetto(&traces, &names, words, file, args.compress).map_err(name)?;
+            let done = write_perfetto(&traces, &names, words, out, args.compress).map_err(name)?;
             match done.left_out {
                 0 => {}
                 1 => eprintln!("counterpoint: 1 event has no form that Perfetto knows; left out"),
@@ -130,7 +134,9 @@ fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCod
             Ok(done.losses)
         }
     };
-    report::say_losses(&merge_losses(profile.all_losses().iter().chain(&losses.map_err(name)?)));
+    let losses = losses.map_err(name)?;
+    file.finish().map_err(name)?;
+    report::say_losses(&merge_losses(profile.all_losses().iter().chain(&losses)));
     Ok(ExitCode::SUCCESS)
 }
 

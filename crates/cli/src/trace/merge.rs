@@ -11,6 +11,7 @@ use trace::chrome::write::{Head, Writer};
 use trace::merge::{self, Alignment, By, Look};
 
 use crate::failure::Failure;
+use crate::whole::WholeFile;
 
 /// Put Chrome JSON traces of several processes, ranks or machines into one file.
 ///
@@ -54,13 +55,14 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let alignments = merge::align(&files);
     let failed = |e: io::Error| Failure::new(format!("write {to}: {e}"));
-    let out = File::create(&args.output).map_err(failed)?;
+    let mut file = WholeFile::create(&args.output).map_err(failed)?;
     if compress {
-        let gz = GzEncoder::new(out, Compression::default());
+        let gz = GzEncoder::new(&mut file, Compression::default());
         write(gz, &args, &files, &alignments).and_then(GzEncoder::finish).map_err(failed)?;
     } else {
-        write(out, &args, &files, &alignments).map_err(failed)?;
+        write(&mut file, &args, &files, &alignments).map_err(failed)?;
     }
+    file.finish().map_err(failed)?;
     let mut out = io::stdout().lock();
     for alignment in &alignments {
         writeln!(out, "{}", say(alignment))?;

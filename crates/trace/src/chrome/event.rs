@@ -307,5 +307,12 @@ pub(super) fn time(raw: Raw<'_>) -> Option<Option<i64>> {
 }
 
 fn time_of<E: de::Error>(raw: Raw<'_>, key: &str) -> Result<Option<i64>, E> {
-    time(raw).ok_or_else(|| E::custom(format!("{key} is no time in microseconds: {}", raw.get())))
+    time(raw).ok_or_else(|| {
+        // It may be as long as it likes.
+        let (text, more) = match raw.get().char_indices().nth(40) {
+            Some((end, _)) => (&raw.get()[..end], "…"),
+            None => (raw.get(), ""),
+        };
+        E::custom(format!("{key} is no time in microseconds: {text}{more}"))
+    })
 }

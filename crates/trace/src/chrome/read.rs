@@ -442,7 +442,11 @@ fn syntax(at: u64, bytes: &[u8], error: &serde_json::Error) -> Stop {
     let offset = (start + error.column().saturating_sub(1)).min(bytes.len());
     let text = error.to_string();
     let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what).to_owned();
-    Stop::Error(ReadError { at: at + offset as u64, kind: ReadErrorKind::Syntax(what) })
+    let kind = match error.classify() {
+        Category::Data => ReadErrorKind::Shape(what),
+        _ => ReadErrorKind::Syntax(what),
+    };
+    Stop::Error(ReadError { at: at + offset as u64, kind })
 }
 
 fn show(byte: u8) -> String {

@@ -11,6 +11,8 @@ use crate::raw::{OTHERS, PageArgs, by_ends};
 
 /// Calls of a page that the trace does not describe.
 const MADE_CALLS: usize = 2048;
+/// More than a page holds, whatever the trace says.
+const MOST_CALLS: usize = 1 << 16;
 
 /// The run's counters.
 #[derive(Clone, Debug)]
@@ -131,7 +133,8 @@ impl Thread {
 
     /// Whether the page has all its calls.
     pub fn is_full(&self) -> bool {
-        self.held.len() >= self.page.as_ref().map_or(MADE_CALLS, |page| page.page.calls)
+        self.held.len()
+            >= self.page.as_ref().map_or(MADE_CALLS, |page| page.page.calls.min(MOST_CALLS))
     }
 
     /// Gives the page to `write`, which says how many of its calls found no room. Returns whether

@@ -128,15 +128,19 @@ fn errors_say_the_byte() {
         (r#"[{"ph":"X"}] x"#, "byte 13: not JSON: 'x' behind the end"),
         (r#"[{"ph":tru}]"#, "byte 10: not JSON: expected ident"),
         ("[\n{\"ph\":\n\"X\",}]", "byte 13: not JSON: trailing comma"),
-        (r#"[{"ts":"x"}]"#, r#"byte 10: not JSON: ts is no time in microseconds: "x""#),
+        (r#"[{"ts":"x"}]"#, r#"byte 10: not a trace: ts is no time in microseconds: "x""#),
         (
             r#"[[1]]"#,
-            "byte 1: not JSON: invalid type: sequence, expected an event: an object in braces",
+            "byte 1: not a trace: invalid type: sequence, expected an event: an object in braces",
         ),
         (r#"[{"name":"a"b"}]"#, "byte 12: not JSON: expected `,` or `}`"),
     ] {
         assert_eq!(failure(text), expected, "{text}");
     }
+    // What is wrong may be long.
+    let text = failure(&format!(r#"[{{"ts":{}}}]"#, "1".repeat(1 << 20)));
+    let shown = "1".repeat(40);
+    assert!(text.ends_with(&format!("no time in microseconds: {shown}…")), "{}", text.len());
 }
 
 #[test]
