@@ -144,6 +144,11 @@ fn libpfm4_encodes_the_same() {
     if let Err(why) = pfm.numbers("perf::CYCLES") {
         return skip(&format!("libpfm4 knows no perf::CYCLES here: {why}"));
     }
+    // On processors of which it thinks that they have none, it says nothing about hypervisors.
+    let hypervisor = pfm.numbers("perf::CYCLES:h").is_ok();
+    let said = |(kind, config, [user, kernel, hv]): Numbers| {
+        (kind, config, [user, kernel, hv && hypervisor])
+    };
     let mut compared = 0;
     let more = [
         "perf::CYCLES:u",
@@ -160,7 +165,7 @@ fn libpfm4_encodes_the_same() {
     for name in names.chain(more.map(str::to_owned)) {
         // What is only perf's spelling, libpfm4 does not know.
         let Ok(theirs) = pfm.numbers(&name) else { continue };
-        assert_eq!(ours(&name), theirs, "{name}");
+        assert_eq!(said(ours(&name)), said(theirs), "{name}");
         compared += 1;
     }
     assert!(compared > 50, "only {compared} names were compared");

@@ -14,7 +14,7 @@
 //! to the other. See [`crate::dispatch`] for how dispatches are found.
 //!
 //! The calls of a process are merged by their begins, one page of each thread at a time. The sink
-//! takes them in another thread ([`crate::relay`]).
+//! takes them in another thread (`relay.rs`).
 
 mod machine;
 

@@ -130,6 +130,16 @@ def ctrl_c():
     signal.raise_signal(signal.SIGINT)
 
 
+@pytest.fixture
+def interruptible():
+    """Python's handler of Ctrl-C, which it does not set itself where the signal is ignored: in what a
+    shell started in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("where", ["start", "stop"])
 @pytest.mark.parametrize("raised, error", [(ctrl_c, KeyboardInterrupt), (lambda: sys.exit(7), SystemExit)])
 def test_what_ends_a_program_passes_a_collector(mlp, where, raised, error):
@@ -164,6 +174,8 @@ class Quiet(cp.Collector):
     stop = lambda self, state: {}
 
 random.seed(1)
+# Ignored from the start in what a shell started in the background.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with cp.profile(vm, counters=[], collectors=[Quiet()]):
     for _ in range(50):
         try:
