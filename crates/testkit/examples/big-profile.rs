@@ -8,7 +8,7 @@ use std::path::Path;
 
 use record::meta::{PAGES_NAME, PARTS_NAME, part_name};
 use record::page::PageStart;
-use testkit::{CallScript, Item, PageMaker, ProfileScript};
+use testkit::{CallScript, Item, PageMaker, ProfileScript, Random};
 
 const THREADS: u32 = 4;
 
@@ -42,13 +42,7 @@ fn main() {
     let part = dir.join(PARTS_NAME).join(part_name(100, 1_000, 0));
     let file = File::options().append(true).open(part.join(PAGES_NAME)).expect("open the pages");
     let mut file = BufWriter::with_capacity(1 << 20, file);
-    let mut random = 0x9E37_79B9_7F4A_7C15u64;
-    let mut next = move || {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random
-    };
+    let mut random = Random(0x9E37_79B9_7F4A_7C15);
     for thread in 0..THREADS {
         let mut thread_name = [0u8; 16];
         let name = format!("worker-{thread}");
@@ -74,14 +68,14 @@ fn main() {
                 (start.base_ticks, start.base_cpu_ns, start.base_monotonic_ns) = (now, now, now);
                 page.next(start);
             }
-            let duration = 20_000 + next() % 400_000;
+            let duration = 20_000 + random.below(400_000);
             let tile = (i % 16) as u32;
             let mut call = CallScript::new((i / 16) as u32 % exports, now + 500, duration)
                 .workgroup(tile, 16)
                 .on(thread, 0);
             if counters > 0 {
                 let values: Vec<u64> = (0..counters)
-                    .map(|c| next() >> (64 - bits.unwrap_or(4 + 8 * (c % 4)).clamp(1, 64)))
+                    .map(|c| random.next() >> (64 - bits.unwrap_or(4 + 8 * (c % 4)).clamp(1, 64)))
                     .collect();
                 call = call.group(duration + 300, &values);
             }

@@ -34,7 +34,7 @@ use profile::{merge_losses, profile::Thread};
 
 use self::machine::{Kinds, Machines, has_machines, op_of};
 use crate::dispatch::{Assembler, Dispatch, Workgroup};
-use crate::event::{Arg, ArgValue, Flow, FlowEnd, Id, Label, ProcessRow, Row, Shape, Sink};
+use crate::event::{Arg, ArgValue, Flow, FlowEnd, Id, Label, Row, Shape, Sink};
 use crate::numbers::NumberMap;
 use crate::raw::{PAGE_EVENT, RawCalls};
 use crate::relay::{CounterLabel, Gone, Head, Relay, relay};
@@ -95,10 +95,12 @@ pub fn export_calls(
     let flow = FlowKind::HostToDevice;
     // What slices name must be there for as long as the other thread is.
     let mut last_arrow = 0;
+    let of_rows = threads_of_rows(profile);
     let each = profile.processes.iter().enumerate();
     let known: Vec<(Vec<Labels>, Machines)> = each
         .map(|(index, process)| {
-            let labels = process.threads.iter().map(|thread| Labels::new(profile, thread));
+            let alone = |tid: u32| of_rows.get(&(process.id.pid, tid)) == Some(&1);
+            let labels = process.threads.iter().map(|t| Labels::new(profile, t, alone(t.tid)));
             (labels.collect(), Machines::new(profile, index, &mut last_arrow))
         })
         .collect();
@@ -161,22 +163,35 @@ fn program(process: &Process) -> String {
     }
 }
 
+/// How many threads share each row: programs replace themselves, and numbers come again.
+fn threads_of_rows(profile: &Profile) -> NumberMap<(u32, u32), usize> {
+    let mut threads = NumberMap::default();
+    for process in &profile.processes {
+        for thread in &process.threads {
+            *threads.entry((process.id.pid, thread.tid)).or_insert(0) += 1;
+        }
+    }
+    threads
+}
+
 /// What the rows of a thread are called.
 struct Labels {
+    /// No other thread is in its row, so that numbers of its names can be [`Label`]s.
+    alone: bool,
     thread: String,
     /// One per group of counters.
     groups: Vec<String>,
 }
 
 impl Labels {
-    fn new(profile: &Profile, thread: &Thread) -> Self {
+    fn new(profile: &Profile, thread: &Thread, alone: bool) -> Self {
         let name = format!("thread {} ({})", thread.tid, thread.name);
         let groups = profile.groups.all();
         let group = |number: u16| match groups.len() {
             1 => format!("{} {} counters", thread.name, thread.tid),
             _ => format!("{} {} counters of group {number}", thread.name, thread.tid),
         };
-        Self { groups: groups.iter().map(|g| group(g.number)).collect(), thread: name }
+        Self { alone, groups: groups.iter().map(|g| group(g.number)).collect(), thread: name }
     }
 }
 
@@ -327,12 +342,11 @@ impl<'a> ProcessExport<'a, '_> {
         let (program, at_ns) = (program(self.process), self.since_ns);
         let sort_index = 2 * self.index as i64;
         let (id, device) = (self.pid(), self.device());
-        self.relay.process(ProcessRow { id, name: "", labels: "CPU", sort_index, at_ns }, &program);
+        self.relay.process(id, program.clone(), "CPU", sort_index, at_ns);
         let dispatches = self.process.libraries.iter().any(|l| !l.exports.is_empty());
         if dispatches || !self.has_machines {
             let name = format!("dispatches of {program} {}", self.process.id.pid);
-            let (id, labels, sort_index) = (device, "dispatches", sort_index + 1);
-            self.relay.process(ProcessRow { id, name: "", labels, sort_index, at_ns }, &name);
+            self.relay.process(device, name, "dispatches", sort_index + 1, at_ns);
         }
         for (i, labels) in self.labels.iter().enumerate() {
             // Workers in the order in which they were started, not in that of their first calls.
@@ -358,12 +372,6 @@ impl<'a> ProcessExport<'a, '_> {
             self.names.push(name);
             self.names.len() - 1
         })
-    }
-
-    /// Stands for a name: slices of one row are all calls or all dispatches, but for those of
-    /// virtual machines.
-    fn label(&self, name: usize) -> Option<Label> {
-        u32::try_from(name).ok().map(Label)
     }
 
     fn call(
@@ -446,7 +454,8 @@ impl<'a> ProcessExport<'a, '_> {
             start_ns,
             duration_ns: end_ns.abs_diff(start_ns),
             shape: Some(Shape(shape)),
-            label: self.label(name),
+            // Calls of virtual machines have none, and all others one category.
+            label: self.labels[columns.thread].alone.then_some(Label(name as u32)),
         })?;
         for dispatch in placed.map(|p| p.over).unwrap_or_default() {
             self.dispatch(&dispatch)?;
@@ -473,9 +482,13 @@ impl<'a> ProcessExport<'a, '_> {
     fn push_series(&mut self, thread: usize, values: &[Option<u64>]) {
         let counters = &self.profile.manifest.counters;
         for (number, group) in self.profile.groups.all().iter().enumerate() {
-            let name = &self.labels[thread].groups[number];
-            let (category, label) = (self.counter_kind, Label(number as u32));
-            let label = CounterLabel { category, name, label, units: &self.units[number] };
+            let labels = &self.labels[thread];
+            let label = CounterLabel {
+                category: self.counter_kind,
+                name: &labels.groups[number],
+                label: labels.alone.then_some(Label(number as u32)),
+                units: &self.units[number],
+            };
             let of_group = group.counters.clone();
             let known = counters[of_group.clone()].iter().zip(&values[of_group]);
             let known = known.filter_map(|(info, value)| Some(Arg::uint(&info.name, (*value)?)));
@@ -515,7 +528,8 @@ impl<'a> ProcessExport<'a, '_> {
             start_ns: dispatch.start_ns,
             duration_ns: dispatch.end_ns.abs_diff(dispatch.start_ns),
             shape: None,
-            label: self.label(name),
+            // The row is this process's own.
+            label: Some(Label(name as u32)),
         })
     }
 }

@@ -79,8 +79,8 @@ pub struct Head<'a> {
 pub struct CounterLabel<'a> {
     pub category: &'a str,
     pub name: &'a str,
-    /// Stands for its name, and for its series' if each has a unit.
-    pub label: Label,
+    /// Stands for its name, and for the names of its series if all of them are known.
+    pub label: Option<Label>,
     pub units: &'a [(&'a str, &'a str)],
 }
 
@@ -196,9 +196,15 @@ impl<'a> Relay<'a> {
     }
 
     /// See [`Sink::process`].
-    pub fn process(&mut self, process: ProcessRow<'static>, name: &str) {
-        let ProcessRow { id, labels, sort_index, at_ns, .. } = process;
-        self.other(Other::Process { id, name: name.to_owned(), labels, sort_index, at_ns });
+    pub fn process(
+        &mut self,
+        id: Id<'static>,
+        name: String,
+        labels: &'static str,
+        sort_index: i64,
+        at_ns: i64,
+    ) {
+        self.other(Other::Process { id, name, labels, sort_index, at_ns });
     }
 
     /// See [`Sink::thread`].
@@ -249,7 +255,7 @@ impl Batch<'_> {
                 let CounterLabel { category, name, label, units } = counter.label;
                 let from = std::mem::replace(&mut series, counter.series_end);
                 let series = &self.args[from..series];
-                let label = (series.len() == units.len()).then_some(label);
+                let label = label.filter(|_| series.len() == units.len());
                 Counter { row, category, name, at_ns: *start_ns, series, label, units }
             }));
             sink.slice(&Slice {
@@ -360,7 +366,7 @@ mod tests {
             if i % 900 == 0 {
                 let row =
                     ProcessRow { id: ROW.process, name: "", labels: "l", sort_index: 1, at_ns: 2 };
-                relay.process(row, text);
+                relay.process(row.id, text.clone(), row.labels, row.sort_index, row.at_ns);
                 expected.push(format!("{:?}", ProcessRow { name: text, ..row }));
                 relay.thread(ROW, text.clone(), 3, 4);
                 let (row, name) = (ROW, text.as_str());
@@ -378,7 +384,7 @@ mod tests {
             let counters = [&series[..], &series[..i % 2]];
             let counters = &counters[..i % 3];
             for series in counters {
-                let of = CounterLabel { category: "k", name: text, label, units };
+                let of = CounterLabel { category: "k", name: text, label: Some(label), units };
                 relay.counter(of, series.iter().copied());
             }
             let counters: Vec<Counter<'_>> = counters

@@ -335,3 +335,35 @@ proptest! {
         prop_assert_eq!(paired(&writer.finish([]).unwrap()).0, expected);
     }
 }
+
+/// A program that replaced itself, and threads that had one number after one another, share a row.
+/// What calls there are named by means one thing in each of them.
+#[test]
+fn rows_that_several_threads_share() {
+    let mut script = ProfileScript::monotonic();
+    script.counter("n", 0);
+    for (program, first) in [("before", 1_000), ("after", 5_000)] {
+        let process = script.process(100);
+        process.library("library", &[program]);
+        for (i, thread) in ["a", "b"].into_iter().enumerate() {
+            let start = first + 1_000 * i as u64;
+            let call = CallScript::new(0, start, 10).workgroup(0, 1).group(10, &[1]);
+            let thread = process.thread(&format!("{program}-{thread}"));
+            thread.tid = 100;
+            thread.items.push(Item::Call(call));
+        }
+    }
+    let (trace, given) = export(&script);
+    assert_eq!(paired(&trace).0, given);
+    let of = |name| given.iter().filter(|(given, ..)| given == name).count();
+    // Two calls and two dispatches each.
+    assert_eq!((of("before"), of("after")), (4, 4));
+    let tracks = messages(&trace, 1).into_iter().filter_map(|packet| message(packet, 60));
+    let names = tracks.filter_map(|track| message(track, 2));
+    let mut names: Vec<String> =
+        names.map(|name| String::from_utf8(name.to_vec()).unwrap()).collect();
+    names.retain(|name| name.contains("counters"));
+    names.sort();
+    let all = ["after-a", "after-b", "before-a", "before-b"];
+    assert_eq!(names, all.map(|thread| format!("{thread} 100 counters n")));
+}
