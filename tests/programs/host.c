@@ -3,7 +3,7 @@
 //   host LIBRARY MODE [NUMBER…]
 //
 // Prints one line at its end; the tests compare it, and the exit status, with and without
-// Counterpoint. Which calls each mode makes is what `crates/cli/tests/programs.rs` expects.
+// Counterpoint. Which calls each mode makes is what `crates/cli/tests/it/programs.rs` expects.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,356 @@
+//! Programs that cannot carry the recorder: they start as they would without it, and what they
+//! are is a named loss.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use crate::support::{Programs, Recorded, counterpoint, plain, skip};
+
+/// The programs of this test, compiled once.
+struct Kinds {
+    starter: PathBuf,
+    /// Dynamic, for the system's own glibc.
+    dynamic: PathBuf,
+    fixed: PathBuf,
+    /// Its dynamic linker is a program that refuses us: [`linker.c`].
+    other_libc: PathBuf,
+    /// As that one, and it says that it is of glibc 2.12.
+    old_glibc: PathBuf,
+    /// As that one, of glibc 2.17: it is not looked at further, and refuses.
+    newer_glibc: PathBuf,
+    /// As the second, and only its name says the version.
+    old_by_name: PathBuf,
+    /// 32-bit, if the compiler and the kernel can.
+    narrow: Option<PathBuf>,
+    /// Musl's, if its compiler is there.
+    musl: Option<PathBuf>,
+    /// `#!` with two interpreters before a program that refuses.
+    script: PathBuf,
+    /// A script without `#!`.
+    bare_script: PathBuf,
+    /// Preloaded beside ours; does nothing.
+    other_library: PathBuf,
+    directory: testkit::Scratch,
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs").join(name)
+}
+
+/// Compiles, and says whether that worked.
+fn compile(compiler: &str, flags: &[&str], from: &Path, to: &Path) -> Result<(), String> {
+    let mut cc = Command::new(compiler);
+    let output = cc.args(["-O1", "-Wall", "-o"]).arg(to).arg(from).args(flags).output();
+    let output = output.map_err(|e| format!("{compiler}: {e}"))?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() { Ok(()) } else { Err(text) }
+}
+
+fn executable(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+impl Kinds {
+    fn get() -> &'static Self {
+        static KINDS: OnceLock<Kinds> = OnceLock::new();
+        KINDS.get_or_init(Self::make)
+    }
+
+    fn make() -> Self {
+        let directory = testkit::Scratch::new().until_exit();
+        let at = |name: &str| directory.join(name);
+        let cc = |flags: &[&str], from: &str, to: &Path| {
+            compile("cc", flags, &source(from), to).unwrap_or_else(|e| panic!("{e}"));
+        };
+        let freestanding = ["-nostdlib", "-ffreestanding", "-fno-stack-protector", "-fno-builtin"];
+        cc(&["-ldl"], "starter.c", &at("starter"));
+        cc(&[], "show.c", &at("dynamic"));
+        cc(&["-static"], "show.c", &at("static"));
+        let empty = at("empty.c");
+        fs::write(&empty, "int nothing_at_all;\n").unwrap();
+        compile("cc", &["-shared", "-fPIC"], &empty, &at("other.so")).unwrap();
+
+        // What a dynamic linker is, is told by what it defines, not by its name.
+        let plain = [freestanding.as_slice(), &["-static"]].concat();
+        cc(&plain, "linker.c", &at("ld-any.so.1"));
+        let with_linker = |linker: &Path, to: &Path| {
+            let flag = format!("-Wl,--dynamic-linker={}", linker.display());
+            cc(&[&flag], "show.c", to);
+        };
+        with_linker(&at("ld-any.so.1"), &at("other_libc"));
+        let glibc = |place: &str, linker: &str, versions: &[&str]| {
+            let directory = at(place);
+            fs::create_dir(&directory).unwrap();
+            let script = directory.join("versions");
+            let nodes: Vec<String> = versions.iter().map(|v| format!("{v} {{}};")).collect();
+            fs::write(&script, format!("GLIBC_PRIVATE {{}}; {}", nodes.join(" "))).unwrap();
+            let flag = format!("-Wl,--version-script={}", script.display());
+            let shared = ["-shared", "-fPIC", "-Wl,-e,_start", &flag];
+            cc(&[freestanding.as_slice(), &shared].concat(), "linker.c", &directory.join(linker));
+            if !versions.is_empty() {
+                let flags = ["-shared", "-fPIC", "-nostdlib", &flag];
+                compile("cc", &flags, &empty, &directory.join("libc.so.6")).unwrap();
+            }
+            // By a link, as distributions have it.
+            let link = directory.join("link");
+            fs::create_dir(&link).unwrap();
+            let link = link.join("ld-linux-x86-64.so.2");
+            std::os::unix::fs::symlink(directory.join(linker), &link).unwrap();
+            with_linker(&link, &at(&format!("{place}_program")));
+        };
+        glibc("old", "ld-linux-x86-64.so.2", &["GLIBC_2.2.5", "GLIBC_2.12"]);
+        glibc("newer", "ld-linux-x86-64.so.2", &["GLIBC_2.2.5", "GLIBC_2.12", "GLIBC_2.17"]);
+        glibc("named", "ld-2.12.so", &[]);
+
+        let script = at("script");
+        executable(&at("inner"), &format!("#! {} -x y\n", at("other_libc").display()));
+        executable(&script, &format!("#!\t{}  argument of it\nnothing\n", at("inner").display()));
+        let bare_script = at("bare_script");
+        executable(&bare_script, "echo bare \"$@\"\nexit 23\n");
+
+        let narrow = at("narrow");
+        let flags = [plain.as_slice(), &["-m32"]].concat();
+        let narrow =
+            compile("cc", &flags, &source("linker.c"), &narrow).is_ok().then_some(narrow).filter(
+                |program| Command::new(program).output().is_ok_and(|o| o.status.code() == Some(22)),
+            );
+        let musl = at("musl");
+        let musl = compile("musl-gcc", &[], &source("show.c"), &musl).is_ok().then_some(musl);
+        Self {
+            starter: at("starter"),
+            dynamic: at("dynamic"),
+            fixed: at("static"),
+            other_libc: at("other_libc"),
+            old_glibc: at("old_program"),
+            newer_glibc: at("newer_program"),
+            old_by_name: at("named_program"),
+            narrow,
+            musl,
+            script,
+            bare_script,
+            other_library: at("other.so"),
+            directory,
+        }
+    }
+
+    fn start(&self, way: &str, program: &Path) -> Command {
+        let mut command = Command::new(&self.starter);
+        command.arg(way).arg(program);
+        command
+    }
+}
+
+fn text(output: &Output) -> (Option<i32>, String) {
+    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs the command with and without Counterpoint; what it does must be equal.
+fn same(program: &Path, command: &mut Command, what: &str) -> Recorded {
+    let recorded = Recorded::run(program, "none", command);
+    let bare = plain(command, recorded.directory.path());
+    assert_eq!(text(&recorded.output), text(&bare), "{what}: {}", recorded.stderr());
+    recorded
+}
+
+fn lost(name: &str, count: u64) -> BTreeMap<String, u64> {
+    if count == 0 { BTreeMap::new() } else { BTreeMap::from([(name.to_owned(), count)]) }
+}
+
+const WAYS: &[&str] = &[
+    "execve", "execv", "execvp", "execvpe", "execl", "execlp", "execle", "fexecve", "execveat",
+    "spawn", "spawnp",
+];
+
+/// Each way to start a program, by itself and in a child of `fork` and of `vfork`: a program that
+/// refuses us starts, its arguments and environment are what they were, and it is counted once.
+#[test]
+fn every_way_to_start_a_program() {
+    let Some(program) = counterpoint("ways") else { return };
+    let kinds = Kinds::get();
+    for way in WAYS {
+        for way in [(*way).to_owned(), format!("fork-{way}"), format!("vfork-{way}")] {
+            let recorded = same(&program, &mut kinds.start(&way, &kinds.other_libc), &way);
+            assert!(recorded.stdout().contains("started"), "{way}: {}", recorded.stdout());
+            assert_eq!(recorded.losses(), lost("child_other_libc", 1), "{way}");
+            let recorded = same(&program, &mut kinds.start(&way, &kinds.dynamic), &way);
+            assert!(recorded.stdout().contains("one two three four five six seven | "), "{way}");
+            assert_eq!(recorded.losses(), lost("", 0), "{way}");
+        }
+    }
+}
+
+/// What a program is, as precisely as the table of losses says it; started by another one, and by
+/// `run` itself.
+#[test]
+fn each_kind_has_its_name() {
+    let Some(program) = counterpoint("kinds") else { return };
+    let kinds = Kinds::get();
+    let mut cases = vec![
+        (&kinds.dynamic, ""),
+        (&kinds.fixed, "child_static"),
+        (&kinds.other_libc, "child_other_libc"),
+        (&kinds.old_glibc, "child_old_glibc"),
+        (&kinds.old_by_name, "child_old_glibc"),
+        (&kinds.script, "child_other_libc"),
+    ];
+    match &kinds.narrow {
+        Some(narrow) => cases.push((narrow, "child_other_machine")),
+        None => skip("kinds, 32-bit", "cc -m32 makes no program that runs here"),
+    }
+    match &kinds.musl {
+        Some(musl) => cases.push((musl, "child_other_libc")),
+        None => skip("kinds, musl", "no musl-gcc"),
+    }
+    for (kind, loss) in cases {
+        let expected = lost(loss, u64::from(!loss.is_empty()));
+        let what = kind.display().to_string();
+        let recorded = same(&program, &mut kinds.start("vfork-execv", kind), &what);
+        assert_eq!(recorded.losses(), expected, "{what}");
+        let mut alone = Command::new(kind);
+        let recorded = same(&program, alone.args(["a", "b"]), &what);
+        assert_eq!(recorded.losses(), expected, "{what} by itself");
+    }
+    // The oracle can tell: of a glibc that is new enough the preload is not taken, and it refuses.
+    let recorded = Recorded::run(&program, "none", &mut Command::new(&kinds.newer_glibc));
+    assert_eq!(recorded.output.status.code(), Some(127));
+    assert_eq!(recorded.losses(), lost("", 0));
+}
+
+/// A process that records counts the same way, and loses none of its own.
+#[test]
+fn a_process_that_records_counts_too() {
+    let Some(program) = counterpoint("records") else { return };
+    let kinds = Kinds::get();
+    for (way, calls) in [("fork-execv", 5), ("vfork-execl", 5), ("spawnp", 5), ("execve", 5)] {
+        let mut command = Command::new(&kinds.starter);
+        command.arg("-l").arg(&Programs::get().library).arg(way).arg(&kinds.other_libc);
+        let recorded = same(&program, &mut command, way);
+        assert_eq!(recorded.losses(), lost("child_other_libc", 1), "{way}");
+        assert_eq!(recorded.calls_per_process(), [calls], "{way}");
+    }
+}
+
+/// What fails to start is no loss, and fails as it does without us.
+#[test]
+fn failures_are_the_same() {
+    let Some(program) = counterpoint("failures") else { return };
+    let kinds = Kinds::get();
+    let nowhere = kinds.directory.join("nowhere");
+    let no_program = kinds.directory.join("no_program");
+    fs::write(&no_program, "text\n").unwrap();
+    let no_linker = kinds.directory.join("no_linker");
+    let flag = "-Wl,--dynamic-linker=/nowhere/ld.so.1";
+    compile("cc", &[flag], &source("show.c"), &no_linker).unwrap();
+    for way in WAYS.iter().chain(&["cleared"]) {
+        for way in [(*way).to_owned(), format!("vfork-{way}")] {
+            for path in [&nowhere, &no_program, &no_linker, &kinds.bare_script] {
+                let what = format!("{way} {}", path.display());
+                let recorded = same(&program, &mut kinds.start(&way, path), &what);
+                assert_eq!(recorded.losses(), lost("", 0), "{what}");
+            }
+        }
+    }
+    // Searched for, among places that are not there or not executable.
+    let path = format!("/nowhere:{}:/usr/bin:/bin", kinds.directory.path().display());
+    for (way, name) in
+        [("execvp", "other_libc"), ("spawnp", "other_libc"), ("execlp", "no_program")]
+    {
+        let mut command = kinds.start(way, Path::new(name));
+        let recorded = same(&program, command.env("PATH", &path), name);
+        let count = u64::from(name == "other_libc");
+        assert_eq!(recorded.losses(), lost("child_other_libc", count), "{way} {name}");
+    }
+}
+
+/// Only ours goes from a list of libraries, and only the list changes in a large environment.
+#[test]
+fn the_rest_of_the_environment_stays() {
+    let Some(program) = counterpoint("environment") else { return };
+    let kinds = Kinds::get();
+    let other = kinds.other_library.display().to_string();
+    let mut command = kinds.start("vfork-execve", &kinds.other_libc);
+    let recorded = same(&program, command.env("LD_PRELOAD", &other), "beside ours");
+    assert!(recorded.stdout().contains(&format!("{other} started")), "{}", recorded.stdout());
+    let mut command = Command::new(&kinds.other_libc);
+    same(&program, command.env("LD_PRELOAD", &other), "beside ours, by run");
+
+    let mut command = kinds.start("vfork-execve", &kinds.other_libc);
+    command.envs((0..30_000).map(|i| (format!("V{i}"), "x".repeat(20))));
+    let recorded = same(&program, &mut command, "30,000 strings");
+    assert_eq!(recorded.losses(), lost("child_other_libc", 1));
+}
+
+/// An environment that was cleared on purpose stays so.
+#[test]
+fn a_cleared_environment_is_only_counted() {
+    let Some(program) = counterpoint("cleared") else { return };
+    let kinds = Kinds::get();
+    let mut command = Command::new("env");
+    command.arg("-i").arg(&kinds.dynamic);
+    let recorded = same(&program, &mut command, "env -i");
+    assert_eq!(recorded.losses(), lost("child_without_variables", 1));
+    for way in ["cleared", "vfork-cleared"] {
+        let recorded = same(&program, &mut kinds.start(way, &kinds.dynamic), way);
+        assert_eq!(recorded.losses(), lost("child_without_variables", 1), "{way}");
+    }
+    let mut command = Command::new("env");
+    command.args(["-u", "COUNTERPOINT_RUN_FILE"]).arg(&kinds.dynamic);
+    let recorded = same(&program, &mut command, "without the run file");
+    assert_eq!(recorded.losses(), lost("child_without_variables", 1));
+}
+
+/// A set-user-id program, started by somebody else: `LD_PRELOAD` is not for it.
+#[test]
+fn more_rights_than_the_user() {
+    let Some(program) = counterpoint("rights") else { return };
+    // SAFETY: no arguments, cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return skip("rights", "only root can make a set-user-id program of another user");
+    }
+    let kinds = Kinds::get();
+    // On a file system and below directories that let it be one, for anybody.
+    let scratch = testkit::Scratch::new();
+    let open = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    open(scratch.path(), 0o777);
+    open(kinds.directory.path(), 0o755);
+    let mut cases = vec![];
+    for (name, mode) in
+        [("user", 0o4755), ("group", 0o2755), ("unreadable", 0o4711), ("plain", 0o755)]
+    {
+        let copy = scratch.join(name);
+        fs::copy(&kinds.dynamic, &copy).unwrap();
+        open(&copy, mode);
+        cases.push((copy, u64::from(name != "plain")));
+    }
+    let as_nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+    let can = Command::new("setpriv").args(as_nobody).arg(&program).arg("--version").output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        return skip("rights", "nobody cannot run counterpoint here (setpriv, directories)");
+    }
+    for (copy, count) in cases {
+        let run = |extra: &[&str]| {
+            let mut command = Command::new("setpriv");
+            command.args(as_nobody).args(extra).arg(&program).args(["run", "-e", "none", "-o"]);
+            command.arg(scratch.join("p.cpt")).arg("--").arg(&kinds.starter).arg("vfork-execv");
+            let output = command.arg(&copy).output().unwrap();
+            let profile = profile::Profile::open(&scratch.join("p.cpt"))
+                .unwrap_or_else(|e| panic!("{e}: {output:?}"));
+            let losses: BTreeMap<_, _> =
+                profile.all_losses().into_iter().map(|l| (l.name, l.count)).collect();
+            (text(&output), losses)
+        };
+        let bare = Command::new(&kinds.starter).arg("vfork-execv").arg(&copy).output().unwrap();
+        let what = copy.display().to_string();
+        assert_eq!(run(&[]), (text(&bare), lost("child_privileged", count)), "{what}");
+        // Where the marks mean nothing it is a program like any other (one that nobody may read
+        // is still one that nobody can look into).
+        assert_eq!(run(&["--no-new-privs"]), (text(&bare), lost("", 0)), "{what}");
+    }
+}

@@ -1,0 +1,421 @@
+//! The drop-in for IREE's original call hook: the library is preloaded and variables are set,
+//! nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::support::{Expected, Iree, Programs, counterpoint};
+
+/// A program with the library preloaded and a directory for temporary files of its own.
+struct Dropped {
+    scratch: testkit::Scratch,
+    program: PathBuf,
+}
+
+impl Dropped {
+    fn new(test: &str) -> Option<Self> {
+        Some(Self { program: counterpoint(test)?, scratch: testkit::Scratch::new() })
+    }
+
+    fn library(&self) -> PathBuf {
+        self.program.parent().unwrap().parent().unwrap().join("lib/libcounterpoint.so")
+    }
+
+    /// Runs `command` with the variables `IREE_HOOK_…`.
+    fn run(&self, command: &mut Command, variables: &[(&str, &str)]) -> Output {
+        command.env("LD_PRELOAD", self.library()).env("TMPDIR", self.scratch.path());
+        for (name, value) in variables {
+            command.env(format!("IREE_HOOK_{name}"), value);
+        }
+        command.output().unwrap()
+    }
+
+    /// What is left in the directory for temporary files.
+    fn left(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.scratch.path()).unwrap();
+        let mut paths: Vec<PathBuf> = entries.map(|e| e.unwrap().path()).collect();
+        paths.retain(|path| path.file_name().unwrap().to_string_lossy().contains("iree_hook"));
+        paths.sort();
+        paths
+    }
+}
+
+fn host(mode: &str) -> Command {
+    let programs = Programs::get();
+    let mut command = Command::new(&programs.host);
+    command.arg(&programs.library).args(mode.split(' '));
+    command
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// A part of the report: what it is of, its calls, and its lines.
+#[derive(Debug)]
+struct Part {
+    thread: String,
+    op: Option<String>,
+    calls: u64,
+    lines: Vec<String>,
+}
+
+/// The parts of the report in `text`, and what stands before it.
+fn parts(text: &str) -> (String, Vec<Part>) {
+    let mut before = String::new();
+    let mut parts: Vec<Part> = Vec::new();
+    // The host's last line may not be ended.
+    for line in text.replace("Statistics for", "\nStatistics for").lines() {
+        if let Some(rest) = line.strip_prefix("Statistics for ") {
+            let rest = rest.strip_suffix(':').unwrap();
+            let (who, op) = match rest.split_once(", op ") {
+                Some((who, op)) => (who, Some(op.to_owned())),
+                None => (rest, None),
+            };
+            let thread = who.strip_prefix("thread ").unwrap_or(who).to_owned();
+            parts.push(Part { thread, op, calls: 0, lines: vec![] });
+            continue;
+        }
+        let Some(part) = parts.last_mut() else {
+            before.push_str(line);
+            continue;
+        };
+        if let Some(calls) = line.strip_suffix(" matching calls, of which:") {
+            part.calls = calls.trim().parse().unwrap();
+        }
+        part.lines.push(line.to_owned());
+    }
+    (before, parts)
+}
+
+impl Part {
+    /// The number behind `label` in the description of `variable`.
+    fn number(&self, variable: &str, label: &str) -> Option<f64> {
+        let is_it = |line: &&String| line.starts_with(&format!("  {variable}"));
+        let from = self.lines.iter().position(|l| is_it(&l) && l.ends_with(':'))?;
+        let lines = self.lines[from + 1..].iter().take_while(|l| l.starts_with("    "));
+        lines.filter_map(|l| l.trim().strip_prefix(label)).next()?.trim().parse().ok()
+    }
+}
+
+/// Rows of a CSV file, header first.
+fn csv(path: &Path) -> Vec<Vec<String>> {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    text.lines().map(|line| line.split(',').map(str::to_owned).collect()).collect()
+}
+
+#[test]
+fn a_report_per_thread_behind_the_programs_output_and_nothing_left() {
+    let Some(dropped) = Dropped::new("hook report") else { return };
+    let output = dropped.run(&mut host("threads 4 500"), &[("BUCKET_COUNT", "4")]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert_eq!(err(&output), "");
+    let (before, parts) = parts(&out(&output));
+    assert_eq!(before, "threads 4 500 done");
+    let (all, threads): (Vec<_>, Vec<_>) = parts.iter().partition(|p| p.thread.starts_with("all "));
+    assert_eq!(all.iter().map(|p| p.calls).collect::<Vec<_>>(), [2000]);
+    assert_eq!(threads.iter().map(|p| p.calls).collect::<Vec<_>>(), [500; 4]);
+    // Equal names are told apart; without a filter each part says which function it is of.
+    let names: BTreeSet<_> = threads.iter().map(|p| &p.thread).collect();
+    assert_eq!(names.len(), 4, "{names:?}");
+    for part in &parts {
+        assert_eq!(part.op.as_deref(), Some("nothing"));
+        let (min, mean) = (part.number("duration_us", "min:"), part.number("duration_us", "mean:"));
+        assert!(min.unwrap() <= mean.unwrap() && mean.unwrap() < 1e6, "{part:?}");
+        let buckets = part.lines.iter().find(|l| l.starts_with("    4-ile means:")).unwrap();
+        assert_eq!(buckets.split_whitespace().count(), 2 + 4);
+    }
+    assert!(dropped.left().is_empty(), "{:?}", dropped.left());
+}
+
+/// Several counters at once, each right, in the report and in the CSV file, under the names that
+/// were typed; functions apart; tables or none.
+#[test]
+fn several_counters() {
+    let Some(dropped) = Dropped::new("hook counters") else { return };
+    let directory = dropped.scratch.join("csv");
+    std::fs::create_dir(&directory).unwrap();
+    let variables = [
+        ("PERF_EVENT_TYPES", "page-faults,task-clock,sim/a,readings=0:7/"),
+        ("OUTPUT_CSV", directory.to_str().unwrap()),
+        ("BUCKET_COUNT", "2"),
+    ];
+    let output = dropped.run(&mut host("touch 10 50"), &variables);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let (_, parts) = parts(&out(&output));
+    let [part] = parts.as_slice() else { panic!("{}", out(&output)) };
+    assert_eq!((part.thread.as_str(), part.op.as_deref(), part.calls), ("host", Some("touch"), 50));
+    assert_eq!(part.number("page-faults", "mean:"), Some(10.0));
+    assert_eq!(part.number("page-faults", "min:"), Some(10.0));
+    assert!(part.number("task-clock", "mean:").unwrap() > 0.0);
+    let lines = part.lines.join("\n");
+    assert!(
+        lines.contains(
+            "conditional probability of duration_us 2-ile (↓) given page-faults 2-ile (→):"
+        )
+    );
+    assert!(lines.contains("correlation of page-faults vs. task-clock"), "{lines}");
+    // Only one value: there is no correlation, and it is not printed as a number.
+    let constant =
+        part.lines.iter().find(|l| l.contains("correlation of duration_us vs. page-faults"));
+    assert!(constant.unwrap().contains(": –"), "{lines}");
+    assert!(!lines.contains("NaN") && !lines.contains("nan"), "{lines}");
+
+    let rows = csv(&directory.join("iree_hook_host.csv"));
+    let header = "thread,cpu,node,duration_us,page-faults,task-clock,\"sim/a,readings=0:7/\"";
+    assert_eq!(rows[0].join(","), header);
+    assert_eq!(rows.len(), 1 + 50);
+    for row in &rows[1..] {
+        assert_eq!((row[0].as_str(), row[4].as_str(), row[6].as_str()), ("host", "10", "7"));
+        assert!(row[1].parse::<u32>().is_ok() && row[2].parse::<u32>().is_ok());
+        let (us, on_cpu): (f64, u64) = (row[3].parse().unwrap(), row[5].parse().unwrap());
+        assert!(us > 0.0 && on_cpu > 0, "{row:?}");
+    }
+
+    let quiet = [variables[0], ("NO_PROBABILITY_TABLE", "")];
+    let output = dropped.run(&mut host("touch 10 50"), &quiet);
+    assert!(!out(&output).contains("conditional probability"));
+}
+
+/// The filter is one exact name, whatever characters are in it; with it parts need no op.
+#[test]
+fn the_filter_is_an_exact_name() {
+    let Some(dropped) = Dropped::new("hook filter") else { return };
+    let calls = |filter: &str| {
+        let output = dropped.run(&mut host("grid"), &[("FILTER_NAME", filter)]);
+        assert_eq!(output.status.code(), Some(0));
+        let (_, parts) = parts(&out(&output));
+        parts.iter().map(|p| (p.op.clone(), p.calls)).collect::<Vec<_>>()
+    };
+    assert_eq!(calls("spin"), [(None, 2)]);
+    assert_eq!(calls("*"), []);
+    assert_eq!(calls("sp"), []);
+    let both = BTreeMap::from_iter(calls(""));
+    let expected = BTreeMap::from([(Some("nothing".to_owned()), 12), (Some("spin".to_owned()), 2)]);
+    assert_eq!(both, expected);
+}
+
+#[test]
+fn calls_of_the_first_milliseconds_are_left_out() {
+    let Some(dropped) = Dropped::new("hook skip") else { return };
+    let calls = |ms: &str| {
+        let output = dropped.run(&mut host("calls 200000"), &[("SKIP_START_MS", ms)]);
+        let (_, parts) = parts(&out(&output));
+        parts.iter().map(|p| p.calls).sum::<u64>()
+    };
+    assert_eq!(calls("0"), 200_000);
+    assert!((1..200_000).contains(&calls("0.5")));
+    assert_eq!(calls("3600000"), 0);
+}
+
+/// A counter that is not there, one that nobody knows and one that cannot be counted: each is left
+/// out with a line, and the program goes on.
+#[test]
+fn what_cannot_be_counted_is_left_out() {
+    let Some(dropped) = Dropped::new("hook open") else { return };
+    let types = "nonsense,page-faults,iTLB-stores,r10000000000000000,ex_ret_instr.x,mem:0x0/3";
+    let variables = [("PERF_EVENT_TYPES", types), ("BUCKET_COUNT", "many")];
+    let output = dropped.run(&mut host("touch 3 20"), &variables);
+    assert_eq!(output.status.code(), Some(0));
+    let (before, parts) = parts(&out(&output));
+    assert_eq!(before, "touch 3 20 done");
+    assert_eq!(parts[0].number("page-faults", "mean:"), Some(3.0));
+    let words = err(&output);
+    for name in ["nonsense", "iTLB-stores", "r10000000000000000", "ex_ret_instr.x", "mem:0x0/3"] {
+        let line = words.lines().find(|l| l.contains(name)).unwrap_or_else(|| panic!("{words}"));
+        assert!(line.starts_with("counterpoint: ") && line.contains("left out"), "{line}");
+    }
+    assert!(words.contains("IREE_HOOK_BUCKET_COUNT=many"), "{words}");
+    assert_eq!(words.lines().count(), 6, "{words}");
+}
+
+/// The list ends the program at its first executable, as the variable asks; what it had printed
+/// comes first.
+#[test]
+fn the_list_ends_the_program() {
+    let Some(dropped) = Dropped::new("hook list") else { return };
+    let output = dropped.run(&mut host("calls 5"), &[("LIST_EVENT_TYPES", "1")]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = out(&output);
+    assert!(!text.contains("done"), "the program went on");
+    let line = |name: &str| {
+        let found = text.lines().find(|l| l.split(' ').next() == Some(name));
+        found.unwrap_or_else(|| panic!("{name}: {text}")).to_owned()
+    };
+    for name in ["cpu-cycles", "task-clock", "LLC-load-misses", "dTLB-store-misses"] {
+        assert_eq!(line(name)[40..44], *" [] ");
+    }
+    let amd = line("ls_any_fills_from_sys.all_dram_io");
+    assert_eq!(amd[40..47], *" [AMD] ");
+    assert!(amd.len() > 50);
+    assert!(dropped.left().is_empty(), "{:?}", dropped.left());
+    // A program without executables is not ended, and not listed to.
+    let output = dropped.run(Command::new("echo").arg("fine"), &[("LIST_EVENT_TYPES", "1")]);
+    assert_eq!((out(&output).as_str(), err(&output).as_str()), ("fine\n", ""));
+}
+
+#[test]
+fn a_program_without_executables_is_left_alone() {
+    let Some(dropped) = Dropped::new("hook bystander") else { return };
+    for mut command in [Command::new("true"), host("idle")] {
+        let output = dropped.run(&mut command, &[("PERF_EVENT_TYPES", "nonsense")]);
+        let alone = host("idle").output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        assert!(output.stdout.is_empty() || output.stdout == alone.stdout);
+        assert_eq!(err(&output), "");
+    }
+    // Without variables of the hook, the library is only there.
+    let output = dropped.run(&mut host("calls 5"), &[]);
+    assert_eq!((out(&output).as_str(), err(&output).as_str()), ("calls 5 0 done\n", ""));
+    assert!(dropped.left().is_empty(), "{:?}", dropped.left());
+}
+
+/// The helper processes are invisible: the host's own children, SIGCHLD, timers, descriptors,
+/// signal mask and errno are as without us.
+#[test]
+fn the_program_does_not_notice() {
+    let Some(dropped) = Dropped::new("hook watchful") else { return };
+    let programs = Programs::get();
+    for mode in ["plain", "ignore", "closed"] {
+        let mut command = Command::new(&programs.watchful);
+        command.arg(mode).arg(&programs.library);
+        let output = dropped.run(&mut command, &[("PERF_EVENT_TYPES", "page-faults")]);
+        assert_eq!(output.status.code(), Some(0), "{mode}: {}", err(&output));
+        if mode != "closed" {
+            let (before, parts) = parts(&out(&output));
+            assert_eq!((before.as_str(), parts[0].calls), ("undisturbed", 100), "{mode}");
+        }
+        assert!(dropped.left().is_empty(), "{mode}: {:?}", dropped.left());
+    }
+}
+
+/// After an end that is not orderly there is no report, and the profile stays and can be read.
+#[test]
+fn what_a_crash_leaves_can_be_read() {
+    let Some(dropped) = Dropped::new("hook crash") else { return };
+    for (mode, calls) in [("abort 10", 10), ("_exit 10", 10)] {
+        let output = dropped.run(&mut host(mode), &[("PERF_EVENT_TYPES", "page-faults")]);
+        let alone = host(mode).output().unwrap();
+        assert_eq!(output.status.code(), alone.status.code(), "{mode}");
+        assert_eq!(output.status.signal(), alone.status.signal(), "{mode}");
+        assert_eq!((&output.stdout, &output.stderr), (&alone.stdout, &alone.stderr), "{mode}");
+        let left = dropped.left();
+        let [profile] = left.as_slice() else { panic!("{mode}: {left:?}") };
+        let report = |options: &[&str]| {
+            let mut report = Command::new(&dropped.program);
+            let output = report.arg("report").arg(profile).args(options).output().unwrap();
+            assert!(output.status.success(), "{}", err(&output));
+            output
+        };
+        let json = report(&["--format", "json"]);
+        let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+        assert_eq!(json["total"]["calls"], calls, "{mode}");
+        assert_eq!(json["profile"]["origin"], "hook");
+        // The name says what was counted: user mode, as nothing else was typed.
+        assert_eq!(json["profile"]["counters"][0]["name"], "page-faults:u");
+        assert!(out(&report(&[])).contains("did not end in an orderly way"));
+        assert_eq!(profile::Manifest::read(profile).unwrap().pool, None, "collected");
+        std::fs::remove_dir_all(profile).unwrap();
+    }
+}
+
+/// A forked child records on and prints nothing; the parent's report is the only one.
+#[test]
+fn children_record_and_do_not_print() {
+    let Some(dropped) = Dropped::new("hook fork") else { return };
+    let output = dropped.run(&mut host("fork"), &[("NO_PROBABILITY_TABLE", "1")]);
+    let alone = host("fork").output().unwrap();
+    assert_eq!(output.status.code(), alone.status.code());
+    let (_, parts) = parts(&out(&output));
+    let calls: Vec<u64> =
+        parts.iter().filter(|p| !p.thread.starts_with("all ")).map(|p| p.calls).collect();
+    // The same as under `counterpoint run`: 450 in the parent, 200 in the child.
+    assert_eq!(BTreeSet::from_iter(calls), BTreeSet::from([200, 450]), "{}", out(&output));
+    assert!(dropped.left().is_empty(), "{:?}", dropped.left());
+}
+
+/// Without the program beside it the library says so in one line and records nothing.
+#[test]
+fn the_library_alone_does_no_harm() {
+    let Some(dropped) = Dropped::new("hook alone") else { return };
+    let alone = dropped.scratch.join("libcounterpoint.so");
+    std::fs::copy(dropped.library(), &alone).unwrap();
+    let mut command = host("calls 5");
+    let output = command.env("LD_PRELOAD", &alone).env("IREE_HOOK_GAMMA", "1").output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(out(&output), "calls 5 0 done\n");
+    assert_eq!(err(&output), "counterpoint: no program counterpoint beside libcounterpoint.so\n");
+}
+
+/// A variable of the run goes first: the drop-in is for programs without one.
+#[test]
+fn under_run_the_variables_mean_nothing() {
+    let Some(dropped) = Dropped::new("hook under run") else { return };
+    let programs = Programs::get();
+    let output = Command::new(&dropped.program)
+        .args(["run", "-e", "none", "-o"])
+        .arg(dropped.scratch.join("p.cpt"))
+        .arg("--")
+        .arg(&programs.host)
+        .arg(&programs.library)
+        .args(["calls", "5"])
+        .env("IREE_HOOK_LIST_EVENT_TYPES", "1")
+        .output()
+        .unwrap();
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(0), "calls 5 0 done\n"));
+    assert_eq!(profile::Profile::open(&dropped.scratch.join("p.cpt")).unwrap().calls(), 5);
+}
+
+/// Stock IREE on `local-task`, where the original's functions are never called.
+#[test]
+fn stock_iree_on_local_task() {
+    let Some(dropped) = Dropped::new("hook iree") else { return };
+    let Some(iree) = Iree::new("hook iree") else { return };
+    let expected = Expected::of("mlp");
+    let directory = dropped.scratch.join("csv");
+    std::fs::create_dir(&directory).unwrap();
+    let command = |name: &str| {
+        let mut command = Command::new(iree.tool("iree-run-module"));
+        command.arg(format!("--module={}", iree.module(name, false).display()));
+        command.arg("--device=local-task").args(expected.arguments());
+        command
+    };
+    let variables = [
+        ("PERF_EVENT_TYPES", "page-faults,task-clock,context-switches"),
+        ("OUTPUT_CSV", directory.to_str().unwrap()),
+        ("BUCKET_COUNT", "4"),
+    ];
+    let output = dropped.run(&mut command("mlp"), &variables);
+    let alone = command("mlp").env("TMPDIR", dropped.scratch.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let text = out(&output);
+    assert!(text.starts_with(&out(&alone)), "{text}");
+    let (_, parts) = parts(&text);
+    let mut calls: BTreeMap<String, u64> = BTreeMap::new();
+    for part in parts.iter().filter(|p| !p.thread.starts_with("all ")) {
+        assert!(part.thread.starts_with("iree-worker"), "{}", part.thread);
+        *calls.entry(part.op.clone().unwrap()).or_default() += part.calls;
+        assert!(part.number("task-clock", "mean:").unwrap() > 0.0, "{part:?}");
+    }
+    let ops: BTreeMap<String, u64> =
+        expected.ops.iter().map(|(op, (calls, _))| (op.clone(), *calls)).collect();
+    assert_eq!(calls, ops);
+    let mut rows = 0;
+    for file in std::fs::read_dir(&directory).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        assert!(name.starts_with("iree_hook_iree-worker"), "{name}");
+        let table = csv(&path);
+        let header = "thread,cpu,node,duration_us,page-faults,task-clock,context-switches";
+        assert_eq!(table[0].join(","), header);
+        rows += table.len() as u64 - 1;
+    }
+    assert_eq!(rows, ops.values().sum::<u64>());
+    assert!(dropped.left().is_empty(), "{:?}", dropped.left());
+}

@@ -1,0 +1,137 @@
+//! A panic at every place in the agent where one can be injected: the agent turns itself off, the
+//! loss has its name, and the host goes on as if nothing were.
+
+use std::ffi::CStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::support::{Programs, Recorded, injecting};
+
+const VARIABLE: &str = "COUNTERPOINT_INJECT";
+
+fn library_of(program: &Path) -> std::path::PathBuf {
+    program.parent().unwrap().parent().unwrap().join("lib/libcounterpoint.so")
+}
+
+/// The points, as the library itself lists them.
+fn points(program: &Path) -> Vec<String> {
+    let path = std::ffi::CString::new(library_of(program).as_os_str().as_bytes()).unwrap();
+    // SAFETY: the library is made to be loaded into any process; the function has this type and
+    // returns a string of the library's, which is never unloaded.
+    unsafe {
+        let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
+        assert!(!library.is_null(), "{path:?}");
+        let list = libc::dlsym(library, c"counterpoint_injection_points".as_ptr());
+        assert!(!list.is_null(), "a library without points");
+        let list: extern "C" fn() -> *const libc::c_char = std::mem::transmute(list);
+        CStr::from_ptr(list()).to_str().unwrap().lines().map(str::to_owned).collect()
+    }
+}
+
+fn entries() -> Command {
+    let mut command = Command::new(&Programs::get().entries);
+    command.arg(&Programs::get().library);
+    command
+}
+
+fn hook_host() -> Command {
+    let mut command = Command::new(&Programs::get().hook_host);
+    command.args(["both", "10"]).arg(&Programs::get().library);
+    command
+}
+
+fn tvm_host() -> Command {
+    let mut command = Command::new(Programs::get().other("tvm_host"));
+    command.args(["-", "everything"]);
+    command
+}
+
+fn outcome(output: &Output) -> (Option<i32>, String) {
+    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs `command` with a panic at `point`, and says whether it was reached.
+fn panics_at(program: &Path, point: &str, command: &mut Command, what: &str) -> bool {
+    let bare = outcome(&command.output().unwrap());
+    command.env(VARIABLE, format!("{point}:panic"));
+    let recorded = Recorded::run(program, "page-faults:u", command);
+    assert_eq!(outcome(&recorded.output), bare, "{what}, {point}: {}", recorded.stderr());
+    assert_eq!(recorded.stderr().lines().count(), 1, "{what}, {point}: {}", recorded.stderr());
+    recorded.losses().contains_key("agent_disabled")
+}
+
+#[test]
+fn a_panic_anywhere_leaves_the_host_alone() {
+    let Some(program) = injecting("inject") else { return };
+    let points = points(&program);
+    assert!(points.len() > 20, "{points:?}");
+    assert!(!panics_at(&program, "Nowhere", &mut entries(), "no point"));
+    for point in points {
+        let reached = [
+            panics_at(&program, &point, &mut entries(), "entries"),
+            panics_at(&program, &point, &mut hook_host(), "hook_host"),
+            panics_at(&program, &point, &mut tvm_host(), "tvm_host"),
+            drop_in_panics_at(&program, &point),
+        ];
+        assert!(reached.contains(&true), "nothing reaches {point}");
+    }
+}
+
+/// The same where the variables of IREE's original hook ask for a report at the end.
+fn drop_in_panics_at(program: &Path, point: &str) -> bool {
+    let bare = outcome(&entries().output().unwrap());
+    let scratch = testkit::Scratch::new();
+    let output = entries()
+        .env("LD_PRELOAD", library_of(program))
+        .env("TMPDIR", scratch.path())
+        .env("IREE_HOOK_BUCKET_COUNT", "4")
+        .env(VARIABLE, format!("{point}:panic"))
+        .output()
+        .unwrap();
+    let (code, stdout) = outcome(&output);
+    assert_eq!(code, bare.0, "{point}: {output:?}");
+    // What the host says comes first, then the report, if there is any.
+    assert!(stdout.starts_with(&bare.1), "{point}: {stdout}");
+    // Said by the agent where there is no profile, by the report, or in a profile left behind.
+    let said = |text: &str| text.contains("turned itself off") || text.contains("agent_disabled");
+    let left = std::fs::read_dir(scratch.path()).unwrap().any(|entry| {
+        profile::Profile::open(&entry.unwrap().path())
+            .is_ok_and(|p| p.all_losses().iter().any(|loss| loss.name == "agent_disabled"))
+    });
+    left || said(&String::from_utf8_lossy(&output.stderr)) || said(&stdout)
+}
+
+/// A handler that forks at this very instant of the recorder, and whose child returns from it and
+/// goes on: both come through, and the parent loses nothing.
+#[test]
+fn a_handler_may_fork_anywhere() {
+    let Some(program) = injecting("fork in a handler") else { return };
+    let mut reached = 0;
+    let clean = Recorded::run(&program, "page-faults:u", &mut entries());
+    let all = *clean.calls_per_process().last().unwrap();
+    let (_, words) = outcome(&clean.output);
+    for point in points(&program) {
+        let mut command = entries();
+        command.env(VARIABLE, format!("{point}:signal"));
+        let recorded = Recorded::run(&program, "page-faults:u", &mut command);
+        let (code, stdout) = outcome(&recorded.output);
+        assert_eq!(code, Some(17), "{point}: {stdout} {}", recorded.stderr());
+        // One child more than without the signal, if it came.
+        let forked = words.replace("done\n", "child came through\ndone\n");
+        assert!(stdout == words || stdout == forked, "{point}: {stdout}");
+        reached += u32::from(stdout == forked);
+        assert!(
+            recorded.calls_per_process().contains(&all),
+            "{point}: {all}, {:?}",
+            recorded.calls_per_process()
+        );
+        let mut losses = recorded.losses();
+        // The child of the handler clears its own child's environment, too.
+        losses.remove("child_without_variables");
+        // A call that the child ends for its parent is in nobody's records.
+        losses.remove("call_cut_short");
+        assert!(losses.is_empty(), "{point}: {losses:?}");
+    }
+    assert!(reached >= 15, "only {reached} points had a handler to interrupt");
+}

@@ -1,0 +1,98 @@
+//! Small manners of `run`: being stopped, scripts without `#!`, an output that is a link.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::{Recorded, counterpoint, plain};
+
+/// The state letter of a process: field 3 of `/proc/PID/stat`.
+fn state(pid: u32) -> char {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?')
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// SIGTSTP to `run` stops the program and `run`; SIGCONT continues both; twice.
+#[test]
+fn stopped_and_continued() {
+    let Some(program) = counterpoint("stopped") else { return };
+    let scratch = testkit::Scratch::new();
+    let mut run = Command::new(&program)
+        .args(["run", "-e", "none", "-o"])
+        .arg(scratch.join("p.cpt"))
+        .args(["--", "sh", "-c", "echo $$ > pid; while [ ! -e end ]; do sleep 0.02; done; exit 6"])
+        .current_dir(scratch.path())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut child = 0;
+    until("the program does not start", || {
+        let text = std::fs::read_to_string(scratch.join("pid")).unwrap_or_default();
+        child = text.trim().parse().unwrap_or(0);
+        child != 0
+    });
+    // SAFETY: our child, not waited for yet.
+    let signal = |number| unsafe { libc::kill(run.id() as i32, number) };
+    for _ in 0..2 {
+        signal(libc::SIGTSTP);
+        until("not stopped", || (state(run.id()), state(child)) == ('T', 'T'));
+        signal(libc::SIGCONT);
+        until("not continued", || state(run.id()) != 'T' && state(child) != 'T');
+    }
+    std::fs::write(scratch.join("end"), "").unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(6));
+}
+
+/// A script without `#!` runs as `execvp` runs it: `/bin/sh` reads it.
+#[test]
+fn a_script_without_interpreter() {
+    let Some(program) = counterpoint("bare script") else { return };
+    let scratch = testkit::Scratch::new();
+    let script = scratch.join("script");
+    std::fs::write(&script, "echo \"$1 and $2\"\nexit 9\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new("env");
+    // As a shell, or `env`, would start it.
+    let bare = plain(command.arg(&script).args(["one", "two three"]), scratch.path());
+    assert_eq!(bare.status.code(), Some(9));
+    let mut command = Command::new(&script);
+    let recorded = Recorded::run(&program, "none", command.args(["one", "two three"]));
+    assert_eq!(recorded.output.status.code(), Some(9), "{}", recorded.stderr());
+    assert_eq!(recorded.output.stdout, bare.stdout);
+    assert!(recorded.losses().is_empty());
+}
+
+/// A link to a profile: the profile behind it moves aside and a new one takes its place.
+#[test]
+fn an_output_that_is_a_link() {
+    let Some(program) = counterpoint("link") else { return };
+    let scratch = testkit::Scratch::new();
+    let run = |output: &str| {
+        let output = Command::new(&program)
+            .args(["run", "-e", "none", "-o"])
+            .arg(scratch.join(output))
+            .args(["--", "true"])
+            .output()
+            .unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert!(run("real.cpt").0);
+    std::os::unix::fs::symlink("real.cpt", scratch.join("link.cpt")).unwrap();
+    let (worked, words) = run("link.cpt");
+    assert!(worked, "{words}");
+    assert!(scratch.join("link.cpt").is_symlink());
+    for name in ["link.cpt", "real.cpt", "real.cpt.old"] {
+        assert!(profile::Profile::open(&scratch.join(name)).is_ok(), "{name}");
+    }
+    std::os::unix::fs::symlink("nowhere", scratch.join("dangling.cpt")).unwrap();
+    let (worked, words) = run("dangling.cpt");
+    assert!(!worked && words.contains("dangling.cpt"), "{words}");
+}

@@ -1,0 +1,85 @@
+//! `export --format parquet`, read back by pyarrow where the test environment has it.
+
+use std::path::Path;
+use std::process::Command;
+
+use testkit::{CallScript, Golden, Item, ProfileScript, Scratch};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
+
+/// Compares the Parquet file with the CSV of the same calls: names, types, every cell.
+const COMPARE: &str = r#"
+import csv, json, sys
+import pyarrow as pa, pyarrow.parquet as pq
+parquet, text = sys.argv[1:]
+file = pq.ParquetFile(parquet)
+table = file.read()
+assert file.metadata.row_group(0).column(0).compression == "SNAPPY"
+head = file.metadata.metadata
+assert head[b"counterpoint.schema"] == b"counterpoint.export/1", head
+assert json.loads(head[b"counterpoint.profile"])["host"] == "paper"
+types = {f.name: f.type for f in file.schema_arrow}
+assert types["pid"] == pa.uint32() and types["start_ns"] == pa.int64(), types
+assert types["duration_ns"] == pa.float64() and types["a"] == pa.uint64(), types
+assert types["op"].value_type == pa.string(), types
+rows = list(csv.DictReader(open(text, newline="")))
+assert list(rows[0]) == table.column_names
+assert len(rows) == table.num_rows > 70_000, table.num_rows
+nulls = 0
+for name in table.column_names:
+    for row, value in zip(rows, table.column(name).to_pylist()):
+        cell = row[name]
+        nulls += value is None
+        same = cell == "" if value is None else type(value)(cell) == value
+        assert same, (name, cell, value)
+assert nulls > 0
+"#;
+
+#[test]
+fn pyarrow_reads_what_csv_says() {
+    let Some(python) = crate::support::python_with("parquet", "pyarrow") else { return };
+    let mut script = ProfileScript::monotonic();
+    script.counter("a", 0);
+    script.counter("b", 1);
+    let process = script.process(7);
+    process.library("m,\"x\"", &["f", "g"]);
+    let thread = process.thread("worker ∞");
+    // More than one batch.
+    for i in 0..70_100u64 {
+        if i % 1_000 == 999 {
+            thread.then(Item::NextPage(10 * i, 0, 0));
+        }
+        let call = CallScript::new((i % 3) as u32, 10 * i, i % 7).group(5, &[u64::MAX - i]);
+        thread.call(if i % 5 == 0 { call.unread() } else { call.group(5, &[i]) });
+    }
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    script.write(&dir);
+    let export = |format: &str| {
+        let to = scratch.join(&format!("calls.{format}"));
+        let mut command = Command::new(PROGRAM);
+        command.arg("export").arg(&dir).args(["--format", format, "-o"]).arg(&to);
+        assert!(command.status().unwrap().success());
+        to
+    };
+    let mut compare = Command::new(python);
+    compare.args(["-c", COMPARE]).arg(export("parquet")).arg(export("csv"));
+    assert!(compare.status().unwrap().success());
+}
+
+/// The bytes around it are the format's magic, also without a call.
+#[test]
+fn a_file_is_needed_and_is_whole() {
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    ProfileScript::monotonic().write(&dir);
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/report");
+    let golden = Golden::new(PROGRAM, golden);
+    let dir = dir.to_str().unwrap();
+    golden.check("export-parquet-stdout", 2, &["export", dir, "--format", "parquet"]);
+    let to = scratch.join("x.parquet");
+    let args = ["export", dir, "--format", "parquet", "-o", to.to_str().unwrap()];
+    assert_eq!(golden.run(&args).code, Some(0));
+    let bytes = std::fs::read(to).unwrap();
+    assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+}

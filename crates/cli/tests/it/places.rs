@@ -1,0 +1,289 @@
+//! Poor places to record in: small limits, small file systems, few rights. The program ends as it
+//! would without us, what can be recorded is, and what cannot is named.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::support::{Programs, counterpoint, skip};
+use serde_json::Value;
+
+/// Runs `SETUP; counterpoint run … -- host MODE` in a shell in which `$P` is the profile.
+fn record(program: &Path, profile: &Path, setup: &str, events: &str, mode: &str) -> Output {
+    let programs = Programs::get();
+    let script =
+        format!("{setup}\n\"$0\" run -e {events} -o \"$P\" -- \"$1\" \"$2\" {mode}\nexit $?");
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(script).arg(program).arg(&programs.host).arg(&programs.library);
+    shell.env("P", profile).output().unwrap()
+}
+
+fn report(program: &Path, profile: &Path) -> Value {
+    let mut report = Command::new(program);
+    let output = report.args(["report", "--format", "json"]).arg(profile).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn losses(report: &Value) -> Vec<(String, u64)> {
+    let all = report["losses"].as_array().unwrap();
+    all.iter()
+        .map(|l| (l["name"].as_str().unwrap().to_owned(), l["count"].as_u64().unwrap()))
+        .collect()
+}
+
+/// Under `ulimit -f` a full page cannot be appended; it stays in memory instead.
+#[test]
+fn a_file_size_limit_loses_nothing_while_memory_lasts() {
+    let Some(program) = counterpoint("file-size") else { return };
+    let scratch = testkit::Scratch::new();
+    let profile = scratch.join("p.cpt");
+    let output = record(&program, &profile, "ulimit -S -f 64", "none", "calls 500000");
+    assert!(output.status.success(), "{output:?}");
+    let report = report(&program, &profile);
+    assert_eq!(report["total"]["calls"], 500_000);
+    assert_eq!(losses(&report), []);
+}
+
+/// With no descriptor to spare, calls are timed and the missing counters are a named loss.
+#[test]
+fn without_descriptors_calls_are_timed() {
+    let Some(program) = counterpoint("descriptors") else { return };
+    let scratch = testkit::Scratch::new();
+    let (profile, wrapper) = (scratch.join("p.cpt"), scratch.join("few"));
+    // `run` itself checks the counters, so only the program gets the small limit.
+    std::fs::write(&wrapper, "#!/bin/sh\nulimit -n 6\nexec \"$@\"\n").unwrap();
+    std::fs::set_permissions(&wrapper, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let programs = Programs::get();
+    let output = Command::new(&program)
+        .args(["run", "-e", "page-faults:u,task-clock:u,minor-faults:u,cpu-clock:u", "-o"])
+        .arg(&profile)
+        .arg("--")
+        .arg(&wrapper)
+        .arg(&programs.host)
+        .arg(&programs.library)
+        .args(["calls", "100"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let report = report(&program, &profile);
+    assert_eq!(report["total"]["calls"], 100);
+    assert_eq!(losses(&report), [("counter_open_failed".to_owned(), 1)]);
+    let counter = &report["rows"][0]["counters"][0];
+    assert_eq!(counter["total"], Value::Null, "missing is never zero: {counter}");
+}
+
+/// Counters take the numbers set aside for them and no other: a program with many threads and many
+/// files of its own still opens them all.
+#[test]
+fn counters_leave_the_programs_descriptors_alone() {
+    let Some(program) = counterpoint("own-descriptors") else { return };
+    let scratch = testkit::Scratch::new();
+    let events = "page-faults:u,minor-faults:u,major-faults:u,task-clock:u,cpu-clock:u";
+    let profile = scratch.join("p.cpt");
+    let output = record(&program, &profile, "ulimit -n 1024", events, "descriptors 200 600");
+    assert!(output.status.success(), "{output:?}");
+    let report = report(&program, &profile);
+    assert_eq!(report["total"]["calls"], 200);
+    // 256 of 1,024 numbers: 51 threads of five counters.
+    assert_eq!(losses(&report), [("counter_open_failed".to_owned(), 149)]);
+}
+
+/// A user without privileges: counting in the kernel is refused with the remedy where it is
+/// forbidden, and `:u` works.
+#[test]
+fn an_unprivileged_user() {
+    let Some(program) = counterpoint("unprivileged") else { return };
+    // SAFETY: no arguments, cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return skip("unprivileged", "only root can become somebody else");
+    }
+    let scratch = testkit::Scratch::new();
+    for place in [scratch.path(), Programs::get().host.parent().unwrap()] {
+        std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    // The program may lie where only root can look: a copy for everybody.
+    let dist = scratch.join("dist");
+    let built = program.ancestors().nth(2).unwrap();
+    assert!(Command::new("cp").arg("-r").arg(built).arg(&dist).status().unwrap().success());
+    assert!(Command::new("chmod").args(["-R", "a+rX"]).arg(&dist).status().unwrap().success());
+    let nobody = scratch.join("nobody");
+    let programs = Programs::get();
+    let run = |events: &str, profile: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]);
+        command.arg(dist.join("bin/counterpoint")).args(["run", "-e", events, "-o"]);
+        command.arg(nobody.join(profile)).arg("--").arg(&programs.host).arg(&programs.library);
+        command.args(["calls", "10"]).output()
+    };
+    std::fs::create_dir(&nobody).unwrap();
+    std::os::unix::fs::chown(&nobody, Some(65534), Some(65534)).unwrap();
+    let Ok(output) = run("page-faults:u", "u.cpt") else {
+        return skip("unprivileged", "no setpriv (util-linux)");
+    };
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(report(&program, &nobody.join("u.cpt"))["total"]["calls"], 10);
+    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap();
+    let output = run("page-faults", "k.cpt").unwrap();
+    if paranoid.trim().parse::<i32>().unwrap() >= 2 {
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        assert!(words.contains("EACCES") && words.contains("page-faults:u"), "{words}");
+        assert!(!nobody.join("k.cpt").exists(), "nothing is made");
+    }
+}
+
+/// A script in a mount namespace of its own, where a small tmpfs can be mounted over things.
+fn in_own_mounts(test: &str, script: &str, arguments: &[&Path]) -> Option<Output> {
+    let output = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", script])
+        .args(arguments)
+        .output()
+        .ok()?;
+    if String::from_utf8_lossy(&output.stderr).contains("unshare failed") {
+        skip(test, "mount namespaces are not permitted here");
+        return None;
+    }
+    Some(output)
+}
+
+/// The profile's file system is full before the program ends: what did not fit on it is still in
+/// memory, `run` says what it could not move, and nothing is invented.
+#[test]
+fn a_full_disk_keeps_what_is_in_memory() {
+    let Some(program) = counterpoint("full-disk") else { return };
+    let (scratch, programs) = (testkit::Scratch::new(), Programs::get());
+    let script = r#"
+        mount -t tmpfs -o size=1m none "$3" || { echo "unshare failed" >&2; exit 9; }
+        "$0" run -e none -o "$3/p.cpt" -- "$1" "$2" calls 1000000; echo "status $?"
+        mount -o remount,size=64m none "$3"
+        "$0" report --format json "$3/p.cpt"
+    "#;
+    let places = [program.as_path(), &programs.host, &programs.library, scratch.path()];
+    let Some(output) = in_own_mounts("full-disk", script, &places) else { return };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (first, json) = text.split_once("status 0\n").unwrap_or_else(|| panic!("{output:?}"));
+    assert_eq!(first, "calls 1000000 0 done\n");
+    let report: Value = serde_json::from_str(json).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    assert_eq!(report["total"]["calls"], 1_000_000, "{output:?}");
+}
+
+/// `/dev/shm` of one page and a bit: threads that find no room are a named loss, the program and
+/// the other threads go on.
+#[test]
+fn little_shared_memory_is_a_named_loss() {
+    let Some(program) = counterpoint("shared-memory") else { return };
+    let (scratch, programs) = (testkit::Scratch::new(), Programs::get());
+    let script = r#"
+        mount -t tmpfs -o size=400k none /dev/shm || { echo "unshare failed" >&2; exit 9; }
+        "$0" run -e none -o "$3/p.cpt" -- "$1" "$2" threads 40 2000; echo "status $?"
+        "$0" report --format json "$3/p.cpt"
+    "#;
+    let places = [program.as_path(), &programs.host, &programs.library, scratch.path()];
+    let Some(output) = in_own_mounts("shared-memory", script, &places) else { return };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (first, json) = text.split_once("status 0\n").unwrap_or_else(|| panic!("{output:?}"));
+    assert_eq!(first, "threads 40 2000 done\n");
+    let report: Value = serde_json::from_str(json).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    let recorded = report["total"]["calls"].as_u64().unwrap();
+    let lost: u64 =
+        losses(&report).iter().filter(|(name, _)| name == "no_page").map(|(_, n)| n).sum();
+    assert_eq!(recorded + lost, 80_000, "each call is recorded or a named loss: {report}");
+}
+
+/// Nothing of ours lives in the home directory or in TMPDIR: read-only, absent or not set, they do
+/// not matter.
+#[test]
+fn no_home_and_no_place_for_temporary_files() {
+    let Some(program) = counterpoint("home") else { return };
+    let (scratch, programs) = (testkit::Scratch::new(), Programs::get());
+    std::fs::create_dir(scratch.join("home")).unwrap();
+    let script = r#"
+        mount -t tmpfs none "$3/home" && mount -o remount,ro none "$3/home" || {
+            echo "unshare failed" >&2; exit 9; }
+        touch "$3/home/x" 2>/dev/null && exit 8
+        cd "$3"
+        one() {
+            profile=$1; shift
+            "$@" "$P" run -e page-faults:u -o "$profile" -- "$HOST" "$LIBRARY" calls 100
+            echo "status $?"
+            "$@" "$P" report --format csv "$profile" | sed -n 2p
+        }
+        P=$0 HOST=$1 LIBRARY=$2
+        one ro.cpt env HOME="$3/home" TMPDIR="$3/home" XDG_RUNTIME_DIR="$3/home"
+        one none.cpt env -u HOME -u TMPDIR -u XDG_RUNTIME_DIR
+        one gone.cpt env HOME=/nonexistent TMPDIR=/nonexistent/tmp
+        one bare.cpt env -i
+        "$P" run -o "$3/home/p.cpt" -- "$1" "$2" calls 1; echo "status $?"
+    "#;
+    let places = [program.as_path(), &programs.host, &programs.library, scratch.path()];
+    let Some(output) = in_own_mounts("home", script, &places) else { return };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    for (number, lines) in lines.chunks(3).take(4).enumerate() {
+        assert_eq!(lines[..2], ["calls 100 0 done", "status 0"], "{number}: {output:?}");
+        assert!(lines[2].starts_with("nothing,test_linked,test.mlir:10,100,"), "{}", lines[2]);
+    }
+    // Where the profile itself cannot be, nothing is started.
+    assert_eq!(lines[12..], ["status 2"], "{output:?}");
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(words.contains("Read-only file system"), "{words}");
+}
+
+/// `/dev/shm` cannot be written: the pool lies beside the profile, with a note.
+#[test]
+fn no_shared_memory_at_all() {
+    let Some(program) = counterpoint("no-shm") else { return };
+    let (scratch, programs) = (testkit::Scratch::new(), Programs::get());
+    let script = r#"
+        mount -t tmpfs none /dev/shm && mount -o remount,ro none /dev/shm || {
+            echo "unshare failed" >&2; exit 9; }
+        unset XDG_RUNTIME_DIR
+        "$0" run -e none -o "$3/p.cpt" -- "$1" "$2" threads 20 2000; echo "status $?"
+        "$0" report --format json "$3/p.cpt"
+    "#;
+    let places = [program.as_path(), &programs.host, &programs.library, scratch.path()];
+    let Some(output) = in_own_mounts("no-shm", script, &places) else { return };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (first, json) = text.split_once("status 0\n").unwrap_or_else(|| panic!("{output:?}"));
+    assert_eq!(first, "threads 20 2000 done\n");
+    let report: Value = serde_json::from_str(json).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    assert_eq!(report["total"]["calls"], 40_000);
+    assert_eq!(losses(&report), []);
+    assert!(report["notes"].to_string().contains("no writable memory file system"), "{report}");
+    assert!(!scratch.join("p.cpt/pool").exists(), "the pool is gone when all is collected");
+}
+
+/// An environment of 1 MB, of a few long variables and of many short ones, and as many arguments:
+/// the program gets them, and the profile tells its arguments.
+#[test]
+fn a_large_environment_and_many_arguments() {
+    let Some(program) = counterpoint("environment") else { return };
+    let scratch = testkit::Scratch::new();
+    let long: Vec<(String, String)> =
+        (0..10).map(|i| (format!("LONG_{i}"), "x".repeat(100_000))).collect();
+    let many: Vec<(String, String)> =
+        (0..40_000).map(|i| (format!("VARIABLE_{i}"), i.to_string())).collect();
+    let arguments: Vec<String> = (0..5_000).map(|i| format!("{i}-{}", "y".repeat(60))).collect();
+    for (what, variables) in [("long", long), ("many", many)] {
+        // The program that is run says what it got, then becomes the host.
+        let script = r#"env | grep -cE '^(LONG|VARIABLE)_'; host=$1; shift
+            echo $#; exec "$host" "$@""#;
+        let mut run = Command::new(&program);
+        let profile = scratch.join(&format!("{what}.cpt"));
+        run.args(["run", "-e", "page-faults:u", "-o"]).arg(&profile).args(["--", "sh", "-c"]);
+        run.arg(script).arg("sh").arg(&Programs::get().host).arg(&Programs::get().library);
+        run.args(["calls", "100", "0"]).args(&arguments);
+        let output = run.envs(variables.iter().cloned()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{what}: {output:?}");
+        let expected = format!("{}\n{}\ncalls 100 0 done\n", variables.len(), 4 + arguments.len());
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{what}");
+        let report = report(&program, &profile);
+        assert_eq!(report["total"]["calls"], 100);
+        assert_eq!(losses(&report), []);
+        let profile = profile::Profile::open(&profile).unwrap();
+        let process = profile.processes[0].info.as_ref().unwrap();
+        assert_eq!(process.arguments[5..], arguments, "{what}");
+        assert!(profile.manifest.command.ends_with(&arguments), "{what}");
+    }
+}

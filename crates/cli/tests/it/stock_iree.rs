@@ -1,0 +1,118 @@
+//! Stock IREE: the wheels from pip, modules compiled for a fixed target CPU, and counts that
+//! IREE's own profiler made (`fixtures/iree/expected.json`).
+
+use std::process::Command;
+
+use crate::support::{Expected, Iree, Recorded, counterpoint, plain};
+
+const FIXTURES: [&str; 6] = ["matmul", "mmst", "mlp", "attn", "tinyloop", "transformer_block"];
+
+fn setup(test: &str) -> Option<(std::path::PathBuf, Iree)> {
+    Some((counterpoint(test)?, Iree::new(test)?))
+}
+
+fn run_module(iree: &Iree, fixture: &str, system: bool, device: &str, seen: &Expected) -> Command {
+    let mut command = Command::new(iree.tool("iree-run-module"));
+    command.arg(format!("--module={}", iree.module(fixture, system).display()));
+    command.arg(format!("--device={device}")).args(seen.arguments());
+    command
+}
+
+/// Every fixture, on every device, in both kinds of executable: the calls and dispatches of each
+/// export, the program's output and status, and no loss.
+#[test]
+fn every_call_of_every_export_is_counted() {
+    let Some((program, iree)) = setup("counts") else { return };
+    for fixture in FIXTURES {
+        let expected = Expected::of(fixture);
+        for system in [false, true] {
+            for device in ["local-sync", "local-task"] {
+                let what = format!("{fixture} {device} system={system}");
+                let mut command = run_module(&iree, fixture, system, device, &expected);
+                let recorded = Recorded::run(&program, "page-faults,task-clock", &mut command);
+                let alone = plain(&mut command, recorded.directory.path());
+                assert!(alone.status.success(), "{what}: {alone:?}");
+                assert_eq!(recorded.output.status.code(), Some(0), "{what}: {}", recorded.stderr());
+                assert_eq!(recorded.output.stdout, alone.stdout, "{what}");
+                assert_eq!(recorded.ops(), expected.ops, "{what}");
+                assert!(recorded.losses().is_empty(), "{what}: {:?}", recorded.losses());
+                for call in recorded.calls() {
+                    let duration: f64 = call["duration_ns"].parse().unwrap();
+                    let on_cpu: u64 = call["task-clock"].parse().unwrap();
+                    assert!(duration < 1_000.0 || on_cpu > 0, "{what}: {call:?}");
+                }
+            }
+        }
+    }
+}
+
+/// The tool with Tracy in it, and the benchmark tool, which runs the module many times.
+#[test]
+fn other_tools_of_the_wheel() {
+    let Some((program, iree)) = setup("tools") else { return };
+    let expected = Expected::of("mlp");
+    let module = format!("--module={}", iree.module("mlp", false).display());
+    let mut tracy = Command::new(iree.tracy_tool("iree-run-module"));
+    tracy.args([&module, "--device=local-task"]).args(expected.arguments());
+    let recorded = Recorded::run(&program, "page-faults", &mut tracy);
+    assert_eq!(recorded.ops(), expected.ops, "{}", recorded.stderr());
+
+    let mut benchmark = Command::new(iree.tool("iree-benchmark-module"));
+    benchmark.args([&module, "--device=local-sync", "--benchmark_min_time=7x"]);
+    benchmark.args(expected.arguments());
+    let recorded = Recorded::run(&program, "none", &mut benchmark);
+    for (op, (calls, _)) in recorded.ops() {
+        let once = expected.ops[&op].0;
+        assert_eq!(calls % once, 0, "{op}: {calls} calls are not a multiple of {once}");
+        assert!(calls >= 7 * once, "{op}: {calls}");
+    }
+}
+
+/// Twenty load and unload cycles of two modules in one Python process, on both devices: counted
+/// exactly, with results as without the profiler, and metadata that does not grow.
+#[test]
+fn python_loads_and_unloads() {
+    let Some((program, iree)) = setup("python") else { return };
+    const SCRIPT: &str = r#"
+import sys
+import numpy as np
+import iree.runtime as rt
+
+config = rt.Config(sys.argv[1])
+for cycle in range(20):
+    context = rt.SystemContext(config=config)
+    for path in sys.argv[2:]:
+        context.add_vm_module(rt.VmModule.copy_buffer(context.instance, open(path, "rb").read()))
+    mlp = context.modules.module_mlp if hasattr(context.modules, "module_mlp") else context.modules.module
+    x = np.linspace(0, 1, 64 * 784, dtype=np.float32).reshape(64, 784)
+    result = mlp["mlp"](x).to_host()
+    print(cycle, result.tobytes().hex()[:64], float(result.sum()))
+    del mlp, context
+"#;
+    let expected = Expected::of("mlp");
+    for device in ["local-sync", "local-task"] {
+        let mut command = Command::new(iree.tool("python"));
+        command.args(["-c", SCRIPT, device]).arg(iree.module("mlp", false));
+        let recorded = Recorded::run(&program, "page-faults,task-clock", &mut command);
+        let alone = plain(&mut command, recorded.directory.path());
+        assert!(alone.status.success(), "{}", String::from_utf8_lossy(&alone.stderr));
+        assert_eq!(recorded.output.stdout, alone.stdout, "{}", recorded.stderr());
+        for (op, (calls, dispatches)) in &expected.ops {
+            assert_eq!(recorded.ops()[op], (20 * calls, 20 * dispatches), "{device} {op}");
+        }
+        assert!(recorded.losses().is_empty(), "{:?}", recorded.losses());
+        let libraries = recorded.profile().processes[0].libraries.len();
+        assert_eq!(libraries, 1, "the same module is one library, however often it is loaded");
+    }
+}
+
+/// A Python that never loads a module has no part in the profile and no file is made for it.
+#[test]
+fn a_process_without_executables_leaves_no_trace() {
+    let Some((program, iree)) = setup("bystander") else { return };
+    let mut command = Command::new(iree.tool("python"));
+    command.args(["-c", "import numpy, json, ctypes; print('fine')"]);
+    let recorded = Recorded::run(&program, "page-faults", &mut command);
+    assert_eq!(recorded.stdout(), "fine\n");
+    assert!(recorded.profile().processes.is_empty());
+}

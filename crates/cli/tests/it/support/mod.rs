@@ -1,0 +1,433 @@
+//! Running programs under a built `dist/`, and counting what its profiles hold.
+//!
+//! What these tests need comes through the environment from `cargo xtask test`:
+//! `COUNTERPOINT_DIST` always, `COUNTERPOINT_VENV` and `COUNTERPOINT_FIXTURES` where downloads are
+//! allowed. Without it a test says loudly that it skips.
+
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use profile::Profile;
+use serde_json::Value;
+
+/// What an environment variable names, or `None` after saying that the test is skipped.
+fn need(test: &str, variable: &str) -> Option<PathBuf> {
+    if let Some(value) = std::env::var_os(variable) {
+        return Some(value.into());
+    }
+    skip(test, &format!("{variable} is not set (cargo xtask test sets it)"));
+    None
+}
+
+/// IREE 3.7.0, whose executables are of version 5.
+pub fn venv_v5(test: &str) -> Option<PathBuf> {
+    need(test, "COUNTERPOINT_VENV_V5")
+}
+
+/// Says loudly that a test is skipped, and why.
+pub fn skip(test: &str, why: &str) {
+    eprintln!("SKIPPED {test}: {why}");
+    if let Some(log) = std::env::var_os("COUNTERPOINT_SKIP_LOG") {
+        let file = std::fs::File::options().append(true).create(true).open(log);
+        if let Ok(mut file) = file {
+            let _ = writeln!(file, "{test}: {why}");
+        }
+    }
+}
+
+/// The test environment's Python, if it has these modules.
+pub fn python_with(test: &str, modules: &str) -> Option<PathBuf> {
+    let python = need(test, "COUNTERPOINT_VENV")?.join("bin/python");
+    let import = format!("import {modules}");
+    let found = Command::new(&python).args(["-c", &import]).stderr(Stdio::null()).status();
+    if found.is_ok_and(|status| status.success()) {
+        return Some(python);
+    }
+    skip(test, &format!("{} cannot {import}", python.display()));
+    None
+}
+
+/// The Python of the environment with torch.
+pub fn torch(test: &str) -> Option<PathBuf> {
+    let venv = std::env::var_os("COUNTERPOINT_VENV_TORCH");
+    if venv.is_none() {
+        skip(test, "no torch (cargo xtask setup torch, then cargo xtask test finds it)");
+    }
+    Some(PathBuf::from(venv?).join("bin/python"))
+}
+
+/// The Python of the environment with TVM.
+pub fn tvm(test: &str) -> Option<PathBuf> {
+    let venv = std::env::var_os("COUNTERPOINT_VENV_TVM");
+    if venv.is_none() {
+        skip(test, "no TVM (COUNTERPOINT_VENV_TVM is not set)");
+    }
+    Some(PathBuf::from(venv?).join("bin/python"))
+}
+
+/// The built program.
+pub fn counterpoint(test: &str) -> Option<PathBuf> {
+    Some(need(test, "COUNTERPOINT_DIST")?.join("bin/counterpoint"))
+}
+
+/// The built program beside a library that panics on demand.
+pub fn injecting(test: &str) -> Option<PathBuf> {
+    Some(need(test, "COUNTERPOINT_INJECT_DIST")?.join("bin/counterpoint"))
+}
+
+/// IREE from the stock wheels, and the compiled fixtures.
+pub struct Iree {
+    pub venv: PathBuf,
+    pub fixtures: PathBuf,
+}
+
+impl Iree {
+    pub fn new(test: &str) -> Option<Self> {
+        Some(Self {
+            venv: need(test, "COUNTERPOINT_VENV")?,
+            fixtures: need(test, "COUNTERPOINT_FIXTURES")?,
+        })
+    }
+
+    /// A compiled module for the best of the fixed target CPUs that this machine can run.
+    pub fn module(&self, name: &str, system_library: bool) -> PathBuf {
+        let kind = if system_library { ".system" } else { "" };
+        self.fixtures.join(format!("{name}.{}{kind}.vmfb", variant()))
+    }
+
+    pub fn tool(&self, name: &str) -> PathBuf {
+        self.venv.join("bin").join(name)
+    }
+
+    /// A tool of the wheel with Tracy in it, which has no script in `bin`.
+    pub fn tracy_tool(&self, name: &str) -> PathBuf {
+        let lib = std::fs::read_dir(self.venv.join("lib")).unwrap().next().unwrap().unwrap();
+        lib.path().join("site-packages/iree/_runtime_libs_tracy").join(name)
+    }
+}
+
+/// A fixture as `fixtures/iree/expected.json` describes it: counted by IREE's own profiler.
+pub struct Expected {
+    pub function: String,
+    pub inputs: Vec<String>,
+    /// Workgroup calls and dispatches per export.
+    pub ops: BTreeMap<String, (u64, u64)>,
+}
+
+impl Expected {
+    pub fn of(fixture: &str) -> Self {
+        Self::of_variant(fixture, variant())
+    }
+
+    /// As compiled for a CPU: `v4`, `v3`, `generic`.
+    pub fn of_variant(fixture: &str, variant: &str) -> Self {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/iree/expected.json");
+        let all: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let fixture = &all["fixtures"][fixture];
+        let text = |v: &Value| v.as_str().unwrap().to_owned();
+        let ops = fixture["variants"][variant]["exports"].as_array().unwrap().iter().map(|e| {
+            let number = |key: &str| e[key].as_u64().unwrap();
+            (text(&e["name"]), (number("workgroup_calls"), number("dispatches")))
+        });
+        Self {
+            function: text(&fixture["function"]),
+            inputs: fixture["inputs"].as_array().unwrap().iter().map(text).collect(),
+            ops: ops.collect(),
+        }
+    }
+
+    /// `--function=… --input=…` as the tools want them.
+    pub fn arguments(&self) -> Vec<String> {
+        let inputs = self.inputs.iter().map(|input| format!("--input={input}"));
+        std::iter::once(format!("--function={}", self.function)).chain(inputs).collect()
+    }
+}
+
+/// The fixed target CPU whose modules this machine can run.
+fn variant() -> &'static str {
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    match (cfg!(target_arch = "x86_64"), cpu.contains("avx512f")) {
+        (true, true) => "v4",
+        (true, false) => "v3",
+        (false, _) => "generic",
+    }
+}
+
+/// The C programs of `tests/programs`, compiled once for all tests.
+pub struct Programs {
+    pub host: PathBuf,
+    /// A runtime with IREE's own call hook in it.
+    pub hook_host: PathBuf,
+    /// A host that notices helper processes.
+    pub watchful: PathBuf,
+    /// A host that loads copies of Counterpoint.
+    pub two: PathBuf,
+    /// A host whose signal handler forks, again and again.
+    pub storm: PathBuf,
+    /// A host that goes through every entry of the agent.
+    pub entries: PathBuf,
+    pub library: PathBuf,
+    pub library_v5: PathBuf,
+    directory: PathBuf,
+}
+
+/// Compiles a file of `tests/programs` into `directory`, if no test has done so before; `None` if
+/// there is no such compiler.
+fn compile(
+    directory: &Path,
+    compiler: &str,
+    source: &str,
+    name: &str,
+    flags: &[&str],
+) -> Option<PathBuf> {
+    let program = directory.join(name);
+    if program.exists() {
+        return Some(program);
+    }
+    // Tests run side by side, in threads or processes: each makes its own, and the last one stays.
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let mine = directory.join(format!("{name}.{}.{number}", std::process::id()));
+    let mut command = Command::new(compiler);
+    command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&mine);
+    let output = command.arg(sources().join(source)).args(flags).output().ok()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::rename(&mine, &program).unwrap();
+    Some(program)
+}
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs")
+}
+
+/// A directory for what is compiled of these sources, and of no other state of them.
+fn built() -> PathBuf {
+    let mut hasher = DefaultHasher::new();
+    for directory in [sources(), sources().join("../../include/counterpoint"), support()] {
+        let files = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+        let mut files: Vec<PathBuf> = files.filter(|path| path.is_file()).collect();
+        files.sort();
+        for file in files {
+            (file.file_name(), fs::read(&file).unwrap()).hash(&mut hasher);
+        }
+    }
+    let name = format!("programs-{:016x}", hasher.finish());
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+/// Where the flags stand.
+fn support() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support")
+}
+
+impl Programs {
+    /// A program that only some tests use: `NAME.c`.
+    pub fn other(&self, name: &str) -> PathBuf {
+        let flags = ["-std=gnu11", "-rdynamic", "-ldl", "-lpthread"];
+        compile(&self.directory, "cc", &format!("{name}.c"), name, &flags)
+            .expect("a C compiler: Rust links with it")
+    }
+
+    /// The same for `NAME.cc`; `None`, said loudly, without a C++ compiler.
+    pub fn cpp(&self, test: &str, name: &str) -> Option<PathBuf> {
+        // The C headers start structures with {0}, of which C++ warns.
+        let flags = ["-std=c++17", "-Wno-missing-field-initializers", "-ldl", "-lpthread"];
+        let program = compile(&self.directory, "c++", &format!("{name}.cc"), name, &flags);
+        if program.is_none() {
+            skip(test, "no C++ compiler (c++)");
+        }
+        program
+    }
+
+    pub fn get() -> &'static Self {
+        static PROGRAMS: OnceLock<Programs> = OnceLock::new();
+        PROGRAMS.get_or_init(|| {
+            let directory = built();
+            let compile = |source: &str, name: &str, flags: &[&str]| {
+                let flags = [&["-std=gnu11"], flags].concat();
+                compile(&directory, "cc", source, name, &flags)
+                    .expect("a C compiler: Rust links with it")
+            };
+            Self {
+                host: compile("host.c", "host", &["-ldl", "-lpthread", "-lrt"]),
+                watchful: compile("watchful.c", "watchful", &["-ldl", "-lpthread"]),
+                two: compile("two.c", "two", &["-ldl"]),
+                storm: compile("storm.c", "storm", &["-ldl"]),
+                entries: compile("entries.c", "entries", &["-ldl", "-lpthread"]),
+                hook_host: compile("hook_host.c", "hook_host", &["-ldl", "-lpthread"]),
+                library: compile("library.c", "library.so", &["-shared", "-fPIC"]),
+                library_v5: compile(
+                    "library.c",
+                    "library5.so",
+                    &["-shared", "-fPIC", "-DABI_VERSION=5", "-DLIBRARY_NAME=\"five_linked\""],
+                ),
+                directory,
+            }
+        })
+    }
+}
+
+/// A profile just recorded, in a directory of its own.
+pub struct Recorded {
+    pub directory: testkit::Scratch,
+    pub output: Output,
+    program: PathBuf,
+}
+
+impl Recorded {
+    /// Runs `command` under `counterpoint run -e EVENTS`.
+    pub fn run(program: &Path, events: &str, command: &mut Command) -> Self {
+        Self::run_with(program, events, &[], command)
+    }
+
+    /// The same with more options.
+    pub fn run_with(program: &Path, events: &str, options: &[&str], command: &mut Command) -> Self {
+        let directory = testkit::Scratch::new();
+        let mut run = Command::new(program);
+        run.args(["run", "-e", events]).args(options).arg("-o").arg(directory.join("p.cpt"));
+        run.arg("--");
+        run.arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            run.env(name, value.unwrap_or_default());
+        }
+        if let Some(at) = command.get_current_dir() {
+            run.current_dir(at);
+        }
+        let output = run.env("TMPDIR", directory.path()).output().unwrap();
+        Self { directory, output, program: program.to_owned() }
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.directory.join("p.cpt")
+    }
+
+    pub fn profile(&self) -> Profile {
+        Profile::open(&self.path()).unwrap_or_else(|e| panic!("{e}; {:?}", self.output))
+    }
+
+    pub fn stdout(&self) -> String {
+        String::from_utf8_lossy(&self.output.stdout).into_owned()
+    }
+
+    pub fn stderr(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+
+    /// The report's JSON.
+    pub fn report(&self, options: &[&str]) -> Value {
+        let mut report = Command::new(&self.program);
+        report.arg("report").arg(self.path()).args(["--format", "json"]).args(options);
+        let output = report.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Calls and dispatches per op.
+    pub fn ops(&self) -> BTreeMap<String, (u64, u64)> {
+        let report = self.report(&[]);
+        let rows = report["rows"].as_array().unwrap();
+        rows.iter()
+            .map(|row| {
+                let name = row["op"].as_str().unwrap().to_owned();
+                (name, (row["calls"].as_u64().unwrap(), row["dispatches"].as_u64().unwrap()))
+            })
+            .collect()
+    }
+
+    /// One row per call: column name to text.
+    pub fn calls(&self) -> Vec<BTreeMap<String, String>> {
+        let mut export = Command::new(&self.program);
+        export.arg("export").arg(self.path()).args(["--format", "csv"]);
+        let output = export.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut lines = text.lines();
+        let header: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
+        lines
+            .map(|line| {
+                header.iter().map(|h| h.to_string()).zip(line.split(',').map(str::to_owned))
+            })
+            .map(Iterator::collect)
+            .collect()
+    }
+
+    /// Losses that are not zero, by name.
+    pub fn losses(&self) -> BTreeMap<String, u64> {
+        self.profile().all_losses().into_iter().map(|l| (l.name, l.count)).collect()
+    }
+
+    /// Calls per process, in the order of the parts' names.
+    pub fn calls_per_process(&self) -> Vec<u64> {
+        let profile = self.profile();
+        let mut calls: Vec<u64> = profile
+            .processes
+            .iter()
+            .map(|p| p.threads.iter().flat_map(|t| t.headers()).map(|h| u64::from(h.calls)).sum())
+            .collect();
+        calls.sort_unstable();
+        calls
+    }
+}
+
+/// Runs a program with and without Counterpoint: it says the same and ends the same way, `calls`
+/// are there per process (ascending), and `losses` and no others are named (`None`: any number).
+pub fn same_as_without(
+    program: &Path,
+    what: &str,
+    make: impl Fn() -> Command,
+    calls: &[u64],
+    losses: &[(&str, Option<u64>)],
+) -> Recorded {
+    let with = Recorded::run(program, "page-faults:u,task-clock:u", &mut make());
+    let without = plain(&mut make(), with.directory.path());
+    assert_eq!(with.output.status.code(), without.status.code(), "{what}: {}", with.stderr());
+    assert_eq!(with.output.status.signal(), without.status.signal(), "{what}");
+    assert_eq!(with.output.stdout, without.stdout, "{what}");
+    assert_eq!(with.calls_per_process(), *calls, "{what}");
+    let found = with.losses();
+    let expected: BTreeMap<String, u64> = losses
+        .iter()
+        .map(|(name, count)| {
+            let any = || found.get(*name).copied().unwrap_or(0);
+            ((*name).to_owned(), count.unwrap_or_else(any))
+        })
+        .collect();
+    assert_eq!(found, expected, "{what}");
+    // One line of ours at the end, the program's own words before it.
+    let words = String::from_utf8_lossy(&without.stderr).into_owned();
+    let ours = with.stderr();
+    let rest = ours.strip_prefix(&words).unwrap_or_else(|| panic!("{what}: {ours}"));
+    assert_eq!(rest.lines().count(), 1, "{what}: {rest}");
+    assert!(rest.starts_with("counterpoint: "), "{what}: {rest}");
+    with
+}
+
+/// The variables that `counterpoint env` prints for a new profile at `path`.
+pub fn environment(program: &Path, events: &str, path: &Path) -> Vec<(String, String)> {
+    let mut env = Command::new(program);
+    let output = env.args(["env", "-e", events, "-o"]).arg(path).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let variable = |line: &str| {
+        let (name, value) = line.strip_prefix("export ").unwrap().split_once('=').unwrap();
+        // Quoted for the shell; the paths of tests need no more than that.
+        (name.to_owned(), value.trim_matches('\'').to_owned())
+    };
+    lines.lines().map(variable).collect()
+}
+
+/// Runs a command by itself, for comparison.
+pub fn plain(command: &mut Command, scratch: &Path) -> Output {
+    command.env("TMPDIR", scratch).output().unwrap()
+}

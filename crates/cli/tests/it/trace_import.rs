@@ -1,0 +1,190 @@
+//! `counterpoint trace import` as a user types it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+fn cli() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_counterpoint"))
+}
+
+#[test]
+fn a_trace_becomes_a_profile() {
+    let scratch = testkit::Scratch::new();
+    let at = |name: &str| scratch.path().join(name);
+    let event = |name: &str, ts: f64| json!({"ph": "X", "cat": "cpu_op", "name": name, "pid": 5, "tid": 6, "ts": ts, "dur": 1.5});
+    let trace = json!({"traceEvents": [event("a", 1.0), event("b", 3.0), event("a", 5.0)]});
+    std::fs::write(at("t.json"), trace.to_string()).unwrap();
+    let output = at("p.cpt");
+    let import = |file: &str| {
+        cli().args(["trace", "import"]).arg(at(file)).arg("-o").arg(&output).output().unwrap()
+    };
+    let done = import("t.json");
+    assert!(done.status.success(), "{done:?}");
+    assert!(
+        String::from_utf8_lossy(&done.stderr).contains("3 events, 3 of them calls"),
+        "{done:?}"
+    );
+
+    let report = cli().arg("report").arg(&output).args(["--format", "json"]).output().unwrap();
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let rows: Vec<_> = report["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["op"].clone(), row["calls"].clone(), row["total_ns"].clone()))
+        .collect();
+    assert_eq!(
+        rows,
+        [(json!("a"), json!(2), json!(3000.0)), (json!("b"), json!(1), json!(1500.0))]
+    );
+
+    // A file that is no trace says where, and leaves the profile that was there as DIR.old.
+    std::fs::write(at("bad.json"), r#"{"traceEvents":[{"name":"a"b"}]}"#).unwrap();
+    let bad = import("bad.json");
+    assert_eq!(bad.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&bad.stderr).into_owned();
+    assert!(said.contains("bad.json: byte 27: not JSON"), "{said}");
+    assert!(!output.exists() && at("p.cpt.old").exists());
+
+    // So does one whose value beside the events cannot be kept, and which that is.
+    let deep = format!(r#"{{"traceEvents":[],"z":{}1{}}}"#, "[".repeat(200), "]".repeat(200));
+    std::fs::write(at("deep.json"), deep).unwrap();
+    let deep = import("deep.json");
+    assert_eq!(deep.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&deep.stderr).into_owned();
+    assert!(said.contains("deep.json: byte 22: z: recursion limit exceeded"), "{said}");
+
+    // A file that is not there costs nothing at all.
+    std::fs::rename(at("p.cpt.old"), &output).unwrap();
+    let none = import("none.json");
+    assert_eq!(none.status.code(), Some(2));
+    assert!(output.exists());
+}
+
+/// A fresh trace of torch, by op, against torch's own sums.
+#[test]
+fn torchs_sums_are_ours() {
+    let Some(python) = crate::support::torch("torchs_sums") else { return };
+    let scratch = testkit::Scratch::new();
+    let [trace, sums, profile] =
+        ["t.json", "sums.json", "p.cpt"].map(|name| scratch.path().join(name));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/torch_sums.py");
+    let torch = Command::new(python).arg(script).args([&trace, &sums]).output().unwrap();
+    assert!(torch.status.success(), "{torch:?}");
+    let done = cli().args(["trace", "import"]).arg(&trace).arg("-o").arg(&profile).status();
+    assert!(done.unwrap().success());
+    let report = cli().arg("report").arg(&profile).args(["--format", "json"]).output().unwrap();
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    // A name of several categories is one op of torch's.
+    let mut ours = BTreeMap::<&str, (u64, f64, f64)>::new();
+    for row in report["rows"].as_array().unwrap() {
+        let sum = ours.entry(row["op"].as_str().unwrap()).or_default();
+        sum.0 += row["calls"].as_u64().unwrap();
+        sum.1 += row["total_ns"].as_f64().unwrap();
+        sum.2 += row["self_ns"].as_f64().unwrap();
+    }
+    let theirs: BTreeMap<String, (u64, f64, f64)> =
+        serde_json::from_slice(&std::fs::read(sums).unwrap()).unwrap();
+    assert!(theirs.len() > 30, "{theirs:?}");
+    for (op, (calls, total_us, self_us)) in &theirs {
+        let (our_calls, our_ns, our_self_ns) = ours[op.as_str()];
+        assert_eq!(our_calls, *calls, "{op}");
+        // The file has whole nanoseconds; torch adds fractions of µs.
+        let off = (our_ns - total_us * 1e3).abs();
+        assert!(off < *calls as f64, "{op}: {our_ns} ns, torch says {total_us} µs");
+        // Fractions of a nanosecond of the call and of what it called.
+        let off = (our_self_ns - self_us * 1e3).abs();
+        assert!(off < 4.0 * *calls as f64, "{op}: {our_self_ns} ns, torch says {self_us} µs");
+    }
+}
+
+/// Slices that lie in one another, drawn at random: split again and again, a few of them equal to
+/// what they lie in, some empty.
+fn nest(
+    draw: &mut impl FnMut(u64) -> u64,
+    (begin, end): (u64, u64),
+    depth: u32,
+    row: u64,
+    into: &mut Vec<Value>,
+) {
+    let mut at = begin;
+    while at < end {
+        let from = (at + draw((end - at) / 4 + 2)).min(end);
+        let to = from + draw(end - from + 1);
+        let us = |ns: u64| ns as f64 / 1000.0;
+        let name = format!("op {}", draw(20));
+        into.push(json!({"ph": "X", "name": name, "pid": 1 + row % 2, "tid": row, "ts": us(from), "dur": us(to - from)}));
+        if depth < 12 && to > from && draw(8) > 0 {
+            let place = if draw(10) == 0 { (from, to) } else { (from, from + draw(to - from + 1)) };
+            nest(draw, place, depth + 1, row, into);
+        }
+        at = to + 1;
+    }
+}
+
+/// Self times by op, against a tree that a script builds of the JSON; and shares of them add up.
+#[test]
+fn self_times_of_random_nests() {
+    let Some(python) = crate::support::python_with("self_times", "json") else { return };
+    let scratch = testkit::Scratch::new();
+    let [trace, profile] = ["t.json", "p.cpt"].map(|name| scratch.path().join(name));
+    let mut state = 88_172_645_463_325_252u64;
+    let mut draw = move |end: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % end
+    };
+    // In the order of begins (a page holds some thousand), of ends, and in none.
+    for order in 0..3 {
+        let mut events = Vec::new();
+        for row in 0..3 {
+            let mut begin = 1_000;
+            while events.len() < 10_000 * (row + 1) {
+                nest(&mut draw, (begin, begin + 9_000), 0, row as u64, &mut events);
+                begin += 10_000;
+            }
+        }
+        match order {
+            0 => {}
+            1 => events.reverse(),
+            _ => {
+                for i in (1..events.len()).rev() {
+                    events.swap(i, draw(i as u64 + 1) as usize);
+                }
+            }
+        }
+        std::fs::write(&trace, json!({ "traceEvents": events }).to_string()).unwrap();
+        let done = cli().args(["trace", "import"]).arg(&trace).arg("-o").arg(&profile).status();
+        assert!(done.unwrap().success());
+        let report = cli().arg("report").arg(&profile).args(["--format", "json"]).output().unwrap();
+        let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/self_times.py");
+        let tree = Command::new(&python).arg(script).arg(&trace).output().unwrap();
+        assert!(tree.status.success(), "{tree:?}");
+        let tree: BTreeMap<String, (u64, f64, f64)> = serde_json::from_slice(&tree.stdout).unwrap();
+        let rows = report["rows"].as_array().unwrap();
+        let ours = rows.iter().map(|row| {
+            let number = |key: &str| row[key].as_f64().unwrap();
+            let sums = (row["calls"].as_u64().unwrap(), number("total_ns"), number("self_ns"));
+            (row["op"].as_str().unwrap().to_owned(), sums)
+        });
+        assert_eq!(ours.collect::<BTreeMap<_, _>>(), tree, "order {order}");
+        let shares: f64 = rows.iter().map(|row| row["share"].as_f64().unwrap()).sum();
+        assert!((shares - 1.0).abs() < 1e-9, "{shares}");
+        let total = &report["total"];
+        assert!(total["self_ns"].as_f64() < total["duration_ns"].as_f64());
+        assert_eq!(total["overlapping_calls"], 0);
+        // A thread is in some call for as long as its calls' self times add up to.
+        let busy: f64 = report["threads"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|t| t["dispatch_ns"].as_f64().unwrap())
+            .sum();
+        assert_eq!(Some(busy), total["self_ns"].as_f64());
+    }
+}

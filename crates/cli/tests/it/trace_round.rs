@@ -1,0 +1,195 @@
+//! import(export(p)) says what p said, and export(import(t)) what t did.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+use testkit::{CallScript, ProfileScript, Scratch};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
+
+fn run(args: &[&str], paths: &[&Path]) {
+    let output = Command::new(PROGRAM).args(args).args(paths).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+fn export(profile: &Path, to: &Path, more: &[&str]) {
+    run(&[&["trace", "export"], more, &["-o"]].concat(), &[to, profile]);
+}
+
+fn read(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// Of what came back, the text: numbers with all their digits.
+fn texts(path: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().map(|line| line.trim_end_matches(',').to_owned()).collect()
+}
+
+#[test]
+fn a_profile_comes_back_from_its_export() {
+    let mut script = ProfileScript::monotonic();
+    script.counter("page-faults", 0);
+    let process = script.process(100);
+    process.library("m", &["f \"x\"\n", "g"]);
+    let thread = process.thread("main");
+    for i in 0..50u64 {
+        let call =
+            CallScript::new((i % 2) as u32, 1_001 + 100 * i, 37).workgroup((i / 2 % 2) as u32, 2);
+        thread.call(if i % 7 == 0 { call.unread() } else { call.group(5, &[i]) });
+    }
+    script.process(101).library("m", &["f"]);
+    let scratch = Scratch::new();
+    let [p, a, q, b] = ["p.cpt", "a.json", "q.cpt", "b.json"].map(|name| scratch.join(name));
+    script.write(&p);
+    export(&p, &a, &[]);
+    run(&["trace", "import", "-o"], &[&q, &a]);
+    export(&q, &b, &[]);
+    // The profile is another one, and the trace is named after its own file.
+    let unnamed = |path: &Path| {
+        let mut trace = read(path);
+        trace.as_object_mut().unwrap().remove("traceName");
+        trace
+    };
+    assert_eq!(unnamed(&b), unnamed(&a));
+    // Events to the letter and in their order.
+    let events = |path: &Path| {
+        let lines = texts(path).into_iter().filter(|line| line.starts_with("{\"ph\""));
+        lines.collect::<Vec<_>>()
+    };
+    assert_eq!(events(&b), events(&a));
+    // Once more.
+    let [r, c] = ["r.cpt", "c.json"].map(|name| scratch.join(name));
+    run(&["trace", "import", "-o"], &[&r, &b]);
+    export(&r, &c, &[]);
+    assert_eq!(events(&c), events(&b));
+    assert_eq!(unnamed(&c), unnamed(&b));
+}
+
+#[test]
+fn what_others_wrote_comes_back() {
+    let scratch = Scratch::new();
+    let documents = [
+        json!({
+            "schemaVersion": 1, "deviceProperties": [{"id": 0, "totalGlobalMem": 85_899_345_920u64}],
+            "distributedInfo": {"rank": 1, "world_size": 2, "pg_config": [["a", null]]},
+            "trace_id": "AB", "baseTimeNanoseconds": 1_790_857_026_000_000_000i64,
+            "traceEvents": [
+                {"ph": "M", "name": "process_name", "pid": "Spans", "tid": 0, "ts": 0.0,
+                 "args": {"name": "x"}},
+                {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 2,
+                 "ts": 4316864524579.093, "dur": 784.997,
+                 "args": {"correlation": 9_007_199_254_740_993i64, "Input Dims": [[], [1, 2]]}},
+                {"ph": "X", "cat": "Kernel", "name": "k\"é\u{1}", "pid": 0, "tid": "stream 7",
+                 "ts": -1.001, "dur": 0.0, "args": {}, "tts": 7, "bind_id": "0x1"},
+                {"ph": "s", "id": 5, "pid": 1, "tid": 2, "ts": 1.0, "cat": "ac2g", "name": "ac2g"},
+                {"ph": "f", "id": "x", "pid": 0, "tid": 7, "ts": 1.0, "cat": "ac2g", "bp": "e"},
+                {"ph": "C", "cat": "mtia_counters", "name": "c", "pid": 1, "tid": 0, "ts": 2.5,
+                 "args": {"read GB/s": 1.25, "": 10.5}},
+                {"ph": "i", "s": "g", "name": "Record Window End", "pid": "", "tid": "", "ts": 3.0},
+                {"ph": "B", "name": "b", "pid": 1, "tid": 1, "ts": 1.0},
+                {"ph": "E", "pid": 1, "tid": 1, "ts": 2.0}
+            ],
+            "traceName": "/x.json"
+        }),
+        json!({ "traceEvents": [] }),
+    ];
+    for (i, document) in documents.iter().enumerate() {
+        let at = |name: &str| scratch.join(&format!("{i}-{name}"));
+        std::fs::write(at("t.json"), document.to_string()).unwrap();
+        run(&["trace", "import", "-o"], &[&at("p.cpt"), &at("t.json")]);
+        export(&at("p.cpt"), &at("u.json"), &[]);
+        assert_eq!(read(&at("u.json")), *document);
+        export(&at("p.cpt"), &at("g.json"), &["--vocabulary", "generic"]);
+        let generic = read(&at("g.json"));
+        let categories: Vec<_> = generic["traceEvents"].as_array().unwrap().iter().collect();
+        if i == 0 {
+            let of = |n: usize| &categories[n]["cat"];
+            assert_eq!(
+                (of(1), of(2), of(5)),
+                (&json!("runtime"), &json!("kernel"), &json!("counter"))
+            );
+        }
+    }
+}
+
+/// The traces that torch wrote, where they lie beside the checkout.
+#[test]
+fn torchs_traces_come_back() {
+    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/workloads/traces");
+    let Ok(entries) = std::fs::read_dir(&shared) else {
+        crate::support::skip("torchs_traces", "no traces beside the checkout");
+        return;
+    };
+    let scratch = Scratch::new();
+    let files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    assert!(!files.is_empty());
+    for (i, file) in files.iter().enumerate() {
+        let at = |name: &str| scratch.join(&format!("{i}-{name}"));
+        run(&["trace", "import", "-o"], &[&at("p.cpt"), file]);
+        export(&at("p.cpt"), &at("t.json"), &[]);
+        let mut text = String::new();
+        let file = std::fs::File::open(file).unwrap();
+        flate2::read::GzDecoder::new(file).read_to_string(&mut text).unwrap();
+        let torch: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read(&at("t.json")), torch);
+        run(&["trace", "check"], &[&at("t.json")]);
+    }
+}
+
+/// Several traces in one profile come out as `trace merge` would have put their files together.
+#[test]
+fn several_traces_come_back_merged() {
+    let scratch = Scratch::new();
+    let at = |name: &str| scratch.join(name);
+    let trace = |base: i64, rank: Value, pid: Value| {
+        json!({
+            "baseTimeNanoseconds": base, "distributedInfo": rank, "host_name": "h",
+            "traceEvents": [
+                {"ph": "X", "cat": "cuda_runtime", "name": "launch", "pid": pid, "tid": 2, "ts": 1.5,
+                 "dur": 2.0, "args": {"correlation": 7}},
+                {"ph": "s", "id": 7, "pid": pid, "tid": 2, "ts": 1.5, "cat": "ac2g", "name": "ac2g"},
+                {"ph": "f", "id": 7, "pid": pid, "tid": 2, "ts": 2.0, "cat": "ac2g", "bp": "e"},
+                {"ph": "s", "id": "x", "pid": pid, "tid": 2, "ts": 2.0, "cat": "a"},
+                {"ph": "f", "id": "x", "pid": pid, "tid": 2, "ts": 2.0, "cat": "a", "bp": "e"},
+                {"ph": "X", "name": "k", "pid": "GPU \"0\"", "tid": "stream", "ts": 3, "dur": 1},
+                {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": "python"}},
+                {"ph": "M", "name": "thread_name", "pid": pid, "tid": 2, "args": {"name": "main"}},
+                {"ph": "M", "name": "process_sort_index", "pid": pid, "tid": 0,
+                 "args": {"sort_index": 5}},
+                {"ph": "i", "s": "g", "name": "end", "pid": "", "tid": "", "ts": 3.0}
+            ]
+        })
+    };
+    let base = 1_790_857_026_000_000_000i64;
+    let traces = [
+        trace(base, json!({"rank": 0}), json!(5)),
+        trace(base + 1_000_000, json!({"rank": 1}), json!(5)),
+        trace(base, json!(null), json!(1.5)),
+    ];
+    // More than ten: their order is that of the command, not of the alphabet.
+    let files: Vec<PathBuf> = (0..12).map(|i| at(&format!("t{i}.json"))).collect();
+    for (i, file) in files.iter().enumerate() {
+        std::fs::write(file, traces[i % 3].to_string()).unwrap();
+    }
+    let paths = |first: &'static str| {
+        std::iter::once(at(first)).chain(files.iter().cloned()).collect::<Vec<_>>()
+    };
+    let all = |args: &[&str], paths: &[PathBuf]| {
+        run(args, &paths.iter().map(PathBuf::as_path).collect::<Vec<_>>());
+    };
+    all(&["trace", "import", "-o"], &paths("all.cpt"));
+    all(&["trace", "merge", "-o"], &paths("x.json"));
+    let merged = read(&at("x.json"));
+    export(&at("all.cpt"), &at("x.json"), &[]);
+    assert_eq!(read(&at("x.json")), merged);
+    run(&["trace", "check"], &[&at("x.json")]);
+    export(&at("all.cpt"), &at("x.json"), &["--vocabulary", "generic"]);
+    let generic = read(&at("x.json"));
+    assert_eq!(generic["traceEvents"].as_array().unwrap().len(), {
+        merged["traceEvents"].as_array().unwrap().len()
+    });
+    assert!(generic.to_string().contains("\"cat\":\"runtime\""));
+}
