@@ -55,7 +55,10 @@ typedef struct counterpoint_device {
 } counterpoint_device_t; /* laid out as DLDevice */
 
 typedef struct counterpoint_slot {
-  const char* name; /* unique among all collectors' slots; what views call the value */
+  /* What views call the value. Unlike every other slot's name, every column that a view has of its
+   * own (docs/schema.md) and every counter of the session: capitals, separators (space, _, -) and a
+   * unit at the end ("duration", "Duration (us)") make no difference. */
+  const char* name;
   uint32_t kind;    /* one of the above */
 } counterpoint_slot_t;
 
@@ -83,7 +86,9 @@ typedef struct counterpoint_collector {
 } counterpoint_collector_t;
 
 /* agent->collector_add: the collector's number, from 0; -1 the struct is incomplete or of an unknown
- * kind, -2 there are too many slots, -3 a slot of that name exists. From the next op on.
+ * kind, -2 there are too many slots or collectors, -3 a slot of that name exists, -4 a view has a
+ * column of that name, or the session that is open counts it. From the next op on. A slot whose name
+ * is that of a counter of a session which begins later is called "NAME (collector)" there.
  * agent->collector_remove: 0; -1 there is none of that number. Its slots are free again once no
  * session is open. */
 

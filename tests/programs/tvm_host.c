@@ -294,6 +294,11 @@ static int32_t too_many(void* self, void* state, counterpoint_value_t* values, u
   values[slots] = counterpoint_count(2);
   return 0;
 }
+static int32_t seven_stop(void* self, void* state, counterpoint_value_t* values, uint32_t slots) {
+  (void)self, (void)state, (void)slots;
+  values[0] = counterpoint_count(7);
+  return 0;
+}
 static int32_t nothing_stop(void* self, void* state, counterpoint_value_t* values, uint32_t slots) {
   if (self != state || slots != 3) ++collect_failures;
   values[0] = counterpoint_count(7);
@@ -480,7 +485,16 @@ int main(int argc, char** argv) {
     printf("same name %d", agent->collector_add(&good));
     bad.size = 8, printf(" short %d", agent->collector_add(&bad)), bad.size = sizeof bad;
     bad.slots = 17, printf(" slots %d\n", agent->collector_add(&bad)), bad.slots = 1;
+    // A slot's name that a view has; one that only the session will count.
+    counterpoint_slot_t tasks[] = {{"Tasks", COUNTERPOINT_COUNT}}, counted[] = {{"page_faults:u", COUNTERPOINT_COUNT}};
+    counterpoint_collector_t column = {sizeof column, 1, "column", tasks, &slots, collect_start, seven_stop, NULL};
+    counterpoint_collector_t counter = {sizeof counter, 1, "counter", counted, &slots, collect_start, seven_stop, NULL};
+    printf("column %d", agent->collector_add(&column));
+    int32_t early = agent->collector_add(&counter);
     begin(argv[3]);
+    vm_call(raw("early"), nothing, NULL, NULL, 0);
+    agent->collector_remove(early);
+    printf(" counter %d\n", agent->collector_add(&counter));
     vm_call(raw("good"), nothing, NULL, NULL, 0);
     vm_call(raw("good"), nothing, NULL, NULL, 0);
     int32_t second = agent->collector_add(&wide), last = agent->collector_add(&bad);

@@ -33,27 +33,36 @@ unsafe extern "C-unwind" fn nothing(
 /// recording.
 pub fn calibrate(thread: &mut Thread, process: &Process, probe: Probe) {
     point!(Calibrate);
+    measure(thread, process, probe, false);
+    // Book-keeping ops are timed only, which costs less.
+    if probe == Probe::Op && thread.counting && !thread.run.bookkeeping {
+        measure(thread, process, probe, true);
+    }
+}
+
+/// Measures one kind of call. `uncounted`: one for which no counter is read.
+fn measure(thread: &mut Thread, process: &Process, probe: Probe, uncounted: bool) {
     let Ok(scratch) = sys::map_wiped_on_fork(PAGE_BYTES) else { return };
     let thread_pointer: *mut Thread = thread;
     let total_ticks = thread::with_current(thread_pointer, || {
         // SAFETY: the pointer is `thread`; the closure is the only user meanwhile.
         unsafe { &mut *thread_pointer }.with_scratch(scratch, |thread| match probe {
             Probe::Dispatch => run_empty_calls(thread),
-            Probe::Op => run_empty_ops(thread),
+            Probe::Op => run_empty_ops(thread, uncounted),
         })
     });
     thread.counters.rewind_scripts();
     // SAFETY: mapped above, PAGE_BYTES long, not written any more.
     let page = unsafe { std::slice::from_raw_parts(scratch, PAGE_BYTES) };
-    if let Some(calibration) = evaluate(thread, page, total_ticks) {
+    if let Some(calibration) = evaluate(thread, page, total_ticks, uncounted) {
         process.append(&Frame::Calibration(calibration));
     }
     sys::unmap(scratch, PAGE_BYTES);
 }
 
 /// Ticks that the recorder's part of an instrument adds to an empty op of three tensors.
-fn run_empty_ops(thread: &mut Thread) -> u64 {
-    let Some((bare, probed)) = tvm::rehearse(thread, CALLS) else { return 0 };
+fn run_empty_ops(thread: &mut Thread, bookkeeping: bool) -> u64 {
+    let Some((bare, probed)) = tvm::rehearse(thread, CALLS, bookkeeping) else { return 0 };
     median(probed).unwrap_or(0).saturating_sub(median(bare).unwrap_or(0))
 }
 
@@ -100,7 +109,12 @@ fn run_empty_calls(thread: &mut Thread) -> u64 {
 }
 
 /// Medians of what the scratch page recorded. The first calls (cold code) do not matter to them.
-fn evaluate(thread: &Thread, page: &[u8], total_ticks: u64) -> Option<Calibration> {
+fn evaluate(
+    thread: &Thread,
+    page: &[u8],
+    total_ticks: u64,
+    uncounted: bool,
+) -> Option<Calibration> {
     let groups: Vec<u16> = thread.run.plan.counters().iter().map(|c| c.group).collect();
     let mask = if thread.counting { thread.run.counter_mask } else { 0 };
     let layout = GroupLayout::new(&groups, mask);
@@ -116,7 +130,7 @@ fn evaluate(thread: &Thread, page: &[u8], total_ticks: u64) -> Option<Calibratio
     }
     Some(Calibration {
         calls: inside.len() as u32,
-        counters: mask,
+        counters: if uncounted { 0 } else { mask },
         inside_ticks: median(inside)?,
         total_ticks,
         inside_values: values.into_iter().map(|v| median(v).unwrap_or(0)).collect(),

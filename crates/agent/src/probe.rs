@@ -198,6 +198,18 @@ impl Thread {
     /// Starts a bracket. False: the call cannot be recorded now, pass it through.
     #[inline(always)]
     pub(crate) fn begin(&mut self, export: u32, frame: usize, newcomer: Newcomer) -> bool {
+        self.begin_call(export, frame, newcomer, true)
+    }
+
+    /// [`Thread::begin`]; `counted`: whether counters are read for this call.
+    #[inline(always)]
+    pub(crate) fn begin_call(
+        &mut self,
+        export: u32,
+        frame: usize,
+        newcomer: Newcomer,
+        counted: bool,
+    ) -> bool {
         if self.busy.load(Ordering::Relaxed) != 0 {
             process::lose(Loss::ProbeReentered, 1, 0);
             return false;
@@ -214,7 +226,9 @@ impl Thread {
         unsafe {
             *self.frames.get_unchecked_mut(depth) = frame;
             self.writer.set_open(self.depth + 1, export);
-            if self.counting {
+            if !counted {
+                self.uncounted |= 1 << depth;
+            } else if self.counting {
                 // A failed read leaves its mark in the readings; `end` sees it.
                 let _ = self.counters.read(self.before.get_unchecked_mut(depth));
             }
@@ -253,6 +267,7 @@ impl Thread {
             self.is_hooked &= !(1 << self.depth);
             self.is_op &= !(1 << self.depth);
             self.has_entry &= !(1 << self.depth);
+            self.uncounted &= !(1 << self.depth);
             self.process().lose(Loss::CallAbandoned, 1, 0);
         }
     }
@@ -271,7 +286,7 @@ impl Thread {
         self.busy.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         point!(End);
-        if self.counting {
+        if self.counting && (self.uncounted == 0 || self.is_counted(frame)) {
             let _ = self.counters.read(&mut self.after);
         }
         let top = self.frames.get((self.depth as usize).wrapping_sub(1)).copied();
@@ -284,6 +299,12 @@ impl Thread {
         }
         compiler_fence(Ordering::SeqCst);
         self.busy.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether counters are read for the call in progress that began at this stack address.
+    fn is_counted(&self, frame: usize) -> bool {
+        let at = self.frames.iter().take(self.depth as usize).rposition(|open| *open == frame);
+        at.is_none_or(|at| self.uncounted >> at & 1 == 0)
     }
 
     #[inline(always)]
@@ -299,7 +320,10 @@ impl Thread {
         let depth = self.depth as usize;
         // SAFETY: `depth` was the index of this call's begin; a page with room is attached.
         unsafe {
-            if self.counting {
+            if self.counting && self.uncounted >> depth & 1 == 1 {
+                self.uncounted &= !(1 << depth);
+                record_uncounted(&mut self.writer, call, self.run);
+            } else if self.counting {
                 let missing = self.before.get_unchecked(depth).missing() | self.after.missing();
                 if missing & self.run.counter_mask != 0 {
                     self.count_missing();
@@ -307,6 +331,7 @@ impl Thread {
                 let before = self.before.get_unchecked(depth);
                 record_counted(&mut self.writer, call, before, &self.after, self.run);
             } else {
+                self.uncounted &= !(1 << depth);
                 let cursor = self.writer.call(call, false);
                 point!(Record);
                 self.writer.commit_call(cursor);
@@ -332,6 +357,19 @@ impl Thread {
             self.lost_noted = true;
             self.process().lose(Loss::DescriptorLost, 1, 0);
         }
+    }
+}
+
+/// A call for which no counter was read, on a page of calls with counters.
+///
+/// # Safety
+/// A page with room is attached to `writer`.
+unsafe fn record_uncounted(writer: &mut record::PageWriter, call: &Call, run: &crate::run::Run) {
+    // SAFETY: by contract.
+    unsafe {
+        let mut cursor = writer.call(call, false);
+        run.plan.groups().iter().for_each(|_| cursor.put(0));
+        writer.commit_call(cursor);
     }
 }
 

@@ -81,6 +81,24 @@ impl PartState {
         // SAFETY: mapped a moment ago for ever, zeroed, and all fields are atomics.
         Ok(unsafe { &*at })
     }
+
+    /// The same memory for the next session, as if it were fresh. Of a process that uses it no more.
+    pub fn begin_anew(&'static self) -> &'static Self {
+        let words = [
+            &self.ready,
+            &self.row,
+            &self.next_thread,
+            &self.calibrated,
+            &self.pid,
+            &self.generation,
+            &self.serial,
+        ];
+        words.iter().for_each(|word| word.store(0, Ordering::SeqCst));
+        self.start_time.store(0, Ordering::SeqCst);
+        // Leaked, as the paths of every part are: a thread may be about to read them.
+        self.paths.store(std::ptr::null_mut(), Ordering::SeqCst);
+        self
+    }
 }
 
 /// Held while the process's part is made or a library is taken in.
@@ -204,6 +222,11 @@ impl Process {
     /// Its row in the table of losses.
     pub fn row(&self) -> &'static Row {
         self.run.pool.row(self.row_number())
+    }
+
+    /// What it records into.
+    pub fn run(&self) -> &'static Run {
+        self.run
     }
 
     /// The number of that row.

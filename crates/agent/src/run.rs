@@ -18,7 +18,7 @@ use record::pool::Row;
 use record::run_file::RUN_FILE_VARIABLE;
 use record::{ClockKind, Pool, RunFile};
 
-use crate::process::{PartState, Process};
+use crate::process::{Lock, PartState, Process};
 use crate::{exec, fork, hook, sys, table, thread};
 
 /// What the run file says, made ready to use. Lives for ever, shared by forked children.
@@ -40,10 +40,14 @@ pub struct Run {
     pub ticks_per_ms: u64,
     /// Patterns of the exports to record; empty: all.
     pub filters: Vec<String>,
+    /// Whether counters are read for book-keeping ops of virtual machines, too.
+    pub bookkeeping: bool,
     /// What this process has of it. A forked child finds it zeroed.
     pub part: &'static PartState,
     /// Set at the end of a session: nobody may become part of it any more.
     pub ended: AtomicBool,
+    /// Threads whose state is of this run: those may use its pool, whatever has ended.
+    pub threads: AtomicU32,
 }
 
 /// Nothing records.
@@ -324,20 +328,62 @@ fn read() -> Option<Run> {
 }
 
 /// Reads a run file and maps its pool.
-pub fn read_from(path: &CStr) -> Option<Run> {
+fn read_from(path: &CStr) -> Option<Run> {
+    read_again(path, None)
+}
+
+/// Runs of sessions that have ended: the next session takes over the memory of one that no thread
+/// uses any more. Under the process's lock.
+static mut ENDED: Vec<&'static Run> = Vec::new();
+
+/// Reads the run file of a session.
+pub fn read_session(path: &CStr, _: &Lock) -> Option<Run> {
+    // SAFETY: the lock is held.
+    let ended = unsafe { (&raw mut ENDED).as_mut() }?;
+    // A thread that is attaching may have looked at the run before the session ended.
+    let calm = thread::nobody_attaches();
+    let free = |run: &&Run| calm && run.threads.load(Ordering::SeqCst) == 0;
+    let place = ended.iter().position(free);
+    let run = read_again(path, place.map(|place| ended[place]))?;
+    if let Some(place) = place {
+        ended.swap_remove(place);
+    }
+    Some(run)
+}
+
+/// Keeps the run of a session that has ended, for its memory. Under the process's lock.
+pub fn keep(run: &'static Run, _: &Lock) {
+    // SAFETY: the lock is held.
+    if let Some(ended) = unsafe { (&raw mut ENDED).as_mut() } {
+        ended.push(run);
+    }
+}
+
+/// `old`: a run whose pool and part no thread uses, to be made again.
+fn read_again(path: &CStr, old: Option<&'static Run>) -> Option<Run> {
     let file = RunFile::from_bytes(&sys::read_file(path).ok()?).ok()?;
     let pool_path = CString::new(std::ffi::OsStr::new(&file.pool).as_bytes()).ok()?;
-    let pool = Pool::open(&pool_path).map_err(|errno| lost_pool(&pool_path, errno)).ok()?;
+    let opened = match old {
+        // SAFETY: no thread has a state of that run, and so none has a page.
+        Some(old) => unsafe { Pool::open_in_place_of(old.pool, &pool_path) },
+        None => Pool::open(&pool_path),
+    };
+    let pool = opened.map_err(|errno| lost_pool(&pool_path, errno)).ok()?;
     let ticks_per_ms = ticks_per_ms(&file);
     let plan = Plan::new(file.counters).ok()?;
     let count = plan.counters().len() as u32;
-    let part = PartState::make().map_err(|errno| {
-        // Linux before 4.14: a fork could not be noticed.
-        pool.run_row().lose(Loss::AgentDisabled, 1, errno);
-    });
+    let part = match old {
+        Some(old) => Ok(old.part.begin_anew()),
+        None => PartState::make().map_err(|errno| {
+            // Linux before 4.14: a fork could not be noticed.
+            pool.run_row().lose(Loss::AgentDisabled, 1, errno);
+        }),
+    };
     Some(Run {
         part: part.ok()?,
         ended: AtomicBool::new(false),
+        threads: AtomicU32::new(0),
+        bookkeeping: file.bookkeeping,
         profile: file.profile,
         pool,
         pool_path,

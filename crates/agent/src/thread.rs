@@ -62,6 +62,8 @@ pub struct Thread {
     pub(crate) memory: u32,
     /// Whether counters are read.
     pub(crate) counting: bool,
+    /// Bit *i*: call *i* in progress is timed only.
+    pub(crate) uncounted: u32,
     /// Whether the calls of the moment are empty ones, for calibration: no loss of theirs counts.
     pub(crate) rehearsing: bool,
     /// Whether the loss of its descriptors was counted.
@@ -143,8 +145,9 @@ pub fn attach(probe: Probe) -> *mut Thread {
         }
         let _calm = sys::SignalsBlocked::new();
         (*local).attaching = 1;
-        compiler_fence(Ordering::SeqCst);
+        ATTACHING.fetch_add(1, Ordering::SeqCst);
         let made = guarded(|| make(epoch, old, probe));
+        ATTACHING.fetch_sub(1, Ordering::SeqCst);
         let thread = match made {
             Some(Ok(thread)) => thread,
             Some(Err(TryLater)) => {
@@ -164,6 +167,14 @@ pub fn attach(probe: Probe) -> *mut Thread {
         (*local).attaching = 0;
         thread
     }
+}
+
+/// Threads that are in [`attach`].
+static ATTACHING: AtomicU32 = AtomicU32::new(0);
+
+/// Whether no thread is about to become part of what records, or recorded a moment ago.
+pub fn nobody_attaches() -> bool {
+    ATTACHING.load(Ordering::SeqCst) == 0
 }
 
 /// Makes `thread` the calling thread's state while `body` runs: for calibration, which brackets
@@ -272,6 +283,7 @@ fn make(epoch: u32, old: *mut Thread, probe: Probe) -> Result<*mut Thread, TryLa
             depth: 0,
             memory: OURS,
             counting,
+            uncounted: 0,
             rehearsing: false,
             lost_noted: false,
             run,
@@ -293,6 +305,7 @@ fn make(epoch: u32, old: *mut Thread, probe: Probe) -> Result<*mut Thread, TryLa
             start,
             process,
         });
+        run.threads.fetch_add(1, Ordering::SeqCst);
         if fresh {
             register_exit(memory);
         }
@@ -433,6 +446,7 @@ impl Thread {
         self.writer.detach();
         // SAFETY: this thread alone wrote to it, and does no more.
         unsafe { self.run.pool.unmap_page(self.page) };
+        self.run.threads.fetch_sub(1, Ordering::SeqCst);
     }
 
     fn close_counters(&mut self) {
@@ -538,6 +552,7 @@ impl Thread {
         }
         self.close_counters();
         self.epoch.store(0, Ordering::Relaxed);
+        self.run.threads.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Its page of the pool.
@@ -567,6 +582,7 @@ impl Thread {
         self.rehearsing = false;
         // A session that ended meanwhile leaves an empty call without an end.
         (self.depth, self.is_hooked, self.is_op, self.has_entry) = (0, 0, 0, 0);
+        self.uncounted = 0;
         std::mem::swap(&mut self.writer, &mut writer);
         result
     }

@@ -55,6 +55,8 @@ pub struct RunCall<'a> {
     pub op: OpId,
     /// It ended with an error.
     pub failed: bool,
+    /// The op that threw, if one did: the innermost that had not returned.
+    pub failed_op: Option<OpId>,
     /// Begin.
     pub start: u64,
     /// Length.
@@ -67,7 +69,8 @@ pub struct RunCall<'a> {
     pub own: u64,
     /// What each counter of the profile read; `None`: not known.
     pub counters: &'a [Option<u64>],
-    /// The same without its ops: of `own` and `between` together.
+    /// The same without its ops: of `own` and `between` together, and of book-keeping ops that were
+    /// timed only.
     pub own_counters: &'a [Option<u64>],
     /// Parallel regions in it, but in no op.
     pub regions: &'a [Region],

@@ -58,6 +58,12 @@ pub(crate) fn empty_call(profile: &Profile, process: usize, mask: u32) -> Option
     Some(EmptyCall { ticks: calibration.inside_ticks, values: values.collect() })
 }
 
+/// Ticks that the probe of a call costs for which no counter is read, where other calls of the process
+/// have counters. `None`: not calibrated.
+pub(crate) fn timing_only(profile: &Profile, process: usize) -> Option<u64> {
+    calibration(profile, process, 0).map(|calibration| calibration.total_ticks)
+}
+
 /// The cost in every process that recorded calls with a set of counters that was calibrated.
 pub(crate) fn costs(profile: &Profile) -> Vec<ProbeCost> {
     (0..profile.processes.len()).filter_map(|process| cost(profile, process)).collect()

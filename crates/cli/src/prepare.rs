@@ -44,6 +44,10 @@ pub struct Recording {
     /// Record only functions whose name matches; `*` and `?` stand for anything. Repeatable
     #[arg(long, value_name = "GLOB")]
     pub filter: Vec<String>,
+    /// Also read counters around the book-keeping ops of TVM's virtual machine (`vm.builtin.…`).
+    /// Without it they are timed only, and what they count is part of what called them
+    #[arg(long)]
+    pub bookkeeping: bool,
     #[command(flatten)]
     pub metrics: MetricArgs,
 }
@@ -173,6 +177,7 @@ pub fn manifest(
             .or_else(|| machine.virtualisation().map(|sign| format!("virtualised ({sign})"))),
         clock: choose_clock(&machine).into(),
         filters: recording.filter.clone(),
+        bookkeeping: recording.bookkeeping,
         watch: ProcessId::current().into_iter().collect(),
         snapshots: snapshots.iter().map(|s| (*s).into()).collect(),
         ..Manifest::new()
@@ -221,6 +226,7 @@ pub fn make(
         clock,
         counters,
         filters: recording.filter.clone(),
+        bookkeeping: recording.bookkeeping,
         snapshots: vec![first, Snapshot::take(clock)],
     };
     let run_path = directory.join(RUN_FILE_NAME);

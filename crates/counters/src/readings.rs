@@ -138,7 +138,7 @@ impl Readings {
     }
 
     /// Marks everything as missing.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.missing = !0;
     }
 }

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod activity;
+pub mod columns;
 pub mod counter;
 pub mod glob;
 pub mod ids;

@@ -6,7 +6,8 @@ use std::ops::Range;
 use model::Loss;
 use record::page::PageReader;
 pub use record::page::{
-    FIRST_USER_KEY, KEY_CORRELATION, KEY_FAILED, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES,
+    FIRST_USER_KEY, KEY_CORRELATION, KEY_FAILED, KEY_FAILED_OP, KEY_STORAGE_BYTES,
+    KEY_WORKSPACE_BYTES,
 };
 use record::{GroupLayout, PageHeader, Record};
 

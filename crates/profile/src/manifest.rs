@@ -71,6 +71,9 @@ pub struct Manifest {
     pub multiplex: bool,
     /// Patterns of exported functions that were recorded; empty: all.
     pub filters: Vec<String>,
+    /// Counters were read for book-keeping ops of virtual machines, too (`run --bookkeeping`).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub bookkeeping: bool,
     /// The pool that holds what is not in the profile yet; `null` once collected.
     pub pool: Option<PathBuf>,
     /// Everything in the pool is in the profile; only its removal is left to do.

@@ -71,6 +71,8 @@ pub const KEY_STORAGE_BYTES: u32 = 1;
 pub const KEY_WORKSPACE_BYTES: u32 = 2;
 /// Key of calls that failed: 1.
 pub const KEY_FAILED: u32 = 3;
+/// Key of a failed run's innermost op that did not return: its export. Absent if no op was open.
+pub const KEY_FAILED_OP: u32 = 4;
 /// The first key that [`crate::meta::ValueKey`] explains.
 pub const FIRST_USER_KEY: u32 = 16;
 

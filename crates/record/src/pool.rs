@@ -162,12 +162,32 @@ impl Pool {
     /// version.
     pub fn open(path: &CStr) -> Result<Self, i32> {
         let fd = open_raw(path)?;
-        let mapped = Self::map(fd);
+        let mapped = Self::map(fd, None);
         close_raw(fd);
         mapped
     }
 
-    fn map(fd: i32) -> Result<Self, i32> {
+    /// As [`Pool::open`], in the address space of `old`, a pool that nobody in this process uses any
+    /// more. A thread that still reads or writes the old one by mistake finds memory of the new
+    /// one: its losses may be counted there, and nothing worse happens.
+    ///
+    /// # Errors
+    /// As [`Pool::open`]; then `old` is as it was.
+    ///
+    /// # Safety
+    /// No thread of this process has a page of `old`.
+    pub unsafe fn open_in_place_of(old: Self, path: &CStr) -> Result<Self, i32> {
+        for page in 0..PAGES {
+            // SAFETY: by contract.
+            unsafe { old.unmap_page(page) };
+        }
+        let fd = open_raw(path)?;
+        let mapped = Self::map(fd, Some(old));
+        close_raw(fd);
+        mapped
+    }
+
+    fn map(fd: i32, old: Option<Self>) -> Result<Self, i32> {
         // SAFETY: an all-zero `stat` is a valid value to be overwritten.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
         // SAFETY: `stat` outlives the call.
@@ -177,16 +197,28 @@ impl Pool {
         if stat.st_size as usize != POOL_BYTES {
             return Err(libc::EINVAL);
         }
+        // Looked at by itself first: what takes an old pool's place has to be one.
         let base = map_part(std::ptr::null_mut(), SHARED, fd, 0, PAGES_OFFSET)?;
-        let unmapped = [const { AtomicPtr::new(std::ptr::null_mut()) }; PAGES];
-        let pool = Self { base, places: Box::leak(Box::new(unmapped)) };
-        let header = pool.header();
-        if header.magic != MAGIC || header.version != VERSION {
+        // SAFETY: mapped a moment ago; the integers of the header have no invalid values.
+        let header = unsafe { &*base.cast::<Header>() };
+        let known = header.magic == MAGIC && header.version == VERSION;
+        if known && let Some(old) = old {
+            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            // SAFETY: both mappings are ours and of this length; the new one takes the old one's
+            // place in one step, so that nobody finds a hole there.
+            let moved =
+                unsafe { libc::mremap(base.cast(), PAGES_OFFSET, PAGES_OFFSET, flags, old.base) };
+            if moved != libc::MAP_FAILED {
+                return Ok(old);
+            }
+        }
+        if !known {
             // SAFETY: mapped above, no reference to it survives.
             unsafe { libc::syscall(libc::SYS_munmap, base, PAGES_OFFSET) };
             return Err(libc::EINVAL);
         }
-        Ok(pool)
+        let unmapped = [const { AtomicPtr::new(std::ptr::null_mut()) }; PAGES];
+        Ok(Self { base, places: Box::leak(Box::new(unmapped)) })
     }
 
     fn header(&self) -> &'static Header {

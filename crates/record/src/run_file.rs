@@ -18,7 +18,7 @@ use crate::clock::{ClockKind, Snapshot};
 use crate::wire::{Decoder, Encoder, Truncated, xxh64};
 
 const MAGIC: &[u8; 8] = b"CPTRUN01";
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const PREFIX_BYTES: usize = 24;
 
 /// Name of the run file in a profile directory.
@@ -39,6 +39,8 @@ pub struct RunFile {
     pub counters: Vec<Counter>,
     /// Record only exports whose name matches one of these patterns (`*`, `?`). Empty: all.
     pub filters: Vec<String>,
+    /// Read counters for book-keeping ops of virtual machines (`vm.builtin.…`), too.
+    pub bookkeeping: bool,
     /// Clock snapshots taken by `run` before the program started.
     pub snapshots: Vec<Snapshot>,
 }
@@ -98,6 +100,7 @@ impl RunFile {
         for filter in &self.filters {
             e.str(filter);
         }
+        e.u8(self.bookkeeping.into());
         e.u32(self.snapshots.len() as u32);
         for snapshot in &self.snapshots {
             put_snapshot(&mut e, snapshot);
@@ -194,8 +197,9 @@ impl RunFile {
             counters.push(Counter { name, unit, scale, scope, group, source });
         }
         let filters = (0..d.u32()?).map(|_| d.string()).collect::<Result<_, _>>()?;
+        let bookkeeping = d.u8()? != 0;
         let snapshots = (0..d.u32()?).map(|_| get_snapshot(d)).collect::<Result<_, _>>()?;
-        Ok(Self { profile, pool, clock, counters, filters, snapshots })
+        Ok(Self { profile, pool, clock, counters, filters, bookkeeping, snapshots })
     }
 }
 
@@ -342,6 +346,7 @@ mod tests {
                 energy,
             ],
             filters: vec!["*matmul*".into()],
+            bookkeeping: true,
             snapshots: vec![Snapshot {
                 ticks: 1,
                 monotonic_ns: 2,

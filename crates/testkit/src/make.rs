@@ -131,6 +131,7 @@ impl ProfileScript {
             clock: self.clock(),
             counters: counters.collect(),
             filters: self.manifest.filters.clone(),
+            bookkeeping: false,
             snapshots: self.manifest.snapshots.iter().map(|s| (*s).into()).collect(),
         }
     }

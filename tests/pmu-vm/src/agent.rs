@@ -37,6 +37,7 @@ fn run(name: &str, mode: &[&str]) -> Recorded {
         clock,
         counters: set::resolve("instructions:u"),
         filters: Vec::new(),
+        bookkeeping: false,
         snapshots: vec![Snapshot::take(clock)],
     };
     let path = format!("{profile}/{}", record::run_file::RUN_FILE_NAME);

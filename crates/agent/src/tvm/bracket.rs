@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use record::Call;
 use record::page::{
-    KEY_CORRELATION, KEY_FAILED, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES, MOST_VALUES,
+    KEY_CORRELATION, KEY_FAILED, KEY_FAILED_OP, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES, MOST_VALUES,
 };
 
 use crate::probe::Newcomer;
@@ -81,7 +81,8 @@ pub unsafe fn begin_op(entry: &'static Entry, storage: u64, frame: usize) -> boo
     }
     let started = collectors::start(thread, entry.device);
     let interrupted = started.is_some_and(|started| started.interrupted);
-    if interrupted || !thread.begin(entry.id, frame, Newcomer::Bracketed) {
+    let counted = !entry.bookkeeping || thread.run.bookkeeping;
+    if interrupted || !thread.begin_call(entry.id, frame, Newcomer::Bracketed, counted) {
         collectors::give_up(started);
         return interrupted;
     }
@@ -206,6 +207,9 @@ pub fn end(bracket: &Bracket, what: &What, failed: bool) {
     push_bytes(&mut values, thread.bytes[at]);
     if failed {
         values.push(KEY_FAILED, 1);
+        if let Some(export) = thread.innermost_op(at) {
+            values.push(KEY_FAILED_OP, export.into());
+        }
     }
     thread.has_entry &= !(1 << at);
     thread.end(&call, bracket.frame, values.as_slice());
@@ -239,6 +243,13 @@ impl Thread {
             *self.entries.get_unchecked_mut(at) = Some(entry);
             *self.bytes.get_unchecked_mut(at) = [storage, 0];
         }
+    }
+
+    /// The innermost op inside of call `at` that has not ended: the one that threw, if the call ends
+    /// with an error.
+    fn innermost_op(&self, at: usize) -> Option<u32> {
+        let ops = (at + 1..self.depth as usize).rev().find(|inner| self.is_op >> inner & 1 == 1)?;
+        self.hooked.get(ops).map(|op| op.export)
     }
 
     /// The op in progress that began at this stack address.

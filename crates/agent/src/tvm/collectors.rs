@@ -12,7 +12,7 @@ use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use abi::collector::{Collector, Device, MOST_SLOTS, Value};
-use model::Loss;
+use model::{Loss, columns};
 use record::meta::{Frame, Text, ValueKey, ValueKind};
 use record::page::FIRST_USER_KEY;
 
@@ -97,10 +97,14 @@ pub unsafe fn add(given: *const Collector) -> i32 {
         return -2;
     }
     let repeats = |(i, slot): (usize, &ValueKey)| {
-        others.iter().copied().chain(slots.iter().take(i)).any(|other| other.name == slot.name)
+        let mut earlier = others.iter().copied().chain(slots.iter().take(i));
+        earlier.any(|other| columns::same(&other.name, &slot.name))
     };
     if slots.iter().enumerate().any(repeats) {
         return -3;
+    }
+    if slots.iter().any(|slot| who_has(&slot.name) != NOBODY) {
+        return -4;
     }
     let Some(number) = ACTIVE.iter().position(|place| place.load(Ordering::Relaxed).is_null())
     else {
@@ -122,6 +126,36 @@ pub fn remove(number: i32) -> i32 {
     }
     MASK.fetch_and(!(1 << number), Ordering::Release);
     0
+}
+
+/// A metric may have this name.
+pub const NOBODY: u8 = 0;
+/// Some view has a column of its own with this name.
+const A_VIEW: u8 = 1;
+/// What is being recorded has a counter of this name, or a column made of one.
+const A_COUNTER: u8 = 2;
+/// A collector that is registered has a metric of this name.
+const A_COLLECTOR: u8 = 3;
+/// It is empty, or nothing but a unit.
+const NO_NAME: u8 = 4;
+
+/// Who has this name, or one that differs from it only in case, separators or unit.
+pub fn who_has(name: &str) -> u8 {
+    if columns::is_empty(name) {
+        NO_NAME
+    } else if columns::is_reserved(name) {
+        A_VIEW
+    } else if crate::run::current().is_some_and(|run| is_counter(run, name)) {
+        A_COUNTER
+    } else if active().flat_map(|(_, one)| &one.slots).any(|slot| columns::same(&slot.name, name)) {
+        A_COLLECTOR
+    } else {
+        NOBODY
+    }
+}
+
+fn is_counter(run: &crate::run::Run, name: &str) -> bool {
+    run.plan.counters().iter().any(|counter| columns::is_of_counter(&counter.name, name))
 }
 
 fn active() -> impl Iterator<Item = (usize, &'static Registered)> {
@@ -252,7 +286,14 @@ impl Registered {
             return true;
         }
         let Some(_lock) = Lock::take() else { return false };
-        self.slots.iter().for_each(|slot| process.append(&Frame::Value(slot.clone())));
+        for slot in &self.slots {
+            let mut slot = slot.clone();
+            // One that was registered before the session, which happens to count the same name.
+            if is_counter(process.run(), &slot.name) {
+                slot.name.push_str(" (collector)");
+            }
+            process.append(&Frame::Value(slot));
+        }
         self.told.store(process.serial(), Ordering::Release);
         true
     }

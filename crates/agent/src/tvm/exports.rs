@@ -7,12 +7,14 @@ use abi::collector::{Collector, Slot};
 use abi::tvm_ffi::{Any, Object, type_index};
 
 use crate::probe::stack_address;
+use crate::run;
 use crate::sys::ErrnoGuard;
 use crate::thread::guarded;
+use crate::tvm::bracket;
 use crate::tvm::collectors::{self, functions};
 use crate::tvm::ffi::{self, Ffi};
 use crate::tvm::instrument::{Instrument, Wrapper};
-use crate::tvm::op::Vm;
+use crate::tvm::op::{self, Vm};
 use crate::tvm::parallel;
 
 /// Why an exported function raises.
@@ -153,6 +155,28 @@ exported! {
 exported! {
     /// Watches parallel launches and workspaces: → 0 or a reason.
     __tvm_ffi_counterpoint_parallel, _ffi, _arguments, { Ok(integer(parallel::watch())) }
+}
+
+exported! {
+    /// Has the calling thread and the names of a machine's ops ready: number → 1, or 0 if nothing
+    /// records.
+    __tvm_ffi_counterpoint_ready, _ffi, arguments, {
+        let vm = vm(arguments)?;
+        let thread = if run::wanted() { bracket::thread() } else { std::ptr::null_mut() };
+        let thread = thread.as_ref(); // Null, or this thread's own state.
+        if let Some(thread) = thread {
+            op::announce(vm, thread);
+        }
+        Ok(integer(thread.is_some().into()))
+    }
+}
+
+exported! {
+    /// Whether a metric may have this name: name → 0 or who has it.
+    __tvm_ffi_counterpoint_metric_name, _ffi, arguments, {
+        let name = std::str::from_utf8(text(arguments, 0)?).map_err(|_| Refusal::Types)?;
+        Ok(integer(collectors::who_has(name).into()))
+    }
 }
 
 exported! {

@@ -165,6 +165,12 @@ impl Wrapper {
         function: *mut Object,
     ) -> Option<Any> {
         let entry = op::by_name(vm, Role::Run, name)?;
+        if run::wanted() {
+            // Now, so that the run itself does not wait for it.
+            let thread = bracket::thread();
+            // SAFETY: null or this thread's own state.
+            unsafe { thread.as_ref() }.map(|thread| entry.is_recorded(thread));
+        }
         retain(ffi, function);
         let this = Box::into_raw(Box::new(Self { ffi, entry, function }));
         ffi.function(this.cast(), entry_called, drop_wrapper)
@@ -226,7 +232,12 @@ fn run_ends(bracket: &Bracket, what: &What, failed: bool) {
 
 /// Ticks of `calls` instrumented ops of three tensors that do nothing, each, and what an op that is
 /// not instrumented takes; for calibration. No user's instrument, and nothing of the VM's own call.
-pub fn rehearse(thread: &mut Thread, calls: usize) -> Option<(Vec<u64>, Vec<u64>)> {
+/// `bookkeeping`: an op of that kind, for which no counter is read.
+pub fn rehearse(
+    thread: &mut Thread,
+    calls: usize,
+    bookkeeping: bool,
+) -> Option<(Vec<u64>, Vec<u64>)> {
     static VM: AtomicU64 = AtomicU64::new(0);
     let mut vm = VM.load(Ordering::Acquire);
     if vm == 0 {
@@ -247,7 +258,8 @@ pub fn rehearse(thread: &mut Thread, calls: usize) -> Option<(Vec<u64>, Vec<u64>
     };
     let value = |type_index, bits| Any { type_index, small_length: 0, bits };
     let tensor = value(type_index::TENSOR_PTR, &raw const tensor as u64);
-    let name = value(type_index::RAW_STR, c"rehearsal".as_ptr() as u64);
+    let name = if bookkeeping { c"vm.builtin.rehearsal" } else { c"rehearsal" };
+    let name = value(type_index::RAW_STR, name.as_ptr() as u64);
     let call = |before| {
         let before = value(type_index::BOOL, u64::from(before));
         [Any::default(), name, before, Any::default(), tensor, tensor, tensor]

@@ -38,6 +38,9 @@ const MOST_DIMENSIONS: i32 = 32;
 /// Instead of extents, where there is no shape to be read.
 const NO_SHAPE: u64 = 0xFF;
 
+/// What the names of book-keeping ops begin with.
+const BOOKKEEPING: &[u8] = b"vm.builtin.";
+
 /// What `vm.builtin.alloc_storage` is called with: context, shape, device, type, scope.
 const ALLOC_STORAGE: &[u8] = b"vm.builtin.alloc_storage";
 
@@ -118,11 +121,21 @@ pub struct Entry {
     asynchronous: bool,
     /// Its arguments tell how much storage it allocates.
     pub allocates: bool,
+    /// Book-keeping of the virtual machine.
+    pub bookkeeping: bool,
+    /// The entry that was made before this one.
+    before: *const Entry,
     /// Twice the serial number of the part that has its frame, and 1 if its calls are recorded.
     told: AtomicU32,
     /// Serial number of the part that has the frames of its regions and tasks.
     regions_told: AtomicU32,
 }
+
+// SAFETY: `before` is set before the entry is shared and never changed.
+unsafe impl Sync for Entry {}
+
+/// The entry that was made last.
+static LAST: AtomicPtr<Entry> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Table of entries: open addressing, entries are never removed. Mapped at the first entry.
 static TABLE: AtomicPtr<[AtomicPtr<Entry>; SLOTS]> = AtomicPtr::new(std::ptr::null_mut());
@@ -309,6 +322,8 @@ fn make(
         device: device.unwrap_or(Device { kind: 1, id: 0 }),
         asynchronous: device.is_some_and(text::is_asynchronous),
         allocates: role == Role::Op && name == ALLOC_STORAGE,
+        bookkeeping: role == Role::Op && name.starts_with(BOOKKEEPING),
+        before: LAST.load(Ordering::Acquire),
         told: AtomicU32::new(0),
         regions_told: AtomicU32::new(0),
     }));
@@ -320,6 +335,7 @@ fn make(
         }
         at = (at + 1) % SLOTS;
     }
+    LAST.store(std::ptr::from_ref(entry).cast_mut(), Ordering::Release);
     ENTRIES.fetch_add(1, Ordering::Relaxed);
     Some(entry)
 }
@@ -352,6 +368,46 @@ fn describe(mut words: &[u64]) -> (String, Option<Device>) {
     (arguments, device)
 }
 
+/// Has the frames of everything that was met of this machine in the thread's part of the profile, so
+/// that no call has to wait for them.
+pub fn announce(vm: &'static Vm, thread: &Thread) {
+    let _errno = ErrnoGuard::new();
+    point!(OpTell);
+    let Some(_lock) = Lock::take() else { return };
+    let (process, run) = (thread.process(), thread.run);
+    let mut frames = Vec::new();
+    let mut at: *const Entry = LAST.load(Ordering::Acquire);
+    // SAFETY: null or leaked by `make`.
+    while let Some(entry) = unsafe { at.as_ref() } {
+        at = entry.before;
+        if !std::ptr::eq(entry.vm, vm) {
+            continue;
+        }
+        if entry.told.load(Ordering::Acquire) >> 1 != process.serial() & (u32::MAX >> 1) {
+            frames.extend(entry.frame(entry.role, entry.id).to_bytes());
+        }
+        let regions = entry.regions_told.load(Ordering::Acquire);
+        if regions != 0 && regions != process.serial() {
+            frames.extend(entry.frame(Role::Region, entry.region()).to_bytes());
+            frames.extend(entry.frame(Role::Task, entry.task()).to_bytes());
+        }
+    }
+    vm.tell(process, run);
+    process.append_bytes(&frames);
+    at = LAST.load(Ordering::Acquire);
+    // Only now that they are there.
+    // SAFETY: as above.
+    while let Some(entry) = unsafe { at.as_ref() } {
+        at = entry.before;
+        if std::ptr::eq(entry.vm, vm) {
+            entry.is_told(process, run);
+            if entry.regions_told.load(Ordering::Acquire) != 0 {
+                entry.regions_told.store(process.serial(), Ordering::Release);
+            }
+        }
+    }
+}
+
 impl Entry {
     /// Whether calls of it are recorded, after its frame is in the thread's part of the profile.
     #[inline(always)]
@@ -371,10 +427,15 @@ impl Entry {
         point!(OpTell);
         let Some(_lock) = Lock::take() else { return false };
         let (process, run) = (thread.process(), thread.run);
-        let recorded = run.filters.is_empty()
-            || run.filters.iter().any(|pattern| glob::matches(pattern, &self.name));
         self.vm.tell(process, run);
         process.append(&self.frame(self.role, self.id));
+        self.is_told(process, run)
+    }
+
+    /// Notes that its frame is in the part. Whether its calls are recorded.
+    fn is_told(&self, process: &Process, run: &Run) -> bool {
+        let recorded = run.filters.is_empty()
+            || run.filters.iter().any(|pattern| glob::matches(pattern, &self.name));
         self.told.store(process.serial() << 1 | u32::from(recorded), Ordering::Release);
         recorded
     }

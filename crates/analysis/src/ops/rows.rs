@@ -164,6 +164,11 @@ pub struct OpTable {
     pub runs: u64,
     /// Runs that failed.
     pub failed: u64,
+    /// The ops that threw, by name, and how many runs each ended; runs whose op is not known are in
+    /// none.
+    pub threw: BTreeMap<String, u64>,
+    /// Calls of book-keeping ops for which no counter was read though others have them.
+    pub uncounted: u64,
     /// Time of the runs that lie in no other: what the rows' self times add up to, without those
     /// that lie in no run.
     pub wall_ticks: u128,
@@ -192,11 +197,14 @@ impl OpTable {
             around: Vec::new(),
             inside: Vec::new(),
             calls: vec![0; profile.processes.len()],
+            uncounted: vec![0; profile.processes.len()],
             table: Self {
                 rows: Vec::new(),
                 values: Vec::new(),
                 runs: 0,
                 failed: 0,
+                threw: BTreeMap::new(),
+                uncounted: 0,
                 wall_ticks: 0,
                 outside_ticks: 0,
                 ops: 0,
@@ -206,12 +214,22 @@ impl OpTable {
         };
         adder.table.values = adder.columns.0.clone();
         trees.visit(filter, &mut adder);
-        let (mut table, calls) = (adder.table, adder.calls);
+        let (mut table, calls, uncounted) = (adder.table, adder.calls, adder.uncounted);
         let costs = costs(profile);
         for (process, calls) in calls.into_iter().enumerate().filter(|(_, calls)| *calls > 0) {
             let cost = costs.iter().find(|cost| cost.process == process);
             let known = cost.filter(|cost| cost.calls == cost.of_calls);
-            let ns = known.map(|cost| cost.per_call_ns * calls as f64);
+            let timed = uncounted[process];
+            let timed_only = || {
+                let ticks = crate::probe::timing_only(profile, process)?;
+                Some(ticks as f64 * profile.timeline.ns_per_tick())
+            };
+            // A profile of an earlier version has no calibration for such calls, and none of them.
+            let ns = known.and_then(|cost| {
+                let less = if timed > 0 { timed_only()? } else { 0.0 };
+                Some(cost.per_call_ns * (calls - timed) as f64 + less * timed as f64)
+            });
+            table.uncounted += timed;
             table.probe_ns = table.probe_ns.zip(ns).map(|(sum, ns)| sum + ns);
             table.probe_calls += calls;
         }
@@ -251,6 +269,8 @@ struct Adder<'a> {
     /// For each row in how many of its calls the next one may lie.
     inside: Vec<u32>,
     calls: Vec<u64>,
+    /// Of those, calls of book-keeping ops that were timed only.
+    uncounted: Vec<u64>,
     table: OpTable,
 }
 
@@ -309,6 +329,9 @@ impl OpVisitor for Adder<'_> {
     fn run(&mut self, run: &RunCall<'_>) {
         self.calls[run.process] += 1;
         self.table.failed += u64::from(run.failed);
+        if let Some(op) = run.failed_op.and_then(|op| self.profile.ops.get(op)) {
+            *self.table.threw.entry(op.name.clone()).or_default() += 1;
+        }
         if run.parent.is_none() {
             self.table.runs += 1;
             self.table.wall_ticks += u128::from(run.duration);
@@ -345,6 +368,11 @@ impl OpVisitor for Adder<'_> {
         self.regions(at, op.process, op.regions);
         if outside {
             self.table.outside_ticks += u128::from(op.self_ticks);
+        }
+        let bookkeeping =
+            || self.profile.ops.get(op.op).is_some_and(|op| op.name.starts_with(BOOKKEEPING));
+        if self.counters > 0 && op.counters.iter().all(Option::is_none) && bookkeeping() {
+            self.uncounted[op.process] += 1;
         }
         let row = &mut self.table.rows[at];
         row.calls += 1;

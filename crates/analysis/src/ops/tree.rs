@@ -2,10 +2,12 @@
 //! soon as it is whole.
 
 use profile::columns::{
-    Columns, FIRST_USER_KEY, KEY_CORRELATION, KEY_FAILED, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES,
+    Columns, FIRST_USER_KEY, KEY_CORRELATION, KEY_FAILED, KEY_FAILED_OP, KEY_STORAGE_BYTES,
+    KEY_WORKSPACE_BYTES,
 };
 use profile::{OpId, PageDecoder, PageKey, Role};
 
+use super::rows::BOOKKEEPING;
 use super::tasks::counters_of;
 use super::{OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall};
 
@@ -23,6 +25,7 @@ struct Node {
     storage: Option<u64>,
     workspace: Option<u64>,
     failed: bool,
+    failed_op: Option<OpId>,
 }
 
 impl Node {
@@ -81,6 +84,7 @@ impl Arena {
             storage: None,
             workspace: None,
             failed: false,
+            failed_op: None,
         };
         for extra in columns.extras_of(i) {
             match extra.key {
@@ -88,6 +92,10 @@ impl Arena {
                 KEY_STORAGE_BYTES => node.storage = Some(extra.bits),
                 KEY_WORKSPACE_BYTES => node.workspace = Some(extra.bits),
                 KEY_FAILED => node.failed = extra.bits != 0,
+                KEY_FAILED_OP => {
+                    let export = u32::try_from(extra.bits).ok();
+                    node.failed_op = export.and_then(|e| ops.of(columns.process, e));
+                }
                 FIRST_USER_KEY.. => self.users.push((extra.key, extra.bits)),
                 _ => {}
             }
@@ -256,7 +264,8 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
     }
 
     /// The counters of a call, with those of the calls inside and without. A part that is not known
-    /// leaves nothing known.
+    /// leaves nothing known, unless it is a book-keeping op, which was not to be counted: what such a
+    /// one counts belongs to the call in which it lies, but for the ops that it calls in turn.
     fn read_counters(&mut self, arena: &Arena, at: usize) {
         let values = |at: usize| {
             let (known, from) = (arena.nodes[at].known, at * self.counters);
@@ -267,11 +276,24 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
         self.all.extend(values(at));
         self.own.clear();
         self.own.extend_from_slice(&self.all);
-        for child in &self.inner {
-            for (own, value) in self.own.iter_mut().zip(values(*child)) {
+        self.walk.clear();
+        self.walk.extend_from_slice(&self.inner);
+        while let Some(child) = self.walk.pop() {
+            let node = &arena.nodes[child];
+            let is_call = matches!(node.role, Role::Op | Role::Run);
+            if !is_call || node.known == 0 && self.is_bookkeeping(node.op) {
+                self.walk.extend_from_slice(&arena.children[node.children.0..node.children.1]);
+                continue;
+            }
+            for (own, value) in self.own.iter_mut().zip(values(child)) {
                 *own = own.zip(value).and_then(|(own, value)| own.checked_sub(value));
             }
         }
+    }
+
+    fn is_bookkeeping(&self, op: OpId) -> bool {
+        let op = self.trees.profile.ops.get(op);
+        op.is_some_and(|op| op.role == Role::Op && op.name.starts_with(BOOKKEEPING))
     }
 
     fn run(&mut self, arena: &Arena, at: usize, inside: Inside, regions: &[Region]) -> Inside {
@@ -300,6 +322,7 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
             thread: self.thread,
             op: node.op,
             failed: node.failed,
+            failed_op: node.failed_op,
             start: node.begin,
             duration: node.duration(),
             first_op: first.map(|first| first - node.begin),

@@ -36,6 +36,7 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
     settings.process = process;
     settings.labels = chosen.labels;
     let recording = Recording {
+        bookkeeping: false,
         naming: Naming::default(),
         multiplex: false,
         events: vec![chosen.list],

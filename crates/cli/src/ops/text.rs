@@ -56,7 +56,14 @@ fn runs(view: &View<'_>) -> String {
     }
     let failed = match table.failed {
         0 => String::new(),
-        n => format!(", {} failed", grouped(n.into())),
+        n => {
+            let names: Vec<&str> = table.threw.keys().map(String::as_str).collect();
+            let threw = match names.as_slice() {
+                [] => String::new(),
+                names => format!(" ({} threw)", names.join(", ")),
+            };
+            format!(", {} failed{threw}", grouped(n.into()))
+        }
     };
     let outside = match table.outside_ticks {
         0 => String::new(),
@@ -123,9 +130,14 @@ fn notes(view: &View<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     if table.runs > 0 && !view.profile.manifest.counters.is_empty() {
         notes.push(
-            "counters of (entry function) include those between ops; those of an op are its own, \
-             without the ops in it"
-                .to_owned(),
+            match table.uncounted {
+                0 => "counters of (entry function) include those between ops; those of an op are \
+                      its own, without the ops in it",
+                _ => "counters of (entry function) include those between ops and those of \
+                      vm.builtin.* ops, which were timed only (--bookkeeping counts them); those of \
+                      an op are its own, without the ops in it",
+            }
+            .to_owned(),
         );
     }
     if table.rows.iter().any(columns::is_asynchronous) {

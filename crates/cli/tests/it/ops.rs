@@ -6,7 +6,8 @@ use std::process::Command;
 
 use record::meta::{Calibration, Role, Text, ValueKey, ValueKind};
 use record::page::{
-    FIRST_USER_KEY, KEY_CORRELATION, KEY_FAILED, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES,
+    FIRST_USER_KEY, KEY_CORRELATION, KEY_FAILED, KEY_FAILED_OP, KEY_STORAGE_BYTES,
+    KEY_WORKSPACE_BYTES,
 };
 use serde_json::{Value, json};
 use testkit::{CallScript, Golden, ProfileScript, Scratch};
@@ -108,6 +109,77 @@ fn nested() -> ProfileScript {
     script
 }
 
+/// A run in which book-keeping was timed only; one tick is 1 ns.
+///
+/// ```text
+///  run main 1,000 – 2,000 [100], failed: matmul threw
+///    vm.builtin.alloc_storage 1,100 – 1,150 [not read]
+///    vm.builtin.call          1,200 – 1,500 [not read]
+///      add                      1,250 – 1,300 [5]
+///    matmul                   1,600 – 1,900 [40]
+/// ```
+///
+/// What the run counted beside the ops that were counted: 100 − 5 − 40 = 55. Probes: three calls of 20
+/// and two of 4 are 68.
+fn timed_only(calibrated: bool) -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    script.counter("page-faults", 0);
+    let process = script.process(4711);
+    let ticks: &[(u32, u64)] = if calibrated { &[(1, 20), (0, 4)] } else { &[(1, 20)] };
+    for (counters, total_ticks) in ticks {
+        process.calibrations.push(Calibration {
+            calls: 256,
+            counters: *counters,
+            inside_ticks: 2,
+            total_ticks: *total_ticks,
+            inside_values: vec![0],
+        });
+    }
+    let vm = process.machine("vm 0");
+    let main = process.op(vm, Role::Run, "main", "");
+    let [matmul, add, alloc, call] =
+        ["matmul", "add", "vm.builtin.alloc_storage", "vm.builtin.call"]
+            .map(|name| process.op(vm, Role::Op, name, ""));
+    let read = |call: CallScript, faults: u64| {
+        let time = call.call.end - call.call.start;
+        call.group(time, &[faults])
+    };
+    process
+        .thread("main")
+        .call(op(alloc, 1_100, 1_150).unread())
+        .call(read(op(add, 1_250, 1_300), 5))
+        .call(op(call, 1_200, 1_500).unread())
+        .call(read(op(matmul, 1_600, 1_900), 40))
+        .call(
+            read(op(main, 1_000, 2_000), 100)
+                .value(KEY_FAILED, 1)
+                .value(KEY_FAILED_OP, matmul.into()),
+        );
+    script
+}
+
+#[test]
+fn book_keeping_that_was_timed_only_is_counted_by_what_called_it() {
+    let (_scratch, dir) = timed_only(true).written();
+    let document = json_of(&dir, &[]);
+    let run = &document["runs"][0];
+    assert_eq!(run["own_counters"], json!({"page-faults": 55}));
+    assert_eq!(run["failed_op"], "matmul");
+    let faults = |at: usize| document["ops"][at]["self_counters"]["page-faults"].clone();
+    assert_eq!([0, 1, 2, 3].map(faults), [json!(null), json!(null), json!(5), json!(40)]);
+    assert_eq!(document["probe"], json!({"calls": 5, "per_call_ns": 13.6, "estimated_ns": 68.0}));
+    let text = Command::new(PROGRAM).arg("ops").arg(&dir).output().unwrap().stdout;
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("1 failed (matmul threw)"), "{text}");
+    assert!(
+        text.split_whitespace().collect::<Vec<_>>().join(" ").contains("were timed only"),
+        "{text}"
+    );
+    // The time of a probe that reads no counter was not measured: nothing is known of the sum.
+    let (_scratch, dir) = timed_only(false).written();
+    assert_eq!(json_of(&dir, &[])["probe"]["estimated_ns"], json!(null));
+}
+
 fn json_of(dir: &Path, more: &[&str]) -> Value {
     let mut command = Command::new(PROGRAM);
     let output =
@@ -151,14 +223,14 @@ fn runs_and_ops_as_on_paper() {
     assert_eq!(all["vms"][1], json!({"vm": 1, "name": "second", "process": 4711}));
     let first = json!({
         "run": 0, "vm": 0, "process": 4711, "thread": 4711, "function": "main", "parent": null,
-        "failed": false, "start_ns": 0.0, "duration_ns": 10_000.0, "first_op_ns": 500.0,
+        "failed": false, "failed_op": null, "start_ns": 0.0, "duration_ns": 10_000.0, "first_op_ns": 500.0,
         "between_ops_ns": 1_400.0, "own_ns": 1_500.0, "counters": {"page-faults": 100},
         "own_counters": {"page-faults": 6},
     });
     assert_eq!(all["runs"][0], first);
     let failed = json!({
         "run": 1, "vm": 0, "process": 4711, "thread": 4711, "function": "main", "parent": null,
-        "failed": true, "start_ns": 19_000.0, "duration_ns": 3_000.0, "first_op_ns": 500.0,
+        "failed": true, "failed_op": null, "start_ns": 19_000.0, "duration_ns": 3_000.0, "first_op_ns": 500.0,
         "between_ops_ns": 500.0, "own_ns": 1_400.0, "counters": {"page-faults": null},
         "own_counters": {"page-faults": null},
     });

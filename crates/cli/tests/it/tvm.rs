@@ -10,7 +10,9 @@ use std::process::{Command, Stdio};
 use crate::support::{Programs, Recorded, counterpoint, environment};
 use profile::{PageDecoder, Profile};
 use record::meta::{LibraryKind, Role};
-use record::page::{KEY_CORRELATION, KEY_FAILED, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES};
+use record::page::{
+    KEY_CORRELATION, KEY_FAILED, KEY_FAILED_OP, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES,
+};
 
 /// One recorded call.
 #[derive(Clone, Debug)]
@@ -173,7 +175,8 @@ fn check_model(rows: &[Row]) {
     assert_eq!(workspace.extras, [(KEY_WORKSPACE_BYTES, 1024)].into());
     // Everything lies in the run of its thread.
     let (main, failed) = (one(rows, Role::Run, "main"), one(rows, Role::Run, "throwing"));
-    assert_eq!(failed.extras, [(KEY_FAILED, 1)].into());
+    assert_eq!(failed.extras.keys().collect::<Vec<_>>(), [&KEY_FAILED, &KEY_FAILED_OP]);
+    assert_eq!(failed.extras[&KEY_FAILED], 1);
     assert_eq!(main.extras, BTreeMap::new());
     for row in rows.iter().filter(|row| row.role == Role::Op) {
         assert!(main.start <= row.start && row.end <= main.end && row.thread == main.thread);
@@ -242,7 +245,8 @@ fn under_run_everything_is_recorded() {
         profile.processes[0].libraries.iter().map(|l| (l.kind, l.name.as_str())).collect();
     assert_eq!(kinds, [(LibraryKind::RelaxVm, "machine")]);
     let calibrations = &profile.processes[0].calibrations;
-    assert_eq!(calibrations.len(), 1);
+    // Of calls with the counter, and of book-keeping ops, which are timed only.
+    assert_eq!(calibrations.iter().map(|c| c.counters).collect::<Vec<_>>(), [1, 0]);
     assert_eq!(calibrations[0].inside_values, [0]);
 }
 
@@ -282,6 +286,11 @@ fn sessions_follow_one_another() {
         if name == "a.cpt" {
             check_model(&rows);
             check_counts(&rows);
+            let export = one(&rows, Role::Run, "throwing").extras[&KEY_FAILED_OP] as u32;
+            let op = profile.ops.of(0, export).and_then(|op| profile.ops.get(op)).unwrap();
+            assert_eq!((op.name.as_str(), op.role), ("throws", Role::Op));
+            // Book-keeping is timed only.
+            assert_eq!(one(&rows, Role::Op, "vm.builtin.alloc_storage").count, None);
         }
         assert_eq!(profile.processes.len(), 1);
         assert!(!profile.processes[0].alive);
@@ -370,8 +379,9 @@ fn shapes_are_bounded() {
 #[test]
 fn users_collectors_give_values() {
     let Some(host) = Host::new("collectors") else { return };
-    let file = host.prepare("p.cpt", "none");
-    let expected = "same name -3 short -1 slots -2\nremoved 0 0 0 -1\nend 0 failures 0 starts 9\n";
+    let file = host.prepare("p.cpt", "page-faults:u");
+    let expected = "same name -3 short -1 slots -2\ncolumn -4 counter -4\nremoved 0 0 0 -1\n\
+                    end 0 failures 0 starts 11\n";
     assert_eq!(host.run("collectors", &[&file]), expected);
     let profile = host.profile("p.cpt");
     let process = &profile.processes[0];
@@ -383,6 +393,8 @@ fn users_collectors_give_values() {
         assert_eq!(process.texts[&(row.extras[&key("state")] as u32)], "warm");
         assert_eq!(row.extras.len(), 3);
     }
+    // Registered before the session that counts the same: told apart.
+    assert_eq!(one(&rows, Role::Op, "early").extras[&key("page_faults:u (collector)")], 7);
     assert_eq!(one(&rows, Role::Op, "none").extras, BTreeMap::new());
     // Of values that are nothing there is nothing.
     assert_eq!(one(&rows, Role::Op, "empty").extras, [(key("seven"), 7)].into());

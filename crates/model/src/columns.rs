@@ -1,0 +1,186 @@
+//! Names of columns, and which of them a user's metric must not have.
+//!
+//! Views put what users' collectors measured beside columns of their own. A metric with the name of
+//! one would take its place, or be taken for it. Two names count as the same if they differ only in
+//! case, in what separates their words (spaces, `_`, `-`) or in a unit at their end (`duration`,
+//! `Duration (us)`, `duration_ns`).
+
+/// Columns of every view, without units. Those of the machine-readable formats are in
+/// docs/schema.md; a test of the command line compares them with what it writes.
+const RESERVED: [&str; 58] = [
+    // The report of the Python package.
+    "name",
+    "duration",
+    "total duration",
+    "percent",
+    "device",
+    "count",
+    "argument shapes",
+    "bytes allocated",
+    "tasks",
+    "imbalance",
+    "timing",
+    "hash",
+    // `counterpoint ops`.
+    "op",
+    "arguments",
+    "kind",
+    "in run",
+    "asynchronous",
+    "calls",
+    "total",
+    "self",
+    "share",
+    "of runs",
+    "allocated",
+    "storage bytes",
+    "workspace bytes",
+    "regions",
+    "region",
+    "worst imbalance",
+    "serial regions",
+    "incomplete regions",
+    "failed",
+    // `counterpoint export`.
+    "pid",
+    "process",
+    "thread",
+    "tid",
+    "thread name",
+    "library",
+    "op id",
+    "source",
+    "tag",
+    "export",
+    "workgroup x",
+    "workgroup y",
+    "workgroup z",
+    "count x",
+    "count y",
+    "count z",
+    "worker",
+    "cpu",
+    "node",
+    "start",
+    "start ticks",
+    "duration ticks",
+    "pass",
+    "role",
+    // Arguments of events in traces.
+    "machine",
+    "task",
+    "workgroup",
+];
+
+/// Units at the end of a name, without the parentheses that they may stand in.
+const UNITS: [&str; 8] = ["ns", "us", "µs", "μs", "ms", "s", "bytes", "%"];
+
+/// The parts of a name that tell it from others: small letters, words separated by one space.
+fn parts(name: &str) -> impl Iterator<Item = char> + '_ {
+    let mut last = ' ';
+    without_unit(name).chars().flat_map(char::to_lowercase).filter_map(move |c| {
+        let c = if matches!(c, '_' | '-') || c.is_whitespace() { ' ' } else { c };
+        let repeats = c == ' ' && last == ' ';
+        last = c;
+        (!repeats).then_some(c)
+    })
+}
+
+/// The name without white space around it and a unit at its end.
+fn without_unit(name: &str) -> &str {
+    let name = name.trim_matches(separates);
+    for unit in UNITS {
+        // `(us)` is a unit wherever it ends a name; a bare one has a word before it.
+        if let Some(rest) = name.strip_suffix(')').and_then(|n| before(n, unit))
+            && let Some(rest) = rest.strip_suffix('(')
+        {
+            return rest.trim_end_matches(separates);
+        }
+        let bare = !matches!(unit, "s" | "bytes" | "%");
+        if let Some(rest) = before(name, unit).filter(|rest| bare && rest.ends_with(separates)) {
+            return rest.trim_end_matches(separates);
+        }
+    }
+    name
+}
+
+/// What stands before the unit at the end of a text, in capitals or not.
+fn before<'a>(text: &'a str, unit: &str) -> Option<&'a str> {
+    let (rest, end) = text.split_at_checked(text.len().checked_sub(unit.len())?)?;
+    end.eq_ignore_ascii_case(unit).then_some(rest)
+}
+
+fn separates(c: char) -> bool {
+    matches!(c, '_' | '-') || c.is_whitespace()
+}
+
+/// Whether two names would be taken for the same.
+pub fn same(one: &str, other: &str) -> bool {
+    parts(one).eq(parts(other))
+}
+
+/// Whether nothing is left of the name without its unit.
+pub fn is_empty(name: &str) -> bool {
+    parts(name).next().is_none()
+}
+
+/// Whether a view has a column of its own with this name.
+pub fn is_reserved(name: &str) -> bool {
+    let group = || {
+        let rest: String = parts(name).collect();
+        let digits = rest.strip_prefix("group")?.trim_start_matches(|c: char| c.is_ascii_digit());
+        Some(matches!(digits, " enabled" | " running"))
+    };
+    RESERVED.iter().any(|reserved| same(reserved, name)) || group().unwrap_or(false)
+}
+
+/// Whether a view that shows this counter has a column with this name.
+pub fn is_of_counter(counter: &str, name: &str) -> bool {
+    const MADE_OF_IT: [&str; 6] =
+        ["", " (workers)", " per call", " calls", " (workers) per call", " (workers) calls"];
+    MADE_OF_IT.iter().any(|made| parts(counter).chain(made.chars()).eq(parts(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_separators_and_units_make_no_other_name() {
+        assert!(same("Duration (us)", "duration"));
+        assert!(same("Duration (us)", "duration_ns"));
+        assert!(same("DURATION (US)", "duration"));
+        assert!(same("Page-Faults", "page  faults"));
+        assert!(same("L2 hits (%)", "l2_hits"));
+        assert!(!same("l2 hits", "l2 misses"));
+        assert!(!same("page-faults:u", "page-faults"));
+        // A word of the name, not a unit.
+        assert!(!same("cache misses", "cache misse"));
+        assert!(!same("bonus", "bon"));
+        assert!(!same("high bytes", "high"));
+    }
+
+    #[test]
+    fn what_views_have_is_reserved() {
+        for name in [
+            "Name",
+            "Duration (us)",
+            "DURATION",
+            "self_ns",
+            "total_ns",
+            "Tasks",
+            "group0_enabled_ns",
+        ] {
+            assert!(is_reserved(name), "{name}");
+        }
+        for name in ["hits", "allocations", "group enabled by", "names", "group"] {
+            assert!(!is_reserved(name), "{name}");
+        }
+        for name in ["page-faults", "Page Faults", "page_faults (workers)", "page-faults_per_call"]
+        {
+            assert!(is_of_counter("page-faults", name), "{name}");
+        }
+        assert!(!is_of_counter("page-faults", "page-faults:u"));
+        assert!(is_empty(" (us) ") && is_empty("") && is_empty(" _ ") && !is_empty("us"));
+    }
+}
