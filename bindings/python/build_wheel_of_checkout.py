@@ -1,8 +1,14 @@
 """Builds the wheel of this package: the Python files with the program and the library inside.
 
-A build backend (PEP 517, PEP 660) without dependencies, so that `pip install ./bindings/python` needs
-nothing but Rust. What goes in is taken from the folder that COUNTERPOINT_DIST names (`dist/` as
-`cargo xtask dist` makes it, for any glibc from 2.17), or is built by cargo for this machine.
+A build backend (PEP 517, PEP 660) without dependencies. The program and the library are, in this order:
+
+| what | when |
+|---|---|
+| those in the folder that the variable COUNTERPOINT_DIST names | it is set and not empty |
+| those in `dist/` of the checkout, as `cargo xtask dist` makes it, for any glibc from 2.17 | they are there and of this version |
+| built by cargo for this machine, in `target/` | Rust is there |
+
+docs/tvm.md, "Installing", has this for users.
 
 The package has no compiled module: one wheel serves every Python from 3.10 on.
 """
@@ -85,18 +91,21 @@ def built():
     """The program and the library."""
     chosen = os.environ.get("COUNTERPOINT_DIST")
     if chosen:
-        dist = Path(chosen)
-        paths = dist / "bin/counterpoint", dist / "lib/libcounterpoint.so"
-        for path in paths:
-            if not path.is_file():
-                sys.exit(f"counterpoint: no {path}, which COUNTERPOINT_DIST names: cargo xtask dist")
+        paths, why = in_dist(Path(chosen))
+        if why is not None:
+            sys.exit(f"counterpoint: {why} (COUNTERPOINT_DIST={chosen}); `cargo xtask dist` makes it")
         return paths
-    if not (ROOT / "Cargo.toml").is_file():
-        sys.exit(f"counterpoint: no checkout around {HERE}: pip install bindings/python of one")
-    if shutil.which("cargo") is None:
+    paths, why = in_dist(ROOT / "dist")
+    if why is None:
+        # pip shows it with --verbose.
+        print(f"counterpoint: taken from {ROOT / 'dist'}; without that folder they would be built")
+        return paths
+    if shutil.which("cargo") is None or not (ROOT / "Cargo.toml").is_file():
+        needs = "Rust is not installed" if (ROOT / "Cargo.toml").is_file() else f"no checkout around {HERE}"
         sys.exit(
-            "counterpoint: building needs Rust (https://rustup.rs); or build dist/ on a machine that"
-            " has it (cargo xtask dist) and set COUNTERPOINT_DIST to it"
+            f"counterpoint: {why}, and {needs}. Either install Rust (https://rustup.rs) and use a"
+            " whole checkout, or copy dist/ into the checkout from a machine where `cargo xtask dist`"
+            " has made it, or set COUNTERPOINT_DIST to where it lies (docs/tvm.md, Installing)"
         )
     target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
     # The same folders as xtask's, so that nothing is built twice.
@@ -104,6 +113,22 @@ def built():
     artifacts = target / "artifacts"
     cargo(artifacts, "--manifest-path", "artifacts/Cargo.toml", "--package", "counterpoint-so")
     return target / "release/counterpoint", artifacts / "release/libcounterpoint.so"
+
+
+def in_dist(dist):
+    """The program and the library in a folder, and why they cannot be used, if so."""
+    paths = dist / "bin/counterpoint", dist / "lib/libcounterpoint.so"
+    for path in paths:
+        if not path.is_file():
+            return paths, f"there is no {path}"
+    try:
+        told = subprocess.run([paths[0], "--version"], capture_output=True, text=True)
+    except OSError as error:
+        return paths, f"{paths[0]} does not start here: {error}"
+    if told.stdout.split() != ["counterpoint", VERSION]:
+        said = (told.stdout or told.stderr).strip()
+        return paths, f"{paths[0]} is not of version {VERSION}: {said}"
+    return paths, None
 
 
 def cargo(target, *words):

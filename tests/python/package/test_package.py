@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 
@@ -45,10 +46,61 @@ def test_pip_installs_it_with_program_and_library(tmp_path):
     assert f"{site}/counterpoint/_hook:{site} {site}/counterpoint/_dist/lib/libcounterpoint.so" in out
 
 
+def checkout(tmp_path):
+    """A copy of what pip needs of a checkout, without dist/."""
+    copy = tmp_path / "checkout"
+    unwanted = shutil.ignore_patterns("_dist", "__pycache__")
+    shutil.copytree(SOURCES, copy / "bindings/python", ignore=unwanted)
+    return copy
+
+
 def test_without_rust_it_says_what_to_do(tmp_path):
     words = (sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--target", tmp_path / "s")
-    out = run(*words, SOURCES, good=1, COUNTERPOINT_DIST="", PATH="/nowhere")
-    assert "building needs Rust" in out
+    copy = checkout(tmp_path)
+    (copy / "Cargo.toml").touch()
+    out = run(*words, copy / "bindings/python", good=1, COUNTERPOINT_DIST="", PATH="/nowhere")
+    assert "Rust is not installed" in out and "COUNTERPOINT_DIST" in out and "docs/tvm.md" in out
+    # The page explains the variable.
+    assert "COUNTERPOINT_DIST" in (places.ROOT / "docs/tvm.md").read_text().split("## A worked example")[0]
+
+
+def test_a_dist_in_the_checkout_is_used_without_rust(tmp_path):
+    copy = checkout(tmp_path)
+    for name in ("bin/counterpoint", "lib/libcounterpoint.so"):
+        (copy / "dist" / name).parent.mkdir(parents=True)
+        shutil.copy2(places.DIST / name, copy / "dist" / name)
+    venv = tmp_path / "venv"
+    run(sys.executable, "-m", "venv", "--without-pip", venv)
+    python = venv / "bin/python"
+    install = (sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--no-deps")
+    bare = {"COUNTERPOINT_DIST": "", "PATH": "/nowhere", "PYTHONPATH": ""}
+    run(*install, copy / "bindings/python", **bare)
+    # Nothing of the checkout is needed afterwards.
+    shutil.rmtree(copy)
+    out = run(python, "-c", "import counterpoint._install as i; print(i.program()); print(i.library())", **bare)
+    assert str(venv) in out.splitlines()[0] and str(venv) in out.splitlines()[1]
+    assert "counterpoint" in run(venv / "bin/counterpoint", "--version", **bare)
+
+
+def test_a_dist_of_another_version_is_not_taken(tmp_path):
+    copy = checkout(tmp_path)
+    for name in ("bin/counterpoint", "lib/libcounterpoint.so"):
+        (copy / "dist" / name).parent.mkdir(parents=True)
+        (copy / "dist" / name).write_text("#!/bin/sh\necho counterpoint 0.0.1\n")
+        (copy / "dist" / name).chmod(0o755)
+    words = (sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--target", tmp_path / "s")
+    out = run(*words, copy / "bindings/python", good=1, COUNTERPOINT_DIST="", PATH="/nowhere")
+    assert "is not of version" in out and "counterpoint 0.0.1" in out
+
+
+def test_the_wheel_is_installed_where_nothing_else_is(tmp_path):
+    wheels = tmp_path / "wheels"
+    pip = (sys.executable, "-m", "pip")
+    run(*pip, "wheel", "--no-index", "--no-deps", "--wheel-dir", wheels, SOURCES, COUNTERPOINT_DIST=str(places.DIST))
+    (wheel,) = wheels.glob("*.whl")
+    run(*pip, "install", "--no-index", "--no-deps", "--target", tmp_path / "site", wheel, PATH="/nowhere")
+    environment = {"PYTHONPATH": str(tmp_path / "site"), "COUNTERPOINT_DIST": ""}
+    assert "counterpoint" in run(sys.executable, "-m", "counterpoint", "--version", **environment)
 
 
 USER = '''

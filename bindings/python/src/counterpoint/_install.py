@@ -16,8 +16,8 @@ from counterpoint.errors import NotInstalledError
 
 _HERE = Path(__file__).resolve().parent
 _REMEDY = (
-    "install the package from a checkout (pip install ./bindings/python, which needs Rust), or build"
-    " dist/ there (cargo xtask dist) and set COUNTERPOINT_DIST to it"
+    "install the package from a checkout (pip install ./bindings/python), or set COUNTERPOINT_DIST to"
+    " the folder dist/ that `cargo xtask dist` makes (docs/tvm.md, Installing)"
 )
 
 
