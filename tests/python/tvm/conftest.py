@@ -11,3 +11,12 @@ def tvm_and_counterpoint():
         places.skip("tests/python/tvm", "TVM is not installed")
     if not (places.DIST / "bin/counterpoint").is_file():
         places.skip("tests/python/tvm", f"no {places.DIST}/bin/counterpoint")
+
+
+@pytest.fixture(scope="module")
+def mlp():
+    """A machine, the name of its entry function, and arguments."""
+    import models
+
+    mod, entry, arrays = models.MODELS["mlp"]()
+    return models.machine(mod), entry, models.tensors(arrays)

@@ -62,6 +62,15 @@ def fresh(size):
     return tvm.runtime.from_dlpack(np.frombuffer(memory, dtype="uint8"))
 
 
+def touch(pages):
+    """Writes to so many pages that this process has not touched before."""
+    memory = mmap.mmap(-1, pages * 4096)
+    memory.madvise(mmap.MADV_NOHUGEPAGE)
+    for page in range(pages):
+        memory[page * 4096] = 1
+    memory.close()
+
+
 def microseconds(row):
     return row["Duration (us)"].microseconds
 

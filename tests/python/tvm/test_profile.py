@@ -17,12 +17,6 @@ import tvm
 from tvm import relax
 
 
-@pytest.fixture(scope="module")
-def mlp():
-    mod, entry, arrays = models.MODELS["mlp"]()
-    return models.machine(mod), entry, models.tensors(arrays)
-
-
 class Told(cp.Collector):
     """Every kind of metric, with values that are known."""
 
@@ -88,8 +82,9 @@ class Broken(cp.Collector):
 def test_a_collector_that_fails_is_a_loss_and_no_error(mlp):
     vm, entry, args = mlp
     expected, result = support.independent(vm, entry, args)
-    with cp.profile(vm, counters=[], collectors=[Broken()]) as prof:
-        assert support.flat(vm[entry](*args)) == result
+    with pytest.warns(cp.CounterpointWarning, match="Broken.stop raised RuntimeError: a collector's own error"):
+        with cp.profile(vm, counters=[], collectors=[Broken()]) as prof:
+            assert support.flat(vm[entry](*args)) == result
     report = prof.report(all=True)
     assert support.counted(report) == expected
     assert [loss.name for loss in report.losses] == ["collector_failed"]
@@ -192,25 +187,6 @@ print("every one")
 
 def test_ctrl_c_at_any_time_is_not_lost():
     assert support.python(PRESSED) == "every one\n"
-
-
-class Huge(cp.Collector):
-    metrics = {"n": cp.Count}
-
-    def start(self, device):
-        return 1
-
-    def stop(self, state):
-        return {"n": cp.Count(2**63)}
-
-
-def test_a_count_of_more_than_64_bits_is_missing_and_does_not_wrap(mlp):
-    vm, entry, args = mlp
-    with cp.profile(vm, counters=[], collectors=[Huge()]) as prof:
-        vm[entry](*args)
-    report = prof.report(all=True)
-    assert [loss.name for loss in report.losses] == ["collector_failed"]
-    assert all(row.get("n") is None for row in report.calls)
 
 
 def test_functions_taken_before_are_measured_without_runs(mlp):
@@ -368,7 +344,8 @@ def test_a_device_without_a_source_is_left_out_with_one_warning(mlp):
     assert len(about) == 1 and "NVreg_RestrictProfilingToAdminUsers" in str(about[0].message)
     # It is told of the line that asked.
     assert about[0].filename == __file__
-    assert all("page-faults" in row for row in support.ops(prof.report()))
+    rows = [row for row in support.ops(prof.report()) if not row["Name"].string.startswith("vm.builtin.")]
+    assert rows and all("page-faults" in row for row in rows)
 
 
 def test_the_profile_is_kept_where_asked_and_else_removed(mlp, tmp_path):
@@ -399,10 +376,8 @@ def test_a_place_where_no_profile_can_be(mlp, tmp_path):
 
 
 def test_what_is_no_virtual_machine():
-    with pytest.raises(TypeError, match="relax.VirtualMachine, not int"):
+    with pytest.raises(TypeError, match="profile a relax.VirtualMachine, .*, not 1$"):
         cp.profile([1])
-    with pytest.raises(cp.CounterpointError, match="in a `with`"):
-        cp.profile([]).report()
 
 
 BEFORE = """
@@ -515,7 +490,7 @@ here = sys._getframe().f_code
 assert told[0].filename == here.co_filename and told[0].lineno == 11, told[0]
 report = prof.report(all=True)
 support.assert_sums_to_the_wall_time(report)
-assert all("page-faults" in row for row in support.ops(report))
+assert all("page-faults" in row for row in support.ops(report) if not row["Name"].string.startswith("vm.builtin."))
 print(prof.path, len(support.ops(report)))
 """
 
@@ -565,3 +540,49 @@ def test_processes_of_a_run(tmp_path, how):
         names.setdefault(op["process"], set()).add(op["name"])
     parent, child = sorted(names.values(), key=lambda ops: "conv2d" in ops)
     assert "matmul2" in parent and "conv2d2" in child and "conv2d" not in parent
+
+
+@pytest.fixture(scope="module")
+def cnn():
+    mod, entry, arrays = models.MODELS["cnn"]()
+    return models.machine(mod), entry, models.tensors(arrays)
+
+
+def test_a_report_has_the_calls_of_its_own_machines_whatever_they_are_called_later(mlp, cnn):
+    (vm, entry, args), (other, other_entry, other_args) = mlp, cnn
+    expected, _ = support.independent(vm, entry, args)
+    with cp.profile({"first": vm}, counters=[], output=None) as prof:
+        vm[entry](*args)
+    with cp.profile({"second": vm}, counters=[]) as later:
+        vm[entry](*args)
+    assert support.counted(prof.report(all=True)) == expected
+    assert support.counted(later.report(all=True)) == expected
+    # Two machines of one name, in one session.
+    theirs, _ = support.independent(other, other_entry, other_args)
+    with cp.profile({"model": vm}, counters=[]) as outer:
+        with cp.profile({"model": other}, counters=[]) as inner:
+            vm[entry](*args)
+            other[other_entry](*other_args)
+        with cp.profile(other, counters=[]) as nameless:
+            other[other_entry](*other_args)
+            vm[entry](*args)
+    assert support.counted(outer.report(all=True)) == {key: 2 * n for key, n in expected.items()}
+    assert support.counted(inner.report(all=True)) == theirs
+    assert support.counted(nameless.report(all=True)) == theirs
+    assert not any("nothing ran" in note for prof in (outer, inner, nameless) for note in prof.report().notes)
+    # In the files they are told apart, too.
+    document = json.loads(support.run([support.PROGRAM, "ops", outer.path, "--format", "json", "--all"]))
+    assert [vm["name"] for vm in document["vms"]] == ["model", "model (2)"]
+
+
+def test_a_name_is_free_again_when_its_machine_is_gone():
+    mod, entry, arrays = models.MODELS["mlp"]()
+    args = models.tensors(arrays)
+    for _ in range(2):
+        vm = models.machine(mod)
+        with cp.profile({"passing": vm}, counters=[]) as prof:
+            vm[entry](*args)
+        document = json.loads(support.run([support.PROGRAM, "ops", prof.path, "--format", "json", "--all"]))
+        assert [vm["name"] for vm in document["vms"]] == ["passing"]
+        del vm, prof
+        gc.collect()

@@ -1,5 +1,7 @@
 """What must hold with every TVM that is supported; run in an environment of each."""
 
+import csv
+import io
 import json
 import os
 import sys
@@ -39,11 +41,55 @@ def test_report_of_a_model(name, fused):
         assert None not in rows
         total = float(report.device_metrics["cpu0"][counter])
         assert float(sum(map(float, rows))) == pytest.approx(total, rel=1e-9)
+    # Book-keeping is timed only: what it counts is in the row of the entry function.
+    for rows in (report.calls, folded.calls):
+        book_keeping = [r for r in rows if r["Name"].string.startswith("vm.builtin.")]
+        assert book_keeping and not any("page-faults" in r or "task-clock" in r for r in book_keeping)
     # What the storages were asked for is known.
     assert sum(r["Bytes Allocated"].value for r in report.calls if "Bytes Allocated" in r) > 0
     # Behind the profile nothing is left of it.
     again, result_again = support.independent(vm, entry, args)
     assert again == expected and result_again == result
+
+
+@pytest.mark.parametrize("bookkeeping", [False, True])
+def test_book_keeping_is_counted_where_it_is_asked_for(bookkeeping):
+    """Fresh pages that a book-keeping op touches, and those of an op, in the row where they belong."""
+    pages = {"vm.builtin.counterpoint_test": 30, "counterpoint.test.touch": 20}
+
+    def touching(count):
+        def touch(x):
+            support.touch(count)
+            return x
+
+        return touch
+
+    for name, count in pages.items():
+        tvm.register_global_func(name, touching(count), override=True)
+    vm = models.machine(models.calls(*pages))
+    (x,) = models.tensors([models.np.zeros((2, 2), "float32")])
+    vm["main"](x)
+    with cp.profile(vm, counters=["page-faults:u"], bookkeeping=bookkeeping) as prof:
+        vm["main"](x)
+    report = prof.report(all=True)
+    rows = {row["Name"].string: row for row in report.calls}
+    found = {name: rows[name].get("page-faults:u") for name in [*pages, "(entry function)"]}
+    own = found["(entry function)"].value
+    # A few pages are Python's own, for calling a function of its.
+    assert pages["counterpoint.test.touch"] <= found["counterpoint.test.touch"].value < 30
+    if bookkeeping:
+        assert 30 <= found["vm.builtin.counterpoint_test"].value < 40 and own < 10
+    else:
+        assert found["vm.builtin.counterpoint_test"] is None and 30 <= own < 50
+    total = report.device_metrics["cpu0"]["page-faults:u"].value
+    assert total == sum(row["page-faults:u"].value for row in report.calls if "page-faults:u" in row)
+    # Absent, not 0, everywhere.
+    (line,) = [row for row in csv.DictReader(io.StringIO(report.csv())) if "counterpoint_test" in row["Name"]]
+    assert line["page-faults:u"] == (str(found["vm.builtin.counterpoint_test"]) if bookkeeping else "")
+    document = json.loads(support.run([support.PROGRAM, "ops", prof.path, "--format", "json", "--all"]))
+    (op,) = [op for op in document["ops"] if "counterpoint_test" in op["name"]]
+    assert (op["counters"]["page-faults:u"] is not None) == bookkeeping
+    assert not report.losses
 
 
 def test_exported_and_loaded_again(tmp_path):
@@ -143,7 +189,9 @@ def test_an_op_that_throws():
             vm["main"](x)
     report = prof.report(all=True)
     assert "counterpoint.test.fail" not in [row["Name"].string for row in report.calls]
-    assert any("1 of 1 runs ended with an error" in note for note in report.notes)
+    assert report.notes == ["1 of 1 runs ended with an error: counterpoint.test.fail threw"]
+    words = [support.PROGRAM, "ops", prof.path]
+    assert "1 failed (counterpoint.test.fail threw)" in support.run(words)
     # The next profile is as if nothing had been.
     broken.clear()
     with cp.profile(vm, counters=[]) as prof:

@@ -1,10 +1,14 @@
 """What this package raises. Never raised into a model that is being profiled."""
 
-__all__ = ["ConflictError", "CounterpointError", "NotInstalledError", "ReportError", "UnsupportedError"]
+__all__ = ["ArgumentError", "ConflictError", "CounterpointError", "NotInstalledError", "ReportError", "UnsupportedError"]
 
 
 class CounterpointError(RuntimeError):
     """Something that was asked of Counterpoint cannot be done; the text says why and what to do."""
+
+
+class ArgumentError(CounterpointError, TypeError, ValueError):
+    """An argument is of the wrong type, or has a value that means nothing here."""
 
 
 class NotInstalledError(CounterpointError):

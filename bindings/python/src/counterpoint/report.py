@@ -99,6 +99,8 @@ class Report:
         Top-level keys that are not known are ignored; a kind of metric that is not known, or a text
         that is no report, is a `ReportError`.
         """
+        if not isinstance(text, (str, bytes, bytearray)):
+            raise ReportError(f"from_json reads the text of a report, not {type(text).__name__}")
         try:
             # Not strict: TVM did not escape its strings, so a line feed may stand in one.
             document = _json.loads(text, strict=False)

@@ -16,6 +16,7 @@ docs/tvm.md has a worked example, what the numbers mean, and what became of TVM'
 from __future__ import annotations
 
 from counterpoint.errors import (
+    ArgumentError,
     ConflictError,
     CounterpointError,
     NotInstalledError,
@@ -29,6 +30,7 @@ from counterpoint.tvm._session import CounterpointWarning
 from counterpoint.tvm.collectors import Collector, CounterCollector, PAPIMetricCollector
 
 __all__ = [
+    "ArgumentError",
     "Collector",
     "ConflictError",
     "Count",

@@ -18,6 +18,7 @@ import gc
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any, Optional
 
@@ -35,6 +36,8 @@ _installed = False
 _OLDER = "it was made before counterpoint.tvm was imported"
 _early_kernels: set[int] = set()
 _early_library: Optional[str] = None
+# Which machine has each name in profiles of this process, as long as it lives.
+_names: weakref.WeakValueDictionary[str, Machine] = weakref.WeakValueDictionary()
 
 
 class Machine:
@@ -50,7 +53,10 @@ class Machine:
         # It is still there although nothing records: TVM may be about to call it.
         self.lingers = False
         self.number = -1
+        # What profiles call it: different from every other machine's name.
         self.name = ""
+        # Its numbers so far, by the names that it was asked for and has.
+        self._numbers: dict[str, tuple[int, str]] = {}
         self._open = 0
         self._process = os.getpid()
 
@@ -67,13 +73,25 @@ class Machine:
         return self._open
 
     def register(self, native: _native.Native, name: Optional[str]) -> None:
-        """Gets its number, once per name."""
+        """Gets its number, once per name. Another machine that has the name keeps it: this one's
+        gets a number, so that a report finds the calls of its own machines and no others."""
         global _count
-        if self.number < 0 or (name is not None and name != self.name):
-            with _lock:
-                self.name = name if name is not None else f"vm {_count}"
+        with _lock:
+            if name is None:
+                if self.number >= 0:
+                    return
+                name = f"vm {_count}"
                 _count += 1
-            self.number = native.vm(self.name)
+            known = self._numbers.get(name)
+            if known is None:
+                unique, n = name, 1
+                while _names.get(unique, self) is not self:
+                    n += 1
+                    unique = f"{name} ({n})"
+                _names[unique] = self
+                known = native.vm(unique), unique
+                self._numbers[name] = known
+            self.number, self.name = known
 
     def instrument(self, native: _native.Native) -> Any:
         """Ours, with the user's inside. Those that were there before live on with it: another thread

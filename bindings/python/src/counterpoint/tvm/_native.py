@@ -10,7 +10,7 @@ import os
 from typing import Any, Optional
 
 from counterpoint._install import library
-from counterpoint.errors import CounterpointError, NotInstalledError, UnsupportedError
+from counterpoint.errors import ArgumentError, CounterpointError, NotInstalledError, UnsupportedError
 
 SUPPORTED = ("0.25", "0.26", "0.27")
 """Releases of TVM, with any patch number."""
@@ -24,6 +24,16 @@ _WHY_NOT_PARALLEL = {
     1: "this FFI cannot register context symbols",
     2: "no libtvm_runtime with TVMBackendParallelLaunch is loaded",
     3: "the FFI refused the context symbols",
+}
+
+
+MOST_METRICS, MOST_COLLECTORS = 16, 8
+
+_WHO_HAS = {
+    1: "a report or an export has a column of its own with this name",
+    2: "a counter of this profile, or a column made of one, has this name",
+    3: "another collector has a metric with this name",
+    4: "there is nothing in it but a unit",
 }
 
 
@@ -80,6 +90,8 @@ class Native:
         self._collector = module["counterpoint_collector"]
         self._collector_remove = module["counterpoint_collector_remove"]
         self._parallel = module["counterpoint_parallel"]
+        self._ready = module["counterpoint_ready"]
+        self._metric_name = module["counterpoint_metric_name"]
 
     def parallel(self) -> Optional[str]:
         """Sees parallel launches of modules that are loaded from now on; else why not."""
@@ -106,17 +118,32 @@ class Native:
         """Whether this thread may take the instrument away now."""
         return bool(self._quiet(vm))
 
+    def ready(self, vm: int) -> None:
+        """Does now what the first calls of a machine would have to wait for: this thread opens its
+        counters, and the names of the machine's ops so far are written."""
+        self._ready(vm)
+
+    def metric_name(self, name: str) -> Optional[str]:
+        """Why a collector's metric must not have this name, if so."""
+        return _WHO_HAS.get(int(self._metric_name(name)))
+
     def collector(self, start: Any, stop: Any, slots: list[tuple[str, int]]) -> int:
         """Has functions called around each op; slots are names and kinds."""
         words = [word for slot in slots for word in slot]
         number = int(self._collector(start, stop, *words))
         if number == -2:
-            raise CounterpointError("collectors have at most 16 metrics together")
+            raise CounterpointError(
+                f"collectors together have at most {MOST_METRICS} metrics and are at most"
+                f" {MOST_COLLECTORS}"
+            )
         if number == -3:
-            names = ", ".join(name for name, _ in slots)
-            raise CounterpointError(f"another collector has a metric of the same name: {names}")
+            names = ", ".join(repr(name) for name, _ in slots)
+            raise ArgumentError(
+                f"two metrics of one collector have names that differ only in capitals, separators or"
+                f" units: {names}"
+            )
         if number < 0:
-            raise CounterpointError(f"the collector was refused ({number})")
+            raise CounterpointError(f"the recorder refused the collector ({number})")
         return number
 
     def collector_remove(self, number: int) -> None:

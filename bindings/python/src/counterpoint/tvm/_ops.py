@@ -6,9 +6,11 @@ The rows of a report add up to the wall time of its runs:
 |---|---|
 | an op | its own time, without that of ops that it calls |
 | `(between ops)` | gaps between the first op and the last of a run |
-| `(entry function)` | before the first op and behind the last |
+| `(entry function)` | before the first op and after the last |
 
-The counters of the last two are one number, which stands in the row `(entry function)`.
+The counters of the last two are one number, which stands in the row `(entry function)`. So does what
+book-keeping ops counted that were timed only: they have no counters of their own, unless they were
+asked for. (Inside of another op it is in that op's row.)
 """
 
 from __future__ import annotations
@@ -94,7 +96,10 @@ class _Columns:
         if self.launches:
             # A duration on the host that says nothing about the device.
             row["Timing"] = Text("launch" if op["asynchronous"] else "call")
+        timed_only = _timed_only(op)
         for name, unit in self.counters:
+            if timed_only and (op["run"] is not None or op["parent"] is not None):
+                continue  # It is in another row, as that of the time between ops.
             caller, workers = op["self_counters"].get(name), 0
             if op["workers"]:
                 workers = op["workers"].get(name)
@@ -162,6 +167,11 @@ class _Columns:
             del row["Argument Shapes"]
             totals[device] = _added(totals[device], row) if device in totals else row
         return totals
+
+
+def _timed_only(op: Mapping[str, Any]) -> bool:
+    """Whether it is book-keeping for which no counter was read."""
+    return bool(op["bookkeeping"]) and all(value is None for value in op["counters"].values())
 
 
 def _row(name: str, ns: int, device: str, arguments: str) -> Row:
@@ -233,9 +243,11 @@ def _us(row: Row) -> float:
 
 def _notes(runs: list[Any], ops: list[Any]) -> list[str]:
     notes = []
-    failed = sum(1 for run in runs if run["failed"])
+    failed = [run for run in runs if run["failed"]]
     if failed:
-        notes.append(f"{failed} of {len(runs)} runs ended with an error")
+        threw = sorted({run["failed_op"] for run in failed if run["failed_op"] is not None})
+        which = f": {', '.join(threw)} threw" if threw else ""
+        notes.append(f"{len(failed)} of {len(runs)} runs ended with an error{which}")
     loose = sum(1 for op in ops if op["run"] is None)
     if loose:
         notes.append(

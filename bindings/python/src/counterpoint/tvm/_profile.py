@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Optional, Union
 
-from counterpoint.errors import CounterpointError
+from counterpoint.errors import ArgumentError, CounterpointError
 from counterpoint.metrics import Count, Duration, Metric, Text
 from counterpoint.report import Loss, Report
 from counterpoint.tvm import _machines, _native, _ops, _session
-from counterpoint.tvm.collectors import Collector, Registered, counters_of
+from counterpoint.tvm.collectors import (
+    Collector,
+    Registered,
+    checked,
+    counters_of,
+    described,
+    names_of,
+)
 
 _prepared = False
 _UNSEEN = "parallel_unseen"
+_FAILED = "collector_failed"
 
 
 def prepare() -> None:
@@ -34,8 +43,30 @@ def prepare() -> None:
         _machines.blind = str(error)
 
 
+class _Recorded:
+    """A machine of one profile, as it was when the profile began: another profile may give it
+    another name."""
+
+    def __init__(self, state: _machines.Machine, asked: Optional[str], calls: int) -> None:
+        self.unseen = state.unseen
+        self.number = state.number
+        # What the records call it, and what the user does.
+        self.name = state.name
+        self.label = asked if asked is not None else state.name
+        # Calls seen so far; in the end, of this profile.
+        self.calls = calls
+
+
+def _explained(loss: Loss, name: str, first: str) -> Loss:
+    """The loss with what happened first, if it has this name."""
+    if loss.name != name:
+        return loss
+    word = "the first error" if "the first error" not in loss.explanation else "another"
+    return replace(loss, explanation=f"{loss.explanation}; {word}: {first}")
+
+
 class Profile:
-    """What `profile` gives: open inside the `with`, to be looked at behind it."""
+    """What `profile` gives: open inside the `with`, to be looked at after it."""
 
     def __init__(
         self,
@@ -47,8 +78,7 @@ class Profile:
         self._request = request
         self._collectors = collectors
         self._registered: list[Registered] = []
-        self._states: list[tuple[_machines.Machine, int]] = []
-        self._calls: list[int] = []
+        self._machines: list[_Recorded] = []
         self._session: Optional[_session.Session] = None
         self._since = self._until = 0
         self._process = 0
@@ -61,6 +91,7 @@ class Profile:
         unless `output` was given."""
         if self._session is None:
             raise CounterpointError("the profile has not been opened: use it in a `with`")
+        self._session.finish()
         return self._session.path
 
     def __enter__(self) -> Profile:
@@ -83,7 +114,8 @@ class Profile:
                 attached.append(vm)
                 if state.unseen is not None:
                     native.lose(_UNSEEN, 1)
-                self._states.append((state, native.calls(state.number)))
+                self._machines.append(_Recorded(state, name, native.calls(state.number)))
+                native.ready(state.number)
         except BaseException:
             for vm in attached:
                 _machines.detach(vm)
@@ -109,7 +141,8 @@ class Profile:
             # Whatever happens on the way (Ctrl-C), nothing stays open.
             try:
                 self._until = native.ticks()
-                self._calls = [native.calls(state.number) - n for state, n in self._states]
+                for machine in self._machines:
+                    machine.calls = native.calls(machine.number) - machine.calls
                 for registered in self._registered:
                     registered.remove()
             finally:
@@ -121,10 +154,22 @@ class Profile:
         except Exception as trouble:
             # Nothing of ours may take the place of the model's own error.
             self._session.trouble = self._session.trouble or str(trouble)
+        self._tell(error)
         return False
 
+    def _tell(self, error: Optional[BaseException]) -> None:
+        """Warns of collectors that failed. Where warnings are errors, this one is raised unless the
+        model's own error is on its way."""
+        try:
+            for registered in self._registered:
+                if registered.failure is not None:
+                    _session.tell(f"a collector failed: {registered.failure}")
+        except Warning:
+            if error is None:
+                raise
+
     def report(self, all: bool = False) -> Report:
-        """The calls so far; behind the `with`, all of them.
+        """The calls so far; after the `with`, all of them.
 
         `all`: book-keeping calls (`vm.builtin.*`) as rows of their own, instead of one for each
         device."""
@@ -135,7 +180,7 @@ class Profile:
             document = _session.read(self._session, self._since, self._until)
             if not self._open:
                 self._documents = document
-        names = {state.name for state, _ in self._states}
+        names = {machine.name for machine in self._machines}
         report = _ops.report(
             document,
             lambda process, name: process == self._process and name in names,
@@ -158,11 +203,14 @@ class Profile:
 
     def _remark(self, report: Report, document: Mapping[str, Any], names: set[str]) -> None:
         """What these machines lack."""
-        blind = [state for state, _ in self._states if state.unseen is not None]
+        for registered in self._registered:
+            if registered.failure is not None:
+                report.losses = [_explained(loss, _FAILED, registered.failure) for loss in report.losses]
+        blind = [machine for machine in self._machines if machine.unseen is not None]
         if blind:
             # Instead of the profile's, which does not know which and why.
             report.losses = [loss for loss in report.losses if loss.name != _UNSEEN]
-            why = "; ".join(f"{state.name}: {state.unseen}" for state in blind)
+            why = "; ".join(f"{machine.label}: {machine.unseen}" for machine in blind)
             report.losses.append(
                 Loss(
                     _UNSEEN,
@@ -181,15 +229,15 @@ class Profile:
             if vm["process"] == self._process and vm["name"] in names
         }
         ran = {mine[run["vm"]] for run in document["runs"] if run["vm"] in mine}
-        for (state, _), calls in zip(self._states, self._calls):
-            if calls == 0 and state.name in ran:
+        for machine in self._machines:
+            if machine.calls == 0 and machine.name in ran:
                 report.notes.append(
-                    f"{state.name}: its functions ran and no op was seen, as with"
+                    f"{machine.label}: its functions ran and no op was seen, as with"
                     ' exec_mode="compiled": build with exec_mode="bytecode" for ops; loops can be'
                     " instrumented in either mode"
                 )
-            elif calls == 0:
-                report.notes.append(f"{state.name}: nothing ran while the profile was open")
+            elif machine.calls == 0:
+                report.notes.append(f"{machine.label}: nothing ran while the profile was open")
 
 
 def profile(
@@ -199,6 +247,7 @@ def profile(
     collectors: Sequence[Collector] = (),
     output: Union[str, os.PathLike[str], None] = None,
     multiplex: bool = False,
+    bookkeeping: bool = False,
 ) -> Profile:
     """Profiles what virtual machines do inside a `with`.
 
@@ -212,22 +261,16 @@ def profile(
 
     `output`: a directory for the profile, which otherwise lives as long as what this returns.
 
+    `bookkeeping`: counters are read for book-keeping ops (`vm.builtin.*`), too. Otherwise those are
+    timed only, and what they count is in the row `(entry function)`.
+
     In a process that `counterpoint run` started, the profile is a part of the run and has its
     counters. Profiles that are open at once must count the same.
     """
-    if isinstance(vm, Mapping):
-        machines: list[tuple[Optional[str], Any]] = [(str(name), one) for name, one in vm.items()]
-    elif hasattr(vm, "_set_instrument"):
-        machines = [(None, vm)]
-    else:
-        machines = [(None, one) for one in vm]
-    for _, one in machines:
-        if not hasattr(one, "_set_instrument"):
-            raise TypeError(f"profile a relax.VirtualMachine, not {type(one).__name__}")
-    if isinstance(counters, str):
-        counters = [counters]
+    machines = _machines_of(vm)
+    names = None if counters is None else names_of(counters, "counters=")
+    collectors = checked(collectors)
     more, variables, own = counters_of(collectors)
-    names = None if counters is None else list(counters)
     if len(own) != len(collectors):
         if names is not None and (variables or more is None):
             raise CounterpointError(
@@ -235,9 +278,58 @@ def profile(
                 " other devices: name all of them in the CounterCollector"
             )
         names = [*(names or []), *(n for n in more if n not in (names or []))] if more else more
-    where = None if output is None else os.fspath(output)
-    request = _session.Request(names, where, multiplex, variables=variables)
+    request = _session.Request(
+        names, _place(output), bool(multiplex), variables=variables, bookkeeping=bool(bookkeeping)
+    )
     return Profile(machines, request, own)
+
+
+def _machines_of(vm: object) -> list[tuple[Optional[str], Any]]:
+    """The virtual machines of a profile, with the names that the user gave them."""
+    if isinstance(vm, Mapping):
+        machines: list[tuple[Optional[str], Any]] = [(str(name), one) for name, one in vm.items()]
+    elif _is_machine(vm):
+        machines = [(None, vm)]
+    elif isinstance(vm, (list, tuple, set, frozenset)) or isinstance(vm, Iterator):
+        machines = [(None, one) for one in vm]
+    else:
+        raise _no_machine(vm)
+    if not machines:
+        raise ArgumentError("there is no virtual machine to be profiled")
+    known: dict[int, Optional[str]] = {}
+    for name, one in machines:
+        if not _is_machine(one):
+            raise _no_machine(one)
+        if id(one) in known:
+            names = "" if name is None else f" as {known[id(one)]!r} and as {name!r}"
+            raise ArgumentError(f"the same virtual machine is there twice{names}")
+        known[id(one)] = name
+    return machines
+
+
+def _is_machine(vm: object) -> bool:
+    return hasattr(vm, "_set_instrument") and not isinstance(vm, type)
+
+
+def _no_machine(vm: object) -> ArgumentError:
+    made = ": make one of it, relax.VirtualMachine(executable, device)"
+    is_executable = hasattr(vm, "jit") or hasattr(vm, "get_function")
+    return ArgumentError(
+        "profile a relax.VirtualMachine, several of them in a list, or a mapping from names to them,"
+        f" not {described(vm)}{made if is_executable else ''}"
+    )
+
+
+def _place(output: object) -> Optional[str]:
+    """The directory for a profile."""
+    if output is None:
+        return None
+    if not isinstance(output, (str, bytes, os.PathLike)):
+        raise ArgumentError(f"output= is the path of a directory, not {described(output)}")
+    place = os.fsdecode(output)
+    if not place or "\0" in place:
+        raise ArgumentError(f"output= is the path of a directory, not {place!r}")
+    return place
 
 
 def profile_function(
@@ -254,12 +346,18 @@ def profile_function(
     once more, measured, and gives `Duration (us)` and every collector's metrics by name. Counters
     include what pool threads counted; their part is apart as `NAME (workers)` where there are any.
     """
+    collectors = checked(collectors)
     more, variables, own = counters_of(collectors)
     counted = len(own) != len(collectors)
+    name = "main" if func_name is None else func_name
+    if not isinstance(name, str):
+        raise ArgumentError(f"func_name= is the name of a function, not {described(name)}")
+    if not isinstance(warmup_iters, int) or warmup_iters < 0:
+        raise ArgumentError(f"warmup_iters= is a number from 0, not {described(warmup_iters)}")
+    if not hasattr(dev, "sync"):
+        raise ArgumentError(f"dev= is a device, as tvm.cpu(), not {described(dev)}")
     native = _native.load()
-    module = mod.jit() if hasattr(mod, "jit") else mod
-    name = func_name or "main"
-    function = module[name]
+    function = _function(mod, dev, name)
 
     def measure(*args: Any) -> dict[str, Metric]:
         for _ in range(warmup_iters):
@@ -269,9 +367,13 @@ def profile_function(
         session = _session.begin(native, request)
         registered: list[Registered] = []
         try:
-            registered += [Registered(native, collector, [dev]) for collector in own]
-            label = f"{name} of profile_function"
-            around = native.instrument(native.vm(label), None)
+            for collector in own:
+                registered.append(Registered(native, collector, [dev]))
+            machine = _machines.Machine([dev], None)
+            machine.register(native, f"{name} of profile_function")
+            label = machine.name
+            around = native.instrument(machine.number, None)
+            native.ready(machine.number)
             since = native.ticks()
             # The function in the place of an op: pool threads count for it, too.
             around(function, name, True, None, *args)
@@ -280,9 +382,12 @@ def profile_function(
             around(function, name, False, result, *args)
             until = native.ticks()
         finally:
-            for collector in registered:
-                collector.remove()
+            for one in registered:
+                one.remove()
             _session.end(native, session)
+        for one in registered:
+            if one.failure is not None:
+                _session.tell(f"a collector failed: {one.failure}")
         document = _session.read(session, since, until)
         pid = os.getpid()
         report = _ops.report(document, lambda p, vm: p == pid and vm == label, {}, fold=False)
@@ -298,3 +403,27 @@ def profile_function(
         }
 
     return measure
+
+
+def _function(mod: Any, dev: Any, name: str) -> Any:
+    """The function of a module, an executable or a virtual machine."""
+    try:
+        import tvm
+        from tvm import relax
+
+        if isinstance(mod, relax.VMExecutable):
+            # Its functions are those of a machine.
+            mod = relax.VirtualMachine(mod, dev)
+        elif not isinstance(mod, (tvm.runtime.Module, relax.VirtualMachine)):
+            if not isinstance(mod, tvm.runtime.Executable):
+                raise ArgumentError(
+                    "profile_function measures a function of an executable (what tvm.compile gives), of"
+                    f" a tvm.runtime.Module or of a relax.VirtualMachine, not of {described(mod)}"
+                )
+            mod = mod.jit()
+        return mod[name]
+    except (AttributeError, KeyError, ValueError, RuntimeError) as error:
+        if isinstance(error, CounterpointError):
+            raise
+        which = " (func_name= says which; without it, main)" if name == "main" else ""
+        raise ArgumentError(f"{described(mod)} has no function {name!r}{which}: {error}") from None

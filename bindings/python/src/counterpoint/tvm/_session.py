@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import warnings
 import weakref
@@ -21,7 +21,7 @@ from typing import Any, Optional
 
 from counterpoint._install import program
 from counterpoint.errors import ConflictError, CounterpointError
-from counterpoint.tvm import _native
+from counterpoint.tvm import _native, _places
 
 _lock = threading.RLock()
 _current: Optional[Session] = None
@@ -42,6 +42,7 @@ class Request:
         multiplex: bool,
         skip_missing: bool = False,
         variables: Optional[dict[str, str]] = None,
+        bookkeeping: bool = False,
     ) -> None:
         self.counters = None if counters is None else list(counters)
         self.output = output
@@ -49,11 +50,15 @@ class Request:
         self.skip_missing = skip_missing
         # Counters per kind of device, as COUNTERPOINT_<DEVICE>_METRICS.
         self.variables = variables or {}
+        # Whether counters are read for book-keeping ops.
+        self.bookkeeping = bookkeeping
 
     def same(self, other: Request) -> bool:
         """Whether one session serves both."""
-        mine = (self.counters, self.multiplex, self.variables)
-        return mine == (other.counters, other.multiplex, other.variables)
+        return self._key() == other._key()
+
+    def _key(self) -> tuple[object, ...]:
+        return (self.counters, self.multiplex, self.variables, self.bookkeeping)
 
 
 class Session:
@@ -65,6 +70,8 @@ class Session:
         self.process = os.getpid()
         self.trouble: Optional[str] = None
         self.open = True
+        # What was recorded is still in the pool, which is in this directory.
+        self.pool: Optional[str] = None
         # The run of the environment answers before it looks at the file.
         self.joined = native.session_begin("") == _native.RUN_RECORDS
         if self.joined:
@@ -81,12 +88,16 @@ class Session:
             return
         folder = None
         if request.output is None:
-            folder = tempfile.mkdtemp(prefix="counterpoint-")
+            folder = _places.make()
             # Removed with the last profile that can make a report of it.
-            weakref.finalize(self, _remove, folder, os.getpid())
+            self._remove = weakref.finalize(self, _remove, folder, os.getpid())
         self.path = request.output or os.path.join(folder or "", "profile.cpt")
         prepared = _prepare(self.path, request)
         self.path = prepared["profile"]
+        if folder is not None:
+            self.pool = os.path.dirname(prepared["pool"])
+            self._remove.detach()
+            weakref.finalize(self, _remove, folder, os.getpid(), self.pool)
         for note in prepared["warnings"]:
             tell(note)
         answer = native.session_begin(prepared["run_file"])
@@ -103,12 +114,20 @@ class Session:
 
     def _compare(self, request: Request) -> None:
         """Tells of counters that the run has not."""
-        if not request.counters:
+        if not request.counters and not request.bookkeeping:
             return
         try:
             manifest = json.loads((Path(self.path) / "manifest.json").read_text())
             have = {counter["name"] for counter in manifest["counters"]}
         except (OSError, ValueError, KeyError, TypeError):
+            return
+        if request.bookkeeping and have and not manifest.get("bookkeeping"):
+            tell(
+                "bookkeeping=True has no effect: this process runs under `counterpoint run`, which"
+                " times vm.builtin.* ops without counting; start it as"
+                " `counterpoint run --bookkeeping`"
+            )
+        if not request.counters:
             return
         asked: list[str] = []
         for text in request.counters:
@@ -118,7 +137,7 @@ class Session:
         if lacking:
             tell(
                 f"not counted: {', '.join(lacking)}; this process runs under `counterpoint run`, which"
-                " chose the counters: name them there, behind -e"
+                " chose the counters: name them in the list of that command (`counterpoint run -e …`)"
             )
 
     def close(self, native: _native.Native) -> None:
@@ -127,10 +146,35 @@ class Session:
         if self.joined or self.process != os.getpid():
             return
         native.session_end()
+        if self.pool is not None:
+            # A profile that is only read by this package is collected when it is: starting a program
+            # takes longer than many a model. Not all of them, as memory is what pools are made of.
+            _uncollected.append(weakref.ref(self))
+            while len(_uncollected) > _MOST_UNCOLLECTED:
+                oldest = _uncollected.pop(0)()
+                if oldest is not None:
+                    oldest.finish()
+            return
         try:
             _finish(self.path)
         except CounterpointError as error:
             self.trouble = str(error)
+
+    def finish(self) -> None:
+        """Has what was recorded in the profile's directory, once the session has ended. Never
+        raises."""
+        if self.open or self.pool is None or self.process != os.getpid():
+            return
+        self.pool = None
+        try:
+            _finish(self.path)
+        except CounterpointError as error:
+            self.trouble = str(error)
+
+
+# Sessions whose records are still in their pools, oldest first.
+_uncollected: list[weakref.ref[Session]] = []
+_MOST_UNCOLLECTED = 4
 
 
 def begin(native: _native.Native, request: Request) -> Session:
@@ -144,8 +188,8 @@ def begin(native: _native.Native, request: Request) -> Session:
             elif not session.request.same(request):
                 raise ConflictError(
                     f"a profile that counts {_list(session.request)} is open in this process, and one"
-                    f" that counts {_list(request)} cannot be beside it: end the first, or ask both"
-                    " for the same counters"
+                    f" that counts {_list(request)} cannot be open at the same time: end the first, or"
+                    " ask both for the same counters"
                 )
             session.holders += 1
             return session
@@ -170,13 +214,14 @@ def _forked() -> None:
     """In a forked child: the parent's session is not ours; the run of the environment goes on."""
     global _current, _lock
     _lock = threading.RLock()
+    _uncollected.clear()
     if _current is not None:
         joined, _current = _current.joined, None
         if not joined:
             _native.load().session_end()
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_parent=_places.expect_children, after_in_child=_forked)
 
 
 def read(session: Session, since: int, until: int) -> dict[str, Any]:
@@ -187,6 +232,8 @@ def read(session: Session, since: int, until: int) -> dict[str, Any]:
     if until:
         words += ["--until", str(until)]
     document = json.loads(_run(words))
+    if not session.open:
+        session.pool = None  # The program has collected what was in it.
     if document.get("schema") != "counterpoint.ops/1":
         raise CounterpointError(f"unknown schema {document.get('schema')!r} of counterpoint ops")
     return dict(document)
@@ -194,6 +241,8 @@ def read(session: Session, since: int, until: int) -> dict[str, Any]:
 
 def _prepare(path: str, request: Request) -> dict[str, Any]:
     words = ["session", "prepare", "-o", path, "--format", "json"]
+    if request.bookkeeping:
+        words.append("--bookkeeping")
     if request.multiplex:
         words.append("--multiplex")
     if request.skip_missing:
@@ -203,8 +252,26 @@ def _prepare(path: str, request: Request) -> dict[str, Any]:
     try:
         return dict(json.loads(_run(words, request.variables)))
     except CounterpointError as error:
-        # The program's advice, in this package's words.
-        raise CounterpointError(str(error).replace("with -o DIR", "with output=")) from None
+        raise CounterpointError(_in_our_words(str(error))) from None
+
+
+# What the program says of its options, and what they are called here.
+_WORDS = (
+    (r"(?m)^-e [^\n]*?: counter list, byte \d+: ", "counters: "),
+    (r"(?m)^-e ([^\n]*?): ", r"counters \1: "),
+    (r"with -o DIR", "with output="),
+    (r"leave out -e\b", "leave out counters="),
+    (r"(?<![\w`])-e\b", "counters="),
+    (r"--multiplex\b", "multiplex=True"),
+    (r"with --events-dir or an installed perf", "with perf installed"),
+)
+
+
+def _in_our_words(text: str) -> str:
+    """The program's errors without its options, but for commands that are there to be typed."""
+    for said, ours in _WORDS:
+        text = re.sub(said, ours, text)
+    return text
 
 
 def _finish(path: str) -> None:
@@ -254,11 +321,22 @@ def _is_ours(module: object) -> bool:
 
 
 def _list(request: Request) -> str:
-    if request.counters is None:
-        return "the default counters"
-    return ", ".join(request.counters) or "nothing"
+    counters = "the default counters"
+    if request.counters is not None:
+        counters = ", ".join(request.counters) or "nothing"
+    elif request.variables:
+        counters = "; ".join(f"{name}={text}" for name, text in request.variables.items())
+    extra = [
+        word
+        for word, asked in (("multiplex=True", request.multiplex), ("bookkeeping=True", request.bookkeeping))
+        if asked
+    ]
+    return " with ".join([counters, " and ".join(extra)]) if extra else counters
 
 
-def _remove(folder: str, process: int) -> None:
+def _remove(folder: str, process: int, pool: Optional[str] = None) -> None:
+    """Removes a profile, and what is left of its pool if nobody has read it."""
     if process == os.getpid():
         shutil.rmtree(folder, ignore_errors=True)
+        if pool is not None:
+            shutil.rmtree(pool, ignore_errors=True)

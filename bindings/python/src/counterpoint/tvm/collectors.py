@@ -14,17 +14,19 @@ A collector of your own says once, in `metrics`, what it gives:
 
 `start` and `stop` run on the op's thread around the recorder's own readings, with the GIL held, so
 that their time is in no op's duration; several threads may be in them at once. An error in either
-never reaches the model: it is the loss `collector_failed`. Only a KeyboardInterrupt or a SystemExit,
-which is for whoever runs the model, ends the model's call.
+never reaches the model: it is the loss `collector_failed`, which names the first one, and a warning
+at the end of the profile. Only a KeyboardInterrupt or a SystemExit, which is for whoever runs the
+model, ends the model's call.
 """
 
 from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Optional
 
+from counterpoint.errors import ArgumentError
 from counterpoint.metrics import Count, Duration, Metric, Percent, Ratio, Text
 from counterpoint.tvm import _native
 
@@ -63,7 +65,15 @@ class CounterCollector(Collector):
     """
 
     def __init__(self, counters: Optional[Mapping[Any, Sequence[str]]] = None) -> None:
-        self.counters = {device: list(names) for device, names in (counters or {}).items()}
+        if counters is not None and not isinstance(counters, Mapping):
+            raise ArgumentError(
+                "CounterCollector takes a mapping from devices to lists of counters"
+                f" ({{tvm.cpu(): [\"page-faults\"]}}), not {described(counters)}"
+            )
+        self.counters = {
+            device: names_of(names, f"the counters of {kind_of(device)}")
+            for device, names in (counters or {}).items()
+        }
 
     def start(self, device: Any) -> object:
         """Nothing: the recorder reads counters by itself."""
@@ -78,9 +88,64 @@ PAPIMetricCollector = CounterCollector
 """What TVM's former collector was called."""
 
 
+# As `counterpoint list` groups counters; names of TVM's devices.
+_DEVICES = (
+    "cpu", "cpu_pinned", "cuda", "cuda_host", "rocm", "rocm_host", "opencl", "vulkan", "metal",
+    "oneapi", "hexagon",
+)
+
+
 def kind_of(device: Any) -> str:
     """`cpu`, `cuda` … of a `tvm.runtime.Device`."""
-    return str(device).partition(":")[0].partition("(")[0]
+    kind = str(device).partition(":")[0].partition("(")[0]
+    if kind not in _DEVICES:
+        raise ArgumentError(
+            f"{described(device)} is not a device whose counters are known: give tvm.cpu(),"
+            f" tvm.cuda() or another of {', '.join(_DEVICES)}"
+        )
+    return kind
+
+
+def described(value: object) -> str:
+    """What a wrong argument is, in an error."""
+    if value is None or isinstance(value, (bool, int, float, str, bytes)):
+        text = repr(value)
+        return text if len(text) <= 60 else f"{text[:57]}…"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    name = type(value).__name__
+    return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
+
+
+def names_of(names: object, what: str) -> list[str]:
+    """Names of counters: a list, or one text with commas."""
+    if isinstance(names, str):
+        names = [names]
+    if isinstance(names, (bytes, Mapping)) or not isinstance(names, Iterable):
+        raise ArgumentError(f"{what} is a list of names, not {described(names)}")
+    found = list(names)
+    for name in found:
+        if not isinstance(name, str):
+            raise ArgumentError(f"{what} is a list of names, and {described(name)} is not a name")
+        if not name.strip() or not name.isprintable():
+            raise ArgumentError(f"{what}: {name!r} is not the name of a counter")
+    return found
+
+
+def checked(collectors: object) -> list[Collector]:
+    """The collectors of a profile, each of which is one."""
+    if isinstance(collectors, (Collector, type)) or not isinstance(collectors, Iterable):
+        raise ArgumentError(f"collectors= is a list of collectors, not {described(collectors)}")
+    found = list(collectors)
+    for one in found:
+        if not isinstance(one, Collector):
+            made = " (make one of it: write parentheses after its name)"
+            is_class = isinstance(one, type) and issubclass(one, Collector)
+            raise ArgumentError(
+                f"collectors= has {described(one)}, which is not a Collector"
+                f"{made if is_class else ''}"
+            )
+    return found
 
 
 def counters_of(
@@ -105,11 +170,41 @@ def counters_of(
     if not variables:
         return (None if defaults else names), {}, own
     # The program knows which kinds have a source; it is asked through their variables, which count
-    # only where no list is given.
-    if names:
+    # only where no list is given. An empty one asks for nothing: other devices alone do not have the
+    # processor counted.
+    if not defaults:
         variables["cpu"] = names
     lists = {f"COUNTERPOINT_{k.upper()}_METRICS": ";".join(v) for k, v in variables.items()}
     return None, lists, own
+
+
+def _slots(native: _native.Native, collector: Collector) -> list[tuple[str, int]]:
+    """Names and kinds of its metrics, each of which a report can show."""
+    of, metrics = type(collector).__name__, collector.metrics
+    if not isinstance(metrics, Mapping):
+        raise ArgumentError(
+            f"{of}.metrics is a mapping from names to kinds, as {{\"hits\": Count}}, not"
+            f" {described(metrics)}"
+        )
+    if not metrics:
+        raise ArgumentError(f"{of}.metrics is empty: it says what stop gives, as {{\"hits\": Count}}")
+    kept: list[tuple[str, int]] = []
+    for name, kind in metrics.items():
+        if not isinstance(name, str) or not name or "\0" in name:
+            raise ArgumentError(f"{of}.metrics: {described(name)} is not a name")
+        if not isinstance(kind, type) or kind not in _KINDS:
+            kinds = ", ".join(known.__name__ for known in _KINDS)
+            raise ArgumentError(
+                f"{of}.metrics: the kind of {name!r} is one of {kinds}, not {described(kind)}"
+            )
+        why = native.metric_name(name)
+        if why is not None:
+            raise ArgumentError(
+                f"{of}.metrics: {name!r} cannot be a metric: {why} (capitals, separators and units"
+                " make no difference); call it something else"
+            )
+        kept.append((name, _KINDS[kind]))
+    return kept
 
 
 class Registered:
@@ -123,23 +218,48 @@ class Registered:
         self._devices: dict[tuple[int, int], Any] = {}
         self._device = tvm.runtime.device
         self._local = threading.local()
+        # What the first exception was, and how many there were.
+        self.failure: Optional[str] = None
+        self.failures = 0
+        slots = _slots(native, collector)
         collector.init(devices)
         # Resolved once: `stop` writes into slots of fixed number.
-        self._slots = {name: i for i, name in enumerate(collector.metrics)}
+        self._slots = {name: i for i, (name, _) in enumerate(slots)}
         self._kinds = list(collector.metrics.values())
-        for name, kind in collector.metrics.items():
-            if kind not in _KINDS:
-                raise TypeError(f"metric {name!r}: {kind!r} is none of the five kinds")
-        slots = [(name, _KINDS[kind]) for name, kind in collector.metrics.items()]
         _native.pass_interrupts()
-        self._number = native.collector(self._start, self._stop, slots) if slots else -1
+        self._number = native.collector(self._start, self._stop, slots)
 
     def remove(self) -> None:
         """The profile is over."""
-        if self._number >= 0:
-            self._native.collector_remove(self._number)
+        self._native.collector_remove(self._number)
 
     def _start(self, device_type: int, device_id: int) -> Any:
+        try:
+            return self._start_one(device_type, device_id)
+        except Exception as error:
+            self._failed("start", error)
+            raise
+
+    def _stop(self, depth: int, slots: Any, count: int) -> Any:
+        try:
+            return self._stop_one(depth, slots, count)
+        except Exception as error:
+            self._failed("stop", error)
+            raise
+
+    def _failed(self, where: str, error: Exception) -> None:
+        """Keeps the first. What it is called may raise, too, and must not do it here."""
+        self.failures += 1
+        if self.failure is not None:
+            return
+        name = type(self._collector).__name__
+        try:
+            said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        except Exception:
+            said = type(error).__name__
+        self.failure = f"{name}.{where} raised {said}"
+
+    def _start_one(self, device_type: int, device_id: int) -> Any:
         device = self._devices.get((device_type, device_id))
         if device is None:
             device = self._device(device_type, device_id)
@@ -150,7 +270,7 @@ class Registered:
         stack.append(state)
         return len(stack)
 
-    def _stop(self, depth: int, slots: Any, count: int) -> Any:
+    def _stop_one(self, depth: int, slots: Any, count: int) -> Any:
         stack = self._local.stack
         # What lies above was left behind by ops that threw.
         state = stack[depth - 1]
@@ -158,14 +278,20 @@ class Registered:
         if state is None:
             return None
         metrics = self._collector.stop(state)
+        if not isinstance(metrics, Mapping):
+            raise TypeError(f"stop gave {described(metrics)}, not a mapping from metrics to values")
         values = (_native.Value * count).from_address(int(slots.value))
         kept = []
         for name, metric in metrics.items():
-            slot = self._slots[name]
+            slot = self._slots.get(name)
+            if slot is None:
+                raise ValueError(f"stop gave {name!r}, which is not in metrics")
             if type(metric) is not self._kinds[slot]:
-                raise TypeError(f"metric {name!r} is {metric!r}, not {self._kinds[slot].__name__}")
+                raise TypeError(f"metric {name!r} is {metric!r}, not a {self._kinds[slot].__name__}")
             value = values[slot]
             if isinstance(metric, Count):
+                if not isinstance(metric.value, int):
+                    raise TypeError(f"metric {name!r} is {metric!r}, not a whole number")
                 if not -(2**63) <= metric.value < 2**63:
                     raise OverflowError(f"metric {name!r}: {metric.value} has more than 64 bits")
                 value.count = metric.value

@@ -1,0 +1,103 @@
+"""Directories for profiles that nobody named a place for.
+
+They lie in the directory for temporary files and are removed with their profile. A process that is
+killed, or ends by `os._exit` as forked children do, cannot remove its own: whoever makes or removes
+one later looks for those of processes that are gone. So a directory's name says whose it is:
+
+    counterpoint-<machine>-<process id>-<start of the process>-<random>
+
+where <machine> stands for the boot and the namespace in which the process id means something. What
+belongs to another machine, container or user is left alone.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import re
+import shutil
+import tempfile
+import zlib
+from typing import Optional
+
+_PREFIX = "counterpoint-"
+# Whether this process or one that it was forked from has made one.
+_made = False
+_forked = False
+
+
+def make() -> str:
+    """A new directory, for this user only."""
+    global _made
+    if not _made:
+        _made = True
+        sweep()
+        atexit.register(sweep)
+    start = _start_of(os.getpid())
+    return tempfile.mkdtemp(prefix=f"{_PREFIX}{_machine()}-{os.getpid()}-{start or 0}-")
+
+
+def sweep() -> None:
+    """Removes those of processes that are gone."""
+    if _start_of(os.getpid()) is None:
+        return  # Nobody's life can be told.
+    pattern = re.compile(rf"{_PREFIX}{_machine()}-(\d+)-(\d+)-[^-]+")
+    try:
+        with os.scandir(tempfile.gettempdir()) as entries:
+            found = [entry for entry in entries if pattern.fullmatch(entry.name)]
+    except OSError:
+        return
+    for entry in found:
+        named = pattern.fullmatch(entry.name)
+        try:
+            mine = entry.stat(follow_symlinks=False).st_uid == os.getuid()
+        except OSError:
+            continue
+        if named is None or not mine or entry.is_symlink():
+            continue
+        if _start_of(int(named[1])) != named[2]:
+            _remove_pool(entry.path)
+            shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def expect_children() -> None:
+    """This process has forked: a child that ends by `os._exit` may leave directories."""
+    global _forked
+    if not _forked:
+        _forked = True
+        atexit.register(sweep)
+
+
+def _remove_pool(folder: str) -> None:
+    """The pool of a profile in this directory, if it has one still."""
+    try:
+        with open(os.path.join(folder, "profile.cpt", "manifest.json")) as file:
+            pool = os.path.dirname(json.load(file)["pool"] or "")
+        if os.path.basename(pool).startswith(_PREFIX) and os.stat(pool).st_uid == os.getuid():
+            shutil.rmtree(pool, ignore_errors=True)
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+
+
+def _start_of(process: int) -> Optional[str]:
+    """When a process began, in ticks since the boot; `None` if there is none, or it has ended and
+    waits to be waited for."""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else fields[19].decode()
+
+
+def _machine() -> str:
+    """Eight digits for the boot and the namespace of process ids."""
+    words = []
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            words.append(file.read().strip())
+        words.append(os.readlink("/proc/self/ns/pid"))
+    except OSError:
+        pass
+    return f"{zlib.crc32(' '.join(words).encode()):08x}"

@@ -1,0 +1,133 @@
+"""What profiles cost and leave behind: directories, pools, mappings, and the first call."""
+
+import gc
+import os
+import subprocess
+from pathlib import Path
+
+import counterpoint.tvm as cp
+import models
+import support
+
+
+CHILDREN_THAT_EXIT = """
+import os, signal, sys
+import counterpoint.tvm as cp, models
+mod, entry, arrays = models.MODELS["mlp"]()
+args = models.tensors(arrays)
+vm = models.machine(mod)
+
+def child(read, end):
+    pid = os.fork()
+    if pid == 0:
+        with cp.profile(vm, counters=[]) as prof:
+            pass
+        if read:
+            prof.report()
+        end()
+    os.waitpid(pid, 0)
+
+for read in (False, True):
+    child(read, lambda: os._exit(0))
+child(False, lambda: os.kill(os.getpid(), signal.SIGKILL))
+print(len(os.listdir(os.environ["TMPDIR"])))
+"""
+
+
+def pools():
+    return {name for name in os.listdir("/dev/shm") if name.startswith("counterpoint-")}
+
+
+def test_children_that_end_at_once_leave_nothing(tmp_path):
+    before = pools()
+    told = support.python(CHILDREN_THAT_EXIT, TMPDIR=str(tmp_path))
+    assert int(told) > 0, "they could not remove theirs"
+    assert list(tmp_path.iterdir()) == []
+    # Other tests may have begun some, none of which is of a child of that program.
+    assert not {name for name in pools() - before if not Path(f"/dev/shm/{name}/pool").exists()}
+
+
+def test_directories_of_others_are_left_alone(tmp_path, monkeypatch):
+    from counterpoint.tvm import _places
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    mine = Path(_places.make())
+    machine = mine.name.split("-")[1]
+    gone = subprocess_that_ended()
+    kept = [
+        f"counterpoint-{machine}-{os.getpid()}-1-x y",
+        f"counterpoint-00000000-{gone}-1-abc",
+        f"counterpoint-{machine}-{os.getppid()}-{_places._start_of(os.getppid())}-abc",
+        "counterpoint-abc",
+    ]
+    removed = [f"counterpoint-{machine}-{gone}-1-abc", f"counterpoint-{machine}-{os.getpid()}-1-abc"]
+    for name in [*kept[1:], *removed]:
+        (tmp_path / name).mkdir()
+    (tmp_path / kept[0]).symlink_to("/etc")
+    _places.sweep()
+    assert {path.name for path in tmp_path.iterdir()} == {mine.name, *kept}
+    mine.rmdir()
+
+
+def subprocess_that_ended():
+    """The number of a process that is gone."""
+    child = subprocess.Popen(["true"])
+    child.wait()
+    return child.pid
+
+
+def mappings():
+    with open("/proc/self/maps") as maps:
+        return sum(1 for _ in maps)
+
+
+def test_sessions_leave_no_more_mappings(mlp):
+    vm, entry, args = mlp
+
+    def once(counters):
+        with cp.profile(vm, counters=counters) as prof:
+            vm[entry](*args)
+        return support.counted(prof.report(all=True))
+
+    expected, _ = support.independent(vm, entry, args)
+    once([]), once(["page-faults"])
+    before = mappings()
+    for i in range(12):
+        assert once([["page-faults"], [], ["page-faults", "task-clock"]][i % 3]) == expected
+    # The program's own heap may have grown meanwhile, but not by one for each.
+    assert mappings() - before < 6
+
+
+def test_a_profile_that_is_read_late_or_never_is_whole_and_leaves_nothing(mlp, tmp_path):
+    vm, entry, args = mlp
+    expected, _ = support.independent(vm, entry, args)
+    before = pools()
+    profiles = []
+    for _ in range(7):
+        with cp.profile(vm, counters=[]) as prof:
+            vm[entry](*args)
+        profiles.append(prof)
+    for prof in profiles[:5]:
+        assert support.counted(prof.report(all=True)) == expected
+    assert "matmul" in support.run([support.PROGRAM, "report", profiles[5].path])
+    del prof, profiles
+    gc.collect()
+    assert pools() <= before
+
+
+def test_the_first_call_is_as_whole_as_the_others():
+    """A thread's state, its counters and the names of ops are made when the profile is opened."""
+    vm = models.machine(models.touching(5))
+    argument = support.fresh(10 * 4096)
+    vm["main"](argument)
+    with cp.profile(vm, counters=["page-faults:u"]):
+        vm["main"](argument)
+    with cp.profile(vm, counters=["page-faults:u"]) as prof:
+        (part,) = (Path(prof._session.path) / "processes").iterdir()
+        names = part / "meta.cps"
+        written = names.stat().st_size
+        # What both know of an op: its name, its arguments, that it has regions.
+        assert names.read_bytes().count(b"touch") == 3
+        vm["main"](argument)
+        assert names.stat().st_size == written
+    assert not prof.report().losses
