@@ -13,14 +13,3 @@ sys.path.insert(0, str(DIST / "lib/python"))
 os.environ["TVM_NUM_THREADS"] = "2"
 # Numbers in tables as the C locale writes them, whatever the machine's is.
 os.environ["LC_ALL"] = "C"
-
-
-def skip(name, reason):
-    """Skips a test, saying so where `cargo xtask test` looks."""
-    import pytest
-
-    log = os.environ.get("COUNTERPOINT_SKIP_LOG")
-    if log:
-        with open(log, "a") as file:
-            file.write(f"{name}: {reason}\n")
-    pytest.skip(reason)

@@ -15,6 +15,8 @@
 //! | `COUNTERPOINT_FIXTURES` | folder with the compiled modules; not set by `--quick` |
 //! | `COUNTERPOINT_SKIP_LOG` | file to which a skipped test appends `NAME: REASON` |
 
+mod skips;
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -27,6 +29,7 @@ use crate::pmu_vm::{Outcome, Request};
 use crate::process::{cargo, describe, duration, exists, say};
 use crate::setup::{self, List};
 use crate::{dist, fixtures, pmu_vm};
+use skips::Skip;
 
 /// Runs all tests.
 #[derive(clap::Args)]
@@ -34,6 +37,9 @@ pub struct Args {
     /// No downloads: host linker, no IREE, no Python tests, no emulated machine.
     #[arg(long)]
     quick: bool,
+    /// Fail when a test skips itself that CI expects to run (xtask/src/test/skips.rs).
+    #[arg(long, conflicts_with = "quick")]
+    strict: bool,
     /// Only tests whose name contains this.
     filter: Option<String>,
 }
@@ -119,10 +125,11 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
         say(format_args!("{vm}: skipped, they have a filter of their own (cargo xtask pmu-vm)"));
     } else if let Some(why) = pmu_vm::missing() {
         say(format_args!("{vm}: skipped, {why}"));
+        add_to_log(&skip_log, &format!("emulated machine: {why}"))?;
     } else {
         steps.push(emulated(layout, vm));
     }
-    summary(&steps, &skip_log)
+    summary(&steps, &skips::read(&skip_log), args.strict)
 }
 
 /// The emulated machine as a step like the others: what goes wrong before its tests is a failure
@@ -240,10 +247,24 @@ fn without_colours(line: &str) -> String {
     plain
 }
 
-fn summary(steps: &[Step], skip_log: &Path) -> Result<()> {
-    let skips = std::fs::read_to_string(skip_log).unwrap_or_default();
-    for line in skips.lines() {
-        say(format_args!("skipped itself: {line}"));
+fn add_to_log(skip_log: &Path, line: &str) -> Result<()> {
+    let file = std::fs::File::options().append(true).open(skip_log);
+    file.and_then(|mut file| writeln!(file, "{line}"))
+        .with_context(|| format!("write {}", skip_log.display()))
+}
+
+/// Prints what ran and what did not. With `strict`, a skip that is not expected is a failure.
+fn summary(steps: &[Step], skips: &[Skip], strict: bool) -> Result<()> {
+    let mut unexpected = Vec::new();
+    for skip in skips {
+        let Skip { test, reason } = skip;
+        match skip.expected() {
+            Some(why) => say(format_args!("skipped itself: {test}: {reason} (expected: {why})")),
+            None => {
+                say(format_args!("skipped itself: {test}: {reason}"));
+                unexpected.push(test.as_str());
+            }
+        }
     }
     let mut total = Tally::default();
     for step in steps {
@@ -258,14 +279,22 @@ fn summary(steps: &[Step], skip_log: &Path) -> Result<()> {
         ));
     }
     let Tally { passed, failed, skipped } = total;
-    let itself = skips.lines().count();
+    let itself = skips.len();
     eprintln!(
         "{passed} passed, {failed} failed, {skipped} skipped ({itself} of the passed skipped themselves)"
     );
+    let mut wrong = Vec::new();
     let broken: Vec<&str> =
         steps.iter().filter(|step| step.error.is_some()).map(|step| step.name).collect();
     if !broken.is_empty() {
-        bail!("{} failed", broken.join(" and "));
+        wrong.push(format!("{} failed", broken.join(" and ")));
+    }
+    if strict && !unexpected.is_empty() {
+        let tests = unexpected.join(", ");
+        wrong.push(format!("tests skipped themselves that CI expects to run: {tests}"));
+    }
+    if !wrong.is_empty() {
+        bail!("{}", wrong.join("; "));
     }
     Ok(())
 }

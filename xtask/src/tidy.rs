@@ -5,6 +5,7 @@
 
 mod arrows;
 mod built;
+mod circles;
 mod links;
 mod rules;
 mod sources;
@@ -41,6 +42,7 @@ impl Findings {
 pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     let mut findings = Findings::default();
     arrows::check(layout, &mut findings)?;
+    circles::check(layout, &mut findings)?;
     built::check(layout, args.built, &mut findings)?;
     let files = repository_files(layout)?;
     sources::check(layout, &files, &mut findings)?;

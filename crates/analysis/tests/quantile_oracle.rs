@@ -17,13 +17,13 @@ const PARTS: [f64; 8] = [0.0, 0.01, 0.25, 0.5, 0.75, 0.99, 0.999, 1.0];
 #[test]
 fn quantiles_agree_with_numpy() {
     let Some(venv) = std::env::var_os("COUNTERPOINT_VENV") else {
-        eprintln!("SKIPPED: no COUNTERPOINT_VENV, so no numpy to compare quantiles with");
+        testkit::skip("quantile_oracle", "COUNTERPOINT_VENV is not set (cargo xtask test sets it)");
         return;
     };
     let python = PathBuf::from(venv).join("bin/python");
     let has_numpy = Command::new(&python).args(["-c", "import numpy"]).status();
     if !has_numpy.is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED: {} has no numpy", python.display());
+        testkit::skip("quantile_oracle", &format!("{} has no numpy", python.display()));
         return;
     }
     let mut random = 0x9E37_79B9_7F4A_7C15u64;

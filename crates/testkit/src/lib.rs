@@ -7,6 +7,7 @@
 //! | [`make`] | writes a script as a real profile directory, through the real page writer |
 //! | [`random`] | numbers that are the same in every run |
 //! | [`scratch`] | directories that go away again |
+//! | [`skips`] | tests that cannot run on this machine say so |
 //! | [`fuzz`] | readers over bytes that nobody wrote, for fuzzers and mutation tests |
 //! | [`golden`] | runs `counterpoint` and compares with files under `tests/golden` |
 //!
@@ -18,9 +19,11 @@ pub mod make;
 pub mod random;
 pub mod scratch;
 pub mod script;
+pub mod skips;
 
 pub use golden::{Golden, Output};
 pub use make::PageMaker;
 pub use random::Random;
 pub use scratch::Scratch;
 pub use script::{CallScript, GroupRead, Item, ProcessScript, ProfileScript, ThreadScript};
+pub use skips::{skip, skip_this};

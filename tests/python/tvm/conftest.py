@@ -8,9 +8,9 @@ import pytest
 def tvm_and_counterpoint():
     """Skips where TVM or the built Counterpoint is not."""
     if importlib.util.find_spec("tvm") is None:
-        places.skip("tests/python/tvm", "TVM is not installed")
+        pytest.skip("TVM is not installed")
     if not (places.DIST / "bin/counterpoint").is_file():
-        places.skip("tests/python/tvm", f"no {places.DIST}/bin/counterpoint")
+        pytest.skip(f"no {places.DIST}/bin/counterpoint")
 
 
 @pytest.fixture(scope="module")

@@ -50,6 +50,17 @@ pub const ROOMS: &[Room] = &[
     },
 ];
 
+/// The layers of a crate: its modules, lowest layer first. A module uses only its own layer and
+/// those below it.
+pub struct Layers {
+    /// The folder, relative to the root.
+    pub folder: &'static str,
+    /// A layer's name, and the modules in it by the first part of their path.
+    pub layers: &'static [(&'static str, &'static [&'static str])],
+}
+
+pub const LAYERS: &[Layers] = &[];
+
 /// What in-target rooms may use from outside.
 pub const IN_TARGET_OUTSIDE: &[&str] = &["libc"];
 

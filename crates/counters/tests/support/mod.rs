@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use model::{Counter, PerfAttr, SimReading, SimScript, Source, Unit};
+pub use testkit::skip_this as skip;
 
 pub const DUMMY: PerfAttr = software(9);
 pub const PAGE_FAULTS: PerfAttr = software(2);
@@ -50,10 +51,6 @@ pub fn can_count() -> bool {
             false
         }
     }
-}
-
-pub fn skip(why: &str) {
-    eprintln!("SKIPPED: {why}");
 }
 
 pub fn is_root() -> bool {

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use profile::Profile;
 use serde_json::Value;
+pub use testkit::skip;
 
 /// What an environment variable names, or `None` after saying that the test is skipped.
 fn need(test: &str, variable: &str) -> Option<PathBuf> {
@@ -31,17 +32,6 @@ fn need(test: &str, variable: &str) -> Option<PathBuf> {
 /// IREE 3.7.0, whose executables are of version 5.
 pub fn venv_v5(test: &str) -> Option<PathBuf> {
     need(test, "COUNTERPOINT_VENV_V5")
-}
-
-/// Says loudly that a test is skipped, and why.
-pub fn skip(test: &str, why: &str) {
-    eprintln!("SKIPPED {test}: {why}");
-    if let Some(log) = std::env::var_os("COUNTERPOINT_SKIP_LOG") {
-        let file = std::fs::File::options().append(true).create(true).open(log);
-        if let Ok(mut file) = file {
-            let _ = writeln!(file, "{test}: {why}");
-        }
-    }
 }
 
 /// The test environment's Python, if it has these modules.

@@ -1,0 +1,70 @@
+//! Tests that skipped themselves, and the skips that are expected.
+//!
+//! A skipped test passes, so a machine that lost Python or the right to count would look as if
+//! everything worked. `cargo xtask test --strict`, which CI uses, fails on a skip that is not in
+//! [`EXPECTED`].
+
+use std::path::Path;
+
+/// A test that may skip itself in CI.
+struct Expected {
+    /// The test's name in the log, before the colon.
+    test: &'static str,
+    /// What CI's machine lacks.
+    why: &'static str,
+}
+
+/// Short, and each with the reason why CI cannot run the test.
+const EXPECTED: &[Expected] = &[
+    Expected { test: "torchs_sums", why: "PyTorch's wheels are several GB" },
+    Expected { test: "hta", why: "HolisticTraceAnalysis brings PyTorch" },
+    Expected {
+        test: "a_tracefs_that_may_not_be_read",
+        why: "CI runs as root, who may read every file",
+    },
+];
+
+/// One line of the log.
+pub struct Skip {
+    pub test: String,
+    pub reason: String,
+}
+
+impl Skip {
+    /// Why this skip is expected, if it is.
+    pub fn expected(&self) -> Option<&'static str> {
+        EXPECTED.iter().find(|expected| expected.test == self.test).map(|expected| expected.why)
+    }
+}
+
+/// What tests wrote into the file of `COUNTERPOINT_SKIP_LOG`, in their order, each line once.
+pub fn read(log: &Path) -> Vec<Skip> {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let mut skips: Vec<Skip> = Vec::new();
+    for line in text.lines() {
+        let (test, reason) = line.split_once(": ").unwrap_or((line, "no reason given"));
+        if !skips.iter().any(|skip| skip.test == test && skip.reason == reason) {
+            skips.push(Skip { test: test.to_string(), reason: reason.to_string() });
+        }
+    }
+    skips
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_read_and_judged_by_name() {
+        let log = std::env::temp_dir().join(format!("xtask-skips-{}", std::process::id()));
+        std::fs::write(&log, "hta: cannot import hta: it is missing\nnumbers: no PMU\nhta: cannot import hta: it is missing\n").unwrap();
+        let skips = read(&log);
+        std::fs::remove_file(&log).unwrap();
+        let judged: Vec<(&str, &str, bool)> = skips
+            .iter()
+            .map(|skip| (&*skip.test, &*skip.reason, skip.expected().is_some()))
+            .collect();
+        let hta = ("hta", "cannot import hta: it is missing", true);
+        assert_eq!(judged, [hta, ("numbers", "no PMU", false)]);
+    }
+}

@@ -1,0 +1,406 @@
+//! Circles among the files of a crate, and the layers that a crate's files keep.
+//!
+//! Two files that use each other can only be read together. A parent and its child are exempt: a
+//! parent names its children, and a child belongs to its parent. What is checked is the graph that
+//! is left: a circle through any number of files is a finding.
+//!
+//! A use is a path in the syntax tree (`use`, types, calls, and what looks like a path inside a
+//! macro), resolved as far as files go: `crate::thread::guarded` is a use of `thread.rs`, or of the
+//! file from which `thread.rs` re-exports the name. Tests (`#[cfg(test)]`) may use anything.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use proc_macro2::{TokenStream, TokenTree};
+use syn::visit::{self, Visit};
+
+use super::Findings;
+use super::rules::{LAYERS, Layers};
+use crate::dist::files_below;
+use crate::layout::Layout;
+
+/// A path of names below the root of a crate: `["tvm", "op"]` for `src/tvm/op.rs`.
+type Module = Vec<String>;
+
+/// Which files of a crate use which.
+pub struct Uses {
+    /// Modules with a file of their own, by their path.
+    files: BTreeMap<Module, Source>,
+}
+
+#[derive(Default)]
+struct Source {
+    /// The file, relative to the crate's `src`.
+    path: String,
+    /// Absolute paths of names that it uses, and of what it re-exports by which name.
+    used: BTreeSet<Module>,
+    exported: BTreeMap<String, Module>,
+}
+
+pub fn check(layout: &Layout, findings: &mut Findings) -> Result<()> {
+    let crates = layout.root.join("crates");
+    let mut folders: Vec<_> = std::fs::read_dir(&crates)
+        .with_context(|| format!("read folder {}", crates.display()))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.join("src").is_dir())
+        .collect();
+    folders.push(layout.root.join("xtask"));
+    folders.sort();
+    for folder in folders {
+        let source = folder.join("src");
+        let shown = source.strip_prefix(&layout.root).unwrap_or(&source).display().to_string();
+        let uses = Uses::read(&source)?;
+        for circle in uses.circles() {
+            findings.add(&shown, format_args!("files use each other: {}", circle.join(" → ")));
+        }
+        for layers in LAYERS.iter().filter(|layers| shown == layers.folder) {
+            uses.check_layers(layers, findings);
+        }
+    }
+    Ok(())
+}
+
+impl Uses {
+    /// Reads all files below a crate's `src`.
+    pub fn read(source: &Path) -> Result<Self> {
+        let mut texts = Vec::new();
+        for path in files_below(source)? {
+            if path.extension().is_some_and(|ending| ending == "rs") {
+                let text = std::fs::read_to_string(&path)
+                    .with_context(|| format!("read {}", path.display()))?;
+                let name = path.strip_prefix(source).unwrap_or(&path).display().to_string();
+                texts.push((name, text));
+            }
+        }
+        Self::of(&texts)
+    }
+
+    /// `texts` are paths relative to `src` and what stands in them.
+    fn of(texts: &[(String, String)]) -> Result<Self> {
+        let mut files = BTreeMap::new();
+        let mut tests = BTreeSet::new();
+        let modules: BTreeSet<Module> = texts.iter().map(|(path, _)| module_of(path)).collect();
+        for (path, text) in texts {
+            let tree = syn::parse_file(text).with_context(|| format!("parse {path}"))?;
+            let module = module_of(path);
+            let mut reader = Reader {
+                modules: &modules,
+                here: module.clone(),
+                source: Source { path: path.clone(), ..Source::default() },
+                tests: &mut tests,
+            };
+            reader.visit_file(&tree);
+            files.insert(module, reader.source);
+        }
+        files.retain(|module, _| !tests.iter().any(|test| module.starts_with(test)));
+        Ok(Self { files })
+    }
+
+    /// The files that a file uses, without its ancestors and descendants.
+    fn used_by(&self, module: &Module) -> BTreeSet<&Module> {
+        let source = &self.files[module];
+        let used = source.used.iter().filter_map(|path| self.file_of(path));
+        used.filter(|other| !other.starts_with(module) && !module.starts_with(other)).collect()
+    }
+
+    /// The file in which the name at an absolute path is defined, as far as re-exports tell.
+    fn file_of(&self, path: &Module) -> Option<&Module> {
+        let mut path = path.clone();
+        // Re-exports of re-exports: more than a few would be a circle of their own.
+        for _ in 0..8 {
+            let at = (0..=path.len()).rev().find(|&n| self.files.contains_key(&path[..n]))?;
+            let (file, source) = self.files.get_key_value(&path[..at])?;
+            match path.get(at).and_then(|name| source.exported.get(name)) {
+                Some(target) => {
+                    let rest = path.split_off(at + 1);
+                    path = target.iter().cloned().chain(rest).collect();
+                }
+                None => return Some(file),
+            }
+        }
+        None
+    }
+
+    /// One shortest circle through each file that lies on any, each circle once.
+    pub fn circles(&self) -> Vec<Vec<String>> {
+        let graph: BTreeMap<&Module, BTreeSet<&Module>> =
+            self.files.keys().map(|module| (module, self.used_by(module))).collect();
+        let mut seen = BTreeSet::new();
+        let mut circles = Vec::new();
+        for &start in graph.keys() {
+            let Some(circle) = shortest_circle(&graph, start) else { continue };
+            let key: BTreeSet<&Module> = circle.iter().copied().collect();
+            if seen.insert(key) {
+                let names = circle.iter().chain([&start]);
+                circles.push(names.map(|&module| self.files[module].path.clone()).collect());
+            }
+        }
+        circles
+    }
+
+    fn check_layers(&self, layers: &Layers, findings: &mut Findings) {
+        let layer = |module: &Module| {
+            let top = module.first().map_or("", String::as_str);
+            layers.layers.iter().position(|(_, rooms)| rooms.contains(&top))
+        };
+        for module in self.files.keys().filter(|module| !module.is_empty()) {
+            let path = format!("{}/{}", layers.folder, self.files[module].path);
+            let Some(mine) = layer(module) else {
+                findings.add(path, "is in no layer (xtask/src/tidy/rules.rs)");
+                continue;
+            };
+            for other in self.used_by(module) {
+                if let Some(theirs) = layer(other).filter(|&theirs| theirs > mine) {
+                    let (mine, theirs) = (layers.layers[mine].0, layers.layers[theirs].0);
+                    let other = &self.files[other].path;
+                    findings.add(&path, format_args!("{mine} uses {other} of {theirs} above it"));
+                }
+            }
+        }
+    }
+}
+
+/// The shortest way from `start` back to itself, `start` first.
+fn shortest_circle<'a>(
+    graph: &BTreeMap<&'a Module, BTreeSet<&'a Module>>,
+    start: &'a Module,
+) -> Option<Vec<&'a Module>> {
+    let mut from = BTreeMap::new();
+    let mut queue = VecDeque::from([start]);
+    while let Some(at) = queue.pop_front() {
+        for &next in &graph[at] {
+            if next == start {
+                let mut way = vec![at];
+                while let Some(&before) = from.get(way.last()?) {
+                    way.push(before);
+                }
+                way.reverse();
+                return Some(way);
+            }
+            if !from.contains_key(next) {
+                from.insert(next, at);
+                queue.push_back(next);
+            }
+        }
+    }
+    None
+}
+
+/// `a/b.rs` and `a/b/mod.rs` are `["a", "b"]`; `lib.rs` and `main.rs` are the root.
+fn module_of(path: &str) -> Module {
+    let path = path.strip_suffix(".rs").unwrap_or(path);
+    let path = path.strip_suffix("/mod").unwrap_or(path);
+    if matches!(path, "lib" | "main") {
+        return Vec::new();
+    }
+    path.split('/').map(String::from).collect()
+}
+
+/// Walks one file.
+struct Reader<'a> {
+    modules: &'a BTreeSet<Module>,
+    /// The module that is being read: the file's, or one written inside it.
+    here: Module,
+    source: Source,
+    /// Modules that are for tests only.
+    tests: &'a mut BTreeSet<Module>,
+}
+
+impl Reader<'_> {
+    /// The absolute path of a name, if it is one of this crate.
+    fn absolute(&self, path: &[String]) -> Option<Module> {
+        let mut rest = path;
+        let mut absolute = match path.first()?.as_str() {
+            "crate" => Vec::new(),
+            "self" | "super" => self.here.clone(),
+            name => {
+                let child: Module = self.here.iter().cloned().chain([name.to_string()]).collect();
+                return self.modules.contains(&child).then(|| [&self.here[..], path].concat());
+            }
+        };
+        while let [first, ..] = rest {
+            match first.as_str() {
+                "crate" | "self" => {}
+                "super" => drop(absolute.pop()),
+                _ => break,
+            }
+            rest = &rest[1..];
+        }
+        absolute.extend_from_slice(rest);
+        Some(absolute)
+    }
+
+    fn add(&mut self, path: &[String]) {
+        if let Some(path) = self.absolute(path) {
+            self.source.used.insert(path);
+        }
+    }
+
+    fn tree(&mut self, tree: &syn::UseTree, before: &[String], exports: bool) {
+        let with = |name: &syn::Ident| [before, &[name.to_string()]].concat();
+        match tree {
+            syn::UseTree::Path(path) => self.tree(&path.tree, &with(&path.ident), exports),
+            syn::UseTree::Group(group) => {
+                group.items.iter().for_each(|item| self.tree(item, before, exports));
+            }
+            syn::UseTree::Glob(_) => self.add(before),
+            syn::UseTree::Name(name) => {
+                let path = if name.ident == "self" { before.to_vec() } else { with(&name.ident) };
+                let known = path.last().cloned();
+                self.leaf(&path, known.filter(|_| exports));
+            }
+            syn::UseTree::Rename(rename) => {
+                let path =
+                    if rename.ident == "self" { before.to_vec() } else { with(&rename.ident) };
+                self.leaf(&path, exports.then(|| rename.rename.to_string()));
+            }
+        }
+    }
+
+    /// A re-export is not a use: whoever asks for the name uses the file that has it.
+    fn leaf(&mut self, path: &[String], exported: Option<String>) {
+        match (self.absolute(path), exported) {
+            (Some(path), Some(name)) => drop(self.source.exported.insert(name, path)),
+            (Some(path), None) => drop(self.source.used.insert(path)),
+            (None, _) => {}
+        }
+    }
+
+    /// What looks like a path inside a macro.
+    fn tokens(&mut self, tokens: TokenStream) {
+        let mut path: Vec<String> = Vec::new();
+        let mut colons = 0;
+        for token in tokens {
+            match token {
+                TokenTree::Ident(name) => {
+                    if colons != 2 {
+                        self.add(&path);
+                        path.clear();
+                    }
+                    path.push(name.to_string());
+                    colons = 0;
+                }
+                TokenTree::Punct(punct) if punct.as_char() == ':' => colons += 1,
+                TokenTree::Group(group) => {
+                    self.add(&path);
+                    path.clear();
+                    colons = 0;
+                    self.tokens(group.stream());
+                }
+                _ => {
+                    self.add(&path);
+                    path.clear();
+                    colons = 0;
+                }
+            }
+        }
+        self.add(&path);
+    }
+}
+
+/// Whether an item is compiled for tests only.
+fn for_tests(attributes: &[syn::Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("cfg")
+            && attribute.parse_args::<syn::Ident>().is_ok_and(|name| name == "test")
+    })
+}
+
+impl<'ast> Visit<'ast> for Reader<'_> {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        let attributes = match item {
+            syn::Item::Fn(item) => &item.attrs,
+            syn::Item::Impl(item) => &item.attrs,
+            syn::Item::Mod(item) => &item.attrs,
+            syn::Item::Use(item) => &item.attrs,
+            _ => return visit::visit_item(self, item),
+        };
+        if !for_tests(attributes) {
+            visit::visit_item(self, item);
+        } else if let syn::Item::Mod(item) = item {
+            let module = self.here.iter().cloned().chain([item.ident.to_string()]).collect();
+            self.tests.insert(module);
+        }
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if item.content.is_some() {
+            self.here.push(item.ident.to_string());
+            visit::visit_item_mod(self, item);
+            self.here.pop();
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        let exports = !matches!(item.vis, syn::Visibility::Inherited);
+        self.tree(&item.tree, &[], exports);
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let names: Vec<String> = path.segments.iter().map(|part| part.ident.to_string()).collect();
+        self.add(&names);
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+        self.tokens(call.tokens.clone());
+        visit::visit_macro(self, call);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn circles(files: &[(&str, &str)]) -> Vec<String> {
+        let files: Vec<_> = files.iter().map(|(p, t)| (p.to_string(), t.to_string())).collect();
+        let uses = Uses::of(&files).expect("the files parse");
+        uses.circles().iter().map(|circle| circle.join(" → ")).collect()
+    }
+
+    #[test]
+    fn two_files_in_a_circle() {
+        let found = circles(&[
+            ("lib.rs", "mod a; mod b;"),
+            ("a.rs", "use crate::b::B; pub struct A;"),
+            ("b.rs", "pub struct B; fn f() { super::a::A; }"),
+        ]);
+        assert_eq!(found, ["a.rs → b.rs → a.rs"]);
+    }
+
+    #[test]
+    fn a_long_circle_is_found_once_and_a_way_without_return_is_not() {
+        let found = circles(&[
+            ("lib.rs", "mod a; mod b; mod c; mod d;"),
+            ("a.rs", "use crate::{b, d::D};"),
+            ("b.rs", "fn f() { assert!(crate::c::X > 1); }"),
+            ("c.rs", "impl crate::a::T for u8 {}"),
+            ("d.rs", "pub struct D;"),
+        ]);
+        assert_eq!(found, ["a.rs → b.rs → c.rs → a.rs"]);
+    }
+
+    #[test]
+    fn parents_and_children_are_exempt_and_so_are_tests() {
+        let found = circles(&[
+            ("lib.rs", "mod a; mod b;"),
+            ("a.rs", "mod child; use child::C; #[cfg(test)] mod tests { use crate::b::B; }"),
+            ("a/child.rs", "use super::A;"),
+            ("b.rs", "use crate::a::A; #[cfg(test)] mod tests;"),
+            ("b/tests.rs", "use crate::a;"),
+        ]);
+        assert_eq!(found, [""; 0]);
+    }
+
+    #[test]
+    fn the_file_that_has_a_name_is_used_not_the_one_that_passes_it_on() {
+        let found = circles(&[
+            ("lib.rs", "mod a; mod b; pub use a::A; pub(crate) use b::c::B;"),
+            ("a.rs", "use crate::B as Other;"),
+            ("b.rs", "pub mod c;"),
+            ("b/c.rs", "use crate::A; pub struct B;"),
+        ]);
+        assert_eq!(found, ["a.rs → b/c.rs → a.rs"]);
+    }
+}
