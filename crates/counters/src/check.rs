@@ -540,28 +540,7 @@ fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, Strin
                 );
                 return (why, remedy);
             }
-            let contained = filtered || machine.container().is_some();
-            let sysctl = |level| machine.sysctl(&format!("kernel.perf_event_paranoid={level}"));
-            let remedy = match level {
-                _ if machine.in_user_namespace() => {
-                    let enough = match level {
-                        _ if in_kernel_only(counter) => 1,
-                        Some(3..) => 2,
-                        _ => -1,
-                    };
-                    let why = "rights inside of a user namespace do not help";
-                    format!("{} ({why})", sysctl(enough))
-                }
-                _ if in_kernel_only(counter) && !contained => kernel_part(machine),
-                _ if in_kernel_only(counter) => format!("{}; or {CONTAINER_REMEDY}", sysctl(1)),
-                Some(3..) if !in_kernel_only(counter) => format!(
-                    "{} allows counting in user mode (:u), 1 the kernel's part too; or {WITH_PERFMON}",
-                    sysctl(2)
-                ),
-                _ if contained => CONTAINER_REMEDY.into(),
-                _ => format!("{WITH_PERFMON}; or {}", sysctl(-1)),
-            };
-            (why, remedy)
+            (why, permission(counter, filtered, machine))
         }
         OpenErrorKind::NoSystemCall => (
             "this kernel has no perf".into(),
@@ -595,6 +574,53 @@ fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, Strin
                 .into(),
         ),
         OpenErrorKind::Invalid => ("the machine cannot count this".into(), String::new()),
+        // The kernel's ENOTSUPP, from where it copies the probed instruction
+        // (arch_uprobe_analyze_insn).
+        OpenErrorKind::Other if error.errno == 524 && is_uprobe(counter) => (
+            "the kernel cannot put a probe on this instruction".into(),
+            "an offset must be the first byte of an instruction (objdump -d shows them), and not \
+             every instruction can be probed; the entry of a function can: uprobe:PATH:FUNCTION"
+                .into(),
+        ),
+        OpenErrorKind::Other => {
+            let meaning = match model::errno::kernel_only(error.errno) {
+                Some((_, meaning)) => meaning.to_owned(),
+                None => std::io::Error::from_raw_os_error(error.errno).to_string(),
+            };
+            (meaning, String::new())
+        }
         _ => (String::new(), String::new()),
     }
+}
+
+/// What allows a counter that is forbidden to us.
+fn permission(counter: &Counter, filtered: bool, machine: &Machine) -> String {
+    let capability = match filtered || machine.container().is_some() {
+        true => CONTAINER_REMEDY,
+        false => WITH_PERFMON,
+    };
+    let user_only = matches!(&counter.source, Source::Perf(attr) if attr.exclude_kernel);
+    // The highest level of perf_event_paranoid at which any user may open it.
+    let enough = match needs(counter, machine) {
+        Privilege::Anyone => return String::new(),
+        // No level of perf_event_paranoid is enough (perf_uprobe_event_init, Linux 6.18).
+        Privilege::PerfMon if machine.in_user_namespace() => {
+            return "run it outside of the user namespace, as root: rights inside of one do not help"
+                .into();
+        }
+        Privilege::PerfMon => return capability.into(),
+        Privilege::User if user_only => 2,
+        Privilege::User | Privilege::Kernel => 1,
+        Privilege::System => 0,
+    };
+    let sysctl = machine.sysctl(&format!("kernel.perf_event_paranoid={enough}"));
+    match machine.in_user_namespace() {
+        _ if machine.paranoid().is_some_and(|level| level <= enough) => capability.into(),
+        true => format!("{sysctl} (rights inside of a user namespace do not help)"),
+        false => format!("{sysctl}; or {capability}"),
+    }
+}
+
+fn is_uprobe(counter: &Counter) -> bool {
+    matches!(&counter.source, Source::Perf(attr) if attr.path.is_some())
 }

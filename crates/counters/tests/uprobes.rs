@@ -402,3 +402,30 @@ fn the_kernel_would_let_it_happen() {
     assert!(place(&format!("uretprobe:{}:victim+6", library.display())).is_err());
     assert!(place(&format!("uretprobe:{}:{inside:#x}", library.display())).is_err());
 }
+
+/// The kernel refuses some instructions with an error number of its own (524): it has a name and an
+/// explanation.
+#[test]
+fn an_instruction_that_cannot_be_probed() {
+    let Some(shop) = Workshop::new("refused") else { return };
+    if !cfg!(target_arch = "x86_64") {
+        return skip("written for x86-64");
+    }
+    // 0x06 (push es) does not exist in 64-bit mode; nothing runs it.
+    let source = "__asm__(\".globl odd\\n.type odd,@function\\nodd: nop\\n.byte 0x06\\nret\\n.size odd,.-odd\");\n\
+                  int calls(int n) { return n; }\n";
+    let library = shop.library("libodd.so", &[("o.c", source)], &[]);
+    // The kernel looks at the instruction where a process has it in memory.
+    loaded(&library, "calls");
+    let machine = Machine::here();
+    let list = format!("uprobe:{}:odd+1", library.display());
+    let Ok(counters) = Resolver::new(&machine).resolve(&list) else { return skip("no uprobe PMU") };
+    let report = counters::check::check(&counters, &machine);
+    let Some(problem) = report.problem() else { panic!("it opens") };
+    if problem.error.is_none_or(|e| e.errno != 524) {
+        return skip(&problem.message);
+    }
+    let expected = "ENOTSUPP (the kernel cannot put a probe on this instruction)";
+    assert!(problem.message.ends_with(expected), "{}", problem.message);
+    assert!(problem.remedy.as_deref().unwrap().contains("first byte of an instruction"));
+}

@@ -10,7 +10,10 @@ use super::{Report, RowKind};
 
 /// What the error number means, `EMFILE` and all.
 pub fn errno_text(loss: &LossCount) -> Option<String> {
-    loss.errno.map(|errno| io::Error::from_raw_os_error(errno).to_string())
+    loss.errno.map(|errno| match model::errno::kernel_only(errno) {
+        Some((name, meaning)) => format!("{name}: {meaning} (os error {errno})"),
+        None => io::Error::from_raw_os_error(errno).to_string(),
+    })
 }
 
 /// Worst first, then in the order of the table of losses.
