@@ -343,14 +343,19 @@ pub fn system_wide(
     Ok(counters)
 }
 
+/// The counters of a list. What of it is counted once only is said on stderr.
 pub fn resolve(option: &str, typed: &str, resolver: &Resolver) -> Result<Vec<Counter>, Failure> {
-    resolver.resolve(typed).map_err(|e| {
+    let (counters, notes) = resolver.resolve_once(typed).map_err(|e| {
         let failure = Failure::new(format!("{option} {typed}: {e}"));
         match e.hint {
             Some(hint) => failure.hint(hint),
             None => failure,
         }
-    })
+    })?;
+    for note in notes {
+        eprintln!("counterpoint: {option} {typed}: {note}");
+    }
+    Ok(counters)
 }
 
 /// Every counter that does not work is named at once, and every different way out.
