@@ -11,7 +11,7 @@ use counters::devices::Devices;
 use counters::machine::Machine;
 use counters::names::Resolver;
 use counters::plan::by_scope;
-use counters::{Plan, check, defaults};
+use counters::{Plan, check, defaults, own};
 use model::{Counter, Loss, Scope, Source};
 use profile::collect::{Closing, collect, is_over};
 use profile::live::{ProcessId, boot_id};
@@ -314,11 +314,21 @@ pub fn counters_of(
     if recording.multiplex {
         works(&packages, machine)?;
         let threads = check::split(&threads, machine).map_err(|problem| refused(&problem))?;
-        let notes = turns(&threads).into_iter().collect();
+        let notes = turns(&threads).into_iter().chain(own_readings(&threads)).collect();
         return Ok(Chosen { threads, packages, notes });
     }
     works(&counters, machine)?;
-    Ok(Chosen { threads, packages, notes: Vec::new() })
+    let notes = own_readings(&threads);
+    Ok(Chosen { threads, packages, notes })
+}
+
+/// What of the counters counts the recorder itself: for the profile, and on stderr at once.
+pub fn own_readings(threads: &[Counter]) -> Vec<String> {
+    let notes = own::notes(threads);
+    for note in &notes {
+        eprintln!("counterpoint: {note}");
+    }
+    notes
 }
 
 /// Counters for every CPU that is online, in groups from number `first` on. A simulated one

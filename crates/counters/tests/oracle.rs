@@ -205,7 +205,8 @@ fn libpfm4_encodes_floating_point_operations() {
             Err(why) => return skip(&format!("libpfm4 does not encode {theirs}: {why}")),
         };
         let tree = Tree::new("oracle-flops");
-        let text = format!("vendor_id\t: AuthenticAMD\ncpu family\t: {family}\nmodel\t\t: {model}\n");
+        let text =
+            format!("vendor_id\t: AuthenticAMD\ncpu family\t: {family}\nmodel\t\t: {model}\n");
         tree.file("proc/cpuinfo", &text);
         let counters = Resolver::new(&Machine::at(&tree.root)).resolve(preset).unwrap();
         let Source::Perf(ours) = &counters[0].source else { panic!("simulated") };

@@ -167,7 +167,8 @@ fn the_sum_for_intel_is_a_metric() {
         let names: Vec<&str> = quoted[1].trim_matches(['{', '}']).split(',').collect();
         let metric = model::Metric::parse(quoted[3]).unwrap();
         let widths = [bits, 128, 256, 512];
-        let terms = names.iter().zip(widths).map(|(name, width)| format!("{} * {name}", width / bits));
+        let terms =
+            names.iter().zip(widths).map(|(name, width)| format!("{} * {name}", width / bits));
         assert_eq!(metric.expression, terms.collect::<Vec<_>>().join(" + "));
     }
 }

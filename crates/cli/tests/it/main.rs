@@ -16,6 +16,7 @@ mod kills;
 mod leftovers;
 mod locked;
 mod metrics;
+mod mistyped;
 mod multiplex;
 mod ops;
 mod ops_oracle;

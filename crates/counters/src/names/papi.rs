@@ -20,14 +20,30 @@ use model::suggest;
 macro_rules! intel {
     ($precision:literal, $one:literal, $two:literal, $four:literal, $eight:literal) => {
         concat!(
-            "on Intel it is a weighted sum: -e '{fp_arith_inst_retired.scalar_", $precision,
-            ",fp_arith_inst_retired.128b_packed_", $precision,
-            ",fp_arith_inst_retired.256b_packed_", $precision,
-            ",fp_arith_inst_retired.512b_packed_", $precision,
-            "}' --metric 'flops = ", $one, " * fp_arith_inst_retired.scalar_", $precision,
-            " + ", $two, " * fp_arith_inst_retired.128b_packed_", $precision,
-            " + ", $four, " * fp_arith_inst_retired.256b_packed_", $precision,
-            " + ", $eight, " * fp_arith_inst_retired.512b_packed_", $precision,
+            "on Intel it is a weighted sum: -e '{fp_arith_inst_retired.scalar_",
+            $precision,
+            ",fp_arith_inst_retired.128b_packed_",
+            $precision,
+            ",fp_arith_inst_retired.256b_packed_",
+            $precision,
+            ",fp_arith_inst_retired.512b_packed_",
+            $precision,
+            "}' --metric 'flops = ",
+            $one,
+            " * fp_arith_inst_retired.scalar_",
+            $precision,
+            " + ",
+            $two,
+            " * fp_arith_inst_retired.128b_packed_",
+            $precision,
+            " + ",
+            $four,
+            " * fp_arith_inst_retired.256b_packed_",
+            $precision,
+            " + ",
+            $eight,
+            " * fp_arith_inst_retired.512b_packed_",
+            $precision,
             "', with --events-dir or an installed perf"
         )
     };
@@ -84,7 +100,10 @@ const INEXACT: &[(&str, &str, &str)] = &[
 /// Presets of floating-point operations, which are one event on some processors of AMD's
 /// ([`amd::papi`]); elsewhere, what to type.
 const FLOATING: &[(&str, &str)] = &[
-    ("PAPI_FP_OPS", "single and double precision are a sum each: PAPI_SP_OPS, PAPI_DP_OPS say which"),
+    (
+        "PAPI_FP_OPS",
+        "single and double precision are a sum each: PAPI_SP_OPS, PAPI_DP_OPS say which",
+    ),
     ("PAPI_SP_OPS", intel!("single", "1", "4", "8", "16")),
     ("PAPI_DP_OPS", intel!("double", "1", "2", "4", "8")),
 ];
