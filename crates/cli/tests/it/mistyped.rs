@@ -26,14 +26,14 @@ fn refused(options: &[&str]) -> String {
 fn every_slip_is_answered() {
     for (typed, expected) in [
         // Slips of the finger, and names cut short.
-        ("cycels", "did you mean cycles?"),
-        ("page_faults", "did you mean page-faults?"),
-        ("pagefaults", "did you mean page-faults?"),
-        ("cache_misses", "did you mean cache-misses?"),
-        ("ctx-switches", "did you mean context-switches?"),
-        ("pf", "did you mean page-faults?"),
-        ("tc", "did you mean task-clock?"),
-        ("cyc", "did you mean cycles?"),
+        ("cycels", "did you mean cycles"),
+        ("page_faults", "did you mean page-faults"),
+        ("pagefaults", "did you mean page-faults"),
+        ("cache_misses", "did you mean cache-misses"),
+        ("ctx-switches", "did you mean context-switches"),
+        ("pf", "did you mean page-faults"),
+        ("tc", "did you mean task-clock"),
+        ("cyc", "did you mean cycles"),
         ("page", "did you mean page-faults"),
         ("minor", "did you mean minor-faults"),
         ("L1", "did you mean L1-"),
