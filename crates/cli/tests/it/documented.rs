@@ -234,3 +234,45 @@ fn commands_in_running_text_exist() {
     }
     assert!(looked_at > 20, "{looked_at}");
 }
+
+/// The lines of code in a header's comments: those that are indented by five spaces.
+fn in_comments(header: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(root().join("include/counterpoint").join(header)).unwrap();
+    let comment = text.split("*/").next().unwrap();
+    let lines = comment.lines().filter_map(|line| line.strip_prefix(" *     "));
+    lines.map(str::to_owned).collect()
+}
+
+/// The examples of the headers are one program, which finds the agent and adds its collector.
+#[test]
+fn examples_of_the_headers_run() {
+    const TEST: &str = "documented-headers";
+    let Some(program) = counterpoint(TEST) else { return };
+    let mut collector = in_comments("collector.h");
+    let add = collector.pop().unwrap();
+    let agent = in_comments("agent.h");
+    let [find] = agent.as_slice() else { panic!("{agent:?}") };
+    // What the examples leave to their reader.
+    let source = format!(
+        "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include \"counterpoint/agent.h\"\n\
+         #include \"counterpoint/collector.h\"\n\
+         static void* begin(counterpoint_device_t device) {{ static int state; (void)device; return &state; }}\n\
+         static int hits(void* state) {{ return state != 0; }}\n\
+         {}\n\
+         int main(void) {{\n{find}\nif (!agent) return 3;\n{add}\nreturn number < 0 ? 4 : 0;\n}}\n",
+        collector.join("\n")
+    );
+    let scratch = testkit::Scratch::new();
+    std::fs::write(scratch.join("example.c"), &source).unwrap();
+    let compiled = Command::new("cc")
+        .args(["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-I"])
+        .arg(root().join("include"))
+        .args(["-o", "example", "example.c", "-ldl"])
+        .current_dir(scratch.path())
+        .output();
+    let Ok(compiled) = compiled else { return skip(TEST, "no C compiler") };
+    assert!(compiled.status.success(), "{source}\n{compiled:?}");
+    let library = program.parent().and_then(Path::parent).unwrap().join("lib/libcounterpoint.so");
+    let status = Command::new(scratch.join("example")).env("LD_PRELOAD", library).status().unwrap();
+    assert_eq!(status.code(), Some(0), "{source}");
+}
