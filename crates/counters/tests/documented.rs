@@ -10,6 +10,7 @@ fn work() -> u64 {
 }
 
 /// The first example. Where there is no PMU it ends with the error of opening.
+#[allow(clippy::redundant_closure, reason = "it shows where work goes")]
 #[rustfmt::skip]
 fn one_region() -> Result<u64, Error> {
     // page

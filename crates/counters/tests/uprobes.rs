@@ -429,3 +429,48 @@ fn an_instruction_that_cannot_be_probed() {
     assert!(problem.message.ends_with(expected), "{}", problem.message);
     assert!(problem.remedy.as_deref().unwrap().contains("first byte of an instruction"));
 }
+
+/// Damaged files, of the kinds that names are looked up in, are errors or places, and end nothing.
+#[test]
+fn damaged_files_are_errors() {
+    let Some(shop) = Workshop::new("damaged") else { return };
+    shop.write("map", "V1 { global: *; };\n");
+    let source = "int inner(int n) { return n * 3; }\nint calls(int n) { return inner(n) + 1; }\n";
+    let library =
+        shop.library("libdamaged.so", &[("d.c", source)], &["-Wl,--version-script=map", "-s"]);
+    let whole = std::fs::read(&library).unwrap();
+    let tree = tree();
+    let resolver = Resolver::new(&Machine::at(&tree.root));
+    let file = shop.0.join("mutant.so");
+    let texts = ["uprobe:FILE:calls@V1", "uretprobe:FILE:calls", "uretprobe:FILE:0x1100"]
+        .map(|text| text.replace("FILE", file.to_str().unwrap()));
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = |below: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random % below as u64) as usize
+    };
+    let (mut found, mut refused) = (0, 0);
+    for round in 0..1000 {
+        let mut bytes = whole.clone();
+        for _ in 0..=next(3) {
+            // Headers, tables and unwinding data rather than padding.
+            let used = bytes.iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(at, _)| at);
+            let used: Vec<usize> = used.collect();
+            let at = used[next(used.len())];
+            bytes[at] = [0, 0xff, 0x80, next(256) as u8][next(4)];
+        }
+        if round % 4 == 0 {
+            bytes.truncate(next(bytes.len()));
+        }
+        std::fs::write(&file, &bytes).unwrap();
+        for text in &texts {
+            match resolver.resolve(text) {
+                Ok(_) => found += 1,
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(found > 50 && refused > 50, "{found} {refused}");
+}

@@ -143,7 +143,8 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         let problem = "an indirect function: each process chooses an implementation when it starts, \
                        and a probe there would count the choosing";
         let inside = format!("_{}_", function.name);
-        let named = |f: &&Function| !f.indirect && f.name.contains(&inside);
+        let named =
+            |f: &&Function| !f.indirect && f.name.contains(&inside) && !f.name.contains("ifunc");
         let all = self.functions.iter().chain(&self.separate);
         let names = unique(all.filter(named).map(|f| f.name.clone()).collect());
         wrong(typed, problem).hint(match names.as_slice() {
@@ -164,8 +165,12 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
 
     /// The indirect function whose choosing code has `address` in it.
     pub fn indirect_at(&self, address: u64) -> Option<&Function> {
-        let mut all = self.functions.iter().chain(&self.separate).filter(|f| f.indirect);
-        all.find(|f| address.checked_sub(f.address).is_some_and(|inside| inside < f.size.max(1)))
+        let all = self.functions.iter().chain(&self.separate).filter(|f| f.indirect);
+        let holds = |f: &&Function| {
+            address.checked_sub(f.address).is_some_and(|inside| inside < f.size.max(1))
+        };
+        // Of several names the one that programs use.
+        all.filter(holds).min_by_key(|f| (!f.is_default, f.name.starts_with('_'), f.name.len()))
     }
 
     /// The functions of which `address` is the first byte.
