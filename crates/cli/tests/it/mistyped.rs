@@ -95,3 +95,25 @@ fn breakpoints_take_no_turns() {
         assert!(!text.contains("estimate"), "{text}");
     }
 }
+
+/// `list` says what `run` would say, and does not advise itself.
+#[test]
+fn list_says_why_it_is_empty() {
+    for (typed, expected) in [
+        (
+            "cycels",
+            "counterpoint: no counter matches \"cycels\"\ncounterpoint: hint: did you mean cycles",
+        ),
+        ("ipc", "--metric ipc"),
+        ("PAPI_FP_INS", "counterpoint: \"PAPI_FP_INS\": PAPI's preset is not one generic counter"),
+        ("uprobe:/etc/passwd:x", "not an ELF program or library"),
+        ("qqqqqqqq*", "no counter matches \"qqqqqqqq*\"\n"),
+    ] {
+        let mut list = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
+        let output = list.args(["list", typed]).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{typed}: {text}");
+        assert!(text.contains(expected), "{typed}: {text}");
+        assert!(!text.contains("counterpoint list"), "{typed}: {text}");
+    }
+}

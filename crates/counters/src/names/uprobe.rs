@@ -159,7 +159,7 @@ impl Asked<'_> {
         let address = address.ok_or_else(|| wrong(&*typed, "the file has no code there"))?;
         if let Some(chosen) = file.indirect_at(address) {
             let problem = format!(
-                "the file has no function there but the code that chooses an implementation of {}",
+                "this is the code that chooses an implementation of {}, not the function",
                 chosen.name
             );
             let hint = format!("type its name: uprobe:{}:{}", self.path.display(), chosen.name);
