@@ -162,3 +162,21 @@ pub fn reasons(report: &Report<'_>) -> Vec<String> {
     }
     reasons
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The C library says "Unknown error" of numbers that only the kernel has.
+    #[test]
+    fn numbers_have_words() {
+        let text = |errno| {
+            let loss = LossCount { name: "counter_open_failed".into(), count: 1, errno };
+            errno_text(&loss)
+        };
+        let own = text(Some(524)).unwrap();
+        assert!(own.starts_with("ENOTSUPP: ") && own.ends_with("(os error 524)"), "{own}");
+        assert_eq!(text(Some(libc::EMFILE)).as_deref(), Some("Too many open files (os error 24)"));
+        assert_eq!(text(None), None);
+    }
+}
