@@ -2,7 +2,7 @@
  * before and after each op of a model, and gives a fixed number of values that are kept behind the
  * op's call.
  *
- *     static void* start(void* self, counterpoint_device_t device) { ... return state; }
+ *     static void* start(void* self, counterpoint_device_t device) { return begin(device); }
  *     static int32_t stop(void* self, void* state, counterpoint_value_t* values, uint32_t slots) {
  *       values[0] = counterpoint_count(hits(state));
  *       return 0;

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use comfy_table::{ContentArrangement, Table};
 use counters::check::{self, Opens, Problem, opens};
 use counters::machine::Machine;
-use counters::names::{Entry, Resolver};
-use model::{Counter, Source, suggest};
+use counters::names::{Entry, NameError, NameErrorKind, Resolver};
+use model::{Counter, Source};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -79,11 +79,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         eprintln!("counterpoint: {problem}");
     }
     if rows.is_empty() {
-        eprintln!("counterpoint: no counter matches {pattern:?}");
-        let near = near(&resolver, pattern);
-        if !near.is_empty() {
-            eprintln!("counterpoint: hint: did you mean {}?", near.join(", "));
-        }
+        say_why(&resolver, pattern);
         return Ok(ExitCode::from(1));
     }
     if args.format == Format::Table {
@@ -92,13 +88,23 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The names that are closest to what was typed.
-fn near(resolver: &Resolver, typed: &str) -> Vec<String> {
-    let mut entries = resolver.catalogue();
-    entries.extend(resolver.bulk());
-    entries.retain(|e| !e.is_pattern);
-    let names = entries.iter().flat_map(|e| std::iter::once(&e.name).chain(&e.aliases));
-    suggest::closest(typed, names.map(String::as_str)).into_iter().map(str::to_owned).collect()
+/// Why there is no row: what is wrong with the pattern as a name, or what is near.
+fn say_why(resolver: &Resolver, pattern: &str) {
+    let (problem, hint) = match resolver.resolve(pattern) {
+        Err(NameError { kind: NameErrorKind::Unknown { .. }, hint, .. }) => (None, hint),
+        // A pattern of names is not a counter list.
+        Err(_) if pattern.contains(['*', '?', ' ']) => (None, None),
+        Err(NameError { kind, hint, .. }) => (Some(kind), hint),
+        Ok(_) => (None, None),
+    };
+    match problem {
+        Some(problem) => eprintln!("counterpoint: {problem}"),
+        None => eprintln!("counterpoint: no counter matches {pattern:?}"),
+    }
+    // Of no use to somebody who has just typed it.
+    if let Some(hint) = hint.filter(|hint| !hint.starts_with("counterpoint list")) {
+        eprintln!("counterpoint: hint: {hint}");
+    }
 }
 
 /// A name that no catalogue lists (`r01c2`, a tracepoint), typed in full.

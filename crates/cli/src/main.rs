@@ -12,6 +12,7 @@ mod failure;
 mod hook;
 mod inherited;
 mod list;
+mod matching;
 mod metrics;
 mod naming;
 mod ops;

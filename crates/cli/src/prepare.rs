@@ -11,7 +11,7 @@ use counters::devices::Devices;
 use counters::machine::Machine;
 use counters::names::Resolver;
 use counters::plan::by_scope;
-use counters::{Plan, check, defaults};
+use counters::{Plan, check, defaults, own};
 use model::{Counter, Loss, Scope, Source};
 use profile::collect::{Closing, collect, is_over};
 use profile::live::{ProcessId, boot_id};
@@ -320,11 +320,21 @@ pub fn counters_of(
     if recording.multiplex {
         works(&packages, machine)?;
         let threads = check::split(&threads, machine).map_err(|problem| refused(&problem))?;
-        let notes = turns(&threads).into_iter().collect();
+        let notes = turns(&threads).into_iter().chain(own_readings(&threads)).collect();
         return Ok(Chosen { threads, packages, notes });
     }
     works(&counters, machine)?;
-    Ok(Chosen { threads, packages, notes: Vec::new() })
+    let notes = own_readings(&threads);
+    Ok(Chosen { threads, packages, notes })
+}
+
+/// What of the counters counts the recorder itself: for the profile, and on stderr at once.
+pub fn own_readings(threads: &[Counter]) -> Vec<String> {
+    let notes = own::notes(threads);
+    for note in &notes {
+        eprintln!("counterpoint: {note}");
+    }
+    notes
 }
 
 /// Counters for every CPU that is online, in groups from number `first` on. A simulated one
@@ -349,14 +359,19 @@ pub fn system_wide(
     Ok(counters)
 }
 
+/// The counters of a list. What of it is counted once only is said on stderr.
 pub fn resolve(option: &str, typed: &str, resolver: &Resolver) -> Result<Vec<Counter>, Failure> {
-    resolver.resolve(typed).map_err(|e| {
+    let (counters, notes) = resolver.resolve_once(typed).map_err(|e| {
         let failure = Failure::new(format!("{option} {typed}: {e}"));
         match e.hint {
             Some(hint) => failure.hint(hint),
             None => failure,
         }
-    })
+    })?;
+    for note in notes {
+        eprintln!("counterpoint: {option} {typed}: {note}");
+    }
+    Ok(counters)
 }
 
 /// Every counter that does not work is named at once, and every different way out.

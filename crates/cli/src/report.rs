@@ -36,6 +36,7 @@ use profile::collect::{Closing, collect, is_over};
 use profile::{ErrorKind, Manifest, Origin, Profile, Role, merge_losses};
 
 use crate::failure::Failure;
+use crate::matching;
 use crate::metrics::{MetricArgs, Offer, of_profile};
 use crate::output::{Format, known_width};
 
@@ -158,7 +159,13 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         Format::Csv => csv::print(&mut out, &report.table)?,
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    match &args.filter {
+        Some(glob) if report.summary.rows.is_empty() && report.summary.calls > 0 => {
+            matching::no_op(&profile, "--filter", glob);
+            Ok(ExitCode::from(1))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
 
 /// Opens a profile for a view; what is left in its pool is collected first where that is

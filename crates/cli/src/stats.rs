@@ -25,6 +25,7 @@ use profile::collect::Closing;
 use profile::{CounterInfo, Profile};
 
 use crate::failure::Failure;
+use crate::matching;
 use crate::metrics::{MetricArgs, Offer, of_profile};
 use crate::report;
 pub use text::{Style, render};
@@ -106,8 +107,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         StatsFormat::Text => {
             let style = Style { gamma: args.gamma, ..Style::default() };
             render(&mut out, &profile, &stats, &style)?;
-            if stats.ops.is_empty() {
-                writeln!(out, "no call {}", if asked(&args) { "matches" } else { "was recorded" })?;
+            if stats.ops.is_empty() && !asked(&args) {
+                writeln!(out, "no call was recorded")?;
             }
         }
         StatsFormat::Json => {
@@ -119,7 +120,35 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if args.format != StatsFormat::Json {
         report::say_losses(&stats.losses);
     }
-    Ok(ExitCode::SUCCESS)
+    match stats.ops.is_empty() && asked(&args) {
+        true => Ok(nothing_matches(&profile, &args)),
+        false => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Says which of the options matches nothing, if one alone is to blame. Exit code 1.
+fn nothing_matches(profile: &Profile, args: &Args) -> ExitCode {
+    let ops = profile.ops.all().iter().map(|op| op.name.as_str());
+    let threads = profile.processes.iter().flat_map(|process| &process.threads);
+    let mut said = false;
+    if let Some(glob) = args.op.as_deref()
+        && !ops.clone().any(|name| model::glob::matches(glob, name))
+    {
+        matching::no_op(profile, "--op", glob);
+        said = true;
+    }
+    if let Some(glob) = args.thread.as_deref()
+        && !threads
+            .clone()
+            .any(|t| glob.parse() == Ok(t.tid) || model::glob::matches(glob, &t.name))
+    {
+        matching::no_thread(profile, "--thread", glob);
+        said = true;
+    }
+    if !said {
+        eprintln!("counterpoint: no call matches all of --op, --thread and --skip-ms");
+    }
+    ExitCode::from(1)
 }
 
 fn asked(args: &Args) -> bool {

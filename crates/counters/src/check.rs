@@ -6,9 +6,14 @@
 //!  the whole plan     ──► fits together?  ──► which set does
 //! ```
 
+mod explain;
+
 use std::time::{Duration, Instant};
 
 use model::{Counter, PerfAttr, Scope, Source};
+
+pub(crate) use explain::CONTAINER_REMEDY;
+use explain::{explain, kernel_part};
 
 use crate::machine::Machine;
 use crate::perf::{self, OpenError, OpenErrorKind, Target};
@@ -143,18 +148,24 @@ fn check_together(counters: &[Counter], machine: &Machine) -> Result<(), Problem
         true => format!("open {} beside {}: {error}", refused.name, names(&counters[..at])),
         false => format!("open {} as one group: {error} at {}", names(&group), refused.name),
     };
-    // Breakpoints have the places that they have, and take no turns.
+    let fits = if fits.is_empty() { &counters[..at] } else { &fits };
+    Err(too_many(message, fits, refused, error))
+}
+
+/// `fits` can be counted at once, and `refused` not beside them.
+fn too_many(message: String, fits: &[Counter], refused: &Counter, error: OpenError) -> Problem {
+    // Breakpoints have as many places as the processor has, and take no turns.
     let estimate = match error.kind {
         OpenErrorKind::NoSlot => "",
         _ => ", or estimate: --multiplex",
     };
     let remedy = format!(
-        "{} fit together; count {} in another run{estimate}",
-        names(if fits.is_empty() { &counters[..at] } else { &fits }),
+        "{} fit together; count {} in another run (run --passes makes the runs that are needed){estimate}",
+        names(fits),
         refused.name
     );
     let why = "too many for the machine at once".into();
-    Err(Problem { message, why, remedy: Some(remedy), error: Some(error) })
+    Problem { message, why, remedy: Some(remedy), error: Some(error) }
 }
 
 fn names(counters: &[Counter]) -> String {
@@ -290,7 +301,8 @@ fn take_turns(counters: &[Counter], waits: usize) -> Problem {
         false => (
             format!("{} and {} take turns on the PMU", names(&others), names(&waiting)),
             format!(
-                "{} fit together; count {} in another run, or estimate: --multiplex",
+                "{} fit together; count {} in another run (run --passes makes the runs that are needed), or \
+                 estimate: --multiplex",
                 names(&others),
                 names(&waiting)
             ),
@@ -326,6 +338,15 @@ pub fn split(counters: &[Counter], machine: &Machine) -> Result<Vec<Counter>, Pr
     }
     // What cannot take turns (breakpoints have as many places as they have) fails here.
     match Plan::new(split.clone()).map(|plan| probe_with(&plan, |_, _| Ok(()))) {
+        Ok(Err(Failure::Open { counter, error })) if error.kind == OpenErrorKind::NoSlot => {
+            let (fits, refused) = (&split[..counter], &split[counter]);
+            let message = format!(
+                "open {} beside {}: {error} (hardware breakpoints do not take turns)",
+                refused.name,
+                names(fits)
+            );
+            Err(too_many(message, fits, refused, error))
+        }
         Ok(Err(Failure::Open { counter, error })) => Err(explain(&split[counter], error, machine)),
         _ => Ok(split),
     }
@@ -458,143 +479,4 @@ pub(crate) fn user_only(counter: &Counter) -> Option<Counter> {
         _ => format!("{}:u", counter.name),
     };
     Some(Counter { name, source: Source::Perf(attr), ..counter.clone() })
-}
-
-/// Says what the kernel's number means here.
-fn explain(counter: &Counter, error: OpenError, machine: &Machine) -> Problem {
-    let (why, remedy) = why(counter, error, machine);
-    let place = match &counter.scope {
-        Scope::Thread => "on this thread",
-        Scope::Cpus(_) => "for all threads of a CPU",
-    };
-    let message = match why.as_str() {
-        "" => format!("open {} {place}: {error}", counter.name),
-        why => format!("open {} {place}: {error} ({why})", counter.name),
-    };
-    let remedy = Some(remedy).filter(|r| !r.is_empty());
-    Problem { message, why, remedy, error: Some(error) }
-}
-
-/// The docker flag that lets the default seccomp filter and the kernel agree to counting.
-pub(crate) const CONTAINER_REMEDY: &str = "start the container with --cap-add PERFMON (Docker, \
-     Podman; in Kubernetes securityContext.capabilities.add), or with a seccomp profile that \
-     allows perf_event_open";
-
-/// How to give a command CAP_PERFMON. Not by `setcap` on the program: one that gets rights from its
-/// file drops the preloaded library (ld.so(8), secure execution); ambient ones do not do that.
-const WITH_PERFMON: &str = "run as root, or with CAP_PERFMON: sudo setpriv --reuid=$(id -u) \
-     --regid=$(id -g) --init-groups --inh-caps=+perfmon --ambient-caps=+perfmon COMMAND";
-
-/// What allows the kernel's part.
-fn kernel_part(machine: &Machine) -> String {
-    format!("{}; or {WITH_PERFMON}", machine.sysctl("kernel.perf_event_paranoid=1"))
-}
-
-/// No PMU, so no hardware counter works: why, and what to do.
-fn no_pmu(machine: &Machine) -> (String, String) {
-    match machine.virtualisation() {
-        Some(_) => (
-            "no PMU in this virtual machine".into(),
-            "hardware counters need a PMU that the hypervisor passes on (QEMU/KVM: -cpu \
-             host,pmu=on; clouds: metal or whole-socket sizes); software counters work: \
-             leave out -e"
-                .into(),
-        ),
-        None => (
-            "this machine has no PMU that the kernel knows".into(),
-            "software counters work: leave out -e".into(),
-        ),
-    }
-}
-
-fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, String) {
-    let filtered = machine.is_filtered();
-    if filtered && perf::reaches_the_kernel() == Err(error) {
-        let does = if error.kind == OpenErrorKind::NoSystemCall { "hides" } else { "forbids" };
-        return (format!("a seccomp filter {does} perf"), CONTAINER_REMEDY.into());
-    }
-    let hardware = matches!(&counter.source, Source::Perf(attr) if matches!(attr.kind, 0 | 3 | 4));
-    let has_pmu = !machine.core_pmus().is_empty();
-    match error.kind {
-        OpenErrorKind::NoSuchCounter | OpenErrorKind::NoDevice | OpenErrorKind::Unsupported => {
-            if hardware && !has_pmu {
-                return no_pmu(machine);
-            }
-            let what = if hardware { "this machine's PMU" } else { "this kernel" };
-            let remedy = "counterpoint list shows which counters open here";
-            (format!("{what} has no such counter"), remedy.into())
-        }
-        OpenErrorKind::AccessDenied | OpenErrorKind::NotPermitted => {
-            let level = machine.paranoid();
-            let why = level.map_or_else(String::new, |l| format!("perf_event_paranoid={l}"));
-            // The kernel looks at permissions first: whoever lifts them would be told next.
-            if hardware && !has_pmu {
-                let (missing, remedy) = no_pmu(machine);
-                return (format!("{why}; and {missing}"), remedy);
-            }
-            if let Some(narrow) = user_only(counter).filter(|c| probe_one(c).is_ok()) {
-                let remedy = format!(
-                    "count user mode only: {}; or allow the kernel's part: {}",
-                    narrow.name,
-                    machine.sysctl("kernel.perf_event_paranoid=1")
-                );
-                return (why, remedy);
-            }
-            let contained = filtered || machine.container().is_some();
-            let sysctl = |level| machine.sysctl(&format!("kernel.perf_event_paranoid={level}"));
-            let remedy = match level {
-                _ if machine.in_user_namespace() => {
-                    let enough = match level {
-                        _ if in_kernel_only(counter) => 1,
-                        Some(3..) => 2,
-                        _ => -1,
-                    };
-                    let why = "rights inside of a user namespace do not help";
-                    format!("{} ({why})", sysctl(enough))
-                }
-                _ if in_kernel_only(counter) && !contained => kernel_part(machine),
-                _ if in_kernel_only(counter) => format!("{}; or {CONTAINER_REMEDY}", sysctl(1)),
-                Some(3..) if !in_kernel_only(counter) => format!(
-                    "{} allows counting in user mode (:u), 1 the kernel's part too; or {WITH_PERFMON}",
-                    sysctl(2)
-                ),
-                _ if contained => CONTAINER_REMEDY.into(),
-                _ => format!("{WITH_PERFMON}; or {}", sysctl(-1)),
-            };
-            (why, remedy)
-        }
-        OpenErrorKind::NoSystemCall => (
-            "this kernel has no perf".into(),
-            "a kernel with CONFIG_PERF_EVENTS; timing works without: -e none".into(),
-        ),
-        OpenErrorKind::ProcessDescriptors => {
-            let limit = sys::descriptor_limit().unwrap_or(0);
-            (format!("RLIMIT_NOFILE={limit}"), "ulimit -n 65536".into())
-        }
-        OpenErrorKind::SystemDescriptors => {
-            ("the whole system is out of descriptors".into(), "sudo sysctl fs.file-max=…".into())
-        }
-        OpenErrorKind::NoSlot => (
-            "all hardware breakpoints are in use".into(),
-            "end the debugger or profiler that holds them, or ask for fewer".into(),
-        ),
-        OpenErrorKind::Busy => (
-            "somebody has the PMU for himself".into(),
-            "end the other profiler (or the hypervisor's own profiling) first".into(),
-        ),
-        OpenErrorKind::Invalid if has_filter(counter) => (
-            "the kernel refuses the filter".into(),
-            "as in filter=\"count > 100 && fd == 3\"; the tracepoint's file `format` names its \
-             fields"
-                .into(),
-        ),
-        OpenErrorKind::Invalid if counter.name.contains(':') => (
-            "this counter cannot be counted so".into(),
-            "try it without modifiers: not every PMU can tell user from kernel; a breakpoint's \
-             address must be a multiple of its length"
-                .into(),
-        ),
-        OpenErrorKind::Invalid => ("the machine cannot count this".into(), String::new()),
-        _ => (String::new(), String::new()),
-    }
 }

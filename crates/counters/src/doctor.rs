@@ -7,10 +7,13 @@ mod limits;
 use std::path::Path;
 use std::{fs, io};
 
+use model::PerfAttr;
+
 use crate::check::{CONTAINER_REMEDY, check};
 use crate::machine::Machine;
 use crate::names::{Resolver, TRACEFS, TRACEFS_READABLE};
-use crate::perf;
+use crate::perf::{self, Target};
+use crate::sys;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,12 +63,62 @@ impl Finding {
     }
 }
 
+/// Which counters the kernel lets us open, found out with `page-faults`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowed {
+    /// Of our own threads, in user mode.
+    pub user: bool,
+    /// Of our own threads, in the kernel too.
+    pub kernel: bool,
+    /// Of everybody on a processor.
+    pub system: bool,
+}
+
+impl Allowed {
+    /// Tries it; `None` if something before the kernel's own rules answers (a seccomp filter, a
+    /// kernel without perf).
+    pub fn here(machine: &Machine) -> Option<Self> {
+        perf::reaches_the_kernel().ok()?;
+        let opens = |user_only: bool, target: Target| {
+            let attr = PerfAttr {
+                kind: 1,
+                config: 2,
+                exclude_kernel: user_only,
+                exclude_hv: user_only,
+                ..PerfAttr::default()
+            };
+            perf::open(&attr, target, -1).map(sys::close).is_ok()
+        };
+        let cpu = machine.online_cpus().first().map_or(0, |cpu| cpu.cast_signed());
+        Some(Self {
+            user: opens(true, Target::CALLING_THREAD),
+            kernel: opens(false, Target::CALLING_THREAD),
+            system: opens(false, Target { pid: -1, cpu }),
+        })
+    }
+}
+
 /// Looks at everything, in the order of the screen. `library` is where the agent should be.
 pub fn examine(machine: &Machine, library: Option<&Path>) -> Vec<Finding> {
+    let allowed = if machine.is_here() { Allowed::here(machine) } else { None };
+    examine_allowed(machine, library, allowed)
+}
+
+/// [`examine`] on a machine that allows this; `None` where it is not known.
+pub fn examine_allowed(
+    machine: &Machine,
+    library: Option<&Path>,
+    allowed: Option<Allowed>,
+) -> Vec<Finding> {
     let mut all = vec![kernel(machine), virtualisation(machine), pmu(machine)];
     all.extend(nmi_watchdog(machine));
     all.extend(user_reads(machine));
-    all.extend([paranoid(machine), capabilities(machine), seccomp(machine), container(machine)]);
+    all.extend([
+        paranoid(machine, allowed),
+        capabilities(machine),
+        seccomp(machine),
+        container(machine),
+    ]);
     if machine.is_here() {
         all.push(software(machine));
     }
@@ -189,7 +242,10 @@ fn may_everything(machine: &Machine) -> bool {
     capable && !machine.in_user_namespace()
 }
 
-fn paranoid(machine: &Machine) -> Finding {
+/// What the level forbids us. It is tried, because a level above 2 means "no counters for users" to
+/// kernels with a patch of Debian's, Ubuntu's or Android's and the same as 2 to all others, and because
+/// capabilities and security modules have a say too.
+fn paranoid(machine: &Machine, allowed: Option<Allowed>) -> Finding {
     let name = "perf_event_paranoid";
     let Some(level) = machine.paranoid() else {
         return Finding::ok(name, "not readable").at(
@@ -198,23 +254,33 @@ fn paranoid(machine: &Machine) -> Finding {
             "counterpoint doctor -e LIST tries it",
         );
     };
-    let finding = Finding::ok(name, level.to_string());
-    match level {
-        _ if may_everything(machine) => Finding::ok(name, format!("{level}, does not bind us")),
-        ..=1 => finding,
-        2 => finding.at(
-            Level::Note,
-            "counting in the kernel: counters need :u",
-            &machine.sysctl("kernel.perf_event_paranoid=1"),
-        ),
-        3.. => finding.at(
+    // Where nothing could be tried: what the level means, taken strictly.
+    let allowed = allowed.unwrap_or_else(|| match may_everything(machine) {
+        true => Allowed { user: true, kernel: true, system: true },
+        false => Allowed { user: level <= 2, kernel: level <= 1, system: level <= 0 },
+    });
+    let sysctl = |level: i32| machine.sysctl(&format!("kernel.perf_event_paranoid={level}"));
+    match allowed {
+        Allowed { user: false, .. } => Finding::ok(name, level.to_string()).at(
             Level::Problem,
             "every counter, for users without CAP_PERFMON",
-            &format!(
-                "{} (:u only) or 1 (the kernel's part too)",
-                machine.sysctl("kernel.perf_event_paranoid=2")
-            ),
+            &format!("{} (:u only) or 1 (the kernel's part too)", sysctl(2)),
         ),
+        Allowed { kernel: false, .. } => {
+            let state = match level {
+                3.. => format!("{level}, which this kernel takes for 2"),
+                _ => level.to_string(),
+            };
+            Finding::ok(name, state).at(
+                Level::Note,
+                "counting in the kernel: counters need :u",
+                &sysctl(1),
+            )
+        }
+        Allowed { system: true, .. } if level > 0 => {
+            Finding::ok(name, format!("{level}, does not bind us"))
+        }
+        _ => Finding::ok(name, level.to_string()),
     }
 }
 

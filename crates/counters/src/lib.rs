@@ -27,6 +27,7 @@
     feature = "names",
     doc = "| [`collector`] | [`Collector`](collector::Collector): values of one's own behind each op of a model |"
 )]
+#![cfg_attr(feature = "names", doc = "| [`own`] | what of the recorder itself a counter counts |")]
 #![cfg_attr(feature = "names", doc = "| [`names`] | what people type, parsed and resolved |")]
 #![cfg_attr(
     feature = "names",
@@ -73,6 +74,8 @@ pub mod machine;
 pub mod measure;
 #[cfg(feature = "names")]
 pub mod names;
+#[cfg(feature = "names")]
+pub mod own;
 
 mod sim;
 mod sys;

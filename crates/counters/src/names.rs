@@ -17,11 +17,13 @@
 //!      │  devices   component:::name of accelerators (crate::devices)
 //!      │  perf_list a vendor's names, from an installed perf
 //!      ▼
+//!  advice         what to type instead of a name that nobody knows
 //!  NameError      one type for everything that can be wrong, with the byte where it is
 //! ```
 //!
 //! A further kind of name is one more [`NameSource`]; the parser and the resolver stay as they are.
 
+mod advice;
 mod amd;
 mod error;
 mod format;

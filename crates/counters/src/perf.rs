@@ -220,11 +220,14 @@ impl OpenError {
     }
 }
 
-/// `ENOENT`, or `errno 42`. What was opened, and for whom, is said by who knows it.
+/// `ENOENT`, `ENOTSUPP`, or `errno 42`. What was opened, and for whom, is said by who knows it.
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
-            OpenErrorKind::Other => write!(f, "errno {}", self.errno),
+            OpenErrorKind::Other => match model::errno::kernel_only(self.errno) {
+                Some((name, _)) => f.write_str(name),
+                None => write!(f, "errno {}", self.errno),
+            },
             kind => f.write_str(kind.errno_name()),
         }
     }
@@ -259,5 +262,6 @@ mod tests {
         let odd = OpenError::from_errno(1234);
         assert_eq!((odd.kind, odd.errno), (OpenErrorKind::Other, 1234));
         assert_eq!(odd.to_string(), "errno 1234");
+        assert_eq!(OpenError::from_errno(524).to_string(), "ENOTSUPP");
     }
 }

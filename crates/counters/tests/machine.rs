@@ -2,8 +2,9 @@
 
 mod support;
 
-use counters::doctor::{Finding, Level, examine};
+use counters::doctor::{Allowed, Finding, Level, examine, examine_allowed};
 use counters::machine::Machine;
+use model::PerfAttr;
 use support::Tree;
 
 fn find<'f>(all: &'f [Finding], name: &str) -> &'f Finding {
@@ -148,6 +149,74 @@ fn each_trouble_is_found() {
         let got = (f.state.as_str(), f.level, f.remedy.as_deref().unwrap_or(""));
         assert_eq!(got, (*state, *level, *remedy), "{name}");
         assert_eq!(f.prevents.is_some(), f.level > Level::Ok, "{name}");
+    }
+}
+
+/// What a level forbids is what was tried: above 2, kernels differ (the patch is Debian's), and so do
+/// the rights that we have.
+#[test]
+fn a_level_forbids_what_was_refused() {
+    let all = Allowed { user: true, kernel: true, system: true };
+    let own = Allowed { system: false, ..all };
+    let user = Allowed { kernel: false, ..own };
+    let none = Allowed { user: false, ..user };
+    let only_user = "counting in the kernel: counters need :u";
+    let nothing = "every counter, for users without CAP_PERFMON";
+    for (level, allowed, state, found, prevents) in [
+        ("-1", all, "-1", Level::Ok, None),
+        ("0", all, "0", Level::Ok, None),
+        ("1", all, "1, does not bind us", Level::Ok, None),
+        ("1", own, "1", Level::Ok, None),
+        ("2", all, "2, does not bind us", Level::Ok, None),
+        ("2", user, "2", Level::Note, Some(only_user)),
+        ("3", all, "3, does not bind us", Level::Ok, None),
+        ("3", user, "3, which this kernel takes for 2", Level::Note, Some(only_user)),
+        ("3", none, "3", Level::Problem, Some(nothing)),
+        ("4", user, "4, which this kernel takes for 2", Level::Note, Some(only_user)),
+        ("4", none, "4", Level::Problem, Some(nothing)),
+    ] {
+        let tree = good();
+        tree.file("proc/sys/kernel/perf_event_paranoid", level);
+        let machine = Machine::at(&tree.root);
+        let all = examine_allowed(&machine, None, Some(allowed));
+        let finding = find(&all, "perf_event_paranoid");
+        let got = (finding.state.as_str(), finding.level, finding.prevents.as_deref());
+        assert_eq!(got, (state, found, prevents), "{level} {allowed:?}");
+    }
+}
+
+/// As somebody without rights, at the level of this machine: what is said agrees with what the
+/// counters themselves do, opened by a plain system call.
+#[test]
+fn what_is_said_is_what_happens() {
+    let machine = Machine::here();
+    let attributes = |exclude_kernel| PerfAttr { exclude_kernel, ..support::software(2) };
+    let opens = |exclude_kernel: bool| {
+        let target = counters::Target::CALLING_THREAD;
+        let opened = counters::perf::open(&attributes(exclude_kernel), target, -1);
+        // SAFETY: just opened, nobody else has it.
+        opened.map(|fd| unsafe { libc::close(fd) }).is_ok()
+    };
+    for as_nobody in [false, true] {
+        let code = support::in_child(|| {
+            // SAFETY: this child's own ids.
+            let give_up = || unsafe { libc::setresuid(65534, 65534, 65534) } == 0;
+            if as_nobody && support::is_root() && !give_up() {
+                return 77;
+            }
+            let findings = examine(&machine, None);
+            let finding = find(&findings, "perf_event_paranoid");
+            let expected = match (opens(true), opens(false)) {
+                (false, _) => Level::Problem,
+                (true, false) => Level::Note,
+                (true, true) => Level::Ok,
+            };
+            i32::from(counters::perf::reaches_the_kernel().is_ok() && finding.level != expected)
+        });
+        match code {
+            77 => support::skip("cannot give up root"),
+            code => assert_eq!(code, 0, "as nobody: {as_nobody}"),
+        }
     }
 }
 

@@ -200,11 +200,11 @@ fn errors_say_what_where_and_what_instead() {
         ("uprobe:/proc/self/status:f", 25, "\"/proc/self/status\": not an ELF program or library", ""),
         ("perf::", 6, "expected a counter name, found the end", ""),
         ("cuda:::", 7, "expected a counter of the component, found the end", ""),
-        ("mem:xyz", 4, "\"xyz\": not a number of 64 bits (0x… or decimal)", ""),
+        ("mem:xyz", 4, "\"xyz\": not a number of 64 bits (0x… or decimal)", "a breakpoint is at an address (nm PROGRAM shows them); to count calls of a function: uprobe:PATH:FUNCTION"),
         ("mem:0x10/3:w", 0, "\"mem:0x10/3:w\": a breakpoint watches 1, 2, 4 or 8 bytes", ""),
         ("mem:0x10:rx", 0, "\"mem:0x10:rx\": a breakpoint counts executions or accesses, not both", ""),
         ("syscalls:sys_enter_read", 0, "syscalls:sys_enter_read: tracefs is not mounted here", "sudo mount -t tracefs -o mode=755,gid=$(id -g) tracefs /sys/kernel/tracing"),
-        ("syscalls:*", 0, "not supported yet: a pattern of tracepoints (syscalls:*)", ""),
+        ("syscalls:*", 0, "not supported yet: a pattern of tracepoints (syscalls:*)", "counterpoint list 'syscalls:*' shows them; name those that you want"),
         ("größe", 0, "unknown counter \"größe\"", "counterpoint list shows every name"),
     ];
     for &(text, at, message, hint) in golden {
@@ -287,4 +287,46 @@ fn none_stands_alone() {
         assert!(error.to_string().contains("none stands alone"), "{error}");
         assert_eq!(error.at, text.find("none").unwrap());
     }
+}
+
+/// What a group has under another name already is counted once, if that is asked for; names of one's
+/// own, simulated counters and other groups are left alone.
+#[test]
+fn one_counter_under_two_names() {
+    let resolver = Resolver::new(&Machine::at("/nonexistent"));
+    for (list, names, notes) in [
+        ("page-faults,faults", vec!["page-faults"], 1),
+        ("faults,cs,page-faults,context-switches", vec!["faults", "cs"], 2),
+        ("{faults,cs},{page-faults,cs:k}", vec!["faults", "cs", "page-faults", "cs:k"], 0),
+        ("page-faults,faults:u", vec!["page-faults", "faults:u"], 0),
+        ("sim/a,readings=0:5/,sim/b,readings=0:5/", vec!["a", "b"], 0),
+        ("PAPI_L1_DCM,L1-dcache-load-misses", vec!["PAPI_L1_DCM"], 1),
+    ] {
+        let (counters, said) = resolver.resolve_once(list).unwrap();
+        let found: Vec<&str> = counters.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!((found, said.len()), (names, notes), "{list}: {said:?}");
+        let all = resolver.resolve(list).unwrap();
+        assert_eq!(all.len(), counters.len() + notes, "{list}");
+    }
+    let (_, said) = resolver.resolve_once("page-faults,faults").unwrap();
+    assert_eq!(said, ["faults is page-faults under another name: counted once, as page-faults"]);
+}
+
+/// 32 is what a profile holds, and the hint does not lead into another error.
+#[test]
+fn too_many_counters() {
+    let list: Vec<String> = (0..33).map(|n| format!("mem:{:#x}/1:w", 4096 + n)).collect();
+    let error = Resolver::new(&Machine::at("/nonexistent")).resolve(&list.join(",")).unwrap_err();
+    assert_eq!(error.what(), "more than 32 counters");
+    assert_eq!(
+        error.hint.as_deref(),
+        Some("that is what one profile holds; record the others in another run")
+    );
+}
+
+/// Modifiers that are each known are not called unknown.
+#[test]
+fn modifiers_in_two_parts() {
+    let error = Resolver::new(&Machine::at("/nonexistent")).resolve("faults:u:k").unwrap_err();
+    assert_eq!((error.at, error.what().as_str()), (7, "\"u\": modifiers are written together"));
 }

@@ -170,3 +170,46 @@ fn libpfm4_encodes_the_same() {
     }
     assert!(compared > 50, "only {compared} names were compared");
 }
+
+/// The processor's numbers for PAPI's presets of floating-point operations, for processors that are not
+/// this one.
+#[test]
+fn libpfm4_encodes_floating_point_operations() {
+    let Ok(me) = std::env::current_exe() else { return };
+    // libpfm4 looks at the variable when it is initialized, once in a process.
+    if std::env::var_os("LIBPFM_ENCODE_INACTIVE").is_none() {
+        let name = "libpfm4_encodes_floating_point_operations";
+        let status = Command::new(me)
+            .args(["--exact", name, "--nocapture"])
+            .env("LIBPFM_ENCODE_INACTIVE", "1")
+            .status();
+        assert!(status.unwrap().success());
+        return;
+    }
+    let Some(pfm) = Pfm::open() else { return skip("libpfm4 is not installed") };
+    let zen1 = "amd64_fam17h_zen1::RETIRED_SSE_AVX_OPERATIONS";
+    let of = |precision: &str| {
+        ["MULT_ADD", "DIV", "MULT", "ADD_SUB"].map(|op| format!("{precision}_{op}_FLOPS")).join(":")
+    };
+    let any = |zen: &str| format!("{zen}::RETIRED_SSE_AVX_FLOPS:ANY");
+    for (family, model, preset, theirs) in [
+        (0x17, 0x01, "PAPI_FP_OPS", format!("{zen1}:{}:{}", of("SP"), of("DP"))),
+        (0x17, 0x01, "PAPI_SP_OPS", format!("{zen1}:{}", of("SP"))),
+        (0x17, 0x01, "PAPI_DP_OPS", format!("{zen1}:{}", of("DP"))),
+        (0x17, 0x31, "PAPI_FP_OPS", any("amd64_fam17h_zen2")),
+        (0x19, 0x01, "PAPI_FP_OPS", any("amd64_fam19h_zen3")),
+        (0x19, 0x61, "PAPI_FP_OPS", any("amd64_fam19h_zen4")),
+    ] {
+        let (kind, config, _) = match pfm.numbers(&theirs) {
+            Ok(numbers) => numbers,
+            Err(why) => return skip(&format!("libpfm4 does not encode {theirs}: {why}")),
+        };
+        let tree = Tree::new("oracle-flops");
+        let text =
+            format!("vendor_id\t: AuthenticAMD\ncpu family\t: {family}\nmodel\t\t: {model}\n");
+        tree.file("proc/cpuinfo", &text);
+        let counters = Resolver::new(&Machine::at(&tree.root)).resolve(preset).unwrap();
+        let Source::Perf(ours) = &counters[0].source else { panic!("simulated") };
+        assert_eq!((ours.kind, ours.config), (kind, config), "{theirs}");
+    }
+}

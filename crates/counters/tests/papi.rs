@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod support;
+
 use counters::machine::Machine;
 use counters::names::Resolver;
 use model::{PerfAttr, Source};
@@ -78,7 +80,9 @@ fn what_is_refused() {
          "the nearest: L1-dcache-load-misses and L1-icache-load-misses"),
         ("cs,PAPI_L3_TCM", 3, "\"PAPI_L3_TCM\": PAPI's preset is not one generic counter: the nearest generic counter means something else on some processors",
          "the nearest: cache-misses"),
-        ("PAPI_FP_OPS", 0, "\"PAPI_FP_OPS\": PAPI's preset is not one generic counter: no generic counter is near",
+        ("PAPI_FP_OPS", 0, "\"PAPI_FP_OPS\": PAPI's preset is not one counter of this processor",
+         "single and double precision are a sum each: PAPI_SP_OPS, PAPI_DP_OPS say which"),
+        ("PAPI_FP_INS", 0, "\"PAPI_FP_INS\": PAPI's preset is not one generic counter: no generic counter is near",
          "a vendor's name for it, with --events-dir or an installed perf"),
         ("PAPI_TOT_ISN", 0, "unknown counter \"PAPI_TOT_ISN\"", "did you mean PAPI_TOT_INS, PAPI_TOT_CYC, PAPI_BR_INS?"),
         ("PAPI_ZZZZZZ_ZZZZZZ", 0, "unknown counter \"PAPI_ZZZZZZ_ZZZZZZ\"", "docs/counters.md lists the presets that exist here"),
@@ -110,5 +114,61 @@ fn every_preset_resolves() {
     for entry in presets {
         let counters = bare().resolve(&entry.name).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!((counters.len(), counters[0].unit), (1, entry.unit), "{}", entry.name);
+    }
+}
+
+/// The processor's event for floating-point operations, where it has one. Numbers from libpfm4 4.13
+/// for the definitions in PAPI's `papi_events.csv` (oracle.rs asks it again), and for Zen 5 from the
+/// kernel's `amdzen5/floating-point.json`.
+#[test]
+fn floating_point_operations() {
+    let tree = support::Tree::new("papi-flops");
+    for (vendor, family, model, preset, config) in [
+        ("AuthenticAMD", 0x17, 0x01, "PAPI_FP_OPS", Some(0xff03)),
+        ("AuthenticAMD", 0x17, 0x01, "PAPI_SP_OPS", Some(0x0f03)),
+        ("AuthenticAMD", 0x17, 0x18, "papi_dp_ops", Some(0xf003)),
+        ("AuthenticAMD", 0x17, 0x31, "PAPI_FP_OPS", Some(0x0f03)),
+        ("AuthenticAMD", 0x17, 0x31, "PAPI_SP_OPS", None),
+        ("AuthenticAMD", 0x19, 0x01, "PAPI_FP_OPS", Some(0x0f03)),
+        ("AuthenticAMD", 0x19, 0x61, "PAPI_FP_OPS", Some(0x1f03)),
+        ("AuthenticAMD", 0x1a, 0x02, "PAPI_FP_OPS", Some(0x0f03)),
+        // Not Zen 5; and what comes after.
+        ("AuthenticAMD", 0x1a, 0x50, "PAPI_FP_OPS", None),
+        ("AuthenticAMD", 0x1b, 0x02, "PAPI_FP_OPS", None),
+        ("GenuineIntel", 0x06, 0x8f, "PAPI_FP_OPS", None),
+    ] {
+        tree.file(
+            "proc/cpuinfo",
+            &format!("vendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: {model}\n"),
+        );
+        let resolver = Resolver::new(&Machine::at(&tree.root));
+        let found = resolver.resolve(preset).map(|mut c| c.remove(0));
+        let listed = resolver.catalogue().iter().any(|e| e.name.eq_ignore_ascii_case(preset));
+        assert_eq!(listed, config.is_some(), "{family:#x} {model:#x} {preset}");
+        match (found, config) {
+            (Ok(counter), Some(config)) => {
+                let expected = PerfAttr { kind: 4, config, ..PerfAttr::default() };
+                assert_eq!(counter.source, Source::Perf(expected), "{family:#x} {model:#x}");
+                assert_eq!(counter.name, preset);
+            }
+            (Err(error), None) => assert!(error.hint.is_some(), "{error}"),
+            (found, _) => panic!("{family:#x} {model:#x} {preset}: {found:?}"),
+        }
+    }
+}
+
+/// What is typed for Intel's weighted sum is a list and a metric: four counters, each of them once in
+/// the sum, with as many operations as its vectors have elements.
+#[test]
+fn the_sum_for_intel_is_a_metric() {
+    for (preset, bits) in [("PAPI_SP_OPS", 32), ("PAPI_DP_OPS", 64)] {
+        let hint = bare().resolve(preset).unwrap_err().hint.unwrap();
+        let quoted: Vec<&str> = hint.split('\'').collect();
+        let names: Vec<&str> = quoted[1].trim_matches(['{', '}']).split(',').collect();
+        let metric = model::Metric::parse(quoted[3]).unwrap();
+        let widths = [bits, 128, 256, 512];
+        let terms =
+            names.iter().zip(widths).map(|(name, width)| format!("{} * {name}", width / bits));
+        assert_eq!(metric.expression, terms.collect::<Vec<_>>().join(" + "));
     }
 }

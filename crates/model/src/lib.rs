@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`activity`] | kinds of activities, their published names, devices, flows, metadata values |
 //! | [`counter`] | [`Counter`], [`Source`], [`PerfAttr`], [`SimScript`], [`Unit`], [`Scale`], [`Scope`]: a counter after name resolution |
+//! | [`errno`] | error numbers that only the kernel has |
 //! | [`glob`] | patterns for names |
 //! | [`ids`] | [`ExportId`], [`ThreadUid`]: newtypes for numbers that must not be mixed |
 //! | [`loss`] | [`Loss`]: every named way to lose or distort data |
@@ -17,6 +18,7 @@
 pub mod activity;
 pub mod columns;
 pub mod counter;
+pub mod errno;
 pub mod glob;
 pub mod ids;
 pub mod loss;

@@ -1,24 +1,36 @@
 //! "Did you mean": the known names that are closest to a typed one.
 
-/// Up to three of `known`, closest first: few edits away, or containing what was typed.
+/// Up to three of `known`, closest first: those that begin with what was typed or whose words begin
+/// with its letters (`pf` for `page-faults`), then those that are few edits away or contain it.
 pub fn closest<'k>(typed: &str, known: impl Iterator<Item = &'k str>) -> Vec<&'k str> {
     let typed = typed.to_ascii_lowercase();
-    let far = 2.max(typed.chars().count() / 3);
-    let mut near: Vec<(usize, &str)> = known
+    let letters = typed.chars().count();
+    // Of three letters and less, two edits make any word of another.
+    let far = if letters <= 3 { letters / 2 } else { 2.max(letters / 3) };
+    let mut near: Vec<(bool, usize, &str)> = known
         .filter_map(|name| {
             let lower = name.to_ascii_lowercase();
-            let contains = typed.len() >= 4 && lower.contains(&typed);
+            let begins = letters >= 2 && (lower.starts_with(&typed) || initials(&lower) == typed);
+            let contains = letters >= 4 && lower.contains(&typed);
             // At least as many edits as the lengths differ.
-            if !contains && lower.chars().count().abs_diff(typed.chars().count()) > far {
+            if !contains && !begins && lower.chars().count().abs_diff(letters) > far {
                 return None;
             }
             let edits = distance(&typed, &lower);
-            (edits <= far || contains).then_some((edits, name))
+            // A slip of the finger comes before a longer name that begins alike.
+            let close = edits <= far;
+            (close || begins || contains).then_some((!(begins || close), edits, name))
         })
         .collect();
     near.sort();
     near.dedup();
-    near.into_iter().take(3).map(|(_, name)| name).collect()
+    near.into_iter().take(3).map(|(_, _, name)| name).collect()
+}
+
+/// The first letters of a name's words: `pf` of `page-faults`.
+fn initials(name: &str) -> String {
+    let words = name.split(|c: char| !c.is_alphanumeric());
+    words.filter_map(|word| word.chars().next()).collect()
 }
 
 /// Edits between two strings: insert, delete, replace, or exchange two neighbours (the "optimal
@@ -65,5 +77,10 @@ mod tests {
         assert_eq!(closest("cycle", known.into_iter()), ["cycles", "cpu-cycles", "ref-cycles"]);
         assert_eq!(closest("Page-Fualts", known.into_iter()), ["page-faults"]);
         assert!(closest("zzz", known.into_iter()).is_empty());
+        assert_eq!(closest("pf", known.into_iter()), ["page-faults"]);
+        assert_eq!(closest("cyc", known.into_iter()), ["cycles"]);
+        // Two edits make any word of any other.
+        assert!(closest("r", ["cs"].into_iter()).is_empty());
+        assert!(closest("rss", ["cs"].into_iter()).is_empty());
     }
 }

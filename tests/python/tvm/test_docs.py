@@ -1,12 +1,64 @@
-"""The worked example of docs/tvm.md is what its code prints, as far as it does not depend on time."""
+"""Every Python example of every page runs, and the worked example of docs/tvm.md is what its code
+prints, as far as it does not depend on time.
+
+Examples are blocks that begin with ```python; the program that runs command lines is
+crates/cli/tests/it/documented.rs, which also says how a block is marked.
+"""
 
 import re
 
 import places
+import pytest
 import support
+
+PAGES = sorted([*places.ROOT.glob("docs/*.md"), places.ROOT / "README.md",
+                places.ROOT / "bindings/python/README.md"])
+BLOCKS = [(page, n, code) for page in PAGES
+          for n, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M))]
+# Names that examples after the worked one take for granted, as the pages say.
+GIVEN = """
+class pool:
+    made = 0
+
+    @classmethod
+    def calls(cls):
+        cls.made += 3
+        return cls.made
+
+x, params = args[0], args[1:]
+"""
 
 TEXT = (places.ROOT / "docs/tvm.md").read_text()
 STABLE = ("Name", "Device", "Count", "Argument Shapes", "Bytes Allocated")
+
+
+def worked():
+    """The code of the worked example."""
+    section = TEXT.split("## A worked example")[1]
+    return re.search(r"```python\n(.*?)```", section, re.S).group(1)
+
+
+@pytest.mark.parametrize("page, n, code", BLOCKS, ids=[f"{p.name}-{n}" for p, n, _ in BLOCKS])
+def test_every_example_runs(page, n, code):
+    if code == worked():
+        assert support.python(code)
+        return
+    # The model of the worked example, without its profile, under the names that pages use.
+    model = worked().split("with cp.profile")[0] + GIVEN
+    if 'vm["main"]' in code:
+        model = model.replace("forward", "main")
+    printed = support.python(model + code)
+    assert "matmul" in printed and "Executor: VM" in printed
+    if "Pool" in code:
+        header, *rows = printed.splitlines()
+        assert "allocations" in header and "page-faults" in header
+        # Each op asked for the number twice, and the pool grows by 3 with each question.
+        assert any(re.search(r"\bmatmul\b.*\b3\b", row) for row in rows), printed
+
+
+def test_no_example_is_overlooked():
+    names = [page.name for page, _, _ in BLOCKS]
+    assert names.count("tvm.md") == 2 and names.count("README.md") == 1
 
 
 def cells(table):
@@ -31,8 +83,8 @@ def cells(table):
 
 def test_the_worked_example_is_real():
     section = TEXT.split("## A worked example")[1]
-    code = re.search(r"```python\n(.*?)```", section, re.S).group(1)
-    written = re.search(r"```\n(Name.*?)```", section, re.S).group(1)
+    code = worked()
+    written = re.search(r"```text\n(Name.*?)```", section, re.S).group(1)
     printed = support.python(code)
     stripped = "\n".join(line.rstrip() for line in printed.splitlines()) + "\n"
     assert len(cells(written)) >= 12

@@ -10,7 +10,10 @@ use super::{Report, RowKind};
 
 /// What the error number means, `EMFILE` and all.
 pub fn errno_text(loss: &LossCount) -> Option<String> {
-    loss.errno.map(|errno| io::Error::from_raw_os_error(errno).to_string())
+    loss.errno.map(|errno| match model::errno::kernel_only(errno) {
+        Some((name, meaning)) => format!("{name}: {meaning} (os error {errno})"),
+        None => io::Error::from_raw_os_error(errno).to_string(),
+    })
 }
 
 /// Worst first, then in the order of the table of losses.
@@ -158,4 +161,22 @@ pub fn reasons(report: &Report<'_>) -> Vec<String> {
         reasons.push(format!("the filter {} matches no function", manifest.filters.join(", ")));
     }
     reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The C library says "Unknown error" of numbers that only the kernel has.
+    #[test]
+    fn numbers_have_words() {
+        let text = |errno| {
+            let loss = LossCount { name: "counter_open_failed".into(), count: 1, errno };
+            errno_text(&loss)
+        };
+        let own = text(Some(524)).unwrap();
+        assert!(own.starts_with("ENOTSUPP: ") && own.ends_with("(os error 524)"), "{own}");
+        assert_eq!(text(Some(libc::EMFILE)).as_deref(), Some("Too many open files (os error 24)"));
+        assert_eq!(text(None), None);
+    }
 }

@@ -33,7 +33,8 @@ use crate::failure::Failure;
 use crate::inherited::Inherited;
 use crate::metrics::before_run;
 use crate::prepare::{
-    Choice, Recording, make, make_directory, make_way, manifest, place, resolve, system_wide,
+    Choice, Recording, make, make_directory, make_way, manifest, own_readings, place, resolve,
+    system_wide,
 };
 
 /// What every pass counts, if it can.
@@ -232,8 +233,12 @@ fn one(
     words: &[String],
     inherited: Inherited,
 ) -> Result<ExitStatus, Failure> {
-    let choice =
-        Choice { counters: counters.to_vec(), beside: vec![], notes: vec![], metrics: vec![] };
+    let choice = Choice {
+        counters: counters.to_vec(),
+        beside: vec![],
+        notes: own_readings(counters),
+        metrics: vec![],
+    };
     let place = pass_dir(directory, number);
     let prepared = make(&args.recording, choice, &place, Origin::Run, words)?;
     let mut child = match start(program, command, &prepared, inherited) {

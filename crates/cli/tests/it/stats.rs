@@ -72,7 +72,9 @@ fn every_format() {
     golden.check("gamma", 0, &["stats", dir, "--buckets", "4", "--gamma", "2", "--thread", "4712"]);
     golden.check("json", 0, &["stats", dir, "--buckets", "2", "--format", "json"]);
     golden.check("csv", 0, &["stats", dir, "--buckets", "2", "--format", "csv"]);
-    golden.check("no-match", 0, &["stats", dir, "--op", "conv*"]);
+    golden.check("no-match", 1, &["stats", dir, "--op", "conv*"]);
+    golden.check("no-match-near", 1, &["stats", dir, "--op", "mat"]);
+    golden.check("no-thread", 1, &["stats", dir, "--thread", "wroker*", "--format", "csv"]);
 }
 
 #[test]

@@ -116,3 +116,40 @@ fn a_process_without_executables_leaves_no_trace() {
     assert_eq!(recorded.stdout(), "fine\n");
     assert!(recorded.profile().processes.is_empty());
 }
+
+/// A tracepoint of system calls counts our own reading in every call, one per group of counters,
+/// since matrix products make no system calls. It is said before the run and in the profile, and both
+/// ways out that are named lead out.
+#[test]
+fn own_readings_are_said() {
+    let Some((program, iree)) = setup("own-readings") else { return };
+    if !std::path::Path::new("/sys/kernel/tracing/events/raw_syscalls/sys_enter/id").exists() {
+        return crate::support::skip("own-readings", "tracefs is not readable");
+    }
+    let expected = Expected::of("matmul");
+    let filter = format!("raw_syscalls:sys_enter/filter=\"id != {}\"/", libc::SYS_read);
+    for (list, column, more, said) in [
+        ("raw_syscalls:sys_enter", "raw_syscalls:sys_enter", 1, "1 more in each call"),
+        ("raw_syscalls:sys_exit,task-clock", "raw_syscalls:sys_exit", 1, "1 more in each call"),
+        ("{raw_syscalls:sys_enter},{task-clock}", "raw_syscalls:sys_enter", 2, "up to 2 more"),
+        ("{task-clock},{raw_syscalls:sys_exit}", "raw_syscalls:sys_exit", 2, "up to 2 more"),
+        (&filter, "raw_syscalls:sys_enter", 0, "unless its filter leaves them out"),
+        ("syscalls:sys_enter_read", "syscalls:sys_enter_read", 1, "takes them off"),
+    ] {
+        let mut command = run_module(&iree, "matmul", false, "local-sync", &expected);
+        let recorded = Recorded::run(&program, list, &mut command);
+        assert_eq!(recorded.ops(), expected.ops, "{}", recorded.stderr());
+        assert!(recorded.stderr().contains(said), "{list}: {}", recorded.stderr());
+        let report = recorded.report(&["--subtract-probe"]);
+        let notes = report["notes"].to_string();
+        assert!(notes.contains("the recorder's own readings"), "{list}: {notes}");
+        let total = |report: &serde_json::Value| {
+            let counters = report["rows"][0]["counters"].as_array().unwrap();
+            let mut named =
+                counters.iter().filter(|c| c["name"].as_str().unwrap().starts_with(column));
+            named.next().unwrap()["total"].as_u64().unwrap()
+        };
+        let calls = report["rows"][0]["calls"].as_u64().unwrap();
+        assert_eq!((total(&recorded.report(&[])), total(&report)), (calls * more, 0), "{list}");
+    }
+}

@@ -323,6 +323,36 @@ fn is_zen3(model: &str) -> bool {
     model.parse::<u32>().is_ok_and(|model| matches!(model >> 4, 0 | 2 | 4 | 5))
 }
 
+/// What PAPI's presets of floating-point operations are on this processor; `None` where they are not
+/// one event. The event is 0x03 since Zen, its unit masks differ: by precision on the first
+/// generation, later by operation, without bfloat16's on Zen 4. Kernels before 5.6 count it wrongly (it
+/// can grow by more than 15 in a cycle, for which they do not merge two counters).
+///
+/// Sources: `papi_events.csv` of PAPI for Zen 1 to 3 (RETIRED_SSE_AVX_OPERATIONS,
+/// RETIRED_SSE_AVX_FLOPS:ANY), libpfm4 4.13 for Zen 4, `amdzen5/floating-point.json` of Linux 6.12 for
+/// Zen 5; models as in the kernel's `bsp_init_amd` (Linux 6.18).
+pub(super) fn papi(preset: &str, machine: &Machine) -> Option<Resolved> {
+    let field = |key| machine.field("proc/cpuinfo", key);
+    let number = |key| field(key)?.parse::<u32>().ok();
+    let vendor = field("vendor_id")?;
+    let (family, model) = (number("cpu family")?, number("model")?);
+    let mask = match (vendor.as_str(), family, model, preset) {
+        ("AuthenticAMD", 0x17, 0..=0x2f, _) | ("HygonGenuine", 0x18, _, _) => match preset {
+            "PAPI_FP_OPS" => 0xff,
+            "PAPI_SP_OPS" => 0x0f,
+            "PAPI_DP_OPS" => 0xf0,
+            _ => return None,
+        },
+        ("AuthenticAMD", 0x17, _, "PAPI_FP_OPS") => 0x0f,
+        ("AuthenticAMD", 0x19, _, "PAPI_FP_OPS") if is_zen3(&model.to_string()) => 0x0f,
+        ("AuthenticAMD", 0x19, _, "PAPI_FP_OPS") => 0x1f,
+        ("AuthenticAMD", 0x1a, 0..=0x4f | 0x60..=0x7f, "PAPI_FP_OPS") => 0x0f,
+        _ => return None,
+    };
+    let attr = PerfAttr { kind: TYPE_RAW, config: config(0x03, mask), ..PerfAttr::default() };
+    Some(Resolved::new(Source::Perf(attr), Unit::Count))
+}
+
 /// [`NameSource`] of AMD's names.
 pub(super) struct Amd(pub Machine);
 

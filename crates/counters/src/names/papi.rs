@@ -5,6 +5,9 @@
 //! `papi_events.csv` of PAPI 7.0 for what presets mean. PAPI counts in user mode only unless told
 //! otherwise; here, as with perf's own names, a counter without `:u` or `:k` counts in all modes.
 
+use model::Unit;
+
+use super::amd;
 use super::error::NameErrorKind;
 use super::generic::{self, Numbers};
 use super::resolve::{Entry, NameSource, Resolved, Trouble};
@@ -12,6 +15,39 @@ use super::syntax::{Head, Modifiers, Term};
 use crate::machine::Machine;
 use model::suggest;
 
+/// Intel's counters of one precision, each of which stands for as many operations as its vectors have
+/// elements (Intel's SDM, volume 3, FP_ARITH_INST_RETIRED; a fused multiply-add counts twice).
+macro_rules! intel {
+    ($precision:literal, $one:literal, $two:literal, $four:literal, $eight:literal) => {
+        concat!(
+            "on Intel it is a weighted sum: -e '{fp_arith_inst_retired.scalar_",
+            $precision,
+            ",fp_arith_inst_retired.128b_packed_",
+            $precision,
+            ",fp_arith_inst_retired.256b_packed_",
+            $precision,
+            ",fp_arith_inst_retired.512b_packed_",
+            $precision,
+            "}' --metric 'flops = ",
+            $one,
+            " * fp_arith_inst_retired.scalar_",
+            $precision,
+            " + ",
+            $two,
+            " * fp_arith_inst_retired.128b_packed_",
+            $precision,
+            " + ",
+            $four,
+            " * fp_arith_inst_retired.256b_packed_",
+            $precision,
+            " + ",
+            $eight,
+            " * fp_arith_inst_retired.512b_packed_",
+            $precision,
+            "', with --events-dir or an installed perf"
+        )
+    };
+}
 /// Presets that are a generic counter, and which.
 pub(super) const EXACT: &[(&str, &str)] = &[
     ("PAPI_TOT_CYC", "cycles"),
@@ -54,15 +90,22 @@ const INEXACT: &[(&str, &str, &str)] = &[
     ("PAPI_L2_DCA", VENDOR, ""),
     ("PAPI_L2_ICM", VENDOR, ""),
     ("PAPI_FP_INS", VENDOR, ""),
-    ("PAPI_FP_OPS", VENDOR, ""),
-    ("PAPI_SP_OPS", VENDOR, ""),
-    ("PAPI_DP_OPS", VENDOR, ""),
     ("PAPI_VEC_SP", VENDOR, ""),
     ("PAPI_VEC_DP", VENDOR, ""),
     ("PAPI_BR_CN", VENDOR, ""),
     ("PAPI_BR_UCN", VENDOR, ""),
     ("PAPI_BR_TKN", VENDOR, ""),
     ("PAPI_BR_NTK", VENDOR, ""),
+];
+/// Presets of floating-point operations, which are one event on some processors of AMD's
+/// ([`amd::papi`]); elsewhere, what to type.
+const FLOATING: &[(&str, &str)] = &[
+    (
+        "PAPI_FP_OPS",
+        "single and double precision are a sum each: PAPI_SP_OPS, PAPI_DP_OPS say which",
+    ),
+    ("PAPI_SP_OPS", intel!("single", "1", "4", "8", "16")),
+    ("PAPI_DP_OPS", intel!("double", "1", "2", "4", "8")),
 ];
 const SUM: &str = "a sum of several counters";
 const DIFFERS: &str = "the nearest generic counter means something else on some processors";
@@ -121,7 +164,12 @@ impl NameSource for Papi {
             Some(Entry::new(*preset, "PAPI", unit, format!("PAPI's name for {name}")))
         });
         let what = "libpfm4's spelling of perf's names, as in perf::CYCLES:u";
-        presets.chain([Entry::pattern("perf::NAME[:u=1]", "PAPI", what)]).collect()
+        let floating = FLOATING.iter().filter(|(preset, _)| amd::papi(preset, &self.0).is_some());
+        let floating = floating.map(|(preset, _)| {
+            let what = "retired SSE and AVX floating-point operations, a multiply-add as two";
+            Entry::new(*preset, "PAPI", Unit::Count, what)
+        });
+        presets.chain(floating).chain([Entry::pattern("perf::NAME[:u=1]", "PAPI", what)]).collect()
     }
 }
 
@@ -132,6 +180,14 @@ impl Papi {
             // Every name of the table is one of the generic ones: tests/papi.rs.
             let numbers = generic::numbers(name).into_iter();
             return Ok(numbers.flat_map(|n| n.everywhere(name, &self.0)).collect());
+        }
+        if let Some((preset, hint)) = FLOATING.iter().find(|(preset, _)| same(preset)) {
+            if let Some(resolved) = amd::papi(preset, &self.0) {
+                return Ok(vec![resolved]);
+            }
+            let problem = "PAPI's preset is not one counter of this processor".to_owned();
+            let trouble = Trouble::new(NameErrorKind::Value { text: word.into(), problem });
+            return Err(trouble.hint(*hint));
         }
         let Some((_, why, near)) = INEXACT.iter().find(|(preset, ..)| same(preset)) else {
             let known = EXACT.iter().map(|(preset, _)| *preset);

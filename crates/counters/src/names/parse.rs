@@ -308,7 +308,12 @@ impl<'t> Parser<'t> {
 
     /// Behind `mem:`.
     fn breakpoint(&mut self) -> Result<(Head, Modifiers), NameError> {
-        let address = self.number("/:")?;
+        let address = self.number("/:").map_err(|error| {
+            error.hint(
+                "a breakpoint is at an address (nm PROGRAM shows them); to count calls of a function: \
+                 uprobe:PATH:FUNCTION",
+            )
+        })?;
         let len = if self.eat('/') { Some(self.number(":")?) } else { None };
         let (mut access, mut modifiers) = (None, Modifiers::default());
         if self.eat(':') {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use model::{Counter, MAX_COUNTERS, PerfAttr, Scale, Scope, Source, Unit};
 
+use super::advice;
 use super::amd::Amd;
 use super::error::{NameError, NameErrorKind};
 use super::generic::Generic;
@@ -20,7 +21,6 @@ use super::tracefs::Tracepoints;
 use super::uprobe::Uprobes;
 use crate::devices::Devices;
 use crate::machine::Machine;
-use model::suggest;
 
 /// A kind of names: perf's own, a machine's PMUs, …
 pub trait NameSource {
@@ -161,8 +161,17 @@ impl Entry {
     }
 }
 
-/// Counters that are read together, and where each was typed.
-type Group = Vec<(usize, Counter)>;
+/// A counter of a list.
+struct Placed {
+    /// The byte where it was typed.
+    at: usize,
+    counter: Counter,
+    /// Its name was chosen by whoever typed it (`cpu/…,name=mine/`).
+    named: bool,
+}
+
+/// Counters that are read together.
+type Group = Vec<Placed>;
 
 /// All sources of names of one machine.
 pub struct Resolver {
@@ -226,27 +235,49 @@ impl Resolver {
     /// alone. The counters of a group are neighbours in the result, groups in the order in which
     /// they were begun.
     pub fn resolve(&self, text: &str) -> Result<Vec<Counter>, NameError> {
+        self.read(text, false).map(|(counters, _)| counters)
+    }
+
+    /// [`Resolver::resolve`], but what a group has already under another name (`page-faults,faults`)
+    /// is left out; with a sentence about each.
+    pub fn resolve_once(&self, text: &str) -> Result<(Vec<Counter>, Vec<String>), NameError> {
+        self.read(text, true)
+    }
+
+    fn read(&self, text: &str, once: bool) -> Result<(Vec<Counter>, Vec<String>), NameError> {
         if text.trim() == "none" {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Vec::new()));
         }
         let list = parse(text)?;
         let groups = self.groups(&list, text)?;
         let mut names = BTreeSet::new();
-        let mut counters = Vec::new();
+        let mut counters: Vec<Counter> = Vec::new();
+        let mut notes = Vec::new();
         for (number, group) in groups.into_iter().enumerate() {
-            for (at, mut counter) in group {
+            let begun = counters.len();
+            for Placed { at, mut counter, named } in group {
+                let mut group = counters[begun..].iter();
+                let same = group.find(|known| once && !named && is_same(known, &counter));
+                if let Some(same) = same.filter(|same| same.name != counter.name) {
+                    notes.push(format!(
+                        "{} is {} under another name: counted once, as {}",
+                        counter.name, same.name, same.name
+                    ));
+                    continue;
+                }
                 if !names.insert(counter.name.clone()) {
                     return Err(NameError::new(NameErrorKind::Twice { name: counter.name }, at));
                 }
                 if counters.len() == MAX_COUNTERS {
                     let problem = format!("more than {MAX_COUNTERS} counters");
-                    return Err(NameError::new(NameErrorKind::Group { problem }, at));
+                    return Err(NameError::new(NameErrorKind::Group { problem }, at)
+                        .hint("that is what one profile holds; record the others in another run"));
                 }
                 counter.group = number as u16;
                 counters.push(counter);
             }
         }
-        Ok(counters)
+        Ok((counters, notes))
     }
 
     fn groups(&self, list: &List, text: &str) -> Result<Vec<Group>, NameError> {
@@ -258,16 +289,17 @@ impl Resolver {
                 Entries::Single(item) => {
                     for resolved in self.head(item, text)? {
                         let pmu = resolved.pmu.clone();
-                        let counter = counter(item, resolved, Modifiers::default())?;
-                        let alone = must_lead(&counter) || !counter.scope.is_thread();
-                        let key = (is_sim(&counter), pmu);
+                        let placed = put(item, resolved, Modifiers::default())?;
+                        let counter = &placed.counter;
+                        let alone = must_lead(counter) || !counter.scope.is_thread();
+                        let key = (is_sim(counter), pmu);
                         match open.iter().find(|(k, _)| *k == key && !alone) {
-                            Some(&(_, group)) => groups[group].push((item.at, counter)),
+                            Some(&(_, group)) => groups[group].push(placed),
                             None => {
                                 if !alone {
                                     open.push((key, groups.len()));
                                 }
-                                groups.push(vec![(item.at, counter)]);
+                                groups.push(vec![placed]);
                             }
                         }
                     }
@@ -305,13 +337,14 @@ impl Resolver {
                 let mut shared = modifiers;
                 shared.pinned &= group.is_empty();
                 shared.exclusive &= group.is_empty();
-                let counter = counter(item, resolved, shared)?;
-                let first = group.first().map_or(&counter, |(_, c)| c);
-                let problem = if is_sim(&counter) != is_sim(first) {
+                let placed = put(item, resolved, shared)?;
+                let counter = &placed.counter;
+                let first = group.first().map_or(counter, |placed| &placed.counter);
+                let problem = if is_sim(counter) != is_sim(first) {
                     Some("a group has simulated counters or real ones, not both")
                 } else if counter.scope != first.scope {
                     Some("a group counts threads or a whole package, not both")
-                } else if must_lead(&counter) && !group.is_empty() {
+                } else if must_lead(counter) && !group.is_empty() {
                     Some("only the first counter of a group can be pinned or exclusive")
                 } else {
                     None
@@ -320,7 +353,7 @@ impl Resolver {
                     let problem = problem.into();
                     return Err(NameError::new(NameErrorKind::Group { problem }, item.at));
                 }
-                group.push((item.at, counter));
+                group.push(placed);
             }
         }
         Ok(groups.into_iter().map(|(_, group)| group).collect())
@@ -356,29 +389,38 @@ impl Resolver {
         }
         let mut entries = self.catalogue();
         entries.extend(self.bulk());
-        let known = entries
-            .iter()
-            .filter(|e| !e.is_pattern)
-            .flat_map(|e| std::iter::once(&e.name).chain(&e.aliases));
-        let near = suggest::closest(name, known.map(String::as_str));
-        let error = NameError::new(NameErrorKind::Unknown { name: name.into() }, at);
-        match near.as_slice() {
-            [] if self.vendor.problem().is_some() => {
-                error.hint(self.vendor.problem().unwrap_or_default())
-            }
-            [] if name.contains('.') => error.hint(
-                "a processor's own names need its tables (--events-dir DIR) or an installed perf \
-                 of Linux 6.2 or later",
-            ),
-            [] => error.hint("counterpoint list shows every name"),
-            near => error.hint(format!("did you mean {}?", near.join(", "))),
+        // Names of AMD's that this processor would refuse are no advice.
+        let amd = Head::Word("ex_ret_instr".into());
+        if !self.sources.iter().any(|s| matches!(s.resolve(&amd), Some(Ok(_)))) {
+            entries.retain(|entry| entry.source != "AMD");
         }
+        let error = NameError::new(NameErrorKind::Unknown { name: name.into() }, at);
+        error.hint(match (advice::about(name, &entries), self.vendor.problem()) {
+            (Some(advice), _) => advice,
+            (None, Some(problem)) => problem.to_owned(),
+            (None, None) if name.contains('.') => {
+                "a processor's own names need its tables (--events-dir DIR) or an installed perf \
+                 of Linux 6.2 or later"
+                    .to_owned()
+            }
+            (None, None) => "counterpoint list shows every name".to_owned(),
+        })
     }
 }
 
 fn bad_modifier(letters: &str, at: usize) -> NameError {
-    let (offset, letter) = letters.char_indices().find(|(_, c)| !is_perfs(*c)).unwrap_or((0, '?'));
+    let Some((offset, letter)) = letters.char_indices().find(|(_, c)| !is_perfs(*c)) else {
+        let problem = "modifiers are written together".to_owned();
+        let kind = NameErrorKind::Value { text: letters.into(), problem };
+        return NameError::new(kind, at).hint("as in page-faults:uk");
+    };
     NameError::new(NameErrorKind::UnknownModifier { letter }, at + offset).hint(MODIFIERS_HINT)
+}
+
+/// Whether two counters of one group always have the same value. Simulated ones are told apart by
+/// their names alone.
+fn is_same(a: &Counter, b: &Counter) -> bool {
+    !is_sim(a) && a.source == b.source && a.scope == b.scope
 }
 
 fn is_sim(counter: &Counter) -> bool {
@@ -390,7 +432,8 @@ fn must_lead(counter: &Counter) -> bool {
     matches!(&counter.source, Source::Perf(attr) if attr.pinned || attr.exclusive)
 }
 
-fn counter(item: &Item, resolved: Resolved, group: Modifiers) -> Result<Counter, NameError> {
+fn put(item: &Item, resolved: Resolved, group: Modifiers) -> Result<Placed, NameError> {
+    let named = matches!(resolved.name, Called::Exactly(_));
     let typed = item.modifiers.and(group);
     let name = match resolved.name {
         Called::AsTyped => format!("{}{typed}", item.head),
@@ -406,7 +449,8 @@ fn counter(item: &Item, resolved: Resolved, group: Modifiers) -> Result<Counter,
         sim @ Source::Sim(_) => sim,
     };
     let (unit, scale, scope) = (resolved.unit, resolved.scale, resolved.scope);
-    Ok(Counter { name, unit, scale, scope, group: 0, source })
+    let counter = Counter { name, unit, scale, scope, group: 0, source };
+    Ok(Placed { at: item.at, counter, named })
 }
 
 /// perf's meaning of the letters: naming a mode leaves the others out.

@@ -62,7 +62,9 @@ impl Tracepoints {
         let typed = || format!("{system}:{name}");
         if system.contains('*') || name.contains('*') {
             let what = format!("a pattern of tracepoints ({})", typed());
-            return Err(Trouble::new(NameErrorKind::Unsupported { what }));
+            let hint =
+                format!("counterpoint list '{}' shows them; name those that you want", typed());
+            return Err(Trouble::new(NameErrorKind::Unsupported { what }).hint(hint));
         }
         let plain = |s: &str| s.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
         if !plain(system) || !plain(name) {

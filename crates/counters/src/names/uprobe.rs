@@ -1,23 +1,28 @@
-//! Uprobes: `uprobe:/path/of/a/file:function[+offset]` and `uretprobe:…`, spelled as bpftrace
-//! spells them. Each hit of an instruction in a file, in whichever process maps it, is a trap
-//! that the kernel counts.
+//! Uprobes: `uprobe:/path/of/a/file:function[@version][+offset]` and `uretprobe:…`, spelled as
+//! bpftrace spells them. Each hit of an instruction in a file, in whichever process maps it, is a
+//! trap that the kernel counts.
 //!
 //! ```text
-//!  symbol ── .symtab, .dynsym, or the file's separate symbols ──► address
+//!  symbol ── symbols: .symtab, .dynsym, or the file's separate symbols ──► address
+//!         ── indirect: of a function that is chosen at start-up, the implementation
+//!         ── entry: whether a return probe may be there
 //!         ── program headers ──► offset in the file = config2
 //!  path ──► config1 (the kernel's pointer)      return probe ──► a bit of config (format/retprobe)
 //! ```
 //!
 //! Source: kernel/events/core.c (`perf_uprobe`, Linux 6.18). The PMU takes CAP_PERFMON.
 
+mod entry;
+mod indirect;
+mod symbols;
+
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use model::{PerfAttr, Source, Unit};
-use object::elf::{PF_X, PT_LOAD, STT_GNU_IFUNC};
-use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
-use object::{FileKind, Object, ObjectSymbol, ReadRef, SymbolFlags, SymbolKind};
+use object::elf::{FileHeader32, FileHeader64};
+use object::{Endianness, FileKind};
 
 use super::error::NameErrorKind;
 use super::format::Format;
@@ -25,7 +30,7 @@ use super::resolve::{Entry, NameSource, Resolved, Trouble};
 use super::syntax::Head;
 use super::sysfs::DEVICES;
 use crate::machine::Machine;
-use model::suggest;
+use symbols::Symbols;
 
 /// [`NameSource`] of uprobes.
 pub(super) struct Uprobes(pub Machine);
@@ -43,8 +48,8 @@ impl NameSource for Uprobes {
         let entry = "hits of a function of a file, in any process that maps it";
         let exit = "returns of a function of a file";
         vec![
-            Entry::pattern("uprobe:PATH:FUNCTION[+OFFSET]", "uprobe", entry),
-            Entry::pattern("uretprobe:PATH:FUNCTION", "uprobe", exit),
+            Entry::pattern("uprobe:PATH:FUNCTION[@VERSION][+OFFSET]", "uprobe", entry),
+            Entry::pattern("uretprobe:PATH:FUNCTION[@VERSION]", "uprobe", exit),
         ]
     }
 }
@@ -60,7 +65,8 @@ impl Uprobes {
     ) -> Result<PerfAttr, Trouble> {
         let machine = |problem: String| Trouble::new(NameErrorKind::Machine { problem });
         let (path, bytes) = read(path)?;
-        let config2 = place(&path, &bytes, symbol, offset).map_err(|trouble| trouble.at(at))?;
+        let asked = Asked { machine: &self.0, path: &path, symbol, offset, returns };
+        let config2 = asked.place(&bytes).map_err(|trouble| trouble.at(at))?;
         let number = self.0.read_trimmed(&format!("{DEVICES}/uprobe/type"));
         let kind = number.and_then(|text| text.parse().ok()).ok_or_else(|| {
             machine(format!("this kernel has no uprobe PMU (/{DEVICES}/uprobe/type)"))
@@ -110,145 +116,86 @@ fn wrong(text: impl Into<String>, problem: impl Into<String>) -> Trouble {
     Trouble::new(NameErrorKind::Value { text: text.into(), problem: problem.into() })
 }
 
-/// Offset in the file of what was typed.
-fn place(path: &Path, bytes: &[u8], symbol: Option<&str>, offset: u64) -> Result<u64, Trouble> {
-    match FileKind::parse(bytes) {
-        Ok(FileKind::Elf64) => {
-            place_in::<object::elf::FileHeader64<object::Endianness>>(path, bytes, symbol, offset)
-        }
-        Ok(FileKind::Elf32) => {
-            place_in::<object::elf::FileHeader32<object::Endianness>>(path, bytes, symbol, offset)
-        }
-        _ => Err(wrong(path.display().to_string(), "not an ELF program or library")),
-    }
+/// What was typed about one file.
+struct Asked<'a> {
+    machine: &'a Machine,
+    path: &'a Path,
+    symbol: Option<&'a str>,
+    offset: u64,
+    returns: bool,
 }
 
-fn place_in<Elf: FileHeader<Endian = object::Endianness>>(
-    path: &Path,
-    bytes: &[u8],
-    symbol: Option<&str>,
-    offset: u64,
-) -> Result<u64, Trouble> {
-    let damaged = |e: object::Error| wrong(path.display().to_string(), e.to_string());
-    let file = ElfFile::<Elf>::parse(bytes).map_err(damaged)?;
-    let file_offset = match symbol {
-        None => offset,
-        Some(symbol) => {
-            let (address, size) = find(&file, path, symbol)?;
-            if size > 0 && offset >= size {
-                return Err(wrong(
-                    format!("{symbol}+{offset:#x}"),
-                    format!("the function has {size} bytes"),
-                ));
+impl Asked<'_> {
+    /// Offset in the file of the instruction to probe.
+    fn place(&self, bytes: &[u8]) -> Result<u64, Trouble> {
+        match FileKind::parse(bytes) {
+            Ok(FileKind::Elf64) => self.place_in::<FileHeader64<Endianness>>(bytes),
+            Ok(FileKind::Elf32) => self.place_in::<FileHeader32<Endianness>>(bytes),
+            _ => Err(wrong(self.path.display().to_string(), "not an ELF program or library")),
+        }
+    }
+
+    fn place_in<Elf: symbols::Class>(&self, bytes: &[u8]) -> Result<u64, Trouble> {
+        let file = &Symbols::<Elf>::read(self.machine, self.path, bytes)?;
+        let offset = match self.symbol {
+            Some(symbol) => self.function(file, symbol)?,
+            None => self.number(file)?,
+        };
+        if self.returns {
+            let typed = self.symbol.map_or_else(|| format!("{offset:#x}"), str::to_owned);
+            entry::check(file, offset).map_err(|problem| {
+                wrong(typed, problem).hint(
+                    "a return probe replaces the return address, which is in its place at the entry \
+                     of a function only; count the entries: uprobe:PATH:FUNCTION",
+                )
+            })?;
+        }
+        Ok(offset)
+    }
+
+    fn number<Elf: symbols::Class>(&self, file: &Symbols<'_, Elf>) -> Result<u64, Trouble> {
+        let typed = format!("{:#x}", self.offset);
+        let address = file.address_of(self.offset);
+        let address = address.ok_or_else(|| wrong(&*typed, "the file has no code there"))?;
+        if let Some(chosen) = file.indirect_at(address) {
+            let problem = format!(
+                "this is the code that chooses an implementation of {}, not the function",
+                chosen.name
+            );
+            let hint = format!("type its name: uprobe:{}:{}", self.path.display(), chosen.name);
+            return Err(wrong(typed, problem).hint(hint));
+        }
+        Ok(self.offset)
+    }
+
+    fn function<Elf: symbols::Class>(
+        &self,
+        file: &Symbols<'_, Elf>,
+        symbol: &str,
+    ) -> Result<u64, Trouble> {
+        let typed = || format!("{symbol}+{:#x}", self.offset);
+        if self.returns && self.offset > 0 {
+            let problem = "a return probe in the middle of a function would destroy what the \
+                           program has on its stack";
+            let hint = format!("without the offset: uretprobe:{}:{symbol}", self.path.display());
+            return Err(wrong(typed(), problem).hint(hint));
+        }
+        let function = file.find(self.path, symbol)?;
+        if function.indirect {
+            if self.offset > 0 {
+                let problem = "an offset into a function of which each process chooses an \
+                               implementation when it starts";
+                let hint = "leave the offset out, or probe one implementation by its own name";
+                return Err(wrong(typed(), problem).hint(hint));
             }
-            offset_of(&file, address + offset).ok_or_else(|| {
-                wrong(symbol, format!("its address {address:#x} is in no segment of the file"))
-            })?
+            return indirect::implementation(self.path, &function)
+                .ok_or_else(|| file.not_chosen(symbol, &function));
         }
-    };
-    if !is_code(&file, file_offset) {
-        return Err(wrong(format!("{file_offset:#x}"), "no code of this file is there"));
+        if function.size > 0 && self.offset >= function.size {
+            return Err(wrong(typed(), format!("the function has {} bytes", function.size)));
+        }
+        let address = function.address.checked_add(self.offset);
+        let offset = address.and_then(|address| file.offset_of(address));
+        offset.ok_or_else(|| wrong(typed(), "the file has no code there"))
     }
-    Ok(file_offset)
-}
-
-/// Address and size of the one function of that name.
-fn find<'f, Elf: FileHeader<Endian = object::Endianness>, R: ReadRef<'f>>(
-    file: &ElfFile<'f, Elf, R>,
-    path: &Path,
-    name: &str,
-) -> Result<(u64, u64), Trouble> {
-    let mut found = functions(file, name);
-    let separate = if found.is_empty() { separate_symbols(file) } else { None };
-    if let Some(bytes) = &separate
-        && let Ok(debug) = ElfFile::<Elf>::parse(bytes.as_slice())
-    {
-        found = functions(&debug, name);
-    }
-    found.sort_unstable();
-    found.dedup_by_key(|(address, ..)| *address);
-    match found.as_slice() {
-        [(_, _, true)] => {
-            let problem = "chosen anew by each process (an indirect function): a probe there hits \
-                           only the choosing";
-            Err(wrong(name, problem).hint("probe the function that is chosen"))
-        }
-        [(address, size, false)] => Ok((*address, *size)),
-        [] => {
-            let names: Vec<&str> = file
-                .symbols()
-                .chain(file.dynamic_symbols())
-                .filter(|s| s.is_definition() && s.kind() == SymbolKind::Text)
-                .filter_map(|s| s.name().ok())
-                .collect();
-            let hint = match suggest::closest(name, names.iter().copied()).join(", ").as_str() {
-                "" if names.is_empty() => {
-                    "the file has no symbols; type an offset: uprobe:PATH:0x1234".to_owned()
-                }
-                "" => "nm -D and nm show what a file defines".to_owned(),
-                near => format!("did you mean {near}?"),
-            };
-            Err(wrong(name, format!("no function of {}", path.display())).hint(hint))
-        }
-        several => {
-            let offsets: Vec<String> = several
-                .iter()
-                .filter_map(|(address, ..)| offset_of(file, *address))
-                .map(|offset| format!("{offset:#x}"))
-                .collect();
-            let problem = format!("{} functions of that name", several.len());
-            let hint = format!("choose one by its offset: {}", offsets.join(", "));
-            Err(wrong(name, problem).hint(hint))
-        }
-    }
-}
-
-/// Address, size, and whether it is an indirect function.
-fn functions<'f, Elf: FileHeader<Endian = object::Endianness>, R: ReadRef<'f>>(
-    file: &ElfFile<'f, Elf, R>,
-    name: &str,
-) -> Vec<(u64, u64, bool)> {
-    let is_indirect = |flags| matches!(flags, SymbolFlags::Elf { st_info, .. } if st_info.0 & 0xf == STT_GNU_IFUNC.0);
-    file.symbols()
-        .chain(file.dynamic_symbols())
-        .filter(|s| !s.is_undefined() && s.name() == Ok(name))
-        .map(|s| (s.address(), s.size(), s.kind(), is_indirect(s.flags())))
-        .filter(|&(_, _, kind, indirect)| kind == SymbolKind::Text || indirect)
-        .map(|(address, size, _, indirect)| (address, size, indirect))
-        .collect()
-}
-
-/// The symbols that distributions keep beside a stripped file, found by its build id.
-fn separate_symbols<'f, Elf: FileHeader<Endian = object::Endianness>, R: ReadRef<'f>>(
-    file: &ElfFile<'f, Elf, R>,
-) -> Option<Vec<u8>> {
-    let id = file.build_id().ok()??;
-    let (first, rest) = id.split_first()?;
-    let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
-    std::fs::read(format!("/usr/lib/debug/.build-id/{first:02x}/{rest}.debug")).ok()
-}
-
-fn offset_of<'f, Elf: FileHeader<Endian = object::Endianness>, R: ReadRef<'f>>(
-    file: &ElfFile<'f, Elf, R>,
-    address: u64,
-) -> Option<u64> {
-    let endian = file.endian();
-    file.elf_program_headers().iter().filter(|h| h.p_type(endian) == PT_LOAD).find_map(|h| {
-        let inside = address.checked_sub(h.p_vaddr(endian).into())?;
-        let size: u64 = h.p_filesz(endian).into();
-        (inside < size).then(|| inside + Into::<u64>::into(h.p_offset(endian)))
-    })
-}
-
-fn is_code<'f, Elf: FileHeader<Endian = object::Endianness>, R: ReadRef<'f>>(
-    file: &ElfFile<'f, Elf, R>,
-    offset: u64,
-) -> bool {
-    let endian = file.endian();
-    let mut headers = file.elf_program_headers().iter();
-    headers.any(|h| {
-        let (start, size): (u64, u64) = (h.p_offset(endian).into(), h.p_filesz(endian).into());
-        let code = h.p_type(endian) == PT_LOAD && h.p_flags(endian).0 & PF_X.0 != 0;
-        code && offset.checked_sub(start).is_some_and(|inside| inside < size)
-    })
 }

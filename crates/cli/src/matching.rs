@@ -1,0 +1,69 @@
+//! A pattern that matches nothing in a profile: what is there instead.
+
+use std::collections::BTreeSet;
+
+use model::suggest::closest;
+use profile::Profile;
+
+/// Names shown where none is near.
+const FEW: usize = 8;
+
+/// Says on stderr that no op matches `glob`, and which ones the profile has. `option` is the one that
+/// was typed, `--op`.
+pub fn no_op(profile: &Profile, option: &str, glob: &str) {
+    eprintln!("counterpoint: {option} {glob}: no op of this profile matches");
+    let names: BTreeSet<&str> = profile.ops.all().iter().map(|op| op.name.as_str()).collect();
+    if let Some(hint) = near(option, glob, &names, "ops") {
+        eprintln!("counterpoint: hint: {hint}");
+    }
+}
+
+/// Likewise of threads, which are named or numbered.
+pub fn no_thread(profile: &Profile, option: &str, glob: &str) {
+    eprintln!("counterpoint: {option} {glob}: no thread of this profile matches");
+    let threads = profile.processes.iter().flat_map(|process| &process.threads);
+    let names: BTreeSet<&str> = threads.map(|thread| thread.name.as_str()).collect();
+    if let Some(hint) = near(option, glob, &names, "threads") {
+        eprintln!("counterpoint: hint: {hint}");
+    }
+}
+
+/// What to type instead, or what there is. `None` if there is nothing.
+fn near(option: &str, glob: &str, names: &BTreeSet<&str>, what: &str) -> Option<String> {
+    let word = glob.trim_matches(['*', '?']).to_lowercase();
+    let contains = |name: &&&str| name.to_lowercase().contains(&word);
+    if let Some(first) = names.iter().find(contains).filter(|_| !word.is_empty()) {
+        // A pattern is about the whole name; somebody typed a part of one, or in other case.
+        let all = names.iter().filter(contains).count();
+        let more = if all > 1 { format!(" and {} more", all - 1) } else { String::new() };
+        return Some(match first.contains(&word) {
+            true => format!("{option} '*{word}*' matches {first}{more}"),
+            false => format!("did you mean {first}{more}? upper and lower case differ"),
+        });
+    }
+    let close = closest(&word, names.iter().copied());
+    if !close.is_empty() {
+        return Some(format!("did you mean {}?", close.join(", ")));
+    }
+    let shown: Vec<&str> = names.iter().copied().filter(|n| !n.is_empty()).take(FEW).collect();
+    let more = names.len().saturating_sub(FEW);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!shown.is_empty()).then(|| format!("its {what}: {}{more}", shown.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_instead() {
+        let names: BTreeSet<&str> = ["matmul_16", "matmul_32", "softmax", "Copy"].into();
+        let near = |glob: &str| near("--op", glob, &names, "ops").unwrap();
+        assert_eq!(near("matmul"), "--op '*matmul*' matches matmul_16 and 1 more");
+        assert_eq!(near("soft*16"), "its ops: Copy, matmul_16, matmul_32, softmax");
+        assert_eq!(near("copy"), "did you mean Copy? upper and lower case differ");
+        assert_eq!(near("sotfmax"), "did you mean softmax?");
+        assert_eq!(near("gemm"), "its ops: Copy, matmul_16, matmul_32, softmax");
+        assert_eq!(super::near("--op", "x", &BTreeSet::new(), "ops"), None);
+    }
+}

@@ -1,0 +1,119 @@
+//! What people type when they do not know a name: each answer leads to what they want, and none to
+//! something else. Nothing here needs a PMU; `run` refuses before it looks for its library.
+
+use std::process::Command;
+
+use crate::support::skip;
+
+/// stderr of `counterpoint run OPTIONS -- true`, which must end with 2.
+fn refused(options: &[&str]) -> String {
+    let scratch = testkit::Scratch::new();
+    let output = Command::new(env!("CARGO_BIN_EXE_counterpoint"))
+        .arg("run")
+        .args(options)
+        .arg("-o")
+        .arg(scratch.join("p.cpt"))
+        .args(["--", "true"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{options:?}: {text}");
+    assert!(!scratch.join("p.cpt").exists(), "{options:?}");
+    text
+}
+
+#[test]
+fn every_slip_is_answered() {
+    for (typed, expected) in [
+        // Slips of the finger, and names cut short.
+        ("cycels", "did you mean cycles"),
+        ("page_faults", "did you mean page-faults"),
+        ("pagefaults", "did you mean page-faults"),
+        ("cache_misses", "did you mean cache-misses"),
+        ("ctx-switches", "did you mean context-switches"),
+        ("pf", "did you mean page-faults"),
+        ("tc", "did you mean task-clock"),
+        ("cyc", "did you mean cycles"),
+        ("page", "did you mean page-faults"),
+        ("minor", "did you mean minor-faults"),
+        ("L1", "did you mean L1-"),
+        ("PAPI_TOT_ISN", "did you mean PAPI_TOT_INS"),
+        ("perf::CYCELS", "did you mean perf::CYCLES?"),
+        // No counters, but something.
+        ("r", "as in r01c2"),
+        ("0x1c2", "r1c2"),
+        ("ipc", "--metric ipc"),
+        ("ipc:u", "--metric ipc"),
+        ("branch-miss-rate", "--metric branch-miss-rate"),
+        ("duration", "the duration of each call is always recorded"),
+        ("wall-clock", "the duration of each call is always recorded"),
+        ("cpu-time", "task-clock is the time on a processor"),
+        ("rss", "page-faults counts the first touches"),
+        ("energy", "power/energy-pkg/"),
+        ("flops", "PAPI_FP_OPS"),
+        ("none,page-faults", "none stands alone"),
+        // Lists that cannot be read.
+        ("page-faults;task-clock", "commas separate counters: -e page-faults,task-clock"),
+        ("page-faults task-clock", "expected \",\" between counters"),
+        ("faults:u:k", "modifiers are written together"),
+        ("page-faults:z", "u user, k kernel"),
+        ("{page-faults", "expected \",\" or \"}\""),
+        ("cpu/cycles", "expected a second \"/\""),
+        ("", "expected a counter name"),
+        // Other kinds of names.
+        ("kprobe:do_exit", "perf probe --add 'do_exit'; -e probe:do_exit"),
+        ("mem:main:x", "to count calls of a function: uprobe:PATH:FUNCTION"),
+        ("mem:0x1/3:w", "a breakpoint watches 1, 2, 4 or 8 bytes"),
+        ("uprobe:libm:expf", "a library needs its whole path"),
+        ("uprobe:/etc/passwd:x", "not an ELF program or library"),
+        ("sim/a/", "a simulated counter needs readings="),
+        ("spr::INST_RETIRED:ANY", "perf's spelling of a vendor's name"),
+        ("inst_retired.anyy", "--events-dir DIR"),
+        ("page-faults,page-faults", "is there twice"),
+    ] {
+        let text = refused(&["-e", typed]);
+        assert!(text.contains(expected), "{typed}: {text}");
+    }
+}
+
+/// Four breakpoints is what processors have: no debugger is to blame, and what is advised works.
+#[test]
+fn breakpoints_take_no_turns() {
+    if !cfg!(target_arch = "x86_64") {
+        return skip("breakpoints", "four breakpoints is x86");
+    }
+    let five: Vec<String> = (1..=5).map(|n| format!("mem:{:#x}/4:w:u", 0x10000 * n)).collect();
+    let list = five.join(",");
+    for options in [vec!["-e", &list], vec!["--multiplex", "-e", &list]] {
+        let text = refused(&options);
+        if text.contains("EACCES") || text.contains("EPERM") {
+            return skip("breakpoints", &text);
+        }
+        assert!(text.contains("ENOSPC") && text.contains("run --passes"), "{text}");
+        assert!(!text.contains("debugger"), "{text}");
+        assert!(text.contains(&format!("count {} in another run", five[4])), "{text}");
+        assert!(!text.contains("estimate"), "{text}");
+    }
+}
+
+/// `list` says what `run` would say, and does not advise itself.
+#[test]
+fn list_says_why_it_is_empty() {
+    for (typed, expected) in [
+        (
+            "cycels",
+            "counterpoint: no counter matches \"cycels\"\ncounterpoint: hint: did you mean cycles",
+        ),
+        ("ipc", "--metric ipc"),
+        ("PAPI_FP_INS", "counterpoint: \"PAPI_FP_INS\": PAPI's preset is not one generic counter"),
+        ("uprobe:/etc/passwd:x", "not an ELF program or library"),
+        ("qqqqqqqq*", "no counter matches \"qqqqqqqq*\"\n"),
+    ] {
+        let mut list = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
+        let output = list.args(["list", typed]).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{typed}: {text}");
+        assert!(text.contains(expected), "{typed}: {text}");
+        assert!(!text.contains("counterpoint list"), "{typed}: {text}");
+    }
+}

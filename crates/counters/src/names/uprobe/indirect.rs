@@ -1,0 +1,112 @@
+//! Indirect functions (`STT_GNU_IFUNC`): which implementation this machine uses.
+//!
+//! What the symbol names is the code that chooses, and it runs once in each process. The dynamic
+//! linker of our own process chooses too, for libraries that we have loaded, by the same processor:
+//! what it answers for the name is the implementation. Only the C library's own libm is loaded for
+//! the question. Any other file that is not loaded gets no answer, so that naming a file never runs
+//! its code.
+//!
+//! A program that is started with other `GLIBC_TUNABLES` than we are can choose another one.
+
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::symbols::Function;
+
+/// Offset in the file of the implementation; `None` if the file is not loaded here, or if what it
+/// chooses is in another file.
+pub(super) fn implementation(path: &Path, function: &Function) -> Option<u64> {
+    let file = fs::canonicalize(path).ok()?;
+    let loaded = mappings()?.into_iter().any(|m| m.path == file);
+    if !loaded && !is_libm(&file, &mappings()?) {
+        return None;
+    }
+    let address = chosen(&file, loaded, function)?;
+    let all = mappings()?;
+    let mapping = all.iter().find(|m| m.start <= address && address < m.end && m.path == file)?;
+    (address - mapping.start).checked_add(mapping.offset)
+}
+
+/// Whether the file is the libm that belongs to the C library that runs us.
+fn is_libm(file: &Path, ours: &[Mapping]) -> bool {
+    let name = |path: &Path| path.file_name().is_some_and(|name| name == "libm.so.6");
+    name(file)
+        && ours.iter().any(|m| m.path.ends_with("libc.so.6") && m.path.parent() == file.parent())
+}
+
+fn mappings() -> Option<Vec<Mapping>> {
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    Some(maps.lines().filter_map(Mapping::parse).collect())
+}
+
+/// One line of `/proc/PID/maps` (proc(5)).
+struct Mapping {
+    start: u64,
+    end: u64,
+    offset: u64,
+    path: PathBuf,
+}
+
+impl Mapping {
+    fn parse(line: &str) -> Option<Self> {
+        let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+        let (range, rest) = line.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        // Permissions, offset, device, inode, and the path after some spaces.
+        let mut fields = rest.splitn(5, ' ');
+        let _permissions = fields.next()?;
+        let offset = hex(fields.next()?)?;
+        let path = fields.nth(2)?.trim_start();
+        let absolute = path.starts_with('/');
+        absolute.then(|| {
+            Some(Self { start: hex(start)?, end: hex(end)?, offset, path: PathBuf::from(path) })
+        })?
+    }
+}
+
+/// Where our dynamic linker finds the function. `loaded`: it has the file already.
+fn chosen(file: &Path, loaded: bool, function: &Function) -> Option<u64> {
+    let path = CString::new(file.as_os_str().as_bytes()).ok()?;
+    let name = CString::new(function.name.as_str()).ok()?;
+    let version = function.version.as_deref().map(CString::new).transpose().ok()?;
+    let load = if loaded { libc::RTLD_NOLOAD } else { 0 };
+    // SAFETY: C strings that live through the calls. The library is loaded already, or is the C
+    // library's libm; it stays loaded, so that the answer's mapping can be looked up.
+    unsafe {
+        let handle = libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NODELETE | load);
+        if handle.is_null() {
+            return None;
+        }
+        let address = match &version {
+            Some(version) => with_version(handle, &name, version),
+            None => libc::dlsym(handle, name.as_ptr()),
+        };
+        libc::dlclose(handle);
+        (!address.is_null()).then_some(address as u64)
+    }
+}
+
+/// # Safety
+/// `handle` is one that dlopen returned.
+#[cfg(target_env = "gnu")]
+unsafe fn with_version(
+    handle: *mut libc::c_void,
+    name: &std::ffi::CStr,
+    version: &std::ffi::CStr,
+) -> *mut libc::c_void {
+    // SAFETY: C strings, and the caller's handle.
+    unsafe { libc::dlvsym(handle, name.as_ptr(), version.as_ptr()) }
+}
+
+/// # Safety
+/// None: other C libraries have no versions, and no indirect functions.
+#[cfg(not(target_env = "gnu"))]
+unsafe fn with_version(
+    _: *mut libc::c_void,
+    _: &std::ffi::CStr,
+    _: &std::ffi::CStr,
+) -> *mut libc::c_void {
+    std::ptr::null_mut()
+}

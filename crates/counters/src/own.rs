@@ -1,0 +1,74 @@
+//! What of the recorder itself a counter counts, where it is known exactly.
+//!
+//! ```text
+//!  begin of a call                      end of it
+//!  read(2) of group 1 … of group N      read(2) of group 1 … of group N
+//!     │ enters, takes values, leaves
+//! ```
+//!
+//! Values are taken inside of the system call. So between the values of a group lie the rest of the
+//! reads at the begin and the first part of those at the end: together one read per group, seen by
+//! tracepoints of entering and of leaving alike. The values stay as the kernel counts them; what an
+//! empty call counts is in the profile, and `report --subtract-probe` takes it off.
+
+use model::{Counter, Source};
+
+/// Tracepoints that `read(2)` hits once.
+const OF_READ: [&str; 4] = [
+    "raw_syscalls:sys_enter",
+    "raw_syscalls:sys_exit",
+    "syscalls:sys_enter_read",
+    "syscalls:sys_exit_read",
+];
+
+/// A sentence about each counter of threads that counts the recorder's own readings.
+pub fn notes(counters: &[Counter]) -> Vec<String> {
+    let mut groups: Vec<u16> = counters.iter().map(|counter| counter.group).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    let each = groups.len();
+    let about = |counter: &Counter| {
+        let Source::Perf(attr) = &counter.source else { return None };
+        let point = OF_READ.iter().find(|point| {
+            let rest = counter.name.strip_prefix(**point);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
+        })?;
+        let more = if each == 1 { "1 more".into() } else { format!("up to {each} more") };
+        let way_out = match (&attr.filter, point.starts_with("raw_")) {
+            (Some(_), _) => ", unless its filter leaves them out".to_owned(),
+            (None, true) => format!(
+                "; {point}/filter=\"id != {}\"/ leaves out every read, and report \
+                 --subtract-probe takes ours off",
+                libc::SYS_read
+            ),
+            (None, false) => "; report --subtract-probe takes them off".to_owned(),
+        };
+        Some(format!(
+            "{} counts the recorder's own readings too, {more} in each call{way_out}",
+            counter.name
+        ))
+    };
+    counters.iter().filter(|counter| counter.scope.is_thread()).filter_map(about).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{PerfAttr, Unit};
+
+    use super::*;
+
+    #[test]
+    fn which_counters_see_a_read() {
+        let counter = |name: &str, group| {
+            Counter::new(name, Unit::Count, group, Source::Perf(PerfAttr::default()))
+        };
+        let said = |names: &[(&str, u16)]| {
+            notes(&names.iter().map(|(name, group)| counter(name, *group)).collect::<Vec<_>>())
+        };
+        assert!(said(&[("page-faults", 0), ("syscalls:sys_enter_readv", 0)]).is_empty());
+        let one = said(&[("raw_syscalls:sys_enter", 0), ("task-clock", 0)]);
+        assert!(one[0].contains(", 1 more in each call; raw_syscalls:sys_enter/filter"), "{one:?}");
+        let two = said(&[("syscalls:sys_exit_read:u", 0), ("task-clock", 1)]);
+        assert!(two[0].contains("up to 2 more in each call; report"), "{two:?}");
+    }
+}

@@ -1,0 +1,45 @@
+//! Error numbers that only the kernel has. They are meant never to leave it, so the C library has no
+//! words for them ("Unknown error 524"), but some do, above all from `perf_event_open`.
+//!
+//! Source: include/linux/errno.h of Linux 6.18.
+
+/// Name and meaning of a number from 512 on; `None` for every other number.
+pub fn kernel_only(errno: i32) -> Option<(&'static str, &'static str)> {
+    Some(match errno {
+        512 => ("ERESTARTSYS", "interrupted by a signal; the kernel should have tried again"),
+        513 => ("ERESTARTNOINTR", "interrupted by a signal; the kernel should have tried again"),
+        514 => ("ERESTARTNOHAND", "interrupted by a signal; the kernel should have tried again"),
+        515 => ("ENOIOCTLCMD", "no such ioctl command"),
+        516 => ("ERESTART_RESTARTBLOCK", "interrupted; the kernel should have gone on"),
+        517 => ("EPROBE_DEFER", "a driver is not ready yet"),
+        518 => ("EOPENSTALE", "the open file is out of date"),
+        519 => ("ENOPARAM", "a parameter is not supported"),
+        521 => ("EBADHANDLE", "not a valid file handle of a network file system"),
+        522 => ("ENOTSYNC", "a network file system's update is out of step"),
+        523 => ("EBADCOOKIE", "a directory's position is out of date"),
+        524 => ("ENOTSUPP", "the kernel does not support this operation"),
+        525 => ("ETOOSMALL", "a buffer or request is too small"),
+        526 => ("ESERVERFAULT", "an error of a network file server"),
+        527 => ("EBADTYPE", "a network file server does not support this type of file"),
+        528 => ("EJUKEBOX", "a network file server asks to try again later"),
+        529 => ("EIOCBQUEUED", "the operation was begun and is not done yet"),
+        530 => ("ERECALLCONFLICT", "a network file system's state is being recalled"),
+        531 => ("ENOGRACE", "a network file server does not accept reclaims now"),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::kernel_only;
+
+    #[test]
+    fn only_the_kernels() {
+        assert_eq!(kernel_only(524).map(|(name, _)| name), Some("ENOTSUPP"));
+        assert_eq!(kernel_only(512).map(|(name, _)| name), Some("ERESTARTSYS"));
+        // EHWPOISON is the last number of user space on x86 and Arm; 520 is not in use.
+        for errno in [-1, 0, 2, 133, 511, 520, 532] {
+            assert_eq!(kernel_only(errno), None, "{errno}");
+        }
+    }
+}
