@@ -23,6 +23,7 @@ use record::{ClockKind, RunFile, Snapshot};
 use crate::failure::Failure;
 use crate::metrics::{MetricArgs, before_run};
 use crate::naming::Naming;
+use crate::terminal::say;
 
 /// What to record and where to.
 #[derive(clap::Args)]
@@ -39,7 +40,8 @@ pub struct Recording {
     #[arg(long)]
     pub multiplex: bool,
     /// Profile directory to make; an existing profile moves to `DIR.old`
-    #[arg(short, long, value_name = "DIR", default_value = "counterpoint.cpt")]
+    #[arg(short, long, value_name = "DIR", default_value = "counterpoint.cpt",
+          value_parser = crate::input::profile())]
     pub output: PathBuf,
     /// Record only functions whose name matches; `*` and `?` stand for anything. Repeatable
     #[arg(long, value_name = "GLOB")]
@@ -361,18 +363,14 @@ fn works(counters: &[Counter], machine: &Machine) -> Result<(), Failure> {
     if problems.is_empty() {
         return Ok(());
     }
-    let messages: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
     let mut remedies: Vec<&str> = Vec::new();
     for remedy in problems.iter().filter_map(|problem| problem.remedy.as_deref()) {
         if !remedies.contains(&remedy) {
             remedies.push(remedy);
         }
     }
-    let failure = Failure::new(messages.join("\ncounterpoint: "));
-    Err(match remedies.is_empty() {
-        true => failure,
-        false => failure.hint(remedies.join("\ncounterpoint: hint: ")),
-    })
+    let messages = problems.iter().map(|problem| &problem.message);
+    Err(Failure::several(messages).hints(remedies))
 }
 
 fn refused(problem: &check::Problem) -> Failure {
@@ -406,7 +404,7 @@ fn unasked(resolver: &Resolver, machine: &Machine) -> Result<Chosen, Failure> {
             }
         })?;
     for skipped in &set.skipped {
-        eprintln!("counterpoint: {skipped}");
+        say!("{skipped}");
     }
     let (threads, packages) = by_scope(set.counters);
     let notes = set.notes.into_iter().chain(set.skipped).collect();

@@ -16,8 +16,8 @@ mod tracks;
 pub mod units;
 
 pub use columns::{Column, Table, Value};
-pub use columns::{labels, op_of, printable, process_label, thread_label};
-pub use csv::{field, print as print_csv};
+pub use columns::{labels, op_of, process_label, thread_label};
+pub use csv::print as print_csv;
 pub use header::command;
 pub use json::{EmptyOut, KeyOut, LossOut, ProfileHead, ThreadRef};
 pub use json::{empty_out, key_out, losses_out, thread_ref};
@@ -25,7 +25,7 @@ pub use losses::{MACHINE_WITHOUT_CALLS, by_severity, say as say_losses, severity
 pub use text::{losses as print_losses, table as print_table, wrapped};
 pub use units::plural;
 
-use std::io::{self, BufWriter, ErrorKind as IoErrorKind, Write};
+use std::io::{BufWriter, ErrorKind as IoErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -36,8 +36,11 @@ use profile::collect::{Closing, collect, is_over};
 use profile::{ErrorKind, Manifest, Origin, Profile, Role, merge_losses};
 
 use crate::failure::Failure;
+use crate::input;
 use crate::metrics::{MetricArgs, Offer, of_profile};
 use crate::output::{Format, known_width};
+use crate::terminal::say;
+use crate::terminal::stdout;
 
 /// Show where the time went: one row per op, with its counters.
 ///
@@ -46,7 +49,7 @@ use crate::output::{Format, known_width};
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.
-    #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE")]
+    #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE", value_parser = input::profile())]
     profile: PathBuf,
     /// What a row stands for.
     #[arg(long, value_enum, default_value_t)]
@@ -151,7 +154,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         subtract_probe: args.subtract_probe,
         metrics: &options.metrics,
     };
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(stdout(args.format.into()));
     match args.format {
         Format::Table => text::print(&mut out, &report, args.width.or_else(known_width))?,
         Format::Json => json::print(&mut out, &report)?,
@@ -172,7 +175,7 @@ pub fn open(dir: &Path, closing: Closing) -> Result<Profile, Failure> {
             Ok(_) => {}
             // Somebody else's profile, or a read-only copy: it is read where it lies.
             Err(e) if is_read_only(&e) => {}
-            Err(e) => eprintln!("counterpoint: {e}; the profile is read where it lies"),
+            Err(e) => say!("{e}; the profile is read where it lies"),
         }
     }
     Profile::open(dir).map_err(|e| explain(dir, e))

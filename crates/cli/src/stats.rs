@@ -13,7 +13,7 @@ mod json;
 mod shades;
 mod text;
 
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -25,8 +25,10 @@ use profile::collect::Closing;
 use profile::{CounterInfo, Profile};
 
 use crate::failure::Failure;
+use crate::input;
 use crate::metrics::{MetricArgs, Offer, of_profile};
 use crate::report;
+use crate::terminal::{self, stdout};
 pub use text::{Style, render};
 
 /// Show how the values of an op's calls are distributed, and how they go together.
@@ -41,7 +43,7 @@ pub use text::{Style, render};
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.
-    #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE")]
+    #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE", value_parser = input::profile())]
     profile: PathBuf,
     /// Only ops whose name matches; `*` and `?` are wild.
     #[arg(long, value_name = "GLOB")]
@@ -81,6 +83,16 @@ enum StatsFormat {
     Csv,
 }
 
+impl From<StatsFormat> for terminal::Kind {
+    fn from(format: StatsFormat) -> Self {
+        match format {
+            StatsFormat::Text => Self::People,
+            StatsFormat::Json => Self::Json,
+            StatsFormat::Csv => Self::Csv,
+        }
+    }
+}
+
 /// Everything that the formats print.
 struct View<'a> {
     profile: &'a Profile,
@@ -101,7 +113,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         workers: 0,
     };
     let stats = stats(&profile, &options).map_err(|error| too_many(&profile, error))?;
-    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let mut out = BufWriter::with_capacity(1 << 16, stdout(args.format.into()));
     match args.format {
         StatsFormat::Text => {
             let style = Style { gamma: args.gamma, ..Style::default() };

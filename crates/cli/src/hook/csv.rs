@@ -11,7 +11,8 @@ use std::path::Path;
 use profile::columns::{cpu_of, node_of};
 use profile::{Columns, PageDecoder, PageKey, Profile, Status};
 
-use crate::report::field;
+use crate::csv::field;
+use crate::terminal::Kind;
 use crate::whole::WholeFile;
 
 /// A thread, by index of its process and of itself.
@@ -31,7 +32,7 @@ pub fn write(
         let Some(from) = first_begin(&mut decoder, &keys) else { continue };
         let path = directory.join(name);
         let fail = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
-        let mut file = WholeFile::create(&path).map_err(fail)?;
+        let mut file = WholeFile::create(&path, Kind::Csv).map_err(fail)?;
         let mut out = BufWriter::new(&mut file);
         let thread_name = field(&thread_of(profile, thread).name);
         let mut write = || -> io::Result<()> {

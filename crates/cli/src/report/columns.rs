@@ -12,6 +12,7 @@ use super::RowKind;
 use super::units;
 use crate::failure::Failure;
 use crate::metrics;
+use crate::terminal::visible;
 
 /// What is in a cell. Missing is `None`, never zero.
 #[derive(Clone, Debug, PartialEq)]
@@ -433,10 +434,5 @@ pub fn process_label(profile: &Profile, process: usize) -> String {
 pub fn thread_label(profile: &Profile, process: usize, thread: usize) -> String {
     let process = profile.processes.get(process);
     let Some(thread) = process.and_then(|p| p.threads.get(thread)) else { return String::new() };
-    format!("{} ({})", printable(&thread.name), thread.tid)
-}
-
-/// Names come from foreign programs: control characters would confuse the terminal.
-pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    format!("{} ({})", visible(&thread.name), thread.tid)
 }

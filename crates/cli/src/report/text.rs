@@ -6,12 +6,13 @@ use analysis::ThreadTime;
 use model::Severity;
 use profile::LossCount;
 
-use super::columns::{Column, Table, Value, printable, process_label, thread_label};
+use super::columns::{Column, Table, Value, process_label, thread_label};
 use super::losses::{by_severity, errno_text, notes, reasons, severity};
 use super::tracks::LISTED;
 use super::units::{grouped, number, percent, plural, shorten, time};
 use super::{Report, header};
-use crate::output::{PROSE_WIDTH, colour};
+use crate::output::PROSE_WIDTH;
+use crate::terminal::{Style, visible};
 
 /// Names are not shortened below this, as long as there are other columns to leave out.
 const NAME_WIDTH: usize = 28;
@@ -38,7 +39,7 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
             wrapped(out, "  - ", &reason, width)?;
         }
     } else if report.summary.rows.is_empty() {
-        writeln!(out, "no op matches {}", report.filter.unwrap_or_default())?;
+        writeln!(out, "no op matches {}", visible(report.filter.unwrap_or_default()))?;
     } else {
         table(out, &report.table, tables)?;
         threads(out, report, tables)?;
@@ -180,7 +181,7 @@ fn layout<'a>(
     let line = |out: &mut dyn Write, cell: &dyn Fn(&Shown<'_>) -> String| -> io::Result<()> {
         let mut text = String::new();
         for (i, (column, width)) in shown.iter().zip(&widths).enumerate() {
-            let cell = shorten(&printable(&cell(column)), *width);
+            let cell = shorten(&visible(&cell(column)), *width);
             if i > 0 {
                 text.push_str(GAP);
             }
@@ -193,10 +194,9 @@ fn layout<'a>(
         }
         out.write_all(text.trim_end().as_bytes())
     };
-    let bold = if colour() { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
-    out.write_all(bold.0.as_bytes())?;
+    write!(out, "{}", Style::Bold.mark())?;
     line(out, &|column| column.title.clone())?;
-    writeln!(out, "{}", bold.1)?;
+    writeln!(out, "{}", Style::Off.mark())?;
     for row in 0..shown.first().map_or(0, |name| name.cells.len()) {
         line(out, &|column| column.cells[row].clone())?;
         writeln!(out)?;
@@ -379,10 +379,10 @@ pub fn probe_totals(report: &Report<'_>) -> Option<ProbeTotals> {
 pub fn losses(out: &mut impl Write, losses: &[LossCount], width: usize) -> io::Result<()> {
     for loss in by_severity(losses) {
         let errno = errno_text(loss).map_or(String::new(), |text| format!(" ({text})"));
-        let (on, off) = match (colour(), severity(loss)) {
-            (false, _) | (_, Severity::Note) => ("", ""),
-            (true, Severity::Missing) => ("\x1b[33m", "\x1b[0m"),
-            (true, Severity::Distorted) => ("\x1b[31m", "\x1b[0m"),
+        let (on, off) = match severity(loss) {
+            Severity::Note => ("", ""),
+            Severity::Missing => (Style::Yellow.mark(), Style::Off.mark()),
+            Severity::Distorted => (Style::Red.mark(), Style::Off.mark()),
         };
         let head = format!("{}: ", severity(loss).name());
         let text =
@@ -411,7 +411,7 @@ pub fn wrapped(out: &mut impl Write, head: &str, text: &str, width: usize) -> io
             line.push(' ');
             used += 1;
         }
-        line.push_str(&printable(word));
+        line.push_str(&visible(word));
         used += length;
     }
     writeln!(out, "{}", line.trim_end())

@@ -77,7 +77,7 @@ pub fn main(
             (Err(failure), None) => return Err(undone(failure)),
             // What was recorded stays.
             (Err(failure), Some(status)) => {
-                eprintln!("counterpoint: pass {number} of {}: it did not begin", work.sets.len());
+                say!("pass {number} of {}: it did not begin", work.sets.len());
                 finish(sampler, &directory, status, args);
                 return Err(failure);
             }
@@ -88,18 +88,18 @@ pub fn main(
         let here = format!("pass {number} of {of} ({})", names.join(","));
         let not_run = || {
             if number < of as u32 {
-                eprintln!("counterpoint: the passes after it were not run");
+                say!("the passes after it were not run");
             }
         };
         if !status.success() {
-            eprintln!("counterpoint: {here}: {status}");
+            say!("{here}: {status}");
             not_run();
             break;
         }
         // A signal that came between two passes was meant for the whole.
         let told = TOLD_TO_END.load(Ordering::SeqCst);
         if told != 0 && number < of as u32 {
-            eprintln!("counterpoint: {here}: the last, because of signal {told}");
+            say!("{here}: the last, because of signal {told}");
             not_run();
             finish(sampler, &directory, status, args);
             return Ok(end_by(told));

@@ -27,7 +27,8 @@ use profile::columns::{cpu_of, node_of};
 use super::shades::shade;
 use super::{Kind, kind, name_and_unit};
 use crate::report::units::{general, time};
-use crate::report::{labels, printable, process_label, thread_label};
+use crate::report::{labels, process_label, thread_label};
+use crate::terminal::visible;
 
 /// What to print and how.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +65,7 @@ pub fn render(
     let keys: Vec<_> = stats.ops.iter().map(|op| op.key).collect();
     for (op, name) in stats.ops.iter().zip(labels(profile, &keys)) {
         let of_op = match style.name_op {
-            true => format!(", op {}", printable(&name)),
+            true => format!(", op {}", visible(&name)),
             false => String::new(),
         };
         if style.totals && op.threads.len() > 1 {
@@ -74,7 +75,8 @@ pub fn render(
         for thread in &op.threads {
             let name = match style.name_tid {
                 true => thread_label(profile, thread.process, thread.thread),
-                false => printable(&profile.processes[thread.process].threads[thread.thread].name),
+                false => visible(&profile.processes[thread.process].threads[thread.thread].name)
+                    .into_owned(),
             };
             writeln!(out, "Statistics for thread {name}{of_op}:")?;
             scope(out, profile, stats, &thread.scope, style)?;
@@ -88,7 +90,7 @@ pub fn render(
                 out,
                 "Of this, {} per call is the probe (process {}): not subtracted.",
                 time(profile.timeline.duration_ns(probe.empty_call.ticks)),
-                process_label(profile, probe.process),
+                visible(&process_label(profile, probe.process)),
             )?;
         }
     }
@@ -135,9 +137,9 @@ fn name(profile: &Profile, stats: &Stats, variable: usize) -> String {
     match kind(profile, stats, variable) {
         Kind::Duration => "duration_us".to_owned(),
         // Its values are estimates wherever it took turns.
-        Kind::Counter(info) if profile.manifest.multiplex => format!("≈{}", printable(&info.name)),
-        Kind::Counter(info) => printable(&info.name),
-        Kind::Metric(metric) => printable(&metric.name),
+        Kind::Counter(info) if profile.manifest.multiplex => format!("≈{}", visible(&info.name)),
+        Kind::Counter(info) => visible(&info.name).into_owned(),
+        Kind::Metric(metric) => visible(&metric.name).into_owned(),
     }
 }
 
@@ -153,7 +155,7 @@ fn describe(
     let unit = match name_and_unit(profile, stats, i).1 {
         _ if matches!(kind, Kind::Duration) => String::new(),
         "count" | "cycles" | "ratio" | "other" => String::new(),
-        unit => format!(" ({})", printable(unit)),
+        unit => format!(" ({})", visible(unit)),
     };
     let some = match (variable.calls, kind) {
         (n, _) if n == calls => String::new(),
