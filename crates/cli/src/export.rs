@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::input;
 use crate::metrics::{MetricArgs, Offer, metrics_out, of_profile};
 use crate::report::{self, ProfileHead};
-use crate::terminal::Kind;
+use crate::terminal::{Kind, say};
 use crate::whole::WholeFile;
 
 /// The versions of the JSON documents.
@@ -88,12 +88,21 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     };
     let mut file = WholeFile::create(path, kind).map_err(name)?;
     let mut out = BufWriter::with_capacity(1 << 16, &mut file);
-    let losses = write(&mut out, &profile, &args, metrics).map_err(name)?;
+    let (losses, rows) = write(&mut out, &profile, &args, metrics).map_err(name)?;
     out.flush().map_err(name)?;
     drop(out);
     file.finish().map_err(name)?;
     report::say_losses(&losses);
-    Ok(ExitCode::SUCCESS)
+    match (&args.filter, args.what) {
+        (Some(glob), What::Calls) if rows == 0 && profile.calls() > 0 => {
+            Ok(report::nothing_matches(&profile, "--filter", glob))
+        }
+        (Some(glob), What::Tracks) if rows == 0 => {
+            say!("--filter {glob}: no sample of a track matches");
+            Ok(ExitCode::from(1))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
 
 /// Rows that are written, whatever they are of.
@@ -106,13 +115,14 @@ struct Rows<'a> {
     batches: &'a mut dyn Iterator<Item = Result<RecordBatch, ArrowError>>,
 }
 
-/// Writes what was asked for; returns every loss of the profile.
+/// Writes what was asked for; returns every loss of the profile, and how many rows there were.
 fn write(
     out: &mut (impl Write + Send),
     profile: &Profile,
     args: &Args,
     metrics: Vec<Bound>,
-) -> io::Result<Vec<LossCount>> {
+) -> io::Result<(Vec<LossCount>, u64)> {
+    let mut written = 0;
     let (what, filter) = (args.what, args.filter.as_deref());
     let found = match what {
         What::Calls => {
@@ -121,7 +131,8 @@ fn write(
             let mut batches = profile.batches(choose).with_metrics(metrics);
             let schema = batches.schema();
             let metrics = Some(described);
-            let all = Rows { what, profile, metrics, schema, batches: &mut batches };
+            let mut counted = batches.by_ref().inspect(|batch| written += rows_of(batch));
+            let all = Rows { what, profile, metrics, schema, batches: &mut counted };
             rows(out, all, args.format)?;
             batches.losses().to_vec()
         }
@@ -131,12 +142,17 @@ fn write(
             });
             let mut batches = profile.track_batches(choose);
             let schema = profile::tracks::batches::schema();
-            let all = Rows { what, profile, metrics: None, schema, batches: &mut batches };
+            let mut counted = batches.by_ref().inspect(|batch| written += rows_of(batch));
+            let all = Rows { what, profile, metrics: None, schema, batches: &mut counted };
             rows(out, all, args.format)?;
             batches.losses().to_vec()
         }
     };
-    Ok(merge_losses(profile.all_losses().iter().chain(&found)))
+    Ok((merge_losses(profile.all_losses().iter().chain(&found)), written))
+}
+
+fn rows_of(batch: &Result<RecordBatch, ArrowError>) -> u64 {
+    batch.as_ref().map_or(0, |batch| batch.num_rows() as u64)
 }
 
 /// Calls of the ops whose name matches.

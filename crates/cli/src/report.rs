@@ -8,9 +8,12 @@
 
 mod columns;
 mod csv;
+mod first;
 mod header;
 mod json;
 mod losses;
+mod names;
+mod source;
 mod text;
 mod tracks;
 pub mod units;
@@ -60,6 +63,10 @@ pub struct Args {
     /// Only ops whose name matches; `*` and `?` are wild.
     #[arg(long, value_name = "GLOB")]
     filter: Option<String>,
+    /// Leave out the calls of the first MS milliseconds since each thread's first call, as if they
+    /// had not been recorded.
+    #[arg(long, value_name = "MS", default_value = "0", value_parser = crate::stats::milliseconds)]
+    skip_ms: f64,
     /// How to print it.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -123,6 +130,7 @@ struct Report<'a> {
     by: RowKind,
     sort: &'a str,
     filter: Option<&'a str>,
+    skip_ms: f64,
     subtract_probe: bool,
     metrics: &'a [Bound],
 }
@@ -130,7 +138,10 @@ struct Report<'a> {
 /// Prints the report.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let closing = if args.close { Closing::Now } else { Closing::WhenOver };
-    let profile = open(&args.profile, closing)?;
+    let mut profile = open(&args.profile, closing)?;
+    if args.skip_ms > 0.0 {
+        profile.leave_out_first((args.skip_ms * 1e6).round() as u64);
+    }
     let options = Options {
         by: args.by.into(),
         filter: args.filter.clone(),
@@ -151,6 +162,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         by: args.by,
         sort: &args.sort,
         filter: args.filter.as_deref(),
+        skip_ms: args.skip_ms,
         subtract_probe: args.subtract_probe,
         metrics: &options.metrics,
     };
@@ -161,7 +173,25 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         Format::Csv => csv::print(&mut out, &report.table)?,
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    match &args.filter {
+        Some(glob) if summary.calls > 0 && summary.rows.is_empty() => {
+            Ok(nothing_matches(&profile, "--filter", glob))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Says that no call's op has a name that was asked for, and which names are like it. The exit
+/// code is that of a finding.
+pub fn nothing_matches(profile: &Profile, option: &str, glob: &str) -> ExitCode {
+    say!("{option} {glob}: no recorded op matches");
+    let near = model::suggest::closest(glob, profile.ops.all().iter().map(|op| op.name.as_str()));
+    if !near.is_empty() {
+        say!("hint: did you mean {}?", near.join(", "));
+    } else if !glob.contains(['*', '?']) {
+        say!("hint: a name matches as a whole; *{glob}* matches all that contain it");
+    }
+    ExitCode::from(1)
 }
 
 /// Opens a profile for a view; what is left in its pool is collected first where that is

@@ -27,8 +27,9 @@ use profile::{CounterInfo, Profile};
 use crate::failure::Failure;
 use crate::input;
 use crate::metrics::{MetricArgs, Offer, of_profile};
+use crate::output::known_width;
 use crate::report;
-use crate::terminal::{self, stdout};
+use crate::terminal::{self, say, stdout};
 pub use text::{Style, render};
 
 /// Show how the values of an op's calls are distributed, and how they go together.
@@ -66,6 +67,9 @@ pub struct Args {
     no_table: bool,
     #[command(flatten)]
     metrics: MetricArgs,
+    /// Columns to fit text to; as `report --width`.
+    #[arg(long, value_name = "N")]
+    width: Option<usize>,
     /// How to print it.
     #[arg(long, value_enum, default_value_t)]
     format: StatsFormat,
@@ -116,7 +120,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let mut out = BufWriter::with_capacity(1 << 16, stdout(args.format.into()));
     match args.format {
         StatsFormat::Text => {
-            let style = Style { gamma: args.gamma, ..Style::default() };
+            let width = args.width.or_else(known_width);
+            let style = Style { gamma: args.gamma, width, ..Style::default() };
             render(&mut out, &profile, &stats, &style)?;
             if stats.ops.is_empty() {
                 writeln!(out, "no call {}", if asked(&args) { "matches" } else { "was recorded" })?;
@@ -131,7 +136,16 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if args.format != StatsFormat::Json {
         report::say_losses(&stats.losses);
     }
-    Ok(ExitCode::SUCCESS)
+    match &args.op {
+        _ if !stats.ops.is_empty() || !asked(&args) || profile.calls() == 0 => {
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(glob) if args.thread.is_none() => Ok(report::nothing_matches(&profile, "--op", glob)),
+        _ => {
+            say!("no recorded call matches --op, --thread and --skip-ms together");
+            Ok(ExitCode::from(1))
+        }
+    }
 }
 
 fn asked(args: &Args) -> bool {
@@ -145,7 +159,8 @@ fn too_many(profile: &Profile, error: TooManyCalls) -> Failure {
         .hint("choose a part of them with --thread or --skip-ms")
 }
 
-fn milliseconds(text: &str) -> Result<f64, String> {
+/// For options that take milliseconds.
+pub fn milliseconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(ms) if ms >= 0.0 && ms.is_finite() => Ok(ms),
         _ => Err("not a number of milliseconds".to_owned()),

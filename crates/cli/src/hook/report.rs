@@ -60,7 +60,9 @@ fn print(profile: &Profile, settings: &Settings) -> Result<(), Failure> {
         name_op: settings.filter.is_none(),
         name_tid: names_repeat(profile, &found),
         totals: true,
+        totals_last: true,
         probes: false,
+        width: None,
     };
     render(&mut out, profile, &found, &style)?;
     out.flush()?;

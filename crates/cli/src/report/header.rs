@@ -78,6 +78,13 @@ pub fn lines(report: &Report<'_>) -> Vec<(&'static str, String)> {
     if let Some(filter) = report.filter {
         lines.push(("shown", format!("ops that match {filter}")));
     }
+    if report.skip_ms > 0.0 {
+        let text = format!(
+            "the calls of the first {} ms of each thread, as if they had not been recorded",
+            report.skip_ms
+        );
+        lines.push(("left out", text));
+    }
     if report.subtract_probe {
         let text = if summary.uncalibrated_probes {
             "less what an empty call reads, where that was calibrated; not below zero"

@@ -56,6 +56,7 @@ pub fn notes(report: &Report<'_>) -> Vec<String> {
             ));
         }
     }
+    notes.extend(super::first::slow(report));
     match report.summary.overlapping {
         0 => {}
         n => notes.push(format!(
