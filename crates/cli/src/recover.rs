@@ -56,7 +56,8 @@ fn outcome(manifest: &Manifest, collected: &Collected) -> (u8, String) {
                 return (0, format!("{pages}, {open}"));
             }
             let pids: Vec<String> = running.iter().map(|process| process.pid.to_string()).collect();
-            (1, format!("{pages}, still recording: process {}", pids.join(", ")))
+            let who = if pids.len() == 1 { "process" } else { "processes" };
+            (1, format!("{pages}, still recording: {who} {}", pids.join(", ")))
         }
     }
 }

@@ -330,6 +330,7 @@ fn say(closed: profile::Result<Collected>, directory: &Path, output: &Path) {
             let summary = crate::report::summary(directory);
             let still = match running {
                 0 => String::new(),
+                1 => "; one of its processes still runs and records".to_owned(),
                 n => format!("; {n} of its processes still run and record"),
             };
             say!("{}: {summary}{still}", output.display());

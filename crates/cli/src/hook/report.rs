@@ -61,6 +61,7 @@ fn print(profile: &Profile, settings: &Settings) -> Result<(), Failure> {
         name_tid: names_repeat(profile, &found),
         totals: true,
         totals_last: true,
+        constants_short: false,
         probes: false,
         width: None,
     };

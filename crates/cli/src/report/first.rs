@@ -3,7 +3,8 @@
 //!
 //! The rule, which `docs/schema.md` has too. Of each op with at least [`CALLS`] calls, the first
 //! call of each thread is looked at. They are pointed out if the longest of them took more than
-//! [`TIMES`] times the op's median, and if together they are at least [`PART`] of the op's total.
+//! [`TIMES`] times the op's median, and if together they are at least [`PART`] of the op's total
+//! and [`OF_ALL`] of the total of all calls.
 
 use analysis::Row;
 
@@ -15,14 +16,16 @@ use super::{Report, RowKind};
 const CALLS: u64 = 10;
 const TIMES: f64 = 10.0;
 const PART: f64 = 0.05;
+const OF_ALL: f64 = 0.01;
 /// Ops that are named; the rest is counted.
 const NAMED: usize = 3;
 
-fn is_slow(row: &Row) -> bool {
+fn is_slow(row: &Row, all_ticks: u128) -> bool {
     // One call of each thread and no more has nothing to be compared with.
     row.calls >= CALLS.max(2 * row.first.calls)
         && row.first.max_ticks as f64 > TIMES * row.p50_ticks
         && part(row) >= PART
+        && row.first.total_ticks as f64 >= OF_ALL * all_ticks as f64
 }
 
 /// The part of the first calls in the total.
@@ -35,7 +38,9 @@ pub fn slow(report: &Report<'_>) -> Option<String> {
     if report.by != RowKind::Op {
         return None;
     }
-    let mut rows: Vec<&Row> = report.summary.rows.iter().filter(|row| is_slow(row)).collect();
+    let all_ticks = report.summary.total_ticks;
+    let mut rows: Vec<&Row> =
+        report.summary.rows.iter().filter(|row| is_slow(row, all_ticks)).collect();
     if rows.is_empty() {
         return None;
     }

@@ -33,7 +33,7 @@ use crate::failure::Failure;
 use crate::inherited::Inherited;
 use crate::metrics::before_run;
 use crate::prepare::{
-    Choice, Recording, make, make_directory, make_way, manifest, place, resolve, system_wide,
+    Choice, Recording, Turn, make, make_directory, make_way, manifest, place, resolve, system_wide,
 };
 
 /// What every pass counts, if it can.
@@ -56,6 +56,7 @@ pub fn main(
 ) -> Result<ExitCode, Failure> {
     let work = choose(args, passes)?;
     let directory = place(&args.recording)?;
+    let turn = Turn::wait(&directory);
     make_way(&directory)?;
     make_directory(&directory).map_err(|f| f.hint("choose another place with -o DIR"))?;
     let prepared = begin(&args.recording, &work, &directory, words);
@@ -64,6 +65,7 @@ pub fn main(
         failure
     };
     let clock = prepared.map_err(undone)?;
+    drop(turn);
     forward_signals();
     let wanted = (clock, work.beside.clone());
     let sampler = sampler(&directory, wanted, args.beside.sample_interval).map_err(undone)?;

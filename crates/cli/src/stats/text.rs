@@ -47,6 +47,9 @@ pub struct Style {
     pub totals: bool,
     /// After the threads, not before them.
     pub totals_last: bool,
+    /// A value that is the same in all calls, and one of a single call, in one line, and without
+    /// the pairs that it belongs to. The original hook describes it as any other.
+    pub constants_short: bool,
     /// Say at the end what an empty call is recorded as.
     pub probes: bool,
     /// Columns to fit everything to; `None`: lines are as long as they need.
@@ -61,6 +64,7 @@ impl Default for Style {
             name_tid: true,
             totals: true,
             totals_last: false,
+            constants_short: true,
             probes: true,
             width: None,
         }
@@ -147,7 +151,8 @@ fn scope(
         }
     }
     // What does not vary has nothing to go together with.
-    let varies = |i: usize| scope.variables.get(i).is_some_and(|v| !is_constant(v));
+    let short = |v: &Variable| style.constants_short && is_constant(v);
+    let varies = |i: usize| scope.variables.get(i).is_some_and(|v| !short(v));
     for (i, variable) in scope.variables.iter().enumerate() {
         describe(out, profile, stats, scope.calls, i, variable, style)?;
         let pairs = scope.pairs.iter().filter(|pair| pair.given == i);
@@ -194,7 +199,7 @@ fn describe(
         value.map_or_else(|| "–".to_owned(), |value| general(value * scale, 3))
     };
     let head = format!("{}{unit}{some}:", name(profile, stats, i));
-    if is_constant(variable) {
+    if style.constants_short && is_constant(variable) {
         let value = text(variable.min.map(Number::to_f64));
         let all = match variable.calls {
             0 => String::new(),

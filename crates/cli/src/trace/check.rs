@@ -128,6 +128,16 @@ impl FileOut {
     }
 }
 
+/// `1 slice`, `2 slices`, `1 name of rows`: names of contents are plurals.
+fn counted(count: u64, name: &str) -> String {
+    let one = |word: &str| word.strip_suffix('s').unwrap_or(word).to_owned();
+    match (count, name.split_once(" of ")) {
+        (1, None) => format!("1 {}", one(name)),
+        (1, Some((what, whose))) => format!("1 {} of {whose}", one(what)),
+        _ => format!("{count} {name}"),
+    }
+}
+
 fn print(out: &mut impl Write, file: &FileOut) -> io::Result<()> {
     let path = visible(&file.path);
     for finding in &file.findings {
@@ -140,7 +150,7 @@ fn print(out: &mut impl Write, file: &FileOut) -> io::Result<()> {
             writeln!(out, "{path}: {count} × {kind}")?;
         }
     }
-    let contents = file.contents.iter().map(|(name, count)| format!("{count} {name}"));
+    let contents = file.contents.iter().map(|(name, count)| counted(*count, name));
     let contents = contents.collect::<Vec<_>>().join(", ");
     let verdict = if wrong == 0 { "ok".to_owned() } else { plural(wrong.into(), "finding") };
     let contents = if contents.is_empty() { "no events" } else { contents.as_str() };

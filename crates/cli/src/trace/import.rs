@@ -12,7 +12,7 @@ use trace::restore::{Head, Restore};
 
 use crate::failure::Failure;
 use crate::input::{self, Input, at_most_one_standard};
-use crate::prepare::make_way;
+use crate::prepare::{Turn, make_way};
 use crate::report::plural;
 use crate::terminal::say;
 
@@ -38,18 +38,20 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     // What cannot be opened must not cost an earlier profile its place.
     let files = args.files.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
     let shifts = shifts(&files)?;
+    let turn = Turn::wait(&args.output);
     make_way(&args.output)?;
     let output = &args.output;
     fs::create_dir_all(output)
         .map_err(|e| Failure::new(format!("create {}: {e}", output.display())))?;
+    drop(turn);
     match import(&args, &files, &shifts) {
         Ok((done, ours)) => {
-            let (events, calls) = (done.events.into(), done.calls);
+            let (events, calls) = (done.events.into(), done.calls.into());
             let ours = if ours { "; the profile that was exported" } else { "" };
             say!(
-                "{}, {} of them calls, in {}{ours}",
+                "{}, among them {}, in {}{ours}",
                 plural(events, "event"),
-                calls,
+                plural(calls, "call"),
                 output.display()
             );
             Ok(ExitCode::SUCCESS)
