@@ -254,7 +254,7 @@ fn csv(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
             description,
             needs,
         ];
-        writeln!(out, "{}\r", fields.map(|text| field(text)).join(","))?;
+        writeln!(out, "{}\r", fields.map(field).join(","))?;
     }
     Ok(())
 }

@@ -29,6 +29,7 @@ mod programs;
 mod pty;
 mod recover;
 mod report;
+mod report_rows;
 mod seccomp;
 mod session;
 mod stats;
