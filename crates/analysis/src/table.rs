@@ -45,6 +45,8 @@ pub enum Key {
 pub struct Row {
     /// What it stands for.
     pub key: Key,
+    /// The first call of each thread among them.
+    pub first: FirstCalls,
     /// Workgroup calls.
     pub calls: u64,
     /// Calls whose workgroup id is 0,0,0: one per dispatch. `None` if it is not known of some
@@ -155,13 +157,38 @@ struct Sum {
     passes: Vec<PassTotal>,
     threads: BTreeSet<(usize, usize)>,
     last_thread: Option<(usize, usize)>,
+    /// Of that thread the begin and the duration of its earliest call.
+    first: (u64, u64),
+    /// Likewise of each thread, but for what is in `first` alone.
+    firsts: HashMap<(usize, usize), (u64, u64)>,
     cpus: [u64; CPU_WORDS],
 }
 
 /// CPU numbers have 12 bits.
 const CPU_WORDS: usize = 4096 / 64;
 
+/// The first calls of a row, one per thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FirstCalls {
+    /// How many: one for each thread.
+    pub calls: u64,
+    /// Their durations together.
+    pub total_ticks: u128,
+    /// The longest of them.
+    pub max_ticks: u64,
+}
+
 impl Sum {
+    /// Notes what is known of the thread that was seen last.
+    fn note_first(&mut self) {
+        if let (Some(thread), (begin, _)) = (self.last_thread, self.first) {
+            let known = self.firsts.entry(thread).or_insert(self.first);
+            if begin < known.0 {
+                *known = self.first;
+            }
+        }
+    }
+
     fn new(counters: usize, sets: Vec<SetSum>, passes: usize) -> Self {
         Self {
             calls: 0,
@@ -177,11 +204,20 @@ impl Sum {
             passes: vec![PassTotal::default(); passes],
             threads: BTreeSet::new(),
             last_thread: None,
+            first: (u64::MAX, 0),
+            firsts: HashMap::new(),
             cpus: [0; CPU_WORDS],
         }
     }
 
     fn merge(&mut self, mut other: Self) {
+        self.note_first();
+        other.note_first();
+        self.last_thread = None;
+        for (thread, first) in other.firsts {
+            let known = self.firsts.entry(thread).or_insert(first);
+            *known = (*known).min(first);
+        }
         self.calls += other.calls;
         self.dispatches += other.dispatches;
         self.unplaced |= other.unplaced;
@@ -202,8 +238,16 @@ impl Sum {
     }
 
     fn finish(mut self, key: Key, sets: &Sets, metrics: &[Bound], ns_per_tick: f64) -> Row {
+        self.note_first();
+        let firsts = || self.firsts.values().map(|(_, ticks)| *ticks);
+        let first = FirstCalls {
+            calls: self.firsts.len() as u64,
+            total_ticks: firsts().map(u128::from).sum(),
+            max_ticks: firsts().max().unwrap_or(0),
+        };
         Row {
             key,
+            first,
             metrics: sets.values(metrics, &self.sets, ns_per_tick),
             calls: self.calls,
             dispatches: (!self.unplaced).then_some(self.dispatches),
@@ -411,8 +455,13 @@ impl<'a> Table<'a> {
             let cpu = cpu_of(columns.location[i]) as usize;
             sum.cpus[cpu / 64] |= 1 << (cpu % 64);
             if sum.last_thread != Some(thread) {
+                sum.note_first();
                 sum.last_thread = Some(thread);
+                sum.first = (u64::MAX, 0);
                 sum.threads.insert(thread);
+            }
+            if columns.start_ticks[i] < sum.first.0 {
+                sum.first = (columns.start_ticks[i], duration);
             }
         }
         self.all_calls += columns.len() as u64;

@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::naming::Naming;
 use crate::output;
+use crate::terminal::{Kind, stdout, visible};
 
 /// What limits counting on this machine, and what to do about it.
 #[derive(clap::Args)]
@@ -70,7 +71,10 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     };
     let findings = examine(&machine, library().as_deref());
     let findings: Vec<Row> = findings.into_iter().map(Row::from).collect();
-    let mut out = io::stdout().lock();
+    let mut out = stdout(match args.format {
+        Format::Table => Kind::People,
+        Format::Json => Kind::Json,
+    });
     match args.format {
         Format::Table => table(findings.iter().chain(counters.iter().flatten()), &mut out)?,
         Format::Json => json(&findings, counters.as_deref(), &mut out)?,
@@ -164,13 +168,13 @@ fn table<'r>(rows: impl Iterator<Item = &'r Row>, out: &mut impl Write) -> io::R
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(output::width().try_into().unwrap_or(u16::MAX));
     for row in rows {
-        let mut state = row.state.clone();
+        let mut state = visible(&row.state).into_owned();
         for (word, text) in [("prevents", &row.prevents), ("remedy", &row.remedy)] {
             if let Some(text) = text {
-                state += &format!("\n{word}: {text}");
+                state += &format!("\n{word}: {}", visible(text));
             }
         }
-        table.add_row([row.level, &row.name, &state]);
+        table.add_row([row.level, &visible(&row.name), &state]);
     }
     table.column_iter_mut().for_each(|column| {
         column.set_padding((0, 2));

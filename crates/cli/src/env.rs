@@ -8,6 +8,8 @@ use profile::manifest::Origin;
 use crate::failure::Failure;
 use crate::inherited::prepare_process;
 use crate::prepare::{Recording, prepare};
+use crate::terminal::say;
+use crate::terminal::{Kind, stdout};
 
 /// Prepare a profile and print the variables that record into it
 ///
@@ -23,7 +25,7 @@ pub struct Args {
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     prepare_process()?;
     let prepared = prepare(&args.recording, &[], Origin::Env, &[])?;
-    let mut out = std::io::stdout().lock();
+    let mut out = stdout(Kind::Lines);
     let lines = prepared
         .variables
         .iter()
@@ -33,8 +35,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         prepared.discard(); // Nobody knows of it.
         return Err(e.into());
     }
-    eprintln!(
-        "counterpoint: {} is ready; run the program with these variables, then `counterpoint \
+    say!(
+        "{} is ready; run the program with these variables, then `counterpoint \
          report {}`",
         args.recording.output.display(),
         args.recording.output.display()

@@ -3,7 +3,7 @@
 mod parquet;
 
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use arrow_array::RecordBatch;
@@ -16,9 +16,13 @@ use profile::collect::Closing;
 use profile::tracks::batches::SeriesChooser;
 use profile::{LossCount, Profile, merge_losses};
 
+use crate::csv::guard;
 use crate::failure::Failure;
+use crate::input;
+use crate::matching;
 use crate::metrics::{MetricArgs, Offer, metrics_out, of_profile};
 use crate::report::{self, ProfileHead};
+use crate::terminal::{Kind, say};
 use crate::whole::WholeFile;
 
 /// The versions of the JSON documents.
@@ -29,7 +33,7 @@ const TRACKS_SCHEMA: &str = "counterpoint.tracks/1";
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.
-    #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE")]
+    #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE", value_parser = input::profile())]
     profile: PathBuf,
     /// What to write.
     #[arg(long, value_enum)]
@@ -37,7 +41,7 @@ pub struct Args {
     /// Of what there is a row.
     #[arg(long, value_enum, default_value_t)]
     what: What,
-    /// File to write to instead of stdout; Parquet needs one.
+    /// File to write to; `-` is standard output, as without it. Parquet needs one of them.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Only ops, or tracks, whose name matches; `*` and `?` are wild.
@@ -72,30 +76,35 @@ enum ExportFormat {
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if args.format == ExportFormat::Parquet && args.output.is_none() {
         return Err(Failure::new("export --format parquet: no file to write to")
-            .hint("name one with -o FILE"));
+            .hint("name one with -o FILE; -o - is standard output"));
     }
     let profile = report::open(&args.profile, Closing::WhenOver)?;
     let metrics = of_profile(&args.metrics, &profile, Offer::Nothing)?;
-    let losses = match &args.output {
-        Some(path) => {
-            let name = |e: io::Error| Failure::new(format!("write {}: {e}", path.display()));
-            let mut file = WholeFile::create(path).map_err(name)?;
-            let mut out = BufWriter::with_capacity(1 << 16, &mut file);
-            let losses = write(&mut out, &profile, &args, metrics).map_err(name)?;
-            out.flush().map_err(name)?;
-            drop(out);
-            file.finish().map_err(name)?;
-            losses
-        }
-        None => {
-            let mut out = BufWriter::with_capacity(1 << 16, io::stdout());
-            let losses = write(&mut out, &profile, &args, metrics)?;
-            out.flush()?;
-            losses
-        }
+    let path = args.output.as_deref().unwrap_or(Path::new("-"));
+    let name = |e: io::Error| Failure::writing(path, e);
+    let kind = match args.format {
+        ExportFormat::Csv => Kind::Csv,
+        ExportFormat::Json => Kind::Json,
+        ExportFormat::Parquet => Kind::Binary,
     };
+    let mut file = WholeFile::create(path, kind).map_err(name)?;
+    let mut out = BufWriter::with_capacity(1 << 16, &mut file);
+    let (losses, rows) = write(&mut out, &profile, &args, metrics).map_err(name)?;
+    out.flush().map_err(name)?;
+    drop(out);
+    file.finish().map_err(name)?;
     report::say_losses(&losses);
-    Ok(ExitCode::SUCCESS)
+    match (&args.filter, args.what) {
+        (Some(glob), What::Calls) if rows == 0 && profile.calls() > 0 => {
+            matching::no_op(&profile, "--filter", glob);
+            Ok(ExitCode::from(1))
+        }
+        (Some(glob), What::Tracks) if rows == 0 => {
+            say!("--filter {glob}: no sample of a track matches");
+            Ok(ExitCode::from(1))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
 
 /// Rows that are written, whatever they are of.
@@ -108,13 +117,14 @@ struct Rows<'a> {
     batches: &'a mut dyn Iterator<Item = Result<RecordBatch, ArrowError>>,
 }
 
-/// Writes what was asked for; returns every loss of the profile.
+/// Writes what was asked for; returns every loss of the profile, and how many rows there were.
 fn write(
     out: &mut (impl Write + Send),
     profile: &Profile,
     args: &Args,
     metrics: Vec<Bound>,
-) -> io::Result<Vec<LossCount>> {
+) -> io::Result<(Vec<LossCount>, u64)> {
+    let mut written = 0;
     let (what, filter) = (args.what, args.filter.as_deref());
     let found = match what {
         What::Calls => {
@@ -123,7 +133,8 @@ fn write(
             let mut batches = profile.batches(choose).with_metrics(metrics);
             let schema = batches.schema();
             let metrics = Some(described);
-            let all = Rows { what, profile, metrics, schema, batches: &mut batches };
+            let mut counted = batches.by_ref().inspect(|batch| written += rows_of(batch));
+            let all = Rows { what, profile, metrics, schema, batches: &mut counted };
             rows(out, all, args.format)?;
             batches.losses().to_vec()
         }
@@ -133,12 +144,17 @@ fn write(
             });
             let mut batches = profile.track_batches(choose);
             let schema = profile::tracks::batches::schema();
-            let all = Rows { what, profile, metrics: None, schema, batches: &mut batches };
+            let mut counted = batches.by_ref().inspect(|batch| written += rows_of(batch));
+            let all = Rows { what, profile, metrics: None, schema, batches: &mut counted };
             rows(out, all, args.format)?;
             batches.losses().to_vec()
         }
     };
-    Ok(merge_losses(profile.all_losses().iter().chain(&found)))
+    Ok((merge_losses(profile.all_losses().iter().chain(&found)), written))
+}
+
+fn rows_of(batch: &Result<RecordBatch, ArrowError>) -> u64 {
+    batch.as_ref().map_or(0, |batch| batch.num_rows() as u64)
 }
 
 /// Calls of the ops whose name matches.
@@ -172,7 +188,7 @@ fn csv(out: &mut impl Write, rows: &mut Rows<'_>) -> io::Result<()> {
 fn csv_lines(out: &mut impl Write, batch: &RecordBatch, header: bool) -> io::Result<()> {
     let mut lines = Vec::new();
     let mut writer = arrow_csv::WriterBuilder::new().with_header(header).build(&mut lines);
-    writer.write(batch).map_err(io_error)?;
+    writer.write(&guard(batch).map_err(io_error)?).map_err(io_error)?;
     drop(writer);
     out.write_all(&lines)
 }

@@ -11,9 +11,13 @@ use counters::names::{Entry, NameError, NameErrorKind, Resolver};
 use model::{Counter, Source};
 use serde::Serialize;
 
+use crate::csv::field;
 use crate::failure::Failure;
 use crate::naming::Naming;
 use crate::output::{self, Format};
+use crate::terminal::say;
+use crate::terminal::stdout;
+use crate::terminal::visible;
 
 /// Counters known, and whether each opens on this machine.
 #[derive(clap::Args)]
@@ -69,14 +73,14 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let open = args.open || entries.iter().filter(|e| e.bulk).count() <= FEW;
     let rows: Vec<Row> = entries.into_iter().map(|e| row(e, open, &resolver, &machine)).collect();
-    let mut out = io::stdout().lock();
+    let mut out = stdout(args.format.into());
     match args.format {
         Format::Table => table(&rows, &mut out)?,
         Format::Json => json(&rows, &mut out)?,
         Format::Csv => csv(&rows, &mut out)?,
     }
     if let Some(problem) = resolver.tables_problem().filter(|_| !pattern.is_empty()) {
-        eprintln!("counterpoint: {problem}");
+        say!("{problem}");
     }
     if rows.is_empty() {
         say_why(&resolver, pattern);
@@ -98,12 +102,12 @@ fn say_why(resolver: &Resolver, pattern: &str) {
         Ok(_) => (None, None),
     };
     match problem {
-        Some(problem) => eprintln!("counterpoint: {problem}"),
-        None => eprintln!("counterpoint: no counter matches {pattern:?}"),
+        Some(problem) => say!("{problem}"),
+        None => say!("no counter matches {pattern:?}"),
     }
     // Of no use to somebody who has just typed it.
     if let Some(hint) = hint.filter(|hint| !hint.starts_with("counterpoint list")) {
-        eprintln!("counterpoint: hint: {hint}");
+        say!("hint: {hint}");
     }
 }
 
@@ -196,7 +200,8 @@ fn table(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
         };
         let description = format!("{}{also}", row.description);
         let needs = row.needs.unwrap_or("–");
-        table.add_row([&row.name, &row.source, row.unit, &opens, needs, &description]);
+        let cells = [&row.name, &row.source, row.unit, &opens, needs, &description];
+        table.add_row(cells.map(visible));
     }
     table.column_iter_mut().for_each(|column| {
         column.set_padding((0, 2));
@@ -210,16 +215,14 @@ fn explain(rows: &[Row]) {
     for row in rows {
         let (Some(error), Some(reason)) = (&row.error, &row.reason) else { continue };
         if told.insert((error, reason)) {
-            eprintln!("counterpoint: {error}: {reason}");
+            say!("{error}: {reason}");
             if let Some(remedy) = &row.remedy {
-                eprintln!("counterpoint: hint: {remedy}");
+                say!("hint: {remedy}");
             }
         }
     }
     if rows.iter().any(|r| r.opens == Some("only_user")) {
-        eprintln!(
-            "counterpoint: only :u: counting in the kernel is forbidden (perf_event_paranoid)"
-        );
+        say!("only :u: counting in the kernel is forbidden (perf_event_paranoid)");
     }
 }
 
@@ -257,16 +260,9 @@ fn csv(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
             description,
             needs,
         ];
-        writeln!(out, "{}\r", fields.map(quoted).join(","))?;
+        writeln!(out, "{}\r", fields.map(field).join(","))?;
     }
     Ok(())
-}
-
-fn quoted(field: &str) -> String {
-    match field.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", field.replace('"', "\"\"")),
-        false => field.to_owned(),
-    }
 }
 
 #[cfg(test)]
@@ -290,12 +286,5 @@ mod tests {
         ] {
             assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
         }
-    }
-
-    #[test]
-    fn csv_quotes_what_needs_it() {
-        assert_eq!(quoted("plain"), "plain");
-        assert_eq!(quoted("a,b"), "\"a,b\"");
-        assert_eq!(quoted("say \"x\""), "\"say \"\"x\"\"\"");
     }
 }

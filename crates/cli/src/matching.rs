@@ -5,26 +5,28 @@ use std::collections::BTreeSet;
 use model::suggest::closest;
 use profile::Profile;
 
+use crate::terminal::say;
+
 /// Names shown where none is near.
 const FEW: usize = 8;
 
 /// Says on stderr that no op matches `glob`, and which ones the profile has. `option` is the one that
 /// was typed, `--op`.
 pub fn no_op(profile: &Profile, option: &str, glob: &str) {
-    eprintln!("counterpoint: {option} {glob}: no op of this profile matches");
+    say!("{option} {glob}: no op of this profile matches");
     let names: BTreeSet<&str> = profile.ops.all().iter().map(|op| op.name.as_str()).collect();
     if let Some(hint) = near(option, glob, &names, "ops") {
-        eprintln!("counterpoint: hint: {hint}");
+        say!("hint: {hint}");
     }
 }
 
 /// Likewise of threads, which are named or numbered.
 pub fn no_thread(profile: &Profile, option: &str, glob: &str) {
-    eprintln!("counterpoint: {option} {glob}: no thread of this profile matches");
+    say!("{option} {glob}: no thread of this profile matches");
     let threads = profile.processes.iter().flat_map(|process| &process.threads);
     let names: BTreeSet<&str> = threads.map(|thread| thread.name.as_str()).collect();
     if let Some(hint) = near(option, glob, &names, "threads") {
-        eprintln!("counterpoint: hint: {hint}");
+        say!("hint: {hint}");
     }
 }
 

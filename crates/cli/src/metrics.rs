@@ -6,6 +6,7 @@
 //!  built-in ones, where a view offers them ┘   later ones replace earlier ones of the same name
 //! ```
 
+use std::io::Read;
 use std::path::PathBuf;
 
 use model::Metric;
@@ -16,6 +17,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::report::units;
+use crate::terminal::say;
 
 /// Metrics to compute.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -24,7 +26,8 @@ pub struct MetricArgs {
     /// built-in one, or `builtin` for all of those that can be formed. Repeatable
     #[arg(long, value_name = "NAME=EXPR")]
     pub metric: Vec<String>,
-    /// File with a NAME=EXPR per line; lines that begin with # are comments. Repeatable
+    /// File with a NAME=EXPR per line (`-` is standard input); lines that begin with # are
+    /// comments. Repeatable
     #[arg(long, value_name = "FILE")]
     pub metrics_file: Vec<PathBuf>,
 }
@@ -76,9 +79,9 @@ pub fn of_profile(
         match bound {
             Ok(bound) if taken(&bound.name, &operands).is_none() => all.push(bound),
             Ok(_) => {
-                eprintln!("counterpoint: the profile's metric {}: not its name alone", info.name)
+                say!("the profile's metric {}: not its name alone", info.name)
             }
-            Err(e) => eprintln!("counterpoint: the profile's metric {}: {e}", info.name),
+            Err(e) => say!("the profile's metric {}: {e}", info.name),
         }
     }
     for bound in asked {
@@ -101,13 +104,15 @@ pub fn of_profile(
 fn asked(args: &MetricArgs, operands: &[Operand<'_>]) -> Result<Vec<Asked>, Failure> {
     let mut all: Vec<Asked> = Vec::new();
     for path in &args.metrics_file {
-        let text = std::fs::read_to_string(path)
+        let mut text = String::new();
+        crate::input::once(path)
+            .and_then(|mut file| file.read_to_string(&mut text))
             .map_err(|e| Failure::new(format!("--metrics-file {}: {e}", path.display())))?;
         for (number, line) in text.lines().enumerate() {
             if line.trim().is_empty() || line.trim_start().starts_with('#') {
                 continue;
             }
-            let from = format!("{} line {}", path.display(), number + 1);
+            let from = format!("{} line {}", crate::input::name(path), number + 1);
             let metric = Metric::parse(line).map_err(|e| failure(&from, e))?;
             all.push(Asked { from, metric, builtin: false });
         }

@@ -10,7 +10,7 @@ mod columns;
 mod json;
 mod text;
 
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -19,8 +19,10 @@ use profile::collect::Closing;
 use profile::{LossCount, Profile, merge_losses};
 
 use crate::failure::Failure;
+use crate::input;
 use crate::output::{Format, known_width};
 use crate::report;
+use crate::terminal::stdout;
 
 /// Show where the time of TVM's virtual machines went: one row per op, arguments and device.
 ///
@@ -30,7 +32,7 @@ use crate::report;
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.
-    #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE")]
+    #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE", value_parser = input::profile())]
     profile: PathBuf,
     /// How to print it.
     #[arg(long, value_enum, default_value_t)]
@@ -73,7 +75,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let table = OpTable::new(&trees, &filter, !args.all);
     let losses = merge_losses(profile.all_losses().iter().chain(trees.losses()));
     let view = View { profile: &profile, trees: &trees, filter: &filter, table: &table, losses };
-    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let mut out = BufWriter::with_capacity(1 << 16, stdout(args.format.into()));
     match args.format {
         Format::Table => text::print(&mut out, &view, args.width.or_else(known_width))?,
         Format::Json => json::print(&mut out, &view)?,

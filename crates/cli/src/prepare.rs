@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,6 +24,7 @@ use record::{ClockKind, RunFile, Snapshot};
 use crate::failure::Failure;
 use crate::metrics::{MetricArgs, before_run};
 use crate::naming::Naming;
+use crate::terminal::say;
 
 /// What to record and where to.
 #[derive(clap::Args)]
@@ -39,7 +41,8 @@ pub struct Recording {
     #[arg(long)]
     pub multiplex: bool,
     /// Profile directory to make; an existing profile moves to `DIR.old`
-    #[arg(short, long, value_name = "DIR", default_value = "counterpoint.cpt")]
+    #[arg(short, long, value_name = "DIR", default_value = "counterpoint.cpt",
+          value_parser = crate::input::profile())]
     pub output: PathBuf,
     /// Record only functions whose name matches; `*` and `?` stand for anything. Repeatable
     #[arg(long, value_name = "GLOB")]
@@ -205,6 +208,7 @@ pub fn make(
     let first = Snapshot::take(clock);
     let directory = directory.to_owned();
     let infos: Vec<CounterInfo> = counters.iter().map(Into::into).collect();
+    let turn = Turn::wait(&directory);
     make_way(&directory)?;
     let make = make_directory;
     make(&directory).map_err(|f| f.hint("choose another place with -o DIR"))?;
@@ -241,6 +245,7 @@ pub fn make(
         ..manifest(recording, origin, command, &run_file.snapshots)
     };
     manifest.write(&directory).map_err(Failure::new)?;
+    drop(turn);
     let preload = preload(&library, &pool_directory)?;
     let python = crate::python::path(&pool_directory);
     made.directories.clear();
@@ -332,7 +337,7 @@ pub fn counters_of(
 pub fn own_readings(threads: &[Counter]) -> Vec<String> {
     let notes = own::notes(threads);
     for note in &notes {
-        eprintln!("counterpoint: {note}");
+        say!("{note}");
     }
     notes
 }
@@ -369,7 +374,7 @@ pub fn resolve(option: &str, typed: &str, resolver: &Resolver) -> Result<Vec<Cou
         }
     })?;
     for note in notes {
-        eprintln!("counterpoint: {option} {typed}: {note}");
+        say!("{option} {typed}: {note}");
     }
     Ok(counters)
 }
@@ -382,18 +387,14 @@ fn works(counters: &[Counter], machine: &Machine) -> Result<(), Failure> {
     if problems.is_empty() {
         return Ok(());
     }
-    let messages: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
     let mut remedies: Vec<&str> = Vec::new();
     for remedy in problems.iter().filter_map(|problem| problem.remedy.as_deref()) {
         if !remedies.contains(&remedy) {
             remedies.push(remedy);
         }
     }
-    let failure = Failure::new(messages.join("\ncounterpoint: "));
-    Err(match remedies.is_empty() {
-        true => failure,
-        false => failure.hint(remedies.join("\ncounterpoint: hint: ")),
-    })
+    let messages = problems.iter().map(|problem| &problem.message);
+    Err(Failure::several(messages).hints(remedies))
 }
 
 fn refused(problem: &check::Problem) -> Failure {
@@ -427,7 +428,7 @@ fn unasked(resolver: &Resolver, machine: &Machine) -> Result<Chosen, Failure> {
             }
         })?;
     for skipped in &set.skipped {
-        eprintln!("counterpoint: {skipped}");
+        say!("{skipped}");
     }
     let (threads, packages) = by_scope(set.counters);
     let notes = set.notes.into_iter().chain(set.skipped).collect();
@@ -525,6 +526,37 @@ fn utf8(path: &Path) -> Result<String, Failure> {
         .ok_or_else(|| Failure::new(format!("output {}: the path is not UTF-8", path.display())))
 }
 
+/// From looking whether a place is free until a manifest says that it is taken, one command at a
+/// time: of two that begin in one moment the second would find a directory that is not a profile
+/// yet, or remove one that is still empty.
+///
+/// A lock on the directory around it, which costs no file and ends with the process. Where there
+/// are no such locks, or somebody holds one for longer than a profile takes to be made, it goes on
+/// without.
+pub struct Turn(#[expect(dead_code, reason = "the lock ends when it is closed")] Option<fs::File>);
+
+impl Turn {
+    /// Waits for the turn to make a profile in `directory`.
+    pub fn wait(directory: &Path) -> Self {
+        const PATIENCE: Duration = Duration::from_secs(2);
+        let around = match directory.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let Ok(around) = fs::File::open(around) else { return Self(None) };
+        let since = std::time::Instant::now();
+        // SAFETY: a descriptor of our own.
+        while unsafe { libc::flock(around.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            let held = std::io::Error::last_os_error().kind() == std::io::ErrorKind::WouldBlock;
+            if !held || since.elapsed() > PATIENCE {
+                return Self(None);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Self(Some(around))
+    }
+}
+
 /// Moves an earlier profile out of the way, as perf does with its data files.
 pub fn make_way(directory: &Path) -> Result<(), Failure> {
     let Ok(found) = fs::symlink_metadata(directory) else { return Ok(()) };
@@ -533,16 +565,20 @@ pub fn make_way(directory: &Path) -> Result<(), Failure> {
             .hint("choose another place with -o DIR")
     };
     if !found.is_dir() {
-        return Err(refuse("exists and is no profile"));
+        return Err(refuse("exists and is not a profile"));
     }
     if fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none()) {
         return fs::remove_dir(directory).map_err(|e| refuse(&e.to_string()));
     }
     let Ok(manifest) = Manifest::read(directory) else {
-        return Err(refuse("exists and is no profile"));
+        return Err(refuse("exists and is not a profile"));
     };
     if manifest.origin != Origin::Env && !is_over(&manifest) {
-        return Err(refuse("is still being recorded"));
+        return Err(Failure::new(format!(
+            "output {}: is still being recorded",
+            directory.display()
+        ))
+        .hint("wait until that program has ended, or choose another place with -o DIR"));
     }
     // What an interrupted recording left in memory belongs to it, wherever it moves.
     collect(directory, Closing::Now).map_err(Failure::new)?;
@@ -551,7 +587,10 @@ pub fn make_way(directory: &Path) -> Result<(), Failure> {
     let old = PathBuf::from(old);
     if fs::symlink_metadata(&old).is_ok_and(|m| m.dev() == found.dev()) {
         if Manifest::read(&old).is_err() {
-            return Err(refuse(&format!("cannot move to {}: that is no profile", old.display())));
+            return Err(refuse(&format!(
+                "cannot move to {}: that is not a profile",
+                old.display()
+            )));
         }
         fs::remove_dir_all(&old).map_err(|e| refuse(&format!("remove {}: {e}", old.display())))?;
     }

@@ -7,7 +7,9 @@ use profile::collect::{Closing, Collected, PoolFate, collect};
 use profile::{Manifest, ProcessId};
 
 use crate::failure::Failure;
+use crate::input;
 use crate::report::{self, plural};
+use crate::terminal::say;
 
 /// Make what is left of a recording whose programs died part of its profile.
 ///
@@ -18,7 +20,7 @@ use crate::report::{self, plural};
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.
-    #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE")]
+    #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE", value_parser = input::profile())]
     profile: PathBuf,
     /// End a recording that `counterpoint env` prepared, if none of its processes runs: no
     /// further program can join it.
@@ -34,7 +36,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let closing = report::allowed(asked, &manifest);
     let collected = collect(dir, closing).map_err(|e| report::explain(dir, e))?;
     let (code, done) = outcome(&manifest, &collected);
-    eprintln!("counterpoint: {}: {done}; {}", dir.display(), report::summary(dir));
+    say!("{}: {done}; {}", dir.display(), report::summary(dir));
     Ok(ExitCode::from(code))
 }
 
@@ -54,7 +56,8 @@ fn outcome(manifest: &Manifest, collected: &Collected) -> (u8, String) {
                 return (0, format!("{pages}, {open}"));
             }
             let pids: Vec<String> = running.iter().map(|process| process.pid.to_string()).collect();
-            (1, format!("{pages}, still recording: process {}", pids.join(", ")))
+            let who = if pids.len() == 1 { "process" } else { "processes" };
+            (1, format!("{pages}, still recording: {who} {}", pids.join(", ")))
         }
     }
 }

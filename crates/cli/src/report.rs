@@ -8,16 +8,19 @@
 
 mod columns;
 mod csv;
+mod first;
 mod header;
 mod json;
 mod losses;
+mod names;
+mod source;
 mod text;
 mod tracks;
 pub mod units;
 
 pub use columns::{Column, Table, Value};
-pub use columns::{labels, op_of, printable, process_label, thread_label};
-pub use csv::{field, print as print_csv};
+pub use columns::{labels, op_of, process_label, thread_label};
+pub use csv::print as print_csv;
 pub use header::command;
 pub use json::{EmptyOut, KeyOut, LossOut, ProfileHead, ThreadRef};
 pub use json::{empty_out, key_out, losses_out, thread_ref};
@@ -25,7 +28,7 @@ pub use losses::{MACHINE_WITHOUT_CALLS, by_severity, say as say_losses, severity
 pub use text::{losses as print_losses, table as print_table, wrapped};
 pub use units::plural;
 
-use std::io::{self, BufWriter, ErrorKind as IoErrorKind, Write};
+use std::io::{BufWriter, ErrorKind as IoErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -36,9 +39,12 @@ use profile::collect::{Closing, collect, is_over};
 use profile::{ErrorKind, Manifest, Origin, Profile, Role, merge_losses};
 
 use crate::failure::Failure;
+use crate::input;
 use crate::matching;
 use crate::metrics::{MetricArgs, Offer, of_profile};
 use crate::output::{Format, known_width};
+use crate::terminal::say;
+use crate::terminal::stdout;
 
 /// Show where the time went: one row per op, with its counters.
 ///
@@ -47,7 +53,7 @@ use crate::output::{Format, known_width};
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.
-    #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE")]
+    #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE", value_parser = input::profile())]
     profile: PathBuf,
     /// What a row stands for.
     #[arg(long, value_enum, default_value_t)]
@@ -58,6 +64,10 @@ pub struct Args {
     /// Only ops whose name matches; `*` and `?` are wild.
     #[arg(long, value_name = "GLOB")]
     filter: Option<String>,
+    /// Leave out the calls of the first MS milliseconds since each thread's first call, as if they
+    /// had not been recorded.
+    #[arg(long, value_name = "MS", default_value = "0", value_parser = crate::stats::milliseconds)]
+    skip_ms: f64,
     /// How to print it.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -121,6 +131,7 @@ struct Report<'a> {
     by: RowKind,
     sort: &'a str,
     filter: Option<&'a str>,
+    skip_ms: f64,
     subtract_probe: bool,
     metrics: &'a [Bound],
 }
@@ -128,7 +139,10 @@ struct Report<'a> {
 /// Prints the report.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let closing = if args.close { Closing::Now } else { Closing::WhenOver };
-    let profile = open(&args.profile, closing)?;
+    let mut profile = open(&args.profile, closing)?;
+    if args.skip_ms > 0.0 {
+        profile.leave_out_first((args.skip_ms * 1e6).round() as u64);
+    }
     let options = Options {
         by: args.by.into(),
         filter: args.filter.clone(),
@@ -149,10 +163,11 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         by: args.by,
         sort: &args.sort,
         filter: args.filter.as_deref(),
+        skip_ms: args.skip_ms,
         subtract_probe: args.subtract_probe,
         metrics: &options.metrics,
     };
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(stdout(args.format.into()));
     match args.format {
         Format::Table => text::print(&mut out, &report, args.width.or_else(known_width))?,
         Format::Json => json::print(&mut out, &report)?,
@@ -179,7 +194,7 @@ pub fn open(dir: &Path, closing: Closing) -> Result<Profile, Failure> {
             Ok(_) => {}
             // Somebody else's profile, or a read-only copy: it is read where it lies.
             Err(e) if is_read_only(&e) => {}
-            Err(e) => eprintln!("counterpoint: {e}; the profile is read where it lies"),
+            Err(e) => say!("{e}; the profile is read where it lies"),
         }
     }
     Profile::open(dir).map_err(|e| explain(dir, e))

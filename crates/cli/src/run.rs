@@ -6,6 +6,7 @@
 mod passes;
 mod sampler;
 
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -25,13 +26,16 @@ use record::{ClockKind, Snapshot};
 use crate::failure::Failure;
 use crate::inherited::{Inherited, prepare_process};
 use crate::prepare::{Beside, PRELOAD_VARIABLE, Prepared, Recording, prepare};
+use crate::terminal::say;
 
 use sampler::{Sampler, Wanted};
 
 /// Run a program and record every dispatch in it
 ///
 /// Everything after `--` is the program and its arguments. Its output, its signals and its exit
-/// status are its own.
+/// status are its own: `run` ends as the program ends. If the program was not started, the status
+/// is 127 if it was not found, 126 if it is not executable, and 2 for any other reason; a line on
+/// stderr that begins with `counterpoint:` says why.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -112,8 +116,14 @@ fn start(
     });
     command.envs(brought.map(|(n, v)| (n, v)));
     inherited.restore_in(&mut command);
-    let child =
-        command.spawn().map_err(|e| Failure::new(format!("start {}: {e}", program.display())))?;
+    let child = command.spawn().map_err(|e| {
+        // Its interpreter may be missing.
+        let code = match e.kind() {
+            ErrorKind::NotFound => NOT_FOUND,
+            _ => NOT_EXECUTABLE,
+        };
+        Failure::new(format!("start {}: {e}", program.display())).exit_code(code)
+    })?;
     CHILD.store(child.id() as i32, Ordering::SeqCst);
     if let Some(loss) = carrier.loss() {
         prepared.lose(loss);
@@ -145,6 +155,11 @@ fn sampler(
     Sampler::start(Wanted { counters, interval, clock, directory }, writer).map(Some)
 }
 
+/// Exit codes of shells, env(1) and others for a program that is not there, and for one that is
+/// there and cannot be executed.
+const NOT_FOUND: u8 = 127;
+const NOT_EXECUTABLE: u8 = 126;
+
 /// The program's file, so that a missing one is noticed before anything is made.
 fn find(name: &Path) -> Result<PathBuf, Failure> {
     let is_program = |path: &Path| {
@@ -156,14 +171,26 @@ fn find(name: &Path) -> Result<PathBuf, Failure> {
         if is_program(name) {
             return Ok(name.to_owned());
         }
-        let why = if name.exists() { "not an executable file" } else { "no such file" };
-        return Err(Failure::new(format!("start {}: {why}", name.display())));
+        // As shells say it, so that it can be told from the program's own status.
+        let (why, code) = match name.metadata() {
+            Err(e) if e.kind() == ErrorKind::NotFound => ("no such file".to_owned(), NOT_FOUND),
+            Err(e) => (e.to_string(), NOT_EXECUTABLE),
+            Ok(_) => ("not an executable file".to_owned(), NOT_EXECUTABLE),
+        };
+        return Err(Failure::new(format!("start {}: {why}", name.display())).exit_code(code));
     }
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
-    std::env::split_paths(&path)
-        .map(|directory| directory.join(name))
-        .find(|candidate| is_program(candidate))
-        .ok_or_else(|| Failure::new(format!("start {}: not found in PATH", name.display())))
+    let candidates = || std::env::split_paths(&path).map(|directory| directory.join(name));
+    candidates().find(|candidate| is_program(candidate)).ok_or_else(|| {
+        match candidates().find(|candidate| candidate.is_file()) {
+            Some(found) => {
+                Failure::new(format!("start {}: not an executable file", found.display()))
+                    .exit_code(NOT_EXECUTABLE)
+            }
+            None => Failure::new(format!("start {}: not found in PATH", name.display()))
+                .exit_code(NOT_FOUND),
+        }
+    })
 }
 
 /// Whether the program can be recorded at all.
@@ -298,16 +325,17 @@ fn say(closed: profile::Result<Collected>, directory: &Path, output: &Path) {
         Ok(collected) => {
             let running = collected.live.len();
             if let PoolFate::Vanished(path) = collected.pool {
-                eprintln!("counterpoint: {} is gone, and with it unfinished pages", path.display());
+                say!("{} is gone, and with it unfinished pages", path.display());
             }
             let summary = crate::report::summary(directory);
             let still = match running {
                 0 => String::new(),
+                1 => "; one of its processes still runs and records".to_owned(),
                 n => format!("; {n} of its processes still run and record"),
             };
-            eprintln!("counterpoint: {}: {summary}{still}", output.display());
+            say!("{}: {summary}{still}", output.display());
         }
-        Err(e) => eprintln!("counterpoint: {e}"),
+        Err(e) => say!("{e}"),
     }
 }
 

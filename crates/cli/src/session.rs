@@ -25,6 +25,7 @@ use crate::inherited::prepare_process;
 use crate::metrics::before_run;
 use crate::prepare::{Choice, Prepared, Recording, make, place, prepare};
 use crate::report::explain;
+use crate::terminal::{Kind, stdout};
 
 /// Prepare and finish profiles that a program records by itself.
 #[derive(clap::Args)]
@@ -56,7 +57,7 @@ struct PrepareArgs {
 #[derive(clap::Args)]
 struct FinishArgs {
     /// Profile directory
-    #[arg(value_name = "PROFILE")]
+    #[arg(value_name = "PROFILE", value_parser = crate::input::profile())]
     profile: PathBuf,
     /// How to print it
     #[arg(long, value_enum, default_value_t)]
@@ -152,7 +153,7 @@ fn tell(prepared: &Prepared) -> Result<ExitCode, Failure> {
 }
 
 fn print(document: &impl Serialize) -> Result<ExitCode, Failure> {
-    let mut out = std::io::stdout().lock();
+    let mut out = stdout(Kind::Json);
     let text = serde_json::to_string(document).map_err(Failure::new)?;
     writeln!(out, "{text}")?;
     out.flush()?;

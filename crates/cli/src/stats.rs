@@ -13,7 +13,7 @@ mod json;
 mod shades;
 mod text;
 
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -25,9 +25,12 @@ use profile::collect::Closing;
 use profile::{CounterInfo, Profile};
 
 use crate::failure::Failure;
+use crate::input;
 use crate::matching;
 use crate::metrics::{MetricArgs, Offer, of_profile};
+use crate::output::known_width;
 use crate::report;
+use crate::terminal::{self, say, stdout};
 pub use text::{Style, render};
 
 /// Show how the values of an op's calls are distributed, and how they go together.
@@ -42,7 +45,7 @@ pub use text::{Style, render};
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.
-    #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE")]
+    #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE", value_parser = input::profile())]
     profile: PathBuf,
     /// Only ops whose name matches; `*` and `?` are wild.
     #[arg(long, value_name = "GLOB")]
@@ -65,6 +68,9 @@ pub struct Args {
     no_table: bool,
     #[command(flatten)]
     metrics: MetricArgs,
+    /// Columns to fit text to; as `report --width`.
+    #[arg(long, value_name = "N")]
+    width: Option<usize>,
     /// How to print it.
     #[arg(long, value_enum, default_value_t)]
     format: StatsFormat,
@@ -80,6 +86,16 @@ enum StatsFormat {
     Json,
     /// RFC 4180: one row per op, thread and variable, without the pairs.
     Csv,
+}
+
+impl From<StatsFormat> for terminal::Kind {
+    fn from(format: StatsFormat) -> Self {
+        match format {
+            StatsFormat::Text => Self::People,
+            StatsFormat::Json => Self::Json,
+            StatsFormat::Csv => Self::Csv,
+        }
+    }
 }
 
 /// Everything that the formats print.
@@ -102,10 +118,11 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         workers: 0,
     };
     let stats = stats(&profile, &options).map_err(|error| too_many(&profile, error))?;
-    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let mut out = BufWriter::with_capacity(1 << 16, stdout(args.format.into()));
     match args.format {
         StatsFormat::Text => {
-            let style = Style { gamma: args.gamma, ..Style::default() };
+            let width = args.width.or_else(known_width);
+            let style = Style { gamma: args.gamma, width, ..Style::default() };
             render(&mut out, &profile, &stats, &style)?;
             if stats.ops.is_empty() && !asked(&args) {
                 writeln!(out, "no call was recorded")?;
@@ -146,7 +163,7 @@ fn nothing_matches(profile: &Profile, args: &Args) -> ExitCode {
         said = true;
     }
     if !said {
-        eprintln!("counterpoint: no call matches all of --op, --thread and --skip-ms");
+        say!("no call matches all of --op, --thread and --skip-ms");
     }
     ExitCode::from(1)
 }
@@ -162,7 +179,8 @@ fn too_many(profile: &Profile, error: TooManyCalls) -> Failure {
         .hint("choose a part of them with --thread or --skip-ms")
 }
 
-fn milliseconds(text: &str) -> Result<f64, String> {
+/// For options that take milliseconds.
+pub fn milliseconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(ms) if ms >= 0.0 && ms.is_finite() => Ok(ms),
         _ => Err("not a number of milliseconds".to_owned()),

@@ -57,6 +57,54 @@ pub struct Columns {
     torn_pages: u64,
 }
 
+impl Columns {
+    /// Leaves out the calls that began before these ticks, and the readings of the thread's clocks.
+    pub(crate) fn keep_from(&mut self, from: u64) {
+        if self.start_ticks.iter().all(|start| *start >= from) {
+            return;
+        }
+        let keep: Vec<bool> = self.start_ticks.iter().map(|start| *start >= from).collect();
+        let mut kept = 0;
+        // For each call, and for the end, how many of those before it are kept.
+        let places: Vec<usize> = keep
+            .iter()
+            .chain([&false])
+            .map(|keep| {
+                kept += usize::from(*keep);
+                kept - usize::from(*keep)
+            })
+            .collect();
+        let [x, y, z] = &mut self.workgroup;
+        let [of_x, of_y, of_z] = &mut self.count;
+        let numbers = [&mut self.export, x, y, z, of_x, of_y, of_z];
+        numbers.into_iter().for_each(|column| retain(column, &keep));
+        [&mut self.worker, &mut self.location].into_iter().for_each(|c| retain(c, &keep));
+        [&mut self.start_ticks, &mut self.duration_ticks]
+            .into_iter()
+            .for_each(|c| retain(c, &keep));
+        self.values.iter_mut().for_each(|column| retain(column, &keep));
+        for group in &mut self.groups {
+            retain(&mut group.status, &keep);
+            retain(&mut group.enabled_ns, &keep);
+            retain(&mut group.running_ns, &keep);
+        }
+        self.extras.retain(|extra| keep.get(extra.call) == Some(&true));
+        self.extras.iter_mut().for_each(|extra| extra.call = places[extra.call]);
+        self.clocks.retain(|clock| clock.ticks >= from);
+        let last = places.len() - 1;
+        let place = |before: usize| places[before.min(last)];
+        self.clocks.iter_mut().for_each(|clock| clock.calls_before = place(clock.calls_before));
+    }
+}
+
+/// Keeps the values that are wanted. A column that the page does not have stays empty.
+fn retain<T>(column: &mut Vec<T>, keep: &[bool]) {
+    if column.len() == keep.len() {
+        let mut keep = keep.iter();
+        column.retain(|_| keep.next() == Some(&true));
+    }
+}
+
 /// A value of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extra {

@@ -106,6 +106,7 @@ pub(crate) fn open(dir: &Path, mut manifest: Manifest) -> Result<Profile> {
         snapshots: moments,
         tracks,
         losses,
+        left_out: Vec::new(),
         pools,
     })
 }

@@ -47,6 +47,8 @@ pub struct Profile {
     /// Losses of the run as a whole, with those of the descriptions of tracks; those of processes
     /// are with them.
     pub losses: Vec<LossCount>,
+    /// For each thread of each process the ticks before which calls are left out; none by default.
+    pub(crate) left_out: Vec<Vec<u64>>,
     /// Of each pass.
     pub(crate) pools: Vec<Option<PoolFile>>,
 }
@@ -210,6 +212,7 @@ impl Profile {
             snapshots,
             tracks,
             losses,
+            left_out: Vec::new(),
             pools: vec![pool],
         })
     }

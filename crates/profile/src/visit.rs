@@ -68,6 +68,10 @@ impl<'a> PageDecoder<'a> {
             Some(bytes) => self.columns.decode(bytes, &layout, page.header.start.counters),
             None => self.columns.torn(),
         }
+        let from = self.profile.left_out.get(key.process).and_then(|p| p.get(key.thread));
+        if let Some(from) = from {
+            self.columns.keep_from(*from);
+        }
         &self.columns
     }
 
@@ -125,6 +129,31 @@ pub fn on_threads<R: Send>(threads: usize, work: impl Fn() -> R + Sync) -> Vec<R
 }
 
 impl Profile {
+    /// From here on, calls that began in the first `ns` nanoseconds of their thread are left out,
+    /// as if they had not been recorded, wherever calls are decoded. A thread's time counts from
+    /// the begin of its call that was recorded first. What is counted without decoding
+    /// ([`Profile::calls`], the costs of probes) stays as it was.
+    pub fn leave_out_first(&mut self, ns: u64) {
+        self.left_out = Vec::new();
+        let ticks = (ns as f64 / self.timeline.ns_per_tick()).round() as u64;
+        let mut decoder = PageDecoder::new(self);
+        let mut first = |process: usize, thread: usize, pages: usize| {
+            (0..pages).find_map(|page| {
+                let columns = decoder.decode(PageKey { process, thread, page });
+                columns.start_ticks.first().copied()
+            })
+        };
+        let of_process = |(process, p): (usize, &crate::Process)| -> Vec<u64> {
+            let threads = p.threads.iter().enumerate();
+            threads
+                .map(|(thread, t)| first(process, thread, t.pages.len()))
+                .map(|first| first.map_or(0, |begin| begin.saturating_add(ticks)))
+                .collect()
+        };
+        let left_out = self.processes.iter().enumerate().map(of_process).collect();
+        self.left_out = left_out;
+    }
+
     /// Every page, in the order of processes, threads and sequence.
     pub fn pages(&self) -> Vec<PageKey> {
         let mut keys = Vec::new();

@@ -47,7 +47,12 @@ pub fn choose(typed: &str, machine: &Machine) -> Chosen {
                 }
             },
             Err(error) => {
-                chosen.notes.push(format!("IREE_HOOK_PERF_EVENT_TYPES: {error}; it is left out"));
+                // `run` has a hint for it, which is worth as much here.
+                let hint = error.hint.as_ref().map_or_else(String::new, |h| format!(" ({h})"));
+                chosen.notes.push(format!(
+                    "IREE_HOOK_PERF_EVENT_TYPES: {}; it is left out{hint}",
+                    error.what()
+                ));
                 continue;
             }
         };
@@ -176,6 +181,12 @@ mod tests {
         let chosen = choose("nonsense", &Machine::here());
         assert_eq!((chosen.list.as_str(), chosen.labels.len()), ("none", 0));
         assert_eq!(choose("", &Machine::here()).list, "none");
+        let notes = choose("page-fualts", &Machine::here()).notes;
+        assert_eq!(
+            notes,
+            ["IREE_HOOK_PERF_EVENT_TYPES: unknown counter \"page-fualts\"; it is left out (did \
+              you mean page-faults?)"]
+        );
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! One CSV file per thread, as the original wrote them: `iree_hook_THREAD.csv` with the header
-//! `thread,cpu,node,duration_us,COUNTER…` and one row per call, in the order in which calls ended.
+//! `thread,cpu,node,duration_us,COUNTER…,op` and one row per call, in the order in which calls
+//! ended. The original had no column `op`; it is the last one, so that what reads the others by
+//! their places still does.
 //!
 //! Durations are microseconds; three decimals are nanoseconds. CPU and node are those at the end
 //! of the call. A counter that was not read, or that did not count all the time, is an empty field.
@@ -8,10 +10,12 @@ use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use profile::batch::unknown_op;
 use profile::columns::{cpu_of, node_of};
 use profile::{Columns, PageDecoder, PageKey, Profile, Status};
 
-use crate::report::field;
+use crate::csv::field;
+use crate::terminal::Kind;
 use crate::whole::WholeFile;
 
 /// A thread, by index of its process and of itself.
@@ -31,16 +35,18 @@ pub fn write(
         let Some(from) = first_begin(&mut decoder, &keys) else { continue };
         let path = directory.join(name);
         let fail = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
-        let mut file = WholeFile::create(&path).map_err(fail)?;
+        let mut file = WholeFile::create(&path, Kind::Csv).map_err(fail)?;
         let mut out = BufWriter::new(&mut file);
         let thread_name = field(&thread_of(profile, thread).name);
+        let mut ops = Ops::new();
         let mut write = || -> io::Result<()> {
             write!(out, "thread,cpu,node,duration_us")?;
             labels.iter().try_for_each(|label| write!(out, ",{}", field(label)))?;
-            writeln!(out)?;
+            writeln!(out, ",op")?;
             for key in &keys {
                 let columns = decoder.decode(*key);
-                rows(&mut out, profile, columns, &thread_name, from.saturating_add(skip_ticks))?;
+                let from = from.saturating_add(skip_ticks);
+                rows(&mut out, profile, columns, &thread_name, from, &mut ops)?;
             }
             out.flush()
         };
@@ -57,6 +63,7 @@ fn rows(
     columns: &Columns,
     thread: &str,
     from: u64,
+    ops: &mut Ops,
 ) -> io::Result<()> {
     for i in (0..columns.len()).filter(|i| columns.start_ticks[*i] >= from) {
         let (cpu, node) = (cpu_of(columns.location[i]), node_of(columns.location[i]));
@@ -71,10 +78,18 @@ fn rows(
                 }
             }
         }
-        writeln!(out)?;
+        let export = columns.export[i];
+        let op = ops.entry(export).or_insert_with(|| {
+            let op = profile.ops.of(columns.process, export).and_then(|op| profile.ops.get(op));
+            field(&op.map_or_else(|| unknown_op(export), |op| op.name.clone()))
+        });
+        writeln!(out, ",{op}")?;
     }
     Ok(())
 }
+
+/// Fields with the names of a process's exports.
+type Ops = HashMap<u32, String>;
 
 /// When the thread's first recorded call began; `None` if it has none. The same call that
 /// `analysis::stats` counts from, so that both leave the same calls out.

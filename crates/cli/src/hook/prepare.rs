@@ -14,6 +14,8 @@ use crate::asker::{command_of, watch};
 use crate::failure::Failure;
 use crate::naming::Naming;
 use crate::prepare::{Recording, prepare};
+use crate::terminal::say;
+use crate::terminal::{Kind, stdout};
 
 /// Where the agent reads the answer.
 const ANSWER: i32 = 3;
@@ -23,15 +25,15 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
     let (mut settings, problems) = Settings::new(|name| std::env::var_os(name));
     let machine = Machine::here();
     if settings.list {
-        choose::list(&machine, &mut io::stdout().lock())?;
+        choose::list(&machine, &mut stdout(Kind::People))?;
         return answer("exit\n");
     }
     let chosen = choose::choose(&settings.events, &machine);
     for note in problems.iter().chain(&chosen.notes) {
-        eprintln!("counterpoint: {note}");
+        say!("{note}");
     }
     if let Some(csv) = settings.csv.as_ref().filter(|csv| !csv.is_dir()) {
-        eprintln!("counterpoint: IREE_HOOK_OUTPUT_CSV={}: no such directory", csv.display());
+        say!("IREE_HOOK_OUTPUT_CSV={}: no such directory", csv.display());
     }
     settings.process = process;
     settings.labels = chosen.labels;

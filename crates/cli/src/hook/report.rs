@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -16,6 +16,8 @@ use super::settings::Settings;
 use crate::failure::Failure;
 use crate::report::say_losses;
 use crate::stats::{Style, render};
+use crate::terminal::say;
+use crate::terminal::{Kind, stdout};
 
 /// Runs the command.
 pub fn main(directory: &Path) -> Result<ExitCode, Failure> {
@@ -36,9 +38,9 @@ pub fn main(directory: &Path) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     if others > 0 {
-        eprintln!("counterpoint: processes that it has forked still record");
+        say!("processes that it has forked still record");
     }
-    eprintln!("counterpoint: what was recorded is in {}", directory.display());
+    say!("what was recorded is in {}", directory.display());
     result.map(|()| ExitCode::SUCCESS)
 }
 
@@ -52,19 +54,22 @@ fn print(profile: &Profile, settings: &Settings) -> Result<(), Failure> {
     };
     let found = stats(profile, &options)
         .map_err(|e| Failure::new(format!("{} calls of one function are too many", e.calls)))?;
-    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let mut out = BufWriter::with_capacity(1 << 16, stdout(Kind::People));
     let style = Style {
         gamma: settings.gamma,
         name_op: settings.filter.is_none(),
         name_tid: names_repeat(profile, &found),
         totals: true,
+        totals_last: true,
+        constants_short: false,
         probes: false,
+        width: None,
     };
     render(&mut out, profile, &found, &style)?;
     out.flush()?;
     if found.ops.is_empty() {
         let what = settings.filter.as_ref().map_or(String::new(), |name| format!(" of {name}"));
-        eprintln!("counterpoint: no call{what} was recorded");
+        say!("no call{what} was recorded");
     }
     // The process is there to be waited for: that its pages are still in the pool is no news.
     let mut lost = found.losses.clone();
@@ -95,6 +100,6 @@ fn remove(directory: &Path, manifest: &Manifest) {
         let _ = pool.parent().map(fs::remove_dir);
     }
     if let Err(e) = fs::remove_dir_all(directory) {
-        eprintln!("counterpoint: remove {}: {e}", directory.display());
+        say!("remove {}: {e}", directory.display());
     }
 }

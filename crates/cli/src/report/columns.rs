@@ -9,9 +9,11 @@ use profile::batch::unknown_op;
 use profile::{Op, Profile, Role};
 
 use super::RowKind;
+use super::source::{self, SOURCE};
 use super::units;
 use crate::failure::Failure;
 use crate::metrics;
+use crate::terminal::visible;
 
 /// What is in a cell. Missing is `None`, never zero.
 #[derive(Clone, Debug, PartialEq)]
@@ -320,7 +322,7 @@ fn names(profile: &Profile, rows: &[Row], by: RowKind) -> Vec<Column> {
         name: name.into(),
         title: title.into(),
         csv_only,
-        rank: if name == "source" { 9 } else { 0 },
+        rank: if name == SOURCE { 9 } else { 0 },
         cells: cells.into_iter().map(|cell| cell.map(Value::Text)).collect(),
         coverage: None,
         estimated: None,
@@ -332,8 +334,9 @@ fn names(profile: &Profile, rows: &[Row], by: RowKind) -> Vec<Column> {
         let library = ops().map(|op| op.map(|op| op.library.clone())).collect();
         columns.push(text("library", "library", true, library));
         let source: Vec<Option<String>> = ops().map(|op| op.and_then(Op::source)).collect();
-        let nowhere = source.iter().all(Option::is_none);
-        columns.push(text("source", "source", nowhere, source));
+        // One place for all is said below the table.
+        let hidden = source.iter().all(Option::is_none) || source::one_for_all(&source).is_some();
+        columns.push(text(SOURCE, SOURCE, hidden, source));
         if has_roles(profile) {
             let of = |what: fn(&Op) -> &str| -> Vec<Option<String>> {
                 ops().map(|op| op.map(|op| what(op).to_owned())).collect()
@@ -433,10 +436,5 @@ pub fn process_label(profile: &Profile, process: usize) -> String {
 pub fn thread_label(profile: &Profile, process: usize, thread: usize) -> String {
     let process = profile.processes.get(process);
     let Some(thread) = process.and_then(|p| p.threads.get(thread)) else { return String::new() };
-    format!("{} ({})", printable(&thread.name), thread.tid)
-}
-
-/// Names come from foreign programs: control characters would confuse the terminal.
-pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    format!("{} ({})", visible(&thread.name), thread.tid)
 }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::columns::{Table, Value};
+use crate::csv::field;
 
 pub fn print(out: &mut impl Write, table: &Table) -> io::Result<()> {
     let names: Vec<String> = table.columns.iter().map(|c| field(&c.name)).collect();
@@ -14,13 +15,4 @@ pub fn print(out: &mut impl Write, table: &Table) -> io::Result<()> {
         write!(out, "{}\r\n", cells.collect::<Vec<_>>().join(","))?;
     }
     Ok(())
-}
-
-/// A field, quoted where it must be.
-pub fn field(text: &str) -> String {
-    if text.contains(['"', ',', '\r', '\n']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
 }

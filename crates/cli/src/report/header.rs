@@ -5,6 +5,7 @@ use profile::{Exit, Manifest, Origin, Profile, State};
 
 use super::Report;
 use super::units::{moment, plural, time};
+use crate::terminal::visible;
 
 /// Lines of a label and a text.
 pub fn lines(report: &Report<'_>) -> Vec<(&'static str, String)> {
@@ -25,7 +26,7 @@ pub fn lines(report: &Report<'_>) -> Vec<(&'static str, String)> {
         let (host, kernel) = (&manifest.host, &manifest.kernel);
         lines.push(("machine", format!("{host}, {cpu}, {cpus}, kernel {kernel}")));
     } else if !manifest.host.is_empty() {
-        lines.push(("machine", super::columns::printable(&manifest.host)));
+        lines.push(("machine", visible(&manifest.host).into_owned()));
     }
     let lasted = duration_ns(manifest).map_or(String::new(), |ns| format!(", {}", time(ns as f64)));
     lines.push(("recorded", format!("{}{lasted}", moment(manifest.created_unix_ns))));
@@ -39,7 +40,7 @@ pub fn lines(report: &Report<'_>) -> Vec<(&'static str, String)> {
     let asked = report.metrics.iter().filter(|metric| !metric.builtin);
     let asked: Vec<String> = asked.map(|m| format!("{} = {}", m.name, m.expression)).collect();
     if !asked.is_empty() {
-        lines.push(("metrics", super::columns::printable(&asked.join("; "))));
+        lines.push(("metrics", visible(&asked.join("; ")).into_owned()));
     }
     let threads = summary.threads.len() as u128;
     let mut processes: Vec<usize> = summary.threads.iter().map(|t| t.process).collect();
@@ -76,6 +77,13 @@ pub fn lines(report: &Report<'_>) -> Vec<(&'static str, String)> {
     }
     if let Some(filter) = report.filter {
         lines.push(("shown", format!("ops that match {filter}")));
+    }
+    if report.skip_ms > 0.0 {
+        let text = format!(
+            "the calls of the first {} ms of each thread, as if they had not been recorded",
+            report.skip_ms
+        );
+        lines.push(("left out", text));
     }
     if report.subtract_probe {
         let text = if summary.uncalibrated_probes {
@@ -118,7 +126,7 @@ pub fn command(manifest: &Manifest) -> String {
             false => format!("'{}'", word.replace('\'', r"'\''")),
         }
     });
-    super::columns::printable(&quoted.collect::<Vec<_>>().join(" "))
+    visible(&quoted.collect::<Vec<_>>().join(" ")).into_owned()
 }
 
 /// How the program ended.

@@ -24,6 +24,8 @@ struct Document<'a> {
     by: &'static str,
     sort: &'a str,
     filter: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skip_ms: Option<f64>,
     probe_subtracted: bool,
     metrics: Vec<MetricOut<'a>>,
     total: Total,
@@ -256,6 +258,7 @@ fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
         by: report.by.name(),
         sort: report.sort,
         filter: report.filter,
+        skip_ms: Some(report.skip_ms).filter(|ms| *ms > 0.0),
         probe_subtracted: report.subtract_probe,
         metrics: metrics_out(report.metrics),
         total: Total {

@@ -7,6 +7,7 @@ use profile::{LossCount, Origin, State};
 
 use super::units::plural;
 use super::{Report, RowKind};
+use crate::terminal::say;
 
 /// What the error number means, `EMFILE` and all.
 pub fn errno_text(loss: &LossCount) -> Option<String> {
@@ -26,13 +27,7 @@ pub fn by_severity(losses: &[LossCount]) -> Vec<&LossCount> {
 /// One line on stderr for each, for views whose stdout is for other programs.
 pub fn say(losses: &[LossCount]) {
     for loss in losses {
-        eprintln!(
-            "counterpoint: {}: {} × {}: {}",
-            severity(loss).name(),
-            loss.count,
-            loss.name,
-            loss.help()
-        );
+        say!("{}: {} × {}: {}", severity(loss).name(), loss.count, loss.name, loss.help());
     }
 }
 
@@ -64,6 +59,7 @@ pub fn notes(report: &Report<'_>) -> Vec<String> {
             ));
         }
     }
+    notes.extend(super::first::slow(report));
     match report.summary.overlapping {
         0 => {}
         n => notes.push(format!(

@@ -6,15 +6,19 @@ use analysis::ThreadTime;
 use model::Severity;
 use profile::LossCount;
 
-use super::columns::{Column, Table, Value, printable, process_label, thread_label};
+use super::columns::{Column, Table, Value, process_label, thread_label};
 use super::losses::{by_severity, errno_text, notes, reasons, severity};
+use super::source::SOURCE;
 use super::tracks::LISTED;
 use super::units::{grouped, number, percent, plural, shorten, time};
-use super::{Report, header};
-use crate::output::{PROSE_WIDTH, colour};
+use super::{Report, header, names};
+use crate::output::PROSE_WIDTH;
+use crate::terminal::{Style, visible};
 
 /// Names are not shortened below this, as long as there are other columns to leave out.
 const NAME_WIDTH: usize = 28;
+/// What a place in the source is shortened to before the column is left out.
+const SOURCE_WIDTH: usize = 16;
 /// Likewise for names of threads.
 const THREAD_NAME_WIDTH: usize = 16;
 const OFF_CPU: &str = "off-CPU meanwhile";
@@ -38,9 +42,13 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
             wrapped(out, "  - ", &reason, width)?;
         }
     } else if report.summary.rows.is_empty() {
-        writeln!(out, "no op matches {}", report.filter.unwrap_or_default())?;
+        writeln!(out, "no op matches {}", visible(report.filter.unwrap_or_default()))?;
     } else {
         table(out, &report.table, tables)?;
+        if let Some(text) = super::source::shared(&report.table) {
+            wrapped(out, "source: ", &text, width)?;
+            writeln!(out)?;
+        }
         threads(out, report, tables)?;
         probes(out, report, width)?;
     }
@@ -56,7 +64,7 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
 pub fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::Result<()> {
     let mut columns: Vec<&Column> = table.columns.iter().filter(|c| !c.csv_only).collect();
     // A place in the source is worth less than a number.
-    columns.sort_by_key(|column| column.name == "source");
+    columns.sort_by_key(|column| column.name == SOURCE);
     let mut partly = Vec::new();
     let mut estimated = Vec::new();
     let shown = columns.iter().map(|column| {
@@ -103,8 +111,11 @@ pub fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::R
         }
     });
     let shown = shown.collect();
-    let left_out = layout(out, shown, NAME_WIDTH, width)?;
+    let Layout { left_out, common } = layout(out, shown, NAME_WIDTH, width)?;
     let prose = width.unwrap_or(PROSE_WIDTH);
+    if let Some(common) = common {
+        wrapped(out, "… ", &format!("at the begin of a name stands for {common}"), prose)?;
+    }
     if !partly.is_empty() {
         let counters = partly.iter().map(|(name, (counted, calls))| {
             format!(
@@ -153,34 +164,72 @@ struct Shown<'a> {
     cells: Vec<String>,
 }
 
-/// Prints columns in at most `width`, as far as that is possible: leaves out those of the highest
-/// rank and shortens what is in the first one. Returns the names of what was left out.
+/// What [`layout`] had no room for.
+#[derive(Debug, Default)]
+struct Layout<'a> {
+    /// Names of the columns that were left out.
+    left_out: Vec<&'a str>,
+    /// A beginning that names had in common, and that is `…` now.
+    common: Option<String>,
+}
+
+/// Prints columns in at most `width`, as far as that is possible: shortens places in the source,
+/// leaves out columns of the highest rank, and shortens what is in the first one.
 fn layout<'a>(
     out: &mut impl Write,
     mut shown: Vec<Shown<'a>>,
     name_width: usize,
     width: Option<usize>,
-) -> io::Result<Vec<&'a str>> {
+) -> io::Result<Layout<'a>> {
     let length = |text: &String| text.chars().count();
     let needs = |column: &Shown<'_>| {
         column.cells.iter().map(length).chain([length(&column.title)]).max().unwrap_or(0)
     };
     let mut widths: Vec<usize> = shown.iter().map(needs).collect();
-    let name_needs = widths.first().copied().unwrap_or(0);
+    let Some(name) = shown.first() else { return Ok(Layout::default()) };
+    // Only of ops it is said what was cut.
+    let cut = name_width == NAME_WIDTH;
+    let (title, name_needs) = (length(&name.title), widths[0]);
+    // Names without what they have in common.
+    let least = names::least(&name.cells, cut).max(title);
+    let is_source = |column: &Shown<'_>| column.name == SOURCE;
+    // A place in the source is shortened before anything else.
+    let source_needs = shown.iter().position(is_source).map(|i| widths[i]).unwrap_or(0);
+    if let Some(i) = shown.iter().position(is_source) {
+        widths[i] = source_needs.min(SOURCE_WIDTH);
+    }
     let others = |widths: &[usize]| widths[1..].iter().map(|w| w + GAP.len()).sum::<usize>();
     let width = width.unwrap_or(usize::MAX);
     let mut left_out = Vec::new();
-    while shown.len() > 2 && others(&widths) + name_needs.min(name_width) > width {
-        let Some(least) = (1..shown.len()).max_by_key(|i| (shown[*i].rank, *i)) else { break };
-        widths.remove(least);
-        left_out.push(shown.remove(least).name);
+    while shown.len() > 2 {
+        let taken = others(&widths);
+        let worst = match (1..shown.len()).find(|i| is_source(&shown[*i])) {
+            // And goes before a name is shortened to less than tells it apart.
+            Some(source) if taken.saturating_add(least) > width => Some(source),
+            _ if taken.saturating_add(least.min(name_width)) > width => {
+                (1..shown.len()).max_by_key(|i| (shown[*i].rank, *i))
+            }
+            _ => None,
+        };
+        let Some(worst) = worst else { break };
+        widths.remove(worst);
+        left_out.push(shown.remove(worst).name);
     }
     let room = width.saturating_sub(others(&widths)).max(8);
     widths[0] = name_needs.min(room);
+    let fitted = names::fit(&shown[0].cells, widths[0], cut);
+    widths[0] = fitted.names.iter().map(length).chain([title.min(widths[0])]).max().unwrap_or(0);
+    shown[0].cells = fitted.names;
+    if let Some(i) = shown.iter().position(is_source) {
+        let free = width.saturating_sub(widths[0]).saturating_sub(others(&widths));
+        widths[i] = source_needs.min(widths[i].saturating_add(free));
+        let cells = &mut shown[i].cells;
+        cells.iter_mut().for_each(|cell| *cell = names::place(cell, widths[i]));
+    }
     let line = |out: &mut dyn Write, cell: &dyn Fn(&Shown<'_>) -> String| -> io::Result<()> {
         let mut text = String::new();
         for (i, (column, width)) in shown.iter().zip(&widths).enumerate() {
-            let cell = shorten(&printable(&cell(column)), *width);
+            let cell = shorten(&visible(&cell(column)), *width);
             if i > 0 {
                 text.push_str(GAP);
             }
@@ -193,15 +242,14 @@ fn layout<'a>(
         }
         out.write_all(text.trim_end().as_bytes())
     };
-    let bold = if colour() { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
-    out.write_all(bold.0.as_bytes())?;
+    write!(out, "{}", Style::Bold.mark())?;
     line(out, &|column| column.title.clone())?;
-    writeln!(out, "{}", bold.1)?;
+    writeln!(out, "{}", Style::Off.mark())?;
     for row in 0..shown.first().map_or(0, |name| name.cells.len()) {
         line(out, &|column| column.cells[row].clone())?;
         writeln!(out)?;
     }
-    Ok(left_out)
+    Ok(Layout { left_out, common: fitted.common })
 }
 
 fn threads(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) -> io::Result<()> {
@@ -239,7 +287,7 @@ fn threads(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) -> i
         column(6, "of wall", &share),
         column(3, OFF_CPU, &off_cpu),
     ];
-    let left_out = layout(out, columns, THREAD_NAME_WIDTH, width)?;
+    let Layout { left_out, .. } = layout(out, columns, THREAD_NAME_WIDTH, width)?;
     if threads.len() > THREADS {
         writeln!(out, "… and {} more", grouped((threads.len() - THREADS) as u128))?;
     }
@@ -273,7 +321,7 @@ fn tracks(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) -> io
         cells: rows.iter().map(|(cells, _)| cells[i].clone()).collect(),
     });
     writeln!(out)?;
-    let left_out = layout(out, columns.collect(), THREAD_NAME_WIDTH, width)?;
+    let Layout { left_out, .. } = layout(out, columns.collect(), THREAD_NAME_WIDTH, width)?;
     if more > 0 {
         writeln!(out, "… and {} more (--format json has them)", grouped(more as u128))?;
     }
@@ -379,10 +427,10 @@ pub fn probe_totals(report: &Report<'_>) -> Option<ProbeTotals> {
 pub fn losses(out: &mut impl Write, losses: &[LossCount], width: usize) -> io::Result<()> {
     for loss in by_severity(losses) {
         let errno = errno_text(loss).map_or(String::new(), |text| format!(" ({text})"));
-        let (on, off) = match (colour(), severity(loss)) {
-            (false, _) | (_, Severity::Note) => ("", ""),
-            (true, Severity::Missing) => ("\x1b[33m", "\x1b[0m"),
-            (true, Severity::Distorted) => ("\x1b[31m", "\x1b[0m"),
+        let (on, off) = match severity(loss) {
+            Severity::Note => ("", ""),
+            Severity::Missing => (Style::Yellow.mark(), Style::Off.mark()),
+            Severity::Distorted => (Style::Red.mark(), Style::Off.mark()),
         };
         let head = format!("{}: ", severity(loss).name());
         let text =
@@ -411,7 +459,7 @@ pub fn wrapped(out: &mut impl Write, head: &str, text: &str, width: usize) -> io
             line.push(' ');
             used += 1;
         }
-        line.push_str(&printable(word));
+        line.push_str(&visible(word));
         used += length;
     }
     writeln!(out, "{}", line.trim_end())

@@ -7,8 +7,8 @@ use profile::tracks::Series;
 use serde::Serialize;
 
 use super::Report;
-use super::columns::printable;
 use super::units::{bytes, grouped, number, percent, time};
+use crate::terminal::visible;
 
 /// Series that are listed; the rest is counted.
 pub const LISTED: usize = 32;
@@ -136,7 +136,7 @@ pub fn rows(report: &Report<'_>) -> Vec<([String; 7], bool)> {
         };
         let samples = grouped(summary.samples.into());
         let scope = series.scope.to_string();
-        Some(([printable(&name), scope, total, mean, min, max, samples], estimated))
+        Some(([visible(&name).into_owned(), scope, total, mean, min, max, samples], estimated))
     };
     // The series of a track together, in the order in which the tracks appear.
     let mut order: Vec<&SeriesSummary> = report.tracks.series.iter().collect();

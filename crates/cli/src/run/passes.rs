@@ -33,8 +33,8 @@ use crate::failure::Failure;
 use crate::inherited::Inherited;
 use crate::metrics::before_run;
 use crate::prepare::{
-    Choice, Recording, make, make_directory, make_way, manifest, own_readings, place, resolve,
-    system_wide,
+    Choice, Recording, Turn, make, make_directory, make_way, manifest, own_readings, place,
+    resolve, system_wide,
 };
 
 /// What every pass counts, if it can.
@@ -57,6 +57,7 @@ pub fn main(
 ) -> Result<ExitCode, Failure> {
     let work = choose(args, passes)?;
     let directory = place(&args.recording)?;
+    let turn = Turn::wait(&directory);
     make_way(&directory)?;
     make_directory(&directory).map_err(|f| f.hint("choose another place with -o DIR"))?;
     let prepared = begin(&args.recording, &work, &directory, words);
@@ -65,6 +66,7 @@ pub fn main(
         failure
     };
     let clock = prepared.map_err(undone)?;
+    drop(turn);
     forward_signals();
     let wanted = (clock, work.beside.clone());
     let sampler = sampler(&directory, wanted, args.beside.sample_interval).map_err(undone)?;
@@ -78,7 +80,7 @@ pub fn main(
             (Err(failure), None) => return Err(undone(failure)),
             // What was recorded stays.
             (Err(failure), Some(status)) => {
-                eprintln!("counterpoint: pass {number} of {}: it did not begin", work.sets.len());
+                say!("pass {number} of {}: it did not begin", work.sets.len());
                 finish(sampler, &directory, status, args);
                 return Err(failure);
             }
@@ -89,18 +91,18 @@ pub fn main(
         let here = format!("pass {number} of {of} ({})", names.join(","));
         let not_run = || {
             if number < of as u32 {
-                eprintln!("counterpoint: the passes after it were not run");
+                say!("the passes after it were not run");
             }
         };
         if !status.success() {
-            eprintln!("counterpoint: {here}: {status}");
+            say!("{here}: {status}");
             not_run();
             break;
         }
         // A signal that came between two passes was meant for the whole.
         let told = TOLD_TO_END.load(Ordering::SeqCst);
         if told != 0 && number < of as u32 {
-            eprintln!("counterpoint: {here}: the last, because of signal {told}");
+            say!("{here}: the last, because of signal {told}");
             not_run();
             finish(sampler, &directory, status, args);
             return Ok(end_by(told));

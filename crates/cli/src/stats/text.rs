@@ -27,7 +27,12 @@ use profile::columns::{cpu_of, node_of};
 use super::shades::shade;
 use super::{Kind, kind, name_and_unit};
 use crate::report::units::{general, time};
-use crate::report::{labels, printable, process_label, thread_label};
+use crate::report::{labels, process_label, thread_label, wrapped};
+use crate::terminal::visible;
+
+/// Width of a table: in front of it, and of each bucket.
+const TABLE_INDENT: usize = 8;
+const TABLE_CELL: usize = 3;
 
 /// What to print and how.
 #[derive(Clone, Copy, Debug)]
@@ -38,15 +43,31 @@ pub struct Style {
     pub name_op: bool,
     /// Name threads with their kernel ids.
     pub name_tid: bool,
-    /// Begin each op with all its threads together, if there are several.
+    /// Show all of an op's threads together, if there are several.
     pub totals: bool,
+    /// After the threads, not before them.
+    pub totals_last: bool,
+    /// A value that is the same in all calls, and one of a single call, in one line, and without
+    /// the pairs that it belongs to. The original hook describes it as any other.
+    pub constants_short: bool,
     /// Say at the end what an empty call is recorded as.
     pub probes: bool,
+    /// Columns to fit everything to; `None`: lines are as long as they need.
+    pub width: Option<usize>,
 }
 
 impl Default for Style {
     fn default() -> Self {
-        Self { gamma: 0.5, name_op: true, name_tid: true, totals: true, probes: true }
+        Self {
+            gamma: 0.5,
+            name_op: true,
+            name_tid: true,
+            totals: true,
+            totals_last: false,
+            constants_short: true,
+            probes: true,
+            width: None,
+        }
     }
 }
 
@@ -64,32 +85,40 @@ pub fn render(
     let keys: Vec<_> = stats.ops.iter().map(|op| op.key).collect();
     for (op, name) in stats.ops.iter().zip(labels(profile, &keys)) {
         let of_op = match style.name_op {
-            true => format!(", op {}", printable(&name)),
+            true => format!(", op {}", visible(&name)),
             false => String::new(),
         };
-        if style.totals && op.threads.len() > 1 {
-            writeln!(out, "Statistics for all {} threads{of_op}:", op.threads.len())?;
-            scope(out, profile, stats, &op.all, style)?;
+        let totals = style.totals && op.threads.len() > 1;
+        let all = |out: &mut _| {
+            let head = format!("Statistics for all {} threads{of_op}:", op.threads.len());
+            line(out, style, "", &head)?;
+            scope(out, profile, stats, &op.all, style)
+        };
+        if totals && !style.totals_last {
+            all(out)?;
         }
         for thread in &op.threads {
             let name = match style.name_tid {
                 true => thread_label(profile, thread.process, thread.thread),
-                false => printable(&profile.processes[thread.process].threads[thread.thread].name),
+                false => profile.processes[thread.process].threads[thread.thread].name.clone(),
             };
-            writeln!(out, "Statistics for thread {name}{of_op}:")?;
+            line(out, style, "", &format!("Statistics for thread {}{of_op}:", visible(&name)))?;
             scope(out, profile, stats, &thread.scope, style)?;
+        }
+        if totals && style.totals_last {
+            all(out)?;
         }
     }
     if style.probes {
         let met =
             |process| stats.ops.iter().any(|o| o.threads.iter().any(|t| t.process == process));
         for probe in stats.probes.iter().filter(|probe| met(probe.process)) {
-            writeln!(
-                out,
+            let text = format!(
                 "Of this, {} per call is the probe (process {}): not subtracted.",
                 time(profile.timeline.duration_ns(probe.empty_call.ticks)),
-                process_label(profile, probe.process),
-            )?;
+                visible(&process_label(profile, probe.process)),
+            );
+            line(out, style, "", &text)?;
         }
     }
     Ok(())
@@ -102,28 +131,32 @@ fn scope(
     scope: &Scope,
     style: &Style,
 ) -> io::Result<()> {
-    writeln!(out, "  {} matching calls, of which:", scope.calls)?;
+    writeln!(out, "  {}, of which:", calls(scope.calls, "matching call"))?;
     let mut nodes: BTreeMap<u32, u64> = BTreeMap::new();
-    for (location, calls) in &scope.locations {
-        *nodes.entry(node_of(*location)).or_default() += calls;
+    for (location, n) in &scope.locations {
+        *nodes.entry(node_of(*location)).or_default() += n;
     }
     // On a machine of one node, its number says nothing.
     let some_node = nodes.keys().any(|node| *node != 0);
-    for (location, calls) in &scope.locations {
-        write!(out, "    {calls} calls on cpu {}", cpu_of(*location))?;
+    for (location, n) in &scope.locations {
+        write!(out, "    {} on cpu {}", calls(*n, "call"), cpu_of(*location))?;
         if some_node {
             write!(out, " (node {})", node_of(*location))?;
         }
         writeln!(out)?;
     }
     if nodes.len() > 1 {
-        for (node, calls) in nodes {
-            writeln!(out, "    {calls} calls on node {node}")?;
+        for (node, n) in nodes {
+            writeln!(out, "    {} on node {node}", calls(n, "call"))?;
         }
     }
+    // What does not vary has nothing to go together with.
+    let short = |v: &Variable| style.constants_short && is_constant(v);
+    let varies = |i: usize| scope.variables.get(i).is_some_and(|v| !short(v));
     for (i, variable) in scope.variables.iter().enumerate() {
-        describe(out, profile, stats, scope.calls, i, variable)?;
-        for pair in scope.pairs.iter().filter(|pair| pair.given == i) {
+        describe(out, profile, stats, scope.calls, i, variable, style)?;
+        let pairs = scope.pairs.iter().filter(|pair| pair.given == i);
+        for pair in pairs.filter(|pair| varies(pair.of) && varies(pair.given)) {
             correlation(out, profile, stats, pair, style)?;
         }
     }
@@ -135,9 +168,9 @@ fn name(profile: &Profile, stats: &Stats, variable: usize) -> String {
     match kind(profile, stats, variable) {
         Kind::Duration => "duration_us".to_owned(),
         // Its values are estimates wherever it took turns.
-        Kind::Counter(info) if profile.manifest.multiplex => format!("≈{}", printable(&info.name)),
-        Kind::Counter(info) => printable(&info.name),
-        Kind::Metric(metric) => printable(&metric.name),
+        Kind::Counter(info) if profile.manifest.multiplex => format!("≈{}", visible(&info.name)),
+        Kind::Counter(info) => visible(&info.name).into_owned(),
+        Kind::Metric(metric) => visible(&metric.name).into_owned(),
     }
 }
 
@@ -148,32 +181,62 @@ fn describe(
     calls: u64,
     i: usize,
     variable: &Variable,
+    style: &Style,
 ) -> io::Result<()> {
     let kind = kind(profile, stats, i);
     let unit = match name_and_unit(profile, stats, i).1 {
         _ if matches!(kind, Kind::Duration) => String::new(),
         "count" | "cycles" | "ratio" | "other" => String::new(),
-        unit => format!(" ({})", printable(unit)),
+        unit => format!(" ({})", visible(unit)),
     };
     let some = match (variable.calls, kind) {
         (n, _) if n == calls => String::new(),
         (n, Kind::Metric(_)) => format!(", defined in {n} of these calls"),
         (n, _) => format!(", read in {n} of these calls"),
     };
-    writeln!(out, "  {}{unit}{some}:", name(profile, stats, i))?;
     let scale = if i == 0 { profile.timeline.ns_per_tick() / 1e3 } else { 1.0 };
     let text = |value: Option<f64>| {
         value.map_or_else(|| "–".to_owned(), |value| general(value * scale, 3))
     };
+    let head = format!("{}{unit}{some}:", name(profile, stats, i));
+    if style.constants_short && is_constant(variable) {
+        let value = text(variable.min.map(Number::to_f64));
+        let all = match variable.calls {
+            0 => String::new(),
+            1 => " in one call".to_owned(),
+            n => format!(" in each of {n} calls"),
+        };
+        return line(out, style, "  ", &format!("{head} {value}{all}"));
+    }
+    line(out, style, "  ", &head)?;
     writeln!(out, "    mean: {}", text(variable.mean))?;
     writeln!(out, "    standard deviation: {}", text(variable.standard_deviation))?;
     writeln!(out, "    min: {}", text(variable.min.map(Number::to_f64)))?;
     writeln!(out, "    max: {}", text(variable.max.map(Number::to_f64)))?;
-    write!(out, "    {}-ile means:", stats.buckets)?;
-    for mean in &variable.bucket_means {
-        write!(out, " {}", text(*mean))?;
+    let means: String =
+        variable.bucket_means.iter().map(|mean| format!(" {}", text(*mean))).collect();
+    line(out, style, "    ", &format!("{}-ile means:{means}", stats.buckets))
+}
+
+/// Whether there is nothing to describe but one value, or none.
+fn is_constant(variable: &Variable) -> bool {
+    match (variable.min, variable.max) {
+        (Some(min), Some(max)) => min.to_f64() == max.to_f64(),
+        _ => true,
     }
-    writeln!(out)
+}
+
+/// `1 call`, `2 calls`; digits in no groups, as the original hook has them.
+fn calls(n: u64, one: &str) -> String {
+    format!("{n} {one}{}", if n == 1 { "" } else { "s" })
+}
+
+/// Writes a line, in several where there is a width that it does not fit.
+fn line(out: &mut impl Write, style: &Style, indent: &str, text: &str) -> io::Result<()> {
+    match style.width {
+        Some(width) => wrapped(out, indent, text, width.max(40)),
+        None => writeln!(out, "{indent}{text}"),
+    }
 }
 
 fn correlation(
@@ -185,17 +248,20 @@ fn correlation(
 ) -> io::Result<()> {
     let (of, given) = (name(profile, stats, pair.of), name(profile, stats, pair.given));
     let text = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| general(value, 2));
-    writeln!(
-        out,
-        "  correlation of {of} vs. {given}: {} (Pearson), {} (Spearman)",
-        text(pair.pearson),
-        text(pair.spearman)
-    )?;
+    let (pearson, spearman) = (text(pair.pearson), text(pair.spearman));
+    let words =
+        format!("correlation of {of} vs. {given}: {pearson} (Pearson), {spearman} (Spearman)");
+    line(out, style, "  ", &words)?;
     let (Some(table), buckets) = (&pair.table, stats.buckets) else { return Ok(()) };
-    writeln!(
-        out,
-        "  conditional probability of {of} {buckets}-ile (↓) given {given} {buckets}-ile (→):"
-    )?;
+    let words = format!(
+        "conditional probability of {of} {buckets}-ile (↓) given {given} {buckets}-ile (→):"
+    );
+    let needed = TABLE_INDENT + TABLE_CELL * buckets;
+    if style.width.is_some_and(|width| needed > width) {
+        let words = format!("{words} needs {needed} columns (a wider terminal, fewer --buckets)");
+        return line(out, style, "  ", &words);
+    }
+    line(out, style, "  ", &words)?;
     write!(out, "{:8}", "")?;
     (0..buckets).try_for_each(|column| write!(out, " {column:2x}"))?;
     writeln!(out)?;

@@ -1,7 +1,6 @@
 //! `counterpoint trace check`: what is wrong with a trace file, and at which byte.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,6 +11,9 @@ use trace::check::Report;
 use trace::{chrome, perfetto};
 
 use crate::failure::Failure;
+use crate::input;
+use crate::report::plural;
+use crate::terminal::{Kind, stdout, visible};
 
 /// The version of the JSON document.
 const CHECK_SCHEMA: &str = "counterpoint.trace-check/1";
@@ -22,7 +24,7 @@ const CHECK_SCHEMA: &str = "counterpoint.trace-check/1";
 /// anything.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Trace files.
+    /// Trace files; `-` is standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// How to print it.
@@ -63,10 +65,15 @@ struct FindingOut {
 
 /// Checks the files.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    input::at_most_one_standard(args.files.iter().map(PathBuf::as_path))?;
     let files: Vec<FileOut> =
         args.files.iter().map(|path| check(path)).collect::<Result<_, _>>()?;
     let wrong = files.iter().any(|file| !file.counts.is_empty());
-    let mut out = io::stdout().lock();
+    let kind = match args.format {
+        Format::Text => Kind::People,
+        Format::Json => Kind::Json,
+    };
+    let mut out = stdout(kind);
     match args.format {
         Format::Text => files.iter().try_for_each(|file| print(&mut out, file))?,
         Format::Json => {
@@ -79,8 +86,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 }
 
 fn check(path: &Path) -> Result<FileOut, Failure> {
-    let failed = |e: io::Error| Failure::new(format!("read {}: {e}", path.display()));
-    let mut file = File::open(path).map_err(failed)?;
+    let failed = |e: io::Error| Failure::new(format!("read {}: {e}", input::name(path)));
+    let mut file = input::once(path).map_err(failed)?;
     let mut first = [0u8; 1];
     let read = file.read(&mut first).map_err(failed)?;
     // A packet of Perfetto's format starts with the tag of its field; no JSON text does: 0x0a is
@@ -112,7 +119,7 @@ impl FileOut {
     fn new(path: &Path, format: &'static str, report: Report) -> Self {
         let finding = |f: trace::check::Finding| FindingOut { byte: f.at, what: f.what };
         Self {
-            path: path.display().to_string(),
+            path: input::name(path),
             format,
             contents: report.contents,
             findings: report.findings.into_iter().map(finding).collect(),
@@ -121,10 +128,20 @@ impl FileOut {
     }
 }
 
+/// `1 slice`, `2 slices`, `1 name of rows`: names of contents are plurals.
+fn counted(count: u64, name: &str) -> String {
+    let one = |word: &str| word.strip_suffix('s').unwrap_or(word).to_owned();
+    match (count, name.split_once(" of ")) {
+        (1, None) => format!("1 {}", one(name)),
+        (1, Some((what, whose))) => format!("1 {} of {whose}", one(what)),
+        _ => format!("{count} {name}"),
+    }
+}
+
 fn print(out: &mut impl Write, file: &FileOut) -> io::Result<()> {
-    let FileOut { path, .. } = file;
+    let path = visible(&file.path);
     for finding in &file.findings {
-        writeln!(out, "{path}: byte {}: {}", finding.byte, finding.what)?;
+        writeln!(out, "{path}: byte {}: {}", finding.byte, visible(&finding.what))?;
     }
     let kept = file.findings.len() as u64;
     let wrong: u64 = file.counts.values().sum();
@@ -133,9 +150,9 @@ fn print(out: &mut impl Write, file: &FileOut) -> io::Result<()> {
             writeln!(out, "{path}: {count} × {kind}")?;
         }
     }
-    let contents = file.contents.iter().map(|(name, count)| format!("{count} {name}"));
+    let contents = file.contents.iter().map(|(name, count)| counted(*count, name));
     let contents = contents.collect::<Vec<_>>().join(", ");
-    let verdict = if wrong == 0 { "ok".to_owned() } else { format!("{wrong} findings") };
+    let verdict = if wrong == 0 { "ok".to_owned() } else { plural(wrong.into(), "finding") };
     let contents = if contents.is_empty() { "no events" } else { contents.as_str() };
     writeln!(out, "{path}: {verdict}: {contents}")
 }

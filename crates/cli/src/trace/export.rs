@@ -16,7 +16,9 @@ use trace::facts::{Facts, Found};
 use trace::{CallsOptions, Sink, chrome, export_calls, export_tracks, facts, perfetto};
 
 use crate::failure::Failure;
+use crate::input;
 use crate::report;
+use crate::terminal::{Kind, say};
 use crate::whole::WholeFile;
 
 /// Write a profile as a timeline: Chrome JSON with Kineto's schema, or Perfetto's format.
@@ -26,11 +28,15 @@ use crate::whole::WholeFile;
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.
-    #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE")]
+    #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE", value_parser = input::profile())]
     profile: PathBuf,
-    /// File to write: NAME.json, NAME.json.gz, or NAME.pftrace for Perfetto.
+    /// File to write: NAME.json, NAME.json.gz, or NAME.pftrace for Perfetto; `-` is standard
+    /// output.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    /// Its format, whatever its name is. Standard output gets json by default.
+    #[arg(long, value_enum)]
+    format: Option<Ending>,
     /// Names of kinds of activities.
     #[arg(long, value_enum, default_value_t)]
     vocabulary: Words,
@@ -69,16 +75,16 @@ impl From<Words> for Vocabulary {
 
 /// Writes the timeline.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    let ending = Ending::of(&args.output)?;
+    let ending = Ending::of(args.format, &args.output)?;
     if let Some((rank, size)) = args.rank.zip(args.world_size).filter(|(rank, n)| rank >= n) {
         return Err(Failure::new(format!("--rank {rank}: not below --world-size {size}")));
     }
     let profile = report::open(&args.profile, Closing::WhenOver)?;
-    let name = |e: io::Error| Failure::new(format!("write {}: {e}", args.output.display()));
+    let name = |e: io::Error| Failure::writing(&args.output, e);
     if profile.manifest.origin == Origin::Import {
         return write_again(&profile, &args, ending);
     }
-    let mut file = WholeFile::create(&args.output).map_err(name)?;
+    let mut file = WholeFile::create(&args.output, ending.kind()).map_err(name)?;
     let out = &mut file;
     let losses = match ending {
         Ending::Json => write_json(out, &profile, &args).map(|(_, losses)| losses),
@@ -112,8 +118,8 @@ fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCod
         false => traces.iter().map(|trace| trace.name.clone()).collect(),
     };
     let words = args.vocabulary.into();
-    let name = |e: io::Error| Failure::new(format!("write {}: {e}", args.output.display()));
-    let mut file = WholeFile::create(&args.output).map_err(name)?;
+    let name = |e: io::Error| Failure::writing(&args.output, e);
+    let mut file = WholeFile::create(&args.output, ending.kind()).map_err(name)?;
     let out = &mut file;
     let losses = match ending {
         Ending::Json => write_json_again(out, &traces, &names, args).map(|(_, losses)| losses),
@@ -126,10 +132,8 @@ fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCod
             let done = write_perfetto(&traces, &names, words, out, args.compress).map_err(name)?;
             match done.left_out {
                 0 => {}
-                1 => eprintln!("counterpoint: 1 event has no form that Perfetto knows; left out"),
-                n => {
-                    eprintln!("counterpoint: {n} events have no form that Perfetto knows; left out")
-                }
+                1 => say!("1 event has no form that Perfetto knows; it is left out"),
+                n => say!("{n} events have no form that Perfetto knows; they are left out"),
             }
             Ok(done.losses)
         }
@@ -153,23 +157,39 @@ fn write_json_again<W: Write>(
     }
 }
 
-/// What a file's name says about its format.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Ending {
+/// Formats of timelines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Ending {
+    /// Chrome's JSON.
     Json,
+    /// Chrome's JSON, compressed.
+    #[value(name = "json.gz")]
     JsonGz,
+    /// Perfetto's format.
+    #[value(name = "pftrace")]
     Perfetto,
 }
 
 impl Ending {
-    fn of(path: &Path) -> Result<Self, Failure> {
+    /// What was asked for, or what the file's name says; standard output gets JSON.
+    pub fn of(asked: Option<Self>, path: &Path) -> Result<Self, Failure> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-        match name {
-            n if n.ends_with(".json") => Ok(Self::Json),
-            n if n.ends_with(".json.gz") => Ok(Self::JsonGz),
-            n if n.ends_with(".pftrace") => Ok(Self::Perfetto),
-            _ => Err(Failure::new(format!("write {}: unknown ending", path.display()))
-                .hint("end its name with .json, .json.gz or .pftrace")),
+        match (asked, name) {
+            (Some(asked), _) => Ok(asked),
+            (None, n) if n.ends_with(".json") || path.as_os_str() == "-" => Ok(Self::Json),
+            (None, n) if n.ends_with(".json.gz") => Ok(Self::JsonGz),
+            (None, n) if n.ends_with(".pftrace") => Ok(Self::Perfetto),
+            _ => Err(Failure::new(format!("write {}: unknown ending", path.display())).hint(
+                "end its name with .json, .json.gz or .pftrace, or choose one with --format",
+            )),
+        }
+    }
+
+    /// What a terminal gets of it.
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::Json => Kind::Json,
+            Self::JsonGz | Self::Perfetto => Kind::Binary,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `counterpoint trace import`: a profile of what other programs recorded.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,8 +11,10 @@ use trace::import::{Import, Imported};
 use trace::restore::{Head, Restore};
 
 use crate::failure::Failure;
-use crate::prepare::make_way;
+use crate::input::{self, Input, at_most_one_standard};
+use crate::prepare::{Turn, make_way};
 use crate::report::plural;
+use crate::terminal::say;
 
 /// Make a profile of Chrome traces, as torch, Kineto, TensorFlow and `trace export` write them.
 ///
@@ -21,33 +23,35 @@ use crate::report::plural;
 /// profile, aligned by their base times. docs/traces.md says more.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Trace files.
+    /// Trace files; `-` is standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Profile directory to make. An earlier profile there is moved to DIR.old.
-    #[arg(short, long, default_value = "counterpoint.cpt", value_name = "DIR")]
+    #[arg(short, long, default_value = "counterpoint.cpt", value_name = "DIR",
+          value_parser = input::profile())]
     output: PathBuf,
 }
 
 /// Makes the profile.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    at_most_one_standard(args.files.iter().map(PathBuf::as_path))?;
     // What cannot be opened must not cost an earlier profile its place.
-    for path in &args.files {
-        open(path)?;
-    }
-    let shifts = shifts(&args.files)?;
+    let files = args.files.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
+    let shifts = shifts(&files)?;
+    let turn = Turn::wait(&args.output);
     make_way(&args.output)?;
     let output = &args.output;
     fs::create_dir_all(output)
         .map_err(|e| Failure::new(format!("create {}: {e}", output.display())))?;
-    match import(&args, &shifts) {
+    drop(turn);
+    match import(&args, &files, &shifts) {
         Ok((done, ours)) => {
-            let (events, calls) = (done.events.into(), done.calls);
+            let (events, calls) = (done.events.into(), done.calls.into());
             let ours = if ours { "; the profile that was exported" } else { "" };
-            eprintln!(
-                "counterpoint: {}, {} of them calls, in {}{ours}",
+            say!(
+                "{}, among them {}, in {}{ours}",
                 plural(events, "event"),
-                calls,
+                plural(calls, "call"),
                 output.display()
             );
             Ok(ExitCode::SUCCESS)
@@ -61,21 +65,21 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 }
 
 /// Returns what was imported, and whether it is a profile that `trace export` wrote.
-fn import(args: &Args, shifts: &[i64]) -> Result<(Imported, bool), Failure> {
-    if let [path] = args.files.as_slice()
-        && let Some(head) = Head::look(open(path)?)
-        && let Some(done) = restore(args, path, head)?
+fn import(args: &Args, files: &[Input], shifts: &[i64]) -> Result<(Imported, bool), Failure> {
+    if let [file] = files
+        && let Some(head) = Head::look(file.read())
+        && let Some(done) = restore(args, file, head)?
     {
         return Ok((done, true));
     }
-    let (done, late) = plain(args, shifts)?;
+    let (done, late) = plain(args, files, shifts)?;
     // What says so stood behind the events.
-    if let ([path], Some(head)) = (args.files.as_slice(), late) {
+    if let ([file], Some(head)) = (files, late) {
         again(&args.output)?;
-        if let Some(done) = restore(args, path, head)? {
+        if let Some(done) = restore(args, file, head)? {
             return Ok((done, true));
         }
-        return Ok((plain(args, shifts)?.0, false));
+        return Ok((plain(args, files, shifts)?.0, false));
     }
     Ok((done, false))
 }
@@ -89,25 +93,29 @@ fn again(output: &Path) -> Result<(), Failure> {
 
 /// Makes the profile that was exported; `None`, and nothing is left, if its head contradicts
 /// itself.
-fn restore(args: &Args, path: &Path, head: Head) -> Result<Option<Imported>, Failure> {
+fn restore(args: &Args, file: &Input, head: Head) -> Result<Option<Imported>, Failure> {
     let Ok(mut one) = Restore::create(&args.output, head) else {
         again(&args.output)?;
         return Ok(None);
     };
-    let summary = read(open(path)?, &mut one).map_err(|e| unreadable(path, e))?;
-    stops_early(path, &summary);
+    let summary = read(file.read(), &mut one).map_err(|e| unreadable(file, e))?;
+    stops_early(file, &summary);
     one.finish(&summary).map(Some).map_err(Failure::new)
 }
 
-fn stops_early(path: &Path, summary: &Summary) {
+fn stops_early(file: &Input, summary: &Summary) {
     if summary.truncated {
         let at = summary.bytes;
-        eprintln!("counterpoint: {}: stops early, behind byte {at}", path.display());
+        say!("{}: stops early, after byte {at}", file.name());
     }
 }
 
 /// Returns also what makes the trace one of ours.
-fn plain(args: &Args, shifts: &[i64]) -> Result<(Imported, Option<Head>), Failure> {
+fn plain(
+    args: &Args,
+    files: &[Input],
+    shifts: &[i64],
+) -> Result<(Imported, Option<Head>), Failure> {
     let mut late = None;
     let mut manifest = Manifest::new();
     manifest.program_version = env!("CARGO_PKG_VERSION").to_owned();
@@ -115,31 +123,23 @@ fn plain(args: &Args, shifts: &[i64]) -> Result<(Imported, Option<Head>), Failur
     manifest.command = command.chain(args.files.iter().map(|f| f.display().to_string())).collect();
     manifest.working_directory = std::env::current_dir().unwrap_or_default().display().to_string();
     let mut all = Import::create(&args.output, manifest).map_err(Failure::new)?;
-    for (number, (path, shift)) in args.files.iter().zip(shifts).enumerate() {
+    for (number, (file, shift)) in files.iter().zip(shifts).enumerate() {
         let mut one = all.trace(&format!("chrome-{number}"), *shift).map_err(Failure::new)?;
-        let summary = read(open(path)?, &mut one).map_err(|e| unreadable(path, e))?;
-        stops_early(path, &summary);
+        let summary = read(file.read(), &mut one).map_err(|e| unreadable(file, e))?;
+        stops_early(file, &summary);
         late = one.head();
-        one.finish(&path.display().to_string(), &summary).map_err(Failure::new)?;
+        one.finish(file.name(), &summary).map_err(Failure::new)?;
     }
     Ok((all.finish().map_err(Failure::new)?, late))
 }
 
-fn open(path: &Path) -> Result<File, Failure> {
-    let file = File::open(path).and_then(|file| match file.metadata()?.is_dir() {
-        true => Err(std::io::ErrorKind::IsADirectory.into()),
-        false => Ok(file),
-    });
-    file.map_err(|e| Failure::new(format!("open {}: {e}", path.display())))
-}
-
-fn unreadable(path: &Path, error: ReadError) -> Failure {
-    Failure::new(format!("read {}: {error}", path.display()))
+fn unreadable(file: &Input, error: ReadError) -> Failure {
+    Failure::new(format!("read {}: {error}", file.name()))
 }
 
 /// From each file's time to the first one's, ns. A file says only somewhere what its times count
 /// from, perhaps behind its events: several files are read twice.
-fn shifts(files: &[PathBuf]) -> Result<Vec<i64>, Failure> {
+fn shifts(files: &[Input]) -> Result<Vec<i64>, Failure> {
     struct Base(i64);
     impl Sink for Base {
         fn event(&mut self, _: u64, _: &Event<'_>) -> Result<(), String> {
@@ -156,9 +156,9 @@ fn shifts(files: &[PathBuf]) -> Result<Vec<i64>, Failure> {
         return Ok(vec![0]);
     }
     let mut bases = Vec::new();
-    for path in files {
+    for file in files {
         let mut base = Base(0);
-        read(open(path)?, &mut base).map_err(|e| unreadable(path, e))?;
+        read(file.read(), &mut base).map_err(|e| unreadable(file, e))?;
         bases.push(base.0);
     }
     let first = bases.first().copied().unwrap_or(0);

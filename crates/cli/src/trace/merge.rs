@@ -1,6 +1,5 @@
 //! `counterpoint trace merge`: several traces as one, on one clock.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,7 +9,10 @@ use flate2::write::GzEncoder;
 use trace::chrome::write::{Head, Writer};
 use trace::merge::{self, Alignment, By, Look};
 
+use super::export::Ending;
 use crate::failure::Failure;
+use crate::input::{Input, at_most_one_standard, is_standard};
+use crate::terminal::{Kind, say, stdout, visible};
 use crate::whole::WholeFile;
 
 /// Put Chrome JSON traces of several processes, ranks or machines into one file.
@@ -19,53 +21,59 @@ use crate::whole::WholeFile;
 /// is worth is said for each file. Each file's rows stay together, under its rank or machine.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Trace files: NAME.json or NAME.json.gz of any program.
+    /// Trace files of any program: JSON, also compressed with gzip; `-` is standard input.
     #[arg(required = true, num_args = 2.., value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// File to write: NAME.json, or NAME.json.gz compressed.
+    /// File to write: NAME.json, or NAME.json.gz compressed; `-` is standard output.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    /// Its format, whatever its name is. Standard output gets json by default.
+    #[arg(long, value_enum)]
+    format: Option<Ending>,
 }
 
 /// Merges the files.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    let to = args.output.display();
-    let name = args.output.to_string_lossy().to_lowercase();
-    let compress = match name.as_str() {
-        n if n.ends_with(".json") => false,
-        n if n.ends_with(".json.gz") => true,
-        _ => {
-            return Err(Failure::new(format!("write {to}: unknown ending"))
-                .hint("end its name with .json or .json.gz"));
-        }
-    };
+    let ending = Ending::of(args.format, &args.output)?;
+    if ending == Ending::Perfetto {
+        let to = args.output.display();
+        return Err(Failure::new(format!("write {to}: merged traces are written as JSON only"))
+            .hint("end its name with .json or .json.gz"));
+    }
+    at_most_one_standard(args.files.iter().map(PathBuf::as_path))?;
     if args.files.iter().any(|file| same_file(file, &args.output)) {
+        let to = args.output.display();
         return Err(Failure::new(format!("write {to}: it is one of the files to read")));
     }
+    let inputs = args.files.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
     let mut files = Vec::new();
-    for path in &args.files {
-        let failed =
-            |e: &dyn std::fmt::Display| Failure::new(format!("read {}: {e}", path.display()));
-        let file = File::open(path).map_err(|e| failed(&e))?;
-        let look = merge::look(&path.to_string_lossy(), file).map_err(|e| failed(&e))?;
+    for input in &inputs {
+        let look = merge::look(input.name(), input.read())
+            .map_err(|e| Failure::new(format!("read {}: {e}", input.name())))?;
         if look.summary.truncated {
-            eprintln!("counterpoint: {}: ends in the middle; merged as far as it goes", look.name);
+            say!("{}: ends in the middle; merged as far as it goes", look.name);
         }
         files.push(look);
     }
     let alignments = merge::align(&files);
-    let failed = |e: io::Error| Failure::new(format!("write {to}: {e}"));
-    let mut file = WholeFile::create(&args.output).map_err(failed)?;
-    if compress {
+    let failed = |e: io::Error| Failure::writing(&args.output, e);
+    let mut file = WholeFile::create(&args.output, ending.kind()).map_err(failed)?;
+    if ending == Ending::JsonGz {
         let gz = GzEncoder::new(&mut file, Compression::default());
-        write(gz, &args, &files, &alignments).and_then(GzEncoder::finish).map_err(failed)?;
+        let written = write(gz, &args, &inputs, &files, &alignments);
+        written.and_then(GzEncoder::finish).map_err(failed)?;
     } else {
-        write(&mut file, &args, &files, &alignments).map_err(failed)?;
+        write(&mut file, &args, &inputs, &files, &alignments).map_err(failed)?;
     }
     file.finish().map_err(failed)?;
-    let mut out = io::stdout().lock();
+    // Standard output may be the trace.
+    if is_standard(&args.output) {
+        alignments.iter().for_each(|alignment| say!("{}", in_words(alignment)));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = stdout(Kind::People);
     for alignment in &alignments {
-        writeln!(out, "{}", say(alignment))?;
+        writeln!(out, "{}", visible(&in_words(alignment)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -74,15 +82,21 @@ fn same_file(a: &Path, b: &Path) -> bool {
     matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
-fn write<W: Write>(out: W, args: &Args, files: &[Look], alignments: &[Alignment]) -> io::Result<W> {
+fn write<W: Write>(
+    out: W,
+    args: &Args,
+    inputs: &[Input],
+    files: &[Look],
+    alignments: &[Alignment],
+) -> io::Result<W> {
     let near_ns = merge::first_ns(files, alignments);
     let head = Head { near_ns, host_name: "", devices: &[], rank: None, facts: None };
     let writer = Writer::new(out, &head)?;
-    let writer = merge::write(files, alignments, writer, |i| File::open(&args.files[i]))?;
+    let writer = merge::write(files, alignments, writer, |i| Ok(inputs[i].read()))?;
     writer.finish("counterpoint", &merge::facts(files, alignments), &args.output.to_string_lossy())
 }
 
-fn say(alignment: &Alignment) -> String {
+fn in_words(alignment: &Alignment) -> String {
     let Alignment { file, rank, host, shift_ns, uncertainty_ns, by } = alignment;
     let rank = rank.map(|rank| format!(" rank {rank}"));
     let host = host.as_ref().map(|host| format!(" on {host}"));

@@ -59,7 +59,7 @@ fn errors_before_anything_starts() {
     assert_eq!(std::fs::read_to_string(at("full/precious")).unwrap(), "mine");
     golden.check(
         "error-no-program",
-        2,
+        127,
         &["run", "-e", "none", "-o", &out, "--", "no-such-program-anywhere"],
     );
     golden.check("error-no-words", 2, &["run", "-e", "none", "-o", &out]);

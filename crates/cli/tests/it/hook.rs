@@ -120,6 +120,8 @@ fn a_report_per_thread_behind_the_programs_output_and_nothing_left() {
     assert_eq!(before, "threads 4 500 done");
     let (all, threads): (Vec<_>, Vec<_>) = parts.iter().partition(|p| p.thread.starts_with("all "));
     assert_eq!(all.iter().map(|p| p.calls).collect::<Vec<_>>(), [2000]);
+    // As in the original, which printed each thread when it ended.
+    assert!(parts[4].thread.starts_with("all "), "{parts:?}");
     assert_eq!(threads.iter().map(|p| p.calls).collect::<Vec<_>>(), [500; 4]);
     // Equal names are told apart; without a filter each part says which function it is of.
     let names: BTreeSet<_> = threads.iter().map(|p| &p.thread).collect();
@@ -168,11 +170,12 @@ fn several_counters() {
     assert!(!lines.contains("NaN") && !lines.contains("nan"), "{lines}");
 
     let rows = csv(&directory.join("iree_hook_host.csv"));
-    let header = "thread,cpu,node,duration_us,page-faults,task-clock,\"sim/a,readings=0:7/\"";
+    let header = "thread,cpu,node,duration_us,page-faults,task-clock,\"sim/a,readings=0:7/\",op";
     assert_eq!(rows[0].join(","), header);
     assert_eq!(rows.len(), 1 + 50);
     for row in &rows[1..] {
         assert_eq!((row[0].as_str(), row[4].as_str(), row[6].as_str()), ("host", "10", "7"));
+        assert!(row[7].contains("touch"), "{row:?}");
         assert!(row[1].parse::<u32>().is_ok() && row[2].parse::<u32>().is_ok());
         let (us, on_cpu): (f64, u64) = (row[3].parse().unwrap(), row[5].parse().unwrap());
         assert!(us > 0.0 && on_cpu > 0, "{row:?}");
@@ -406,16 +409,19 @@ fn stock_iree_on_local_task() {
     let ops: BTreeMap<String, u64> =
         expected.ops.iter().map(|(op, (calls, _))| (op.clone(), *calls)).collect();
     assert_eq!(calls, ops);
-    let mut rows = 0;
+    // The calls of each function can be told apart in the files, too.
+    let mut rows: BTreeMap<String, u64> = BTreeMap::new();
     for file in std::fs::read_dir(&directory).unwrap() {
         let path = file.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         assert!(name.starts_with("iree_hook_iree-worker"), "{name}");
         let table = csv(&path);
-        let header = "thread,cpu,node,duration_us,page-faults,task-clock,context-switches";
+        let header = "thread,cpu,node,duration_us,page-faults,task-clock,context-switches,op";
         assert_eq!(table[0].join(","), header);
-        rows += table.len() as u64 - 1;
+        for row in &table[1..] {
+            *rows.entry(row[7].clone()).or_default() += 1;
+        }
     }
-    assert_eq!(rows, ops.values().sum::<u64>());
+    assert_eq!(rows, ops);
     assert!(dropped.left().is_empty(), "{:?}", dropped.left());
 }

@@ -287,3 +287,34 @@ fn a_large_environment_and_many_arguments() {
         assert!(profile.manifest.command.ends_with(&arguments), "{what}");
     }
 }
+
+/// Commands that start in one moment with one output: one records, and each other one is told that
+/// it is being recorded, whatever the first has made so far.
+#[test]
+fn several_runs_into_one_output() {
+    let Some(program) = counterpoint("one-output") else { return };
+    let scratch = testkit::Scratch::new();
+    for round in 0..8 {
+        let profile = scratch.join(&format!("{round}.cpt"));
+        let start = || {
+            let mut command = Command::new(&program);
+            command.args(["run", "-e", "none", "-o"]).arg(&profile).args(["--", "sleep", "0.6"]);
+            command.stderr(std::process::Stdio::piped()).spawn().unwrap()
+        };
+        let children: Vec<_> = (0..5).map(|_| start()).collect();
+        let mut recorded = 0;
+        for child in children {
+            let output = child.wait_with_output().unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            match output.status.code() {
+                Some(0) => recorded += 1,
+                code => {
+                    assert_eq!(code, Some(2), "{said}");
+                    assert!(said.contains(".cpt: is still being recorded\n"), "{said}");
+                }
+            }
+        }
+        assert_eq!(recorded, 1, "round {round}");
+        assert!(profile.join("manifest.json").is_file());
+    }
+}

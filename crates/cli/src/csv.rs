@@ -1,0 +1,98 @@
+//! Fields of CSV (RFC 4180), for every command that writes some.
+//!
+//! A spreadsheet evaluates a cell that begins with `=`, `+`, `-` or `@`, whoever wrote it: a name
+//! `=HYPERLINK(…)` in a profile from somebody else would become a formula. Such a text gets an
+//! apostrophe in front, which spreadsheets take for "this is text". Nothing is lost: a text that
+//! begins with an apostrophe gets one, too, so that a program takes one away wherever there is
+//! one. Numbers stay as they are.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, RecordBatch, StringArray};
+use arrow_schema::{ArrowError, DataType, Schema};
+
+/// A field: guarded, and quoted where it must be.
+pub fn field(text: &str) -> String {
+    let text = guarded(text);
+    match text.contains(['"', ',', '\r', '\n']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.into_owned(),
+    }
+}
+
+/// The text as no spreadsheet evaluates it: see the module's page. With the characters that the
+/// OWASP names (tab, line ends, and the signs in full width), also after spaces.
+pub fn guarded(text: &str) -> Cow<'_, str> {
+    const SIGNS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
+    let begins = text.starts_with(['\'', '\t', '\r', '\n']);
+    match begins || text.trim_start().starts_with(SIGNS) {
+        true if text.parse::<f64>().is_err() => Cow::Owned(format!("'{text}")),
+        _ => Cow::Borrowed(text),
+    }
+}
+
+/// The batch with every text and every column's name guarded.
+pub fn guard(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let fields = batch.schema();
+    let fields = fields.fields().iter().map(|field| match guarded(field.name()) {
+        Cow::Borrowed(_) => field.clone(),
+        Cow::Owned(name) => Arc::new(field.as_ref().clone().with_name(name)),
+    });
+    let schema = Schema::new(fields.collect::<Vec<_>>());
+    RecordBatch::try_new(Arc::new(schema), batch.columns().iter().map(guard_column).collect())
+}
+
+fn guard_column(column: &ArrayRef) -> ArrayRef {
+    match column.data_type() {
+        DataType::Utf8 => {
+            let texts = column.as_string::<i32>();
+            Arc::new(texts.iter().map(|text| text.map(guarded)).collect::<StringArray>())
+        }
+        DataType::Dictionary(..) => {
+            let dictionary = column.as_any_dictionary();
+            dictionary.with_values(guard_column(dictionary.values()))
+        }
+        _ => column.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_is_a_formula_and_none_is_lost() {
+        let guarded_ones = [
+            "=1+1",
+            "+x",
+            "-x",
+            "@sum",
+            "\t=1",
+            "\rx",
+            "\nx",
+            " =1",
+            "＝1",
+            "'quoted",
+            "'",
+            "-5 apples",
+            "=",
+        ];
+        for text in guarded_ones {
+            assert_eq!(guarded(text), format!("'{text}"));
+        }
+        for text in ["", "matmul", "a=b", "-5", "+5", "-1.5e-3", "-inf", "x'", " x", "é", "5-3"] {
+            assert_eq!(guarded(text), text);
+        }
+    }
+
+    /// RFC 4180, section 2, rules 6 and 7.
+    #[test]
+    fn quoted_where_it_must_be() {
+        assert_eq!(field("plain"), "plain");
+        assert_eq!(field("a,b"), "\"a,b\"");
+        assert_eq!(field("say \"x\""), "\"say \"\"x\"\"\"");
+        assert_eq!(field("=a,b"), "\"'=a,b\"");
+    }
+}

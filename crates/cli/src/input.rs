@@ -1,0 +1,143 @@
+//! Files that a command reads: by name, or `-` for standard input.
+//!
+//! Some are read several times, and not everything can be: what comes from a pipe, a FIFO or a
+//! device is copied into a file without a name first, in the directory for temporary files.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Seek};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::builder::{PathBufValueParser, TypedValueParser};
+
+use crate::failure::Failure;
+
+/// What `-` is called.
+const STANDARD_INPUT: &str = "standard input";
+
+/// A file that can be read from its begin as often as one likes.
+#[derive(Clone, Debug)]
+pub struct Input {
+    name: String,
+    file: Arc<File>,
+    /// Where it begins.
+    from: u64,
+}
+
+/// Reads an [`Input`] once.
+#[derive(Debug)]
+pub struct Reading {
+    file: Arc<File>,
+    at: u64,
+}
+
+impl Input {
+    /// Opens the file at `path`.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        let name = name(path);
+        let failed = |e: io::Error| Failure::new(format!("open {name}: {e}"));
+        let mut file = once(path).map_err(failed)?;
+        let found = file.metadata().map_err(failed)?;
+        // Standard input may have been read by somebody else, to some place.
+        let from = if found.is_file() { file.stream_position().map_err(failed)? } else { 0 };
+        if !found.is_file() {
+            file = copy(file).map_err(|e| {
+                let place = std::env::temp_dir();
+                Failure::new(format!("copy {name} to {}: {e}", place.display()))
+            })?;
+        }
+        Ok(Self { name, file: Arc::new(file), from })
+    }
+
+    /// What to call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Reads it from its begin.
+    pub fn read(&self) -> Reading {
+        Reading { file: self.file.clone(), at: self.from }
+    }
+}
+
+impl Read for Reading {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+/// What to call the file at `path`.
+pub fn name(path: &Path) -> String {
+    if is_standard(path) { STANDARD_INPUT.to_owned() } else { path.display().to_string() }
+}
+
+/// Whether `path` means standard input.
+pub fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Refuses standard input that is to be read by two readers: the second one would find nothing.
+pub fn at_most_one_standard<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
+    match paths.into_iter().filter(|path| is_standard(path)).count() {
+        0 | 1 => Ok(()),
+        n => Err(Failure::new(format!("standard input (-) can be read once, not {n} times"))),
+    }
+}
+
+/// The file at `path`, to be read once.
+pub fn once(path: &Path) -> io::Result<File> {
+    let file = match is_standard(path) {
+        true => File::from(io::stdin().as_fd().try_clone_to_owned()?),
+        false => File::open(path)?,
+    };
+    match file.metadata()?.is_dir() {
+        true => Err(ErrorKind::IsADirectory.into()),
+        false => Ok(file),
+    }
+}
+
+/// Everything that is in `from`, in a file without a name.
+fn copy(mut from: File) -> io::Result<File> {
+    let place = std::env::temp_dir();
+    let unnamed = File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_TMPFILE | libc::O_EXCL)
+        .mode(0o600)
+        .open(&place);
+    let mut file = match unnamed {
+        Ok(file) => file,
+        Err(_) => named(&place)?,
+    };
+    io::copy(&mut from, &mut file)?;
+    Ok(file)
+}
+
+/// Likewise, where a file system has no such files.
+fn named(place: &Path) -> io::Result<File> {
+    loop {
+        let path = place.join(format!(".counterpoint-{:016x}.tmp", crate::whole::random()?));
+        let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path);
+        match file {
+            Ok(file) => {
+                std::fs::remove_file(&path)?;
+                return Ok(file);
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Reads the arguments that name a profile: `-` cannot be one.
+pub fn profile() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| match is_standard(&path) {
+        true => Err("a profile is a directory, which standard input and output are not; ./- is a \
+                     directory of this name"),
+        false => Ok(path),
+    })
+}

@@ -1,0 +1,72 @@
+//! First calls that are slower than the rest: cold caches, pages that are touched for the first
+//! time, threads that have just started. They belong to the program, but not to its steady state.
+//!
+//! The rule, which `docs/schema.md` has too. Of each op with at least [`CALLS`] calls, the first
+//! call of each thread is looked at. They are pointed out if the longest of them took more than
+//! [`TIMES`] times the op's median, and if together they are at least [`PART`] of the op's total
+//! and [`OF_ALL`] of the total of all calls.
+
+use analysis::Row;
+
+use super::columns::labels;
+use super::units::{percent, plural, time};
+use super::{Report, RowKind};
+
+/// With fewer calls the median says little.
+const CALLS: u64 = 10;
+const TIMES: f64 = 10.0;
+const PART: f64 = 0.05;
+const OF_ALL: f64 = 0.01;
+/// Ops that are named; the rest is counted.
+const NAMED: usize = 3;
+
+fn is_slow(row: &Row, all_ticks: u128) -> bool {
+    // One call of each thread and no more has nothing to be compared with.
+    row.calls >= CALLS.max(2 * row.first.calls)
+        && row.first.max_ticks as f64 > TIMES * row.p50_ticks
+        && part(row) >= PART
+        && row.first.total_ticks as f64 >= OF_ALL * all_ticks as f64
+}
+
+/// The part of the first calls in the total.
+fn part(row: &Row) -> f64 {
+    row.first.total_ticks as f64 / row.total_ticks.max(1) as f64
+}
+
+/// A sentence about them, if there are any.
+pub fn slow(report: &Report<'_>) -> Option<String> {
+    if report.by != RowKind::Op {
+        return None;
+    }
+    let all_ticks = report.summary.total_ticks;
+    let mut rows: Vec<&Row> =
+        report.summary.rows.iter().filter(|row| is_slow(row, all_ticks)).collect();
+    if rows.is_empty() {
+        return None;
+    }
+    rows.sort_by(|a, b| {
+        b.first.total_ticks.cmp(&a.first.total_ticks).then_with(|| a.key.cmp(&b.key))
+    });
+    let all = rows.len();
+    rows.truncate(NAMED);
+    let ns = |ticks: f64| time(ticks * report.profile.timeline.ns_per_tick());
+    let names = labels(report.profile, &rows.iter().map(|row| row.key).collect::<Vec<_>>());
+    let ops = rows.iter().zip(names).map(|(row, name)| {
+        format!(
+            "{name} ({}, up to {}, {} of its total; median {})",
+            plural(row.first.calls.into(), "first call"),
+            ns(row.first.max_ticks as f64),
+            percent(part(row)),
+            ns(row.p50_ticks),
+        )
+    });
+    let ops = ops.collect::<Vec<_>>().join(", ");
+    let more = match all - rows.len() {
+        0 => String::new(),
+        n => format!(" and {}", plural(n as u128, "further op")),
+    };
+    Some(format!(
+        "the first call of a thread took much longer than the others: {ops}{more}; --skip-ms MS \
+         leaves out the calls of each thread's first milliseconds"
+    ))
+}

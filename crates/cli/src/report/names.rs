@@ -1,0 +1,230 @@
+//! Names in a column that is narrower than they are: shortened so that they can still be told apart.
+//!
+//! Names of compiled functions begin alike (`tinyloop_dispatch_`) and often end alike, too
+//! (`_elementwise_16_f32`). What is cut is what they have in common:
+//!
+//! ```text
+//!  tinyloop_dispatch_0_elementwise_16_f32          …0_elementwise_16_f32
+//!  tinyloop_dispatch_1_elementwise_16_f32    ─►    …1_elementwise_16_f32     1. a common beginning
+//!  tinyloop_dispatch_12_matmul_8x8x8_f32           …12_matmul_8x8x8_f32
+//!
+//!  main$async_dispatch_3_reduction_128_f32         main$as…3_reduction_128_f32   2. the middle, where
+//!  main$async_dispatch_4_reduction_128_f32   ─►    main$as…4_reduction_128_f32      that is enough
+//!  …                                               ma…_3_re…                     3. around what differs
+//! ```
+//!
+//! Where even what differs has no room, rows are numbered.
+
+use std::collections::HashMap;
+
+use super::units::shorten;
+
+/// A common beginning that is shorter is not worth an explanation.
+const SHORTEST: usize = 4;
+/// What stands for what was cut.
+const CUT: char = '…';
+
+/// Names that fit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fitted {
+    /// In the order of the names, each of at most the width that was asked for.
+    pub names: Vec<String>,
+    /// What `…` stands for at the begin of those that had it, if that was cut.
+    pub common: Option<String>,
+}
+
+/// The width that all names need, once their common beginning is cut if that is wanted.
+pub fn least(names: &[String], cut_beginning: bool) -> usize {
+    let Fitted { names, .. } = beginning(names, cut_beginning);
+    names.iter().map(|name| length(name)).max().unwrap_or(0)
+}
+
+/// Shortens names to `width` columns, as far as they need it. Names that are different stay
+/// different (given 8 columns). `cut_beginning`: a common beginning goes first, which somebody has
+/// to explain.
+pub fn fit(names: &[String], width: usize, cut_beginning: bool) -> Fitted {
+    if names.iter().all(|name| length(name) <= width) {
+        return Fitted { names: names.to_vec(), common: None };
+    }
+    let mut fitted = beginning(names, cut_beginning);
+    let long = fitted.names.clone();
+    if long.iter().all(|name| length(name) <= width) {
+        return fitted;
+    }
+    fitted.names = long.iter().map(|name| shorten(name, width)).collect();
+    for group in equal(&fitted.names, &long) {
+        let inner: Vec<&String> = group.iter().map(|i| &long[*i]).collect();
+        for (i, name) in group.iter().zip(around_differences(&inner, width)) {
+            fitted.names[*i] = name;
+        }
+    }
+    for group in equal(&fitted.names, &long) {
+        let mut numbers: HashMap<&String, usize> = HashMap::new();
+        for i in group {
+            let next = numbers.len() + 1;
+            let number = format!("{CUT}#{}", numbers.entry(&long[i]).or_insert(next));
+            let room = width.saturating_sub(length(&number));
+            fitted.names[i] = long[i].chars().take(room).collect::<String>() + &number;
+        }
+    }
+    fitted
+}
+
+fn beginning(names: &[String], cut: bool) -> Fitted {
+    if cut { without_beginning(names) } else { Fitted { names: names.to_vec(), common: None } }
+}
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Groups of places at which `shown` is the same and `names` is not.
+fn equal(shown: &[String], names: &[String]) -> Vec<Vec<usize>> {
+    let mut places: HashMap<&String, Vec<usize>> = HashMap::new();
+    for (i, text) in shown.iter().enumerate() {
+        places.entry(text).or_default().push(i);
+    }
+    let differ = |group: &Vec<usize>| group.iter().any(|i| names[*i] != names[group[0]]);
+    let mut groups: Vec<_> = places.into_values().filter(differ).collect();
+    groups.sort_unstable();
+    groups
+}
+
+/// The names without the beginning that saves most, of those that end where a word does and that
+/// several different names have.
+fn without_beginning(names: &[String]) -> Fitted {
+    let ends_word = |c: char| matches!(c, '_' | '$' | '.' | ':' | '/' | ' ' | '-');
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    let mut different: Vec<&String> = names.iter().collect();
+    different.sort_unstable();
+    different.dedup();
+    for name in different {
+        let words = name.char_indices().filter(|(_, c)| ends_word(*c));
+        // The whole name is no beginning.
+        let ends = words.map(|(at, c)| at + c.len_utf8()).filter(|end| *end < name.len());
+        ends.for_each(|end| *counts.entry(&name[..end]).or_default() += 1);
+    }
+    let saves = |(beginning, count): &(&str, usize)| (length(beginning) - 1) * count;
+    let best = counts
+        .into_iter()
+        .filter(|(beginning, count)| *count > 1 && length(beginning) >= SHORTEST)
+        .max_by(|a, b| saves(a).cmp(&saves(b)).then_with(|| b.0.cmp(a.0)));
+    let Some((common, _)) = best else {
+        return Fitted { names: names.to_vec(), common: None };
+    };
+    let cut = |name: &String| match name.strip_prefix(common) {
+        Some(rest) if !rest.is_empty() => format!("{CUT}{rest}"),
+        _ => name.clone(),
+    };
+    Fitted { names: names.iter().map(cut).collect(), common: Some(common.to_owned()) }
+}
+
+/// Names of which the middle differs, each with its own middle and as much around it as fits.
+fn around_differences(names: &[&String], width: usize) -> Vec<String> {
+    let names: Vec<Vec<char>> = names.iter().map(|name| name.chars().collect()).collect();
+    let shortest = names.iter().map(Vec::len).min().unwrap_or(0);
+    let same = |at: &dyn Fn(&Vec<char>) -> char| names.iter().all(|n| at(n) == at(&names[0]));
+    let before = (0..shortest).take_while(|i| same(&|name| name[*i])).count();
+    let after =
+        (0..shortest - before).take_while(|i| same(&|name| name[name.len() - 1 - i])).count();
+    let one = |name: &Vec<char>| {
+        let own = name.len() - before - after;
+        // For what differs and a cut on both sides.
+        let room = width.saturating_sub(own + 2);
+        let tail = after.min((room / 2).max(room.saturating_sub(before)));
+        let head = before.min(room - tail);
+        let mut text: String = name[..head].iter().collect();
+        if head < before {
+            text.push(CUT);
+        }
+        text.extend(&name[before..name.len() - after]);
+        if tail < after {
+            text.push(CUT);
+        }
+        text.extend(&name[name.len() - tail..]);
+        shorten(&text, width)
+    };
+    names.iter().map(one).collect()
+}
+
+/// A place in a source in at most `width` columns: its end says most.
+pub fn place(text: &str, width: usize) -> String {
+    let length = length(text);
+    if length <= width {
+        return text.to_owned();
+    }
+    let kept = width.saturating_sub(1);
+    std::iter::once(CUT).chain(text.chars().skip(length - kept)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fitted(names: &[&str], width: usize) -> Vec<String> {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let fitted = fit(&names, width, true);
+        for (i, name) in fitted.names.iter().enumerate() {
+            assert!(length(name) <= width, "{name}");
+            for (j, other) in fitted.names.iter().enumerate() {
+                assert_eq!(name == other, names[i] == names[j], "{name} {other}");
+            }
+        }
+        fitted.names
+    }
+
+    #[test]
+    fn what_is_common_goes_first() {
+        let names = [
+            "tinyloop_dispatch_0_elementwise_16_f32",
+            "tinyloop_dispatch_1_elementwise_16_f32",
+            "tinyloop_dispatch_12_matmul_8x8x8_f32",
+        ];
+        assert_eq!(fitted(&names, 38), names);
+        let short = ["…0_elementwise_16_f32", "…1_elementwise_16_f32", "…12_matmul_8x8x8_f32"];
+        assert_eq!(fitted(&names, 37), short);
+        assert_eq!(fitted(&names, 21), short);
+        let names = names.map(str::to_owned);
+        assert_eq!(least(&names, true), 21);
+        assert_eq!(least(&names, false), 38);
+        assert_eq!(fit(&names, 30, true).common.as_deref(), Some("tinyloop_dispatch_"));
+        assert_eq!(fit(&names, 60, true).common, None);
+        assert_eq!(fit(&names, 30, false).common, None);
+        // Some more, of another module.
+        let names = ["a_dispatch_0_x", "a_dispatch_1_x", "other"];
+        assert_eq!(fitted(&names, 10), ["…0_x", "…1_x", "other"]);
+    }
+
+    #[test]
+    fn what_differs_stays() {
+        let a = format!("{}1{}", "x".repeat(50), "y".repeat(50));
+        let b = format!("{}2{}", "x".repeat(50), "y".repeat(50));
+        assert_eq!(fitted(&[&a, &b], 9), ["xxx…1…yyy", "xxx…2…yyy"]);
+        assert_eq!(fitted(&[&a, &b, &a], 8), ["xxx…1…yy", "xxx…2…yy", "xxx…1…yy"]);
+        // Too much differs for the width.
+        let long = |c: char| format!("same{}{c}{}same", "p".repeat(30), "q".repeat(30));
+        fitted(&[&long('1'), &long('2'), &long('3')], 8);
+        let far =
+            ["abc1xxxxxxxxxxxxxxxx2xyz", "abc2xxxxxxxxxxxxxxxx1xyz", "abc1xxxxxxxxxxxxxxxx1xyz"];
+        fitted(&far, 8);
+        fitted(&["same", "same", "a much longer name"], 8);
+    }
+
+    #[test]
+    fn many_at_every_width() {
+        let names: Vec<String> = (0..300)
+            .map(|i| format!("m$async_dispatch_{i}_matmul_{}x{}_f32", i % 7, i % 3))
+            .collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        (8..60).for_each(|width| {
+            fitted(&names, width);
+        });
+    }
+
+    #[test]
+    fn places() {
+        assert_eq!(place("/a/b/model.mlir:12", 18), "/a/b/model.mlir:12");
+        assert_eq!(place("/a/b/model.mlir:12", 15), "…/model.mlir:12");
+        assert_eq!(place("/a/b/model.mlir:12", 14), "…model.mlir:12");
+    }
+}

@@ -1,0 +1,307 @@
+//! Text that we did not write, on its way to people: the one place that decides how it is printed.
+//!
+//! Names of ops, threads, counters and metrics, paths, commands and arguments come from programs
+//! and files of others. In them a terminal would obey escape sequences, hide zero-width characters,
+//! and show text after a right-to-left mark in another order than it has. So:
+//!
+//! | where to | what happens |
+//! |---|---|
+//! | tables and text on stdout ([`Kind::People`]), and everything on stderr ([`say!`]) | each such character becomes `U+FFFD` (`�`) |
+//! | CSV on a terminal | likewise, and so does a line break in a cell; in a file or a pipe nothing is changed |
+//! | lines for a shell on a terminal | likewise; in a pipe nothing is changed |
+//! | JSON on a terminal | such a character is written as `\uXXXX`, which means the same; in a file or a pipe nothing is changed |
+//! | Parquet and compressed files on a terminal | refused ([`crate::whole`]) |
+//!
+//! [`Screen`] does it for everything that is written, whatever the caller has done before. Our own
+//! colours pass it as characters that stand for nothing ([`Style`]), so that no escape sequence
+//! from outside can be mistaken for one of ours. Code that lays text out calls [`visible`] first:
+//! only there can a line break in a name be told from one of ours.
+
+use std::borrow::Cow;
+use std::fmt::Arguments;
+use std::io::{self, IsTerminal, Write};
+
+use crate::output::{Format, colour};
+
+/// Says something on stderr: one line with the prefix `counterpoint:`.
+macro_rules! say {
+    ($($words:tt)*) => { $crate::terminal::say_line(format_args!($($words)*)) };
+}
+pub(crate) use say;
+
+/// What `say!` does. Where stderr cannot be written there is nobody to tell.
+pub fn say_line(words: Arguments<'_>) {
+    let words = words.to_string();
+    let line = format!("counterpoint: {}\n", visible(&words));
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
+/// Text of several lines on stderr, without a prefix.
+pub fn say_lines(text: &str) {
+    let mut lines: String = text.lines().map(|line| format!("{}\n", visible(line))).collect();
+    if lines.is_empty() {
+        lines.push('\n');
+    }
+    let _ = io::stderr().write_all(lines.as_bytes());
+}
+
+/// What a stand-in looks like.
+const STAND_IN: char = '\u{fffd}';
+
+/// `text` as one line in which everything can be seen: what a terminal would obey or hide is
+/// replaced by `U+FFFD`, character by character.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    match text.contains(is_hidden) {
+        true => text.chars().map(|c| if is_hidden(c) { STAND_IN } else { c }).collect(),
+        false => Cow::Borrowed(text),
+    }
+}
+
+/// Whether a terminal would obey or hide this character, or change the order of others by it:
+/// control characters (C0, DEL, C1), separators of lines and paragraphs, marks of direction,
+/// everything that Unicode calls a format character or ignorable by default, and noncharacters.
+/// From the Unicode Character Database 16 (`Cc`, `Cf`, `Zl`, `Zp`,
+/// `Default_Ignorable_Code_Point`, `Noncharacter_Code_Point`).
+pub fn is_hidden(c: char) -> bool {
+    let n = c as u32;
+    if n < 0x80 {
+        return c.is_ascii_control();
+    }
+    n & 0xfffe == 0xfffe
+        || matches!(n,
+            0x80..=0x9f | 0xad | 0x34f | 0x600..=0x605 | 0x61c | 0x6dd | 0x70f | 0x890..=0x891
+            | 0x8e2 | 0x115f..=0x1160 | 0x17b4..=0x17b5 | 0x180b..=0x180f | 0x200b..=0x200f
+            | 0x2028..=0x202e | 0x2060..=0x206f | 0x3164 | 0xfdd0..=0xfdef | 0xfe00..=0xfe0f
+            | 0xfeff | 0xffa0 | 0xfff0..=0xfffb | 0x110bd | 0x110cd | 0x13430..=0x1343f
+            | 0x1bca0..=0x1bca3 | 0x1d173..=0x1d17a | 0xe0000..=0xe0fff)
+}
+
+/// What is written, which decides what a terminal may get of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Text and tables.
+    People,
+    /// Lines for programs: variables for a shell.
+    Lines,
+    /// CSV.
+    Csv,
+    /// JSON.
+    Json,
+    /// No text at all.
+    Binary,
+}
+
+impl From<Format> for Kind {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Table => Self::People,
+            Format::Json => Self::Json,
+            Format::Csv => Self::Csv,
+        }
+    }
+}
+
+/// Our own colours, as characters that only [`Screen`] understands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    Bold,
+    Red,
+    Yellow,
+    Off,
+}
+
+impl Style {
+    const ALL: [(Self, char, &'static str); 4] = [
+        (Self::Bold, '\u{fdd0}', "\x1b[1m"),
+        (Self::Red, '\u{fdd1}', "\x1b[31m"),
+        (Self::Yellow, '\u{fdd2}', "\x1b[33m"),
+        (Self::Off, '\u{fdd3}', "\x1b[0m"),
+    ];
+
+    /// What to write for it: nothing where there are no colours.
+    pub fn mark(self) -> &'static str {
+        match self {
+            _ if !colour() => "",
+            Self::Bold => "\u{fdd0}",
+            Self::Red => "\u{fdd1}",
+            Self::Yellow => "\u{fdd2}",
+            Self::Off => "\u{fdd3}",
+        }
+    }
+}
+
+/// What [`Screen`] does with a character that is hidden.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    Pass,
+    Replace,
+    /// Likewise, and line breaks within quotes, too.
+    Cells,
+    /// As `\uXXXX`. JSON has such characters in texts only.
+    Escape,
+}
+
+/// A writer for everything that people may read.
+#[derive(Debug)]
+pub struct Screen<W: Write> {
+    out: W,
+    rule: Rule,
+    /// Within the quotes of a cell.
+    quoted: bool,
+    /// The bytes of a character, or of a line's end, that is not whole yet.
+    rest: Vec<u8>,
+}
+
+/// Stdout, for output of this kind.
+pub fn stdout(kind: Kind) -> Screen<io::Stdout> {
+    let terminal = io::stdout().is_terminal();
+    Screen::new(io::stdout(), kind, terminal)
+}
+
+impl<W: Write> Screen<W> {
+    /// A writer for output of this kind into `out`, which is a terminal or not.
+    pub fn new(out: W, kind: Kind, terminal: bool) -> Self {
+        let rule = match kind {
+            Kind::People => Rule::Replace,
+            Kind::Lines if terminal => Rule::Replace,
+            Kind::Csv if terminal => Rule::Cells,
+            Kind::Json if terminal => Rule::Escape,
+            _ => Rule::Pass,
+        };
+        Self { out, rule, quoted: false, rest: Vec::new() }
+    }
+
+    /// What it writes to.
+    pub fn inner(&self) -> &W {
+        &self.out
+    }
+
+    /// Adds `text` to `shown`, as it is printed.
+    fn shown(&mut self, text: &str, shown: &mut String) {
+        let mut chars = text.chars().peekable();
+        while let Some(c) = chars.next() {
+            self.quoted ^= c == '"' && self.rule == Rule::Cells;
+            if c == '\r' && chars.peek() == Some(&'\n') && !self.quoted {
+                // A terminal makes one of its own.
+            } else if (c == '\n' && !self.quoted) || !is_hidden(c) {
+                shown.push(c);
+            } else if self.rule == Rule::Escape {
+                let mut units = [0; 2];
+                c.encode_utf16(&mut units)
+                    .iter()
+                    .for_each(|unit| shown.push_str(&format!("\\u{unit:04x}")));
+            } else {
+                let own = Style::ALL.iter().find(|(_, mark, _)| *mark == c && colour());
+                match own {
+                    Some((_, _, sequence)) => shown.push_str(sequence),
+                    None => shown.push(STAND_IN),
+                }
+            }
+        }
+    }
+}
+
+impl<W: Write> Write for Screen<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let cells = self.rule == Rule::Cells;
+        let plain = |b: &u8| matches!(b, b' '..=b'~' | b'\n') && !cells;
+        if self.rule == Rule::Pass || (self.rest.is_empty() && bytes.iter().all(plain)) {
+            return self.out.write(bytes);
+        }
+        let mut all = std::mem::take(&mut self.rest);
+        all.extend_from_slice(bytes);
+        let mut shown = String::with_capacity(all.len());
+        let mut left = all.as_slice();
+        while !left.is_empty() {
+            let (valid, invalid) = match std::str::from_utf8(left) {
+                Ok(text) => (text.len(), Some(0)),
+                Err(e) => (e.valid_up_to(), e.error_len()),
+            };
+            let mut whole = valid;
+            // Whether it belongs to a line's end, the next bytes tell.
+            if valid == left.len() && left.last() == Some(&b'\r') {
+                whole -= 1;
+            }
+            self.shown(std::str::from_utf8(&left[..whole]).unwrap_or_default(), &mut shown);
+            left = &left[whole..];
+            match invalid {
+                _ if whole < valid => break,
+                // The next bytes may make it whole.
+                None => break,
+                Some(0) => {}
+                Some(n) => {
+                    shown.push(STAND_IN);
+                    left = &left[n..];
+                }
+            }
+        }
+        self.rest = left.to_vec();
+        self.out.write_all(shown.as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl<W: Write> Drop for Screen<W> {
+    fn drop(&mut self) {
+        if !self.rest.is_empty() {
+            let _ = self.out.write_all(STAND_IN.to_string().as_bytes());
+        }
+        let _ = self.out.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Written in pieces of every length: what is printed does not depend on where they end.
+    fn printed(kind: Kind, bytes: &[u8]) -> String {
+        let of_pieces = |length: usize| {
+            let mut out = Vec::new();
+            let mut screen = Screen::new(&mut out, kind, true);
+            bytes.chunks(length).for_each(|piece| screen.write_all(piece).unwrap());
+            drop(screen);
+            String::from_utf8(out).unwrap()
+        };
+        let whole = of_pieces(bytes.len().max(1));
+        (1..bytes.len()).for_each(|length| assert_eq!(of_pieces(length), whole, "{length}"));
+        whole
+    }
+
+    #[test]
+    fn what_terminals_obey_or_hide() {
+        // ESC, BEL, DEL, C1 CSI, ALM, ZWSP, ZWJ, LRM, PS, RLO, WJ, RLI, BOM, tag, soft hyphen,
+        // Hangul filler, variation selectors, a noncharacter.
+        let hidden = "\x1b\x07\0\t\r\n\x7f\u{9b}\u{61c}\u{200b}\u{200d}\u{200e}\u{2028}\u{2029}\
+                      \u{202e}\u{2060}\u{2067}\u{feff}\u{e0041}\u{ad}\u{3164}\u{fe0f}\u{e0100}\
+                      \u{fdd0}\u{1ffff}";
+        for c in hidden.chars() {
+            assert_eq!(visible(&format!("a{c}b")), "a\u{fffd}b", "{:x}", c as u32);
+        }
+        let seen = "aZ~ é漢字שלום عربي 😀 ██ – ≈ × µ ░ \u{301}";
+        assert_eq!(visible(seen), seen);
+    }
+
+    #[test]
+    fn each_kind_on_a_terminal() {
+        let text = "é\x1b[31m\u{202e}x\r\ny\rz\n".as_bytes();
+        let replaced = "é\u{fffd}[31m\u{fffd}x\ny\u{fffd}z\n";
+        assert_eq!(printed(Kind::People, text), replaced);
+        assert_eq!(printed(Kind::Lines, text), replaced);
+        assert_eq!(printed(Kind::Csv, text), replaced);
+        let cells = b"\"a\r\nb\",c\r\n\"d\"\"\ne\"\r\n";
+        assert_eq!(printed(Kind::Csv, cells), "\"a\u{fffd}\u{fffd}b\",c\n\"d\"\"\u{fffd}e\"\n");
+        assert_eq!(printed(Kind::Binary, text).as_bytes(), text);
+        assert_eq!(printed(Kind::People, b"a\xff\xfe\xe2\x80"), "a\u{fffd}\u{fffd}\u{fffd}");
+        let json = "{\"a\u{9b}\u{e0041}\u{7f}\": 1}\n";
+        let escaped = printed(Kind::Json, json.as_bytes());
+        assert_eq!(escaped, "{\"a\\u009b\\udb40\\udc41\\u007f\": 1}\n");
+        let [before, after] =
+            [json, &escaped].map(|text| serde_json::from_str::<serde_json::Value>(text).unwrap());
+        assert_eq!(before, after);
+    }
+}

@@ -1,0 +1,46 @@
+//! Programs on a terminal.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process::{Command, ExitStatus};
+
+/// A new terminal of so many columns: our end, and the program's.
+pub fn open(columns: u16) -> (File, OwnedFd) {
+    let (mut ours, mut theirs) = (-1, -1);
+    let size = libc::winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    let null = std::ptr::null_mut();
+    // SAFETY: all pointers outlive the call; the name is not asked for.
+    let failed = unsafe { libc::openpty(&mut ours, &mut theirs, null, std::ptr::null(), &size) };
+    assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: both were just opened, and nobody else has them.
+    unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
+}
+
+/// What the command shows on a terminal of so many columns, stdout and stderr together, and how it
+/// ends. Line ends are those of a terminal (`\r\n`) and given as `\n`.
+pub fn shown(command: &mut Command, columns: u16) -> (ExitStatus, String) {
+    let (mut ours, theirs) = open(columns);
+    // So that nothing but the program holds its end.
+    // SAFETY: a descriptor of our own.
+    unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
+    command.stdin(theirs.try_clone().unwrap()).stdout(theirs.try_clone().unwrap()).stderr(theirs);
+    let mut child = command.spawn().unwrap();
+    // It keeps the descriptors otherwise.
+    command.stdin(std::process::Stdio::null());
+    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let mut bytes = Vec::new();
+    let mut part = [0; 4096];
+    loop {
+        match ours.read(&mut part) {
+            Ok(0) => break,
+            Ok(n) => bytes.extend_from_slice(&part[..n]),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            // The last program that had it open has ended.
+            Err(e) if e.raw_os_error() == Some(libc::EIO) => break,
+            Err(e) => panic!("{e}"),
+        }
+    }
+    let status = child.wait().unwrap();
+    (status, String::from_utf8(bytes).unwrap().replace("\r\n", "\n"))
+}

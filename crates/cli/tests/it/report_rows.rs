@@ -1,0 +1,251 @@
+//! What a report shows of its rows: names that can be told apart, places in the source, first calls,
+//! filters that match nothing; and `stats` of what does not vary.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use testkit::{CallScript, ProfileScript, Scratch};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
+
+/// Names as IREE's compiler gives them (of the fixtures `tinyloop` and `transformer_block`), at the
+/// widths of real terminals: rows are told apart, and a place in the source takes no room from them.
+#[test]
+fn ops_are_told_apart_at_every_width() {
+    let tiny: Vec<String> =
+        (0..7).map(|i| format!("tinyloop_dispatch_{i}_elementwise_16_f32")).collect();
+    let transformer = [
+        "tblock$async_dispatch_10_softmax_4x128x128xf32_dispatch_tensor_store",
+        "tblock$async_dispatch_9_batch_matmul_4x128x128x16_f32",
+        "tblock$async_dispatch_11_batch_matmul_4x128x16x128_f32",
+        "tblock$async_dispatch_3_slow_memcpy",
+        "tblock$async_dispatch_4_slow_memcpy",
+        "tblock$async_dispatch_5_slow_memcpy",
+    ];
+    let transformer: Vec<String> = transformer.map(str::to_owned).into();
+    let alike: Vec<String> =
+        (0..9).map(|i| format!("{}{i}{}", "same".repeat(20), "alike".repeat(20))).collect();
+    for (names, beginning) in [
+        (&tiny, Some("tinyloop_dispatch_")),
+        (&transformer, Some("tblock$async_dispatch_")),
+        (&alike, None),
+    ] {
+        let scratch = Scratch::new();
+        let mut script = ProfileScript::monotonic();
+        for name in ["page-faults", "task-clock"] {
+            script.counter(name, 0);
+        }
+        let process = script.process(1);
+        let exports: Vec<&str> = names.iter().map(String::as_str).collect();
+        let library = process.library("module", &exports);
+        for (line, export) in (1..).zip(&mut library.exports) {
+            export.source_path = "a/long/way/to/the/source/of/the/model/called/model.mlir".into();
+            export.source_line = line;
+        }
+        let thread = process.thread("main");
+        for i in 0..names.len() as u32 {
+            thread.call(CallScript::new(i, u64::from(i) * 1_000, 100).group(100, &[1, 2]));
+        }
+        let at = scratch.join("x.cpt");
+        script.write(&at);
+        for width in [40, 60, 80, 100, 120, 160, 200, 250] {
+            let mut command = Command::new(PROGRAM);
+            let output = command.arg("report").arg(&at).args(["--width", &width.to_string()]);
+            let text = String::from_utf8(output.output().unwrap().stdout).unwrap();
+            let rows = text.lines().skip_while(|line| !line.starts_with("op ")).skip(1);
+            let ops: Vec<&str> =
+                rows.take(names.len()).map(|r| r.split(' ').next().unwrap()).collect();
+            let different: BTreeSet<&&str> = ops.iter().collect();
+            assert_eq!(different.len(), names.len(), "{width}: {text}");
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
+            // What was cut is told, and never the whole place in the source before a name.
+            let cut = ops.iter().any(|op| op.starts_with('…'));
+            let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let told = |beginning| words.contains(&format!("stands for {beginning}"));
+            assert_eq!(cut, beginning.is_some_and(told), "{width}: {text}");
+            let whole = ops.iter().all(|op| names.iter().any(|name| name == op));
+            assert!(whole || !text.contains("a/long/way"), "{width}: {text}");
+        }
+    }
+}
+
+/// One place for every op says nothing: it is told once, with what to do.
+#[test]
+fn one_place_in_the_source_for_all() {
+    let scratch = Scratch::new();
+    for (lines, expected) in [
+        ([1, 1, 1], "source: m.mlir:1 is the only place that the compiler left for 3 ops;"),
+        ([1, 2, 2], "m.mlir:2"),
+    ] {
+        let mut script = ProfileScript::monotonic();
+        let process = script.process(1);
+        let library = process.library("module", &["a", "b", "c"]);
+        for (line, export) in lines.into_iter().zip(&mut library.exports) {
+            export.source_path = "m.mlir".into();
+            export.source_line = line;
+        }
+        let thread = process.thread("main");
+        (0..3u32).for_each(|i| {
+            thread.call(CallScript::new(i, u64::from(i) * 1_000, 100));
+        });
+        let at = scratch.join(&format!("{}.cpt", lines[1]));
+        script.write(&at);
+        let run = |more: &[&str]| {
+            let mut command = Command::new(PROGRAM);
+            let output = command.arg("report").arg(&at).args(more).output().unwrap();
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let text = run(&["--width", "200"]);
+        assert!(text.contains(expected), "{text}");
+        let head = text.lines().find(|line| line.starts_with("op ")).unwrap();
+        let alone = lines == [1; 3];
+        assert_eq!(head.contains("source"), !alone, "{text}");
+        assert_eq!(text.contains("--iree-hal-dump-executable-sources-to=DIR"), alone, "{text}");
+        // Programs have it in either case.
+        assert!(run(&["--format", "csv"]).contains(",m.mlir:1,"));
+    }
+}
+
+/// Two threads; one tick is 1 ns. Of `slow` the first call of each takes 50,000 and 40,000, eleven
+/// more on each take 100: 92,200 together, of which the first calls are 90,000 or 97.6 %. `even`
+/// takes 100 in each of its 20 calls. `few` has too few calls to say anything.
+fn warming_up() -> (Scratch, std::path::PathBuf) {
+    let scratch = Scratch::new();
+    let mut script = ProfileScript::monotonic();
+    script.counter("page-faults", 0);
+    let process = script.process(9);
+    process.library("m", &["slow", "even", "few"]);
+    for (name, first, begin) in [("a", 50_000, 1_000_000), ("b", 40_000, 3_000_000)] {
+        let thread = process.thread(name);
+        let mut at: u64 = begin;
+        let mut call = |export, duration, faults| {
+            thread.call(CallScript::new(export, at, duration).group(duration, &[faults]));
+            at += 100_000;
+        };
+        call(0, first, 7);
+        call(2, 30_000, 0);
+        // 11 + 10 calls, of which the first begins 200,000 after the thread's first call.
+        (0..21).for_each(|i| call(i % 2, 100, 1));
+        call(2, 100, 0);
+    }
+    let at = scratch.join("w.cpt");
+    script.write(&at);
+    (scratch, at)
+}
+
+fn run(at: &Path, words: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(PROGRAM).arg(words[0]).arg(at).args(&words[1..]).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn first_calls_are_pointed_out_and_can_be_left_out() {
+    let (_scratch, at) = warming_up();
+    let (code, text, _) = run(&at, &["report", "--width", "400"]);
+    assert_eq!(code, Some(0));
+    let note = "note: the first call of a thread took much longer than the others: slow (2 first \
+                calls, up to 50.0 µs, 97.6 % of its total; median 100 ns); --skip-ms MS leaves out";
+    assert!(text.contains(note), "{text}");
+
+    // 0.15 ms leave out the first call of each thread and the first `few`.
+    let (_, json, _) = run(&at, &["report", "--format", "json", "--skip-ms", "0.15"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["skip_ms"], 0.15);
+    // Of 24 calls 22 of each thread.
+    assert_eq!(json["total"]["calls"], 44);
+    assert_eq!(json["total"]["duration_ns"], 4_400.0);
+    let row = |name: &str| {
+        let rows = json["rows"].as_array().unwrap();
+        rows.iter().find(|row| row["op"] == name).unwrap().clone()
+    };
+    assert_eq!(
+        (row("slow")["calls"].as_u64(), row("slow")["max_ns"].as_f64()),
+        (Some(22), Some(100.0))
+    );
+    assert_eq!(row("slow")["counters"][0]["total"], 22);
+    assert_eq!(row("even")["counters"][0]["total"], 20);
+    assert_eq!(row("few")["total_ns"], 200.0);
+    // The wall time begins with what is left: 21 calls of 100,000 and one of 100 more.
+    assert_eq!(json["threads"][0]["wall_ns"], 2_100_100.0);
+    assert_eq!(json["threads"][0]["dispatch_ns"], 2_200.0);
+    let (_, text, _) = run(&at, &["report", "--skip-ms", "0.15"]);
+    assert!(!text.contains("much longer"), "{text}");
+    assert!(text.contains("left out  the calls of the first 0.15 ms of each thread"), "{text}");
+    // As `stats` does.
+    let (_, csv, _) = run(&at, &["stats", "--format", "csv", "--op", "slow", "--skip-ms", "0.15"]);
+    let all = csv.lines().nth(1).unwrap();
+    assert!(all.starts_with("slow,m,,,,,,22,duration_ns,ns,22,100,0,100,100,"), "{all}");
+    // Everything can be left out.
+    let (code, text, _) = run(&at, &["report", "--skip-ms", "1e9"]);
+    assert_eq!(code, Some(0));
+    assert!(text.contains("no calls were recorded"), "{text}");
+}
+
+#[test]
+fn a_filter_that_matches_nothing_is_a_finding() {
+    let (_scratch, at) = warming_up();
+    for words in [
+        ["report", "--filter", "slwo"].as_slice(),
+        &["report", "--filter", "slwo", "--format", "json"],
+        &["report", "--filter", "slwo", "--format", "csv"],
+        &["stats", "--op", "slwo"],
+        &["stats", "--op", "slwo", "--format", "json"],
+        &["stats", "--op", "slwo", "--format", "csv"],
+        &["export", "--filter", "slwo", "--format", "csv"],
+        &["export", "--filter", "slwo", "--format", "json"],
+    ] {
+        let (code, _, said) = run(&at, words);
+        assert_eq!(code, Some(1), "{words:?}: {said}");
+        assert!(said.contains(" slwo: no recorded op matches\n"), "{words:?}: {said}");
+        assert!(said.contains("counterpoint: hint: did you mean slow?"), "{words:?}: {said}");
+        let right: Vec<&str> =
+            words.iter().map(|w| if *w == "slwo" { "s*w" } else { *w }).collect();
+        let (code, _, said) = run(&at, &right);
+        assert_eq!((code, said.as_str()), (Some(0), ""), "{right:?}");
+    }
+    let (code, _, said) = run(&at, &["stats", "--thread", "nobody"]);
+    assert_eq!(code, Some(1), "{said}");
+    let (code, _, said) =
+        run(&at, &["export", "--what", "tracks", "--filter", "x", "--format", "csv"]);
+    assert_eq!(code, Some(1), "{said}");
+}
+
+/// A constant, and the values of one call, are one line each, without tables; everything fits.
+#[test]
+fn statistics_of_a_constant_are_one_line() {
+    let (_scratch, at) = warming_up();
+    let (_, text, _) = run(&at, &["stats", "--op", "even", "--thread", "a", "--width", "80"]);
+    let expected = "\
+Statistics for thread a (9), op even:
+  10 matching calls, of which:
+    10 calls on cpu 0
+  duration_us: 0.1 in each of 10 calls
+  page-faults: 1 in each of 10 calls
+";
+    assert_eq!(text, expected);
+    // One call: 30 µs, no fault.
+    let one = ["stats", "--op", "few", "--thread", "a", "--width", "80"];
+    let (_, text, _) = run(&at, &one);
+    assert!(text.contains("  page-faults: 0 in each of 2 calls\n"), "{text}");
+    assert!(text.contains("    mean: 15") && !text.contains("correlation"), "{text}");
+    let (_, text, _) = run(&at, &[&one[..], &["--skip-ms", "0.15"]].concat());
+    let expected = "\
+Statistics for thread a (9), op few:
+  1 matching call, of which:
+    1 call on cpu 0
+  duration_us: 0.1 in one call
+  page-faults: 0 in one call
+";
+    assert_eq!(text, expected);
+    // What varies has its table, which fits 80 columns; a larger one says what it needs.
+    for (buckets, table) in [("16", true), ("24", true), ("25", false), ("256", false)] {
+        let (_, text, _) =
+            run(&at, &["stats", "--op", "slow", "--width", "80", "--buckets", buckets]);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert_eq!(text.contains("██") || text.contains("▇"), table, "{buckets}: {text}");
+        assert_eq!(text.contains("columns (a wider terminal,"), !table, "{buckets}: {text}");
+    }
+}
