@@ -41,6 +41,10 @@
     feature = "names",
     doc = "| [`doctor`] | what about this machine matters to counting |"
 )]
+#![cfg_attr(
+    feature = "names",
+    doc = "| [`switches`] | what counters add to a thread's context switches |"
+)]
 #![cfg_attr(feature = "names", doc = "| [`machine`] | the files that all of this is read from |")]
 //!
 //! # Rules of the in-target half
@@ -73,6 +77,8 @@ pub mod machine;
 pub mod measure;
 #[cfg(feature = "names")]
 pub mod names;
+#[cfg(feature = "names")]
+pub mod switches;
 
 mod sim;
 mod sys;
