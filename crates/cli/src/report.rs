@@ -11,6 +11,7 @@ mod csv;
 mod header;
 mod json;
 mod losses;
+mod price;
 mod text;
 mod tracks;
 pub mod units;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use profile::{OpId, Process, Profile, ValueKey, ValueKind};
 
 use super::{OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall, Serial};
-use crate::probe::costs;
+use crate::probe::{ProbeCost, costs, in_place};
 
 /// What book-keeping of the virtual machine begins with.
 pub const BOOKKEEPING: &str = "vm.builtin.";
@@ -207,11 +207,15 @@ impl OpTable {
         adder.table.values = adder.columns.0.clone();
         trees.visit(filter, &mut adder);
         let (mut table, calls) = (adder.table, adder.calls);
-        let costs = costs(profile);
+        let costs = costs(profile, in_place(profile, 1), &[]);
         for (process, calls) in calls.into_iter().enumerate().filter(|(_, calls)| *calls > 0) {
             let cost = costs.iter().find(|cost| cost.process == process);
             let known = cost.filter(|cost| cost.calls == cost.of_calls);
-            let ns = known.map(|cost| cost.per_call_ns * calls as f64);
+            // A filter leaves some out: in proportion.
+            let each = |cost: &ProbeCost| {
+                cost.per_call_ns + cost.way_ns.unwrap_or(0.0) / cost.calls.max(1) as f64
+            };
+            let ns = known.map(|cost| each(cost) * calls as f64);
             table.probe_ns = table.probe_ns.zip(ns).map(|(sum, ns)| sum + ns);
             table.probe_calls += calls;
         }

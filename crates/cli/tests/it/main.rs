@@ -23,6 +23,7 @@ mod outside;
 mod parquet;
 mod passes;
 mod places;
+mod price;
 mod programs;
 mod recover;
 mod report;

@@ -61,6 +61,7 @@ fn nested() -> ProfileScript {
         inside_ticks: 5,
         total_ticks: 20,
         inside_values: vec![0],
+        ..Calibration::default()
     });
     let vm = process.machine("vm 0");
     let second = process.machine("second");
