@@ -25,7 +25,7 @@ def benchmark(command):
 if sys.argv[1] == "alone":
     benchmark(sys.argv[2:])
 else:
-    events, counterpoint, profile = sys.argv[2 - 1 : 4]
+    events, counterpoint, profile = sys.argv[1:4]
     benchmark([counterpoint, "run", "-e", events, "-o", profile, "--", *sys.argv[4:]])
     report = [counterpoint, "report", "--format", "json", profile]
     probe = json.loads(subprocess.run(report, stdout=subprocess.PIPE, check=True).stdout)["probe"]
@@ -33,7 +33,7 @@ else:
     lasting = ours + probe["flush_ns"]
     print(f"stated {1 + lasting / (probe['cpu_ns'] - ours)} ratio")
     for part in ["probes_ns", "switches_ns", "flush_ns", "attach_ns", "cpu_ns"]:
-        print(f"{part.removesuffix('_ns')} {probe[part] or 0.0} ns")
+        print(f"report-{part.removesuffix('_ns')} {probe[part] or 0.0} ns")
     print(f"switch-count {probe['switches']} switches")
     print(f"per-call {probe['per_call_ns']} ns")
     print(f"calibrated {probe['calibrated_per_call_ns']} ns")
