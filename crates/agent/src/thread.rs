@@ -29,6 +29,7 @@ use crate::tvm::op::Entry;
 use crate::{calibrate, run};
 
 mod local;
+mod usage;
 
 pub use local::current;
 pub(crate) use local::{set_saved, take_saved};
@@ -459,22 +460,6 @@ impl Thread {
         // SAFETY: a page with room is attached.
         unsafe { self.writer.thread_clock(ticks, cpu_ns, monotonic_ns) };
         self.next_clock = ticks + self.run.ticks_per_ms;
-    }
-
-    /// Notes what the thread has used so far, attaching included, which is not the program's.
-    fn begin_usage(&mut self, begun_ns: u64) {
-        if let Some(usage) = Usage::of_thread(self.run.clock.begin()) {
-            // SAFETY: a page is attached.
-            unsafe { self.writer.set_begin(usage, usage.cpu_ns.wrapping_sub(begun_ns)) };
-        }
-    }
-
-    /// Notes what it has used until its page ended.
-    fn end_usage(&mut self) {
-        if let Some(usage) = Usage::of_thread(self.run.clock.begin()) {
-            // SAFETY: a page is attached.
-            unsafe { self.writer.set_end(usage) };
-        }
     }
 
     /// Appends the page to the profile and starts the next one. When the file cannot be written,
