@@ -15,6 +15,7 @@ mod guest_reads;
 mod idle_start;
 mod machine;
 mod plan;
+mod price;
 mod probe;
 mod read;
 mod report;
@@ -71,6 +72,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "probe",
         about: "a begin and end pair against its floor and its peer, in one thread",
         prepare: probe::prepare,
+    },
+    Benchmark {
+        name: "price",
+        about: "what recording costs a program, beside what its report says that it costs",
+        prepare: price::prepare,
     },
     Benchmark {
         name: "guest-reads",

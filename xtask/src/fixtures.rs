@@ -17,7 +17,7 @@ use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail};
 
-pub use self::table::{Fixture, TINYLOOP, TRANSFORMER_BLOCK, Variant};
+pub use self::table::{Fixture, MLP, TINYLOOP, TRANSFORMER_BLOCK, Variant};
 use crate::layout::Layout;
 use crate::lock::Lock;
 use crate::process::{output, quiet, say, timed};
@@ -145,7 +145,12 @@ pub fn compiler(layout: &Layout, fixture: &Fixture, cpu: &str) -> Command {
 
 /// The environment's `site-packages`.
 pub fn site_packages(layout: &Layout) -> Result<PathBuf> {
-    let lib = layout.venv().join("lib");
+    packages_of(&layout.venv())
+}
+
+/// Those of the environment in `venv`.
+pub fn packages_of(venv: &Path) -> Result<PathBuf> {
+    let lib = venv.join("lib");
     let entries = std::fs::read_dir(&lib).with_context(|| format!("read {}", lib.display()))?;
     for entry in entries {
         let path = entry.with_context(|| format!("read {}", lib.display()))?.path();

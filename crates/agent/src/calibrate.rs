@@ -5,7 +5,7 @@
 use std::ffi::c_int;
 
 use abi::iree::{DispatchState, Environment, WorkgroupState};
-use record::meta::{Calibration, Frame};
+use record::meta::{Calibration, Frame, Spread};
 use record::page::{PAGE_BYTES, PageReader};
 use record::{GroupLayout, Record};
 
@@ -44,7 +44,7 @@ pub fn calibrate(thread: &mut Thread, process: &Process, probe: Probe) {
 fn measure(thread: &mut Thread, process: &Process, probe: Probe, uncounted: bool) {
     let Ok(scratch) = sys::map_wiped_on_fork(PAGE_BYTES) else { return };
     let thread_pointer: *mut Thread = thread;
-    let total_ticks = thread::with_current(thread_pointer, || {
+    let took = thread::with_current(thread_pointer, || {
         // SAFETY: the pointer is `thread`; the closure is the only user meanwhile.
         unsafe { &mut *thread_pointer }.with_scratch(scratch, |thread| match probe {
             Probe::Dispatch => run_empty_calls(thread),
@@ -54,20 +54,26 @@ fn measure(thread: &mut Thread, process: &Process, probe: Probe, uncounted: bool
     thread.counters.rewind_scripts();
     // SAFETY: mapped above, PAGE_BYTES long, not written any more.
     let page = unsafe { std::slice::from_raw_parts(scratch, PAGE_BYTES) };
-    if let Some(calibration) = evaluate(thread, page, total_ticks, uncounted) {
+    if let Some(calibration) = evaluate(thread, page, took, uncounted) {
         process.append(&Frame::Calibration(calibration));
     }
     sys::unmap(scratch, PAGE_BYTES);
 }
 
-/// Ticks that the recorder's part of an instrument adds to an empty op of three tensors.
-fn run_empty_ops(thread: &mut Thread, bookkeeping: bool) -> u64 {
-    let Some((bare, probed)) = tvm::rehearse(thread, CALLS, bookkeeping) else { return 0 };
-    median(probed).unwrap_or(0).saturating_sub(median(bare).unwrap_or(0))
+/// Ticks of each empty call without and with the probe.
+struct Took {
+    bare: Vec<u64>,
+    probed: Vec<u64>,
 }
 
-/// Ticks that a probe adds to an empty call.
-fn run_empty_calls(thread: &mut Thread) -> u64 {
+/// Empty ops of three tensors. `bookkeeping`: of the kind for which no counter is read.
+fn run_empty_ops(thread: &mut Thread, bookkeeping: bool) -> Took {
+    let (bare, probed) = tvm::rehearse(thread, CALLS, bookkeeping).unwrap_or_default();
+    Took { bare, probed }
+}
+
+/// Empty dispatches.
+fn run_empty_calls(thread: &mut Thread) -> Took {
     let clock = thread.run.clock;
     let dispatch = DispatchState {
         workgroup_size_x: 1,
@@ -105,39 +111,62 @@ fn run_empty_calls(thread: &mut Thread) -> u64 {
         unsafe { probe::call(0, empty, &Environment::ZERO, &dispatch, &workgroup) };
         probed.push(clock.begin().wrapping_sub(begin));
     }
-    median(probed).unwrap_or(0).saturating_sub(median(bare).unwrap_or(0))
+    Took { bare, probed }
 }
 
-/// Medians of what the scratch page recorded. The first calls (cold code) do not matter to them.
-fn evaluate(
-    thread: &Thread,
-    page: &[u8],
-    total_ticks: u64,
-    uncounted: bool,
-) -> Option<Calibration> {
+/// Medians and ranges of what the scratch page recorded. The first calls (cold code) do not matter
+/// to them.
+fn evaluate(thread: &Thread, page: &[u8], took: Took, uncounted: bool) -> Option<Calibration> {
     let groups: Vec<u16> = thread.run.plan.counters().iter().map(|c| c.group).collect();
     let mask = if thread.counting { thread.run.counter_mask } else { 0 };
     let layout = GroupLayout::new(&groups, mask);
     let mut reader = PageReader::new(page, &layout).ok()?;
     let mut inside = Vec::with_capacity(CALLS);
     let mut values = vec![Vec::with_capacity(CALLS); reader.values().len()];
+    let mut enabled = vec![Vec::with_capacity(CALLS); reader.groups().len()];
     while let Some(Ok(record)) = reader.next_record() {
         let Record::Call(call) = record else { continue };
         inside.push(call.end.wrapping_sub(call.start));
         if reader.groups().iter().all(|g| g.read) {
             values.iter_mut().zip(reader.values()).for_each(|(all, v)| all.push(*v));
+            enabled.iter_mut().zip(reader.groups()).for_each(|(all, g)| all.push(g.enabled));
         }
     }
+    let bare = Sorted::new(took.bare).at(5).unwrap_or(0);
+    let (inside, probed) = (Sorted::new(inside), Sorted::new(took.probed));
+    let values: Vec<Sorted> = values.into_iter().map(Sorted::new).collect();
+    let more = |ticks: u64| ticks.saturating_sub(bare);
     Some(Calibration {
-        calls: inside.len() as u32,
+        calls: inside.0.len() as u32,
         counters: if uncounted { 0 } else { mask },
-        inside_ticks: median(inside)?,
-        total_ticks,
-        inside_values: values.into_iter().map(|v| median(v).unwrap_or(0)).collect(),
+        inside_ticks: inside.at(5)?,
+        total_ticks: more(probed.at(5).unwrap_or(0)),
+        inside_values: values.iter().map(|v| v.at(5).unwrap_or(0)).collect(),
+        spread: Some(Spread {
+            inside_ticks: inside.range(),
+            total_ticks: probed.range().map(more),
+            inside_values: values.iter().map(Sorted::range).collect(),
+            enabled_ns: enabled.into_iter().map(|ns| Sorted::new(ns).at(5).unwrap_or(0)).collect(),
+        }),
     })
 }
 
-fn median(mut values: Vec<u64>) -> Option<u64> {
-    values.sort_unstable();
-    values.get(values.len() / 2).copied()
+/// What was read in the empty calls, smallest first.
+struct Sorted(Vec<u64>);
+
+impl Sorted {
+    fn new(mut values: Vec<u64>) -> Self {
+        values.sort_unstable();
+        Self(values)
+    }
+
+    /// The value with `tenths` of ten below it.
+    fn at(&self, tenths: usize) -> Option<u64> {
+        self.0.get(self.0.len() * tenths / 10).copied()
+    }
+
+    /// From the 10th to the 90th percentile.
+    fn range(&self) -> [u64; 2] {
+        [1, 9].map(|tenths| self.at(tenths).unwrap_or(0))
+    }
 }

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use model::Loss;
 use record::Snapshot;
-use record::meta::{Frame, META_NAME, PAGES_NAME, PARTS_NAME, Process as ProcessFrame, part_name};
+use record::meta::{
+    Frame, Leaving, META_NAME, PAGES_NAME, PARTS_NAME, Process as ProcessFrame, part_name,
+};
 use record::pool::Row;
 
 use crate::iree;
@@ -28,6 +30,10 @@ pub struct PartState {
     generation: AtomicU32,
     /// Different for each part that this process and its parents have made.
     serial: AtomicU32,
+    /// Pages that threads have appended when they ended.
+    leaving_pages: AtomicU32,
+    /// Processor time that it took them, ns.
+    leaving_ns: AtomicU64,
     start_time: AtomicU64,
     paths: AtomicPtr<Paths>,
 }
@@ -283,8 +289,20 @@ impl Process {
         }
     }
 
-    /// The process ends in an orderly way: the second snapshot of its clocks.
+    /// A thread has appended its last page.
+    pub fn note_leaving(&self, cpu_ns: u64) {
+        self.state.leaving_pages.fetch_add(1, Ordering::Relaxed);
+        self.state.leaving_ns.fetch_add(cpu_ns, Ordering::Relaxed);
+    }
+
+    /// The process ends in an orderly way: the second snapshot of its clocks, and what the ends of
+    /// its threads have cost.
     pub fn at_exit(&self) {
+        let pages = self.state.leaving_pages.load(Ordering::Relaxed);
+        if pages > 0 {
+            let cpu_ns = self.state.leaving_ns.load(Ordering::Relaxed);
+            self.append(&Frame::Leaving(Leaving { pages, cpu_ns }));
+        }
         self.append(&Frame::Snapshot(Snapshot::take(self.run.clock)));
     }
 

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
 
 use counters::{Readings, ThreadCounters};
 use model::Loss;
+use record::Usage;
 use record::page::{PageStart, PageWriter};
 
 use crate::fork;
@@ -28,6 +29,7 @@ use crate::tvm::op::Entry;
 use crate::{calibrate, run};
 
 mod local;
+mod usage;
 
 pub use local::current;
 pub(crate) use local::{set_saved, take_saved};
@@ -225,6 +227,7 @@ fn make(epoch: u32, old: *mut Thread, probe: Probe) -> Result<*mut Thread, TryLa
         old.discard();
     }
     let run = run::load().ok_or(TryLater)?;
+    let begun_ns = record::clock::thread_cpu_ns();
     let process = Process::current(run).ok_or(TryLater)?;
     let page = claim(run, &process).ok_or(TryLater)?;
     let fresh = old.is_none();
@@ -271,6 +274,8 @@ fn make(epoch: u32, old: *mut Thread, probe: Probe) -> Result<*mut Thread, TryLa
         base_monotonic_ns: record::clock::monotonic_ns(),
         flush_ticks: 0,
         flushes: 0,
+        attach_ns: 0,
+        usage: None,
     };
     let mut writer = PageWriter::detached();
     // SAFETY: the page was claimed for this thread and populated.
@@ -317,6 +322,7 @@ fn make(epoch: u32, old: *mut Thread, probe: Probe) -> Result<*mut Thread, TryLa
         // The first clock record closes the attaching itself, so that its CPU time is not taken
         // for the program's.
         (*memory).clock_record();
+        (*memory).begin_usage(begun_ns);
         (*memory).busy.store(0, Ordering::Relaxed);
     }
     Ok(memory)
@@ -485,6 +491,7 @@ impl Thread {
         point!(Flush);
         let begun = self.run.clock.begin();
         let calls = self.writer.calls();
+        self.end_usage();
         let failure = self.append_page(false).err();
         let mut start = self.start;
         start.sequence += 1;
@@ -493,6 +500,8 @@ impl Thread {
         start.base_ticks = self.run.clock.begin();
         start.flush_ticks += start.base_ticks.wrapping_sub(begun);
         start.flushes += 1;
+        // What the flush itself used lies between two pages, so it is not the program's.
+        start.usage = Usage::of_thread(start.base_ticks);
         self.start = start;
         // Not recorded in this thread's page but in the process's total.
         self.process.row().calls.fetch_add(calls.into(), Ordering::Relaxed);
@@ -543,8 +552,12 @@ impl Thread {
             unsafe { self.writer.set_open(0, 0) };
         }
         self.clock_record();
+        self.end_usage();
         self.process.row().calls.fetch_add(self.writer.calls().into(), Ordering::Relaxed);
-        if self.append_page(true).is_ok() {
+        let begun_ns = record::clock::thread_cpu_ns();
+        let appended = self.append_page(true).is_ok();
+        self.process.note_leaving(record::clock::thread_cpu_ns().wrapping_sub(begun_ns));
+        if appended {
             // SAFETY: attached; retired before it is released.
             unsafe { self.writer.retire() };
             self.run.pool.release_page(self.page);

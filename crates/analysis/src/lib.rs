@@ -38,7 +38,7 @@ pub mod threads;
 pub mod tracks;
 
 pub use durations::Durations;
-pub use metrics::MetricValue;
+pub use metrics::{Hidden, MOSTLY_EMPTY, MetricValue};
 pub use ops::{OpFilter, OpTable, OpTrees};
 pub use probe::{EmptyCall, ProbeCost};
 pub use stats::{Stats, stats};

@@ -1,19 +1,57 @@
 //! What metrics are computed from: for each set of counters that some metric is made of, the sums
-//! over just those calls in which all of them were read and counting all the time.
+//! over just those calls in which all of them were read and counting all the time, less what an
+//! empty call reads. A metric is absent where its values say more about the bracket than about
+//! what is in it.
 
 use model::metric::Bound;
 use profile::{Columns, Profile, Status};
 
-use crate::probe::EmptyCall;
+use crate::probe::{EmptyCall, empty_call};
 
 /// A metric of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MetricValue {
-    /// In the metric's unit, from the sums over these calls. `None`: no such call, or not defined
-    /// (a division by zero).
+    /// In the metric's unit, from the sums over these calls. `None`: no such call, not defined
+    /// (a division by zero), or [`MetricValue::hidden`].
     pub value: Option<f64>,
     /// Calls that have all its counters.
     pub calls: u64,
+    /// Why there is no value although it could be computed.
+    pub hidden: Option<Hidden>,
+}
+
+/// Why a metric is not shown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Hidden {
+    /// More than half of a counter is what the bracket itself counts.
+    Counter {
+        /// Its place in the run's list.
+        counter: usize,
+        /// The part, 0.5 to 1.
+        empty_share: f64,
+    },
+    /// More than half of the durations is what an empty call takes.
+    Duration {
+        /// The part, 0.5 to 1.
+        empty_share: f64,
+    },
+    /// It is a part of the time, and above the whole by more than the bracket explains.
+    MoreThanAll {
+        /// What it would be, 1 for 100 %.
+        part: f64,
+    },
+}
+
+/// What is above this part of a value says more about the bracket than about what is in it.
+pub const MOSTLY_EMPTY: f64 = 0.5;
+
+/// The part of `sum` that is an empty bracket's, 0 to 1. `None` where nothing was calibrated.
+pub(crate) fn empty_share(sum: u128, empty: u128, calibrated: u64) -> Option<f64> {
+    match (calibrated, sum) {
+        (0, _) => None,
+        (_, 0) => Some(if empty > 0 { 1.0 } else { 0.0 }),
+        _ => Some((empty as f64 / sum as f64).min(1.0)),
+    }
 }
 
 /// The sets of counters that metrics are made of, each once.
@@ -38,6 +76,14 @@ pub(crate) struct SetSum {
     calls: u64,
     ticks: u128,
     counters: Vec<u128>,
+    /// Calls of those whose bracket was calibrated.
+    calibrated: u64,
+    /// What empty calls would have read in those.
+    empty_ticks: u128,
+    empty: Vec<u128>,
+    /// By how much that may be too little.
+    doubt_ticks: u128,
+    doubt: Vec<u128>,
 }
 
 impl Sets {
@@ -58,21 +104,27 @@ impl Sets {
 
     /// Sums of nothing.
     pub fn sums(&self) -> Vec<SetSum> {
-        let empty =
-            |set: &Set| SetSum { counters: vec![0; set.counters.len()], ..SetSum::default() };
+        let empty = |set: &Set| {
+            let zeros = vec![0; set.counters.len()];
+            let (empty, doubt) = (zeros.clone(), zeros.clone());
+            SetSum { counters: zeros, empty, doubt, ..SetSum::default() }
+        };
         self.sets.iter().map(empty).collect()
     }
 
     /// Adds the calls of a page to `sums`, of which `rows` has the place for each call; one that
-    /// is outside is skipped. `empty` is what to take off each call.
+    /// is outside is skipped. `empty` is what an empty call reads, `subtract` whether to take it off
+    /// each call.
     pub fn add(
         &self,
         columns: &Columns,
         rows: &[u32],
         empty: Option<&EmptyCall>,
+        subtract: bool,
         sums: &mut [impl AsMut<[SetSum]>],
     ) {
-        let inside = empty.map_or(0, |e| e.ticks);
+        let empty_ticks = empty.map_or(0, |e| e.ticks);
+        let inside = if subtract { empty_ticks } else { 0 };
         for (s, set) in self.sets.iter().enumerate() {
             let status = set.group.and_then(|group| columns.groups.get(group)).map(|g| &g.status);
             let there = |counter: &usize| columns.values[*counter].len() == rows.len();
@@ -81,11 +133,12 @@ impl Sets {
             {
                 continue;
             }
-            let off: Vec<u64> = set
-                .counters
-                .iter()
-                .map(|c| empty.and_then(|e| e.values.get(*c).copied().flatten()).unwrap_or(0))
-                .collect();
+            let of_empty = |c: &usize| {
+                let value = empty.and_then(|e| e.values.get(*c).copied().flatten());
+                (value.unwrap_or(0), empty.map_or(0, |e| e.doubt(*c)))
+            };
+            let bracket: Vec<(u64, u64)> = set.counters.iter().map(of_empty).collect();
+            let off = |of: (u64, u64)| if subtract { of.0 } else { 0 };
             for (i, row) in rows.iter().enumerate() {
                 let values = || {
                     set.counters.iter().map(|c| match set.group {
@@ -100,23 +153,130 @@ impl Sets {
                 let sum = &mut row.as_mut()[s];
                 sum.calls += 1;
                 sum.ticks += u128::from(columns.duration(i).saturating_sub(inside));
-                for ((total, value), off) in sum.counters.iter_mut().zip(values()).zip(&off) {
-                    *total += u128::from(value.unwrap_or(0).saturating_sub(*off));
+                for ((total, value), of) in sum.counters.iter_mut().zip(values()).zip(&bracket) {
+                    *total += u128::from(value.unwrap_or(0).saturating_sub(off(*of)));
+                }
+                if empty.is_some() {
+                    sum.calibrated += 1;
+                    sum.empty_ticks += u128::from(empty_ticks);
+                    sum.doubt_ticks += u128::from(empty.map_or(0, EmptyCall::doubt_ticks));
+                    for (c, (value, doubt)) in bracket.iter().enumerate() {
+                        sum.empty[c] += u128::from(*value);
+                        sum.doubt[c] += u128::from(*doubt);
+                    }
                 }
             }
         }
     }
 
-    /// Each metric over these sums.
-    pub fn values(&self, metrics: &[Bound], sums: &[SetSum], ns_per_tick: f64) -> Vec<MetricValue> {
-        let value = |(metric, set): (&Bound, &usize)| {
-            let sum = &sums[*set];
-            let totals: Vec<f64> = sum.counters.iter().map(|total| *total as f64).collect();
-            let defined = || metric.value(sum.ticks as f64 * ns_per_tick, &totals);
-            MetricValue { value: (sum.calls > 0).then(defined).flatten(), calls: sum.calls }
-        };
-        metrics.iter().zip(&self.of_metric).map(value).collect()
+    /// Each metric over these sums. `subtracted`: each call is less what an empty one reads already.
+    pub fn values(
+        &self,
+        profile: &Profile,
+        metrics: &[Bound],
+        sums: &[SetSum],
+        subtracted: bool,
+    ) -> Vec<MetricValue> {
+        let pairs = metrics.iter().zip(&self.of_metric);
+        pairs.map(|(m, set)| value(profile, m, &sums[*set], subtracted)).collect()
     }
+}
+
+/// Sums of all calls are compensated, not each call: a call that read less than an empty one makes
+/// up for one that read more.
+fn value(profile: &Profile, metric: &Bound, sum: &SetSum, subtracted: bool) -> MetricValue {
+    let ns_per_tick = profile.timeline.ns_per_tick();
+    let less =
+        |total: u128, empty: u128| if subtracted { total } else { total.saturating_sub(empty) };
+    let raw = |total: u128, empty: u128| if subtracted { total + empty } else { total };
+    let result = |value, hidden| MetricValue { value, calls: sum.calls, hidden };
+    if sum.calls == 0 {
+        return result(None, None);
+    }
+    let totals = sum.counters.iter().zip(&sum.empty);
+    let totals: Vec<f64> = totals.map(|(total, empty)| less(*total, *empty) as f64).collect();
+    let ns = less(sum.ticks, sum.empty_ticks) as f64 * ns_per_tick;
+    let mostly = |total, empty| {
+        empty_share(raw(total, empty), empty, sum.calibrated).filter(|share| *share > MOSTLY_EMPTY)
+    };
+    for (at, counter) in metric.counters.iter().enumerate() {
+        if let Some(empty_share) = mostly(sum.counters[at], sum.empty[at]) {
+            return result(None, Some(Hidden::Counter { counter: *counter, empty_share }));
+        }
+    }
+    if metric.uses_duration()
+        && let Some(empty_share) = mostly(sum.ticks, sum.empty_ticks)
+    {
+        return result(None, Some(Hidden::Duration { empty_share }));
+    }
+    // A thread is on one processor at a time.
+    if is_part_of_time(profile, metric) && ns > 0.0 {
+        let part = totals.first().copied().unwrap_or(0.0) / ns;
+        let doubt = sum.doubt.first().copied().unwrap_or(0) as f64;
+        let doubt = doubt + sum.doubt_ticks as f64 * ns_per_tick;
+        if part > 1.0 + ROUNDING + doubt / ns {
+            return result(None, Some(Hidden::MoreThanAll { part }));
+        }
+    }
+    result(metric.value(ns, &totals), None)
+}
+
+/// Two clocks that are not the same run a little differently.
+const ROUNDING: f64 = 0.01;
+
+/// What empty calls read of the clock that a part of the time is formed of: the largest of all
+/// calibrations that have the clock. For values of single calls, of which nobody knows any more
+/// what process they are of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PartOfTime {
+    clock_ns: f64,
+    duration_ns: f64,
+    doubt_ns: f64,
+}
+
+impl PartOfTime {
+    /// `None`: the metric is something else, or nothing was calibrated.
+    pub fn of(profile: &Profile, metric: &Bound) -> Option<Self> {
+        let counter = *metric.counters.first().filter(|_| is_part_of_time(profile, metric))?;
+        let processes = 0..profile.processes.len();
+        let empty = processes.flat_map(|process| {
+            let masks = profile.processes[process].calibrations.iter().map(|c| c.counters);
+            masks.filter_map(move |mask| empty_call(profile, process, mask))
+        });
+        let ns = |ticks: u64| profile.timeline.duration_ns(ticks);
+        empty
+            .filter_map(|empty| {
+                Some(Self {
+                    clock_ns: empty.values.get(counter).copied().flatten()? as f64,
+                    duration_ns: ns(empty.ticks),
+                    doubt_ns: empty.doubt(counter) as f64 + ns(empty.doubt_ticks()),
+                })
+            })
+            .max_by(|a, b| a.clock_ns.total_cmp(&b.clock_ns))
+    }
+
+    /// Of one call, less what an empty one reads. `None` where that is more than half of it, or
+    /// where it cannot be.
+    pub fn value(&self, metric: &Bound, duration_ns: f64, clock_ns: f64) -> Option<f64> {
+        if self.clock_ns > MOSTLY_EMPTY * clock_ns || self.duration_ns > MOSTLY_EMPTY * duration_ns
+        {
+            return None;
+        }
+        let (clock, duration) = (clock_ns - self.clock_ns, duration_ns - self.duration_ns);
+        let can_be = clock <= duration * (1.0 + ROUNDING) + self.doubt_ns;
+        can_be.then(|| metric.value(duration, &[clock])).flatten()
+    }
+}
+
+/// Whether a metric is the time of a clock that stands still while the thread waits, over the
+/// duration.
+fn is_part_of_time(profile: &Profile, metric: &Bound) -> bool {
+    let [counter] = metric.counters.as_slice() else { return false };
+    let is_clock = profile.manifest.counters.get(*counter).is_some_and(|info| {
+        let name = info.name.to_ascii_lowercase();
+        !info.simulated && (name.contains("task-clock") || name.contains("cpu-clock"))
+    });
+    is_clock && metric.is_plain_part_of_duration()
 }
 
 /// Adds what another worker found.
@@ -125,5 +285,10 @@ pub(crate) fn merge(sums: &mut [SetSum], others: Vec<SetSum>) {
         sum.calls += other.calls;
         sum.ticks += other.ticks;
         sum.counters.iter_mut().zip(other.counters).for_each(|(total, more)| *total += more);
+        sum.calibrated += other.calibrated;
+        sum.empty_ticks += other.empty_ticks;
+        sum.empty.iter_mut().zip(other.empty).for_each(|(total, more)| *total += more);
+        sum.doubt_ticks += other.doubt_ticks;
+        sum.doubt.iter_mut().zip(other.doubt).for_each(|(total, more)| *total += more);
     }
 }

@@ -1,21 +1,60 @@
 //! What the probes cost, and what an empty call reads.
+//!
+//! ```text
+//!  price of a process = calls × bracket in place    calibrated × how much longer readings took
+//!                     + ops × way of the machine    TVM: its own path to an instrument
+//!                     + switches × switch           threads with counters, measured by `run`
+//!                     + flushes + attaching         measured in the program
+//! ```
+//!
+//! All of it is processor time of the program's threads, so it is set against processor time, and
+//! against the time in dispatches; never against wall time, in which idle workers only wait.
+//!
+//! The bracket is calibrated with an empty call in a warm loop. A program that does something
+//! between two calls finds colder caches. How much longer its readings take is in each record: a
+//! counter group is enabled from somewhere in the first reading to somewhere in the second, so what
+//! its time enabled is more than the duration is about one reading.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use profile::{Calibration, Profile};
+use profile::columns::Columns;
+use profile::{Calibration, PageHeader, Profile, Role, Status, Thread, Timeline};
+
+use crate::durations::Durations;
+use crate::threads::ThreadTime;
 
 /// What an empty call is recorded as, by the calibration of its process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EmptyCall {
-    /// Duration in ticks.
+    /// Duration in ticks: median.
     pub ticks: u64,
-    /// For each counter of the run what it adds; `None` if not calibrated.
+    /// 10th and 90th percentile of that; `None` in profiles of before they were written down, as
+    /// the next ones.
+    pub ticks_range: Option<[u64; 2]>,
+    /// For each counter of the run what it adds: median; `None` if not calibrated.
     pub values: Vec<Option<u64>>,
+    /// 10th and 90th percentile of those.
+    pub ranges: Vec<Option<[u64; 2]>>,
 }
 
-/// What the probes of one process are estimated to have cost: calls × calibrated cost of a probe,
-/// and the time spent in flushing pages. Calls with a set of counters that was not calibrated are
-/// left out: with and without counters the cost differs by a factor of thirty.
+impl EmptyCall {
+    /// By how much more than the median nine of ten empty calls read of a counter at most; the
+    /// median itself where no range is known.
+    pub(crate) fn doubt(&self, counter: usize) -> u64 {
+        let median = self.values.get(counter).copied().flatten().unwrap_or(0);
+        let high = self.ranges.get(counter).copied().flatten().map(|[_, high]| high);
+        high.map_or(median, |high| high.saturating_sub(median))
+    }
+
+    /// The same of the duration, in ticks.
+    pub(crate) fn doubt_ticks(&self) -> u64 {
+        self.ticks_range.map_or(self.ticks, |[_, high]| high.saturating_sub(self.ticks))
+    }
+}
+
+/// What recording is estimated to have cost one process, in ns of processor time, summed over its
+/// threads. Calls with a set of counters that was not calibrated are left out: with and without
+/// counters the cost differs by a factor of thirty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeCost {
     /// Process index.
@@ -24,21 +63,213 @@ pub struct ProbeCost {
     pub calls: u64,
     /// All recorded calls.
     pub of_calls: u64,
-    /// By how much one probe lengthens the program, ns: mean over those calls.
+    /// By how much one probe lengthens the program: mean over those calls.
     pub per_call_ns: f64,
-    /// The probes of those calls together, ns, summed over threads.
+    /// The same by the calibration alone, without what readings took longer in the program.
+    pub calibrated_per_call_ns: f64,
+    /// The probes of those calls together.
     pub probes_ns: f64,
-    /// Flushing pages, ns, summed over threads.
+    /// Those of them for which no counter was read although their thread had counters: the
+    /// book-keeping ops of a virtual machine.
+    pub uncounted: u64,
+    /// What the probe of such a call costs. `None`: not calibrated.
+    pub uncounted_call_ns: Option<f64>,
+    /// What a virtual machine itself takes to call an instrument, and for the step between two
+    /// ops, which cannot be told apart: at most so much. `None`: there is no such machine, or too few
+    /// of its ops follow one another.
+    pub way_ns: Option<f64>,
+    /// What counters add to the context switches of threads that have them. `None`: there are
+    /// counters, and it was not measured. 0 without counters.
+    pub switches_ns: Option<f64>,
+    /// Those context switches.
+    pub switches: u64,
+    /// Flushing pages, the last ones of threads included where the process ended in an orderly way.
     pub flush_ns: f64,
+    /// Attaching threads: opening counters, mapping pages, and calibrating once.
+    pub attach_ns: f64,
+    /// Processor time of its threads between their first call and the last that is known of them.
+    /// Flushing and attaching are not in it. `None`: not known of some thread with calls.
+    pub cpu_ns: Option<f64>,
+    /// Time of its threads in dispatches.
+    pub dispatch_ns: Option<f64>,
     /// What an empty call reads, for the calibrated set of counters that most calls had.
     pub empty_call: EmptyCall,
 }
 
 impl ProbeCost {
-    /// Everything, ns, summed over threads.
-    pub fn total_ns(&self) -> f64 {
-        self.probes_ns + self.flush_ns
+    /// What the probe of a call costs whose counters are read, where there are any: mean.
+    pub fn counted_call_ns(&self) -> f64 {
+        let counted = self.calls - self.uncounted;
+        match counted {
+            0 => self.per_call_ns,
+            _ => {
+                let uncounted = self.uncounted as f64 * self.uncounted_call_ns.unwrap_or(0.0);
+                (self.probes_ns - uncounted) / counted as f64
+            }
+        }
     }
+
+    /// Everything that is known, ns, summed over threads.
+    pub fn total_ns(&self) -> f64 {
+        self.probes_ns
+            + self.way_ns.unwrap_or(0.0)
+            + self.switches_ns.unwrap_or(0.0)
+            + self.flush_ns
+            + self.attach_ns
+    }
+
+    /// What the threads would have used without us. `None`: their processor time is not known, or
+    /// the estimate is more than all of it.
+    pub fn alone_ns(&self) -> Option<f64> {
+        let ours = self.total_ns() - self.flush_ns - self.attach_ns;
+        self.cpu_ns.map(|cpu| cpu - ours).filter(|alone| *alone > 0.0)
+    }
+}
+
+/// What the calls themselves say about the cost of their probes.
+#[derive(Debug, Default)]
+pub(crate) struct InPlace {
+    /// By process and set of counters.
+    readings: HashMap<(usize, u32), Reading>,
+    /// By process and set of counters: calls for which none of the set was read.
+    uncounted: HashMap<(usize, u32), u64>,
+    /// By process, from the end of one op to the begin of the next, ticks.
+    gaps: HashMap<usize, Gaps>,
+}
+
+/// Calls in which a group was enabled for longer than the call took.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reading {
+    calls: u64,
+    ns: f64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Gaps {
+    ops: u64,
+    gaps: Durations,
+}
+
+/// Longer than this, something else happened during a reading, or the clocks' rates matter.
+const LONGEST_READING_NS: f64 = 20_000.0;
+const LONGEST_CALL_NS: f64 = 1_000_000.0;
+/// Fewer calls say nothing.
+const FEWEST_CALLS: u64 = 30;
+
+impl InPlace {
+    /// Adds the calls of a page.
+    pub fn add(&mut self, columns: &Columns, profile: &Profile) {
+        let Some(header) = columns.header() else { return };
+        let line = &profile.timeline;
+        let groups = profile.groups.all().iter().zip(&columns.groups);
+        let first = groups
+            .filter(|(group, column)| !group.simulated && column.status.len() == columns.len())
+            .map(|(_, column)| column)
+            .next();
+        if let Some(column) = first {
+            let sum = self.readings.entry((columns.process, header.start.counters)).or_default();
+            for i in 0..columns.len() {
+                let duration = line.duration_ns(columns.duration(i));
+                let more = column.enabled_ns[i] as f64 - duration;
+                let is_usual = more > 0.0 && more < LONGEST_READING_NS;
+                if column.status[i] == Status::Whole && is_usual && duration < LONGEST_CALL_NS {
+                    sum.calls += 1;
+                    sum.ns += more;
+                }
+            }
+        }
+        let mask = header.start.counters;
+        if mask != 0 {
+            let unread = |i: &usize| {
+                columns
+                    .groups
+                    .iter()
+                    .all(|c| c.status.get(*i).is_none_or(|s| *s == Status::NotRead))
+            };
+            let calls = (0..columns.len()).filter(unread).count() as u64;
+            *self.uncounted.entry((columns.process, mask)).or_default() += calls;
+        }
+        self.add_gaps(columns, profile);
+    }
+
+    /// Of ops that follow one another in the same function of a machine.
+    fn add_gaps(&mut self, columns: &Columns, profile: &Profile) {
+        let ops = &profile.ops;
+        if !ops.all().iter().any(|op| op.role == Role::Op) {
+            return;
+        }
+        let is_op = |i: usize| {
+            let op = ops.of(columns.process, columns.export[i]).and_then(|op| ops.get(op));
+            op.is_some_and(|op| op.role == Role::Op)
+        };
+        let found = self.gaps.entry(columns.process).or_default();
+        let mut last = None;
+        for i in 0..columns.len() {
+            if !is_op(i) {
+                last = None;
+                continue;
+            }
+            found.ops += 1;
+            let begin = columns.start_ticks[i];
+            if let Some(gap) = last.and_then(|end| begin.checked_sub(end)) {
+                found.gaps.push(gap);
+            }
+            last = begin.checked_add(columns.duration(i));
+        }
+    }
+
+    /// Adds what another worker found.
+    pub fn merge(&mut self, other: Self) {
+        for (key, more) in other.readings {
+            let sum = self.readings.entry(key).or_default();
+            sum.calls += more.calls;
+            sum.ns += more.ns;
+        }
+        for (key, more) in other.uncounted {
+            *self.uncounted.entry(key).or_default() += more;
+        }
+        for (process, more) in other.gaps {
+            let found = self.gaps.entry(process).or_default();
+            found.ops += more.ops;
+            found.gaps.append(more.gaps);
+        }
+    }
+
+    /// How many times longer a bracket took in the program than in the calibration.
+    fn ratio(&self, process: usize, known: &Calibration, ns_per_tick: f64) -> f64 {
+        let calibrated = known.spread.as_ref().and_then(|spread| {
+            let enabled = *spread.enabled_ns.first()? as f64;
+            Some(enabled - known.inside_ticks as f64 * ns_per_tick)
+        });
+        let found = self.readings.get(&(process, known.counters));
+        match (calibrated, found) {
+            (Some(calibrated), Some(found)) if calibrated > 0.0 && found.calls >= FEWEST_CALLS => {
+                (found.ns / found.calls as f64 / calibrated).max(1.0)
+            }
+            _ => 1.0,
+        }
+    }
+
+    /// What a machine takes from op to op without the bracket's part of it, in ticks, and of how
+    /// many ops.
+    fn way(&mut self, process: usize, outside_ticks: f64) -> Option<(f64, u64)> {
+        let found = self.gaps.get_mut(&process)?;
+        if (found.gaps.len() as u64) < FEWEST_CALLS {
+            return None;
+        }
+        let median = found.gaps.quantile(0.5)?;
+        Some(((median - outside_ticks).max(0.0), found.ops))
+    }
+}
+
+/// All of a profile.
+pub(crate) fn in_place(profile: &Profile, workers: usize) -> InPlace {
+    let add = |found: &mut InPlace, columns: &Columns| found.add(columns, profile);
+    let (states, _) = profile.visit(workers, InPlace::default, add);
+    states.into_iter().fold(InPlace::default(), |mut all, state| {
+        all.merge(state);
+        all
+    })
 }
 
 /// The calibration of a process for pages with this set of counters. That of another set says
@@ -51,54 +282,143 @@ fn calibration(profile: &Profile, process: usize, mask: u32) -> Option<&Calibrat
 /// What an empty call reads in pages with this set of counters. `None`: not calibrated.
 pub(crate) fn empty_call(profile: &Profile, process: usize, mask: u32) -> Option<EmptyCall> {
     let calibration = calibration(profile, process, mask)?;
-    let values = (0..profile.groups.counters()).map(|i| {
-        let read = calibration.counters >> i & 1 == 1;
-        calibration.inside_values.get(i).copied().filter(|_| read)
-    });
-    Some(EmptyCall { ticks: calibration.inside_ticks, values: values.collect() })
-}
-
-/// Ticks that the probe of a call costs for which no counter is read, where other calls of the process
-/// have counters. `None`: not calibrated.
-pub(crate) fn timing_only(profile: &Profile, process: usize) -> Option<u64> {
-    calibration(profile, process, 0).map(|calibration| calibration.total_ticks)
+    let spread = calibration.spread.as_ref();
+    let counters = || 0..profile.groups.counters();
+    let read = |i: &usize| calibration.counters.checked_shr(*i as u32).unwrap_or(0) & 1 == 1;
+    let value = |i: usize| calibration.inside_values.get(i).copied().filter(|_| read(&i));
+    let range = |i: usize| spread?.inside_values.get(i).copied().filter(|_| read(&i));
+    Some(EmptyCall {
+        ticks: calibration.inside_ticks,
+        ticks_range: spread.map(|spread| spread.inside_ticks),
+        values: counters().map(value).collect(),
+        ranges: counters().map(range).collect(),
+    })
 }
 
 /// The cost in every process that recorded calls with a set of counters that was calibrated.
-pub(crate) fn costs(profile: &Profile) -> Vec<ProbeCost> {
-    (0..profile.processes.len()).filter_map(|process| cost(profile, process)).collect()
+/// `threads`: the times of all threads, where they are known.
+pub(crate) fn costs(
+    profile: &Profile,
+    mut in_place: InPlace,
+    threads: &[ThreadTime],
+) -> Vec<ProbeCost> {
+    let processes = 0..profile.processes.len();
+    processes.filter_map(|process| cost(profile, process, &mut in_place, threads)).collect()
 }
 
-fn cost(profile: &Profile, process: usize) -> Option<ProbeCost> {
+fn cost(
+    profile: &Profile,
+    process: usize,
+    in_place: &mut InPlace,
+    threads: &[ThreadTime],
+) -> Option<ProbeCost> {
     let line = &profile.timeline;
-    let (mut calls, mut of_calls, mut ticks, mut flush) = (0u64, 0u64, 0u128, 0u64);
+    let of = &profile.processes[process];
+    let (mut calls, mut of_calls, mut ticks, mut in_place_ticks) = (0u64, 0u64, 0u128, 0.0);
+    let (mut flush_ns, mut attach) = (of.leaving.map_or(0.0, |l| l.cpu_ns as f64), 0u64);
     let mut by_set = BTreeMap::<u32, u64>::new();
-    for thread in &profile.processes[process].threads {
+    for thread in &of.threads {
         for header in thread.headers() {
             let mask = header.start.counters;
             let of_page = u64::from(header.calls);
             of_calls += of_page;
+            attach = attach.saturating_add(header.start.attach_ns);
             if let Some(known) = calibration(profile, process, mask) {
                 calls += of_page;
-                ticks += u128::from(of_page) * u128::from(known.total_ticks);
+                let all = u128::from(of_page) * u128::from(known.total_ticks);
+                ticks += all;
+                in_place_ticks += all as f64 * in_place.ratio(process, known, line.ns_per_tick());
                 *by_set.entry(mask).or_default() += of_page;
             }
         }
-        let spent = thread.headers().map(|h| h.start.flush_ticks).max().unwrap_or(0);
-        flush = flush.saturating_add(spent);
+        flush_ns += flushing_ns(thread, line);
     }
     if calls == 0 {
         return None;
     }
+    // Calls that were only timed cost less, where that was calibrated.
+    let mut uncounted = 0;
+    let timing = calibration(profile, process, 0);
+    for (mask, calls) in by_set.iter().filter(|(mask, _)| **mask != 0) {
+        let Some((timing, known)) = timing.zip(calibration(profile, process, *mask)) else {
+            continue;
+        };
+        let timed = in_place.uncounted.get(&(process, *mask)).map_or(0, |n| *n.min(calls));
+        let ratio = in_place.ratio(process, known, line.ns_per_tick());
+        let counted = u128::from(timed) * u128::from(known.total_ticks);
+        let less = u128::from(timed) * u128::from(timing.total_ticks);
+        ticks = ticks.saturating_sub(counted) + less;
+        in_place_ticks += less as f64 - counted as f64 * ratio;
+        uncounted += timed;
+    }
     let most = by_set.into_iter().max_by_key(|(_, calls)| *calls)?.0;
-    let probes_ns = ticks as f64 * line.ns_per_tick();
+    let empty_call = empty_call(profile, process, most)?;
+    let probes_ns = in_place_ticks * line.ns_per_tick();
+    // Of a bracket, what lies outside of the duration that it records.
+    let outside = in_place_ticks / calls as f64 - empty_call.ticks as f64;
+    let way = in_place.way(process, outside);
+    let mine = || threads.iter().filter(|thread| thread.process == process);
+    let (switches, switches_ns) = switches(profile, process);
+    let cpu: Option<Vec<f64>> = mine().map(|thread| thread.cpu_ns).collect();
     Some(ProbeCost {
         process,
         calls,
         of_calls,
         per_call_ns: probes_ns / calls as f64,
+        calibrated_per_call_ns: ticks as f64 * line.ns_per_tick() / calls as f64,
         probes_ns,
-        flush_ns: line.duration_ns(flush),
-        empty_call: empty_call(profile, process, most)?,
+        uncounted,
+        uncounted_call_ns: timing.map(|t| line.duration_ns(t.total_ticks)),
+        way_ns: way.map(|(ticks, ops)| ticks * line.ns_per_tick() * ops as f64),
+        switches_ns,
+        switches,
+        flush_ns,
+        attach_ns: attach as f64,
+        cpu_ns: cpu.filter(|cpu| !cpu.is_empty()).map(|cpu| cpu.iter().sum()),
+        dispatch_ns: mine().next().map(|_| mine().map(|thread| thread.dispatch_ns).sum()),
+        empty_call,
     })
+}
+
+/// What a thread used to flush pages: between the end of one and the begin of the next. Where that
+/// is not known, the time that flushing took, waiting included.
+fn flushing_ns(thread: &Thread, line: &Timeline) -> f64 {
+    let headers: Vec<&PageHeader> = thread.headers().collect();
+    let used = headers.windows(2).map(|pair| {
+        let (end, begin) = (pair[0].usage_end?, pair[1].start.usage?);
+        let follows = pair[0].start.sequence.checked_add(1) == Some(pair[1].start.sequence);
+        follows.then(|| begin.since(&end)).flatten().map(|used| used.cpu_ns as f64)
+    });
+    used.sum::<Option<f64>>().unwrap_or_else(|| {
+        line.duration_ns(headers.iter().map(|h| h.start.flush_ticks).max().unwrap_or(0))
+    })
+}
+
+/// The context switches of threads while they had counters of the kernel, and what the counters
+/// added to them.
+fn switches(profile: &Profile, process: usize) -> (u64, Option<f64>) {
+    let of = &profile.processes[process];
+    let groups = profile.groups.all();
+    let real: u32 = groups
+        .iter()
+        .filter(|group| !group.simulated)
+        .flat_map(|group| group.counters.clone())
+        .fold(0, |mask, counter| mask | 1u32.checked_shl(counter as u32).unwrap_or(0));
+    let counted = of
+        .threads
+        .iter()
+        .flat_map(|thread| thread.headers())
+        .filter(|header| header.start.counters & real != 0);
+    let (mut any, mut switches) = (false, 0u64);
+    for header in counted {
+        any = true;
+        let used = header.start.usage.zip(header.usage_end);
+        let used = used.and_then(|(begin, end)| end.since(&begin));
+        switches = switches.saturating_add(used.map_or(0, |used| used.switches()));
+    }
+    let added = of.switch_cost.map(|cost| cost.added_ns).filter(|ns| ns.is_finite());
+    match any {
+        false => (0, Some(0.0)),
+        true => (switches, added.map(|ns| ns.max(0.0) * switches as f64)),
+    }
 }

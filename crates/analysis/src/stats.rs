@@ -42,7 +42,7 @@ use std::collections::BTreeMap;
 use model::metric::Bound;
 use profile::{LossCount, Profile, merge_losses};
 
-use crate::probe::{ProbeCost, costs};
+use crate::probe::{InPlace, ProbeCost, costs};
 use crate::table::Key;
 pub use samples::{Column, Samples};
 use work::{Workspace, parallel};
@@ -269,8 +269,7 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
         }
         let (key, total_ticks) = (op.key, op.total_ticks);
         let (mut samples, parts) = op.flatten();
-        let ns_per_tick = profile.timeline.ns_per_tick();
-        let grids = samples.add_metrics(&options.metrics, ns_per_tick);
+        let grids = samples.add_metrics(profile, &options.metrics);
         let describe = |space: &mut Workspace, from: usize, to: usize| {
             let mut scope = space.describe(&samples.slice(from, to), buckets, options.tables);
             let metrics = scope.variables.iter_mut().rev().zip(grids.iter().rev());
@@ -314,7 +313,7 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
         ops.push(OpStats { key, total_ticks, all, threads });
     }
     let metrics = options.metrics.clone();
-    Ok(Stats { buckets, metrics, ops, probes: costs(profile), losses })
+    Ok(Stats { buckets, metrics, ops, probes: costs(profile, InPlace::default(), &[]), losses })
 }
 
 /// Describes calls that are already in columns: for what did not come from a profile.

@@ -6,7 +6,7 @@ use model::metric::Bound;
 use profile::{LossCount, Profile, merge_losses};
 
 use crate::nested::{self, PageSpan};
-use crate::probe::{EmptyCall, ProbeCost, costs, empty_call};
+use crate::probe::{EmptyCall, InPlace, ProbeCost, costs, empty_call};
 use crate::table::{By, Row, Table};
 use crate::threads::{PageTimes, ThreadTime};
 
@@ -67,17 +67,22 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
     let matches = |name: &str| filter.is_none_or(|glob| model::glob::matches(glob, name));
     let wanted: Option<Vec<bool>> =
         filter.map(|_| profile.ops.all().iter().map(|op| matches(&op.name)).collect());
+    let table = || {
+        let wanted = wanted.as_deref();
+        Table::new(profile, options.by, wanted, filter, &options.metrics, options.subtract_probe)
+    };
     let make = || Worker {
-        table: Table::new(profile, options.by, wanted.as_deref(), filter, &options.metrics),
+        table: table(),
+        in_place: InPlace::default(),
         times: PageTimes::default(),
         empty: None,
     };
     let (states, found) = profile.visit(workers, make, |worker, columns| {
         worker.times.add(columns, profile);
+        worker.in_place.add(columns, profile);
         let mask = columns.header().map_or(0, |h| h.start.counters);
         let place = (columns.process, mask);
-        if options.subtract_probe && worker.empty.as_ref().is_none_or(|(known, _)| *known != place)
-        {
+        if worker.empty.as_ref().is_none_or(|(known, _)| *known != place) {
             worker.empty = Some((place, empty_call(profile, columns.process, mask)));
         }
         let empty = worker.empty.as_ref().and_then(|(_, empty)| empty.as_ref());
@@ -87,15 +92,15 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
     for state in states {
         all.table.merge(state.table);
         all.times.merge(state.times);
+        all.in_place.merge(state.in_place);
     }
     let clusters = nested::clusters(all.times.spans());
-    let table = || Table::new(profile, options.by, wanted.as_deref(), filter, &options.metrics);
     let (tables, nested) =
         nested::visit(profile, &clusters, workers, options.subtract_probe, options.round, table);
     tables.into_iter().for_each(|table| all.table.merge(table));
     let busy = busy(&clusters, &nested.busy);
     let threads = all.times.finish(profile, &clusters, &busy);
-    let probes = costs(profile);
+    let probes = costs(profile, all.in_place, &threads);
     let calibrated =
         |process| probes.iter().any(|p: &ProbeCost| p.process == process && p.calls == p.of_calls);
     let uncalibrated_probes = threads.iter().any(|t| !calibrated(t.process));
@@ -135,5 +140,6 @@ fn busy(clusters: &[Vec<PageSpan>], busy: &[u64]) -> HashMap<(usize, usize), u64
 struct Worker<'a> {
     table: Table<'a>,
     times: PageTimes,
+    in_place: InPlace,
     empty: Option<((usize, u32), Option<EmptyCall>)>,
 }

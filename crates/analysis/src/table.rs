@@ -54,6 +54,9 @@ pub struct Row {
     pub dispatches: Option<u64>,
     /// Sum of the durations.
     pub total_ticks: u128,
+    /// The part of the durations that empty calls would have taken, 0 to 1; `None` where that was
+    /// not calibrated.
+    pub empty_share: Option<f64>,
     /// Sum of the self times: the durations less the time in which a call that began later on the
     /// same thread owned the moment ([`crate::innermost`]).
     pub self_ticks: u128,
@@ -104,6 +107,12 @@ pub struct CounterTotal {
     pub enabled_ns: u128,
     /// Time of that for which it counted, ns.
     pub running_ns: u128,
+    /// Those of the calls whose bracket was calibrated.
+    pub calibrated: u64,
+    /// What empty calls would have read in those.
+    pub empty: u128,
+    /// What was taken off.
+    pub subtracted: bool,
 }
 
 impl CounterTotal {
@@ -117,7 +126,27 @@ impl CounterTotal {
         (self.enabled_ns > 0).then(|| self.running_ns as f64 / self.enabled_ns as f64)
     }
 
+    /// The part of what was read that is an empty bracket's, 0 to 1; `None` where that was not
+    /// calibrated. Of what is left after `--subtract-probe` it is what was taken off.
+    pub fn empty_share(&self) -> Option<f64> {
+        let read = if self.subtracted { self.total + self.empty } else { self.total };
+        metrics::empty_share(read, self.empty, self.calibrated)
+    }
+
+    /// Adds a call's value. `bracket`: what an empty call reads, if that was calibrated.
+    fn count(&mut self, value: u64, bracket: Option<u64>, subtract: bool) {
+        let empty = bracket.unwrap_or(0);
+        self.total += u128::from(if subtract { value.saturating_sub(empty) } else { value });
+        self.calls += 1;
+        self.calibrated += u64::from(bracket.is_some());
+        self.empty += u128::from(empty);
+        self.subtracted |= subtract && bracket.is_some();
+    }
+
     fn add(&mut self, other: Self) {
+        self.calibrated += other.calibrated;
+        self.empty += other.empty;
+        self.subtracted |= other.subtracted;
         self.total += other.total;
         self.calls += other.calls;
         self.estimated += other.estimated;
@@ -147,6 +176,8 @@ struct Sum {
     /// Some call's workgroup is not known.
     unplaced: bool,
     total_ticks: u128,
+    calibrated: u64,
+    empty_ticks: u128,
     /// What of it calls within these calls own.
     not_own: u128,
     durations: Durations,
@@ -195,6 +226,8 @@ impl Sum {
             dispatches: 0,
             unplaced: false,
             total_ticks: 0,
+            calibrated: 0,
+            empty_ticks: 0,
             not_own: 0,
             durations: Durations::default(),
             min: u64::MAX,
@@ -222,6 +255,8 @@ impl Sum {
         self.dispatches += other.dispatches;
         self.unplaced |= other.unplaced;
         self.total_ticks += other.total_ticks;
+        self.calibrated += other.calibrated;
+        self.empty_ticks += other.empty_ticks;
         self.not_own += other.not_own;
         self.durations.append(other.durations);
         self.min = self.min.min(other.min);
@@ -237,7 +272,7 @@ impl Sum {
         self.cpus.iter_mut().zip(other.cpus).for_each(|(a, b)| *a |= b);
     }
 
-    fn finish(mut self, key: Key, sets: &Sets, metrics: &[Bound], ns_per_tick: f64) -> Row {
+    fn finish(mut self, key: Key, table: &Finishing<'_>) -> Row {
         self.note_first();
         let firsts = || self.firsts.values().map(|(_, ticks)| *ticks);
         let first = FirstCalls {
@@ -245,10 +280,13 @@ impl Sum {
             total_ticks: firsts().map(u128::from).sum(),
             max_ticks: firsts().max().unwrap_or(0),
         };
+        let subtracted = table.subtract;
+        let read = self.total_ticks + if subtracted { self.empty_ticks } else { 0 };
         Row {
             key,
             first,
-            metrics: sets.values(metrics, &self.sets, ns_per_tick),
+            empty_share: metrics::empty_share(read, self.empty_ticks, self.calibrated),
+            metrics: table.sets.values(table.profile, table.metrics, &self.sets, subtracted),
             calls: self.calls,
             dispatches: (!self.unplaced).then_some(self.dispatches),
             total_ticks: self.total_ticks,
@@ -278,6 +316,14 @@ impl AsMut<[SetSum]> for Sum {
     }
 }
 
+/// What finishing rows has to know.
+struct Finishing<'a> {
+    profile: &'a Profile,
+    sets: &'a Sets,
+    metrics: &'a [Bound],
+    subtract: bool,
+}
+
 /// The table in the making, of one worker.
 #[derive(Debug)]
 pub(crate) struct Table<'a> {
@@ -288,6 +334,8 @@ pub(crate) struct Table<'a> {
     /// The filter itself, for calls whose op's name is lost.
     filter: Option<&'a str>,
     metrics: &'a [Bound],
+    /// Whether what an empty call reads is taken off each call.
+    subtract: bool,
     sets: Sets,
     passes: usize,
     rows: HashMap<Key, usize>,
@@ -317,6 +365,7 @@ impl<'a> Table<'a> {
         wanted: Option<&'a [bool]>,
         filter: Option<&'a str>,
         metrics: &'a [Bound],
+        subtract: bool,
     ) -> Self {
         Self {
             profile,
@@ -324,6 +373,7 @@ impl<'a> Table<'a> {
             wanted,
             filter,
             metrics,
+            subtract,
             sets: Sets::new(profile, metrics),
             passes: profile.passes() as usize,
             rows: HashMap::new(),
@@ -423,10 +473,12 @@ impl<'a> Table<'a> {
         op.is_some_and(|op| op.role != Role::Workgroup)
     }
 
-    /// Adds the calls of one page. `empty`: what to take off each call.
+    /// Adds the calls of one page. `empty`: what an empty call reads.
     pub fn add(&mut self, columns: &Columns, empty: Option<&EmptyCall>) {
         self.find_rows(columns);
-        let inside = empty.map_or(0, |e| e.ticks);
+        let empty_ticks = empty.map_or(0, |e| e.ticks);
+        let inside = if self.subtract { empty_ticks } else { 0 };
+        let calibrated = u64::from(empty.is_some());
         let (mut ticks, mut dispatches, mut unplaced) = (0u128, 0, false);
         let [x, y, z] = &columns.workgroup;
         let thread = (columns.process, columns.thread);
@@ -444,6 +496,8 @@ impl<'a> Table<'a> {
             sum.dispatches += u64::from(first);
             sum.unplaced |= !placed;
             sum.total_ticks += u128::from(duration);
+            sum.calibrated += calibrated;
+            sum.empty_ticks += u128::from(empty_ticks);
             if let Some(pass) = sum.passes.get_mut(pass) {
                 pass.calls += 1;
                 pass.dispatches += u64::from(first);
@@ -469,7 +523,7 @@ impl<'a> Table<'a> {
         self.all_unplaced |= unplaced;
         self.all_ticks += ticks;
         self.add_counters(columns, empty);
-        self.sets.add(columns, &self.page_rows, empty, &mut self.sums);
+        self.sets.add(columns, &self.page_rows, empty, self.subtract, &mut self.sums);
     }
 
     fn add_counters(&mut self, columns: &Columns, empty: Option<&EmptyCall>) {
@@ -478,8 +532,7 @@ impl<'a> Table<'a> {
                 continue;
             }
             for counter in group.counters.clone() {
-                let inside =
-                    empty.and_then(|e| e.values.get(counter).copied().flatten()).unwrap_or(0);
+                let bracket = empty.and_then(|e| e.values.get(counter).copied().flatten());
                 let values = columns.values[counter].iter();
                 for ((row, status), value) in self.page_rows.iter().zip(&column.status).zip(values)
                 {
@@ -487,9 +540,7 @@ impl<'a> Table<'a> {
                         continue;
                     }
                     if let Some(sum) = self.sums.get_mut(*row as usize) {
-                        let counted = &mut sum.counters[counter];
-                        counted.total += u128::from(value.saturating_sub(inside));
-                        counted.calls += 1;
+                        sum.counters[counter].count(*value, bracket, self.subtract);
                     }
                 }
             }
@@ -516,9 +567,8 @@ impl<'a> Table<'a> {
                         continue; // Added already.
                     }
                     if let Some(value) = columns.value(g, counter, i) {
-                        let inside = empty.and_then(|e| e.values.get(counter).copied().flatten());
-                        counted.total += u128::from(value.saturating_sub(inside.unwrap_or(0)));
-                        counted.calls += 1;
+                        let bracket = empty.and_then(|e| e.values.get(counter).copied().flatten());
+                        counted.count(value, bracket, self.subtract);
                         counted.estimated += 1;
                     }
                 }
@@ -560,10 +610,10 @@ impl<'a> Table<'a> {
                 hand.push(one);
             }
         }
-        let (sets, metrics) = (&self.sets, self.metrics);
-        let ns_per_tick = self.profile.timeline.ns_per_tick();
+        let (profile, metrics, subtract) = (self.profile, self.metrics, self.subtract);
+        let table = Finishing { profile, sets: &self.sets, metrics, subtract };
         let finish = |hand: Vec<(Key, Sum)>| -> Vec<Row> {
-            hand.into_iter().map(|(key, sum)| sum.finish(key, sets, metrics, ns_per_tick)).collect()
+            hand.into_iter().map(|(key, sum)| sum.finish(key, &table)).collect()
         };
         std::thread::scope(|scope| {
             let handles: Vec<_> =

@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use profile::columns::ThreadClock;
-use profile::{Columns, PageDecoder, PageKey, Profile, Status};
+use profile::{Columns, PageDecoder, PageHeader, PageKey, Profile, Status, Usage};
 
 use crate::nested::PageSpan;
 
@@ -37,6 +37,13 @@ pub struct ThreadTime {
     pub off_cpu: Option<OffCpu>,
     /// Ticks that it spent in flushing pages.
     pub flush_ticks: u64,
+    /// What the kernel counted for it in its pages: since its first call, flushes and what came
+    /// after the last flush of a process that was killed left out. `None`: in profiles of before
+    /// it was noted, or no page has ended.
+    pub usage: Option<Usage>,
+    /// Processor time since its first call, ns: of [`ThreadTime::usage`], and of a page that has
+    /// not ended what the last reading of the thread's clocks says.
+    pub cpu_ns: Option<f64>,
 }
 
 /// How long a thread was neither in a dispatch nor on a CPU.
@@ -321,5 +328,30 @@ fn join(
         dispatch_ns,
         off_cpu,
         flush_ticks: headers().map(|h| h.start.flush_ticks).max().unwrap_or(0),
+        usage: headers()
+            .filter_map(|h| h.usage_end?.since(&h.start.usage?))
+            .reduce(|sum, page| sum.plus(&page)),
+        cpu_ns: cpu_ns(headers(), &pages),
     })
+}
+
+/// Page by page: from its begin to its end, or to its last reading of the clocks. What lies between
+/// two pages is the flush.
+fn cpu_ns<'a>(
+    headers: impl Iterator<Item = &'a PageHeader>,
+    pages: &[(PageKey, PageTime)],
+) -> Option<f64> {
+    let mut sum = None;
+    let headers: Vec<&PageHeader> = headers.collect();
+    for (key, page) in pages {
+        let Some(header) = headers.get(key.page) else { continue };
+        let begin = header.start.usage.map(|usage| usage.cpu_ns);
+        let begin = begin.or(page.early.map(|clock| clock.cpu_ns)).unwrap_or(page.base.cpu_ns);
+        let end = header.usage_end.map(|usage| usage.cpu_ns);
+        let end = end.or(page.last.map(|clock| clock.cpu_ns));
+        if let Some(spent) = end.and_then(|end| end.checked_sub(begin)) {
+            *sum.get_or_insert(0.0) += spent as f64;
+        }
+    }
+    sum
 }

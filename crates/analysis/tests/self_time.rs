@@ -80,6 +80,7 @@ fn script(r: &mut Random, threads: &[Thread], origin: Origin) -> ProfileScript {
         inside_ticks: 3,
         total_ticks: 5,
         inside_values: vec![],
+        ..Calibration::default()
     });
     for (i, Thread(calls)) in threads.iter().enumerate() {
         let thread = process.thread(&format!("t{i}"));

@@ -250,6 +250,7 @@ fn probes_and_empty_calls() {
         inside_ticks: 450,
         total_ticks: 90,
         inside_values: vec![3],
+        ..Calibration::default()
     });
     process.threads[0].call(CallScript::new(0, 3_500, 500).group(500, &[7]));
     process.threads[0].then(Item::NextPage(4_000, 0, 4_000));
@@ -281,6 +282,7 @@ fn probes_of_a_set_of_counters_that_was_not_calibrated() {
         inside_ticks: 100,
         total_ticks: 90,
         inside_values: vec![0],
+        ..Calibration::default()
     });
     let thread = process.thread("timing");
     thread.mask = 0;

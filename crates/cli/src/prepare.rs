@@ -16,7 +16,7 @@ use counters::{Plan, check, defaults, own};
 use model::{Counter, Loss, Scope, Source};
 use profile::collect::{Closing, collect, is_over};
 use profile::live::{ProcessId, boot_id};
-use profile::manifest::{CounterInfo, Manifest, MetricInfo, Origin, State};
+use profile::manifest::{CounterInfo, Manifest, MetricInfo, Origin, State, SwitchCost};
 use record::meta::PARTS_NAME;
 use record::run_file::{RUN_FILE_NAME, RUN_FILE_VARIABLE};
 use record::{ClockKind, RunFile, Snapshot};
@@ -30,8 +30,9 @@ use crate::terminal::say;
 #[derive(clap::Args)]
 pub struct Recording {
     /// Counters, comma separated (`page-faults,task-clock:u`); `none` for timing only.
-    /// Without it: cycles, stalls, instructions and cache misses, or what the variables
-    /// COUNTERPOINT_CPU_METRICS, COUNTERPOINT_CUDA_METRICS, … say
+    /// Without it: what the variables COUNTERPOINT_CPU_METRICS, COUNTERPOINT_CUDA_METRICS, … say;
+    /// else cycles, stalls, instructions and cache misses where a program can read them without
+    /// the kernel, and timing only where it cannot
     #[arg(short = 'e', long = "events", value_name = "LIST", allow_hyphen_values = true)]
     pub events: Vec<String>,
     #[command(flatten)]
@@ -128,8 +129,42 @@ pub fn prepare(
     }
     let infos: Vec<CounterInfo> = counters.iter().map(Into::into).collect();
     let metrics = before_run(&recording.metrics, &infos)?;
-    let choice = Choice { counters, beside, notes, metrics };
+    let mut choice = Choice { counters, beside, notes, metrics };
+    if recording.events.is_empty() && choice.counters.is_empty() {
+        choice.notes.extend(ask_for_counters(origin, &resolver, &machine));
+    }
     make(recording, choice, &place(recording)?, origin, command)
+}
+
+/// How to ask for what can be counted here all the same. `None` where nothing can, or where a
+/// variable says that nothing shall be.
+pub fn ask_for_counters(origin: Origin, resolver: &Resolver, machine: &Machine) -> Option<String> {
+    let kinds = defaults::asked(&|_| None);
+    let named =
+        kinds.iter().flat_map(|kind| kind.variables()).any(|v| std::env::var_os(v).is_some());
+    let list = defaults::SOFTWARE_COUNTERS;
+    let works =
+        || check::check(&resolver.resolve(list).ok()?, machine).problem().is_none().then_some(());
+    (!named).then(works)??;
+    Some(match origin {
+        Origin::Session => format!(
+            "to count in each call, at a price, name counters: counters={:?}",
+            list.split(',').collect::<Vec<_>>()
+        ),
+        _ => format!("to count in each call, at a price, name counters: -e {list}"),
+    })
+}
+
+/// What the counters will add to each context switch of the program's threads; measured here, in
+/// 5 ms, so that the program does not pay for it.
+fn switch_cost(counters: &[Counter]) -> Option<SwitchCost> {
+    let plan = Plan::new(counters.to_vec()).ok()?;
+    counters::switches::measure(&plan).map(|found| SwitchCost {
+        switches: found.switches,
+        bare_ns: found.bare_ns,
+        added_ns: found.added_ns,
+        added_range_ns: found.added_range_ns,
+    })
 }
 
 /// Where the profile goes, absolute. By components: `x.cpt/` is `x.cpt`.
@@ -205,6 +240,7 @@ pub fn make(
 ) -> Result<Prepared, Failure> {
     let Choice { counters, beside, notes, metrics } = choice;
     let clock = choose_clock(&Machine::here());
+    let switch_cost = switch_cost(&counters);
     let first = Snapshot::take(clock);
     let directory = directory.to_owned();
     let infos: Vec<CounterInfo> = counters.iter().map(Into::into).collect();
@@ -240,6 +276,7 @@ pub fn make(
         counters: infos,
         metrics,
         multiplex: recording.multiplex,
+        switch_cost,
         pool: Some(pool),
         notes: notes.into_iter().chain(pool_note).collect(),
         ..manifest(recording, origin, command, &run_file.snapshots)

@@ -13,6 +13,7 @@ mod header;
 mod json;
 mod losses;
 mod names;
+mod price;
 mod source;
 mod text;
 mod tracks;

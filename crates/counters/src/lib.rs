@@ -42,6 +42,10 @@
     feature = "names",
     doc = "| [`doctor`] | what about this machine matters to counting |"
 )]
+#![cfg_attr(
+    feature = "names",
+    doc = "| [`switches`] | what counters add to a thread's context switches |"
+)]
 #![cfg_attr(feature = "names", doc = "| [`machine`] | the files that all of this is read from |")]
 //!
 //! # Rules of the in-target half
@@ -76,6 +80,8 @@ pub mod measure;
 pub mod names;
 #[cfg(feature = "names")]
 pub mod own;
+#[cfg(feature = "names")]
+pub mod switches;
 
 mod sim;
 mod sys;

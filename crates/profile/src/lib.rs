@@ -64,11 +64,14 @@ pub use groups::Groups;
 pub use ledger::{Ledger, LossCount, merge_losses};
 pub use leftovers::PartId;
 pub use live::{ProcessId, boot_id};
-pub use manifest::{Clock, CounterInfo, Exit, Manifest, MetricInfo, Moment, Origin, State};
+pub use manifest::{
+    Clock, CounterInfo, Exit, Manifest, MetricInfo, Moment, Origin, State, SwitchCost,
+};
 pub use ops::{Op, OpId, Ops};
 pub use profile::{Process, Profile, Thread};
 pub use record::meta::{
     Calibration, Export, Library, LibraryKind, OpExport, Role, ValueKey, ValueKind,
 };
+pub use record::{PageHeader, Timeline, Usage};
 pub use tracks::{Sample, Tracks, TracksWriter};
 pub use visit::{PageDecoder, PageKey, on_threads};

@@ -69,6 +69,10 @@ pub struct Manifest {
     /// part of the time, and mark it as an estimate.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub multiplex: bool,
+    /// What the counters add to each context switch of a thread that has them, measured before the
+    /// program started. Absent without counters, or where it could not be measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub switch_cost: Option<SwitchCost>,
     /// Patterns of exported functions that were recorded; empty: all.
     pub filters: Vec<String>,
     /// Counters were read for book-keeping ops of virtual machines, too (`run --bookkeeping`).
@@ -87,6 +91,21 @@ pub struct Manifest {
     pub snapshots: Vec<Moment>,
     /// What a reader should know, for example defaults that were left out.
     pub notes: Vec<String>,
+}
+
+/// What the counters of a run add to a context switch: two threads that wake each other on one
+/// CPU, with and without them. Processor time in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SwitchCost {
+    /// Switches that were made with counters, and as many without.
+    pub switches: u64,
+    /// Of a switch without counters: median over the batches.
+    pub bare_ns: f64,
+    /// What the counters add to a switch: median over the batches.
+    pub added_ns: f64,
+    /// The least and the most that they added in one batch.
+    pub added_range_ns: [f64; 2],
 }
 
 /// Which command made a profile.

@@ -121,6 +121,9 @@ fn shift(process: &mut Process, before: usize) {
     for calibration in &mut process.calibrations {
         calibration.counters = moved(calibration.counters);
         calibration.inside_values.splice(0..0, std::iter::repeat_n(0, before));
+        if let Some(spread) = &mut calibration.spread {
+            spread.inside_values.splice(0..0, std::iter::repeat_n([0, 0], before));
+        }
     }
 }
 

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use model::Loss;
 use record::meta::{
-    self, Calibration, Frame, Library, META_NAME, OpExport, PAGES_NAME, PARTS_NAME, ValueKey,
+    self, Calibration, Frame, Leaving, Library, META_NAME, OpExport, PAGES_NAME, PARTS_NAME,
+    ValueKey,
 };
 use record::pool::PoolFile;
 use record::{ClockKind, PageHeader, Snapshot, Timeline};
@@ -20,7 +21,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::groups::Groups;
 use crate::ledger::{Ledger, LossCount, merge_losses};
 use crate::leftovers::{LeftPage, Leftovers, PartId};
-use crate::manifest::{Manifest, Moment};
+use crate::manifest::{Manifest, Moment, SwitchCost};
 use crate::ops::Ops;
 use crate::scan::{Scan, scan};
 use crate::tracks::{Times, Tracks};
@@ -70,6 +71,11 @@ pub struct Process {
     pub texts: HashMap<u32, String>,
     /// What its probes cost, one entry per set of counters that was calibrated.
     pub calibrations: Vec<Calibration>,
+    /// What the last pages of its threads cost; `None` if it did not end in an orderly way.
+    pub leaving: Option<Leaving>,
+    /// What its counters add to each context switch, as [`Manifest::switch_cost`] has it; with
+    /// passes, that of its pass.
+    pub switch_cost: Option<SwitchCost>,
     /// Its threads, in the order of their numbers.
     pub threads: Vec<Thread>,
     /// Whether it still runs.
@@ -183,6 +189,7 @@ impl Profile {
             let ledger = ledgers.remove(&id).or_else(|| Ledger::read(&parts.join(id.name())));
             let noted = ledger.map(|ledger| ledger.losses).unwrap_or_default();
             process.losses = merge_losses(noted.iter().chain(&process.losses));
+            process.switch_cost = manifest.switch_cost;
             processes.push(process);
         }
         if !alive.is_empty() {
@@ -275,6 +282,8 @@ impl Process {
             value_keys: Vec::new(),
             texts: HashMap::new(),
             calibrations: Vec::new(),
+            leaving: None,
+            switch_cost: None,
             threads: Vec::new(),
             alive,
             pass: 0,
@@ -313,6 +322,7 @@ impl Process {
                 Frame::Text(text) => {
                     self.texts.insert(text.id, text.text);
                 }
+                Frame::Leaving(leaving) => self.leaving = Some(leaving),
             }
         }
     }

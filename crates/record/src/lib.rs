@@ -20,6 +20,7 @@
 //! | [`run_file`] | what `run` resolved and the agent obeys |
 //! | [`carry`] | which programs can carry the preloaded library: none of our bytes, but known to both sides |
 //! | [`clock`] | ticks, snapshots, and the line between ticks and nanoseconds |
+//! | [`usage`] | what the kernel counts for every thread anyway |
 //!
 //! Invariants. A record counts once `committed` in its page's header covers it; a crash at any
 //! instruction leaves every earlier record readable. Nothing here trusts a byte that it reads:
@@ -31,9 +32,11 @@ pub mod meta;
 pub mod page;
 pub mod pool;
 pub mod run_file;
+pub mod usage;
 pub mod wire;
 
 pub use clock::{ClockKind, Snapshot, Timeline};
 pub use page::{Call, GroupLayout, PageHeader, PageReader, PageWriter, Record};
 pub use pool::Pool;
 pub use run_file::RunFile;
+pub use usage::Usage;

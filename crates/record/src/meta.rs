@@ -7,6 +7,8 @@
 //! Each frame is appended with one `write`, so a crash cuts at most the last one. Readers skip
 //! kinds that they do not know. Names are copied into frames when an executable is first seen,
 //! because its own memory goes away when it is unloaded.
+//!
+//! above 600 lines: every kind of frame with its writer and its reader, which apart would drift.
 
 use crate::clock::{ClockKind, Snapshot};
 use crate::run_file::{get_snapshot, put_snapshot};
@@ -20,6 +22,7 @@ const KIND_CALIBRATION: u16 = 4;
 const KIND_OP: u16 = 5;
 const KIND_VALUE: u16 = 6;
 const KIND_TEXT: u16 = 7;
+const KIND_LEAVING: u16 = 8;
 
 /// Name of the metadata file in a process's part.
 pub const META_NAME: &str = "meta.cps";
@@ -52,6 +55,18 @@ pub enum Frame {
     Value(ValueKey),
     /// A text that values name.
     Text(Text),
+    /// What the last pages of threads that have ended cost.
+    Leaving(Leaving),
+}
+
+/// See [`Frame::Leaving`]. A page cannot say what its own appending took, so the process does, at
+/// its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leaving {
+    /// Pages that threads appended when they ended.
+    pub pages: u32,
+    /// Processor time that it took them together, ns.
+    pub cpu_ns: u64,
 }
 
 /// See [`Frame::Process`].
@@ -265,6 +280,23 @@ pub struct Calibration {
     pub total_ticks: u64,
     /// What an empty call adds to each counter, in the order of the run's counters.
     pub inside_values: Vec<u64>,
+    /// How far the calls differed. `None` in profiles of before it was written down.
+    pub spread: Option<Spread>,
+}
+
+/// See [`Calibration::spread`]. Ranges are from the 10th to the 90th percentile of the same calls
+/// that the medians are of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spread {
+    /// Of [`Calibration::inside_ticks`].
+    pub inside_ticks: [u64; 2],
+    /// Of the time of a probed empty call less the median of a bare one, in ticks.
+    pub total_ticks: [u64; 2],
+    /// Of each of [`Calibration::inside_values`].
+    pub inside_values: Vec<[u64; 2]>,
+    /// For how long each counter group was enabled between its two readings, ns, in the order of
+    /// the groups that were read: medians. More than the recorded duration by about one reading.
+    pub enabled_ns: Vec<u64>,
 }
 
 impl Frame {
@@ -294,6 +326,9 @@ impl Frame {
                 c.inside_values.iter().for_each(|v| {
                     e.u64(*v);
                 });
+                if let Some(spread) = &c.spread {
+                    put_spread(&mut e, spread);
+                }
                 KIND_CALIBRATION
             }
             Self::Op(op) => {
@@ -309,6 +344,10 @@ impl Frame {
                 e.u32(text.id).str(&text.text);
                 KIND_TEXT
             }
+            Self::Leaving(leaving) => {
+                e.u32(leaving.pages).u64(leaving.cpu_ns);
+                KIND_LEAVING
+            }
         };
         let payload = e.finish();
         let mut frame = Encoder::new();
@@ -317,6 +356,30 @@ impl Frame {
         bytes.extend_from_slice(&payload);
         bytes
     }
+}
+
+fn put_spread(e: &mut Encoder, s: &Spread) {
+    let put = |e: &mut Encoder, [low, high]: [u64; 2]| {
+        e.u64(low).u64(high);
+    };
+    put(e, s.inside_ticks);
+    put(e, s.total_ticks);
+    e.u32(s.inside_values.len() as u32);
+    s.inside_values.iter().for_each(|range| put(e, *range));
+    e.u32(s.enabled_ns.len() as u32);
+    s.enabled_ns.iter().for_each(|ns| {
+        e.u64(*ns);
+    });
+}
+
+fn get_spread(d: &mut Decoder<'_>) -> Result<Spread, Truncated> {
+    let range = |d: &mut Decoder<'_>| Ok([d.u64()?, d.u64()?]);
+    Ok(Spread {
+        inside_ticks: range(d)?,
+        total_ticks: range(d)?,
+        inside_values: (0..d.u32()?).map(|_| range(d)).collect::<Result<_, _>>()?,
+        enabled_ns: (0..d.u32()?).map(|_| d.u64()).collect::<Result<_, _>>()?,
+    })
 }
 
 fn put_library(e: &mut Encoder, l: &Library) {
@@ -429,12 +492,15 @@ fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
             let (calls, counters) = (d.u32()?, d.u32()?);
             let (inside_ticks, total_ticks) = (d.u64()?, d.u64()?);
             let inside_values = (0..d.u32()?).map(|_| d.u64()).collect::<Result<_, _>>()?;
+            // Earlier versions end here.
+            let spread = if d.remaining() == 0 { None } else { Some(get_spread(d)?) };
             Some(Frame::Calibration(Calibration {
                 calls,
                 counters,
                 inside_ticks,
                 total_ticks,
                 inside_values,
+                spread,
             }))
         }
         KIND_OP => Some(Frame::Op(get_op(d)?)),
@@ -444,6 +510,7 @@ fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
             ValueKind::from_u8(kind).map(|kind| Frame::Value(ValueKey { id, name, kind }))
         }
         KIND_TEXT => Some(Frame::Text(Text { id: d.u32()?, text: d.string()? })),
+        KIND_LEAVING => Some(Frame::Leaving(Leaving { pages: d.u32()?, cpu_ns: d.u64()? })),
         _ => None,
     };
     Ok((frame, end))
@@ -496,6 +563,20 @@ mod tests {
                 inside_ticks: 50,
                 total_ticks: 90,
                 inside_values: vec![0, 1],
+                spread: None,
+            }),
+            Frame::Calibration(Calibration {
+                calls: 256,
+                counters: 3,
+                inside_ticks: 50,
+                total_ticks: 90,
+                inside_values: vec![0, 1],
+                spread: Some(Spread {
+                    inside_ticks: [48, 55],
+                    total_ticks: [88, 130],
+                    inside_values: vec![[0, 0], [1, 4]],
+                    enabled_ns: vec![400, 410],
+                }),
             }),
             Frame::Op(OpExport {
                 id: 8,
@@ -508,6 +589,7 @@ mod tests {
             }),
             Frame::Value(ValueKey { id: 16, name: "l2 hits".into(), kind: ValueKind::Percent }),
             Frame::Text(Text { id: 3, text: "avx2".into() }),
+            Frame::Leaving(Leaving { pages: 3, cpu_ns: 1 << 40 }),
         ]
     }
 

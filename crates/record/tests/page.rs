@@ -1,9 +1,10 @@
 //! Pages: what a writer commits, a reader finds; what is damaged, a reader names.
 
 use record::page::{
-    GroupTimes, HEADER_BYTES, MOST_VALUES, PAGE_BYTES, PageError, PageReader, PageStart, PageWriter,
+    GroupTimes, HEADER_BYTES, MOST_VALUES, PAGE_BYTES, PageError, PageHeader, PageReader,
+    PageStart, PageWriter,
 };
-use record::{Call, GroupLayout, Record};
+use record::{Call, GroupLayout, Record, Usage};
 
 /// Memory for one page, aligned as a mapping is.
 struct Memory(Vec<u64>);
@@ -18,6 +19,18 @@ impl Memory {
     fn bytes(&self) -> &[u8] {
         // SAFETY: u64s are plain bytes.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), PAGE_BYTES) }
+    }
+}
+
+/// Six numbers, all different.
+fn usage(from: u64) -> Usage {
+    Usage {
+        ticks: from,
+        cpu_ns: from + 1,
+        minor_faults: from + 2,
+        major_faults: from + 3,
+        voluntary_switches: from + 4,
+        involuntary_switches: from + 5,
     }
 }
 
@@ -36,6 +49,8 @@ fn start() -> PageStart {
         base_monotonic_ns: 600,
         flush_ticks: 12,
         flushes: 2,
+        attach_ns: 77,
+        usage: Some(usage(1_000)),
     }
 }
 
@@ -316,4 +331,63 @@ fn as_many_values_as_there_may_be_and_no_more() {
         record.expect("whole");
     }
     assert_eq!(reader.extras(), &all[..MOST_VALUES]);
+}
+
+/// What a thread has used is in the header, outside of the records: readers of before take it for
+/// reserved bytes. Offsets as in docs/file-format.md.
+#[test]
+fn usages_of_a_page() {
+    let mut memory = Memory::new();
+    let mut writer = PageWriter::detached();
+    let bare = PageStart { usage: None, attach_ns: 0, ..start() };
+    let word = |memory: &Memory, at: usize| {
+        u64::from_le_bytes(memory.bytes()[at..at + 8].try_into().unwrap())
+    };
+    // SAFETY: a page of its own, attached before it is written to.
+    unsafe {
+        writer.attach(memory.at(), &bare);
+        let header = PageHeader::parse(memory.bytes()).unwrap();
+        assert_eq!((header.start, header.usage_end), (bare, None));
+        assert!((128..256).step_by(8).all(|at| word(&memory, at) == 0));
+        writer.set_begin(usage(50), 9);
+        writer.set_end(usage(100));
+        assert!(PageHeader::parse(writer.seal(true, bare.thread_name)).unwrap().flushed);
+    }
+    let header = PageHeader::parse(memory.bytes()).unwrap();
+    let begun = PageStart { usage: Some(usage(50)), attach_ns: 9, ..bare };
+    assert_eq!((header.start, header.usage_end), (begun, Some(usage(100))));
+    assert_eq!(memory.bytes()[116..120], [3, 0, 0, 0]);
+    let words: Vec<u64> = (128..256).step_by(8).map(|at| word(&memory, at)).collect();
+    let expected = [9, 50, 51, 52, 53, 54, 55, 100, 101, 102, 103, 104, 105, 0, 0, 0];
+    assert_eq!(words, expected);
+    // The sum over the header holds, and a changed number is noticed.
+    let mut flushed = memory.bytes()[..header.file_bytes()].to_vec();
+    let layout = GroupLayout::new(&[0, 0], 0b11);
+    assert!(PageReader::new(&flushed, &layout).is_ok());
+    flushed[150] ^= 1;
+    assert_eq!(PageReader::new(&flushed, &layout).unwrap_err(), PageError::Checksum);
+    // The page after it begins without an end.
+    // SAFETY: attached above.
+    unsafe { writer.next_page(&start()) };
+    let header = PageHeader::parse(memory.bytes()).unwrap();
+    assert_eq!((header.start, header.usage_end), (start(), None));
+}
+
+#[test]
+fn differences_of_usages() {
+    let (early, late) = (usage(10), usage(30));
+    let all = |n| {
+        Usage::default().plus(&Usage {
+            ticks: n,
+            cpu_ns: n,
+            minor_faults: n,
+            major_faults: n,
+            voluntary_switches: n,
+            involuntary_switches: n,
+        })
+    };
+    assert_eq!(late.since(&early), Some(all(20)));
+    assert_eq!(early.plus(&all(20)), late);
+    assert_eq!(early.since(&Usage { major_faults: 14, ..early }), None);
+    assert_eq!(early.switches(), 14 + 15);
 }

@@ -10,7 +10,7 @@ use model::{Counter, PerfAttr, SimScript, Source};
 use record::meta::{Frame, META_NAME, PAGES_NAME, PARTS_NAME, Process, part_name};
 use record::page::{HEADER_BYTES, OwnedPage, PageStart};
 use record::run_file::RUN_FILE_NAME;
-use record::{Pool, RunFile, pool};
+use record::{Pool, RunFile, Usage, pool};
 
 use crate::scratch::Scratch;
 use crate::script::{CallScript, Item, ProcessScript, ProfileScript, ThreadScript};
@@ -64,6 +64,11 @@ impl PageMaker {
     /// Notes calls in progress.
     pub fn open(&mut self, depth: u32, export: u32) {
         self.0.set_open(depth, export);
+    }
+
+    /// Notes what the thread had used.
+    pub fn end(&mut self, usage: Usage) {
+        self.0.set_end(usage);
     }
 
     /// The bytes to append to a file of pages.
@@ -202,14 +207,19 @@ impl ProfileScript {
             base_ticks: thread.base.0,
             base_cpu_ns: thread.base.1,
             base_monotonic_ns: thread.base.2,
+            attach_ns: thread.attach_ns,
+            usage: thread.usages.first().and_then(|(begin, _)| *begin),
             ..PageStart::default()
         };
+        let mut usages = thread.usages.iter();
+        let mut end = usages.next().and_then(|(_, end)| *end);
         let mut page = PageMaker::new(start);
         for item in &thread.items {
             match item {
                 Item::Call(call) => page.call(call),
                 Item::Clock(ticks, cpu, monotonic) => page.clock(*ticks, *cpu, *monotonic),
                 Item::NextPage(ticks, cpu, monotonic) | Item::LostPage(ticks, cpu, monotonic) => {
+                    end.iter().for_each(|end| page.end(*end));
                     if matches!(item, Item::NextPage(..)) {
                         file.extend(page.seal(false));
                     }
@@ -217,11 +227,14 @@ impl ProfileScript {
                     (start.base_ticks, start.base_cpu_ns) = (*ticks, *cpu);
                     start.base_monotonic_ns = *monotonic;
                     start.flush_ticks = thread.flush_ticks;
+                    start.attach_ns = 0;
+                    (start.usage, end) = usages.next().copied().unwrap_or_default();
                     page.next(start);
                 }
             }
         }
         page.open(thread.open.0, thread.open.1);
+        end.iter().for_each(|end| page.end(*end));
         if thread.unflushed && self.pool {
             return Some(page.bytes());
         }
@@ -250,6 +263,7 @@ impl ProcessScript {
         frames.extend(self.op_exports.iter().cloned().map(Frame::Op));
         frames.extend(self.value_keys.iter().cloned().map(Frame::Value));
         frames.extend(self.texts.iter().cloned().map(Frame::Text));
+        frames.extend(self.leaving.map(Frame::Leaving));
         frames
     }
 }

@@ -10,8 +10,10 @@
 //! ```
 
 use profile::{Exit, Manifest, Moment, Origin, State};
-use record::meta::{Calibration, Export, Library, LibraryKind, OpExport, Role, Text, ValueKey};
-use record::{ClockKind, Snapshot};
+use record::meta::{
+    Calibration, Export, Leaving, Library, LibraryKind, OpExport, Role, Text, ValueKey,
+};
+use record::{ClockKind, Snapshot, Usage};
 
 /// A whole profile.
 #[derive(Clone, Debug)]
@@ -46,6 +48,8 @@ pub struct ProcessScript {
     pub snapshots: Vec<Snapshot>,
     /// Its calibrations.
     pub calibrations: Vec<Calibration>,
+    /// What the last pages of its threads cost.
+    pub leaving: Option<Leaving>,
     /// Its threads.
     pub threads: Vec<ThreadScript>,
     /// Losses in its row of the pool or its ledger: name, count, errno.
@@ -75,6 +79,10 @@ pub struct ThreadScript {
     pub open: (u32, u32),
     /// Ticks spent in flushing before the last page was begun.
     pub flush_ticks: u64,
+    /// Processor time that attaching it took, ns.
+    pub attach_ns: u64,
+    /// For each page what the thread had used at its begin and at its end; fewer: not known.
+    pub usages: Vec<(Option<Usage>, Option<Usage>)>,
 }
 
 /// One step of a thread.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use profile::{OpId, Process, Profile, ValueKey, ValueKind};
 
 use super::{OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall, Serial};
-use crate::probe::costs;
+use crate::probe::{costs, in_place};
 
 /// What book-keeping of the virtual machine begins with.
 pub const BOOKKEEPING: &str = "vm.builtin.";
@@ -215,21 +215,20 @@ impl OpTable {
         adder.table.values = adder.columns.0.clone();
         trees.visit(filter, &mut adder);
         let (mut table, calls, uncounted) = (adder.table, adder.calls, adder.uncounted);
-        let costs = costs(profile);
+        let costs = costs(profile, in_place(profile, 1), &[]);
         for (process, calls) in calls.into_iter().enumerate().filter(|(_, calls)| *calls > 0) {
             let cost = costs.iter().find(|cost| cost.process == process);
             let known = cost.filter(|cost| cost.calls == cost.of_calls);
             let timed = uncounted[process];
-            let timed_only = || {
-                let ticks = crate::probe::timing_only(profile, process)?;
-                Some(ticks as f64 * profile.timeline.ns_per_tick())
-            };
-            // A profile of an earlier version has no calibration for such calls, and none of them.
-            let ns = known.and_then(|cost| {
-                let less = if timed > 0 { timed_only()? } else { 0.0 };
-                Some(cost.per_call_ns * (calls - timed) as f64 + less * timed as f64)
-            });
             table.uncounted += timed;
+            // A filter leaves some out: in proportion.
+            // A profile of an earlier version has no calibration for calls that were only timed.
+            let ns = known.and_then(|cost| {
+                let uncounted = if timed > 0 { cost.uncounted_call_ns? } else { 0.0 };
+                let way = cost.way_ns.unwrap_or(0.0) / cost.calls.max(1) as f64;
+                let counted = cost.counted_call_ns() * (calls - timed) as f64;
+                Some(counted + uncounted * timed as f64 + way * calls as f64)
+            });
             table.probe_ns = table.probe_ns.zip(ns).map(|(sum, ns)| sum + ns);
             table.probe_calls += calls;
         }

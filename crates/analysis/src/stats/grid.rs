@@ -1,6 +1,9 @@
 //! Metrics as whole numbers: everything behind this ranks, sums and multiplies those.
 
 use model::metric::Bound;
+use profile::Profile;
+
+use crate::metrics::PartOfTime;
 
 use super::samples::{Column, Samples, Values};
 use super::{Number, Variable};
@@ -59,10 +62,12 @@ impl Grid {
 impl Samples {
     /// Adds a column for each metric, made of the duration (column 0) and the counters (column 1
     /// and on).
-    pub(super) fn add_metrics(&mut self, metrics: &[Bound], ns_per_tick: f64) -> Vec<Grid> {
+    pub(super) fn add_metrics(&mut self, profile: &Profile, metrics: &[Bound]) -> Vec<Grid> {
+        let ns_per_tick = profile.timeline.ns_per_tick();
         let mut grids = Vec::new();
         for metric in metrics {
             let all = self.slice(0, self.len());
+            let bracket = PartOfTime::of(profile, metric);
             let mut operands = vec![0.0; metric.counters.len()];
             let values: Vec<Option<f64>> = (0..self.len())
                 .map(|i| {
@@ -70,7 +75,11 @@ impl Samples {
                         let column = all.columns.get(1 + counter)?;
                         *operand = column.is_there(i).then(|| column.raw(i) as f64)?;
                     }
-                    metric.value(all.columns[0].raw(i) as f64 * ns_per_tick, &operands)
+                    let ns = all.columns[0].raw(i) as f64 * ns_per_tick;
+                    match &bracket {
+                        None => metric.value(ns, &operands),
+                        Some(bracket) => bracket.value(metric, ns, *operands.first()?),
+                    }
                 })
                 .collect();
             let grid = Grid::of(values.iter().copied().flatten());

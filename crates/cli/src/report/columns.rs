@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use analysis::{CounterTotal, Key, PassTotal, Row, Summary};
+use analysis::{CounterTotal, Hidden, Key, MOSTLY_EMPTY, PassTotal, Row, Summary, ThreadTime};
 use model::Unit;
 use model::metric::Bound;
 use profile::batch::unknown_op;
-use profile::{Op, Profile, Role};
+use profile::{Op, Profile, Role, Usage};
 
 use super::RowKind;
 use super::source::{self, SOURCE};
@@ -46,6 +46,11 @@ pub struct Column {
     /// For a counter that took turns, in each row whose value is (in part) an estimate: the part
     /// of the time for which it counted.
     pub estimated: Option<Vec<Option<f64>>>,
+    /// For a counter, in each row of whose value more than half is what an empty call reads: that
+    /// part.
+    pub mostly_empty: Option<Vec<Option<f64>>>,
+    /// For a metric, in each row where it is not shown although it could be computed: why.
+    pub hidden: Option<Vec<Option<Hidden>>>,
 }
 
 impl Column {
@@ -59,6 +64,8 @@ impl Column {
             cells,
             coverage: None,
             estimated: None,
+            mostly_empty: None,
+            hidden: None,
         }
     }
 
@@ -71,6 +78,11 @@ impl Column {
     pub fn partly(&self, row: usize) -> Option<(u64, u64)> {
         let (counted, calls) = *self.coverage.as_ref()?.get(row)?;
         (counted > 0 && counted < calls).then_some((counted, calls))
+    }
+
+    /// The part of this row's value that an empty call reads, if that is more than half.
+    pub fn is_mostly_empty(&self, row: usize) -> Option<f64> {
+        *self.mostly_empty.as_ref()?.get(row)?
     }
 
     /// For which part of the time the counter was on, if this row's value is an estimate.
@@ -167,6 +179,9 @@ impl Table {
             push(3, name, name, &|r| of(r).map(|c| total(unit, c)));
             push(10, &format!("{name}_per_call"), "/call", &|r| of(r).map(|c| mean(unit, c)));
         }
+        if by == RowKind::Thread {
+            usage_columns(summary, rows, &mut push);
+        }
         for (i, metric) in metrics.iter().enumerate() {
             let (unit, declared) = (&metric.unit.name, metric.unit.declared);
             push(metrics::rank(metric), &metric.name, &metric.name, &|r| {
@@ -201,6 +216,7 @@ impl Table {
             for column in columns.iter_mut() {
                 if column.name == counter.name || column.name == per_call {
                     column.coverage = Some(coverage.clone());
+                    column.mostly_empty = Some(mostly_empty(rows, i));
                 }
             }
         }
@@ -215,6 +231,7 @@ impl Table {
             columns.push(Column::for_programs(&format!("{}_calls", metric.name), calls.collect()));
             if let Some(column) = columns.iter_mut().find(|column| column.name == metric.name) {
                 column.coverage = Some(coverage);
+                column.hidden = Some(rows.iter().map(|row| row.metrics[i].hidden).collect());
             }
         }
         if profile.manifest.multiplex {
@@ -254,6 +271,29 @@ impl Table {
     }
 }
 
+type Push<'a> = dyn FnMut(u8, &str, &str, &dyn Fn(&Row) -> Option<Value>) + 'a;
+
+/// What the kernel counted for each thread, in calls and between them.
+fn usage_columns(summary: &Summary, rows: &[Row], push: &mut Push<'_>) {
+    let usage = |row: &Row| {
+        let Key::Thread(process, thread) = row.key else { return None };
+        let of = |time: &&ThreadTime| (time.process, time.thread) == (process, thread);
+        summary.threads.iter().find(of)?.usage
+    };
+    // Profiles of before, and imported ones, know nothing of it.
+    if rows.iter().all(|row| usage(row).is_none()) {
+        return;
+    }
+    push(4, "thread_cpu_ns", "on CPU", &|row| usage(row).map(|used| Value::Ns(used.cpu_ns as f64)));
+    let mut count = |name: &str, title: &str, of: &dyn Fn(&Usage) -> u64| {
+        push(5, name, title, &|row| usage(row).map(|used| Value::Count(of(&used).into())));
+    };
+    count("thread_minor_faults", "minor faults", &|used| used.minor_faults);
+    count("thread_major_faults", "major faults", &|used| used.major_faults);
+    count("thread_voluntary_switches", "voluntary switches", &|used| used.voluntary_switches);
+    count("thread_involuntary_switches", "involuntary switches", &|used| used.involuntary_switches);
+}
+
 /// By how much the passes' total durations differ: largest less smallest, as a part of their mean.
 pub fn spread(row: &Row) -> Option<f64> {
     let totals = || row.passes.iter().map(|pass| pass.total_ticks);
@@ -287,16 +327,18 @@ fn estimates(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
         let covered = covered.into_iter().map(|part| part.map(Value::Number));
         let all: [(&str, Vec<_>); 2] =
             [("estimated_calls", calls.collect()), ("covered", covered.collect())];
-        columns.extend(all.map(|(what, cells)| Column {
-            name: format!("{}_{what}", counter.name),
-            title: String::new(),
-            csv_only: true,
-            rank: u8::MAX,
-            cells,
-            coverage: None,
-            estimated: None,
-        }));
+        columns.extend(
+            all.map(|(what, cells)| {
+                Column::for_programs(&format!("{}_{what}", counter.name), cells)
+            }),
+        );
     }
+}
+
+/// Of a counter, for each row the part that an empty call reads where that is more than half.
+fn mostly_empty(rows: &[Row], counter: usize) -> Vec<Option<f64>> {
+    let share = |row: &Row| row.counters.get(counter).copied().flatten()?.empty_share();
+    rows.iter().map(|row| share(row).filter(|share| *share > MOSTLY_EMPTY)).collect()
 }
 
 fn total(unit: Unit, counter: CounterTotal) -> Value {
@@ -318,14 +360,10 @@ fn mean(unit: Unit, counter: CounterTotal) -> Value {
 /// The columns that say what a row stands for: the first one is its name.
 fn names(profile: &Profile, rows: &[Row], by: RowKind) -> Vec<Column> {
     let labels = labels(profile, &rows.iter().map(|row| row.key).collect::<Vec<_>>());
-    let text = |name: &str, title: &str, csv_only, cells: Vec<Option<String>>| Column {
-        name: name.into(),
-        title: title.into(),
-        csv_only,
-        rank: if name == SOURCE { 9 } else { 0 },
-        cells: cells.into_iter().map(|cell| cell.map(Value::Text)).collect(),
-        coverage: None,
-        estimated: None,
+    let text = |name: &str, title: &str, csv_only, cells: Vec<Option<String>>| {
+        let rank = if name == SOURCE { 9 } else { 0 };
+        let cells = cells.into_iter().map(|cell| cell.map(Value::Text)).collect();
+        Column { csv_only, ..Column::new(rank, name, title, cells) }
     };
     let mut columns =
         vec![text(by.name(), by.name(), false, labels.into_iter().map(Some).collect())];

@@ -62,6 +62,9 @@ pub fn lines(report: &Report<'_>) -> Vec<(&'static str, String)> {
             shares_of(profile, summary),
         ),
     ));
+    if let Some(text) = super::price::usage_text(report) {
+        lines.push(("threads", text));
+    }
     if manifest.passes > 0 {
         let text = format!(
             "{}: the program ran once for each part of the counters. Calls and totals of ops are \

@@ -2,14 +2,14 @@
 
 use std::io::{self, Write};
 
-use analysis::{EmptyCall, Key, ProbeCost, Row, ThreadTime};
+use analysis::{EmptyCall, Key, Row, ThreadTime};
 use profile::{CounterInfo, Exit, LossCount, Manifest, MetricInfo, Origin, Profile, Role, State};
 use serde::Serialize;
 
 use super::columns::op_of;
 use super::header::duration_ns;
 use super::losses::{by_severity, errno_text, notes, severity};
-use super::text::probe_totals;
+use super::price::{self, ProbeOut, UsageOut};
 use super::tracks::{self, TrackOut};
 use super::{Report, RowKind};
 use crate::metrics::{MetricOut, metrics_out};
@@ -100,6 +100,7 @@ struct RowOut<'a> {
     max_ns: f64,
     p50_ns: f64,
     p99_ns: f64,
+    empty_share: Option<f64>,
     counters: Vec<CounterOut<'a>>,
     metrics: Vec<ValueOut<'a>>,
     threads: Vec<ThreadRef>,
@@ -169,6 +170,8 @@ struct CounterOut<'a> {
     total: Option<u128>,
     per_call: Option<f64>,
     calls: u64,
+    /// The part of it that empty calls read.
+    empty_share: Option<f64>,
     /// Only of a run whose counters take turns, as the next one.
     #[serde(skip_serializing_if = "Option::is_none")]
     estimated_calls: Option<u64>,
@@ -183,6 +186,8 @@ struct ValueOut<'a> {
     unit: &'a str,
     value: Option<f64>,
     calls: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -195,6 +200,7 @@ struct ProcessOut<'a> {
     arguments: Option<&'a [String]>,
     alive: bool,
     threads: usize,
+    usage: Option<UsageOut>,
     probe: Option<ProbeOut>,
     losses: Vec<LossOut>,
 }
@@ -211,25 +217,16 @@ struct ThreadOut<'a> {
     off_cpu_ns: Option<f64>,
     off_cpu_of_ns: Option<f64>,
     off_cpu_assumed: Option<bool>,
-}
-
-#[derive(Serialize)]
-struct ProbeOut {
-    calls: u64,
-    of_calls: u64,
-    total_ns: f64,
-    per_call_ns: f64,
-    flush_ns: f64,
-    share_of_thread_time: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    empty_call: Option<EmptyOut>,
+    usage: Option<UsageOut>,
 }
 
 /// What a call that does nothing is recorded as.
 #[derive(Serialize)]
 pub struct EmptyOut {
     duration_ns: f64,
+    duration_range_ns: Option<[f64; 2]>,
     counters: Vec<Option<u64>>,
+    counter_ranges: Vec<Option<[u64; 2]>>,
 }
 
 /// A loss, explained.
@@ -274,15 +271,7 @@ fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
         processes: (0..profile.processes.len()).map(|i| process(report, i)).collect(),
         threads: summary.threads.iter().map(|t| thread(report, t)).collect(),
         tracks: tracks::json(report),
-        probe: probe_totals(report).map(|totals| ProbeOut {
-            calls: totals.calls,
-            of_calls: totals.of_calls,
-            total_ns: totals.probes_ns + totals.flush_ns,
-            per_call_ns: totals.probes_ns / totals.calls as f64,
-            flush_ns: totals.flush_ns,
-            share_of_thread_time: totals.share,
-            empty_call: None,
-        }),
+        probe: price::json_of_all(report),
         losses: losses_out(&summary.losses),
         notes: notes(report),
     }
@@ -355,12 +344,14 @@ fn row<'a>(report: &'a Report<'_>, row: &'a Row) -> RowOut<'a> {
         max_ns: ns(row.max_ticks as f64),
         p50_ns: ns(row.p50_ticks),
         p99_ns: ns(row.p99_ticks),
+        empty_share: row.empty_share,
         counters: counters
             .map(|(info, counter)| CounterOut {
                 name: &info.name,
                 total: counter.map(|c| c.total),
                 per_call: counter.map(|c| c.mean()),
                 calls: counter.map_or(0, |c| c.calls),
+                empty_share: counter.and_then(|c| c.empty_share()),
                 estimated_calls: multiplex.then(|| counter.map_or(0, |c| c.estimated)),
                 covered: counter.and_then(|c| c.covered()),
             })
@@ -374,6 +365,7 @@ fn row<'a>(report: &'a Report<'_>, row: &'a Row) -> RowOut<'a> {
                 unit: &metric.unit.name,
                 value: of_row.value,
                 calls: of_row.calls,
+                reason: of_row.hidden.map(|hidden| price::reason(hidden, report)),
             })
             .collect(),
         threads: row.threads.iter().map(|(p, t)| thread_ref(profile, *p, *t)).collect(),
@@ -423,22 +415,9 @@ fn process<'a>(report: &'a Report<'_>, index: usize) -> ProcessOut<'a> {
         arguments: info.map(|info| info.arguments.as_slice()),
         alive: process.alive,
         threads: process.threads.len(),
-        probe: report.summary.probes.iter().find(|p| p.process == index).map(|p| probe(report, p)),
+        usage: UsageOut::of_process(report, index),
+        probe: price::json_of(report, index),
         losses: losses_out(&report.summary.process_losses[index]),
-    }
-}
-
-fn probe(report: &Report<'_>, cost: &ProbeCost) -> ProbeOut {
-    let threads = report.summary.threads.iter().filter(|t| t.process == cost.process);
-    let wall: f64 = threads.map(|t| t.wall_ns).sum();
-    ProbeOut {
-        calls: cost.calls,
-        of_calls: cost.of_calls,
-        total_ns: cost.total_ns(),
-        per_call_ns: cost.per_call_ns,
-        flush_ns: cost.flush_ns,
-        share_of_thread_time: (wall > 0.0).then(|| cost.total_ns() / wall),
-        empty_call: Some(empty_out(report.profile, &cost.empty_call)),
     }
 }
 
@@ -453,6 +432,7 @@ fn thread<'a>(report: &'a Report<'_>, time: &ThreadTime) -> ThreadOut<'a> {
         off_cpu_ns: time.off_cpu.map(|off| off.ns),
         off_cpu_of_ns: time.off_cpu.map(|off| off.of_ns),
         off_cpu_assumed: time.off_cpu.map(|off| off.assumed),
+        usage: time.usage.map(|used| UsageOut::new(report, &used)),
     }
 }
 
@@ -465,7 +445,9 @@ pub fn losses_out(losses: &[LossCount]) -> Vec<LossOut> {
 pub fn empty_out(profile: &Profile, empty: &EmptyCall) -> EmptyOut {
     EmptyOut {
         duration_ns: profile.timeline.duration_ns(empty.ticks),
+        duration_range_ns: empty.ticks_range.map(|r| r.map(|t| profile.timeline.duration_ns(t))),
         counters: empty.values.clone(),
+        counter_ranges: empty.ranges.clone(),
     }
 }
 

@@ -10,7 +10,7 @@ use super::columns::{Column, Table, Value, process_label, thread_label};
 use super::losses::{by_severity, errno_text, notes, reasons, severity};
 use super::source::SOURCE;
 use super::tracks::LISTED;
-use super::units::{grouped, number, percent, plural, shorten, time};
+use super::units::{grouped, percent, shorten, time};
 use super::{Report, header, names};
 use crate::output::PROSE_WIDTH;
 use crate::terminal::{Style, visible};
@@ -50,7 +50,7 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
             writeln!(out)?;
         }
         threads(out, report, tables)?;
-        probes(out, report, width)?;
+        wrapped(out, "probes: ", &super::price::text(report), width)?;
     }
     tracks(out, report, tables)?;
     losses(out, &report.summary.losses, width)?;
@@ -91,7 +91,7 @@ pub fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::R
                 Some(value) => value.to_text(),
                 None => "–".to_owned(),
             };
-            let text = match column.estimate(*row) {
+            let text = match column.estimate(*row).or(column.is_mostly_empty(*row)) {
                 Some(_) => format!("≈{text}"),
                 None => text,
             };
@@ -144,6 +144,9 @@ pub fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::R
             counters.collect::<Vec<_>>().join(", ")
         );
         wrapped(out, "≈ ", &text, prose)?;
+    }
+    for (mark, text) in super::price::doubts(table, &left_out) {
+        wrapped(out, mark, &text, prose)?;
     }
     if !left_out.is_empty() {
         let text =
@@ -340,89 +343,6 @@ fn tracks(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) -> io
     writeln!(out)
 }
 
-fn probes(out: &mut impl Write, report: &Report<'_>, width: usize) -> io::Result<()> {
-    let summary = report.summary;
-    let mut text = match probe_totals(report) {
-        None => "not calibrated; their cost is unknown".to_owned(),
-        Some(totals) => {
-            let share = totals.share.map_or(String::new(), share_text);
-            format!(
-                "about {}{share}: {} at {} each, flushing {}",
-                time(totals.probes_ns + totals.flush_ns),
-                match totals.calls == totals.of_calls {
-                    true => plural(totals.calls.into(), "call"),
-                    false => format!(
-                        "{} of {}",
-                        grouped(totals.calls.into()),
-                        plural(totals.of_calls.into(), "call")
-                    ),
-                },
-                time(totals.probes_ns / totals.calls as f64),
-                time(totals.flush_ns)
-            )
-        }
-    };
-    if let Some(one) = summary.probes.iter().max_by_key(|probe| probe.calls) {
-        let empty = &one.empty_call;
-        let counters = report.profile.manifest.counters.iter().zip(&empty.values);
-        let values = counters.filter_map(|(counter, value)| {
-            let value = value.filter(|v| *v > 0)?;
-            Some(match counter.unit() {
-                model::Unit::Nanoseconds => format!(", {} {}", counter.name, time(value as f64)),
-                _ => format!(", {} {}", counter.name, number(value as f64)),
-            })
-        });
-        let ticks = time(report.profile.timeline.duration_ns(empty.ticks));
-        text.push_str(&format!("; an empty call reads {ticks}{}", values.collect::<String>()));
-    }
-    if summary.uncalibrated_probes && !summary.probes.is_empty() {
-        text.push_str("; the other calls' sets of counters were not calibrated");
-    }
-    wrapped(out, "probes: ", &text, width)
-}
-
-/// An estimate cannot be more than all there is: then the calls' own probes were faster than those
-/// of the calibration, by how much nobody knows.
-fn share_text(share: f64) -> String {
-    if share > 1.0 {
-        return " by the calibration (more than the threads' whole wall time: it was made in a \
-                slower moment than the calls)"
-            .to_owned();
-    }
-    format!(", {} of the threads' wall time", percent(share))
-}
-
-/// The cost of all probes that are calibrated.
-pub struct ProbeTotals {
-    /// Calls that the estimate covers.
-    pub calls: u64,
-    /// All recorded calls.
-    pub of_calls: u64,
-    pub probes_ns: f64,
-    pub flush_ns: f64,
-    /// Of the wall time of the threads of those processes, added up.
-    pub share: Option<f64>,
-}
-
-pub fn probe_totals(report: &Report<'_>) -> Option<ProbeTotals> {
-    let probes = &report.summary.probes;
-    if probes.is_empty() {
-        return None;
-    }
-    let probes_ns = probes.iter().map(|p| p.probes_ns).sum();
-    let flush_ns = probes.iter().map(|p| p.flush_ns).sum();
-    let calibrated = |process| probes.iter().any(|p| p.process == process);
-    let threads = report.summary.threads.iter().filter(|t| calibrated(t.process));
-    let wall: f64 = threads.map(|t| t.wall_ns).sum();
-    Some(ProbeTotals {
-        calls: probes.iter().map(|p| p.calls).sum(),
-        of_calls: report.profile.calls(),
-        probes_ns,
-        flush_ns,
-        share: (wall > 0.0).then(|| (probes_ns + flush_ns) / wall),
-    })
-}
-
 /// One line for each, or more.
 pub fn losses(out: &mut impl Write, losses: &[LossCount], width: usize) -> io::Result<()> {
     for loss in by_severity(losses) {
@@ -463,17 +383,4 @@ pub fn wrapped(out: &mut impl Write, head: &str, text: &str, width: usize) -> io
         used += length;
     }
     writeln!(out, "{}", line.trim_end())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::share_text;
-
-    #[test]
-    fn no_share_is_above_the_whole() {
-        assert_eq!(share_text(0.25), ", 25.0 % of the threads' wall time");
-        assert!(share_text(1.0).contains("100"));
-        let above = share_text(1.2);
-        assert!(above.contains("more than the threads' whole wall time") && !above.contains("120"));
-    }
 }

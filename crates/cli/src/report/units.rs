@@ -115,7 +115,7 @@ pub fn grouped(n: u128) -> String {
 pub fn plural(n: u128, one: &str) -> String {
     let ending = match (n, one) {
         (1, _) => "",
-        (_, "process" | "dispatch") => "es",
+        (_, "process" | "dispatch" | "context switch") => "es",
         (_, "kind of loss") => return format!("{} kinds of loss", grouped(n)),
         _ => "s",
     };

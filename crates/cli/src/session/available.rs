@@ -7,6 +7,8 @@ use counters::{check, check::Problem};
 use model::Counter;
 
 use crate::failure::Failure;
+use profile::Origin;
+
 use crate::prepare::{self, Chosen, Recording};
 
 /// Leaves out names that nothing here has, counters that do not open or do not count, those of
@@ -21,6 +23,9 @@ pub fn counters_of(
         let chosen = prepare::counters_of(recording, resolver, machine)?;
         let mut notes = chosen.notes;
         notes.extend(chosen.packages.iter().map(of_package));
+        if chosen.threads.is_empty() {
+            notes.extend(prepare::ask_for_counters(Origin::Session, resolver, machine));
+        }
         return Ok(Chosen { threads: chosen.threads, packages: Vec::new(), notes });
     }
     let mut notes = Vec::new();

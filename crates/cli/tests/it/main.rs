@@ -27,6 +27,7 @@ mod outside;
 mod parquet;
 mod passes;
 mod places;
+mod price;
 mod programs;
 mod pty;
 mod recover;

@@ -62,6 +62,7 @@ fn nested() -> ProfileScript {
         inside_ticks: 5,
         total_ticks: 20,
         inside_values: vec![0],
+        ..Calibration::default()
     });
     let vm = process.machine("vm 0");
     let second = process.machine("second");
@@ -133,6 +134,7 @@ fn timed_only(calibrated: bool) -> ProfileScript {
             inside_ticks: 2,
             total_ticks: *total_ticks,
             inside_values: vec![0],
+            spread: None,
         });
     }
     let vm = process.machine("vm 0");

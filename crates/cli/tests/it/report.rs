@@ -47,6 +47,7 @@ fn mlp() -> ProfileScript {
         inside_ticks: 50,
         total_ticks: 200,
         inside_values: vec![0, 40],
+        ..Calibration::default()
     });
     let main = process.thread("main");
     main.base = (1_000_000, 0, 1_000_000);
@@ -121,9 +122,13 @@ fn the_numbers_are_those_of_the_paper() {
     assert_eq!(softmax["p50_ns"], 350_000.0);
     // 100,000 + 0.99 · 500,000
     assert_eq!(softmax["p99_ns"], 595_000.0);
-    let faults = json!({"name": "page-faults", "total": null, "per_call": null, "calls": 0});
+    let faults = json!({"name": "page-faults", "total": null, "per_call": null, "calls": 0,
+                        "empty_share": null});
     assert_eq!(softmax["counters"][0], faults, "not read, and multiplexed: missing, not zero");
-    let clock = json!({"name": "task-clock", "total": 590_000, "per_call": 295_000.0, "calls": 2});
+    // An empty call reads 40 of it, and takes 50.
+    let clock = json!({"name": "task-clock", "total": 590_000, "per_call": 295_000.0, "calls": 2,
+                       "empty_share": 80.0 / 590_000.0});
+    assert_eq!(softmax["empty_share"], 100.0 / 700_000.0);
     assert_eq!(softmax["counters"][1], clock);
     assert_eq!(softmax["cpus"], json!([2]));
     assert_eq!(softmax["source"], Value::Null);
@@ -144,9 +149,9 @@ fn the_numbers_are_those_of_the_paper() {
     assert_eq!(worker["wall_ns"], 900_500.0);
     assert_eq!(worker["dispatch_ns"], 700_500.0);
     assert_eq!(worker["off_cpu_ns"], Value::Null);
-    // 5 calls at 200 ns; the threads lasted 1,900,500 ns together.
+    // 5 calls at 200 ns; in dispatches 300,000 and 700,500.
     assert_eq!(report["probe"]["total_ns"], 1_000.0);
-    assert_eq!(report["probe"]["share_of_thread_time"], 1_000.0 / 1_900_500.0);
+    assert_eq!(report["probe"]["share_of_dispatch_time"], 1_000.0 / 1_000_500.0);
     let losses: Vec<(&str, u64)> = report["losses"]
         .as_array()
         .unwrap()

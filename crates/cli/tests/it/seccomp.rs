@@ -124,10 +124,13 @@ fn run_is_filtered_too() {
         assert_eq!(report["total"]["calls"], 100);
         assert_eq!(report["losses"].as_array().unwrap().len(), 0, "{report}");
         let notes = report["notes"].to_string();
-        for counter in ["task-clock", "page-faults"] {
-            let note = format!("without {counter}: open {counter} on this thread: {name}");
-            assert!(notes.contains(&note), "{notes}");
-        }
+        let note = format!(
+            "only times are recorded, because hardware counters are missing: open cycles on this \
+             thread: {name}"
+        );
+        assert!(notes.contains(&note), "{notes}");
+        // Nothing that could be asked for works either.
+        assert!(!notes.contains("-e page-faults"), "{notes}");
         std::fs::remove_dir_all(&profile).unwrap();
     }
 }

@@ -35,6 +35,7 @@ fn script() -> ProfileScript {
         inside_ticks: 50,
         total_ticks: 200,
         inside_values: vec![0, 40],
+        ..Calibration::default()
     });
     let main = process.thread("main");
     for i in 1..=6u64 {

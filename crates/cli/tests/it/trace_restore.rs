@@ -154,6 +154,7 @@ fn script(r: &mut Random) -> ProfileScript {
                 inside_ticks: r.below(5),
                 total_ticks: 9,
                 inside_values: layout.iter().flat_map(|n| vec![1; *n]).collect(),
+                ..Calibration::default()
             });
             process.snapshots.push(Snapshot {
                 ticks: 2_000,
@@ -345,6 +346,7 @@ fn passes() {
             inside_ticks: 2,
             total_ticks: 9,
             inside_values: vec![5, 6],
+            ..Calibration::default()
         });
         let thread = process.thread("main");
         for i in 0..20 {

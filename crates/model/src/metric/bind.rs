@@ -39,6 +39,19 @@ pub struct Bound {
     root: Node<usize>,
 }
 
+impl Bound {
+    /// Whether it is made of the duration, of whatever else besides.
+    pub fn uses_duration(&self) -> bool {
+        self.root.uses_duration()
+    }
+
+    /// Whether it is one counter over the duration and nothing else.
+    pub fn is_plain_part_of_duration(&self) -> bool {
+        let Node::Binary(Operator::Divide, _, a, b) = &self.root else { return false };
+        matches!((&**a, &**b), (Node::Counter(_), Node::Duration))
+    }
+}
+
 impl Metric {
     /// Finds the counters of this metric among `operands`, all counters of a run in its order.
     ///
@@ -274,6 +287,16 @@ impl Node<Name> {
 }
 
 impl Node<usize> {
+    fn uses_duration(&self) -> bool {
+        match self {
+            Self::Number(_) | Self::Counter(_) => false,
+            Self::Duration => true,
+            Self::Negative(inside) => inside.uses_duration(),
+            Self::Binary(_, _, a, b) => a.uses_duration() || b.uses_duration(),
+            Self::Extreme(_, _, all) => all.iter().any(Self::uses_duration),
+        }
+    }
+
     fn value(&self, duration_ns: f64, of: &impl Fn(usize) -> f64) -> Option<f64> {
         let value = match self {
             Self::Number(quantity) => quantity.value,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use record::meta::{
-    self, Calibration, Export, Frame, Library, LibraryKind, OpExport, Role, Text, ValueKey,
+    self, Calibration, Export, Frame, Library, LibraryKind, OpExport, Role, Spread, Text, ValueKey,
     ValueKind,
 };
 use record::{ClockKind, Snapshot};
@@ -79,6 +79,23 @@ pub struct CalibrationFacts {
     pub total_ticks: u64,
     /// What an empty call adds to each counter.
     pub inside_values: Vec<u64>,
+    /// How far the empty calls differed.
+    #[serde(skip_serializing_if = "usual")]
+    pub spread: Option<SpreadFacts>,
+}
+
+/// See [`Spread`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SpreadFacts {
+    /// 10th and 90th percentile of the recorded duration, ticks.
+    pub inside_ticks: [u64; 2],
+    /// Likewise of the time that one probe takes.
+    pub total_ticks: [u64; 2],
+    /// Likewise of each counter.
+    pub inside_values: Vec<[u64; 2]>,
+    /// For how long each group was enabled, ns: medians.
+    pub enabled_ns: Vec<u64>,
 }
 
 facts! {
@@ -264,6 +281,12 @@ impl From<&Calibration> for CalibrationFacts {
             inside_ticks: c.inside_ticks,
             total_ticks: c.total_ticks,
             inside_values: c.inside_values.clone(),
+            spread: c.spread.as_ref().map(|s| SpreadFacts {
+                inside_ticks: s.inside_ticks,
+                total_ticks: s.total_ticks,
+                inside_values: s.inside_values.clone(),
+                enabled_ns: s.enabled_ns.clone(),
+            }),
         }
     }
 }
@@ -320,6 +343,12 @@ impl ProcessFacts {
                 inside_ticks: c.inside_ticks,
                 total_ticks: c.total_ticks,
                 inside_values: c.inside_values.iter().skip(before).copied().collect(),
+                spread: c.spread.as_ref().map(|s| Spread {
+                    inside_ticks: s.inside_ticks,
+                    total_ticks: s.total_ticks,
+                    inside_values: s.inside_values.iter().skip(before).copied().collect(),
+                    enabled_ns: s.enabled_ns.clone(),
+                }),
             })
         }));
         frames.extend(self.libraries.iter().cloned().map(|l| Frame::Library(l.into())));

@@ -214,6 +214,7 @@ impl Parts {
             base_monotonic_ns,
             flush_ticks: page.flush.0,
             flushes: page.flush.1,
+            ..PageStart::default()
         });
         let per_call = (self.manifest.counters.len(), self.groups.all().len());
         let mut clocks = page.clocks.iter().peekable();

@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicU64;
 
 use super::{FLAG_FLUSHED, FLAG_LAST, HEADER_BYTES, PAGE_BYTES, PAGE_MAGIC, PAGE_VERSION};
+use crate::usage::{USAGE_WORDS, Usage};
 use crate::wire::xxh64;
 
 #[repr(C)]
@@ -28,12 +29,22 @@ pub(super) struct RawHeader {
     pub(super) open: AtomicU64,
     pub(super) flush_ticks: u64,
     pub(super) flushes: u32,
-    pub(super) reserved: u32,
+    /// [`USAGE_BEGIN`], [`USAGE_END`]: which of the usages below are there.
+    pub(super) usages: u32,
     pub(super) checksum: u64,
-    pub(super) reserved2: [u64; 16],
+    /// Processor time that the recorder took to attach the thread, ns; see [`PageStart::attach_ns`].
+    pub(super) attach_ns: u64,
+    pub(super) usage_begin: [u64; USAGE_WORDS],
+    pub(super) usage_end: [u64; USAGE_WORDS],
+    pub(super) reserved: [u64; 3],
 }
 
 const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
+
+/// Bit of [`RawHeader::usages`]: `usage_begin` is there.
+pub(super) const USAGE_BEGIN: u32 = 1;
+/// Bit of [`RawHeader::usages`]: `usage_end` is there.
+pub(super) const USAGE_END: u32 = 2;
 
 /// Whose page it is and what is measured from where: all that a new page's header needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +75,11 @@ pub struct PageStart {
     pub flush_ticks: u64,
     /// How often it has flushed.
     pub flushes: u32,
+    /// Processor time that the recorder took to attach the thread, in its first page, ns: opening
+    /// counters, mapping the page and, in the first thread of a process, calibrating. 0: not known.
+    pub attach_ns: u64,
+    /// What the kernel had counted for the thread when the page began. `None`: not asked.
+    pub usage: Option<Usage>,
 }
 
 /// The header of a page, checked.
@@ -83,6 +99,9 @@ pub struct PageHeader {
     pub last: bool,
     /// Appended to a file: the checksum holds.
     pub flushed: bool,
+    /// What the kernel had counted for the thread when the page ended. `None`: not asked, or the
+    /// page has not ended (it is in use, or its process was killed).
+    pub usage_end: Option<Usage>,
     pub(super) checksum: u64,
 }
 
@@ -142,6 +161,16 @@ impl PageHeader {
         let mut thread_name = [0u8; 16];
         let name_at = std::mem::offset_of!(RawHeader, thread_name);
         thread_name.copy_from_slice(&raw[name_at..name_at + 16]);
+        let usages = field!(usages, u32);
+        let words = |at: usize| {
+            let mut words = [0u64; USAGE_WORDS];
+            for (word, bytes) in words.iter_mut().zip(raw[at..].chunks_exact(8)) {
+                *word = bytes.first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
+            }
+            Usage::from_words(words)
+        };
+        let usage_begin = words(std::mem::offset_of!(RawHeader, usage_begin));
+        let usage_end = words(std::mem::offset_of!(RawHeader, usage_end));
         Ok(Self {
             start: PageStart {
                 pid: field!(pid, u32),
@@ -157,6 +186,8 @@ impl PageHeader {
                 base_monotonic_ns: field!(base_monotonic_ns, u64),
                 flush_ticks: field!(flush_ticks, u64),
                 flushes: field!(flushes, u32),
+                attach_ns: field!(attach_ns, u64),
+                usage: (usages & USAGE_BEGIN != 0).then_some(usage_begin),
             },
             committed,
             calls,
@@ -164,6 +195,7 @@ impl PageHeader {
             open_export: open as u32,
             last: flags & FLAG_LAST != 0,
             flushed: flags & FLAG_FLUSHED != 0,
+            usage_end: (usages & USAGE_END != 0).then_some(usage_end),
             checksum: field!(checksum, u64),
         })
     }

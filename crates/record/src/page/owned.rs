@@ -1,6 +1,7 @@
 //! A page in memory of its own: for programs that write pages outside of a target.
 
 use super::{Call, PAGE_BYTES, PageStart, PageWriter};
+use crate::Usage;
 
 /// A page and its writer.
 pub struct OwnedPage {
@@ -90,6 +91,12 @@ impl OwnedPage {
     pub fn set_open(&mut self, depth: u32, export: u32) {
         // SAFETY: attached in `new`.
         unsafe { self.writer.set_open(depth, export) };
+    }
+
+    /// Notes what its thread had used when the page ended; before [`OwnedPage::seal`].
+    pub fn set_end(&mut self, usage: Usage) {
+        // SAFETY: attached in `new`.
+        unsafe { self.writer.set_end(usage) };
     }
 
     /// Names its thread from now on: the name goes into the header when it is sealed.

@@ -2,12 +2,13 @@
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use super::header::{RawHeader, checksum_with};
+use super::header::{RawHeader, USAGE_BEGIN, USAGE_END, checksum_with};
 use super::{
     Call, FLAG_FLUSHED, FLAG_LAST, HEADER_BYTES, LONGEST_RECORD, LONGEST_VALUES, MOST_VALUES,
     PAGE_BYTES, PAGE_MAGIC, PAGE_VERSION, PageStart, TAG_CALL, TAG_CONTEXT, TAG_RUNNING,
     TAG_THREAD_CLOCK, TAG_VALUES, TAG_WORKGROUP,
 };
+use crate::usage::{USAGE_WORDS, Usage};
 use crate::wire::{put_varint, zigzag};
 
 /// Writes records into one mapped page at a time. Plain data, so that it can live in a
@@ -101,6 +102,10 @@ impl PageWriter {
             (*header).base_monotonic_ns = start.base_monotonic_ns;
             (*header).flush_ticks = start.flush_ticks;
             (*header).flushes = start.flushes;
+            (*header).attach_ns = start.attach_ns;
+            (*header).usages = if start.usage.is_some() { USAGE_BEGIN } else { 0 };
+            (*header).usage_begin = start.usage.map_or([0; USAGE_WORDS], |usage| usage.words());
+            (*header).usage_end = [0; USAGE_WORDS];
             (*header).checksum = 0;
             (*header).magic.store(PAGE_MAGIC, Ordering::Release);
         }
@@ -251,6 +256,37 @@ impl PageWriter {
             cursor.put(monotonic_ns.wrapping_sub(self.base_monotonic_ns));
             self.last_ticks = ticks;
             self.commit(cursor);
+        }
+    }
+
+    /// Notes what the thread had used when the recorder was ready for it, and how long that took:
+    /// where its first page begins for the program.
+    ///
+    /// # Safety
+    /// A page is attached.
+    pub unsafe fn set_begin(&mut self, usage: Usage, attach_ns: u64) {
+        let header = self.header();
+        // SAFETY: attached by contract. The mark goes last, so that a kill in between leaves a page
+        // without usage.
+        unsafe {
+            (*header).attach_ns = attach_ns;
+            (*header).usage_begin = usage.words();
+            compiler_fence(Ordering::SeqCst);
+            (*header).usages = USAGE_BEGIN;
+        }
+    }
+
+    /// Notes what the thread had used when its page ended. Before [`PageWriter::seal`].
+    ///
+    /// # Safety
+    /// A page is attached.
+    pub unsafe fn set_end(&mut self, usage: Usage) {
+        let header = self.header();
+        // SAFETY: as in `set_begin`.
+        unsafe {
+            (*header).usage_end = usage.words();
+            compiler_fence(Ordering::SeqCst);
+            (*header).usages |= USAGE_END;
         }
     }
 

@@ -253,8 +253,9 @@ def profile(
 
     `vm`: a `relax.VirtualMachine`, several, or a mapping from names for the report to them.
 
-    `counters`: names as `counterpoint list` shows them; `[]` for times only; without it the default
-    set, or what `COUNTERPOINT_CPU_METRICS` says. A counter that cannot be had is an error that says
+    `counters`: names as `counterpoint list` shows them; `[]` for times only; without it what
+    `COUNTERPOINT_CPU_METRICS` says, or else the default set where counters can be read without the
+    kernel, and times only where they cannot. A counter that cannot be had is an error that says
     why. `multiplex`: more than the processor has at once may take turns.
 
     `collectors`: measurements of your own; counters of a `CounterCollector` are added.

@@ -60,7 +60,8 @@ class CounterCollector(Collector):
 
     `counters`: for each device the names, as `counterpoint list` shows them; also PAPI's
     (`PAPI_FP_OPS`) and libpfm's (`perf::CYCLES`). `None`: what
-    `COUNTERPOINT_<DEVICE>_METRICS` says, else the default set. A device whose counters this
+    `COUNTERPOINT_<DEVICE>_METRICS` says, else the default set, which on a processor without
+    hardware counters is empty. A device whose counters this
     machine has no source for is left out, with one warning that says what would help.
     """
 

@@ -1,0 +1,279 @@
+//! What recording costs, and which figures it hides: numbers computed on paper. One tick is 1 ns.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use analysis::stats::Options as StatsOptions;
+use analysis::{Hidden, MetricValue, Options, ProbeCost, Summary, stats, summarize};
+use model::Metric;
+use profile::{Calibration, Profile, Role, SwitchCost, Usage};
+use record::meta::{Leaving, Spread};
+use testkit::{CallScript, Item, ProfileScript, Scratch};
+
+fn summary(script: &ProfileScript, options: &Options) -> Summary {
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    script.write(&dir);
+    summarize(&Profile::open(&dir).expect("the profile opens"), options)
+}
+
+fn used(ticks: u64, cpu_ns: u64, faults: u64, voluntary: u64, involuntary: u64) -> Usage {
+    Usage {
+        ticks,
+        cpu_ns,
+        minor_faults: faults,
+        major_faults: faults / 10,
+        voluntary_switches: voluntary,
+        involuntary_switches: involuntary,
+    }
+}
+
+/// One thread with `task-clock`; an empty call takes 40, reads 400 of its clock and is enabled for
+/// as long; a probe takes 900. Forty calls of 1,000, which the clock sees as 1,720: in place, a
+/// reading takes 720 instead of 360, so the bracket twice as long, 1,800. Two pages.
+fn counted() -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    script.counter("task-clock", 0).unit = "ns".into();
+    script.manifest.switch_cost = Some(SwitchCost {
+        switches: 1_000,
+        bare_ns: 2_000.0,
+        added_ns: 1_200.0,
+        added_range_ns: [1_100.0, 1_400.0],
+    });
+    let process = script.process(1);
+    process.library("m", &["f"]);
+    process.calibrations.push(Calibration {
+        calls: 200,
+        counters: 1,
+        inside_ticks: 40,
+        total_ticks: 900,
+        inside_values: vec![400],
+        spread: Some(Spread {
+            inside_ticks: [38, 44],
+            total_ticks: [880, 1_000],
+            inside_values: vec![[390, 450]],
+            enabled_ns: vec![400],
+        }),
+    });
+    process.leaving = Some(Leaving { pages: 1, cpu_ns: 7_000 });
+    let thread = process.thread("t");
+    thread.attach_ns = 300_000;
+    thread.flush_ticks = 50_000;
+    thread.usages = vec![
+        (Some(used(0, 10_000, 100, 5, 1)), Some(used(90_000, 90_000, 130, 9, 2))),
+        (Some(used(200_000, 110_000, 500, 20, 3)), Some(used(300_000, 220_000, 501, 23, 5))),
+    ];
+    for i in 0..40u64 {
+        if i == 20 {
+            thread.then(Item::NextPage(200_000, 110_000, 200_000));
+        }
+        let start = if i < 20 { 1_000 + 4_000 * i } else { 201_000 + 4_000 * (i - 20) };
+        thread.call(CallScript::new(0, start, 1_000).group(1_720, &[1_720]));
+    }
+    script
+}
+
+fn cost(script: &ProfileScript) -> ProbeCost {
+    summary(script, &Options::default()).probes.remove(0)
+}
+
+#[test]
+fn every_part_of_the_price() {
+    let cost = cost(&counted());
+    assert_eq!((cost.calls, cost.of_calls), (40, 40));
+    assert_eq!((cost.calibrated_per_call_ns, cost.per_call_ns), (900.0, 1_800.0));
+    assert_eq!(cost.probes_ns, 72_000.0);
+    // (9 − 5) + (2 − 1) switches in the first page, (23 − 20) + (5 − 3) in the second.
+    assert_eq!((cost.switches, cost.switches_ns), (10, Some(12_000.0)));
+    // 110,000 − 90,000 between the pages, and 7,000 at the end; not the 50,000 that it took.
+    assert_eq!((cost.flush_ns, cost.attach_ns), (27_000.0, 300_000.0));
+    assert_eq!(cost.way_ns, None, "no virtual machine");
+    assert_eq!(cost.total_ns(), 72_000.0 + 12_000.0 + 27_000.0 + 300_000.0);
+    // 80,000 and 110,000 in the pages; what lies between them was the flush.
+    assert_eq!(cost.cpu_ns, Some(190_000.0));
+    assert_eq!(cost.alone_ns(), Some(190_000.0 - 84_000.0));
+    assert_eq!(cost.dispatch_ns, Some(40_000.0));
+}
+
+#[test]
+fn what_a_thread_used() {
+    let thread = summary(&counted(), &Options::default()).threads[0];
+    let expected = Usage {
+        ticks: 190_000,
+        cpu_ns: 190_000,
+        minor_faults: 31,
+        // 13 − 10, and 50 − 50.
+        major_faults: 3,
+        voluntary_switches: 7,
+        involuntary_switches: 3,
+    };
+    assert_eq!((thread.usage, thread.cpu_ns), (Some(expected), Some(190_000.0)));
+    // Killed in its second page: what came after the flush is lost, but for the clock's record.
+    let mut killed = counted();
+    let thread = &mut killed.processes[0].threads[0];
+    thread.usages[1].1 = None;
+    thread.then(Item::Clock(290_000, 170_000, 290_000));
+    let thread = summary(&killed, &Options::default()).threads[0];
+    let first = Usage { ticks: 90_000, cpu_ns: 80_000, minor_faults: 30, ..expected };
+    let first = Usage { voluntary_switches: 4, involuntary_switches: 1, ..first };
+    assert_eq!((thread.usage, thread.cpu_ns), (Some(first), Some(140_000.0)));
+    // An earlier version's: nothing but the clocks.
+    let mut old = counted();
+    let thread = &mut old.processes[0].threads[0];
+    thread.usages.clear();
+    thread.then(Item::Clock(290_000, 170_000, 290_000));
+    let thread = summary(&old, &Options::default()).threads[0];
+    assert_eq!((thread.usage, thread.cpu_ns), (None, Some(60_000.0)));
+}
+
+/// A number that goes backwards is no thread's: the page says nothing, its neighbours do.
+#[test]
+fn damaged_usages() {
+    let mut script = counted();
+    script.processes[0].threads[0].usages[0].1 = Some(used(1, 2, 3, 4, 0));
+    let thread = summary(&script, &Options::default()).threads[0];
+    assert_eq!(thread.usage.map(|used| used.minor_faults), Some(1));
+    let mut script = counted();
+    let most = used(u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX);
+    script.processes[0].threads[0].usages[0] = (Some(Usage::default()), Some(most));
+    script.processes[0].leaving = Some(Leaving { pages: u32::MAX, cpu_ns: u64::MAX });
+    script.processes[0].threads[0].attach_ns = u64::MAX;
+    script.manifest.switch_cost = Some(SwitchCost { added_ns: -1.0, ..SwitchCost::default() });
+    let cost = cost(&script);
+    assert_eq!((cost.switches, cost.switches_ns), (u64::MAX, Some(0.0)));
+}
+
+/// What is not known is not 0.
+#[test]
+fn switches_that_were_not_measured() {
+    let mut script = counted();
+    script.manifest.switch_cost = None;
+    assert_eq!((cost(&script).switches, cost(&script).switches_ns), (10, None));
+    // A thread without counters pays nothing.
+    let mut timing = counted();
+    timing.manifest.counters.clear();
+    timing.processes[0].calibrations[0] =
+        Calibration { calls: 9, total_ticks: 50, ..Calibration::default() };
+    let thread = &mut timing.processes[0].threads[0];
+    thread.mask = 0;
+    thread.items.clear();
+    thread.usages.truncate(1);
+    thread.call(CallScript::new(0, 1_000, 500));
+    let cost = cost(&timing);
+    assert_eq!((cost.switches, cost.switches_ns, cost.per_call_ns), (0, Some(0.0), 50.0));
+}
+
+/// Ops that follow one another: 700 from the end of one to the begin of the next, of which the
+/// bracket explains 300 − 20.
+#[test]
+fn the_way_of_a_machine() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(1);
+    let vm = process.machine("vm");
+    let ops = ["f", "g"].map(|name| process.op(vm, Role::Op, name, ""));
+    process.calibrations.push(Calibration {
+        calls: 200,
+        inside_ticks: 20,
+        total_ticks: 300,
+        ..Calibration::default()
+    });
+    let thread = process.thread("t");
+    for i in 0..50 {
+        thread.call(CallScript::op(ops[i % 2], 1_000 + 1_000 * i as u64, 300));
+    }
+    let cost = cost(&script);
+    assert_eq!(cost.probes_ns, 15_000.0);
+    assert_eq!(cost.way_ns, Some(50.0 * 420.0));
+}
+
+fn metric(script: &ProfileScript, text: &str, subtract_probe: bool) -> MetricValue {
+    let operands: Vec<_> = script.manifest.counters.iter().map(|c| c.operand()).collect();
+    let metrics = vec![Metric::parse(text).unwrap().bind(&operands).unwrap()];
+    let options = Options { metrics, subtract_probe, ..Options::default() };
+    summary(script, &options).rows[0].metrics[0]
+}
+
+/// Forty calls of this duration, with this much of the clock.
+fn calls(duration: u64, clock: u64) -> ProfileScript {
+    let mut script = counted();
+    let thread = &mut script.processes[0].threads[0];
+    thread.items.clear();
+    thread.usages.clear();
+    for i in 0..40 {
+        thread.call(CallScript::new(0, 10_000 * i, duration).group(clock, &[clock]));
+    }
+    script
+}
+
+const BUSY: &str = "busy = task-clock / duration in %";
+
+#[test]
+fn metrics_are_less_the_bracket() {
+    // (2,360 − 400) / (2,040 − 40); with each call less that already, the same.
+    let script = calls(2_040, 2_360);
+    for subtract in [false, true] {
+        let busy = metric(&script, BUSY, subtract);
+        assert_eq!((busy.value, busy.calls, busy.hidden), (Some(98.0), 40, None));
+    }
+    let plain = summary(&script, &Options::default());
+    let row = &plain.rows[0];
+    assert_eq!(row.empty_share, Some(40.0 / 2_040.0));
+    assert_eq!(row.counters[0].unwrap().empty_share(), Some(400.0 / 2_360.0));
+    // The values themselves stay raw.
+    assert_eq!(row.counters[0].unwrap().total, 40 * 2_360);
+}
+
+#[test]
+fn metrics_of_mostly_the_bracket_are_absent() {
+    // A dispatch of 65: its clock is the bracket's, four hundred of 425.
+    let busy = metric(&calls(65, 425), BUSY, false);
+    let Some(Hidden::Counter { counter: 0, empty_share }) = busy.hidden else { panic!("{busy:?}") };
+    assert_eq!((busy.value, empty_share), (None, 400.0 / 425.0));
+    // One of 70: durations are the bracket's by 40 of 70.
+    let rate = metric(&calls(70, 900), "x = 1 / duration", false);
+    assert_eq!(
+        (rate.value, rate.hidden),
+        (None, Some(Hidden::Duration { empty_share: 40.0 / 70.0 }))
+    );
+    // Exactly half is not more than half.
+    let rate = metric(&calls(80, 900), "x = 1 / duration", false);
+    assert_eq!(rate.hidden, None);
+    assert!(rate.value.is_some());
+    // Without a calibration nobody knows.
+    let mut old = calls(65, 425);
+    old.processes[0].calibrations.clear();
+    assert_eq!(summary(&old, &Options::default()).rows[0].empty_share, None);
+}
+
+/// Of single calls likewise: 90 % (of 1,000, 900 are left of 1,300), nothing where the bracket is
+/// more than half, nothing above all of the time.
+#[test]
+fn parts_of_the_time_of_single_calls() {
+    for (clock, part) in [(1_300, Some(90.0)), (799, None), (1_450, Some(105.0)), (1_470, None)] {
+        let script = calls(1_040, clock);
+        let scratch = Scratch::new();
+        let dir = scratch.join("x.cpt");
+        script.write(&dir);
+        let profile = Profile::open(&dir).unwrap();
+        let operands: Vec<_> = script.manifest.counters.iter().map(|c| c.operand()).collect();
+        let metrics = vec![Metric::parse(BUSY).unwrap().bind(&operands).unwrap()];
+        let found = stats(&profile, &StatsOptions { metrics, ..StatsOptions::default() }).unwrap();
+        let busy = found.ops[0].all.variables.last().unwrap();
+        assert_eq!((busy.calls, busy.mean), (if part.is_some() { 40 } else { 0 }, part), "{clock}");
+    }
+}
+
+/// A thread is on one processor at a time: (2,000 − 400) / (1,040 − 40) cannot be, and nine of ten
+/// empty calls read at most 50 more than the median.
+#[test]
+fn no_more_than_all_of_the_time() {
+    let busy = metric(&calls(1_040, 2_000), BUSY, false);
+    assert_eq!((busy.value, busy.hidden), (None, Some(Hidden::MoreThanAll { part: 1.6 })));
+    // 1,050 of 1,000: the clock may be 50 too much, and the duration 4 too little.
+    let busy = metric(&calls(1_040, 1_450), BUSY, false);
+    assert_eq!((busy.value, busy.hidden), (Some(105.0), None));
+    // 1,070 are more than these and the clocks' rounding explain.
+    assert_eq!(metric(&calls(1_040, 1_470), BUSY, false).value, None);
+    // Anything but a plain part of the time may be above 1.
+    let twice = metric(&calls(1_040, 2_000), "x = 2 * task-clock / duration", false);
+    assert_eq!(twice.value, Some(3.2));
+}

@@ -1,0 +1,126 @@
+//! What is recorded without asking, and what recording is said to cost, in real processes.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::support::{Programs, Recorded, counterpoint};
+
+fn host(arguments: &str) -> Command {
+    let programs = Programs::get();
+    let mut command = Command::new(&programs.host);
+    command.arg(&programs.library).args(arguments.split(' '));
+    command
+}
+
+/// `run` without `-e`.
+fn unasked(program: &std::path::Path, command: &mut Command) -> (testkit::Scratch, Value, String) {
+    let directory = testkit::Scratch::new();
+    let mut run = Command::new(program);
+    run.arg("run").arg("-o").arg(directory.join("p.cpt")).arg("--");
+    run.arg(command.get_program()).args(command.get_args());
+    for variable in ["COUNTERPOINT_CPU_METRICS", "TVM_PAPI_CPU_METRICS"] {
+        run.env_remove(variable);
+    }
+    let output = run.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let report = |format: &str| {
+        let mut report = Command::new(program);
+        let output = report.arg("report").arg(directory.join("p.cpt")).args(["--format", format]);
+        String::from_utf8(
+            output.args(["--by", "thread", "--width", "400"]).output().unwrap().stdout,
+        )
+        .unwrap()
+    };
+    let (found, text) = (serde_json::from_str(&report("json")).unwrap(), report("table"));
+    (directory, found, text)
+}
+
+/// Without a PMU nothing is counted in calls; what the kernel counts for every thread anyway stands
+/// beside them. 50 calls touch 100 fresh pages each, on one thread: the rest of the faults is the
+/// program's between calls.
+#[test]
+fn timing_only_and_what_threads_used() {
+    let Some(program) = counterpoint("unasked") else { return };
+    let machine = counters::machine::Machine::here();
+    if !counters::defaults::defaults(&machine).counters.is_empty() {
+        return crate::support::skip("unasked", "this machine has hardware counters");
+    }
+    let (directory, report, text) = unasked(&program, &mut host("touch 100 50"));
+    assert_eq!(report["profile"]["counters"], json!([]));
+    assert_eq!(report["total"]["calls"], 50);
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("only times are recorded"), "{notes}");
+    assert!(notes.contains("-e page-faults,task-clock") || notes.contains("EPERM"), "{notes}");
+    let thread = &report["threads"][0];
+    let used = &thread["usage"];
+    let number = |name: &str| used[name].as_f64().unwrap_or_else(|| panic!("{name}: {used}"));
+    let faults = number("minor_faults");
+    assert!((5_000.0..5_100.0).contains(&faults), "{used}");
+    assert!(number("cpu_ns") > 0.0 && number("of_ns") > 0.0, "{used}");
+    assert!(number("of_ns") >= thread["dispatch_ns"].as_f64().unwrap(), "{thread}");
+    // One thread: the process used what it used.
+    assert_eq!(report["processes"][0]["usage"], *used);
+    assert!(text.contains("minor faults") && text.contains("voluntary switches"), "{text}");
+    assert!(text.contains("since their first calls"), "{text}");
+    // No counters: context switches are not dearer.
+    assert_eq!(report["probe"]["switches_ns"], 0.0);
+    let manifest = std::fs::read_to_string(directory.join("p.cpt/manifest.json")).unwrap();
+    assert!(!manifest.contains("switch_cost"), "{manifest}");
+}
+
+/// With counters every part of the price is there, and the empty bracket with its range.
+#[test]
+fn every_part_is_told() {
+    let Some(program) = counterpoint("price") else { return };
+    let recorded = Recorded::run(&program, "task-clock:u", &mut host("threads 2 20000"));
+    let report = recorded.report(&[]);
+    let probe = &report["probe"];
+    for part in ["probes_ns", "switches_ns", "flush_ns", "attach_ns", "cpu_ns", "slowdown"] {
+        assert!(probe[part].as_f64().is_some(), "{part}: {probe}");
+    }
+    let sum = ["probes_ns", "switches_ns", "flush_ns", "attach_ns"];
+    let sum: f64 = sum.iter().map(|part| probe[part].as_f64().unwrap()).sum();
+    let total = probe["total_ns"].as_f64().unwrap();
+    assert!((total - sum).abs() < 1.0, "{probe}");
+    assert_eq!(probe["way_ns"], Value::Null, "no virtual machine");
+    let each = |name: &str| probe[name].as_f64().unwrap();
+    assert!(each("per_call_ns") >= each("calibrated_per_call_ns"), "{probe}");
+    let manifest: Value =
+        serde_json::from_slice(&std::fs::read(recorded.path().join("manifest.json")).unwrap())
+            .unwrap();
+    assert!(manifest["switch_cost"]["bare_ns"].as_f64().unwrap() > 0.0, "{manifest}");
+    let empty = &report["processes"][0]["probe"]["empty_call"];
+    let median = empty["counters"][0].as_f64().unwrap();
+    let range = &empty["counter_ranges"][0];
+    assert!(range[0].as_f64().unwrap() <= median && median <= range[1].as_f64().unwrap());
+    // Calls that do nothing: their clock is the bracket's, so nothing is formed of it.
+    let row = &report["rows"][0];
+    assert!(row["counters"][0]["empty_share"].as_f64().unwrap() > 0.5, "{row}");
+    let busy = row["metrics"].as_array().unwrap();
+    let busy =
+        busy.iter().find(|m| m["name"] == "cpu-utilisation:u" || m["name"] == "cpu-utilisation");
+    let busy = busy.unwrap();
+    assert_eq!(busy["value"], Value::Null, "{busy}");
+    assert!(busy["reason"].as_str().unwrap().contains("is what an empty call reads"), "{busy}");
+    let text = Command::new(&program).arg("report").arg(recorded.path()).output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("≈ mostly what the probe itself counts"), "{text}");
+    assert!(text.contains("– cpu-utilisation is left out of 1 row"), "{text}");
+}
+
+/// A thread that did not end has used what it had at its last flush; with none, nobody knows.
+#[test]
+fn a_process_that_dies() {
+    let Some(program) = counterpoint("price after a crash") else { return };
+    let recorded = Recorded::run(&program, "none", &mut host("abort 100"));
+    let report = recorded.report(&[]);
+    assert!(report["total"]["calls"].as_u64().unwrap() > 0, "{report}");
+    assert_eq!(report["threads"][0]["usage"], Value::Null);
+    // 100,000 calls are several pages.
+    let recorded = Recorded::run(&program, "none", &mut host("abort 100000"));
+    let report = recorded.report(&[]);
+    let thread = &report["threads"][0];
+    let of = thread["usage"]["of_ns"].as_f64().unwrap();
+    assert!(of > 0.0 && of < thread["wall_ns"].as_f64().unwrap(), "{thread}");
+}
