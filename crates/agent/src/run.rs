@@ -101,7 +101,12 @@ fn note_variables() {
         WANTED.store(hook::is_asked_for(), Ordering::Release);
         return;
     }
+/// Nothing of the environment is read in a process that has more rights than its user: whoever
+/// started it has chosen the environment, and must not choose what such a process reads and writes.
     // SAFETY: `getenv` returns C strings.
+    if sys::has_more_rights() {
+        return;
+    }
     let bytes = unsafe { CStr::from_ptr(value) }.to_bytes();
     if bytes.is_empty() || bytes.len() >= PATH_BYTES {
         return;
