@@ -26,6 +26,7 @@
 //! | [`exec`] | programs that the host starts: which of them can carry us |
 //! | [`fork`] | a fork by a signal handler that has interrupted the recorder |
 //! | [`table`] | the exported table that names the one agent of a process |
+//! | `kept` | memory for as long as the process lives, found by LeakSanitizer |
 //! | [`sys`] | system calls that leave `errno` alone, memory reads that cannot fault |
 //!
 //! Rules. The host never dies of us: no exit (but for the one variable of the original hook that
@@ -52,6 +53,7 @@ mod hook;
 mod inject;
 mod iree;
 mod probe;
+mod kept;
 mod process;
 mod run;
 mod session;

@@ -9,6 +9,7 @@
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use abi::agent::AgentState;
@@ -18,6 +19,8 @@ use record::pool::Row;
 use record::run_file::RUN_FILE_VARIABLE;
 use record::{ClockKind, Pool, RunFile};
 
+use crate::iree::interpose;
+use crate::kept::keep;
 use crate::process::{PartState, Process};
 use crate::{exec, fork, hook, sys, table, thread};
 
@@ -303,7 +306,7 @@ pub fn load() -> Option<&'static Run> {
     };
     // A panic must not leave the others waiting.
     if let Some(run) = thread::guarded(read_now).flatten() {
-        RUN.store(Box::leak(Box::new(run)), Ordering::Release);
+        RUN.store(ptr::from_ref(keep(run)).cast_mut(), Ordering::Release);
     } else {
         switch_off();
     }

@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 use abi::agent::{AgentState, session};
 use model::Loss;
 
+use crate::kept::keep;
 use crate::process::{Lock, Process};
 use crate::sys::ErrnoGuard;
 use crate::thread::guarded;
@@ -48,7 +49,7 @@ fn begin_unguarded(path: &CStr) -> i32 {
     }
     let Some(run) = run::read_from(path) else { return session::UNUSABLE };
     fork::forget_private_pages();
-    run::begin(Box::leak(Box::new(run)));
+    run::begin(keep(run));
     session::BEGAN
 }
 
