@@ -81,6 +81,7 @@ static CONSTRUCTOR: extern "C" fn() = constructor;
 extern "C" fn constructor() {
     std::panic::set_hook(Box::new(|_| {}));
     thread::guarded(|| {
+        interpose::prepare();
         note_variables();
         point!(Constructor);
         if is_asked_for() && table::another_is_first() {
