@@ -22,7 +22,7 @@ use record::{ClockKind, Pool, RunFile};
 use crate::iree::interpose;
 use crate::kept::keep;
 use crate::process::{PartState, Process};
-use crate::{exec, fork, hook, sys, table, thread};
+use crate::{exec, fork, hook, sanitizer, sys, table, thread};
 
 /// What the run file says, made ready to use. Lives for ever, shared by forked children.
 #[derive(Debug)]
@@ -89,6 +89,10 @@ extern "C" fn constructor() {
             QUIET.store(true, Ordering::Relaxed);
             WANTED.store(false, Ordering::Release);
         }
+        if is_asked_for() && sanitizer::checks_races() {
+            with_run_row(|row| row.lose(Loss::ChildSanitized, 1, 0));
+            WANTED.store(false, Ordering::Release);
+        }
         if is_asked_for() {
             EPOCH.store(OF_ENVIRONMENT, Ordering::Release);
             exec::prepare();
@@ -97,7 +101,12 @@ extern "C" fn constructor() {
     });
 }
 
+/// Nothing of the environment is read in a process that has more rights than its user: whoever
+/// started it has chosen the environment, and must not choose what such a process reads and writes.
 fn note_variables() {
+    if sys::has_more_rights() {
+        return;
+    }
     // SAFETY: the name is a C string; the result points into the environment, which nothing
     // changes while the dynamic linker runs constructors.
     let value = unsafe { libc::getenv(VARIABLE.as_ptr()) };
@@ -105,12 +114,7 @@ fn note_variables() {
         WANTED.store(hook::is_asked_for(), Ordering::Release);
         return;
     }
-/// Nothing of the environment is read in a process that has more rights than its user: whoever
-/// started it has chosen the environment, and must not choose what such a process reads and writes.
     // SAFETY: `getenv` returns C strings.
-    if sys::has_more_rights() {
-        return;
-    }
     let bytes = unsafe { CStr::from_ptr(value) }.to_bytes();
     if bytes.is_empty() || bytes.len() >= PATH_BYTES {
         return;
