@@ -74,6 +74,8 @@ pub mod measure;
 #[cfg(feature = "names")]
 pub mod names;
 
+#[cfg(feature = "names")]
+mod killer;
 mod sim;
 mod sys;
 mod user;
