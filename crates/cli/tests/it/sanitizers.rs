@@ -273,6 +273,9 @@ fn under_valgrind_and_gdb() {
         command
             .args(["-q", "--error-exitcode=99", "--log-file=/dev/null"])
             .arg(format!("--tool={tool}"));
+        if tool == "callgrind" {
+            command.arg("--callgrind-out-file=/dev/null");
+        }
         if tool == "memcheck" {
             command.args(["--leak-check=full", "--errors-for-leak-kinds=definite,possible"]);
         }
