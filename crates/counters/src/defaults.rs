@@ -10,7 +10,7 @@
 
 use model::Counter;
 
-use crate::check::{Opens, check, opens, user_only};
+use crate::check::{Opens, all_at_once, check, opens, user_only};
 use crate::devices::{CountedBy, DeviceKind, Devices, KINDS};
 use crate::machine::Machine;
 use crate::names::{NameError, Resolver};
@@ -107,7 +107,7 @@ pub fn of_devices(
                 }
                 processor(kind.defaults, resolver, machine)
             }
-            None => alone(kind.defaults, resolver, machine),
+            None => alone(kind.defaults, resolver, machine).0,
         };
         join(&mut set, more);
     }
@@ -152,7 +152,7 @@ fn join(set: &mut Defaults, more: Defaults) {
 
 /// What of the processor's set works here; without hardware counters, the software set.
 fn processor(names: &[&str], resolver: &Resolver, machine: &Machine) -> Defaults {
-    let mut set = alone(names, resolver, machine);
+    let (mut set, mut at_once) = alone(names, resolver, machine);
     if set.counters.is_empty() {
         // One reason instead of five.
         let first = names.first().and_then(|name| resolver.resolve(name).ok()?.pop());
@@ -161,13 +161,16 @@ fn processor(names: &[&str], resolver: &Resolver, machine: &Machine) -> Defaults
             Some(Opens::No(problem)) => problem.message,
             _ => "none opens".to_owned(),
         };
-        set = alone(&SOFTWARE_DEFAULTS, resolver, machine);
+        (set, at_once) = alone(&SOFTWARE_DEFAULTS, resolver, machine);
         let instead: Vec<&str> = set.counters.iter().map(|c| c.name.as_str()).collect();
         let note = match instead.is_empty() {
             true => format!("no hardware counters: {why}"),
             false => format!("no hardware counters, {} instead: {why}", instead.join(" and ")),
         };
         set.notes.insert(0, note);
+    }
+    if at_once {
+        return set;
     }
     // Fewer, until they fit the machine at once.
     while let Some(problem) = check(&set.counters, machine).problem().cloned() {
@@ -177,12 +180,19 @@ fn processor(names: &[&str], resolver: &Resolver, machine: &Machine) -> Defaults
     set
 }
 
-/// What of a set works here, each for itself, with notes.
-fn alone(names: &[&str], resolver: &Resolver, machine: &Machine) -> Defaults {
+/// What of a set works here, each for itself, with notes; and whether all of it is known to work at
+/// once.
+fn alone(names: &[&str], resolver: &Resolver, machine: &Machine) -> (Defaults, bool) {
     let mut set = Defaults::default();
     let mut narrowed = Vec::new();
     // In one list, so that they share a group.
     let list = resolver.resolve(&names.join(",")).unwrap_or_default();
+    // Mostly all of them work, and then they need not be tried one by one.
+    if !list.is_empty() && all_at_once(&list) {
+        let (threads, packages) = crate::plan::by_scope(list);
+        set.counters = threads.into_iter().chain(packages).collect();
+        return (set, true);
+    }
     for counter in list {
         match opens(&counter, machine) {
             Opens::Yes => set.counters.push(counter),
@@ -207,5 +217,5 @@ fn alone(names: &[&str], resolver: &Resolver, machine: &Machine) -> Defaults {
     }
     let (threads, packages) = crate::plan::by_scope(set.counters);
     set.counters = threads.into_iter().chain(packages).collect();
-    set
+    (set, false)
 }
