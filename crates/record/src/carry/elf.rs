@@ -187,7 +187,7 @@ impl Header {
         let (mut strings, mut bytes) = (None, 0);
         self.each_entry(file, |key, value| match key {
             DT_STRTAB => strings = Some(value),
-            DT_STRSZ => bytes = value,
+            DT_STRSZ => bytes = value.min(MOST_NAME_BYTES),
             _ => {}
         });
         let Some(strings) = strings.and_then(|at| self.offset_of(file, at)) else { return false };
@@ -214,6 +214,8 @@ impl Header {
     }
 }
 
+/// More than the names of any program take; the file may say anything, and be that long.
+const MOST_NAME_BYTES: u64 = 64 << 20;
 /// As many libraries as any program needs directly (the most seen: some 60).
 const MOST_NEEDED: usize = 128;
 
