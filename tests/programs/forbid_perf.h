@@ -8,14 +8,27 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-// From now on perf_event_open fails with `number` in this thread and what it starts; a negative
-// number: the filter is there and allows everything. 0 if so.
+// What the filter does instead of failing with an error number.
+enum { ALLOW_PERF = -1, KILL_THREAD = -2, KILL_PROCESS = -3, RAISE_SIGSYS = -4 };
+
+static inline uint32_t answer_to_perf(int number) {
+  switch (number) {
+    case ALLOW_PERF: return SECCOMP_RET_ALLOW;
+    case KILL_THREAD: return SECCOMP_RET_KILL;
+    case KILL_PROCESS: return SECCOMP_RET_KILL_PROCESS;
+    case RAISE_SIGSYS: return SECCOMP_RET_TRAP;
+    default: return SECCOMP_RET_ERRNO | (uint32_t)number;
+  }
+}
+
+// From now on perf_event_open fails with `number` in this thread and what it starts, or a negative
+// number says what else happens. 0 if so.
 static inline int forbid_perf(int number) {
   struct sock_filter lines[] = {
       // struct seccomp_data begins with the number of the system call.
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_perf_event_open, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, number < 0 ? SECCOMP_RET_ALLOW : SECCOMP_RET_ERRNO | (uint32_t)number),
+      BPF_STMT(BPF_RET | BPF_K, answer_to_perf(number)),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
   struct sock_fprog program = {sizeof lines / sizeof *lines, lines};
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||

@@ -20,6 +20,7 @@ mod probe;
 mod read;
 mod report;
 mod results;
+mod run_start;
 mod stats;
 mod stats_10m;
 mod traces;
@@ -62,6 +63,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "idle-start",
         about: "what a preloaded but idle library adds to the start of python",
         prepare: idle_start::prepare,
+    },
+    Benchmark {
+        name: "run-start",
+        about: "what `counterpoint run` takes for a program that does nothing",
+        prepare: run_start::prepare,
     },
     Benchmark {
         name: "dispatch-e2e",

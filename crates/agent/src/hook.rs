@@ -31,8 +31,8 @@ static LISTING: AtomicBool = AtomicBool::new(false);
 /// Process that had the profile made; 0 before.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
-/// In the constructor: whether the environment has a variable of the hook. Not in a process with
-/// more rights than its user, who must not choose where it writes.
+/// In the constructor: whether the environment has a variable of the hook. Not called in a process
+/// with more rights than its user.
 pub fn is_asked_for() -> bool {
     // SAFETY: `environ` is set before constructors run, and nothing changes it meanwhile; it is
     // an array of C strings that ends with a null pointer.
@@ -49,7 +49,7 @@ pub fn is_asked_for() -> bool {
             }
             at = at.add(1);
         }
-        if !found || libc::getauxval(libc::AT_SECURE) != 0 {
+        if !found {
             return false;
         }
         ENVIRONMENT.store(first, Ordering::Release);

@@ -15,6 +15,7 @@
 //! | [`run`] | start-up: the run file, read at the first executable; nothing happens before |
 //! | [`hook`] | the original hook's variables instead of a run file; its report at the end |
 //! | [`helper`] | runs a program so that the host cannot notice |
+//! | `sanitizer` | what AddressSanitizer asks of the program that it is in |
 //! | [`session`] | recording that begins and ends within the process |
 //! | [`process`] | what one process owns: its row of the loss table, its part; renewed after fork |
 //! | [`thread`] | what one thread owns: page, counters; made at its first call, given back at its exit |
@@ -25,6 +26,7 @@
 //! | [`tvm`] | the adapter for TVM's virtual machine: instrument, entry functions, regions |
 //! | [`exec`] | programs that the host starts: which of them can carry us |
 //! | [`fork`] | a fork by a signal handler that has interrupted the recorder |
+//! | `kept` | memory for as long as the process lives, found by LeakSanitizer |
 //! | [`table`] | the exported table that names the one agent of a process |
 //! | [`sys`] | system calls that leave `errno` alone, memory reads that cannot fault |
 //!
@@ -51,9 +53,11 @@ mod hook;
 #[cfg(feature = "inject-panics")]
 mod inject;
 mod iree;
+mod kept;
 mod probe;
 mod process;
 mod run;
+mod sanitizer;
 mod session;
 mod sys;
 mod table;
@@ -71,6 +75,7 @@ pub use iree::call_hook::{
     iree_hal_executable_library_call_hook_begin, iree_hal_executable_library_call_hook_end,
 };
 pub use iree::interpose::{dlsym, mmap, mmap64, mprotect};
+pub use sanitizer::__asan_default_options;
 pub use table::counterpoint_agent;
 pub use tvm::exports::{
     __tvm_ffi_counterpoint_calls, __tvm_ffi_counterpoint_collector,

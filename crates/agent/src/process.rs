@@ -14,6 +14,7 @@ use record::meta::{
 use record::pool::Row;
 
 use crate::iree;
+use crate::kept::keep;
 use crate::run::Run;
 use crate::sys::{self, AppendError};
 
@@ -187,7 +188,10 @@ impl Process {
         row.start_time.store(start_time, Ordering::Relaxed);
         row.pid.store(pid, Ordering::Release);
         match made {
-            Ok(paths) => state.paths.store(Box::leak(Box::new(paths)), Ordering::Release),
+            Ok(paths) => {
+                let paths = std::ptr::from_ref(keep(paths)).cast_mut();
+                state.paths.store(paths, Ordering::Release);
+            }
             Err(errno) => row.lose(Loss::PartUnwritable, 1, errno),
         }
         state.ready.store(NAMED, Ordering::Release);

@@ -9,6 +9,7 @@
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use abi::agent::AgentState;
@@ -18,8 +19,10 @@ use record::pool::Row;
 use record::run_file::RUN_FILE_VARIABLE;
 use record::{ClockKind, Pool, RunFile};
 
+use crate::iree::interpose;
+use crate::kept::keep;
 use crate::process::{Lock, PartState, Process};
-use crate::{exec, fork, hook, sys, table, thread};
+use crate::{exec, fork, hook, sanitizer, sys, table, thread};
 
 /// What the run file says, made ready to use. Lives for ever, shared by forked children.
 #[derive(Debug)]
@@ -82,11 +85,16 @@ static CONSTRUCTOR: extern "C" fn() = constructor;
 extern "C" fn constructor() {
     std::panic::set_hook(Box::new(|_| {}));
     thread::guarded(|| {
+        interpose::prepare();
         note_variables();
         point!(Constructor);
         if is_asked_for() && table::another_is_first() {
             with_run_row(|row| row.lose(Loss::SecondAgent, 1, 0));
             QUIET.store(true, Ordering::Relaxed);
+            WANTED.store(false, Ordering::Release);
+        }
+        if is_asked_for() && sanitizer::checks_races() {
+            with_run_row(|row| row.lose(Loss::ChildSanitized, 1, 0));
             WANTED.store(false, Ordering::Release);
         }
         if is_asked_for() {
@@ -97,7 +105,12 @@ extern "C" fn constructor() {
     });
 }
 
+/// Nothing of the environment is read in a process that has more rights than its user: whoever
+/// started it has chosen the environment, and must not choose what such a process reads and writes.
 fn note_variables() {
+    if sys::has_more_rights() {
+        return;
+    }
     // SAFETY: the name is a C string; the result points into the environment, which nothing
     // changes while the dynamic linker runs constructors.
     let value = unsafe { libc::getenv(VARIABLE.as_ptr()) };
@@ -302,7 +315,7 @@ pub fn load() -> Option<&'static Run> {
     };
     // A panic must not leave the others waiting.
     if let Some(run) = thread::guarded(read_now).flatten() {
-        RUN.store(Box::leak(Box::new(run)), Ordering::Release);
+        RUN.store(ptr::from_ref(keep(run)).cast_mut(), Ordering::Release);
     } else {
         switch_off();
     }
@@ -352,7 +365,7 @@ pub fn read_session(path: &CStr, _: &Lock) -> Option<Run> {
 }
 
 /// Keeps the run of a session that has ended, for its memory. Under the process's lock.
-pub fn keep(run: &'static Run, _: &Lock) {
+pub fn retire(run: &'static Run, _: &Lock) {
     // SAFETY: the lock is held.
     if let Some(ended) = unsafe { (&raw mut ENDED).as_mut() } {
         ended.push(run);

@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering;
 use abi::agent::{AgentState, session};
 use model::Loss;
 
+use crate::kept::keep;
 use crate::process::{Lock, Process};
 use crate::sys::ErrnoGuard;
 use crate::thread::guarded;
@@ -50,7 +51,7 @@ fn begin_unguarded(path: &CStr) -> i32 {
     }
     let Some(run) = run::read_session(path, &lock) else { return session::UNUSABLE };
     fork::forget_private_pages();
-    run::begin(Box::leak(Box::new(run)));
+    run::begin(keep(run));
     session::BEGAN
 }
 
@@ -75,7 +76,7 @@ pub fn end() -> i32 {
         }
     });
     run::forget();
-    run::keep(run, &lock);
+    run::retire(run, &lock);
     0
 }
 

@@ -26,6 +26,13 @@ impl Drop for ErrnoGuard {
     }
 }
 
+/// Whether this process has more rights than whoever started it: set-user-id, set-group-id, file
+/// capabilities, or what a security module says (`AT_SECURE` of getauxval(3)).
+pub fn has_more_rights() -> bool {
+    // SAFETY: reads what the kernel has passed to the program; no memory of ours.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
 /// Sets the calling thread's `errno`.
 pub fn set_errno(value: i32) {
     // SAFETY: glibc returns the address of the calling thread's errno, always valid.

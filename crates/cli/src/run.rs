@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use model::Counter;
 use profile::TracksWriter;
-use profile::collect::{Closing, Collected, PoolFate, collect};
+use profile::collect::{Closing, Collected, PoolFate, finish};
 use profile::live::ProcessId;
 use profile::manifest::{Exit, Manifest, Origin, State};
 use profile::tracks::{Readings, SAMPLED_NAME};
@@ -314,8 +314,7 @@ fn close(
         manifest.exit =
             Some(Exit { code: status.code(), signal: status.signal(), core: status.core_dumped() });
         manifest.notes.extend(trouble.map(|t| format!("samples of tracks were lost: {t}")));
-        manifest.write(directory)?;
-        collect(directory, Closing::WhenOver)
+        finish(directory, manifest, Closing::WhenOver)
     })
 }
 

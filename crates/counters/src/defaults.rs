@@ -10,7 +10,7 @@
 
 use model::Counter;
 
-use crate::check::{Opens, check, opens, user_only};
+use crate::check::{Opens, all_at_once, check, opens, user_only};
 use crate::devices::{CountedBy, DeviceKind, Devices, KINDS};
 use crate::machine::Machine;
 use crate::names::{NameError, Resolver};
@@ -111,7 +111,7 @@ pub fn of_devices(
                 }
                 processor(kind.defaults, resolver, machine)
             }
-            None => alone(kind.defaults, resolver, machine),
+            None => alone(kind.defaults, resolver, machine).0,
         };
         join(&mut set, more);
     }
@@ -157,7 +157,7 @@ fn join(set: &mut Defaults, more: Defaults) {
 /// What of the processor's set works here. None where that would be dear: without hardware counters,
 /// and where they cannot be read without a system call.
 fn processor(names: &[&str], resolver: &Resolver, machine: &Machine) -> Defaults {
-    let mut set = alone(names, resolver, machine);
+    let (mut set, at_once) = alone(names, resolver, machine);
     if set.counters.is_empty() {
         // One reason instead of five.
         let first = names.first().and_then(|name| resolver.resolve(name).ok()?.pop());
@@ -170,7 +170,7 @@ fn processor(names: &[&str], resolver: &Resolver, machine: &Machine) -> Defaults
         return Defaults { notes, ..Defaults::default() };
     }
     // Fewer, until they fit the machine at once.
-    while let Some(problem) = check(&set.counters, machine).problem().cloned() {
+    while !at_once && let Some(problem) = check(&set.counters, machine).problem().cloned() {
         let Some(last) = set.counters.pop() else { break };
         set.notes.push(format!("without {}: {}", last.name, problem.message));
     }
@@ -195,12 +195,19 @@ fn is_read_in_user_mode(counters: &[Counter]) -> bool {
     in_user
 }
 
-/// What of a set works here, each for itself, with notes.
-fn alone(names: &[&str], resolver: &Resolver, machine: &Machine) -> Defaults {
+/// What of a set works here, each for itself, with notes; and whether all of it is known to work at
+/// once.
+fn alone(names: &[&str], resolver: &Resolver, machine: &Machine) -> (Defaults, bool) {
     let mut set = Defaults::default();
     let mut narrowed = Vec::new();
     // In one list, so that they share a group.
     let list = resolver.resolve(&names.join(",")).unwrap_or_default();
+    // Mostly all of them work, and then they need not be tried one by one.
+    if !list.is_empty() && all_at_once(&list) {
+        let (threads, packages) = crate::plan::by_scope(list);
+        set.counters = threads.into_iter().chain(packages).collect();
+        return (set, true);
+    }
     for counter in list {
         match opens(&counter, machine) {
             Opens::Yes => set.counters.push(counter),
@@ -225,5 +232,5 @@ fn alone(names: &[&str], resolver: &Resolver, machine: &Machine) -> Defaults {
     }
     let (threads, packages) = crate::plan::by_scope(set.counters);
     set.counters = threads.into_iter().chain(packages).collect();
-    set
+    (set, false)
 }

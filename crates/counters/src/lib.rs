@@ -83,6 +83,8 @@ pub mod own;
 #[cfg(feature = "names")]
 pub mod switches;
 
+#[cfg(feature = "names")]
+mod killer;
 mod sim;
 mod sys;
 mod user;

@@ -1,14 +1,33 @@
 //! What the kernel says about the machine in files, below a root that tests can choose.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 /// A machine, seen through the files below its root.
+///
+/// The one we run on remembers what many questions need and what stays as it is while a command
+/// runs: what the kernel says of the processor and of this process, and which PMUs there are. A
+/// clone remembers the same; another [`Machine::here`] looks again.
 #[derive(Clone, Debug)]
 pub struct Machine {
     root: PathBuf,
+    known: Option<Arc<Known>>,
 }
+
+#[derive(Debug, Default)]
+struct Known {
+    cpuinfo: OnceLock<Option<String>>,
+    status: OnceLock<Option<String>>,
+    pmus: OnceLock<Vec<String>>,
+}
+
+const CPUINFO: &str = "proc/cpuinfo";
+const STATUS: &str = "proc/self/status";
+/// As much of `/proc/cpuinfo` as is read: the first processors of many, of which the first is looked
+/// at. The kernel writes the text as it is read, and takes milliseconds for hundreds of processors.
+const CPUINFO_BYTES: u64 = 16 * 1024;
 
 impl Default for Machine {
     fn default() -> Self {
@@ -19,13 +38,13 @@ impl Default for Machine {
 impl Machine {
     /// The one we run on.
     pub fn here() -> Self {
-        Self { root: "/".into() }
+        Self { root: "/".into(), known: Some(Arc::default()) }
     }
 
     /// The tree below `root` instead of `/`: for tests. What is not in files (CPUID, file system
     /// sizes, opening a counter) still is this machine's, or not known.
     pub fn at(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self { root: root.into(), known: None }
     }
 
     /// Whether this is the machine we run on, so that asking the processor makes sense.
@@ -55,9 +74,27 @@ impl Machine {
 
     /// The value behind `key:` in a file of such lines (`/proc/self/status`, `/proc/cpuinfo`).
     pub fn field(&self, path: &str, key: &str) -> Option<String> {
-        let text = self.read(path).ok()?;
-        let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
-        pairs.find(|(k, _)| k.trim() == key).map(|(_, v)| v.trim().to_owned())
+        let find = |text: &str| {
+            let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
+            pairs.find(|(k, _)| k.trim() == key).map(|(_, v)| v.trim().to_owned())
+        };
+        let known = self.known.as_ref().and_then(|known| match path {
+            CPUINFO => Some(&known.cpuinfo),
+            STATUS => Some(&known.status),
+            _ => None,
+        });
+        match known {
+            Some(known) => find(known.get_or_init(|| self.start_of(path)).as_ref()?),
+            None => find(&self.start_of(path)?),
+        }
+    }
+
+    /// The file, but only the first processors of `/proc/cpuinfo`.
+    fn start_of(&self, path: &str) -> Option<String> {
+        let mut text = Vec::new();
+        let most = if path == CPUINFO { CPUINFO_BYTES } else { u64::MAX };
+        fs::File::open(self.path(path)).ok()?.take(most).read_to_end(&mut text).ok()?;
+        Some(String::from_utf8_lossy(&text).into_owned())
     }
 
     /// Whether there is something that we may look at.
@@ -67,6 +104,15 @@ impl Machine {
 
     /// Names in a directory, sorted; none if it cannot be read.
     pub fn list(&self, path: &str) -> Vec<String> {
+        match &self.known {
+            Some(known) if path == crate::names::DEVICES => {
+                known.pmus.get_or_init(|| self.names_in(path)).clone()
+            }
+            _ => self.names_in(path),
+        }
+    }
+
+    fn names_in(&self, path: &str) -> Vec<String> {
         let Ok(dir) = fs::read_dir(self.path(path)) else { return Vec::new() };
         let mut names: Vec<String> =
             dir.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();

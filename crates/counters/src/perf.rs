@@ -116,6 +116,7 @@ impl Target {
 /// Opens a counter, enabled, for [`Target`], as leader (`group_fd` −1) or into a group. The
 /// descriptor closes on exec and is the caller's to close. No allocation, no errno; any thread.
 pub fn open(attr: &PerfAttr, target: Target, group_fd: i32) -> Result<i32, OpenError> {
+    survivable()?;
     let mut kernel = KernelAttr::new(attr);
     loop {
         let asked = kernel.size;
@@ -152,10 +153,20 @@ pub fn open(attr: &PerfAttr, target: Target, group_fd: i32) -> Result<i32, OpenE
     }
 }
 
+/// Nothing in the target, where it is not asked (module `killer`).
+fn survivable() -> Result<(), OpenError> {
+    #[cfg(feature = "names")]
+    if crate::killer::kills() {
+        return Err(OpenError::KILLS);
+    }
+    Ok(())
+}
+
 /// Whether `perf_event_open` reaches the kernel's counters at all: without attributes they can
 /// only answer EFAULT (from the kernel's source; measured on Linux 6.18). Any other number was said
 /// on the way, by a seccomp filter, a security module, or a kernel without perf.
 pub fn reaches_the_kernel() -> Result<(), OpenError> {
+    survivable()?;
     // SAFETY: a null pointer to attributes is never read from user space, only by the kernel.
     let ret = unsafe { sys::perf_event_open(core::ptr::null_mut(), 0, -1, -1, 0) };
     if ret == -(libc::EFAULT as isize) {
@@ -171,6 +182,8 @@ macro_rules! kinds {
         #[non_exhaustive]
         pub enum OpenErrorKind {
             $( #[doc = concat!("`", stringify!($errno), "`: ", $help)] $kind, )*
+            /// A seccomp filter kills whoever asks.
+            Killed,
             /// Any other error number.
             Other,
         }
@@ -180,9 +193,14 @@ macro_rules! kinds {
                 match errno { $( libc::$errno => Self::$kind, )* _ => Self::Other }
             }
 
-            /// The kernel's word for it (`ENOENT`), `errno` for [`OpenErrorKind::Other`].
+            /// The kernel's word for it (`ENOENT`), `errno` for [`OpenErrorKind::Other`], the
+            /// signal for [`OpenErrorKind::Killed`].
             pub fn errno_name(self) -> &'static str {
-                match self { $( Self::$kind => stringify!($errno), )* Self::Other => "errno" }
+                match self {
+                    $( Self::$kind => stringify!($errno), )*
+                    Self::Killed => "SIGSYS",
+                    Self::Other => "errno",
+                }
             }
         }
     };
@@ -214,6 +232,9 @@ pub struct OpenError {
 }
 
 impl OpenError {
+    /// The call would be the last one of the process.
+    pub const KILLS: Self = Self { kind: OpenErrorKind::Killed, errno: 0 };
+
     /// From a positive error number.
     pub fn from_errno(errno: i32) -> Self {
         Self { kind: OpenErrorKind::from_errno(errno), errno }

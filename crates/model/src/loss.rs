@@ -136,6 +136,8 @@ losses! {
         "tasks of parallel regions whose thread could not be recorded; their counts are not in their op";
     38 CollectorFailed "collector_failed" Missing
         "calls for which a user's collector failed or wrote more values than it has; its values of that call are left out";
+    39 ChildSanitized "child_sanitized" Missing
+        "programs under a checker that the recorder would disturb: a shared runtime of AddressSanitizer that must come before every other library (older than GCC 8, or with options of the program's own), so that neither it nor what it starts is recorded; or valgrind's helgrind or drd";
 }
 
 impl Loss {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  file ──► #! line? ──► its interpreter, up to five times
-//!       └─► ELF ──► class, machine ──► PT_INTERP ──► our own dynamic linker?   carries it
+//!       └─► ELF ──► class, machine ──► PT_INTERP ──► our own dynamic linker?   carries it, unless it
+//!                                          │                                   needs a sanitizer
 //!                                          │ none      another glibc's?        libc.so.6 beside it:
 //!                                          ▼                                   new enough?
 //!                                       static         anything else           another libc
@@ -12,12 +13,16 @@
 //! and that of an older glibc refuse to start the program. So `run` and the agent look first.
 //!
 //! Called between `vfork` and `exec` too: no allocation, no lock, no library call that could have
-//! either, about 5 KiB of stack, and a dozen system calls at most. `errno` is the caller's to
+//! either, about 6 KiB of stack, and some dozen system calls. `errno` is the caller's to
 //! keep. What the kernel alone decides (binfmt_misc, security modules) is not seen.
 
 use std::ffi::{CStr, c_char, c_int, c_long};
 
 use model::Loss;
+
+mod elf;
+
+use elf::{Header, PT_INTERP};
 
 /// What a program is to the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +39,8 @@ pub enum Carrier {
     OldGlibc,
     /// Another processor or word size.
     OtherMachine,
+    /// A sanitizer that ends the program when a library comes before it.
+    Sanitized,
 }
 
 impl Carrier {
@@ -46,13 +53,14 @@ impl Carrier {
             Self::OtherLibc => Some(Loss::ChildOtherLibc),
             Self::OldGlibc => Some(Loss::ChildOldGlibc),
             Self::OtherMachine => Some(Loss::ChildOtherMachine),
+            Self::Sanitized => Some(Loss::ChildSanitized),
         }
     }
 
     /// Whether the library must not be in its environment: it would not start, or complain. The
     /// others start as they would without it.
     pub fn refuses(self) -> bool {
-        matches!(self, Self::OtherLibc | Self::OldGlibc | Self::OtherMachine)
+        matches!(self, Self::OtherLibc | Self::OldGlibc | Self::OtherMachine | Self::Sanitized)
     }
 }
 
@@ -125,15 +133,37 @@ fn examine_elf(file: &File, start: &[u8; START_BYTES]) -> Carrier {
         return Carrier::Privileged;
     }
     let Some(linker) = File::open(libc::AT_FDCWD, named) else { return Carrier::Able };
-    if linker.is_our_own() {
-        return Carrier::Able;
+    let by_linker = match linker.is_our_own() {
+        true => Carrier::Able,
+        false => {
+            let mut start = [0u8; START_BYTES];
+            linker.read(0, &mut start);
+            match Header::read(&start) {
+                Some(header) if is_glibcs(&linker, &header) => by_libc(&linker, &header),
+                _ => Carrier::OtherLibc,
+            }
+        }
+    };
+    if by_linker == Carrier::Able && insists_on_being_first(file, &header) {
+        return Carrier::Sanitized;
     }
-    let mut start = [0u8; START_BYTES];
-    linker.read(0, &mut start);
-    match Header::read(&start) {
-        Some(header) if is_glibcs(&linker, &header) => by_libc(&linker, &header),
-        _ => Carrier::OtherLibc,
-    }
+    by_linker
+}
+
+/// Whether the program needs a shared runtime of AddressSanitizer that ends it because we come
+/// first. The library asks it not to (`__asan_default_options` in the agent), which does not help
+/// where the program has options of its own, or where the runtime is older than that option (GCC 8,
+/// whose runtime is `libasan.so.5`).
+#[inline(never)]
+fn insists_on_being_first(file: &File, header: &Header) -> bool {
+    let (mut has_runtime, mut is_old) = (false, false);
+    header.any_needed(file, |name| {
+        let gcc = name.strip_prefix(b"libasan.so.");
+        has_runtime |= gcc.is_some() || name.starts_with(b"libclang_rt.asan");
+        is_old |= matches!(gcc, Some([b'0'..=b'4']));
+        is_old
+    });
+    is_old || has_runtime && header.names_symbol(file, b"__asan_default_options")
 }
 
 fn is_glibcs(linker: &File, header: &Header) -> bool {
@@ -172,140 +202,6 @@ fn minor_version(name: &[u8]) -> Option<u32> {
     let digits = name.strip_prefix(b"ld-2.")?;
     let end = digits.iter().position(|b| !b.is_ascii_digit())?;
     std::str::from_utf8(digits.get(..end)?).ok()?.parse().ok()
-}
-
-/// What is needed of an ELF header of this machine's kind.
-struct Header {
-    segments: u64,
-    segment_bytes: u64,
-    count: u64,
-}
-
-#[cfg(target_arch = "x86_64")]
-const MACHINE: u16 = 62;
-#[cfg(target_arch = "aarch64")]
-const MACHINE: u16 = 183;
-
-const PT_LOAD: u32 = 1;
-const PT_DYNAMIC: u32 = 2;
-const PT_INTERP: u32 = 3;
-const DT_STRTAB: u64 = 5;
-const DT_VERDEF: u64 = 0x6fff_fffc;
-/// More than any real file has; a larger number is garbage.
-const MOST_SEGMENTS: u64 = 128;
-const MOST_ENTRIES: u64 = 256;
-
-struct Segment {
-    kind: u32,
-    offset: u64,
-    address: u64,
-    bytes: u64,
-}
-
-impl Header {
-    /// `None`: of another class, byte order or machine.
-    fn read(start: &[u8; START_BYTES]) -> Option<Self> {
-        let is_ours = start[..4] == *b"\x7fELF"
-            && start[4] == 2
-            && start[5] == 1
-            && u16_at(start, 18) == MACHINE;
-        is_ours.then(|| Self {
-            segments: u64_at(start, 32),
-            segment_bytes: u16_at(start, 54).into(),
-            count: u64::from(u16_at(start, 56)).min(MOST_SEGMENTS),
-        })
-    }
-
-    fn each_segment(&self, file: &File, mut body: impl FnMut(Segment)) {
-        for i in 0..self.count {
-            let mut raw = [0u8; 56];
-            let at = self.segments.wrapping_add(i.wrapping_mul(self.segment_bytes));
-            if file.read(at, &mut raw) == raw.len() {
-                body(Segment {
-                    kind: u32_at(&raw, 0),
-                    offset: u64_at(&raw, 8),
-                    address: u64_at(&raw, 16),
-                    bytes: u64_at(&raw, 32),
-                });
-            }
-        }
-    }
-
-    fn segment(&self, file: &File, wanted: impl Fn(&Segment) -> bool) -> Option<Segment> {
-        let mut found = None;
-        self.each_segment(file, |segment| {
-            if found.is_none() && wanted(&segment) {
-                found = Some(segment);
-            }
-        });
-        found
-    }
-
-    /// The dynamic linker that the program names.
-    fn interpreter<'a>(&self, file: &File, path: &'a mut [u8; PATH_BYTES]) -> Option<&'a CStr> {
-        let segment = self.segment(file, |s| s.kind == PT_INTERP)?;
-        let length = usize::try_from(segment.bytes).ok()?.min(PATH_BYTES - 1);
-        path.fill(0);
-        file.read(segment.offset, path.get_mut(..length)?);
-        CStr::from_bytes_until_nul(path).ok()
-    }
-
-    /// Where in the file the byte of this address is.
-    fn offset_of(&self, file: &File, address: u64) -> Option<u64> {
-        let holds = |s: &Segment| s.kind == PT_LOAD && address.wrapping_sub(s.address) < s.bytes;
-        self.segment(file, holds).map(|s| s.offset + (address - s.address))
-    }
-
-    /// Whether the library defines symbols of this version (its `DT_VERDEF`).
-    fn defines_version(&self, file: &File, wanted: &[u8]) -> bool {
-        self.find_version(file, wanted).is_some()
-    }
-
-    fn find_version(&self, file: &File, wanted: &[u8]) -> Option<()> {
-        let dynamic = self.segment(file, |s| s.kind == PT_DYNAMIC)?;
-        let (mut strings, mut versions) = (None, None);
-        for i in 0..(dynamic.bytes / 16).min(MOST_ENTRIES) {
-            let mut raw = [0u8; 16];
-            if file.read(dynamic.offset.checked_add(16 * i)?, &mut raw) != raw.len() {
-                break;
-            }
-            match u64_at(&raw, 0) {
-                DT_STRTAB => strings = self.offset_of(file, u64_at(&raw, 8)),
-                DT_VERDEF => versions = self.offset_of(file, u64_at(&raw, 8)),
-                _ => {}
-            }
-        }
-        let (strings, mut at) = (strings?, versions?);
-        for _ in 0..MOST_ENTRIES {
-            // Elf64_Verdef: vd_aux at 12, vd_next at 16; its first Elf64_Verdaux starts with the name.
-            let (mut definition, mut name) = ([0u8; 20], [0u8; 4]);
-            file.read(at, &mut definition);
-            file.read(at.checked_add(u32_at(&definition, 12).into())?, &mut name);
-            let mut text = [0u8; 32];
-            file.read(strings.checked_add(u32_at(&name, 0).into())?, &mut text);
-            let length = text.iter().position(|b| *b == 0).unwrap_or(text.len());
-            if text.get(..length) == Some(wanted) {
-                return Some(());
-            }
-            match u32_at(&definition, 16) {
-                0 => break,
-                next => at = at.checked_add(next.into())?,
-            }
-        }
-        None
-    }
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    bytes.get(at..at + 2).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from(u16_at(bytes, at)) | u32::from(u16_at(bytes, at + 2)) << 16
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
 /// A regular file, open for the length of the look.

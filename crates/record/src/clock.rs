@@ -90,16 +90,23 @@ impl ClockKind {
 pub fn tsc_is_invariant() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
-        use core::arch::x86_64::__cpuid;
-        if __cpuid(0x8000_0000).eax < 0x8000_0007 {
-            return false;
-        }
-        let rdtscp = __cpuid(0x8000_0001).edx & (1 << 27) != 0;
-        let invariant = __cpuid(0x8000_0007).edx & (1 << 8) != 0;
-        rdtscp && invariant
+        // Asked once: in a virtual machine each CPUID takes tens of microseconds.
+        static KNOWN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+        *KNOWN.get_or_init(ask_the_processor)
     }
     #[cfg(not(target_arch = "x86_64"))]
     false
+}
+
+#[cfg(target_arch = "x86_64")]
+fn ask_the_processor() -> bool {
+    use core::arch::x86_64::__cpuid;
+    if __cpuid(0x8000_0000).eax < 0x8000_0007 {
+        return false;
+    }
+    let rdtscp = __cpuid(0x8000_0001).edx & (1 << 27) != 0;
+    let invariant = __cpuid(0x8000_0007).edx & (1 << 8) != 0;
+    rdtscp && invariant
 }
 
 /// `CLOCK_MONOTONIC` in ns since an unspecified start (boot). No system call where the vDSO

@@ -17,6 +17,7 @@ use model::{Loss, glob};
 use record::meta::{Frame, Library, LibraryKind, OpExport, Role};
 
 use crate::iree::library;
+use crate::kept::keep;
 use crate::process::{self, Lock, Process};
 use crate::run::Run;
 use crate::sys::ErrnoGuard;
@@ -310,7 +311,7 @@ fn make(
     }
     let table = table()?;
     let (arguments, device) = describe(words.get(2 + name.len().div_ceil(8)..).unwrap_or_default());
-    let entry = Box::leak(Box::new(Entry {
+    let entry = keep(Entry {
         hash,
         signature: words.into(),
         vm,
@@ -326,11 +327,11 @@ fn make(
         before: LAST.load(Ordering::Acquire),
         told: AtomicU32::new(0),
         regions_told: AtomicU32::new(0),
-    }));
+    });
     let mut at = hash as usize % SLOTS;
     while let Some(slot) = table.get(at) {
         if slot.load(Ordering::Relaxed).is_null() {
-            slot.store(entry, Ordering::Release);
+            slot.store(std::ptr::from_ref(entry).cast_mut(), Ordering::Release);
             break;
         }
         at = (at + 1) % SLOTS;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -15,6 +16,9 @@ const EVENTS: &str = "page-faults:u,task-clock:u";
 /// Error numbers that filters answer with, and what is said of each.
 const NUMBERS: [(i32, &str, &str); 2] =
     [(libc::EPERM, "EPERM", "forbids"), (libc::ENOSYS, "ENOSYS", "hides")];
+
+/// What `without_perf` does for these numbers: ends the thread or the process, or raises SIGSYS.
+const KILLERS: [i32; 3] = [-2, -3, -4];
 
 /// `command` where perf_event_open fails with `number`.
 fn without_perf(number: i32, command: &Command) -> Command {
@@ -176,4 +180,69 @@ fn doctor_says_who_forbids_it() {
     let seccomp = all.iter().find(|f| f["name"] == "seccomp").unwrap();
     assert_eq!(seccomp["level"], "ok", "{seccomp}");
     assert_eq!(seccomp["state"], "a filter is active and lets perf_event_open pass");
+}
+
+/// A filter that kills at the call: a child finds that out, and the command says it.
+#[test]
+fn a_filter_that_kills_is_survived() {
+    let Some(program) = program("seccomp kills") else { return };
+    let scratch = testkit::Scratch::new();
+    let profile = scratch.join("p.cpt");
+    let why = "SIGSYS (a seccomp filter kills whoever calls perf_event_open)";
+    for number in KILLERS {
+        // The filter does what it is there for.
+        let perf = counter_of_its_own(number);
+        assert_eq!(perf.status.signal(), Some(libc::SIGSYS), "{number}: {perf:?}");
+        let filtered = |arguments: &[&str]| {
+            let mut command = Command::new(&program);
+            command.args(arguments);
+            without_perf(number, &command).output().unwrap()
+        };
+        let output = filtered(&["doctor", "--format", "json", "-e", EVENTS]);
+        assert_eq!(output.status.code(), Some(1), "{number}: {output:?}");
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let all = found["findings"].as_array().unwrap();
+        let seccomp = all.iter().find(|f| f["name"] == "seccomp").unwrap();
+        assert_eq!(seccomp["level"], "problem", "{number}: {seccomp}");
+        let prevents = "perf_event_open (SIGSYS): every counter; timing works: -e none";
+        assert_eq!(seccomp["prevents"], prevents, "{number}: {seccomp}");
+        let state = format!("open task-clock:u on this thread: {why}");
+        assert_eq!(found["counters"][1]["state"], *state, "{number}: {found}");
+
+        let directory = profile.to_str().unwrap();
+        let run = ["run", "-e", EVENTS, "-o", directory, "--", "true"];
+        let refused = filtered(&run);
+        assert_eq!(refused.status.code(), Some(2), "{number}: {refused:?}");
+        assert!(err(&refused).contains(&format!("open page-faults:u on this thread: {why}")));
+        assert!(!profile.exists());
+
+        let listed = filtered(&["list", "page-faults"]);
+        assert_eq!(listed.status.code(), Some(0), "{number}: {listed:?}");
+        let session = ["session", "prepare", "-e", EVENTS, "-o", directory];
+        let refused = filtered(&session);
+        assert_eq!(refused.status.code(), Some(2), "{number}: {refused:?}");
+        assert!(err(&refused).contains(why), "{number}: {}", err(&refused));
+
+        // Without counters of anybody's choice it is timed, in the program and its threads, too.
+        let mut timed = Command::new(&program);
+        timed.args(["run", "-o", directory, "--"]).arg(&Programs::get().host);
+        timed.args(host("threads 2 50").get_args());
+        let timed = without_perf(number, &timed).output().unwrap();
+        assert_eq!(timed.status.code(), Some(0), "{number}: {timed:?}");
+        let report = report(&program, profile.as_os_str());
+        assert_eq!(report["total"]["calls"], 100, "{number}");
+        assert!(report["notes"].to_string().contains(why), "{number}: {report}");
+        std::fs::remove_dir_all(&profile).unwrap();
+    }
+}
+
+/// A program that does call it.
+fn counter_of_its_own(number: i32) -> Output {
+    let call = format!(
+        "import ctypes; ctypes.CDLL(None).syscall({}, 0, 0, -1, -1, 0)",
+        libc::SYS_perf_event_open
+    );
+    let mut python = Command::new("python3");
+    python.args(["-c", &call]);
+    without_perf(number, &python).output().unwrap()
 }

@@ -57,8 +57,12 @@ fn no_pmu(machine: &Machine) -> (String, String) {
 fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, String) {
     let filtered = machine.is_filtered();
     if filtered && perf::reaches_the_kernel() == Err(error) {
-        let does = if error.kind == OpenErrorKind::NoSystemCall { "hides" } else { "forbids" };
-        return (format!("a seccomp filter {does} perf"), CONTAINER_REMEDY.into());
+        let does = match error.kind {
+            OpenErrorKind::NoSystemCall => "hides perf",
+            OpenErrorKind::Killed => "kills whoever calls perf_event_open",
+            _ => "forbids perf",
+        };
+        return (format!("a seccomp filter {does}"), CONTAINER_REMEDY.into());
     }
     let hardware = matches!(&counter.source, Source::Perf(attr) if matches!(attr.kind, 0 | 3 | 4));
     let has_pmu = !machine.core_pmus().is_empty();

@@ -228,6 +228,13 @@ impl Programs {
             .expect("a C compiler: Rust links with it")
     }
 
+    /// A library to preload, of a file of `tests/programs`.
+    pub fn shared(&self, source: &str, name: &str, flags: &[&str]) -> PathBuf {
+        let flags = [&["-std=gnu11", "-shared", "-fPIC"], flags, &["-ldl"]].concat();
+        compile(&self.directory, "cc", source, name, &flags)
+            .expect("a C compiler: Rust links with it")
+    }
+
     /// The same for `NAME.cc`; `None`, said loudly, without a C++ compiler.
     pub fn cpp(&self, test: &str, name: &str) -> Option<PathBuf> {
         // The C headers start structures with {0}, of which C++ warns.

@@ -1,0 +1,78 @@
+//! Other libraries that replace what we replace: each sees the calls that it would see without us,
+//! whichever of us comes first.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::support::{Programs, Recorded, counterpoint, plain};
+
+/// The preloaded libraries: one that counts, and one that allocates as well.
+fn interposers() -> [PathBuf; 2] {
+    let programs = Programs::get();
+    [
+        programs.shared("interposer.c", "interposer.so", &[]),
+        programs.shared("interposer.c", "allocator.so", &["-DALLOCATOR", "-fno-builtin"]),
+    ]
+}
+
+fn marked() -> Command {
+    let programs = Programs::get();
+    let mut command = Command::new(programs.other("marked"));
+    command.arg(&programs.library);
+    command
+}
+
+/// The line in which the library says what it has seen.
+fn seen(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("mmap ")).collect();
+    lines.join("\n")
+}
+
+/// Once by its own constructor, five times by the program; the others as the program calls them.
+const ALL: &str = "mmap 6 mmap64 2 mprotect 3 dlsym 4";
+
+#[test]
+fn the_next_definition_is_called() {
+    let Some(program) = counterpoint("interposers") else { return };
+    for library in interposers() {
+        let what = library.display().to_string();
+        let scratch = testkit::Scratch::new();
+        let alone = plain(marked().env("LD_PRELOAD", &library), scratch.path());
+        assert_eq!(
+            (alone.status.code(), seen(&alone).as_str()),
+            (Some(0), ALL),
+            "{what}: {alone:?}"
+        );
+
+        // Ours is put before what is in the list.
+        let mut command = marked();
+        command.env("LD_PRELOAD", &library);
+        let recorded = Recorded::run(&program, "page-faults:u", &mut command);
+        assert_eq!(recorded.output.status.code(), Some(0), "{what}: {}", recorded.stderr());
+        assert_eq!(recorded.stdout(), "marked\n", "{what}");
+        assert!(recorded.stderr().contains(ALL), "{what}: {}", recorded.stderr());
+        assert_eq!(recorded.calls_per_process(), [10], "{what}");
+
+        // Theirs before ours, which a program has to arrange by itself. Theirs asks for glibc's
+        // `dlsym` by its version, so that ours is not called, and the library is not found.
+        let ours = library_of(&program);
+        let both = format!("{}:{}", library.display(), ours.display());
+        let mut command = Command::new("env");
+        command.arg(format!("LD_PRELOAD={both}"));
+        command.arg(marked().get_program()).args(marked().get_args());
+        let recorded = Recorded::run(&program, "page-faults:u", &mut command);
+        assert_eq!(recorded.stdout(), "marked\n", "{what}: {}", recorded.stderr());
+        assert_eq!(seen(&recorded.output), ALL, "{what}, before ours");
+        assert_eq!(recorded.losses(), Default::default(), "{what}, before ours");
+
+        // Where nobody asks for a profile.
+        let both = format!("{}:{}", ours.display(), library.display());
+        let idle = plain(marked().env("LD_PRELOAD", both), scratch.path());
+        assert_eq!((idle.status.code(), seen(&idle).as_str()), (Some(0), ALL), "{what}: {idle:?}");
+    }
+}
+
+fn library_of(program: &Path) -> PathBuf {
+    program.parent().unwrap().parent().unwrap().join("lib/libcounterpoint.so")
+}

@@ -1,0 +1,13 @@
+// Linked with libcounterpoint.so, as a runtime may be: calls the library that it is given ten times
+// and says whether it has more rights than whoever started it.
+#include <sys/auxv.h>
+
+#include "host.h"
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  loaded_t library = load(argv[1]);
+  dispatch(&library, NOTHING, 10, 1, 1, 0, NULL);
+  printf("secure %lu\n", getauxval(AT_SECURE));
+  return 0;
+}

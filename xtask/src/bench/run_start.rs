@@ -1,0 +1,90 @@
+//! `run-start`: what `counterpoint run` takes for a program that does nothing.
+//!
+//! Two variables change what is measured: `COUNTERPOINT_DIST` names a folder with `bin/counterpoint`
+//! to take instead of a fresh release, `COUNTERPOINT_BEFORE` one of an earlier version, which is
+//! measured in the same rounds.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::plan::{Case, Figure, Formula, Observe, Of, Plan};
+use crate::dist;
+use crate::layout::Layout;
+use crate::process::exists;
+
+const NOTHING: &str = "/usr/bin/true";
+
+pub fn prepare(layout: &Layout) -> Result<Plan> {
+    let named =
+        |variable| std::env::var_os(variable).map(|at| PathBuf::from(at).join("bin/counterpoint"));
+    let program = match named("COUNTERPOINT_DIST") {
+        Some(program) => program,
+        None => dist::release(layout)?.program(),
+    };
+    let profile = layout.target.join("bench/run-start.cpt");
+    let case = |label, command: Box<dyn Fn() -> Command>| Case {
+        label,
+        command,
+        observe: Observe::Process,
+    };
+    let run = |program: PathBuf, events: &'static [&'static str]| -> Box<dyn Fn() -> Command> {
+        let profile = profile.clone();
+        Box::new(move || {
+            // An earlier profile would be moved away, which is not what is measured.
+            let _ = std::fs::remove_dir_all(&profile);
+            let mut command = Command::new(&program);
+            command.arg("run").args(events).arg("-o").arg(&profile).args(["--", NOTHING]);
+            command
+        })
+    };
+    let mut cases = vec![
+        case("plain", Box::new(|| Command::new(NOTHING))),
+        case("run", run(program.clone(), &[])),
+        case("named", run(program, &["-e", "page-faults:u,task-clock:u"])),
+    ];
+    let added = |name: &str, case: &'static str, reading: &str| Figure {
+        name: name.to_owned(),
+        unit: "ms",
+        formula: Formula::Difference {
+            of: Of::new(case, reading),
+            minus: Of::new("plain", reading),
+            divide: 1.0,
+        },
+        at_most: None,
+    };
+    let ratio = |name: &str, over: &'static str, under: &'static str, at_most| Figure {
+        name: name.to_owned(),
+        unit: "",
+        formula: Formula::Ratio { over: Of::new(over, "wall"), under: Of::new(under, "wall") },
+        at_most: Some(at_most),
+    };
+    let mut figures = vec![
+        added("added wall", "run", "wall"),
+        added("added cpu", "run", "cpu-total"),
+        added("added wall, counters by name", "named", "wall"),
+    ];
+    let mut notes =
+        vec!["run: the default counters; named: -e page-faults:u,task-clock:u".to_owned()];
+    if exists("perf", &["stat", "--", NOTHING]) {
+        cases.push(case(
+            "perf",
+            Box::new(|| {
+                let mut command = Command::new("perf");
+                command.args(["stat", "--", NOTHING]);
+                command
+            }),
+        ));
+        figures.push(ratio("wall, beside perf stat", "run", "perf", 1.0));
+    } else {
+        notes.push("perf is not installed: no peer".to_owned());
+    }
+    if let Some(before) = named("COUNTERPOINT_BEFORE") {
+        cases.push(case("before", run(before, &[])));
+        figures.push(added("added wall, before", "before", "wall"));
+        figures.push(added("added cpu, before", "before", "cpu-total"));
+        figures.push(ratio("wall, beside before", "run", "before", 0.5));
+    }
+    Ok(Plan { cases, figures, rounds: 100, notes })
+}
