@@ -328,6 +328,9 @@ pub fn read_from(path: &CStr) -> Option<Run> {
     let file = RunFile::from_bytes(&sys::read_file(path).ok()?).ok()?;
     let pool_path = CString::new(std::ffi::OsStr::new(&file.pool).as_bytes()).ok()?;
     let pool = Pool::open(&pool_path).map_err(|errno| lost_pool(&pool_path, errno)).ok()?;
+    if pool.profile_id() != file.id {
+        return None; // Another recording has taken its place.
+    }
     let ticks_per_ms = ticks_per_ms(&file);
     let plan = Plan::new(file.counters).ok()?;
     let count = plan.counters().len() as u32;
