@@ -15,6 +15,7 @@ mod list;
 mod metrics;
 mod naming;
 mod ops;
+mod orphans;
 mod output;
 mod prepare;
 mod python;

@@ -136,6 +136,12 @@ losses! {
         "tasks of parallel regions whose thread could not be recorded; their counts are not in their op";
     38 CollectorFailed "collector_failed" Missing
         "calls for which a user's collector failed or wrote more values than it has; its values of that call are left out";
+    39 FileRefused "file_refused" Missing
+        "files of the profile that were not opened because they are symbolic links, pipes, devices or anything else than plain files; what they should hold is missing";
+    40 PoolRefused "pool_refused" Missing
+        "recorder pools that the manifest names and that are not this profile's; they were neither read nor changed, and calls not yet flushed are missing";
+    41 PoolOfOriginal "pool_of_original" Note
+        "recorder pools of the profile that this one is a copy of; what they hold is shown here and stays there until the original is opened, after which this copy lacks it";
 }
 
 impl Loss {

@@ -87,7 +87,9 @@ impl RunFile {
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut e = Encoder::new();
         e.str(&self.profile).str(&self.pool);
-        self.id.0.iter().for_each(|byte| drop(e.u8(*byte)));
+        for byte in self.id.0 {
+            e.u8(byte);
+        }
         e.u8(self.clock as u8);
         e.u32(self.counters.len() as u32);
         for counter in &self.counters {

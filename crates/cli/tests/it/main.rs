@@ -7,6 +7,7 @@ mod call_hook;
 mod carry;
 mod commands;
 mod doctor;
+mod foreign;
 mod half_written;
 mod hook;
 mod inject;

@@ -138,19 +138,24 @@ impl Owner {
             return stale.then_some(true);
         }
         // SAFETY: opened above, and nobody else has it.
-        drop(unsafe { OwnedFd::from_raw_fd(fd as i32) });
-        Some(false)
+        let found = File::from(unsafe { OwnedFd::from_raw_fd(fd as i32) });
+        // One that was deleted can still be opened while somebody works in it.
+        Some(found.metadata().ok()?.nlink() == 0)
     }
 
     /// The block of the header, [`BYTES`] long at most.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut e = Encoder::new();
-        self.id.0.iter().for_each(|byte| drop(e.u8(*byte)));
+        for byte in self.id.0 {
+            e.u8(byte);
+        }
         e.u64(self.device).u64(self.inode).u32(self.user);
         let none = (0, Vec::new());
         let (kind, bytes) = self.handle.as_ref().unwrap_or(&none);
         e.u32(*kind as u32).u32(bytes.len() as u32);
-        (0..HANDLE_BYTES).for_each(|i| drop(e.u8(bytes.get(i).copied().unwrap_or(0))));
+        for i in 0..HANDLE_BYTES {
+            e.u8(bytes.get(i).copied().unwrap_or(0));
+        }
         e.str(self.path.as_deref().unwrap_or(""));
         e.finish()
     }
@@ -177,8 +182,7 @@ impl Owner {
 }
 
 fn handle_of(directory: &File) -> Option<(i32, Vec<u8>)> {
-    let mut handle =
-        FileHandle { bytes: HANDLE_BYTES as u32, kind: 0, handle: [0; HANDLE_BYTES] };
+    let mut handle = FileHandle { bytes: HANDLE_BYTES as u32, kind: 0, handle: [0; HANDLE_BYTES] };
     let mut mount = 0i32;
     let number = |n: i32| libc::c_long::from(n);
     // SAFETY: all pointers outlive the call; the handle has the room that it says.
@@ -234,7 +238,8 @@ mod tests {
         assert_eq!("000102030405060708090a0b0c0d0eff".parse(), {
             Ok(ProfileId([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255]))
         });
-        for wrong in ["", "0", "+00102030405060708090a0b0c0d0eff", "000102030405060708090A0B0C0D0EFF"]
+        for wrong in
+            ["", "0", "+00102030405060708090a0b0c0d0eff", "000102030405060708090A0B0C0D0EFF"]
         {
             assert_eq!(wrong.parse::<ProfileId>(), Err(()), "{wrong}");
         }
