@@ -18,6 +18,8 @@ mod leftovers;
 mod locked;
 mod metrics;
 mod multiplex;
+mod mutants;
+mod mutated;
 mod ops;
 mod ops_oracle;
 mod outside;
