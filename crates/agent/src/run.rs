@@ -382,6 +382,9 @@ fn read_again(path: &CStr, old: Option<&'static Run>) -> Option<Run> {
         None => Pool::open(&pool_path),
     };
     let pool = opened.map_err(|errno| lost_pool(&pool_path, errno)).ok()?;
+    if pool.profile_id() != file.id {
+        return None; // Another recording has taken its place.
+    }
     let ticks_per_ms = ticks_per_ms(&file);
     let plan = Plan::new(file.counters).ok()?;
     let count = plan.counters().len() as u32;

@@ -70,7 +70,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         None => None,
     };
     let findings = examine(&machine, library().as_deref());
-    let findings: Vec<Row> = findings.into_iter().map(Row::from).collect();
+    let findings: Vec<Row> = findings.into_iter().map(Row::from).chain(left_in_memory()).collect();
     let mut out = stdout(match args.format {
         Format::Table => Kind::People,
         Format::Json => Kind::Json,
@@ -81,6 +81,22 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let works = counters.iter().flatten().all(|row| row.level == Level::Ok.name());
     Ok(ExitCode::from(u8::from(!works)))
+}
+
+/// A row for each pool whose profile is not there any more.
+fn left_in_memory() -> impl Iterator<Item = Row> {
+    profile::pools::orphans().into_iter().map(|orphan| Row {
+        name: "orphaned pool".to_owned(),
+        level: Level::Note.name(),
+        state: format!(
+            "{} ({} KiB), of {}",
+            orphan.path.display(),
+            orphan.bytes / 1024,
+            crate::orphans::of(&orphan)
+        ),
+        prevents: None,
+        remedy: Some("counterpoint recover --orphans".to_owned()),
+    })
 }
 
 /// A row for each counter, and one more if they only work apart. What the machine does not know is

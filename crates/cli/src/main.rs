@@ -22,6 +22,7 @@ mod matching;
 mod metrics;
 mod naming;
 mod ops;
+mod orphans;
 mod output;
 mod prepare;
 mod python;

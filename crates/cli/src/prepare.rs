@@ -14,9 +14,11 @@ use counters::names::Resolver;
 use counters::plan::by_scope;
 use counters::{Plan, check, defaults, own};
 use model::{Counter, Loss, Scope, Source};
+use profile::ProfileId;
 use profile::collect::{Closing, collect, is_over};
 use profile::live::{ProcessId, boot_id};
 use profile::manifest::{CounterInfo, Manifest, MetricInfo, Origin, State, SwitchCost};
+use profile::pools::{POOL_NAME, directory_name, owner, places, user};
 use record::meta::PARTS_NAME;
 use record::run_file::{RUN_FILE_NAME, RUN_FILE_VARIABLE};
 use record::{ClockKind, RunFile, Snapshot};
@@ -97,6 +99,10 @@ pub struct Prepared {
     /// Environment variables that bring the agent into a program.
     pub variables: Vec<(&'static str, OsString)>,
     pool_directory: PathBuf,
+    /// The pool, and the profile's directory: while we live, both keep their inodes, which some
+    /// file systems make up anew for a file that nobody has open.
+    #[expect(dead_code, reason = "only held")]
+    held: [fs::File; 2],
 }
 
 /// What is counted, chosen and tried.
@@ -174,6 +180,11 @@ pub fn place(recording: &Recording) -> Result<PathBuf, Failure> {
     let directory: PathBuf = absolute.components().collect();
     // A link stays where it is: what it points to is replaced.
     match fs::symlink_metadata(&directory) {
+        // In a directory that everybody may write to, anybody can have put a link there.
+        Ok(found) if found.is_symlink() && ![user(), 0].contains(&found.uid()) => {
+            Err(Failure::new(format!("output {}: is another user's link", directory.display()))
+                .hint("choose another place with -o DIR"))
+        }
         Ok(found) if found.is_symlink() => fs::canonicalize(&directory)
             .map_err(|e| Failure::new(format!("output {}: {e}", directory.display()))),
         _ => Ok(directory),
@@ -251,11 +262,14 @@ pub fn make(
     let mut made = Undo { directories: vec![directory.clone()] };
     let library = library()?;
     make(&directory.join(PARTS_NAME))?;
+    crate::orphans::remove_old();
     let (pool_directory, pool_note) = pool_directory(&directory);
     make(&pool_directory)?;
     made.directories.push(pool_directory.clone());
-    let pool = pool_directory.join("pool");
-    record::pool::create(&pool).map_err(|e| {
+    let pool = pool_directory.join(POOL_NAME);
+    let id = ProfileId::random().map_err(|e| Failure::new(format!("random number: {e}")))?;
+    let owner = owner(&directory, id).map_err(Failure::new)?;
+    record::pool::create(&pool, &owner).map_err(|e| {
         Failure::new(format!("create {}: {e}", pool.display()))
             .hint("the recorder keeps unfinished pages there; free some space (df /dev/shm)")
     })?;
@@ -263,6 +277,7 @@ pub fn make(
     let run_file = RunFile {
         profile: utf8(&directory)?,
         pool: utf8(&pool)?,
+        id,
         clock,
         counters,
         filters: recording.filter.clone(),
@@ -273,16 +288,20 @@ pub fn make(
     fs::write(&run_path, run_file.to_bytes())
         .map_err(|e| Failure::new(format!("write {}: {e}", run_path.display())))?;
     let manifest = Manifest {
+        id: id.to_string(),
         counters: infos,
         metrics,
         multiplex: recording.multiplex,
         switch_cost,
-        pool: Some(pool),
+        pool: Some(pool.clone()),
         notes: notes.into_iter().chain(pool_note).collect(),
         ..manifest(recording, origin, command, &run_file.snapshots)
     };
     manifest.write(&directory).map_err(Failure::new)?;
     drop(turn);
+    // Written while it is held: whoever looks for pools that nobody uses sees that this one is used.
+    let opened = fs::File::options().write(true).open(&pool);
+    let held = opened.and_then(|pool| Ok([pool, fs::File::open(&directory)?]));
     let preload = preload(&library, &pool_directory)?;
     let python = crate::python::path(&pool_directory);
     made.directories.clear();
@@ -294,6 +313,7 @@ pub fn make(
             .into_iter()
             .chain(python.map(|path| (crate::python::PATH_VARIABLE, path)))
             .collect(),
+        held: held.map_err(|e| Failure::new(format!("open {}: {e}", pool.display())))?,
         pool_directory,
     })
 }
@@ -307,7 +327,7 @@ impl Prepared {
     /// Counts something that no recording process can count.
     pub fn lose(&self, loss: Loss) {
         use std::os::unix::ffi::OsStrExt;
-        let pool = self.pool_directory.join("pool");
+        let pool = self.pool_directory.join(POOL_NAME);
         if let Ok(pool) = std::ffi::CString::new(pool.as_os_str().as_bytes()) {
             // Where even this is not possible, there is no profile either.
             let _ = record::pool::with_run_row(&pool, |row| row.lose(loss, 1, 0));
@@ -316,7 +336,7 @@ impl Prepared {
 
     /// Removes what may be left beside the pool once the pool itself is gone.
     pub fn tidy(&self) {
-        if !self.pool_directory.join("pool").exists() {
+        if !self.pool_directory.join(POOL_NAME).exists() {
             let _ = fs::remove_dir_all(&self.pool_directory);
         }
     }
@@ -511,13 +531,9 @@ fn preload(library: &Path, pool_directory: &Path) -> Result<OsString, Failure> {
 
 /// Where the pool goes: a memory file system, where memory is written without page faults.
 fn pool_directory(profile: &Path) -> (PathBuf, Option<String>) {
-    // SAFETY: no arguments, cannot fail.
-    let user = unsafe { libc::getuid() };
-    let name = format!("counterpoint-{user}-{}-{:x}", std::process::id(), unique());
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    for base in [Some(PathBuf::from("/dev/shm")), runtime].into_iter().flatten() {
+    for base in places(user()) {
         if is_memory(&base) && is_writable(&base) {
-            return (base.join(name), None);
+            return (base.join(directory_name()), None);
         }
     }
     let note = if is_memory(profile) {
@@ -529,11 +545,7 @@ fn pool_directory(profile: &Path) -> (PathBuf, Option<String>) {
                 .to_owned(),
         )
     };
-    (profile.join("pool"), note)
-}
-
-fn unique() -> u64 {
-    record::clock::monotonic_ns()
+    (profile.join(POOL_NAME), note)
 }
 
 fn is_memory(path: &Path) -> bool {

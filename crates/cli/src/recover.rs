@@ -22,6 +22,11 @@ pub struct Args {
     /// Profile directory.
     #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE", value_parser = input::profile())]
     profile: PathBuf,
+    /// Instead of recovering a profile, free the memory of recordings whose profile is not there
+    /// any more, also if it may have been moved away: what it lacks is lost then. Every `recover`
+    /// and every `run` frees that of profiles that were certainly deleted
+    #[arg(long, conflicts_with_all = ["profile", "close"])]
+    orphans: bool,
     /// End a recording that `counterpoint env` prepared, if none of its processes runs: no
     /// further program can join it.
     #[arg(long)]
@@ -30,6 +35,11 @@ pub struct Args {
 
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    if args.orphans {
+        let left = crate::orphans::remove(true);
+        return Ok(ExitCode::from(u8::from(left > 0)));
+    }
+    crate::orphans::remove(false);
     let dir = &args.profile;
     let manifest = Manifest::read(dir).map_err(|e| report::explain(dir, e))?;
     let asked = if args.close { Closing::Now } else { Closing::WhenOver };
@@ -46,6 +56,9 @@ fn outcome(manifest: &Manifest, collected: &Collected) -> (u8, String) {
     match &collected.pool {
         PoolFate::AlreadyCollected => (0, "nothing to recover".to_owned()),
         PoolFate::Removed => (0, format!("{pages}, the recording is over")),
+        PoolFate::Refused(pool, why) => {
+            (1, format!("nothing is recovered, {} is left alone: {why}", pool.display()))
+        }
         PoolFate::Vanished(pool) => (1, format!("nothing to recover, {} is gone", pool.display())),
         PoolFate::Kept => {
             let watched = manifest.watch.iter().copied().filter(|process| process.is_alive());

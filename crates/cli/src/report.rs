@@ -36,7 +36,7 @@ use std::process::ExitCode;
 use analysis::{By, Options, Summary, TracksSummary, summarize};
 use clap::ValueEnum;
 use model::metric::Bound;
-use profile::collect::{Closing, collect, is_over};
+use profile::collect::{Closing, Collected, PoolFate, collect, is_over};
 use profile::{ErrorKind, Manifest, Origin, Profile, Role, merge_losses};
 
 use crate::failure::Failure;
@@ -192,6 +192,10 @@ pub fn open(dir: &Path, closing: Closing) -> Result<Profile, Failure> {
     let open = manifest.pool.is_some() || manifest.passes > 0;
     if open && (closing == Closing::Now || is_over(&manifest)) {
         match collect(dir, closing) {
+            Ok(Collected { pool: PoolFate::Refused(pool, why), .. }) => {
+                let pool = pool.display();
+                eprintln!("counterpoint: the pool {pool} is left alone: {why}");
+            }
             Ok(_) => {}
             // Somebody else's profile, or a read-only copy: it is read where it lies.
             Err(e) if is_read_only(&e) => {}
@@ -248,6 +252,9 @@ pub fn explain(dir: &Path, error: profile::Error) -> Failure {
         }
         ErrorKind::NotAProfile(_) => {
             "a profile is the directory that `counterpoint run -o` made".to_owned()
+        }
+        ErrorKind::Refused(_) => {
+            "profiles hold plain files and directories; docs/security.md says why".to_owned()
         }
         ErrorKind::Schema { .. } => {
             "read it with the version of counterpoint that recorded it".to_owned()

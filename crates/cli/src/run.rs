@@ -323,8 +323,11 @@ fn say(closed: profile::Result<Collected>, directory: &Path, output: &Path) {
     match closed {
         Ok(collected) => {
             let running = collected.live.len();
-            if let PoolFate::Vanished(path) = collected.pool {
+            if let PoolFate::Vanished(path) = &collected.pool {
                 say!("{} is gone, and with it unfinished pages", path.display());
+            }
+            if let PoolFate::Refused(path, why) = &collected.pool {
+                say!("the pool {} is left alone: {why}", path.display());
             }
             let summary = crate::report::summary(directory);
             let still = match running {

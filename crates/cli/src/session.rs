@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use counters::machine::Machine;
-use profile::collect::{Closing, collect};
+use profile::collect::{Closing, collect, is_own};
 use profile::manifest::{CounterInfo, Manifest, Origin, State};
 use record::run_file::RUN_FILE_NAME;
 use record::{ClockKind, Snapshot};
@@ -168,6 +168,10 @@ fn finish(args: &FinishArgs) -> Result<ExitCode, Failure> {
     let mut manifest = Manifest::read(dir).map_err(|e| explain(dir, e))?;
     if manifest.origin != Origin::Session {
         let why = "it is no session's: `counterpoint recover` finishes other profiles";
+        return Err(Failure::new(format!("finish {}: {why}", dir.display())));
+    }
+    if !is_own(dir).map_err(Failure::new)? {
+        let why = "it is another user's profile, or a copy";
         return Err(Failure::new(format!("finish {}: {why}", dir.display())));
     }
     if manifest.state != State::Finished {

@@ -138,6 +138,12 @@ losses! {
         "calls for which a user's collector failed or wrote more values than it has; its values of that call are left out";
     39 ChildSanitized "child_sanitized" Missing
         "programs under a checker that the recorder would disturb: a shared runtime of AddressSanitizer that must come before every other library (older than GCC 8, or with options of the program's own), so that neither it nor what it starts is recorded; or valgrind's helgrind or drd";
+    40 FileRefused "file_refused" Missing
+        "files of the profile that were not opened because they are symbolic links, pipes, devices or anything else than plain files; what they should hold is missing";
+    41 PoolRefused "pool_refused" Missing
+        "recorder pools that the manifest names and that are not this profile's; they were neither read nor changed, and calls not yet flushed are missing";
+    42 PoolOfOriginal "pool_of_original" Note
+        "recorder pools of the profile that this one is a copy of; what they hold is shown here and stays there until the original is opened, after which this copy lacks it";
 }
 
 impl Loss {

@@ -7,8 +7,11 @@
 //! ```
 //!
 //! A pool without a page or a loss in it goes in one step less: `manifest.pool = null` is written
-//! first. Each time that a manifest is replaced takes about half a millisecond on ext4, which starts
-//! to write the new one to the disk.
+//! first. Each replacement of a manifest takes about half a millisecond on ext4, which starts to
+//! write the new one to the disk.
+//!
+//! All of this happens only in a profile of the caller whose pool is its own ([`crate::pools`]): a
+//! manifest that somebody else wrote makes nothing happen anywhere.
 //!
 //! Killed between any two steps and run again, it loses nothing: the pool goes last, and only
 //! after the manifest says that everything is safe. (An empty pool that nobody removes any more is
@@ -17,17 +20,18 @@
 //! once do no harm for the same reason; neither ever cuts or rewrites a file of pages.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use record::meta::{PAGES_NAME, PARTS_NAME};
 
+use crate::beneath::Dir;
 use crate::error::{Error, Result};
 use crate::leftovers::{Leftovers, PartId, read_page};
 use crate::live::{ProcessId, boot_id};
 use crate::manifest::{Manifest, Origin, State};
-use crate::passes::{is_not_begun, pass_dir};
+use crate::passes::{is_not_begun, open_dir};
+use crate::pools::{self, NoPool};
 use crate::scan::scan;
 
 /// When the pool may go.
@@ -65,6 +69,9 @@ pub enum PoolFate {
     /// The file that the manifest names is not there (a reboot, a cleaned `/dev/shm`, another
     /// machine or container). Nothing was changed.
     Vanished(PathBuf),
+    /// What the manifest names is not this profile's pool, or not the caller's, and why. Nothing
+    /// was changed.
+    Refused(PathBuf, &'static str),
 }
 
 /// Whether the recording of this profile is over, as far as this process can see: no watched
@@ -84,14 +91,20 @@ pub fn is_over(manifest: &Manifest) -> bool {
     }
 }
 
-/// Moves what is left in the pool into the profile in `dir`. `run` does it by
-/// [`finish`], with a manifest of [`State::Finished`].
+/// Moves what is left in the pool into the profile in `dir`. `run` calls it after it has written
+/// the manifest with [`State::Finished`].
 ///
 /// # Errors
 /// The manifest is not readable, a file is not writable, the disk is full. What was done until
 /// then stays and is not done again by the next call.
 pub fn collect(dir: &Path, closing: Closing) -> Result<Collected> {
-    collect_known(dir, Manifest::read(dir)?, closing, false)
+    let root = match Dir::open(dir) {
+        Ok(root) => root,
+        // It says best what is there instead.
+        Err(e) => return Err(Manifest::read(dir).err().unwrap_or(e)),
+    };
+    let manifest = Manifest::read_in(&root)?;
+    collect_known(&root, manifest, closing, false)
 }
 
 /// As writing `manifest`, which says that the recording is over, and then [`collect`]; but the
@@ -100,75 +113,115 @@ pub fn collect(dir: &Path, closing: Closing) -> Result<Collected> {
 /// # Errors
 /// As [`collect`].
 pub fn finish(dir: &Path, manifest: Manifest, closing: Closing) -> Result<Collected> {
-    collect_known(dir, manifest, closing, true)
+    collect_known(&Dir::open(dir)?, manifest, closing, true)
 }
 
 /// `is_new`: the manifest has not been written like this.
 fn collect_known(
-    dir: &Path,
+    root: &Dir,
+    manifest: Manifest,
+    closing: Closing,
+    is_new: bool,
+) -> Result<Collected> {
+    if manifest.passes == 0 {
+        return collect_one(root, manifest, closing, is_new);
+    }
+    if is_new {
+        manifest.write_in(root)?;
+    }
+    collect_passes(root, manifest.passes, closing)
+}
+
+fn collect_one(
+    root: &Dir,
     mut manifest: Manifest,
     closing: Closing,
     is_new: bool,
 ) -> Result<Collected> {
-    let write = |manifest: &Manifest| if is_new { manifest.write(dir) } else { Ok(()) };
-    if manifest.passes > 0 {
-        write(&manifest)?;
-        return collect_passes(dir, manifest.passes, closing);
+    let write = |manifest: &Manifest| if is_new { manifest.write_in(root) } else { Ok(()) };
+    let nothing = |manifest: &Manifest, pool| {
+        write(manifest)?;
+        Ok(Collected { pages: 0, live: vec![], pool })
+    };
+    let Some(path) = manifest.pool.clone() else {
+        return nothing(&manifest, PoolFate::AlreadyCollected);
+    };
+    let found = match pools::find(root, &manifest) {
+        Ok(found) => found,
+        Err(NoPool::Gone) if manifest.pool_collected => {
+            return nothing(&manifest, PoolFate::AlreadyCollected);
+        }
+        Err(NoPool::Gone) => return nothing(&manifest, PoolFate::Vanished(path)),
+        Err(NoPool::Refused(why)) => return nothing(&manifest, PoolFate::Refused(path, why)),
+        Err(NoPool::Unreadable(e)) => {
+            write(&manifest)?;
+            return Err(Error::new("read", &path, e));
+        }
+    };
+    if let Some(why) = found.refusal() {
+        return nothing(&manifest, PoolFate::Refused(path, why));
     }
-    let Some(pool) = manifest.pool.clone() else {
-        write(&manifest)?;
-        return Ok(Collected { pages: 0, live: vec![], pool: PoolFate::AlreadyCollected });
+    let (pool, place) = found.into_parts();
+    let removed = |pages| Collected { pages, live: vec![], pool: PoolFate::Removed };
+    let remove = |mut manifest: Manifest, pages| {
+        place.remove().map_err(Error::on("remove", &path))?;
+        manifest.pool = None;
+        manifest.pool_collected = false;
+        manifest.write_in(root)?;
+        Ok(removed(pages))
     };
     if manifest.pool_collected {
-        return remove(dir, manifest, &pool, 0);
+        return remove(manifest, 0);
     }
-    let left = match Leftovers::read(&pool, &manifest) {
+    let left = match Leftovers::read(pool, &manifest) {
         Ok(left) => left,
         Err(e) => {
             write(&manifest)?;
-            return match e.kind() {
-                io::ErrorKind::NotFound => {
-                    Ok(Collected { pages: 0, live: vec![], pool: PoolFate::Vanished(pool) })
-                }
-                _ => Err(Error::new("read", &pool, e)),
-            };
+            return Err(Error::new("read", &path, e));
         }
     };
+    let live = left.alive();
     let over = closing == Closing::Now || is_over(&manifest);
-    let nothing = left.pages.is_empty() && left.ledgers.is_empty();
-    if nothing && left.run_ledger.losses.is_empty() && left.alive().is_empty() && over {
+    let empty =
+        left.pages.is_empty() && left.ledgers.is_empty() && left.run_ledger.losses.is_empty();
+    if empty && live.is_empty() && over {
         manifest.pool = None;
-        manifest.write(dir)?;
-        return remove_pool(&pool, 0);
+        manifest.write_in(root)?;
+        place.remove().map_err(Error::on("remove", &path))?;
+        return Ok(removed(0));
     }
     write(&manifest)?;
-    let pages = append_pages(dir, &left, &pool)?;
+    let pages = append_pages(root, &left, &path)?;
     for (id, ledger) in left.ledgers.iter().filter(|(id, _)| !left.is_alive(**id)) {
-        ledger.write(&dir.join(PARTS_NAME).join(id.name()))?;
+        ledger.write(&root.make_dir(PARTS_NAME)?.make_dir(&id.name())?)?;
     }
     if !left.run_ledger.losses.is_empty() {
-        left.run_ledger.write(dir)?;
+        left.run_ledger.write(root)?;
     }
-    let live = left.alive();
     if !live.is_empty() || !over {
         return Ok(Collected { pages, live, pool: PoolFate::Kept });
     }
     manifest.pool_collected = true;
-    manifest.write(dir)?;
-    remove(dir, manifest, &pool, pages)
+    manifest.write_in(root)?;
+    remove(manifest, pages)
 }
 
 /// Each pass as the profile that it is. One that was not begun has nothing.
-fn collect_passes(dir: &Path, passes: u32, closing: Closing) -> Result<Collected> {
+fn collect_passes(root: &Dir, passes: u32, closing: Closing) -> Result<Collected> {
     let mut all = Collected { pages: 0, live: vec![], pool: PoolFate::AlreadyCollected };
     for number in 1..=passes {
-        let one = match collect(&pass_dir(dir, number), closing) {
-            Err(e) if is_not_begun(&e) => break,
+        let one = match open_dir(root, number).and_then(|pass| {
+            let manifest = Manifest::read_in(&pass)?;
+            collect_one(&pass, manifest, closing, false)
+        }) {
+            // What is refused, the reader counts.
+            Err(e) if is_not_begun(&e) || e.is_refused() => break,
             other => other?,
         };
         all.pages += one.pages;
         all.live.extend(one.live);
         all.pool = match (all.pool, one.pool) {
+            (refused @ PoolFate::Refused(..), _) | (_, refused @ PoolFate::Refused(..)) => refused,
             (PoolFate::Vanished(path), _) | (_, PoolFate::Vanished(path)) => {
                 PoolFate::Vanished(path)
             }
@@ -180,30 +233,51 @@ fn collect_passes(dir: &Path, passes: u32, closing: Closing) -> Result<Collected
     Ok(all)
 }
 
-fn remove(dir: &Path, mut manifest: Manifest, pool: &Path, pages: usize) -> Result<Collected> {
-    let collected = remove_pool(pool, pages)?;
-    manifest.pool = None;
-    manifest.pool_collected = false;
-    manifest.write(dir)?;
-    Ok(collected)
+/// Whether the pool of the profile in `dir` is there, the caller's and its own: nobody else can have
+/// made such a profile. A directory of the caller may have been unpacked from anything.
+///
+/// # Errors
+/// The manifest is not readable.
+pub fn has_own_pool(dir: &Path) -> Result<bool> {
+    let root = Dir::open(dir)?;
+    let manifest = Manifest::read_in(&root)?;
+    Ok(pools::find(&root, &manifest).is_ok_and(|found| found.refusal().is_none()))
 }
 
-fn remove_pool(pool: &Path, pages: usize) -> Result<Collected> {
-    match fs::remove_file(pool) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            return Err(Error::new("remove", pool, e));
+/// Whether the profile in `dir` is the caller's to change: its pool is its own, or is gone and the
+/// directory is the caller's.
+///
+/// # Errors
+/// The manifest is not readable.
+pub fn is_own(dir: &Path) -> Result<bool> {
+    let root = Dir::open(dir)?;
+    let manifest = Manifest::read_in(&root)?;
+    Ok(match pools::find(&root, &manifest) {
+        Ok(found) => found.refusal().is_none(),
+        Err(NoPool::Refused(_)) => false,
+        Err(_) => root.stat()?.st_uid == pools::user(),
+    })
+}
+
+/// Deletes the pool of the profile in `dir` with what it holds, if it is the caller's and the
+/// profile's own. For whoever has read what it wanted and deletes the profile next.
+///
+/// # Errors
+/// The manifest is not readable, or the pool cannot be deleted.
+pub fn discard_pool(dir: &Path) -> Result<()> {
+    let root = Dir::open(dir)?;
+    let manifest = Manifest::read_in(&root)?;
+    match pools::find(&root, &manifest) {
+        Ok(found) if found.refusal().is_none() => {
+            let path = manifest.pool.unwrap_or_default();
+            found.into_parts().1.remove().map_err(Error::on("remove", &path))
         }
-        _ => {}
+        _ => Ok(()),
     }
-    if let Some(private) = pool.parent() {
-        // Fails, as it should, for a directory that holds anything else.
-        let _ = fs::remove_dir(private);
-    }
-    Ok(Collected { pages, live: vec![], pool: PoolFate::Removed })
 }
 
 /// Appends the pages of dead processes that their parts do not have yet.
-fn append_pages(dir: &Path, left: &Leftovers, pool: &Path) -> Result<usize> {
+fn append_pages(root: &Dir, left: &Leftovers, pool: &Path) -> Result<usize> {
     let mut by_part: BTreeMap<PartId, Vec<_>> = BTreeMap::new();
     // Empty pages too: their headers tell which calls were in progress.
     for page in &left.pages {
@@ -214,11 +288,9 @@ fn append_pages(dir: &Path, left: &Leftovers, pool: &Path) -> Result<usize> {
     }
     let mut appended = 0;
     for (id, pages) in by_part {
-        let part = dir.join(PARTS_NAME).join(id.name());
-        fs::create_dir_all(&part).map_err(Error::on("create", &part))?;
-        let path = part.join(PAGES_NAME);
-        let file = File::options().read(true).append(true).create(true).open(&path);
-        let mut file = file.map_err(Error::on("open", &path))?;
+        let part = root.make_dir(PARTS_NAME)?.make_dir(&id.name())?;
+        let path = part.path_of(PAGES_NAME);
+        let mut file = part.append(PAGES_NAME)?;
         let known = scan(&file).map_err(Error::on("read", &path))?;
         let known: BTreeSet<_> = known
             .pages

@@ -32,6 +32,10 @@ pub enum ErrorKind {
     /// It is a stream of other columns than are expected there, or none at all.
     #[error("not such a stream ({0})")]
     NotAStream(&'static str),
+    /// Something else than a plain file or a directory is in the place of one, or it is not one
+    /// that may be used there. It was not opened.
+    #[error("refused: {0}")]
+    Refused(&'static str),
     /// Another version of Counterpoint wrote it.
     #[error("schema {found:?}, this version reads {expected:?}")]
     Schema {
@@ -58,6 +62,16 @@ impl Error {
     /// The reason.
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
+    }
+
+    /// The reason, alone.
+    pub(crate) fn into_kind(self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Whether something was not opened because of what it is.
+    pub fn is_refused(&self) -> bool {
+        matches!(&self.kind, ErrorKind::Refused(_))
     }
 
     /// The file or directory that it is about.

@@ -2,19 +2,20 @@
 //! goes. `ledger.json` in the process's part, written by [`crate::collect()`] only. One in the
 //! profile itself, with no process id, holds what happened outside of processes that record.
 
-use std::fs;
-use std::io;
-use std::path::Path;
+use std::collections::BTreeMap;
 
 use model::{Loss, Severity};
 use record::pool::ProcessRow;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::beneath::Dir;
+use crate::error::Result;
 use crate::manifest::replace_json;
 
 /// Name of the ledger in a process's part.
 pub const LEDGER_NAME: &str = "ledger.json";
+/// A longer one is not read; ours take some KiB.
+const MOST_BYTES: u64 = 1 << 22;
 /// The version of the ledger that this program writes and reads.
 pub const LEDGER_SCHEMA: &str = "counterpoint.ledger/1";
 
@@ -75,16 +76,22 @@ impl LossCount {
 /// error number. Zeros are left out.
 pub fn merge_losses<'a>(all: impl IntoIterator<Item = &'a LossCount>) -> Vec<LossCount> {
     let mut merged: Vec<LossCount> = Vec::new();
+    // A ledger may come from anywhere, with any number of names.
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for one in all.into_iter().filter(|one| one.count > 0) {
-        match merged.iter_mut().find(|m| m.name == one.name) {
-            Some(known) => {
+        match places.get(one.name.as_str()) {
+            Some(place) => {
+                let known = &mut merged[*place];
                 known.count = known.count.saturating_add(one.count);
                 known.errno = known.errno.or(one.errno);
             }
-            None => merged.push(one.clone()),
+            None => {
+                places.insert(&one.name, merged.len());
+                merged.push(one.clone());
+            }
         }
     }
-    merged.sort_by_key(|one| one.loss().map_or(usize::MAX, Loss::number));
+    merged.sort_by_cached_key(|one| one.loss().map_or(usize::MAX, Loss::number));
     merged
 }
 
@@ -116,20 +123,19 @@ impl Ledger {
 
     /// The ledger in `part`; `None` where there is none yet. One that cannot be read has itself
     /// become a loss.
-    pub(crate) fn read(part: &Path) -> Option<Self> {
-        let text = match fs::read(part.join(LEDGER_NAME)) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return None,
-            other => other.unwrap_or_default(),
+    pub(crate) fn read(part: &Dir) -> Option<Self> {
+        let (text, loss) = match part.read(LEDGER_NAME, MOST_BYTES) {
+            Err(e) if e.is_not_found() => return None,
+            Err(e) if e.is_refused() => (Vec::new(), Loss::FileRefused),
+            other => (other.unwrap_or_default(), Loss::TornMetadata),
         };
         let ledger = serde_json::from_slice(&text).ok();
-        ledger.filter(|ledger: &Self| ledger.schema == LEDGER_SCHEMA).or_else(|| {
-            let losses = vec![LossCount::new(Loss::TornMetadata, 1)];
-            Some(Self { losses, ..Self::default() })
-        })
+        ledger
+            .filter(|ledger: &Self| ledger.schema == LEDGER_SCHEMA)
+            .or_else(|| Some(Self { losses: vec![LossCount::new(loss, 1)], ..Self::default() }))
     }
 
-    pub(crate) fn write(&self, part: &Path) -> Result<()> {
-        fs::create_dir_all(part).map_err(Error::on("create", part))?;
-        replace_json(&part.join(LEDGER_NAME), self)
+    pub(crate) fn write(&self, part: &Dir) -> Result<()> {
+        replace_json(part, LEDGER_NAME, self)
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::Path;
 
 use model::Loss;
 use record::PageHeader;
@@ -69,10 +68,9 @@ pub(crate) struct Leftovers {
 }
 
 impl Leftovers {
-    /// Looks into the pool at `path`.
-    pub fn read(path: &Path, manifest: &Manifest) -> io::Result<Self> {
+    /// Looks into a pool.
+    pub fn read(file: PoolFile, manifest: &Manifest) -> io::Result<Self> {
         let same_boot = manifest.boot_id.is_empty() || manifest.boot_id == boot_id();
-        let file = PoolFile::open(path)?;
         let mut ledgers = BTreeMap::new();
         let mut rows = BTreeMap::new();
         // Their sessions are over, although the processes live.

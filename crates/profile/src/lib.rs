@@ -15,6 +15,8 @@
 //! |---|---|
 //! | [`manifest`] | the manifest: read, written as a whole |
 //! | [`collect`](mod@collect) | moves what is left in the pool into the profile |
+//! | [`beneath`] | files of a profile, opened without following links |
+//! | [`pools`] | where pools are made and whose they are; those that nobody can use any more |
 //! | [`ledger`] | losses of a process on disk, and how losses add up |
 //! | [`live`] | whether a process still runs |
 //! | [`profile`] | an opened profile: processes, threads, pages |
@@ -33,11 +35,12 @@
 //! Invariants. No byte of a profile is trusted and none makes this crate panic. A record is
 //! used only if its page is whole; a page is used once, however many copies of it there are.
 //! What is missing or damaged is counted as a [`model::Loss`]. Opening changes nothing on disk;
-//! only [`collect()`] does.
+//! only [`collect()`] does, and only in a profile of the caller whose pool is its own.
 #![forbid(unsafe_code)]
 
 pub mod activities;
 pub mod batch;
+pub mod beneath;
 pub mod collect;
 pub mod columns;
 pub mod error;
@@ -48,6 +51,7 @@ pub mod live;
 pub mod manifest;
 pub mod ops;
 pub mod passes;
+pub mod pools;
 pub mod profile;
 pub mod raw;
 mod scan;
@@ -72,6 +76,7 @@ pub use profile::{Process, Profile, Thread};
 pub use record::meta::{
     Calibration, Export, Library, LibraryKind, OpExport, Role, ValueKey, ValueKind,
 };
+pub use record::pool::ProfileId;
 pub use record::{PageHeader, Timeline, Usage};
 pub use tracks::{Sample, Tracks, TracksWriter};
 pub use visit::{PageDecoder, PageKey, on_threads};

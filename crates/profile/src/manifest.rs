@@ -9,19 +9,20 @@
 //! It is always replaced as a whole (temporary file, then rename), so a reader sees either the
 //! old or the new one. `docs/schema.md` describes every field.
 
-use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use model::Unit;
 use record::{ClockKind, Snapshot};
 use serde::{Deserialize, Serialize};
 
+use crate::beneath::Dir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::ProcessId;
 
 /// Name of the manifest in a profile directory.
 pub const MANIFEST_NAME: &str = "manifest.json";
+/// A longer one is not read; ours take some KiB.
+const MOST_BYTES: u64 = 1 << 24;
 /// The version of the manifest that this program writes and reads.
 pub const MANIFEST_SCHEMA: &str = "counterpoint.manifest/1";
 
@@ -31,6 +32,10 @@ pub const MANIFEST_SCHEMA: &str = "counterpoint.manifest/1";
 pub struct Manifest {
     /// [`MANIFEST_SCHEMA`].
     pub schema: String,
+    /// The profile's random id, 32 hexadecimal digits, which its pool has too; empty in profiles
+    /// of earlier versions, whose pools are never touched.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub id: String,
     /// Version of the program that recorded.
     pub program_version: String,
     /// Which command made the profile.
@@ -290,20 +295,27 @@ impl Manifest {
     /// # Errors
     /// No such directory or file, no JSON, another schema version.
     pub fn read(dir: &Path) -> Result<Self> {
-        let path = dir.join(MANIFEST_NAME);
-        let text = match fs::read(&path) {
-            Ok(text) => text,
+        match Dir::open(dir) {
+            Ok(opened) => Self::read_in(&opened),
             Err(_) if dir.is_file() => {
-                return Err(Error::new("open", dir, ErrorKind::NotAProfile("it is a file")));
+                Err(Error::new("open", dir, ErrorKind::NotAProfile("it is a file")))
             }
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound && dir.is_dir() => {
+            Err(e) => Err(e),
+        }
+    }
+
+    /// As [`Manifest::read`], of a directory that is open.
+    ///
+    /// # Errors
+    /// The same; [`ErrorKind::Refused`] for what is not a plain file.
+    pub fn read_in(dir: &Dir) -> Result<Self> {
+        let path = dir.path_of(MANIFEST_NAME);
+        let text = match dir.read(MANIFEST_NAME, MOST_BYTES) {
+            Err(e) if e.is_not_found() => {
                 let why = ErrorKind::NotAProfile("it has no manifest.json");
-                return Err(Error::new("open", dir, why));
+                return Err(Error::new("open", dir.path(), why));
             }
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                return Err(Error::new("open", dir, e));
-            }
-            Err(e) => return Err(Error::new("read", &path, e)),
+            other => other?,
         };
         // The schema is looked at first: another version may differ in everything else.
         let value: serde_json::Value =
@@ -326,23 +338,18 @@ impl Manifest {
     /// # Errors
     /// The directory is not writable, the disk is full.
     pub fn write(&self, dir: &Path) -> Result<()> {
-        replace_json(&dir.join(MANIFEST_NAME), self)
+        self.write_in(&Dir::open(dir)?)
+    }
+
+    pub(crate) fn write_in(&self, dir: &Dir) -> Result<()> {
+        replace_json(dir, MANIFEST_NAME, self)
     }
 }
 
-/// Writes `value` beside `path` and renames it there.
-pub(crate) fn replace_json(path: &Path, value: &impl Serialize) -> Result<()> {
-    let mut text = serde_json::to_vec_pretty(value).map_err(Error::on("write", path))?;
+/// Writes `value` as the file of this name in the place of whatever is there.
+pub(crate) fn replace_json(dir: &Dir, name: &str, value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_vec_pretty(value);
+    let mut text = text.map_err(Error::on("write", &dir.path_of(name)))?;
     text.push(b'\n');
-    // Two writers at once (`run` and `report`) must not share one temporary file.
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(name);
-    let written = fs::File::create(&temporary)
-        .and_then(|mut file| file.write_all(&text))
-        .and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    written.map_err(Error::on("write", path))
+    dir.replace(name, &text)
 }

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use model::{Loss, MAX_COUNTERS};
 
+use crate::beneath::Dir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::groups::Groups;
 use crate::ledger::{LossCount, merge_losses};
@@ -56,12 +57,23 @@ pub(crate) fn is_not_begun(error: &Error) -> bool {
     error.is_not_found() || matches!(error.kind(), ErrorKind::NotAProfile(_))
 }
 
-pub(crate) fn open(dir: &Path, mut manifest: Manifest) -> Result<Profile> {
+/// Opens the directory of a pass.
+pub(crate) fn open_dir(root: &Dir, number: u32) -> Result<Dir> {
+    root.dir(PASSES_NAME)?.dir(number.to_string())
+}
+
+pub(crate) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
+    let dir = root.path();
     let mut passes: Vec<Profile> = Vec::new();
+    let mut refused = Vec::new();
     for number in 1..=manifest.passes {
-        let place = pass_dir(dir, number);
-        match Manifest::read(&place) {
-            Ok(one) => passes.push(Profile::open_one(&place, one)?),
+        let read = open_dir(root, number).and_then(|place| Ok((Manifest::read_in(&place)?, place)));
+        match read {
+            Ok((one, place)) => passes.push(Profile::open_one(&place, one)?),
+            Err(e) if e.is_refused() => {
+                refused.push(LossCount::new(Loss::FileRefused, 1));
+                break;
+            }
             Err(e) if is_not_begun(&e) => break,
             Err(e) => return Err(e),
         }
@@ -91,13 +103,15 @@ pub(crate) fn open(dir: &Path, mut manifest: Manifest) -> Result<Profile> {
     if !timeline.calibrated && processes.iter().any(|p| !p.threads.is_empty()) {
         losses.push(LossCount::new(Loss::ClockUncalibrated, 1));
     }
-    let (tracks, damaged) = Tracks::open_all(dir)?;
+    let (tracks, damaged) = Tracks::open_in(root)?;
+    losses.append(&mut refused);
     let of_tracks = tracks.iter().flat_map(|tracks| &tracks.losses).chain(&damaged);
     let losses = merge_losses(losses.iter().chain(of_tracks));
     let ops = Ops::new(processes.iter().map(crate::profile::Process::exports));
     let groups = Groups::new(&manifest.counters);
     Ok(Profile {
         dir: dir.to_path_buf(),
+        root: root.clone(),
         manifest,
         processes,
         ops,

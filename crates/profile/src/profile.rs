@@ -5,25 +5,28 @@
 //! before the files: a page that is flushed in between is then seen twice, not never.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::{self, File};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use model::Loss;
 use record::meta::{
-    self, Calibration, Frame, Leaving, Library, META_NAME, OpExport, PAGES_NAME, PARTS_NAME,
-    ValueKey,
+    self, Calibration, FRAME_PREFIX_BYTES, Frame, Frames, Leaving, Library, META_NAME, OpExport,
+    PAGES_NAME, PARTS_NAME, ValueKey,
 };
 use record::pool::PoolFile;
 use record::{ClockKind, PageHeader, Snapshot, Timeline};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::activities::Activities;
+use crate::beneath::Dir;
+use crate::error::{Error, Result};
 use crate::groups::Groups;
 use crate::ledger::{Ledger, LossCount, merge_losses};
 use crate::leftovers::{LeftPage, Leftovers, PartId};
 use crate::manifest::{Manifest, Moment, SwitchCost};
 use crate::ops::Ops;
-use crate::scan::{Scan, scan};
+use crate::pools::{self, NoPool};
+use crate::scan::{Rewritten, Scan, scan};
 use crate::tracks::{Times, Tracks};
 
 /// A profile directory, opened for reading. Nothing in it is changed.
@@ -50,6 +53,8 @@ pub struct Profile {
     pub losses: Vec<LossCount>,
     /// For each thread of each process the ticks before which calls are left out; none by default.
     pub(crate) left_out: Vec<Vec<u64>>,
+    /// The directory itself.
+    pub(crate) root: Dir,
     /// Of each pass.
     pub(crate) pools: Vec<Option<PoolFile>>,
 }
@@ -85,7 +90,8 @@ pub struct Process {
     /// Its losses: its own, and what is missing or damaged in its files. Damage inside pages is
     /// found when they are visited.
     pub losses: Vec<LossCount>,
-    pub(crate) pages_path: PathBuf,
+    /// The directory of all parts; `None` if there is none.
+    parts: Option<Dir>,
 }
 
 /// One thread that recorded.
@@ -132,10 +138,15 @@ impl Profile {
     /// Not a profile, another version, not readable. Damage inside it is no error: see
     /// [`Process::losses`].
     pub fn open(dir: &Path) -> Result<Self> {
-        let manifest = Manifest::read(dir)?;
+        let root = match Dir::open(dir) {
+            Ok(root) => root,
+            // It says best what is there instead.
+            Err(e) => return Err(Manifest::read(dir).err().unwrap_or(e)),
+        };
+        let manifest = Manifest::read_in(&root)?;
         match manifest.passes {
-            0 => Self::open_one(dir, manifest),
-            _ => crate::passes::open(dir, manifest),
+            0 => Self::open_one(&root, manifest),
+            _ => crate::passes::open(&root, manifest),
         }
     }
 
@@ -148,26 +159,22 @@ impl Profile {
         }
     }
 
-    pub(crate) fn open_one(dir: &Path, manifest: Manifest) -> Result<Self> {
+    pub(crate) fn open_one(root: &Dir, manifest: Manifest) -> Result<Self> {
         let mut losses = Vec::new();
-        let left =
-            match manifest.pool.as_deref().map(|pool| (pool, Leftovers::read(pool, &manifest))) {
-                None => None,
-                Some((_, Ok(left))) => Some(left),
-                // Gone, damaged or somebody else's: what was flushed is readable all the same.
-                Some((_, Err(e))) => {
-                    if !manifest.pool_collected {
-                        let mut vanished = LossCount::new(Loss::PoolVanished, 1);
-                        vanished.errno = e.raw_os_error();
-                        losses.push(vanished);
-                    }
-                    None
-                }
-            };
-        let parts = dir.join(PARTS_NAME);
-        let mut ids = part_ids(&parts)?;
+        let left = left_in_pool(root, &manifest, &mut losses);
+        let parts = match root.dir(PARTS_NAME) {
+            Ok(parts) => Some(parts),
+            // A profile without any is one in which nothing recorded.
+            Err(e) if e.is_not_found() => None,
+            Err(e) if e.is_refused() => {
+                losses.push(LossCount::new(Loss::FileRefused, 1));
+                None
+            }
+            Err(e) => return Err(e),
+        };
+        let mut ids = parts.as_ref().map_or(Ok(BTreeSet::new()), part_ids)?;
         let run_ledger = left.as_ref().map(|left| left.run_ledger.clone());
-        let run_ledger = run_ledger.or_else(|| Ledger::read(dir)).unwrap_or_default();
+        let run_ledger = run_ledger.or_else(|| Ledger::read(root)).unwrap_or_default();
         losses = merge_losses(losses.iter().chain(&run_ledger.losses));
         let (mut pages, mut ledgers, mut pool) = (BTreeMap::new(), BTreeMap::new(), None);
         let mut alive: BTreeSet<PartId> = BTreeSet::new();
@@ -185,8 +192,10 @@ impl Profile {
             manifest.snapshots.iter().map(|s| Snapshot::from(*s)).collect();
         for id in ids {
             let left = pages.remove(&id).unwrap_or_default();
-            let mut process = Process::open(&parts, id, left, alive.contains(&id), &mut snapshots)?;
-            let ledger = ledgers.remove(&id).or_else(|| Ledger::read(&parts.join(id.name())));
+            let mut process = Process::new(parts.clone(), id, alive.contains(&id));
+            let part = process.part()?;
+            process.open(part.as_ref(), left, &mut snapshots)?;
+            let ledger = ledgers.remove(&id).or_else(|| Ledger::read(part.as_ref()?));
             let noted = ledger.map(|ledger| ledger.losses).unwrap_or_default();
             process.losses = merge_losses(noted.iter().chain(&process.losses));
             process.switch_cost = manifest.switch_cost;
@@ -196,7 +205,7 @@ impl Profile {
             losses.push(LossCount::new(Loss::WrittenWhileRead, 1));
         }
         let timeline = fit(manifest.clock.into(), &snapshots, &processes);
-        let (tracks, damaged) = Tracks::open_all(dir)?;
+        let (tracks, damaged) = Tracks::open_in(root)?;
         let in_ticks = |tracks: &Tracks| tracks.series.values().any(|s| s.times == Times::Ticks);
         let uses_ticks =
             processes.iter().any(|p| !p.threads.is_empty()) || tracks.iter().any(in_ticks);
@@ -207,10 +216,11 @@ impl Profile {
         let groups = Groups::new(&manifest.counters);
         let of_tracks = tracks.iter().flat_map(|tracks| &tracks.losses).chain(&damaged);
         let losses = merge_losses(losses.iter().chain(of_tracks));
-        let dir = dir.to_path_buf();
+        let dir = root.path().to_path_buf();
         let snapshots = snapshots.into_iter().map(Moment::from).collect();
         Ok(Self {
             dir,
+            root: root.clone(),
             manifest,
             processes,
             ops,
@@ -222,6 +232,14 @@ impl Profile {
             left_out: Vec::new(),
             pools: vec![pool],
         })
+    }
+
+    /// What was imported into it, event by event.
+    ///
+    /// # Errors
+    /// As [`Activities::open_all`].
+    pub fn activities(&self) -> Result<Vec<Activities>> {
+        Activities::open_in(&self.root)
     }
 
     /// All losses that opening found, of all processes together.
@@ -236,25 +254,59 @@ impl Profile {
     }
 }
 
-/// The parts that are there. A profile without any is one in which nothing recorded.
-fn part_ids(parts: &Path) -> Result<BTreeSet<PartId>> {
-    let entries = match fs::read_dir(parts) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
-        Err(e) => return Err(Error::new("read", parts, e)),
+/// What is in the pool, if that may be read.
+fn left_in_pool(root: &Dir, manifest: &Manifest, losses: &mut Vec<LossCount>) -> Option<Leftovers> {
+    manifest.pool.as_ref()?;
+    let found = pools::find(root, manifest).and_then(|found| {
+        let is_of_profile = found.is_of_profile;
+        let left = Leftovers::read(found.file, manifest).map_err(NoPool::Unreadable)?;
+        Ok((left, is_of_profile))
+    });
+    let (loss, errno) = match found {
+        Ok((left, true)) => return Some(left),
+        Ok((left, false)) => {
+            losses.push(LossCount::new(Loss::PoolOfOriginal, 1));
+            return Some(left);
+        }
+        Err(NoPool::Refused(_)) => (Loss::PoolRefused, None),
+        // What was flushed is readable all the same.
+        Err(_) if manifest.pool_collected => return None,
+        Err(NoPool::Gone) => (Loss::PoolVanished, Some(rustix::io::Errno::NOENT.raw_os_error())),
+        Err(NoPool::Unreadable(e)) => (Loss::PoolVanished, e.raw_os_error()),
     };
-    let mut ids = BTreeSet::new();
-    for entry in entries {
-        let entry = entry.map_err(Error::on("read", parts))?;
-        ids.extend(entry.file_name().to_str().and_then(PartId::parse));
-    }
-    Ok(ids)
+    losses.push(LossCount { errno, ..LossCount::new(loss, 1) });
+    None
 }
 
-fn missing_is_empty<T: Default>(result: io::Result<T>, path: &Path) -> Result<T> {
-    match result {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(T::default()),
-        other => other.map_err(|e| Error::new("read", path, ErrorKind::Io(e))),
+/// The parts that are there.
+fn part_ids(parts: &Dir) -> Result<BTreeSet<PartId>> {
+    Ok(parts.names()?.iter().filter_map(|name| PartId::parse(name.to_str()?)).collect())
+}
+
+/// Reads a file of metadata frame by frame: memory grows with the frames that are whole, not with
+/// the length of the file, which may be mostly a hole.
+fn read_metadata(mut file: File) -> io::Result<Frames> {
+    /// Longer than the names of every function of a program.
+    const MOST: u64 = 1 << 30;
+    let mut all = Frames::default();
+    let (mut at, mut bytes) = (0, Vec::new());
+    loop {
+        bytes.clear();
+        let prefix = file.by_ref().take(FRAME_PREFIX_BYTES as u64).read_to_end(&mut bytes)?;
+        if prefix == 0 {
+            return Ok(all);
+        }
+        if let Ok(prefix) = <[u8; FRAME_PREFIX_BYTES]>::try_from(&bytes[..]) {
+            let rest = (meta::frame_bytes(prefix) - FRAME_PREFIX_BYTES) as u64;
+            file.by_ref().take(rest.min(MOST)).read_to_end(&mut bytes)?;
+        }
+        let mut one = meta::read_frames(&bytes);
+        all.frames.append(&mut one.frames);
+        if let Some(torn) = one.torn_at {
+            all.torn_at = Some(at + torn);
+            return Ok(all);
+        }
+        at += bytes.len();
     }
 }
 
@@ -264,17 +316,8 @@ impl Process {
         (&self.libraries, &self.op_exports)
     }
 
-    fn open(
-        parts: &Path,
-        id: PartId,
-        left: Vec<LeftPage>,
-        alive: bool,
-        snapshots: &mut Vec<Snapshot>,
-    ) -> Result<Self> {
-        let part = parts.join(id.name());
-        let pages_path = part.join(PAGES_NAME);
-        let found = missing_is_empty(File::open(&pages_path).and_then(scan), &pages_path)?;
-        let mut process = Self {
+    fn new(parts: Option<Dir>, id: PartId, alive: bool) -> Self {
+        Self {
             id,
             info: None,
             libraries: Vec::new(),
@@ -288,14 +331,57 @@ impl Process {
             alive,
             pass: 0,
             losses: Vec::new(),
-            pages_path,
-        };
+            parts,
+        }
+    }
+
+    /// Its directory; `None` if it has none, or one that is refused.
+    fn part(&mut self) -> Result<Option<Dir>> {
+        let Some(parts) = &self.parts else { return Ok(None) };
+        let part = parts.dir(self.id.name());
+        self.unless_refused(part)
+    }
+
+    /// What was opened, if it is there. What is refused is a loss.
+    fn unless_refused<T>(&mut self, opened: Result<T>) -> Result<Option<T>> {
+        match opened {
+            Ok(opened) => Ok(Some(opened)),
+            Err(e) if e.is_not_found() => Ok(None),
+            Err(e) if e.is_refused() => {
+                self.lose(Loss::FileRefused, 1);
+                Ok(None)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Its file of pages.
+    pub(crate) fn open_pages(&self) -> Result<File> {
+        let gone =
+            || Error::new("open", Path::new(PARTS_NAME), io::Error::from(io::ErrorKind::NotFound));
+        self.parts.as_ref().ok_or_else(gone)?.dir(self.id.name())?.file(PAGES_NAME)
+    }
+
+    fn open(
+        &mut self,
+        part: Option<&Dir>,
+        left: Vec<LeftPage>,
+        snapshots: &mut Vec<Snapshot>,
+    ) -> Result<()> {
+        let (mut found, mut frames) = (Scan::default(), Frames::default());
+        if let Some(part) = part {
+            if let Some(file) = self.unless_refused(part.file(PAGES_NAME))? {
+                found = scan(&file).map_err(Error::on("read", &part.path_of(PAGES_NAME)))?;
+            }
+            if let Some(file) = self.unless_refused(part.file(META_NAME))? {
+                let read = read_metadata(file);
+                frames = read.map_err(Error::on("read", &part.path_of(META_NAME)))?;
+            }
+        }
         let recorded = !found.pages.is_empty() || !left.is_empty();
-        process.index(found, left);
-        let meta_path = part.join(META_NAME);
-        let bytes = missing_is_empty(fs::read(&meta_path), &meta_path)?;
-        process.take_metadata(&bytes, recorded, snapshots);
-        Ok(process)
+        self.index(found, left);
+        self.take_metadata(frames, recorded, snapshots);
+        Ok(())
     }
 
     fn lose(&mut self, loss: Loss, count: u64) {
@@ -303,8 +389,7 @@ impl Process {
         self.losses = merge_losses(self.losses.iter().chain([&one]));
     }
 
-    fn take_metadata(&mut self, bytes: &[u8], recorded: bool, snapshots: &mut Vec<Snapshot>) {
-        let read = meta::read_frames(bytes);
+    fn take_metadata(&mut self, read: Frames, recorded: bool, snapshots: &mut Vec<Snapshot>) {
         // The last frame of a process that lives may be half written at this moment.
         let torn = read.torn_at.is_some() && !self.alive;
         // A frame says the most important thing first: a file without any is damage too.
@@ -375,16 +460,17 @@ impl Process {
     /// Fragments whose page is nowhere whole, and whole pages of somebody else.
     fn torn_pages(&self, found: &Scan, left: &[LeftPage]) -> u64 {
         let foreign = found.pages.iter().filter(|p| PartId::of(&p.header) != self.id).count();
+        let whole = found.pages.iter().map(|p| (p.offset, &p.header));
+        // Of a page in the pool any fragment may be the beginning.
+        let whole = whole.chain(left.iter().map(|p| (u64::MAX, &p.header)));
+        let mut rewritten = Rewritten::new(whole);
+        let last = found.pages.last().map_or(0, |p| p.offset);
         let fragments = found.fragments.iter().filter(|fragment| {
-            // A write that was cut short is done again behind it, or its page is in the pool.
-            let whole = found.pages.iter().filter(|p| p.offset > fragment.offset);
-            let rewritten = whole.map(|p| &p.header).any(|h| fragment.is_start_of(h))
-                || left.iter().any(|p| fragment.is_start_of(&p.header));
-            let behind_it = found.pages.last().is_some_and(|p| p.offset > fragment.offset);
-            let being_written = self.alive && !behind_it;
-            !rewritten && !being_written
+            // A write that was cut short is done again after it, or its page is in the pool.
+            let being_written = self.alive && last <= fragment.offset;
+            !being_written && !rewritten.is_after(fragment)
         });
-        (foreign + fragments.count()) as u64
+        foreign as u64 + fragments.count() as u64 + found.more_fragments
     }
 }
 

@@ -17,7 +17,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufReader, IoSlice, Read, Write};
+use std::io::{self, BufReader, IoSlice, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
@@ -28,6 +28,7 @@ use arrow_ipc::writer::{self, StreamEncoder};
 use arrow_ipc::{MessageHeader, root_as_message};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 
+use crate::beneath::Dir;
 use crate::error::{Error, ErrorKind, Result};
 
 /// What each message starts with.
@@ -177,12 +178,12 @@ enum Stop {
 }
 
 impl StreamReader {
-    /// Opens a stream. `None` if it ends before its schema does: nothing was ever in it.
+    /// Opens the stream of this name. `None` if it ends before its schema does: nothing was ever in it.
     ///
     /// # Errors
     /// No such file, not readable, not an Arrow stream.
-    pub fn open(path: &Path) -> Result<Option<Self>> {
-        let file = File::open(path).map_err(Error::on("open", path))?;
+    pub fn open(dir: &Dir, name: &str) -> Result<Option<Self>> {
+        let (file, path) = (dir.file(name)?, &*dir.path_of(name));
         let mut reader = Self {
             path: path.to_owned(),
             file: BufReader::with_capacity(1 << 16, file),
@@ -271,9 +272,10 @@ impl StreamReader {
     }
 
     /// Whether what there is of the file can be the beginning of a stream.
-    fn starts_as_a_stream(&self) -> bool {
+    fn starts_as_a_stream(&mut self) -> bool {
         let mut head = Vec::new();
-        let read = File::open(&self.path).and_then(|file| file.take(4).read_to_end(&mut head));
+        let begun = self.file.rewind();
+        let read = begun.and_then(|()| self.file.by_ref().take(4).read_to_end(&mut head));
         read.is_ok() && MARK.starts_with(&head)
     }
 }

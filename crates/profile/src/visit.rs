@@ -87,8 +87,8 @@ impl<'a> PageDecoder<'a> {
             Place::Copy(_) => Err(changed()),
             Place::File(offset) => {
                 if self.file.as_ref().is_none_or(|(open, _)| *open != process) {
-                    let path = &self.profile.processes[process].pages_path;
-                    self.file = Some((process, File::open(path)?));
+                    let file = self.profile.processes[process].open_pages();
+                    self.file = Some((process, file.map_err(io::Error::other)?));
                 }
                 let (_, file) = self.file.as_ref().ok_or_else(changed)?;
                 self.bytes.resize(PAGE_BYTES, 0);

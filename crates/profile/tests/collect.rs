@@ -118,7 +118,10 @@ fn killed_between_the_last_steps() {
     // The pool is gone already.
     manifest.write(&dir).unwrap();
     assert_eq!(read(&dir), expected, "a pool that was collected is not missed");
-    assert_eq!(collect(&dir, Closing::WhenOver).unwrap().pool, PoolFate::Removed);
+    // Nothing is left to do, and nothing is written.
+    let before = fs::read(dir.join("manifest.json")).unwrap();
+    assert_eq!(collect(&dir, Closing::WhenOver).unwrap().pool, PoolFate::AlreadyCollected);
+    assert_eq!(fs::read(dir.join("manifest.json")).unwrap(), before);
     assert_eq!(read(&dir), expected);
     // The pool is still there.
     manifest.write(&dir).unwrap();
@@ -229,7 +232,9 @@ fn a_file_that_is_no_pool_is_never_deleted() {
     let dir = scratch.join("x.cpt");
     crashed().write(&dir);
     fs::write(pool_path(&dir), b"precious").unwrap();
-    assert!(collect(&dir, Closing::Now).is_err());
+    let why = "it is not a recorder pool of this version";
+    let refused = PoolFate::Refused(pool_path(&dir), why);
+    assert_eq!(collect(&dir, Closing::Now).unwrap().pool, refused);
     assert_eq!(fs::read(pool_path(&dir)).unwrap(), b"precious");
-    assert_eq!(names(&read(&dir).1), [("pool_vanished", 1)]);
+    assert_eq!(names(&read(&dir).1), [("pool_refused", 1)]);
 }

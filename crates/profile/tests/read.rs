@@ -188,7 +188,7 @@ fn a_pool_cut_anywhere_gives_what_was_flushed() {
         fs::File::options().write(true).open(&pool).and_then(|f| f.set_len(cut)).unwrap();
         let (calls, losses) = read(&dir);
         assert_eq!(calls, expected()[..4], "pool cut at {cut}");
-        assert_eq!(names(&losses), [("pool_vanished", 1)]);
+        assert_eq!(names(&losses), [("pool_refused", 1)]);
         fs::remove_file(&pool).unwrap();
         let part = dir.join("processes");
         fs::remove_dir_all(part).unwrap();

@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use profile::beneath::Dir;
 use profile::stream::{Ending, StreamReader};
 use profile::tracks::{BATCH_ROWS, Reading, Readings, SAMPLED_NAME, Scope, Series, Times};
 use profile::{Sample, Tracks, TracksWriter};
@@ -67,6 +68,12 @@ fn small(dir: &Path) -> Vec<Sample> {
     second.iter().for_each(|s| writer.push(*s).unwrap());
     writer.finish().unwrap();
     [first, second].concat()
+}
+
+/// Opens a stream by its path.
+fn stream(path: &std::path::Path) -> profile::Result<Option<StreamReader>> {
+    let name = path.file_name().unwrap().to_str().unwrap();
+    StreamReader::open(&Dir::open(path.parent().unwrap())?, name)
 }
 
 #[test]
@@ -198,7 +205,7 @@ fn other_files_are_no_streams() {
     assert_eq!(lost(scratch.path()), [("torn_track".to_owned(), 1)]);
     fs::write(&samples, [0; 64]).unwrap();
     assert_eq!(lost(scratch.path()), [("torn_track".to_owned(), 1)]);
-    assert_eq!(StreamReader::open(&samples).unwrap_err().path(), samples);
+    assert_eq!(stream(&samples).unwrap_err().path(), samples);
 }
 
 /// Three thousand damaged copies: no panic, no more samples than there were, and no sample of a
@@ -257,7 +264,7 @@ fn many_samples_are_written_in_batches() {
         writer.push(count(id, i as i64, i)).unwrap();
     }
     let path = scratch.path().join("tracks/x/samples.arrows");
-    let (mut reader, mut sizes) = (StreamReader::open(&path).unwrap().unwrap(), Vec::new());
+    let (mut reader, mut sizes) = (stream(&path).unwrap().unwrap(), Vec::new());
     while let Some(batch) = reader.next_batch().unwrap() {
         sizes.push(batch.num_rows());
     }

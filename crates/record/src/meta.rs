@@ -441,6 +441,15 @@ pub struct Frames {
     pub torn_at: Option<usize>,
 }
 
+/// Bytes before the payload of a frame.
+pub const FRAME_PREFIX_BYTES: usize = PREFIX_BYTES;
+
+/// How long the frame is that begins with these bytes, the prefix included.
+pub fn frame_bytes(prefix: [u8; PREFIX_BYTES]) -> usize {
+    let [a, b, c, d, ..] = prefix;
+    PREFIX_BYTES.saturating_add(u32::from_le_bytes([a, b, c, d]) as usize)
+}
+
 /// Reads a metadata file.
 pub fn read_frames(bytes: &[u8]) -> Frames {
     let mut result = Frames::default();

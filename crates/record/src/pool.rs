@@ -4,6 +4,7 @@
 //!
 //! ```text
 //!        0  header        magic, version, counts, next free row
+//!       64  owner         the profile that it belongs to ([`owner`])
 //!     1024  run's row     losses of no process that records
 //!     4096  claims        u32 per page: 0 free, otherwise 1 + row of the owner
 //!    +8 KiB rows          1 KiB per process: identity, losses
@@ -18,6 +19,8 @@
 //! A process maps what stands before the pages, and each page when it first claims it. Mapped whole,
 //! 128 MiB would count against what a program may lock (`mlockall`, `RLIMIT_MEMLOCK`), and be locked.
 
+pub mod owner;
+
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
@@ -27,10 +30,12 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use model::Loss;
 
+pub use owner::{Owner, ProfileId};
+
 use crate::page::PAGE_BYTES;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"CPTPOOL1");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const RUN_ROW_OFFSET: usize = 1024;
 const CLAIMS_OFFSET: usize = 4096;
 
@@ -50,6 +55,9 @@ struct Header {
     pages: u32,
     rows: u32,
     next_row: AtomicU32,
+    reserved: [u32; 10],
+    /// The first field of [`Owner`].
+    id: [u8; 16],
 }
 
 /// One process in the process table. Fields are written by that process only (rows that are
@@ -76,6 +84,7 @@ pub struct Row {
 }
 
 const _: () = assert!(size_of::<Row>() == 1024 && size_of::<Header>() <= RUN_ROW_OFFSET);
+const _: () = assert!(std::mem::offset_of!(Header, id) == owner::OFFSET);
 const _: () = assert!(RUN_ROW_OFFSET + size_of::<Row>() <= CLAIMS_OFFSET);
 
 impl Row {
@@ -230,6 +239,11 @@ impl Pool {
     fn claims(&self) -> &'static [AtomicU32; PAGES] {
         // SAFETY: as `header`; CLAIMS_OFFSET + 4 · PAGES lies inside the mapping.
         unsafe { &*self.base.add(CLAIMS_OFFSET).cast::<[AtomicU32; PAGES]>() }
+    }
+
+    /// The id of the profile that it belongs to.
+    pub fn profile_id(&self) -> ProfileId {
+        ProfileId(self.header().id)
     }
 
     /// The row with this number; numbers beyond the table share the last row.
@@ -433,8 +447,11 @@ pub fn errno() -> i32 {
     unsafe { *libc::__errno_location() }
 }
 
-/// Makes an empty pool file, sparse, readable by its owner only.
-pub fn create(path: &Path) -> io::Result<()> {
+/// Makes an empty pool file for the profile of `owner`: sparse, readable by its user only.
+///
+/// # Errors
+/// The file exists, links included, or cannot be written.
+pub fn create(path: &Path, owner: &Owner) -> io::Result<()> {
     let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
     file.set_len(POOL_BYTES as u64)?;
     let mut header = Vec::with_capacity(24);
@@ -442,6 +459,7 @@ pub fn create(path: &Path) -> io::Result<()> {
     for word in [VERSION, PAGES as u32, ROWS as u32, 0] {
         header.extend_from_slice(&word.to_le_bytes());
     }
+    file.write_all_at(&owner.to_bytes(), owner::OFFSET as u64)?;
     file.write_all_at(&header, 0)
 }
 
@@ -470,34 +488,57 @@ pub struct ProcessRow {
 #[derive(Debug)]
 pub struct PoolFile {
     file: File,
+    owner: Owner,
     claims: Vec<u32>,
     rows: u32,
 }
 
 impl PoolFile {
-    /// Opens and checks the header.
+    /// Opens and checks the header. For paths that are trusted: links are followed.
     ///
     /// # Errors
-    /// As [`File::open`]; `InvalidData` for a file that is no pool of this version.
+    /// As [`File::open`]; `InvalidData` for a file that is not a pool of this version.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
-        let mut header = [0u8; 24];
+        Self::of(File::open(path)?)
+    }
+
+    /// Checks the header of an open file.
+    ///
+    /// # Errors
+    /// As `read`; `InvalidData` for a file that is not a pool of this version.
+    pub fn of(file: File) -> io::Result<Self> {
+        let not = |why: &str| {
+            let text = format!("not a recorder pool of version {VERSION} ({why})");
+            io::Error::new(io::ErrorKind::InvalidData, text)
+        };
+        let found = file.metadata()?;
+        if !found.is_file() || found.len() != POOL_BYTES as u64 {
+            return Err(not("another size"));
+        }
+        let mut header = [0u8; RUN_ROW_OFFSET];
         file.read_exact_at(&mut header, 0)?;
         let word = |at: usize| {
             u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
         };
-        let length = file.metadata()?.len();
-        if header[..8] != MAGIC.to_le_bytes() || word(8) != VERSION || length != POOL_BYTES as u64 {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("{}: not a recorder pool of version {VERSION}", path.display()),
-            ));
+        if header[..8] != MAGIC.to_le_bytes() || word(8) != VERSION {
+            return Err(not("another header"));
         }
+        let owner = Owner::from_bytes(&header[owner::OFFSET..]).map_err(|_| not("no owner"))?;
         let mut raw = vec![0u8; 4 * PAGES];
         file.read_exact_at(&mut raw, CLAIMS_OFFSET as u64)?;
         let claims =
             raw.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
-        Ok(Self { file, claims, rows: word(20).min(ROWS as u32) })
+        Ok(Self { file, owner, claims, rows: word(20).min(ROWS as u32) })
+    }
+
+    /// The profile that it belongs to.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// The file.
+    pub fn file(&self) -> &File {
+        &self.file
     }
 
     /// Every process that took a row.

@@ -15,6 +15,7 @@ use std::fmt;
 use model::{Counter, MAX_COUNTERS, PerfAttr, Scale, Scope, SimReading, SimScript, Source, Unit};
 
 use crate::clock::{ClockKind, Snapshot};
+use crate::pool::ProfileId;
 use crate::wire::{Decoder, Encoder, Truncated, xxh64};
 
 const MAGIC: &[u8; 8] = b"CPTRUN01";
@@ -33,6 +34,8 @@ pub struct RunFile {
     pub profile: String,
     /// Absolute path of the pool ([`crate::pool`]).
     pub pool: String,
+    /// The profile's id, which the pool and the manifest have too.
+    pub id: ProfileId,
     /// The clock to use.
     pub clock: ClockKind,
     /// What to count, groups in order. At most [`MAX_COUNTERS`].
@@ -85,7 +88,11 @@ impl RunFile {
     /// The bytes of the file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut e = Encoder::new();
-        e.str(&self.profile).str(&self.pool).u8(self.clock as u8);
+        e.str(&self.profile).str(&self.pool);
+        for byte in self.id.0 {
+            e.u8(byte);
+        }
+        e.u8(self.clock as u8);
         e.u32(self.counters.len() as u32);
         for counter in &self.counters {
             e.str(&counter.name).u8(counter.unit as u8).u16(counter.group);
@@ -172,6 +179,10 @@ impl RunFile {
         let d = &mut Decoder::new(body);
         let profile = d.string()?;
         let pool = d.string()?;
+        let mut id = ProfileId::default();
+        for byte in &mut id.0 {
+            *byte = d.u8()?;
+        }
         let clock = d.u8()?;
         let clock =
             ClockKind::from_u8(clock).ok_or(RunFileError::Unknown("clock", clock.into()))?;
@@ -199,7 +210,7 @@ impl RunFile {
         let filters = (0..d.u32()?).map(|_| d.string()).collect::<Result<_, _>>()?;
         let bookkeeping = d.u8()? != 0;
         let snapshots = (0..d.u32()?).map(|_| get_snapshot(d)).collect::<Result<_, _>>()?;
-        Ok(Self { profile, pool, clock, counters, filters, bookkeeping, snapshots })
+        Ok(Self { profile, pool, id, clock, counters, filters, bookkeeping, snapshots })
     }
 }
 
@@ -339,6 +350,7 @@ mod tests {
         RunFile {
             profile: "/tmp/ü.cpt".into(),
             pool: "/dev/shm/x/pool".into(),
+            id: ProfileId([3; 16]),
             clock: ClockKind::Tsc,
             counters: vec![
                 Counter::new("page-faults:u", Unit::Count, 0, Source::Perf(perf)),

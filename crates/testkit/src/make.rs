@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use model::{Counter, PerfAttr, SimScript, Source};
+use profile::pools::{POOL_NAME, owner};
 use record::meta::{Frame, META_NAME, PAGES_NAME, PARTS_NAME, Process, part_name};
 use record::page::{HEADER_BYTES, OwnedPage, PageStart};
+use record::pool::{Owner, ProfileId};
 use record::run_file::RUN_FILE_NAME;
 use record::{Pool, RunFile, Usage, pool};
 
@@ -87,9 +89,9 @@ impl PageMaker {
     }
 }
 
-/// Where a script puts its pool.
+/// Where a script puts its pool: into the profile.
 pub fn pool_path(dir: &Path) -> PathBuf {
-    dir.with_extension("pool.d").join("pool")
+    dir.join(POOL_NAME).join(POOL_NAME)
 }
 
 impl ProfileScript {
@@ -112,17 +114,21 @@ impl ProfileScript {
         fs::create_dir_all(dir.join(PARTS_NAME)).expect("create the profile");
         let mut manifest = self.manifest.clone();
         let pool_path = pool_path(dir);
-        let pool = self.pool.then(|| make_pool(&pool_path));
+        let id = ProfileId(*b"a scripted one\0\0");
+        if self.pool {
+            manifest.id = id.to_string();
+        }
+        let pool = self.pool.then(|| make_pool(&pool_path, &owner(dir, id).expect("just made")));
         manifest.pool = self.pool.then(|| pool_path.clone());
         manifest.write(dir).expect("write the manifest");
-        let run = self.run_file(dir, &pool_path);
+        let run = self.run_file(dir, &pool_path, id);
         fs::write(dir.join(RUN_FILE_NAME), run.to_bytes()).expect("write the run file");
         for process in &self.processes {
             self.write_process(dir, process, pool.as_ref().map(|pool| (pool, pool_path.as_path())));
         }
     }
 
-    fn run_file(&self, dir: &Path, pool: &Path) -> RunFile {
+    fn run_file(&self, dir: &Path, pool: &Path, id: ProfileId) -> RunFile {
         let counters = self.manifest.counters.iter().map(|info| {
             let source = match info.simulated {
                 true => Source::Sim(SimScript::default()),
@@ -133,6 +139,7 @@ impl ProfileScript {
         RunFile {
             profile: dir.display().to_string(),
             pool: pool.display().to_string(),
+            id,
             clock: self.clock(),
             counters: counters.collect(),
             filters: self.manifest.filters.clone(),
@@ -268,9 +275,9 @@ impl ProcessScript {
     }
 }
 
-fn make_pool(path: &Path) -> Pool {
+fn make_pool(path: &Path, owner: &Owner) -> Pool {
     fs::create_dir_all(path.parent().expect("in a directory")).expect("create the pool's place");
-    pool::create(path).expect("create the pool");
+    pool::create(path, owner).expect("create the pool");
     Pool::open(&c_path(path)).expect("open the pool")
 }
 

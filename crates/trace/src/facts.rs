@@ -1,6 +1,8 @@
 //! What a trace format cannot carry: the top-level objects `counterpoint` and `counterpoint_end`
 //! of Chrome JSON, which other readers ignore. `docs/traces.md` describes them.
 
+use std::collections::HashMap;
+
 use profile::raw::ProcessFacts;
 use profile::tracks::{Readings, Scope, Series, Times};
 use profile::{LossCount, Manifest, Moment, Profile, merge_losses};
@@ -117,12 +119,16 @@ fn losses(profile: &Profile, found: &Found) -> Vec<LossOf> {
     let run = merge_losses(profile.losses.iter().chain(&found.tracks));
     let mut all: Vec<LossOf> =
         run.into_iter().map(|loss| LossOf { pid: None, process: None, loss }).collect();
+    let mut given: HashMap<u32, u32> = HashMap::new();
+    for process in &profile.processes {
+        *given.entry(process.id.pid).or_default() += 1;
+    }
     for (i, process) in profile.processes.iter().enumerate() {
         let more = found.calls.get(i).into_iter().flatten();
         let of = merge_losses(process.losses.iter().chain(more)).into_iter();
         let pid = Some(process.id.pid);
         // A process id says which, but where it was given twice.
-        let twice = profile.processes.iter().filter(|p| Some(p.id.pid) == pid).count() > 1;
+        let twice = given.get(&process.id.pid).is_some_and(|times| *times > 1);
         all.extend(of.map(|loss| LossOf { pid, process: twice.then_some(i), loss }));
     }
     all
@@ -141,7 +147,8 @@ pub fn of_profile(profile: &Profile) -> Facts {
     }
     Facts {
         schema: TRACE_SCHEMA.to_owned(),
-        manifest: profile.manifest.clone(),
+        // Traces are handed on; the id is for this profile and its pool.
+        manifest: Manifest { id: String::new(), ..profile.manifest.clone() },
         clock: ClockFacts {
             ns_per_tick: profile.timeline.ns_per_tick(),
             calibrated: profile.timeline.calibrated,

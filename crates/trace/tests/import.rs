@@ -5,10 +5,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use profile::activities::{Activities, Activity};
+use profile::activities::{Activities, ActivitiesWriter, Activity, RowId};
 use profile::{Manifest, Origin, Profile, State};
 use serde_json::{Value, json};
 use testkit::Scratch;
+use trace::activities::write_perfetto;
 use trace::chrome::read::{Summary, read};
 use trace::import::{Import, Imported};
 
@@ -226,4 +227,31 @@ fn activities_that_stop_anywhere() {
         std::fs::write(&path, &bytes).unwrap();
     }
     assert_eq!(events(&Activities::open_all(&dir).unwrap()[0]), whole);
+}
+
+/// An event may name any row of the timeline. A table up to that row would take 600 GB.
+#[test]
+fn a_row_that_nobody_described_costs_nothing() {
+    let scratch = Scratch::new();
+    let mut writer = ActivitiesWriter::create(scratch.path(), "t").unwrap();
+    let name = writer.name("far");
+    let row = writer.row(Some("1"), Some("2"));
+    for row in [row, RowId(3_000_000_000), RowId(u32::MAX - 1), RowId(u32::MAX)] {
+        let event = Activity {
+            form: b'X',
+            name: Some(name),
+            row,
+            time_ns: Some(5),
+            duration_ns: Some(1),
+            ..Activity::default()
+        };
+        writer.push(&event).unwrap();
+    }
+    writer.finish(&json!({})).unwrap();
+    let traces = Activities::open_all(scratch.path()).unwrap();
+    let words = model::activity::Vocabulary::Generic;
+    let mut out = Vec::new();
+    let names = ["t".to_owned()];
+    write_perfetto(&traces, &names, words, &mut out, false).unwrap();
+    assert!(!out.is_empty() && out.len() < 10_000, "{} bytes", out.len());
 }

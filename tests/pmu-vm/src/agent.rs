@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use record::pool::{self, PoolFile};
+use record::pool::{self, Owner, PoolFile};
 use record::{ClockKind, GroupLayout, PageReader, Record, RunFile, Snapshot};
 
 use crate::report::tests;
@@ -29,11 +29,12 @@ fn run(name: &str, mode: &[&str]) -> Recorded {
     let profile = format!("/tmp/{name}.cpt");
     fs::create_dir_all(format!("{profile}/{}", record::meta::PARTS_NAME)).expect("make a profile");
     let pool = format!("{profile}/pool");
-    pool::create(Path::new(&pool)).expect("make a pool");
+    pool::create(Path::new(&pool), &Owner::default()).expect("make a pool");
     let clock = ClockKind::choose("arch_sys_counter");
     let run_file = RunFile {
         profile: profile.clone(),
         pool: pool.clone(),
+        id: Owner::default().id,
         clock,
         counters: set::resolve("instructions:u"),
         filters: Vec::new(),

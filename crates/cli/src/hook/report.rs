@@ -9,7 +9,8 @@ use std::process::ExitCode;
 
 use analysis::stats::{Options, Stats, stats};
 use model::Loss;
-use profile::{Manifest, Origin, Profile};
+use profile::collect::{discard_pool, has_own_pool};
+use profile::{Origin, Profile};
 
 use super::csv;
 use super::settings::Settings;
@@ -21,6 +22,13 @@ use crate::terminal::{Kind, stdout};
 
 /// Runs the command.
 pub fn main(directory: &Path) -> Result<ExitCode, Failure> {
+    // It says which files to write, and is deleted at the end.
+    if !has_own_pool(directory).map_err(Failure::new)? {
+        return Err(Failure::new(format!(
+            "{}: is not a profile that a hook of this user has just recorded",
+            directory.display()
+        )));
+    }
     let settings = Settings::read(directory)?;
     let mut profile = Profile::open(directory).map_err(Failure::new)?;
     if profile.manifest.origin != Origin::Hook {
@@ -34,7 +42,7 @@ pub fn main(directory: &Path) -> Result<ExitCode, Failure> {
     let others = profile.processes.iter().filter(|p| p.alive && p.id.pid != settings.process);
     let others = others.count();
     if result.is_ok() && others == 0 {
-        remove(directory, &profile.manifest);
+        remove(directory);
         return Ok(ExitCode::SUCCESS);
     }
     if others > 0 {
@@ -90,14 +98,11 @@ fn names_repeat(profile: &Profile, found: &Stats) -> bool {
     names.len() < threads.len()
 }
 
-/// Removes the profile and its pool. What cannot be removed is told: it is as good as a leftover.
-/// A manifest names the pool; nothing but what `prepare` makes there is removed on its word.
-fn remove(directory: &Path, manifest: &Manifest) {
-    if let Some(pool) = &manifest.pool {
-        let beside = pool.with_file_name("libcounterpoint.so");
-        let _ = fs::remove_file(pool);
-        let _ = fs::remove_file(beside);
-        let _ = pool.parent().map(fs::remove_dir);
+/// Removes the profile and its pool, if they are the caller's and belong together. What cannot be
+/// removed is told: it is as good as a leftover.
+fn remove(directory: &Path) {
+    if let Err(e) = discard_pool(directory) {
+        eprintln!("counterpoint: {e}");
     }
     if let Err(e) = fs::remove_dir_all(directory) {
         say!("remove {}: {e}", directory.display());

@@ -5,12 +5,16 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use profile::beneath::Dir;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
 /// Name of the file in the profile directory.
 const FILE_NAME: &str = "hook.json";
+
+/// A longer one is not read.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// The variables, understood.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -89,7 +93,8 @@ impl Settings {
         let path = directory.join(FILE_NAME);
         let fail =
             |e: &dyn std::fmt::Display| Failure::new(format!("read {}: {e}", path.display()));
-        let json = fs::read(&path).map_err(|e| fail(&e))?;
+        let json = Dir::open(directory).and_then(|dir| dir.read(FILE_NAME, MOST_BYTES));
+        let json = json.map_err(Failure::new)?;
         serde_json::from_slice(&json).map_err(|e| fail(&e))
     }
 }

@@ -103,7 +103,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 
 /// Writes imported traces: one as it was, several with rows of their own.
 fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCode, Failure> {
-    let mut traces = Activities::open_all(&profile.dir).map_err(Failure::new)?;
+    let mut traces = profile.activities().map_err(Failure::new)?;
     if traces.is_empty() {
         let dir = profile.dir.display();
         return Err(Failure::new(format!("read {dir}: the traces that were imported are gone")));

@@ -1,8 +1,7 @@
 //! Reading activities.
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::path::Path;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt8Type, UInt32Type};
@@ -14,6 +13,7 @@ use super::{
     ACTIVITIES_NAME, Activity, DOCUMENT_NAME, EVENTS_NAME, NAMES_NAME, NameId, ROWS_NAME, RowId,
     events_schema, names_schema, rows_schema,
 };
+use crate::beneath::Dir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ledger::LossCount;
 use crate::stream::{Ending, StreamReader, has_columns};
@@ -30,8 +30,12 @@ pub struct Activities {
     pub losses: Vec<LossCount>,
     names: Vec<String>,
     rows: Vec<(Option<String>, Option<String>)>,
-    dir: PathBuf,
+    /// The directory of all activities; `None` if this one was refused.
+    all: Option<Dir>,
 }
+
+/// A longer document is not read.
+const MOST_DOCUMENT: u64 = 1 << 28;
 
 impl Activities {
     /// The directories of activities in the profile in `dir`, by name.
@@ -39,49 +43,67 @@ impl Activities {
     /// # Errors
     /// A directory or file is there and cannot be read, or is something else.
     pub fn open_all(dir: &Path) -> Result<Vec<Self>> {
-        let all = dir.join(ACTIVITIES_NAME);
-        let entries = match fs::read_dir(&all) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(e) => return Err(Error::new("read", &all, e)),
+        Self::open_in(&Dir::open(dir)?)
+    }
+
+    pub(crate) fn open_in(root: &Dir) -> Result<Vec<Self>> {
+        let all = match root.dir(ACTIVITIES_NAME) {
+            Ok(all) => all,
+            Err(e) if e.is_not_found() => return Ok(Vec::new()),
+            Err(e) => return Err(e),
         };
         let mut found = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(Error::on("read", &all))?;
-            if entry.path().is_dir() {
-                let name = entry.file_name().to_string_lossy().into_owned();
-                found.push(Self::open(entry.path(), name)?);
+        for name in all.names()? {
+            match all.dir(&name).and_then(|dir| Self::open(&all, &dir, &name)) {
+                Ok(one) => found.push(one),
+                Err(e) if e.is_refused() => found.push(Self {
+                    name: name.to_string_lossy().into_owned(),
+                    document: serde_json::Value::Null,
+                    losses: vec![LossCount::new(Loss::FileRefused, 1)],
+                    names: Vec::new(),
+                    rows: Vec::new(),
+                    all: None,
+                }),
+                Err(e) => return Err(e),
             }
         }
         found.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(found)
     }
 
-    fn open(dir: PathBuf, name: String) -> Result<Self> {
+    fn open(all: &Dir, dir: &Dir, name: &OsStr) -> Result<Self> {
         let mut losses = Vec::new();
         let (mut names, mut rows) = (Vec::new(), Vec::new());
-        read(&dir.join(NAMES_NAME), &names_schema(), &mut losses, |batch| {
+        read(dir, NAMES_NAME, &names_schema(), &mut losses, |batch| {
             let texts = batch.column(1).as_string::<i32>();
             names.extend(texts.iter().map(|text| text.unwrap_or_default().to_owned()));
         })?;
-        read(&dir.join(ROWS_NAME), &rows_schema(), &mut losses, |batch| {
+        read(dir, ROWS_NAME, &rows_schema(), &mut losses, |batch| {
             let of = |column: usize| batch.column(column).as_string::<i32>();
             let owned = |text: Option<&str>| text.map(str::to_owned);
             let both = of(1).iter().zip(of(2).iter());
             rows.extend(both.map(|(process, thread)| (owned(process), owned(thread))));
         })?;
-        let path = dir.join(DOCUMENT_NAME);
-        let document = match fs::read(&path) {
-            Ok(text) => serde_json::from_slice(&text).map_err(Error::on("read", &path))?,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => serde_json::Value::Null,
-            Err(e) => return Err(Error::new("read", &path, e)),
+        let document = match dir.read(DOCUMENT_NAME, MOST_DOCUMENT) {
+            Ok(text) => {
+                let path = dir.path_of(DOCUMENT_NAME);
+                serde_json::from_slice(&text).map_err(Error::on("read", &path))?
+            }
+            Err(e) if e.is_not_found() => serde_json::Value::Null,
+            Err(e) => return Err(e),
         };
-        Ok(Self { name, document, losses, names, rows, dir })
+        let name = name.to_string_lossy().into_owned();
+        Ok(Self { name, document, losses, names, rows, all: Some(all.clone()) })
     }
 
     /// The text of a name; `None` if it is damaged.
     pub fn text(&self, name: NameId) -> Option<&str> {
         self.names.get(name.0 as usize).map(String::as_str)
+    }
+
+    /// How many rows are described: their numbers count from 0. Events may name others.
+    pub fn row_count(&self) -> usize {
+        self.rows.len()
     }
 
     /// Process and thread of a row, as JSON.
@@ -95,31 +117,34 @@ impl Activities {
     /// # Errors
     /// The file is not there any more or not readable.
     pub fn events(&self) -> Result<Events> {
-        let path = self.dir.join(EVENTS_NAME);
-        Ok(Events { stream: open(&path, &events_schema())? })
+        let Some(all) = &self.all else { return Ok(Events { stream: None }) };
+        let dir = all.dir(&self.name)?;
+        Ok(Events { stream: open(&dir, EVENTS_NAME, &events_schema())? })
     }
 }
 
-fn open(path: &Path, schema: &SchemaRef) -> Result<Option<StreamReader>> {
-    let stream = match StreamReader::open(path) {
+fn open(dir: &Dir, name: &str, schema: &SchemaRef) -> Result<Option<StreamReader>> {
+    let stream = match StreamReader::open(dir, name) {
         Err(e) if e.is_not_found() => return Ok(None),
         other => other?,
     };
     match stream {
         Some(stream) if !has_columns(stream.schema(), schema) => {
-            Err(Error::new("read", path, ErrorKind::NotAStream("other columns")))
+            let path = dir.path_of(name);
+            Err(Error::new("read", &path, ErrorKind::NotAStream("other columns")))
         }
         stream => Ok(stream),
     }
 }
 
 fn read(
-    path: &Path,
+    dir: &Dir,
+    name: &str,
     schema: &SchemaRef,
     losses: &mut Vec<LossCount>,
     mut each: impl FnMut(&RecordBatch),
 ) -> Result<()> {
-    let Some(mut stream) = open(path, schema)? else { return Ok(()) };
+    let Some(mut stream) = open(dir, name, schema)? else { return Ok(()) };
     while let Some(batch) = stream.next_batch()? {
         each(&batch);
     }

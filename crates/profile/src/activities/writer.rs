@@ -17,6 +17,7 @@ use super::{
     ACTIVITIES_NAME, Activity, BATCH_ROWS, BATCH_TEXT, DOCUMENT_NAME, EVENTS_NAME, NAMES_NAME,
     ROWS_NAME, events_schema, names_schema, rows_schema,
 };
+use crate::beneath::Dir;
 use crate::error::{Error, Result};
 use crate::manifest::replace_json;
 use crate::stream::StreamWriter;
@@ -186,7 +187,7 @@ impl ActivitiesWriter {
         for table in [self.names.table, self.rows, self.events] {
             table.stream.finish()?;
         }
-        replace_json(&self.dir.join(DOCUMENT_NAME), document)
+        replace_json(&Dir::open(&self.dir)?, DOCUMENT_NAME, document)
     }
 }
 

@@ -10,6 +10,7 @@ use record::page::{Call, OwnedPage, PageStart};
 use serde::{Deserialize, Serialize};
 
 use super::ProcessFacts;
+use crate::beneath::Dir;
 use crate::columns::{Columns, ThreadClock};
 use crate::error::{Error, Result};
 use crate::groups::{Groups, PageGroups};
@@ -146,6 +147,8 @@ impl Parts {
         manifest.schema = MANIFEST_SCHEMA.to_owned();
         // What was in it is in the pages.
         manifest.pool = None;
+        // Another profile than the one that was exported.
+        manifest.id = String::new();
         let begun = Manifest { state: State::Recording, ..manifest.clone() };
         begun.write(dir)?;
         let mut parts = Vec::new();
@@ -361,11 +364,11 @@ pub fn settle(dir: &Path, run: &[LossCount], processes: &[Vec<LossCount>]) -> Re
             calls: calls.sum(),
             ..ledger(more)
         };
-        one.write(&part)?;
+        one.write(&Dir::open(&part)?)?;
     }
     let more = missing(run, &profile.losses);
     if !more.is_empty() {
-        ledger(more).write(&place(dir, &profile.manifest, 0))?;
+        ledger(more).write(&Dir::open(&place(dir, &profile.manifest, 0))?)?;
     }
     Ok(())
 }

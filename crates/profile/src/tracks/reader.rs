@@ -1,9 +1,8 @@
 //! Reading tracks.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::path::Path;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, UInt32Type, UInt64Type};
@@ -14,6 +13,7 @@ use super::{
     Reading, Readings, SAMPLES_NAME, SERIES_NAME, Sample, Scope, Series, TRACKS_NAME, Times,
     samples_schema, series_schema,
 };
+use crate::beneath::Dir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ledger::{LossCount, merge_losses};
 use crate::stream::{Ending, StreamReader, has_columns};
@@ -29,7 +29,8 @@ pub struct Tracks {
     pub series: HashMap<u32, Series>,
     /// Damage found in its series.
     pub losses: Vec<LossCount>,
-    dir: PathBuf,
+    /// The directory of all tracks.
+    all: Dir,
 }
 
 impl Tracks {
@@ -39,22 +40,23 @@ impl Tracks {
     /// # Errors
     /// A directory or file is there and cannot be read.
     pub fn open_all(dir: &Path) -> Result<(Vec<Self>, Vec<LossCount>)> {
-        let tracks = dir.join(TRACKS_NAME);
-        let entries = match fs::read_dir(&tracks) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((vec![], vec![])),
-            Err(e) => return Err(Error::new("read", &tracks, e)),
-        };
+        Self::open_in(&Dir::open(dir)?)
+    }
+
+    pub(crate) fn open_in(root: &Dir) -> Result<(Vec<Self>, Vec<LossCount>)> {
         let (mut found, mut losses) = (Vec::new(), Vec::new());
-        for entry in entries {
-            let entry = entry.map_err(Error::on("read", &tracks))?;
-            let path = entry.path();
-            if !path.is_dir() {
-                continue;
+        let all = match root.dir(TRACKS_NAME) {
+            Ok(all) => all,
+            Err(e) if e.is_not_found() => return Ok((found, losses)),
+            Err(e) if e.is_refused() => {
+                return Ok((found, vec![LossCount::new(Loss::FileRefused, 1)]));
             }
-            let name = entry.file_name().to_string_lossy().into_owned();
-            match Self::open(path, name) {
+            Err(e) => return Err(e),
+        };
+        for name in all.names()? {
+            match all.dir(&name).and_then(|dir| Self::open(&all, &dir, &name)) {
                 Ok(one) => found.extend(one),
+                Err(e) if e.is_refused() => losses.push(LossCount::new(Loss::FileRefused, 1)),
                 Err(e) if matches!(e.kind(), ErrorKind::NotAStream(_)) => {
                     losses.push(LossCount::new(Loss::TornTrack, 1));
                 }
@@ -65,10 +67,11 @@ impl Tracks {
         Ok((found, merge_losses(&losses)))
     }
 
-    fn open(dir: PathBuf, name: String) -> Result<Option<Self>> {
-        let Some(samples) = open_if_there(&dir.join(SAMPLES_NAME))? else { return Ok(None) };
-        let path = dir.join(SERIES_NAME);
-        let Some(mut stream) = open_if_there(&path)? else { return Ok(None) };
+    fn open(all: &Dir, dir: &Dir, name: &OsStr) -> Result<Option<Self>> {
+        let Some(samples) = open_if_there(dir, SAMPLES_NAME)? else { return Ok(None) };
+        let path = dir.path_of(SERIES_NAME);
+        let Some(mut stream) = open_if_there(dir, SERIES_NAME)? else { return Ok(None) };
+        let name = name.to_string_lossy().into_owned();
         let known = [Readings::Counts, Readings::Values];
         let fits = |r: &Readings| has_columns(samples.schema(), &samples_schema(*r));
         let readings = known.into_iter().find(fits);
@@ -76,7 +79,8 @@ impl Tracks {
         else {
             return Err(Error::new("read", &path, ErrorKind::NotAStream("other columns")));
         };
-        let mut tracks = Self { name, readings, series: HashMap::new(), losses: Vec::new(), dir };
+        let (series, losses) = (HashMap::new(), Vec::new());
+        let mut tracks = Self { name, readings, series, losses, all: all.clone() };
         while let Some(batch) = stream.next_batch()? {
             tracks.take_series(&batch);
         }
@@ -125,13 +129,13 @@ impl Tracks {
     /// # Errors
     /// The file is not there any more or not readable.
     pub fn samples(&self) -> Result<Samples<'_>> {
-        let stream = StreamReader::open(&self.dir.join(SAMPLES_NAME))?;
+        let stream = StreamReader::open(&self.all.dir(&self.name)?, SAMPLES_NAME)?;
         Ok(Samples { tracks: self, stream, unknown: 0 })
     }
 }
 
-fn open_if_there(path: &Path) -> Result<Option<StreamReader>> {
-    match StreamReader::open(path) {
+fn open_if_there(dir: &Dir, name: &str) -> Result<Option<StreamReader>> {
+    match StreamReader::open(dir, name) {
         Err(e) if e.is_not_found() => Ok(None),
         other => other,
     }

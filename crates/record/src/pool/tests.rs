@@ -11,7 +11,7 @@ fn scratch(name: &str) -> std::path::PathBuf {
 #[test]
 fn what_a_process_writes_a_reader_finds() {
     let path = scratch("rw");
-    create(&path).unwrap();
+    create(&path, &Owner::default()).unwrap();
     let c_path = CString::new(path.as_os_str().as_bytes()).unwrap();
     let pool = Pool::open(&c_path).unwrap();
     assert_eq!(pool.claim_row(), 0);
@@ -50,7 +50,7 @@ fn what_a_process_writes_a_reader_finds() {
 #[test]
 fn pages_and_rows_run_out_politely() {
     let path = scratch("full");
-    create(&path).unwrap();
+    create(&path, &Owner::default()).unwrap();
     let c_path = CString::new(path.as_os_str().as_bytes()).unwrap();
     let pool = Pool::open(&c_path).unwrap();
     let mut seen = std::collections::BTreeSet::new();

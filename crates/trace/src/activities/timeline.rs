@@ -122,13 +122,11 @@ impl OwnRow {
 
 /// The rows of a trace by number, with the names that its metadata gives them.
 fn rows(trace: &Activities, look: &Look, moved: Moved<'_>) -> io::Result<Vec<OwnRow>> {
-    let mut rows = Vec::<OwnRow>::new();
+    // As many as the file describes: an event may name any number.
+    let mut rows = vec![OwnRow::default(); trace.row_count()];
     let mut labels = BTreeMap::<ProcessKey, String>::new();
     let number = |row: RowId| row.0 as usize;
     visit(trace, |event| {
-        if rows.len() <= number(event.row) && event.row != RowId(u32::MAX) {
-            rows.resize(number(event.row) + 1, OwnRow::default());
-        }
         if event.form != b'M' {
             return Ok(());
         }

@@ -1,0 +1,329 @@
+//! Where pools are made, and which of them belong to a profile.
+//!
+//! ```text
+//!  /dev/shm/counterpoint-UID-PID-TIME/pool            (or /run/user/UID, $XDG_RUNTIME_DIR)
+//!  x.cpt/pool/pool                                     where there is no memory file system
+//! ```
+//!
+//! A manifest names its pool by a path, and a manifest may come from anybody. So the path is only
+//! believed if it is one of those above; the directory and the file in it must be those of the
+//! profile's user, without links; the file must be a pool with the id of the profile. Then it is
+//! read. Data moves out of it, and it is deleted, only if it is the caller's own and says that this
+//! very directory is its profile: a copy of a profile has the same id and leaves it alone.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use record::PageHeader;
+use record::pool::{Owner, PoolFile, ProfileId};
+use rustix::fs::AtFlags;
+
+use crate::beneath::Dir;
+use crate::error::{ErrorKind, Result};
+use crate::live::ProcessId;
+use crate::manifest::Manifest;
+
+/// The name of every pool in its directory.
+pub const POOL_NAME: &str = "pool";
+/// What the names of directories of pools begin with.
+const PREFIX: &str = "counterpoint-";
+/// What else `run` puts beside a pool: links to the library and to the Python package.
+const LINKS: [&str; 2] = ["libcounterpoint.so", "counterpoint"];
+
+/// The user whose files the caller makes.
+pub fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Where pools of this user are made, best first. Each may be absent.
+pub fn places(user: u32) -> Vec<PathBuf> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let mut places = vec![PathBuf::from("/dev/shm")];
+    places.extend(runtime.filter(|path| path.is_absolute() && user == self::user()));
+    places.push(PathBuf::from(format!("/run/user/{user}")));
+    places
+}
+
+/// A new name for a directory of a pool of the caller, among others in one of [`places`].
+pub fn directory_name() -> String {
+    let time = record::clock::monotonic_ns();
+    format!("{PREFIX}{}-{}-{time:x}", user(), std::process::id())
+}
+
+/// The profile in `dir`, as the header of its pool names it.
+///
+/// # Errors
+/// The directory cannot be opened.
+pub fn owner(dir: &Path, id: ProfileId) -> Result<Owner> {
+    let directory = Dir::open(dir)?;
+    let of = || Owner::of(&directory.to_file()?, &dir.to_string_lossy(), id);
+    of().map_err(crate::Error::on("open", dir))
+}
+
+/// A pool and where it is.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub file: PoolFile,
+    /// It belongs to the profile itself, not to one that this is a copy of.
+    pub is_of_profile: bool,
+    /// It is the caller's.
+    pub is_own: bool,
+    place: Place,
+}
+
+/// The directory of a pool, and the name of that in the one around it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    around: Dir,
+    name: OsString,
+    inside: Dir,
+}
+
+/// Why a profile has no pool that may be used.
+#[derive(Debug)]
+pub(crate) enum NoPool {
+    /// There is nothing at that path.
+    Gone,
+    /// What is there is not this profile's pool.
+    Refused(&'static str),
+    /// It could not be read.
+    Unreadable(io::Error),
+}
+
+impl From<crate::Error> for NoPool {
+    fn from(error: crate::Error) -> Self {
+        match error.into_kind() {
+            ErrorKind::Io(e) if e.kind() == io::ErrorKind::NotFound => Self::Gone,
+            ErrorKind::Io(e) => Self::Unreadable(e),
+            ErrorKind::Refused(why) => Self::Refused(why),
+            _ => Self::Refused("it is not a pool"),
+        }
+    }
+}
+
+/// The directory of the shared place and the name in it, if the path has the shape of ours.
+fn shared(path: &Path, user: u32) -> Option<(PathBuf, &OsStr)> {
+    let directory = path.parent().filter(|_| path.file_name() == Some(OsStr::new(POOL_NAME)))?;
+    let (around, name) = (directory.parent()?, directory.file_name()?);
+    let known = places(user).into_iter().find(|place| place == around)?;
+    is_name_of(name, user).then_some((known, name))
+}
+
+fn is_name_of(name: &OsStr, user: u32) -> bool {
+    let rest = name.to_str().and_then(|name| name.strip_prefix(&format!("{PREFIX}{user}-")));
+    rest.is_some_and(|rest| !rest.is_empty())
+}
+
+/// Finds the pool that the manifest names.
+pub(crate) fn find(root: &Dir, manifest: &Manifest) -> Result<Found, NoPool> {
+    let Some(path) = &manifest.pool else { return Err(NoPool::Gone) };
+    let profile = root.stat()?;
+    let id: ProfileId = manifest.id.parse().unwrap_or_default();
+    // One made by root belongs to root, wherever the profile lies; so two users may have made it.
+    let users = [profile.st_uid, user()];
+    let outside = users.iter().find_map(|user| shared(path, *user));
+    let is_inside = outside.is_none();
+    let place = match outside {
+        Some((around, name)) => {
+            let around = Dir::open(&around)?;
+            Place { inside: around.dir(name)?, around, name: name.to_owned() }
+        }
+        // Where it was before the profile was moved does not matter: it has moved with it.
+        None => match root.dir(POOL_NAME) {
+            Ok(inside) => Place { inside, around: root.clone(), name: POOL_NAME.into() },
+            Err(e) if e.is_not_found() && path.ends_with("pool/pool") => return Err(NoPool::Gone),
+            Err(e) if e.is_not_found() => {
+                return Err(NoPool::Refused("it is not at a place where pools are made"));
+            }
+            Err(e) => return Err(e.into()),
+        },
+    };
+    let file = place.inside.file(POOL_NAME)?;
+    let found = rustix::fs::fstat(&file).map_err(|e| NoPool::Unreadable(e.into()))?;
+    let directory = place.inside.stat()?;
+    let file = match PoolFile::of(file) {
+        Err(e) if e.kind() == io::ErrorKind::InvalidData => {
+            return Err(NoPool::Refused("it is not a recorder pool of this version"));
+        }
+        other => other.map_err(NoPool::Unreadable)?,
+    };
+    if !id.is_some() || file.owner().id != id {
+        return Err(NoPool::Refused("it is another profile's"));
+    }
+    let owner = file.owner();
+    // A network's file system may show the caller's own profile as another user's; then the pool
+    // knows as whose.
+    if found.st_uid != directory.st_uid || !users.contains(&found.st_uid) {
+        return Err(NoPool::Refused("it is another user's"));
+    }
+    let is_own = found.st_uid == user() && found.st_nlink == 1;
+    let is_of_profile = match is_inside {
+        true => profile.st_uid == user(),
+        false => owner.is(profile.st_dev, profile.st_ino, profile.st_uid),
+    };
+    Ok(Found { file, is_of_profile, is_own, place })
+}
+
+impl Found {
+    /// Whether what it holds may move into the profile, and it may be deleted.
+    pub fn refusal(&self) -> Option<&'static str> {
+        if !self.is_own {
+            return Some("it is another user's");
+        }
+        (!self.is_of_profile).then_some("it belongs to the profile that this one is a copy of")
+    }
+
+    /// The pool, and its place, by which it can be deleted.
+    pub fn into_parts(self) -> (PoolFile, Place) {
+        (self.file, self.place)
+    }
+}
+
+impl Place {
+    /// Deletes the pool and its directory.
+    pub fn remove(&self) -> io::Result<()> {
+        match self.inside.remove(POOL_NAME, AtFlags::empty()) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        for link in LINKS {
+            let found = self.inside.look(link);
+            if found.is_ok_and(|f| rustix::fs::FileType::from_raw_mode(f.st_mode).is_symlink()) {
+                let _ = self.inside.remove(link, AtFlags::empty());
+            }
+        }
+        // Fails, as it should, for a directory that holds anything else.
+        let _ = self.around.remove(&self.name, AtFlags::REMOVEDIR);
+        Ok(())
+    }
+}
+
+/// A pool of the caller whose profile is not where it was made.
+#[derive(Debug)]
+pub struct Orphan {
+    /// The pool.
+    pub path: PathBuf,
+    /// Where its profile was; `None` if the path was too long to be noted.
+    pub profile: Option<PathBuf>,
+    /// Memory that it takes, bytes.
+    pub bytes: u64,
+    /// What is known of its profile.
+    pub state: Lost,
+    /// How long ago something was recorded into it, as far as can be seen, seconds.
+    pub age_s: u64,
+    place: Place,
+    file: File,
+}
+
+/// What is known of a profile that is not where it was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// It was deleted: nobody can use the pool any more.
+    Deleted,
+    /// It was deleted, or moved to another directory and not opened there since. The kernel tells
+    /// only those who may open files by their handles (root).
+    DeletedOrMoved,
+}
+
+/// The pools of the caller that no process uses and whose profiles are not where they were made.
+/// Pools of profiles that are there are not orphans: opening those collects them.
+pub fn orphans() -> Vec<Orphan> {
+    let mut found: Vec<Orphan> = Vec::new();
+    for place in places(user()) {
+        let Ok(around) = Dir::open(&place) else { continue };
+        for name in around.names().unwrap_or_default() {
+            let orphan = if is_name_of(&name, user()) { orphan(&around, name) } else { None };
+            // One place may be named twice.
+            found.extend(orphan.filter(|o| found.iter().all(|known| known.path != o.path)));
+        }
+    }
+    found
+}
+
+fn orphan(around: &Dir, name: OsString) -> Option<Orphan> {
+    let place = Place { inside: around.dir(&name).ok()?, around: around.clone(), name };
+    if place.inside.stat().ok()?.st_uid != user() {
+        return None;
+    }
+    let file = place.inside.file(POOL_NAME).ok()?;
+    let found = rustix::fs::fstat(&file).ok()?;
+    let pool = PoolFile::of(file).ok()?;
+    if found.st_uid != user() || found.st_nlink != 1 || !pool.owner().id.is_some() {
+        return None;
+    }
+    // In any container, by the kernel's word; in ours, also those that have not written yet.
+    if record::pool::owner::is_in_use(pool.file()) != Some(false) {
+        return None;
+    }
+    let lives = |row: &record::pool::ProcessRow| {
+        let process = ProcessId { pid: row.pid, start_time: row.start_time };
+        row.pid != 0 && !row.left && process.is_alive()
+    };
+    if pool.processes().ok()?.iter().any(lives) {
+        return None;
+    }
+    let state = lost(pool.owner())?;
+    Some(Orphan {
+        path: place.inside.path_of(POOL_NAME),
+        profile: pool.owner().path.as_ref().map(PathBuf::from),
+        bytes: u64::try_from(found.st_blocks).unwrap_or(0) * 512,
+        state,
+        age_s: age_s(&pool),
+        file: pool.file().try_clone().ok()?,
+        place,
+    })
+}
+
+/// A mapped file does not say when it was written; the pages that threads began last do.
+fn age_s(pool: &PoolFile) -> u64 {
+    let made =
+        pool.file().metadata().and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
+    let headers = pool.claimed().filter_map(|(number, _)| pool.page(number).ok());
+    let begun = headers.filter_map(|page| PageHeader::parse(&page).ok());
+    let last_ns = begun.map(|header| header.start.base_monotonic_ns).max();
+    let since = last_ns.map(|ns| record::clock::monotonic_ns().saturating_sub(ns) / 1_000_000_000);
+    let made = made.map_or(0, |age| age.as_secs());
+    since.map_or(made, |since| since.min(made))
+}
+
+/// What became of the profile; `None` if it is there, or nobody can say.
+fn lost(owner: &Owner) -> Option<Lost> {
+    let path = PathBuf::from(owner.path.as_ref()?);
+    let is_it = |dir: &Dir| dir.stat().is_ok_and(|s| owner.is(s.st_dev, s.st_ino, s.st_uid));
+    match Dir::open(&path) {
+        Ok(there) if is_it(&there) => return None,
+        Ok(_) => {}
+        Err(e) if e.is_not_found() => {}
+        // It may be behind a directory that we may not enter.
+        Err(_) => return None,
+    }
+    // Any directory of its file system will do. The nearest may be gone with the profile.
+    let near = path.ancestors().skip(1).find_map(|above| Dir::open(above).ok())?;
+    match near.to_file().ok().and_then(|near| owner.is_deleted(&near)) {
+        Some(true) => return Some(Lost::Deleted),
+        Some(false) => return None,
+        None => {}
+    }
+    // Beside its old place it is found without any right.
+    let renamed = near
+        .names()
+        .ok()?
+        .iter()
+        .any(|name| near.look(name).is_ok_and(|s| owner.is(s.st_dev, s.st_ino, s.st_uid)));
+    (!renamed).then_some(Lost::DeletedOrMoved)
+}
+
+impl Orphan {
+    /// Deletes it, with its directory, unless somebody uses it by now.
+    ///
+    /// # Errors
+    /// It cannot be deleted.
+    pub fn remove(self) -> io::Result<()> {
+        if record::pool::owner::is_in_use(&self.file) != Some(false) {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        self.place.remove()
+    }
+}
