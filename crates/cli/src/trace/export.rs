@@ -131,6 +131,13 @@ fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCod
                     eprintln!("counterpoint: {n} events have no form that Perfetto knows; left out")
                 }
             }
+            if done.shift_ns > 0 {
+                eprintln!(
+                    "counterpoint: all times are {} ns later than in the trace: it begins before 1970, \
+                     and Perfetto's format has no such times",
+                    done.shift_ns
+                );
+            }
             Ok(done.losses)
         }
     };

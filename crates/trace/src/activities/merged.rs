@@ -58,7 +58,7 @@ pub fn write_merged<W: Write>(
                 name,
                 process: process.as_deref(),
                 thread,
-                time_ns: event.time_ns.map(|ns| ns.saturating_add(shift_ns)),
+                time_ns: event.time_ns.map(|ns| merge::moved_ns(ns, shift_ns, event.form)),
                 duration_ns: event.duration_ns,
                 id: str::from_utf8(&id).ok().filter(|id| !id.is_empty()),
                 args: event.args,

@@ -19,7 +19,7 @@ use crate::chrome::event::Scalar;
 use crate::event::{Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow};
 use crate::merge::{self, Alignment, Look, Moved, ProcessKey};
 use crate::numbers::NumberHasher;
-use crate::perfetto::write::{Head, Writer};
+use crate::perfetto::write::{Head, REAL_IDS, Writer};
 
 /// What became of the traces.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub struct Timeline<W> {
     pub losses: Vec<LossCount>,
     /// Events of forms that the format has nothing for, or without what their form needs.
     pub left_out: u64,
+    /// What was added to all times, ns, because the format has none before 1970.
+    pub shift_ns: i64,
 }
 
 /// Writes all traces; of several, each with rows of its own. `names`: what their files were called.
@@ -46,19 +48,21 @@ pub fn write_perfetto<W: Write>(
     let files = traces.iter().zip(names).map(|(trace, name)| look(trace, name));
     let files = files.collect::<io::Result<Vec<_>>>()?;
     let (alignments, labels) = (merge::align(&files), merge::labels(&files));
+    let shift_ns = merge::first_ns(&files, &alignments).min(0).saturating_neg();
     let mut writer = Writer::new(out, &Head { compress, ..Head::default() })?;
     let (mut losses, mut left_out) = (Vec::new(), 0);
     let mut arrows = Arrows::default();
     for (i, trace) in traces.iter().enumerate() {
         let label = labels.get(i).filter(|_| traces.len() > 1).map(String::as_str);
+        let rows = rows(trace, &files[i], Moved { index: i as i64, label: label.unwrap_or("") })?;
         let mut one = OneTrace {
             number: i,
             trace,
             writer,
-            rows: rows(trace, &files[i], Moved { index: i as i64, label: label.unwrap_or("") })?,
+            lanes: Lanes::of(trace, |row| same_row(&rows, row))?,
+            rows,
             categories: Categories::new(vocabulary),
-            base_ns: base_ns(&files[i], &alignments[i]),
-            lanes: Lanes::of(trace)?,
+            base_ns: base_ns(&files[i], &alignments[i]).saturating_add(shift_ns),
             arrows,
             waiting: Waiting::default(),
             left_out: 0,
@@ -76,7 +80,7 @@ pub fn write_perfetto<W: Write>(
         }
         _ => writer.finish([("counterpoint", &merged)])?,
     };
-    Ok(Timeline { out, losses, left_out })
+    Ok(Timeline { out, losses, left_out, shift_ns })
 }
 
 /// What its times count from, ns since 1970.
@@ -85,7 +89,7 @@ fn base_ns(file: &Look, alignment: &Alignment) -> i64 {
 }
 
 /// A row and its names, in its trace.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct OwnRow {
     process: Option<OwnId>,
     thread: Option<OwnId>,
@@ -96,9 +100,16 @@ struct OwnRow {
     sort: i64,
     /// The writer knows it.
     named: bool,
+    /// The first row that is the same one: its own number as a rule.
+    same: RowId,
 }
 
-#[derive(Clone, Debug)]
+/// The row that takes what happens in a row.
+fn same_row(rows: &[OwnRow], row: RowId) -> RowId {
+    rows.get(row.0 as usize).map_or(row, |known| known.same)
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum OwnId {
     Number(i64),
     Text(String),
@@ -115,6 +126,18 @@ impl OwnId {
 }
 
 impl OwnRow {
+    const NONE: OwnRow = OwnRow {
+        process: None,
+        thread: None,
+        process_name: None,
+        labels: None,
+        process_sort: 0,
+        name: None,
+        sort: 0,
+        named: false,
+        same: RowId(u32::MAX),
+    };
+
     fn row(&self) -> Row<'_> {
         Row { process: OwnId::borrow(&self.process), thread: OwnId::borrow(&self.thread) }
     }
@@ -127,7 +150,7 @@ fn rows(trace: &Activities, look: &Look, moved: Moved<'_>) -> io::Result<Vec<Own
     let number = |row: RowId| row.0 as usize;
     visit(trace, |event| {
         if rows.len() <= number(event.row) && event.row != RowId(u32::MAX) {
-            rows.resize(number(event.row) + 1, OwnRow::default());
+            rows.resize(number(event.row) + 1, OwnRow::NONE);
         }
         if event.form != b'M' {
             return Ok(());
@@ -165,9 +188,26 @@ fn rows(trace: &Activities, look: &Look, moved: Moved<'_>) -> io::Result<Vec<Own
             });
         }
         row.thread = thread.map(|thread| match thread {
+            // The main thread of a process, as Perfetto reads it in Chrome's format.
+            Scalar::Int(0) => match row.process {
+                Some(OwnId::Number(process)) if REAL_IDS.contains(&process) => {
+                    OwnId::Number(process)
+                }
+                _ => OwnId::Number(0),
+            },
             Scalar::Int(n) => OwnId::Number(n),
             other => OwnId::Text(other.to_string()),
         });
+    }
+    let mut known = HashMap::new();
+    for i in 0..rows.len() {
+        let ids = (rows[i].process.clone(), rows[i].thread.clone());
+        let same = *known.entry(ids).or_insert(i);
+        rows[i].same = RowId(same as u32);
+        // The name can be that of either of them.
+        if rows[same].name.is_none() {
+            rows[same].name = rows[i].name.clone();
+        }
     }
     Ok(rows)
 }
@@ -223,13 +263,13 @@ impl<W: Write> OneTrace<'_, W> {
         let name = event.name.and_then(|id| self.trace.text(id)).unwrap_or("");
         let category = event.category.and_then(|id| self.categories.name(id, self.trace));
         let category = category.unwrap_or("");
-        let none = OwnRow::default();
-        let row = self.rows.get(event.row.0 as usize).unwrap_or(&none).row();
+        let row = self.rows.get(event.row.0 as usize).unwrap_or(&OwnRow::NONE).row();
+        let same = same_row(&self.rows, event.row);
         match event.form {
             b'X' if event.duration_ns.is_some_and(|ns| ns >= 0) => {
                 let waiting = &mut self.waiting;
                 waiting.row = Some(event.row);
-                waiting.lane = self.lanes.next(event.row);
+                waiting.lane = self.lanes.next(same).flatten();
                 let texts = [
                     (&mut waiting.category, category),
                     (&mut waiting.name, name),
@@ -244,7 +284,7 @@ impl<W: Write> OneTrace<'_, W> {
             }
             b'B' => {
                 let args = Args::of(event.args);
-                self.writer.begin(&Slice {
+                let slice = Slice {
                     raw: "",
                     row,
                     category,
@@ -256,9 +296,24 @@ impl<W: Write> OneTrace<'_, W> {
                     label: None,
                     flows: &[],
                     counters: &[],
-                })?;
+                };
+                match self.lanes.next(same).flatten() {
+                    Some(lane) => self.writer.begin_in(lane, &slice)?,
+                    None => self.writer.begin(&slice)?,
+                }
             }
-            b'E' => self.left_out += u64::from(!self.writer.end(row, at_ns)?),
+            b'E' => {
+                let args = Args::of(event.args);
+                let ended = match self.lanes.next(same) {
+                    Some(Some(lane)) => {
+                        self.writer.end_in(lane, row, at_ns, &args.list())?;
+                        true
+                    }
+                    Some(None) => false,
+                    None => self.writer.end(row, at_ns, &args.list())?,
+                };
+                self.left_out += u64::from(!ended);
+            }
             b'i' | b'I' | b'R' => {
                 let args = Args::of(event.args);
                 let args = &args.list()[..];
@@ -267,6 +322,9 @@ impl<W: Write> OneTrace<'_, W> {
             b'C' => {
                 let args = Args::of(event.args);
                 let series = &args.list()[..];
+                // Counters of one name are told apart by their ids; called as Perfetto calls them.
+                let with_id = event.id.and_then(scalar).map(|id| format!("{name} id: {id}"));
+                let name = with_id.as_deref().unwrap_or(name);
                 self.writer.counter(&Counter {
                     row,
                     category,
@@ -285,8 +343,7 @@ impl<W: Write> OneTrace<'_, W> {
     /// Writes the slice that waits.
     fn flush(&mut self) -> io::Result<()> {
         let Some(number) = self.waiting.row.take() else { return Ok(()) };
-        let none = OwnRow::default();
-        let row = self.rows.get(number.0 as usize).unwrap_or(&none).row();
+        let row = self.rows.get(number.0 as usize).unwrap_or(&OwnRow::NONE).row();
         let waiting = &self.waiting;
         let args = Args::of(Some(waiting.args.as_str()));
         let kinds = &self.arrows.kinds;
@@ -332,8 +389,7 @@ impl<W: Write> OneTrace<'_, W> {
         }
         self.flush()?;
         self.name_row(event.row)?;
-        let none = OwnRow::default();
-        let row = self.rows.get(event.row.0 as usize).unwrap_or(&none).row();
+        let row = self.rows.get(event.row.0 as usize).unwrap_or(&OwnRow::NONE).row();
         let kind = &self.arrows.kinds[kind];
         let (name, flows) = (kind.name(), &[Flow { kind, id, end }]);
         let category = event.category.and_then(|id| self.trace.text(id)).unwrap_or("");
@@ -358,6 +414,7 @@ impl<W: Write> OneTrace<'_, W> {
 
     /// Tells the writer about a row before anything happens in it.
     fn name_row(&mut self, number: RowId) -> io::Result<()> {
+        let number = same_row(&self.rows, number);
         let Some(row) = self.rows.get_mut(number.0 as usize).filter(|row| !row.named) else {
             return Ok(());
         };
