@@ -37,6 +37,7 @@ mod trace;
 mod trace_forged;
 mod trace_import;
 mod trace_merge;
+mod trace_oracle;
 mod trace_perfetto;
 mod trace_restore;
 mod trace_round;
