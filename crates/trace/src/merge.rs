@@ -116,6 +116,11 @@ pub fn look(name: &str, source: impl Read) -> Result<Look, ReadError> {
 }
 
 impl Look {
+    /// Its first event, ns since 1970.
+    pub(crate) fn start_ns(&self) -> i64 {
+        self.base_ns.unwrap_or(0).saturating_add(self.first_ns.unwrap_or(0))
+    }
+
     /// Takes what an event says of its process.
     pub(crate) fn add(&mut self, pid: &Scalar<'_>, metadata: Option<(&str, &str)>) {
         let key = ProcessKey::of(pid);

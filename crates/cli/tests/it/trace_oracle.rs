@@ -55,10 +55,20 @@ fn as_in_perfetto(mut timeline: Timeline) -> Timeline {
 
 /// Exports a profile in both formats and compares them. Returns what Perfetto's format shows.
 fn both(oracle: &mut TraceProcessor, what: &str, profile: &Path, scratch: &Scratch) -> Timeline {
+    both_with(oracle, what, profile, scratch, &[])
+}
+
+fn both_with(
+    oracle: &mut TraceProcessor,
+    what: &str,
+    profile: &Path,
+    scratch: &Scratch,
+    more: &[&str],
+) -> Timeline {
     let [json, plain, small] = ["o.json", "o.pftrace", "small.pftrace"].map(|n| scratch.join(n));
-    export(profile, &json, &[]);
-    export(profile, &plain, &[]);
-    export(profile, &small, &["--compress"]);
+    export(profile, &json, more);
+    export(profile, &plain, more);
+    export(profile, &small, &[more, &["--compress"]].concat());
     run(&["trace", "check"], &[&json, &plain, &small]);
     let chrome = as_in_perfetto(oracle.timeline(&json));
     let compressed = oracle.timeline(&small);
@@ -134,6 +144,16 @@ fn the_kept_profile_is_shown_as_it_is() {
         if path.is_dir() {
             let timeline = both(&mut oracle, "kept", &path, &Scratch::new());
             as_reported("kept", &timeline, &path);
+            // A part of it: what is shown of it is shown of the whole, too.
+            let window = ["--from", "10ms", "--to", "500ms"];
+            let kinds = ["--category", "cpu_op", "--category", "kernel"];
+            let more = [&window[..], &kinds[..]].concat();
+            let part = both_with(&mut oracle, "part", &path, &Scratch::new(), &more);
+            let whole: std::collections::BTreeSet<_> =
+                timeline.slices.iter().map(|s| (&s.name, s.ts, s.dur, &s.row)).collect();
+            assert!(part.slices.iter().all(|s| whole.contains(&(&s.name, s.ts, s.dur, &s.row))));
+            assert!(!part.slices.is_empty() && part.slices.len() < timeline.slices.len());
+            assert_eq!(part.points, []);
             assert!(!timeline.slices.is_empty() && !timeline.points.is_empty());
             seen += 1;
         }
@@ -193,7 +213,7 @@ fn hostile_profiles_are_shown_as_they_are() {
     let Some(mut oracle) = TraceProcessor::start("oracle_hostile") else { return };
     let mut script = ProfileScript::monotonic();
     script.counter("a\"b\\c,\u{7}é", 0);
-    script.counter("-0.5e9", 0);
+    script.counter("-05e9 \u{2028}", 0);
     let names = [
         "",
         " ",
@@ -441,7 +461,12 @@ fn names_of_rows_survive_a_merge() {
     let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
     let (merged, imported) = (scratch.join("m.json"), import(&files));
     run(&["trace", "merge", "-o"], &[&[merged.as_path()], &files[..]].concat());
-    let joined = [&merged, &imported.again, &imported.pftrace].map(|file| oracle.timeline(file));
+    let at_once = scratch.join("m.pftrace");
+    run(&["trace", "merge", "-o"], &[&[at_once.as_path()], &files[..]].concat());
+    let left = std::fs::read_dir(scratch.path()).unwrap().count();
+    assert_eq!(left, files.len() + 2, "nothing else is left beside the output");
+    let all = [&merged, &imported.again, &imported.pftrace, &at_once];
+    let joined = all.map(|file| oracle.timeline(file));
     for timeline in &joined {
         assert_same("merged", timeline, &joined[0]);
         let mut rows: Vec<_> = timeline.slices.iter().map(|s| s.row.clone()).collect();

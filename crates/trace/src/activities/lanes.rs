@@ -12,7 +12,7 @@ use std::io;
 
 use profile::activities::{Activities, Activity, RowId};
 
-use super::visit;
+use super::keep::{Keep, visit_kept};
 use crate::perfetto::write::MOST_LANES;
 
 /// For each row that needs them, the lane of each of its events that begin or end slices.
@@ -58,14 +58,18 @@ struct Span {
 }
 
 impl Lanes {
-    /// Looks through the trace, twice if there are such rows. `same`: the number of the row that
+    /// Looks through what is kept of the trace, twice if there are such rows. `same`: the number of the row that
     /// takes what happens in a row.
     ///
     /// # Errors
     /// Reading failed.
-    pub fn of(trace: &Activities, same: impl Fn(RowId) -> RowId) -> io::Result<Self> {
+    pub fn of(
+        trace: &Activities,
+        keep: Option<&Keep>,
+        same: impl Fn(RowId) -> RowId,
+    ) -> io::Result<Self> {
         let mut seen = HashMap::<u32, Seen>::new();
-        visit(trace, |event| {
+        visit_kept(trace, keep, |event| {
             let Some(part) = part(event) else { return Ok(()) };
             let row = seen.entry(same(event.row).0).or_default();
             match part {
@@ -83,7 +87,7 @@ impl Lanes {
             return Ok(Self::default());
         }
         let mut parts = HashMap::<u32, Vec<Part>>::new();
-        visit(trace, |event| {
+        visit_kept(trace, keep, |event| {
             let row = same(event.row).0;
             if let Some(part) = part(event).filter(|_| seen.contains_key(&row)) {
                 parts.entry(row).or_default().push(part);

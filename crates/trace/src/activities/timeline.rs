@@ -8,15 +8,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault};
 use std::io::{self, Write};
 
-use model::activity::{FlowKind, Vocabulary};
+use model::activity::FlowKind;
 use profile::LossCount;
 use profile::activities::{Activities, Activity, NameId, RowId};
 
 use super::args::Args;
+use super::categories::Categories;
+use super::keep::{Keep, visit_kept};
 use super::lanes::Lanes;
-use super::{Categories, look, scalar, visit};
+use super::{Options, look, scalar, visit};
 use crate::chrome::event::Scalar;
 use crate::event::{Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow};
+use crate::filter::LeftOut;
 use crate::merge::{self, Alignment, Look, Moved, ProcessKey};
 use crate::numbers::NumberHasher;
 use crate::perfetto::write::{Head, REAL_IDS, Writer};
@@ -30,6 +33,10 @@ pub struct Timeline<W> {
     pub losses: Vec<LossCount>,
     /// Events of forms that the format has nothing for, or without what their form needs.
     pub left_out: u64,
+    /// What a filter left out.
+    pub filtered: LeftOut,
+    /// How the times of each trace were brought to those of the first one.
+    pub alignments: Vec<Alignment>,
     /// What was added to all times, ns, because the format has none before 1970.
     pub shift_ns: i64,
 }
@@ -41,13 +48,15 @@ pub struct Timeline<W> {
 pub fn write_perfetto<W: Write>(
     traces: &[Activities],
     names: &[String],
-    vocabulary: Vocabulary,
+    options: &Options,
     out: W,
     compress: bool,
 ) -> io::Result<Timeline<W>> {
     let files = traces.iter().zip(names).map(|(trace, name)| look(trace, name));
     let files = files.collect::<io::Result<Vec<_>>>()?;
     let (alignments, labels) = (merge::align(&files), merge::labels(&files));
+    let filter = options.wish.since(merge::first_ns(&files, &alignments));
+    let mut filtered = LeftOut::default();
     let shift_ns = merge::first_ns(&files, &alignments).min(0).saturating_neg();
     let mut writer = Writer::new(out, &Head { compress, ..Head::default() })?;
     let (mut losses, mut left_out) = (Vec::new(), 0);
@@ -55,32 +64,45 @@ pub fn write_perfetto<W: Write>(
     for (i, trace) in traces.iter().enumerate() {
         let label = labels.get(i).filter(|_| traces.len() > 1).map(String::as_str);
         let rows = rows(trace, &files[i], Moved { index: i as i64, label: label.unwrap_or("") })?;
+        let base_ns = base_ns(&files[i], &alignments[i]);
+        let keep = match options.wish.is_all() {
+            true => None,
+            false => Some(Keep::of(trace, &filter, options.vocabulary, base_ns)?),
+        };
         let mut one = OneTrace {
             number: i,
             trace,
             writer,
-            lanes: Lanes::of(trace, |row| same_row(&rows, row))?,
+            lanes: Lanes::of(trace, keep.as_ref(), |row| same_row(&rows, row))?,
             rows,
-            categories: Categories::new(vocabulary),
-            base_ns: base_ns(&files[i], &alignments[i]).saturating_add(shift_ns),
+            categories: Categories::new(options.vocabulary),
+            base_ns: base_ns.saturating_add(shift_ns),
             arrows,
             waiting: Waiting::default(),
             left_out: 0,
         };
-        losses.extend(visit(trace, |event| one.event(event))?);
+        losses.extend(visit_kept(trace, keep.as_ref(), |event| one.event(event))?);
         one.flush()?;
         left_out += one.left_out;
+        filtered = filtered.and(keep.map(|keep| keep.left_out).unwrap_or_default());
         (writer, arrows) = (one.writer, one.arrows);
     }
-    let merged = merge::facts(&files, &alignments);
+    let mut merged = merge::facts(&files, &alignments);
+    let part = (!options.wish.is_all()).then(|| filter.facts());
+    if part.is_some() {
+        merged["filter"] = serde_json::to_value(&filter)?;
+    }
     let out = match traces {
         [one] => {
             let document = one.document.as_object().into_iter().flatten();
-            writer.finish(document.map(|(key, value)| (key.as_str(), value)))?
+            let document = document.map(|(key, value)| (key.as_str(), value));
+            let known = one.document.get("counterpoint").is_some();
+            let part = part.iter().filter(|_| !known).map(|part| ("counterpoint", part));
+            writer.finish(document.chain(part))?
         }
         _ => writer.finish([("counterpoint", &merged)])?,
     };
-    Ok(Timeline { out, losses, left_out, shift_ns })
+    Ok(Timeline { out, losses, left_out, filtered, alignments, shift_ns })
 }
 
 /// What its times count from, ns since 1970.
@@ -261,8 +283,8 @@ impl<W: Write> OneTrace<'_, W> {
         self.name_row(event.row)?;
         let at_ns = time_ns.saturating_add(self.base_ns);
         let name = event.name.and_then(|id| self.trace.text(id)).unwrap_or("");
-        let category = event.category.and_then(|id| self.categories.name(id, self.trace));
-        let category = category.unwrap_or("");
+        let (category, _) = self.categories.of(event, self.trace);
+        let category = category.as_deref().unwrap_or("");
         let row = self.rows.get(event.row.0 as usize).unwrap_or(&OwnRow::NONE).row();
         let same = same_row(&self.rows, event.row);
         match event.form {

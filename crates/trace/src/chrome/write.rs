@@ -38,6 +38,8 @@ pub struct Head<'a> {
     pub rank: Option<(u32, u32)>,
     /// What the format has no place for: the object `counterpoint`, if any.
     pub facts: Option<&'a Facts>,
+    /// What stands there if only a part of the profile is written.
+    pub part: Option<&'a serde_json::Value>,
 }
 
 /// An event of another trace, to be written again: what was JSON there stays as it was.
@@ -106,6 +108,9 @@ impl<W: Write> Writer<W> {
         if let Some(facts) = head.facts {
             b.extend_from_slice(b",\n\"counterpoint\": ");
             serde_json::to_writer(&mut *b, facts)?;
+        } else if let Some(part) = head.part {
+            b.extend_from_slice(b",\n\"counterpoint\": ");
+            serde_json::to_writer(&mut *b, part)?;
         }
         b.extend_from_slice(b",\n\"traceEvents\": [");
         Ok(Self { out, buffer, base_ns, first: true })
