@@ -39,6 +39,7 @@ mod trace_forged;
 mod trace_import;
 mod trace_merge;
 mod trace_oracle;
+mod trace_oracle_imports;
 mod trace_perfetto;
 mod trace_restore;
 mod trace_round;

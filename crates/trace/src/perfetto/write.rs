@@ -9,6 +9,7 @@
 //! | clocks | snapshots of `CLOCK_REALTIME`, in which times are, and `CLOCK_MONOTONIC` |
 //! | the rest | metadata `counterpoint`, the same object as in Chrome JSON |
 
+mod counters;
 #[cfg(test)]
 mod tests;
 
@@ -17,17 +18,14 @@ use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-use model::activity::Value;
 
+use self::counters::ProcessState;
 use super::extras::Extras;
 use super::fields::{chrome, clocks, event, packet, trace, track};
 use super::proto::Encoder;
 use super::row::{Number, Point, Sequence, end_of};
-use crate::event::{
-    Arg, ArgValue, Counter, Id, Instant, Label, ProcessRow, Row, Sink, Slice, ThreadRow,
-};
+use crate::event::{Arg, Counter, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow};
 use crate::numbers::NumberMap;
-use crate::text::same;
 
 /// Bytes after which packets are written, and compressed together.
 const FLUSH_BYTES: usize = 1 << 18;
@@ -95,17 +93,6 @@ impl std::fmt::Display for OwnedId {
     }
 }
 
-/// A process and its counters, which its threads share.
-#[derive(Debug)]
-struct ProcessState {
-    track: u64,
-    counters: Vec<CounterTracks>,
-    /// Places in `counters`.
-    by_name: HashMap<String, usize>,
-    /// The counter that was looked for last.
-    last_counter: usize,
-}
-
 #[derive(Debug)]
 struct RowState {
     name: String,
@@ -116,14 +103,6 @@ struct RowState {
     by_label: Vec<Vec<u64>>,
     /// How many slices are open that came as a begin and an end.
     begun: u64,
-}
-
-/// The tracks of one counter of a process.
-#[derive(Debug)]
-struct CounterTracks {
-    name: String,
-    /// Series and track.
-    series: Vec<(String, u64)>,
 }
 
 impl<W: Write> Writer<W> {
@@ -236,12 +215,7 @@ impl<W: Write> Writer<W> {
     }
 
     fn add_process(&mut self, id: OwnedId, track: u64) -> usize {
-        self.processes.push(ProcessState {
-            track,
-            counters: Vec::new(),
-            by_name: HashMap::new(),
-            last_counter: 0,
-        });
+        self.processes.push(ProcessState::new(track));
         self.process_by_id.insert(id, self.processes.len() - 1);
         self.processes.len() - 1
     }
@@ -337,35 +311,9 @@ fn describe(out: &mut Encoder, uuid: u64, parent: Option<u64>, fill: impl FnOnce
     });
 }
 
-/// A value of a counter; `None` if it is no number.
-fn number(value: ArgValue<'_>) -> Option<Number> {
-    match value {
-        ArgValue::Plain(Value::Uint(n)) => {
-            Some(i64::try_from(n).map_or(Number::Double(n as f64), Number::Int))
-        }
-        ArgValue::Plain(Value::Int(n)) => Some(Number::Int(n)),
-        ArgValue::Plain(Value::Float(n)) if n.is_finite() => Some(Number::Double(n)),
-        // As Perfetto itself reads them from Chrome's format.
-        ArgValue::Plain(Value::Text(text)) => {
-            text.parse().ok().filter(|n: &f64| n.is_finite()).map(Number::Double)
-        }
-        _ => None,
-    }
-}
-
 /// As large as the format lets it be.
 fn sort(index: i64) -> i64 {
     index.clamp(i32::MIN.into(), i32::MAX.into())
-}
-
-/// Units that Perfetto has a number for: `CounterDescriptor.Unit`.
-fn unit_number(unit: &str) -> Option<u64> {
-    match unit {
-        "ns" => Some(1),
-        "count" => Some(2),
-        "bytes" => Some(3),
-        _ => None,
-    }
 }
 
 impl<W: Write> Sink for Writer<W> {
@@ -463,55 +411,6 @@ impl<W: Write> Sink for Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Adds the values of a counter of a row to those that are to be written: whole numbers to the
-    /// extras of a slice, as far as there is room.
-    fn points(&mut self, row: usize, counter: &Counter<'_>) {
-        if counter.series.is_empty() {
-            return;
-        }
-        let label = counter.label.and_then(Label::index);
-        let labelled = label.and_then(|label| self.rows[row].by_label.get_mut(label));
-        let mut tracks = std::mem::take(labelled.unwrap_or(&mut self.found));
-        if tracks.len() != counter.series.len() {
-            self.find_tracks(row, counter, &mut tracks);
-        }
-        for (series, track) in counter.series.iter().zip(&tracks) {
-            match number(series.value) {
-                Some(Number::Int(value)) if self.extras.add(*track, value) => {}
-                Some(value) => self.others.push((*track, value)),
-                None => {}
-            }
-        }
-        match label {
-            Some(label) if !tracks.contains(&NO_TRACK) => {
-                let by_label = &mut self.rows[row].by_label;
-                if by_label.len() <= label {
-                    by_label.resize(label + 1, Vec::new());
-                }
-                by_label[label] = tracks;
-            }
-            _ => {
-                tracks.clear();
-                self.found = tracks;
-            }
-        }
-    }
-
-    /// Puts the track of each series of a counter into `tracks`, for one that has no number
-    /// [`NO_TRACK`].
-    fn find_tracks(&mut self, row: usize, counter: &Counter<'_>, tracks: &mut Vec<u64>) {
-        tracks.clear();
-        let process = self.rows[row].process;
-        let at = self.processes[process].counter(counter.name);
-        for (i, series) in counter.series.iter().enumerate() {
-            tracks.push(match self.processes[process].counters[at].track(i, series.key) {
-                _ if number(series.value).is_none() => NO_TRACK,
-                Some(track) => track,
-                None => self.add_counter_track((process, at), counter, series.key),
-            });
-        }
-    }
-
     /// Writes a slice, without counters, into one of the row's lanes, from 0: for slices in any order,
     /// of which the caller knows that they are nested in each lane.
     ///
@@ -593,54 +492,5 @@ impl<W: Write> Writer<W> {
         let lanes = &mut self.rows[index].lanes;
         lanes.push(Sequence::new(self.sequences, uuid));
         lanes.len() - 1
-    }
-
-    fn add_counter_track(
-        &mut self,
-        (process, at): (usize, usize),
-        counter: &Counter<'_>,
-        series: &str,
-    ) -> u64 {
-        let parent = self.processes[process].track;
-        let name = [counter.name, " ", series].concat();
-        let unit = counter.units.iter().find(|(of, _)| *of == series).map_or("", |(_, u)| *u);
-        let uuid = self.track(Some(parent), |t| {
-            t.bytes(track::NAME, name.trim_end().as_bytes());
-            t.message(track::COUNTER, |c| match unit_number(unit) {
-                Some(number) => c.uint(track::COUNTER_UNIT, number),
-                None if unit.is_empty() => {}
-                None => c.bytes(track::COUNTER_UNIT_NAME, unit.as_bytes()),
-            });
-        });
-        self.processes[process].counters[at].series.push((series.to_owned(), uuid));
-        uuid
-    }
-}
-
-impl ProcessState {
-    /// The place of a counter among those of the process.
-    fn counter(&mut self, name: &str) -> usize {
-        let is = |known: &CounterTracks| same(known.name.as_bytes(), name.as_bytes());
-        if !self.counters.get(self.last_counter).is_some_and(is) {
-            self.last_counter = match self.by_name.get(name) {
-                Some(place) => *place,
-                None => {
-                    let series = Vec::new();
-                    self.counters.push(CounterTracks { name: name.to_owned(), series });
-                    self.by_name.insert(name.to_owned(), self.counters.len() - 1);
-                    self.counters.len() - 1
-                }
-            };
-        }
-        self.last_counter
-    }
-}
-
-impl CounterTracks {
-    /// The track of a series, which is most likely at `place`.
-    fn track(&self, place: usize, series: &str) -> Option<u64> {
-        let is = |(name, _): &&(String, u64)| same(name.as_bytes(), series.as_bytes());
-        let found = self.series.get(place).filter(is).or_else(|| self.series.iter().find(is));
-        found.map(|(_, track)| *track)
     }
 }
