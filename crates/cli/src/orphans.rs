@@ -2,6 +2,8 @@
 
 use profile::pools::{Lost, Orphan, orphans};
 
+use crate::terminal::say;
+
 /// After so long, a profile that was moved away and never opened there is not waited for.
 const PATIENCE_S: u64 = 24 * 60 * 60;
 
@@ -30,10 +32,10 @@ pub fn remove(also_moved: bool) -> usize {
         }
         let of = of(&orphan);
         match orphan.remove() {
-            Ok(()) => eprintln!("counterpoint: removed {path}, the pool of {of}"),
+            Ok(()) => say!("removed {path}, the pool of {of}"),
             Err(e) => {
                 left += 1;
-                eprintln!("counterpoint: remove {path}: {e}");
+                say!("remove {path}: {e}");
             }
         }
     }

@@ -194,7 +194,7 @@ pub fn open(dir: &Path, closing: Closing) -> Result<Profile, Failure> {
         match collect(dir, closing) {
             Ok(Collected { pool: PoolFate::Refused(pool, why), .. }) => {
                 let pool = pool.display();
-                eprintln!("counterpoint: the pool {pool} is left alone: {why}");
+                say!("the pool {pool} is left alone: {why}");
             }
             Ok(_) => {}
             // Somebody else's profile, or a read-only copy: it is read where it lies.

@@ -11,18 +11,19 @@
 
 mod again;
 mod args;
+mod categories;
+mod keep;
 mod lanes;
 mod merged;
 mod timeline;
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
-use model::activity::{Registry, Vocabulary};
+use model::activity::Vocabulary;
 use profile::LossCount;
-use profile::activities::{Activities, Activity, NameId};
+use profile::activities::{Activities, Activity};
 
 pub use again::write_again;
 pub use merged::write_merged;
@@ -30,6 +31,28 @@ pub use timeline::{Timeline, write_perfetto};
 
 use crate::chrome::event::Scalar;
 use crate::merge::Look;
+
+use crate::filter::{LeftOut, Wish};
+
+/// A trace that was written.
+#[derive(Debug)]
+pub struct Written<W> {
+    /// The output.
+    pub out: W,
+    /// Losses that were found.
+    pub losses: Vec<LossCount>,
+    /// What a filter left out.
+    pub left_out: LeftOut,
+}
+
+/// How traces are written.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What categories are called; `None`: as in the trace.
+    pub vocabulary: Option<Vocabulary>,
+    /// Which part of them is written.
+    pub wish: Wish,
+}
 
 /// Batches of events that are read before they are asked for.
 const AHEAD: usize = 1;
@@ -95,30 +118,5 @@ fn scalar(json: &str) -> Option<Scalar<'_>> {
             (None, None) => None,
         },
         _ => None,
-    }
-}
-
-/// Categories in the vocabulary of the output.
-struct Categories {
-    vocabulary: Vocabulary,
-    known: HashMap<NameId, String>,
-    registry: Registry,
-}
-
-impl Categories {
-    fn new(vocabulary: Vocabulary) -> Self {
-        Self { vocabulary, known: HashMap::new(), registry: Registry::new() }
-    }
-
-    fn name<'a>(&'a mut self, id: NameId, trace: &'a Activities) -> Option<&'a str> {
-        let original = trace.text(id)?;
-        if self.vocabulary == Vocabulary::Kineto {
-            return Some(original);
-        }
-        let registry = &self.registry;
-        Some(self.known.entry(id).or_insert_with(|| match registry.parse(original) {
-            Some(label) => registry.name(label, Vocabulary::Generic).to_owned(),
-            None => original.to_owned(),
-        }))
     }
 }

@@ -62,7 +62,7 @@ pub fn register(registry: &mut Registry) -> Result<model::activity::Label, Regis
 }
 
 /// The kinds of calls of virtual machines: of regions and of tasks. Ops and runs are generic kinds.
-fn register_machines(
+pub(crate) fn register_machines(
     registry: &mut Registry,
 ) -> Result<[model::activity::Label; 2], RegisterError> {
     let producer = registry.producer("tvm")?;

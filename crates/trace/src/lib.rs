@@ -13,6 +13,7 @@
 //! | [`calls`] | a profile's calls as a timeline |
 //! | [`tracks`] | a profile's time series as a timeline |
 //! | [`dispatch`] | which workgroup calls make up a dispatch |
+//! | [`filter`] | a part of a timeline: some categories, a window of time |
 //! | [`facts`] | what a trace format cannot carry: the object `counterpoint` |
 //! | [`raw`], [`restore`] | what an import of our own needs, and the import |
 //! | [`chrome`] | Chrome's JSON with Kineto's schema: reading, writing |
@@ -34,6 +35,7 @@ pub mod chrome;
 pub mod dispatch;
 pub mod event;
 pub mod facts;
+pub mod filter;
 pub mod import;
 pub mod merge;
 mod numbers;

@@ -116,6 +116,11 @@ pub fn look(name: &str, source: impl Read) -> Result<Look, ReadError> {
 }
 
 impl Look {
+    /// Its first event, ns since 1970.
+    pub(crate) fn start_ns(&self) -> i64 {
+        self.base_ns.unwrap_or(0).saturating_add(self.first_ns.unwrap_or(0))
+    }
+
     /// Takes what an event says of its process.
     pub(crate) fn add(&mut self, pid: &Scalar<'_>, metadata: Option<(&str, &str)>) {
         let key = ProcessKey::of(pid);
@@ -332,6 +337,13 @@ pub(crate) fn names_process(metadata: &str) -> bool {
     ["process_name", "process_sort_index"].contains(&metadata)
 }
 
+/// The time of an event in the merged trace. What names rows says nothing about a time, and readers
+/// drop it where its time is negative.
+pub(crate) fn moved_ns(ns: i64, shift_ns: i64, phase: u8) -> i64 {
+    let moved = ns.saturating_add(shift_ns);
+    if phase == b'M' { moved.max(0) } else { moved }
+}
+
 /// Where the ids of one file go.
 #[derive(Clone, Copy)]
 pub(crate) struct Moved<'a> {
@@ -418,7 +430,7 @@ impl<W: Write> Sink for Again<'_, W> {
             name: event.name.as_deref(),
             process: some(process).then(|| utf8(process)),
             thread: some(thread).then(|| utf8(thread)),
-            time_ns: event.time_ns.map(|ns| ns.saturating_add(self.shift_ns)),
+            time_ns: event.time_ns.map(|ns| moved_ns(ns, self.shift_ns, event.phase)),
             duration_ns: event.duration_ns,
             id: some(id).then(|| utf8(id)),
             args: event.args.map(Raw::get),

@@ -1,8 +1,10 @@
 //! Perfetto's protobuf trace format.
 
 pub mod check;
+mod extras;
 pub(crate) mod fields;
 mod intern;
+mod json;
 mod nest;
 mod proto;
 mod row;

@@ -8,7 +8,7 @@
 //! A cumulative series is shown as a rate, from the begin of each interval on; where the kernel
 //! ran the counter during a part of an interval only, the difference is scaled by enabled /
 //! running, and an interval in which it never ran has no point. Other readings are shown as they
-//! are. A reading that failed is no point.
+//! are. A reading that failed, or that is not a finite number, has no point.
 
 use std::collections::HashMap;
 use std::io;
@@ -121,7 +121,11 @@ impl<'a> State<'a> {
         let scale = self.series.scale;
         match sample.reading? {
             // Sums that somebody else has computed are shown as they are, too.
-            Reading::Value(value) => Some((sample.time, value * scale)),
+            Reading::Value(value) => {
+                let value = value * scale;
+                // JSON has no infinities, and a null is an error to Perfetto.
+                value.is_finite().then_some((sample.time, value))
+            }
             Reading::Count { raw, .. } if !self.series.cumulative => {
                 Some((sample.time, raw as f64 * scale))
             }

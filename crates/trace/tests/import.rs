@@ -9,7 +9,7 @@ use profile::activities::{Activities, ActivitiesWriter, Activity, RowId};
 use profile::{Manifest, Origin, Profile, State};
 use serde_json::{Value, json};
 use testkit::Scratch;
-use trace::activities::write_perfetto;
+use trace::activities::{Options, write_perfetto};
 use trace::chrome::read::{Summary, read};
 use trace::import::{Import, Imported};
 
@@ -249,9 +249,9 @@ fn a_row_that_nobody_described_costs_nothing() {
     }
     writer.finish(&json!({})).unwrap();
     let traces = Activities::open_all(scratch.path()).unwrap();
-    let words = model::activity::Vocabulary::Generic;
+    let options = Options::default();
     let mut out = Vec::new();
     let names = ["t".to_owned()];
-    write_perfetto(&traces, &names, words, &mut out, false).unwrap();
+    write_perfetto(&traces, &names, &options, &mut out, false).unwrap();
     assert!(!out.is_empty() && out.len() < 10_000, "{} bytes", out.len());
 }

@@ -102,7 +102,7 @@ fn names_repeat(profile: &Profile, found: &Stats) -> bool {
 /// removed is told: it is as good as a leftover.
 fn remove(directory: &Path) {
     if let Err(e) = discard_pool(directory) {
-        eprintln!("counterpoint: {e}");
+        say!("{e}");
     }
     if let Err(e) = fs::remove_dir_all(directory) {
         say!("remove {}: {e}", directory.display());

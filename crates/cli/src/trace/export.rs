@@ -1,5 +1,6 @@
 //! `counterpoint trace export`: a profile as one timeline.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,13 +12,14 @@ use model::activity::Vocabulary;
 use profile::activities::Activities;
 use profile::collect::Closing;
 use profile::{LossCount, Origin, Profile, merge_losses};
-use trace::activities::{write_merged, write_perfetto};
+use trace::activities::{Options, Timeline, Written, write_merged, write_perfetto};
 use trace::facts::{Facts, Found};
+use trace::filter::{Ends, Filter, First, LeftOut, Part, Wish};
 use trace::{CallsOptions, Sink, chrome, export_calls, export_tracks, facts, perfetto};
 
 use crate::failure::Failure;
 use crate::input;
-use crate::report;
+use crate::report::{self, plural};
 use crate::terminal::{Kind, say};
 use crate::whole::WholeFile;
 
@@ -37,12 +39,24 @@ pub struct Args {
     /// Its format, whatever its name is. Standard output gets json by default.
     #[arg(long, value_enum)]
     format: Option<Ending>,
-    /// Names of kinds of activities.
-    #[arg(long, value_enum, default_value_t)]
-    vocabulary: Words,
+    /// Names of kinds of activities. Without it a recording has Kineto's, and an imported trace its
+    /// own.
+    #[arg(long, value_enum)]
+    vocabulary: Option<Words>,
     /// Leave counters out as time series; the arguments of calls have them all the same.
     #[arg(long)]
     no_counter_tracks: bool,
+    /// Write only activities of this category, as the file calls it; `*` and `?` stand for any text
+    /// and any character. May be given several times.
+    #[arg(long, value_name = "GLOB")]
+    category: Vec<String>,
+    /// Write only what reaches into the time from here on, since the first moment of the trace:
+    /// 1.5s, 20ms, 300us, 10ns.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    from: Option<u64>,
+    /// Write only what begins before this time.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    to: Option<u64>,
     /// Compress the packets of Perfetto's format.
     #[arg(long)]
     compress: bool,
@@ -54,13 +68,30 @@ pub struct Args {
     world_size: Option<u32>,
 }
 
+/// A time with its unit, in ns.
+fn time(text: &str) -> Result<u64, String> {
+    let units = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
+    let parsed = units.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, ns)));
+    let Some((number, ns)) = parsed else {
+        return Err("a time needs a unit: s, ms, us or ns".to_owned());
+    };
+    match number.trim().parse::<f64>() {
+        Ok(number) if number >= 0.0 && number * ns < 2f64.powi(63) => {
+            Ok((number * ns).round() as u64)
+        }
+        _ => Err(format!(
+            "{number:?} is not a number of {} from 0 on",
+            text.trim_start_matches(number)
+        )),
+    }
+}
+
 /// `--vocabulary`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Words {
     /// One word per kind, whoever produced it: `runtime`, `memcpy`.
     Generic,
     /// What tools for Kineto's traces look for: `cuda_runtime`, `gpu_memcpy`.
-    #[default]
     Kineto,
 }
 
@@ -79,37 +110,43 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if let Some((rank, size)) = args.rank.zip(args.world_size).filter(|(rank, n)| rank >= n) {
         return Err(Failure::new(format!("--rank {rank}: not below --world-size {size}")));
     }
+    if let Some((from, to)) = args.from.zip(args.to).filter(|(from, to)| from >= to) {
+        return Err(Failure::new(format!("--from {from} ns: not before --to {to} ns")));
+    }
     let profile = report::open(&args.profile, Closing::WhenOver)?;
     let name = |e: io::Error| Failure::writing(&args.output, e);
     if profile.manifest.origin == Origin::Import {
         return write_again(&profile, &args, ending);
     }
+    let part = Selection::of(&profile, &args).map_err(Failure::new)?;
     let mut file = WholeFile::create(&args.output, ending.kind()).map_err(name)?;
     let out = &mut file;
-    let losses = match ending {
-        Ending::Json => write_json(out, &profile, &args).map(|(_, losses)| losses),
+    let done = match ending {
+        Ending::Json => {
+            write_json(out, &profile, &args, part.as_ref()).map(|done| (done.losses, done.left_out))
+        }
         Ending::JsonGz => {
             let gz = GzEncoder::new(out, Compression::default());
-            let finish = |(gz, losses): (GzEncoder<_>, _)| gz.finish().map(|_| losses);
-            write_json(gz, &profile, &args).and_then(finish)
+            let done = write_json(gz, &profile, &args, part.as_ref());
+            done.and_then(|done| done.out.finish().map(|_| (done.losses, done.left_out)))
         }
-        Ending::Perfetto => write_perfetto_calls(out, &profile, &args),
+        Ending::Perfetto => write_perfetto_calls(out, &profile, &args, part.as_ref()),
     };
-    let losses = losses.map_err(name)?;
+    let (losses, left_out) = done.map_err(name)?;
     file.finish().map_err(name)?;
+    say_left_out(&args, left_out);
     report::say_losses(&losses);
     Ok(ExitCode::SUCCESS)
 }
 
 /// Writes imported traces: one as it was, several with rows of their own.
 fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCode, Failure> {
-    let mut traces = profile.activities().map_err(Failure::new)?;
+    let traces = profile.activities().map_err(Failure::new)?;
     if traces.is_empty() {
         let dir = profile.dir.display();
         return Err(Failure::new(format!("read {dir}: the traces that were imported are gone")));
     }
-    // `chrome-10` comes behind `chrome-9`.
-    traces.sort_by_key(|trace| (trace.name.len(), trace.name.clone()));
+    let traces = in_order(traces);
     // Which files these were stands in the command that imported them.
     let files = &profile.manifest.command;
     let files = files.get(files.len().saturating_sub(traces.len())..).unwrap_or_default();
@@ -117,31 +154,52 @@ fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCod
         true => files.to_vec(),
         false => traces.iter().map(|trace| trace.name.clone()).collect(),
     };
-    let words = args.vocabulary.into();
+    let options = Options { vocabulary: args.vocabulary.map(Vocabulary::from), wish: args.wish() };
     let name = |e: io::Error| Failure::writing(&args.output, e);
     let mut file = WholeFile::create(&args.output, ending.kind()).map_err(name)?;
     let out = &mut file;
     let losses = match ending {
-        Ending::Json => write_json_again(out, &traces, &names, args).map(|(_, losses)| losses),
+        Ending::Json => write_json_again(out, &traces, &names, args, &options)
+            .map(|done| (done.losses, done.left_out)),
         Ending::JsonGz => {
             let gz = GzEncoder::new(out, Compression::default());
-            let finish = |(gz, losses): (GzEncoder<_>, _)| gz.finish().map(|_| losses);
-            write_json_again(gz, &traces, &names, args).and_then(finish)
+            let done = write_json_again(gz, &traces, &names, args, &options);
+            done.and_then(|done| done.out.finish().map(|_| (done.losses, done.left_out)))
         }
         Ending::Perfetto => {
-            let done = write_perfetto(&traces, &names, words, out, args.compress).map_err(name)?;
-            match done.left_out {
-                0 => {}
-                1 => say!("1 event has no form that Perfetto knows; it is left out"),
-                n => say!("{n} events have no form that Perfetto knows; they are left out"),
-            }
-            Ok(done.losses)
+            let done = write_perfetto(&traces, &names, &options, out, args.compress);
+            let done = done.map_err(name)?;
+            say_changes(&done);
+            Ok((done.losses, done.filtered))
         }
     };
-    let losses = losses.map_err(name)?;
+    let (losses, left_out) = losses.map_err(name)?;
     file.finish().map_err(name)?;
+    say_left_out(args, left_out);
     report::say_losses(&merge_losses(profile.all_losses().iter().chain(&losses)));
     Ok(ExitCode::SUCCESS)
+}
+
+/// The traces in the order in which they were imported: `chrome-10` after `chrome-9`.
+pub fn in_order(mut traces: Vec<Activities>) -> Vec<Activities> {
+    traces.sort_by_key(|trace| (trace.name.len(), trace.name.clone()));
+    traces
+}
+
+/// Says how a timeline in Perfetto's format differs from its traces.
+pub fn say_changes<W>(done: &Timeline<W>) {
+    match done.left_out {
+        0 => {}
+        1 => say!("1 event has no form that Perfetto knows; left out"),
+        n => say!("{n} events have no form that Perfetto knows; left out"),
+    }
+    if done.shift_ns > 0 {
+        say!(
+            "all times are {} ns later than in the trace: it begins before 1970, and \
+             Perfetto's format has no such times",
+            done.shift_ns
+        );
+    }
 }
 
 fn write_json_again<W: Write>(
@@ -149,11 +207,11 @@ fn write_json_again<W: Write>(
     traces: &[Activities],
     names: &[String],
     args: &Args,
-) -> io::Result<(W, Vec<LossCount>)> {
-    let words = args.vocabulary.into();
+    options: &Options,
+) -> io::Result<Written<W>> {
     match traces {
-        [trace] => trace::activities::write_again(trace, words, out),
-        all => write_merged(all, names, words, out, &args.output.to_string_lossy()),
+        [trace] => trace::activities::write_again(trace, options, out),
+        all => write_merged(all, names, options, out, &args.output.to_string_lossy()),
     }
 }
 
@@ -172,6 +230,9 @@ pub enum Ending {
 
 impl Ending {
     /// What was asked for, or what the file's name says; standard output gets JSON.
+    ///
+    /// # Errors
+    /// The name says none of them.
     pub fn of(asked: Option<Self>, path: &Path) -> Result<Self, Failure> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         match (asked, name) {
@@ -194,10 +255,72 @@ impl Ending {
     }
 }
 
-/// Gives `sink` the timeline; returns the losses that were found on the way.
-fn fill(sink: &mut (impl Sink + Send), profile: &Profile, args: &Args) -> io::Result<Found> {
+impl Args {
+    fn wish(&self) -> Wish {
+        Wish { categories: self.category.clone(), from_ns: self.from, to_ns: self.to }
+    }
+}
+
+/// The part of a profile that is written.
+struct Selection {
+    filter: Filter,
+    /// Arrows that keep both ends.
+    arrows: HashSet<u64>,
+}
+
+impl Selection {
+    /// Goes through the profile; `None` if all of it is written.
+    fn of(profile: &Profile, args: &Args) -> io::Result<Option<Self>> {
+        let wish = args.wish();
+        if wish.is_all() {
+            return Ok(None);
+        }
+        let mut first = First::default();
+        if wish.from_ns.is_some() || wish.to_ns.is_some() {
+            fill_all(&mut first, profile, args)?;
+        }
+        let filter = wish.since(first.at_ns.unwrap_or(0));
+        let mut ends = Ends::new(&filter);
+        fill_all(&mut ends, profile, args)?;
+        let arrows = ends.whole();
+        Ok(Some(Self { filter, arrows }))
+    }
+}
+
+/// Says what a filter has left out.
+fn say_left_out(args: &Args, left_out: LeftOut) {
+    if args.wish().is_all() {
+        return;
+    }
+    let LeftOut { slices, points, arrow_ends } = left_out;
+    say!(
+        "left out, because of --category, --from or --to: {}, {}, {}",
+        plural(slices.into(), "slice"),
+        plural(points.into(), "value") + " of counters",
+        plural(arrow_ends.into(), "end") + " of arrows",
+    );
+}
+
+/// Gives `sink` the timeline, or a part of it; returns the losses that were found on the way, and
+/// what was left out.
+fn fill(
+    sink: &mut (impl Sink + Send),
+    profile: &Profile,
+    args: &Args,
+    part: Option<&Selection>,
+) -> io::Result<(Found, LeftOut)> {
+    let Some(Selection { filter, arrows }) = part else {
+        return Ok((fill_all(sink, profile, args)?, LeftOut::default()));
+    };
+    let mut part = Part::new(sink, filter, arrows.clone());
+    let found = fill_all(&mut part, profile, args)?;
+    Ok((found, part.finish()?))
+}
+
+/// Gives `sink` the whole timeline.
+fn fill_all(sink: &mut (impl Sink + Send), profile: &Profile, args: &Args) -> io::Result<Found> {
     let options = CallsOptions {
-        vocabulary: args.vocabulary.into(),
+        vocabulary: args.vocabulary.map_or(Vocabulary::Kineto, Vocabulary::from),
         counter_tracks: !args.no_counter_tracks,
     };
     let calls = export_calls(profile, &options, sink)?;
@@ -214,7 +337,8 @@ fn write_json<W: Write + Send>(
     out: W,
     profile: &Profile,
     args: &Args,
-) -> io::Result<(W, Vec<LossCount>)> {
+    part: Option<&Selection>,
+) -> io::Result<Written<W>> {
     let manifest = &profile.manifest;
     let device = serde_json::json!({
         "id": 0,
@@ -222,32 +346,50 @@ fn write_json<W: Write + Send>(
         "type": "cpu",
         "logical_cpus": manifest.logical_cpus,
     });
+    // Readers drop what is before the base time, and times are those of the earliest snapshot.
+    let clocks = profile.snapshots.iter().map(|snapshot| snapshot.realtime_ns);
+    let near_ns = clocks.chain([manifest.created_unix_ns]).min().unwrap_or(0);
     let facts = facts::of_profile(profile);
+    let of_part = part.map(|part| part.filter.facts());
     let head = chrome::write::Head {
-        near_ns: i64::try_from(manifest.created_unix_ns).unwrap_or(i64::MAX),
+        near_ns: i64::try_from(near_ns).unwrap_or(i64::MAX),
         host_name: &manifest.host,
         devices: &[device],
         rank: args.rank.zip(args.world_size),
-        facts: Some(&facts),
+        facts: part.is_none().then_some(&facts),
+        part: of_part.as_ref(),
     };
     let mut writer = chrome::write::Writer::new(out, &head)?;
-    let found = fill(&mut writer, profile, args)?;
-    let end = facts::end(profile, &found);
+    let (found, left_out) = fill(&mut writer, profile, args, part)?;
+    let mut end = serde_json::to_value(facts::end(profile, &found))?;
+    if part.is_some() {
+        end["left_out"] = serde_json::to_value(left_out)?;
+    }
     let out = writer.finish("counterpoint_end", &end, &args.output.to_string_lossy())?;
-    Ok((out, losses(profile, &found)))
+    Ok(Written { out, losses: losses(profile, &found), left_out })
 }
 
 fn write_perfetto_calls(
     out: impl Write + Send,
     profile: &Profile,
     args: &Args,
-) -> io::Result<Vec<LossCount>> {
+    part: Option<&Selection>,
+) -> io::Result<(Vec<LossCount>, LeftOut)> {
     let clocks = profile.snapshots.iter().map(|s| (s.realtime_ns, s.monotonic_ns)).collect();
     let head = perfetto::write::Head { clocks, compress: args.compress };
     let mut writer = perfetto::write::Writer::new(out, &head)?;
-    let found = fill(&mut writer, profile, args)?;
-    // Nothing comes behind it there.
-    let facts = Facts { losses: facts::end(profile, &found).losses, ..facts::of_profile(profile) };
-    writer.finish([("counterpoint", &serde_json::to_value(facts)?)])?;
-    Ok(losses(profile, &found))
+    let (found, left_out) = fill(&mut writer, profile, args, part)?;
+    // It stands at the end there, so it can have the losses that were found while calls were read.
+    let losses_of = facts::end(profile, &found).losses;
+    let facts = match part {
+        None => serde_json::to_value(Facts { losses: losses_of, ..facts::of_profile(profile) })?,
+        Some(part) => {
+            let mut facts = part.filter.facts();
+            facts["losses"] = serde_json::to_value(losses_of)?;
+            facts["left_out"] = serde_json::to_value(left_out)?;
+            facts
+        }
+    };
+    writer.finish([("counterpoint", &facts)])?;
+    Ok((losses(profile, &found), left_out))
 }

@@ -72,14 +72,14 @@ fn import(args: &Args, files: &[Input], shifts: &[i64]) -> Result<(Imported, boo
     {
         return Ok((done, true));
     }
-    let (done, late) = plain(args, files, shifts)?;
+    let (done, late) = plain(files, &args.output, shifts)?;
     // What says so stood behind the events.
     if let ([file], Some(head)) = (files, late) {
         again(&args.output)?;
         if let Some(done) = restore(args, file, head)? {
             return Ok((done, true));
         }
-        return Ok((plain(args, files, shifts)?.0, false));
+        return Ok((plain(files, &args.output, shifts)?.0, false));
     }
     Ok((done, false))
 }
@@ -110,19 +110,20 @@ fn stops_early(file: &Input, summary: &Summary) {
     }
 }
 
-/// Returns also what makes the trace one of ours.
-fn plain(
-    args: &Args,
+/// Makes a profile of traces, whoever wrote them. `shifts`: see [`shifts`]. Returns also what makes
+/// the trace one of ours.
+pub fn plain(
     files: &[Input],
+    output: &Path,
     shifts: &[i64],
 ) -> Result<(Imported, Option<Head>), Failure> {
     let mut late = None;
     let mut manifest = Manifest::new();
     manifest.program_version = env!("CARGO_PKG_VERSION").to_owned();
     let command = ["counterpoint", "trace", "import"].map(str::to_owned).into_iter();
-    manifest.command = command.chain(args.files.iter().map(|f| f.display().to_string())).collect();
+    manifest.command = command.chain(files.iter().map(|f| f.name().to_owned())).collect();
     manifest.working_directory = std::env::current_dir().unwrap_or_default().display().to_string();
-    let mut all = Import::create(&args.output, manifest).map_err(Failure::new)?;
+    let mut all = Import::create(output, manifest).map_err(Failure::new)?;
     for (number, (file, shift)) in files.iter().zip(shifts).enumerate() {
         let mut one = all.trace(&format!("chrome-{number}"), *shift).map_err(Failure::new)?;
         let summary = read(file.read(), &mut one).map_err(|e| unreadable(file, e))?;
@@ -139,7 +140,7 @@ fn unreadable(file: &Input, error: ReadError) -> Failure {
 
 /// From each file's time to the first one's, ns. A file says only somewhere what its times count
 /// from, perhaps behind its events: several files are read twice.
-fn shifts(files: &[Input]) -> Result<Vec<i64>, Failure> {
+pub fn shifts(files: &[Input]) -> Result<Vec<i64>, Failure> {
     struct Base(i64);
     impl Sink for Base {
         fn event(&mut self, _: u64, _: &Event<'_>) -> Result<(), String> {

@@ -1,21 +1,28 @@
 //! `counterpoint trace merge`: several traces as one, on one clock.
 
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use profile::Profile;
+use trace::activities::{Options, write_perfetto};
 use trace::chrome::write::{Head, Writer};
 use trace::merge::{self, Alignment, By, Look};
 
-use super::export::Ending;
+use super::export::{Ending, in_order, say_changes};
+use super::import;
 use crate::failure::Failure;
 use crate::input::{Input, at_most_one_standard, is_standard};
+use crate::report;
 use crate::terminal::{Kind, say, stdout, visible};
-use crate::whole::WholeFile;
+use crate::whole::{self, WholeFile};
 
 /// Put Chrome JSON traces of several processes, ranks or machines into one file.
+///
+/// The file is Chrome JSON again, or in Perfetto's format, by its name.
 ///
 /// Times are aligned by clock snapshots where the files have them, else by base times. What that
 /// is worth is said for each file. Each file's rows stay together, under its rank or machine.
@@ -24,7 +31,8 @@ pub struct Args {
     /// Trace files of any program: JSON, also compressed with gzip; `-` is standard input.
     #[arg(required = true, num_args = 2.., value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// File to write: NAME.json, or NAME.json.gz compressed; `-` is standard output.
+    /// File to write: NAME.json, NAME.json.gz, or NAME.pftrace for Perfetto; `-` is standard
+    /// output.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Its format, whatever its name is. Standard output gets json by default.
@@ -35,19 +43,32 @@ pub struct Args {
 /// Merges the files.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let ending = Ending::of(args.format, &args.output)?;
-    if ending == Ending::Perfetto {
-        let to = args.output.display();
-        return Err(Failure::new(format!("write {to}: merged traces are written as JSON only"))
-            .hint("end its name with .json or .json.gz"));
-    }
     at_most_one_standard(args.files.iter().map(PathBuf::as_path))?;
     if args.files.iter().any(|file| same_file(file, &args.output)) {
         let to = args.output.display();
         return Err(Failure::new(format!("write {to}: it is one of the files to read")));
     }
     let inputs = args.files.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
+    let alignments = match ending {
+        Ending::Perfetto => perfetto(&args, &inputs)?,
+        Ending::Json | Ending::JsonGz => chrome(&args, &inputs, ending)?,
+    };
+    // Standard output may be the trace.
+    if is_standard(&args.output) {
+        alignments.iter().for_each(|alignment| say!("{}", in_words(alignment)));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = stdout(Kind::People);
+    for alignment in &alignments {
+        writeln!(out, "{}", visible(&in_words(alignment)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes Chrome JSON.
+fn chrome(args: &Args, inputs: &[Input], ending: Ending) -> Result<Vec<Alignment>, Failure> {
     let mut files = Vec::new();
-    for input in &inputs {
+    for input in inputs {
         let look = merge::look(input.name(), input.read())
             .map_err(|e| Failure::new(format!("read {}: {e}", input.name())))?;
         if look.summary.truncated {
@@ -60,22 +81,55 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let mut file = WholeFile::create(&args.output, ending.kind()).map_err(failed)?;
     if ending == Ending::JsonGz {
         let gz = GzEncoder::new(&mut file, Compression::default());
-        let written = write(gz, &args, &inputs, &files, &alignments);
+        let written = write(gz, args, inputs, &files, &alignments);
         written.and_then(GzEncoder::finish).map_err(failed)?;
     } else {
-        write(&mut file, &args, &inputs, &files, &alignments).map_err(failed)?;
+        write(&mut file, args, inputs, &files, &alignments).map_err(failed)?;
     }
     file.finish().map_err(failed)?;
-    // Standard output may be the trace.
-    if is_standard(&args.output) {
-        alignments.iter().for_each(|alignment| say!("{}", in_words(alignment)));
-        return Ok(ExitCode::SUCCESS);
+    Ok(alignments)
+}
+
+/// Writes Perfetto's format. It has rows before what happens in them, and slices of a row in an
+/// order, so the files are imported first, into a profile that is not kept.
+fn perfetto(args: &Args, inputs: &[Input]) -> Result<Vec<Alignment>, Failure> {
+    let failed = |e: io::Error| Failure::writing(&args.output, e);
+    let mut file = WholeFile::create(&args.output, Ending::Perfetto.kind()).map_err(failed)?;
+    let beside = Beside::create(&args.output).map_err(failed)?;
+    import::plain(inputs, &beside.0, &import::shifts(inputs)?)?;
+    let profile = Profile::open(&beside.0).map_err(Failure::new)?;
+    let traces = in_order(profile.activities().map_err(Failure::new)?);
+    let names: Vec<String> = inputs.iter().map(|input| input.name().to_owned()).collect();
+    let done = write_perfetto(&traces, &names, &Options::default(), &mut file, false);
+    let done = done.map_err(failed)?;
+    say_changes(&done);
+    let (losses, alignments) = (done.losses, done.alignments);
+    file.finish().map_err(failed)?;
+    report::say_losses(&losses);
+    Ok(alignments)
+}
+
+/// A directory beside the output, for as long as it is written.
+struct Beside(PathBuf);
+
+impl Beside {
+    fn create(output: &Path) -> io::Result<Self> {
+        // The output may be a pipe or a device, beside which nothing is to be put.
+        let directory = match std::fs::metadata(output) {
+            Ok(there) if !there.is_file() => std::env::temp_dir(),
+            _ if is_standard(output) => std::env::temp_dir(),
+            _ => output.parent().unwrap_or(Path::new("")).to_owned(),
+        };
+        let at = directory.join(format!(".counterpoint-{:016x}.cpt.tmp", whole::random()?));
+        std::fs::DirBuilder::new().mode(0o700).create(&at)?;
+        Ok(Self(at))
     }
-    let mut out = stdout(Kind::People);
-    for alignment in &alignments {
-        writeln!(out, "{}", visible(&in_words(alignment)))?;
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn same_file(a: &Path, b: &Path) -> bool {
@@ -90,7 +144,7 @@ fn write<W: Write>(
     alignments: &[Alignment],
 ) -> io::Result<W> {
     let near_ns = merge::first_ns(files, alignments);
-    let head = Head { near_ns, host_name: "", devices: &[], rank: None, facts: None };
+    let head = Head { near_ns, ..Head::default() };
     let writer = Writer::new(out, &head)?;
     let writer = merge::write(files, alignments, writer, |i| Ok(inputs[i].read()))?;
     writer.finish("counterpoint", &merge::facts(files, alignments), &args.output.to_string_lossy())

@@ -367,6 +367,7 @@ fn timelines(profile: &Profile, vocabulary: Vocabulary) {
         devices: &[],
         rank: None,
         facts: Some(&facts),
+        part: None,
     };
     let mut json = chrome::write::Writer::new(std::io::sink(), &head).unwrap();
     let done = export_calls(profile, &options, &mut json);
@@ -384,10 +385,11 @@ fn timelines(profile: &Profile, vocabulary: Vocabulary) {
     }
     let Ok(traces) = profile.activities() else { return };
     let names: Vec<String> = traces.iter().map(|trace| trace.name.clone()).collect();
+    let options = trace::activities::Options { vocabulary: Some(vocabulary), ..Default::default() };
     for trace in &traces {
-        let _ = trace::activities::write_again(trace, vocabulary, std::io::sink()).map(drop);
+        let _ = trace::activities::write_again(trace, &options, std::io::sink()).map(drop);
     }
     let sink = std::io::sink;
-    let _ = trace::activities::write_merged(&traces, &names, vocabulary, sink(), "x").map(drop);
-    let _ = trace::activities::write_perfetto(&traces, &names, vocabulary, sink(), false).map(drop);
+    let _ = trace::activities::write_merged(&traces, &names, &options, sink(), "x").map(drop);
+    let _ = trace::activities::write_perfetto(&traces, &names, &options, sink(), false).map(drop);
 }

@@ -193,3 +193,58 @@ fn several_traces_come_back_merged() {
     });
     assert!(generic.to_string().contains("\"cat\":\"runtime\""));
 }
+
+/// From other programs' words to one word for each kind, to Kineto's words, and back.
+#[test]
+fn vocabularies_lead_back() {
+    let categories = [
+        ("cpu_op", "cpu_op"),
+        ("cuda_runtime", "runtime"),
+        ("xpu_runtime", "runtime"),
+        ("privateuse1_driver", "driver"),
+        ("gpu_memcpy", "memcpy"),
+        ("kernel", "kernel"),
+        ("cuda_sync", "sync"),
+        ("mtia_counters", "counter"),
+        ("python_function", "python_function"),
+        ("something else", "something else"),
+    ];
+    let events = categories.iter().enumerate().map(|(i, (category, _))| {
+        json!({"ph": "X", "cat": category, "name": "a", "pid": 1, "tid": 2, "ts": 10.0 * i as f64, "dur": 5.0,
+               "own": [i], "args": {"stream": 7, "correlation": i}})
+    });
+    let trace = json!({ "traceEvents": events.collect::<Vec<_>>() });
+    let scratch = Scratch::new();
+    let at = |name: &str| scratch.join(name);
+    std::fs::write(at("a.json"), trace.to_string()).unwrap();
+    let import = |file: &str, profile: &str| {
+        run(&["trace", "import", "-o"], &[&at(profile), &at(file)]);
+    };
+    let words = |file: &str| {
+        let trace = read(&at(file));
+        let events = trace["traceEvents"].as_array().unwrap().iter();
+        events.map(|e| e["cat"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    import("a.json", "a.cpt");
+    export(&at("a.cpt"), &at("same.json"), &[]);
+    export(&at("a.cpt"), &at("kineto.json"), &["--vocabulary", "kineto"]);
+    export(&at("a.cpt"), &at("generic.json"), &["--vocabulary", "generic"]);
+    let generic: Vec<&str> = categories.iter().map(|(_, generic)| *generic).collect();
+    assert_eq!(words("generic.json"), generic);
+    for same in ["same.json", "kineto.json"] {
+        assert_eq!(read(&at(same))["traceEvents"], trace["traceEvents"], "{same}");
+    }
+    import("generic.json", "g.cpt");
+    export(&at("g.cpt"), &at("back.json"), &["--vocabulary", "kineto"]);
+    assert_eq!(read(&at("back.json"))["traceEvents"], trace["traceEvents"]);
+    // Without a vocabulary, what was imported is what is exported.
+    export(&at("g.cpt"), &at("still.json"), &[]);
+    assert_eq!(read(&at("still.json")), read(&at("generic.json")));
+    // Words that only have a generic form get the one that Kineto's consumers look for.
+    let plain = json!([{"ph": "X", "cat": "runtime", "name": "a", "pid": 1, "tid": 2, "ts": 0, "dur": 5},
+                       {"ph": "X", "cat": "Memcpy", "name": "a", "pid": 1, "tid": 2, "ts": 9, "dur": 5}]);
+    std::fs::write(at("p.json"), plain.to_string()).unwrap();
+    import("p.json", "p.cpt");
+    export(&at("p.cpt"), &at("k.json"), &["--vocabulary", "kineto"]);
+    assert_eq!(words("k.json"), ["cuda_runtime", "gpu_memcpy"]);
+}

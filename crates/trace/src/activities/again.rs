@@ -1,32 +1,42 @@
 //! One trace as JSON: every event as it was.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
-use model::activity::Vocabulary;
-use profile::LossCount;
 use profile::activities::Activities;
 
-use super::{Categories, visit};
+use super::categories::Categories;
+use super::keep::{Keep, visit_kept};
+use super::{Options, Written, look};
 use crate::chrome::write::{RawEvent, Writer};
 
-/// Writes every event as it was, but for the category in the generic vocabulary. Returns the
-/// output and the losses that were found.
+/// Writes every event as it was, but for its category where a vocabulary is given.
 ///
 /// # Errors
 /// Writing or reading failed.
 pub fn write_again<W: Write>(
     trace: &Activities,
-    vocabulary: Vocabulary,
+    options: &Options,
     out: W,
-) -> io::Result<(W, Vec<LossCount>)> {
+) -> io::Result<Written<W>> {
     let none = serde_json::Map::new();
-    let mut writer = Writer::again(out, trace.document.as_object().unwrap_or(&none))?;
-    let mut categories = Categories::new(vocabulary);
-    let losses = visit(trace, |event| {
+    let document = trace.document.as_object().unwrap_or(&none);
+    let (mut document, mut keep) = (Cow::Borrowed(document), None);
+    if !options.wish.is_all() {
+        let look = look(trace, "")?;
+        let filter = options.wish.since(look.start_ns());
+        let base_ns = look.base_ns.unwrap_or(0);
+        keep = Some(Keep::of(trace, &filter, options.vocabulary, base_ns)?);
+        document.to_mut().entry("counterpoint").or_insert_with(|| filter.facts());
+    }
+    let mut writer = Writer::again(out, &document)?;
+    let mut categories = Categories::new(options.vocabulary);
+    let losses = visit_kept(trace, keep.as_ref(), |event| {
         let (process, thread) = trace.row(event.row);
+        let (category, others) = categories.of(event, trace);
         writer.raw(&RawEvent {
             phase: event.form,
-            category: event.category.and_then(|id| categories.name(id, trace)),
+            category: category.as_deref(),
             name: event.name.and_then(|id| trace.text(id)),
             process,
             thread,
@@ -35,8 +45,9 @@ pub fn write_again<W: Write>(
             id: event.id,
             args: event.args,
             more: &[],
-            others: event.more,
+            others: others.as_deref(),
         })
     })?;
-    Ok((writer.finish_again()?, losses))
+    let left_out = keep.map(|keep| keep.left_out).unwrap_or_default();
+    Ok(Written { out: writer.finish_again()?, losses, left_out })
 }

@@ -1,19 +1,21 @@
-//! Lanes for slices that do not come in the order of their begins.
+//! Lanes for slices that do not come in the order of their begins, and for rows that have whole
+//! slices (`X`) and such of a begin and an end (`B`, `E`).
 //!
 //! Perfetto pairs begins and ends by their order in time, so slices of one track must be nested.
 //! While they come in order, the writer sees where there is room. Otherwise (torch writes Python's
-//! calls behind the operators that they made) all slices of the row have to be known first: 16
-//! bytes each, and one that stays.
+//! calls behind the operators that they made) all slices of the row have to be known first: some
+//! 50 bytes each, and one that stays.
 
-use std::collections::{HashMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::io;
 
 use profile::activities::{Activities, Activity, RowId};
 
-use super::visit;
+use super::keep::{Keep, visit_kept};
 use crate::perfetto::write::MOST_LANES;
 
-/// For each row that is out of order, the lane of each of its slices.
+/// For each row that needs them, the lane of each of its events that begin or end slices.
 #[derive(Debug, Default)]
 pub struct Lanes {
     rows: HashMap<u32, Row>,
@@ -25,100 +27,182 @@ struct Row {
     next: usize,
 }
 
-const _: () = assert!(MOST_LANES <= 256);
+/// The lane of an end to which there is no begin.
+const NO_LANE: u8 = u8::MAX;
+const _: () = assert!(MOST_LANES <= NO_LANE as usize);
+
+/// What is known of a row before it is known whether it needs lanes.
+#[derive(Debug, Default)]
+struct Seen {
+    last: Option<i64>,
+    unordered: bool,
+    whole: bool,
+    halves: bool,
+}
+
+/// An event that begins or ends slices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Whole(i64, i64),
+    Begin(i64),
+    End(i64),
+}
+
+/// A slice: its times, and the places in the file of its begin and its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    start: i64,
+    end: i64,
+    first: usize,
+    last: usize,
+}
 
 impl Lanes {
-    /// Looks through the trace, twice if there are such rows.
+    /// Looks through what is kept of the trace, twice if there are such rows. `same`: the number of the row that
+    /// takes what happens in a row.
     ///
     /// # Errors
     /// Reading failed.
-    pub fn of(trace: &Activities) -> io::Result<Self> {
-        let (mut last, mut unordered) = (HashMap::<u32, i64>::new(), HashSet::<u32>::new());
-        visit(trace, |event| {
-            if let Some((start, _)) = slice(event) {
-                let last = last.entry(event.row.0).or_insert(start);
-                if start < *last {
-                    unordered.insert(event.row.0);
+    pub fn of(
+        trace: &Activities,
+        keep: Option<&Keep>,
+        same: impl Fn(RowId) -> RowId,
+    ) -> io::Result<Self> {
+        let mut seen = HashMap::<u32, Seen>::new();
+        visit_kept(trace, keep, |event| {
+            let Some(part) = part(event) else { return Ok(()) };
+            let row = seen.entry(same(event.row).0).or_default();
+            match part {
+                Part::Whole(start, _) => {
+                    row.whole = true;
+                    row.unordered |= row.last.is_some_and(|last| start < last);
+                    row.last = row.last.max(Some(start));
                 }
-                *last = start.max(*last);
+                Part::Begin(_) | Part::End(_) => row.halves = true,
             }
             Ok(())
         })?;
-        if unordered.is_empty() {
+        seen.retain(|_, row| row.unordered || row.whole && row.halves);
+        if seen.is_empty() {
             return Ok(Self::default());
         }
-        let mut slices = HashMap::<u32, Vec<(i64, i64)>>::new();
-        visit(trace, |event| {
-            if let Some(slice) = slice(event).filter(|_| unordered.contains(&event.row.0)) {
-                slices.entry(event.row.0).or_default().push(slice);
+        let mut parts = HashMap::<u32, Vec<Part>>::new();
+        visit_kept(trace, keep, |event| {
+            let row = same(event.row).0;
+            if let Some(part) = part(event).filter(|_| seen.contains_key(&row)) {
+                parts.entry(row).or_default().push(part);
             }
             Ok(())
         })?;
-        let rows =
-            slices.into_iter().map(|(row, slices)| (row, Row { lanes: assign(&slices), next: 0 }));
+        let rows = parts.into_iter();
+        let rows = rows.map(|(row, parts)| (row, Row { lanes: lanes(&parts), next: 0 }));
         Ok(Self { rows: rows.collect() })
     }
 
-    /// The lane of the next slice of a row; `None` if the row is in order.
-    pub fn next(&mut self, row: RowId) -> Option<usize> {
+    /// The lane of the row's next event that begins or ends slices; `None` if the row needs none,
+    /// `Some(None)` for an end to which there is no begin.
+    pub fn next(&mut self, row: RowId) -> Option<Option<usize>> {
         let row = self.rows.get_mut(&row.0)?;
         row.next += 1;
-        row.lanes.get(row.next - 1).map(|lane| usize::from(*lane))
+        let lane = row.lanes.get(row.next - 1)?;
+        Some((*lane != NO_LANE).then_some(usize::from(*lane)))
     }
 }
 
-/// Begin and end of an event that is a slice.
-pub fn slice(event: &Activity<'_>) -> Option<(i64, i64)> {
-    let (start, duration) = event.time_ns.zip(event.duration_ns.filter(|ns| *ns >= 0))?;
-    (event.form == b'X').then(|| (start, start.saturating_add(duration)))
+/// What an event begins or ends.
+fn part(event: &Activity<'_>) -> Option<Part> {
+    let at = event.time_ns?;
+    match event.form {
+        b'X' => {
+            let duration = event.duration_ns.filter(|ns| *ns >= 0)?;
+            Some(Part::Whole(at, at.saturating_add(duration)))
+        }
+        b'B' => Some(Part::Begin(at)),
+        b'E' => Some(Part::End(at)),
+        _ => None,
+    }
+}
+
+/// The lane of each part.
+fn lanes(parts: &[Part]) -> Vec<u8> {
+    // An end belongs to the last begin before it in time; at one time, in the file.
+    let mut halves: Vec<(i64, usize)> = Vec::new();
+    let mut spans = Vec::new();
+    for (place, part) in parts.iter().enumerate() {
+        match *part {
+            Part::Whole(start, end) => spans.push(Span { start, end, first: place, last: place }),
+            Part::Begin(at) | Part::End(at) => halves.push((at, place)),
+        }
+    }
+    halves.sort_unstable();
+    let mut open = Vec::new();
+    for (at, place) in halves {
+        if matches!(parts[place], Part::Begin(_)) {
+            open.push((at, place));
+        } else if let Some((start, first)) = open.pop() {
+            spans.push(Span { start, end: at, first, last: place });
+        }
+    }
+    for (start, first) in open {
+        spans.push(Span { start, end: i64::MAX, first, last: usize::MAX });
+    }
+    let mut result = vec![NO_LANE; parts.len()];
+    for (span, lane) in spans.iter().zip(assign(&spans)) {
+        result[span.first] = lane;
+        if let Some(last) = result.get_mut(span.last) {
+            *last = lane;
+        }
+    }
+    result
 }
 
 /// What is known of a lane while slices come in the order of their begins.
 #[derive(Debug, Default)]
 struct Lane {
-    /// What is open, outermost first: end, begin, number.
-    open: Vec<(i64, i64, usize)>,
-    /// When slices ended last, and the highest number of those.
+    /// What is open, outermost first.
+    open: Vec<Span>,
+    /// When slices ended last, and the highest place of such an end.
     ended: Option<(i64, usize)>,
 }
 
 /// A lane for each slice, so that in each lane a reader that sorts by time, and equal times by their
 /// order in the file, pairs each begin with its own end. Too many for [`MOST_LANES`] share the last.
-fn assign(slices: &[(i64, i64)]) -> Vec<u8> {
-    let mut order: Vec<usize> = (0..slices.len()).collect();
-    order.sort_unstable_by_key(|i| (slices[*i].0, std::cmp::Reverse(slices[*i].1), *i));
+fn assign(spans: &[Span]) -> Vec<u8> {
+    let mut places: Vec<usize> = (0..spans.len()).collect();
+    places.sort_unstable_by_key(|i| (spans[*i].start, Reverse(spans[*i].end), spans[*i].first));
     let mut lanes: Vec<Lane> = Vec::new();
-    let mut result = vec![0; slices.len()];
-    for number in order {
-        let (start, end) = slices[number];
-        let lane = lanes.iter_mut().position(|lane| lane.fits(start, end, number));
+    let mut result = vec![0; spans.len()];
+    for place in places {
+        let span = spans[place];
+        let lane = lanes.iter_mut().position(|lane| lane.fits(&span));
         let lane = lane.unwrap_or_else(|| {
             if lanes.len() < MOST_LANES {
                 lanes.push(Lane::default());
             }
             lanes.len() - 1
         });
-        lanes[lane].open.push((end, start, number));
-        result[number] = lane as u8;
+        lanes[lane].open.push(span);
+        result[place] = lane as u8;
     }
     result
 }
 
 impl Lane {
-    fn fits(&mut self, start: i64, end: i64, number: usize) -> bool {
-        while let Some((until, _, other)) = self.open.last().copied() {
-            if until > start {
+    fn fits(&mut self, span: &Span) -> bool {
+        while let Some(inner) = self.open.last() {
+            // An end that stands behind this begin in the file comes after it.
+            if inner.end > span.start || inner.end == span.start && inner.last > span.first {
                 break;
             }
+            let highest = self.ended.filter(|(at, _)| *at == inner.end);
+            let highest = highest.map_or(inner.last, |(_, last)| last.max(inner.last));
+            self.ended = Some((inner.end, highest));
             self.open.pop();
-            let highest =
-                self.ended.filter(|(at, _)| *at == until).map_or(other, |(_, n)| n.max(other));
-            self.ended = Some((until, highest));
         }
         // What ends as this one begins has to stand before it in the file.
-        let over = self.ended.is_none_or(|(at, highest)| at < start || highest < number);
-        let inside = self.open.last().is_none_or(|(until, begun, other)| {
-            end <= *until && (*begun < start || *other < number)
+        let over = self.ended.is_none_or(|(at, highest)| at < span.start || highest < span.first);
+        let inside = self.open.last().is_none_or(|outer| {
+            span.end <= outer.end && (outer.start < span.start || outer.first < span.first)
         });
         over && inside
     }
@@ -129,33 +213,68 @@ mod tests {
     use super::*;
 
     /// Pairs as Perfetto does; the slices that come out, per lane.
-    fn decoded(slices: &[(i64, i64)], lanes: &[u8]) -> Vec<(u8, i64, i64)> {
+    fn decoded(parts: &[Part], lanes: &[u8]) -> Vec<(i64, i64)> {
         let mut events: Vec<(i64, usize, u8, bool)> = Vec::new();
-        for (i, ((start, end), lane)) in slices.iter().zip(lanes).enumerate() {
-            events.push((*start, 2 * i, *lane, true));
-            events.push((*end, 2 * i + 1, *lane, false));
+        for (place, (part, lane)) in parts.iter().zip(lanes).enumerate() {
+            let mut add = |at, begins: bool| {
+                events.push((at, 2 * place + usize::from(!begins), *lane, begins));
+            };
+            match *part {
+                Part::Whole(start, end) => {
+                    add(start, true);
+                    add(end, false);
+                }
+                Part::Begin(at) => add(at, true),
+                Part::End(_) if *lane == NO_LANE => {}
+                Part::End(at) => add(at, false),
+            }
         }
-        events.sort();
+        events.sort_unstable();
         let (mut open, mut out) = (HashMap::<u8, Vec<i64>>::new(), Vec::new());
         for (at, _, lane, begins) in events {
             let stack = open.entry(lane).or_default();
             match begins {
                 true => stack.push(at),
-                false => out.push((lane, stack.pop().expect("begun"), at)),
+                false => out.push((stack.pop().expect("begun"), at)),
             }
         }
+        out.extend(open.into_values().flatten().map(|start| (start, i64::MAX)));
         out.sort_unstable();
         out
+    }
+
+    fn whole(slices: &[(i64, i64)]) -> Vec<Part> {
+        slices.iter().map(|(start, end)| Part::Whole(*start, *end)).collect()
     }
 
     #[test]
     fn nested_ones_share_a_lane_and_others_do_not() {
         let slices = [(0, 10), (2, 4), (9, 12), (2, 4), (0, 10), (4, 9)];
-        assert_eq!(assign(&slices), [0, 0, 1, 0, 0, 0]);
+        assert_eq!(lanes(&whole(&slices)), [0, 0, 1, 0, 0, 0]);
         // Written in the other order, begins at one time would be taken for each other.
-        assert_eq!(assign(&[(0, 5), (0, 10)]), [1, 0]);
-        assert_eq!(assign(&[(5, 9), (0, 5)]), [1, 0]);
-        assert_eq!(assign(&[(0, 5), (5, 9)]), [0, 0]);
+        assert_eq!(lanes(&whole(&[(0, 5), (0, 10)])), [1, 0]);
+        assert_eq!(lanes(&whole(&[(5, 9), (0, 5)])), [1, 0]);
+        assert_eq!(lanes(&whole(&[(0, 5), (5, 9)])), [0, 0]);
+    }
+
+    #[test]
+    fn begins_and_ends_share_a_lane_with_whole_ones() {
+        use Part::{Begin, End, Whole};
+        for (parts, expected) in [
+            (&[Whole(0, 10), Begin(2), Whole(3, 4), End(5)][..], &[0, 0, 0, 0][..]),
+            (&[Begin(2), Whole(3, 4), End(5), Whole(0, 10)], &[0, 0, 0, 0]),
+            (&[Begin(2), Whole(3, 7), End(5)], &[0, 1, 0]),
+            // At the end of what is around it, before and after that end in the file.
+            (&[Begin(2), Whole(5, 5), End(5)], &[0, 0, 0]),
+            (&[Begin(2), End(5), Whole(5, 5)], &[0, 0, 0]),
+            // Never ends; never begun.
+            (&[Whole(0, 9), Begin(2), Whole(3, 4)], &[0, 1, 0]),
+            (&[End(1), Whole(0, 9), Begin(2), End(3), End(4)], &[NO_LANE, 0, 0, 0, NO_LANE]),
+            // Out of order in the file.
+            (&[Begin(10), Begin(0), End(20), End(5), Whole(1, 2)], &[0, 0, 0, 0, 0]),
+        ] {
+            assert_eq!(lanes(parts), expected, "{parts:?}");
+        }
     }
 
     /// Any slices, many with equal times: each comes out as it went in.
@@ -166,22 +285,31 @@ mod tests {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (seed >> 33) % below
         };
-        for round in 0..2_000 {
+        for round in 0..4_000 {
             let span = 4 + round % 40;
-            let slices: Vec<(i64, i64)> = (0..random(30) + 1)
+            let mut expected = Vec::new();
+            let mut parts: Vec<Part> = (0..random(30) + 1)
                 .map(|_| {
                     let start = random(span) as i64;
-                    (start, start + random(span / 2) as i64)
+                    let end = start + random(span / 2) as i64;
+                    expected.push((start, end));
+                    Part::Whole(start, end)
                 })
                 .collect();
-            let lanes = assign(&slices);
-            let mut expected: Vec<(u8, i64, i64)> = slices
-                .iter()
-                .zip(&lanes)
-                .map(|((start, end), lane)| (*lane, *start, *end))
-                .collect();
+            // In every second round also some that follow one another, each begun and ended.
+            let mut at = 0;
+            for _ in 0..(round % 2) * random(8) {
+                let (start, end) = (at + random(3) as i64, at + 3 + random(9) as i64);
+                at = end + 1;
+                expected.push((start, end));
+                let first = random(parts.len() as u64 + 1) as usize;
+                parts.insert(first, Part::Begin(start));
+                let last = first + 1 + random((parts.len() - first) as u64) as usize;
+                parts.insert(last, Part::End(end));
+            }
             expected.sort_unstable();
-            assert_eq!(decoded(&slices, &lanes), expected, "{slices:?} {lanes:?}");
+            let lanes = lanes(&parts);
+            assert_eq!(decoded(&parts, &lanes), expected, "{parts:?} {lanes:?}");
         }
     }
 }

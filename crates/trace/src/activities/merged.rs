@@ -3,41 +3,50 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use model::activity::Vocabulary;
-use profile::LossCount;
 use profile::activities::{Activities, RowId};
 
-use super::{Categories, look, scalar, visit};
+use super::categories::Categories;
+use super::keep::{Keep, visit_kept};
+use super::{Options, Written, look, scalar};
 use crate::chrome::write::{Head, RawEvent, Writer};
+use crate::filter::LeftOut;
 use crate::merge::{self, Moved};
 
 /// Writes the events of all traces, each with rows of its own. `names`: what their files were
-/// called; `title`: what the output is called. Returns the output and the losses that were found.
+/// called; `title`: what the output is called.
 ///
 /// # Errors
 /// Writing or reading failed.
 pub fn write_merged<W: Write>(
     traces: &[Activities],
     names: &[String],
-    vocabulary: Vocabulary,
+    options: &Options,
     out: W,
     title: &str,
-) -> io::Result<(W, Vec<LossCount>)> {
+) -> io::Result<Written<W>> {
     let files = traces.iter().zip(names).map(|(trace, name)| look(trace, name));
     let files = files.collect::<io::Result<Vec<_>>>()?;
     let (alignments, labels) = (merge::align(&files), merge::labels(&files));
     let near_ns = merge::first_ns(&files, &alignments);
     let mut writer = Writer::new(out, &Head { near_ns, ..Head::default() })?;
     merge::write_rows(&files, &labels, &mut writer)?;
-    let mut losses = Vec::new();
+    let filter = options.wish.since(near_ns);
+    let (mut losses, mut left_out) = (Vec::new(), LeftOut::default());
     for (i, trace) in traces.iter().enumerate() {
         let moved = Moved { index: i as i64, label: &labels[i] };
         let base = files[i].base_ns.unwrap_or(0).saturating_sub(writer.base_ns());
         let shift_ns = base.saturating_add(alignments[i].shift_ns);
-        let mut categories = Categories::new(vocabulary);
+        let keep = match options.wish.is_all() {
+            true => None,
+            false => {
+                let base = shift_ns.saturating_add(writer.base_ns());
+                Some(Keep::of(trace, &filter, options.vocabulary, base)?)
+            }
+        };
+        let mut categories = Categories::new(options.vocabulary);
         let mut processes = HashMap::<RowId, Option<String>>::new();
         let mut id = Vec::new();
-        losses.extend(visit(trace, |event| {
+        losses.extend(visit_kept(trace, keep.as_ref(), |event| {
             let name = event.name.and_then(|id| trace.text(id));
             if event.form == b'M' && name.is_some_and(merge::names_process) {
                 return Ok(());
@@ -52,20 +61,26 @@ pub fn write_merged<W: Write>(
             if let Some(flow) = event.id.and_then(scalar) {
                 moved.flow(&flow, &mut id);
             }
+            let (category, others) = categories.of(event, trace);
             writer.raw(&RawEvent {
                 phase: event.form,
-                category: event.category.and_then(|id| categories.name(id, trace)),
+                category: category.as_deref(),
                 name,
                 process: process.as_deref(),
                 thread,
-                time_ns: event.time_ns.map(|ns| ns.saturating_add(shift_ns)),
+                time_ns: event.time_ns.map(|ns| merge::moved_ns(ns, shift_ns, event.form)),
                 duration_ns: event.duration_ns,
                 id: str::from_utf8(&id).ok().filter(|id| !id.is_empty()),
                 args: event.args,
                 more: &[],
-                others: event.more,
+                others: others.as_deref(),
             })
         })?);
+        left_out = left_out.and(keep.map(|keep| keep.left_out).unwrap_or_default());
     }
-    Ok((writer.finish("counterpoint", &merge::facts(&files, &alignments), title)?, losses))
+    let mut facts = merge::facts(&files, &alignments);
+    if !options.wish.is_all() {
+        facts["filter"] = serde_json::to_value(&filter)?;
+    }
+    Ok(Written { out: writer.finish("counterpoint", &facts, title)?, losses, left_out })
 }

@@ -8,18 +8,21 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault};
 use std::io::{self, Write};
 
-use model::activity::{FlowKind, Vocabulary};
+use model::activity::FlowKind;
 use profile::LossCount;
 use profile::activities::{Activities, Activity, NameId, RowId};
 
 use super::args::Args;
+use super::categories::Categories;
+use super::keep::{Keep, visit_kept};
 use super::lanes::Lanes;
-use super::{Categories, look, scalar, visit};
+use super::{Options, look, scalar, visit};
 use crate::chrome::event::Scalar;
 use crate::event::{Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow};
+use crate::filter::LeftOut;
 use crate::merge::{self, Alignment, Look, Moved, ProcessKey};
 use crate::numbers::NumberHasher;
-use crate::perfetto::write::{Head, Writer};
+use crate::perfetto::write::{Head, REAL_IDS, Writer};
 
 /// What became of the traces.
 #[derive(Debug)]
@@ -30,6 +33,12 @@ pub struct Timeline<W> {
     pub losses: Vec<LossCount>,
     /// Events of forms that the format has nothing for, or without what their form needs.
     pub left_out: u64,
+    /// What a filter left out.
+    pub filtered: LeftOut,
+    /// How the times of each trace were brought to those of the first one.
+    pub alignments: Vec<Alignment>,
+    /// What was added to all times, ns, because the format has none before 1970.
+    pub shift_ns: i64,
 }
 
 /// Writes all traces; of several, each with rows of its own. `names`: what their files were called.
@@ -39,44 +48,61 @@ pub struct Timeline<W> {
 pub fn write_perfetto<W: Write>(
     traces: &[Activities],
     names: &[String],
-    vocabulary: Vocabulary,
+    options: &Options,
     out: W,
     compress: bool,
 ) -> io::Result<Timeline<W>> {
     let files = traces.iter().zip(names).map(|(trace, name)| look(trace, name));
     let files = files.collect::<io::Result<Vec<_>>>()?;
     let (alignments, labels) = (merge::align(&files), merge::labels(&files));
+    let filter = options.wish.since(merge::first_ns(&files, &alignments));
+    let mut filtered = LeftOut::default();
+    let shift_ns = merge::first_ns(&files, &alignments).min(0).saturating_neg();
     let mut writer = Writer::new(out, &Head { compress, ..Head::default() })?;
     let (mut losses, mut left_out) = (Vec::new(), 0);
     let mut arrows = Arrows::default();
     for (i, trace) in traces.iter().enumerate() {
         let label = labels.get(i).filter(|_| traces.len() > 1).map(String::as_str);
+        let rows = rows(trace, &files[i], Moved { index: i as i64, label: label.unwrap_or("") })?;
+        let base_ns = base_ns(&files[i], &alignments[i]);
+        let keep = match options.wish.is_all() {
+            true => None,
+            false => Some(Keep::of(trace, &filter, options.vocabulary, base_ns)?),
+        };
         let mut one = OneTrace {
             number: i,
             trace,
             writer,
-            rows: rows(trace, &files[i], Moved { index: i as i64, label: label.unwrap_or("") })?,
-            categories: Categories::new(vocabulary),
-            base_ns: base_ns(&files[i], &alignments[i]),
-            lanes: Lanes::of(trace)?,
+            lanes: Lanes::of(trace, keep.as_ref(), |row| same_row(&rows, row))?,
+            rows,
+            categories: Categories::new(options.vocabulary),
+            base_ns: base_ns.saturating_add(shift_ns),
             arrows,
             waiting: Waiting::default(),
             left_out: 0,
         };
-        losses.extend(visit(trace, |event| one.event(event))?);
+        losses.extend(visit_kept(trace, keep.as_ref(), |event| one.event(event))?);
         one.flush()?;
         left_out += one.left_out;
+        filtered = filtered.and(keep.map(|keep| keep.left_out).unwrap_or_default());
         (writer, arrows) = (one.writer, one.arrows);
     }
-    let merged = merge::facts(&files, &alignments);
+    let mut merged = merge::facts(&files, &alignments);
+    let part = (!options.wish.is_all()).then(|| filter.facts());
+    if part.is_some() {
+        merged["filter"] = serde_json::to_value(&filter)?;
+    }
     let out = match traces {
         [one] => {
             let document = one.document.as_object().into_iter().flatten();
-            writer.finish(document.map(|(key, value)| (key.as_str(), value)))?
+            let document = document.map(|(key, value)| (key.as_str(), value));
+            let known = one.document.get("counterpoint").is_some();
+            let part = part.iter().filter(|_| !known).map(|part| ("counterpoint", part));
+            writer.finish(document.chain(part))?
         }
         _ => writer.finish([("counterpoint", &merged)])?,
     };
-    Ok(Timeline { out, losses, left_out })
+    Ok(Timeline { out, losses, left_out, filtered, alignments, shift_ns })
 }
 
 /// What its times count from, ns since 1970.
@@ -85,7 +111,7 @@ fn base_ns(file: &Look, alignment: &Alignment) -> i64 {
 }
 
 /// A row and its names, in its trace.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct OwnRow {
     process: Option<OwnId>,
     thread: Option<OwnId>,
@@ -96,9 +122,16 @@ struct OwnRow {
     sort: i64,
     /// The writer knows it.
     named: bool,
+    /// The first row that is the same one: its own number as a rule.
+    same: RowId,
 }
 
-#[derive(Clone, Debug)]
+/// The row that takes what happens in a row.
+fn same_row(rows: &[OwnRow], row: RowId) -> RowId {
+    rows.get(row.0 as usize).map_or(row, |known| known.same)
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum OwnId {
     Number(i64),
     Text(String),
@@ -115,6 +148,18 @@ impl OwnId {
 }
 
 impl OwnRow {
+    const NONE: OwnRow = OwnRow {
+        process: None,
+        thread: None,
+        process_name: None,
+        labels: None,
+        process_sort: 0,
+        name: None,
+        sort: 0,
+        named: false,
+        same: RowId(u32::MAX),
+    };
+
     fn row(&self) -> Row<'_> {
         Row { process: OwnId::borrow(&self.process), thread: OwnId::borrow(&self.thread) }
     }
@@ -123,7 +168,7 @@ impl OwnRow {
 /// The rows of a trace by number, with the names that its metadata gives them.
 fn rows(trace: &Activities, look: &Look, moved: Moved<'_>) -> io::Result<Vec<OwnRow>> {
     // As many as the file describes: an event may name any number.
-    let mut rows = vec![OwnRow::default(); trace.row_count()];
+    let mut rows = vec![OwnRow::NONE; trace.row_count()];
     let mut labels = BTreeMap::<ProcessKey, String>::new();
     let number = |row: RowId| row.0 as usize;
     visit(trace, |event| {
@@ -163,9 +208,26 @@ fn rows(trace: &Activities, look: &Look, moved: Moved<'_>) -> io::Result<Vec<Own
             });
         }
         row.thread = thread.map(|thread| match thread {
+            // The main thread of a process, as Perfetto reads it in Chrome's format.
+            Scalar::Int(0) => match row.process {
+                Some(OwnId::Number(process)) if REAL_IDS.contains(&process) => {
+                    OwnId::Number(process)
+                }
+                _ => OwnId::Number(0),
+            },
             Scalar::Int(n) => OwnId::Number(n),
             other => OwnId::Text(other.to_string()),
         });
+    }
+    let mut known = HashMap::new();
+    for i in 0..rows.len() {
+        let ids = (rows[i].process.clone(), rows[i].thread.clone());
+        let same = *known.entry(ids).or_insert(i);
+        rows[i].same = RowId(same as u32);
+        // The name can be that of either of them.
+        if rows[same].name.is_none() {
+            rows[same].name = rows[i].name.clone();
+        }
     }
     Ok(rows)
 }
@@ -219,15 +281,15 @@ impl<W: Write> OneTrace<'_, W> {
         self.name_row(event.row)?;
         let at_ns = time_ns.saturating_add(self.base_ns);
         let name = event.name.and_then(|id| self.trace.text(id)).unwrap_or("");
-        let category = event.category.and_then(|id| self.categories.name(id, self.trace));
-        let category = category.unwrap_or("");
-        let none = OwnRow::default();
-        let row = self.rows.get(event.row.0 as usize).unwrap_or(&none).row();
+        let (category, _) = self.categories.of(event, self.trace);
+        let category = category.as_deref().unwrap_or("");
+        let row = self.rows.get(event.row.0 as usize).unwrap_or(&OwnRow::NONE).row();
+        let same = same_row(&self.rows, event.row);
         match event.form {
             b'X' if event.duration_ns.is_some_and(|ns| ns >= 0) => {
                 let waiting = &mut self.waiting;
                 waiting.row = Some(event.row);
-                waiting.lane = self.lanes.next(event.row);
+                waiting.lane = self.lanes.next(same).flatten();
                 let texts = [
                     (&mut waiting.category, category),
                     (&mut waiting.name, name),
@@ -242,7 +304,7 @@ impl<W: Write> OneTrace<'_, W> {
             }
             b'B' => {
                 let args = Args::of(event.args);
-                self.writer.begin(&Slice {
+                let slice = Slice {
                     raw: "",
                     row,
                     category,
@@ -254,9 +316,24 @@ impl<W: Write> OneTrace<'_, W> {
                     label: None,
                     flows: &[],
                     counters: &[],
-                })?;
+                };
+                match self.lanes.next(same).flatten() {
+                    Some(lane) => self.writer.begin_in(lane, &slice)?,
+                    None => self.writer.begin(&slice)?,
+                }
             }
-            b'E' => self.left_out += u64::from(!self.writer.end(row, at_ns)?),
+            b'E' => {
+                let args = Args::of(event.args);
+                let ended = match self.lanes.next(same) {
+                    Some(Some(lane)) => {
+                        self.writer.end_in(lane, row, at_ns, &args.list())?;
+                        true
+                    }
+                    Some(None) => false,
+                    None => self.writer.end(row, at_ns, &args.list())?,
+                };
+                self.left_out += u64::from(!ended);
+            }
             b'i' | b'I' | b'R' => {
                 let args = Args::of(event.args);
                 let args = &args.list()[..];
@@ -265,6 +342,9 @@ impl<W: Write> OneTrace<'_, W> {
             b'C' => {
                 let args = Args::of(event.args);
                 let series = &args.list()[..];
+                // Counters of one name are told apart by their ids; called as Perfetto calls them.
+                let with_id = event.id.and_then(scalar).map(|id| format!("{name} id: {id}"));
+                let name = with_id.as_deref().unwrap_or(name);
                 self.writer.counter(&Counter {
                     row,
                     category,
@@ -283,8 +363,7 @@ impl<W: Write> OneTrace<'_, W> {
     /// Writes the slice that waits.
     fn flush(&mut self) -> io::Result<()> {
         let Some(number) = self.waiting.row.take() else { return Ok(()) };
-        let none = OwnRow::default();
-        let row = self.rows.get(number.0 as usize).unwrap_or(&none).row();
+        let row = self.rows.get(number.0 as usize).unwrap_or(&OwnRow::NONE).row();
         let waiting = &self.waiting;
         let args = Args::of(Some(waiting.args.as_str()));
         let kinds = &self.arrows.kinds;
@@ -330,8 +409,7 @@ impl<W: Write> OneTrace<'_, W> {
         }
         self.flush()?;
         self.name_row(event.row)?;
-        let none = OwnRow::default();
-        let row = self.rows.get(event.row.0 as usize).unwrap_or(&none).row();
+        let row = self.rows.get(event.row.0 as usize).unwrap_or(&OwnRow::NONE).row();
         let kind = &self.arrows.kinds[kind];
         let (name, flows) = (kind.name(), &[Flow { kind, id, end }]);
         let category = event.category.and_then(|id| self.trace.text(id)).unwrap_or("");
@@ -356,6 +434,7 @@ impl<W: Write> OneTrace<'_, W> {
 
     /// Tells the writer about a row before anything happens in it.
     fn name_row(&mut self, number: RowId) -> io::Result<()> {
+        let number = same_row(&self.rows, number);
         let Some(row) = self.rows.get_mut(number.0 as usize).filter(|row| !row.named) else {
             return Ok(());
         };

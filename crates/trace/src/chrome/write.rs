@@ -23,6 +23,7 @@ use model::activity::Value;
 const BASE_UNIT_NS: i64 = 7_889_238 * 1_000_000_000;
 /// Bytes after which the buffer is written.
 const FLUSH_BYTES: usize = 1 << 16;
+const DEL: u8 = 0x7f;
 
 /// What stands before the events.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +38,8 @@ pub struct Head<'a> {
     pub rank: Option<(u32, u32)>,
     /// What the format has no place for: the object `counterpoint`, if any.
     pub facts: Option<&'a Facts>,
+    /// What stands there if only a part of the profile is written.
+    pub part: Option<&'a serde_json::Value>,
 }
 
 /// An event of another trace, to be written again: what was JSON there stays as it was.
@@ -105,6 +108,9 @@ impl<W: Write> Writer<W> {
         if let Some(facts) = head.facts {
             b.extend_from_slice(b",\n\"counterpoint\": ");
             serde_json::to_writer(&mut *b, facts)?;
+        } else if let Some(part) = head.part {
+            b.extend_from_slice(b",\n\"counterpoint\": ");
+            serde_json::to_writer(&mut *b, part)?;
         }
         b.extend_from_slice(b",\n\"traceEvents\": [");
         Ok(Self { out, buffer, base_ns, first: true })
@@ -139,7 +145,7 @@ impl<W: Write> Writer<W> {
     /// Writing failed.
     pub fn finish_again(mut self) -> io::Result<W> {
         self.buffer.extend_from_slice(b"\n]\n}\n");
-        self.out.write_all(&self.buffer)?;
+        self.write_buffer()?;
         self.out.flush()?;
         Ok(self.out)
     }
@@ -157,7 +163,7 @@ impl<W: Write> Writer<W> {
         self.buffer.extend_from_slice(b",\n\"traceName\": ");
         text::string(&mut self.buffer, name);
         self.buffer.extend_from_slice(b"\n}\n");
-        self.out.write_all(&self.buffer)?;
+        self.write_buffer()?;
         self.out.flush()?;
         Ok(self.out)
     }
@@ -173,13 +179,30 @@ impl<W: Write> Writer<W> {
     /// `,` between two events.
     fn next(&mut self) -> io::Result<()> {
         if self.buffer.len() >= FLUSH_BYTES {
-            self.out.write_all(&self.buffer)?;
-            self.buffer.clear();
+            self.write_buffer()?;
         }
         if !self.first {
             self.buffer.push(b',');
         }
         self.first = false;
+        Ok(())
+    }
+
+    /// Writes what is in the buffer, and empties it. DEL may stand in JSON as it is, but Perfetto's
+    /// trace processor (version 55) then calls the whole file corrupt. It stands in texts only.
+    fn write_buffer(&mut self) -> io::Result<()> {
+        let mut rest = &self.buffer[..];
+        if rest.contains(&DEL) {
+            let mut escaped = Vec::with_capacity(rest.len() + 64);
+            while let Some(at) = rest.iter().position(|byte| *byte == DEL) {
+                escaped.extend_from_slice(&rest[..at]);
+                escaped.extend_from_slice(b"\\u007f");
+                rest = &rest[at + 1..];
+            }
+            self.out.write_all(&escaped)?;
+        }
+        self.out.write_all(rest)?;
+        self.buffer.clear();
         Ok(())
     }
 

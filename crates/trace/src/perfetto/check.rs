@@ -5,8 +5,8 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::read::ZlibDecoder;
 
+use super::extras::MOST_EXTRAS;
 use super::fields::{clocks, defaults, event, interned, packet, trace};
-use super::row::MOST_EXTRAS;
 use super::wire::{Damage, Field, Fields, varint};
 use crate::check::Report;
 
@@ -74,6 +74,9 @@ struct Check {
     /// Slices that are open, by track.
     open: HashMap<u64, u64>,
     packets: u64,
+    /// The clock that times are shown on, and its latest time in a snapshot.
+    shown_on: Option<u64>,
+    shown_ns: Option<u64>,
 }
 
 #[derive(Default)]
@@ -187,16 +190,24 @@ impl Check {
         if let Some((bytes, place)) = p.snapshot {
             let mut all = Vec::new();
             let at = at + place as u64;
-            self.each(at, bytes, |number, value, _| {
-                all.extend(value.bytes().filter(|_| number == clocks::CLOCKS));
+            let mut primary = None;
+            self.each(at, bytes, |number, value, _| match number {
+                clocks::CLOCKS => all.extend(value.bytes()),
+                clocks::PRIMARY => primary = value.uint(),
+                _ => {}
             });
+            let mut shown = Vec::new();
             for clock in all {
-                self.each(at, clock, |number, value, _| {
-                    if number == clocks::ID {
-                        sequence.clocks.extend(value.uint());
-                    }
+                let (mut id, mut time) = (0, 0);
+                self.each(at, clock, |number, value, _| match number {
+                    clocks::ID => id = value.uint().unwrap_or(0),
+                    clocks::TIMESTAMP => time = value.uint().unwrap_or(0),
+                    _ => {}
                 });
+                sequence.clocks.insert(id);
+                shown.push((id, time));
             }
+            self.snapshot(at, primary, &shown);
         }
         if let Some((bytes, place)) = p.defaults {
             let mut track = None;
@@ -217,6 +228,23 @@ impl Check {
         }
         if let Some((bytes, place)) = p.event {
             self.event(at + place as u64, bytes, p, sequence);
+        }
+    }
+
+    /// The clock that times are shown on must not go back from one snapshot to the next. Snapshots of
+    /// clocks of a sequence relate these only.
+    fn snapshot(&mut self, at: u64, primary: Option<u64>, clocks: &[(u64, u64)]) {
+        if clocks.iter().any(|(id, _)| *id >= clocks::OF_SEQUENCE) {
+            return;
+        }
+        let shown_on = *self.shown_on.get_or_insert(primary.unwrap_or(clocks::BOOTTIME));
+        let Some((_, now)) = clocks.iter().find(|(id, _)| *id == shown_on) else { return };
+        let before = self.shown_ns.replace(*now).unwrap_or(0);
+        if before > *now {
+            let what =
+                format!("clock {shown_on} at {now} ns, and at {before} ns in a snapshot before");
+            self.report.find(at, "snapshots of clocks out of order", what);
+            self.shown_ns = Some(before);
         }
     }
 
@@ -249,6 +277,7 @@ impl Check {
     fn event(&mut self, at: u64, bytes: &[u8], p: &Packet<'_>, sequence: &Sequence) {
         let (mut kind, mut track) = (0, sequence.track);
         let (mut values, mut tracks) = (0, 0);
+        let (mut zero, mut after_zero) = (false, 0);
         let mut used: [Vec<u64>; 3] = Default::default();
         let mut annotations = Vec::new();
         self.each(at, bytes, |number, value, _| match number {
@@ -257,7 +286,12 @@ impl Check {
             event::CATEGORY_IIDS => used[0].extend(value.uint()),
             event::NAME_IID => used[1].extend(value.uint()),
             event::ANNOTATIONS => annotations.extend(value.bytes()),
-            event::EXTRA_COUNTER_VALUES => values += 1,
+            event::EXTRA_COUNTER_VALUES => {
+                values += 1;
+                let value = value.uint().unwrap_or(0);
+                after_zero += u32::from(zero && value != 0);
+                zero |= value == 0;
+            }
             event::EXTRA_COUNTER_TRACKS => tracks += 1,
             _ => {}
         });
@@ -266,6 +300,13 @@ impl Check {
         if values > most {
             let what = format!("{values} values of counters in one event, room for {most}");
             self.report.find(at, "values without a track", what);
+        }
+        if after_zero > 0 {
+            let what = format!(
+                "{after_zero} of {values} values of counters stand after a 0 in one event: \
+                 Perfetto reads them as 0"
+            );
+            self.report.find(at, "values after a 0", what);
         }
         (0..values).for_each(|_| self.report.count("counter samples"));
         for annotation in annotations {
@@ -385,6 +426,59 @@ mod tests {
             assert_eq!(report.wrong(), wrong, "{defaults} {tracks} {values}");
             let samples = report.contents.get("counter samples").copied().unwrap_or(0);
             assert_eq!(samples, values as u64);
+        }
+    }
+
+    #[test]
+    fn values_that_perfetto_reads_as_0_are_found() {
+        use crate::perfetto::proto::Encoder;
+        for (values, wrong) in
+            [(&[1i64, 2, 0, 0][..], 0), (&[0, 0], 0), (&[0, 1], 1), (&[3, 0, -1, 0], 1)]
+        {
+            let mut out = Encoder::default();
+            out.message(trace::PACKET, |p| {
+                p.uint(packet::TIMESTAMP, 5);
+                p.message(packet::TRACK_EVENT, |e| {
+                    e.uint(event::TYPE, event::INSTANT);
+                    values.iter().for_each(|_| e.uint(event::EXTRA_COUNTER_TRACKS, 7));
+                    values.iter().for_each(|value| e.int(event::EXTRA_COUNTER_VALUES, *value));
+                });
+            });
+            let report = check(&out.bytes[..]).unwrap();
+            assert_eq!(report.counts.get("values after a 0").copied().unwrap_or(0), wrong);
+            assert_eq!(report.wrong(), wrong, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn snapshots_are_in_the_order_of_time() {
+        use crate::perfetto::proto::Encoder;
+        type Clocks = &'static [(u64, u64)];
+        let all: [(&[Clocks], Option<u64>, u64); 6] = [
+            (&[&[(1, 10), (3, 5)], &[(1, 10), (3, 6)], &[(1, 12), (3, 8)]], Some(1), 0),
+            (&[&[(1, 10), (3, 5)], &[(1, 9), (3, 6)], &[(1, 9), (3, 8)]], Some(1), 2),
+            // Another clock may be set back, and one of a sequence stands for itself.
+            (&[&[(1, 10), (3, 5)], &[(1, 9), (3, 6)]], Some(3), 0),
+            (&[&[(1, 10)], &[(1, 9), (64, 9)]], Some(1), 0),
+            (&[&[(6, 10)], &[(6, 9)]], None, 1),
+            (&[&[(1, 10)], &[(1, 9)]], None, 0),
+        ];
+        for (snapshots, primary, wrong) in all {
+            let mut out = Encoder::default();
+            for snapshot in snapshots {
+                out.message(trace::PACKET, |p| {
+                    p.message(packet::CLOCK_SNAPSHOT, |s| {
+                        for (id, at) in *snapshot {
+                            s.message(clocks::CLOCKS, |c| {
+                                c.uint(clocks::ID, *id);
+                                c.uint(clocks::TIMESTAMP, *at);
+                            });
+                        }
+                        primary.iter().for_each(|id| s.uint(clocks::PRIMARY, *id));
+                    });
+                });
+            }
+            assert_eq!(check(&out.bytes[..]).unwrap().wrong(), wrong, "{snapshots:?}");
         }
     }
 

@@ -43,6 +43,7 @@ pub mod clocks {
     /// Of `BuiltinClock`.
     pub const REALTIME: u64 = 1;
     pub const MONOTONIC: u64 = 3;
+    pub const BOOTTIME: u64 = 6;
     /// 64 to 127 belong to the sequence that uses them.
     pub const OF_SEQUENCE: u64 = 64;
 }

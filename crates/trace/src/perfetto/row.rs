@@ -9,8 +9,10 @@
 //! and its own numbers for texts. A slice is two packets, so ends wait here until something
 //! begins behind them.
 
+use super::extras::{ExtraTracks, Extras};
 use super::fields::{annotation, clocks, defaults, event, interned, packet, trace};
 use super::intern::{Interned, Interner};
+use super::json::large_numbers_as_text;
 use super::nest::Nest;
 use super::proto::{Encoder, Fields, Width};
 use crate::event::{Arg, ArgValue, Flow, FlowEnd, Label, Shape, Slice};
@@ -41,7 +43,7 @@ pub struct Sequence {
     /// The numbers of categories and names by label, 0 if not known.
     labels: Vec<[u64; 2]>,
     /// The tracks that values in a slice's packet belong to if it does not name others.
-    extra_tracks: Vec<u64>,
+    extra_tracks: ExtraTracks,
     /// Of its packets with names, and of the events in them.
     widths: [Width; 2],
 }
@@ -56,20 +58,9 @@ pub struct Point<'a> {
     pub shape: Option<Shape>,
     pub label: Option<Label>,
     pub flows: &'a [Flow<'a>],
-    /// Values of counter tracks; at most [`MOST_EXTRAS`].
+    /// Values of counter tracks.
     pub extras: &'a Extras,
 }
-
-/// Values of counter tracks that stand in the packet of a slice.
-#[derive(Debug, Default)]
-pub struct Extras {
-    pub tracks: Vec<u64>,
-    pub values: Vec<i64>,
-}
-
-/// Perfetto's importer takes no more of them in one packet
-/// (`TrackEventData::kMaxNumExtraCounters`, release 54).
-pub const MOST_EXTRAS: usize = 8;
 
 /// New texts of one packet: field of `InternedData`, number, text.
 type Fresh = Vec<(u32, u64, String)>;
@@ -105,14 +96,9 @@ impl Sequence {
             keys: Interner::default(),
             shapes: Vec::new(),
             labels: Vec::new(),
-            extra_tracks: Vec::new(),
+            extra_tracks: ExtraTracks::default(),
             widths: Default::default(),
         }
-    }
-
-    /// Whether nothing was written yet.
-    pub fn is_new(&self) -> bool {
-        !self.started
     }
 
     /// Whether a slice can be put here: see [`Nest`]. If so, its begin has to be written, and its end
@@ -153,7 +139,15 @@ impl Sequence {
 
     /// Writes an event with a name.
     pub fn point(&mut self, out: &mut Encoder, point: &Point<'_>) {
-        self.start(out, point.at_ns, &point.extras.tracks);
+        let (extras, explicit) = self.extra_tracks.arrange(point.extras);
+        self.start(out, point.at_ns);
+        if self.extra_tracks.changed {
+            self.extra_tracks.changed = false;
+            out.message(trace::PACKET, |p| {
+                p.fields(&self.same);
+                p.message(packet::DEFAULTS, |d| self.defaults(d));
+            });
+        }
         let mut fresh = Fresh::new();
         let label = point.label.and_then(Label::index);
         let known = label.and_then(|label| self.labels.get(label)).filter(|known| known[1] != 0);
@@ -169,7 +163,7 @@ impl Sequence {
             }
         };
         let (same, at) = (&self.same, advance(&mut self.now_ns, point.at_ns));
-        let (keys, extra_tracks) = (&mut self.keys, &self.extra_tracks);
+        let keys = &mut self.keys;
         let mut shape = match point.shape {
             Some(Shape(number)) if number < Shape::MOST => {
                 let number = usize::from(number);
@@ -202,11 +196,14 @@ impl Sequence {
                     let known = shape.next().unwrap_or(&mut none);
                     annotate(e, arg, keys, known, &mut fresh);
                 }
-                let Extras { tracks, values } = point.extras;
-                if tracks != extra_tracks {
-                    tracks.iter().for_each(|track| e.uint(event::EXTRA_COUNTER_TRACKS, *track));
+                if explicit {
+                    for (track, _) in extras.iter() {
+                        e.uint(event::EXTRA_COUNTER_TRACKS, *track);
+                    }
                 }
-                values.iter().for_each(|value| e.int(event::EXTRA_COUNTER_VALUES, *value));
+                for (_, value) in extras.iter() {
+                    e.int(event::EXTRA_COUNTER_VALUES, *value);
+                }
                 for flow in point.flows {
                     let field = match flow.end {
                         FlowEnd::Start => event::FLOW_IDS,
@@ -215,16 +212,7 @@ impl Sequence {
                     e.fixed(field, flow.id);
                 }
             });
-            if !fresh.is_empty() {
-                p.message(packet::INTERNED_DATA, |d| {
-                    for (field, iid, text) in &fresh {
-                        d.message(*field, |t| {
-                            t.uint(interned::IID, *iid);
-                            t.bytes(interned::TEXT, text.as_bytes());
-                        });
-                    }
-                });
-            }
+            intern(p, &fresh);
         });
     }
 
@@ -241,7 +229,7 @@ impl Sequence {
 
     /// Writes a value of a counter track.
     pub fn counter(&mut self, out: &mut Encoder, track: u64, at_ns: i64, value: Number) {
-        self.start(out, at_ns, &[]);
+        self.start(out, at_ns);
         let (same, at) = (&self.same, advance(&mut self.now_ns, at_ns));
         out.message(trace::PACKET, |p| {
             head(p, at, at_ns);
@@ -269,27 +257,45 @@ impl Sequence {
         }
     }
 
+    /// Writes the end of the slice that was begun last, with arguments that were known then only.
+    pub fn end_with(&mut self, out: &mut Encoder, end_ns: i64, args: &[Arg<'_>]) {
+        if args.is_empty() {
+            return self.end(out, end_ns);
+        }
+        self.start(out, end_ns);
+        let (same, at) = (&self.same, advance(&mut self.now_ns, end_ns));
+        let (keys, mut fresh) = (&mut self.keys, Fresh::new());
+        out.message(trace::PACKET, |p| {
+            head(p, at, end_ns);
+            p.fields(same);
+            p.message(packet::TRACK_EVENT, |e| {
+                e.uint(event::TYPE, event::SLICE_END);
+                for arg in args {
+                    annotate(e, arg, keys, &mut [0; 3], &mut fresh);
+                }
+            });
+            intern(p, &fresh);
+        });
+    }
+
     /// Sets the sequence's clock, tracks and numbers before its first packet, and again when the
-    /// numbers have become too many, or values come for more tracks than it knows of.
-    fn start(&mut self, out: &mut Encoder, at_ns: i64, extra_tracks: &[u64]) {
+    /// numbers have become too many.
+    fn start(&mut self, out: &mut Encoder, at_ns: i64) {
         let texts = self.categories.len() + self.names.len() + self.keys.len();
-        let more = extra_tracks.len() > self.extra_tracks.len();
-        if self.started && texts < MOST_TEXTS && !more {
+        if self.started && texts < MOST_TEXTS {
             return;
         }
-        if more {
-            self.extra_tracks = extra_tracks.to_vec();
-        }
         if !self.started {
-            self.now_ns = at_ns;
+            self.now_ns = at_ns.max(0);
         }
         self.started = true;
+        self.extra_tracks.changed = false;
         for texts in [&mut self.categories, &mut self.names, &mut self.keys] {
             texts.clear();
         }
         self.shapes.clear();
         self.labels.clear();
-        let now = self.now_ns.max(0) as u64;
+        let now = self.now_ns as u64;
         out.message(trace::PACKET, |p| {
             p.uint(packet::SEQUENCE_ID, self.id);
             p.uint(packet::SEQUENCE_FLAGS, packet::STATE_CLEARED);
@@ -304,15 +310,18 @@ impl Sequence {
                     c.uint(clocks::TIMESTAMP, now);
                 });
             });
-            p.message(packet::DEFAULTS, |d| {
-                d.uint(defaults::TIMESTAMP_CLOCK_ID, clocks::OF_SEQUENCE);
-                d.message(defaults::TRACK_EVENT, |t| {
-                    t.uint(defaults::TRACK_UUID, self.track);
-                    for track in &self.extra_tracks {
-                        t.uint(defaults::EXTRA_COUNTER_TRACKS, *track);
-                    }
-                });
-            });
+            p.message(packet::DEFAULTS, |d| self.defaults(d));
+        });
+    }
+
+    /// What its packets mean if they do not say something else.
+    fn defaults(&self, d: &mut Encoder) {
+        d.uint(defaults::TIMESTAMP_CLOCK_ID, clocks::OF_SEQUENCE);
+        d.message(defaults::TRACK_EVENT, |t| {
+            t.uint(defaults::TRACK_UUID, self.track);
+            for track in &self.extra_tracks.tracks {
+                t.uint(defaults::EXTRA_COUNTER_TRACKS, *track);
+            }
         });
     }
 }
@@ -330,8 +339,10 @@ pub fn end_of(slice: &Slice<'_>) -> i64 {
     slice.start_ns.saturating_add_unsigned(slice.duration_ns)
 }
 
-/// Moves the clock on; `None` for a moment that it is past.
+/// Moves the clock on; `None` for a moment that it is past. The format has no times before 1970:
+/// what happened earlier is put at its first moment.
 fn advance(now_ns: &mut i64, at_ns: i64) -> Option<u64> {
+    let at_ns = at_ns.max(0);
     let delta = u64::try_from(at_ns.checked_sub(*now_ns)?).ok()?;
     *now_ns = at_ns;
     Some(delta)
@@ -347,6 +358,21 @@ fn head(p: &mut Encoder, delta: Option<u64>, at_ns: i64) {
             p.uint(packet::TIMESTAMP_CLOCK_ID, clocks::REALTIME);
         }
     }
+}
+
+/// The texts that a packet uses for the first time.
+fn intern(p: &mut Encoder, fresh: &Fresh) {
+    if fresh.is_empty() {
+        return;
+    }
+    p.message(packet::INTERNED_DATA, |d| {
+        for (field, iid, text) in fresh {
+            d.message(*field, |t| {
+                t.uint(interned::IID, *iid);
+                t.bytes(interned::TEXT, text.as_bytes());
+            });
+        }
+    });
 }
 
 /// Of three numbers, those that are not 0 are written as `key.x`, `key.y`, `key.z`; what is not
@@ -390,7 +416,11 @@ fn annotate(
                 match other {
                     Value::Float(n) => a.double(annotation::DOUBLE, n),
                     Value::Text(s) => a.bytes(annotation::TEXT, s.as_bytes()),
-                    Value::Json(s) => a.bytes(annotation::JSON, s.as_bytes()),
+                    // Perfetto takes lists and objects only.
+                    Value::Json(s) if s.starts_with(['[', '{']) => {
+                        a.bytes(annotation::JSON, large_numbers_as_text(s).as_bytes());
+                    }
+                    Value::Json(s) => a.bytes(annotation::TEXT, s.as_bytes()),
                     Value::Null | Value::Uint(_) | Value::Int(_) | Value::Bool(_) => {}
                 }
             });

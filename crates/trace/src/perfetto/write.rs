@@ -9,6 +9,7 @@
 //! | clocks | snapshots of `CLOCK_REALTIME`, in which times are, and `CLOCK_MONOTONIC` |
 //! | the rest | metadata `counterpoint`, the same object as in Chrome JSON |
 
+mod counters;
 #[cfg(test)]
 mod tests;
 
@@ -17,16 +18,14 @@ use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-use model::activity::Value;
 
+use self::counters::ProcessState;
+use super::extras::Extras;
 use super::fields::{chrome, clocks, event, packet, trace, track};
 use super::proto::Encoder;
-use super::row::{Extras, MOST_EXTRAS, Number, Point, Sequence, end_of};
-use crate::event::{
-    ArgValue, Counter, Id, Instant, Label, ProcessRow, Row, Sink, Slice, ThreadRow,
-};
+use super::row::{Number, Point, Sequence, end_of};
+use crate::event::{Arg, Counter, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow};
 use crate::numbers::NumberMap;
-use crate::text::same;
 
 /// Bytes after which packets are written, and compressed together.
 const FLUSH_BYTES: usize = 1 << 18;
@@ -35,14 +34,14 @@ const GLOBAL: u64 = 1;
 /// Tracks have numbers from 1.
 const NO_TRACK: u64 = 0;
 /// Every process and thread id of Linux is below.
-const REAL_IDS: std::ops::Range<i64> = 1..1 << 22;
+pub const REAL_IDS: std::ops::Range<i64> = 1..1 << 22;
 /// Rows into which one row is split at most.
 pub const MOST_LANES: usize = 64;
 
 /// What stands before the events.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
-    /// `CLOCK_REALTIME` and `CLOCK_MONOTONIC` at some moments, ns.
+    /// `CLOCK_REALTIME` and `CLOCK_MONOTONIC` at some moments, ns, in any order.
     pub clocks: Vec<(u64, u64)>,
     /// Compress packets with zlib.
     pub compress: bool,
@@ -54,8 +53,8 @@ pub struct Writer<W: Write> {
     out: W,
     compress: bool,
     packets: Encoder,
-    /// Tracks of processes.
-    processes: HashMap<OwnedId, u64>,
+    processes: Vec<ProcessState>,
+    process_by_id: HashMap<OwnedId, usize>,
     rows: Vec<RowState>,
     by_number: NumberMap<(i64, i64), usize>,
     by_id: HashMap<(OwnedId, OwnedId), usize>,
@@ -97,23 +96,13 @@ impl std::fmt::Display for OwnedId {
 #[derive(Debug)]
 struct RowState {
     name: String,
-    process: u64,
+    /// Its place among the processes.
+    process: usize,
     lanes: Vec<Sequence>,
-    counters: Vec<CounterTracks>,
-    /// The counter that was looked for last.
-    last_counter: usize,
     /// Tracks of the series of counters by label; empty if not known.
     by_label: Vec<Vec<u64>>,
-    /// The lane of slices that came as a begin and an end, and how many are open there.
-    pairs: Option<(usize, u64)>,
-}
-
-/// The tracks of one counter of a row.
-#[derive(Debug)]
-struct CounterTracks {
-    name: String,
-    /// Series and track.
-    series: Vec<(String, u64)>,
+    /// How many slices are open that came as a begin and an end.
+    begun: u64,
 }
 
 impl<W: Write> Writer<W> {
@@ -126,7 +115,8 @@ impl<W: Write> Writer<W> {
             out,
             compress: head.compress,
             packets: Encoder::default(),
-            processes: HashMap::new(),
+            processes: Vec::new(),
+            process_by_id: HashMap::new(),
             rows: Vec::new(),
             by_number: NumberMap::default(),
             by_id: HashMap::new(),
@@ -137,9 +127,8 @@ impl<W: Write> Writer<W> {
             found: Vec::new(),
             others: Vec::new(),
         };
-        let none = [(0, 0)];
-        let all = if head.clocks.is_empty() { &none[..] } else { &head.clocks };
-        for (realtime, monotonic) in all {
+        let all = if head.clocks.is_empty() { vec![(0, 0)] } else { in_order(&head.clocks) };
+        for (realtime, monotonic) in &all {
             writer.packets.message(trace::PACKET, |p| {
                 p.uint(packet::SEQUENCE_ID, GLOBAL);
                 p.message(packet::CLOCK_SNAPSHOT, |s| {
@@ -214,16 +203,21 @@ impl<W: Write> Writer<W> {
         self.tracks
     }
 
-    /// The track of a process; made up if nobody named it.
-    fn process_track(&mut self, id: Id<'_>) -> u64 {
+    /// The place of a process; made up if nobody named it.
+    fn process_place(&mut self, id: Id<'_>) -> usize {
         let id = OwnedId::from(id);
-        if let Some(track) = self.processes.get(&id) {
-            return *track;
+        if let Some(place) = self.process_by_id.get(&id) {
+            return *place;
         }
         let name = id.to_string();
         let track = self.track(None, |t| t.bytes(track::NAME, name.as_bytes()));
-        self.processes.insert(id, track);
-        track
+        self.add_process(id, track)
+    }
+
+    fn add_process(&mut self, id: OwnedId, track: u64) -> usize {
+        self.processes.push(ProcessState::new(track));
+        self.process_by_id.insert(id, self.processes.len() - 1);
+        self.processes.len() - 1
     }
 
     fn known_row(&mut self, row: Row<'_>) -> Option<usize> {
@@ -251,13 +245,13 @@ impl<W: Write> Writer<W> {
     }
 
     fn add_row(&mut self, row: Row<'_>, name: &str, sort_index: i64) -> usize {
-        let process = self.process_track(row.process);
+        let process = self.process_place(row.process);
         let real = |id: Id<'_>| match id {
             Id::Number(n) if REAL_IDS.contains(&n) => Some(n),
             _ => None,
         };
         let ids = real(row.process).zip(real(row.thread));
-        let uuid = self.track(Some(process), |t| match ids {
+        let uuid = self.track(Some(self.processes[process].track), |t| match ids {
             Some((pid, tid)) => t.message(track::THREAD, |d| {
                 d.int(track::THREAD_PID, pid);
                 d.int(track::THREAD_TID, tid);
@@ -274,10 +268,8 @@ impl<W: Write> Writer<W> {
             name: name.to_owned(),
             process,
             lanes: vec![Sequence::new(self.sequences, uuid)],
-            counters: Vec::new(),
-            last_counter: 0,
             by_label: Vec::new(),
-            pairs: None,
+            begun: 0,
         });
         let index = self.rows.len() - 1;
         match (row.process, row.thread) {
@@ -290,6 +282,20 @@ impl<W: Write> Writer<W> {
         }
         index
     }
+}
+
+/// Snapshots in the order of time. Readers refuse one of which the clock that events are timed by,
+/// `CLOCK_REALTIME`, is behind the one before: those after the clock was set back are left out.
+fn in_order(clocks: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut sorted = clocks.to_vec();
+    sorted.sort_by_key(|(_, monotonic)| *monotonic);
+    let mut latest = 0;
+    sorted.retain(|(realtime, _)| {
+        let goes_on = *realtime >= latest;
+        latest = latest.max(*realtime);
+        goes_on
+    });
+    sorted
 }
 
 fn describe(out: &mut Encoder, uuid: u64, parent: Option<u64>, fill: impl FnOnce(&mut Encoder)) {
@@ -305,37 +311,15 @@ fn describe(out: &mut Encoder, uuid: u64, parent: Option<u64>, fill: impl FnOnce
     });
 }
 
-/// A value of a counter; `None` if it is no number.
-fn number(value: ArgValue<'_>) -> Option<Number> {
-    match value {
-        ArgValue::Plain(Value::Uint(n)) => {
-            Some(i64::try_from(n).map_or(Number::Double(n as f64), Number::Int))
-        }
-        ArgValue::Plain(Value::Int(n)) => Some(Number::Int(n)),
-        ArgValue::Plain(Value::Float(n)) => Some(Number::Double(n)),
-        _ => None,
-    }
-}
-
 /// As large as the format lets it be.
 fn sort(index: i64) -> i64 {
     index.clamp(i32::MIN.into(), i32::MAX.into())
 }
 
-/// Units that Perfetto has a number for: `CounterDescriptor.Unit`.
-fn unit_number(unit: &str) -> Option<u64> {
-    match unit {
-        "ns" => Some(1),
-        "count" => Some(2),
-        "bytes" => Some(3),
-        _ => None,
-    }
-}
-
 impl<W: Write> Sink for Writer<W> {
     fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
         let id = OwnedId::from(process.id);
-        if self.processes.contains_key(&id) {
+        if self.process_by_id.contains_key(&id) {
             return Ok(());
         }
         let real = match process.id {
@@ -354,7 +338,7 @@ impl<W: Write> Sink for Writer<W> {
                 t.uint(track::CHILD_ORDERING, track::EXPLICIT);
             }
         });
-        self.processes.insert(id, uuid);
+        self.add_process(id, uuid);
         self.flush_if_full()
     }
 
@@ -367,16 +351,14 @@ impl<W: Write> Sink for Writer<W> {
 
     fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()> {
         let index = self.row(slice.row);
-        self.extras.tracks.clear();
-        self.extras.values.clear();
+        self.extras.clear();
         for counter in slice.counters {
             self.points(index, counter);
         }
         let row = &mut self.rows[index];
-        let (packets, pairs) = (&mut self.packets, row.pairs.map(|(lane, _)| lane));
-        let takes =
-            |(i, lane): (usize, &mut Sequence)| Some(i) != pairs && lane.takes(packets, slice);
-        let (lane, fits) = match row.lanes.iter_mut().enumerate().position(takes) {
+        let packets = &mut self.packets;
+        let takes = |lane: &mut Sequence| lane.takes(packets, slice);
+        let (lane, fits) = match row.lanes.iter_mut().position(takes) {
             Some(lane) => (lane, true),
             None if row.lanes.len() >= MOST_LANES => (MOST_LANES - 1, false),
             None => {
@@ -416,13 +398,11 @@ impl<W: Write> Sink for Writer<W> {
 
     fn counter(&mut self, counter: &Counter<'_>) -> io::Result<()> {
         let index = self.row(counter.row);
-        self.extras.tracks.clear();
-        self.extras.values.clear();
+        self.extras.clear();
         self.points(index, counter);
         let lane = &mut self.rows[index].lanes[0];
         lane.close(&mut self.packets, counter.at_ns);
-        let whole = self.extras.values.iter().map(|value| Number::Int(*value));
-        let points = self.extras.tracks.iter().copied().zip(whole);
+        let points = self.extras.iter().map(|(track, value)| (*track, Number::Int(*value)));
         for (track, value) in points.chain(self.others.drain(..)) {
             lane.counter(&mut self.packets, track, counter.at_ns, value);
         }
@@ -431,164 +411,86 @@ impl<W: Write> Sink for Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Adds the values of a counter of a row to those that are to be written: whole numbers to the
-    /// extras of a slice, as far as there is room.
-    fn points(&mut self, row: usize, counter: &Counter<'_>) {
-        if counter.series.is_empty() {
-            return;
-        }
-        let label = counter.label.and_then(Label::index);
-        let labelled = label.and_then(|label| self.rows[row].by_label.get_mut(label));
-        let mut tracks = std::mem::take(labelled.unwrap_or(&mut self.found));
-        if tracks.len() != counter.series.len() {
-            self.find_tracks(row, counter, &mut tracks);
-        }
-        for (series, track) in counter.series.iter().zip(&tracks) {
-            match number(series.value) {
-                Some(Number::Int(value)) if self.extras.values.len() < MOST_EXTRAS => {
-                    self.extras.tracks.push(*track);
-                    self.extras.values.push(value);
-                }
-                Some(value) => self.others.push((*track, value)),
-                None => {}
-            }
-        }
-        match label {
-            Some(label) if !tracks.contains(&NO_TRACK) => {
-                let by_label = &mut self.rows[row].by_label;
-                if by_label.len() <= label {
-                    by_label.resize(label + 1, Vec::new());
-                }
-                by_label[label] = tracks;
-            }
-            _ => {
-                tracks.clear();
-                self.found = tracks;
-            }
-        }
-    }
-
-    /// Puts the track of each series of a counter into `tracks`, for one that has no number
-    /// [`NO_TRACK`].
-    fn find_tracks(&mut self, row: usize, counter: &Counter<'_>, tracks: &mut Vec<u64>) {
-        tracks.clear();
-        let at = self.rows[row].counter(counter.name);
-        for (i, series) in counter.series.iter().enumerate() {
-            tracks.push(match self.rows[row].counters[at].track(i, series.key) {
-                _ if number(series.value).is_none() => NO_TRACK,
-                Some(track) => track,
-                None => self.add_counter_track((row, at), counter, series.key),
-            });
-        }
-    }
-
     /// Writes a slice, without counters, into one of the row's lanes, from 0: for slices in any order,
     /// of which the caller knows that they are nested in each lane.
     ///
     /// # Errors
     /// Writing failed.
     pub fn slice_in(&mut self, lane: usize, slice: &Slice<'_>) -> io::Result<()> {
-        let index = self.row(slice.row);
-        let pairs = self.rows[index].pairs.map(|(lane, _)| lane);
-        let at = if pairs.is_some_and(|pairs| pairs <= lane) { lane + 1 } else { lane };
-        while self.rows[index].lanes.len() <= at {
-            self.add_lane(index);
-        }
-        let lane = &mut self.rows[index].lanes[at];
-        lane.begin(&mut self.packets, slice, &Extras::default());
-        lane.end(&mut self.packets, end_of(slice));
+        let lane = self.lane(slice.row, lane);
+        lane.0.begin(lane.1, slice, &Extras::default());
+        lane.0.end(lane.1, end_of(slice));
         self.flush_if_full()
     }
 
-    /// Begins a slice of which it is not known yet when it ends. Such slices of a row are on a
-    /// track of their own if others are in the row, too.
+    /// Begins a slice whose end comes later, in one of the row's lanes: see [`Writer::slice_in`].
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn begin_in(&mut self, lane: usize, slice: &Slice<'_>) -> io::Result<()> {
+        let lane = self.lane(slice.row, lane);
+        lane.0.begin(lane.1, slice, &Extras::default());
+        self.flush_if_full()
+    }
+
+    /// Ends the slice that was begun last in a lane of the row. `args`: what was known at its end.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn end_in(
+        &mut self,
+        lane: usize,
+        row: Row<'_>,
+        at_ns: i64,
+        args: &[Arg<'_>],
+    ) -> io::Result<()> {
+        let lane = self.lane(row, lane);
+        lane.0.end_with(lane.1, at_ns, args);
+        self.flush_if_full()
+    }
+
+    fn lane(&mut self, row: Row<'_>, lane: usize) -> (&mut Sequence, &mut Encoder) {
+        let index = self.row(row);
+        while self.rows[index].lanes.len() <= lane {
+            self.add_lane(index);
+        }
+        (&mut self.rows[index].lanes[lane], &mut self.packets)
+    }
+
+    /// Begins a slice of which it is not known yet when it ends, in a row that has no other slices
+    /// than such.
     ///
     /// # Errors
     /// Writing failed.
     pub fn begin(&mut self, slice: &Slice<'_>) -> io::Result<()> {
         let index = self.row(slice.row);
-        let lane = match self.rows[index].pairs {
-            Some((lane, _)) => lane,
-            None if self.rows[index].lanes[0].is_new() => 0,
-            None => self.add_lane(index),
-        };
-        let row = &mut self.rows[index];
-        let (_, open) = row.pairs.get_or_insert((lane, 0));
-        *open += 1;
-        row.lanes[lane].begin(&mut self.packets, slice, &Extras::default());
-        self.flush_if_full()
+        self.rows[index].begun += 1;
+        self.begin_in(0, slice)
     }
 
-    /// Ends the slice of the row that was begun last. False if there is none.
+    /// Ends the slice of the row that was begun last. False if there is none. `args`: what was known
+    /// at its end.
     ///
     /// # Errors
     /// Writing failed.
-    pub fn end(&mut self, row: Row<'_>, at_ns: i64) -> io::Result<bool> {
+    pub fn end(&mut self, row: Row<'_>, at_ns: i64, args: &[Arg<'_>]) -> io::Result<bool> {
         let index = self.row(row);
-        let row = &mut self.rows[index];
-        match &mut row.pairs {
-            Some((lane, open)) if *open > 0 => {
-                *open -= 1;
-                row.lanes[*lane].end(&mut self.packets, at_ns);
-                self.flush_if_full().map(|()| true)
-            }
-            _ => Ok(false),
+        let begun = &mut self.rows[index].begun;
+        if *begun == 0 {
+            return Ok(false);
         }
+        *begun -= 1;
+        self.end_in(0, row, at_ns, args).map(|()| true)
     }
 
     /// One more track for a row.
     fn add_lane(&mut self, index: usize) -> usize {
-        let (name, parent) = (self.rows[index].name.clone(), self.rows[index].process);
+        let RowState { name, process, .. } = &self.rows[index];
+        let (name, parent) = (name.clone(), self.processes[*process].track);
         let uuid = self.track(Some(parent), |t| t.bytes(track::NAME, name.as_bytes()));
         self.sequences += 1;
         let lanes = &mut self.rows[index].lanes;
         lanes.push(Sequence::new(self.sequences, uuid));
         lanes.len() - 1
-    }
-
-    fn add_counter_track(
-        &mut self,
-        (row, at): (usize, usize),
-        counter: &Counter<'_>,
-        series: &str,
-    ) -> u64 {
-        let parent = self.rows[row].process;
-        let name = [counter.name, " ", series].concat();
-        let unit = counter.units.iter().find(|(of, _)| *of == series).map_or("", |(_, u)| *u);
-        let uuid = self.track(Some(parent), |t| {
-            t.bytes(track::NAME, name.trim_end().as_bytes());
-            t.message(track::COUNTER, |c| match unit_number(unit) {
-                Some(number) => c.uint(track::COUNTER_UNIT, number),
-                None if unit.is_empty() => {}
-                None => c.bytes(track::COUNTER_UNIT_NAME, unit.as_bytes()),
-            });
-        });
-        self.rows[row].counters[at].series.push((series.to_owned(), uuid));
-        uuid
-    }
-}
-
-impl RowState {
-    /// The place of a counter among those of the row.
-    fn counter(&mut self, name: &str) -> usize {
-        let is = |known: &CounterTracks| same(known.name.as_bytes(), name.as_bytes());
-        if !self.counters.get(self.last_counter).is_some_and(is) {
-            let found = self.counters.iter().position(is);
-            self.last_counter = found.unwrap_or_else(|| {
-                let series = Vec::new();
-                self.counters.push(CounterTracks { name: name.to_owned(), series });
-                self.counters.len() - 1
-            });
-        }
-        self.last_counter
-    }
-}
-
-impl CounterTracks {
-    /// The track of a series, which is most likely at `place`.
-    fn track(&self, place: usize, series: &str) -> Option<u64> {
-        let is = |(name, _): &&(String, u64)| same(name.as_bytes(), series.as_bytes());
-        let found = self.series.get(place).filter(is).or_else(|| self.series.iter().find(is));
-        found.map(|(_, track)| *track)
     }
 }

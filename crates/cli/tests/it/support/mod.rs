@@ -6,6 +6,8 @@
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
+pub mod trace_processor;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};

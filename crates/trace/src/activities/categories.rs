@@ -1,0 +1,141 @@
+//! Categories of imported traces in the vocabulary of the output.
+//!
+//! The generic vocabulary has one word for `cuda_runtime` and `xpu_runtime`, so what is exported in it
+//! could not be brought back. An event whose category cannot be told from its new one keeps it under
+//! the key [`ORIGINAL`], which the next export in any vocabulary goes by:
+//!
+//! ```text
+//!  "cat":"cuda_runtime"  ─ generic ─►  "cat":"runtime"                                 ─ kineto ─► as before
+//!  "cat":"xpu_runtime"   ─ generic ─►  "cat":"runtime","original_cat":"xpu_runtime"    ─ kineto ─► as before
+//! ```
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use model::activity::{Registry, Vocabulary};
+use profile::activities::{Activities, Activity, NameId};
+use serde_json::{Map, Value};
+
+use crate::calls;
+
+/// The key of the category that an event had before it was exported.
+pub const ORIGINAL: &str = "original_cat";
+
+/// See the module's page.
+pub struct Categories {
+    /// `None`: as they are.
+    vocabulary: Option<Vocabulary>,
+    known: HashMap<NameId, Named>,
+    registry: Registry,
+}
+
+/// A category in the output.
+#[derive(Clone, Debug)]
+struct Named {
+    name: String,
+    /// The one that it was, if `name` does not tell.
+    original: Option<String>,
+}
+
+impl Categories {
+    /// For one trace. Without a vocabulary every category stays what it is.
+    pub fn new(vocabulary: Option<Vocabulary>) -> Self {
+        let mut registry = Registry::new();
+        // What our own exports call their calls. Nobody else registers here, so no name is taken.
+        let _ = calls::register(&mut registry);
+        let _ = calls::register_machines(&mut registry);
+        Self { vocabulary, known: HashMap::new(), registry }
+    }
+
+    /// The category of an event, and all keys of it that have no column, as a JSON object.
+    pub fn of<'a>(
+        &'a mut self,
+        event: &Activity<'a>,
+        trace: &'a Activities,
+    ) -> (Option<Cow<'a, str>>, Option<Cow<'a, str>>) {
+        let (category, more) = (event.category.and_then(|id| trace.text(id)), event.more);
+        let more = more.map(Cow::Borrowed);
+        let Some(vocabulary) = self.vocabulary else { return (category.map(Cow::Borrowed), more) };
+        let (Some(id), Some(category)) = (event.category, category) else { return (None, more) };
+        if let Some((original, mut others)) = more.as_deref().and_then(original) {
+            let named = named(&self.registry, &original, vocabulary);
+            others.extend(named.original.map(|name| (ORIGINAL.to_owned(), name.into())));
+            let others = (!others.is_empty()).then(|| Value::from(others).to_string());
+            return (Some(Cow::Owned(named.name)), others.map(Cow::Owned));
+        }
+        let registry = &self.registry;
+        let named = self.known.entry(id).or_insert_with(|| named(registry, category, vocabulary));
+        let more = match &named.original {
+            None => more,
+            Some(original) => {
+                let others = more.and_then(|more| serde_json::from_str(&more).ok());
+                let mut others: Map<String, Value> = others.unwrap_or_default();
+                others.insert(ORIGINAL.to_owned(), original.as_str().into());
+                Some(Cow::Owned(Value::from(others).to_string()))
+            }
+        };
+        (Some(Cow::Borrowed(&named.name)), more)
+    }
+}
+
+/// The category that an event had, and its other keys.
+fn original(more: &str) -> Option<(String, Map<String, Value>)> {
+    // Few events have any keys of that kind.
+    if !more.contains(ORIGINAL) {
+        return None;
+    }
+    let mut others: Map<String, Value> = serde_json::from_str(more).ok()?;
+    match others.remove(ORIGINAL)? {
+        Value::String(name) => Some((name, others)),
+        _ => None,
+    }
+}
+
+fn named(registry: &Registry, original: &str, vocabulary: Vocabulary) -> Named {
+    let name = |word: &str, vocabulary| {
+        let label = registry.parse(word);
+        label.map_or_else(|| word.to_owned(), |label| registry.name(label, vocabulary).to_owned())
+    };
+    let new = name(original, vocabulary);
+    let other = match vocabulary {
+        Vocabulary::Generic => Vocabulary::Kineto,
+        Vocabulary::Kineto => Vocabulary::Generic,
+    };
+    let told = new == original || name(&new, other) == original;
+    Named { name: new, original: (!told).then(|| original.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_back() {
+        let registry = Categories::new(None).registry;
+        let of = |original: &str, vocabulary| {
+            let Named { name, original } = named(&registry, original, vocabulary);
+            (name, original)
+        };
+        for (original, generic, kept) in [
+            ("cuda_runtime", "runtime", false),
+            ("xpu_runtime", "runtime", true),
+            ("gpu_memcpy", "memcpy", false),
+            ("GPU_MEMCPY", "memcpy", true),
+            ("kernel", "kernel", false),
+            ("mine", "mine", false),
+            ("workgroup", "workgroup", false),
+        ] {
+            let kept = kept.then(|| original.to_owned());
+            assert_eq!(of(original, Vocabulary::Generic), (generic.to_owned(), kept), "{original}");
+        }
+        for (original, kineto, kept) in [
+            ("runtime", "cuda_runtime", false),
+            ("xpu_runtime", "xpu_runtime", false),
+            ("workgroup", "cpu_op", true),
+            ("mine", "mine", false),
+        ] {
+            let kept = kept.then(|| original.to_owned());
+            assert_eq!(of(original, Vocabulary::Kineto), (kineto.to_owned(), kept), "{original}");
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Values of counters that stand in the packet of a slice.
+//!
+//! A packet has values, and the tracks that they belong to, or else those that the sequence has
+//! named as its defaults. Perfetto's trace processor (version 55) keeps the values of a packet up to
+//! the first 0 and takes all others for 0. So values that are not 0 come first, and zeros last:
+//!
+//! ```text
+//!  counters a, b, c            0, 7, 9
+//!  in the packet   tracks      b, c, a      left out where this is the order of the defaults
+//!                  values      7, 9, 0
+//! ```
+//!
+//! A counter is mostly 0 or mostly not 0, so the defaults are put into the order that leaves out the
+//! most tracks, when enough packets had to name theirs.
+
+/// Perfetto's trace processor takes no more of them in one packet
+/// (`TrackEventData::kMaxNumExtraCounters`, version 55).
+pub const MOST_EXTRAS: usize = 8;
+
+/// Packets that name their tracks before another order of the defaults is looked for the first
+/// time; twice as many before the second time, and so on.
+const PATIENCE: u32 = 8;
+
+/// The values of a packet, at most [`MOST_EXTRAS`] of them, each of another track.
+#[derive(Debug, Default)]
+pub struct Extras {
+    /// Track and value.
+    values: [(u64, i64); MOST_EXTRAS],
+    count: usize,
+}
+
+impl Extras {
+    /// Forgets all values.
+    pub fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    /// Adds a value. False if there is no room for another one.
+    pub fn add(&mut self, track: u64, value: i64) -> bool {
+        let free = self.values.get_mut(self.count);
+        if let Some(free) = free {
+            *free = (track, value);
+            self.count += 1;
+            return true;
+        }
+        false
+    }
+
+    /// Tracks and values.
+    pub fn iter(&self) -> impl Iterator<Item = &(u64, i64)> {
+        self.values[..self.count].iter()
+    }
+}
+
+/// The tracks that the values of a packet belong to if it does not name others.
+#[derive(Debug, Default)]
+pub struct ExtraTracks {
+    /// In the order in which packets have their values.
+    pub tracks: Vec<u64>,
+    /// They have changed, so that the next packet has to name them.
+    pub changed: bool,
+    /// How often each was not 0.
+    used: [u32; MOST_EXTRAS],
+    /// Packets that named their tracks since the order was looked at.
+    named: u32,
+    /// How many times the order was looked at.
+    looked: u32,
+}
+
+impl ExtraTracks {
+    /// The values in the order in which a packet has to have them, and whether it has to name their
+    /// tracks.
+    #[inline]
+    pub fn arrange(&mut self, extras: &Extras) -> (Extras, bool) {
+        let count = extras.count;
+        if count == 0 {
+            return (Extras::default(), false);
+        }
+        if count > self.tracks.len() {
+            self.tracks = extras.iter().map(|(track, _)| *track).collect();
+            (self.changed, self.used, self.named) = (true, [0; MOST_EXTRAS], 0);
+        }
+        // As a rule all tracks have a value, so each is at the place of its track.
+        let mut sorted = Extras::default();
+        let (mut found, mut zeros) = (0, Extras::default());
+        for (track, used) in self.tracks.iter().zip(&mut self.used) {
+            let Some((_, value)) = extras.iter().find(|(of, _)| of == track) else { continue };
+            found += 1;
+            if *value == 0 {
+                zeros.add(*track, 0);
+            } else {
+                *used = used.saturating_add(1);
+                sorted.add(*track, *value);
+            }
+        }
+        if found < count {
+            // Of tracks that are not among the defaults.
+            (sorted.count, zeros.count) = (0, 0);
+            for (track, value) in extras.iter() {
+                if *value == 0 {
+                    zeros.add(*track, 0)
+                } else {
+                    sorted.add(*track, *value)
+                };
+            }
+        }
+        for (track, value) in zeros.iter() {
+            sorted.add(*track, *value);
+        }
+        let like_defaults = count == self.tracks.len()
+            && sorted.iter().zip(&self.tracks).all(|((track, _), known)| track == known);
+        if !like_defaults {
+            self.named += 1;
+            if self.named >= PATIENCE << self.looked.min(16) {
+                self.look();
+            }
+        }
+        (sorted, !like_defaults)
+    }
+
+    /// Puts those tracks first that were 0 the least. The packet that is being made names its own.
+    #[cold]
+    fn look(&mut self) {
+        (self.named, self.looked) = (0, self.looked + 1);
+        let mut order: Vec<usize> = (0..self.tracks.len()).collect();
+        order.sort_by_key(|place| std::cmp::Reverse(self.used[*place]));
+        self.changed |= !order.is_sorted();
+        self.tracks = order.iter().map(|place| self.tracks[*place]).collect();
+        self.used = [0; MOST_EXTRAS];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extras(values: &[(u64, i64)]) -> Extras {
+        let mut extras = Extras::default();
+        values.iter().for_each(|(track, value)| assert!(extras.add(*track, *value)));
+        extras
+    }
+
+    fn arranged(tracks: &mut ExtraTracks, values: &[(u64, i64)]) -> (Vec<(u64, i64)>, bool) {
+        let (sorted, named) = tracks.arrange(&extras(values));
+        (sorted.iter().copied().collect(), named)
+    }
+
+    #[test]
+    fn zeros_come_last() {
+        let mut tracks = ExtraTracks::default();
+        assert_eq!(arranged(&mut tracks, &[]), (vec![], false));
+        assert!(!tracks.changed);
+        for (values, expected, named) in [
+            (&[(1, 5), (2, 6), (3, 7)][..], &[(1, 5), (2, 6), (3, 7)][..], false),
+            (&[(1, 5), (2, 6), (3, 0)], &[(1, 5), (2, 6), (3, 0)], false),
+            (&[(1, 5), (2, 0), (3, 0)], &[(1, 5), (2, 0), (3, 0)], false),
+            (&[(1, 0), (2, 0), (3, 0)], &[(1, 0), (2, 0), (3, 0)], false),
+            (&[(1, 0), (2, 6), (3, -7)], &[(2, 6), (3, -7), (1, 0)], true),
+            (&[(1, 5), (2, 0), (3, 7)], &[(1, 5), (3, 7), (2, 0)], true),
+            // Not all of them: the trace processor would read those that are missing as 0.
+            (&[(1, 5), (2, 6)], &[(1, 5), (2, 6)], true),
+            (&[(3, 0)], &[(3, 0)], true),
+            (&[(4, 0), (1, 3)], &[(1, 3), (4, 0)], true),
+        ] {
+            assert_eq!(arranged(&mut tracks, values), (expected.to_vec(), named), "{values:?}");
+        }
+        assert_eq!(arranged(&mut tracks, &[(5, 0), (6, 1), (7, 0), (8, 1)]).0[0], (6, 1));
+        assert_eq!(tracks.tracks, [5, 6, 7, 8]);
+    }
+
+    /// Faults are mostly 0, time is not: after some packets the tracks are not named any more.
+    #[test]
+    fn the_order_of_the_defaults_is_learnt() {
+        let mut tracks = ExtraTracks::default();
+        let mut named = 0;
+        for i in 0..1_000 {
+            let faults = i64::from(i % 50 == 0);
+            let (values, names) = arranged(&mut tracks, &[(1, faults), (2, 9)]);
+            assert_eq!(values.iter().map(|(_, value)| value).sum::<i64>(), 9 + faults);
+            named += u32::from(names);
+        }
+        assert_eq!(tracks.tracks, [2, 1]);
+        assert!(named <= PATIENCE, "{named}");
+        // Whatever else comes, orders change rarely.
+        let mut changes = 0;
+        for i in 0..10_000 {
+            let values = if i / 64 % 2 == 0 { [(1, 1), (2, 0)] } else { [(1, 0), (2, 1)] };
+            arranged(&mut tracks, &values);
+            changes += u32::from(std::mem::take(&mut tracks.changed));
+        }
+        assert!(changes < 12, "{changes}");
+    }
+}

