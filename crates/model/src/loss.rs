@@ -136,6 +136,16 @@ losses! {
         "tasks of parallel regions whose thread could not be recorded; their counts are not in their op";
     38 CollectorFailed "collector_failed" Missing
         "calls for which a user's collector failed or wrote more values than it has; its values of that call are left out";
+    39 TraceValueLost "trace_value_lost" Missing
+        "values of an imported trace that are not what their key means (a time beyond ±292 years, a list as a name) or not JSON (NaN, Infinity); they are missing";
+    40 TraceEventDamaged "trace_event_damaged" Missing
+        "events of an imported trace that cannot be read; they were left out. `counterpoint trace check` says where";
+    41 TraceTimeRounded "trace_time_rounded" Note
+        "times of an imported trace that have more digits than nanoseconds; views compute with whole nanoseconds, `trace export` to JSON writes the digits";
+    42 CallBelowResolution "call_below_resolution" Distorted
+        "calls of an imported trace that took less than half a nanosecond, and more than nothing; views show them as 0 ns";
+    43 TraceRestUnread "trace_rest_unread" Missing
+        "trace files in which something follows the end of the trace, a second one for example; it was not read";
 }
 
 impl Loss {

@@ -5,6 +5,7 @@ pub(crate) mod fields;
 mod intern;
 mod nest;
 mod proto;
+pub mod read;
 mod row;
-mod wire;
+pub(crate) mod wire;
 pub mod write;

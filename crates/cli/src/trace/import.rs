@@ -6,18 +6,20 @@ use std::process::ExitCode;
 
 use profile::Manifest;
 use trace::chrome::event::{Event, Raw};
-use trace::chrome::read::{ReadError, Sink, Summary, read};
-use trace::import::{Import, Imported};
+use trace::chrome::read::{ReadError, Sink, Summary};
+use trace::import::{Import, Imported, read_any};
 use trace::restore::{Head, Restore};
 
 use crate::failure::Failure;
 use crate::prepare::make_way;
 use crate::report::plural;
 
-/// Make a profile of Chrome traces, as torch, Kineto, TensorFlow and `trace export` write them.
+/// Make a profile of traces: Chrome JSON, as torch, Kineto, TensorFlow and `trace export` write it, or
+/// Perfetto's format.
 ///
-/// Files may be compressed with gzip. Slices become calls: report, stats and export work on them.
-/// Everything else is kept and comes out again with `trace export`. Several files become one
+/// Files may be compressed with gzip. Slices and asynchronous spans become calls, counters tracks:
+/// report, stats and export work on them. Everything else is kept and comes out again with `trace
+/// export`. Several files become one
 /// profile, aligned by their base times. docs/traces.md says more.
 #[derive(clap::Args)]
 pub struct Args {
@@ -43,9 +45,15 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match import(&args, &shifts) {
         Ok((done, ours)) => {
             let (events, calls) = (done.events.into(), done.calls);
+            let more = [(done.spans, "asynchronous span"), (done.samples, "value of a counter")];
+            let more = more.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| match (n, what) {
+                (n, "value of a counter") if n > 1 => format!(", {n} values of counters"),
+                (n, what) => format!(", {}", plural(n.into(), what)),
+            });
+            let more = more.collect::<String>();
             let ours = if ours { "; the profile that was exported" } else { "" };
             eprintln!(
-                "counterpoint: {}, {} of them calls, in {}{ours}",
+                "counterpoint: {}, {} of them calls{more}, in {}{ours}",
                 plural(events, "event"),
                 calls,
                 output.display()
@@ -94,7 +102,7 @@ fn restore(args: &Args, path: &Path, head: Head) -> Result<Option<Imported>, Fai
         again(&args.output)?;
         return Ok(None);
     };
-    let summary = read(open(path)?, &mut one).map_err(|e| unreadable(path, e))?;
+    let (summary, _) = read_any(open(path)?, &mut one).map_err(|e| unreadable(path, e))?;
     stops_early(path, &summary);
     one.finish(&summary).map(Some).map_err(Failure::new)
 }
@@ -102,7 +110,7 @@ fn restore(args: &Args, path: &Path, head: Head) -> Result<Option<Imported>, Fai
 fn stops_early(path: &Path, summary: &Summary) {
     if summary.truncated {
         let at = summary.bytes;
-        eprintln!("counterpoint: {}: stops early, behind byte {at}", path.display());
+        eprintln!("counterpoint: {}: stops early, after byte {at}", path.display());
     }
 }
 
@@ -117,9 +125,10 @@ fn plain(args: &Args, shifts: &[i64]) -> Result<(Imported, Option<Head>), Failur
     let mut all = Import::create(&args.output, manifest).map_err(Failure::new)?;
     for (number, (path, shift)) in args.files.iter().zip(shifts).enumerate() {
         let mut one = all.trace(&format!("chrome-{number}"), *shift).map_err(Failure::new)?;
-        let summary = read(open(path)?, &mut one).map_err(|e| unreadable(path, e))?;
+        let (summary, perfetto) =
+            read_any(open(path)?, &mut one).map_err(|e| unreadable(path, e))?;
         stops_early(path, &summary);
-        late = one.head();
+        late = one.head().map(|head| Head { whole: perfetto, ..head });
         one.finish(&path.display().to_string(), &summary).map_err(Failure::new)?;
     }
     Ok((all.finish().map_err(Failure::new)?, late))
@@ -127,7 +136,7 @@ fn plain(args: &Args, shifts: &[i64]) -> Result<(Imported, Option<Head>), Failur
 
 fn open(path: &Path) -> Result<File, Failure> {
     let file = File::open(path).and_then(|file| match file.metadata()?.is_dir() {
-        true => Err(std::io::ErrorKind::IsADirectory.into()),
+        true => Err(std::io::Error::other(trace::kind::of_directory(path))),
         false => Ok(file),
     });
     file.map_err(|e| Failure::new(format!("open {}: {e}", path.display())))
@@ -158,7 +167,7 @@ fn shifts(files: &[PathBuf]) -> Result<Vec<i64>, Failure> {
     let mut bases = Vec::new();
     for path in files {
         let mut base = Base(0);
-        read(open(path)?, &mut base).map_err(|e| unreadable(path, e))?;
+        read_any(open(path)?, &mut base).map_err(|e| unreadable(path, e))?;
         bases.push(base.0);
     }
     let first = bases.first().copied().unwrap_or(0);

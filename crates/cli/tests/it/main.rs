@@ -34,6 +34,7 @@ mod stock_iree;
 mod storm;
 mod support;
 mod trace;
+mod trace_foreign;
 mod trace_forged;
 mod trace_import;
 mod trace_merge;

@@ -6,7 +6,7 @@ use model::activity::Vocabulary;
 use profile::LossCount;
 use profile::activities::Activities;
 
-use super::{Categories, visit};
+use super::{Categories, Exact, visit};
 use crate::chrome::write::{RawEvent, Writer};
 
 /// Writes every event as it was, but for the category in the generic vocabulary. Returns the
@@ -24,6 +24,7 @@ pub fn write_again<W: Write>(
     let mut categories = Categories::new(vocabulary);
     let losses = visit(trace, |event| {
         let (process, thread) = trace.row(event.row);
+        let exact = Exact::of(event.more);
         writer.raw(&RawEvent {
             phase: event.form,
             category: event.category.and_then(|id| categories.name(id, trace)),
@@ -32,10 +33,12 @@ pub fn write_again<W: Write>(
             thread,
             time_ns: event.time_ns,
             duration_ns: event.duration_ns,
+            exact_time: exact.time,
+            exact_duration: exact.duration,
             id: event.id,
             args: event.args,
             more: &[],
-            others: event.more,
+            others: exact.others,
         })
     })?;
     Ok((writer.finish_again()?, losses))

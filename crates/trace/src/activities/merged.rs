@@ -7,7 +7,7 @@ use model::activity::Vocabulary;
 use profile::LossCount;
 use profile::activities::{Activities, RowId};
 
-use super::{Categories, look, scalar, visit};
+use super::{Categories, Exact, look, scalar, visit};
 use crate::chrome::write::{Head, RawEvent, Writer};
 use crate::merge::{self, Moved};
 
@@ -52,6 +52,8 @@ pub fn write_merged<W: Write>(
             if let Some(flow) = event.id.and_then(scalar) {
                 moved.flow(&flow, &mut id);
             }
+            let exact = Exact::of(event.more);
+            let exact_time = exact.time.map(|text| merge::later(text, shift_ns));
             writer.raw(&RawEvent {
                 phase: event.form,
                 category: event.category.and_then(|id| categories.name(id, trace)),
@@ -60,10 +62,12 @@ pub fn write_merged<W: Write>(
                 thread,
                 time_ns: event.time_ns.map(|ns| ns.saturating_add(shift_ns)),
                 duration_ns: event.duration_ns,
+                exact_time: exact_time.as_deref(),
+                exact_duration: exact.duration,
                 id: str::from_utf8(&id).ok().filter(|id| !id.is_empty()),
                 args: event.args,
                 more: &[],
-                others: event.more,
+                others: exact.others,
             })
         })?);
     }

@@ -8,6 +8,8 @@
 //! | counter | one track per series, with its unit; at the begin of a slice in the slice's packet |
 //! | clocks | snapshots of `CLOCK_REALTIME`, in which times are, and `CLOCK_MONOTONIC` |
 //! | the rest | metadata `counterpoint`, the same object as in Chrome JSON |
+//!
+//! above 600 lines: rows, their tracks and their counters are one state, which each event changes.
 
 #[cfg(test)]
 mod tests;
@@ -333,6 +335,26 @@ fn unit_number(unit: &str) -> Option<u64> {
 }
 
 impl<W: Write> Sink for Writer<W> {
+    fn is_imported(&self) -> bool {
+        true
+    }
+
+    fn fact(&mut self, row: Row<'_>, name: &str, _: i64, args: &str) -> io::Result<()> {
+        let track = match self.known_row(row) {
+            Some(index) => self.rows[index].lanes[0].track(),
+            None => self.process_track(row.process),
+        };
+        self.packets.message(trace::PACKET, |p| {
+            p.uint(packet::SEQUENCE_ID, GLOBAL);
+            p.message(packet::FACT, |f| {
+                f.bytes(packet::FACT_NAME, name.as_bytes());
+                f.bytes(packet::FACT_ARGS, args.as_bytes());
+                f.uint(packet::FACT_TRACK, track);
+            });
+        });
+        self.flush_if_full()
+    }
+
     fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
         let id = OwnedId::from(process.id);
         if self.processes.contains_key(&id) {
@@ -409,6 +431,7 @@ impl<W: Write> Sink for Writer<W> {
             label: None,
             flows: instant.flows,
             extras: &Extras::default(),
+            raw: "",
         };
         lane.point(&mut self.packets, &point);
         self.flush_if_full()
@@ -540,6 +563,15 @@ impl<W: Write> Writer<W> {
     fn add_lane(&mut self, index: usize) -> usize {
         let (name, parent) = (self.rows[index].name.clone(), self.rows[index].process);
         let uuid = self.track(Some(parent), |t| t.bytes(track::NAME, name.as_bytes()));
+        // Readers show a track of its own; an import makes it the same row again.
+        let first = self.rows[index].lanes[0].track();
+        self.packets.message(trace::PACKET, |p| {
+            p.uint(packet::SEQUENCE_ID, GLOBAL);
+            p.message(packet::FACT, |f| {
+                f.uint(packet::FACT_TRACK, uuid);
+                f.uint(packet::FACT_ROW, first);
+            });
+        });
         self.sequences += 1;
         let lanes = &mut self.rows[index].lanes;
         lanes.push(Sequence::new(self.sequences, uuid));
