@@ -108,7 +108,7 @@ impl Check {
             self.report.find(at, "a value that cannot be read", what);
         }
         let twice = |key: &str| format!("the key {key:?} stands there more than once");
-        if let Some(key) = &event.twice {
+        if let Some(key) = event.twice {
             self.report.find(at, "a key more than once", twice(key));
         }
         let Some(raw) = event.args else { return };

@@ -46,8 +46,8 @@ pub struct Event<'a> {
     /// Values that could not be read as what their keys mean, or not at all (`NaN`). These fields
     /// are `None`.
     pub lost: u32,
-    /// A key that stands there more than once.
-    pub twice: Option<Cow<'a, str>>,
+    /// A key that stands there more than once; empty if it has escapes.
+    pub twice: Option<&'a str>,
 }
 
 /// A value as it stands in the document: JSON without space around it.
@@ -312,8 +312,8 @@ impl<'a> Event<'a> {
         };
         if again {
             self.twice = Some(match &key {
-                Key::Other(key) => key.clone(),
-                _ => Cow::Borrowed(name),
+                Key::Other(Cow::Borrowed(key)) => key,
+                _ => name,
             });
         }
         let loose = || raw.parse::<Loose<'a>>().map(|Loose(text)| text);

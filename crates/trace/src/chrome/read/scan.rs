@@ -426,7 +426,7 @@ impl<'a> Scan<'a> {
             None => event.other.iter().any(|(known, _)| known == key),
         };
         if again {
-            event.twice = Some(Cow::Borrowed(key));
+            event.twice = Some(key);
             notes.odd();
         }
     }

@@ -289,10 +289,10 @@ impl Shape {
                     Some(ns) => {
                         at += guess + ".000".len();
                         match part.slot {
-                            Slot::Time => {
-                                (event.time_ns, event.exact_time) = (Some(ns), None);
-                            }
-                            _ => (event.duration_ns, event.exact_duration) = (Some(ns), None),
+                            // An event with this key twice leaves no shape, so that there is no
+                            // exact text to take back.
+                            Slot::Time => event.time_ns = Some(ns),
+                            _ => event.duration_ns = Some(ns),
                         }
                     }
                     None => {
