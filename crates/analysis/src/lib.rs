@@ -43,6 +43,6 @@ pub use ops::{OpFilter, OpTable, OpTrees};
 pub use probe::{EmptyCall, ProbeCost};
 pub use stats::{Stats, stats};
 pub use summary::{Options, Summary, summarize};
-pub use table::{By, CounterTotal, FirstCalls, Key, PassTotal, Row};
+pub use table::{Apart, By, CounterTotal, FirstCalls, Key, PassTotal, Row};
 pub use threads::ThreadTime;
 pub use tracks::{SeriesSummary, TracksSummary, tracks};

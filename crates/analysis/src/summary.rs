@@ -7,7 +7,7 @@ use profile::{LossCount, Profile, merge_losses};
 
 use crate::nested::{self, PageSpan};
 use crate::probe::{EmptyCall, InPlace, ProbeCost, costs, empty_call};
-use crate::table::{By, Row, Table};
+use crate::table::{Apart, By, Row, Table};
 use crate::threads::{PageTimes, ThreadTime};
 
 /// What to add up and how.
@@ -45,6 +45,8 @@ pub struct Summary {
     /// Calls that ended behind one of their thread in which they began; see
     /// [`crate::innermost::Innermost::overlapping`].
     pub overlapping: u64,
+    /// Calls on no thread, likewise. They have rows by op, and are in nothing else here.
+    pub apart: Apart,
     /// Each thread that has calls, whatever the filter says.
     pub threads: Vec<ThreadTime>,
     /// Each process that has calls with a calibrated set of counters.
@@ -78,8 +80,11 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
         empty: None,
     };
     let (states, found) = profile.visit(workers, make, |worker, columns| {
-        worker.times.add(columns, profile);
         worker.in_place.add(columns, profile);
+        // What is on no thread has no place among the times of threads, nor in self times.
+        if worker.table.apart(columns).is_none() {
+            worker.times.add(columns, profile);
+        }
         let mask = columns.header().map_or(0, |h| h.start.counters);
         let place = (columns.process, mask);
         if worker.empty.as_ref().is_none_or(|(known, _)| *known != place) {
@@ -117,6 +122,7 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
         total_ticks: all.table.all_ticks,
         self_ticks: all.table.all_ticks.saturating_sub(all.table.all_not_own),
         overlapping: nested.overlapping,
+        apart: all.table.all_apart,
         rows: all.table.finish(workers),
         threads,
         probes,

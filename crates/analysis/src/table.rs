@@ -169,6 +169,24 @@ impl Row {
     }
 }
 
+/// How many calls are on no thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Apart {
+    /// Asynchronous spans.
+    pub spans: u64,
+    /// What a profiler wrote about its own work.
+    pub bookkeeping: u64,
+}
+
+impl Apart {
+    fn add(&mut self, role: Role, calls: u64) {
+        match role {
+            Role::Span => self.spans += calls,
+            _ => self.bookkeeping += calls,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Sum {
     calls: u64,
@@ -349,6 +367,8 @@ pub(crate) struct Table<'a> {
     pub all_ticks: u128,
     /// What of that is nobody's self time.
     pub all_not_own: u128,
+    /// Calls on no thread ([`Role::is_apart`]), which the above leave out.
+    pub all_apart: Apart,
     /// Row of each export of the process that was seen last.
     cache: HashMap<u32, Option<usize>>,
     cached_process: Option<usize>,
@@ -384,6 +404,7 @@ impl<'a> Table<'a> {
             machines: profile.ops.all().iter().any(|op| op.role != Role::Workgroup),
             all_ticks: 0,
             all_not_own: 0,
+            all_apart: Apart::default(),
             cache: HashMap::new(),
             cached_process: None,
             page_rows: Vec::new(),
@@ -473,9 +494,23 @@ impl<'a> Table<'a> {
         op.is_some_and(|op| op.role != Role::Workgroup)
     }
 
+    /// The role of a page's calls, if they are on no thread. Such calls have pages of their own.
+    pub fn apart(&self, columns: &Columns) -> Option<Role> {
+        if !self.machines {
+            return None;
+        }
+        let op = self.profile.ops.of(columns.process, *columns.export.first()?)?;
+        self.profile.ops.get(op).map(|op| op.role).filter(|role| role.is_apart())
+    }
+
     /// Adds the calls of one page. `empty`: what an empty call reads.
     pub fn add(&mut self, columns: &Columns, empty: Option<&EmptyCall>) {
         self.find_rows(columns);
+        let apart = self.apart(columns);
+        if apart.is_some() && self.by != By::Op {
+            // They are on no thread and no CPU.
+            self.page_rows.fill(SKIPPED);
+        }
         let empty_ticks = empty.map_or(0, |e| e.ticks);
         let inside = if self.subtract { empty_ticks } else { 0 };
         let calibrated = u64::from(empty.is_some());
@@ -517,6 +552,10 @@ impl<'a> Table<'a> {
             if columns.start_ticks[i] < sum.first.0 {
                 sum.first = (columns.start_ticks[i], duration);
             }
+        }
+        if let Some(role) = apart {
+            self.all_apart.add(role, columns.len() as u64);
+            return;
         }
         self.all_calls += columns.len() as u64;
         self.all_dispatches += dispatches;
@@ -583,6 +622,8 @@ impl<'a> Table<'a> {
         self.all_unplaced |= other.all_unplaced;
         self.all_ticks += other.all_ticks;
         self.all_not_own += other.all_not_own;
+        self.all_apart.spans += other.all_apart.spans;
+        self.all_apart.bookkeeping += other.all_apart.bookkeeping;
         let mut sums: Vec<Option<Sum>> = other.sums.into_iter().map(Some).collect();
         for (key, place) in other.rows {
             let row = self.row(key);

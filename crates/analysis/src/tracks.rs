@@ -61,7 +61,7 @@ pub enum Values {
     /// Of levels.
     Level {
         /// Over time, each reading counting until the next; over readings where there is no time
-        /// between them.
+        /// between them, or where they are not in the order of time.
         mean: f64,
         /// Smallest reading.
         min: f64,
@@ -160,6 +160,8 @@ struct Level {
     weight: f64,
     sum: f64,
     readings: u64,
+    /// Some reading is earlier than the one before it.
+    unordered: bool,
 }
 
 fn widen(range: Option<(f64, f64)>, value: f64) -> Option<(f64, f64)> {
@@ -175,7 +177,8 @@ impl State {
                 self.steps = widen(self.steps, last);
             }
         }
-        self.times = Some(self.times.map_or((ns, ns), |(first, _)| (first, ns)));
+        self.times =
+            Some(self.times.map_or((ns, ns), |(first, last)| (first.min(ns), last.max(ns))));
         if series.interval_ns > 0 {
             // The turn to which it belongs: the one before it, since a sample may be late. The
             // first one may be late too.
@@ -246,6 +249,7 @@ impl Counted {
 impl Level {
     fn take(&mut self, value: f64, ns: i64) {
         if let Some((was, old)) = self.before.replace((ns, value)) {
+            self.unordered |= ns < was;
             let step = (ns.saturating_sub(was) as f64).max(0.0);
             self.weighted += old * step;
             self.weight += step;
@@ -257,7 +261,7 @@ impl Level {
 
     fn values(self) -> Option<Values> {
         let ((min, max), (_, last)) = (self.range?, self.before?);
-        let mean = if self.weight > 0.0 {
+        let mean = if self.weight > 0.0 && !self.unordered {
             self.weighted / self.weight
         } else {
             self.sum / self.readings as f64

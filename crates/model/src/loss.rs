@@ -144,6 +144,16 @@ losses! {
         "recorder pools that the manifest names and that are not this profile's; they were neither read nor changed, and calls not yet flushed are missing";
     42 PoolOfOriginal "pool_of_original" Note
         "recorder pools of the profile that this one is a copy of; what they hold is shown here and stays there until the original is opened, after which this copy lacks it";
+    43 TraceValueLost "trace_value_lost" Missing
+        "values of an imported trace that are not what their key means (a time beyond ±292 years, a list as a name) or not JSON (NaN, Infinity); they are missing";
+    44 TraceEventDamaged "trace_event_damaged" Missing
+        "events of an imported trace that cannot be read; they were left out. `counterpoint trace check` says where";
+    45 TraceTimeRounded "trace_time_rounded" Note
+        "times of an imported trace that have more digits than nanoseconds; views compute with whole nanoseconds, `trace export` to JSON writes the digits";
+    46 CallBelowResolution "call_below_resolution" Distorted
+        "calls of an imported trace that took less than half a nanosecond, and more than nothing; views show them as 0 ns";
+    47 TraceRestUnread "trace_rest_unread" Missing
+        "trace files in which something follows the end of the trace, a second one for example; it was not read";
 }
 
 impl Loss {

@@ -13,5 +13,5 @@ mod meta;
 mod part;
 
 pub use meta::{CalibrationFacts, ExportFacts, LibraryFacts, OpFacts, ProcessFacts, ValueFacts};
-pub use part::{PageFacts, Parts, RawCalls, settle};
+pub use part::{PageFacts, Parts, RawCalls, settle, write_losses};
 pub use record::page::Call as RawCall;

@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 
 use record::ClockKind;
 use record::meta::{
-    self, Export, Frame, LONGEST_NAME, Library, LibraryKind, META_NAME, PAGES_NAME, PARTS_NAME,
-    part_name,
+    self, Export, Frame, LONGEST_NAME, Library, LibraryKind, META_NAME, OpExport, PAGES_NAME,
+    PARTS_NAME, Role, part_name,
 };
 use record::page::{Call, OwnedPage, PageStart};
 
@@ -57,6 +57,8 @@ struct Process {
     exports: u32,
     libraries: Vec<Library>,
     by_name: HashMap<String, usize>,
+    /// What has another role than [`Role::Workgroup`].
+    ops: Vec<OpExport>,
 }
 
 #[derive(Debug)]
@@ -99,8 +101,14 @@ impl CallsWriter {
             exports: 0,
             libraries: Vec::new(),
             by_name: HashMap::new(),
+            ops: Vec::new(),
         });
         Ok(ProcessKey(self.processes.len() - 1))
+    }
+
+    /// The id of a process.
+    pub fn pid(&self, process: ProcessKey) -> u32 {
+        self.processes[process.0].pid
     }
 
     /// Names a process: what stands for its program.
@@ -136,7 +144,7 @@ impl CallsWriter {
 
     /// Adds a function that is called, to a library that is made if it is new. Not looked up: the
     /// caller knows which ones it has added.
-    pub fn export(&mut self, process: ProcessKey, library: &str, name: &str) -> u32 {
+    pub fn export(&mut self, process: ProcessKey, role: Role, library: &str, name: &str) -> u32 {
         let of = &mut self.processes[process.0];
         let next = of.libraries.len();
         let at = *of.by_name.entry(library.to_owned()).or_insert(next);
@@ -154,9 +162,13 @@ impl CallsWriter {
         }
         let id = of.exports;
         of.exports += 1;
+        let name = kept(name);
+        if role != Role::Workgroup {
+            of.ops.push(OpExport { id, library: at as u32, role, name, ..OpExport::default() });
+            return id;
+        }
         let exports = &mut of.libraries[at].exports;
         let ordinal = exports.len() as u32;
-        let name = kept(name);
         exports.push(Export { id, ordinal, recorded: true, name, ..Export::default() });
         id
     }
@@ -228,6 +240,9 @@ impl CallsWriter {
             let mut bytes = Frame::Process(info).to_bytes();
             for library in process.libraries {
                 bytes.extend(Frame::Library(library).to_bytes());
+            }
+            for op in process.ops {
+                bytes.extend(Frame::Op(op).to_bytes());
             }
             let path = process.dir.join(META_NAME);
             fs::write(&path, bytes).map_err(Error::on("write", &path))?;

@@ -183,13 +183,35 @@ pub enum Role {
     /// One task of a parallel region, on the thread that ran it. Workgroup id and count are the
     /// task's number and the number of tasks, in x.
     Task = 4,
+    /// An asynchronous span of an imported trace: it begins and ends somewhere, on no thread.
+    Span = 5,
+    /// What the profiler of an imported trace wrote about its own work.
+    Bookkeeping = 6,
 }
 
 impl Role {
     /// Every role, in the order of their numbers.
-    pub const ALL: [Self; 5] = [Self::Workgroup, Self::Op, Self::Run, Self::Region, Self::Task];
+    pub const ALL: [Self; 7] = [
+        Self::Workgroup,
+        Self::Op,
+        Self::Run,
+        Self::Region,
+        Self::Task,
+        Self::Span,
+        Self::Bookkeeping,
+    ];
 
-    /// `workgroup`, `op`, `run`, `region` or `task`.
+    /// Whether its calls are those of a virtual machine.
+    pub fn is_of_machine(self) -> bool {
+        matches!(self, Self::Op | Self::Run | Self::Region | Self::Task)
+    }
+
+    /// Whether its calls are on no thread of the program: they are in no self time and no share.
+    pub fn is_apart(self) -> bool {
+        matches!(self, Self::Span | Self::Bookkeeping)
+    }
+
+    /// `workgroup`, `op`, `run`, `region`, `task`, `span` or `bookkeeping`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Workgroup => "workgroup",
@@ -197,6 +219,8 @@ impl Role {
             Self::Run => "run",
             Self::Region => "region",
             Self::Task => "task",
+            Self::Span => "span",
+            Self::Bookkeeping => "bookkeeping",
         }
     }
 }

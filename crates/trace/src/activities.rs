@@ -29,7 +29,7 @@ pub use again::write_again;
 pub use merged::write_merged;
 pub use timeline::{Timeline, write_perfetto};
 
-use crate::chrome::event::Scalar;
+use crate::chrome::event::{Raw, Scalar};
 use crate::merge::Look;
 
 use crate::filter::{LeftOut, Wish};
@@ -112,11 +112,42 @@ fn scalar(json: &str) -> Option<Scalar<'_>> {
     }
     match serde_json::from_str(json).ok()? {
         serde_json::Value::String(text) => Some(Scalar::Text(text.into())),
-        serde_json::Value::Number(n) => match (n.as_u64(), n.as_f64()) {
-            (Some(n), _) => Some(Scalar::Big(n)),
-            (None, Some(n)) => Some(Scalar::Float(n)),
-            (None, None) => None,
-        },
+        serde_json::Value::Number(n) => Some(match n.as_u64() {
+            Some(n) => Scalar::Big(n),
+            None => Scalar::Float(json.into()),
+        }),
         _ => None,
+    }
+}
+
+/// Times that nanoseconds do not say, and everything else that an event had beside its columns.
+#[derive(Default)]
+struct Exact<'a> {
+    time: Option<&'a str>,
+    duration: Option<&'a str>,
+    /// As [`RawEvent::others`](crate::chrome::write::RawEvent::others).
+    others: Option<&'a str>,
+}
+
+impl<'a> Exact<'a> {
+    /// Of [`Activity::more`]. An import writes such times first, under keys that nothing else has
+    /// there.
+    fn of(more: Option<&'a str>) -> Self {
+        let none = Self { others: more, ..Self::default() };
+        let Some(mut rest) = more.and_then(|more| more.strip_prefix('{')) else { return none };
+        let mut exact = Self::default();
+        for (key, to) in [("\"ts\":", &mut exact.time), ("\"dur\":", &mut exact.duration)] {
+            let Some(value) = rest.strip_prefix(key) else { continue };
+            let mut values = serde_json::Deserializer::from_str(value).into_iter::<Raw<'a>>();
+            let Some(Ok(raw)) = values.next() else { return none };
+            let end = values.byte_offset();
+            *to = Some(raw.get());
+            rest = &value[end..];
+            rest = rest.strip_prefix(',').unwrap_or(rest);
+        }
+        match (exact.time, exact.duration) {
+            (None, None) => none,
+            _ => Self { others: Some(rest).filter(|rest| *rest != "}"), ..exact },
+        }
     }
 }

@@ -1,16 +1,25 @@
 //! A Chrome trace as a profile.
 //!
 //! ```text
-//!  chrome::read ─► OneTrace ─┬─► profile::activities   every event, nothing left out
-//!                            └─► profile::writer       slices as calls, for report, stats, export
+//!  chrome::read    ─┐             ┌─► profile::activities   every event, nothing left out
+//!  perfetto::read  ─┴► OneTrace ──┼─► profile::writer       slices and asynchronous spans as calls
+//!                                 └─► profile::tracks       counters, for report, stats, export
 //! ```
 //!
 //! A process of the trace is a process of the profile, a thread (or stream) a thread, a category
 //! a library, a name in it an op. Complete slices (`X`) and pairs of `B` and `E` are calls. Ids
-//! that are no process ids (texts, negative numbers) get free ones, and the process is called by
+//! that are not process ids (texts, negative numbers) get free ones, and the process is called by
 //! its text.
 //!
-//! Memory: names, rows, unfinished pages; no events.
+//! Two kinds of calls are apart ([`Role::is_apart`]), because they are on no thread: asynchronous
+//! spans, and what a profiler wrote about its own work. Each process has a made-up thread for each.
+//!
+//! Memory: names, rows, series, begins without their ends, unfinished pages; no events.
+
+mod any;
+mod counters;
+mod held;
+mod spans;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,7 +27,7 @@ use std::path::{Path, PathBuf};
 
 use profile::activities::{ActivitiesWriter, Activity, NameId, RowId};
 use profile::writer::{CallsWriter, ProcessKey, ThreadKey};
-use profile::{Clock, Manifest, Moment, Origin, State};
+use profile::{Clock, LossCount, Manifest, Moment, Origin, Role, State, merge_losses};
 use serde_json::{Map, Value};
 
 use crate::chrome::event::{Event, Raw, Scalar, args};
@@ -26,6 +35,11 @@ use crate::chrome::read::{Sink, Summary};
 use crate::numbers::NumberMap;
 use crate::raw::PAGE_EVENT;
 use crate::restore::Head;
+pub use any::read_any;
+use counters::Counters;
+use held::held;
+use model::Loss;
+use spans::Spans;
 
 /// Ticks of the trace's time 0, so that times before it are ticks too.
 pub const EPOCH_TICKS: u64 = 1 << 61;
@@ -44,6 +58,9 @@ pub struct Import {
     last_ns: i64,
     manifest: Manifest,
     counts: Imported,
+    losses: Vec<LossCount>,
+    /// Events by their form, of all traces.
+    forms: Box<[u64; 256]>,
 }
 
 /// Takes one trace: a [`Sink`].
@@ -59,8 +76,21 @@ pub struct OneTrace<'a> {
     by_id: HashMap<Ids, usize>,
     /// The row of the event before: the next one is often in it.
     last: Option<(Ids, usize)>,
-    /// Numbers that calls have for a name in a category, in each process.
-    exports: NumberMap<(ProcessKey, u64), u32>,
+    /// Numbers that calls have for a name in a category, in each process, and whether they are
+    /// those of a profiler's book-keeping.
+    exports: NumberMap<(ProcessKey, u64), (u32, bool)>,
+    /// Likewise of asynchronous spans.
+    span_exports: NumberMap<(ProcessKey, u64), u32>,
+    /// The made-up threads of calls that are on none.
+    apart: HashMap<(ProcessKey, Role), ThreadKey>,
+    spans: Spans,
+    counters: Counters,
+    /// Events with times that have more digits than nanoseconds.
+    rounded: u64,
+    /// Calls that took time, and round to nothing.
+    too_short: u64,
+    /// Values of counters that are not numbers.
+    no_numbers: u64,
     unpaired: u64,
     /// Some event is that of a page.
     has_pages: bool,
@@ -74,6 +104,10 @@ pub struct Imported {
     pub events: u64,
     /// Slices that became calls.
     pub calls: u64,
+    /// Asynchronous spans.
+    pub spans: u64,
+    /// Values of counters.
+    pub samples: u64,
     /// Slices that begin and never end, or end and never began, or end before they begin.
     pub unpaired: u64,
 }
@@ -152,6 +186,8 @@ impl Import {
             last_ns: i64::MIN,
             manifest,
             counts: Imported::default(),
+            losses: Vec::new(),
+            forms: Box::new([0; 256]),
         })
     }
 
@@ -170,6 +206,13 @@ impl Import {
             by_id: HashMap::new(),
             last: None,
             exports: NumberMap::default(),
+            span_exports: NumberMap::default(),
+            apart: HashMap::new(),
+            spans: Spans::default(),
+            counters: Counters::new(name),
+            rounded: 0,
+            too_short: 0,
+            no_numbers: 0,
             unpaired: 0,
             has_pages: false,
             text: String::new(),
@@ -182,7 +225,10 @@ impl Import {
     /// # Errors
     /// The disk is full.
     pub fn finish(mut self) -> profile::Result<Imported> {
-        self.counts.calls = self.calls.calls();
+        self.counts.calls = self.calls.calls() - self.counts.spans;
+        if self.counts.calls == 0 {
+            self.manifest.notes.push(format!("no slice in the trace: {}", held(&self.forms)));
+        }
         let manifest = &mut self.manifest;
         manifest.state = State::Finished;
         if self.first_ns <= self.last_ns {
@@ -192,6 +238,7 @@ impl Import {
             manifest.snapshots = moments.to_vec();
         }
         self.calls.finish()?;
+        profile::raw::write_losses(&self.dir, &merge_losses(&self.losses))?;
         self.manifest.write(&self.dir)?;
         Ok(self.counts)
     }
@@ -201,7 +248,9 @@ impl OneTrace<'_> {
     /// What makes the trace an export of ours, if it is one with everything that makes a profile
     /// of it.
     pub fn head(&self) -> Option<Head> {
-        let facts = self.document.get("counterpoint").filter(|_| self.has_pages)?;
+        // Calls without their pages are of an older export, or not all there.
+        let whole = self.has_pages || self.all.calls.calls() == 0;
+        let facts = self.document.get("counterpoint").filter(|_| whole)?;
         Head::of(facts.clone(), self.document.get("baseTimeNanoseconds"))
     }
 
@@ -211,7 +260,7 @@ impl OneTrace<'_> {
     /// The disk is full.
     pub fn finish(self, file: &str, summary: &Summary) -> profile::Result<()> {
         let open: usize = self.rows.iter().map(|row| row.open.len()).sum();
-        let unpaired = self.unpaired + open as u64;
+        let unpaired = self.unpaired + open as u64 + self.spans.open();
         self.all.counts.unpaired += unpaired;
         self.all.counts.events += summary.events;
         let base = self.document.get("baseTimeNanoseconds").and_then(Value::as_i64);
@@ -232,8 +281,27 @@ impl OneTrace<'_> {
             note(format!("{} values had bytes that JSON cannot hold; mended", summary.mended));
         }
         if summary.truncated {
-            note(format!("the trace stops early, behind byte {}", summary.bytes));
+            note(format!("the trace stops early, after byte {}", summary.bytes));
         }
+        match summary.skipped {
+            0 => {}
+            1 => note("1 packet is about something else than events; left out".into()),
+            n => note(format!("{n} packets are about something else than events; left out")),
+        }
+        if let Some(at) = summary.rest {
+            note(format!("something follows the end of the trace, at byte {at}; it was not read"));
+        }
+        self.all.losses.extend(
+            [
+                (Loss::TraceValueLost, summary.lost + self.no_numbers),
+                (Loss::TraceEventDamaged, summary.damaged),
+                (Loss::TraceTimeRounded, self.rounded),
+                (Loss::CallBelowResolution, self.too_short),
+                (Loss::TraceRestUnread, summary.rest.is_some().into()),
+            ]
+            .map(|(loss, count)| LossCount::new(loss, count)),
+        );
+        self.counters.finish()?;
         self.activities.finish(&self.document)
     }
 
@@ -311,23 +379,60 @@ impl OneTrace<'_> {
         start_ns: i64,
         end_ns: i64,
     ) -> Result<(), String> {
-        let (process, thread) = self.thread(row)?;
+        let (process, mut thread) = self.thread(row)?;
         let key = (process, number(category) << 32 | number(name));
-        let export = match self.exports.get(&key) {
-            Some(export) => *export,
+        let (export, bookkeeping) = match self.exports.get(&key) {
+            Some(known) => *known,
             None => {
                 let text = |id: Option<NameId>| id.map_or("", |id| self.activities.text(id));
-                let export = self.all.calls.export(process, text(category), text(name));
-                self.exports.insert(key, export);
-                export
+                let (category, name) = (text(category), text(name));
+                let apart = self.is_bookkeeping(category);
+                let role = if apart { Role::Bookkeeping } else { Role::Workgroup };
+                let export = self.all.calls.export(process, role, category, name);
+                self.exports.insert(key, (export, apart));
+                (export, apart)
             }
         };
+        if bookkeeping {
+            thread = self.apart(process, Role::Bookkeeping);
+        }
+        self.put_call(thread, export, start_ns, end_ns)
+    }
+
+    fn put_call(
+        &mut self,
+        thread: ThreadKey,
+        export: u32,
+        start_ns: i64,
+        end_ns: i64,
+    ) -> Result<(), String> {
         let all = &mut *self.all;
         let [start_ns, end_ns] = [start_ns, end_ns].map(|ns| ns.saturating_add(self.shift_ns));
         all.first_ns = all.first_ns.min(start_ns);
         all.last_ns = all.last_ns.max(end_ns);
         let (start, end) = (ticks(start_ns), ticks(end_ns));
         self.all.calls.call(thread, export, start, end).map_err(|e| e.to_string())
+    }
+
+    /// Whether slices of this category in the event's row are those that Kineto writes about its own
+    /// work: a slice per profiler over all of its time (category `Trace`, process `Spans`), and
+    /// the time that profiling took (`overhead`).
+    fn is_bookkeeping(&self, category: &str) -> bool {
+        let of_spans = || match &self.last {
+            Some((Ids { process: Some(Id::Text(text)), .. }, _)) => text.starts_with("Spans"),
+            _ => false,
+        };
+        category == "overhead" || (category == "Trace" && of_spans())
+    }
+
+    /// The thread of a process for calls that are on none.
+    fn apart(&mut self, process: ProcessKey, role: Role) -> ThreadKey {
+        let calls = &mut self.all.calls;
+        *self.apart.entry((process, role)).or_insert_with(|| {
+            let thread = calls.thread(process, 0);
+            calls.name_thread(thread, if role == Role::Span { "async spans" } else { "profiler" });
+            thread
+        })
     }
 
     /// `process_name`, `thread_name` and the like.
@@ -380,6 +485,10 @@ impl OneTrace<'_> {
             more: Some(self.text.as_str()).filter(|text| !text.is_empty()),
         };
         self.activities.push(&activity).map_err(|e| e.to_string())?;
+        self.all.forms[usize::from(event.phase)] += 1;
+        if event.exact_time.is_some() || event.exact_duration.is_some() {
+            self.imprecise(event);
+        }
         let what = (category, name);
         match (event.phase, event.time_ns, event.duration_ns) {
             (b'X', Some(start), Some(duration)) if duration >= 0 => {
@@ -396,9 +505,21 @@ impl OneTrace<'_> {
             },
             (b'X' | b'B' | b'E', ..) => self.unpaired += 1,
             (b'M', ..) => self.metadata(row, event)?,
+            (b'C', ..) => self.counter(event, name)?,
+            (b'b' | b'e' | b'S' | b'F', ..) => self.span(event, category, name)?,
             _ => {}
         }
         Ok(())
+    }
+
+    /// Notes what of an event's times nanoseconds do not say.
+    #[cold]
+    fn imprecise(&mut self, event: &Event<'_>) {
+        let rounded = (event.exact_time.is_some() && event.time_ns.is_some())
+            || (event.exact_duration.is_some() && event.duration_ns.is_some());
+        self.rounded += u64::from(rounded);
+        let short = event.exact_duration.is_some() && event.duration_ns == Some(0);
+        self.too_short += u64::from(short && event.phase == b'X' && event.time_ns.is_some());
     }
 }
 
@@ -432,13 +553,18 @@ fn json(scalar: &Scalar<'_>) -> String {
     match scalar {
         Scalar::Int(n) => n.to_string(),
         Scalar::Big(n) => n.to_string(),
-        Scalar::Float(x) => Value::from(*x).to_string(),
+        Scalar::Float(x) => x.to_string(),
         Scalar::Text(text) => Value::from(&**text).to_string(),
     }
 }
 
 /// The keys of an event that have no column, as an object; nothing if there are none.
 fn more(event: &Event<'_>, out: &mut String) {
+    for (key, exact) in [("ts", event.exact_time), ("dur", event.exact_duration)] {
+        if let Some(exact) = exact {
+            put(out, key, exact.get());
+        }
+    }
     let texts = [("bp", &event.binding), ("s", &event.scope)];
     for (key, text) in texts {
         if let Some(text) = text {

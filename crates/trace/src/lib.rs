@@ -3,7 +3,8 @@
 //! ```text
 //!  profile ─► calls, dispatches, counters ─► Sink, which is ─┬─ chrome::write::Writer ───► .json
 //!                                                            └─ perfetto::write::Writer ─► .pftrace
-//!  .json ─► chrome::read ─► events ─► import ─► profile ─► activities ─► .json, .pftrace
+//!  .json ────► chrome::read ───┐
+//!  .pftrace ─► perfetto::read ─┴► events ─► import ─► profile ─► activities ─► .json, .pftrace
 //! ```
 //!
 //! | module | what |
@@ -17,9 +18,10 @@
 //! | [`facts`] | what a trace format cannot carry: the object `counterpoint` |
 //! | [`raw`], [`restore`] | what an import of our own needs, and the import |
 //! | [`chrome`] | Chrome's JSON with Kineto's schema: reading, writing |
-//! | [`perfetto`] | Perfetto's protobuf format: writing |
+//! | [`perfetto`] | Perfetto's protobuf format: reading, writing |
 //! | [`check`] | what is wrong with a file, and at which byte |
-//! | [`import`] | a Chrome trace as a profile |
+//! | [`kind`] | what kind of file this is |
+//! | [`import`] | a trace as a profile |
 //! | [`merge`] | several traces as one, on one clock |
 //! | `relay` | a timeline that one thread makes and another one writes |
 //! | [`text`] | JSON's strings and numbers |
@@ -37,6 +39,7 @@ pub mod event;
 pub mod facts;
 pub mod filter;
 pub mod import;
+pub mod kind;
 pub mod merge;
 mod numbers;
 pub mod perfetto;

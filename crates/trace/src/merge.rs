@@ -10,6 +10,7 @@
 //! their time, the process that they belong to and the ids of arrows: the ones of the second file
 //! and later are moved out of the way of those before.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 
 use crate::chrome::event::{Event, Raw, Scalar};
 use crate::chrome::read::{ReadError, Sink, Summary, read};
+use crate::chrome::time::shifted;
 use crate::chrome::write::{RawEvent, Writer};
 use crate::event::{Id, ProcessRow, Sink as Rows};
 use crate::text;
@@ -384,7 +386,7 @@ fn scalar(value: &Scalar<'_>, out: &mut Vec<u8>) {
     match value {
         Scalar::Int(n) => text::int(out, *n),
         Scalar::Big(n) => text::uint(out, *n),
-        Scalar::Float(n) => text::float(out, *n),
+        Scalar::Float(n) => out.extend_from_slice(n.as_bytes()),
         Scalar::Text(s) => text::string(out, s),
     }
 }
@@ -423,6 +425,7 @@ impl<W: Write> Sink for Again<'_, W> {
             }
         }
         more.extend(event.other.iter().map(|(key, value)| (&**key, value.get())));
+        let exact_time = event.exact_time.map(|raw| later(raw.get(), self.shift_ns));
         let some = |bytes: &'_ Vec<u8>| !bytes.is_empty();
         let raw = RawEvent {
             phase: event.phase,
@@ -432,6 +435,8 @@ impl<W: Write> Sink for Again<'_, W> {
             thread: some(thread).then(|| utf8(thread)),
             time_ns: event.time_ns.map(|ns| moved_ns(ns, self.shift_ns, event.phase)),
             duration_ns: event.duration_ns,
+            exact_time: exact_time.as_deref(),
+            exact_duration: event.exact_duration.map(Raw::get),
             id: some(id).then(|| utf8(id)),
             args: event.args.map(Raw::get),
             more: &more,
@@ -446,6 +451,14 @@ impl<W: Write> Sink for Again<'_, W> {
 
     fn top(&mut self, _: u64, _: &str, _: Raw<'_>) -> Result<(), String> {
         Ok(())
+    }
+}
+
+/// A time that has more digits than nanoseconds, so much later. What is not a time stays what it is.
+pub(crate) fn later(exact: &str, by_ns: i64) -> Cow<'_, str> {
+    match by_ns {
+        0 => Cow::Borrowed(exact),
+        _ => shifted(exact, by_ns).map_or(Cow::Borrowed(exact), Cow::Owned),
     }
 }
 

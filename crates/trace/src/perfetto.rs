@@ -7,6 +7,7 @@ mod intern;
 mod json;
 mod nest;
 mod proto;
+pub mod read;
 mod row;
-mod wire;
+pub(crate) mod wire;
 pub mod write;

@@ -13,6 +13,10 @@ use serde_json::json;
 
 /// Name of the metadata event of a page.
 pub const PAGE_EVENT: &str = "counterpoint_page";
+/// Name of a metadata event with the same arguments, of which only the workgroups of exports matter:
+/// in Perfetto's format a page may wait for slices that are around it, and calls of other threads
+/// must not wait for what it says.
+pub const COUNTS_EVENT: &str = "counterpoint_counts";
 /// Name of the metadata event of samples of tracks.
 pub const SAMPLES_EVENT: &str = "counterpoint_samples";
 

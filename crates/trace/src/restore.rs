@@ -19,17 +19,17 @@ use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use model::MAX_COUNTERS;
+use model::{Loss, MAX_COUNTERS};
 use profile::raw::{Parts, ProcessFacts, settle};
 use profile::tracks::{Reading, Readings, Sample};
-use profile::{Clock, LossCount, Moment, TracksWriter};
+use profile::{Clock, LossCount, Moment, TracksWriter, merge_losses};
 use serde_json::Value;
 
 use crate::chrome::event::{Event, Raw, Scalar};
 use crate::chrome::read::{self, Sink, Summary};
 use crate::facts::{End, Facts, LossOf, TRACE_SCHEMA};
 use crate::import::Imported;
-use crate::raw::{PAGE_EVENT, PageArgs, SAMPLES_EVENT, SamplesArgs};
+use crate::raw::{COUNTS_EVENT, PAGE_EVENT, PageArgs, SAMPLES_EVENT, SamplesArgs};
 
 mod call;
 mod thread;
@@ -44,6 +44,8 @@ pub struct Head {
     pub facts: Facts,
     /// `baseTimeNanoseconds`.
     pub base_ns: i64,
+    /// Its losses are all there are: it stands after the events.
+    pub whole: bool,
 }
 
 impl Head {
@@ -60,7 +62,7 @@ impl Head {
             && passes as usize <= MAX_COUNTERS
             && facts.processes.iter().all(|p| p.process.pass < passes.max(1))
             && facts.tracks.iter().all(|t| is_word(&t.name));
-        sound.then_some(Self { facts, base_ns })
+        sound.then_some(Self { facts, base_ns, whole: false })
     }
 
     /// Reads a trace up to its first event. `None` if what is there is not ours, or no trace.
@@ -85,6 +87,11 @@ impl Head {
     }
 }
 
+/// Rows that are processes without a number in Perfetto's format.
+fn is_derived(row: &str) -> bool {
+    row.starts_with("dispatches of ") || row.starts_with("counters of ")
+}
+
 /// A name that is a directory of its own and nothing else.
 fn is_word(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -105,6 +112,7 @@ pub struct Restore {
     derived: HashSet<i64>,
     tracks: Vec<Option<(TracksWriter, HashMap<u32, u32>)>>,
     end: Option<End>,
+    whole: bool,
     args: CallArgs,
     changes: Changes,
     calls: u64,
@@ -173,7 +181,7 @@ impl Restore {
     /// # Errors
     /// Not writable, or the head contradicts itself.
     pub fn create(dir: &Path, head: Head) -> profile::Result<Self> {
-        let Head { facts, base_ns } = head;
+        let Head { facts, base_ns, whole } = head;
         let own = facts.manifest.snapshots.len();
         let more = facts.clock.snapshots.get(own..).unwrap_or_default().to_vec();
         let processes: Vec<ProcessFacts> =
@@ -210,6 +218,7 @@ impl Restore {
             by_pid,
             tracks,
             end: None,
+            whole,
             args: CallArgs::default(),
             changes: Changes::default(),
             calls: 0,
@@ -233,13 +242,13 @@ impl Restore {
         }
         let mut notes = self.changes.notes(self.calls);
         if summary.truncated {
-            notes.push(format!("the trace stops early, behind byte {}", summary.bytes));
+            notes.push(format!("the trace stops early, after byte {}", summary.bytes));
         }
         if summary.mended > 0 {
             let n = summary.mended;
             notes.push(format!("{n} values had bytes that JSON cannot hold; mended"));
         }
-        if self.end.is_none() {
+        if self.end.is_none() && !self.whole {
             notes.push("the trace has no end: losses inside its pages are not known".to_owned());
         }
         self.parts.finish(notes)?;
@@ -255,8 +264,14 @@ impl Restore {
                 _ => run.push(row.loss),
             }
         }
-        settle(&self.dir, &run, &processes)?;
-        Ok(Imported { events: summary.events, calls: self.calls, unpaired: 0 })
+        let damage = [
+            (Loss::TraceValueLost, summary.lost),
+            (Loss::TraceEventDamaged, summary.damaged),
+            (Loss::TraceRestUnread, summary.rest.is_some().into()),
+        ];
+        run.extend(damage.map(|(loss, count)| LossCount::new(loss, count)));
+        settle(&self.dir, &merge_losses(&run), &processes)?;
+        Ok(Imported { events: summary.events, calls: self.calls, ..Imported::default() })
     }
 
     fn page(&mut self, raw: Option<Raw<'_>>) -> Result<(), String> {
@@ -283,6 +298,14 @@ impl Restore {
         if empty { self.flush(index, uid).map_err(|e| e.to_string()) } else { Ok(()) }
     }
 
+    fn counts(&mut self, raw: Option<Raw<'_>>) {
+        let Some(args) = raw.and_then(|raw| raw.parse::<PageArgs>().ok()) else { return };
+        let Some(process) = self.processes.get_mut(args.page.process) else { return };
+        for [export, x, y, z] in &args.counts {
+            process.counts.entry(*export).or_insert([*x, *y, *z]);
+        }
+    }
+
     fn samples(&mut self, raw: Option<Raw<'_>>) -> Result<(), String> {
         let Some(args) = raw.and_then(|raw| raw.parse::<SamplesArgs>().ok()) else {
             self.changes.damaged += 1;
@@ -302,19 +325,40 @@ impl Restore {
     }
 
     fn call(&mut self, event: &Event<'_>) -> Result<(), String> {
-        let (Some(Scalar::Int(pid)), Some(time)) = (&event.pid, event.time_ns) else {
+        if matches!(&event.pid, Some(Scalar::Text(row)) if is_derived(row)) {
+            return Ok(());
+        }
+        // A process without a real id is called by its name in Perfetto's format.
+        let pid = match &event.pid {
+            Some(Scalar::Int(pid)) => Some(*pid),
+            Some(Scalar::Text(_)) if self.whole => None,
+            _ => {
+                self.changes.unplaced += 1;
+                return Ok(());
+            }
+        };
+        let Some(time) = event.time_ns else {
             self.changes.unplaced += 1;
             return Ok(());
         };
-        let Some(candidates) = self.by_pid.get(pid) else {
-            self.changes.foreign += u64::from(!self.derived.contains(pid));
-            return Ok(());
+        let candidates = match pid {
+            None => None,
+            Some(pid) => {
+                let Some(known) = self.by_pid.get(&pid) else {
+                    self.changes.foreign += u64::from(!self.derived.contains(&pid));
+                    return Ok(());
+                };
+                Some(known)
+            }
         };
         let ticks = matches!(self.facts.manifest.clock, Clock::Tsc);
         self.args.read(event.args, &self.counters, ticks);
-        let index = match candidates.as_slice() {
-            [one] => *one,
-            several => match self.args.process.filter(|p| several.contains(p)) {
+        let index = match candidates.map(Vec::as_slice) {
+            Some([one]) => *one,
+            several => match self.args.process.filter(|p| match several {
+                Some(several) => several.contains(p),
+                None => *p < self.processes.len(),
+            }) {
                 Some(process) => process,
                 None => {
                     self.changes.unplaced += 1;
@@ -422,10 +466,11 @@ impl Sink for Restore {
     fn event(&mut self, _: u64, event: &Event<'_>) -> Result<(), String> {
         match (event.phase, event.name.as_deref()) {
             (b'M', Some(PAGE_EVENT)) => self.page(event.args)?,
+            (b'M', Some(COUNTS_EVENT)) => self.counts(event.args),
             (b'M', Some(SAMPLES_EVENT)) => self.samples(event.args)?,
             (b'X', _) => self.call(event)?,
             // Made of the calls and samples by the export.
-            (b'M' | b'C' | b's' | b'f', _) => {}
+            (b'M' | b'C' | b's' | b't' | b'f', _) => {}
             _ => self.changes.foreign += 1,
         }
         Ok(())

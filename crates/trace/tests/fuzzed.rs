@@ -80,6 +80,93 @@ fn any_bytes_as_a_trace() {
     }
 }
 
+/// A field of a message.
+fn field(number: u32, r: &mut Random) -> Vec<u8> {
+    let varint = |mut n: u64| {
+        let mut bytes = Vec::new();
+        while n >= 0x80 {
+            bytes.push(n as u8 | 0x80);
+            n >>= 7;
+        }
+        bytes.push(n as u8);
+        bytes
+    };
+    let small = r.next() % 5;
+    match r.place(4) {
+        0 => [varint(u64::from(number << 3)), varint(r.next() >> r.place(64))].concat(),
+        1 => [varint(u64::from(number << 3)), varint(small)].concat(),
+        2 => [varint(u64::from(number << 3 | 1)), r.next().to_le_bytes().to_vec()].concat(),
+        _ => {
+            let inside = bytes(r, 12);
+            [varint(u64::from(number << 3 | 2)), varint(inside.len() as u64), inside].concat()
+        }
+    }
+}
+
+/// A message with fields that readers know, some of them messages.
+fn message(r: &mut Random, depth: usize) -> Vec<u8> {
+    const KNOWN: [u32; 30] = [
+        1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 17, 22, 23, 30, 31, 41, 42, 43, 44, 45, 47, 48, 50,
+        58, 59, 60, 2040, 2041,
+    ];
+    let mut out = Vec::new();
+    for _ in 0..r.place(7) {
+        let number = KNOWN[r.place(KNOWN.len())];
+        if depth == 0 || r.place(3) == 0 {
+            out.extend(field(number, r));
+            continue;
+        }
+        let inside = message(r, depth - 1);
+        let tag = number << 3 | 2;
+        out.extend(if tag < 0x80 {
+            vec![tag as u8]
+        } else {
+            vec![tag as u8 | 0x80, (tag >> 7) as u8]
+        });
+        out.extend([inside.len().min(127) as u8]);
+        out.extend(&inside[..inside.len().min(127)]);
+    }
+    out
+}
+
+#[test]
+fn any_packets() {
+    let whole = include_bytes!("foreign.pftrace");
+    fuzz::packets(whole);
+    fuzz::packets(b"");
+    let mut r = Random(0x0bad_cafe_dead_beef);
+    for _ in 0..3_000 {
+        fuzz::packets(&bytes(&mut r, 60));
+        let mut trace = Vec::new();
+        for _ in 0..r.place(6) {
+            let packet = message(&mut r, 3);
+            let length = packet.len() as u16;
+            trace.extend([0x0a, length as u8 | 0x80, (length >> 7) as u8 & 0x7f]);
+            trace.extend(packet);
+        }
+        fuzz::packets(&trace);
+        let mut damaged = whole.to_vec();
+        for _ in 0..=r.place(4) {
+            let at = r.place(damaged.len());
+            match r.place(5) {
+                0 => damaged[at] = r.next() as u8,
+                1 => damaged[at] ^= 1 << r.place(8),
+                2 => damaged.truncate(at.max(1)),
+                3 => drop(damaged.drain(at..(at + r.place(20)).min(damaged.len()))),
+                _ => {
+                    let copy = damaged[at..(at + r.place(80)).min(damaged.len())].to_vec();
+                    let to = r.place(damaged.len());
+                    damaged.splice(to..to, copy);
+                }
+            }
+            if damaged.is_empty() {
+                break;
+            }
+        }
+        fuzz::packets(&damaged);
+    }
+}
+
 #[test]
 fn any_values() {
     let mut r = Random(0x1234_5678_9abc_def1);

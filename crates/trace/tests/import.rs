@@ -108,7 +108,7 @@ fn slices_are_calls_and_nothing_else_is_lost() {
     std::fs::create_dir(&dir).unwrap();
     let text = serde_json::to_vec(&example()).unwrap();
     let done = import(&dir, &[&text], &[0]);
-    assert_eq!(done, Imported { events: 16, calls: 5, unpaired: 2 });
+    assert_eq!(done, Imported { events: 16, calls: 5, unpaired: 2, samples: 1, spans: 0 });
 
     let profile = Profile::open(&dir).unwrap();
     assert_eq!(profile.manifest.origin, Origin::Import);

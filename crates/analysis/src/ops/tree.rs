@@ -62,7 +62,7 @@ impl Arena {
         let ops = &trees.profile.ops;
         let Some(op) = ops.of(columns.process, columns.export[i]) else { return };
         let role = ops.get(op).map_or(Role::Workgroup, |op| op.role);
-        if role == Role::Workgroup {
+        if !role.is_of_machine() {
             return;
         }
         let begin = columns.start_ticks[i];
@@ -137,7 +137,7 @@ struct Inside {
 
 pub(super) fn visit(trees: &OpTrees<'_>, filter: &OpFilter, visitor: &mut impl OpVisitor) {
     let profile = trees.profile;
-    if profile.ops.all().iter().all(|op| op.role == Role::Workgroup) {
+    if !profile.ops.all().iter().any(|op| op.role.is_of_machine()) {
         return;
     }
     let mut shower = Shower {
@@ -212,7 +212,7 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
             let below = match node.role {
                 Role::Run => self.run(arena, at, inside, &regions),
                 Role::Op => self.op(arena, at, inside, &regions),
-                Role::Region | Role::Task | Role::Workgroup => {
+                Role::Region | Role::Task | Role::Workgroup | Role::Span | Role::Bookkeeping => {
                     for region in &regions {
                         self.visitor.region(self.process, self.thread, region);
                     }
@@ -244,7 +244,9 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
                     self.regions.push(self.region(node));
                     self.walk.extend(children(node));
                 }
-                Role::Task | Role::Workgroup => self.walk.extend(children(node)),
+                Role::Task | Role::Workgroup | Role::Span | Role::Bookkeeping => {
+                    self.walk.extend(children(node));
+                }
             }
         }
     }

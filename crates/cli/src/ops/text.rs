@@ -2,8 +2,6 @@
 
 use std::io::{self, Write};
 
-use profile::Role;
-
 use super::{View, columns, machines};
 use crate::output::PROSE_WIDTH;
 use crate::report::units::{grouped, percent, plural, time};
@@ -168,7 +166,7 @@ fn reasons(view: &View<'_>) -> Vec<String> {
         reasons
             .push("none of those that were recorded is in what --vm, --since, --until ask".into());
     }
-    let any_op = view.profile.ops.all().iter().any(|op| op.role != Role::Workgroup);
+    let any_op = view.profile.ops.all().iter().any(|op| op.role.is_of_machine());
     if machines(view.profile).is_empty() && !any_op {
         reasons.push(
             "no virtual machine of TVM was seen: the program makes none, or made it in a way that \

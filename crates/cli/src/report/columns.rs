@@ -166,9 +166,12 @@ impl Table {
                 Some(Value::Text(by_pass(r, |pass| pass.calls.to_string())))
             });
         }
-        push(2, "self_ns", "self", &|r| ns(r.self_ticks as f64 / each));
+        // What is on no thread has no part in the time of threads.
+        let of_thread = |r: &Row| !is_apart(profile, r.key);
+        push(2, "self_ns", "self", &|r| ns(r.self_ticks as f64 / each).filter(|_| of_thread(r)));
         push(2, "share", "share", &|r| {
-            (summary.self_ticks > 0).then(|| Value::Part(r.self_ticks as f64 / all))
+            let any = summary.self_ticks > 0 && of_thread(r);
+            any.then(|| Value::Part(r.self_ticks as f64 / all))
         });
         push(4, "mean_ns", "mean", &|r| ns(r.mean_ticks()));
         push(6, "p50_ns", "p50", &|r| ns(r.p50_ticks));
@@ -430,8 +433,15 @@ pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
 fn op_label(op: &Op) -> String {
     match op.role {
         Role::Workgroup | Role::Op => op.name.clone(),
+        Role::Span => format!("{} (async span)", op.name),
+        Role::Bookkeeping => format!("{} (profiler's own)", op.name),
         role => format!("{} ({})", op.name, role.name()),
     }
+}
+
+/// Whether calls of this row are on no thread: asynchronous spans, a profiler's book-keeping.
+pub fn is_apart(profile: &Profile, key: Key) -> bool {
+    op_of(profile, key).is_some_and(|op| op.role.is_apart())
 }
 
 /// Whether calls of this profile are anything else than workgroups.

@@ -80,6 +80,10 @@ struct Total {
     duration_ns: f64,
     self_ns: f64,
     overlapping_calls: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spans: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bookkeeping_calls: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -89,7 +93,7 @@ struct RowOut<'a> {
     calls: Option<u64>,
     dispatches: Option<u64>,
     total_ns: f64,
-    self_ns: f64,
+    self_ns: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     spread: Option<f64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -266,6 +270,8 @@ fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
             duration_ns: summary.total_ticks as f64 * profile.timeline.ns_per_tick(),
             self_ns: summary.self_ticks as f64 * profile.timeline.ns_per_tick(),
             overlapping_calls: summary.overlapping,
+            spans: Some(summary.apart.spans).filter(|n| *n > 0),
+            bookkeeping_calls: Some(summary.apart.bookkeeping).filter(|n| *n > 0),
         },
         rows: report.table.order.iter().map(|i| row(report, &summary.rows[*i])).collect(),
         processes: (0..profile.processes.len()).map(|i| process(report, i)).collect(),
@@ -330,15 +336,16 @@ fn row<'a>(report: &'a Report<'_>, row: &'a Row) -> RowOut<'a> {
         total_ns: ns(pass.total_ticks as f64),
     });
     let multiplex = profile.manifest.multiplex;
+    let of_thread = !super::columns::is_apart(profile, row.key);
     RowOut {
         key: key_out(profile, row.key),
         calls: agree.then_some(row.calls / each),
         dispatches: row.dispatches.filter(|_| agree).map(|n| n / each),
         total_ns: ns(row.total_ticks as f64 / each as f64),
-        self_ns: ns(row.self_ticks as f64 / each as f64),
+        self_ns: of_thread.then(|| ns(row.self_ticks as f64 / each as f64)),
         spread: super::columns::spread(row).filter(|_| repeated),
         passes: passes.collect(),
-        share: (all > 0).then(|| row.self_ticks as f64 / all as f64),
+        share: (all > 0 && of_thread).then(|| row.self_ticks as f64 / all as f64),
         mean_ns: ns(row.mean_ticks()),
         min_ns: ns(row.min_ticks as f64),
         max_ns: ns(row.max_ticks as f64),

@@ -5,7 +5,7 @@ use std::io;
 use model::{Loss, Severity};
 use profile::{LossCount, Origin, State};
 
-use super::units::plural;
+use super::units::{grouped, plural};
 use super::{Report, RowKind};
 use crate::terminal::say;
 
@@ -67,6 +67,28 @@ pub fn notes(report: &Report<'_>) -> Vec<String> {
              in common is self time of the one that began last",
             plural(n.into(), "call")
         )),
+    }
+    let apart = report.summary.apart;
+    let kinds = [
+        (apart.spans, "asynchronous span", "asynchronous spans"),
+        (
+            apart.bookkeeping,
+            "call of the profiler's own book-keeping",
+            "calls of the profiler's own \
+          book-keeping",
+        ),
+    ];
+    let kinds = kinds.into_iter().filter(|(n, ..)| *n > 0);
+    let kinds = kinds.map(|(n, one, many)| match n {
+        1 => format!("1 {one}"),
+        n => format!("{} {many}", grouped(n.into())),
+    });
+    let kinds = kinds.collect::<Vec<_>>().join(" and ");
+    if !kinds.is_empty() {
+        notes.push(format!(
+            "beside the threads: {kinds}, with rows by op; not in the sum of calls, the times of \
+             threads, self times and shares"
+        ));
     }
     let alive = report.profile.processes.iter().any(|p| p.alive);
     match (manifest.state, manifest.origin, &manifest.pool) {
@@ -134,6 +156,11 @@ pub fn reasons(report: &Report<'_>) -> Vec<String> {
         reasons.push(format!("something was lost, see below: {}", lost.join(", ")));
     }
     if !reasons.is_empty() {
+        return reasons;
+    }
+    if manifest.origin == Origin::Import {
+        // A note says what is in it.
+        reasons.push("the trace has no slice; what it has, a note below says".into());
         return reasons;
     }
     if profile.processes.is_empty() {

@@ -36,7 +36,9 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
         wrapped(out, &format!("{label:<9} "), &text, width)?;
     }
     writeln!(out)?;
-    if report.summary.calls == 0 {
+    if report.summary.calls == 0 && !report.summary.rows.is_empty() {
+        table(out, &report.table, tables)?;
+    } else if report.summary.calls == 0 {
         writeln!(out, "no calls were recorded; likely reasons:")?;
         for reason in reasons(report) {
             wrapped(out, "  - ", &reason, width)?;

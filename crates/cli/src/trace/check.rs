@@ -1,19 +1,20 @@
 //! `counterpoint trace check`: what is wrong with a trace file, and at which byte.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
 use serde::Serialize;
 use trace::check::Report;
+use trace::kind::{self, Kind};
 use trace::{chrome, perfetto};
 
 use crate::failure::Failure;
 use crate::input;
 use crate::report::plural;
-use crate::terminal::{Kind, stdout, visible};
+use crate::terminal::{self, stdout, visible};
 
 /// The version of the JSON document.
 const CHECK_SCHEMA: &str = "counterpoint.trace-check/1";
@@ -70,8 +71,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         args.files.iter().map(|path| check(path)).collect::<Result<_, _>>()?;
     let wrong = files.iter().any(|file| !file.counts.is_empty());
     let kind = match args.format {
-        Format::Text => Kind::People,
-        Format::Json => Kind::Json,
+        Format::Text => terminal::Kind::People,
+        Format::Json => terminal::Kind::Json,
     };
     let mut out = stdout(kind);
     match args.format {
@@ -87,32 +88,35 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 
 fn check(path: &Path) -> Result<FileOut, Failure> {
     let failed = |e: io::Error| Failure::new(format!("read {}: {e}", input::name(path)));
-    let mut file = input::once(path).map_err(failed)?;
-    let mut first = [0u8; 1];
-    let read = file.read(&mut first).map_err(failed)?;
-    // A packet of Perfetto's format starts with the tag of its field; no JSON text does: 0x0a is
-    // a new line there, so the name decides.
-    let perfetto = read > 0 && first == [0x0a] && !is_json(path);
-    let source = io::Cursor::new(first).take(read as u64).chain(file);
-    let report = if perfetto {
-        perfetto::check::check(source).map_err(failed)?
-    } else {
-        match chrome::check::check(source) {
-            Ok(report) => report,
-            Err((mut report, error)) => {
-                let text = error.to_string();
-                let what = text.split_once(": ").map_or(text.as_str(), |(_, what)| what);
-                report.find(error.at, "cannot be read any further", what);
-                report
-            }
-        }
+    let other = |what: &str| {
+        let mut report = Report::default();
+        report.find(0, "not a trace", format!("not a trace: {what}"));
+        FileOut::new(path, "other", report)
     };
-    Ok(FileOut::new(path, if perfetto { "perfetto" } else { "chrome" }, report))
-}
-
-fn is_json(path: &Path) -> bool {
-    let name = path.to_string_lossy().to_lowercase();
-    name.ends_with(".json") || name.ends_with(".json.gz")
+    if path.is_dir() {
+        return Ok(other(kind::of_directory(path)));
+    }
+    let (kind, source) = kind::open(input::once(path).map_err(failed)?).map_err(failed)?;
+    match kind {
+        Kind::Other(what) => Ok(other(what)),
+        Kind::Empty => Ok(other("nothing in it")),
+        Kind::Perfetto => {
+            let report = perfetto::check::check(source).map_err(failed)?;
+            Ok(FileOut::new(path, "perfetto", report))
+        }
+        Kind::Json | Kind::Unknown => {
+            let report = match chrome::check::check(source) {
+                Ok(report) => report,
+                Err((mut report, error)) => {
+                    let text = error.to_string();
+                    let what = text.split_once(": ").map_or(text.as_str(), |(_, what)| what);
+                    report.find(error.at, "cannot be read any further", what);
+                    report
+                }
+            };
+            Ok(FileOut::new(path, "chrome", report))
+        }
+    }
 }
 
 impl FileOut {

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use profile::Manifest;
 use trace::chrome::event::{Event, Raw};
-use trace::chrome::read::{ReadError, Sink, Summary, read};
-use trace::import::{Import, Imported};
+use trace::chrome::read::{ReadError, Sink, Summary};
+use trace::import::{Import, Imported, read_any};
 use trace::restore::{Head, Restore};
 
 use crate::failure::Failure;
@@ -16,10 +16,12 @@ use crate::prepare::{Turn, make_way};
 use crate::report::plural;
 use crate::terminal::say;
 
-/// Make a profile of Chrome traces, as torch, Kineto, TensorFlow and `trace export` write them.
+/// Make a profile of traces: Chrome JSON, as torch, Kineto, TensorFlow and `trace export` write it, or
+/// Perfetto's format.
 ///
-/// Files may be compressed with gzip. Slices become calls: report, stats and export work on them.
-/// Everything else is kept and comes out again with `trace export`. Several files become one
+/// Files may be compressed with gzip. Slices and asynchronous spans become calls, counters tracks:
+/// report, stats and export work on them. Everything else is kept and comes out again with `trace
+/// export`. Several files become one
 /// profile, aligned by their base times. docs/traces.md says more.
 #[derive(clap::Args)]
 pub struct Args {
@@ -47,9 +49,15 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match import(&args, &files, &shifts) {
         Ok((done, ours)) => {
             let (events, calls) = (done.events.into(), done.calls.into());
+            let more = [(done.spans, "asynchronous span"), (done.samples, "value of a counter")];
+            let more = more.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| match (n, what) {
+                (n, "value of a counter") if n > 1 => format!(", {n} values of counters"),
+                (n, what) => format!(", {}", plural(n.into(), what)),
+            });
+            let more = more.collect::<String>();
             let ours = if ours { "; the profile that was exported" } else { "" };
             say!(
-                "{}, among them {}, in {}{ours}",
+                "{}, among them {}{more}, in {}{ours}",
                 plural(events, "event"),
                 plural(calls, "call"),
                 output.display()
@@ -98,7 +106,7 @@ fn restore(args: &Args, file: &Input, head: Head) -> Result<Option<Imported>, Fa
         again(&args.output)?;
         return Ok(None);
     };
-    let summary = read(file.read(), &mut one).map_err(|e| unreadable(file, e))?;
+    let (summary, _) = read_any(file.read(), &mut one).map_err(|e| unreadable(file, e))?;
     stops_early(file, &summary);
     one.finish(&summary).map(Some).map_err(Failure::new)
 }
@@ -126,9 +134,10 @@ pub fn plain(
     let mut all = Import::create(output, manifest).map_err(Failure::new)?;
     for (number, (file, shift)) in files.iter().zip(shifts).enumerate() {
         let mut one = all.trace(&format!("chrome-{number}"), *shift).map_err(Failure::new)?;
-        let summary = read(file.read(), &mut one).map_err(|e| unreadable(file, e))?;
+        let (summary, perfetto) =
+            read_any(file.read(), &mut one).map_err(|e| unreadable(file, e))?;
         stops_early(file, &summary);
-        late = one.head();
+        late = one.head().map(|head| Head { whole: perfetto, ..head });
         one.finish(file.name(), &summary).map_err(Failure::new)?;
     }
     Ok((all.finish().map_err(Failure::new)?, late))
@@ -159,7 +168,7 @@ pub fn shifts(files: &[Input]) -> Result<Vec<i64>, Failure> {
     let mut bases = Vec::new();
     for file in files {
         let mut base = Base(0);
-        read(file.read(), &mut base).map_err(|e| unreadable(file, e))?;
+        read_any(file.read(), &mut base).map_err(|e| unreadable(file, e))?;
         bases.push(base.0);
     }
     let first = bases.first().copied().unwrap_or(0);

@@ -49,6 +49,7 @@ mod storm;
 mod support;
 mod trace;
 mod trace_filter;
+mod trace_foreign;
 mod trace_forged;
 mod trace_import;
 mod trace_merge;

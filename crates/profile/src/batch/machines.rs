@@ -1,4 +1,5 @@
-//! Columns that only profiles with calls of virtual machines have.
+//! Columns that only profiles with calls of virtual machines have, and the one of them that those
+//! with asynchronous spans have.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +21,12 @@ use crate::profile::Profile;
 
 /// Whether a profile has calls of virtual machines, as far as its metadata says.
 fn has_machines(profile: &Profile) -> bool {
-    profile.ops.all().iter().any(|op| op.role != Role::Workgroup)
+    profile.ops.all().iter().any(|op| op.role.is_of_machine())
+}
+
+/// Whether a profile has calls that are on no thread.
+fn has_apart(profile: &Profile) -> bool {
+    profile.ops.all().iter().any(|op| op.role.is_apart())
 }
 
 /// Names and kinds of values of all processes, each once, and the place of each process's keys.
@@ -50,12 +56,17 @@ impl Values {
 
 /// Their fields; none in a profile without such calls.
 pub(super) fn fields(profile: &Profile) -> Vec<Field> {
-    if !has_machines(profile) {
+    let role_alone = !has_machines(profile);
+    if role_alone && !has_apart(profile) {
         return Vec::new();
     }
     let text = || DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
     let mut fields: Vec<Field> =
         ["role", "arguments", "device"].map(|name| Field::new(name, text(), true)).into();
+    if role_alone {
+        fields.truncate(1);
+        return fields;
+    }
     let numbers = ["region", "storage_bytes", "workspace_bytes"];
     fields.extend(numbers.map(|name| Field::new(name, DataType::UInt64, true)));
     fields.push(Field::new("failed", DataType::Boolean, true));
@@ -86,12 +97,15 @@ pub(super) struct MachineRows {
     columns: Vec<ValueColumn>,
     /// The values of the row.
     row: Vec<Option<u64>>,
+    /// There is no other column than the role.
+    role_alone: bool,
 }
 
 impl MachineRows {
     /// `None` in a profile without such calls.
     pub fn new(profile: &Profile) -> Option<Self> {
-        if !has_machines(profile) {
+        let role_alone = !has_machines(profile);
+        if role_alone && !has_apart(profile) {
             return None;
         }
         let values = Values::of(profile);
@@ -109,6 +123,7 @@ impl MachineRows {
             columns: columns.collect(),
             row: Vec::new(),
             values,
+            role_alone,
         })
     }
 
@@ -122,6 +137,9 @@ impl MachineRows {
         ];
         for (builder, text) in self.texts.iter_mut().zip(texts) {
             builder.append_option(text.filter(|text| !text.is_empty()));
+        }
+        if self.role_alone {
+            return;
         }
         let (mut numbers, mut failed) = ([None; 3], None);
         self.row.clear();
@@ -160,6 +178,10 @@ impl MachineRows {
     pub fn finish(&mut self) -> Vec<ArrayRef> {
         let mut arrays: Vec<ArrayRef> = Vec::new();
         arrays.extend(self.texts.iter_mut().map(|b| ArrayBuilder::finish(b)));
+        if self.role_alone {
+            arrays.truncate(1);
+            return arrays;
+        }
         arrays.extend(self.numbers.iter_mut().map(|b| ArrayBuilder::finish(b)));
         arrays.push(Arc::new(self.failed.finish()));
         arrays.extend(self.columns.iter_mut().map(|column| match column {

@@ -373,6 +373,19 @@ pub fn settle(dir: &Path, run: &[LossCount], processes: &[Vec<LossCount>]) -> Re
     Ok(())
 }
 
+/// Writes losses of the run as a whole, that no reader finds by itself, into a profile without
+/// passes that has none yet.
+///
+/// # Errors
+/// It is not writable.
+pub fn write_losses(dir: &Path, losses: &[LossCount]) -> Result<()> {
+    let losses: Vec<LossCount> = losses.iter().filter(|loss| loss.count > 0).cloned().collect();
+    if losses.is_empty() {
+        return Ok(());
+    }
+    Ledger { schema: LEDGER_SCHEMA.to_owned(), losses, ..Ledger::default() }.write(&Dir::open(dir)?)
+}
+
 /// What `wanted` has more than `known`.
 fn missing(wanted: &[LossCount], known: &[LossCount]) -> Vec<LossCount> {
     let less = |one: &LossCount| {

@@ -7,7 +7,7 @@ use profile::activities::Activities;
 
 use super::categories::Categories;
 use super::keep::{Keep, visit_kept};
-use super::{Options, Written, look};
+use super::{Exact, Options, Written, look};
 use crate::chrome::write::{RawEvent, Writer};
 
 /// Writes every event as it was, but for its category where a vocabulary is given.
@@ -33,7 +33,8 @@ pub fn write_again<W: Write>(
     let mut categories = Categories::new(options.vocabulary);
     let losses = visit_kept(trace, keep.as_ref(), |event| {
         let (process, thread) = trace.row(event.row);
-        let (category, others) = categories.of(event, trace);
+        let exact = Exact::of(event.more);
+        let (category, others) = categories.of(event, exact.others, trace);
         writer.raw(&RawEvent {
             phase: event.form,
             category: category.as_deref(),
@@ -42,6 +43,8 @@ pub fn write_again<W: Write>(
             thread,
             time_ns: event.time_ns,
             duration_ns: event.duration_ns,
+            exact_time: exact.time,
+            exact_duration: exact.duration,
             id: event.id,
             args: event.args,
             more: &[],

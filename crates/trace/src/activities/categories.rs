@@ -47,14 +47,16 @@ impl Categories {
         Self { vocabulary, known: HashMap::new(), registry }
     }
 
-    /// The category of an event, and all keys of it that have no column, as a JSON object.
+    /// The category of an event, and `others`, its keys that have no column, as
+    /// [`RawEvent::others`](crate::chrome::write::RawEvent::others) has them.
     pub fn of<'a>(
         &'a mut self,
         event: &Activity<'a>,
+        others: Option<&'a str>,
         trace: &'a Activities,
     ) -> (Option<Cow<'a, str>>, Option<Cow<'a, str>>) {
-        let (category, more) = (event.category.and_then(|id| trace.text(id)), event.more);
-        let more = more.map(Cow::Borrowed);
+        let category = event.category.and_then(|id| trace.text(id));
+        let more = others.map(Cow::Borrowed);
         let Some(vocabulary) = self.vocabulary else { return (category.map(Cow::Borrowed), more) };
         let (Some(id), Some(category)) = (event.category, category) else { return (None, more) };
         if let Some((original, mut others)) = more.as_deref().and_then(original) {
@@ -68,13 +70,21 @@ impl Categories {
         let more = match &named.original {
             None => more,
             Some(original) => {
-                let others = more.and_then(|more| serde_json::from_str(&more).ok());
-                let mut others: Map<String, Value> = others.unwrap_or_default();
+                let others = more.and_then(|more| object(&more));
+                let mut others = others.unwrap_or_default();
                 others.insert(ORIGINAL.to_owned(), original.as_str().into());
                 Some(Cow::Owned(Value::from(others).to_string()))
             }
         };
         (Some(Cow::Borrowed(&named.name)), more)
+    }
+}
+
+/// The keys of an event that have no column; the brace before them may be missing.
+fn object(others: &str) -> Option<Map<String, Value>> {
+    match others.starts_with('{') {
+        true => serde_json::from_str(others).ok(),
+        false => serde_json::from_str(&format!("{{{others}")).ok(),
     }
 }
 
@@ -84,7 +94,7 @@ fn original(more: &str) -> Option<(String, Map<String, Value>)> {
     if !more.contains(ORIGINAL) {
         return None;
     }
-    let mut others: Map<String, Value> = serde_json::from_str(more).ok()?;
+    let mut others = object(more)?;
     match others.remove(ORIGINAL)? {
         Value::String(name) => Some((name, others)),
         _ => None,

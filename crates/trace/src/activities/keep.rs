@@ -83,7 +83,7 @@ impl Keep {
         };
         let mut event = 0;
         visit(trace, |activity| {
-            let (category, _) = categories.of(activity, trace);
+            let (category, _) = categories.of(activity, activity.more, trace);
             let category = category.as_deref().unwrap_or("");
             choice.event(event, activity, category, trace);
             event += 1;

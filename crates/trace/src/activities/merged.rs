@@ -7,7 +7,7 @@ use profile::activities::{Activities, RowId};
 
 use super::categories::Categories;
 use super::keep::{Keep, visit_kept};
-use super::{Options, Written, look, scalar};
+use super::{Exact, Options, Written, look, scalar};
 use crate::chrome::write::{Head, RawEvent, Writer};
 use crate::filter::LeftOut;
 use crate::merge::{self, Moved};
@@ -61,7 +61,9 @@ pub fn write_merged<W: Write>(
             if let Some(flow) = event.id.and_then(scalar) {
                 moved.flow(&flow, &mut id);
             }
-            let (category, others) = categories.of(event, trace);
+            let exact = Exact::of(event.more);
+            let exact_time = exact.time.map(|text| merge::later(text, shift_ns));
+            let (category, others) = categories.of(event, exact.others, trace);
             writer.raw(&RawEvent {
                 phase: event.form,
                 category: category.as_deref(),
@@ -70,6 +72,8 @@ pub fn write_merged<W: Write>(
                 thread,
                 time_ns: event.time_ns.map(|ns| merge::moved_ns(ns, shift_ns, event.form)),
                 duration_ns: event.duration_ns,
+                exact_time: exact_time.as_deref(),
+                exact_duration: exact.duration,
                 id: str::from_utf8(&id).ok().filter(|id| !id.is_empty()),
                 args: event.args,
                 more: &[],

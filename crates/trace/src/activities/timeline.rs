@@ -281,7 +281,7 @@ impl<W: Write> OneTrace<'_, W> {
         self.name_row(event.row)?;
         let at_ns = time_ns.saturating_add(self.base_ns);
         let name = event.name.and_then(|id| self.trace.text(id)).unwrap_or("");
-        let (category, _) = self.categories.of(event, self.trace);
+        let (category, _) = self.categories.of(event, event.more, self.trace);
         let category = category.as_deref().unwrap_or("");
         let row = self.rows.get(event.row.0 as usize).unwrap_or(&OwnRow::NONE).row();
         let same = same_row(&self.rows, event.row);

@@ -177,7 +177,9 @@ impl<'a> ProcessExport<'a, '_> {
             Role::Run => (self.kinds.run, None),
             Role::Region => (self.kinds.region, None),
             Role::Task => (self.kinds.task, None),
-            Role::Op | Role::Workgroup => (self.kinds.op, machines.inputs.get(&columns.export[i])),
+            Role::Op | Role::Workgroup | Role::Span | Role::Bookkeeping => {
+                (self.kinds.op, machines.inputs.get(&columns.export[i]))
+            }
         };
         if let Some((dims, types)) = inputs.filter(|_| !op.arguments.is_empty()) {
             let json = |key, json| Arg { key, value: ArgValue::Plain(Value::Json(json)) };

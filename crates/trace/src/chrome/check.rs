@@ -1,6 +1,6 @@
 //! Whether a file is a trace as Chrome's format and Kineto's schema want it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 
 use super::event::{Event, Raw, Scalar, args};
@@ -19,6 +19,10 @@ pub fn check(source: impl Read) -> Result<Report, (Report, ReadError)> {
             let mut report = check.finish();
             if summary.truncated {
                 report.find(summary.bytes, "truncated", "the document ends here, in the middle");
+            }
+            if let Some(at) = summary.rest {
+                let what = "something follows the end of the document, which readers do not expect";
+                report.find(at, "something after the end", what);
             }
             if summary.mended > 0 {
                 *report.counts.entry("not UTF-8, or control characters in strings").or_insert(0) +=
@@ -40,6 +44,8 @@ struct Check {
     open: HashMap<RowKey, Vec<u64>>,
     /// Arrows: where one end was seen first, and which ends.
     arrows: HashMap<(String, String), (u64, u8)>,
+    /// The keys of the document.
+    keys: HashSet<String>,
 }
 
 const STARTED: u8 = 1;
@@ -83,6 +89,40 @@ impl Check {
         }
     }
 
+    /// Values that could not be read, keys that stand twice.
+    fn values(&mut self, at: u64, event: &Event<'_>) {
+        let times = [
+            ("ts", event.time_ns, event.exact_time),
+            ("dur", event.duration_ns, event.exact_duration),
+        ];
+        let mut known = 0;
+        for (key, ns, exact) in times {
+            if let (None, Some(text)) = (ns, exact) {
+                known += 1;
+                let what = format!("{key} is not a time in microseconds: {:.40}", text.get());
+                self.report.find(at, "a value that cannot be read", what);
+            }
+        }
+        if event.lost > known {
+            let what = "a value that is not JSON (NaN, Infinity), or not what its key means";
+            self.report.find(at, "a value that cannot be read", what);
+        }
+        let twice = |key: &str| format!("the key {key:?} stands there more than once");
+        if let Some(key) = event.twice {
+            self.report.find(at, "a key more than once", twice(key));
+        }
+        let Some(raw) = event.args else { return };
+        let (mut keys, mut again) = (HashSet::<String>::new(), None);
+        args(raw, |key, _| {
+            if !keys.insert(key.to_owned()) && again.is_none() {
+                again = Some(format!("{} in args", twice(key)));
+            }
+        });
+        if let Some(what) = again {
+            self.report.find(at, "a key more than once", what);
+        }
+    }
+
     fn counter(&mut self, at: u64, event: &Event<'_>) {
         let Some(raw) = event.args else {
             self.report.find(at, "a key is missing", "an event of phase C without args");
@@ -115,16 +155,19 @@ impl Sink for Check {
         let phase = event.phase;
         let row = || (show(&event.pid), show(&event.tid));
         if !matches!(phase, b'M' | 0) {
-            self.need(at, phase, event.time_ns.is_some(), "ts");
+            let there = event.time_ns.is_some() || event.exact_time.is_some() || event.lost > 0;
+            self.need(at, phase, there, "ts");
         }
-        if event.pid.is_none() && phase != 0 {
+        self.values(at, event);
+        if event.pid.is_none() && phase != 0 && event.lost == 0 {
             self.need(at, phase, false, "pid");
         }
         match phase {
             b'X' => {
                 self.report.count("slices");
-                self.need(at, phase, event.name.is_some(), "name");
-                self.need(at, phase, event.duration_ns.is_some(), "dur");
+                self.need(at, phase, event.name.is_some() || event.lost > 0, "name");
+                let there = event.duration_ns.is_some() || event.lost > 0;
+                self.need(at, phase, there, "dur");
                 if let Some(ns) = event.duration_ns.filter(|ns| *ns < 0) {
                     let what = format!("a slice of {ns} ns");
                     self.report.find(at, "a negative duration", what);
@@ -166,6 +209,19 @@ impl Sink for Check {
             }
         }
         Ok(())
+    }
+
+    fn key(&mut self, at: u64, key: &str) {
+        if !self.keys.insert(key.to_owned()) {
+            let what = format!("the key {key:?} of the document stands there more than once");
+            self.report.find(at, "a key more than once", what);
+        }
+    }
+
+    fn damaged(&mut self, error: &ReadError) {
+        let text = error.to_string();
+        let what = text.split_once(": ").map_or(text.as_str(), |(_, what)| what);
+        self.report.find(error.at, "a damaged event", what);
     }
 
     fn top(&mut self, at: u64, key: &str, value: Raw<'_>) -> Result<(), String> {
@@ -255,9 +311,14 @@ mod tests {
 
     #[test]
     fn damage_says_the_byte() {
-        let (report, error) = check(&br#"[{"ph":"E","pid":1,"ts":1},{"ph":tru}]"#[..]).unwrap_err();
+        let (report, error) = check(&br#"[{"ph":"E","pid":1,"ts":1} {"ph":"M"}]"#[..]).unwrap_err();
         assert_eq!(report.wrong(), 1);
-        assert_eq!(error.at, 36, "{error}");
+        assert_eq!(error.at, 27, "{error}");
+        // An event after which others can be read.
+        let report =
+            check(&br#"[{"ph" 5},{"ph":"E","pid":1,"ts":1},{"ph":tru}]"#[..]).expect("readable");
+        let places: Vec<u64> = report.findings.iter().map(|f| f.at).collect();
+        assert_eq!(places, [7, 10, 36, 36], "{:?}", report.findings);
         let report = check(&br#"{"traceEvents":[{"ph":"M","#[..]).expect("readable");
         assert_eq!(report.findings[0].at, 16, "{:?}", report.findings);
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::time::micros_to_ns;
+use super::time::micros;
 
 /// An event. Fields that are not there are `None`; fields that this version does not know are
 /// kept in `other`. Of a key that stands there twice, the last value counts.
@@ -27,6 +27,11 @@ pub struct Event<'a> {
     pub time_ns: Option<i64>,
     /// `dur` in nanoseconds.
     pub duration_ns: Option<i64>,
+    /// `ts` as it stands in the document, where `time_ns` does not say all of it: it has more
+    /// digits than nanoseconds, or is nothing that could be a time.
+    pub exact_time: Option<Raw<'a>>,
+    /// Likewise of `dur`.
+    pub exact_duration: Option<Raw<'a>>,
     /// `id`: of a flow or an asynchronous event.
     pub id: Option<Scalar<'a>>,
     /// `bp`: `e` binds the end of a flow to the slice around it.
@@ -35,8 +40,14 @@ pub struct Event<'a> {
     pub scope: Option<Cow<'a, str>>,
     /// `args`, as text; see [`args`].
     pub args: Option<Raw<'a>>,
-    /// Everything else.
+    /// Everything else. Also what stands for one of the keys above and cannot be one: a list for a
+    /// `name`.
     pub other: Vec<(Cow<'a, str>, Raw<'a>)>,
+    /// Values that could not be read as what their keys mean, or not at all (`NaN`). These fields
+    /// are `None`.
+    pub lost: u32,
+    /// A key that stands there more than once; empty if it has escapes.
+    pub twice: Option<&'a str>,
 }
 
 /// A value as it stands in the document: JSON without space around it.
@@ -45,7 +56,7 @@ pub struct Raw<'a>(&'a str);
 
 impl<'a> Raw<'a> {
     /// Of a text that is known to be a value, and nothing else.
-    pub(super) fn of(text: &'a str) -> Self {
+    pub(crate) fn of(text: &'a str) -> Self {
         Self(text)
     }
 
@@ -86,8 +97,8 @@ pub enum Scalar<'a> {
     Int(i64),
     /// A whole number above `i64::MAX`.
     Big(u64),
-    /// Any other number.
-    Float(f64),
+    /// Any other number, as its text: it may have more digits than a double.
+    Float(Cow<'a, str>),
     /// A string.
     Text(Cow<'a, str>),
 }
@@ -182,37 +193,20 @@ impl<'de> Deserialize<'de> for Loose<'de> {
     }
 }
 
-struct Id<'a>(Option<Scalar<'a>>);
-
-impl<'de> Deserialize<'de> for Id<'de> {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        struct V;
-        impl<'de> Visitor<'de> for V {
-            type Value = Id<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number or a string")
-            }
-            fn visit_borrowed_str<E>(self, s: &'de str) -> Result<Id<'de>, E> {
-                Ok(Id(Some(Scalar::Text(Cow::Borrowed(s)))))
-            }
-            fn visit_str<E>(self, s: &str) -> Result<Id<'de>, E> {
-                Ok(Id(Some(Scalar::Text(Cow::Owned(s.to_owned())))))
-            }
-            fn visit_i64<E>(self, n: i64) -> Result<Id<'de>, E> {
-                Ok(Id(Some(Scalar::Int(n))))
-            }
-            fn visit_u64<E>(self, n: u64) -> Result<Id<'de>, E> {
-                let small = i64::try_from(n).map(Scalar::Int);
-                Ok(Id(Some(small.unwrap_or(Scalar::Big(n)))))
-            }
-            fn visit_f64<E>(self, x: f64) -> Result<Id<'de>, E> {
-                Ok(Id(Some(Scalar::Float(x))))
-            }
-            fn visit_unit<E>(self) -> Result<Id<'de>, E> {
-                Ok(Id(None))
-            }
-        }
-        d.deserialize_any(V)
+/// An id. `Err`: it is no id.
+fn id(raw: Raw<'_>) -> Result<Option<Scalar<'_>>, serde_json::Error> {
+    let text = raw.get();
+    match text.as_bytes().first() {
+        Some(b'n') => Ok(None),
+        Some(b'"') => Ok(Some(Scalar::Text(raw.parse::<Text<'_>>()?.0))),
+        Some(b'-' | b'0'..=b'9') => Ok(Some(match (text.parse(), text.parse()) {
+            // -0 is no whole number to serde_json.
+            _ if text == "-0" => Scalar::Float(Cow::Borrowed(text)),
+            (Ok(n), _) => Scalar::Int(n),
+            (_, Ok(n)) => Scalar::Big(n),
+            _ => Scalar::Float(Cow::Borrowed(text)),
+        })),
+        _ => Err(de::Error::custom("neither a number nor a string")),
     }
 }
 
@@ -229,6 +223,32 @@ enum Key<'a> {
     Scope,
     Args,
     Other(Cow<'a, str>),
+}
+
+impl Key<'_> {
+    /// As it stands in a document; empty for other keys.
+    fn name(&self) -> &'static str {
+        const NAMES: [&str; 12] =
+            ["ph", "name", "cat", "pid", "tid", "ts", "dur", "id", "bp", "s", "args", ""];
+        NAMES[self.number()]
+    }
+
+    fn number(&self) -> usize {
+        match self {
+            Self::Phase => 0,
+            Self::Name => 1,
+            Self::Category => 2,
+            Self::Pid => 3,
+            Self::Tid => 4,
+            Self::Time => 5,
+            Self::Duration => 6,
+            Self::Id => 7,
+            Self::Binding => 8,
+            Self::Scope => 9,
+            Self::Args => 10,
+            Self::Other(_) => 11,
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for Key<'de> {
@@ -261,24 +281,10 @@ impl<'de> Deserialize<'de> for Event<'de> {
             }
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Event<'de>, M::Error> {
                 let mut event = Event::default();
+                let mut seen = 0u16;
                 while let Some(key) = map.next_key::<Key<'de>>()? {
-                    match key {
-                        Key::Phase => {
-                            let Loose(text) = map.next_value()?;
-                            event.phase = text.map_or(0, |text| phase(&text));
-                        }
-                        Key::Name => event.name = map.next_value::<Loose<'de>>()?.0,
-                        Key::Category => event.category = map.next_value::<Loose<'de>>()?.0,
-                        Key::Pid => event.pid = map.next_value::<Id<'de>>()?.0,
-                        Key::Tid => event.tid = map.next_value::<Id<'de>>()?.0,
-                        Key::Time => event.time_ns = time_of(map.next_value()?, "ts")?,
-                        Key::Duration => event.duration_ns = time_of(map.next_value()?, "dur")?,
-                        Key::Id => event.id = map.next_value::<Id<'de>>()?.0,
-                        Key::Binding => event.binding = map.next_value::<Loose<'de>>()?.0,
-                        Key::Scope => event.scope = map.next_value::<Loose<'de>>()?.0,
-                        Key::Args => event.args = Some(map.next_value()?),
-                        Key::Other(key) => event.other.push((key, map.next_value()?)),
-                    }
+                    let value: Raw<'de> = map.next_value()?;
+                    event.put(key, value, &mut seen)?;
                 }
                 Ok(event)
             }
@@ -291,28 +297,80 @@ impl<'de> Deserialize<'de> for Event<'de> {
     }
 }
 
+impl<'a> Event<'a> {
+    /// Takes a key and its value. What is not what the key means is kept among the others.
+    fn put<E: de::Error>(&mut self, key: Key<'a>, raw: Raw<'a>, seen: &mut u16) -> Result<(), E> {
+        let name = key.name();
+        let again = match &key {
+            Key::Other(key) => self.other.iter().any(|(known, _)| known == key),
+            known => {
+                let bit = 1 << known.number();
+                let again = *seen & bit != 0;
+                *seen |= bit;
+                again
+            }
+        };
+        if again {
+            self.twice = Some(match &key {
+                Key::Other(Cow::Borrowed(key)) => key,
+                _ => name,
+            });
+        }
+        let loose = || raw.parse::<Loose<'a>>().map(|Loose(text)| text);
+        let done = match &key {
+            Key::Phase => loose().map(|text| self.phase = text.map_or(0, |text| phase(&text))),
+            Key::Name => loose().map(|text| self.name = text),
+            Key::Category => loose().map(|text| self.category = text),
+            Key::Binding => loose().map(|text| self.binding = text),
+            Key::Scope => loose().map(|text| self.scope = text),
+            Key::Pid => id(raw).map(|id| self.pid = id),
+            Key::Tid => id(raw).map(|id| self.tid = id),
+            Key::Id => id(raw).map(|id| self.id = id),
+            Key::Time | Key::Duration => {
+                let (ns, exact, lost) = time(raw);
+                match key {
+                    Key::Time => (self.time_ns, self.exact_time) = (ns, exact),
+                    _ => (self.duration_ns, self.exact_duration) = (ns, exact),
+                }
+                self.lost += u32::from(lost);
+                Ok(())
+            }
+            Key::Args => {
+                self.args = Some(raw);
+                Ok(())
+            }
+            Key::Other(_) => Err(de::Error::custom("another key")),
+        };
+        let Err(error) = done else { return Ok(()) };
+        if let Key::Other(key) = key {
+            self.other.push((key, raw));
+            return Ok(());
+        }
+        // A text that is not one can be mended: half of a surrogate pair.
+        if raw.get().starts_with('"') {
+            return Err(E::custom(error));
+        }
+        self.lost += 1;
+        self.other.push((Cow::Borrowed(name), raw));
+        Ok(())
+    }
+}
+
 /// The first byte of a `ph`.
 pub(crate) fn phase(text: &str) -> u8 {
     text.bytes().next().filter(u8::is_ascii).unwrap_or(0)
 }
 
-/// Times are numbers, or strings with numbers inside. `None`: it is something else.
-pub(super) fn time(raw: Raw<'_>) -> Option<Option<i64>> {
+/// Times are numbers, or strings with numbers inside: nanoseconds, the text if they do not say all
+/// of it, and whether it is nothing that could be a time.
+fn time(raw: Raw<'_>) -> (Option<i64>, Option<Raw<'_>>, bool) {
     let text = raw.get();
     if text == "null" {
-        return Some(None);
+        return (None, None, false);
     }
     let digits = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(text);
-    micros_to_ns(digits.as_bytes()).map(Some)
-}
-
-fn time_of<E: de::Error>(raw: Raw<'_>, key: &str) -> Result<Option<i64>, E> {
-    time(raw).ok_or_else(|| {
-        // It may be as long as it likes.
-        let (text, more) = match raw.get().char_indices().nth(40) {
-            Some((end, _)) => (&raw.get()[..end], "…"),
-            None => (raw.get(), ""),
-        };
-        E::custom(format!("{key} is no time in microseconds: {text}{more}"))
-    })
+    match micros(digits.as_bytes()) {
+        Some(time) => (Some(time.ns), Some(raw).filter(|_| !time.exact), false),
+        None => (None, Some(raw), true),
+    }
 }

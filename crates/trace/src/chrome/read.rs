@@ -13,7 +13,8 @@
 //!                  │ or else
 //!                serde_json on the window's rest                                 ──► Sink::event
 //!                  │ ran into the window's end: move the rest to the front, read more, again
-//!                  │ not UTF-8, or a control character in a string: mended copy, counted
+//!                  │ not UTF-8, a control character in a string, `NaN`: mended copy, counted
+//!                  │ still not an event, and another one follows: left out, counted
 //! ```
 //!
 //! Which of the three reads an event makes a difference to the time it takes and to nothing else:
@@ -56,6 +57,12 @@ pub trait Sink {
     /// # Errors
     /// As [`Sink::event`].
     fn top(&mut self, at: u64, key: &str, value: Raw<'_>) -> Result<(), String>;
+
+    /// A key of the document, `traceEvents` included, comes at this byte.
+    fn key(&mut self, _at: u64, _key: &str) {}
+
+    /// An event that cannot be read was left out; `error` says why and where.
+    fn damaged(&mut self, _error: &ReadError) {}
 }
 
 /// What was read, if nothing was wrong.
@@ -65,9 +72,19 @@ pub struct Summary {
     pub events: u64,
     /// Bytes of the document, uncompressed.
     pub bytes: u64,
-    /// Values that were not UTF-8 or had control characters in strings, and were mended: the
-    /// bytes that cannot stand became U+FFFD, control characters their escapes.
+    /// Values that were not UTF-8 or had control characters in strings, or a comma after their last
+    /// element, and were mended: the bytes that cannot stand became U+FFFD, control characters
+    /// their escapes.
     pub mended: u64,
+    /// Values that are not what their key means (a time of 10³⁰⁰ µs) or not JSON (`NaN`), and count
+    /// as missing.
+    pub lost: u64,
+    /// Events that were left out, because nothing could be made of them.
+    pub damaged: u64,
+    /// Packets of Perfetto's format that are about something else than events.
+    pub skipped: u64,
+    /// Where something follows the end of the document, which was not read.
+    pub rest: Option<u64>,
     /// The document stops before its end: a writer that was killed. What was whole was handed
     /// out. An array without its closing bracket is legal and does not count.
     pub truncated: bool,
@@ -94,6 +111,8 @@ pub enum ReadErrorKind {
     Shape(String),
     /// A single value is larger than this many bytes.
     TooLarge(usize),
+    /// It is another kind of file.
+    Other(&'static str),
     /// The sink refused it.
     Refused(String),
 }
@@ -108,6 +127,7 @@ impl fmt::Display for ReadError {
             ReadErrorKind::TooLarge(limit) => {
                 write!(f, "byte {at}: a single value of more than {} MiB", limit >> 20)
             }
+            ReadErrorKind::Other(what) => write!(f, "not a trace: {what}"),
             ReadErrorKind::Refused(what) => write!(f, "byte {at}: {what}"),
         }
     }
@@ -141,7 +161,8 @@ pub fn read(source: impl Read, sink: &mut impl Sink) -> Result<Summary, ReadErro
 }
 
 fn document<R: Read>(window: Window<R>, sink: &mut impl Sink) -> Result<Summary, ReadError> {
-    let mut reader = Reader { window, shapes: Shapes::default(), summary: Summary::default() };
+    let mut reader =
+        Reader { window, shapes: Shapes::default(), summary: Summary::default(), first: None };
     reader.window.skip_byte_order_mark()?;
     let result = match reader.next_byte()? {
         Some(b'[') => reader.array(sink),
@@ -156,6 +177,10 @@ fn document<R: Read>(window: Window<R>, sink: &mut impl Sink) -> Result<Summary,
         Ok(()) => {}
         Err(Stop::Truncated) => reader.summary.truncated = true,
         Err(Stop::Error(error)) => return Err(error),
+    }
+    // Damage in some events is one thing, a document without any whole one another.
+    if let Some(error) = reader.first.filter(|_| reader.summary.events == 0) {
+        return Err(error);
     }
     reader.summary.bytes = reader.window.at();
     Ok(reader.summary)
@@ -178,6 +203,8 @@ struct Reader<R> {
     window: Window<R>,
     shapes: Shapes,
     summary: Summary,
+    /// Why the first damaged event is one.
+    first: Option<ReadError>,
 }
 
 impl<R: Read> Reader<R> {
@@ -213,20 +240,24 @@ impl<R: Read> Reader<R> {
         } else {
             loop {
                 let at = self.window.at();
-                let key = self.value(|_, bytes| {
+                let key = self.value(|_, bytes, _| {
                     let (key, used) = parse::<String>(bytes)?;
                     Ok((Ok(key), used))
                 })?;
+                sink.key(at, &key);
                 self.expect(b':')?;
                 match self.next_byte()?.ok_or(Stop::Truncated)? {
                     b'[' if key == "traceEvents" => {
                         has_events = true;
                         self.events(sink)?;
                     }
-                    _ => self.value(|_, bytes| {
-                        let (value, used) = parse::<Raw<'_>>(bytes)?;
-                        Ok((sink.top(at, &key, value), used))
-                    })?,
+                    _ => {
+                        let lost = self.value(|_, bytes, nulls| {
+                            let (value, used) = parse::<Raw<'_>>(bytes)?;
+                            Ok((sink.top(at, &key, value).map(|()| nulls), used))
+                        })?;
+                        self.summary.lost += u64::from(lost);
+                    }
                 }
                 match self.next_byte()? {
                     Some(b',') => self.window.advance(1),
@@ -315,6 +346,7 @@ impl<R: Read> Reader<R> {
                     let each = |event: &Event<'_>, used: usize, mended: bool| {
                         let next = behind_comma(start + used)?;
                         self.summary.mended += u64::from(mended);
+                        self.summary.lost += u64::from(event.lost);
                         Some((next, sink.event(at, event)))
                     };
                     unusual(&bytes[start..], each)
@@ -335,27 +367,56 @@ impl<R: Read> Reader<R> {
     }
 
     fn event(&mut self, sink: &mut impl Sink) -> Result<(), Stop> {
-        self.value(|at, bytes| {
-            let (event, used) = parse::<Event<'_>>(bytes)?;
+        let mut lost = 0;
+        let read = self.value(|at, bytes, nulls| {
+            let (mut event, used) = parse::<Event<'_>>(bytes)?;
+            event.lost += nulls;
+            lost = event.lost;
             Ok((sink.event(at, &event), used))
-        })?;
-        self.summary.events += 1;
-        Ok(())
+        });
+        match read {
+            Ok(()) => {
+                self.summary.events += 1;
+                self.summary.lost += u64::from(lost);
+                Ok(())
+            }
+            Err(Stop::Error(error))
+                if matches!(error.kind, ReadErrorKind::Syntax(_) | ReadErrorKind::Shape(_)) =>
+            {
+                self.leave_out(error, sink)
+            }
+            Err(stop) => Err(stop),
+        }
     }
 
-    fn nothing_follows(&mut self) -> Result<(), Stop> {
-        match self.next_byte()? {
-            None => Ok(()),
-            Some(b) => {
-                let what = format!("{} behind the end", show(b));
-                Err(self.error(ReadErrorKind::Syntax(what)))
+    /// Moves behind an event that cannot be read, if it is clear where the next one starts.
+    #[cold]
+    fn leave_out(&mut self, error: ReadError, sink: &mut impl Sink) -> Result<(), Stop> {
+        loop {
+            if let Some(used) = damaged_extent(self.window.bytes()) {
+                self.window.advance(used);
+                self.summary.damaged += 1;
+                sink.damaged(&error);
+                self.first.get_or_insert(error);
+                return Ok(());
+            }
+            if self.window.bytes().len() > MENDABLE || !self.window.more()? {
+                return Err(Stop::Error(error));
             }
         }
     }
 
+    fn nothing_follows(&mut self) -> Result<(), Stop> {
+        if self.next_byte()?.is_some() {
+            self.summary.rest = Some(self.window.at());
+        }
+        Ok(())
+    }
+
     /// Reads one value at the window's start, hands it to `take`, and moves behind it. `take`
-    /// parses first and may be called again if that failed.
-    fn value<T>(&mut self, mut take: impl FnMut(u64, &[u8]) -> Parsed<T>) -> Result<T, Stop> {
+    /// parses first and may be called again if that failed; it is told how many words in the value
+    /// were not JSON and became `null`.
+    fn value<T>(&mut self, mut take: impl FnMut(u64, &[u8], u32) -> Parsed<T>) -> Result<T, Stop> {
         let first = self.next_byte()?.ok_or(Stop::Truncated)?;
         // Numbers and words do not say themselves where they end.
         let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
@@ -366,7 +427,7 @@ impl<R: Read> Reader<R> {
         loop {
             let at = self.window.at();
             let bytes = self.window.bytes();
-            match take(at, bytes) {
+            match take(at, bytes, 0) {
                 Ok((result, used)) => {
                     self.window.advance(used);
                     return result.map_err(|what| {
@@ -379,12 +440,12 @@ impl<R: Read> Reader<R> {
                     }
                 }
                 Err(error) => match mend::value(bytes) {
-                    Some((mended, used)) => {
-                        let Ok((result, _)) = take(at, &mended) else {
+                    Some(mended) => {
+                        let Ok((result, _)) = take(at, &mended.bytes, mended.nulls) else {
                             return Err(syntax(at, self.window.bytes(), &error));
                         };
-                        self.summary.mended += 1;
-                        self.window.advance(used);
+                        self.summary.mended += u64::from(mended.nulls == 0);
+                        self.window.advance(mended.used);
                         return result.map_err(|what| {
                             Stop::Error(ReadError { at, kind: ReadErrorKind::Refused(what) })
                         });
@@ -416,11 +477,51 @@ fn unusual<T>(
         Ok((event, used)) => each(&event, used, false),
         Err(error) if error.classify() == Category::Eof => None,
         Err(_) => {
-            let (mended, used) = mend::value(bytes)?;
-            let (event, _) = parse::<Event<'_>>(&mended).ok()?;
-            each(&event, used, true)
+            let mended = mend::value(bytes)?;
+            let (mut event, _) = parse::<Event<'_>>(&mended.bytes).ok()?;
+            event.lost += mended.nulls;
+            each(&event, mended.used, mended.nulls == 0)
         }
     }
+}
+
+/// Places after a damaged event at which the next one is looked for.
+const MOST_TRIES: usize = 64;
+
+/// Where an event ends that cannot be read: before a comma with an event after it, or before the end
+/// of the list. A quote that is not escaped makes everything after it look like something else, so
+/// what matters is what can be read there. `None` if that is not in `bytes`.
+fn damaged_extent(bytes: &[u8]) -> Option<usize> {
+    let space = |from: usize| {
+        let rest = bytes.get(from..).unwrap_or_default();
+        let spaces = rest.iter().take_while(|b| matches!(b, b' ' | b'\n' | b'\r' | b'\t')).count();
+        from + spaces
+    };
+    let ends = |at: usize| match bytes.get(space(at)) {
+        Some(b',') => {
+            let next = space(space(at) + 1);
+            bytes.get(next) == Some(&b'{')
+                && match parse::<Event<'_>>(&bytes[next..]) {
+                    // Objects inside of the arguments are read as events, too.
+                    Ok((event, _)) => event.phase != 0,
+                    Err(error) => error.classify() == Category::Eof,
+                }
+        }
+        Some(b']') => match bytes.get(space(space(at) + 1)) {
+            None => true,
+            Some(b'}') => bytes.get(space(space(space(at) + 1) + 1)).is_none(),
+            Some(_) => false,
+        },
+        _ => false,
+    };
+    let braces = bytes.iter().enumerate().filter(|(_, b)| **b == b'}').map(|(at, _)| at + 1);
+    let mut places = braces.filter(|at| matches!(bytes.get(space(*at)), Some(b',' | b']')));
+    let mut of_object = || places.by_ref().take(MOST_TRIES).find(|at| ends(*at));
+    let found = if bytes.first() == Some(&b'{') { of_object() } else { None };
+    found.or_else(|| {
+        let end = mend::extent(bytes)?;
+        matches!(bytes.get(space(end)), Some(b',' | b']')).then_some(end)
+    })
 }
 
 /// What was made of a value and how many bytes it took, or why it is no such value.

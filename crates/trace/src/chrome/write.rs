@@ -59,13 +59,17 @@ pub struct RawEvent<'a> {
     pub time_ns: Option<i64>,
     /// `dur`, ns.
     pub duration_ns: Option<i64>,
+    /// `ts` as JSON, in the place of `time_ns`, where that does not say all of it.
+    pub exact_time: Option<&'a str>,
+    /// Likewise of `dur`.
+    pub exact_duration: Option<&'a str>,
     /// `id`, as JSON.
     pub id: Option<&'a str>,
     /// `args`, as JSON.
     pub args: Option<&'a str>,
     /// Other keys with their values as JSON.
     pub more: &'a [(&'a str, &'a str)],
-    /// Other keys and values as a JSON object.
+    /// Other keys and values as a JSON object, with or without the brace before them.
     pub others: Option<&'a str>,
 }
 
@@ -230,10 +234,18 @@ impl<W: Write> Writer<W> {
         for (key, json) in [(&b",\"pid\":"[..], event.process), (b",\"tid\":", event.thread)] {
             self.json(key, json);
         }
-        for (key, ns) in [(&b",\"ts\":"[..], event.time_ns), (b",\"dur\":", event.duration_ns)] {
-            if let Some(ns) = ns {
-                self.buffer.extend_from_slice(key);
-                text::microseconds(&mut self.buffer, ns);
+        let times = [
+            (&b",\"ts\":"[..], event.exact_time, event.time_ns),
+            (b",\"dur\":", event.exact_duration, event.duration_ns),
+        ];
+        for (key, exact, ns) in times {
+            match (exact, ns) {
+                (Some(json), _) => self.json(key, Some(json)),
+                (None, Some(ns)) => {
+                    self.buffer.extend_from_slice(key);
+                    text::microseconds(&mut self.buffer, ns);
+                }
+                (None, None) => {}
             }
         }
         self.json(b",\"id\":", event.id);
@@ -241,7 +253,8 @@ impl<W: Write> Writer<W> {
             self.text(b",", key);
             self.json(b":", Some(json));
         }
-        let others = event.others.and_then(|o| o.trim().strip_prefix('{')?.strip_suffix('}'));
+        let others = event.others.and_then(|o| o.trim().strip_suffix('}'));
+        let others = others.map(|o| o.strip_prefix('{').unwrap_or(o));
         if let Some(others) = others.map(str::trim).filter(|others| !others.is_empty()) {
             self.buffer.push(b',');
             self.buffer.extend_from_slice(others.as_bytes());

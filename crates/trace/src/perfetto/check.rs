@@ -73,6 +73,8 @@ struct Check {
     sequences: HashMap<u64, Sequence>,
     /// Slices that are open, by track.
     open: HashMap<u64, u64>,
+    /// Of each flow, where it was met first, and whether it was met again.
+    flows: HashMap<u64, (u64, bool)>,
     packets: u64,
     /// The clock that times are shown on, and its latest time in a snapshot.
     shown_on: Option<u64>,
@@ -115,6 +117,18 @@ impl Check {
             let what = format!("{open} slices that never end");
             self.report.find(at, "begin without an end", what);
         }
+        let mut alone: Vec<(u64, u64)> = self
+            .flows
+            .iter()
+            .filter(|(_, (_, again))| !again)
+            .map(|(id, (at, _))| (*at, *id))
+            .collect();
+        alone.sort_unstable();
+        for (at, id) in alone {
+            let what = format!("flow {id} has one end only");
+            self.report.find(at, "a flow with one end", what);
+        }
+        self.report.findings.sort_by_key(|finding| finding.at);
         self.report
     }
 
@@ -278,6 +292,7 @@ impl Check {
         let (mut kind, mut track) = (0, sequence.track);
         let (mut values, mut tracks) = (0, 0);
         let (mut zero, mut after_zero) = (false, 0);
+        let mut flows = Vec::new();
         let mut used: [Vec<u64>; 3] = Default::default();
         let mut annotations = Vec::new();
         self.each(at, bytes, |number, value, _| match number {
@@ -293,8 +308,12 @@ impl Check {
                 zero |= value == 0;
             }
             event::EXTRA_COUNTER_TRACKS => tracks += 1,
+            event::FLOW_IDS | event::TERMINATING_FLOW_IDS => flows.extend(value.uint()),
             _ => {}
         });
+        for flow in flows {
+            self.flows.entry(flow).and_modify(|(_, again)| *again = true).or_insert((at, false));
+        }
         // The importer drops the whole event then.
         let most = MOST_EXTRAS.min(if tracks > 0 { tracks } else { sequence.extra_tracks });
         if values > most {
@@ -520,7 +539,8 @@ mod tests {
             }
             noticed += u64::from(check(&bytes[..]).unwrap().wrong() > 0);
         }
-        // All but clocks, descriptions of tracks (process, row, lane) and metadata.
-        assert_eq!(noticed, packets.len() as u64 - 5);
+        // All but clocks, descriptions of tracks (process, row, lane, and whose lane it is) and
+        // metadata.
+        assert_eq!(noticed, packets.len() as u64 - 6);
     }
 }

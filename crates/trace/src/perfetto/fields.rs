@@ -1,4 +1,4 @@
-//! The numbers of Perfetto's published messages that are written here (protos/perfetto/trace,
+//! The numbers of Perfetto's published messages that are written or read here (protos/perfetto/trace,
 //! release 54), and the values of its enumerations. Numbers of published fields never change.
 
 /// `Trace`.
@@ -8,6 +8,11 @@ pub mod trace {
 
 /// `TracePacket`.
 pub mod packet {
+    pub const STATE_WAS_CLEARED: u32 = 41;
+    pub const PREVIOUS_DROPPED: u32 = 42;
+    pub const PROCESS: u32 = 43;
+    pub const THREAD: u32 = 44;
+    pub const ZSTD_PACKETS: u32 = 133;
     pub const CHROME_EVENTS: u32 = 5;
     pub const CLOCK_SNAPSHOT: u32 = 6;
     pub const TIMESTAMP: u32 = 8;
@@ -19,6 +24,15 @@ pub mod packet {
     pub const TIMESTAMP_CLOCK_ID: u32 = 58;
     pub const DEFAULTS: u32 = 59;
     pub const TRACK_DESCRIPTOR: u32 = 60;
+    /// Not Perfetto's, whose readers skip them: more arguments of a slice, as the members of a JSON
+    /// object; and what an event of Chrome's format without a time says of a track, or that a track is
+    /// part of the row of another one. Only imports need them.
+    pub const RAW: u32 = 2040;
+    pub const FACT: u32 = 2041;
+    pub const FACT_NAME: u32 = 1;
+    pub const FACT_ARGS: u32 = 2;
+    pub const FACT_TRACK: u32 = 3;
+    pub const FACT_ROW: u32 = 4;
     /// Of `SequenceFlags`.
     pub const STATE_CLEARED: u64 = 1;
     pub const NEEDS_STATE: u64 = 2;
@@ -26,6 +40,7 @@ pub mod packet {
 
 /// `TracePacketDefaults`.
 pub mod defaults {
+    pub const EXTRA_DOUBLE_TRACKS: u32 = 45;
     pub const TRACK_EVENT: u32 = 11;
     pub const TIMESTAMP_CLOCK_ID: u32 = 58;
     /// Of `TrackEventDefaults`.
@@ -35,6 +50,7 @@ pub mod defaults {
 
 /// `ClockSnapshot` and its `Clock`.
 pub mod clocks {
+    pub const UNIT_NS: u32 = 4;
     pub const CLOCKS: u32 = 1;
     pub const PRIMARY: u32 = 2;
     pub const ID: u32 = 1;
@@ -50,6 +66,7 @@ pub mod clocks {
 
 /// `InternedData`, and `EventCategory`, `EventName`, `DebugAnnotationName` in it.
 pub mod interned {
+    pub const TEXT_VALUES: u32 = 29;
     pub const CATEGORIES: u32 = 1;
     pub const NAMES: u32 = 2;
     pub const ANNOTATION_NAMES: u32 = 3;
@@ -59,6 +76,15 @@ pub mod interned {
 
 /// `TrackEvent`.
 pub mod event {
+    pub const DELTA_US: u32 = 1;
+    pub const LEGACY: u32 = 6;
+    pub const ABSOLUTE_US: u32 = 16;
+    pub const CATEGORIES: u32 = 22;
+    pub const NAME: u32 = 23;
+    pub const OLD_FLOW_IDS: u32 = 36;
+    pub const OLD_TERMINATING_FLOW_IDS: u32 = 42;
+    pub const EXTRA_DOUBLE_TRACKS: u32 = 45;
+    pub const EXTRA_DOUBLE_VALUES: u32 = 46;
     pub const CATEGORY_IIDS: u32 = 3;
     pub const ANNOTATIONS: u32 = 4;
     pub const TYPE: u32 = 9;
@@ -79,6 +105,12 @@ pub mod event {
 
 /// `DebugAnnotation`.
 pub mod annotation {
+    pub const NAME: u32 = 10;
+    pub const POINTER: u32 = 7;
+    pub const NESTED: u32 = 8;
+    pub const ENTRIES: u32 = 11;
+    pub const ELEMENTS: u32 = 12;
+    pub const TEXT_IID: u32 = 17;
     pub const NAME_IID: u32 = 1;
     pub const BOOL: u32 = 2;
     pub const UINT: u32 = 3;
@@ -90,6 +122,10 @@ pub mod annotation {
 
 /// `TrackDescriptor`, and `ProcessDescriptor`, `ThreadDescriptor`, `CounterDescriptor` in it.
 pub mod track {
+    pub const STATIC_NAME: u32 = 10;
+    pub const ATRACE_NAME: u32 = 13;
+    pub const COUNTER_MULTIPLIER: u32 = 4;
+    pub const COUNTER_INCREMENTAL: u32 = 5;
     pub const UUID: u32 = 1;
     pub const NAME: u32 = 2;
     pub const PROCESS: u32 = 3;
@@ -112,9 +148,25 @@ pub mod track {
     pub const COUNTER_UNIT_NAME: u32 = 6;
 }
 
+/// `TrackEvent.LegacyEvent`.
+pub mod legacy {
+    pub const NAME_IID: u32 = 1;
+    pub const PHASE: u32 = 2;
+    pub const DURATION_US: u32 = 3;
+    pub const UNSCOPED_ID: u32 = 6;
+    pub const ID_SCOPE: u32 = 7;
+    pub const LOCAL_ID: u32 = 10;
+    pub const GLOBAL_ID: u32 = 11;
+    pub const PID: u32 = 18;
+    pub const TID: u32 = 19;
+}
+
 /// `ChromeEventBundle` and its `ChromeMetadata`.
 pub mod chrome {
     pub const METADATA: u32 = 2;
     pub const NAME: u32 = 1;
+    pub const TEXT: u32 = 2;
+    pub const BOOL: u32 = 3;
+    pub const INT: u32 = 4;
     pub const JSON: u32 = 5;
 }

@@ -60,6 +60,8 @@ pub struct Point<'a> {
     pub flows: &'a [Flow<'a>],
     /// Values of counter tracks.
     pub extras: &'a Extras,
+    /// See [`Slice::raw`].
+    pub raw: &'a str,
 }
 
 /// New texts of one packet: field of `InternedData`, number, text.
@@ -101,6 +103,11 @@ impl Sequence {
         }
     }
 
+    /// The track of its events.
+    pub fn track(&self) -> u64 {
+        self.track
+    }
+
     /// Whether a slice can be put here: see [`Nest`]. If so, its begin has to be written, and its end
     /// waits.
     #[inline]
@@ -125,6 +132,7 @@ impl Sequence {
             label: slice.label,
             flows: slice.flows,
             extras,
+            raw: slice.raw,
         };
         self.point(out, &begin);
     }
@@ -212,6 +220,9 @@ impl Sequence {
                     e.fixed(field, flow.id);
                 }
             });
+            if !point.raw.is_empty() {
+                put_raw(p, point);
+            }
             intern(p, &fresh);
         });
     }
@@ -337,6 +348,21 @@ pub enum Number {
 
 pub fn end_of(slice: &Slice<'_>) -> i64 {
     slice.start_ns.saturating_add_unsigned(slice.duration_ns)
+}
+
+/// Writes what only imports need: what annotations cannot say (`null`), and the rest as it is.
+fn put_raw(p: &mut Encoder, point: &Point<'_>) {
+    let is_null = |arg: &&Arg<'_>| matches!(arg.value, ArgValue::Plain(Value::Null));
+    if !point.args.iter().any(|arg| is_null(&arg)) {
+        return p.bytes(packet::RAW, point.raw.as_bytes());
+    }
+    let mut raw = Vec::new();
+    for arg in point.args.iter().filter(is_null) {
+        crate::text::string(&mut raw, arg.key);
+        raw.extend_from_slice(b":null,");
+    }
+    raw.extend_from_slice(point.raw.as_bytes());
+    p.bytes(packet::RAW, &raw);
 }
 
 /// Moves the clock on; `None` for a moment that it is past. The format has no times before 1970:

@@ -317,6 +317,29 @@ fn sort(index: i64) -> i64 {
 }
 
 impl<W: Write> Sink for Writer<W> {
+    fn is_imported(&self) -> bool {
+        true
+    }
+
+    fn fact(&mut self, row: Row<'_>, name: &str, _: i64, args: &str) -> io::Result<()> {
+        let track = match self.known_row(row) {
+            Some(index) => self.rows[index].lanes[0].track(),
+            None => {
+                let place = self.process_place(row.process);
+                self.processes[place].track
+            }
+        };
+        self.packets.message(trace::PACKET, |p| {
+            p.uint(packet::SEQUENCE_ID, GLOBAL);
+            p.message(packet::FACT, |f| {
+                f.bytes(packet::FACT_NAME, name.as_bytes());
+                f.bytes(packet::FACT_ARGS, args.as_bytes());
+                f.uint(packet::FACT_TRACK, track);
+            });
+        });
+        self.flush_if_full()
+    }
+
     fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
         let id = OwnedId::from(process.id);
         if self.process_by_id.contains_key(&id) {
@@ -391,6 +414,7 @@ impl<W: Write> Sink for Writer<W> {
             label: None,
             flows: instant.flows,
             extras: &Extras::default(),
+            raw: "",
         };
         lane.point(&mut self.packets, &point);
         self.flush_if_full()
@@ -488,6 +512,15 @@ impl<W: Write> Writer<W> {
         let RowState { name, process, .. } = &self.rows[index];
         let (name, parent) = (name.clone(), self.processes[*process].track);
         let uuid = self.track(Some(parent), |t| t.bytes(track::NAME, name.as_bytes()));
+        // Readers show a track of its own; an import makes it the same row again.
+        let first = self.rows[index].lanes[0].track();
+        self.packets.message(trace::PACKET, |p| {
+            p.uint(packet::SEQUENCE_ID, GLOBAL);
+            p.message(packet::FACT, |f| {
+                f.uint(packet::FACT_TRACK, uuid);
+                f.uint(packet::FACT_ROW, first);
+            });
+        });
         self.sequences += 1;
         let lanes = &mut self.rows[index].lanes;
         lanes.push(Sequence::new(self.sequences, uuid));

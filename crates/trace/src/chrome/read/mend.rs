@@ -1,38 +1,84 @@
 //! Values that are not quite JSON, made so: names that were cut in the middle of a character,
-//! that came from another encoding, or that hold control characters.
+//! that came from another encoding, or that hold control characters; numbers that JSON does not
+//! have (Python writes `NaN` and `Infinity`); a comma after the last element.
 
 use std::fmt::Write;
 
+use serde::de::IgnoredAny;
+
+/// A value that was made JSON.
+pub(super) struct Mended {
+    pub(super) bytes: Vec<u8>,
+    /// How many bytes it takes in the document.
+    pub(super) used: usize,
+    /// Words that are not values of JSON, and became `null`.
+    pub(super) nulls: u32,
+}
+
 /// A copy of the value at the start of `bytes` in which every byte that cannot stand in JSON is
-/// replaced, and the number of bytes that it takes here. `None` if the value is not complete or
-/// is not one of those (objects, arrays and strings) that can need it.
-pub(super) fn value(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
+/// replaced. `None` if the value is not complete.
+pub(super) fn value(bytes: &[u8]) -> Option<Mended> {
     let used = extent(bytes)?;
     let text = String::from_utf8_lossy(&bytes[..used]);
     let mut out = String::with_capacity(text.len() + 16);
-    let mut in_string = false;
-    let mut rest = text.chars();
-    while let Some(c) = rest.next() {
+    let (mut in_string, mut nulls) = (false, 0);
+    let mut rest = text.char_indices().peekable();
+    while let Some((at, c)) = rest.next() {
         match c {
             '"' => in_string = !in_string,
             '\\' if in_string => {
                 out.push(c);
-                out.extend(rest.next());
+                out.extend(rest.next().map(|(_, c)| c));
                 continue;
             }
             '\0'..='\x1f' if in_string => {
                 let _ = write!(out, "\\u{:04x}", u32::from(c));
                 continue;
             }
+            _ if in_string => {}
+            '}' | ']' => {
+                let end = out.trim_end_matches(is_space).len();
+                if out[..end].ends_with(',') {
+                    out.truncate(end - 1);
+                }
+            }
+            _ if is_of_word(c) => {
+                let mut end = at + c.len_utf8();
+                while let Some((at, c)) = rest.next_if(|(_, c)| is_of_word(*c)) {
+                    end = at + c.len_utf8();
+                }
+                let word = &text[at..end];
+                match serde_json::from_str::<IgnoredAny>(word) {
+                    Ok(_) => out.push_str(word),
+                    Err(_) => {
+                        nulls += 1;
+                        out.push_str("null");
+                    }
+                }
+                continue;
+            }
             _ => {}
         }
         out.push(c);
     }
-    Some((without_lone_surrogates(out).into_bytes(), used))
+    Some(Mended { bytes: without_lone_surrogates(out).into_bytes(), used, nulls })
+}
+
+fn is_space(c: char) -> bool {
+    matches!(c, ' ' | '\n' | '\r' | '\t')
+}
+
+/// Whether a character outside of strings is part of a number or a word.
+fn is_of_word(c: char) -> bool {
+    !matches!(c, '{' | '}' | '[' | ']' | ',' | ':' | '"') && !is_space(c)
 }
 
 /// Where the value that starts at byte 0 ends.
-fn extent(bytes: &[u8]) -> Option<usize> {
+pub(super) fn extent(bytes: &[u8]) -> Option<usize> {
+    if !matches!(bytes.first()?, b'{' | b'[' | b'"') {
+        // What follows a word belongs to the list or object around it.
+        return bytes.iter().position(|b| !is_of_word(char::from(*b))).filter(|end| *end > 0);
+    }
     let mut depth = 0usize;
     let mut in_string = false;
     let mut at = 0;
@@ -46,8 +92,7 @@ fn extent(bytes: &[u8]) -> Option<usize> {
         }
         at += 1;
         if depth == 0 && !in_string {
-            // Numbers and words never need mending.
-            return matches!(bytes[0], b'{' | b'[' | b'"').then_some(at.min(bytes.len()));
+            return Some(at.min(bytes.len()));
         }
     }
     None

@@ -21,7 +21,7 @@ use std::borrow::Cow;
 use super::lanes::{Lanes, WIDTH};
 use super::shape::{Mark, Notes, Slot};
 use crate::chrome::event::{Event, Raw, Scalar, phase};
-use crate::chrome::time::micros_to_ns;
+use crate::chrome::time::{Time, micros};
 
 /// Digits that fit into an `i64` whatever they are.
 const MOST_DIGITS: usize = 18;
@@ -370,18 +370,18 @@ impl<'a> Scan<'a> {
 
     /// A time in microseconds, as nanoseconds.
     #[inline(always)]
-    pub(super) fn time(self, at: usize) -> Option<(usize, i64)> {
+    pub(super) fn time(self, at: usize) -> Option<(usize, Time)> {
         let usual = |number: Number| {
             let to_ns = TENS[3usize.checked_sub(number.decimals)?];
             let ns = i64::try_from(number.digits.checked_mul(to_ns)?).ok()?;
-            Some((number.end, if number.negative { -ns } else { ns }))
+            Some((number.end, Time { ns: if number.negative { -ns } else { ns }, exact: true }))
         };
         if let Some(found) = self.number(at).and_then(usual) {
             return Some(found);
         }
         // More decimals than a nanosecond needs, or an exponent.
         let end = self.skip_number(at)?;
-        Some((end, micros_to_ns(&self.bytes[at..end])?))
+        Some((end, micros(&self.bytes[at..end])?))
     }
 
     /// Reads the event at `at` into `event`, which must be empty, and says where it ends; `None` if
@@ -399,8 +399,10 @@ impl<'a> Scan<'a> {
         if self.byte(at)? == b'}' {
             return Some(at + 1);
         }
+        let mut seen = 0u16;
         loop {
             let (key, value) = self.key(at)?;
+            self.once(key?, &mut seen, event, notes);
             at = self.value(key?, at + 1, value, event, notes)?;
             at = self.space(at);
             match self.byte(at)? {
@@ -408,6 +410,24 @@ impl<'a> Scan<'a> {
                 b'}' => return Some(at + 1),
                 _ => return None,
             }
+        }
+    }
+
+    /// Notes a key that stood there before. Events like this one are always scanned.
+    fn once(self, key: &'a str, seen: &mut u16, event: &mut Event<'a>, notes: &mut Notes) {
+        const KEYS: [&str; 11] =
+            ["ph", "name", "cat", "pid", "tid", "ts", "dur", "id", "bp", "s", "args"];
+        let again = match KEYS.iter().position(|known| *known == key) {
+            Some(place) => {
+                let again = *seen >> place & 1 == 1;
+                *seen |= 1 << place;
+                again
+            }
+            None => event.other.iter().any(|(known, _)| known == key),
+        };
+        if again {
+            event.twice = Some(key);
+            notes.odd();
         }
     }
 
@@ -461,8 +481,8 @@ impl<'a> Scan<'a> {
                 end
             }
             b'-' | b'0'..=b'9' if matches!(field, Field::Time | Field::Duration) => {
-                let (end, ns) = self.time(at)?;
-                field.put_time(event, ns);
+                let (end, time) = self.time(at)?;
+                field.put_time(event, time, self.slice(at, end)?);
                 notes.slot(at, end, if field == Field::Time { Slot::Time } else { Slot::Duration });
                 end
             }
@@ -514,8 +534,10 @@ impl Field {
             Self::Id => event.id = Some(Scalar::Text(text)),
             Self::Binding => event.binding = Some(text),
             Self::Scope => event.scope = Some(text),
-            Self::Time => event.time_ns = Some(micros_to_ns(text.as_bytes())?),
-            Self::Duration => event.duration_ns = Some(micros_to_ns(text.as_bytes())?),
+            Self::Time => (event.time_ns, event.exact_time) = (Some(exact_ns(&text)?), None),
+            Self::Duration => {
+                (event.duration_ns, event.exact_duration) = (Some(exact_ns(&text)?), None);
+            }
         }
         Some(())
     }
@@ -533,10 +555,13 @@ impl Field {
         Some(())
     }
 
-    fn put_time(self, event: &mut Event<'_>, ns: i64) {
+    /// `text`: as it stands there.
+    #[inline(always)]
+    pub(super) fn put_time<'a>(self, event: &mut Event<'a>, time: Time, text: &'a str) {
+        let exact = if time.exact { None } else { Some(Raw::of(text)) };
         match self {
-            Self::Time => event.time_ns = Some(ns),
-            _ => event.duration_ns = Some(ns),
+            Self::Time => (event.time_ns, event.exact_time) = (Some(time.ns), exact),
+            _ => (event.duration_ns, event.exact_duration) = (Some(time.ns), exact),
         }
     }
 
@@ -547,11 +572,16 @@ impl Field {
             Self::Category => event.category = None,
             Self::Pid => event.pid = None,
             Self::Tid => event.tid = None,
-            Self::Time => event.time_ns = None,
-            Self::Duration => event.duration_ns = None,
+            Self::Time => (event.time_ns, event.exact_time) = (None, None),
+            Self::Duration => (event.duration_ns, event.exact_duration) = (None, None),
             Self::Id => event.id = None,
             Self::Binding => event.binding = None,
             Self::Scope => event.scope = None,
         }
     }
+}
+
+/// The nanoseconds of a time that has no more digits.
+fn exact_ns(text: &str) -> Option<i64> {
+    micros(text.as_bytes()).filter(|time| time.exact).map(|time| time.ns)
 }

@@ -285,24 +285,25 @@ impl Shape {
                     part.guess = plain_length(end - at, matches!(name, Cow::Owned(_)));
                     (at, event.name) = (end, Some(name));
                 }
-                Slot::Time | Slot::Duration => {
-                    let ns = match scan.is_time(at, guess) {
-                        Some(ns) => {
-                            at += guess + ".000".len();
-                            ns
+                Slot::Time | Slot::Duration => match scan.is_time(at, guess) {
+                    Some(ns) => {
+                        at += guess + ".000".len();
+                        match part.slot {
+                            // An event with this key twice leaves no shape, so that there is no
+                            // exact text to take back.
+                            Slot::Time => event.time_ns = Some(ns),
+                            _ => event.duration_ns = Some(ns),
                         }
-                        None => {
-                            let (end, ns) = scan.time(at)?;
-                            part.guess = whole_digits(&scan.bytes()[at..end]);
-                            at = end;
-                            ns
-                        }
-                    };
-                    match part.slot {
-                        Slot::Time => event.time_ns = Some(ns),
-                        _ => event.duration_ns = Some(ns),
                     }
-                }
+                    None => {
+                        let (end, time) = scan.time(at)?;
+                        part.guess = whole_digits(&scan.bytes()[at..end]);
+                        let field =
+                            if part.slot == Slot::Time { Field::Time } else { Field::Duration };
+                        field.put_time(event, time, scan.slice(at, end)?);
+                        at = end;
+                    }
+                },
                 Slot::Id => {
                     let (end, id) = scan.id(at)?;
                     (at, event.id) = (end, Some(Scalar::Int(id)));

@@ -72,8 +72,14 @@ impl<R: Read> Window<R> {
                 }
                 Ok(n) => self.end += n,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // Compressed data that stop early: as much of a document as there is.
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                // Compressed data that stop early, are damaged, or have something else after their
+                // end: as much of a document as there is.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::InvalidInput
+                    ) && self.consumed + self.end as u64 > 0 =>
+                {
                     self.ended = true;
                     break;
                 }

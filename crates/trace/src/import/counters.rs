@@ -1,0 +1,109 @@
+//! Counters of a trace (`C`) as tracks: a series for each key of the arguments, by process, name and
+//! id, as viewers draw them.
+
+use std::collections::HashMap;
+
+use profile::activities::NameId;
+use profile::tracks::{Reading, Readings, Sample, Scope, Series, Times};
+use profile::writer::ProcessKey;
+use profile::{Result, TracksWriter};
+
+use super::{Id, OneTrace, ticks};
+use crate::chrome::event::{Event, Raw, args};
+
+/// The time series of one trace.
+#[derive(Debug)]
+pub(super) struct Counters {
+    /// Name of the directory of tracks.
+    name: String,
+    /// Made with the first counter.
+    writer: Option<TracksWriter>,
+    /// Numbers of the series, by process, name and id of their counter, with their keys.
+    series: HashMap<Key, Vec<(Box<str>, u32)>>,
+}
+
+/// Process, name and id of a counter.
+type Key = (ProcessKey, Option<NameId>, Option<Box<str>>);
+
+impl Counters {
+    pub(super) fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), writer: None, series: HashMap::new() }
+    }
+
+    pub(super) fn finish(self) -> Result<()> {
+        self.writer.map_or(Ok(()), TracksWriter::finish)
+    }
+}
+
+/// The value of a series. `Ok(None)`: it has none here.
+fn number(value: Raw<'_>) -> std::result::Result<Option<f64>, ()> {
+    let text = value.get();
+    if text == "null" {
+        return Ok(None);
+    }
+    let number = text.trim_matches('"').parse::<f64>().ok();
+    number.filter(|n| n.is_finite()).map(Some).ok_or(())
+}
+
+impl OneTrace<'_> {
+    /// Takes the values of a counter.
+    pub(super) fn counter(
+        &mut self,
+        event: &Event<'_>,
+        name: Option<NameId>,
+    ) -> std::result::Result<(), String> {
+        let (Some(time_ns), Some(values)) = (event.time_ns, event.args) else { return Ok(()) };
+        let time = ticks(time_ns.saturating_add(self.shift_ns)) as i64;
+        let id = event.pid.as_ref().map(Id::of);
+        let process = self.process(id.as_ref())?;
+        let counter_id = event.id.as_ref().map(|id| id.to_string().into_boxed_str());
+        let Self { counters, all, activities, no_numbers, .. } = self;
+        let Counters { name: directory, writer, series } = counters;
+        let writer = match writer {
+            Some(writer) => writer,
+            None => {
+                let made = TracksWriter::create(&all.dir, directory, Readings::Values);
+                writer.insert(made.map_err(|e| e.to_string())?)
+            }
+        };
+        let known = series.entry((process, name, counter_id.clone())).or_default();
+        let mut failed = None;
+        args(values, |key, value| {
+            let value = match number(value) {
+                Ok(Some(value)) => value,
+                Ok(None) => return,
+                Err(()) => {
+                    *no_numbers += 1;
+                    return;
+                }
+            };
+            let found = known.iter().find(|(of, _)| **of == *key).map(|(_, series)| *series);
+            let series = found.unwrap_or_else(|| {
+                let name = name.map_or("", |name| activities.text(name));
+                let track = match &counter_id {
+                    Some(id) => format!("{name}[{id}]"),
+                    None => name.to_owned(),
+                };
+                let number = writer.describe(Series {
+                    track,
+                    name: key.to_owned(),
+                    unit: String::new(),
+                    scale: 1.0,
+                    scope: Scope::Process(all.calls.pid(process)),
+                    times: Times::Monotonic,
+                    cumulative: false,
+                    interval_ns: 0,
+                    source: "trace".to_owned(),
+                });
+                known.push((key.into(), number));
+                number
+            });
+            all.counts.samples += 1;
+            let reading = Some(Reading::Value(value));
+            if let Err(error) = writer.push(Sample { series, time, reading }) {
+                failed.get_or_insert(error.to_string());
+            }
+        });
+        failed.map_or(Ok(()), Err)
+    }
+}

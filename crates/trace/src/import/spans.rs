@@ -1,0 +1,119 @@
+//! Asynchronous spans: `b` with its `e`, and `S` with its `F` in the older form.
+//!
+//! Both ends of a span have its category and id, and ends of the older form its name. Spans of one id
+//! lie within one another. What happens in between (`n`, `T`, `p`) is a moment, and only kept as an
+//! event.
+
+use std::collections::HashMap;
+
+use profile::Role;
+use profile::activities::NameId;
+
+use super::{Id, OneTrace, number};
+use crate::chrome::event::{Event, Raw};
+
+/// Spans that may be open at a time.
+const MOST_OPEN: u64 = 1 << 20;
+
+/// What joins both ends of a span.
+type Key = (Option<NameId>, Option<NameId>, Box<str>);
+
+/// Spans that have begun and not ended.
+#[derive(Debug, Default)]
+pub(super) struct Spans {
+    open: HashMap<Key, Vec<Begun>>,
+    count: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Begun {
+    process: Option<Id>,
+    category: Option<NameId>,
+    name: Option<NameId>,
+    time_ns: i64,
+}
+
+impl Spans {
+    /// How many there are.
+    pub(super) fn open(&self) -> u64 {
+        self.count
+    }
+}
+
+/// The id of a span as text: `id`, or `id2`, of which a local one belongs to the process; with its
+/// scope.
+fn id_of(event: &Event<'_>) -> Option<Box<str>> {
+    let other = |key: &str| event.other.iter().find(|(of, _)| of == key).map(|(_, value)| *value);
+    let scope = other("scope").map_or("", Raw::get);
+    if let Some(id) = &event.id {
+        return Some(format!("{id} {scope}").into());
+    }
+    let id = other("id2")?.get();
+    let process = match (&event.pid, id.contains("\"local\"")) {
+        (Some(pid), true) => pid.to_string(),
+        _ => String::new(),
+    };
+    Some(format!("{id} {scope} {process}").into())
+}
+
+impl OneTrace<'_> {
+    /// Takes an end of a span.
+    pub(super) fn span(
+        &mut self,
+        event: &Event<'_>,
+        category: Option<NameId>,
+        name: Option<NameId>,
+    ) -> Result<(), String> {
+        let (Some(time_ns), Some(id)) = (event.time_ns, id_of(event)) else {
+            self.unpaired += 1;
+            return Ok(());
+        };
+        let legacy = matches!(event.phase, b'S' | b'F');
+        let key = (category, name.filter(|_| legacy), id);
+        if matches!(event.phase, b'b' | b'S') {
+            if self.spans.count >= MOST_OPEN {
+                self.unpaired += 1;
+                return Ok(());
+            }
+            let process = event.pid.as_ref().map(Id::of);
+            self.spans.count += 1;
+            let begun = Begun { process, category, name, time_ns };
+            self.spans.open.entry(key).or_default().push(begun);
+            return Ok(());
+        }
+        let open = self.spans.open.get_mut(&key);
+        // The innermost one that is called so; an end need not have a name.
+        let begun = open.and_then(|open| {
+            let at = open.iter().rposition(|begun| name.is_none() || begun.name == name)?;
+            let begun = open.remove(at);
+            Some((begun, open.is_empty()))
+        });
+        let Some((begun, last)) = begun else {
+            self.unpaired += 1;
+            return Ok(());
+        };
+        self.spans.count -= 1;
+        if last {
+            self.spans.open.remove(&key);
+        }
+        if time_ns < begun.time_ns {
+            self.unpaired += 1;
+            return Ok(());
+        }
+        let process = self.process(begun.process.as_ref())?;
+        let key = (process, number(begun.category) << 32 | number(begun.name));
+        let export = match self.span_exports.get(&key) {
+            Some(export) => *export,
+            None => {
+                let text = |id: Option<NameId>| id.map_or("", |id| self.activities.text(id));
+                let (category, name) = (text(begun.category), text(begun.name));
+                let export = self.all.calls.export(process, Role::Span, category, name);
+                self.span_exports.insert(key, export);
+                export
+            }
+        };
+        self.all.counts.spans += 1;
+        let thread = self.apart(process, Role::Span);
+        self.put_call(thread, export, begun.time_ns, time_ns)
+    }
+}

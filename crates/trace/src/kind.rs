@@ -1,0 +1,220 @@
+//! What kind of file this is, by its first bytes. A trace is Chrome's JSON or Perfetto's protobuf;
+//! of other files, those that profilers of the same programs write are known by name.
+
+use std::io::{self, BufReader, Chain, Cursor, Read};
+
+use flate2::bufread::MultiGzDecoder;
+
+use crate::perfetto::wire::{Field, Fields, varint};
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// JSON: Chrome's trace event format, if it is a trace.
+    Json,
+    /// Packets of Perfetto's format.
+    Perfetto,
+    /// There is nothing in it.
+    Empty,
+    /// Something else, which stands here.
+    Other(&'static str),
+    /// Nothing that is known.
+    Unknown,
+}
+
+/// Bytes that are looked at.
+const HEAD: usize = 1024;
+
+/// A file from its start, uncompressed.
+pub enum Source<R: Read> {
+    /// As it is.
+    Plain(Chain<Cursor<Vec<u8>>, R>),
+    /// Compressed with gzip.
+    Gzip(Box<Chain<Cursor<Vec<u8>>, Gunzip<R>>>),
+}
+
+type Gunzip<R> = MultiGzDecoder<BufReader<Chain<Cursor<Vec<u8>>, R>>>;
+
+impl<R: Read> Read for Source<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(source) => source.read(out),
+            Self::Gzip(source) => source.read(out),
+        }
+    }
+}
+
+/// Looks at the start of a file, and inside of gzip, and gives it back whole.
+///
+/// # Errors
+/// It cannot be read.
+pub fn open<R: Read>(mut source: R) -> io::Result<(Kind, Source<R>)> {
+    let head = start_of(&mut source)?;
+    if !head.starts_with(b"\x1f\x8b") {
+        return Ok((of(&head), Source::Plain(Cursor::new(head).chain(source))));
+    }
+    let compressed = BufReader::with_capacity(1 << 16, Cursor::new(head).chain(source));
+    let mut inside = MultiGzDecoder::new(compressed);
+    let head = match start_of(&mut inside) {
+        // Cut or damaged: what there is of it.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Vec::new(),
+        other => other?,
+    };
+    Ok((of(&head), Source::Gzip(Box::new(Cursor::new(head).chain(inside)))))
+}
+
+/// As much of a source as is looked at, or as there is.
+fn start_of(source: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut head = vec![0; HEAD];
+    let mut length = 0;
+    while length < HEAD {
+        match source.read(&mut head[length..]) {
+            Ok(0) => break,
+            Ok(n) => length += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // Compressed data that are damaged further on are read up to there.
+            Err(_) if length > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    head.truncate(length);
+    Ok(head)
+}
+
+/// Of the first bytes of a file.
+pub fn of(head: &[u8]) -> Kind {
+    const STARTS: [(&[u8], &str); 14] = [
+        (b"\x7fELF", "a program or library (ELF)"),
+        (b"PAR1", "a Parquet file"),
+        (b"SQLite format 3\0", "an SQLite database (Nsight Systems exports those)"),
+        (b"ARROW1", "an Arrow file"),
+        (b"PK\x03\x04", "a zip archive"),
+        (b"\x28\xb5\x2f\xfd", "a file compressed with zstd"),
+        (b"BZh", "a file compressed with bzip2"),
+        (b"\xfd7zXZ\0", "a file compressed with xz"),
+        (b"\x1f\x8b", "a file compressed with gzip twice"),
+        (b"PERFILE2", "a recording of perf (perf.data)"),
+        (b"\x89HDF\r\n", "an HDF5 file"),
+        (b"\x93NUMPY", "an array of numpy"),
+        (b"\xff\xfe", "text in UTF-16"),
+        (b"\xfe\xff", "text in UTF-16"),
+    ];
+    if head.is_empty() {
+        return Kind::Empty;
+    }
+    if let Some((_, what)) = STARTS.iter().find(|(start, _)| head.starts_with(start)) {
+        return Kind::Other(what);
+    }
+    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    let space = |b: &u8| matches!(b, b' ' | b'\n' | b'\r' | b'\t');
+    let spaces = text.iter().take_while(|b| space(b)).count();
+    let first = text.get(spaces);
+    let second = text.iter().skip(spaces + 1).find(|b| !space(b));
+    // A packet starts with the byte of a new line and its length, which may be that of a brace.
+    let json = match (first, second) {
+        (Some(b'{'), second) => second.is_none_or(|b| matches!(b, b'"' | b'}')),
+        (Some(b'['), second) => second.is_none_or(|b| matches!(b, b'{' | b']')),
+        _ => false,
+    };
+    match head[0] {
+        _ if json => Kind::Json,
+        0x0a if is_xplane(head) => {
+            Kind::Other("an XSpace (xplane.pb), as JAX and TensorFlow write it beside a trace")
+        }
+        0x0a if starts_with_packet(head) => Kind::Perfetto,
+        _ if matches!(first, Some(b'{' | b'[')) => Kind::Json,
+        _ => Kind::Unknown,
+    }
+}
+
+/// The content of the first field, if that has number 1, as far as it is in `head`.
+fn first_field(head: &[u8]) -> Option<&[u8]> {
+    let rest = head.strip_prefix(&[0x0a])?;
+    let (length, used) = varint(rest).ok()?;
+    let inside = &rest[used..];
+    Some(&inside[..usize::try_from(length).unwrap_or(usize::MAX).min(inside.len())])
+}
+
+/// `XSpace` begins with an `XPlane`: a number (1) and a name (2) like `/host:CPU`. A packet of
+/// Perfetto has messages there.
+fn is_xplane(head: &[u8]) -> bool {
+    let Some(plane) = first_field(head) else { return false };
+    let mut fields = Fields::new(plane).flatten();
+    let mut next = fields.next();
+    if matches!(next, Some((1, Field::Uint(_), _))) {
+        next = fields.next();
+    }
+    let is_name = |name: &[u8]| {
+        let plain = name.iter().all(|b| matches!(b, b' '..=b'~'));
+        plain && name.len() > 1 && (name[0] == b'/' || name.starts_with(b"Task"))
+    };
+    matches!(next, Some((2, Field::Bytes(name), _)) if is_name(name))
+}
+
+/// Whether the first field is a packet: a message, as far as it can be seen.
+fn starts_with_packet(head: &[u8]) -> bool {
+    let Some(packet) = first_field(head) else { return false };
+    let whole = head.len() < HEAD || packet.len() + 16 < head.len();
+    match Fields::new(packet).next() {
+        Some(Err(_)) => !whole,
+        _ => true,
+    }
+}
+
+/// What a directory is, by what is in it.
+pub fn of_directory(path: &std::path::Path) -> &'static str {
+    match path.join("manifest.json").is_file() {
+        true => "a profile of Counterpoint, not a trace",
+        false => "a directory",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(bytes: &[u8]) -> Kind {
+        let (kind, mut source) = open(bytes).unwrap();
+        let mut all = Vec::new();
+        // What was looked at is there again.
+        if source.read_to_end(&mut all).is_ok() && !bytes.starts_with(b"\x1f\x8b") {
+            assert_eq!(all, bytes);
+        }
+        kind
+    }
+
+    #[test]
+    fn by_their_first_bytes() {
+        use std::io::Write;
+        let gz = |bytes: &[u8]| {
+            let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            gz.write_all(bytes).unwrap();
+            gz.finish().unwrap()
+        };
+        for text in [&b"{\"a\":1}"[..], b"\n{ }", b"[", b" [ {", b"\xef\xbb\xbf{\"", b"\n\n[{}]"] {
+            assert_eq!(kind(text), Kind::Json, "{text:?}");
+            assert_eq!(kind(&gz(text)), Kind::Json, "{text:?}");
+        }
+        // A packet of 123 bytes: the byte of a brace.
+        let mut packet = b"\x0a\x7b\x40\x05".to_vec();
+        packet.resize(125, 0x08);
+        assert_eq!(kind(&packet), Kind::Perfetto);
+        assert_eq!(kind(&gz(&packet)), Kind::Perfetto);
+        // XSpace{planes{id: 1, name: "/host:CPU"}} and the same without an id.
+        let named = |what: Kind| matches!(what, Kind::Other(what) if what.contains("xplane.pb"));
+        assert!(named(kind(b"\x0a\x0d\x08\x01\x12\x09/host:CPU")));
+        assert!(named(kind(b"\x0a\x0f\x12\x0d/device:TPU:0")));
+        for (bytes, what) in [
+            (&b"\x7fELF\x02"[..], "ELF"),
+            (b"PAR1\x15", "Parquet"),
+            (b"SQLite format 3\0...", "SQLite"),
+            (b"ARROW1\0\0", "Arrow"),
+            (b"\xff\xfe{\0", "UTF-16"),
+        ] {
+            let named = |kind: Kind| matches!(kind, Kind::Other(found) if found.contains(what));
+            assert!(named(kind(bytes)) && named(kind(&gz(bytes))), "{what}");
+        }
+        assert_eq!(kind(b""), Kind::Empty);
+        assert_eq!(kind(b"hello"), Kind::Unknown);
+    }
+}

@@ -1,0 +1,527 @@
+//! Reads a trace in Perfetto's format as the events of Chrome's, whatever wrote it.
+//!
+//! ```text
+//!  packets ─► sequence: state, interned texts, clock ─► track event ─► row's queue ─► Sink::event
+//!                 │                                        │
+//!                 └─ descriptions of tracks ─► names of rows (`M`)
+//! ```
+//!
+//! | in the trace | event |
+//! |---|---|
+//! | begin and end of a slice on one track | `X`, in the order of the begins of its row |
+//! | a begin whose end is far away, or missing | `B` (with its `E`) |
+//! | instant | `i` |
+//! | value of a counter | `C`, named after its track, its key the unit |
+//! | flow ids of a slice or instant | `s` for the first, `t` for the next ones, `f` where it terminates |
+//! | legacy events | of their own phase |
+//! | descriptions of processes and threads | `M` |
+//! | metadata of Chrome | keys of the document |
+//!
+//! Times are nanoseconds of real time if the trace relates its clocks to that, counted from a base as
+//! Kineto has it; else of the clock since boot. Packets of other kinds are counted.
+//!
+//! Memory: a packet, interned texts, descriptions, flow ids, and [`MOST_WAITING`] slices.
+
+mod args;
+mod clocks;
+mod sequence;
+mod tracks;
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io::{self, BufRead, BufReader, Read};
+
+use flate2::read::ZlibDecoder;
+use model::activity::Value as Word;
+
+use super::fields::{chrome, packet, trace};
+use super::wire::{Fields, varint};
+use crate::chrome::event::{Event, Raw, Scalar};
+use crate::chrome::read::{ReadError, ReadErrorKind, Sink, Summary};
+use crate::chrome::write::base_time_ns;
+use crate::numbers::NumberMap;
+use crate::raw::{COUNTS_EVENT, PAGE_EVENT};
+use crate::text;
+use clocks::Clocks;
+use sequence::Sequence;
+use tracks::{Id, ProcessTrack, ThreadTrack, Tracks};
+
+/// The largest packet that is believed, and the largest content of a compressed one.
+const MOST_PACKET: u64 = 1 << 28;
+/// Slices that wait for their end, or for that of one that began before them.
+const MOST_WAITING: usize = 1 << 18;
+
+/// Reads a whole trace.
+///
+/// # Errors
+/// The source cannot be read, or the sink refuses something; what came before it was handed out. A
+/// trace that stops early or is damaged is read up to there.
+pub fn read(source: impl Read, sink: &mut impl Sink) -> Result<Summary, ReadError> {
+    let mut source = BufReader::with_capacity(1 << 18, source);
+    let mut reader = Reader::new(sink);
+    let mut body = Vec::new();
+    loop {
+        let at = reader.summary.bytes;
+        let io = |error| ReadError { at, kind: ReadErrorKind::Io(error) };
+        let length = match head(&mut source).map_err(io)? {
+            Head::End => break,
+            Head::Packet { length, head } if length <= MOST_PACKET => {
+                reader.summary.bytes += head;
+                length
+            }
+            Head::Packet { .. } | Head::Damaged => {
+                reader.summary.truncated = true;
+                break;
+            }
+        };
+        body.clear();
+        let there = (&mut source).take(length).read_to_end(&mut body);
+        let cut = match there {
+            Ok(n) => (n as u64) < length,
+            // Compressed data that stop early.
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => true,
+            Err(e) => return Err(io(e)),
+        };
+        if cut {
+            reader.summary.truncated = true;
+            break;
+        }
+        reader.packet(&body, true).map_err(|what| refused(at, what))?;
+        reader.summary.bytes += length;
+    }
+    let at = reader.summary.bytes;
+    reader.finish().map_err(|what| refused(at, what))
+}
+
+fn refused(at: u64, what: String) -> ReadError {
+    ReadError { at, kind: ReadErrorKind::Refused(what) }
+}
+
+/// What stands before a packet.
+enum Head {
+    End,
+    Packet { length: u64, head: u64 },
+    Damaged,
+}
+
+fn head(source: &mut impl BufRead) -> io::Result<Head> {
+    let (mut bytes, mut used, mut values) = ([0u8; 20], 0, [0u64; 2]);
+    for value in &mut values {
+        let from = used;
+        *value = loop {
+            let next = match source.fill_buf() {
+                Ok(all) => all.first().copied(),
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => None,
+                Err(e) => return Err(e),
+            };
+            let Some(byte) = next else {
+                return Ok(if used == 0 { Head::End } else { Head::Damaged });
+            };
+            source.consume(1);
+            bytes[used] = byte;
+            used += 1;
+            match varint(&bytes[from..used]) {
+                Ok((n, _)) => break n,
+                Err(_) if used - from < 10 => {}
+                Err(_) => return Ok(Head::Damaged),
+            }
+        };
+    }
+    match values[0] == u64::from(trace::PACKET << 3 | 2) {
+        true => Ok(Head::Packet { length: values[1], head: used as u64 }),
+        false => Ok(Head::Damaged),
+    }
+}
+
+struct Reader<'a, S> {
+    sink: &'a mut S,
+    summary: Summary,
+    sequences: NumberMap<u64, Sequence>,
+    tracks: Tracks,
+    clocks: Clocks,
+    base_ns: Option<i64>,
+    rows: Vec<Row>,
+    by_ids: HashMap<(Id, Id), usize>,
+    /// Rows of tracks; forgotten when a track is described.
+    by_track: NumberMap<u64, usize>,
+    /// Slices that are open on a track, by their begins: row, place in all of its queue, begin. Those
+    /// around others may be written after them.
+    open: NumberMap<u64, Vec<(usize, u64, i64)>>,
+    waiting: usize,
+    flows: HashSet<u64>,
+    /// Counters by process and name, and their tracks: others of that name get an id.
+    counters: HashMap<(Id, Box<str>), u64>,
+    /// Sums of counters whose values are differences.
+    sums: NumberMap<u64, f64>,
+    document: Vec<(String, String)>,
+}
+
+/// A row and what waits in it.
+#[derive(Debug)]
+struct Row {
+    process: Id,
+    thread: Id,
+    queue: VecDeque<Pending>,
+    /// How many have left the queue.
+    gone: u64,
+    /// Process and thread of the profile whose page begins last here, in a trace of ours.
+    page: Option<(u64, u64)>,
+}
+
+/// An event that is handed out when all that began before it in its row was.
+#[derive(Clone, Debug, Default)]
+struct Pending {
+    phase: u8,
+    category: Box<str>,
+    name: Box<str>,
+    at_ns: i64,
+    duration_ns: Option<i64>,
+    args: Vec<u8>,
+    lost: u32,
+    /// Ids, and whether they end here.
+    flows: Vec<(u64, bool)>,
+    /// It begins, and its end has not come.
+    open: bool,
+}
+
+impl Id {
+    fn scalar(&self) -> Scalar<'_> {
+        match self {
+            Self::Number(n) => Scalar::Int(*n),
+            Self::Text(text) => Scalar::Text(Cow::Borrowed(text)),
+        }
+    }
+}
+
+/// Whose page begins, as [`PAGE_EVENT`] says.
+#[derive(serde::Deserialize)]
+struct Place {
+    process: u64,
+    thread: u64,
+}
+
+type Done = Result<(), String>;
+
+impl<'a, S: Sink> Reader<'a, S> {
+    fn new(sink: &'a mut S) -> Self {
+        Self {
+            sink,
+            summary: Summary::default(),
+            sequences: NumberMap::default(),
+            tracks: Tracks::default(),
+            clocks: Clocks::default(),
+            base_ns: None,
+            rows: Vec::new(),
+            by_ids: HashMap::new(),
+            by_track: NumberMap::default(),
+            open: NumberMap::default(),
+            waiting: 0,
+            flows: HashSet::new(),
+            counters: HashMap::new(),
+            sums: NumberMap::default(),
+            document: Vec::new(),
+        }
+    }
+
+    fn packet(&mut self, bytes: &[u8], outer: bool) -> Done {
+        let mut number = 0;
+        for (field, value, _) in Fields::new(bytes).flatten() {
+            match (field, value.bytes()) {
+                (packet::COMPRESSED_PACKETS, Some(inside)) if outer => {
+                    return self.compressed(inside);
+                }
+                (packet::COMPRESSED_PACKETS | packet::ZSTD_PACKETS, _) => {
+                    self.summary.damaged += 1;
+                    return Ok(());
+                }
+                (packet::SEQUENCE_ID, None) => number = value.uint().unwrap_or(0),
+                _ => {}
+            }
+        }
+        let mut sequence = self.sequences.remove(&number).unwrap_or_default();
+        let done = self.in_sequence(number, bytes, &mut sequence);
+        self.sequences.insert(number, sequence);
+        done
+    }
+
+    fn compressed(&mut self, bytes: &[u8]) -> Done {
+        let mut packets = Vec::new();
+        let read = ZlibDecoder::new(bytes).take(MOST_PACKET).read_to_end(&mut packets);
+        self.summary.damaged += u64::from(read.is_err());
+        for field in Fields::new(&packets) {
+            match field {
+                Ok((trace::PACKET, value, _)) => {
+                    self.packet(value.bytes().unwrap_or_default(), false)?;
+                }
+                Ok(_) => {}
+                Err(_) => self.summary.damaged += u64::from(read.is_ok()),
+            }
+        }
+        Ok(())
+    }
+
+    fn in_sequence(&mut self, number: u64, bytes: &[u8], sequence: &mut Sequence) -> Done {
+        let mut p = sequence::Packet::default();
+        let mut known = false;
+        for field in Fields::new(bytes) {
+            let Ok((field, value, _)) = field else {
+                self.summary.damaged += 1;
+                return Ok(());
+            };
+            match (field, value.bytes()) {
+                (packet::CLOCK_SNAPSHOT, Some(snapshot)) => self.clocks.snapshot(number, snapshot),
+                (packet::TRACK_DESCRIPTOR, Some(track)) => self.describe(track)?,
+                (packet::CHROME_EVENTS, Some(bundle)) => self.metadata(bundle),
+                (packet::PROCESS, Some(process)) => {
+                    let process = ProcessTrack::read(process);
+                    sequence.pid = process.pid;
+                    self.name_process(&process)?;
+                }
+                (packet::THREAD, Some(thread)) => {
+                    sequence.describe_thread(thread);
+                    self.name_thread(&ThreadTrack::read(thread))?;
+                }
+                (packet::FACT, Some(fact)) => {
+                    self.fact(fact)?;
+                }
+                _ => {
+                    known |= p.take(field, value);
+                    continue;
+                }
+            }
+            known = true;
+        }
+        self.summary.skipped += u64::from(!known);
+        if !sequence.update(&p) {
+            // Its texts and its clock are those of packets that are not there.
+            self.summary.damaged += u64::from(p.event.is_some());
+            return Ok(());
+        }
+        let Some(event) = p.event else { return Ok(()) };
+        let event = sequence::TrackEvent::read(event);
+        let Some(at_ns) = sequence.time(number, &p, &event, &mut self.clocks) else {
+            self.summary.lost += 1;
+            self.summary.damaged += 1;
+            return Ok(());
+        };
+        let real = self.clocks.is_real();
+        let base = *self.base_ns.get_or_insert_with(|| if real { base_time_ns(at_ns) } else { 0 });
+        self.track_event(sequence, &event, at_ns.saturating_sub(base), p.raw)
+    }
+
+    /// Names the row of a track.
+    fn describe(&mut self, bytes: &[u8]) -> Done {
+        let uuid = self.tracks.describe(bytes);
+        self.by_track.clear();
+        let track = self.tracks.get(uuid).cloned().unwrap_or_default();
+        if let Some(process) = &track.process {
+            self.name_process(process)?;
+        }
+        if let Some(thread) = &track.thread {
+            self.name_thread(thread)?;
+        }
+        Ok(())
+    }
+
+    fn name_process(&mut self, process: &ProcessTrack) -> Done {
+        let row = (Id::Number(process.pid), None);
+        self.name_row(&row, "process_name", "name", Word::Text(&process.name))?;
+        self.name_row(&row, "process_labels", "labels", Word::Text(&process.labels))?;
+        let sort = process.sort.map_or(Word::Text(""), Word::Int);
+        self.name_row(&row, "process_sort_index", "sort_index", sort)
+    }
+
+    fn name_thread(&mut self, thread: &ThreadTrack) -> Done {
+        let row = (Id::Number(thread.pid), Some(Id::Number(thread.tid)));
+        self.name_row(&row, "thread_name", "name", Word::Text(&thread.name))?;
+        let sort = thread.sort.map_or(Word::Text(""), Word::Int);
+        self.name_row(&row, "thread_sort_index", "sort_index", sort)
+    }
+
+    fn name_row(&mut self, row: &(Id, Option<Id>), what: &str, key: &str, value: Word<'_>) -> Done {
+        let mut json = format!("{{\"{key}\":").into_bytes();
+        match value {
+            Word::Text("") => return Ok(()),
+            Word::Text(name) => text::string(&mut json, name),
+            Word::Int(n) => text::int(&mut json, n),
+            _ => return Ok(()),
+        }
+        json.push(b'}');
+        let event = Event {
+            phase: b'M',
+            name: Some(Cow::Borrowed(what)),
+            pid: Some(row.0.scalar()),
+            tid: row.1.as_ref().map(Id::scalar),
+            args: str::from_utf8(&json).ok().map(Raw::of),
+            ..Event::default()
+        };
+        self.summary.events += 1;
+        self.sink.event(self.summary.bytes, &event)
+    }
+
+    /// What stands beside the events.
+    fn metadata(&mut self, bundle: &[u8]) {
+        for (number, value, _) in Fields::new(bundle).flatten() {
+            let (chrome::METADATA, Some(one)) = (number, value.bytes()) else { continue };
+            let (mut name, mut json) = (String::new(), String::new());
+            for (number, value, _) in Fields::new(one).flatten() {
+                let lossy = || String::from_utf8_lossy(value.bytes().unwrap_or_default());
+                match number {
+                    chrome::NAME => name = lossy().into_owned(),
+                    chrome::TEXT => json = serde_json::Value::from(&*lossy()).to_string(),
+                    chrome::BOOL => json = (value.uint() != Some(0)).to_string(),
+                    chrome::INT => json = (value.uint().unwrap_or(0) as i64).to_string(),
+                    chrome::JSON => json = lossy().into_owned(),
+                    _ => {}
+                }
+            }
+            if !json.is_empty() && name != "baseTimeNanoseconds" && name != "traceEvents" {
+                self.document.push((name, json));
+            }
+        }
+    }
+
+    fn row_of(&mut self, uuid: u64) -> usize {
+        if let Some(row) = self.by_track.get(&uuid) {
+            return *row;
+        }
+        let row = self.row(self.tracks.row(uuid));
+        self.by_track.insert(uuid, row);
+        row
+    }
+
+    fn row(&mut self, (process, thread): (Id, Id)) -> usize {
+        let rows = &mut self.rows;
+        *self.by_ids.entry((process.clone(), thread.clone())).or_insert_with(|| {
+            rows.push(Row { process, thread, queue: VecDeque::new(), gone: 0, page: None });
+            rows.len() - 1
+        })
+    }
+
+    /// An event that only our own writer puts there: name and arguments, for a row.
+    fn fact(&mut self, bytes: &[u8]) -> Done {
+        let (mut name, mut args, mut track) = (Box::<str>::default(), Vec::new(), 0);
+        let mut of_row = None;
+        for (number, value, _) in Fields::new(bytes).flatten() {
+            match number {
+                packet::FACT_NAME => {
+                    name = String::from_utf8_lossy(value.bytes().unwrap_or_default()).into()
+                }
+                packet::FACT_ARGS => args = value.bytes().unwrap_or_default().to_vec(),
+                packet::FACT_TRACK => track = value.uint().unwrap_or(0),
+                packet::FACT_ROW => of_row = value.uint(),
+                _ => {}
+            }
+        }
+        if let Some(other) = of_row {
+            self.tracks.join(track, other);
+            self.by_track.clear();
+            return Ok(());
+        }
+        if str::from_utf8(&args).is_ok_and(|text| serde_json::from_str::<Raw<'_>>(text).is_ok()) {
+            let row = self.row_of(track);
+            if &*name == PAGE_EVENT {
+                let place: Option<Place> = serde_json::from_slice(&args).ok();
+                self.rows[row].page = place.map(|place| (place.process, place.thread));
+                let name = COUNTS_EVENT.into();
+                let args = args.clone();
+                self.give(row, &Pending { phase: b'M', name, args, ..Pending::default() })?;
+            }
+            self.put(row, Pending { phase: b'M', name, args, ..Pending::default() })?;
+        }
+        Ok(())
+    }
+
+    /// Puts an event behind those that began before it in its row.
+    fn put(&mut self, row: usize, pending: Pending) -> Done {
+        self.rows[row].queue.push_back(pending);
+        self.waiting += 1;
+        if self.waiting > MOST_WAITING {
+            // What waits longest is in whatever row has most.
+            let longest = (0..self.rows.len()).max_by_key(|row| self.rows[*row].queue.len());
+            let longest = longest.unwrap_or(row);
+            for _ in 0..self.rows[longest].queue.len().div_ceil(2) {
+                self.take(longest)?;
+            }
+        }
+        self.drain(row)
+    }
+
+    /// Hands out what need not wait any longer.
+    fn drain(&mut self, row: usize) -> Done {
+        while self.rows[row].queue.front().is_some_and(|first| !first.open) {
+            self.take(row)?;
+        }
+        Ok(())
+    }
+
+    /// Hands out the first one of a row.
+    fn take(&mut self, row: usize) -> Done {
+        let Some(mut pending) = self.rows[row].queue.pop_front() else { return Ok(()) };
+        self.rows[row].gone += 1;
+        self.waiting -= 1;
+        if pending.open {
+            pending.phase = b'B';
+        }
+        self.give(row, &pending)
+    }
+
+    fn give(&mut self, row: usize, pending: &Pending) -> Done {
+        let at = self.summary.bytes;
+        let Row { process, thread, .. } = &self.rows[row];
+        let (pid, tid) = (Some(process.scalar()), Some(thread.scalar()));
+        let some = |text: &'_ str| !text.is_empty();
+        let mut event = Event {
+            phase: pending.phase,
+            pid,
+            tid,
+            time_ns: Some(pending.at_ns).filter(|_| pending.phase != b'M'),
+            duration_ns: pending.duration_ns,
+            name: Some(Cow::Borrowed(&*pending.name)).filter(|_| pending.phase != b'E'),
+            category: Some(Cow::Borrowed(&*pending.category)).filter(|c| some(c)),
+            args: str::from_utf8(&pending.args).ok().filter(|a| some(a)).map(Raw::of),
+            lost: pending.lost,
+            ..Event::default()
+        };
+        if pending.phase == b'i' {
+            event.scope = Some(Cow::Borrowed("t"));
+        }
+        self.summary.events += 1;
+        self.summary.lost += u64::from(pending.lost);
+        self.sink.event(at, &event)?;
+        for (id, ends) in &pending.flows {
+            let first = self.flows.insert(*id);
+            event.phase = match (ends, first) {
+                (true, _) => b'f',
+                (false, true) => b's',
+                (false, false) => b't',
+            };
+            event.id = Some(i64::try_from(*id).map_or(Scalar::Big(*id), Scalar::Int));
+            event.binding = ends.then_some(Cow::Borrowed("e"));
+            (event.name, event.category) = (Some("flow".into()), Some("flow".into()));
+            (event.duration_ns, event.args, event.scope, event.lost) = (None, None, None, 0);
+            self.summary.events += 1;
+            self.sink.event(at, &event)?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Summary, String> {
+        for row in 0..self.rows.len() {
+            while !self.rows[row].queue.is_empty() {
+                self.take(row)?;
+            }
+        }
+        // Without an event it makes no difference.
+        let base =
+            self.base_ns.or(Some(0)).filter(|_| self.clocks.is_real() || self.base_ns.is_none());
+        let base = base.map(|ns| ("baseTimeNanoseconds".to_owned(), ns.to_string()));
+        for (key, json) in base.into_iter().chain(std::mem::take(&mut self.document)) {
+            match serde_json::from_str::<Raw<'_>>(&json) {
+                Ok(raw) => self.sink.top(self.summary.bytes, &key, raw)?,
+                Err(_) => self.summary.lost += 1,
+            }
+        }
+        Ok(self.summary)
+    }
+}

@@ -1,0 +1,125 @@
+//! Clocks of a trace: what a packet's time is on the clock that the timeline is on.
+//!
+//! A snapshot says what several clocks showed at one moment. A time is moved from clock to clock by
+//! the last snapshot that is not later, along the shortest way.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+use crate::perfetto::fields::clocks;
+use crate::perfetto::wire::Fields;
+
+/// A clock: those of a sequence belong to it.
+pub(super) type ClockId = (u64, u64);
+
+/// The clock of packets that name none.
+pub(super) const BOOTTIME: u64 = 6;
+/// Snapshots that are kept of a pair of clocks: the first ones.
+const MOST_SNAPSHOTS: usize = 1 << 16;
+
+#[derive(Debug, Default)]
+pub(super) struct Clocks {
+    /// For each pair of clocks, what the second one showed when the first one showed the key.
+    pairs: HashMap<ClockId, HashMap<ClockId, BTreeMap<i64, i64>>>,
+    /// What counts from packet to packet: the last time, and nanoseconds in a unit.
+    incremental: HashMap<ClockId, i64>,
+    units: HashMap<ClockId, i64>,
+    /// The clock of the timeline, once there was an event.
+    target: Option<ClockId>,
+}
+
+/// A clock as packets name it.
+pub(super) fn id(sequence: u64, clock: u64) -> ClockId {
+    if (clocks::OF_SEQUENCE..128).contains(&clock) { (sequence, clock) } else { (0, clock) }
+}
+
+impl Clocks {
+    /// Takes a `ClockSnapshot`.
+    pub(super) fn snapshot(&mut self, sequence: u64, bytes: &[u8]) {
+        let mut all: Vec<(ClockId, i64)> = Vec::new();
+        for (number, value, _) in Fields::new(bytes).flatten() {
+            let (clocks::CLOCKS, Some(clock)) = (number, value.bytes()) else { continue };
+            let (mut which, mut at, mut incremental, mut unit) = (0, 0u64, false, 1);
+            for (number, value, _) in Fields::new(clock).flatten() {
+                let value = value.uint().unwrap_or(0);
+                match number {
+                    clocks::ID => which = value,
+                    clocks::TIMESTAMP => at = value,
+                    clocks::IS_INCREMENTAL => incremental = value != 0,
+                    clocks::UNIT_NS => unit = i64::try_from(value).unwrap_or(1).max(1),
+                    _ => {}
+                }
+            }
+            let which = id(sequence, which);
+            let at = i64::try_from(at).unwrap_or(i64::MAX).saturating_mul(unit);
+            self.units.insert(which, unit);
+            match incremental {
+                true => drop(self.incremental.insert(which, at)),
+                false => drop(self.incremental.remove(&which)),
+            }
+            all.push((which, at));
+        }
+        for (from, at) in &all {
+            for (to, then) in all.iter().filter(|(to, _)| to != from) {
+                let known = self.pairs.entry(*from).or_default().entry(*to).or_default();
+                if known.len() < MOST_SNAPSHOTS {
+                    known.insert(*at, *then);
+                }
+            }
+        }
+    }
+
+    /// Nanoseconds on the timeline's clock. `None`: the clock was never set against it.
+    pub(super) fn time(&mut self, clock: ClockId, timestamp: u64) -> Option<i64> {
+        let unit = self.units.get(&clock).copied().unwrap_or(1);
+        let mut at = i64::try_from(timestamp).ok()?.checked_mul(unit)?;
+        if let Some(now) = self.incremental.get_mut(&clock) {
+            *now = now.checked_add(at)?;
+            at = *now;
+        }
+        self.on_timeline(clock, at)
+    }
+
+    /// Likewise of nanoseconds.
+    pub(super) fn on_timeline(&mut self, clock: ClockId, at: i64) -> Option<i64> {
+        let target = match self.target {
+            Some(target) => target,
+            None => {
+                // Real time if it is known, since that can be compared with other traces.
+                let real = (0, clocks::REALTIME);
+                let known = self.moved(clock, at, real).is_some();
+                *self.target.insert(if known { real } else { (0, BOOTTIME) })
+            }
+        };
+        match self.moved(clock, at, target) {
+            // Nothing says how they stand to each other, and there is but one.
+            None if self.pairs.is_empty() => Some(at),
+            moved => moved,
+        }
+    }
+
+    /// Whether the timeline is in real time.
+    pub(super) fn is_real(&self) -> bool {
+        self.target == Some((0, clocks::REALTIME))
+    }
+
+    fn moved(&self, from: ClockId, at: i64, to: ClockId) -> Option<i64> {
+        let mut seen = HashSet::from([from]);
+        let mut next = VecDeque::from([(from, at)]);
+        while let Some((clock, at)) = next.pop_front() {
+            if clock == to {
+                return Some(at);
+            }
+            for (other, snapshots) in self.pairs.get(&clock).into_iter().flatten() {
+                if !seen.insert(*other) {
+                    continue;
+                }
+                let before = snapshots.range(..=at).next_back();
+                let Some((then, shown)) = before.or_else(|| snapshots.iter().next()) else {
+                    continue;
+                };
+                next.push_back((*other, at.checked_sub(*then)?.checked_add(*shown)?));
+            }
+        }
+        None
+    }
+}

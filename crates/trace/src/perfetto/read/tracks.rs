@@ -1,0 +1,205 @@
+//! Tracks as rows of a timeline: process and thread of each.
+//!
+//! | track | process | thread |
+//! |---|---|---|
+//! | of a thread | its process id | its thread id |
+//! | of a process | its process id | the track's name, or `process` |
+//! | named, below another one | of the nearest process or thread above, else the outermost name | its name |
+//! | named, below none | its name | its name |
+//!
+//! Tracks of one name below one process are one row, as viewers show them.
+
+use std::collections::HashMap;
+
+use crate::perfetto::fields::track;
+use crate::perfetto::wire::Fields;
+
+/// Tracks within one another that are followed.
+const MOST_DEPTH: usize = 64;
+
+/// An id of a row.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Id {
+    Number(i64),
+    Text(Box<str>),
+}
+
+/// A described track.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Track {
+    parent: Option<u64>,
+    pub(super) name: String,
+    /// Process id, name, labels, place.
+    pub(super) process: Option<ProcessTrack>,
+    /// Process and thread id, name, place.
+    pub(super) thread: Option<ThreadTrack>,
+    pub(super) counter: Option<CounterTrack>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct ProcessTrack {
+    pub(super) pid: i64,
+    pub(super) name: String,
+    pub(super) labels: String,
+    pub(super) sort: Option<i64>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct ThreadTrack {
+    pub(super) pid: i64,
+    pub(super) tid: i64,
+    pub(super) name: String,
+    pub(super) sort: Option<i64>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct CounterTrack {
+    pub(super) unit: String,
+    pub(super) multiplier: i64,
+    pub(super) incremental: bool,
+}
+
+fn text(bytes: Option<&[u8]>) -> String {
+    bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
+}
+
+impl ProcessTrack {
+    pub(super) fn read(bytes: &[u8]) -> Self {
+        let mut process = Self::default();
+        for (number, value, _) in Fields::new(bytes).flatten() {
+            match number {
+                track::PROCESS_PID => process.pid = value.uint().unwrap_or(0) as i32 as i64,
+                track::PROCESS_NAME => process.name = text(value.bytes()),
+                track::PROCESS_LABELS => {
+                    let label = text(value.bytes());
+                    if !process.labels.is_empty() && !label.is_empty() {
+                        process.labels.push(',');
+                    }
+                    process.labels.push_str(&label);
+                }
+                track::PROCESS_SORT_INDEX => process.sort = value.uint().map(|n| n as i32 as i64),
+                _ => {}
+            }
+        }
+        process
+    }
+}
+
+impl ThreadTrack {
+    pub(super) fn read(bytes: &[u8]) -> Self {
+        let mut thread = Self::default();
+        for (number, value, _) in Fields::new(bytes).flatten() {
+            match number {
+                track::THREAD_PID => thread.pid = value.uint().unwrap_or(0) as i32 as i64,
+                track::THREAD_TID => thread.tid = value.uint().unwrap_or(0) as i64,
+                track::THREAD_NAME => thread.name = text(value.bytes()),
+                track::THREAD_SORT_INDEX => thread.sort = value.uint().map(|n| n as i32 as i64),
+                _ => {}
+            }
+        }
+        thread
+    }
+}
+
+impl CounterTrack {
+    fn read(bytes: &[u8]) -> Self {
+        let (mut unit, mut multiplier, mut incremental) = (String::new(), 1, false);
+        for (number, value, _) in Fields::new(bytes).flatten() {
+            match number {
+                track::COUNTER_UNIT => {
+                    let known = ["", "ns", "count", "bytes"];
+                    let place = value.uint().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+                    unit = (*known.get(place).unwrap_or(&"")).to_owned();
+                }
+                track::COUNTER_UNIT_NAME => unit = text(value.bytes()),
+                track::COUNTER_MULTIPLIER => multiplier = value.uint().unwrap_or(1) as i64,
+                track::COUNTER_INCREMENTAL => incremental = value.uint() == Some(1),
+                _ => {}
+            }
+        }
+        Self { unit, multiplier, incremental }
+    }
+}
+
+/// All tracks, by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Tracks {
+    all: HashMap<u64, Track>,
+    /// Tracks that are parts of the rows of others.
+    parts: HashMap<u64, u64>,
+}
+
+impl Tracks {
+    /// Takes a `TrackDescriptor`; returns the number of the track. A second description of a track
+    /// adds to the first one.
+    pub(super) fn describe(&mut self, bytes: &[u8]) -> u64 {
+        let (mut uuid, mut found) = (0, Track::default());
+        for (number, value, _) in Fields::new(bytes).flatten() {
+            match number {
+                track::UUID => uuid = value.uint().unwrap_or(0),
+                track::PARENT => found.parent = value.uint(),
+                track::NAME | track::STATIC_NAME | track::ATRACE_NAME => {
+                    found.name = text(value.bytes());
+                }
+                track::PROCESS => found.process = value.bytes().map(ProcessTrack::read),
+                track::THREAD => found.thread = value.bytes().map(ThreadTrack::read),
+                track::COUNTER => found.counter = value.bytes().map(CounterTrack::read),
+                _ => {}
+            }
+        }
+        let known = self.all.entry(uuid).or_default();
+        known.parent = found.parent.or(known.parent);
+        if !found.name.is_empty() {
+            known.name = found.name;
+        }
+        known.process = found.process.or(known.process.take());
+        known.thread = found.thread.or(known.thread.take());
+        known.counter = found.counter.or(known.counter.take());
+        uuid
+    }
+
+    pub(super) fn get(&self, uuid: u64) -> Option<&Track> {
+        self.all.get(&uuid)
+    }
+
+    /// Says that a track is part of the row of another one.
+    pub(super) fn join(&mut self, uuid: u64, other: u64) {
+        self.parts.insert(uuid, other);
+    }
+
+    /// Process and thread of a track.
+    pub(super) fn row(&self, uuid: u64) -> (Id, Id) {
+        let uuid = self.parts.get(&uuid).copied().unwrap_or(uuid);
+        let named = |name: &str| Id::Text(name.into());
+        let Some(own) = self.all.get(&uuid) else {
+            let process = if uuid == 0 { "global track" } else { "tracks without a description" };
+            return (named(process), Id::Number(uuid as i64));
+        };
+        if let Some(thread) = &own.thread {
+            return (Id::Number(thread.pid), Id::Number(thread.tid));
+        }
+        let name = match (own.name.as_str(), &own.process) {
+            ("", Some(_)) => "process".to_owned(),
+            ("", None) => format!("track {uuid}"),
+            (name, _) => name.to_owned(),
+        };
+        let (mut at, mut outermost) = (uuid, name.clone());
+        for _ in 0..MOST_DEPTH {
+            let Some(track) = self.all.get(&at) else { break };
+            if let Some(process) = &track.process {
+                return (Id::Number(process.pid), named(&name));
+            }
+            if let Some(thread) = &track.thread {
+                return (Id::Number(thread.pid), named(&name));
+            }
+            if !track.name.is_empty() {
+                outermost.clone_from(&track.name);
+            }
+            match track.parent.filter(|parent| *parent != 0 && *parent != at) {
+                Some(parent) => at = parent,
+                None => break,
+            }
+        }
+        (named(&outermost), named(&name))
+    }
+}
