@@ -95,7 +95,8 @@ pub fn once(path: &Path) -> io::Result<File> {
         false => File::open(path)?,
     };
     match file.metadata()?.is_dir() {
-        true => Err(ErrorKind::IsADirectory.into()),
+        // A profile is easily taken for a trace.
+        true => Err(io::Error::new(ErrorKind::IsADirectory, trace::kind::of_directory(path))),
         false => Ok(file),
     }
 }

@@ -199,7 +199,7 @@ fn a_filter_that_matches_nothing_is_a_finding() {
     ] {
         let (code, _, said) = run(&at, words);
         assert_eq!(code, Some(1), "{words:?}: {said}");
-        assert!(said.contains(" slwo: no recorded op matches\n"), "{words:?}: {said}");
+        assert!(said.contains(" slwo: no op of this profile matches\n"), "{words:?}: {said}");
         assert!(said.contains("counterpoint: hint: did you mean slow?"), "{words:?}: {said}");
         let right: Vec<&str> =
             words.iter().map(|w| if *w == "slwo" { "s*w" } else { *w }).collect();

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use record::meta::{
-    self, Calibration, Export, Frame, Library, LibraryKind, OpExport, Role, Spread, Text, ValueKey,
-    ValueKind,
+    self, Calibration, Export, Frame, Leaving, Library, LibraryKind, OpExport, Role, Spread, Text,
+    ValueKey, ValueKind,
 };
 use record::{ClockKind, Snapshot};
 use serde::{Deserialize, Serialize};
@@ -63,6 +63,9 @@ pub struct ProcessFacts {
     /// Texts that values name.
     #[serde(skip_serializing_if = "usual")]
     pub texts: BTreeMap<u32, String>,
+    /// Last pages that its threads appended, and the processor time that took them together, ns.
+    #[serde(skip_serializing_if = "usual")]
+    pub leaving: Option<(u32, u64)>,
 }
 
 /// See [`Calibration`].
@@ -312,6 +315,7 @@ impl From<&Process> for ProcessFacts {
                 .map(|v| ValueFacts { id: v.id, name: v.name.clone(), kind: v.kind as u8 })
                 .collect(),
             texts: p.texts.iter().map(|(id, text)| (*id, text.clone())).collect(),
+            leaving: p.leaving.map(|leaving| (leaving.pages, leaving.cpu_ns)),
         }
     }
 }
@@ -359,6 +363,8 @@ impl ProcessFacts {
         }));
         let texts = self.texts.iter();
         frames.extend(texts.map(|(id, t)| Frame::Text(Text { id: *id, text: t.clone() })));
+        let leaving = self.leaving.into_iter();
+        frames.extend(leaving.map(|(pages, cpu_ns)| Frame::Leaving(Leaving { pages, cpu_ns })));
         frames
     }
 }

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use record::Usage;
 use record::meta::{Frame, META_NAME, PAGES_NAME, PARTS_NAME, part_name};
 use record::page::{Call, OwnedPage, PageStart};
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,14 @@ pub struct PageFacts {
     pub base: [u64; 3],
     /// Ticks that the thread had spent in flushing pages, and how often it had.
     pub flush: (u64, u32),
+    /// Processor time that attaching the thread took, ns.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub attach_ns: u64,
+    /// What the kernel had counted for the thread when the page began and when it ended: ticks,
+    /// processor time in ns, minor and major page faults, voluntary and involuntary context
+    /// switches.
+    #[serde(skip_serializing_if = "is_unknown")]
+    pub usage: [Option<[u64; 6]>; 2],
     /// Calls in progress, and the export of the outermost.
     pub open: (u32, u32),
     /// The thread's last page.
@@ -51,6 +60,26 @@ pub struct PageFacts {
     pub calls: usize,
     /// The thread's clocks: ticks, CPU time, `CLOCK_MONOTONIC`, calls before it.
     pub clocks: Vec<(u64, u64, u64, usize)>,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+fn is_unknown(usage: &[Option<[u64; 6]>; 2]) -> bool {
+    *usage == [None; 2]
+}
+
+fn words(usage: Usage) -> [u64; 6] {
+    let Usage { ticks, cpu_ns, minor_faults, major_faults, .. } = usage;
+    let switches = [usage.voluntary_switches, usage.involuntary_switches];
+    [ticks, cpu_ns, minor_faults, major_faults, switches[0], switches[1]]
+}
+
+fn usage(words: [u64; 6]) -> Usage {
+    let [ticks, cpu_ns, minor_faults, major_faults, voluntary_switches, involuntary_switches] =
+        words;
+    Usage { ticks, cpu_ns, minor_faults, major_faults, voluntary_switches, involuntary_switches }
 }
 
 impl PageFacts {
@@ -71,6 +100,8 @@ impl PageFacts {
             counters: start.counters,
             base: [start.base_ticks, start.base_cpu_ns, start.base_monotonic_ns],
             flush: (start.flush_ticks, start.flushes),
+            attach_ns: start.attach_ns,
+            usage: [start.usage, header.usage_end].map(|usage| usage.map(words)),
             // Those of a process that lives are not cut short.
             open: if alive { (0, 0) } else { (header.open_calls, header.open_export) },
             last: header.last,
@@ -217,7 +248,8 @@ impl Parts {
             base_monotonic_ns,
             flush_ticks: page.flush.0,
             flushes: page.flush.1,
-            ..PageStart::default()
+            attach_ns: page.attach_ns,
+            usage: page.usage[0].map(usage),
         });
         let per_call = (self.manifest.counters.len(), self.groups.all().len());
         let mut clocks = page.clocks.iter().peekable();
@@ -263,6 +295,9 @@ impl Parts {
             written.thread_clock(clock.0, clock.1, clock.2);
         }
         written.set_open(page.open.0, page.open.1);
+        if let Some(words) = page.usage[1] {
+            written.set_end(usage(words));
+        }
         // Opened each time: a profile may have more processes than one may have files.
         let path = self.parts[page.process].join(PAGES_NAME);
         let file = File::options().append(true).create(true).open(&path);
