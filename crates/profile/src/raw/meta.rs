@@ -10,7 +10,7 @@ use record::meta::{
 use record::{ClockKind, Snapshot};
 use serde::{Deserialize, Serialize};
 
-use crate::manifest::Moment;
+use crate::manifest::{Moment, SwitchCost};
 use crate::profile::Process;
 
 fn usual<T: Default + PartialEq>(value: &T) -> bool {
@@ -66,6 +66,9 @@ pub struct ProcessFacts {
     /// Last pages that its threads appended, and the processor time that took them together, ns.
     #[serde(skip_serializing_if = "usual")]
     pub leaving: Option<(u32, u64)>,
+    /// What counters add to a context switch, as `run` measured it before this process's pass.
+    #[serde(skip_serializing_if = "usual")]
+    pub switch_cost: Option<SwitchCost>,
 }
 
 /// See [`Calibration`].
@@ -316,6 +319,7 @@ impl From<&Process> for ProcessFacts {
                 .collect(),
             texts: p.texts.iter().map(|(id, text)| (*id, text.clone())).collect(),
             leaving: p.leaving.map(|leaving| (leaving.pages, leaving.cpu_ns)),
+            switch_cost: p.switch_cost,
         }
     }
 }

@@ -322,6 +322,8 @@ impl Parts {
                 snapshots: std::mem::take(&mut moments),
                 ..self.manifest.clone()
             };
+            one.switch_cost =
+                self.processes.iter().find(|p| p.pass == pass).and_then(|p| p.switch_cost);
             one.metrics.clear();
             one.notes.clear();
             let dir = pass_dir(&self.dir, pass + 1);
