@@ -62,8 +62,13 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
     Ok(())
 }
 
-/// The table of the report. A counter that was not counted in all calls of a row is marked.
-pub fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::Result<()> {
+/// The table of the report. A counter that was not counted in all calls of a row is marked. Returns
+/// the names of the columns that had no room.
+pub fn table<'a>(
+    out: &mut impl Write,
+    table: &'a Table,
+    width: Option<usize>,
+) -> io::Result<Vec<&'a str>> {
     let mut columns: Vec<&Column> = table.columns.iter().filter(|c| !c.csv_only).collect();
     // A place in the source is worth less than a number.
     columns.sort_by_key(|column| column.name == SOURCE);
@@ -155,7 +160,8 @@ pub fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::R
             format!("{} (a wider terminal, --format json and csv have them)", left_out.join(", "));
         wrapped(out, "not shown: ", &text, prose)?;
     }
-    writeln!(out)
+    writeln!(out)?;
+    Ok(left_out)
 }
 
 /// A column as it is printed.

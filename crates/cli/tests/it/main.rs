@@ -26,6 +26,7 @@ mod mutants;
 mod mutated;
 mod ops;
 mod ops_oracle;
+mod ops_shown;
 mod output_files;
 mod outside;
 mod parquet;
