@@ -41,6 +41,7 @@ mod report;
 mod report_rows;
 mod rights;
 mod sanitizers;
+mod schemas;
 mod seccomp;
 mod session;
 mod stats;
