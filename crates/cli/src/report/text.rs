@@ -39,7 +39,10 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
     if report.summary.calls == 0 && !report.summary.rows.is_empty() {
         table(out, &report.table, tables)?;
     } else if report.summary.calls == 0 {
-        writeln!(out, "no calls were recorded; likely reasons:")?;
+        match report.skip_ms > 0.0 && report.profile.calls() > 0 {
+            true => writeln!(out, "no calls are left:")?,
+            false => writeln!(out, "no calls were recorded; likely reasons:")?,
+        }
         for reason in reasons(report) {
             wrapped(out, "  - ", &reason, width)?;
         }
