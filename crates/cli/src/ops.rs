@@ -79,7 +79,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match args.format {
         Format::Table => text::print(&mut out, &view, args.width.or_else(known_width))?,
         Format::Json => json::print(&mut out, &view)?,
-        Format::Csv => report::print_csv(&mut out, &columns::ops(&view, false))?,
+        Format::Csv => {
+            report::print_csv(&mut out, &columns::ops(&view, columns::Readers::Programs))?
+        }
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)

@@ -26,6 +26,7 @@ pub use header::command;
 pub use json::{EmptyOut, KeyOut, LossOut, ProfileHead, ThreadRef};
 pub use json::{empty_out, key_out, losses_out, thread_ref};
 pub use losses::{MACHINE_WITHOUT_CALLS, by_severity, say as say_losses, severity};
+pub use names::fit as fit_names;
 pub use text::{losses as print_losses, table as print_table, wrapped};
 pub use units::plural;
 

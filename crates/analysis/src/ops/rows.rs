@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use profile::{OpId, Process, Profile, ValueKey, ValueKind};
 
 use super::{OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall, Serial};
-use crate::probe::{costs, in_place};
+use crate::probe::{EmptyCall, costs, in_place};
 
 /// What book-keeping of the virtual machine begins with.
 pub const BOOKKEEPING: &str = "vm.builtin.";
@@ -76,12 +76,27 @@ pub struct CounterSum {
     pub total: u128,
     /// Calls in it.
     pub calls: u64,
+    /// What empty calls would have read, over the calls of which that is known.
+    pub empty: u128,
+    /// Those calls.
+    pub calibrated: u64,
 }
 
 impl CounterSum {
-    fn add(&mut self, value: Option<u64>) {
-        self.total += u128::from(value.unwrap_or(0));
-        self.calls += u64::from(value.is_some());
+    /// `empty`: what a call that does nothing reads; `None`: not calibrated.
+    fn add(&mut self, value: Option<u64>, empty: Option<u64>) {
+        let Some(value) = value else { return };
+        self.total += u128::from(value);
+        self.calls += 1;
+        self.empty += u128::from(empty.unwrap_or(0));
+        self.calibrated += u64::from(empty.is_some());
+    }
+
+    /// The part of the sum that empty calls would have read, 0 to 1. `None`: nothing was counted,
+    /// or that is not known of some call.
+    pub fn empty_share(&self) -> Option<f64> {
+        let known = self.total > 0 && self.calibrated == self.calls;
+        known.then(|| (self.empty as f64 / self.total as f64).min(1.0))
     }
 }
 
@@ -178,15 +193,23 @@ pub struct OpTable {
     pub ops: u64,
     /// Everything that was recorded for it: runs, ops, regions and tasks.
     pub probe_calls: u64,
-    /// What the probes of these calls are estimated to have cost; `None` if that was not
-    /// calibrated in some process.
+    /// What the probes of these calls are estimated to have cost, without [`Self::way_ns`]; `None`
+    /// if that was not calibrated in some process.
     pub probe_ns: Option<f64>,
+    /// What the machines took to call the instrument, at most: see [`crate::ProbeCost::way_ns`].
+    /// `None` where too few ops follow one another to tell.
+    pub way_ns: Option<f64>,
 }
 
 impl OpTable {
     /// Adds up the trees that `filter` wants. `fold`: book-keeping is one row for each device.
     pub fn new(trees: &OpTrees<'_>, filter: &OpFilter, fold: bool) -> Self {
         let profile = trees.profile;
+        let costs = costs(profile, in_place(profile, 1), &[]);
+        let mut empty = vec![None; profile.processes.len()];
+        for cost in &costs {
+            empty[cost.process] = Some(&cost.empty_call);
+        }
         let mut adder = Adder {
             profile,
             fold,
@@ -198,6 +221,7 @@ impl OpTable {
             inside: Vec::new(),
             calls: vec![0; profile.processes.len()],
             uncounted: vec![0; profile.processes.len()],
+            empty,
             table: Self {
                 rows: Vec::new(),
                 values: Vec::new(),
@@ -210,12 +234,12 @@ impl OpTable {
                 ops: 0,
                 probe_calls: 0,
                 probe_ns: Some(0.0),
+                way_ns: None,
             },
         };
         adder.table.values = adder.columns.0.clone();
         trees.visit(filter, &mut adder);
         let (mut table, calls, uncounted) = (adder.table, adder.calls, adder.uncounted);
-        let costs = costs(profile, in_place(profile, 1), &[]);
         for (process, calls) in calls.into_iter().enumerate().filter(|(_, calls)| *calls > 0) {
             let cost = costs.iter().find(|cost| cost.process == process);
             let known = cost.filter(|cost| cost.calls == cost.of_calls);
@@ -225,10 +249,13 @@ impl OpTable {
             // A profile of an earlier version has no calibration for calls that were only timed.
             let ns = known.and_then(|cost| {
                 let uncounted = if timed > 0 { cost.uncounted_call_ns? } else { 0.0 };
-                let way = cost.way_ns.unwrap_or(0.0) / cost.calls.max(1) as f64;
                 let counted = cost.counted_call_ns() * (calls - timed) as f64;
-                Some(counted + uncounted * timed as f64 + way * calls as f64)
+                Some(counted + uncounted * timed as f64)
             });
+            if let Some((cost, way)) = known.and_then(|cost| Some((cost, cost.way_ns?))) {
+                let part = calls as f64 / cost.calls.max(1) as f64;
+                table.way_ns = Some(table.way_ns.unwrap_or(0.0) + way * part);
+            }
             table.probe_ns = table.probe_ns.zip(ns).map(|(sum, ns)| sum + ns);
             table.probe_calls += calls;
         }
@@ -270,6 +297,8 @@ struct Adder<'a> {
     calls: Vec<u64>,
     /// Of those, calls of book-keeping ops that were timed only.
     uncounted: Vec<u64>,
+    /// What a call that does nothing reads, by process.
+    empty: Vec<Option<&'a EmptyCall>>,
     table: OpTable,
 }
 
@@ -316,6 +345,21 @@ impl Adder<'_> {
         row
     }
 
+    /// What a call that does nothing reads of a counter in this process.
+    fn empty(&self, process: usize, counter: usize) -> Option<u64> {
+        self.empty.get(process).copied().flatten()?.values.get(counter).copied().flatten()
+    }
+
+    /// Adds the readings of a call to a row.
+    fn count(&mut self, row: usize, process: usize, values: &[Option<u64>]) {
+        for (counter, value) in values.iter().enumerate() {
+            let empty = self.empty(process, counter);
+            if let Some(sum) = self.table.rows[row].counters.get_mut(counter) {
+                sum.add(*value, empty);
+            }
+        }
+    }
+
     fn regions(&mut self, row: usize, process: usize, regions: &[Region]) {
         for region in regions {
             self.calls[process] += 1 + region.tasks.len() as u64;
@@ -337,13 +381,13 @@ impl OpVisitor for Adder<'_> {
         }
         for (kind, ticks) in [(OpRowKind::Between, run.between), (OpRowKind::Entry, run.own)] {
             let counts = kind == OpRowKind::Entry;
-            let row = self.row(kind, false);
-            let row = &mut self.table.rows[row];
+            let at = self.row(kind, false);
+            let row = &mut self.table.rows[at];
             row.calls += 1;
             row.total_ticks += u128::from(ticks);
             row.self_ticks += u128::from(ticks);
             if counts {
-                row.counters.iter_mut().zip(run.own_counters).for_each(|(sum, v)| sum.add(*v));
+                self.count(at, run.process, run.own_counters);
             }
         }
         if !run.regions.is_empty() {
@@ -377,15 +421,16 @@ impl OpVisitor for Adder<'_> {
         row.calls += 1;
         row.total_ticks += if again { 0 } else { op.duration.into() };
         row.self_ticks += u128::from(op.self_ticks);
-        row.counters.iter_mut().zip(op.self_counters).for_each(|(sum, value)| sum.add(*value));
-        row.workers.iter_mut().zip(op.workers).for_each(|(sum, value)| sum.add(*value));
+        row.workers.iter_mut().zip(op.workers).for_each(|(sum, value)| sum.add(*value, None));
         row.with_regions += u64::from(!op.regions.is_empty());
         for (sum, value) in [(&mut row.storage, op.storage), (&mut row.workspace, op.workspace)] {
             if let Some(value) = value {
                 *sum = Some(sum.unwrap_or(0) + u128::from(value));
             }
         }
+        self.count(at, op.process, op.self_counters);
         let process = self.profile.processes.get(op.process);
+        let row = &mut self.table.rows[at];
         for (key, bits) in op.values {
             if let Some(place) = self.columns.1.get(&(op.process, *key)) {
                 row.values[*place].add(self.columns.0[*place].1, *bits, process);

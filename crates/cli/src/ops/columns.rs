@@ -1,15 +1,30 @@
 //! The tables of ops and of parallel regions as columns with names and units.
 
+use std::collections::HashMap;
+
+use analysis::MOSTLY_EMPTY;
 use analysis::ops::{CounterSum, OpRow, OpRowKind, ValueSum};
 use model::Unit;
 use profile::{CounterInfo, ValueKind};
 
 use super::View;
-use crate::report::units::shorten;
-use crate::report::{Column, Table, Value};
+use crate::report::{Column, Table, Value, fit_names};
 
 /// Arguments are not longer than this in tables for people.
 const ARGUMENTS_WIDTH: usize = 36;
+/// The column of the arguments.
+pub const ARGUMENTS: &str = "arguments";
+
+/// Whom the table is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Readers {
+    /// Everything, as it is.
+    Programs,
+    /// Without what people do not read, and with long arguments shortened.
+    People,
+    /// Arguments are no column, but stand after names that several ops have.
+    PeopleInANarrowPlace,
+}
 
 /// What a row is called.
 pub fn name(row: &OpRow) -> &str {
@@ -61,6 +76,51 @@ fn title(view: &View<'_>, row: &OpRow) -> String {
     format!("{}{launch}{outside}", name(row))
 }
 
+/// Several ops have one title, so that only arguments and devices tell them apart.
+pub fn names_are_shared(view: &View<'_>) -> bool {
+    titles(view).values().any(|rows| *rows > 1)
+}
+
+/// How many rows have which title.
+fn titles(view: &View<'_>) -> HashMap<String, usize> {
+    let mut titles = HashMap::new();
+    for row in view.table.rows.iter().filter(|row| row.kind != OpRowKind::NoOp) {
+        *titles.entry(title(view, row)).or_default() += 1;
+    }
+    titles
+}
+
+/// Titles with what tells those apart that several rows have.
+fn full_titles(view: &View<'_>) -> Vec<Option<Value>> {
+    let shared = titles(view);
+    let with_arguments = |row: &OpRow| {
+        let title = title(view, row);
+        match shared.get(&title).is_some_and(|rows| *rows > 1) && !arguments(row).is_empty() {
+            true => format!("{title} ({})", arguments(row)),
+            false => title,
+        }
+    };
+    let mut again: HashMap<String, usize> = HashMap::new();
+    for row in &view.table.rows {
+        *again.entry(with_arguments(row)).or_default() += 1;
+    }
+    let full = |row: &OpRow| {
+        let title = with_arguments(row);
+        match again.get(&title).is_some_and(|rows| *rows > 1) && !device(row).is_empty() {
+            true => format!("{title} on {}", device(row)),
+            false => title,
+        }
+    };
+    view.table.rows.iter().map(|row| Some(Value::Text(full(row)))).collect()
+}
+
+/// Arguments for people: shortened, and different where they are.
+fn short_arguments(rows: &[OpRow]) -> Vec<Option<Value>> {
+    let all: Vec<String> = rows.iter().map(|row| arguments(row).to_owned()).collect();
+    let short = fit_names(&all, ARGUMENTS_WIDTH, false).names;
+    short.into_iter().map(|text| Some(Value::Text(text))).collect()
+}
+
 /// The part of a row of what there is: of the time of runs, or without any, of all ops.
 fn share(view: &View<'_>, row: &OpRow) -> Option<f64> {
     let whole = match view.table.runs {
@@ -94,9 +154,9 @@ fn text(value: &str) -> Option<Value> {
     Some(Value::Text(value.to_owned()))
 }
 
-/// The table of ops by self time. For people: without what they do not read, and with long
-/// arguments shortened.
-pub fn ops(view: &View<'_>, people: bool) -> Table {
+/// The table of ops by self time.
+pub fn ops(view: &View<'_>, readers: Readers) -> Table {
+    let people = readers != Readers::Programs;
     let rows = &view.table.rows;
     let line = &view.profile.timeline;
     let ns = |ticks: u128| Some(Value::Ns(ticks as f64 * line.ns_per_tick()));
@@ -106,17 +166,18 @@ pub fn ops(view: &View<'_>, people: bool) -> Table {
             0,
             "op",
             "op",
-            match people {
-                true => cells(&|row| Some(Value::Text(title(view, row)))),
-                false => cells(&|row| text(name(row))),
+            match readers {
+                Readers::Programs => cells(&|row| text(name(row))),
+                Readers::People => cells(&|row| Some(Value::Text(title(view, row)))),
+                Readers::PeopleInANarrowPlace => full_titles(view),
             },
         ),
         Column::new(
             3,
-            "arguments",
-            "arguments",
+            ARGUMENTS,
+            ARGUMENTS,
             match people {
-                true => cells(&|row| Some(Value::Text(shorten(arguments(row), ARGUMENTS_WIDTH)))),
+                true => short_arguments(rows),
                 false => cells(&|row| text(arguments(row))),
             },
         ),
@@ -180,6 +241,9 @@ pub fn ops(view: &View<'_>, people: bool) -> Table {
             cells(&|row| some(row, count(row.regions.incomplete))),
         ),
     ]);
+    if readers == Readers::PeopleInANarrowPlace {
+        columns.retain(|column| column.name != ARGUMENTS);
+    }
     // Regions outside of ops have nothing but regions: their own table shows them.
     let mut order = order(view, |row| row.self_ticks);
     order.retain(|row| !people || has_calls(&rows[*row]));
@@ -197,6 +261,8 @@ fn counter_columns(view: &View<'_>, columns: &mut Vec<Column>, i: usize, counter
     let workers = format!("{name} (workers)");
     let mut own = Column::new(2, name, name, rows.iter().map(|r| total(r.counters[i])).collect());
     own.coverage = Some(rows.iter().map(|r| (r.counters[i].calls, r.calls)).collect());
+    let mostly_empty = |row: &OpRow| row.counters[i].empty_share().filter(|s| *s > MOSTLY_EMPTY);
+    own.mostly_empty = Some(rows.iter().map(mostly_empty).collect());
     let mut others =
         Column::new(2, &workers, &workers, rows.iter().map(|r| total(r.workers[i])).collect());
     others.coverage = Some(rows.iter().map(|r| (r.workers[i].calls, r.with_regions)).collect());
@@ -254,12 +320,7 @@ pub fn regions(view: &View<'_>) -> Table {
             "parallel regions of",
             cells(&|row| Some(Value::Text(title(view, row)))),
         ),
-        Column::new(
-            1,
-            "arguments",
-            "arguments",
-            cells(&|row| Some(Value::Text(shorten(arguments(row), ARGUMENTS_WIDTH)))),
-        ),
+        Column::new(1, ARGUMENTS, ARGUMENTS, short_arguments(rows)),
         Column::new(2, "regions", "regions", cells(&|row| count(row.regions.regions))),
         Column::new(
             3,

@@ -139,6 +139,7 @@ struct TaskOut<'a> {
 struct ProbeOut {
     calls: u64,
     per_call_ns: Option<f64>,
+    way_ns: Option<f64>,
     estimated_ns: Option<f64>,
 }
 
@@ -167,7 +168,8 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
     let probe = ProbeOut {
         calls: table.probe_calls,
         per_call_ns: table.probe_ns.map(|ns| ns / table.probe_calls.max(1) as f64),
-        estimated_ns: table.probe_ns,
+        way_ns: table.way_ns,
+        estimated_ns: table.probe_ns.map(|ns| ns + table.way_ns.unwrap_or(0.0)),
     };
     write!(out, "{{\"schema\":\"{SCHEMA}\",\n\"profile\":")?;
     serde_json::to_writer(&mut *out, &profile.dir.to_string_lossy())?;

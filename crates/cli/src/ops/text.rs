@@ -24,7 +24,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
     }
     wrapped(out, "runs      ", &runs(view), prose)?;
     writeln!(out)?;
-    print_table(out, &columns::ops(view, true), tables)?;
+    ops(out, view, tables)?;
     let regions = columns::regions(view);
     if !regions.order.is_empty() {
         print_table(out, &regions, tables)?;
@@ -38,6 +38,19 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
         wrapped(out, "note: ", &note, prose)?;
     }
     Ok(())
+}
+
+/// The table of ops. What tells ops of one name apart is their arguments: where the column of those
+/// has no room, they stand after the names.
+fn ops(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Result<()> {
+    let mut text = Vec::new();
+    let table = columns::ops(view, columns::Readers::People);
+    let left_out = print_table(&mut text, &table, width)?;
+    if left_out.contains(&columns::ARGUMENTS) && columns::names_are_shared(view) {
+        text.clear();
+        print_table(&mut text, &columns::ops(view, columns::Readers::PeopleInANarrowPlace), width)?;
+    }
+    out.write_all(&text)
 }
 
 fn ns(view: &View<'_>, ticks: u128) -> f64 {
@@ -111,16 +124,21 @@ fn serial(view: &View<'_>) -> Vec<String> {
 
 fn probes(view: &View<'_>) -> String {
     let table = view.table;
-    let Some(cost) = table.probe_ns else {
+    let Some(probes) = table.probe_ns else {
         return "not calibrated; their cost is unknown".to_owned();
     };
+    let cost = probes + table.way_ns.unwrap_or(0.0);
     let of = match view.table.wall_ticks {
         0 => String::new(),
         wall => format!(", {} of the runs' wall time", percent(cost / ns(view, wall))),
     };
-    let each = cost / table.probe_calls.max(1) as f64;
+    let each = probes / table.probe_calls.max(1) as f64;
     let calls = plural(table.probe_calls.into(), "call");
-    format!("about {}{of}: {calls} at {} each, on all threads", time(cost), time(each))
+    let way = match table.way_ns {
+        Some(ns) => format!(", the machine's way to the instrument at most {}", time(ns)),
+        None => String::new(),
+    };
+    format!("about {}{of}: {calls} at {} each{way}, on all threads", time(cost), time(each))
 }
 
 fn notes(view: &View<'_>) -> Vec<String> {

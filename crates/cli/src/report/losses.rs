@@ -127,6 +127,14 @@ pub fn reasons(report: &Report<'_>) -> Vec<String> {
     let profile = report.profile;
     let manifest = &profile.manifest;
     let mut reasons = Vec::new();
+    if report.skip_ms > 0.0 && profile.calls() > 0 {
+        reasons.push(format!(
+            "{} recorded, all of them in the first {} ms of their threads, which --skip-ms leaves out",
+            plural(profile.calls().into(), "call"),
+            report.skip_ms
+        ));
+        return reasons;
+    }
     let exports = || {
         let libraries = profile.processes.iter().flat_map(|p| &p.libraries);
         libraries.flat_map(|library| &library.exports)

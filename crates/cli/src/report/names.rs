@@ -142,7 +142,8 @@ fn around_differences(names: &[&String], width: usize) -> Vec<String> {
             text.push(CUT);
         }
         text.extend(&name[name.len() - tail..]);
-        shorten(&text, width)
+        // One cut beside another is one.
+        shorten(&text, width).replace("……", "…")
     };
     names.iter().map(one).collect()
 }
@@ -208,6 +209,20 @@ mod tests {
             ["abc1xxxxxxxxxxxxxxxx2xyz", "abc2xxxxxxxxxxxxxxxx1xyz", "abc1xxxxxxxxxxxxxxxx1xyz"];
         fitted(&far, 8);
         fitted(&["same", "same", "a much longer name"], 8);
+    }
+
+    #[test]
+    fn one_mark_for_one_cut() {
+        // The middles differ in length, so what is kept around them ends at another cut.
+        let name =
+            |rows: u32| format!("match(float32[{rows}, 1024], float32[{rows}, 1024], int64[4])");
+        let names = [1, 10, 100, 1000].map(name);
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        for width in 8..60 {
+            for name in fitted(&names, width) {
+                assert!(!name.contains("……"), "{name}");
+            }
+        }
     }
 
     #[test]

@@ -150,8 +150,8 @@ pub fn usage_text(report: &Report<'_>) -> Option<String> {
     }
     let mut processes: Vec<usize> = report.summary.threads.iter().map(|t| t.process).collect();
     processes.dedup();
-    let mut text =
-        format!("{}, in {} since their first calls", one(&all), plural(threads, "thread"));
+    let since = if threads == 1 { "its first call" } else { "their first calls" };
+    let mut text = format!("{}, in {} since {since}", one(&all), plural(threads, "thread"));
     if processes.len() > 1 {
         for process in processes.iter().take(PROCESSES) {
             let label = super::columns::process_label(report.profile, *process);

@@ -39,7 +39,10 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
     if report.summary.calls == 0 && !report.summary.rows.is_empty() {
         table(out, &report.table, tables)?;
     } else if report.summary.calls == 0 {
-        writeln!(out, "no calls were recorded; likely reasons:")?;
+        match report.skip_ms > 0.0 && report.profile.calls() > 0 {
+            true => writeln!(out, "no calls are left:")?,
+            false => writeln!(out, "no calls were recorded; likely reasons:")?,
+        }
         for reason in reasons(report) {
             wrapped(out, "  - ", &reason, width)?;
         }
@@ -62,8 +65,13 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
     Ok(())
 }
 
-/// The table of the report. A counter that was not counted in all calls of a row is marked.
-pub fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::Result<()> {
+/// The table of the report. A counter that was not counted in all calls of a row is marked. Returns
+/// the names of the columns that had no room.
+pub fn table<'a>(
+    out: &mut impl Write,
+    table: &'a Table,
+    width: Option<usize>,
+) -> io::Result<Vec<&'a str>> {
     let mut columns: Vec<&Column> = table.columns.iter().filter(|c| !c.csv_only).collect();
     // A place in the source is worth less than a number.
     columns.sort_by_key(|column| column.name == SOURCE);
@@ -155,7 +163,8 @@ pub fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::R
             format!("{} (a wider terminal, --format json and csv have them)", left_out.join(", "));
         wrapped(out, "not shown: ", &text, prose)?;
     }
-    writeln!(out)
+    writeln!(out)?;
+    Ok(left_out)
 }
 
 /// A column as it is printed.

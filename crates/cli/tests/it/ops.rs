@@ -169,7 +169,10 @@ fn book_keeping_that_was_timed_only_is_counted_by_what_called_it() {
     assert_eq!(run["failed_op"], "matmul");
     let faults = |at: usize| document["ops"][at]["self_counters"]["page-faults"].clone();
     assert_eq!([0, 1, 2, 3].map(faults), [json!(null), json!(null), json!(5), json!(40)]);
-    assert_eq!(document["probe"], json!({"calls": 5, "per_call_ns": 13.6, "estimated_ns": 68.0}));
+    assert_eq!(
+        document["probe"],
+        json!({"calls": 5, "per_call_ns": 13.6, "way_ns": null, "estimated_ns": 68.0})
+    );
     let text = Command::new(PROGRAM).arg("ops").arg(&dir).output().unwrap().stdout;
     let text = String::from_utf8(text).unwrap();
     assert!(text.contains("1 failed (matmul threw)"), "{text}");
@@ -281,7 +284,7 @@ fn runs_and_ops_as_on_paper() {
     assert_eq!(region["imbalance"], 1_000.0 / 750.0);
     assert_eq!((&region["shared_cpu"], &region["serial"]), (&json!(true), &json!("cpu")));
     // 2 runs, 9 ops, 2 regions, 4 tasks, at 20 ns each.
-    let probe = json!({"calls": 17, "per_call_ns": 20.0, "estimated_ns": 340.0});
+    let probe = json!({"calls": 17, "per_call_ns": 20.0, "way_ns": null, "estimated_ns": 340.0});
     assert_eq!(all["probe"], probe);
 }
 

@@ -62,7 +62,7 @@ fn timing_only_and_what_threads_used() {
     // One thread: the process used what it used.
     assert_eq!(report["processes"][0]["usage"], *used);
     assert!(text.contains("minor faults") && text.contains("voluntary switches"), "{text}");
-    assert!(text.contains("since their first calls"), "{text}");
+    assert!(text.contains("in 1 thread since its first call"), "{text}");
     // No counters: context switches are not dearer.
     assert_eq!(report["probe"]["switches_ns"], 0.0);
     let manifest = std::fs::read_to_string(directory.join("p.cpt/manifest.json")).unwrap();

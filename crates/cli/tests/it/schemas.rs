@@ -1,0 +1,86 @@
+//! docs/schema.md says what every field of every JSON document means.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use record::meta::{Calibration, Role};
+use serde_json::Value;
+use testkit::{CallScript, ProfileScript};
+
+/// Keys that are names of the user's: of counters, metrics, variables.
+const NAMED_BY_USERS: [&str; 5] =
+    ["counters", "own_counters", "self_counters", "environment", "values"];
+
+fn keys(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(members) => {
+            for (key, value) in members {
+                found.insert(key.clone());
+                if !(NAMED_BY_USERS.contains(&key.as_str()) && value.is_object()) {
+                    keys(value, found);
+                }
+            }
+        }
+        Value::Array(all) => all.iter().for_each(|value| keys(value, found)),
+        _ => {}
+    }
+}
+
+/// Everything that stands between backquotes, word by word.
+fn words(page: &str) -> BTreeSet<&str> {
+    let code = page.split('`').skip(1).step_by(2);
+    code.flat_map(|code| code.split([' ', ',', '\n', '"', '{', '}', ':'])).collect()
+}
+
+#[test]
+fn every_field_is_explained() {
+    let mut script = ProfileScript::monotonic();
+    script.counter("page-faults", 0);
+    let process = script.process(4711);
+    process.calibrations.push(Calibration {
+        calls: 256,
+        counters: 1,
+        inside_ticks: 2,
+        total_ticks: 20,
+        inside_values: vec![0],
+        ..Calibration::default()
+    });
+    let vm = process.machine("vm 0");
+    let [run, op] = [(Role::Run, "main"), (Role::Op, "add")]
+        .map(|(role, name)| process.op(vm, role, name, "float32[32]"));
+    process
+        .thread("t")
+        .call(CallScript::op(op, 1_100, 100).group(100, &[1]))
+        .call(CallScript::op(op, 1_300, 100).group(100, &[3]))
+        .call(CallScript::op(run, 1_000, 900).group(900, &[9]));
+    let (_scratch, dir) = script.written();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let words = words(&page);
+    let profile = dir.to_str().unwrap();
+    for args in [
+        ["report", profile].as_slice(),
+        &["report", profile, "--by", "thread", "--skip-ms", "0.0001"],
+        &["report", profile, "--by", "cpu"],
+        &["report", profile, "--by", "process"],
+        &["ops", profile],
+        &["stats", profile],
+        &["export", profile, "--what", "tracks"],
+        &["list", "page-faults"],
+        &["doctor"],
+        &["doctor", "-e", "page-faults:u"],
+    ] {
+        let program = env!("CARGO_BIN_EXE_counterpoint");
+        let output = Command::new(program).args(args).args(["--format", "json"]).output().unwrap();
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| {
+            panic!("{args:?}: {e}: {}", String::from_utf8_lossy(&output.stderr))
+        });
+        let schema = document["schema"].as_str().unwrap();
+        assert!(words.contains(schema), "{schema} has no place in docs/schema.md");
+        let mut found = BTreeSet::new();
+        keys(&document, &mut found);
+        let unknown: Vec<_> = found.iter().filter(|key| !words.contains(key.as_str())).collect();
+        assert!(unknown.is_empty(), "{args:?}: {unknown:?} are not in docs/schema.md");
+    }
+}
