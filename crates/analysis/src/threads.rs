@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use profile::columns::ThreadClock;
 use profile::{Columns, PageDecoder, PageHeader, PageKey, Profile, Status, Usage};
 
-use crate::nested::PageSpan;
+use crate::clusters::PageSpan;
 
 /// The times of one thread. Nanoseconds as far as the clock is calibrated.
 #[derive(Clone, Copy, Debug, PartialEq)]
