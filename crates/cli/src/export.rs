@@ -16,13 +16,13 @@ use profile::collect::Closing;
 use profile::tracks::batches::SeriesChooser;
 use profile::{LossCount, Profile, merge_losses};
 
-use crate::csv::guard;
 use crate::failure::Failure;
 use crate::input;
 use crate::matching;
 use crate::metrics::{MetricArgs, Offer, metrics_out, of_profile};
 use crate::report::{self, ProfileHead};
 use crate::terminal::{Kind, say};
+use crate::view::csv::guard;
 use crate::whole::WholeFile;
 
 /// The versions of the JSON documents.

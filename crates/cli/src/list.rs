@@ -11,13 +11,13 @@ use counters::names::{Entry, NameError, NameErrorKind, Resolver};
 use model::{Counter, Source};
 use serde::Serialize;
 
-use crate::csv::field;
 use crate::failure::Failure;
 use crate::naming::Naming;
 use crate::output::{self, Format};
 use crate::terminal::say;
 use crate::terminal::stdout;
 use crate::terminal::visible;
+use crate::view::csv::field;
 
 /// Counters known, and whether each opens on this machine.
 #[derive(clap::Args)]

@@ -6,28 +6,21 @@
 //!                                                                               └─► csv
 //! ```
 
-mod columns;
-mod csv;
-mod first;
-mod header;
-mod json;
-mod losses;
-mod names;
-mod price;
-mod source;
+pub mod json;
 mod text;
-mod tracks;
-pub mod units;
 
-pub use columns::{Column, Table, Value};
-pub use columns::{labels, op_of, process_label, thread_label};
-pub use csv::print as print_csv;
-pub use header::command;
+use crate::view::columns;
+pub use crate::view::units;
+
+pub use crate::view::columns::{Column, Table, Value};
+pub use crate::view::columns::{labels, op_of};
+pub use crate::view::head::command;
+pub use crate::view::losses::{MACHINE_WITHOUT_CALLS, by_severity, say as say_losses, severity};
+pub use crate::view::table_csv::print as print_csv;
+pub use crate::view::units::plural;
 pub use json::{EmptyOut, KeyOut, LossOut, ProfileHead, ThreadRef};
 pub use json::{empty_out, key_out, losses_out, thread_ref};
-pub use losses::{MACHINE_WITHOUT_CALLS, by_severity, say as say_losses, severity};
 pub use text::{losses as print_losses, table as print_table, wrapped};
-pub use units::plural;
 
 use std::io::{BufWriter, ErrorKind as IoErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -102,7 +95,7 @@ pub enum RowKind {
 }
 
 impl RowKind {
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Op => "op",
             Self::Thread => "thread",
@@ -124,17 +117,17 @@ impl From<RowKind> for By {
 }
 
 /// Everything that the three formats print.
-struct Report<'a> {
-    profile: &'a Profile,
-    summary: &'a Summary,
-    tracks: &'a TracksSummary,
-    table: columns::Table,
-    by: RowKind,
-    sort: &'a str,
-    filter: Option<&'a str>,
-    skip_ms: f64,
-    subtract_probe: bool,
-    metrics: &'a [Bound],
+pub struct Report<'a> {
+    pub profile: &'a Profile,
+    pub summary: &'a Summary,
+    pub tracks: &'a TracksSummary,
+    pub table: columns::Table,
+    pub by: RowKind,
+    pub sort: &'a str,
+    pub filter: Option<&'a str>,
+    pub skip_ms: f64,
+    pub subtract_probe: bool,
+    pub metrics: &'a [Bound],
 }
 
 /// Prints the report.
@@ -172,7 +165,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match args.format {
         Format::Table => text::print(&mut out, &report, args.width.or_else(known_width))?,
         Format::Json => json::print(&mut out, &report)?,
-        Format::Csv => csv::print(&mut out, &report.table)?,
+        Format::Csv => print_csv(&mut out, &report.table)?,
     }
     out.flush()?;
     match &args.filter {

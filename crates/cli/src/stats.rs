@@ -10,8 +10,6 @@
 
 mod csv;
 mod json;
-mod shades;
-mod text;
 
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -31,7 +29,7 @@ use crate::metrics::{MetricArgs, Offer, of_profile};
 use crate::output::known_width;
 use crate::report;
 use crate::terminal::{self, say, stdout};
-pub use text::{Style, render};
+use crate::view::statistics::{Style, render};
 
 /// Show how the values of an op's calls are distributed, and how they go together.
 ///
@@ -195,7 +193,7 @@ fn gamma(text: &str) -> Result<f64, String> {
 }
 
 /// Name and unit of a variable in JSON and CSV.
-fn name_and_unit<'a>(
+pub fn name_and_unit<'a>(
     profile: &'a Profile,
     stats: &'a Stats,
     variable: usize,
@@ -208,13 +206,13 @@ fn name_and_unit<'a>(
 }
 
 /// What a variable is.
-enum Kind<'a> {
+pub enum Kind<'a> {
     Duration,
     Counter(&'a CounterInfo),
     Metric(&'a Bound),
 }
 
-fn kind<'a>(profile: &'a Profile, stats: &'a Stats, variable: usize) -> Kind<'a> {
+pub fn kind<'a>(profile: &'a Profile, stats: &'a Stats, variable: usize) -> Kind<'a> {
     let Some(i) = variable.checked_sub(1) else { return Kind::Duration };
     let counters = &profile.manifest.counters;
     match (counters.get(i), i.checked_sub(counters.len()).and_then(|i| stats.metrics.get(i))) {

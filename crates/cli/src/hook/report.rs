@@ -16,9 +16,9 @@ use super::csv;
 use super::settings::Settings;
 use crate::failure::Failure;
 use crate::report::say_losses;
-use crate::stats::{Style, render};
 use crate::terminal::say;
 use crate::terminal::{Kind, stdout};
+use crate::view::statistics::{Style, render};
 
 /// Runs the command.
 pub fn main(directory: &Path) -> Result<ExitCode, Failure> {

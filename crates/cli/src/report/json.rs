@@ -6,13 +6,13 @@ use analysis::{EmptyCall, Key, Row, ThreadTime};
 use profile::{CounterInfo, Exit, LossCount, Manifest, MetricInfo, Origin, Profile, Role, State};
 use serde::Serialize;
 
-use super::columns::op_of;
-use super::header::duration_ns;
-use super::losses::{by_severity, errno_text, notes, severity};
-use super::price::{self, ProbeOut, UsageOut};
-use super::tracks::{self, TrackOut};
 use super::{Report, RowKind};
 use crate::metrics::{MetricOut, metrics_out};
+use crate::view::columns::op_of;
+use crate::view::head::duration_ns;
+use crate::view::losses::{by_severity, errno_text, notes, severity};
+use crate::view::price::{self, ProbeOut, UsageOut};
+use crate::view::tracks::{self, TrackOut};
 
 /// The version of the document.
 pub const REPORT_SCHEMA: &str = "counterpoint.report/1";
@@ -336,14 +336,14 @@ fn row<'a>(report: &'a Report<'_>, row: &'a Row) -> RowOut<'a> {
         total_ns: ns(pass.total_ticks as f64),
     });
     let multiplex = profile.manifest.multiplex;
-    let of_thread = !super::columns::is_apart(profile, row.key);
+    let of_thread = !crate::view::columns::is_apart(profile, row.key);
     RowOut {
         key: key_out(profile, row.key),
         calls: agree.then_some(row.calls / each),
         dispatches: row.dispatches.filter(|_| agree).map(|n| n / each),
         total_ns: ns(row.total_ticks as f64 / each as f64),
         self_ns: of_thread.then(|| ns(row.self_ticks as f64 / each as f64)),
-        spread: super::columns::spread(row).filter(|_| repeated),
+        spread: crate::view::columns::spread(row).filter(|_| repeated),
         passes: passes.collect(),
         share: (all > 0 && of_thread).then(|| row.self_ticks as f64 / all as f64),
         mean_ns: ns(row.mean_ticks()),

@@ -6,14 +6,15 @@ use analysis::ThreadTime;
 use model::Severity;
 use profile::LossCount;
 
-use super::columns::{Column, Table, Value, process_label, thread_label};
-use super::losses::{by_severity, errno_text, notes, reasons, severity};
-use super::source::SOURCE;
-use super::tracks::LISTED;
-use super::units::{grouped, percent, shorten, time};
-use super::{Report, header, names};
+use super::Report;
 use crate::output::PROSE_WIDTH;
 use crate::terminal::{Style, visible};
+use crate::view::columns::{Column, Table, Value, process_label, thread_label};
+use crate::view::losses::{by_severity, errno_text, notes, reasons, severity};
+use crate::view::source::SOURCE;
+use crate::view::tracks::LISTED;
+use crate::view::units::{grouped, percent, shorten, time};
+use crate::view::{head as header, names};
 
 /// Names are not shortened below this, as long as there are other columns to leave out.
 const NAME_WIDTH: usize = 28;
@@ -47,12 +48,12 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
         writeln!(out, "no op matches {}", visible(report.filter.unwrap_or_default()))?;
     } else {
         table(out, &report.table, tables)?;
-        if let Some(text) = super::source::shared(&report.table) {
+        if let Some(text) = crate::view::source::shared(&report.table) {
             wrapped(out, "source: ", &text, width)?;
             writeln!(out)?;
         }
         threads(out, report, tables)?;
-        wrapped(out, "probes: ", &super::price::text(report), width)?;
+        wrapped(out, "probes: ", &crate::view::price::text(report), width)?;
     }
     tracks(out, report, tables)?;
     losses(out, &report.summary.losses, width)?;
@@ -147,7 +148,7 @@ pub fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::R
         );
         wrapped(out, "≈ ", &text, prose)?;
     }
-    for (mark, text) in super::price::doubts(table, &left_out) {
+    for (mark, text) in crate::view::price::doubts(table, &left_out) {
         wrapped(out, mark, &text, prose)?;
     }
     if !left_out.is_empty() {
@@ -312,7 +313,7 @@ fn threads(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) -> i
 /// Time series beside the calls.
 fn tracks(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) -> io::Result<()> {
     const TITLES: [&str; 7] = ["track", "of", "total", "mean", "min", "max", "samples"];
-    let mut rows = super::tracks::rows(report);
+    let mut rows = crate::view::tracks::rows(report);
     if rows.is_empty() {
         return Ok(());
     }
@@ -338,7 +339,7 @@ fn tracks(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) -> io
     if !left_out.is_empty() {
         wrapped(out, "not shown: ", &left_out.join(", "), prose)?;
     }
-    let evenness = super::tracks::evenness(report);
+    let evenness = crate::view::tracks::evenness(report);
     if !evenness.is_empty() {
         wrapped(out, "tracks: ", &evenness, prose)?;
     }

@@ -8,11 +8,11 @@ use model::metric::Bound;
 use profile::batch::unknown_op;
 use profile::{Op, Profile, Role, Usage};
 
-use super::RowKind;
 use super::source::{self, SOURCE};
 use super::units;
 use crate::failure::Failure;
 use crate::metrics;
+use crate::report::RowKind;
 use crate::terminal::visible;
 
 /// What is in a cell. Missing is `None`, never zero.

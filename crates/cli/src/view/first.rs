@@ -10,7 +10,7 @@ use analysis::Row;
 
 use super::columns::labels;
 use super::units::{percent, plural, time};
-use super::{Report, RowKind};
+use crate::report::{Report, RowKind};
 
 /// With fewer calls the median says little.
 const CALLS: u64 = 10;

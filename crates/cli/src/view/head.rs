@@ -3,8 +3,8 @@
 use analysis::Summary;
 use profile::{Exit, Manifest, Origin, Profile, State};
 
-use super::Report;
 use super::units::{moment, plural, time};
+use crate::report::Report;
 use crate::terminal::visible;
 
 /// Lines of a label and a text.

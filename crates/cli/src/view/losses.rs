@@ -6,7 +6,7 @@ use model::{Loss, Severity};
 use profile::{LossCount, Origin, State};
 
 use super::units::{grouped, plural};
-use super::{Report, RowKind};
+use crate::report::{Report, RowKind};
 use crate::terminal::say;
 
 /// What the error number means, `EMFILE` and all.

@@ -4,10 +4,10 @@ use analysis::{Hidden, ProbeCost};
 use profile::Usage;
 use serde::Serialize;
 
-use super::Report;
 use super::columns::{Column, Table};
-use super::json::{EmptyOut, empty_out};
 use super::units::{grouped, number, percent, plural, time};
+use crate::report::Report;
+use crate::report::json::{EmptyOut, empty_out};
 
 /// The cost of all probes that are calibrated, in ns of processor time.
 struct Totals {

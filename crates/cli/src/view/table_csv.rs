@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::columns::{Table, Value};
-use crate::csv::field;
+use super::csv::field;
 
 pub fn print(out: &mut impl Write, table: &Table) -> io::Result<()> {
     let names: Vec<String> = table.columns.iter().map(|c| field(&c.name)).collect();

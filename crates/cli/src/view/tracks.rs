@@ -6,8 +6,8 @@ use profile::Profile;
 use profile::tracks::Series;
 use serde::Serialize;
 
-use super::Report;
 use super::units::{bytes, grouped, number, percent, time};
+use crate::report::Report;
 use crate::terminal::visible;
 
 /// Series that are listed; the rest is counted.
