@@ -16,8 +16,8 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::naming::Naming;
-use crate::output;
 use crate::terminal::{Kind, stdout, visible};
+use crate::view::wrap::width;
 
 /// What limits counting on this machine, and what to do about it.
 #[derive(clap::Args)]
@@ -182,7 +182,7 @@ fn table<'r>(rows: impl Iterator<Item = &'r Row>, out: &mut impl Write) -> io::R
     table
         .load_style(comfy_table::presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(output::width().try_into().unwrap_or(u16::MAX));
+        .set_width(width().try_into().unwrap_or(u16::MAX));
     for row in rows {
         let mut state = visible(&row.state).into_owned();
         for (word, text) in [("prevents", &row.prevents), ("remedy", &row.remedy)] {

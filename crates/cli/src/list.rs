@@ -13,11 +13,12 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::naming::Naming;
-use crate::output::{self, Format};
+use crate::output::Format;
 use crate::terminal::say;
 use crate::terminal::stdout;
 use crate::terminal::visible;
 use crate::view::csv::field;
+use crate::view::wrap::width;
 
 /// Counters known, and whether each opens on this machine.
 #[derive(clap::Args)]
@@ -185,7 +186,7 @@ fn table(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
     table
         .load_style(comfy_table::presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(output::width().try_into().unwrap_or(u16::MAX))
+        .set_width(width().try_into().unwrap_or(u16::MAX))
         .set_header(["NAME", "SOURCE", "UNIT", "OPENS", "NEEDS", "DESCRIPTION"]);
     for row in rows {
         let opens = match (row.opens, &row.error) {

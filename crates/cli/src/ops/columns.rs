@@ -5,8 +5,8 @@ use model::Unit;
 use profile::{CounterInfo, ValueKind};
 
 use super::View;
-use crate::report::units::shorten;
-use crate::report::{Column, Table, Value};
+use crate::view::table::{Column, Table, Value};
+use crate::view::units::shorten;
 
 /// Arguments are not longer than this in tables for people.
 const ARGUMENTS_WIDTH: usize = 36;

@@ -1,13 +1,14 @@
-//! Losses, notes and likely reasons, as every view says them.
+//! Losses, as every view prints them.
 
-use std::io;
+use std::io::{self, Write};
 
-use model::{Loss, Severity};
-use profile::{LossCount, Origin, State};
+use model::Severity;
+use profile::LossCount;
+use serde::Serialize;
 
-use super::units::{grouped, plural};
-use crate::report::{Report, RowKind};
-use crate::terminal::say;
+use super::units::grouped;
+use super::wrap::wrapped;
+use crate::terminal::{Style, say};
 
 /// What the error number means, `EMFILE` and all.
 pub fn errno_text(loss: &LossCount) -> Option<String> {
@@ -35,155 +36,50 @@ pub fn severity(loss: &LossCount) -> Severity {
     loss.severity()
 }
 
-/// What a reader should know about this profile besides its numbers.
-pub fn notes(report: &Report<'_>) -> Vec<String> {
-    let manifest = &report.profile.manifest;
-    let mut notes = Vec::new();
-    notes.extend(manifest.environment.clone());
-    notes.extend(manifest.notes.iter().cloned());
-    if manifest.counters.iter().any(|c| c.simulated) {
-        notes.push("simulated counters are written down beforehand; they measure nothing".into());
+/// Writes a paragraph for each loss, the worst first.
+pub fn print(out: &mut impl Write, losses: &[LossCount], width: usize) -> io::Result<()> {
+    for loss in by_severity(losses) {
+        let errno = errno_text(loss).map_or(String::new(), |text| format!(" ({text})"));
+        let (on, off) = match severity(loss) {
+            Severity::Note => ("", ""),
+            Severity::Missing => (Style::Yellow.mark(), Style::Off.mark()),
+            Severity::Distorted => (Style::Red.mark(), Style::Off.mark()),
+        };
+        let head = format!("{}: ", severity(loss).name());
+        let text =
+            format!("{} × {}{errno}: {}", grouped(loss.count.into()), loss.name, loss.help());
+        write!(out, "{on}")?;
+        wrapped(out, &head, &text, width)?;
+        write!(out, "{off}")?;
     }
-    if report.by == RowKind::Op && manifest.passes > 0 {
-        let differ = report.summary.rows.iter().filter(|row| !row.passes_agree()).count();
-        let recorded = report.profile.passes();
-        if recorded < manifest.passes {
-            notes.push(format!("of {} passes only {recorded} recorded something", manifest.passes));
-        }
-        if differ > 0 {
-            notes.push(format!(
-                "the passes did not do the same: {} of {} made other numbers of calls (see by \
-                 pass); counters of different passes do not belong together there",
-                differ,
-                plural(report.summary.rows.len() as u128, "op"),
-            ));
-        }
-    }
-    notes.extend(super::first::slow(report));
-    match report.summary.overlapping {
-        0 => {}
-        n => notes.push(format!(
-            "{} began within another one of the same thread and ended behind it; what both have \
-             in common is self time of the one that began last",
-            plural(n.into(), "call")
-        )),
-    }
-    let apart = report.summary.apart;
-    let kinds = [
-        (apart.spans, "asynchronous span", "asynchronous spans"),
-        (
-            apart.bookkeeping,
-            "call of the profiler's own book-keeping",
-            "calls of the profiler's own \
-          book-keeping",
-        ),
-    ];
-    let kinds = kinds.into_iter().filter(|(n, ..)| *n > 0);
-    let kinds = kinds.map(|(n, one, many)| match n {
-        1 => format!("1 {one}"),
-        n => format!("{} {many}", grouped(n.into())),
-    });
-    let kinds = kinds.collect::<Vec<_>>().join(" and ");
-    if !kinds.is_empty() {
-        notes.push(format!(
-            "beside the threads: {kinds}, with rows by op; not in the sum of calls, the times of \
-             threads, self times and shares"
-        ));
-    }
-    let alive = report.profile.processes.iter().any(|p| p.alive);
-    match (manifest.state, manifest.origin, &manifest.pool) {
-        (State::Recording, Origin::Env, Some(pool)) => notes.push(format!(
-            "recording is open for further programs and keeps {}; `counterpoint recover --close` \
-             ends it",
-            pool.display()
-        )),
-        (State::Recording, Origin::Run, None) if !alive => {
-            notes.push("`counterpoint run` was killed before the program ended".into());
-        }
-        (State::Recording, Origin::Hook, None) if !alive => {
-            notes.push("the program did not end in an orderly way, and wrote no report".into());
-        }
-        (State::Recording, Origin::Session, None) if !alive => {
-            notes.push("the program ended without ending its session".into());
-        }
-        (State::Recording, Origin::Import, _) => {
-            notes.push("`counterpoint trace import` was stopped before its end".into());
-        }
-        _ => {}
-    }
-    notes
+    Ok(())
 }
 
-/// A virtual machine of TVM that nobody saw working.
-pub const MACHINE_WITHOUT_CALLS: &str = "a virtual machine of TVM was seen, but none of its calls: it was not called, or it was \
-     compiled with exec_mode=\"compiled\" and makes none that can be seen";
-
-fn is_machine(library: &profile::Library) -> bool {
-    library.kind == profile::LibraryKind::RelaxVm
+/// A loss, explained.
+#[derive(Serialize)]
+pub struct LossOut {
+    name: String,
+    severity: &'static str,
+    count: u64,
+    errno: Option<i32>,
+    errno_text: Option<String>,
+    help: &'static str,
 }
 
-/// Why there may be no calls. What is known comes alone, guesses only without it.
-pub fn reasons(report: &Report<'_>) -> Vec<String> {
-    let profile = report.profile;
-    let manifest = &profile.manifest;
-    let mut reasons = Vec::new();
-    let exports = || {
-        let libraries = profile.processes.iter().flat_map(|p| &p.libraries);
-        libraries.flat_map(|library| &library.exports)
-    };
-    if !manifest.filters.is_empty() && exports().next().is_some() && exports().all(|e| !e.recorded)
-    {
-        reasons.push(format!(
-            "the filter {} matches none of the {} that were loaded",
-            manifest.filters.join(", "),
-            plural(exports().count() as u128, "function")
-        ));
+/// The losses, worst first.
+pub fn losses_out(losses: &[LossCount]) -> Vec<LossOut> {
+    by_severity(losses).into_iter().map(loss).collect()
+}
+
+fn loss(loss: &LossCount) -> LossOut {
+    LossOut {
+        name: loss.name.clone(),
+        severity: severity(loss).name(),
+        count: loss.count,
+        errno: loss.errno,
+        errno_text: errno_text(loss),
+        help: loss.help(),
     }
-    let explains = |loss: &&LossCount| match loss.loss() {
-        Some(Loss::CallCutShort) => true,
-        // These leave the calls themselves.
-        Some(Loss::CounterOpenFailed | Loss::CounterReadFailed | Loss::DescriptorLost) => false,
-        // And these have nothing to do with them.
-        Some(Loss::TornTrack | Loss::TrackOverrun | Loss::TrackReadFailed) => false,
-        _ => loss.severity() == Severity::Missing,
-    };
-    let lost: Vec<String> = by_severity(&report.summary.losses)
-        .into_iter()
-        .filter(explains)
-        .map(|loss| format!("{} × {}", loss.count, loss.name))
-        .collect();
-    if !lost.is_empty() {
-        reasons.push(format!("something was lost, see below: {}", lost.join(", ")));
-    }
-    if !reasons.is_empty() {
-        return reasons;
-    }
-    if manifest.origin == Origin::Import {
-        // A note says what is in it.
-        reasons.push("the trace has no slice; what it has, a note below says".into());
-        return reasons;
-    }
-    if profile.processes.is_empty() {
-        reasons.push(
-            "no process showed an IREE executable or a virtual machine of TVM: the program uses \
-             another device than the CPU, or it failed before it loaded a module (see its exit \
-             status)"
-                .into(),
-        );
-        reasons.push(
-            "the process that does the work was started in a way that nobody could see: by a bare \
-             system call, or by a program that is not recorded itself"
-                .into(),
-        );
-    } else if profile.processes.iter().flat_map(|p| &p.libraries).any(is_machine) {
-        reasons.push(MACHINE_WITHOUT_CALLS.into());
-    } else {
-        reasons.push("an executable was loaded, but none of its functions was called".into());
-    }
-    if !manifest.filters.is_empty() {
-        reasons.push(format!("the filter {} matches no function", manifest.filters.join(", ")));
-    }
-    reasons
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use super::columns::{Table, Value};
+use super::table::{Table, Value};
 use super::units::plural;
 
 /// The name of the column.

@@ -24,11 +24,11 @@ use analysis::stats::{Number, Pair, Scope, Stats, Variable};
 use profile::Profile;
 use profile::columns::{cpu_of, node_of};
 
-use super::columns::{labels, process_label, thread_label};
+use super::labels::{labels, process_label, thread_label};
 use super::shades::shade;
 use super::units::{general, time};
-use crate::report::wrapped;
-use crate::stats::{Kind, kind, name_and_unit};
+use super::variables::{Kind, kind, name_and_unit};
+use super::wrap::wrapped;
 use crate::terminal::visible;
 
 /// Width of a table: in front of it, and of each bucket.

@@ -1,0 +1,160 @@
+//! What a reader should know about a profile besides its numbers, and why it may hold no calls.
+
+use analysis::By;
+use model::{Loss, Severity};
+use profile::{LossCount, Origin, State};
+
+use super::losses::by_severity;
+use super::overview::Overview;
+use super::units::{grouped, plural};
+
+/// What a reader should know about this profile besides its numbers.
+pub fn notes(overview: &Overview<'_>) -> Vec<String> {
+    let manifest = &overview.profile.manifest;
+    let mut notes = Vec::new();
+    notes.extend(manifest.environment.clone());
+    notes.extend(manifest.notes.iter().cloned());
+    if manifest.counters.iter().any(|c| c.simulated) {
+        notes.push("simulated counters are written down beforehand; they measure nothing".into());
+    }
+    if overview.by == By::Op && manifest.passes > 0 {
+        let differ = overview.summary.rows.iter().filter(|row| !row.passes_agree()).count();
+        let recorded = overview.profile.passes();
+        if recorded < manifest.passes {
+            notes.push(format!("of {} passes only {recorded} recorded something", manifest.passes));
+        }
+        if differ > 0 {
+            notes.push(format!(
+                "the passes did not do the same: {} of {} made other numbers of calls (see by \
+                 pass); counters of different passes do not belong together there",
+                differ,
+                plural(overview.summary.rows.len() as u128, "op"),
+            ));
+        }
+    }
+    notes.extend(super::first::slow(overview));
+    match overview.summary.overlapping {
+        0 => {}
+        n => notes.push(format!(
+            "{} began within another one of the same thread and ended behind it; what both have \
+             in common is self time of the one that began last",
+            plural(n.into(), "call")
+        )),
+    }
+    let apart = overview.summary.apart;
+    let kinds = [
+        (apart.spans, "asynchronous span", "asynchronous spans"),
+        (
+            apart.bookkeeping,
+            "call of the profiler's own book-keeping",
+            "calls of the profiler's own \
+          book-keeping",
+        ),
+    ];
+    let kinds = kinds.into_iter().filter(|(n, ..)| *n > 0);
+    let kinds = kinds.map(|(n, one, many)| match n {
+        1 => format!("1 {one}"),
+        n => format!("{} {many}", grouped(n.into())),
+    });
+    let kinds = kinds.collect::<Vec<_>>().join(" and ");
+    if !kinds.is_empty() {
+        notes.push(format!(
+            "beside the threads: {kinds}, with rows by op; not in the sum of calls, the times of \
+             threads, self times and shares"
+        ));
+    }
+    let alive = overview.profile.processes.iter().any(|p| p.alive);
+    match (manifest.state, manifest.origin, &manifest.pool) {
+        (State::Recording, Origin::Env, Some(pool)) => notes.push(format!(
+            "recording is open for further programs and keeps {}; `counterpoint recover --close` \
+             ends it",
+            pool.display()
+        )),
+        (State::Recording, Origin::Run, None) if !alive => {
+            notes.push("`counterpoint run` was killed before the program ended".into());
+        }
+        (State::Recording, Origin::Hook, None) if !alive => {
+            notes.push("the program did not end in an orderly way, and wrote no report".into());
+        }
+        (State::Recording, Origin::Session, None) if !alive => {
+            notes.push("the program ended without ending its session".into());
+        }
+        (State::Recording, Origin::Import, _) => {
+            notes.push("`counterpoint trace import` was stopped before its end".into());
+        }
+        _ => {}
+    }
+    notes
+}
+
+/// A virtual machine of TVM that nobody saw working.
+pub const MACHINE_WITHOUT_CALLS: &str = "a virtual machine of TVM was seen, but none of its calls: it was not called, or it was \
+     compiled with exec_mode=\"compiled\" and makes none that can be seen";
+
+fn is_machine(library: &profile::Library) -> bool {
+    library.kind == profile::LibraryKind::RelaxVm
+}
+
+/// Why there may be no calls. What is known comes alone, guesses only without it.
+pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
+    let profile = overview.profile;
+    let manifest = &profile.manifest;
+    let mut reasons = Vec::new();
+    let exports = || {
+        let libraries = profile.processes.iter().flat_map(|p| &p.libraries);
+        libraries.flat_map(|library| &library.exports)
+    };
+    if !manifest.filters.is_empty() && exports().next().is_some() && exports().all(|e| !e.recorded)
+    {
+        reasons.push(format!(
+            "the filter {} matches none of the {} that were loaded",
+            manifest.filters.join(", "),
+            plural(exports().count() as u128, "function")
+        ));
+    }
+    let explains = |loss: &&LossCount| match loss.loss() {
+        Some(Loss::CallCutShort) => true,
+        // These leave the calls themselves.
+        Some(Loss::CounterOpenFailed | Loss::CounterReadFailed | Loss::DescriptorLost) => false,
+        // And these have nothing to do with them.
+        Some(Loss::TornTrack | Loss::TrackOverrun | Loss::TrackReadFailed) => false,
+        _ => loss.severity() == Severity::Missing,
+    };
+    let lost: Vec<String> = by_severity(&overview.summary.losses)
+        .into_iter()
+        .filter(explains)
+        .map(|loss| format!("{} × {}", loss.count, loss.name))
+        .collect();
+    if !lost.is_empty() {
+        reasons.push(format!("something was lost, see below: {}", lost.join(", ")));
+    }
+    if !reasons.is_empty() {
+        return reasons;
+    }
+    if manifest.origin == Origin::Import {
+        // A note says what is in it.
+        reasons.push("the trace has no slice; what it has, a note below says".into());
+        return reasons;
+    }
+    if profile.processes.is_empty() {
+        reasons.push(
+            "no process showed an IREE executable or a virtual machine of TVM: the program uses \
+             another device than the CPU, or it failed before it loaded a module (see its exit \
+             status)"
+                .into(),
+        );
+        reasons.push(
+            "the process that does the work was started in a way that nobody could see: by a bare \
+             system call, or by a program that is not recorded itself"
+                .into(),
+        );
+    } else if profile.processes.iter().flat_map(|p| &p.libraries).any(is_machine) {
+        reasons.push(MACHINE_WITHOUT_CALLS.into());
+    } else {
+        reasons.push("an executable was loaded, but none of its functions was called".into());
+    }
+    if !manifest.filters.is_empty() {
+        reasons.push(format!("the filter {} matches no function", manifest.filters.join(", ")));
+    }
+    reasons
+}
