@@ -8,7 +8,7 @@ use super::Report;
 use crate::terminal::visible;
 use crate::view::head;
 use crate::view::labels::{process_label, thread_label};
-use crate::view::layout::{Layout, Shown, layout};
+use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::losses;
 use crate::view::notes::{notes, reasons};
 use crate::view::overview::Overview;
@@ -78,7 +78,7 @@ fn threads(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) 
         name: title,
         title: title.to_owned(),
         rank,
-        is_text: title == "thread",
+        kind: if title == "thread" { Kind::Text } else { Kind::Number },
         cells: some.iter().map(|t| cell(t)).collect(),
     };
     let share = |t: &ThreadTime| match t.wall_ns > 0.0 {
@@ -97,19 +97,19 @@ fn threads(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) 
         column(6, "of wall", &share),
         column(3, OFF_CPU, &off_cpu),
     ];
-    let Layout { left_out, .. } = layout(out, columns, THREAD_NAME_WIDTH, width)?;
+    let laid = layout(out, columns, Names::Shortened(THREAD_NAME_WIDTH), width)?;
     if threads.len() > THREADS {
         writeln!(out, "… and {} more", grouped((threads.len() - THREADS) as u128))?;
     }
     let prose = width.unwrap_or(PROSE_WIDTH);
-    let with_off_cpu = !left_out.contains(&OFF_CPU);
+    let with_off_cpu = !laid.left_out.contains(&OFF_CPU);
     if with_off_cpu && some.iter().any(|t| t.off_cpu.is_some_and(|off| off.assumed)) {
         let text = "no counter tells the CPU time inside some dispatches; they are assumed to have \
                     been on a CPU all the time";
         wrapped(out, "≤: ", text, prose)?;
     }
-    if !left_out.is_empty() {
-        wrapped(out, "not shown: ", &left_out.join(", "), prose)?;
+    if !laid.left_out.is_empty() {
+        wrapped(out, "not shown: ", &laid.left_out.join(", "), prose)?;
     }
     writeln!(out)
 }
@@ -127,11 +127,11 @@ fn series(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) -
         name: title,
         title: (*title).to_owned(),
         rank: [0, 1, 2, 3, 5, 4, 6][i],
-        is_text: i < 2,
+        kind: if i < 2 { Kind::Text } else { Kind::Number },
         cells: rows.iter().map(|(cells, _)| cells[i].clone()).collect(),
     });
     writeln!(out)?;
-    let Layout { left_out, .. } = layout(out, columns.collect(), THREAD_NAME_WIDTH, width)?;
+    let laid = layout(out, columns.collect(), Names::Shortened(THREAD_NAME_WIDTH), width)?;
     if more > 0 {
         writeln!(out, "… and {} more (--format json has them)", grouped(more as u128))?;
     }
@@ -140,8 +140,8 @@ fn series(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) -
         let text = "counted during a part of the time only, and scaled";
         wrapped(out, "~: ", text, prose)?;
     }
-    if !left_out.is_empty() {
-        wrapped(out, "not shown: ", &left_out.join(", "), prose)?;
+    if !laid.left_out.is_empty() {
+        wrapped(out, "not shown: ", &laid.left_out.join(", "), prose)?;
     }
     let evenness = tracks::evenness(overview);
     if !evenness.is_empty() {

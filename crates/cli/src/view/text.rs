@@ -1,19 +1,20 @@
-//! A table as text: which columns, their marks, and what the marks mean.
+//! A table as text: its columns, marks on cells, and lines below that explain the marks.
 
 use std::io::{self, Write};
 
 use analysis::Hidden;
 
-use super::layout::{Layout, NAME_WIDTH, Shown, layout};
+use super::layout::{Kind, Names, Shown, layout};
 use super::source::SOURCE;
 use super::table::{Column, Table, Value};
 use super::units::{grouped, percent, plural};
 use super::wrap::{PROSE_WIDTH, wrapped};
 
-/// The table of the report. A counter that was not counted in all calls of a row is marked.
+/// Prints a table. Marks cells whose counter was not counted in all calls of the row, estimates, and
+/// values that are mostly what the probe itself counts.
 pub fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::Result<()> {
     let mut columns: Vec<&Column> = table.columns.iter().filter(|c| !c.csv_only).collect();
-    // A place in the source is worth less than a number.
+    // Places in the source come last: they are less important than numbers.
     columns.sort_by_key(|column| column.name == SOURCE);
     let mut partly = Vec::new();
     let mut estimated = Vec::new();
@@ -52,18 +53,23 @@ pub fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::R
             }
         });
         let is_text = column.cells.iter().any(|cell| matches!(cell, Some(Value::Text(_))));
+        let kind = match is_text {
+            _ if column.name == SOURCE => Kind::Place,
+            true => Kind::Text,
+            false => Kind::Number,
+        };
         Shown {
             name: &column.name,
             title: column.title.clone(),
             rank: column.rank,
-            is_text,
+            kind,
             cells: cells.collect(),
         }
     });
     let shown = shown.collect();
-    let Layout { left_out, common } = layout(out, shown, NAME_WIDTH, width)?;
+    let laid = layout(out, shown, Names::Ops, width)?;
     let prose = width.unwrap_or(PROSE_WIDTH);
-    if let Some(common) = common {
+    if let Some(common) = &laid.common {
         wrapped(out, "… ", &format!("at the begin of a name stands for {common}"), prose)?;
     }
     if !partly.is_empty() {
@@ -95,18 +101,14 @@ pub fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::R
         );
         wrapped(out, "≈ ", &text, prose)?;
     }
-    for (mark, text) in doubts(table, &left_out) {
+    for (mark, text) in doubts(table, &laid.left_out) {
         wrapped(out, mark, &text, prose)?;
     }
-    if !left_out.is_empty() {
-        let text =
-            format!("{} (a wider terminal, --format json and csv have them)", left_out.join(", "));
-        wrapped(out, "not shown: ", &text, prose)?;
-    }
+    laid.say_left_out(out, width)?;
     writeln!(out)
 }
 
-/// Lines below a table about values that are mostly the probe's own: their mark and a text.
+/// Lines below a table about values that are mostly the probe's own: a mark and a text for each.
 fn doubts(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let shown = |column: &&Column| !column.csv_only && !left_out.contains(&column.name.as_str());
