@@ -27,7 +27,8 @@ pub use make::{PRELOAD_VARIABLE, Prepared, make, manifest};
 pub use options::{Beside, Recording};
 pub use place::{Turn, make_directory, make_way, place};
 
-/// Makes the profile. Leaves nothing behind when it fails. `system` names counters to sample.
+/// Makes the profile. `system` names counters to sample on every CPU. If this fails, it removes what
+/// it made.
 pub fn prepare(
     recording: &Recording,
     system: &[String],

@@ -12,30 +12,30 @@ use super::options::Recording;
 use crate::failure::Failure;
 use crate::terminal::say;
 
-/// What is counted, chosen and tried.
+/// What a recording counts. Each counter was opened once to see that it works.
 pub struct Choice {
-    /// By the recorder.
+    /// Counted in each call by the recorder.
     pub counters: Vec<Counter>,
-    /// Beside the program.
+    /// Sampled beside the program.
     pub beside: Vec<Counter>,
-    /// About defaults that do not work.
+    /// Notes about default counters that do not work.
     pub notes: Vec<String>,
-    /// What to compute of the counters.
+    /// Metrics to compute from the counters.
     pub metrics: Vec<MetricInfo>,
 }
 
 /// Counters that work here.
 pub struct Chosen {
-    /// Of threads: for the recorder.
+    /// Counters of threads, for the recorder.
     pub threads: Vec<Counter>,
-    /// Of whole packages.
+    /// Counters of whole packages, which are sampled.
     pub packages: Vec<Counter>,
-    /// About defaults that do not work.
+    /// Notes about default counters that do not work.
     pub notes: Vec<String>,
 }
 
-/// The counters asked for, each of which works here, or the default ones that do: those of threads,
-/// those of whole packages, and notes about those that do not work.
+/// The counters that `-e` names, each of which must work here; without `-e`, the default counters
+/// that do.
 pub fn counters_of(
     recording: &Recording,
     resolver: &Resolver,
@@ -59,7 +59,8 @@ pub fn counters_of(
     Ok(Chosen { threads, packages, notes })
 }
 
-/// What of the counters counts the recorder itself: for the profile, and on stderr at once.
+/// Notes about counters that also count the recorder's own work. They are printed on stderr at once
+/// and returned for the profile.
 pub fn own_readings(threads: &[Counter]) -> Vec<String> {
     let notes = own::notes(threads);
     for note in &notes {
@@ -90,7 +91,7 @@ pub fn system_wide(
     Ok(counters)
 }
 
-/// The counters of a list. What of it is counted once only is said on stderr.
+/// The counters of a list. A name that appears twice is counted once, with a note on stderr.
 pub fn resolve(option: &str, typed: &str, resolver: &Resolver) -> Result<Vec<Counter>, Failure> {
     let (counters, notes) = resolver.resolve_once(typed).map_err(|e| {
         let failure = Failure::new(format!("{option} {typed}: {e}"));
@@ -105,7 +106,7 @@ pub fn resolve(option: &str, typed: &str, resolver: &Resolver) -> Result<Vec<Cou
     Ok(counters)
 }
 
-/// Every counter that does not work is named at once, and every different way out.
+/// Fails if a counter does not work, with a message for each such counter and every remedy.
 fn works(counters: &[Counter], machine: &Machine) -> Result<(), Failure> {
     let report = check::check(counters, machine);
     let alone = report.counters.iter().filter_map(|counter| counter.as_ref().err());
@@ -141,7 +142,7 @@ fn turns(counters: &[Counter]) -> Option<String> {
     (groups.len() > 1).then(|| format!("these groups may take turns: {}", groups.join(" ")))
 }
 
-/// What is counted without `-e`.
+/// The counters of a recording without `-e`.
 fn unasked(resolver: &Resolver, machine: &Machine) -> Result<Chosen, Failure> {
     let variable = |name: &str| std::env::var(name).ok();
     let kinds = defaults::asked(&variable);
@@ -161,8 +162,8 @@ fn unasked(resolver: &Resolver, machine: &Machine) -> Result<Chosen, Failure> {
     Ok(Chosen { threads, packages, notes })
 }
 
-/// How to ask for what can be counted here all the same. `None` where nothing can, or where a
-/// variable says that nothing shall be.
+/// A hint how to ask for software counters. `None` if they do not work here, or if a variable already
+/// says what to count.
 pub fn ask_for_counters(origin: Origin, resolver: &Resolver, machine: &Machine) -> Option<String> {
     let kinds = defaults::asked(&|_| None);
     let named =

@@ -1,5 +1,5 @@
-//! What is found out about the machine: the library, a place for the pool, the clock, and what
-//! counters add to a context switch.
+//! Facts about the machine that a recording depends on: the shared library, a place for the pool, the
+//! clock, and what counters add to a context switch.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 
 const LIBRARY: &str = "libcounterpoint.so";
 
-/// Where the shared library may be: in `../lib` of the program, or beside it.
+/// Where the shared library may be: in `../lib` relative to the program, or next to the program.
 pub fn library_places() -> std::io::Result<[PathBuf; 2]> {
     let program = std::env::current_exe().and_then(fs::canonicalize)?;
     let beside = program.parent().unwrap_or(Path::new("/")).to_owned();
@@ -32,7 +32,7 @@ pub(super) fn library() -> Result<PathBuf, Failure> {
     })
 }
 
-/// The value of `LD_PRELOAD`: ours before what is there. The dynamic linker splits it at colons
+/// The value of `LD_PRELOAD`: our library, then what the variable already names. The dynamic linker splits it at colons
 /// and spaces, so a library whose path has any is reached through a link.
 pub(super) fn preload(library: &Path, pool_directory: &Path) -> Result<OsString, Failure> {
     let awkward = |path: &Path| path.to_string_lossy().contains([' ', ':', '\t', '\n']);
@@ -99,8 +99,8 @@ pub(super) fn choose_clock(machine: &Machine) -> ClockKind {
     ClockKind::choose(&clocksource)
 }
 
-/// What the counters will add to each context switch of the program's threads; measured here, in
-/// 5 ms, so that the program does not pay for it.
+/// What the counters add to each context switch of the program's threads. Measured here, in 5 ms, so
+/// that it does not cost the program time.
 pub(super) fn switch_cost(counters: &[Counter]) -> Option<SwitchCost> {
     let plan = Plan::new(counters.to_vec()).ok()?;
     counters::switches::measure(&plan).map(|found| SwitchCost {

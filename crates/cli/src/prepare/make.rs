@@ -21,7 +21,7 @@ use super::options::Recording;
 use super::place::{Turn, make_directory, make_way};
 use crate::failure::Failure;
 
-/// The variable that has the dynamic linker load the agent.
+/// The variable that makes the dynamic linker load the agent.
 pub const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
 /// A profile that is ready to be recorded into.
@@ -35,14 +35,14 @@ pub struct Prepared {
     /// Environment variables that bring the agent into a program.
     pub variables: Vec<(&'static str, OsString)>,
     pool_directory: PathBuf,
-    /// The pool, and the profile's directory: while we live, both keep their inodes, which some
-    /// file systems make up anew for a file that nobody has open.
+    /// The pool and the profile's directory, held open so that both keep their inode numbers: some
+    /// file systems assign new ones to a file that nobody has open.
     #[expect(dead_code, reason = "only held")]
     held: [fs::File; 2],
 }
 
 impl Prepared {
-    /// Removes what was made, when the program could not be started after all.
+    /// Removes what was made, if the program could not be started after all.
     pub fn discard(self) {
         drop(Undo { directories: vec![self.directory, self.pool_directory] });
     }
@@ -52,12 +52,12 @@ impl Prepared {
         use std::os::unix::ffi::OsStrExt;
         let pool = self.pool_directory.join(POOL_NAME);
         if let Ok(pool) = std::ffi::CString::new(pool.as_os_str().as_bytes()) {
-            // Where even this is not possible, there is no profile either.
+            // If even this fails, there is no profile either.
             let _ = record::pool::with_run_row(&pool, |row| row.lose(loss, 1, 0));
         }
     }
 
-    /// Removes what may be left beside the pool once the pool itself is gone.
+    /// Removes what may be left next to the pool after the pool itself is gone.
     pub fn tidy(&self) {
         if !self.pool_directory.join(POOL_NAME).exists() {
             let _ = fs::remove_dir_all(&self.pool_directory);
@@ -78,7 +78,7 @@ impl Drop for Undo {
     }
 }
 
-/// Makes the profile in `directory`. Leaves nothing behind when it fails.
+/// Makes the profile in `directory`. If this fails, it removes what it made.
 pub fn make(
     recording: &Recording,
     choice: Choice,
@@ -155,7 +155,7 @@ pub fn make(
     })
 }
 
-/// A manifest with everything that is known of the machine and the command.
+/// A manifest with everything that is known about the machine and the command.
 pub fn manifest(
     recording: &Recording,
     origin: Origin,

@@ -13,7 +13,7 @@ use profile::pools::user;
 use super::options::Recording;
 use crate::failure::Failure;
 
-/// Where the profile goes, absolute. By components: `x.cpt/` is `x.cpt`.
+/// The absolute path of the profile. Compared by components: `x.cpt/` is `x.cpt`.
 pub fn place(recording: &Recording) -> Result<PathBuf, Failure> {
     let absolute = std::path::absolute(&recording.output)
         .map_err(|e| Failure::new(format!("output {}: {e}", recording.output.display())))?;
@@ -39,13 +39,12 @@ pub fn make_directory(path: &Path) -> Result<(), Failure> {
         .map_err(|e| Failure::new(format!("create {}: {e}", path.display())))
 }
 
-/// From looking whether a place is free until a manifest says that it is taken, one command at a
-/// time: of two that begin in one moment the second would find a directory that is not a profile
+/// Lets one command at a time look for a free place and write its manifest there. Otherwise, of two
+/// commands that start at the same moment, the second could find a directory that is not a profile
 /// yet, or remove one that is still empty.
 ///
-/// A lock on the directory around it, which costs no file and ends with the process. Where there
-/// are no such locks, or somebody holds one for longer than a profile takes to be made, it goes on
-/// without.
+/// It is a lock on the parent directory, which needs no file and ends with the process. Where such
+/// locks do not exist, or another process holds one for too long, the command continues without.
 pub struct Turn(#[expect(dead_code, reason = "the lock ends when it is closed")] Option<fs::File>);
 
 impl Turn {

@@ -1,4 +1,4 @@
-//! The columns of a summary: what each row is, its calls and times, counters and metrics.
+//! The columns of a summary: the name of each row, its calls, times, counters and metrics.
 
 use analysis::{By, CounterTotal, Key, MOSTLY_EMPTY, PassTotal, Row, Summary, ThreadTime};
 use model::Unit;
@@ -142,7 +142,8 @@ fn usage_columns(summary: &Summary, rows: &[Row], push: &mut Push<'_>) {
     count("thread_involuntary_switches", "involuntary switches", &|used| used.involuntary_switches);
 }
 
-/// By how much the passes' total durations differ: largest less smallest, as a part of their mean.
+/// How much the total durations of the passes differ: the largest minus the smallest, divided by
+/// their mean.
 pub fn spread(row: &Row) -> Option<f64> {
     let totals = || row.passes.iter().map(|pass| pass.total_ticks);
     let (least, most) = (totals().min()?, totals().max()?);
@@ -150,7 +151,7 @@ pub fn spread(row: &Row) -> Option<f64> {
     (mean > 0.0).then(|| (most - least) as f64 / mean)
 }
 
-/// `10` where all passes say the same, else `10|12`.
+/// `10` if all passes have the same value, otherwise `10|12`.
 pub fn by_pass(row: &Row, text: impl Fn(&PassTotal) -> String) -> String {
     let mut all: Vec<String> = row.passes.iter().map(text).collect();
     if all.windows(2).all(|pair| pair[0] == pair[1]) {
@@ -159,8 +160,8 @@ pub fn by_pass(row: &Row, text: impl Fn(&PassTotal) -> String) -> String {
     all.join("|")
 }
 
-/// In a run whose counters take turns: which values are estimates, and for how much of the time
-/// each counter was on.
+/// For a run whose counters take turns: marks estimates, and adds columns with the number of
+/// estimated calls and the part of the time for which each counter was on.
 fn estimates(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
     for (i, counter) in profile.manifest.counters.iter().enumerate() {
         let of = |row: &Row| row.counters.get(i).copied().flatten();
@@ -183,7 +184,7 @@ fn estimates(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
     }
 }
 
-/// Of a counter, for each row the part that an empty call reads where that is more than half.
+/// For each row the part of a counter that an empty call reads, where that is more than half.
 fn mostly_empty(rows: &[Row], counter: usize) -> Vec<Option<f64>> {
     let share = |row: &Row| row.counters.get(counter).copied().flatten()?.empty_share();
     rows.iter().map(|row| share(row).filter(|share| *share > MOSTLY_EMPTY)).collect()

@@ -25,8 +25,8 @@ pub fn field(text: &str) -> String {
     }
 }
 
-/// The text as no spreadsheet evaluates it: see the module's page. With the characters that the
-/// OWASP names (tab, line ends, and the signs in full width), also after spaces.
+/// The text with an apostrophe in front if a spreadsheet could evaluate it (see the top of the file).
+/// Covers the characters that OWASP lists (tab, line ends, full-width signs), also after spaces.
 pub fn guarded(text: &str) -> Cow<'_, str> {
     const SIGNS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
     let begins = text.starts_with(['\'', '\t', '\r', '\n']);

@@ -1,8 +1,8 @@
 //! First calls that are slower than the rest: cold caches, pages that are touched for the first
 //! time, threads that have just started. They belong to the program, but not to its steady state.
 //!
-//! The rule, which `docs/schema.md` has too. Of each op with at least [`CALLS`] calls, the first
-//! call of each thread is looked at. They are pointed out if the longest of them took more than
+//! The rule, which `docs/schema.md` also states: for each op with at least [`CALLS`] calls, look at
+//! the first call of each thread. These calls are pointed out if the longest of them took more than
 //! [`TIMES`] times the op's median, and if together they are at least [`PART`] of the op's total
 //! and [`OF_ALL`] of the total of all calls.
 
@@ -17,7 +17,7 @@ const CALLS: u64 = 10;
 const TIMES: f64 = 10.0;
 const PART: f64 = 0.05;
 const OF_ALL: f64 = 0.01;
-/// Ops that are named; the rest is counted.
+/// This many ops are named; the others are counted.
 const NAMED: usize = 3;
 
 fn is_slow(row: &Row, all_ticks: u128) -> bool {

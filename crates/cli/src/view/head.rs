@@ -1,4 +1,4 @@
-//! What stands above the table: whose profile this is.
+//! The head of a report: what was recorded, where, when, and what is shown of it.
 
 use analysis::Summary;
 use profile::{CounterInfo, Exit, Manifest, MetricInfo, Origin, Profile, State};
@@ -9,7 +9,7 @@ use super::units::{moment, plural, time};
 use super::usage;
 use crate::terminal::visible;
 
-/// Lines of a label and a text.
+/// The lines above a report: a label and a text for each.
 pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     let profile = overview.profile;
     let manifest = &profile.manifest;
@@ -101,7 +101,7 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// What shares are shares of, behind the sum of all durations.
+/// What percentages are of. Follows the sum of all durations.
 fn shares_of(profile: &Profile, summary: &Summary) -> String {
     if summary.self_ticks == 0 {
         return String::new();
@@ -113,7 +113,7 @@ fn shares_of(profile: &Profile, summary: &Summary) -> String {
     format!(", without what lies in other calls {} (shares are of this)", time(ns))
 }
 
-/// From the first to the last snapshot of `run`, if it took one at the end.
+/// The time between the first and the last snapshot of `run`. `None` if the recording did not finish.
 fn duration_ns(manifest: &Manifest) -> Option<u64> {
     if manifest.state != State::Finished {
         return None;
@@ -147,7 +147,7 @@ fn ending(profile: &Profile) -> String {
     }
 }
 
-/// Groups are read together and separated by `|`.
+/// The counters' names. Groups, whose counters are read together, are separated by `|`.
 fn counters(profile: &Profile) -> String {
     let all = &profile.manifest.counters;
     let groups = profile.groups.all().iter().map(|group| {

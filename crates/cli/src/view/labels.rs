@@ -16,8 +16,8 @@ pub fn op_of(profile: &Profile, key: Key) -> Option<&Op> {
     }
 }
 
-/// What each row is called. Different ops of one name get their arguments, the library's name, and
-/// if that does not tell them apart, their number.
+/// A label for each row. Different ops of the same name get their arguments, then the name of their
+/// library, and if that does not tell them apart, their number.
 pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
     let mut labels: Vec<String> = keys.iter().map(|key| label(profile, *key)).collect();
     for attempt in 0..3 {
@@ -47,7 +47,7 @@ pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
     labels
 }
 
-/// The name of an op, and what its calls are if that is not what the name says.
+/// The name of an op, followed by its role where the name alone would mislead.
 fn op_label(op: &Op) -> String {
     match op.role {
         Role::Workgroup | Role::Op => op.name.clone(),
@@ -57,12 +57,12 @@ fn op_label(op: &Op) -> String {
     }
 }
 
-/// Whether calls of this row are on no thread: asynchronous spans, a profiler's book-keeping.
+/// Whether the calls of this row belong to no thread: asynchronous spans, or a profiler's own work.
 pub fn is_apart(profile: &Profile, key: Key) -> bool {
     op_of(profile, key).is_some_and(|op| op.role.is_apart())
 }
 
-/// Whether calls of this profile are anything else than workgroups.
+/// Whether the profile has calls that are not workgroups.
 pub fn has_roles(profile: &Profile) -> bool {
     profile.ops.all().iter().any(|op| op.role != Role::Workgroup)
 }
@@ -86,7 +86,7 @@ fn label(profile: &Profile, key: Key) -> String {
     }
 }
 
-/// `4711 iree-run-module`.
+/// Names a process: `4711 iree-run-module`.
 pub fn process_label(profile: &Profile, process: usize) -> String {
     let Some(process) = profile.processes.get(process) else { return String::new() };
     let program = process.info.as_ref().map_or("", |info| info.program.as_str());
@@ -98,7 +98,7 @@ pub fn process_label(profile: &Profile, process: usize) -> String {
     format!("{} {program}{again}", process.id.pid).trim_end().to_owned()
 }
 
-/// `iree-worker-0 (4712)`.
+/// Names a thread: `iree-worker-0 (4712)`.
 pub fn thread_label(profile: &Profile, process: usize, thread: usize) -> String {
     let process = profile.processes.get(process);
     let Some(thread) = process.and_then(|p| p.threads.get(thread)) else { return String::new() };

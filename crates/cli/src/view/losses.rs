@@ -10,7 +10,7 @@ use super::units::grouped;
 use super::wrap::wrapped;
 use crate::terminal::{Style, say};
 
-/// What the error number means, `EMFILE` and all.
+/// The meaning of the loss's error number, if it has one.
 pub fn errno_text(loss: &LossCount) -> Option<String> {
     loss.errno.map(|errno| match model::errno::kernel_only(errno) {
         Some((name, meaning)) => format!("{name}: {meaning} (os error {errno})"),
@@ -18,7 +18,7 @@ pub fn errno_text(loss: &LossCount) -> Option<String> {
     })
 }
 
-/// Worst first, then in the order of the table of losses.
+/// The losses sorted: the worst first, equal ones in the order of the table of losses.
 pub fn by_severity(losses: &[LossCount]) -> Vec<&LossCount> {
     let mut sorted: Vec<&LossCount> = losses.iter().collect();
     sorted.sort_by_key(|loss| std::cmp::Reverse(severity(loss)));

@@ -5,9 +5,9 @@ use serde::Serialize;
 
 use super::units;
 
-/// Which of a table's columns are left out first: see the report's columns. What somebody asked for
-/// stays as long as the counters; of what is only offered, rates by time and what another one says
-/// too go before everything but the extremes.
+/// The rank of a metric's column ([`super::table::Column::rank`]), which decides what is left out
+/// first. A metric that the user asked for stays as long as the counters. Of the built-in ones,
+/// rates by time and metrics that repeat another one are left out early.
 pub fn rank(metric: &Bound) -> u8 {
     const LESS: [&str; 5] = ["cpi", "frequency", "cpu-utilisation", "fault-rate", "switch-rate"];
     let name = metric.name.split(':').next().unwrap_or_default();
@@ -18,7 +18,7 @@ pub fn rank(metric: &Bound) -> u8 {
     }
 }
 
-/// A metric in documents.
+/// A metric in JSON.
 #[derive(Serialize)]
 pub struct MetricOut<'a> {
     name: &'a str,
@@ -27,7 +27,7 @@ pub struct MetricOut<'a> {
     builtin: bool,
 }
 
-/// All of a document's metrics.
+/// The metrics of a JSON document.
 pub fn metrics_out(metrics: &[Bound]) -> Vec<MetricOut<'_>> {
     let out = |metric| {
         let Bound { name, expression, unit, builtin, .. }: &Bound = metric;

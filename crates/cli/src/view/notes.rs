@@ -1,4 +1,5 @@
-//! What a reader should know about a profile besides its numbers, and why it may hold no calls.
+//! Notes below a report: what a reader should know besides the numbers, and why a profile may hold no
+//! calls.
 
 use analysis::By;
 use model::{Loss, Severity};
@@ -25,8 +26,8 @@ pub fn notes(overview: &Overview<'_>) -> Vec<String> {
         }
         if differ > 0 {
             notes.push(format!(
-                "the passes did not do the same: {} of {} made other numbers of calls (see by \
-                 pass); counters of different passes do not belong together there",
+                "the passes differ: {} of {} had different call counts (see by pass); do not \
+                 compare counters of different passes there",
                 differ,
                 plural(overview.summary.rows.len() as u128, "op"),
             ));
@@ -36,8 +37,8 @@ pub fn notes(overview: &Overview<'_>) -> Vec<String> {
     match overview.summary.overlapping {
         0 => {}
         n => notes.push(format!(
-            "{} began within another one of the same thread and ended behind it; what both have \
-             in common is self time of the one that began last",
+            "{} began during another call of the same thread and ended after it; the time that \
+             both share is self time of the call that began last",
             plural(n.into(), "call")
         )),
     }
@@ -87,7 +88,7 @@ pub fn notes(overview: &Overview<'_>) -> Vec<String> {
     notes
 }
 
-/// A virtual machine of TVM that nobody saw working.
+/// Said where a virtual machine of TVM was seen, but none of its calls.
 pub const MACHINE_WITHOUT_CALLS: &str = "a virtual machine of TVM was seen, but none of its calls: it was not called, or it was \
      compiled with exec_mode=\"compiled\" and makes none that can be seen";
 
@@ -95,7 +96,7 @@ fn is_machine(library: &profile::Library) -> bool {
     library.kind == profile::LibraryKind::RelaxVm
 }
 
-/// Why there may be no calls. What is known comes alone, guesses only without it.
+/// Why there may be no calls: what is known for certain, or guesses if nothing is.
 pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
     let profile = overview.profile;
     let manifest = &profile.manifest;

@@ -19,7 +19,7 @@ struct Totals {
     flush_ns: f64,
     attach_ns: f64,
     total_ns: f64,
-    /// By how much it made the threads' processor time longer.
+    /// The cost as a part of the processor time that the threads would have used without it.
     slowdown: Option<f64>,
     cpu_ns: Option<f64>,
     share_of_dispatches: Option<f64>,
@@ -56,7 +56,7 @@ fn of_all(overview: &Overview<'_>) -> Option<Totals> {
     totals(&probes, overview.profile.calls())
 }
 
-/// One paragraph.
+/// The price in one paragraph.
 pub fn text(overview: &Overview<'_>) -> String {
     let summary = overview.summary;
     let mut text = match of_all(overview) {
@@ -114,8 +114,8 @@ fn cost_text(totals: &Totals) -> String {
     format!("about {}{}: {}", time(totals.total_ns), share_text(totals), parts.join(", "))
 }
 
-/// An estimate cannot be more than all there is: then the calls' own probes were faster than those
-/// of the calibration, by how much nobody knows.
+/// The price as a share. An estimate above the threads' whole processor time is stated without a
+/// share: the probes of the calls were then faster than those of the calibration.
 fn share_text(totals: &Totals) -> String {
     let of_dispatches = match totals.share_of_dispatches {
         Some(share) => format!(" ({} of the time in dispatches)", percent(share)),
@@ -194,12 +194,12 @@ impl ProbeOut {
     }
 }
 
-/// Of all processes.
+/// The price of all processes together.
 pub fn json_of_all(overview: &Overview<'_>) -> Option<ProbeOut> {
     of_all(overview).map(|totals| ProbeOut::new(&totals, None))
 }
 
-/// Of one process.
+/// The price of one process.
 pub fn json_of(overview: &Overview<'_>, process: usize) -> Option<ProbeOut> {
     let cost = overview.summary.probes.iter().find(|p| p.process == process)?;
     let empty = empty_out(overview.profile, &cost.empty_call);

@@ -1,4 +1,4 @@
-//! A table: columns with names, units and cells. What text, CSV and `--sort` share.
+//! A table: columns with names, units and cells, shared by text, CSV and `--sort`.
 
 use analysis::Hidden;
 
@@ -6,7 +6,7 @@ use super::metrics;
 use super::units;
 use crate::failure::Failure;
 
-/// What is in a cell. Missing is `None`, never zero.
+/// The content of a cell. A missing value is `None` in the column, never zero.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     Text(String),
@@ -15,7 +15,7 @@ pub enum Value {
     Ns(f64),
     Bytes(f64),
     Part(f64),
-    /// A metric's value, its unit, and whether that was asked for.
+    /// A metric's value, its unit, and whether the user declared that unit.
     Metric(f64, String, bool),
 }
 
@@ -26,21 +26,21 @@ pub struct Column {
     pub name: String,
     /// Head in the table for people.
     pub title: String,
-    /// Not in the table for people.
+    /// Left out of the table for people.
     pub csv_only: bool,
     /// Where there is no room for all, the column with the largest number is left out first;
     /// of equal ones the last.
     pub rank: u8,
     pub cells: Vec<Option<Value>>,
-    /// For a counter, in each row how many calls have a value, of how many.
+    /// For a counter: for each row, how many of how many calls have a value.
     pub coverage: Option<Vec<(u64, u64)>>,
-    /// For a counter that took turns, in each row whose value is (in part) an estimate: the part
-    /// of the time for which it counted.
+    /// For a counter that took turns with others: the part of the time for which it counted, in each
+    /// row whose value is (partly) an estimate.
     pub estimated: Option<Vec<Option<f64>>>,
-    /// For a counter, in each row of whose value more than half is what an empty call reads: that
-    /// part.
+    /// For a counter: the part of the value that an empty call reads, in each row where that is more
+    /// than half.
     pub mostly_empty: Option<Vec<Option<f64>>>,
-    /// For a metric, in each row where it is not shown although it could be computed: why.
+    /// For a metric: why it is not shown, in each row where it could be computed.
     pub hidden: Option<Vec<Option<Hidden>>>,
 }
 
@@ -60,7 +60,7 @@ impl Column {
         }
     }
 
-    /// The same for programs only.
+    /// A column of these cells that only CSV and JSON have.
     pub fn for_programs(name: &str, cells: Vec<Option<Value>>) -> Self {
         Self { csv_only: true, ..Self::new(u8::MAX, name, "", cells) }
     }
@@ -82,10 +82,10 @@ impl Column {
     }
 }
 
-/// The rows, sorted.
+/// Columns, and the order of their rows.
 pub struct Table {
     pub columns: Vec<Column>,
-    /// Place in the summary of each row.
+    /// The indices of the rows, in the order in which they are printed.
     pub order: Vec<usize>,
 }
 

@@ -10,7 +10,7 @@ use super::overview::Overview;
 use super::units::{bytes, grouped, number, percent, time};
 use crate::terminal::visible;
 
-/// Series that are listed; the rest is counted.
+/// This many series are listed; the others are counted.
 pub const LISTED: usize = 32;
 
 /// A series in JSON.
@@ -101,7 +101,7 @@ fn out<'a>(profile: &'a Profile, summary: &SeriesSummary) -> Option<TrackOut<'a>
     Some(result)
 }
 
-/// What a rate per second of this unit is called.
+/// The unit of a rate per second of this unit.
 fn rate_unit(unit: &str) -> String {
     match unit {
         "J" => "W".to_owned(),
@@ -110,8 +110,8 @@ fn rate_unit(unit: &str) -> String {
     }
 }
 
-/// The lines of the table: track, whose, total, mean, lowest, highest, samples. The last tells
-/// whether the total is an estimate.
+/// The rows of the table: track, scope, total, mean, lowest, highest, number of samples. The flag
+/// tells whether the total is an estimate.
 pub fn rows(overview: &Overview<'_>) -> Vec<([String; 7], bool)> {
     let dash = || "–".to_owned();
     let row = |summary: &SeriesSummary| {
@@ -171,7 +171,7 @@ fn per_second(rate: f64, series: &Series) -> String {
     }
 }
 
-/// How evenly the sampled series were sampled; empty if none was to be sampled at a rate.
+/// How regular the samples were; empty if no series was sampled at a fixed interval.
 pub fn evenness(overview: &Overview<'_>) -> String {
     let sampled = || {
         overview.tracks.series.iter().filter_map(|summary| {

@@ -7,7 +7,8 @@ use super::labels::process_label;
 use super::overview::Overview;
 use super::units::{grouped, plural, time};
 
-/// What the kernel counted for all threads, for the report's head. `None`: nothing was noted.
+/// What the kernel counted for all threads, for the report's head. `None`
+/// if the profile has no such counts.
 pub fn text(overview: &Overview<'_>) -> Option<String> {
     let used = |process: Option<usize>| {
         let threads = overview.summary.threads.iter();
@@ -35,7 +36,7 @@ pub fn text(overview: &Overview<'_>) -> Option<String> {
     Some(text)
 }
 
-/// Processes that are told one by one.
+/// This many processes are listed one by one.
 const PROCESSES: usize = 4;
 
 fn one(used: &Usage) -> String {
