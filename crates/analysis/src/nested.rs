@@ -123,7 +123,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Brings the earliest calls behind `after`, sorted. Returns whether there are more.
+    /// Collects the earliest calls after `after`, sorted. Returns whether there are more.
     fn bring(&mut self, pages: &[PageSpan], after: Option<Begun>) -> bool {
         // Recorded when they end, the outer one of two comes last; traces name it first.
         let outer_is_last = self.profile.manifest.origin != Origin::Import;

@@ -1,4 +1,4 @@
-//! `counterpoint list`: every name that can be typed behind `-e`, and whether it opens here.
+//! `counterpoint list`: every name that `-e` accepts, and whether it opens on this machine.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
