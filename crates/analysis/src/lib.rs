@@ -19,13 +19,17 @@
 //! | [`innermost`] | self time: who owns each moment of a thread |
 //! | [`threads`] | per thread: time in dispatches, in none, off the CPU |
 //! | [`tracks`](mod@tracks) | time series: totals, rates, how evenly they were sampled |
-//! | [`probe`] | what the probes cost, and what an empty call reads |
+//! | [`probe`] | what the probes cost |
+//! | `empty` | what an empty call reads, from the calibration of its process |
+//! | `clusters`, `nested` | self time: which pages overlap in time, and the second pass over them |
 //!
 //! Sums are of integers, so results do not depend on how many workers there were. Missing is
 //! never zero: what is not known is `None`.
 #![forbid(unsafe_code)]
 
+mod clusters;
 pub mod durations;
+mod empty;
 pub mod innermost;
 pub mod metrics;
 mod nested;
@@ -38,9 +42,10 @@ pub mod threads;
 pub mod tracks;
 
 pub use durations::Durations;
+pub use empty::EmptyCall;
 pub use metrics::{Hidden, MOSTLY_EMPTY, MetricValue};
 pub use ops::{OpFilter, OpTable, OpTrees};
-pub use probe::{EmptyCall, ProbeCost};
+pub use probe::ProbeCost;
 pub use stats::{Stats, stats};
 pub use summary::{Options, Summary, summarize};
 pub use table::{Apart, By, CounterTotal, FirstCalls, Key, PassTotal, Row};

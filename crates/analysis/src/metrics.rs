@@ -6,7 +6,7 @@
 use model::metric::Bound;
 use profile::{Columns, Profile, Status};
 
-use crate::probe::{EmptyCall, empty_call};
+use crate::empty::{EmptyCall, empty_call};
 
 /// A metric of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -17,49 +17,15 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use profile::{Origin, PageDecoder, PageKey, Profile, on_threads};
+use profile::{Origin, PageDecoder, Profile, on_threads};
 
+use crate::clusters::PageSpan;
+use crate::empty::{EmptyCall, empty_call};
 use crate::innermost::Innermost;
-use crate::probe::{EmptyCall, empty_call};
 use crate::table::Table;
 
 /// Calls that a round keeps; up to twice as many, of 32 bytes, are in memory.
 const ROUND: usize = 1 << 18;
-
-/// When the calls of a page were.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PageSpan {
-    pub key: PageKey,
-    pub first_begin: u64,
-    pub last_begin: u64,
-    pub last_end: u64,
-    /// No call begins before the ones recorded before it have ended.
-    pub flat: bool,
-}
-
-/// The pages, each thread's in the order of their begins, as clusters: those with one flat page
-/// are left out.
-pub(crate) fn clusters(spans: impl Iterator<Item = PageSpan>) -> Vec<Vec<PageSpan>> {
-    let mut spans: Vec<PageSpan> = spans.collect();
-    spans.sort_by_key(|s| (s.key.process, s.key.thread, s.first_begin, s.key.page));
-    let mut all: Vec<Vec<PageSpan>> = Vec::new();
-    let mut last_end = 0;
-    for span in spans {
-        let place = |s: &PageSpan| (s.key.process, s.key.thread);
-        match all.last_mut().filter(|open| {
-            open.first().is_some_and(|s| place(s) == place(&span)) && span.first_begin < last_end
-        }) {
-            Some(open) => open.push(span),
-            None => {
-                last_end = 0;
-                all.push(vec![span]);
-            }
-        }
-        last_end = last_end.max(span.last_end);
-    }
-    all.retain(|cluster| !matches!(cluster.as_slice(), [one] if one.flat));
-    all
-}
 
 /// What the second way found.
 #[derive(Debug, Default)]
@@ -157,7 +123,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Brings the earliest calls behind `after`, sorted. Returns whether there are more.
+    /// Collects the earliest calls after `after`, sorted. Returns whether there are more.
     fn bring(&mut self, pages: &[PageSpan], after: Option<Begun>) -> bool {
         // Recorded when they end, the outer one of two comes last; traces name it first.
         let outer_is_last = self.profile.manifest.origin != Origin::Import;

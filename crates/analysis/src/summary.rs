@@ -5,8 +5,10 @@ use std::collections::HashMap;
 use model::metric::Bound;
 use profile::{LossCount, Profile, merge_losses};
 
-use crate::nested::{self, PageSpan};
-use crate::probe::{EmptyCall, InPlace, ProbeCost, costs, empty_call};
+use crate::clusters::{PageSpan, clusters};
+use crate::empty::{EmptyCall, empty_call};
+use crate::nested;
+use crate::probe::{InPlace, ProbeCost, costs};
 use crate::table::{Apart, By, Row, Table};
 use crate::threads::{PageTimes, ThreadTime};
 
@@ -99,7 +101,7 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
         all.times.merge(state.times);
         all.in_place.merge(state.in_place);
     }
-    let clusters = nested::clusters(all.times.spans());
+    let clusters = clusters(all.times.spans());
     let (tables, nested) =
         nested::visit(profile, &clusters, workers, options.subtract_probe, options.round, table);
     tables.into_iter().for_each(|table| all.table.merge(table));

@@ -6,7 +6,7 @@
 //!                          └ nested: not counted again
 //! ```
 //!
-//! Most calls are recorded when they end. Going through them backwards, a call that ends behind the
+//! Most calls are recorded when they end. Going through them backwards, a call that ends after the
 //! earliest begin seen so far lies (partly) inside another one, and only what sticks out in
 //! front counts: the union of all dispatches with one number of state. Pages are summed up one by
 //! one, in any order, and joined backwards afterwards; only where a call reaches into an earlier
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use profile::columns::ThreadClock;
 use profile::{Columns, PageDecoder, PageHeader, PageKey, Profile, Status, Usage};
 
-use crate::nested::PageSpan;
+use crate::clusters::PageSpan;
 
 /// The times of one thread. Nanoseconds as far as the clock is calibrated.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,7 +29,7 @@ pub struct ThreadTime {
     pub thread: usize,
     /// Calls.
     pub calls: u64,
-    /// From the begin of its first call to the last moment known of it.
+    /// From the beginning of its first call to the last known moment of the thread.
     pub wall_ns: f64,
     /// In dispatches; nested ones count once.
     pub dispatch_ns: f64,

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use comfy_table::{ContentArrangement, Table};
 use counters::check::{Problem, check};
 use counters::doctor::{Finding, Level, examine};
 use counters::machine::Machine;
@@ -16,8 +15,9 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::naming::Naming;
-use crate::output;
-use crate::terminal::{Kind, stdout, visible};
+use crate::terminal::{self, known_width, stdout, visible};
+use crate::view::layout::{Kind, Names, Shown, layout};
+use crate::view::wrap::PROSE_WIDTH;
 
 /// What limits counting on this machine, and what to do about it.
 #[derive(clap::Args)]
@@ -72,11 +72,14 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let findings = examine(&machine, library().as_deref());
     let findings: Vec<Row> = findings.into_iter().map(Row::from).chain(left_in_memory()).collect();
     let mut out = stdout(match args.format {
-        Format::Table => Kind::People,
-        Format::Json => Kind::Json,
+        Format::Table => terminal::Kind::People,
+        Format::Json => terminal::Kind::Json,
     });
     match args.format {
-        Format::Table => table(findings.iter().chain(counters.iter().flatten()), &mut out)?,
+        Format::Table => {
+            let rows = findings.iter().chain(counters.iter().flatten());
+            table(rows, &mut out, known_width().unwrap_or(PROSE_WIDTH).max(40))?;
+        }
         Format::Json => json(&findings, counters.as_deref(), &mut out)?,
     }
     let works = counters.iter().flatten().all(|row| row.level == Level::Ok.name());
@@ -177,25 +180,33 @@ fn library() -> Option<PathBuf> {
     places.iter().find(|path| path.is_file()).or(places.first()).cloned()
 }
 
-fn table<'r>(rows: impl Iterator<Item = &'r Row>, out: &mut impl Write) -> io::Result<()> {
-    let mut table = Table::new();
-    table
-        .load_style(comfy_table::presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(output::width().try_into().unwrap_or(u16::MAX));
-    for row in rows {
-        let mut state = visible(&row.state).into_owned();
-        for (word, text) in [("prevents", &row.prevents), ("remedy", &row.remedy)] {
-            if let Some(text) = text {
-                state += &format!("\n{word}: {}", visible(text));
-            }
-        }
-        table.add_row([row.level, &visible(&row.name), &state]);
-    }
-    table.column_iter_mut().for_each(|column| {
-        column.set_padding((0, 2));
-    });
-    writeln!(out, "{}", table.trim_fmt())
+fn table<'r>(
+    rows: impl Iterator<Item = &'r Row>,
+    out: &mut impl Write,
+    width: usize,
+) -> io::Result<()> {
+    let rows: Vec<&Row> = rows.collect();
+    let column = |name, kind, cell: &dyn Fn(&Row) -> String| Shown {
+        name,
+        title: String::new(),
+        rank: 0,
+        kind,
+        cells: rows.iter().map(|row| cell(row)).collect(),
+    };
+    let one_line = |text: &str| visible(text).into_owned();
+    let state = |row: &Row| {
+        let more = [("prevents", &row.prevents), ("remedy", &row.remedy)];
+        let more = more.into_iter().filter_map(|(word, text)| {
+            text.as_ref().map(|text| format!("\n{word}: {}", visible(text)))
+        });
+        more.fold(one_line(&row.state), |state, line| state + &line)
+    };
+    let columns = vec![
+        column("level", Kind::Text, &|row| row.level.to_owned()),
+        column("name", Kind::Text, &|row| one_line(&row.name)),
+        column("state", Kind::Prose, &state),
+    ];
+    layout(out, columns, Names::Whole, Some(width))?.say_left_out(out, Some(width))
 }
 
 fn json(findings: &[Row], counters: Option<&[Row]>, out: &mut impl Write) -> io::Result<()> {

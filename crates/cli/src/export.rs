@@ -16,13 +16,16 @@ use profile::collect::Closing;
 use profile::tracks::batches::SeriesChooser;
 use profile::{LossCount, Profile, merge_losses};
 
-use crate::csv::guard;
 use crate::failure::Failure;
 use crate::input;
 use crate::matching;
-use crate::metrics::{MetricArgs, Offer, metrics_out, of_profile};
-use crate::report::{self, ProfileHead};
+use crate::metrics::{MetricArgs, Offer, of_profile};
 use crate::terminal::{Kind, say};
+use crate::view::csv::guard;
+use crate::view::head::ProfileHead;
+use crate::view::losses;
+use crate::view::metrics::metrics_out;
+use crate::view::open::open;
 use crate::whole::WholeFile;
 
 /// The versions of the JSON documents.
@@ -78,7 +81,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         return Err(Failure::new("export --format parquet: no file to write to")
             .hint("name one with -o FILE; -o - is standard output"));
     }
-    let profile = report::open(&args.profile, Closing::WhenOver)?;
+    let profile = open(&args.profile, Closing::WhenOver)?;
     let metrics = of_profile(&args.metrics, &profile, Offer::Nothing)?;
     let path = args.output.as_deref().unwrap_or(Path::new("-"));
     let name = |e: io::Error| Failure::writing(path, e);
@@ -89,11 +92,11 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     };
     let mut file = WholeFile::create(path, kind).map_err(name)?;
     let mut out = BufWriter::with_capacity(1 << 16, &mut file);
-    let (losses, rows) = write(&mut out, &profile, &args, metrics).map_err(name)?;
+    let (lost, rows) = write(&mut out, &profile, &args, metrics).map_err(name)?;
     out.flush().map_err(name)?;
     drop(out);
     file.finish().map_err(name)?;
-    report::say_losses(&losses);
+    losses::say(&lost);
     match (&args.filter, args.what) {
         (Some(glob), What::Calls) if rows == 0 && profile.calls() > 0 => {
             matching::no_op(&profile, "--filter", glob);

@@ -1,23 +1,21 @@
-//! `counterpoint list`: every name that can be typed behind `-e`, and whether it opens here.
+//! `counterpoint list`: every name that `-e` accepts, and whether it opens on this machine.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use comfy_table::{ContentArrangement, Table};
 use counters::check::{self, Opens, Problem, opens};
 use counters::machine::Machine;
 use counters::names::{Entry, NameError, NameErrorKind, Resolver};
 use model::{Counter, Source};
 use serde::Serialize;
 
-use crate::csv::field;
 use crate::failure::Failure;
 use crate::naming::Naming;
-use crate::output::{self, Format};
-use crate::terminal::say;
-use crate::terminal::stdout;
-use crate::terminal::visible;
+use crate::output::Format;
+use crate::terminal::{known_width, say, stdout};
+use crate::view::csv::field;
+use crate::view::layout::{Kind, Names, Shown, layout};
 
 /// Counters known, and whether each opens on this machine.
 #[derive(clap::Args)]
@@ -75,7 +73,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let rows: Vec<Row> = entries.into_iter().map(|e| row(e, open, &resolver, &machine)).collect();
     let mut out = stdout(args.format.into());
     match args.format {
-        Format::Table => table(&rows, &mut out)?,
+        Format::Table => table(&rows, &mut out, known_width().map(|width| width.max(40)))?,
         Format::Json => json(&rows, &mut out)?,
         Format::Csv => csv(&rows, &mut out)?,
     }
@@ -177,36 +175,37 @@ fn matches(pattern: &str, name: &str) -> bool {
     model::glob::matches(&pattern, &name)
 }
 
-fn table(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
+/// Names are not shortened, since people copy them. Without a width each row is one line.
+fn table(rows: &[Row], out: &mut impl Write, width: Option<usize>) -> io::Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
-    let mut table = Table::new();
-    table
-        .load_style(comfy_table::presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(output::width().try_into().unwrap_or(u16::MAX))
-        .set_header(["NAME", "SOURCE", "UNIT", "OPENS", "NEEDS", "DESCRIPTION"]);
-    for row in rows {
-        let opens = match (row.opens, &row.error) {
-            (None, _) => "–".to_owned(),
-            (Some("only_user"), _) => "only :u".to_owned(),
-            (Some("no"), Some(error)) => format!("no: {error}"),
-            (Some(word), _) => word.to_owned(),
-        };
-        let also = match row.aliases.is_empty() {
-            true => String::new(),
-            false => format!(" (also {})", row.aliases.join(", ")),
-        };
-        let description = format!("{}{also}", row.description);
-        let needs = row.needs.unwrap_or("–");
-        let cells = [&row.name, &row.source, row.unit, &opens, needs, &description];
-        table.add_row(cells.map(visible));
-    }
-    table.column_iter_mut().for_each(|column| {
-        column.set_padding((0, 2));
-    });
-    writeln!(out, "{}", table.trim_fmt())
+    let column = |name: &'static str, rank, kind, cell: &dyn Fn(&Row) -> String| Shown {
+        name,
+        title: name.to_owned(),
+        rank,
+        kind,
+        cells: rows.iter().map(cell).collect(),
+    };
+    let opens = |row: &Row| match (row.opens, &row.error) {
+        (None, _) => "–".to_owned(),
+        (Some("only_user"), _) => "only :u".to_owned(),
+        (Some("no"), Some(error)) => format!("no: {error}"),
+        (Some(word), _) => word.to_owned(),
+    };
+    let description = |row: &Row| match row.aliases.is_empty() {
+        true => row.description.clone(),
+        false => format!("{} (also {})", row.description, row.aliases.join(", ")),
+    };
+    let columns = vec![
+        column("name", 0, Kind::Text, &|row| row.name.clone()),
+        column("source", 5, Kind::Text, &|row| row.source.clone()),
+        column("unit", 4, Kind::Text, &|row| row.unit.to_owned()),
+        column("opens", 1, Kind::Text, &opens),
+        column("needs", 3, Kind::Text, &|row| row.needs.unwrap_or("–").to_owned()),
+        column("description", 2, Kind::Prose, &description),
+    ];
+    layout(out, columns, Names::Whole, width)?.say_left_out(out, width)
 }
 
 /// Once per reason, in words, what the table's `no` means.

@@ -9,7 +9,6 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod asker;
-mod csv;
 mod doctor;
 mod env;
 mod export;
@@ -33,6 +32,7 @@ mod session;
 mod stats;
 mod terminal;
 mod trace;
+mod view;
 mod whole;
 
 use std::process::ExitCode;

@@ -20,9 +20,10 @@ use profile::{LossCount, Profile, merge_losses};
 
 use crate::failure::Failure;
 use crate::input;
-use crate::output::{Format, known_width};
-use crate::report;
-use crate::terminal::stdout;
+use crate::output::Format;
+use crate::terminal::{known_width, stdout};
+use crate::view::csv;
+use crate::view::open::open;
 
 /// Show where the time of TVM's virtual machines went: one row per op, arguments and device.
 ///
@@ -65,7 +66,7 @@ struct View<'a> {
 
 /// Prints the ops.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    let profile = report::open(&args.profile, Closing::WhenOver)?;
+    let profile = open(&args.profile, Closing::WhenOver)?;
     let filter = OpFilter { machine: args.vm.clone(), since: args.since, until: args.until };
     if let Some(name) = &args.vm {
         known_machine(&profile, name)?;
@@ -79,9 +80,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match args.format {
         Format::Table => text::print(&mut out, &view, args.width.or_else(known_width))?,
         Format::Json => json::print(&mut out, &view)?,
-        Format::Csv => {
-            report::print_csv(&mut out, &columns::ops(&view, columns::Readers::Programs))?
-        }
+        Format::Csv => csv::print(&mut out, &columns::ops(&view, columns::Readers::Programs))?,
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)

@@ -1,9 +1,8 @@
-//! What every command that prints has in common: the choice of a format, the width of the
-//! terminal, and numbers as people read them.
-
-use std::io::IsTerminal;
+//! Options that several views have.
 
 use clap::ValueEnum;
+
+use crate::terminal::Kind;
 
 /// `--format` of commands that print a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -17,25 +16,20 @@ pub enum Format {
     Csv,
 }
 
-/// Columns for prose and for tables that wrap, where nobody says how many there are.
-pub const PROSE_WIDTH: usize = 120;
-
-/// Columns of the terminal on stdout; without one, `COLUMNS`; `None` without that.
-pub fn known_width() -> Option<usize> {
-    if let Some((terminal_size::Width(columns), _)) =
-        terminal_size::terminal_size_of(std::io::stdout())
-    {
-        return Some(columns.into());
+impl From<Format> for Kind {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Table => Self::People,
+            Format::Json => Self::Json,
+            Format::Csv => Self::Csv,
+        }
     }
-    std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok())
 }
 
-/// Likewise; 120 if not known.
-pub fn width() -> usize {
-    known_width().unwrap_or(PROSE_WIDTH)
-}
-
-/// Whether to colour stdout: a terminal, and `NO_COLOR` not set.
-pub fn colour() -> bool {
-    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+/// For options that take milliseconds.
+pub fn milliseconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(ms) if ms >= 0.0 && ms.is_finite() => Ok(ms),
+        _ => Err("not a number of milliseconds".to_owned()),
+    }
 }

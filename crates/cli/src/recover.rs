@@ -8,8 +8,9 @@ use profile::{Manifest, ProcessId};
 
 use crate::failure::Failure;
 use crate::input;
-use crate::report::{self, plural};
 use crate::terminal::say;
+use crate::view::open;
+use crate::view::units::plural;
 
 /// Make what is left of a recording whose programs died part of its profile.
 ///
@@ -41,12 +42,12 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     crate::orphans::remove(false);
     let dir = &args.profile;
-    let manifest = Manifest::read(dir).map_err(|e| report::explain(dir, e))?;
+    let manifest = Manifest::read(dir).map_err(|e| open::explain(dir, e))?;
     let asked = if args.close { Closing::Now } else { Closing::WhenOver };
-    let closing = report::allowed(asked, &manifest);
-    let collected = collect(dir, closing).map_err(|e| report::explain(dir, e))?;
+    let closing = open::allowed(asked, &manifest);
+    let collected = collect(dir, closing).map_err(|e| open::explain(dir, e))?;
     let (code, done) = outcome(&manifest, &collected);
-    say!("{}: {done}; {}", dir.display(), report::summary(dir));
+    say!("{}: {done}; {}", dir.display(), open::in_one_line(dir));
     Ok(ExitCode::from(code))
 }
 

@@ -329,7 +329,7 @@ fn say(closed: profile::Result<Collected>, directory: &Path, output: &Path) {
             if let PoolFate::Refused(path, why) = &collected.pool {
                 say!("the pool {} is left alone: {why}", path.display());
             }
-            let summary = crate::report::summary(directory);
+            let summary = crate::view::open::in_one_line(directory);
             let still = match running {
                 0 => String::new(),
                 1 => "; one of its processes still runs and records".to_owned(),

@@ -24,8 +24,8 @@ use crate::failure::Failure;
 use crate::inherited::prepare_process;
 use crate::metrics::before_run;
 use crate::prepare::{Choice, Prepared, Recording, make, place, prepare};
-use crate::report::explain;
 use crate::terminal::{Kind, stdout};
+use crate::view::open::explain;
 
 /// Prepare and finish profiles that a program records by itself.
 #[derive(clap::Args)]

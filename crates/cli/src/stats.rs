@@ -10,8 +10,6 @@
 
 mod csv;
 mod json;
-mod shades;
-mod text;
 
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -19,19 +17,19 @@ use std::process::ExitCode;
 
 use analysis::stats::{MOST_BUCKETS, Options, Stats, TooManyCalls, stats};
 use clap::ValueEnum;
-use model::Unit;
-use model::metric::Bound;
+use profile::Profile;
 use profile::collect::Closing;
-use profile::{CounterInfo, Profile};
 
 use crate::failure::Failure;
 use crate::input;
 use crate::matching;
 use crate::metrics::{MetricArgs, Offer, of_profile};
-use crate::output::known_width;
-use crate::report;
-use crate::terminal::{self, say, stdout};
-pub use text::{Style, render};
+use crate::output::milliseconds;
+use crate::terminal::{self, known_width, say, stdout};
+use crate::view::labels::labels;
+use crate::view::losses;
+use crate::view::open::open;
+use crate::view::statistics::{Style, render};
 
 /// Show how the values of an op's calls are distributed, and how they go together.
 ///
@@ -107,7 +105,7 @@ struct View<'a> {
 
 /// Prints the statistics.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    let profile = report::open(&args.profile, Closing::WhenOver)?;
+    let profile = open(&args.profile, Closing::WhenOver)?;
     let options = Options {
         op: args.op.clone(),
         thread: args.thread.clone(),
@@ -135,7 +133,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     out.flush()?;
     if args.format != StatsFormat::Json {
-        report::say_losses(&stats.losses);
+        losses::say(&stats.losses);
     }
     match stats.ops.is_empty() && asked(&args) {
         true => Ok(nothing_matches(&profile, &args)),
@@ -173,18 +171,10 @@ fn asked(args: &Args) -> bool {
 }
 
 fn too_many(profile: &Profile, error: TooManyCalls) -> Failure {
-    let op = report::labels(profile, &[error.key]).concat();
+    let op = labels(profile, &[error.key]).concat();
     let most = analysis::stats::MOST_CALLS;
     Failure::new(format!("{op}: {} calls, at most {most} can be ranked", error.calls))
         .hint("choose a part of them with --thread or --skip-ms")
-}
-
-/// For options that take milliseconds.
-pub fn milliseconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(ms) if ms >= 0.0 && ms.is_finite() => Ok(ms),
-        _ => Err("not a number of milliseconds".to_owned()),
-    }
 }
 
 fn gamma(text: &str) -> Result<f64, String> {
@@ -192,40 +182,4 @@ fn gamma(text: &str) -> Result<f64, String> {
         Ok(gamma) if gamma > 0.0 && gamma.is_finite() => Ok(gamma),
         _ => Err("not a number above 0".to_owned()),
     }
-}
-
-/// Name and unit of a variable in JSON and CSV.
-fn name_and_unit<'a>(
-    profile: &'a Profile,
-    stats: &'a Stats,
-    variable: usize,
-) -> (&'a str, &'a str) {
-    match kind(profile, stats, variable) {
-        Kind::Duration => ("duration_ns", Unit::Nanoseconds.name()),
-        Kind::Counter(info) => (&info.name, info.unit().name()),
-        Kind::Metric(metric) => (&metric.name, &metric.unit.name),
-    }
-}
-
-/// What a variable is.
-enum Kind<'a> {
-    Duration,
-    Counter(&'a CounterInfo),
-    Metric(&'a Bound),
-}
-
-fn kind<'a>(profile: &'a Profile, stats: &'a Stats, variable: usize) -> Kind<'a> {
-    let Some(i) = variable.checked_sub(1) else { return Kind::Duration };
-    let counters = &profile.manifest.counters;
-    match (counters.get(i), i.checked_sub(counters.len()).and_then(|i| stats.metrics.get(i))) {
-        (Some(info), _) => Kind::Counter(info),
-        (None, Some(metric)) => Kind::Metric(metric),
-        // There are no other variables.
-        (None, None) => Kind::Duration,
-    }
-}
-
-/// What a recorded value of a variable is in its unit: durations are recorded in ticks.
-fn scale(profile: &Profile, variable: usize) -> f64 {
-    if variable == 0 { profile.timeline.ns_per_tick() } else { 1.0 }
 }

@@ -21,8 +21,6 @@ use std::borrow::Cow;
 use std::fmt::Arguments;
 use std::io::{self, IsTerminal, Write};
 
-use crate::output::{Format, colour};
-
 /// Says something on stderr: one line with the prefix `counterpoint:`.
 macro_rules! say {
     ($($words:tt)*) => { $crate::terminal::say_line(format_args!($($words)*)) };
@@ -76,6 +74,21 @@ pub fn is_hidden(c: char) -> bool {
             | 0x1bca0..=0x1bca3 | 0x1d173..=0x1d17a | 0xe0000..=0xe0fff)
 }
 
+/// Columns of the terminal on stdout; without one, `COLUMNS`; `None` without that.
+pub fn known_width() -> Option<usize> {
+    if let Some((terminal_size::Width(columns), _)) =
+        terminal_size::terminal_size_of(std::io::stdout())
+    {
+        return Some(columns.into());
+    }
+    std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok())
+}
+
+/// Whether to colour stdout: a terminal, and `NO_COLOR` not set.
+pub fn colour() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+}
+
 /// What is written, which decides what a terminal may get of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -89,16 +102,6 @@ pub enum Kind {
     Json,
     /// No text at all.
     Binary,
-}
-
-impl From<Format> for Kind {
-    fn from(format: Format) -> Self {
-        match format {
-            Format::Table => Self::People,
-            Format::Json => Self::Json,
-            Format::Csv => Self::Csv,
-        }
-    }
 }
 
 /// Our own colours, as characters that only [`Screen`] understands.

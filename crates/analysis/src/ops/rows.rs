@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use profile::{OpId, Process, Profile, ValueKey, ValueKind};
 
 use super::{OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall, Serial};
-use crate::probe::{EmptyCall, costs, in_place};
+use crate::empty::EmptyCall;
+use crate::probe::{costs, in_place};
 
 /// What book-keeping of the virtual machine begins with.
 pub const BOOKKEEPING: &str = "vm.builtin.";

@@ -9,7 +9,7 @@ use ::parquet::file::metadata::KeyValue;
 use ::parquet::file::properties::WriterProperties;
 
 use super::{EXPORT_SCHEMA, Rows, TRACKS_SCHEMA, What, io_error};
-use crate::report::ProfileHead;
+use crate::view::head::ProfileHead;
 
 /// Rows that are compressed and indexed together: what a writer keeps in memory.
 const GROUP_ROWS: usize = 262_144;

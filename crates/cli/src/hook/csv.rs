@@ -14,8 +14,8 @@ use profile::batch::unknown_op;
 use profile::columns::{cpu_of, node_of};
 use profile::{Columns, PageDecoder, PageKey, Profile, Status};
 
-use crate::csv::field;
 use crate::terminal::Kind;
+use crate::view::csv::field;
 use crate::whole::WholeFile;
 
 /// A thread, by index of its process and of itself.

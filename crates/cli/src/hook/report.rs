@@ -15,10 +15,10 @@ use profile::{Origin, Profile};
 use super::csv;
 use super::settings::Settings;
 use crate::failure::Failure;
-use crate::report::say_losses;
-use crate::stats::{Style, render};
 use crate::terminal::say;
 use crate::terminal::{Kind, stdout};
+use crate::view::losses;
+use crate::view::statistics::{Style, render};
 
 /// Runs the command.
 pub fn main(directory: &Path) -> Result<ExitCode, Failure> {
@@ -82,7 +82,7 @@ fn print(profile: &Profile, settings: &Settings) -> Result<(), Failure> {
     // The process is there to be waited for: that its pages are still in the pool is no news.
     let mut lost = found.losses.clone();
     lost.retain(|loss| loss.name != Loss::WrittenWhileRead.name());
-    say_losses(&lost);
+    losses::say(&lost);
     let Some(csv) = &settings.csv else { return Ok(()) };
     csv::write(profile, &settings.labels, skip_ns, csv)
         .map_err(|e| Failure::new(format!("write {}: {e}", csv.display())))

@@ -8,7 +8,8 @@ use model::Unit;
 use profile::{CounterInfo, ValueKind};
 
 use super::View;
-use crate::report::{Column, Table, Value, fit_names};
+use crate::view::names::fit;
+use crate::view::table::{Column, Table, Value};
 
 /// Arguments are not longer than this in tables for people.
 const ARGUMENTS_WIDTH: usize = 36;
@@ -117,7 +118,7 @@ fn full_titles(view: &View<'_>) -> Vec<Option<Value>> {
 /// Arguments for people: shortened, and different where they are.
 fn short_arguments(rows: &[OpRow]) -> Vec<Option<Value>> {
     let all: Vec<String> = rows.iter().map(|row| arguments(row).to_owned()).collect();
-    let short = fit_names(&all, ARGUMENTS_WIDTH, false).names;
+    let short = fit(&all, ARGUMENTS_WIDTH, false).names;
     short.into_iter().map(|text| Some(Value::Text(text))).collect()
 }
 

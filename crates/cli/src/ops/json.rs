@@ -12,7 +12,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::{View, machines};
-use crate::report::{by_severity, severity};
+use crate::view::losses::{by_severity, severity};
 
 /// The version of the document.
 const SCHEMA: &str = "counterpoint.ops/1";

@@ -3,9 +3,12 @@
 use std::io::{self, Write};
 
 use super::{View, columns, machines};
-use crate::output::PROSE_WIDTH;
-use crate::report::units::{grouped, percent, plural, time};
-use crate::report::{MACHINE_WITHOUT_CALLS, command, print_losses, print_table, wrapped};
+use crate::view::head::command;
+use crate::view::losses;
+use crate::view::notes::MACHINE_WITHOUT_CALLS;
+use crate::view::text;
+use crate::view::units::{grouped, percent, plural, time};
+use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// Without a width tables are as wide as they need.
 pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Result<()> {
@@ -20,20 +23,20 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
         for reason in reasons(view) {
             wrapped(out, "  - ", &reason, prose)?;
         }
-        return print_losses(out, &view.losses, prose);
+        return losses::print(out, &view.losses, prose);
     }
     wrapped(out, "runs      ", &runs(view), prose)?;
     writeln!(out)?;
     ops(out, view, tables)?;
     let regions = columns::regions(view);
     if !regions.order.is_empty() {
-        print_table(out, &regions, tables)?;
+        text::table(out, &regions, tables)?;
         for line in serial(view) {
             wrapped(out, "cores: ", &line, prose)?;
         }
     }
     wrapped(out, "probes: ", &probes(view), prose)?;
-    print_losses(out, &view.losses, prose)?;
+    losses::print(out, &view.losses, prose)?;
     for note in notes(view) {
         wrapped(out, "note: ", &note, prose)?;
     }
@@ -43,14 +46,18 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
 /// The table of ops. What tells ops of one name apart is their arguments: where the column of those
 /// has no room, they stand after the names.
 fn ops(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Result<()> {
-    let mut text = Vec::new();
+    let mut printed = Vec::new();
     let table = columns::ops(view, columns::Readers::People);
-    let left_out = print_table(&mut text, &table, width)?;
+    let left_out = text::table(&mut printed, &table, width)?;
     if left_out.contains(&columns::ARGUMENTS) && columns::names_are_shared(view) {
-        text.clear();
-        print_table(&mut text, &columns::ops(view, columns::Readers::PeopleInANarrowPlace), width)?;
+        printed.clear();
+        text::table(
+            &mut printed,
+            &columns::ops(view, columns::Readers::PeopleInANarrowPlace),
+            width,
+        )?;
     }
-    out.write_all(&text)
+    out.write_all(&printed)
 }
 
 fn ns(view: &View<'_>, ticks: u128) -> f64 {

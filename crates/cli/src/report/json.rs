@@ -2,17 +2,21 @@
 
 use std::io::{self, Write};
 
-use analysis::{EmptyCall, Key, Row, ThreadTime};
-use profile::{CounterInfo, Exit, LossCount, Manifest, MetricInfo, Origin, Profile, Role, State};
+use analysis::{By, Row, ThreadTime};
 use serde::Serialize;
 
-use super::columns::op_of;
-use super::header::duration_ns;
-use super::losses::{by_severity, errno_text, notes, severity};
-use super::price::{self, ProbeOut, UsageOut};
-use super::tracks::{self, TrackOut};
-use super::{Report, RowKind};
-use crate::metrics::{MetricOut, metrics_out};
+use super::Report;
+use crate::view::columns;
+use crate::view::head::ProfileHead;
+use crate::view::keys::{KeyOut, ThreadRef, key_out, thread_ref};
+use crate::view::labels;
+use crate::view::losses::{LossOut, losses_out};
+use crate::view::metrics::{MetricOut, metrics_out};
+use crate::view::notes::notes;
+use crate::view::overview::{Overview, name_of};
+use crate::view::price::{self, ProbeOut};
+use crate::view::tracks::{self, TrackOut};
+use crate::view::usage::UsageOut;
 
 /// The version of the document.
 pub const REPORT_SCHEMA: &str = "counterpoint.report/1";
@@ -36,39 +40,6 @@ struct Document<'a> {
     probe: Option<ProbeOut>,
     losses: Vec<LossOut>,
     notes: Vec<String>,
-}
-
-/// What the manifest says; also the head of an export.
-#[derive(Serialize)]
-pub struct ProfileHead<'a> {
-    program_version: &'a str,
-    origin: Origin,
-    state: State,
-    created_unix_ns: u64,
-    duration_ns: Option<u64>,
-    command: &'a [String],
-    working_directory: &'a str,
-    exit: Option<Exit>,
-    host: &'a str,
-    kernel: &'a str,
-    cpu_model: &'a str,
-    logical_cpus: u32,
-    environment: Option<&'a str>,
-    clock: ClockOut,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    passes: Option<u32>,
-    counters: &'a [CounterInfo],
-    metrics: &'a [MetricInfo],
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    multiplex: bool,
-    filters: &'a [String],
-}
-
-#[derive(Serialize)]
-struct ClockOut {
-    kind: &'static str,
-    ns_per_tick: f64,
-    calibrated: bool,
 }
 
 #[derive(Serialize)]
@@ -109,55 +80,6 @@ struct RowOut<'a> {
     metrics: Vec<ValueOut<'a>>,
     threads: Vec<ThreadRef>,
     cpus: Vec<u32>,
-}
-
-/// What a row stands for.
-#[derive(Serialize)]
-#[serde(untagged)]
-pub enum KeyOut<'a> {
-    Op {
-        op: &'a str,
-        op_id: u32,
-        library: &'a str,
-        source: Option<String>,
-        tag: Option<&'a str>,
-        /// What a virtual machine calls, or one of its parts; not of a dispatch.
-        #[serde(flatten)]
-        of_machine: Option<OfMachine<'a>>,
-    },
-    Unknown {
-        op: String,
-        op_id: Option<u32>,
-        process: usize,
-        export: u32,
-    },
-    Thread(ThreadRef),
-    Cpu {
-        cpu: u32,
-        node: u32,
-    },
-    Process {
-        process: usize,
-        pid: u32,
-    },
-}
-
-/// What is known of ops of virtual machines only.
-#[derive(Serialize)]
-pub struct OfMachine<'a> {
-    role: &'static str,
-    arguments: &'a str,
-    device: &'a str,
-    asynchronous: bool,
-}
-
-/// A thread of the profile.
-#[derive(Serialize)]
-pub struct ThreadRef {
-    process: usize,
-    pid: u32,
-    thread: u32,
-    tid: u32,
 }
 
 /// What one pass has of an op.
@@ -224,44 +146,25 @@ struct ThreadOut<'a> {
     usage: Option<UsageOut>,
 }
 
-/// What a call that does nothing is recorded as.
-#[derive(Serialize)]
-pub struct EmptyOut {
-    duration_ns: f64,
-    duration_range_ns: Option<[f64; 2]>,
-    counters: Vec<Option<u64>>,
-    counter_ranges: Vec<Option<[u64; 2]>>,
-}
-
-/// A loss, explained.
-#[derive(Serialize)]
-pub struct LossOut {
-    name: String,
-    severity: &'static str,
-    count: u64,
-    errno: Option<i32>,
-    errno_text: Option<String>,
-    help: &'static str,
-}
-
 pub fn print(out: &mut impl Write, report: &Report<'_>) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, &document(report))?;
     writeln!(out)
 }
 
 fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
-    let (profile, summary) = (report.profile, report.summary);
+    let overview = &report.overview;
+    let (profile, summary) = (overview.profile, overview.summary);
     let mut processes: Vec<usize> = summary.threads.iter().map(|t| t.process).collect();
     processes.dedup();
     Document {
         schema: REPORT_SCHEMA,
         profile: ProfileHead::new(&profile.manifest, profile),
-        by: report.by.name(),
+        by: name_of(overview.by),
         sort: report.sort,
-        filter: report.filter,
-        skip_ms: Some(report.skip_ms).filter(|ms| *ms > 0.0),
-        probe_subtracted: report.subtract_probe,
-        metrics: metrics_out(report.metrics),
+        filter: overview.filter,
+        skip_ms: Some(overview.skip_ms).filter(|ms| *ms > 0.0),
+        probe_subtracted: overview.subtract_probe,
+        metrics: metrics_out(overview.metrics),
         total: Total {
             processes: processes.len(),
             threads: summary.threads.len(),
@@ -273,61 +176,23 @@ fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
             spans: Some(summary.apart.spans).filter(|n| *n > 0),
             bookkeeping_calls: Some(summary.apart.bookkeeping).filter(|n| *n > 0),
         },
-        rows: report.table.order.iter().map(|i| row(report, &summary.rows[*i])).collect(),
-        processes: (0..profile.processes.len()).map(|i| process(report, i)).collect(),
-        threads: summary.threads.iter().map(|t| thread(report, t)).collect(),
-        tracks: tracks::json(report),
-        probe: price::json_of_all(report),
+        rows: report.table.order.iter().map(|i| row(overview, &summary.rows[*i])).collect(),
+        processes: (0..profile.processes.len()).map(|i| process(overview, i)).collect(),
+        threads: summary.threads.iter().map(|t| thread(overview, t)).collect(),
+        tracks: tracks::json(overview),
+        probe: price::json_of_all(overview),
         losses: losses_out(&summary.losses),
-        notes: notes(report),
+        notes: notes(overview),
     }
 }
 
-impl<'a> ProfileHead<'a> {
-    pub fn new(manifest: &'a Manifest, profile: &Profile) -> Self {
-        let kind: record::ClockKind = manifest.clock.into();
-        Self {
-            program_version: &manifest.program_version,
-            origin: manifest.origin,
-            state: manifest.state,
-            created_unix_ns: manifest.created_unix_ns,
-            duration_ns: duration_ns(manifest),
-            command: &manifest.command,
-            working_directory: &manifest.working_directory,
-            exit: manifest.exit,
-            host: &manifest.host,
-            kernel: &manifest.kernel,
-            cpu_model: &manifest.cpu_model,
-            logical_cpus: manifest.logical_cpus,
-            environment: manifest.environment.as_deref(),
-            clock: ClockOut {
-                kind: kind.name(),
-                ns_per_tick: profile.timeline.ns_per_tick(),
-                calibrated: profile.timeline.calibrated,
-            },
-            passes: Some(manifest.passes).filter(|n| *n > 0),
-            counters: &manifest.counters,
-            metrics: &manifest.metrics,
-            multiplex: manifest.multiplex,
-            filters: &manifest.filters,
-        }
-    }
-}
-
-/// Names a thread.
-pub fn thread_ref(profile: &Profile, process: usize, thread: usize) -> ThreadRef {
-    let p = &profile.processes[process];
-    let t = &p.threads[thread];
-    ThreadRef { process, pid: p.id.pid, thread: t.uid, tid: t.tid }
-}
-
-fn row<'a>(report: &'a Report<'_>, row: &'a Row) -> RowOut<'a> {
-    let profile = report.profile;
+fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
+    let profile = overview.profile;
     let ns = |ticks: f64| ticks * profile.timeline.ns_per_tick();
-    let all = report.summary.self_ticks;
+    let all = overview.summary.self_ticks;
     let counters = profile.manifest.counters.iter().zip(&row.counters);
     // Of ops, each pass is a repetition.
-    let repeated = report.by == RowKind::Op && profile.manifest.passes > 0;
+    let repeated = overview.by == By::Op && profile.manifest.passes > 0;
     let each = if repeated { u64::from(profile.passes().max(1)) } else { 1 };
     let agree = !repeated || row.passes_agree();
     let passes = row.passes.iter().filter(|_| repeated).map(|pass| PassOut {
@@ -336,14 +201,14 @@ fn row<'a>(report: &'a Report<'_>, row: &'a Row) -> RowOut<'a> {
         total_ns: ns(pass.total_ticks as f64),
     });
     let multiplex = profile.manifest.multiplex;
-    let of_thread = !super::columns::is_apart(profile, row.key);
+    let of_thread = !labels::is_apart(profile, row.key);
     RowOut {
         key: key_out(profile, row.key),
         calls: agree.then_some(row.calls / each),
         dispatches: row.dispatches.filter(|_| agree).map(|n| n / each),
         total_ns: ns(row.total_ticks as f64 / each as f64),
         self_ns: of_thread.then(|| ns(row.self_ticks as f64 / each as f64)),
-        spread: super::columns::spread(row).filter(|_| repeated),
+        spread: columns::spread(row).filter(|_| repeated),
         passes: passes.collect(),
         share: (all > 0 && of_thread).then(|| row.self_ticks as f64 / all as f64),
         mean_ns: ns(row.mean_ticks()),
@@ -363,7 +228,7 @@ fn row<'a>(report: &'a Report<'_>, row: &'a Row) -> RowOut<'a> {
                 covered: counter.and_then(|c| c.covered()),
             })
             .collect(),
-        metrics: report
+        metrics: overview
             .metrics
             .iter()
             .zip(&row.metrics)
@@ -372,7 +237,7 @@ fn row<'a>(report: &'a Report<'_>, row: &'a Row) -> RowOut<'a> {
                 unit: &metric.unit.name,
                 value: of_row.value,
                 calls: of_row.calls,
-                reason: of_row.hidden.map(|hidden| price::reason(hidden, report)),
+                reason: of_row.hidden.map(|hidden| price::reason(hidden, overview)),
             })
             .collect(),
         threads: row.threads.iter().map(|(p, t)| thread_ref(profile, *p, *t)).collect(),
@@ -380,38 +245,8 @@ fn row<'a>(report: &'a Report<'_>, row: &'a Row) -> RowOut<'a> {
     }
 }
 
-/// Names a row.
-pub fn key_out(profile: &Profile, key: Key) -> KeyOut<'_> {
-    match key {
-        Key::Op(op_id) => {
-            let op = op_of(profile, key);
-            KeyOut::Op {
-                op: op.map_or("", |op| &op.name),
-                op_id,
-                library: op.map_or("", |op| &op.library),
-                source: op.and_then(profile::Op::source),
-                tag: op.map(|op| op.tag.as_str()).filter(|tag| !tag.is_empty()),
-                of_machine: op.filter(|op| op.role != Role::Workgroup).map(|op| OfMachine {
-                    role: op.role.name(),
-                    arguments: &op.arguments,
-                    device: &op.device,
-                    asynchronous: op.asynchronous,
-                }),
-            }
-        }
-        Key::Unknown(process, export) => {
-            KeyOut::Unknown { op: profile::batch::unknown_op(export), op_id: None, process, export }
-        }
-        Key::Thread(process, thread) => KeyOut::Thread(thread_ref(profile, process, thread)),
-        Key::Cpu(cpu, node) => KeyOut::Cpu { cpu, node },
-        Key::Process(process) => {
-            KeyOut::Process { process, pid: profile.processes[process].id.pid }
-        }
-    }
-}
-
-fn process<'a>(report: &'a Report<'_>, index: usize) -> ProcessOut<'a> {
-    let process = &report.profile.processes[index];
+fn process<'a>(overview: &'a Overview<'_>, index: usize) -> ProcessOut<'a> {
+    let process = &overview.profile.processes[index];
     let info = process.info.as_ref();
     ProcessOut {
         pid: process.id.pid,
@@ -422,16 +257,16 @@ fn process<'a>(report: &'a Report<'_>, index: usize) -> ProcessOut<'a> {
         arguments: info.map(|info| info.arguments.as_slice()),
         alive: process.alive,
         threads: process.threads.len(),
-        usage: UsageOut::of_process(report, index),
-        probe: price::json_of(report, index),
-        losses: losses_out(&report.summary.process_losses[index]),
+        usage: UsageOut::of_process(overview, index),
+        probe: price::json_of(overview, index),
+        losses: losses_out(&overview.summary.process_losses[index]),
     }
 }
 
-fn thread<'a>(report: &'a Report<'_>, time: &ThreadTime) -> ThreadOut<'a> {
+fn thread<'a>(overview: &'a Overview<'_>, time: &ThreadTime) -> ThreadOut<'a> {
     ThreadOut {
-        thread: thread_ref(report.profile, time.process, time.thread),
-        name: &report.profile.processes[time.process].threads[time.thread].name,
+        thread: thread_ref(overview.profile, time.process, time.thread),
+        name: &overview.profile.processes[time.process].threads[time.thread].name,
         calls: time.calls,
         wall_ns: time.wall_ns,
         dispatch_ns: time.dispatch_ns,
@@ -439,32 +274,6 @@ fn thread<'a>(report: &'a Report<'_>, time: &ThreadTime) -> ThreadOut<'a> {
         off_cpu_ns: time.off_cpu.map(|off| off.ns),
         off_cpu_of_ns: time.off_cpu.map(|off| off.of_ns),
         off_cpu_assumed: time.off_cpu.map(|off| off.assumed),
-        usage: time.usage.map(|used| UsageOut::new(report, &used)),
-    }
-}
-
-/// The losses, worst first.
-pub fn losses_out(losses: &[LossCount]) -> Vec<LossOut> {
-    by_severity(losses).into_iter().map(loss).collect()
-}
-
-/// What an empty call of a process is recorded as.
-pub fn empty_out(profile: &Profile, empty: &EmptyCall) -> EmptyOut {
-    EmptyOut {
-        duration_ns: profile.timeline.duration_ns(empty.ticks),
-        duration_range_ns: empty.ticks_range.map(|r| r.map(|t| profile.timeline.duration_ns(t))),
-        counters: empty.values.clone(),
-        counter_ranges: empty.ranges.clone(),
-    }
-}
-
-fn loss(loss: &LossCount) -> LossOut {
-    LossOut {
-        name: loss.name.clone(),
-        severity: severity(loss).name(),
-        count: loss.count,
-        errno: loss.errno,
-        errno_text: errno_text(loss),
-        help: loss.help(),
+        usage: time.usage.map(|used| UsageOut::new(overview, &used)),
     }
 }

@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use analysis::stats::{Number, Scope, Stats};
 use profile::Profile;
 
-use super::{name_and_unit, scale};
-use crate::csv::field;
-use crate::report::{labels, op_of};
+use crate::view::csv::field;
+use crate::view::labels::{labels, op_of};
+use crate::view::variables::{name_and_unit, scale};
 
 pub fn print(out: &mut impl Write, profile: &Profile, stats: &Stats) -> io::Result<()> {
     write!(out, "op,library,process,pid,thread,tid,thread_name,op_calls,variable,unit,calls")?;

@@ -9,10 +9,13 @@ use profile::Profile;
 use profile::columns::{cpu_of, node_of};
 use serde::Serialize;
 
-use super::{View, name_and_unit, scale};
-use crate::metrics::metrics_out;
-use crate::report::{EmptyOut, KeyOut, LossOut, ProfileHead, ThreadRef};
-use crate::report::{empty_out, key_out, losses_out, thread_ref};
+use super::View;
+use crate::view::head::ProfileHead;
+use crate::view::keys::{KeyOut, ThreadRef, key_out, thread_ref};
+use crate::view::losses::{LossOut, losses_out};
+use crate::view::metrics::metrics_out;
+use crate::view::price::{EmptyOut, empty_out};
+use crate::view::variables::{name_and_unit, scale};
 
 /// The version of the document.
 const STATS_SCHEMA: &str = "counterpoint.stats/1";

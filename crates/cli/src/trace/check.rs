@@ -13,8 +13,8 @@ use trace::{chrome, perfetto};
 
 use crate::failure::Failure;
 use crate::input;
-use crate::report::plural;
 use crate::terminal::{self, stdout, visible};
+use crate::view::units::plural;
 
 /// The version of the JSON document.
 const CHECK_SCHEMA: &str = "counterpoint.trace-check/1";

@@ -19,8 +19,10 @@ use trace::{CallsOptions, Sink, chrome, export_calls, export_tracks, facts, perf
 
 use crate::failure::Failure;
 use crate::input;
-use crate::report::{self, plural};
 use crate::terminal::{Kind, say};
+use crate::view::losses;
+use crate::view::open::open;
+use crate::view::units::plural;
 use crate::whole::WholeFile;
 
 /// Write a profile as a timeline: Chrome JSON with Kineto's schema, or Perfetto's format.
@@ -113,7 +115,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if let Some((from, to)) = args.from.zip(args.to).filter(|(from, to)| from >= to) {
         return Err(Failure::new(format!("--from {from} ns: not before --to {to} ns")));
     }
-    let profile = report::open(&args.profile, Closing::WhenOver)?;
+    let profile = open(&args.profile, Closing::WhenOver)?;
     let name = |e: io::Error| Failure::writing(&args.output, e);
     if profile.manifest.origin == Origin::Import {
         return write_again(&profile, &args, ending);
@@ -135,7 +137,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let (losses, left_out) = done.map_err(name)?;
     file.finish().map_err(name)?;
     say_left_out(&args, left_out);
-    report::say_losses(&losses);
+    losses::say(&losses);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -176,7 +178,7 @@ fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCod
     let (losses, left_out) = losses.map_err(name)?;
     file.finish().map_err(name)?;
     say_left_out(args, left_out);
-    report::say_losses(&merge_losses(profile.all_losses().iter().chain(&losses)));
+    losses::say(&merge_losses(profile.all_losses().iter().chain(&losses)));
     Ok(ExitCode::SUCCESS)
 }
 

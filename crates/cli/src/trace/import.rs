@@ -13,8 +13,8 @@ use trace::restore::{Head, Restore};
 use crate::failure::Failure;
 use crate::input::{self, Input, at_most_one_standard};
 use crate::prepare::{Turn, make_way};
-use crate::report::plural;
 use crate::terminal::say;
+use crate::view::units::plural;
 
 /// Make a profile of traces: Chrome JSON, as torch, Kineto, TensorFlow and `trace export` write it, or
 /// Perfetto's format.

@@ -16,8 +16,8 @@ use super::export::{Ending, in_order, say_changes};
 use super::import;
 use crate::failure::Failure;
 use crate::input::{Input, at_most_one_standard, is_standard};
-use crate::report;
 use crate::terminal::{Kind, say, stdout, visible};
+use crate::view::losses;
 use crate::whole::{self, WholeFile};
 
 /// Put Chrome JSON traces of several processes, ranks or machines into one file.
@@ -105,7 +105,7 @@ fn perfetto(args: &Args, inputs: &[Input]) -> Result<Vec<Alignment>, Failure> {
     say_changes(&done);
     let (losses, alignments) = (done.losses, done.alignments);
     file.finish().map_err(failed)?;
-    report::say_losses(&losses);
+    losses::say(&losses);
     Ok(alignments)
 }
 

@@ -170,7 +170,7 @@ fn passes_that_differ_are_marked() {
         row["passes"].as_array().unwrap().iter().map(|pass| &pass["calls"]).collect();
     assert_eq!(calls, [10, 12]);
     let notes = report["notes"].to_string();
-    assert!(notes.contains("1 of 1 op made other numbers of calls"), "{notes}");
+    assert!(notes.contains("1 of 1 op had different call counts"), "{notes}");
     let text = String::from_utf8(run.view(&["report"])).unwrap();
     assert!(text.contains("10|12"), "{text}");
     let csv = String::from_utf8(run.view(&["report", "--format", "csv"])).unwrap();

@@ -1,23 +1,23 @@
 //! First calls that are slower than the rest: cold caches, pages that are touched for the first
 //! time, threads that have just started. They belong to the program, but not to its steady state.
 //!
-//! The rule, which `docs/schema.md` has too. Of each op with at least [`CALLS`] calls, the first
-//! call of each thread is looked at. They are pointed out if the longest of them took more than
+//! The rule, which `docs/schema.md` also states: for each op with at least [`CALLS`] calls, look at
+//! the first call of each thread. These calls are pointed out if the longest of them took more than
 //! [`TIMES`] times the op's median, and if together they are at least [`PART`] of the op's total
 //! and [`OF_ALL`] of the total of all calls.
 
-use analysis::Row;
+use analysis::{By, Row};
 
-use super::columns::labels;
+use super::labels::labels;
+use super::overview::Overview;
 use super::units::{percent, plural, time};
-use super::{Report, RowKind};
 
 /// With fewer calls the median says little.
 const CALLS: u64 = 10;
 const TIMES: f64 = 10.0;
 const PART: f64 = 0.05;
 const OF_ALL: f64 = 0.01;
-/// Ops that are named; the rest is counted.
+/// This many ops are named; the others are counted.
 const NAMED: usize = 3;
 
 fn is_slow(row: &Row, all_ticks: u128) -> bool {
@@ -34,13 +34,13 @@ fn part(row: &Row) -> f64 {
 }
 
 /// A sentence about them, if there are any.
-pub fn slow(report: &Report<'_>) -> Option<String> {
-    if report.by != RowKind::Op {
+pub fn slow(overview: &Overview<'_>) -> Option<String> {
+    if overview.by != By::Op {
         return None;
     }
-    let all_ticks = report.summary.total_ticks;
+    let all_ticks = overview.summary.total_ticks;
     let mut rows: Vec<&Row> =
-        report.summary.rows.iter().filter(|row| is_slow(row, all_ticks)).collect();
+        overview.summary.rows.iter().filter(|row| is_slow(row, all_ticks)).collect();
     if rows.is_empty() {
         return None;
     }
@@ -49,8 +49,8 @@ pub fn slow(report: &Report<'_>) -> Option<String> {
     });
     let all = rows.len();
     rows.truncate(NAMED);
-    let ns = |ticks: f64| time(ticks * report.profile.timeline.ns_per_tick());
-    let names = labels(report.profile, &rows.iter().map(|row| row.key).collect::<Vec<_>>());
+    let ns = |ticks: f64| time(ticks * overview.profile.timeline.ns_per_tick());
+    let names = labels(overview.profile, &rows.iter().map(|row| row.key).collect::<Vec<_>>());
     let ops = rows.iter().zip(names).map(|(row, name)| {
         format!(
             "{name} ({}, up to {}, {} of its total; median {})",

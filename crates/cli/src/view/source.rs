@@ -1,29 +1,30 @@
-//! Places in the source, and what to do where they tell nothing.
+//! Places in the source, and what to do where they do not help.
 //!
-//! IREE's compiler leaves with each dispatch a place in the file that it was given. Which one it is
-//! depends on that file: of a function in linear algebra often that of the function itself
-//! (`mlp.mlir:2`), for each of its ops; of one in torch's dialect that of the op
-//! (`transformer_block.mlir:111`). Nothing better is in the compiled module: stages are empty, and
+//! IREE's compiler stores with each dispatch a place in the file that it compiled. Which place
+//! depends on that file. In a function in the linalg dialect it is often the function itself
+//! (`mlp.mlir:2`), for each of its ops; in torch's dialect it is the op
+//! (`transformer_block.mlir:111`). The compiled module has nothing better: stages are empty, and
 //! its DWARF has one place per function. With `--iree-hal-dump-executable-sources-to=DIR` the
 //! compiler writes the code of each dispatch into a file of its own below DIR, and the place is in
 //! there (seen with IREE 3.13).
 
 use std::collections::HashMap;
 
-use super::columns::{Table, Value};
+use super::table::{Table, Value};
 use super::units::plural;
 
 /// The name of the column.
 pub const SOURCE: &str = "source";
 
-/// The place that all of several ops have.
+/// The place that several ops share, if all of them have the same one.
 pub fn one_for_all(places: &[Option<String>]) -> Option<&str> {
     let (first, rest) = places.split_first()?;
     let same = !rest.is_empty() && rest.iter().all(|place| place == first);
     first.as_deref().filter(|_| same)
 }
 
-/// Words for ops that share a place in the source: how many, and how they would get their own.
+/// A sentence for ops that share a place in the source: how many they are, and how to give each its
+/// own place.
 pub fn shared(table: &Table) -> Option<String> {
     const REMEDY: &str = "iree-compile --iree-hal-dump-executable-sources-to=DIR gives each op a \
                           place of its own, in a listing of its code";

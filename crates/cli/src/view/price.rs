@@ -1,12 +1,10 @@
-//! What recording cost, and which of the report's figures are mostly its own: as text and as JSON.
+//! What recording cost: as text and as JSON.
 
-use analysis::{Hidden, ProbeCost};
-use profile::Usage;
+use analysis::{EmptyCall, Hidden, ProbeCost};
+use profile::Profile;
 use serde::Serialize;
 
-use super::Report;
-use super::columns::{Column, Table};
-use super::json::{EmptyOut, empty_out};
+use super::overview::Overview;
 use super::units::{grouped, number, percent, plural, time};
 
 /// The cost of all probes that are calibrated, in ns of processor time.
@@ -21,7 +19,7 @@ struct Totals {
     flush_ns: f64,
     attach_ns: f64,
     total_ns: f64,
-    /// By how much it made the threads' processor time longer.
+    /// The cost as a part of the processor time that the threads would have used without it.
     slowdown: Option<f64>,
     cpu_ns: Option<f64>,
     share_of_dispatches: Option<f64>,
@@ -53,21 +51,21 @@ fn totals(probes: &[&ProbeCost], of_calls: u64) -> Option<Totals> {
     })
 }
 
-fn of_all(report: &Report<'_>) -> Option<Totals> {
-    let probes: Vec<&ProbeCost> = report.summary.probes.iter().collect();
-    totals(&probes, report.profile.calls())
+fn of_all(overview: &Overview<'_>) -> Option<Totals> {
+    let probes: Vec<&ProbeCost> = overview.summary.probes.iter().collect();
+    totals(&probes, overview.profile.calls())
 }
 
-/// One paragraph.
-pub fn text(report: &Report<'_>) -> String {
-    let summary = report.summary;
-    let mut text = match of_all(report) {
+/// The price in one paragraph.
+pub fn text(overview: &Overview<'_>) -> String {
+    let summary = overview.summary;
+    let mut text = match of_all(overview) {
         None => "not calibrated; their cost is unknown".to_owned(),
         Some(totals) => cost_text(&totals),
     };
     if let Some(one) = summary.probes.iter().max_by_key(|probe| probe.calls) {
         let empty = &one.empty_call;
-        let counters = report.profile.manifest.counters.iter().zip(&empty.values);
+        let counters = overview.profile.manifest.counters.iter().zip(&empty.values);
         let values = counters.filter_map(|(counter, value)| {
             let value = value.filter(|v| *v > 0)?;
             Some(match counter.unit() {
@@ -75,7 +73,7 @@ pub fn text(report: &Report<'_>) -> String {
                 _ => format!(", {} {}", counter.name, number(value as f64)),
             })
         });
-        let ticks = time(report.profile.timeline.duration_ns(empty.ticks));
+        let ticks = time(overview.profile.timeline.duration_ns(empty.ticks));
         text.push_str(&format!("; an empty call reads {ticks}{}", values.collect::<String>()));
     }
     if summary.uncalibrated_probes && !summary.probes.is_empty() {
@@ -116,8 +114,8 @@ fn cost_text(totals: &Totals) -> String {
     format!("about {}{}: {}", time(totals.total_ns), share_text(totals), parts.join(", "))
 }
 
-/// An estimate cannot be more than all there is: then the calls' own probes were faster than those
-/// of the calibration, by how much nobody knows.
+/// The price as a share. An estimate above the threads' whole processor time is stated without a
+/// share: the probes of the calls were then faster than those of the calibration.
 fn share_text(totals: &Totals) -> String {
     let of_dispatches = match totals.share_of_dispatches {
         Some(share) => format!(" ({} of the time in dispatches)", percent(share)),
@@ -136,110 +134,11 @@ fn share_text(totals: &Totals) -> String {
     }
 }
 
-/// What the kernel counted for all threads, for the report's head. `None`: nothing was noted.
-pub fn usage_text(report: &Report<'_>) -> Option<String> {
-    let used = |process: Option<usize>| {
-        let threads = report.summary.threads.iter();
-        let mine = threads.filter(|t| process.is_none_or(|process| t.process == process));
-        mine.filter_map(|t| t.usage)
-            .fold((0u128, Usage::default()), |(n, sum), more| (n + 1, sum.plus(&more)))
-    };
-    let (threads, all) = used(None);
-    if threads == 0 {
-        return None;
-    }
-    let mut processes: Vec<usize> = report.summary.threads.iter().map(|t| t.process).collect();
-    processes.dedup();
-    let since = if threads == 1 { "its first call" } else { "their first calls" };
-    let mut text = format!("{}, in {} since {since}", one(&all), plural(threads, "thread"));
-    if processes.len() > 1 {
-        for process in processes.iter().take(PROCESSES) {
-            let label = super::columns::process_label(report.profile, *process);
-            text.push_str(&format!("; {label}: {}", one(&used(Some(*process)).1)));
-        }
-        if let Some(more) = processes.len().checked_sub(PROCESSES).filter(|more| *more > 0) {
-            text.push_str(&format!("; and {more} more (--format json has them)"));
-        }
-    }
-    Some(text)
-}
-
-/// Processes that are told one by one.
-const PROCESSES: usize = 4;
-
-fn one(used: &Usage) -> String {
-    format!(
-        "{} on a CPU, {} ({} major), {} ({} involuntary)",
-        time(used.cpu_ns as f64),
-        plural(u128::from(used.minor_faults) + u128::from(used.major_faults), "page fault"),
-        grouped(used.major_faults.into()),
-        plural(used.switches().into(), "context switch"),
-        grouped(used.involuntary_switches.into())
-    )
-}
-
-/// Lines below a table about values that are mostly the probe's own: their mark and a text.
-pub fn doubts(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
-    let mut lines = Vec::new();
-    let shown = |column: &&Column| !column.csv_only && !left_out.contains(&column.name.as_str());
-    let range = |shares: &[f64]| {
-        let least = shares.iter().copied().fold(f64::MAX, f64::min);
-        let most = shares.iter().copied().fold(0.0, f64::max);
-        match percent(least) == percent(most) {
-            true => percent(most),
-            false => format!("{} to {}", percent(least), percent(most)),
-        }
-    };
-    let empty: Vec<String> = table
-        .columns
-        .iter()
-        .filter(shown)
-        .filter(|c| table.columns.iter().any(|calls| calls.name == format!("{}_calls", c.name)))
-        .filter_map(|column| {
-            let shares = table.order.iter().filter_map(|row| column.is_mostly_empty(*row));
-            let shares: Vec<f64> = shares.collect();
-            (!shares.is_empty()).then(|| format!("{} {}", column.name, range(&shares)))
-        })
-        .collect();
-    if !empty.is_empty() {
-        let text = format!(
-            "mostly what the probe itself counts, by so much of the value: {}",
-            empty.join(", ")
-        );
-        lines.push(("≈ ", text));
-    }
-    for column in table.columns.iter().filter(shown) {
-        let Some(hidden) = &column.hidden else { continue };
-        let found = table.order.iter().filter_map(|row| hidden.get(*row).copied().flatten());
-        let found: Vec<Hidden> = found.collect();
-        let count = |of: fn(&Hidden) -> bool| found.iter().filter(|h| of(h)).count();
-        let kinds = [
-            (
-                count(|h| matches!(h, Hidden::Counter { .. })),
-                "a counter that is mostly what the probe itself counts",
-            ),
-            (
-                count(|h| matches!(h, Hidden::Duration { .. })),
-                "durations that are mostly the probe's own",
-            ),
-            (
-                count(|h| matches!(h, Hidden::MoreThanAll { .. })),
-                "more than all of the time, which cannot be",
-            ),
-        ];
-        for (rows, why) in kinds.into_iter().filter(|(rows, _)| *rows > 0) {
-            let rows = plural(rows as u128, "row");
-            lines.push(("– ", format!("{} is left out of {rows}: {why}", column.name)));
-        }
-    }
-    lines
-}
-
 /// Why a metric is `null` in JSON.
-pub fn reason(hidden: Hidden, report: &Report<'_>) -> String {
+pub fn reason(hidden: Hidden, overview: &Overview<'_>) -> String {
     match hidden {
         Hidden::Counter { counter, empty_share } => {
-            let name = report.profile.manifest.counters.get(counter).map_or("", |c| &c.name);
+            let name = overview.profile.manifest.counters.get(counter).map_or("", |c| &c.name);
             format!("{} of {name} is what an empty call reads", percent(empty_share))
         }
         Hidden::Duration { empty_share } => {
@@ -295,46 +194,34 @@ impl ProbeOut {
     }
 }
 
-/// Of all processes.
-pub fn json_of_all(report: &Report<'_>) -> Option<ProbeOut> {
-    of_all(report).map(|totals| ProbeOut::new(&totals, None))
+/// The price of all processes together.
+pub fn json_of_all(overview: &Overview<'_>) -> Option<ProbeOut> {
+    of_all(overview).map(|totals| ProbeOut::new(&totals, None))
 }
 
-/// Of one process.
-pub fn json_of(report: &Report<'_>, process: usize) -> Option<ProbeOut> {
-    let cost = report.summary.probes.iter().find(|p| p.process == process)?;
-    let empty = empty_out(report.profile, &cost.empty_call);
+/// The price of one process.
+pub fn json_of(overview: &Overview<'_>, process: usize) -> Option<ProbeOut> {
+    let cost = overview.summary.probes.iter().find(|p| p.process == process)?;
+    let empty = empty_out(overview.profile, &cost.empty_call);
     Some(ProbeOut::new(&totals(&[cost], cost.of_calls)?, Some(empty)))
 }
 
-/// `usage` of a thread in JSON.
+/// What a call that does nothing is recorded as, in JSON.
 #[derive(Serialize)]
-pub struct UsageOut {
-    of_ns: f64,
-    cpu_ns: u64,
-    minor_faults: u64,
-    major_faults: u64,
-    voluntary_switches: u64,
-    involuntary_switches: u64,
+pub struct EmptyOut {
+    duration_ns: f64,
+    duration_range_ns: Option<[f64; 2]>,
+    counters: Vec<Option<u64>>,
+    counter_ranges: Vec<Option<[u64; 2]>>,
 }
 
-impl UsageOut {
-    pub fn new(report: &Report<'_>, used: &Usage) -> Self {
-        Self {
-            of_ns: report.profile.timeline.duration_ns(used.ticks),
-            cpu_ns: used.cpu_ns,
-            minor_faults: used.minor_faults,
-            major_faults: used.major_faults,
-            voluntary_switches: used.voluntary_switches,
-            involuntary_switches: used.involuntary_switches,
-        }
-    }
-
-    /// Of all threads of a process.
-    pub fn of_process(report: &Report<'_>, process: usize) -> Option<Self> {
-        let threads = report.summary.threads.iter().filter(|t| t.process == process);
-        let used = threads.filter_map(|t| t.usage).reduce(|sum, more| sum.plus(&more))?;
-        Some(Self::new(report, &used))
+/// What an empty call of a process is recorded as.
+pub fn empty_out(profile: &Profile, empty: &EmptyCall) -> EmptyOut {
+    EmptyOut {
+        duration_ns: profile.timeline.duration_ns(empty.ticks),
+        duration_range_ns: empty.ticks_range.map(|r| r.map(|t| profile.timeline.duration_ns(t))),
+        counters: empty.values.clone(),
+        counter_ranges: empty.ranges.clone(),
     }
 }
 

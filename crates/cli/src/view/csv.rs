@@ -1,4 +1,4 @@
-//! Fields of CSV (RFC 4180), for every command that writes some.
+//! CSV (RFC 4180), for every command that writes some: fields, and whole tables.
 //!
 //! A spreadsheet evaluates a cell that begins with `=`, `+`, `-` or `@`, whoever wrote it: a name
 //! `=HYPERLINK(…)` in a profile from somebody else would become a formula. Such a text gets an
@@ -7,11 +7,14 @@
 //! one. Numbers stay as they are.
 
 use std::borrow::Cow;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use arrow_schema::{ArrowError, DataType, Schema};
+
+use super::table::{Table, Value};
 
 /// A field: guarded, and quoted where it must be.
 pub fn field(text: &str) -> String {
@@ -22,8 +25,8 @@ pub fn field(text: &str) -> String {
     }
 }
 
-/// The text as no spreadsheet evaluates it: see the module's page. With the characters that the
-/// OWASP names (tab, line ends, and the signs in full width), also after spaces.
+/// The text with an apostrophe in front if a spreadsheet could evaluate it (see the top of the file).
+/// Covers the characters that OWASP lists (tab, line ends, full-width signs), also after spaces.
 pub fn guarded(text: &str) -> Cow<'_, str> {
     const SIGNS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
     let begins = text.starts_with(['\'', '\t', '\r', '\n']);
@@ -31,6 +34,19 @@ pub fn guarded(text: &str) -> Cow<'_, str> {
         true if text.parse::<f64>().is_err() => Cow::Owned(format!("'{text}")),
         _ => Cow::Borrowed(text),
     }
+}
+
+/// Writes a table with its names as the first line. An empty field is a missing value.
+pub fn print(out: &mut impl Write, table: &Table) -> io::Result<()> {
+    let names: Vec<String> = table.columns.iter().map(|c| field(&c.name)).collect();
+    write!(out, "{}\r\n", names.join(","))?;
+    for row in &table.order {
+        let cells = table.columns.iter().map(|column| {
+            field(&column.cells[*row].as_ref().map(Value::to_csv).unwrap_or_default())
+        });
+        write!(out, "{}\r\n", cells.collect::<Vec<_>>().join(","))?;
+    }
+    Ok(())
 }
 
 /// The batch with every text and every column's name guarded.

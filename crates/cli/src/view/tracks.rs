@@ -6,11 +6,11 @@ use profile::Profile;
 use profile::tracks::Series;
 use serde::Serialize;
 
-use super::Report;
+use super::overview::Overview;
 use super::units::{bytes, grouped, number, percent, time};
 use crate::terminal::visible;
 
-/// Series that are listed; the rest is counted.
+/// This many series are listed; the others are counted.
 pub const LISTED: usize = 32;
 
 /// A series in JSON.
@@ -47,9 +47,9 @@ pub struct TrackOut<'a> {
 }
 
 /// Every series of the profile.
-pub fn json<'a>(report: &'a Report<'_>) -> Vec<TrackOut<'a>> {
-    let all = report.tracks.series.iter();
-    all.filter_map(|summary| out(report.profile, summary)).collect()
+pub fn json<'a>(overview: &'a Overview<'_>) -> Vec<TrackOut<'a>> {
+    let all = overview.tracks.series.iter();
+    all.filter_map(|summary| out(overview.profile, summary)).collect()
 }
 
 fn out<'a>(profile: &'a Profile, summary: &SeriesSummary) -> Option<TrackOut<'a>> {
@@ -101,7 +101,7 @@ fn out<'a>(profile: &'a Profile, summary: &SeriesSummary) -> Option<TrackOut<'a>
     Some(result)
 }
 
-/// What a rate per second of this unit is called.
+/// The unit of a rate per second of this unit.
 fn rate_unit(unit: &str) -> String {
     match unit {
         "J" => "W".to_owned(),
@@ -110,12 +110,12 @@ fn rate_unit(unit: &str) -> String {
     }
 }
 
-/// The lines of the table: track, whose, total, mean, lowest, highest, samples. The last tells
-/// whether the total is an estimate.
-pub fn rows(report: &Report<'_>) -> Vec<([String; 7], bool)> {
+/// The rows of the table: track, scope, total, mean, lowest, highest, number of samples. The flag
+/// tells whether the total is an estimate.
+pub fn rows(overview: &Overview<'_>) -> Vec<([String; 7], bool)> {
     let dash = || "–".to_owned();
     let row = |summary: &SeriesSummary| {
-        let (_, series) = series_of(report.profile, summary)?;
+        let (_, series) = series_of(overview.profile, summary)?;
         let name = match series.name.as_str() {
             "" => series.track.clone(),
             name => format!("{} {name}", series.track),
@@ -139,12 +139,12 @@ pub fn rows(report: &Report<'_>) -> Vec<([String; 7], bool)> {
         Some(([visible(&name).into_owned(), scope, total, mean, min, max, samples], estimated))
     };
     // The series of a track together, in the order in which the tracks appear.
-    let mut order: Vec<&SeriesSummary> = report.tracks.series.iter().collect();
+    let mut order: Vec<&SeriesSummary> = overview.tracks.series.iter().collect();
     let track = |summary: &SeriesSummary| {
-        series_of(report.profile, summary).map(|(tracks, series)| (&tracks.name, &series.track))
+        series_of(overview.profile, summary).map(|(tracks, series)| (&tracks.name, &series.track))
     };
     let first = |of: &SeriesSummary| {
-        report.tracks.series.iter().position(|summary| track(summary) == track(of))
+        overview.tracks.series.iter().position(|summary| track(summary) == track(of))
     };
     order.sort_by_cached_key(|summary| first(summary));
     order.into_iter().filter_map(row).collect()
@@ -171,11 +171,11 @@ fn per_second(rate: f64, series: &Series) -> String {
     }
 }
 
-/// How evenly the sampled series were sampled; empty if none was to be sampled at a rate.
-pub fn evenness(report: &Report<'_>) -> String {
+/// How regular the samples were; empty if no series was sampled at a fixed interval.
+pub fn evenness(overview: &Overview<'_>) -> String {
     let sampled = || {
-        report.tracks.series.iter().filter_map(|summary| {
-            let (_, series) = series_of(report.profile, summary)?;
+        overview.tracks.series.iter().filter_map(|summary| {
+            let (_, series) = series_of(overview.profile, summary)?;
             (series.interval_ns > 0).then_some((summary, series.interval_ns as f64))
         })
     };

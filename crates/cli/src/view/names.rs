@@ -29,19 +29,19 @@ const CUT: char = '…';
 pub struct Fitted {
     /// In the order of the names, each of at most the width that was asked for.
     pub names: Vec<String>,
-    /// What `…` stands for at the begin of those that had it, if that was cut.
+    /// The common beginning that `…` stands for, if one was cut.
     pub common: Option<String>,
 }
 
-/// The width that all names need, once their common beginning is cut if that is wanted.
+/// The width that the names need; with `cut_beginning`, without their common beginning.
 pub fn least(names: &[String], cut_beginning: bool) -> usize {
     let Fitted { names, .. } = beginning(names, cut_beginning);
     names.iter().map(|name| length(name)).max().unwrap_or(0)
 }
 
 /// Shortens names to `width` columns, as far as they need it. Names that are different stay
-/// different (given 8 columns). `cut_beginning`: a common beginning goes first, which somebody has
-/// to explain.
+/// different (given 8 columns). `cut_beginning`: a common beginning is cut first; the caller
+/// has to explain it.
 pub fn fit(names: &[String], width: usize, cut_beginning: bool) -> Fitted {
     if names.iter().all(|name| length(name) <= width) {
         return Fitted { names: names.to_vec(), common: None };
@@ -100,7 +100,7 @@ fn without_beginning(names: &[String]) -> Fitted {
     different.dedup();
     for name in different {
         let words = name.char_indices().filter(|(_, c)| ends_word(*c));
-        // The whole name is no beginning.
+        // A whole name is not a beginning.
         let ends = words.map(|(at, c)| at + c.len_utf8()).filter(|end| *end < name.len());
         ends.for_each(|end| *counts.entry(&name[..end]).or_default() += 1);
     }

@@ -1,74 +1,48 @@
-//! Losses, notes and likely reasons, as every view says them.
+//! Notes below a report: what a reader should know besides the numbers, and why a profile may hold no
+//! calls.
 
-use std::io;
-
+use analysis::By;
 use model::{Loss, Severity};
 use profile::{LossCount, Origin, State};
 
+use super::losses::by_severity;
+use super::overview::Overview;
 use super::units::{grouped, plural};
-use super::{Report, RowKind};
-use crate::terminal::say;
-
-/// What the error number means, `EMFILE` and all.
-pub fn errno_text(loss: &LossCount) -> Option<String> {
-    loss.errno.map(|errno| match model::errno::kernel_only(errno) {
-        Some((name, meaning)) => format!("{name}: {meaning} (os error {errno})"),
-        None => io::Error::from_raw_os_error(errno).to_string(),
-    })
-}
-
-/// Worst first, then in the order of the table of losses.
-pub fn by_severity(losses: &[LossCount]) -> Vec<&LossCount> {
-    let mut sorted: Vec<&LossCount> = losses.iter().collect();
-    sorted.sort_by_key(|loss| std::cmp::Reverse(severity(loss)));
-    sorted
-}
-
-/// One line on stderr for each, for views whose stdout is for other programs.
-pub fn say(losses: &[LossCount]) {
-    for loss in losses {
-        say!("{}: {} × {}: {}", severity(loss).name(), loss.count, loss.name, loss.help());
-    }
-}
-
-pub fn severity(loss: &LossCount) -> Severity {
-    loss.severity()
-}
 
 /// What a reader should know about this profile besides its numbers.
-pub fn notes(report: &Report<'_>) -> Vec<String> {
-    let manifest = &report.profile.manifest;
+pub fn notes(overview: &Overview<'_>) -> Vec<String> {
+    let manifest = &overview.profile.manifest;
     let mut notes = Vec::new();
     notes.extend(manifest.environment.clone());
     notes.extend(manifest.notes.iter().cloned());
     if manifest.counters.iter().any(|c| c.simulated) {
         notes.push("simulated counters are written down beforehand; they measure nothing".into());
     }
-    if report.by == RowKind::Op && manifest.passes > 0 {
-        let differ = report.summary.rows.iter().filter(|row| !row.passes_agree()).count();
-        let recorded = report.profile.passes();
+    if overview.by == By::Op && manifest.passes > 0 {
+        let differ = overview.summary.rows.iter().filter(|row| !row.passes_agree()).count();
+        let recorded = overview.profile.passes();
         if recorded < manifest.passes {
             notes.push(format!("of {} passes only {recorded} recorded something", manifest.passes));
         }
         if differ > 0 {
             notes.push(format!(
-                "the passes did not do the same: {} of {} made other numbers of calls (see by \
-                 pass); counters of different passes do not belong together there",
+                "the passes differ: {} of {} had different call counts (see by pass); do not \
+                 compare counters of different passes there",
                 differ,
-                plural(report.summary.rows.len() as u128, "op"),
+                plural(overview.summary.rows.len() as u128, "op"),
             ));
         }
     }
-    notes.extend(super::first::slow(report));
-    match report.summary.overlapping {
+    notes.extend(super::first::slow(overview));
+    match overview.summary.overlapping {
         0 => {}
         n => notes.push(format!(
-            "{} began within another one of the same thread and ended behind it; what both have \
-             in common is self time of the one that began last",
+            "{} began during another call of the same thread and ended after it; the time that \
+             both share is self time of the call that began last",
             plural(n.into(), "call")
         )),
     }
-    let apart = report.summary.apart;
+    let apart = overview.summary.apart;
     let kinds = [
         (apart.spans, "asynchronous span", "asynchronous spans"),
         (
@@ -90,7 +64,7 @@ pub fn notes(report: &Report<'_>) -> Vec<String> {
              threads, self times and shares"
         ));
     }
-    let alive = report.profile.processes.iter().any(|p| p.alive);
+    let alive = overview.profile.processes.iter().any(|p| p.alive);
     match (manifest.state, manifest.origin, &manifest.pool) {
         (State::Recording, Origin::Env, Some(pool)) => notes.push(format!(
             "recording is open for further programs and keeps {}; `counterpoint recover --close` \
@@ -114,7 +88,7 @@ pub fn notes(report: &Report<'_>) -> Vec<String> {
     notes
 }
 
-/// A virtual machine of TVM that nobody saw working.
+/// Said where a virtual machine of TVM was seen, but none of its calls.
 pub const MACHINE_WITHOUT_CALLS: &str = "a virtual machine of TVM was seen, but none of its calls: it was not called, or it was \
      compiled with exec_mode=\"compiled\" and makes none that can be seen";
 
@@ -122,16 +96,16 @@ fn is_machine(library: &profile::Library) -> bool {
     library.kind == profile::LibraryKind::RelaxVm
 }
 
-/// Why there may be no calls. What is known comes alone, guesses only without it.
-pub fn reasons(report: &Report<'_>) -> Vec<String> {
-    let profile = report.profile;
+/// Why there may be no calls: what is known for certain, or guesses if nothing is.
+pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
+    let profile = overview.profile;
     let manifest = &profile.manifest;
     let mut reasons = Vec::new();
-    if report.skip_ms > 0.0 && profile.calls() > 0 {
+    if overview.skip_ms > 0.0 && profile.calls() > 0 {
         reasons.push(format!(
             "{} recorded, all of them in the first {} ms of their threads, which --skip-ms leaves out",
             plural(profile.calls().into(), "call"),
-            report.skip_ms
+            overview.skip_ms
         ));
         return reasons;
     }
@@ -155,7 +129,7 @@ pub fn reasons(report: &Report<'_>) -> Vec<String> {
         Some(Loss::TornTrack | Loss::TrackOverrun | Loss::TrackReadFailed) => false,
         _ => loss.severity() == Severity::Missing,
     };
-    let lost: Vec<String> = by_severity(&report.summary.losses)
+    let lost: Vec<String> = by_severity(&overview.summary.losses)
         .into_iter()
         .filter(explains)
         .map(|loss| format!("{} × {}", loss.count, loss.name))
@@ -192,22 +166,4 @@ pub fn reasons(report: &Report<'_>) -> Vec<String> {
         reasons.push(format!("the filter {} matches no function", manifest.filters.join(", ")));
     }
     reasons
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The C library says "Unknown error" of numbers that only the kernel has.
-    #[test]
-    fn numbers_have_words() {
-        let text = |errno| {
-            let loss = LossCount { name: "counter_open_failed".into(), count: 1, errno };
-            errno_text(&loss)
-        };
-        let own = text(Some(524)).unwrap();
-        assert!(own.starts_with("ENOTSUPP: ") && own.ends_with("(os error 524)"), "{own}");
-        assert_eq!(text(Some(libc::EMFILE)).as_deref(), Some("Too many open files (os error 24)"));
-        assert_eq!(text(None), None);
-    }
 }

@@ -1,5 +1,5 @@
-//! The statistics as text, in the form in which IREE's experimental call hook prints them, with
-//! what it lacks: right units, the spread, ranks, a total over threads.
+//! Statistics as text, in the format of IREE's experimental call hook, with what that lacks: correct
+//! units, the standard deviation, rank correlation, and a total over threads.
 //!
 //! ```text
 //! Statistics for thread iree-worker-0 (4712), op matmul:
@@ -24,10 +24,11 @@ use analysis::stats::{Number, Pair, Scope, Stats, Variable};
 use profile::Profile;
 use profile::columns::{cpu_of, node_of};
 
+use super::labels::{labels, process_label, thread_label};
 use super::shades::shade;
-use super::{Kind, kind, name_and_unit};
-use crate::report::units::{general, time};
-use crate::report::{labels, process_label, thread_label, wrapped};
+use super::units::{general, time};
+use super::variables::{Kind, kind, name_and_unit};
+use super::wrap::wrapped;
 use crate::terminal::visible;
 
 /// Width of a table: in front of it, and of each bucket.
@@ -47,8 +48,8 @@ pub struct Style {
     pub totals: bool,
     /// After the threads, not before them.
     pub totals_last: bool,
-    /// A value that is the same in all calls, and one of a single call, in one line, and without
-    /// the pairs that it belongs to. The original hook describes it as any other.
+    /// Print a value that is the same in all calls in one line, and leave out its pairs. The original
+    /// hook describes such a value like any other.
     pub constants_short: bool,
     /// Say at the end what an empty call is recorded as.
     pub probes: bool,
@@ -150,7 +151,7 @@ fn scope(
             writeln!(out, "    {} on node {node}", calls(n, "call"))?;
         }
     }
-    // What does not vary has nothing to go together with.
+    // A value that does not vary has no correlation.
     let short = |v: &Variable| style.constants_short && is_constant(v);
     let varies = |i: usize| scope.variables.get(i).is_some_and(|v| !short(v));
     for (i, variable) in scope.variables.iter().enumerate() {
@@ -218,7 +219,7 @@ fn describe(
     line(out, style, "    ", &format!("{}-ile means:{means}", stats.buckets))
 }
 
-/// Whether there is nothing to describe but one value, or none.
+/// Whether the variable has at most one distinct value.
 fn is_constant(variable: &Variable) -> bool {
     match (variable.min, variable.max) {
         (Some(min), Some(max)) => min.to_f64() == max.to_f64(),

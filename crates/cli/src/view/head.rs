@@ -1,17 +1,19 @@
-//! What stands above the table: whose profile this is.
+//! The head of a report: what was recorded, where, when, and what is shown of it.
 
 use analysis::Summary;
-use profile::{Exit, Manifest, Origin, Profile, State};
+use profile::{CounterInfo, Exit, Manifest, MetricInfo, Origin, Profile, State};
+use serde::Serialize;
 
-use super::Report;
+use super::overview::Overview;
 use super::units::{moment, plural, time};
+use super::usage;
 use crate::terminal::visible;
 
-/// Lines of a label and a text.
-pub fn lines(report: &Report<'_>) -> Vec<(&'static str, String)> {
-    let profile = report.profile;
+/// The lines above a report: a label and a text for each.
+pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
+    let profile = overview.profile;
     let manifest = &profile.manifest;
-    let summary = report.summary;
+    let summary = overview.summary;
     let mut lines = Vec::new();
     let imported = manifest.origin == Origin::Import;
     if imported {
@@ -37,7 +39,7 @@ pub fn lines(report: &Report<'_>) -> Vec<(&'static str, String)> {
     };
     lines.push(("clock", format!("{clock}{tick}")));
     lines.push(("counters", counters(profile)));
-    let asked = report.metrics.iter().filter(|metric| !metric.builtin);
+    let asked = overview.metrics.iter().filter(|metric| !metric.builtin);
     let asked: Vec<String> = asked.map(|m| format!("{} = {}", m.name, m.expression)).collect();
     if !asked.is_empty() {
         lines.push(("metrics", visible(&asked.join("; ")).into_owned()));
@@ -62,7 +64,7 @@ pub fn lines(report: &Report<'_>) -> Vec<(&'static str, String)> {
             shares_of(profile, summary),
         ),
     ));
-    if let Some(text) = super::price::usage_text(report) {
+    if let Some(text) = usage::text(overview) {
         lines.push(("threads", text));
     }
     if manifest.passes > 0 {
@@ -78,17 +80,17 @@ pub fn lines(report: &Report<'_>) -> Vec<(&'static str, String)> {
         );
         lines.push(("passes", text));
     }
-    if let Some(filter) = report.filter {
+    if let Some(filter) = overview.filter {
         lines.push(("shown", format!("ops that match {filter}")));
     }
-    if report.skip_ms > 0.0 {
+    if overview.skip_ms > 0.0 {
         let text = format!(
             "the calls of the first {} ms of each thread, as if they had not been recorded",
-            report.skip_ms
+            overview.skip_ms
         );
         lines.push(("left out", text));
     }
-    if report.subtract_probe {
+    if overview.subtract_probe {
         let text = if summary.uncalibrated_probes {
             "less what an empty call reads, where that was calibrated; not below zero"
         } else {
@@ -99,7 +101,7 @@ pub fn lines(report: &Report<'_>) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// What shares are shares of, behind the sum of all durations.
+/// What percentages are of. Follows the sum of all durations.
 fn shares_of(profile: &Profile, summary: &Summary) -> String {
     if summary.self_ticks == 0 {
         return String::new();
@@ -111,8 +113,8 @@ fn shares_of(profile: &Profile, summary: &Summary) -> String {
     format!(", without what lies in other calls {} (shares are of this)", time(ns))
 }
 
-/// From the first to the last snapshot of `run`, if it took one at the end.
-pub fn duration_ns(manifest: &Manifest) -> Option<u64> {
+/// The time between the first and the last snapshot of `run`. `None` if the recording did not finish.
+fn duration_ns(manifest: &Manifest) -> Option<u64> {
     if manifest.state != State::Finished {
         return None;
     }
@@ -145,7 +147,7 @@ fn ending(profile: &Profile) -> String {
     }
 }
 
-/// Groups are read together and separated by `|`.
+/// The counters' names. Groups, whose counters are read together, are separated by `|`.
 fn counters(profile: &Profile) -> String {
     let all = &profile.manifest.counters;
     let groups = profile.groups.all().iter().map(|group| {
@@ -155,4 +157,68 @@ fn counters(profile: &Profile) -> String {
     });
     let text = groups.collect::<Vec<_>>().join(" | ");
     if text.is_empty() { "none (timing only)".to_owned() } else { text }
+}
+
+/// What the manifest says; also the head of an export.
+#[derive(Serialize)]
+pub struct ProfileHead<'a> {
+    program_version: &'a str,
+    origin: Origin,
+    state: State,
+    created_unix_ns: u64,
+    duration_ns: Option<u64>,
+    command: &'a [String],
+    working_directory: &'a str,
+    exit: Option<Exit>,
+    host: &'a str,
+    kernel: &'a str,
+    cpu_model: &'a str,
+    logical_cpus: u32,
+    environment: Option<&'a str>,
+    clock: ClockOut,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    passes: Option<u32>,
+    counters: &'a [CounterInfo],
+    metrics: &'a [MetricInfo],
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    multiplex: bool,
+    filters: &'a [String],
+}
+
+#[derive(Serialize)]
+struct ClockOut {
+    kind: &'static str,
+    ns_per_tick: f64,
+    calibrated: bool,
+}
+
+impl<'a> ProfileHead<'a> {
+    pub fn new(manifest: &'a Manifest, profile: &Profile) -> Self {
+        let kind: record::ClockKind = manifest.clock.into();
+        Self {
+            program_version: &manifest.program_version,
+            origin: manifest.origin,
+            state: manifest.state,
+            created_unix_ns: manifest.created_unix_ns,
+            duration_ns: duration_ns(manifest),
+            command: &manifest.command,
+            working_directory: &manifest.working_directory,
+            exit: manifest.exit,
+            host: &manifest.host,
+            kernel: &manifest.kernel,
+            cpu_model: &manifest.cpu_model,
+            logical_cpus: manifest.logical_cpus,
+            environment: manifest.environment.as_deref(),
+            clock: ClockOut {
+                kind: kind.name(),
+                ns_per_tick: profile.timeline.ns_per_tick(),
+                calibrated: profile.timeline.calibrated,
+            },
+            passes: Some(manifest.passes).filter(|n| *n > 0),
+            counters: &manifest.counters,
+            metrics: &manifest.metrics,
+            multiplex: manifest.multiplex,
+            filters: &manifest.filters,
+        }
+    }
 }

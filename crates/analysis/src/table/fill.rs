@@ -1,0 +1,305 @@
+//! The table while it is filled: the row of each call, and what is added there.
+
+use std::collections::HashMap;
+
+use model::metric::Bound;
+use profile::batch::unknown_op;
+use profile::columns::{cpu_of, node_of};
+use profile::{Columns, Profile, Role, Status};
+
+use super::sum::Sum;
+use super::{Apart, By, Key};
+use crate::empty::EmptyCall;
+use crate::metrics::Sets;
+
+/// The table that one worker fills.
+#[derive(Debug)]
+pub(crate) struct Table<'a> {
+    pub(super) profile: &'a Profile,
+    by: By,
+    /// For each op whether the filter wants it; `None`: all.
+    wanted: Option<&'a [bool]>,
+    /// The filter itself, for calls whose op's name is lost.
+    filter: Option<&'a str>,
+    pub(super) metrics: &'a [Bound],
+    /// Whether what an empty call reads is taken off each call.
+    pub(super) subtract: bool,
+    pub(super) sets: Sets,
+    passes: usize,
+    pub(super) rows: HashMap<Key, usize>,
+    pub(super) sums: Vec<Sum>,
+    /// Everything recorded, whatever the filter says: what shares are shares of.
+    pub all_calls: u64,
+    pub all_dispatches: u64,
+    pub all_unplaced: bool,
+    /// Some ops are what virtual machines call.
+    machines: bool,
+    pub all_ticks: u128,
+    /// What of that is nobody's self time.
+    pub all_not_own: u128,
+    /// Calls on no thread ([`Role::is_apart`]), which the above leave out.
+    pub all_apart: Apart,
+    /// Row of each export of the process that was seen last.
+    cache: HashMap<u32, Option<usize>>,
+    cached_process: Option<usize>,
+    /// Row of each call of the page.
+    page_rows: Vec<u32>,
+}
+
+const SKIPPED: u32 = u32::MAX;
+
+impl<'a> Table<'a> {
+    pub fn new(
+        profile: &'a Profile,
+        by: By,
+        wanted: Option<&'a [bool]>,
+        filter: Option<&'a str>,
+        metrics: &'a [Bound],
+        subtract: bool,
+    ) -> Self {
+        Self {
+            profile,
+            by,
+            wanted,
+            filter,
+            metrics,
+            subtract,
+            sets: Sets::new(profile, metrics),
+            passes: profile.passes() as usize,
+            rows: HashMap::new(),
+            sums: Vec::new(),
+            all_calls: 0,
+            all_dispatches: 0,
+            all_unplaced: false,
+            machines: profile.ops.all().iter().any(|op| op.role != Role::Workgroup),
+            all_ticks: 0,
+            all_not_own: 0,
+            all_apart: Apart::default(),
+            cache: HashMap::new(),
+            cached_process: None,
+            page_rows: Vec::new(),
+        }
+    }
+
+    fn row(&mut self, key: Key) -> usize {
+        let counters = self.profile.groups.counters();
+        *self.rows.entry(key).or_insert_with(|| {
+            self.sums.push(Sum::new(counters, self.sets.sums(), self.passes));
+            self.sums.len() - 1
+        })
+    }
+
+    /// The row of a call, except for its CPU; `None` if the filter does not want it.
+    fn row_of(&mut self, columns: &Columns, export: u32) -> Option<usize> {
+        let op = self.profile.ops.of(columns.process, export);
+        let wanted = match op {
+            Some(op) => self.wanted.is_none_or(|w| w.get(op as usize) == Some(&true)),
+            None => self.filter.is_none_or(|f| model::glob::matches(f, &unknown_op(export))),
+        };
+        if !wanted {
+            return None;
+        }
+        let key = match (self.by, op) {
+            (By::Op, Some(op)) => Key::Op(op),
+            (By::Op, None) => Key::Unknown(columns.process, export),
+            (By::Thread, _) => Key::Thread(columns.process, columns.thread),
+            (By::Process, _) => Key::Process(columns.process),
+            // The real row is found per call; this one only says that it is wanted.
+            (By::Cpu, _) => return Some(0),
+        };
+        Some(self.row(key))
+    }
+
+    fn find_rows(&mut self, columns: &Columns) {
+        if self.cached_process != Some(columns.process) || self.by == By::Thread {
+            self.cache.clear();
+            self.cached_process = Some(columns.process);
+        }
+        let mut rows = std::mem::take(&mut self.page_rows);
+        rows.clear();
+        let mut last: Option<(u32, Option<usize>)> = None;
+        for (i, export) in columns.export.iter().enumerate() {
+            let row = match last {
+                Some((known, row)) if known == *export => row,
+                _ => match self.cache.get(export) {
+                    Some(row) => *row,
+                    None => {
+                        let row = self.row_of(columns, *export);
+                        self.cache.insert(*export, row);
+                        row
+                    }
+                },
+            };
+            last = Some((*export, row));
+            let row = match row {
+                Some(_) if self.by == By::Cpu => {
+                    let location = columns.location[i];
+                    Some(self.row(Key::Cpu(cpu_of(location), node_of(location))))
+                }
+                other => other,
+            };
+            rows.push(row.map_or(SKIPPED, |row| row as u32));
+        }
+        self.page_rows = rows;
+    }
+
+    /// For each call of a page a number that [`Table::not_own`] takes.
+    pub fn rows_of(&mut self, columns: &Columns) -> &[u32] {
+        self.find_rows(columns);
+        &self.page_rows
+    }
+
+    /// Of a call with this number, so much is the self time of others.
+    pub fn not_own(&mut self, row: u32, ticks: u64) {
+        self.all_not_own += u128::from(ticks);
+        if let Some(sum) = self.sums.get_mut(row as usize) {
+            sum.not_own += u128::from(ticks);
+        }
+    }
+
+    /// Whether call `i` is a virtual machine's, which belongs to no dispatch.
+    fn is_of_machine(&self, columns: &Columns, i: usize) -> bool {
+        let ops = &self.profile.ops;
+        let op = ops.of(columns.process, columns.export[i]).and_then(|op| ops.get(op));
+        op.is_some_and(|op| op.role != Role::Workgroup)
+    }
+
+    /// The role of a page's calls, if they are on no thread. Such calls have pages of their own.
+    pub fn apart(&self, columns: &Columns) -> Option<Role> {
+        if !self.machines {
+            return None;
+        }
+        let op = self.profile.ops.of(columns.process, *columns.export.first()?)?;
+        self.profile.ops.get(op).map(|op| op.role).filter(|role| role.is_apart())
+    }
+
+    /// Adds the calls of one page. `empty`: what an empty call reads.
+    pub fn add(&mut self, columns: &Columns, empty: Option<&EmptyCall>) {
+        self.find_rows(columns);
+        let apart = self.apart(columns);
+        if apart.is_some() && self.by != By::Op {
+            // They are on no thread and no CPU.
+            self.page_rows.fill(SKIPPED);
+        }
+        let empty_ticks = empty.map_or(0, |e| e.ticks);
+        let inside = if self.subtract { empty_ticks } else { 0 };
+        let calibrated = u64::from(empty.is_some());
+        let (mut ticks, mut dispatches, mut unplaced) = (0u128, 0, false);
+        let [x, y, z] = &columns.workgroup;
+        let thread = (columns.process, columns.thread);
+        let pass = self.profile.processes.get(columns.process).map_or(0, |p| p.pass as usize);
+        for (i, row) in self.page_rows.iter().enumerate() {
+            let duration = columns.duration(i).saturating_sub(inside);
+            let machine = self.machines && self.is_of_machine(columns, i);
+            let placed = !machine && columns.knows_workgroup(i);
+            let first = placed && x[i] | y[i] | z[i] == 0;
+            unplaced |= !placed && !machine;
+            ticks += u128::from(duration);
+            dispatches += u64::from(first);
+            let Some(sum) = self.sums.get_mut(*row as usize) else { continue };
+            sum.calls += 1;
+            sum.dispatches += u64::from(first);
+            sum.unplaced |= !placed;
+            sum.total_ticks += u128::from(duration);
+            sum.calibrated += calibrated;
+            sum.empty_ticks += u128::from(empty_ticks);
+            if let Some(pass) = sum.passes.get_mut(pass) {
+                pass.calls += 1;
+                pass.dispatches += u64::from(first);
+                pass.total_ticks += u128::from(duration);
+            }
+            sum.durations.push(duration);
+            sum.min = sum.min.min(duration);
+            sum.max = sum.max.max(duration);
+            let cpu = cpu_of(columns.location[i]) as usize;
+            sum.cpus[cpu / 64] |= 1 << (cpu % 64);
+            if sum.last_thread != Some(thread) {
+                sum.note_first();
+                sum.last_thread = Some(thread);
+                sum.first = (u64::MAX, 0);
+                sum.threads.insert(thread);
+            }
+            if columns.start_ticks[i] < sum.first.0 {
+                sum.first = (columns.start_ticks[i], duration);
+            }
+        }
+        if let Some(role) = apart {
+            self.all_apart.add(role, columns.len() as u64);
+            return;
+        }
+        self.all_calls += columns.len() as u64;
+        self.all_dispatches += dispatches;
+        self.all_unplaced |= unplaced;
+        self.all_ticks += ticks;
+        self.add_counters(columns, empty);
+        self.sets.add(columns, &self.page_rows, empty, self.subtract, &mut self.sums);
+    }
+
+    fn add_counters(&mut self, columns: &Columns, empty: Option<&EmptyCall>) {
+        for (group, column) in self.profile.groups.all().iter().zip(&columns.groups) {
+            if column.status.len() != self.page_rows.len() {
+                continue;
+            }
+            for counter in group.counters.clone() {
+                let bracket = empty.and_then(|e| e.values.get(counter).copied().flatten());
+                let values = columns.values[counter].iter();
+                for ((row, status), value) in self.page_rows.iter().zip(&column.status).zip(values)
+                {
+                    if *status != Status::Whole {
+                        continue;
+                    }
+                    if let Some(sum) = self.sums.get_mut(*row as usize) {
+                        sum.counters[counter].count(*value, bracket, self.subtract);
+                    }
+                }
+            }
+        }
+        if columns.estimates {
+            self.add_estimates(columns, empty);
+        }
+    }
+
+    /// Adds the calls whose counters took turns, and for how long each group counted.
+    fn add_estimates(&mut self, columns: &Columns, empty: Option<&EmptyCall>) {
+        let groups = self.profile.groups.all();
+        for (g, (group, times)) in groups.iter().zip(&columns.groups).enumerate() {
+            for (i, row) in self.page_rows.iter().enumerate() {
+                let Some(sum) = self.sums.get_mut(*row as usize) else { continue };
+                let Some(status) = times.status.get(i).filter(|s| **s != Status::NotRead) else {
+                    continue;
+                };
+                for counter in group.counters.clone() {
+                    let counted = &mut sum.counters[counter];
+                    counted.enabled_ns += u128::from(times.enabled_ns[i]);
+                    counted.running_ns += u128::from(times.running_ns[i]);
+                    if *status == Status::Whole {
+                        continue; // Added already.
+                    }
+                    if let Some(value) = columns.value(g, counter, i) {
+                        let bracket = empty.and_then(|e| e.values.get(counter).copied().flatten());
+                        counted.count(value, bracket, self.subtract);
+                        counted.estimated += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds what another worker found.
+    pub fn merge(&mut self, other: Self) {
+        self.all_calls += other.all_calls;
+        self.all_dispatches += other.all_dispatches;
+        self.all_unplaced |= other.all_unplaced;
+        self.all_ticks += other.all_ticks;
+        self.all_not_own += other.all_not_own;
+        self.all_apart.spans += other.all_apart.spans;
+        self.all_apart.bookkeeping += other.all_apart.bookkeeping;
+        let mut sums: Vec<Option<Sum>> = other.sums.into_iter().map(Some).collect();
+        for (key, place) in other.rows {
+            let row = self.row(key);
+            if let Some(sum) = sums[place].take() {
+                self.sums[row].merge(sum);
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! From sums to rows: quantiles, metrics, and what is not known.
+
+use model::metric::Bound;
+use profile::Profile;
+
+use super::fill::Table;
+use super::sum::Sum;
+use super::{FirstCalls, Key, Row};
+use crate::metrics::{self, Sets};
+
+/// What all rows need in order to be finished.
+struct Finishing<'a> {
+    profile: &'a Profile,
+    sets: &'a Sets,
+    metrics: &'a [Bound],
+    subtract: bool,
+}
+
+impl Sum {
+    fn finish(mut self, key: Key, table: &Finishing<'_>) -> Row {
+        self.note_first();
+        let firsts = || self.firsts.values().map(|(_, ticks)| *ticks);
+        let first = FirstCalls {
+            calls: self.firsts.len() as u64,
+            total_ticks: firsts().map(u128::from).sum(),
+            max_ticks: firsts().max().unwrap_or(0),
+        };
+        let subtracted = table.subtract;
+        let read = self.total_ticks + if subtracted { self.empty_ticks } else { 0 };
+        Row {
+            key,
+            first,
+            empty_share: metrics::empty_share(read, self.empty_ticks, self.calibrated),
+            metrics: table.sets.values(table.profile, table.metrics, &self.sets, subtracted),
+            calls: self.calls,
+            dispatches: (!self.unplaced).then_some(self.dispatches),
+            total_ticks: self.total_ticks,
+            self_ticks: self.total_ticks.saturating_sub(self.not_own),
+            min_ticks: self.min,
+            max_ticks: self.max,
+            p50_ticks: self.durations.quantile(0.5).unwrap_or(0.0),
+            p99_ticks: self.durations.quantile(0.99).unwrap_or(0.0),
+            counters: self
+                .counters
+                .iter()
+                .map(|total| (total.calls > 0).then_some(*total))
+                .collect(),
+            passes: self.passes,
+            threads: self.threads,
+            cpus: (0..4096)
+                .filter(|cpu| self.cpus[cpu / 64] >> (cpu % 64) & 1 == 1)
+                .map(|cpu| cpu as u32)
+                .collect(),
+        }
+    }
+}
+
+impl Table<'_> {
+    /// The rows that have calls, in no order. `workers` threads compute them.
+    pub fn finish(self, workers: usize) -> Vec<Row> {
+        let mut sums: Vec<Option<Sum>> = self.sums.into_iter().map(Some).collect();
+        let mut work: Vec<(Key, Sum)> = self
+            .rows
+            .into_iter()
+            .filter_map(|(key, place)| Some((key, sums[place].take()?)))
+            .filter(|(_, sum)| sum.calls > 0)
+            .collect();
+        // The quantiles take time; the biggest rows are dealt out first.
+        work.sort_by_key(|(key, sum)| (std::cmp::Reverse(sum.calls), *key));
+        let mut hands: Vec<Vec<(Key, Sum)>> = (0..workers.max(1)).map(|_| Vec::new()).collect();
+        for one in work {
+            let calls = |hand: &Vec<(Key, Sum)>| hand.iter().map(|(_, s)| s.calls).sum::<u64>();
+            if let Some(hand) = hands.iter_mut().min_by_key(|hand| calls(hand)) {
+                hand.push(one);
+            }
+        }
+        let (profile, metrics, subtract) = (self.profile, self.metrics, self.subtract);
+        let table = Finishing { profile, sets: &self.sets, metrics, subtract };
+        let finish = |hand: Vec<(Key, Sum)>| -> Vec<Row> {
+            hand.into_iter().map(|(key, sum)| sum.finish(key, &table)).collect()
+        };
+        std::thread::scope(|scope| {
+            let handles: Vec<_> =
+                hands.into_iter().map(|hand| scope.spawn(move || finish(hand))).collect();
+            handles
+                .into_iter()
+                .flat_map(|handle| match handle.join() {
+                    Ok(rows) => rows,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                })
+                .collect()
+        })
+    }
+}

@@ -1,0 +1,107 @@
+//! One row while calls are added to it.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::{CounterTotal, PassTotal};
+use crate::durations::Durations;
+use crate::metrics::{self, SetSum};
+
+/// CPU numbers have 12 bits.
+const CPU_WORDS: usize = 4096 / 64;
+
+/// What is known of a row's calls so far. Durations in ticks.
+#[derive(Debug)]
+pub struct Sum {
+    pub calls: u64,
+    pub dispatches: u64,
+    /// Some call's workgroup is not known.
+    pub unplaced: bool,
+    pub total_ticks: u128,
+    pub calibrated: u64,
+    pub empty_ticks: u128,
+    /// What of it calls within these calls own.
+    pub not_own: u128,
+    pub durations: Durations,
+    pub min: u64,
+    pub max: u64,
+    pub counters: Vec<CounterTotal>,
+    pub sets: Vec<SetSum>,
+    pub passes: Vec<PassTotal>,
+    pub threads: BTreeSet<(usize, usize)>,
+    pub last_thread: Option<(usize, usize)>,
+    /// Of that thread the begin and the duration of its earliest call.
+    pub first: (u64, u64),
+    /// Likewise of each thread, but for what is in `first` alone.
+    pub firsts: HashMap<(usize, usize), (u64, u64)>,
+    pub cpus: [u64; CPU_WORDS],
+}
+
+impl Sum {
+    /// Notes what is known of the thread that was seen last.
+    pub fn note_first(&mut self) {
+        if let (Some(thread), (begin, _)) = (self.last_thread, self.first) {
+            let known = self.firsts.entry(thread).or_insert(self.first);
+            if begin < known.0 {
+                *known = self.first;
+            }
+        }
+    }
+
+    pub fn new(counters: usize, sets: Vec<SetSum>, passes: usize) -> Self {
+        Self {
+            calls: 0,
+            dispatches: 0,
+            unplaced: false,
+            total_ticks: 0,
+            calibrated: 0,
+            empty_ticks: 0,
+            not_own: 0,
+            durations: Durations::default(),
+            min: u64::MAX,
+            max: 0,
+            counters: vec![CounterTotal::default(); counters],
+            sets,
+            passes: vec![PassTotal::default(); passes],
+            threads: BTreeSet::new(),
+            last_thread: None,
+            first: (u64::MAX, 0),
+            firsts: HashMap::new(),
+            cpus: [0; CPU_WORDS],
+        }
+    }
+
+    pub fn merge(&mut self, mut other: Self) {
+        self.note_first();
+        other.note_first();
+        self.last_thread = None;
+        for (thread, first) in other.firsts {
+            let known = self.firsts.entry(thread).or_insert(first);
+            *known = (*known).min(first);
+        }
+        self.calls += other.calls;
+        self.dispatches += other.dispatches;
+        self.unplaced |= other.unplaced;
+        self.total_ticks += other.total_ticks;
+        self.calibrated += other.calibrated;
+        self.empty_ticks += other.empty_ticks;
+        self.not_own += other.not_own;
+        self.durations.append(other.durations);
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.counters.iter_mut().zip(other.counters).for_each(|(total, more)| total.add(more));
+        metrics::merge(&mut self.sets, other.sets);
+        for (pass, more) in self.passes.iter_mut().zip(other.passes) {
+            pass.calls += more.calls;
+            pass.dispatches += more.dispatches;
+            pass.total_ticks += more.total_ticks;
+        }
+        self.threads.append(&mut other.threads);
+        self.cpus.iter_mut().zip(other.cpus).for_each(|(a, b)| *a |= b);
+    }
+}
+
+impl AsMut<[SetSum]> for Sum {
+    fn as_mut(&mut self) -> &mut [SetSum] {
+        &mut self.sets
+    }
+}

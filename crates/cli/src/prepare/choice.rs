@@ -1,0 +1,182 @@
+//! From what was asked to counters, each of which works here.
+
+use counters::devices::Devices;
+use counters::machine::Machine;
+use counters::names::Resolver;
+use counters::plan::by_scope;
+use counters::{Plan, check, defaults, own};
+use model::{Counter, Scope, Source};
+use profile::manifest::{MetricInfo, Origin};
+
+use super::options::Recording;
+use crate::failure::Failure;
+use crate::terminal::say;
+
+/// What a recording counts. Each counter was opened once to see that it works.
+pub struct Choice {
+    /// Counted in each call by the recorder.
+    pub counters: Vec<Counter>,
+    /// Sampled beside the program.
+    pub beside: Vec<Counter>,
+    /// Notes about default counters that do not work.
+    pub notes: Vec<String>,
+    /// Metrics to compute from the counters.
+    pub metrics: Vec<MetricInfo>,
+}
+
+/// Counters that work here.
+pub struct Chosen {
+    /// Counters of threads, for the recorder.
+    pub threads: Vec<Counter>,
+    /// Counters of whole packages, which are sampled.
+    pub packages: Vec<Counter>,
+    /// Notes about default counters that do not work.
+    pub notes: Vec<String>,
+}
+
+/// The counters that `-e` names, each of which must work here; without `-e`, the default counters
+/// that do.
+pub fn counters_of(
+    recording: &Recording,
+    resolver: &Resolver,
+    machine: &Machine,
+) -> Result<Chosen, Failure> {
+    if recording.events.is_empty() {
+        return unasked(resolver, machine);
+    }
+    let typed = recording.events.join(",");
+    let counters = resolve("-e", &typed, resolver)?;
+    let (threads, packages) = by_scope(counters.clone());
+    Plan::new(threads.clone()).map_err(|e| Failure::new(format!("-e {typed}: {e}")))?;
+    if recording.multiplex {
+        works(&packages, machine)?;
+        let threads = check::split(&threads, machine).map_err(|problem| refused(&problem))?;
+        let notes = turns(&threads).into_iter().chain(own_readings(&threads)).collect();
+        return Ok(Chosen { threads, packages, notes });
+    }
+    works(&counters, machine)?;
+    let notes = own_readings(&threads);
+    Ok(Chosen { threads, packages, notes })
+}
+
+/// Notes about counters that also count the recorder's own work. They are printed on stderr at once
+/// and returned for the profile.
+pub fn own_readings(threads: &[Counter]) -> Vec<String> {
+    let notes = own::notes(threads);
+    for note in &notes {
+        say!("{note}");
+    }
+    notes
+}
+
+/// Counters for every CPU that is online, in groups from number `first` on. A simulated one
+/// belongs to no CPU.
+pub fn system_wide(
+    lists: &[String],
+    first: u16,
+    resolver: &Resolver,
+    machine: &Machine,
+) -> Result<Vec<Counter>, Failure> {
+    if lists.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut counters = resolve("--system", &lists.join(","), resolver)?;
+    for counter in &mut counters {
+        if counter.scope.is_thread() && matches!(counter.source, Source::Perf(_)) {
+            counter.scope = Scope::Cpus(machine.online_cpus());
+        }
+    }
+    works(&counters, machine)?;
+    counters.iter_mut().for_each(|counter| counter.group += first);
+    Ok(counters)
+}
+
+/// The counters of a list. A name that appears twice is counted once, with a note on stderr.
+pub fn resolve(option: &str, typed: &str, resolver: &Resolver) -> Result<Vec<Counter>, Failure> {
+    let (counters, notes) = resolver.resolve_once(typed).map_err(|e| {
+        let failure = Failure::new(format!("{option} {typed}: {e}"));
+        match e.hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    })?;
+    for note in notes {
+        say!("{option} {typed}: {note}");
+    }
+    Ok(counters)
+}
+
+/// Fails if a counter does not work, with a message for each such counter and every remedy.
+fn works(counters: &[Counter], machine: &Machine) -> Result<(), Failure> {
+    let report = check::check(counters, machine);
+    let alone = report.counters.iter().filter_map(|counter| counter.as_ref().err());
+    let problems: Vec<_> = alone.chain(report.together.as_ref().err()).collect();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let mut remedies: Vec<&str> = Vec::new();
+    for remedy in problems.iter().filter_map(|problem| problem.remedy.as_deref()) {
+        if !remedies.contains(&remedy) {
+            remedies.push(remedy);
+        }
+    }
+    let messages = problems.iter().map(|problem| &problem.message);
+    Err(Failure::several(messages).hints(remedies))
+}
+
+fn refused(problem: &check::Problem) -> Failure {
+    let failure = Failure::new(&problem.message);
+    match &problem.remedy {
+        Some(remedy) => failure.hint(remedy),
+        None => failure,
+    }
+}
+
+/// Which counters are on the PMU together, if they take turns.
+fn turns(counters: &[Counter]) -> Option<String> {
+    let groups = counters.chunk_by(|a, b| a.group == b.group);
+    let names = |group: &[Counter]| {
+        format!("{{{}}}", group.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(","))
+    };
+    let groups: Vec<String> = groups.map(names).collect();
+    (groups.len() > 1).then(|| format!("these groups may take turns: {}", groups.join(" ")))
+}
+
+/// The counters of a recording without `-e`.
+fn unasked(resolver: &Resolver, machine: &Machine) -> Result<Chosen, Failure> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let kinds = defaults::asked(&variable);
+    let set = defaults::of_devices(&kinds, &variable, resolver, &Devices::known(), machine)
+        .map_err(|error| {
+            let failure = Failure::new(error.to_string());
+            match error.hint {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            }
+        })?;
+    for skipped in &set.skipped {
+        say!("{skipped}");
+    }
+    let (threads, packages) = by_scope(set.counters);
+    let notes = set.notes.into_iter().chain(set.skipped).collect();
+    Ok(Chosen { threads, packages, notes })
+}
+
+/// A hint how to ask for software counters. `None` if they do not work here, or if a variable already
+/// says what to count.
+pub fn ask_for_counters(origin: Origin, resolver: &Resolver, machine: &Machine) -> Option<String> {
+    let kinds = defaults::asked(&|_| None);
+    let named =
+        kinds.iter().flat_map(|kind| kind.variables()).any(|v| std::env::var_os(v).is_some());
+    let list = defaults::SOFTWARE_COUNTERS;
+    let works =
+        || check::check(&resolver.resolve(list).ok()?, machine).problem().is_none().then_some(());
+    (!named).then(works)??;
+    Some(match origin {
+        Origin::Session => format!(
+            "to count in each call, at a price, name counters: counters={:?}",
+            list.split(',').collect::<Vec<_>>()
+        ),
+        _ => format!("to count in each call, at a price, name counters: -e {list}"),
+    })
+}

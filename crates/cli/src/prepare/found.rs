@@ -1,0 +1,112 @@
+//! Facts about the machine that a recording depends on: the shared library, a place for the pool, the
+//! clock, and what counters add to a context switch.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use counters::Plan;
+use counters::machine::Machine;
+use model::Counter;
+use profile::manifest::SwitchCost;
+use profile::pools::{POOL_NAME, directory_name, places, user};
+use record::ClockKind;
+
+use crate::failure::Failure;
+
+const LIBRARY: &str = "libcounterpoint.so";
+
+/// Where the shared library may be: in `../lib` relative to the program, or next to the program.
+pub fn library_places() -> std::io::Result<[PathBuf; 2]> {
+    let program = std::env::current_exe().and_then(fs::canonicalize)?;
+    let beside = program.parent().unwrap_or(Path::new("/")).to_owned();
+    let above = beside.parent().unwrap_or(Path::new("/"));
+    Ok([above.join("lib").join(LIBRARY), beside.join(LIBRARY)])
+}
+
+pub(super) fn library() -> Result<PathBuf, Failure> {
+    let places = library_places().map_err(|e| Failure::new(format!("find own program: {e}")))?;
+    places.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
+        Failure::new(format!("no {} and no {}", places[0].display(), places[1].display()))
+            .hint("`cargo xtask dist` builds program and library into dist/; copy it as a whole")
+    })
+}
+
+/// The value of `LD_PRELOAD`: our library, then what the variable already names. The dynamic linker splits it at colons
+/// and spaces, so a library whose path has any is reached through a link.
+pub(super) fn preload(library: &Path, pool_directory: &Path) -> Result<OsString, Failure> {
+    let awkward = |path: &Path| path.to_string_lossy().contains([' ', ':', '\t', '\n']);
+    let mut value = if awkward(library) {
+        let link = pool_directory.join("libcounterpoint.so");
+        std::os::unix::fs::symlink(library, &link)
+            .map_err(|e| Failure::new(format!("link {}: {e}", link.display())))?;
+        link.into_os_string()
+    } else {
+        library.as_os_str().to_owned()
+    };
+    if let Some(before) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
+        value.push(":");
+        value.push(before);
+    }
+    Ok(value)
+}
+
+/// Where the pool goes: a memory file system, where memory is written without page faults.
+pub(super) fn pool_directory(profile: &Path) -> (PathBuf, Option<String>) {
+    for base in places(user()) {
+        if is_memory(&base) && is_writable(&base) {
+            return (base.join(directory_name()), None);
+        }
+    }
+    let note = if is_memory(profile) {
+        None
+    } else {
+        Some(
+            "no writable memory file system (/dev/shm): the recorder's own page faults may be \
+             counted as the program's"
+                .to_owned(),
+        )
+    };
+    (profile.join(POOL_NAME), note)
+}
+
+fn is_memory(path: &Path) -> bool {
+    const TMPFS: i64 = 0x0102_1994;
+    const RAMFS: i64 = 0x8584_58f6;
+    let Ok(path) = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()) else {
+        return false;
+    };
+    // SAFETY: an all-zero `statfs` is a valid value to be overwritten.
+    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `path` is a C string and `stat` outlives the call.
+    let known = unsafe { libc::statfs(path.as_ptr(), &mut stat) } == 0;
+    known && matches!(stat.f_type as i64, TMPFS | RAMFS)
+}
+
+fn is_writable(path: &Path) -> bool {
+    let Ok(path) = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()) else {
+        return false;
+    };
+    // SAFETY: `path` is a C string.
+    unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
+}
+
+/// The clock of this machine's recordings.
+pub(super) fn choose_clock(machine: &Machine) -> ClockKind {
+    let clocksource = machine
+        .read_trimmed("sys/devices/system/clocksource/clocksource0/current_clocksource")
+        .unwrap_or_default();
+    ClockKind::choose(&clocksource)
+}
+
+/// What the counters add to each context switch of the program's threads. Measured here, in 5 ms, so
+/// that it does not cost the program time.
+pub(super) fn switch_cost(counters: &[Counter]) -> Option<SwitchCost> {
+    let plan = Plan::new(counters.to_vec()).ok()?;
+    counters::switches::measure(&plan).map(|found| SwitchCost {
+        switches: found.switches,
+        bare_ns: found.bare_ns,
+        added_ns: found.added_ns,
+        added_range_ns: found.added_range_ns,
+    })
+}

@@ -1,0 +1,196 @@
+//! Makes a profile that is ready to be recorded into: its directory, the pool, the run file and the
+//! manifest.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use counters::machine::Machine;
+use model::{Counter, Loss};
+use profile::ProfileId;
+use profile::live::{ProcessId, boot_id};
+use profile::manifest::{CounterInfo, Manifest, Origin, State};
+use profile::pools::{POOL_NAME, owner};
+use record::meta::PARTS_NAME;
+use record::run_file::{RUN_FILE_NAME, RUN_FILE_VARIABLE};
+use record::{ClockKind, RunFile, Snapshot};
+
+use super::choice::Choice;
+use super::found::{choose_clock, library, pool_directory, preload, switch_cost};
+use super::options::Recording;
+use super::place::{Turn, make_directory, make_way};
+use crate::failure::Failure;
+
+/// The variable that makes the dynamic linker load the agent.
+pub const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
+
+/// A profile that is ready to be recorded into.
+pub struct Prepared {
+    /// Its directory, absolute.
+    pub directory: PathBuf,
+    /// Its clock.
+    pub clock: ClockKind,
+    /// What is sampled beside the program.
+    pub beside: Vec<Counter>,
+    /// Environment variables that bring the agent into a program.
+    pub variables: Vec<(&'static str, OsString)>,
+    pool_directory: PathBuf,
+    /// The pool and the profile's directory, held open so that both keep their inode numbers: some
+    /// file systems assign new ones to a file that nobody has open.
+    #[expect(dead_code, reason = "only held")]
+    held: [fs::File; 2],
+}
+
+impl Prepared {
+    /// Removes what was made, if the program could not be started after all.
+    pub fn discard(self) {
+        drop(Undo { directories: vec![self.directory, self.pool_directory] });
+    }
+
+    /// Counts something that no recording process can count.
+    pub fn lose(&self, loss: Loss) {
+        use std::os::unix::ffi::OsStrExt;
+        let pool = self.pool_directory.join(POOL_NAME);
+        if let Ok(pool) = std::ffi::CString::new(pool.as_os_str().as_bytes()) {
+            // If even this fails, there is no profile either.
+            let _ = record::pool::with_run_row(&pool, |row| row.lose(loss, 1, 0));
+        }
+    }
+
+    /// Removes what may be left next to the pool after the pool itself is gone.
+    pub fn tidy(&self) {
+        if !self.pool_directory.join(POOL_NAME).exists() {
+            let _ = fs::remove_dir_all(&self.pool_directory);
+        }
+    }
+}
+
+/// Removes directories when dropped, unless they were taken out before.
+struct Undo {
+    directories: Vec<PathBuf>,
+}
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        for directory in &self.directories {
+            let _ = fs::remove_dir_all(directory);
+        }
+    }
+}
+
+/// Makes the profile in `directory`. If this fails, it removes what it made.
+pub fn make(
+    recording: &Recording,
+    choice: Choice,
+    directory: &Path,
+    origin: Origin,
+    command: &[String],
+) -> Result<Prepared, Failure> {
+    let Choice { counters, beside, notes, metrics } = choice;
+    let clock = choose_clock(&Machine::here());
+    let switch_cost = switch_cost(&counters);
+    let first = Snapshot::take(clock);
+    let directory = directory.to_owned();
+    let infos: Vec<CounterInfo> = counters.iter().map(Into::into).collect();
+    let turn = Turn::wait(&directory);
+    make_way(&directory)?;
+    let make = make_directory;
+    make(&directory).map_err(|f| f.hint("choose another place with -o DIR"))?;
+    let mut made = Undo { directories: vec![directory.clone()] };
+    let library = library()?;
+    make(&directory.join(PARTS_NAME))?;
+    crate::orphans::remove_old();
+    let (pool_directory, pool_note) = pool_directory(&directory);
+    make(&pool_directory)?;
+    made.directories.push(pool_directory.clone());
+    let pool = pool_directory.join(POOL_NAME);
+    let id = ProfileId::random().map_err(|e| Failure::new(format!("random number: {e}")))?;
+    let owner = owner(&directory, id).map_err(Failure::new)?;
+    record::pool::create(&pool, &owner).map_err(|e| {
+        Failure::new(format!("create {}: {e}", pool.display()))
+            .hint("the recorder keeps unfinished pages there; free some space (df /dev/shm)")
+    })?;
+
+    let run_file = RunFile {
+        profile: utf8(&directory)?,
+        pool: utf8(&pool)?,
+        id,
+        clock,
+        counters,
+        filters: recording.filter.clone(),
+        bookkeeping: recording.bookkeeping,
+        snapshots: vec![first, Snapshot::take(clock)],
+    };
+    let run_path = directory.join(RUN_FILE_NAME);
+    fs::write(&run_path, run_file.to_bytes())
+        .map_err(|e| Failure::new(format!("write {}: {e}", run_path.display())))?;
+    let manifest = Manifest {
+        id: id.to_string(),
+        counters: infos,
+        metrics,
+        multiplex: recording.multiplex,
+        switch_cost,
+        pool: Some(pool.clone()),
+        notes: notes.into_iter().chain(pool_note).collect(),
+        ..manifest(recording, origin, command, &run_file.snapshots)
+    };
+    manifest.write(&directory).map_err(Failure::new)?;
+    drop(turn);
+    // Written while it is held: whoever looks for pools that nobody uses sees that this one is used.
+    let opened = fs::File::options().write(true).open(&pool);
+    let held = opened.and_then(|pool| Ok([pool, fs::File::open(&directory)?]));
+    let preload = preload(&library, &pool_directory)?;
+    let python = crate::python::path(&pool_directory);
+    made.directories.clear();
+    Ok(Prepared {
+        directory,
+        clock,
+        beside,
+        variables: [(RUN_FILE_VARIABLE, run_path.into()), (PRELOAD_VARIABLE, preload)]
+            .into_iter()
+            .chain(python.map(|path| (crate::python::PATH_VARIABLE, path)))
+            .collect(),
+        held: held.map_err(|e| Failure::new(format!("open {}: {e}", pool.display())))?,
+        pool_directory,
+    })
+}
+
+/// A manifest with everything that is known about the machine and the command.
+pub fn manifest(
+    recording: &Recording,
+    origin: Origin,
+    command: &[String],
+    snapshots: &[Snapshot],
+) -> Manifest {
+    let machine = Machine::here();
+    Manifest {
+        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        origin,
+        state: State::Recording,
+        created_unix_ns: snapshots.first().map_or(0, |s| s.realtime_ns),
+        host: machine.read_trimmed("proc/sys/kernel/hostname").unwrap_or_default(),
+        kernel: machine.read_trimmed("proc/sys/kernel/osrelease").unwrap_or_default(),
+        boot_id: boot_id(),
+        cpu_model: machine.field("proc/cpuinfo", "model name").unwrap_or_default(),
+        logical_cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
+        command: command.to_vec(),
+        working_directory: std::env::current_dir()
+            .map_or_else(|_| String::new(), |d| d.display().to_string()),
+        environment: machine
+            .container()
+            .map(|sign| format!("in a container ({sign})"))
+            .or_else(|| machine.virtualisation().map(|sign| format!("virtualised ({sign})"))),
+        clock: choose_clock(&machine).into(),
+        filters: recording.filter.clone(),
+        bookkeeping: recording.bookkeeping,
+        watch: ProcessId::current().into_iter().collect(),
+        snapshots: snapshots.iter().map(|s| (*s).into()).collect(),
+        ..Manifest::new()
+    }
+}
+
+fn utf8(path: &Path) -> Result<String, Failure> {
+    path.to_str()
+        .map(str::to_owned)
+        .ok_or_else(|| Failure::new(format!("output {}: the path is not UTF-8", path.display())))
+}

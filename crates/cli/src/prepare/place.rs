@@ -1,0 +1,110 @@
+//! The place of a profile: where it goes, one command at a time, and an earlier profile there.
+
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use profile::collect::{Closing, collect, is_over};
+use profile::manifest::{Manifest, Origin};
+use profile::pools::user;
+
+use super::options::Recording;
+use crate::failure::Failure;
+
+/// The absolute path of the profile. Compared by components: `x.cpt/` is `x.cpt`.
+pub fn place(recording: &Recording) -> Result<PathBuf, Failure> {
+    let absolute = std::path::absolute(&recording.output)
+        .map_err(|e| Failure::new(format!("output {}: {e}", recording.output.display())))?;
+    let directory: PathBuf = absolute.components().collect();
+    // A link stays where it is: what it points to is replaced.
+    match fs::symlink_metadata(&directory) {
+        // In a directory that everybody may write to, anybody can have put a link there.
+        Ok(found) if found.is_symlink() && ![user(), 0].contains(&found.uid()) => {
+            Err(Failure::new(format!("output {}: is another user's link", directory.display()))
+                .hint("choose another place with -o DIR"))
+        }
+        Ok(found) if found.is_symlink() => fs::canonicalize(&directory)
+            .map_err(|e| Failure::new(format!("output {}: {e}", directory.display()))),
+        _ => Ok(directory),
+    }
+}
+
+/// Makes a directory of a profile, for its owner only.
+pub fn make_directory(path: &Path) -> Result<(), Failure> {
+    fs::DirBuilder::new()
+        .mode(0o700)
+        .create(path)
+        .map_err(|e| Failure::new(format!("create {}: {e}", path.display())))
+}
+
+/// Lets one command at a time look for a free place and write its manifest there. Otherwise, of two
+/// commands that start at the same moment, the second could find a directory that is not a profile
+/// yet, or remove one that is still empty.
+///
+/// It is a lock on the parent directory, which needs no file and ends with the process. Where such
+/// locks do not exist, or another process holds one for too long, the command continues without.
+pub struct Turn(#[expect(dead_code, reason = "the lock ends when it is closed")] Option<fs::File>);
+
+impl Turn {
+    /// Waits for the turn to make a profile in `directory`.
+    pub fn wait(directory: &Path) -> Self {
+        const PATIENCE: Duration = Duration::from_secs(2);
+        let around = match directory.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let Ok(around) = fs::File::open(around) else { return Self(None) };
+        let since = std::time::Instant::now();
+        // SAFETY: a descriptor of our own.
+        while unsafe { libc::flock(around.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            let held = std::io::Error::last_os_error().kind() == std::io::ErrorKind::WouldBlock;
+            if !held || since.elapsed() > PATIENCE {
+                return Self(None);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Self(Some(around))
+    }
+}
+
+/// Moves an earlier profile out of the way, as perf does with its data files.
+pub fn make_way(directory: &Path) -> Result<(), Failure> {
+    let Ok(found) = fs::symlink_metadata(directory) else { return Ok(()) };
+    let refuse = |why: &str| {
+        Failure::new(format!("output {}: {why}", directory.display()))
+            .hint("choose another place with -o DIR")
+    };
+    if !found.is_dir() {
+        return Err(refuse("exists and is not a profile"));
+    }
+    if fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none()) {
+        return fs::remove_dir(directory).map_err(|e| refuse(&e.to_string()));
+    }
+    let Ok(manifest) = Manifest::read(directory) else {
+        return Err(refuse("exists and is not a profile"));
+    };
+    if manifest.origin != Origin::Env && !is_over(&manifest) {
+        return Err(Failure::new(format!(
+            "output {}: is still being recorded",
+            directory.display()
+        ))
+        .hint("wait until that program has ended, or choose another place with -o DIR"));
+    }
+    // What an interrupted recording left in memory belongs to it, wherever it moves.
+    collect(directory, Closing::Now).map_err(Failure::new)?;
+    let mut old = directory.as_os_str().to_owned();
+    old.push(".old");
+    let old = PathBuf::from(old);
+    if fs::symlink_metadata(&old).is_ok_and(|m| m.dev() == found.dev()) {
+        if Manifest::read(&old).is_err() {
+            return Err(refuse(&format!(
+                "cannot move to {}: that is not a profile",
+                old.display()
+            )));
+        }
+        fs::remove_dir_all(&old).map_err(|e| refuse(&format!("remove {}: {e}", old.display())))?;
+    }
+    fs::rename(directory, &old).map_err(|e| refuse(&format!("move to {}: {e}", old.display())))
+}

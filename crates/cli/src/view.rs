@@ -1,0 +1,27 @@
+//! What the views of a profile share: tables, layout, units, losses, what stands above and below a
+//! table. A view is a command that shows a profile; none uses another one's module.
+
+pub mod columns;
+pub mod csv;
+pub mod first;
+pub mod head;
+pub mod keys;
+pub mod labels;
+pub mod layout;
+pub mod losses;
+pub mod metrics;
+pub mod names;
+pub mod notes;
+pub mod open;
+pub mod overview;
+pub mod price;
+pub mod shades;
+pub mod source;
+pub mod statistics;
+pub mod table;
+pub mod text;
+pub mod tracks;
+pub mod units;
+pub mod usage;
+pub mod variables;
+pub mod wrap;

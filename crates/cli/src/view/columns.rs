@@ -1,0 +1,237 @@
+//! The columns of a summary: the name of each row, its calls, times, counters and metrics.
+
+use analysis::{By, CounterTotal, Key, MOSTLY_EMPTY, PassTotal, Row, Summary, ThreadTime};
+use model::Unit;
+use model::metric::Bound;
+use profile::{Op, Profile, Usage};
+
+use super::labels::{has_roles, is_apart, labels, op_of};
+use super::metrics as metric_cells;
+use super::overview::name_of;
+use super::source::{self, SOURCE};
+use super::table::{Column, Table, Value};
+
+/// The table of a summary, its rows in the summary's order.
+pub fn of_summary(profile: &Profile, summary: &Summary, metrics: &[Bound], by: By) -> Table {
+    let rows = &summary.rows;
+    let line = &profile.timeline;
+    let mut columns = names(profile, rows, by);
+    let mut push = |rank, name: &str, title: &str, cell: &dyn Fn(&Row) -> Option<Value>| {
+        columns.push(Column::new(rank, name, title, rows.iter().map(cell).collect()));
+    };
+    let ns = |ticks: f64| Some(Value::Ns(ticks * line.ns_per_tick()));
+    let all = summary.self_ticks as f64;
+    // Of ops, each pass is a repetition.
+    let repeated = by == By::Op && profile.manifest.passes > 0;
+    let passes = if repeated { profile.passes().max(1) } else { 0 };
+    let each = f64::from(passes.max(1));
+    push(1, "calls", "calls", &|r| match r.passes.first().filter(|_| passes > 0) {
+        None => Some(Value::Count(r.calls.into())),
+        Some(pass) if r.passes_agree() => Some(Value::Count(pass.calls.into())),
+        Some(_) => None,
+    });
+    push(7, "dispatches", "dispatches", &|r| {
+        let agree = passes == 0 || r.passes_agree();
+        let of_pass = |n: u64| n / u64::from(passes.max(1));
+        r.dispatches.filter(|_| agree).map(|n| Value::Count(of_pass(n).into()))
+    });
+    push(1, "total_ns", "total", &|r| ns(r.total_ticks as f64 / each));
+    if passes > 0 {
+        push(3, "spread", "spread", &|r| spread(r).map(Value::Part));
+        push(6, "calls_by_pass", "by pass", &|r| {
+            Some(Value::Text(by_pass(r, |pass| pass.calls.to_string())))
+        });
+    }
+    // What is on no thread has no part in the time of threads.
+    let of_thread = |r: &Row| !is_apart(profile, r.key);
+    push(2, "self_ns", "self", &|r| ns(r.self_ticks as f64 / each).filter(|_| of_thread(r)));
+    push(2, "share", "share", &|r| {
+        let any = summary.self_ticks > 0 && of_thread(r);
+        any.then(|| Value::Part(r.self_ticks as f64 / all))
+    });
+    push(4, "mean_ns", "mean", &|r| ns(r.mean_ticks()));
+    push(6, "p50_ns", "p50", &|r| ns(r.p50_ticks));
+    push(5, "p99_ns", "p99", &|r| ns(r.p99_ticks));
+    for (i, counter) in profile.manifest.counters.iter().enumerate() {
+        let (name, unit) = (&counter.name, counter.unit());
+        let of = |row: &Row| row.counters.get(i).copied().flatten();
+        push(3, name, name, &|r| of(r).map(|c| total(unit, c)));
+        push(10, &format!("{name}_per_call"), "/call", &|r| of(r).map(|c| mean(unit, c)));
+    }
+    if by == By::Thread {
+        usage_columns(summary, rows, &mut push);
+    }
+    for (i, metric) in metrics.iter().enumerate() {
+        let (unit, declared) = (&metric.unit.name, metric.unit.declared);
+        push(metric_cells::rank(metric), &metric.name, &metric.name, &|r| {
+            r.metrics[i].value.map(|x| Value::Metric(x, unit.clone(), declared))
+        });
+    }
+    push(8, "threads", "threads", &|r| Some(Value::Count(r.threads.len() as u128)));
+    push(8, "cpus", "cpus", &|r| Some(Value::Count(r.cpus.len() as u128)));
+    push(11, "min_ns", "min", &|r| ns(r.min_ticks as f64));
+    push(11, "max_ns", "max", &|r| ns(r.max_ticks as f64));
+    // Where no call lies in another one, it is the total.
+    if summary.self_ticks == summary.total_ticks
+        && let Some(column) = columns.iter_mut().find(|column| column.name == "self_ns")
+    {
+        column.csv_only = true;
+    }
+    for (i, counter) in profile.manifest.counters.iter().enumerate() {
+        let calls = rows
+            .iter()
+            .map(|row| Some(Value::Count(row.counters[i].map_or(0, |total| total.calls).into())));
+        columns.push(Column::for_programs(&format!("{}_calls", counter.name), calls.collect()));
+    }
+    for (i, counter) in profile.manifest.counters.iter().enumerate() {
+        let calls = |row: &Row| row.counters[i].map_or(0, |total| total.calls);
+        // A counter of one pass is not missing in the others.
+        let of = |row: &Row| match counter.pass {
+            Some(pass) => row.passes.get(pass as usize - 1).map_or(0, |pass| pass.calls),
+            None => row.calls,
+        };
+        let coverage: Vec<_> = rows.iter().map(|row| (calls(row), of(row))).collect();
+        let per_call = format!("{}_per_call", counter.name);
+        for column in columns.iter_mut() {
+            if column.name == counter.name || column.name == per_call {
+                column.coverage = Some(coverage.clone());
+                column.mostly_empty = Some(mostly_empty(rows, i));
+            }
+        }
+    }
+    for (i, metric) in metrics.iter().enumerate() {
+        let calls = rows.iter().map(|row| Some(Value::Count(row.metrics[i].calls.into())));
+        let first = metric.counters.first().and_then(|c| profile.manifest.counters.get(*c));
+        let of = |row: &Row| match first.and_then(|counter| counter.pass) {
+            Some(pass) => row.passes.get(pass as usize - 1).map_or(0, |pass| pass.calls),
+            None => row.calls,
+        };
+        let coverage: Vec<_> = rows.iter().map(|row| (row.metrics[i].calls, of(row))).collect();
+        columns.push(Column::for_programs(&format!("{}_calls", metric.name), calls.collect()));
+        if let Some(column) = columns.iter_mut().find(|column| column.name == metric.name) {
+            column.coverage = Some(coverage);
+            column.hidden = Some(rows.iter().map(|row| row.metrics[i].hidden).collect());
+        }
+    }
+    if profile.manifest.multiplex {
+        estimates(profile, rows, &mut columns);
+    }
+    Table { columns, order: (0..rows.len()).collect() }
+}
+
+type Push<'a> = dyn FnMut(u8, &str, &str, &dyn Fn(&Row) -> Option<Value>) + 'a;
+
+/// What the kernel counted for each thread, in calls and between them.
+fn usage_columns(summary: &Summary, rows: &[Row], push: &mut Push<'_>) {
+    let usage = |row: &Row| {
+        let Key::Thread(process, thread) = row.key else { return None };
+        let of = |time: &&ThreadTime| (time.process, time.thread) == (process, thread);
+        summary.threads.iter().find(of)?.usage
+    };
+    // Profiles of before, and imported ones, know nothing of it.
+    if rows.iter().all(|row| usage(row).is_none()) {
+        return;
+    }
+    push(4, "thread_cpu_ns", "on CPU", &|row| usage(row).map(|used| Value::Ns(used.cpu_ns as f64)));
+    let mut count = |name: &str, title: &str, of: &dyn Fn(&Usage) -> u64| {
+        push(5, name, title, &|row| usage(row).map(|used| Value::Count(of(&used).into())));
+    };
+    count("thread_minor_faults", "minor faults", &|used| used.minor_faults);
+    count("thread_major_faults", "major faults", &|used| used.major_faults);
+    count("thread_voluntary_switches", "voluntary switches", &|used| used.voluntary_switches);
+    count("thread_involuntary_switches", "involuntary switches", &|used| used.involuntary_switches);
+}
+
+/// How much the total durations of the passes differ: the largest minus the smallest, divided by
+/// their mean.
+pub fn spread(row: &Row) -> Option<f64> {
+    let totals = || row.passes.iter().map(|pass| pass.total_ticks);
+    let (least, most) = (totals().min()?, totals().max()?);
+    let mean = row.total_ticks as f64 / row.passes.len() as f64;
+    (mean > 0.0).then(|| (most - least) as f64 / mean)
+}
+
+/// `10` if all passes have the same value, otherwise `10|12`.
+pub fn by_pass(row: &Row, text: impl Fn(&PassTotal) -> String) -> String {
+    let mut all: Vec<String> = row.passes.iter().map(text).collect();
+    if all.windows(2).all(|pair| pair[0] == pair[1]) {
+        all.truncate(1);
+    }
+    all.join("|")
+}
+
+/// For a run whose counters take turns: marks estimates, and adds columns with the number of
+/// estimated calls and the part of the time for which each counter was on.
+fn estimates(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
+    for (i, counter) in profile.manifest.counters.iter().enumerate() {
+        let of = |row: &Row| row.counters.get(i).copied().flatten();
+        let estimated = |row: &Row| of(row).map_or(0, |total| total.estimated);
+        let covered: Vec<_> = rows.iter().map(|row| of(row)?.covered()).collect();
+        let per_call = format!("{}_per_call", counter.name);
+        for column in columns.iter_mut().filter(|c| c.name == counter.name || c.name == per_call) {
+            let part = |row: (&Row, &Option<f64>)| row.1.filter(|_| estimated(row.0) > 0);
+            column.estimated = Some(rows.iter().zip(&covered).map(part).collect());
+        }
+        let calls = rows.iter().map(|row| Some(Value::Count(estimated(row).into())));
+        let covered = covered.into_iter().map(|part| part.map(Value::Number));
+        let all: [(&str, Vec<_>); 2] =
+            [("estimated_calls", calls.collect()), ("covered", covered.collect())];
+        columns.extend(
+            all.map(|(what, cells)| {
+                Column::for_programs(&format!("{}_{what}", counter.name), cells)
+            }),
+        );
+    }
+}
+
+/// For each row the part of a counter that an empty call reads, where that is more than half.
+fn mostly_empty(rows: &[Row], counter: usize) -> Vec<Option<f64>> {
+    let share = |row: &Row| row.counters.get(counter).copied().flatten()?.empty_share();
+    rows.iter().map(|row| share(row).filter(|share| *share > MOSTLY_EMPTY)).collect()
+}
+
+fn total(unit: Unit, counter: CounterTotal) -> Value {
+    match unit {
+        Unit::Nanoseconds => Value::Ns(counter.total as f64),
+        Unit::Bytes => Value::Bytes(counter.total as f64),
+        _ => Value::Count(counter.total),
+    }
+}
+
+fn mean(unit: Unit, counter: CounterTotal) -> Value {
+    match unit {
+        Unit::Nanoseconds => Value::Ns(counter.mean()),
+        Unit::Bytes => Value::Bytes(counter.mean()),
+        _ => Value::Number(counter.mean()),
+    }
+}
+
+/// The columns that say what a row stands for: the first one is its name.
+fn names(profile: &Profile, rows: &[Row], by: By) -> Vec<Column> {
+    let labels = labels(profile, &rows.iter().map(|row| row.key).collect::<Vec<_>>());
+    let text = |name: &str, title: &str, csv_only, cells: Vec<Option<String>>| {
+        let rank = if name == SOURCE { 9 } else { 0 };
+        let cells = cells.into_iter().map(|cell| cell.map(Value::Text)).collect();
+        Column { csv_only, ..Column::new(rank, name, title, cells) }
+    };
+    let mut columns =
+        vec![text(name_of(by), name_of(by), false, labels.into_iter().map(Some).collect())];
+    if by == By::Op {
+        let ops = || rows.iter().map(|row| op_of(profile, row.key));
+        let library = ops().map(|op| op.map(|op| op.library.clone())).collect();
+        columns.push(text("library", "library", true, library));
+        let source: Vec<Option<String>> = ops().map(|op| op.and_then(Op::source)).collect();
+        // One place for all is said below the table.
+        let hidden = source.iter().all(Option::is_none) || source::one_for_all(&source).is_some();
+        columns.push(text(SOURCE, SOURCE, hidden, source));
+        if has_roles(profile) {
+            let of = |what: fn(&Op) -> &str| -> Vec<Option<String>> {
+                ops().map(|op| op.map(|op| what(op).to_owned())).collect()
+            };
+            columns.push(text("role", "role", true, of(|op| op.role.name())));
+            columns.push(text("arguments", "arguments", true, of(|op| &op.arguments)));
+            columns.push(text("device", "device", true, of(|op| &op.device)));
+        }
+    }
+    columns
+}

@@ -1,0 +1,106 @@
+//! What rows, processes and threads are called.
+
+use std::collections::{HashMap, HashSet};
+
+use analysis::Key;
+use profile::batch::unknown_op;
+use profile::{Op, Profile, Role};
+
+use crate::terminal::visible;
+
+/// The op of a row, if it stands for one with known metadata.
+pub fn op_of(profile: &Profile, key: Key) -> Option<&Op> {
+    match key {
+        Key::Op(id) => profile.ops.get(id),
+        _ => None,
+    }
+}
+
+/// A label for each row. Different ops of the same name get their arguments, then the name of their
+/// library, and if that does not tell them apart, their number.
+pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
+    let mut labels: Vec<String> = keys.iter().map(|key| label(profile, *key)).collect();
+    for attempt in 0..3 {
+        let mut seen: HashMap<String, usize> = HashMap::new();
+        let mut arguments: HashMap<String, HashSet<&str>> = HashMap::new();
+        for (key, label) in keys.iter().zip(&labels) {
+            *seen.entry(label.clone()).or_default() += 1;
+            let of_op = op_of(profile, *key).map(|op| op.arguments.as_str());
+            arguments.entry(label.clone()).or_default().extend(of_op);
+        }
+        for (key, label) in keys.iter().zip(&mut labels).filter(|(_, l)| seen[l.as_str()] > 1) {
+            let op = op_of(profile, *key);
+            let differ = arguments[label.as_str()].len() > 1;
+            match (attempt, *key) {
+                // What tells them apart best, if it does.
+                (0, Key::Op(_)) if differ => {
+                    label.push_str(&format!(" ({})", op.map_or("", |op| &op.arguments)));
+                }
+                (1, Key::Op(_)) => {
+                    label.push_str(&format!(" [{}]", op.map_or("", |op| op.library.as_str())));
+                }
+                (2, Key::Op(id)) => label.push_str(&format!(" #{id}")),
+                _ => {}
+            }
+        }
+    }
+    labels
+}
+
+/// The name of an op, followed by its role where the name alone would mislead.
+fn op_label(op: &Op) -> String {
+    match op.role {
+        Role::Workgroup | Role::Op => op.name.clone(),
+        Role::Span => format!("{} (async span)", op.name),
+        Role::Bookkeeping => format!("{} (profiler's own)", op.name),
+        role => format!("{} ({})", op.name, role.name()),
+    }
+}
+
+/// Whether the calls of this row belong to no thread: asynchronous spans, or a profiler's own work.
+pub fn is_apart(profile: &Profile, key: Key) -> bool {
+    op_of(profile, key).is_some_and(|op| op.role.is_apart())
+}
+
+/// Whether the profile has calls that are not workgroups.
+pub fn has_roles(profile: &Profile) -> bool {
+    profile.ops.all().iter().any(|op| op.role != Role::Workgroup)
+}
+
+fn label(profile: &Profile, key: Key) -> String {
+    match key {
+        Key::Op(id) => profile.ops.get(id).map_or_else(|| format!("op {id}"), op_label),
+        Key::Unknown(process, export) => match profile.processes.as_slice() {
+            [_] => unknown_op(export),
+            all => format!("{} of process {}", unknown_op(export), all[process].id.pid),
+        },
+        Key::Cpu(cpu, node) => {
+            if node == 0 {
+                format!("cpu {cpu}")
+            } else {
+                format!("cpu {cpu} (node {node})")
+            }
+        }
+        Key::Process(process) => process_label(profile, process),
+        Key::Thread(process, thread) => thread_label(profile, process, thread),
+    }
+}
+
+/// Names a process: `4711 iree-run-module`.
+pub fn process_label(profile: &Profile, process: usize) -> String {
+    let Some(process) = profile.processes.get(process) else { return String::new() };
+    let program = process.info.as_ref().map_or("", |info| info.program.as_str());
+    let program = program.rsplit('/').next().unwrap_or_default();
+    let again = match process.id.generation {
+        0 => String::new(),
+        n => format!(" (exec {n})"),
+    };
+    format!("{} {program}{again}", process.id.pid).trim_end().to_owned()
+}
+
+/// Names a thread: `iree-worker-0 (4712)`.
+pub fn thread_label(profile: &Profile, process: usize, thread: usize) -> String {
+    let process = profile.processes.get(process);
+    let Some(thread) = process.and_then(|p| p.threads.get(thread)) else { return String::new() };
+    format!("{} ({})", visible(&thread.name), thread.tid)
+}

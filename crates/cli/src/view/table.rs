@@ -1,0 +1,159 @@
+//! A table: columns with names, units and cells, shared by text, CSV and `--sort`.
+
+use analysis::Hidden;
+
+use super::metrics;
+use super::units;
+use crate::failure::Failure;
+
+/// The content of a cell. A missing value is `None` in the column, never zero.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    Text(String),
+    Count(u128),
+    Number(f64),
+    Ns(f64),
+    Bytes(f64),
+    Part(f64),
+    /// A metric's value, its unit, and whether the user declared that unit.
+    Metric(f64, String, bool),
+}
+
+/// A column.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// Name in CSV and for `--sort`, unit included.
+    pub name: String,
+    /// Head in the table for people.
+    pub title: String,
+    /// Left out of the table for people.
+    pub csv_only: bool,
+    /// Where there is no room for all, the column with the largest number is left out first;
+    /// of equal ones the last.
+    pub rank: u8,
+    pub cells: Vec<Option<Value>>,
+    /// For a counter: for each row, how many of how many calls have a value.
+    pub coverage: Option<Vec<(u64, u64)>>,
+    /// For a counter that took turns with others: the part of the time for which it counted, in each
+    /// row whose value is (partly) an estimate.
+    pub estimated: Option<Vec<Option<f64>>>,
+    /// For a counter: the part of the value that an empty call reads, in each row where that is more
+    /// than half.
+    pub mostly_empty: Option<Vec<Option<f64>>>,
+    /// For a metric: why it is not shown, in each row where it could be computed.
+    pub hidden: Option<Vec<Option<Hidden>>>,
+}
+
+impl Column {
+    /// A column of these cells.
+    pub fn new(rank: u8, name: &str, title: &str, cells: Vec<Option<Value>>) -> Self {
+        Self {
+            name: name.into(),
+            title: title.into(),
+            csv_only: false,
+            rank,
+            cells,
+            coverage: None,
+            estimated: None,
+            mostly_empty: None,
+            hidden: None,
+        }
+    }
+
+    /// A column of these cells that only CSV and JSON have.
+    pub fn for_programs(name: &str, cells: Vec<Option<Value>>) -> Self {
+        Self { csv_only: true, ..Self::new(u8::MAX, name, "", cells) }
+    }
+
+    /// How many calls of this row have a value of how many, if they have one but not all do.
+    pub fn partly(&self, row: usize) -> Option<(u64, u64)> {
+        let (counted, calls) = *self.coverage.as_ref()?.get(row)?;
+        (counted > 0 && counted < calls).then_some((counted, calls))
+    }
+
+    /// The part of this row's value that an empty call reads, if that is more than half.
+    pub fn is_mostly_empty(&self, row: usize) -> Option<f64> {
+        *self.mostly_empty.as_ref()?.get(row)?
+    }
+
+    /// For which part of the time the counter was on, if this row's value is an estimate.
+    pub fn estimate(&self, row: usize) -> Option<f64> {
+        *self.estimated.as_ref()?.get(row)?
+    }
+}
+
+/// Columns, and the order of their rows.
+pub struct Table {
+    pub columns: Vec<Column>,
+    /// The indices of the rows, in the order in which they are printed.
+    pub order: Vec<usize>,
+}
+
+impl Value {
+    fn as_number(&self) -> Option<f64> {
+        match self {
+            Self::Text(_) => None,
+            Self::Count(n) => Some(*n as f64),
+            Self::Number(x) | Self::Ns(x) | Self::Bytes(x) | Self::Part(x) => Some(*x),
+            Self::Metric(x, ..) => Some(*x),
+        }
+    }
+
+    /// For people.
+    pub fn to_text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Count(n) => units::count(*n),
+            Self::Number(x) => units::number(*x),
+            Self::Ns(x) => units::time(*x),
+            Self::Bytes(x) => units::bytes(*x),
+            Self::Part(x) => units::percent(*x),
+            Self::Metric(x, unit, declared) => metrics::text(*x, unit, *declared),
+        }
+    }
+
+    /// For programs: the shortest text that gives the same number.
+    pub fn to_csv(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Count(n) => n.to_string(),
+            Self::Number(x)
+            | Self::Ns(x)
+            | Self::Bytes(x)
+            | Self::Part(x)
+            | Self::Metric(x, ..) => x.to_string(),
+        }
+    }
+}
+
+impl Table {
+    /// Sorts by the column with this name or title: numbers from large to small, text from a
+    /// to z, what is missing last; equal ones by name.
+    pub fn sort(&mut self, key: &str) -> Result<(), Failure> {
+        let by_name = self.columns.iter().position(|c| c.name == key);
+        let by_title = || self.columns.iter().position(|c| !c.csv_only && c.title == key);
+        let Some(column) = by_name.or_else(by_title) else {
+            let known: Vec<&str> = self.columns.iter().map(|c| c.name.as_str()).collect();
+            return Err(Failure::new(format!("--sort {key}: no such column"))
+                .hint(format!("columns: {}", known.join(", "))));
+        };
+        let number =
+            |row: usize| self.columns[column].cells[row].as_ref().and_then(Value::as_number);
+        let text = |column: usize, row: usize| match &self.columns[column].cells[row] {
+            Some(Value::Text(text)) => text.clone(),
+            _ => String::new(),
+        };
+        let mut order = std::mem::take(&mut self.order);
+        order.sort_by(|a, b| {
+            let (x, y) = (number(*a), number(*b));
+            y.is_some()
+                .cmp(&x.is_some())
+                .then_with(|| y.unwrap_or(0.0).total_cmp(&x.unwrap_or(0.0)))
+                .then_with(|| text(column, *a).cmp(&text(column, *b)))
+                .then_with(|| text(0, *a).cmp(&text(0, *b)))
+                .then_with(|| a.cmp(b))
+        });
+        self.order = order;
+        Ok(())
+    }
+}

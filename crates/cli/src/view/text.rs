@@ -1,0 +1,172 @@
+//! A table as text: its columns, marks on cells, and lines below that explain the marks.
+
+use std::io::{self, Write};
+
+use analysis::Hidden;
+
+use super::layout::{Kind, Names, Shown, layout};
+use super::source::SOURCE;
+use super::table::{Column, Table, Value};
+use super::units::{grouped, percent, plural};
+use super::wrap::{PROSE_WIDTH, wrapped};
+
+/// Prints a table. Marks cells whose counter was not counted in all calls of the row, estimates, and
+/// values that are mostly what the probe itself counts. Returns the names of the columns that had no
+/// room.
+pub fn table<'a>(
+    out: &mut impl Write,
+    table: &'a Table,
+    width: Option<usize>,
+) -> io::Result<Vec<&'a str>> {
+    let mut columns: Vec<&Column> = table.columns.iter().filter(|c| !c.csv_only).collect();
+    // Places in the source come last: they are less important than numbers.
+    columns.sort_by_key(|column| column.name == SOURCE);
+    let mut partly = Vec::new();
+    let mut estimated = Vec::new();
+    let shown = columns.iter().map(|column| {
+        let marked = || table.order.iter().filter_map(|row| column.partly(*row));
+        let any = marked().next().is_some();
+        if any && table.columns.iter().any(|c| c.name == format!("{}_per_call", column.name)) {
+            let sum = marked().fold((0, 0), |(n, m), (counted, of)| (n + counted, m + of));
+            partly.push((column.name.as_str(), sum));
+        }
+        if let Some(parts) = &column.estimated
+            && table.columns.iter().any(|c| c.name == format!("{}_calls", column.name))
+        {
+            let parts: Vec<f64> = parts.iter().copied().flatten().collect();
+            let (least, most) =
+                parts.iter().fold((f64::MAX, 0.0), |(least, most): (f64, f64), p| {
+                    (least.min(*p), most.max(*p))
+                });
+            if !parts.is_empty() {
+                estimated.push((column.name.as_str(), least, most));
+            }
+        }
+        let cells = table.order.iter().map(|row| {
+            let text = match &column.cells[*row] {
+                Some(value) => value.to_text(),
+                None => "–".to_owned(),
+            };
+            let text = match column.estimate(*row).or(column.is_mostly_empty(*row)) {
+                Some(_) => format!("≈{text}"),
+                None => text,
+            };
+            match column.partly(*row) {
+                Some(_) => text + "*",
+                None if any => text + " ",
+                None => text,
+            }
+        });
+        let is_text = column.cells.iter().any(|cell| matches!(cell, Some(Value::Text(_))));
+        let kind = match is_text {
+            _ if column.name == SOURCE => Kind::Place,
+            true => Kind::Text,
+            false => Kind::Number,
+        };
+        Shown {
+            name: &column.name,
+            title: column.title.clone(),
+            rank: column.rank,
+            kind,
+            cells: cells.collect(),
+        }
+    });
+    let shown = shown.collect();
+    let laid = layout(out, shown, Names::Ops, width)?;
+    let prose = width.unwrap_or(PROSE_WIDTH);
+    if let Some(common) = &laid.common {
+        wrapped(out, "… ", &format!("at the begin of a name stands for {common}"), prose)?;
+    }
+    if !partly.is_empty() {
+        let counters = partly.iter().map(|(name, (counted, calls))| {
+            format!(
+                "{name} in {} of {} calls",
+                grouped((*counted).into()),
+                grouped((*calls).into())
+            )
+        });
+        let text = format!(
+            "counted in some calls only, over the rows with this mark: {}",
+            counters.collect::<Vec<_>>().join(", ")
+        );
+        wrapped(out, "* ", &text, prose)?;
+    }
+    if !estimated.is_empty() {
+        let counters = estimated.iter().map(|(name, least, most)| {
+            let (least, most) = (percent(*least), percent(*most));
+            match least == most {
+                true => format!("{name} {least}"),
+                false => format!("{name} {least} to {most}"),
+            }
+        });
+        let text = format!(
+            "estimates, since counters took turns; each was on for this part of the time of its \
+             row's calls: {}",
+            counters.collect::<Vec<_>>().join(", ")
+        );
+        wrapped(out, "≈ ", &text, prose)?;
+    }
+    for (mark, text) in doubts(table, &laid.left_out) {
+        wrapped(out, mark, &text, prose)?;
+    }
+    laid.say_left_out(out, width)?;
+    writeln!(out)?;
+    Ok(laid.left_out)
+}
+
+/// Lines below a table about values that are mostly the probe's own: a mark and a text for each.
+fn doubts(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    let shown = |column: &&Column| !column.csv_only && !left_out.contains(&column.name.as_str());
+    let range = |shares: &[f64]| {
+        let least = shares.iter().copied().fold(f64::MAX, f64::min);
+        let most = shares.iter().copied().fold(0.0, f64::max);
+        match percent(least) == percent(most) {
+            true => percent(most),
+            false => format!("{} to {}", percent(least), percent(most)),
+        }
+    };
+    let empty: Vec<String> = table
+        .columns
+        .iter()
+        .filter(shown)
+        .filter(|c| table.columns.iter().any(|calls| calls.name == format!("{}_calls", c.name)))
+        .filter_map(|column| {
+            let shares = table.order.iter().filter_map(|row| column.is_mostly_empty(*row));
+            let shares: Vec<f64> = shares.collect();
+            (!shares.is_empty()).then(|| format!("{} {}", column.name, range(&shares)))
+        })
+        .collect();
+    if !empty.is_empty() {
+        let text = format!(
+            "mostly what the probe itself counts, by so much of the value: {}",
+            empty.join(", ")
+        );
+        lines.push(("≈ ", text));
+    }
+    for column in table.columns.iter().filter(shown) {
+        let Some(hidden) = &column.hidden else { continue };
+        let found = table.order.iter().filter_map(|row| hidden.get(*row).copied().flatten());
+        let found: Vec<Hidden> = found.collect();
+        let count = |of: fn(&Hidden) -> bool| found.iter().filter(|h| of(h)).count();
+        let kinds = [
+            (
+                count(|h| matches!(h, Hidden::Counter { .. })),
+                "a counter that is mostly what the probe itself counts",
+            ),
+            (
+                count(|h| matches!(h, Hidden::Duration { .. })),
+                "durations that are mostly the probe's own",
+            ),
+            (
+                count(|h| matches!(h, Hidden::MoreThanAll { .. })),
+                "more than all of the time, which cannot be",
+            ),
+        ];
+        for (rows, why) in kinds.into_iter().filter(|(rows, _)| *rows > 0) {
+            let rows = plural(rows as u128, "row");
+            lines.push(("– ", format!("{} is left out of {rows}: {why}", column.name)));
+        }
+    }
+    lines
+}

@@ -1,0 +1,42 @@
+//! What the variables of statistics are: the duration, counters, and metrics.
+
+use analysis::stats::Stats;
+use model::Unit;
+use model::metric::Bound;
+use profile::{CounterInfo, Profile};
+
+/// Name and unit of a variable in JSON and CSV.
+pub fn name_and_unit<'a>(
+    profile: &'a Profile,
+    stats: &'a Stats,
+    variable: usize,
+) -> (&'a str, &'a str) {
+    match kind(profile, stats, variable) {
+        Kind::Duration => ("duration_ns", Unit::Nanoseconds.name()),
+        Kind::Counter(info) => (&info.name, info.unit().name()),
+        Kind::Metric(metric) => (&metric.name, &metric.unit.name),
+    }
+}
+
+/// What a variable is.
+pub enum Kind<'a> {
+    Duration,
+    Counter(&'a CounterInfo),
+    Metric(&'a Bound),
+}
+
+pub fn kind<'a>(profile: &'a Profile, stats: &'a Stats, variable: usize) -> Kind<'a> {
+    let Some(i) = variable.checked_sub(1) else { return Kind::Duration };
+    let counters = &profile.manifest.counters;
+    match (counters.get(i), i.checked_sub(counters.len()).and_then(|i| stats.metrics.get(i))) {
+        (Some(info), _) => Kind::Counter(info),
+        (None, Some(metric)) => Kind::Metric(metric),
+        // There are no other variables.
+        (None, None) => Kind::Duration,
+    }
+}
+
+/// What a recorded value of a variable is in its unit: durations are recorded in ticks.
+pub fn scale(profile: &Profile, variable: usize) -> f64 {
+    if variable == 0 { profile.timeline.ns_per_tick() } else { 1.0 }
+}
