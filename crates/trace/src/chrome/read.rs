@@ -22,13 +22,13 @@
 //!
 //! Every error says the byte of the (uncompressed) document where it is.
 
-mod lanes;
 mod mend;
 mod scan;
 mod shape;
 #[cfg(test)]
 mod tests;
 mod window;
+mod word;
 
 use std::fmt;
 use std::io::{self, BufReader, Read};

@@ -12,11 +12,11 @@
 
 use std::io::{self, Write};
 
-use crate::event::{
+use crate::round_trip::document::Facts;
+use crate::text;
+use crate::timeline::{
     Arg, ArgValue, Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow,
 };
-use crate::facts::Facts;
-use crate::text;
 use model::activity::Value;
 
 /// Kineto's unit of base times: three Gregorian months, in ns.

@@ -34,13 +34,13 @@ use std::io::{self, BufRead, BufReader, Read};
 use flate2::read::ZlibDecoder;
 use model::activity::Value as Word;
 
+use super::decode::{Fields, varint};
 use super::fields::{chrome, packet, trace};
-use super::wire::{Fields, varint};
 use crate::chrome::event::{Event, Raw, Scalar};
 use crate::chrome::read::{ReadError, ReadErrorKind, Sink, Summary};
 use crate::chrome::write::base_time_ns;
 use crate::numbers::NumberMap;
-use crate::raw::{COUNTS_EVENT, PAGE_EVENT};
+use crate::round_trip::events::{COUNTS_EVENT, PAGE_EVENT};
 use crate::text;
 use clocks::Clocks;
 use sequence::Sequence;

@@ -20,12 +20,12 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
 use self::counters::ProcessState;
+use super::encode::Encoder;
 use super::extras::Extras;
 use super::fields::{chrome, clocks, event, packet, trace, track};
-use super::proto::Encoder;
 use super::row::{Number, Point, Sequence, end_of};
-use crate::event::{Arg, Counter, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow};
 use crate::numbers::NumberMap;
+use crate::timeline::{Arg, Counter, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow};
 
 /// Bytes after which packets are written, and compressed together.
 const FLUSH_BYTES: usize = 1 << 18;

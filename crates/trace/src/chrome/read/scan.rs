@@ -18,8 +18,8 @@ mod tests;
 
 use std::borrow::Cow;
 
-use super::lanes::{Lanes, WIDTH};
 use super::shape::{Mark, Notes, Slot};
+use super::word::{Lanes, WIDTH};
 use crate::chrome::event::{Event, Raw, Scalar, phase};
 use crate::chrome::time::{Time, micros};
 

@@ -22,8 +22,8 @@
 
 use std::borrow::Cow;
 
-use super::lanes::WIDTH;
 use super::scan::{Field, MOST_WHOLE, Scan};
+use super::word::WIDTH;
 use crate::chrome::event::{Event, Raw, Scalar};
 use crate::numbers::NumberMap;
 use crate::text::same;

@@ -11,7 +11,7 @@
 //! Calls are of the kind `workgroup`, registered by the producer `iree` (Kineto's vocabulary:
 //! `cpu_op`), dispatches of the kind `kernel`. A dispatch has the arguments `stream` and
 //! `correlation`; the call that began it has the same `correlation`, and an arrow leads from one
-//! to the other. See [`crate::dispatch`] for how dispatches are found.
+//! to the other. See [`crate::export::dispatch`] for how dispatches are found.
 //!
 //! The calls of a process are merged by their begins, one page of each thread at a time. The sink
 //! takes them in another thread (`relay.rs`).
@@ -33,11 +33,11 @@ use profile::{Clock, Columns, LossCount, PageDecoder, PageKey, Process, Profile,
 use profile::{merge_losses, profile::Thread};
 
 use self::machine::{Kinds, Machines, has_machines, op_of};
-use crate::dispatch::{Assembler, Dispatch, Workgroup};
-use crate::event::{Arg, ArgValue, Flow, FlowEnd, Id, Label, Row, Shape, Sink};
+use crate::export::dispatch::{Assembler, Dispatch, Workgroup};
+use crate::export::relay::{CounterLabel, Gone, Head, Relay, relay};
 use crate::numbers::NumberMap;
-use crate::raw::{PAGE_EVENT, RawCalls};
-use crate::relay::{CounterLabel, Gone, Head, Relay, relay};
+use crate::round_trip::events::{PAGE_EVENT, RawCalls};
+use crate::timeline::{Arg, ArgValue, Flow, FlowEnd, Id, Label, Row, Shape, Sink};
 
 /// The row of a process's dispatches has this number and the process's index: above every
 /// process id of Linux (2²²).

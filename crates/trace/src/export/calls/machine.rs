@@ -17,8 +17,8 @@ use profile::columns::{
 use profile::{Op, PageDecoder, PageKey, Profile, Role, ValueKind};
 
 use super::ProcessExport;
-use crate::event::{Arg, ArgValue, Flow, FlowEnd};
-use crate::relay::{Gone, Head};
+use crate::export::relay::{Gone, Head};
+use crate::timeline::{Arg, ArgValue, Flow, FlowEnd};
 
 /// Numbers of arrows from regions to tasks: above those of every dispatch.
 const FIRST_ARROW: u64 = 1 << 40;

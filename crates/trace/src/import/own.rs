@@ -25,11 +25,11 @@ use profile::tracks::{Reading, Readings, Sample};
 use profile::{Clock, LossCount, Moment, TracksWriter, merge_losses};
 use serde_json::Value;
 
+use super::Imported;
 use crate::chrome::event::{Event, Raw, Scalar};
 use crate::chrome::read::{self, Sink, Summary};
-use crate::facts::{End, Facts, LossOf, TRACE_SCHEMA};
-use crate::import::Imported;
-use crate::raw::{COUNTS_EVENT, PAGE_EVENT, PageArgs, SAMPLES_EVENT, SamplesArgs};
+use crate::round_trip::document::{End, Facts, LossOf, TRACE_SCHEMA};
+use crate::round_trip::events::{COUNTS_EVENT, PAGE_EVENT, PageArgs, SAMPLES_EVENT, SamplesArgs};
 
 mod call;
 mod thread;

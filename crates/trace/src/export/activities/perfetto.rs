@@ -18,11 +18,13 @@ use super::keep::{Keep, visit_kept};
 use super::lanes::Lanes;
 use super::{Options, look, scalar, visit};
 use crate::chrome::event::Scalar;
-use crate::event::{Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow};
-use crate::filter::LeftOut;
+use crate::export::filter::LeftOut;
 use crate::merge::{self, Alignment, Look, Moved, ProcessKey};
 use crate::numbers::NumberHasher;
 use crate::perfetto::write::{Head, REAL_IDS, Writer};
+use crate::timeline::{
+    Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow,
+};
 
 /// What became of the traces.
 #[derive(Debug)]

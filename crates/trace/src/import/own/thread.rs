@@ -7,7 +7,7 @@ use profile::raw::{PageFacts, RawCall, RawCalls};
 use profile::{CounterInfo, Groups};
 
 use super::call::CallArgs;
-use crate::raw::{OTHERS, PageArgs, by_ends};
+use crate::round_trip::events::{OTHERS, PageArgs, by_ends};
 
 /// Calls of a page that the trace does not describe.
 const MADE_CALLS: usize = 2048;

@@ -17,7 +17,9 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
-use crate::event::{Arg, Counter, Flow, Id, Label, ProcessRow, Row, Shape, Sink, Slice, ThreadRow};
+use crate::timeline::{
+    Arg, Counter, Flow, Id, Label, ProcessRow, Row, Shape, Sink, Slice, ThreadRow,
+};
 
 /// Slices of a batch.
 const MOST_SLICES: usize = 1024;
@@ -301,7 +303,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
-    use crate::event::{FlowEnd, Instant};
+    use crate::timeline::{FlowEnd, Instant};
     use model::activity::FlowKind;
 
     const ROW: Row<'_> = Row { process: Id::Number(7), thread: Id::Number(8) };

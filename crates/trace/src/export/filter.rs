@@ -21,7 +21,7 @@ use model::glob;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::event::{
+use crate::timeline::{
     Arg, ArgValue, Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow,
 };
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
 use crate::chrome::event::Raw;
-use crate::event::{Arg, ArgValue};
+use crate::timeline::{Arg, ArgValue};
 
 /// Keys among which one that stands there twice is looked for.
 const MOST_SEARCHED: usize = 256;
