@@ -22,7 +22,9 @@
 //!
 //! Every error says the byte of the (uncompressed) document where it is.
 
+mod fields;
 mod mend;
+mod notes;
 mod scan;
 mod shape;
 #[cfg(test)]

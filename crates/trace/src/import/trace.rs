@@ -30,11 +30,11 @@ use profile::{Clock, LossCount, Manifest, Moment, Origin, Role, State, merge_los
 use serde_json::{Map, Value};
 
 use super::Imported;
-use super::own::Head;
 use crate::chrome::event::{Event, Raw, Scalar, args};
 use crate::chrome::read::{Sink, Summary};
 use crate::numbers::NumberMap;
 use crate::round_trip::events::PAGE_EVENT;
+use crate::round_trip::head::Head;
 use counters::Counters;
 use held::held;
 use model::Loss;

@@ -22,7 +22,9 @@
 
 use std::borrow::Cow;
 
-use super::scan::{Field, MOST_WHOLE, Scan};
+use super::fields::Field;
+use super::notes::{Mark, Notes, Slot};
+use super::scan::{MOST_WHOLE, Scan};
 use super::word::WIDTH;
 use crate::chrome::event::{Event, Raw, Scalar};
 use crate::numbers::NumberMap;
@@ -34,49 +36,6 @@ const MOST: usize = 512;
 const LONGEST: usize = 2048;
 /// Strings and numbers of such an event.
 const MOST_SLOTS: usize = 128;
-
-/// What may vary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
-    /// The string of `name`, from behind its first quote to behind its last one.
-    Name,
-    /// The number of `ts`.
-    Time,
-    /// The number of `dur`.
-    Duration,
-    /// The number of `id`.
-    Id,
-    /// A string in a value that is kept as it stands, as for `Name`.
-    Text,
-    /// A number in such a value.
-    Number,
-    /// Nothing; the event ends.
-    End,
-}
-
-/// What does not vary, at a byte of the event.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Mark {
-    /// A string starts here and is so long.
-    Text(Field, u32),
-    /// This number.
-    Number(Field, i64),
-    /// A value that is kept as it stands starts here.
-    Open,
-    /// It ends here, and is `args`.
-    Args,
-    /// It ends here; its key stands so many bytes before its start and is so long.
-    Other(u32, u32),
-}
-
-/// What a scan notes of an event as it goes.
-#[derive(Debug, Default)]
-pub(super) struct Notes {
-    /// Where what varies starts and ends.
-    slots: Vec<(usize, usize, Slot)>,
-    marks: Vec<(usize, Mark)>,
-    odd: bool,
-}
 
 #[derive(Debug, Default)]
 struct Shape {
@@ -120,29 +79,6 @@ pub(super) struct Shapes {
     /// The next one to give way.
     oldest: usize,
     notes: Notes,
-}
-
-impl Notes {
-    #[inline]
-    pub(super) fn slot(&mut self, start: usize, end: usize, slot: Slot) {
-        self.slots.push((start, end, slot));
-    }
-
-    #[inline]
-    pub(super) fn mark(&mut self, at: usize, mark: Mark) {
-        self.marks.push((at, mark));
-    }
-
-    /// There is something that a shape cannot say.
-    pub(super) fn odd(&mut self) {
-        self.odd = true;
-    }
-
-    fn clear(&mut self) {
-        self.slots.clear();
-        self.marks.clear();
-        self.odd = false;
-    }
 }
 
 impl Default for Shapes {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
-use super::thread::Counters;
+use super::counters::Counters;
 use crate::chrome::event::{Raw, args};
 
 /// What an event's `args` say; read again for each event.
