@@ -91,7 +91,8 @@ pub const FLAG_FLUSHED: u32 = 2;
 /// A dispatch call as it is recorded: one workgroup of one exported function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Call {
-    /// See [`model::ExportId`].
+    /// The exported function: numbered from 0 in the order in which the process saw its functions.
+    /// A module that is unloaded and loaded again keeps its numbers.
     pub export: u32,
     /// Workgroups of the dispatch in x, y, z. 0,0,0, which no dispatch has: nobody told; then
     /// `workgroup` and `worker` are not known either.

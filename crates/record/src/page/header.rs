@@ -55,7 +55,8 @@ pub struct PageStart {
     pub generation: u32,
     /// See [`crate::pool::Row::start_time`].
     pub start_time: u64,
-    /// The thread's number in its process.
+    /// The thread's number in its process, from 0 in the order of the threads' first recorded
+    /// calls. The kernel uses its thread ids again, but these numbers are given once.
     pub thread_uid: u32,
     /// The kernel's thread id.
     pub tid: u32,
