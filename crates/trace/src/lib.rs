@@ -27,10 +27,11 @@
 pub mod check;
 pub mod chrome;
 pub mod export;
+mod hash;
 pub mod import;
 pub mod kind;
 pub mod merge;
-mod numbers;
+
 pub mod perfetto;
 pub mod round_trip;
 pub mod text;

@@ -37,7 +37,7 @@ use self::machine::{Kinds, Machines, has_machines, op_of};
 use self::slice::What;
 use crate::export::dispatch::{Assembler, Dispatch, Workgroup};
 use crate::export::relay::{Gone, Head, Relay, relay};
-use crate::numbers::NumberMap;
+use crate::hash::FastMap;
 use crate::round_trip::events::{PAGE_EVENT, RawCalls};
 use crate::timeline::{Arg, ArgValue, Flow, FlowEnd, Id, Label, Row, Shape, Sink};
 
@@ -126,7 +126,7 @@ pub fn export_calls(
                 flow: &flow,
                 ticks: matches!(profile.manifest.clock, Clock::Tsc),
                 names: Vec::new(),
-                by_export: NumberMap::default(),
+                by_export: FastMap::default(),
                 since_ns: since_ns(profile, process),
                 lanes_named: 0,
                 labels,
@@ -166,8 +166,8 @@ fn program(process: &Process) -> String {
 }
 
 /// How many threads share each row: programs replace themselves, and numbers come again.
-fn threads_of_rows(profile: &Profile) -> NumberMap<(u32, u32), usize> {
-    let mut threads = NumberMap::default();
+fn threads_of_rows(profile: &Profile) -> FastMap<(u32, u32), usize> {
+    let mut threads = FastMap::default();
     for process in &profile.processes {
         for thread in &process.threads {
             *threads.entry((process.id.pid, thread.tid)).or_insert(0) += 1;
@@ -263,7 +263,7 @@ struct ProcessExport<'a, 'r> {
     ticks: bool,
     /// Names of exports, and where each export's is.
     names: Vec<Cow<'a, str>>,
-    by_export: NumberMap<u32, usize>,
+    by_export: FastMap<u32, usize>,
     since_ns: i64,
     lanes_named: usize,
     labels: &'a [Labels],

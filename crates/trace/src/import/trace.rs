@@ -32,7 +32,7 @@ use serde_json::{Map, Value};
 use super::Imported;
 use crate::chrome::event::{Event, Raw, Scalar, args};
 use crate::chrome::read::{Sink, Summary};
-use crate::numbers::NumberMap;
+use crate::hash::FastMap;
 use crate::round_trip::events::PAGE_EVENT;
 use crate::round_trip::head::Head;
 use counters::Counters;
@@ -77,9 +77,9 @@ pub struct OneTrace<'a> {
     last: Option<(Ids, usize)>,
     /// Numbers that calls have for a name in a category, in each process, and whether they are
     /// those of a profiler's book-keeping.
-    exports: NumberMap<(ProcessKey, u64), (u32, bool)>,
+    exports: FastMap<(ProcessKey, u64), (u32, bool)>,
     /// Likewise of asynchronous spans.
-    span_exports: NumberMap<(ProcessKey, u64), u32>,
+    span_exports: FastMap<(ProcessKey, u64), u32>,
     /// The made-up threads of calls that are on none.
     apart: HashMap<(ProcessKey, Role), ThreadKey>,
     spans: Spans,
@@ -189,8 +189,8 @@ impl Import {
             rows: Vec::new(),
             by_id: HashMap::new(),
             last: None,
-            exports: NumberMap::default(),
-            span_exports: NumberMap::default(),
+            exports: FastMap::default(),
+            span_exports: FastMap::default(),
             apart: HashMap::new(),
             spans: Spans::default(),
             counters: Counters::new(name),

@@ -1,13 +1,13 @@
 //! Texts that a sequence of packets has named already.
 
-use crate::numbers::NumberMap;
+use crate::hash::FastMap;
 use crate::text::same;
 
 /// Numbers texts from 1.
 #[derive(Debug, Default)]
 pub struct Interner {
     known: Vec<Known>,
-    numbers: NumberMap<Box<str>, usize>,
+    numbers: FastMap<Box<str>, usize>,
     /// The index that was found last.
     last: usize,
 }

@@ -27,7 +27,7 @@ use super::notes::{Mark, Notes, Slot};
 use super::scan::{MOST_WHOLE, Scan};
 use super::word::WIDTH;
 use crate::chrome::event::{Event, Raw, Scalar};
-use crate::numbers::NumberMap;
+use crate::hash::FastMap;
 use crate::text::same;
 
 /// Shapes that are kept.
@@ -73,7 +73,7 @@ type Guess = u16;
 pub(super) struct Shapes {
     /// The first one is none: what comes before a document's first event.
     all: Vec<Shape>,
-    by_hash: NumberMap<u64, u16>,
+    by_hash: FastMap<u64, u16>,
     /// That of the event before.
     last: usize,
     /// The next one to give way.
@@ -85,7 +85,7 @@ impl Default for Shapes {
     fn default() -> Self {
         Self {
             all: vec![Shape::default()],
-            by_hash: NumberMap::default(),
+            by_hash: FastMap::default(),
             last: 0,
             oldest: 0,
             notes: Notes::default(),

@@ -5,7 +5,7 @@
 //! that comes elsewhere is a moment of its row, with the arrow.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasher, BuildHasherDefault};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io::{self, Write};
 
 use model::activity::FlowKind;
@@ -20,7 +20,6 @@ use super::{Options, look, scalar, visit};
 use crate::chrome::event::Scalar;
 use crate::export::filter::LeftOut;
 use crate::merge::{self, Alignment, Look, Moved, ProcessKey};
-use crate::numbers::NumberHasher;
 use crate::perfetto::write::{Head, REAL_IDS, Writer};
 use crate::timeline::{
     Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow,
@@ -429,7 +428,10 @@ impl<W: Write> OneTrace<'_, W> {
         });
         let id = match id.parse::<u64>() {
             Ok(id) if id < 1 << 48 && kind < 1 << 15 => (kind as u64) << 48 | id,
-            _ => BuildHasherDefault::<NumberHasher>::default().hash_one((kind, id)) | 1 << 63,
+            _ => {
+                // Without a seed, so that the same trace always gives the same file.
+                BuildHasherDefault::<DefaultHasher>::default().hash_one((kind, id)) | 1 << 63
+            }
         };
         (kind, id)
     }
