@@ -10,7 +10,7 @@
 //! Each pass is recorded, collected and recovered as a profile of its own; opened together they
 //! are one. Its processes are those of all passes, its counters the counters of all passes one
 //! after the other, groups numbered anew: so no group, and no ratio, has counters of two passes.
-//! A name that a former pass has already gets its pass behind it: `task-clock@2`. Functions are
+//! A name that a former pass has already gets its pass after it: `task-clock@2`. Functions are
 //! joined as those of several processes always are: an op is an op in whatever pass.
 
 use std::path::{Path, PathBuf};

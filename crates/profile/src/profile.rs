@@ -137,7 +137,7 @@ impl Profile {
     /// Opens the profile in `dir`, with what is left in the pool if that is still there.
     ///
     /// # Errors
-    /// Not a profile, another version, not readable. Damage inside it is no error: see
+    /// Not a profile, another version, not readable. Damage inside it is not an error: see
     /// [`Process::losses`].
     pub fn open(dir: &Path) -> Result<Self> {
         let root = match Dir::open(dir) {

@@ -155,7 +155,7 @@ pub struct Pool {
     places: &'static [AtomicPtr<u8>; PAGES],
 }
 
-// SAFETY: everything behind `base` is either atomic or owned by the claimer of a page.
+// SAFETY: everything after `base` is either atomic or owned by the claimer of a page.
 unsafe impl Send for Pool {}
 // SAFETY: as above.
 unsafe impl Sync for Pool {}
@@ -165,7 +165,7 @@ impl Pool {
     /// open can be closed, and their numbers reused, by the program.
     ///
     /// # Errors
-    /// The `errno` of `open`, `fstat` or `mmap`; `EINVAL` for a file that is no pool of this
+    /// The `errno` of `open`, `fstat` or `mmap`; `EINVAL` for a file that is not a pool of this
     /// version.
     pub fn open(path: &CStr) -> Result<Self, i32> {
         let fd = open_raw(path)?;
@@ -253,7 +253,7 @@ impl Pool {
 
     /// The row for what happens in processes that do not record, and about programs that cannot.
     pub fn run_row(&self) -> &'static Row {
-        // SAFETY: as `header`; behind it and before the claims.
+        // SAFETY: as `header`; after it and before the claims.
         unsafe { &*self.base.add(RUN_ROW_OFFSET).cast::<Row>() }
     }
 

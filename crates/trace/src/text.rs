@@ -1,7 +1,7 @@
 //! JSON's strings and numbers, appended to bytes.
 
 /// What a byte needs inside a string: 0 nothing, `u` the form with four digits, else the letter
-/// behind the backslash.
+/// after the backslash.
 const ESCAPE: [u8; 256] = {
     let mut table = [0; 256];
     let mut i = 0;
@@ -114,7 +114,7 @@ pub fn float(out: &mut Vec<u8>, n: f64) {
     out.extend_from_slice(format!("{n:?}").as_bytes());
 }
 
-/// Appends nanoseconds as microseconds with three digits behind the point.
+/// Appends nanoseconds as microseconds with three digits after the point.
 pub fn microseconds(out: &mut Vec<u8>, ns: i64) {
     if ns < 0 {
         out.push(b'-');

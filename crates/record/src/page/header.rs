@@ -236,7 +236,7 @@ pub(super) fn checksum_with(page: &[u8], flags: u32) -> u64 {
 const CHECKSUM_AT: usize = std::mem::offset_of!(RawHeader, checksum);
 const FLAGS_AT: usize = std::mem::offset_of!(RawHeader, flags);
 
-/// A page as it stood in the pool (whose `header` was read from `page`), cut behind its last
+/// A page as it stood in the pool (whose `header` was read from `page`), cut after its last
 /// record and marked as flushed: the bytes to append to a file.
 pub fn seal(header: &PageHeader, mut page: Vec<u8>) -> Vec<u8> {
     page.truncate(header.file_bytes());

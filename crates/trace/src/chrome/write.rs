@@ -154,7 +154,7 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
-    /// Writes what stands behind the events: an object with its key, and the name of the trace.
+    /// Writes what stands after the events: an object with its key, and the name of the trace.
     /// Gives the output back.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 //!  any number ─► timeline   Perfetto's format
 //! ```
 //!
-//! A trace is read twice where names of rows may stand behind what happens in them, by a thread of
+//! A trace is read twice where names of rows may stand after what happens in them, by a thread of
 //! its own. Memory: names, rows, and a few batches of events.
 
 mod args;

@@ -234,7 +234,7 @@ impl Cursor<'_> {
             }
             self.order.clear();
             self.order.extend(0..columns.len() as u32);
-            // Nearly sorted already: a call that calls others ends behind them.
+            // Nearly sorted already: a call that calls others ends after them.
             if !columns.start_ticks.is_sorted() {
                 // Of those that begin together the outer one, recorded last, comes first.
                 self.order.sort_by_key(|i| {

@@ -141,7 +141,7 @@ fn write<'a>(
     for mut batch in batches {
         batch.write(sink)?;
         batch.clear();
-        // Nobody waits for it behind the last one.
+        // Nobody waits for it after the last one.
         let _ = back.send(batch);
     }
     Ok(())
@@ -158,7 +158,7 @@ impl<'a> Relay<'a> {
         &mut self.batch.args
     }
 
-    /// [`Slice::raw`] of the slice to come, behind that of others.
+    /// [`Slice::raw`] of the slice to come, after that of others.
     pub fn raw(&mut self) -> &mut String {
         &mut self.batch.raw
     }

@@ -188,7 +188,7 @@ impl Restore {
         }
         let mut notes = self.changes.notes(self.calls);
         if summary.truncated {
-            notes.push(format!("the trace stops early, after byte {}", summary.bytes));
+            notes.push(format!("the trace is truncated after byte {}", summary.bytes));
         }
         if summary.mended > 0 {
             let n = summary.mended;

@@ -265,7 +265,7 @@ impl OneTrace<'_> {
             note(format!("{} values had bytes that JSON cannot hold; mended", summary.mended));
         }
         if summary.truncated {
-            note(format!("the trace stops early, after byte {}", summary.bytes));
+            note(format!("the trace is truncated after byte {}", summary.bytes));
         }
         match summary.skipped {
             0 => {}
@@ -519,7 +519,7 @@ impl Sink for OneTrace<'_> {
     }
 }
 
-/// A name, or 0 for none, in 33 bits that are never all used: so many names are no trace.
+/// A name, or 0 for none, in 33 bits that are never all used: no trace has so many names.
 fn number(name: Option<NameId>) -> u64 {
     name.map_or(0, |name| u64::from(name.0) + 1)
 }

@@ -432,7 +432,7 @@ impl<'a, S: Sink> Reader<'a, S> {
         Ok(())
     }
 
-    /// Puts an event behind those that began before it in its row.
+    /// Puts an event after those that began before it in its row.
     fn put(&mut self, row: usize, pending: Pending) -> Done {
         self.rows[row].queue.push_back(pending);
         self.waiting += 1;

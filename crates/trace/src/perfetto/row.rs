@@ -7,7 +7,7 @@
 //!
 //! Each sequence has a clock of its own that counts from one packet to the next, a default track,
 //! and its own numbers for texts. A slice is two packets, so ends wait here until something
-//! begins behind them.
+//! begins after them.
 
 use super::encode::{Encoder, Fields, Width};
 use super::extras::{ExtraTracks, Extras};

@@ -161,7 +161,7 @@ pub fn of_profile(profile: &Profile) -> Facts {
     }
 }
 
-/// What stands behind the events.
+/// What stands after the events.
 pub fn end(profile: &Profile, found: &Found) -> End {
     End { losses: losses(profile, found) }
 }

@@ -104,7 +104,7 @@ pub(crate) struct RawCalls<'a> {
     pages: Vec<(usize, String)>,
 }
 
-/// Arguments of calls that are no counters.
+/// Arguments of calls that are not counters.
 pub(crate) const OTHERS: [&str; 14] = [
     "workgroup",
     "worker",

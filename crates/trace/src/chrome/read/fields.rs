@@ -21,7 +21,7 @@ pub(super) enum Field {
 }
 
 impl Field {
-    /// `None`: it is no such text.
+    /// `None`: it is not such a text.
     #[inline(always)]
     pub(super) fn put_text<'a>(self, event: &mut Event<'a>, text: Cow<'a, str>) -> Option<()> {
         match self {

@@ -5,7 +5,7 @@ use super::fields::Field;
 /// What may vary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
-    /// The string of `name`, from behind its first quote to behind its last one.
+    /// The string of `name`, from after its first quote to after its last one.
     Name,
     /// The number of `ts`.
     Time,

@@ -42,9 +42,9 @@ pub(super) struct Scan<'a> {
 struct Number {
     end: usize,
     negative: bool,
-    /// Its digits, those behind the point included.
+    /// Its digits, those after the point included.
     digits: u64,
-    /// How many of them stand behind the point; 0: there is no point.
+    /// How many of them stand after the point; 0: there is no point.
     decimals: usize,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Scan<'a> {
         self.bytes.get(at).copied()
     }
 
-    /// `N` bytes from `at` on, zeros behind the end.
+    /// `N` bytes from `at` on, zeros after the end.
     #[inline(always)]
     fn chunk<const N: usize>(self, at: usize) -> [u8; N] {
         match self.bytes.get(at..).and_then(|bytes| bytes.first_chunk()) {
@@ -105,7 +105,7 @@ impl<'a> Scan<'a> {
         at
     }
 
-    /// The end of a string, behind its quote, from behind its first quote; and whether it has
+    /// The end of a string, after its quote, from after its first quote; and whether it has
     /// escapes.
     #[inline(always)]
     pub(super) fn string(self, mut at: usize) -> Option<(usize, bool)> {
@@ -124,7 +124,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The end of an escape, from behind its backslash. Halves of surrogate pairs are not looked
+    /// The end of an escape, from after its backslash. Halves of surrogate pairs are not looked
     /// at: serde_json keeps them in a value that nobody reads as a text.
     #[cold]
     fn escape(self, at: usize) -> Option<usize> {
@@ -138,7 +138,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// A string from behind its first quote.
+    /// Reads a string, starting after its first quote.
     #[inline(always)]
     pub(super) fn text(self, at: usize) -> Option<(usize, Cow<'a, str>)> {
         let (end, escaped) = self.string(at)?;
@@ -150,7 +150,7 @@ impl<'a> Scan<'a> {
         Some((end, text))
     }
 
-    /// Whether a string goes from behind its first quote, at `at`, to behind its last one so many
+    /// Whether a string goes from after its first quote, at `at`, to after its last one so many
     /// bytes further, and has no escapes.
     #[inline(always)]
     pub(super) fn is_string(self, at: usize, length: usize) -> bool {
@@ -197,7 +197,7 @@ impl<'a> Scan<'a> {
         (usual && whole_ok).then_some(ns as i64)
     }
 
-    /// Behind the digits from `at` on, and the number that they make behind those `before`; of too
+    /// After the digits from `at` on, and the number that they make after those `before`; of too
     /// many digits it is of no use.
     #[inline(always)]
     fn digits(self, mut at: usize, before: u64) -> (usize, u64) {
@@ -251,7 +251,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Behind one or more digits.
+    /// After one or more digits.
     #[inline(always)]
     fn skip_digits(self, start: usize) -> Option<usize> {
         let mut at = start;
@@ -264,7 +264,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The end of a number, from behind its whole part.
+    /// The end of a number, from after its whole part.
     fn skip_fraction(self, mut at: usize) -> Option<usize> {
         if self.byte(at) == Some(b'.') {
             at = self.skip_digits(at + 1)?;
@@ -304,7 +304,7 @@ impl<'a> Scan<'a> {
                 b'{' | b'[' => {
                     let object = first == b'{';
                     at = self.space(at + 1);
-                    // The closing byte of either stands two behind the opening one.
+                    // The closing byte of either stands two after the opening one.
                     if self.byte(at)? == first + 2 {
                         at += 1;
                     } else if depth == MOST_DEPTH {
@@ -361,7 +361,7 @@ impl<'a> Scan<'a> {
     #[inline(always)]
     pub(super) fn id(self, at: usize) -> Option<(usize, i64)> {
         let number = self.number(at)?;
-        // -0 is no whole number to serde_json.
+        // To serde_json, -0 is not a whole number.
         if number.decimals > 0 || (number.negative && number.digits == 0) {
             return None;
         }

@@ -12,7 +12,7 @@
 //! `name` and inside of `args`. An event whose text fits a shape, with a number for each number and
 //! a string for each string, is JSON because that one was, and says the same where it does not
 //! vary. Nothing else is believed of a shape: which one to try is a guess, at the two that came last
-//! behind the one before.
+//! after the one before.
 //!
 //! How long a number or string is, is guessed too: as long as the one before. Where the next part
 //! is looked for then depends on memory that is there already, and not on the bytes just compared,
@@ -43,12 +43,12 @@ struct Shape {
     text: Box<[u8]>,
     parts: Box<[Part]>,
     marks: Box<[(u32, Mark)]>,
-    /// The shapes that were last seen behind it.
+    /// The shapes that were last seen after it.
     next: [u16; 2],
     hash: u64,
 }
 
-/// A part of the text that does not vary, and what stands behind it.
+/// A part of the text that does not vary, and what stands after it.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     /// Where it ends in the shape's text, and where its marks end; both start where those of the

@@ -24,7 +24,7 @@ enum Typed<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// Of JSON; nothing if it is no object.
+    /// Of JSON; nothing if it is not an object.
     pub fn of(json: Option<&'a str>) -> Self {
         json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
     }

@@ -1,7 +1,7 @@
 //! Imported traces in Perfetto's format.
 //!
 //! An arrow's end is an event of its own in Chrome's format; it belongs to the slice around it.
-//! Writers put it behind that slice, so the last slice waits until something else comes. An end
+//! Writers put it after that slice, so the last slice waits until something else comes. An end
 //! that comes elsewhere is a moment of its row, with the arrow.
 
 use std::collections::{BTreeMap, HashMap};

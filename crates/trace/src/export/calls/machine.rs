@@ -118,7 +118,7 @@ pub fn op_of(profile: &Profile, process: usize, export: u32) -> Option<&Op> {
 }
 
 /// `float32[1, 64], int64[2]` as `[[1,64],[2]]` and `["float","long int"]`, which is how Kineto
-/// writes them. A dimension that is no number is a text; what cannot be read is left out.
+/// writes them. A dimension that is not a number is a text; what cannot be read is left out.
 fn inputs(arguments: &str) -> (String, String) {
     let (mut dims, mut types) = (Vec::new(), Vec::new());
     let mut rest = arguments;

@@ -43,7 +43,7 @@ enum Group {
 
 /// Which arguments are counters where counters are called as other arguments: a counter always has
 /// its argument, so what there is more of is the other one. Views' arguments stand before the
-/// counters, those for imports behind them.
+/// counters, those for imports after them.
 struct Twice {
     counts: HashMap<String, (usize, usize)>,
     ticks: bool,

@@ -103,7 +103,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// A value of a counter; `None` if it is no number.
+/// A value of a counter; `None` if it is not a number.
 fn number(value: ArgValue<'_>) -> Option<Number> {
     match value {
         ArgValue::Plain(Value::Uint(n)) => {
