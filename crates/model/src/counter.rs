@@ -142,7 +142,7 @@ impl Counter {
 pub enum Source {
     /// The kernel's `perf_event_open`.
     Perf(PerfAttr),
-    /// Values written down beforehand: for tests of everything behind the reading.
+    /// Values written down beforehand: for tests of everything after the reading.
     Sim(SimScript),
 }
 

@@ -1,5 +1,5 @@
 //! Patterns for names: `*` stands for any run of bytes, `?` for one byte, `\` takes the meaning from
-//! the byte behind it, everything else stands for itself. The pattern covers the whole name.
+//! the byte after it, everything else stands for itself. The pattern covers the whole name.
 
 /// The pattern that covers `name` and nothing else.
 pub fn escape(name: &str) -> String {

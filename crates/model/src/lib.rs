@@ -1,6 +1,6 @@
-//! The words of Counterpoint: what is counted, in which unit, under which id, and how data can
-//! be lost. Every other crate speaks in these types; this one performs no I/O and has no unsafe
-//! code and no dependency, because it is built into other people's processes.
+//! The words of Counterpoint: what is counted, in which unit, and how data can be lost. All other
+//! crates use these types. This crate performs no I/O and has no unsafe code and no dependencies,
+//! because it is built into other people's processes.
 //!
 //! | module | words |
 //! |---|---|
@@ -8,7 +8,6 @@
 //! | [`counter`] | [`Counter`], [`Source`], [`PerfAttr`], [`SimScript`], [`Unit`], [`Scale`], [`Scope`]: a counter after name resolution |
 //! | [`errno`] | error numbers that only the kernel has |
 //! | [`glob`] | patterns for names |
-//! | [`ids`] | [`ExportId`], [`ThreadUid`]: newtypes for numbers that must not be mixed |
 //! | [`loss`] | [`Loss`]: every named way to lose or distort data |
 //! | [`metric`] | [`Metric`]: values computed from counters of one group, with units |
 //! | [`scale`] | [`scaled`]: an estimate from a counter that ran part of the time |
@@ -20,7 +19,6 @@ pub mod columns;
 pub mod counter;
 pub mod errno;
 pub mod glob;
-pub mod ids;
 pub mod loss;
 pub mod metric;
 pub mod scale;
@@ -29,7 +27,6 @@ pub mod suggest;
 pub use counter::{
     Counter, MAX_COUNTERS, PerfAttr, Scale, Scope, SimReading, SimScript, Source, Unit,
 };
-pub use ids::{ExportId, ThreadUid};
 pub use loss::{Loss, Severity};
 pub use metric::Metric;
 pub use scale::scaled;

@@ -57,7 +57,7 @@ pub const MOST_DEPTH: usize = 64;
 pub struct Metric {
     /// What views call it.
     pub name: String,
-    /// Behind the equals sign, the unit included: what [`Metric::of`] takes.
+    /// After the equals sign, the unit included: what [`Metric::of`] takes.
     pub expression: String,
     root: Node<Name>,
     declared: Option<MetricUnit>,

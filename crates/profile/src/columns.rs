@@ -367,7 +367,7 @@ impl Columns {
                     self.values[*counter].push(if times.read { value } else { 0 });
                 }
             }
-            // Asked for, it is no loss.
+            // Asked for, it is not a loss.
             self.multiplexed += u64::from(multiplexed && !self.estimates);
         }
     }

@@ -4,6 +4,8 @@
 //! them; records are decoded later, page by page ([`crate::visit`]). The pool is looked at
 //! before the files: a page that is flushed in between is then seen twice, not never.
 
+mod joined;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, Read};
@@ -135,7 +137,7 @@ impl Profile {
     /// Opens the profile in `dir`, with what is left in the pool if that is still there.
     ///
     /// # Errors
-    /// Not a profile, another version, not readable. Damage inside it is no error: see
+    /// Not a profile, another version, not readable. Damage inside it is not an error: see
     /// [`Process::losses`].
     pub fn open(dir: &Path) -> Result<Self> {
         let root = match Dir::open(dir) {
@@ -146,7 +148,7 @@ impl Profile {
         let manifest = Manifest::read_in(&root)?;
         match manifest.passes {
             0 => Self::open_one(&root, manifest),
-            _ => crate::passes::open(&root, manifest),
+            _ => joined::open(&root, manifest),
         }
     }
 
@@ -159,7 +161,7 @@ impl Profile {
         }
     }
 
-    pub(crate) fn open_one(root: &Dir, manifest: Manifest) -> Result<Self> {
+    fn open_one(root: &Dir, manifest: Manifest) -> Result<Self> {
         let mut losses = Vec::new();
         let left = left_in_pool(root, &manifest, &mut losses);
         let parts = match root.dir(PARTS_NAME) {
@@ -477,7 +479,7 @@ impl Process {
 /// The line through all snapshots. Page headers hold pairs of ticks and `CLOCK_MONOTONIC` too:
 /// less exact ones, used where the snapshots are too few or much closer together (after a
 /// crash, there is none from the end).
-pub(crate) fn fit(kind: ClockKind, snapshots: &[Snapshot], processes: &[Process]) -> Timeline {
+fn fit(kind: ClockKind, snapshots: &[Snapshot], processes: &[Process]) -> Timeline {
     let exact = Timeline::fit(kind, snapshots);
     if kind == ClockKind::Monotonic {
         return exact;

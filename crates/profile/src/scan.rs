@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A page counts if its header is of a known version, it is all there and its checksum holds.
-//! Everything else is a fragment; the search goes on at the next magic number behind its start.
+//! Everything else is a fragment; the search goes on at the next magic number after its start.
 //! The file is read once, in chunks, so memory stays flat.
 
 use std::collections::{BTreeMap, HashMap};

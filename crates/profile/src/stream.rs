@@ -101,7 +101,7 @@ impl StreamWriter {
         let written = write_all(&mut self.file, encoded);
         match written {
             Ok(length) => self.length += length,
-            // A later message behind half a message would be lost with it.
+            // A later message after half a message would be lost with it.
             Err(_) => self.broken = self.file.set_len(self.length).is_err(),
         }
         written.map(drop).map_err(Error::on("write", &self.path))
@@ -280,7 +280,7 @@ impl StreamReader {
     }
 }
 
-/// Whether every column that we write is there; later versions may add some behind them.
+/// Whether every column that we write is there; later versions may add some after them.
 pub(crate) fn has_columns(found: &Schema, wanted: &Schema) -> bool {
     wanted.fields().iter().enumerate().all(|(i, field)| {
         found.fields().get(i).is_some_and(|f| {
@@ -315,7 +315,7 @@ impl Frame {
 /// How long the body of the message with this metadata is; `None` if the message is not a schema
 /// (`schema` is `None`), or not a plain batch of its columns whose every buffer lies in its body
 /// and is as long as its column needs. Arrow checks these too, but slices and casts buffers first
-/// (measured with damaged streams: version 60 panics at offsets that are no multiple of 4 bytes).
+/// (measured with damaged streams: version 60 panics at offsets that are not multiples of 4).
 fn body_bytes(metadata: &[u8], schema: Option<&Schema>) -> Option<usize> {
     let message = root_as_message(metadata).ok()?;
     let body = usize::try_from(message.bodyLength()).ok().filter(|b| *b <= MOST_BODY)?;

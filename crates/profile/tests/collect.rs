@@ -70,7 +70,7 @@ fn what_is_in_the_pool_moves_into_the_profile() {
 }
 
 /// Killed while it appends: any number of bytes of the page may be there. Run again, the whole
-/// page follows behind them.
+/// page follows after them.
 #[test]
 fn killed_at_any_byte_and_run_again() {
     let scratch = Scratch::new();

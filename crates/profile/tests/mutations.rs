@@ -43,7 +43,7 @@ fn damage(r: &mut Random, bytes: &mut Vec<u8>, from: usize) {
     }
 }
 
-/// A page of few calls for each layout, as the pool holds it, cut behind its records.
+/// A page of few calls for each layout, as the pool holds it, cut after its records.
 fn written() -> Vec<(GroupLayout, Vec<u8>, Vec<Call>)> {
     let groups: [&[usize]; 4] = [&[], &[1], &[2, 1], &[1; 32]];
     let pages = groups.iter().zip(layouts()).map(|(groups, layout)| {

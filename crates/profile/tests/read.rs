@@ -65,7 +65,7 @@ fn pages_in_any_order_twice_and_with_rubbish_between() {
     fs::write(pages_file(&dir), shuffled).unwrap();
     assert_eq!(read(&dir), (expected(), vec![]));
 
-    // Half of a page that is written again later is no loss; one that is not, is.
+    // Half of a page that is written again later is not a loss; one that is not, is.
     let again: Vec<u8> = [&page(1)[..40], page(0), page(1), page(2)].concat();
     fs::write(pages_file(&dir), again).unwrap();
     assert_eq!(read(&dir), (expected(), vec![]));

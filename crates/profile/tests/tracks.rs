@@ -163,7 +163,7 @@ fn a_stream_cut_anywhere_gives_its_whole_batches() {
         seen.push((samples.len(), losses.len()));
     }
     seen.dedup();
-    // No schema yet; nothing; one batch; two; each first whole, then with half a message behind.
+    // No schema yet; nothing; one batch; two; each first whole, then with half a message after.
     // The last: the end mark is cut.
     let none = usize::MAX;
     assert_eq!(seen, [(none, 0), (0, 0), (0, 1), (3, 0), (3, 1), (6, 0), (6, 1)]);

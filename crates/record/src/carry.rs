@@ -27,7 +27,7 @@ use elf::{Header, PT_INTERP};
 /// What a program is to the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// It loads the library. Also said of what is no program at all: `exec` will refuse it.
+    /// It loads the library. Also what is not a program at all, which `exec` will refuse.
     Able,
     /// No dynamic linker: starts, and ignores the library.
     Static,
@@ -345,7 +345,7 @@ fn address<T>(pointer: *const T) -> c_long {
     pointer as c_long
 }
 
-/// A system call that is no cancellation point.
+/// A system call that is not a cancellation point.
 fn call(number: c_long, a: [c_long; 4]) -> Option<c_long> {
     // SAFETY: each use passes what its system call documents; pointers outlive the call.
     let result = unsafe { libc::syscall(number, a[0], a[1], a[2], a[3], 0 as c_long) };

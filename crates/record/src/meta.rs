@@ -49,9 +49,9 @@ pub enum Frame {
     Library(Library),
     /// What an empty probe costs and reads here.
     Calibration(Calibration),
-    /// An export that is no function of a library was first seen.
+    /// An export that is not a function of a library was first seen.
     Op(OpExport),
-    /// What one kind of value behind calls means.
+    /// What one kind of value after calls means.
     Value(ValueKey),
     /// A text that values name.
     Text(Text),

@@ -5,7 +5,7 @@
 //!   ├─ header ────────────┼─ records ─────────────────────┼─ not yet committed ─┤
 //! ```
 //!
-//! In the pool a page always has its full size; appended to `pages.cps` it ends behind its last
+//! In the pool a page always has its full size; appended to `pages.cps` it ends after its last
 //! record. One page belongs to one thread; a thread's pages are numbered by `sequence` without
 //! gaps. Each page can be read alone: differences start from the header's base values.
 //!
@@ -50,7 +50,7 @@ pub use writer::{Cursor, PageWriter};
 pub const PAGE_BYTES: usize = 64 * 1024;
 /// Bytes of a page's header.
 pub const HEADER_BYTES: usize = 256;
-/// Marks the start of a page; also what readers look for behind damage.
+/// Marks the start of a page; also what readers look for after damage.
 pub const PAGE_MAGIC: u64 = u64::from_le_bytes(*b"CPTPAGE1");
 /// The version of the layout described above.
 pub const PAGE_VERSION: u16 = 1;
@@ -91,7 +91,8 @@ pub const FLAG_FLUSHED: u32 = 2;
 /// A dispatch call as it is recorded: one workgroup of one exported function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Call {
-    /// See [`model::ExportId`].
+    /// The exported function: numbered from 0 in the order in which the process saw its functions.
+    /// A module that is unloaded and loaded again keeps its numbers.
     pub export: u32,
     /// Workgroups of the dispatch in x, y, z. 0,0,0, which no dispatch has: nobody told; then
     /// `workgroup` and `worker` are not known either.

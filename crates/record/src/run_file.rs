@@ -125,7 +125,7 @@ impl RunFile {
 
     /// Finds the pool's path in a file that is read by `read(offset, buffer)`, which returns how many
     /// bytes it got: for code that must not allocate. The checksum is not looked at. Terminated
-    /// with a zero in `path`; `None` for what is no run file, or a path that is too long.
+    /// with a zero in `path`; `None` for what is not a run file, or a path that is too long.
     pub fn find_pool(
         mut read: impl FnMut(u64, &mut [u8]) -> usize,
         path: &mut [u8],

@@ -14,7 +14,7 @@
 /// Bytes that a varint may touch beyond the ones it needs: writers store whole words.
 pub const VARINT_SLACK: usize = 9;
 
-/// Writes `value` at `at` and returns the address behind it.
+/// Writes `value` at `at`, and returns the address after it.
 ///
 /// # Safety
 /// `at .. at + VARINT_SLACK` must be writable.

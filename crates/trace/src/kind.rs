@@ -5,7 +5,7 @@ use std::io::{self, BufReader, Chain, Cursor, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
-use crate::perfetto::wire::{Field, Fields, varint};
+use crate::perfetto::decode::{Field, Fields, varint};
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,8 +21,8 @@ use crate::chrome::event::{Event, Raw, Scalar};
 use crate::chrome::read::{ReadError, Sink, Summary, read};
 use crate::chrome::time::shifted;
 use crate::chrome::write::{RawEvent, Writer};
-use crate::event::{Id, ProcessRow, Sink as Rows};
 use crate::text;
+use crate::timeline::{Id, ProcessRow, Sink as Rows};
 
 /// The version of the object `counterpoint` of a merged trace.
 pub const MERGE_SCHEMA: &str = "counterpoint.trace-merge/1";

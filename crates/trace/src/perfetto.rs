@@ -1,13 +1,13 @@
 //! Perfetto's protobuf trace format.
 
 pub mod check;
+pub(crate) mod decode;
+mod encode;
 mod extras;
 pub(crate) mod fields;
 mod intern;
 mod json;
 mod nest;
-mod proto;
 pub mod read;
 mod row;
-pub(crate) mod wire;
 pub mod write;

@@ -1,7 +1,7 @@
 //! JSON's strings and numbers, appended to bytes.
 
 /// What a byte needs inside a string: 0 nothing, `u` the form with four digits, else the letter
-/// behind the backslash.
+/// after the backslash.
 const ESCAPE: [u8; 256] = {
     let mut table = [0; 256];
     let mut i = 0;
@@ -95,48 +95,13 @@ pub fn same(a: &[u8], b: &[u8]) -> bool {
 /// Appends a number.
 #[inline]
 pub fn uint(out: &mut Vec<u8>, n: u64) {
-    const EIGHT: u64 = 100_000_000;
-    if n < EIGHT {
-        short(out, n);
-        return;
-    }
-    let (above, below) = (n / EIGHT, n % EIGHT);
-    uint(out, above);
-    out.extend_from_slice(&(eight_digits(below) | ZEROS).to_le_bytes());
-}
-
-const ZEROS: u64 = u64::from_le_bytes(*b"00000000");
-
-/// Appends a number of at most eight digits.
-#[inline]
-fn short(out: &mut Vec<u8>, n: u64) {
-    let digits = eight_digits(n);
-    let leading = (digits.trailing_zeros() / 8).min(7);
-    let length = 8 - leading as usize;
-    // A copy of fixed size and a shorter length cost less than a copy of any size.
-    let end = out.len() + length;
-    out.extend_from_slice(&((digits | ZEROS) >> (8 * leading)).to_le_bytes());
-    out.truncate(end);
-}
-
-/// The eight digits of a number below 10⁸, one per byte, the first one lowest: in halves, each in
-/// halves, each in digits. A product with a shift is a division by 100 or by 10, exact for numbers
-/// below 10,000 and below 100.
-#[inline]
-fn eight_digits(n: u64) -> u64 {
-    let halves = (n / 10_000) | ((n % 10_000) << 32);
-    let hundreds = ((halves * 10_486) >> 20) & 0x0000_007f_0000_007f;
-    let pairs = hundreds | ((halves - 100 * hundreds) << 16);
-    let tens = ((pairs * 103) >> 10) & 0x000f_000f_000f_000f;
-    tens | ((pairs - 10 * tens) << 8)
+    out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
 }
 
 /// Appends a number with its sign.
+#[inline]
 pub fn int(out: &mut Vec<u8>, n: i64) {
-    if n < 0 {
-        out.push(b'-');
-    }
-    uint(out, n.unsigned_abs());
+    out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
 }
 
 /// Appends the shortest decimal that reads back as `n`; `null` for what JSON cannot say.
@@ -149,7 +114,7 @@ pub fn float(out: &mut Vec<u8>, n: f64) {
     out.extend_from_slice(format!("{n:?}").as_bytes());
 }
 
-/// Appends nanoseconds as microseconds with three digits behind the point.
+/// Appends nanoseconds as microseconds with three digits after the point.
 pub fn microseconds(out: &mut Vec<u8>, ns: i64) {
     if ns < 0 {
         out.push(b'-');

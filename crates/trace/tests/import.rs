@@ -9,9 +9,10 @@ use profile::activities::{Activities, ActivitiesWriter, Activity, RowId};
 use profile::{Manifest, Origin, Profile, State};
 use serde_json::{Value, json};
 use testkit::Scratch;
-use trace::activities::{Options, write_perfetto};
 use trace::chrome::read::{Summary, read};
-use trace::import::{Import, Imported};
+use trace::export::activities::{Options, write_perfetto};
+use trace::import::Imported;
+use trace::import::trace::Import;
 
 fn import(dir: &Path, texts: &[&[u8]], shifts: &[i64]) -> Imported {
     let mut all = Import::create(dir, Manifest::new()).unwrap();
@@ -192,8 +193,10 @@ fn several_files_share_one_time() {
     let (starts, _) = profile.visit(1, Vec::new, |starts: &mut Vec<u64>, columns| {
         starts.extend(&columns.start_ticks);
     });
-    let ns: Vec<i64> =
-        starts[0].iter().map(|t| t.wrapping_sub(trace::import::EPOCH_TICKS) as i64).collect();
+    let ns: Vec<i64> = starts[0]
+        .iter()
+        .map(|t| t.wrapping_sub(trace::import::trace::EPOCH_TICKS) as i64)
+        .collect();
     assert_eq!(ns, [1_000, -3_000]);
 }
 

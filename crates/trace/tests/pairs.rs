@@ -14,10 +14,9 @@ use profile::{Profile, Role};
 use proptest::prelude::*;
 use support::{Field, fields};
 use testkit::{CallScript, Item, ProfileScript, Scratch};
+use trace::export::calls::{CallsOptions, export_calls};
 use trace::perfetto::write::{Head, Writer};
-use trace::{
-    CallsOptions, Counter, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow, export_calls,
-};
+use trace::timeline::{Counter, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow};
 
 /// A slice: name, begin, end.
 type One = (String, i64, i64);

@@ -12,10 +12,13 @@ use model::activity::Vocabulary;
 use profile::activities::Activities;
 use profile::collect::Closing;
 use profile::{LossCount, Origin, Profile, merge_losses};
-use trace::activities::{Options, Timeline, Written, write_merged, write_perfetto};
-use trace::facts::{Facts, Found};
-use trace::filter::{Ends, Filter, First, LeftOut, Part, Wish};
-use trace::{CallsOptions, Sink, chrome, export_calls, export_tracks, facts, perfetto};
+use trace::export::activities::{Options, Timeline, Written, write_merged, write_perfetto};
+use trace::export::calls::{CallsOptions, export_calls};
+use trace::export::filter::{Ends, Filter, First, LeftOut, Part, Wish};
+use trace::export::tracks::export_tracks;
+use trace::round_trip::document::{self, Facts, Found};
+use trace::timeline::Sink;
+use trace::{chrome, perfetto};
 
 use crate::failure::Failure;
 use crate::input;
@@ -212,7 +215,7 @@ fn write_json_again<W: Write>(
     options: &Options,
 ) -> io::Result<Written<W>> {
     match traces {
-        [trace] => trace::activities::write_again(trace, options, out),
+        [trace] => trace::export::activities::write_again(trace, options, out),
         all => write_merged(all, names, options, out, &args.output.to_string_lossy()),
     }
 }
@@ -351,7 +354,7 @@ fn write_json<W: Write + Send>(
     // Readers drop what is before the base time, and times are those of the earliest snapshot.
     let clocks = profile.snapshots.iter().map(|snapshot| snapshot.realtime_ns);
     let near_ns = clocks.chain([manifest.created_unix_ns]).min().unwrap_or(0);
-    let facts = facts::of_profile(profile);
+    let facts = document::of_profile(profile);
     let of_part = part.map(|part| part.filter.facts());
     let head = chrome::write::Head {
         near_ns: i64::try_from(near_ns).unwrap_or(i64::MAX),
@@ -363,7 +366,7 @@ fn write_json<W: Write + Send>(
     };
     let mut writer = chrome::write::Writer::new(out, &head)?;
     let (found, left_out) = fill(&mut writer, profile, args, part)?;
-    let mut end = serde_json::to_value(facts::end(profile, &found))?;
+    let mut end = serde_json::to_value(document::end(profile, &found))?;
     if part.is_some() {
         end["left_out"] = serde_json::to_value(left_out)?;
     }
@@ -382,9 +385,9 @@ fn write_perfetto_calls(
     let mut writer = perfetto::write::Writer::new(out, &head)?;
     let (found, left_out) = fill(&mut writer, profile, args, part)?;
     // It stands at the end there, so it can have the losses that were found while calls were read.
-    let losses_of = facts::end(profile, &found).losses;
+    let losses_of = document::end(profile, &found).losses;
     let facts = match part {
-        None => serde_json::to_value(Facts { losses: losses_of, ..facts::of_profile(profile) })?,
+        None => serde_json::to_value(Facts { losses: losses_of, ..document::of_profile(profile) })?,
         Some(part) => {
             let mut facts = part.filter.facts();
             facts["losses"] = serde_json::to_value(losses_of)?;

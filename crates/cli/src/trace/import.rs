@@ -7,8 +7,10 @@ use std::process::ExitCode;
 use profile::Manifest;
 use trace::chrome::event::{Event, Raw};
 use trace::chrome::read::{ReadError, Sink, Summary};
-use trace::import::{Import, Imported, read_any};
-use trace::restore::{Head, Restore};
+use trace::import::own::Restore;
+use trace::import::trace::Import;
+use trace::import::{Imported, read_any};
+use trace::round_trip::head::Head;
 
 use crate::failure::Failure;
 use crate::input::{self, Input, at_most_one_standard};

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use profile::Profile;
-use trace::activities::{Options, write_perfetto};
 use trace::chrome::write::{Head, Writer};
+use trace::export::activities::{Options, write_perfetto};
 use trace::merge::{self, Alignment, By, Look};
 
 use super::export::{Ending, in_order, say_changes};

@@ -16,10 +16,10 @@ use record::meta::{Calibration, Role, Spread, Text, ValueKey, ValueKind, frame_b
 use record::pool::POOL_BYTES;
 use record::wire::xxh64;
 use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
-use trace::calls::{CallsOptions, export_calls};
-use trace::facts::{self, Found};
-use trace::import::Import;
-use trace::tracks::export_tracks;
+use trace::export::calls::{CallsOptions, export_calls};
+use trace::export::tracks::export_tracks;
+use trace::import::trace::Import;
+use trace::round_trip::document::{self, Found};
 use trace::{chrome, perfetto};
 
 /// A profile whose files are damaged, one at a time.
@@ -360,7 +360,7 @@ pub fn views(dir: &Path) {
 
 fn timelines(profile: &Profile, vocabulary: Vocabulary) {
     let options = CallsOptions { vocabulary, counter_tracks: true };
-    let facts = facts::of_profile(profile);
+    let facts = document::of_profile(profile);
     let head = chrome::write::Head {
         near_ns: 0,
         host_name: &profile.manifest.host,
@@ -373,7 +373,7 @@ fn timelines(profile: &Profile, vocabulary: Vocabulary) {
     let done = export_calls(profile, &options, &mut json);
     let done = done.and_then(|c| Ok((c, export_tracks(profile, vocabulary, &mut json)?)));
     if let Ok((calls, tracks)) = done {
-        let end = facts::end(profile, &Found { calls, tracks });
+        let end = document::end(profile, &Found { calls, tracks });
         let _ = json.finish("counterpoint_end", &end, "x").map(drop);
     }
     let clocks = profile.snapshots.iter().map(|s| (s.realtime_ns, s.monotonic_ns)).collect();
@@ -385,11 +385,14 @@ fn timelines(profile: &Profile, vocabulary: Vocabulary) {
     }
     let Ok(traces) = profile.activities() else { return };
     let names: Vec<String> = traces.iter().map(|trace| trace.name.clone()).collect();
-    let options = trace::activities::Options { vocabulary: Some(vocabulary), ..Default::default() };
+    let options =
+        trace::export::activities::Options { vocabulary: Some(vocabulary), ..Default::default() };
     for trace in &traces {
-        let _ = trace::activities::write_again(trace, &options, std::io::sink()).map(drop);
+        let _ = trace::export::activities::write_again(trace, &options, std::io::sink()).map(drop);
     }
     let sink = std::io::sink;
-    let _ = trace::activities::write_merged(&traces, &names, &options, sink(), "x").map(drop);
-    let _ = trace::activities::write_perfetto(&traces, &names, &options, sink(), false).map(drop);
+    let _ =
+        trace::export::activities::write_merged(&traces, &names, &options, sink(), "x").map(drop);
+    let _ = trace::export::activities::write_perfetto(&traces, &names, &options, sink(), false)
+        .map(drop);
 }

@@ -44,7 +44,7 @@ pub struct Registry {
     by_lower_name: HashMap<String, Label>,
 }
 
-/// A word in a list of kinds that is no kind.
+/// A word in a list of kinds that is not a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownKind {
     /// The word.
@@ -202,7 +202,7 @@ impl Registry {
     /// an empty list has no kinds.
     ///
     /// # Errors
-    /// The first word that is no kind, an empty one among others included.
+    /// The first word that is not a kind, an empty one among others included.
     pub fn parse_list(&self, list: &str) -> Result<Vec<Label>, UnknownKind> {
         let mut labels = Vec::new();
         if list.trim().is_empty() {

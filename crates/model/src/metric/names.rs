@@ -25,7 +25,7 @@ impl Spelling {
     }
 }
 
-/// At the last colon, or behind the last slash, if only letters of modifiers follow.
+/// At the last colon, or after the last slash, if only letters of modifiers follow.
 fn split(name: &str) -> (&str, &str) {
     let letters = |text: &str| !text.is_empty() && text.chars().all(|c| "ukhGHIpPD".contains(c));
     for (at, sign) in [(name.rfind(':'), 0), (name.rfind('/'), 1)] {

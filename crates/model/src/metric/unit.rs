@@ -1,4 +1,4 @@
-//! Units of metrics: carried through an expression, and written by people behind numbers and
+//! Units of metrics: carried through an expression, and written by people after numbers and
 //! `in`.
 
 use std::fmt;

@@ -214,7 +214,7 @@ impl Parts {
     }
 
     /// Appends a page. Returns how many calls there was no room for: none, if a page held them
-    /// before. Clocks behind them are lost, too.
+    /// before. Clocks after them are lost, too.
     ///
     /// # Errors
     /// The disk is full.

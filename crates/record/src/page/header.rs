@@ -55,7 +55,8 @@ pub struct PageStart {
     pub generation: u32,
     /// See [`crate::pool::Row::start_time`].
     pub start_time: u64,
-    /// The thread's number in its process.
+    /// The thread's number in its process, from 0 in the order of the threads' first recorded
+    /// calls. The kernel uses its thread ids again, but these numbers are given once.
     pub thread_uid: u32,
     /// The kernel's thread id.
     pub tid: u32,
@@ -235,7 +236,7 @@ pub(super) fn checksum_with(page: &[u8], flags: u32) -> u64 {
 const CHECKSUM_AT: usize = std::mem::offset_of!(RawHeader, checksum);
 const FLAGS_AT: usize = std::mem::offset_of!(RawHeader, flags);
 
-/// A page as it stood in the pool (whose `header` was read from `page`), cut behind its last
+/// A page as it stood in the pool (whose `header` was read from `page`), cut after its last
 /// record and marked as flushed: the bytes to append to a file.
 pub fn seal(header: &PageHeader, mut page: Vec<u8>) -> Vec<u8> {
     page.truncate(header.file_bytes());

@@ -93,7 +93,7 @@ pub struct PageReader<'a> {
 }
 
 impl<'a> PageReader<'a> {
-    /// Checks the page at the start of `bytes` (which may go on behind it).
+    /// Checks the page at the start of `bytes` (which may go on after it).
     ///
     /// # Errors
     /// [`PageError`]; a flushed page whose checksum does not hold is an error as a whole.

@@ -193,14 +193,14 @@ impl<'de> Deserialize<'de> for Loose<'de> {
     }
 }
 
-/// An id. `Err`: it is no id.
+/// An id. `Err`: it is not an id.
 fn id(raw: Raw<'_>) -> Result<Option<Scalar<'_>>, serde_json::Error> {
     let text = raw.get();
     match text.as_bytes().first() {
         Some(b'n') => Ok(None),
         Some(b'"') => Ok(Some(Scalar::Text(raw.parse::<Text<'_>>()?.0))),
         Some(b'-' | b'0'..=b'9') => Ok(Some(match (text.parse(), text.parse()) {
-            // -0 is no whole number to serde_json.
+            // To serde_json, -0 is not a whole number.
             _ if text == "-0" => Scalar::Float(Cow::Borrowed(text)),
             (Ok(n), _) => Scalar::Int(n),
             (_, Ok(n)) => Scalar::Big(n),

@@ -22,13 +22,15 @@
 //!
 //! Every error says the byte of the (uncompressed) document where it is.
 
-mod lanes;
+mod fields;
 mod mend;
+mod notes;
 mod scan;
 mod shape;
 #[cfg(test)]
 mod tests;
 mod window;
+mod word;
 
 use std::fmt;
 use std::io::{self, BufReader, Read};
@@ -41,7 +43,7 @@ use scan::Scan;
 use shape::Shapes;
 use window::Window;
 
-/// How far behind an error the end of its value is looked for.
+/// How far after an error the end of its value is looked for.
 const MENDABLE: usize = 4 << 20;
 
 /// Takes what a trace consists of, in the order of the file.
@@ -304,7 +306,7 @@ impl<R: Read> Reader<R> {
         self.window.advance(1);
         self.whole_events(sink)?;
         loop {
-            // Perhaps behind a comma: not JSON, but written by some.
+            // Perhaps after a comma, which is not JSON, but some writers leave one there.
             if self.next_byte()? == Some(b']') {
                 self.window.advance(1);
                 return Ok(());
@@ -319,7 +321,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// Hands out events for as long as they are whole in the window and a comma follows, and
-    /// stops behind a comma. It need not hand out any: the next one is then for
+    /// stops after a comma. It need not hand out any: the next one is then for
     /// [`Reader::event`], which can read more.
     fn whole_events(&mut self, sink: &mut impl Sink) -> Result<(), Stop> {
         let (base, bytes) = (self.window.at(), self.window.bytes());
@@ -389,7 +391,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Moves behind an event that cannot be read, if it is clear where the next one starts.
+    /// Skips an event that cannot be read, if it is clear where the next one starts.
     #[cold]
     fn leave_out(&mut self, error: ReadError, sink: &mut impl Sink) -> Result<(), Stop> {
         loop {
@@ -413,7 +415,7 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// Reads one value at the window's start, hands it to `take`, and moves behind it. `take`
+    /// Reads one value at the window's start, hands it to `take`, and moves after it. `take`
     /// parses first and may be called again if that failed; it is told how many words in the value
     /// were not JSON and became `null`.
     fn value<T>(&mut self, mut take: impl FnMut(u64, &[u8], u32) -> Parsed<T>) -> Result<T, Stop> {
@@ -455,7 +457,7 @@ impl<R: Read> Reader<R> {
                         let found = syntax(at, bytes, &error);
                         let end = at + bytes.len() as u64;
                         if bytes.len() > MENDABLE || !self.window.more()? {
-                            // The last thing there is: a number cut behind its sign or point.
+                            // The last thing there is: a number cut after its sign or point.
                             let cut = matches!(&found, Stop::Error(e) if e.at + 1 >= end);
                             return Err(if cut { Stop::Truncated } else { found });
                         }
@@ -524,7 +526,7 @@ fn damaged_extent(bytes: &[u8]) -> Option<usize> {
     })
 }
 
-/// What was made of a value and how many bytes it took, or why it is no such value.
+/// What was made of a value and how many bytes it took, or why it is not such a value.
 type Parsed<T> = Result<(Result<T, String>, usize), serde_json::Error>;
 
 fn parse<'a, V: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(V, usize), serde_json::Error> {

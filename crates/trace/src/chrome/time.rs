@@ -131,7 +131,7 @@ fn scaled(text: &[u8], power: i64) -> Option<Time> {
     Some(Time { ns: if negative { -ns } else { ns }, exact })
 }
 
-/// Digits behind the point that [`shifted`] writes at most.
+/// Digits after the point that [`shifted`] writes at most.
 const MOST_DECIMALS: usize = 60;
 
 /// A number of microseconds, as it stands in a trace, later by so many nanoseconds: the same digits

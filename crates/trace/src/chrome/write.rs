@@ -12,11 +12,11 @@
 
 use std::io::{self, Write};
 
-use crate::event::{
+use crate::round_trip::document::Facts;
+use crate::text;
+use crate::timeline::{
     Arg, ArgValue, Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow,
 };
-use crate::facts::Facts;
-use crate::text;
 use model::activity::Value;
 
 /// Kineto's unit of base times: three Gregorian months, in ns.
@@ -154,7 +154,7 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
-    /// Writes what stands behind the events: an object with its key, and the name of the trace.
+    /// Writes what stands after the events: an object with its key, and the name of the trace.
     /// Gives the output back.
     ///
     /// # Errors

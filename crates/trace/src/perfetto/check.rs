@@ -5,9 +5,9 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::read::ZlibDecoder;
 
+use super::decode::{Damage, Field, Fields, varint};
 use super::extras::MOST_EXTRAS;
 use super::fields::{clocks, defaults, event, interned, packet, trace};
-use super::wire::{Damage, Field, Fields, varint};
 use crate::check::Report;
 
 /// The largest packet that is believed.
@@ -373,8 +373,8 @@ impl Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Arg, Id, Row, Sink, Slice};
     use crate::perfetto::write::{Head, Writer};
+    use crate::timeline::{Arg, Id, Row, Sink, Slice};
 
     fn trace(compress: bool) -> Vec<u8> {
         let head = Head { clocks: vec![(1_000, 1)], compress };
@@ -411,7 +411,7 @@ mod tests {
 
     #[test]
     fn values_need_tracks() {
-        use crate::perfetto::proto::Encoder;
+        use crate::perfetto::encode::Encoder;
         let event = |defaults: usize, tracks: usize, values: usize| {
             let mut out = Encoder::default();
             out.message(trace::PACKET, |p| {
@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn values_that_perfetto_reads_as_0_are_found() {
-        use crate::perfetto::proto::Encoder;
+        use crate::perfetto::encode::Encoder;
         for (values, wrong) in
             [(&[1i64, 2, 0, 0][..], 0), (&[0, 0], 0), (&[0, 1], 1), (&[3, 0, -1, 0], 1)]
         {
@@ -471,7 +471,7 @@ mod tests {
 
     #[test]
     fn snapshots_are_in_the_order_of_time() {
-        use crate::perfetto::proto::Encoder;
+        use crate::perfetto::encode::Encoder;
         type Clocks = &'static [(u64, u64)];
         let all: [(&[Clocks], Option<u64>, u64); 6] = [
             (&[&[(1, 10), (3, 5)], &[(1, 10), (3, 6)], &[(1, 12), (3, 8)]], Some(1), 0),

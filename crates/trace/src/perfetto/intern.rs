@@ -1,13 +1,13 @@
 //! Texts that a sequence of packets has named already.
 
-use crate::numbers::NumberMap;
+use crate::hash::FastMap;
 use crate::text::same;
 
 /// Numbers texts from 1.
 #[derive(Debug, Default)]
 pub struct Interner {
     known: Vec<Known>,
-    numbers: NumberMap<Box<str>, usize>,
+    numbers: FastMap<Box<str>, usize>,
     /// The index that was found last.
     last: usize,
 }
@@ -15,7 +15,7 @@ pub struct Interner {
 #[derive(Debug)]
 struct Known {
     text: Box<str>,
-    /// Which came behind it last time.
+    /// Which came after it last time.
     next: usize,
 }
 
@@ -29,7 +29,7 @@ pub struct Interned {
 }
 
 impl Interner {
-    /// The number of a text. One that comes behind the same text as last time (arguments come in
+    /// The number of a text. One that comes after the same text as last time (arguments come in
     /// one order) is found without hashing.
     #[inline]
     pub fn intern(&mut self, text: &str) -> Interned {
@@ -39,7 +39,7 @@ impl Interner {
         }
     }
 
-    /// The number of two texts written one behind the other.
+    /// The number of two texts written one after the other.
     #[inline]
     pub fn intern_both(&mut self, text: &str, end: &str) -> Interned {
         let is = |known: &[u8]| {

@@ -2,7 +2,7 @@
 //!
 //! Readers take begins and ends by their times, equal times in the order of the file, and pair each
 //! end with the last begin that is open. So a slice fits if every other one is within it, around it,
-//! before or behind it; and of those that share a moment with it, the one that was written first is
+//! before or after it; and of those that share a moment with it, the one that was written first is
 //! the outer or the earlier one.
 //!
 //! Slices come in the order of their begins, but for calls around other calls: a recorder writes
@@ -29,8 +29,8 @@ const KEPT_NESTED: usize = 1 << 14;
 pub struct Nest {
     /// Begins and ends, by begin: of those that are open, and those that ended.
     slices: Vec<(i64, i64)>,
-    /// Which are open, outermost first: each is within the one before it. Behind it stands what ended
-    /// in it, up to the next one.
+    /// Which are open, outermost first: each is within the one before it. What ended in one follows
+    /// it, up to the next one.
     open: Vec<Open>,
     /// How many of those that ended are kept at least.
     kept: usize,
@@ -97,7 +97,7 @@ impl Nest {
     /// Adds a late slice, if it fits.
     #[cold]
     pub fn add_late(&mut self, begin: i64, end: i64) -> bool {
-        // What was written behind its end could stand at the same moment.
+        // What was written after its end could stand at the same moment.
         if end < self.last_ns || begin < self.known_from_ns {
             return false;
         }

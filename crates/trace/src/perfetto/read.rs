@@ -34,13 +34,13 @@ use std::io::{self, BufRead, BufReader, Read};
 use flate2::read::ZlibDecoder;
 use model::activity::Value as Word;
 
+use super::decode::{Fields, varint};
 use super::fields::{chrome, packet, trace};
-use super::wire::{Fields, varint};
 use crate::chrome::event::{Event, Raw, Scalar};
 use crate::chrome::read::{ReadError, ReadErrorKind, Sink, Summary};
 use crate::chrome::write::base_time_ns;
-use crate::numbers::NumberMap;
-use crate::raw::{COUNTS_EVENT, PAGE_EVENT};
+use crate::hash::FastMap;
+use crate::round_trip::events::{COUNTS_EVENT, PAGE_EVENT};
 use crate::text;
 use clocks::Clocks;
 use sequence::Sequence;
@@ -136,23 +136,23 @@ fn head(source: &mut impl BufRead) -> io::Result<Head> {
 struct Reader<'a, S> {
     sink: &'a mut S,
     summary: Summary,
-    sequences: NumberMap<u64, Sequence>,
+    sequences: FastMap<u64, Sequence>,
     tracks: Tracks,
     clocks: Clocks,
     base_ns: Option<i64>,
     rows: Vec<Row>,
     by_ids: HashMap<(Id, Id), usize>,
     /// Rows of tracks; forgotten when a track is described.
-    by_track: NumberMap<u64, usize>,
+    by_track: FastMap<u64, usize>,
     /// Slices that are open on a track, by their begins: row, place in all of its queue, begin. Those
     /// around others may be written after them.
-    open: NumberMap<u64, Vec<(usize, u64, i64)>>,
+    open: FastMap<u64, Vec<(usize, u64, i64)>>,
     waiting: usize,
     flows: HashSet<u64>,
     /// Counters by process and name, and their tracks: others of that name get an id.
     counters: HashMap<(Id, Box<str>), u64>,
     /// Sums of counters whose values are differences.
-    sums: NumberMap<u64, f64>,
+    sums: FastMap<u64, f64>,
     document: Vec<(String, String)>,
 }
 
@@ -207,18 +207,18 @@ impl<'a, S: Sink> Reader<'a, S> {
         Self {
             sink,
             summary: Summary::default(),
-            sequences: NumberMap::default(),
+            sequences: FastMap::default(),
             tracks: Tracks::default(),
             clocks: Clocks::default(),
             base_ns: None,
             rows: Vec::new(),
             by_ids: HashMap::new(),
-            by_track: NumberMap::default(),
-            open: NumberMap::default(),
+            by_track: FastMap::default(),
+            open: FastMap::default(),
             waiting: 0,
             flows: HashSet::new(),
             counters: HashMap::new(),
-            sums: NumberMap::default(),
+            sums: FastMap::default(),
             document: Vec::new(),
         }
     }
@@ -432,7 +432,7 @@ impl<'a, S: Sink> Reader<'a, S> {
         Ok(())
     }
 
-    /// Puts an event behind those that began before it in its row.
+    /// Puts an event after those that began before it in its row.
     fn put(&mut self, row: usize, pending: Pending) -> Done {
         self.rows[row].queue.push_back(pending);
         self.waiting += 1;

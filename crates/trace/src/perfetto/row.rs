@@ -7,15 +7,15 @@
 //!
 //! Each sequence has a clock of its own that counts from one packet to the next, a default track,
 //! and its own numbers for texts. A slice is two packets, so ends wait here until something
-//! begins behind them.
+//! begins after them.
 
+use super::encode::{Encoder, Fields, Width};
 use super::extras::{ExtraTracks, Extras};
 use super::fields::{annotation, clocks, defaults, event, interned, packet, trace};
 use super::intern::{Interned, Interner};
 use super::json::large_numbers_as_text;
 use super::nest::Nest;
-use super::proto::{Encoder, Fields, Width};
-use crate::event::{Arg, ArgValue, Flow, FlowEnd, Label, Shape, Slice};
+use crate::timeline::{Arg, ArgValue, Flow, FlowEnd, Label, Shape, Slice};
 use model::activity::Value;
 
 /// Texts after which a sequence starts its numbers again, so that memory stays bounded.

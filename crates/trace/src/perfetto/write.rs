@@ -20,12 +20,12 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
 use self::counters::ProcessState;
+use super::encode::Encoder;
 use super::extras::Extras;
 use super::fields::{chrome, clocks, event, packet, trace, track};
-use super::proto::Encoder;
 use super::row::{Number, Point, Sequence, end_of};
-use crate::event::{Arg, Counter, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow};
-use crate::numbers::NumberMap;
+use crate::hash::FastMap;
+use crate::timeline::{Arg, Counter, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow};
 
 /// Bytes after which packets are written, and compressed together.
 const FLUSH_BYTES: usize = 1 << 18;
@@ -56,7 +56,7 @@ pub struct Writer<W: Write> {
     processes: Vec<ProcessState>,
     process_by_id: HashMap<OwnedId, usize>,
     rows: Vec<RowState>,
-    by_number: NumberMap<(i64, i64), usize>,
+    by_number: FastMap<(i64, i64), usize>,
     by_id: HashMap<(OwnedId, OwnedId), usize>,
     last_row: Option<((i64, i64), usize)>,
     tracks: u64,
@@ -118,7 +118,7 @@ impl<W: Write> Writer<W> {
             processes: Vec::new(),
             process_by_id: HashMap::new(),
             rows: Vec::new(),
-            by_number: NumberMap::default(),
+            by_number: FastMap::default(),
             by_id: HashMap::new(),
             last_row: None,
             tracks: 0,

@@ -10,8 +10,10 @@ use serde_json::{Map, Value, json};
 use trace::chrome::event::{Event, Raw, Scalar};
 use trace::chrome::read::{Sink as ReadSink, Summary, read};
 use trace::chrome::write::{Head, RawEvent, Writer};
-use trace::{Arg, ArgValue, Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice};
-use trace::{ThreadRow, perfetto};
+use trace::perfetto;
+use trace::timeline::{
+    Arg, ArgValue, Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow,
+};
 
 /// Bytes as decisions.
 pub struct Choices<'a>(pub &'a [u8]);

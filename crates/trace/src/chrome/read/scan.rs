@@ -18,9 +18,10 @@ mod tests;
 
 use std::borrow::Cow;
 
-use super::lanes::{Lanes, WIDTH};
-use super::shape::{Mark, Notes, Slot};
-use crate::chrome::event::{Event, Raw, Scalar, phase};
+use super::fields::Field;
+use super::notes::{Mark, Notes, Slot};
+use super::word::{Lanes, WIDTH};
+use crate::chrome::event::{Event, Raw};
 use crate::chrome::time::{Time, micros};
 
 /// Digits that fit into an `i64` whatever they are.
@@ -41,9 +42,9 @@ pub(super) struct Scan<'a> {
 struct Number {
     end: usize,
     negative: bool,
-    /// Its digits, those behind the point included.
+    /// Its digits, those after the point included.
     digits: u64,
-    /// How many of them stand behind the point; 0: there is no point.
+    /// How many of them stand after the point; 0: there is no point.
     decimals: usize,
 }
 
@@ -73,7 +74,7 @@ impl<'a> Scan<'a> {
         self.bytes.get(at).copied()
     }
 
-    /// `N` bytes from `at` on, zeros behind the end.
+    /// `N` bytes from `at` on, zeros after the end.
     #[inline(always)]
     fn chunk<const N: usize>(self, at: usize) -> [u8; N] {
         match self.bytes.get(at..).and_then(|bytes| bytes.first_chunk()) {
@@ -104,7 +105,7 @@ impl<'a> Scan<'a> {
         at
     }
 
-    /// The end of a string, behind its quote, from behind its first quote; and whether it has
+    /// The end of a string, after its quote, from after its first quote; and whether it has
     /// escapes.
     #[inline(always)]
     pub(super) fn string(self, mut at: usize) -> Option<(usize, bool)> {
@@ -123,7 +124,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The end of an escape, from behind its backslash. Halves of surrogate pairs are not looked
+    /// The end of an escape, from after its backslash. Halves of surrogate pairs are not looked
     /// at: serde_json keeps them in a value that nobody reads as a text.
     #[cold]
     fn escape(self, at: usize) -> Option<usize> {
@@ -137,7 +138,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// A string from behind its first quote.
+    /// Reads a string, starting after its first quote.
     #[inline(always)]
     pub(super) fn text(self, at: usize) -> Option<(usize, Cow<'a, str>)> {
         let (end, escaped) = self.string(at)?;
@@ -149,7 +150,7 @@ impl<'a> Scan<'a> {
         Some((end, text))
     }
 
-    /// Whether a string goes from behind its first quote, at `at`, to behind its last one so many
+    /// Whether a string goes from after its first quote, at `at`, to after its last one so many
     /// bytes further, and has no escapes.
     #[inline(always)]
     pub(super) fn is_string(self, at: usize, length: usize) -> bool {
@@ -196,7 +197,7 @@ impl<'a> Scan<'a> {
         (usual && whole_ok).then_some(ns as i64)
     }
 
-    /// Behind the digits from `at` on, and the number that they make behind those `before`; of too
+    /// After the digits from `at` on, and the number that they make after those `before`; of too
     /// many digits it is of no use.
     #[inline(always)]
     fn digits(self, mut at: usize, before: u64) -> (usize, u64) {
@@ -250,7 +251,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Behind one or more digits.
+    /// After one or more digits.
     #[inline(always)]
     fn skip_digits(self, start: usize) -> Option<usize> {
         let mut at = start;
@@ -263,7 +264,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The end of a number, from behind its whole part.
+    /// The end of a number, from after its whole part.
     fn skip_fraction(self, mut at: usize) -> Option<usize> {
         if self.byte(at) == Some(b'.') {
             at = self.skip_digits(at + 1)?;
@@ -303,7 +304,7 @@ impl<'a> Scan<'a> {
                 b'{' | b'[' => {
                     let object = first == b'{';
                     at = self.space(at + 1);
-                    // The closing byte of either stands two behind the opening one.
+                    // The closing byte of either stands two after the opening one.
                     if self.byte(at)? == first + 2 {
                         at += 1;
                     } else if depth == MOST_DEPTH {
@@ -360,7 +361,7 @@ impl<'a> Scan<'a> {
     #[inline(always)]
     pub(super) fn id(self, at: usize) -> Option<(usize, i64)> {
         let number = self.number(at)?;
-        // -0 is no whole number to serde_json.
+        // To serde_json, -0 is not a whole number.
         if number.decimals > 0 || (number.negative && number.digits == 0) {
             return None;
         }
@@ -427,7 +428,7 @@ impl<'a> Scan<'a> {
         };
         if again {
             event.twice = Some(key);
-            notes.odd();
+            notes.set_odd();
         }
     }
 
@@ -475,7 +476,7 @@ impl<'a> Scan<'a> {
                     (_, Cow::Borrowed(text)) => {
                         notes.mark(at + 1, Mark::Text(field, text.len() as u32));
                     }
-                    _ => notes.odd(),
+                    _ => notes.set_odd(),
                 }
                 field.put_text(event, text)?;
                 end
@@ -497,91 +498,11 @@ impl<'a> Scan<'a> {
             }
             _ => {
                 let end = self.literal(at)?;
-                notes.odd();
+                notes.set_odd();
                 (self.slice(at, end)? == "null").then(|| field.put_null(event))?;
                 end
             }
         };
         Some(end)
     }
-}
-
-/// A key of an event whose value is not just kept as it stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Field {
-    Phase,
-    Name,
-    Category,
-    Pid,
-    Tid,
-    Time,
-    Duration,
-    Id,
-    Binding,
-    Scope,
-}
-
-impl Field {
-    /// `None`: it is no such text.
-    #[inline(always)]
-    pub(super) fn put_text<'a>(self, event: &mut Event<'a>, text: Cow<'a, str>) -> Option<()> {
-        match self {
-            Self::Phase => event.phase = phase(&text),
-            Self::Name => event.name = Some(text),
-            Self::Category => event.category = Some(text),
-            Self::Pid => event.pid = Some(Scalar::Text(text)),
-            Self::Tid => event.tid = Some(Scalar::Text(text)),
-            Self::Id => event.id = Some(Scalar::Text(text)),
-            Self::Binding => event.binding = Some(text),
-            Self::Scope => event.scope = Some(text),
-            Self::Time => (event.time_ns, event.exact_time) = (Some(exact_ns(&text)?), None),
-            Self::Duration => {
-                (event.duration_ns, event.exact_duration) = (Some(exact_ns(&text)?), None);
-            }
-        }
-        Some(())
-    }
-
-    /// `None`: it cannot be a number.
-    #[inline(always)]
-    pub(super) fn put_number(self, event: &mut Event<'_>, number: i64) -> Option<()> {
-        let field = match self {
-            Self::Pid => &mut event.pid,
-            Self::Tid => &mut event.tid,
-            Self::Id => &mut event.id,
-            _ => return None,
-        };
-        *field = Some(Scalar::Int(number));
-        Some(())
-    }
-
-    /// `text`: as it stands there.
-    #[inline(always)]
-    pub(super) fn put_time<'a>(self, event: &mut Event<'a>, time: Time, text: &'a str) {
-        let exact = if time.exact { None } else { Some(Raw::of(text)) };
-        match self {
-            Self::Time => (event.time_ns, event.exact_time) = (Some(time.ns), exact),
-            _ => (event.duration_ns, event.exact_duration) = (Some(time.ns), exact),
-        }
-    }
-
-    fn put_null(self, event: &mut Event<'_>) {
-        match self {
-            Self::Phase => event.phase = 0,
-            Self::Name => event.name = None,
-            Self::Category => event.category = None,
-            Self::Pid => event.pid = None,
-            Self::Tid => event.tid = None,
-            Self::Time => (event.time_ns, event.exact_time) = (None, None),
-            Self::Duration => (event.duration_ns, event.exact_duration) = (None, None),
-            Self::Id => event.id = None,
-            Self::Binding => event.binding = None,
-            Self::Scope => event.scope = None,
-        }
-    }
-}
-
-/// The nanoseconds of a time that has no more digits.
-fn exact_ns(text: &str) -> Option<i64> {
-    micros(text.as_bytes()).filter(|time| time.exact).map(|time| time.ns)
 }

@@ -12,7 +12,7 @@
 //! `name` and inside of `args`. An event whose text fits a shape, with a number for each number and
 //! a string for each string, is JSON because that one was, and says the same where it does not
 //! vary. Nothing else is believed of a shape: which one to try is a guess, at the two that came last
-//! behind the one before.
+//! after the one before.
 //!
 //! How long a number or string is, is guessed too: as long as the one before. Where the next part
 //! is looked for then depends on memory that is there already, and not on the bytes just compared,
@@ -22,10 +22,12 @@
 
 use std::borrow::Cow;
 
-use super::lanes::WIDTH;
-use super::scan::{Field, MOST_WHOLE, Scan};
+use super::fields::Field;
+use super::notes::{Mark, Notes, Slot};
+use super::scan::{MOST_WHOLE, Scan};
+use super::word::WIDTH;
 use crate::chrome::event::{Event, Raw, Scalar};
-use crate::numbers::NumberMap;
+use crate::hash::FastMap;
 use crate::text::same;
 
 /// Shapes that are kept.
@@ -35,61 +37,18 @@ const LONGEST: usize = 2048;
 /// Strings and numbers of such an event.
 const MOST_SLOTS: usize = 128;
 
-/// What may vary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
-    /// The string of `name`, from behind its first quote to behind its last one.
-    Name,
-    /// The number of `ts`.
-    Time,
-    /// The number of `dur`.
-    Duration,
-    /// The number of `id`.
-    Id,
-    /// A string in a value that is kept as it stands, as for `Name`.
-    Text,
-    /// A number in such a value.
-    Number,
-    /// Nothing; the event ends.
-    End,
-}
-
-/// What does not vary, at a byte of the event.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Mark {
-    /// A string starts here and is so long.
-    Text(Field, u32),
-    /// This number.
-    Number(Field, i64),
-    /// A value that is kept as it stands starts here.
-    Open,
-    /// It ends here, and is `args`.
-    Args,
-    /// It ends here; its key stands so many bytes before its start and is so long.
-    Other(u32, u32),
-}
-
-/// What a scan notes of an event as it goes.
-#[derive(Debug, Default)]
-pub(super) struct Notes {
-    /// Where what varies starts and ends.
-    slots: Vec<(usize, usize, Slot)>,
-    marks: Vec<(usize, Mark)>,
-    odd: bool,
-}
-
 #[derive(Debug, Default)]
 struct Shape {
     /// The event's text without what varies.
     text: Box<[u8]>,
     parts: Box<[Part]>,
     marks: Box<[(u32, Mark)]>,
-    /// The shapes that were last seen behind it.
+    /// The shapes that were last seen after it.
     next: [u16; 2],
     hash: u64,
 }
 
-/// A part of the text that does not vary, and what stands behind it.
+/// A part of the text that does not vary, and what stands after it.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     /// Where it ends in the shape's text, and where its marks end; both start where those of the
@@ -114,7 +73,7 @@ type Guess = u16;
 pub(super) struct Shapes {
     /// The first one is none: what comes before a document's first event.
     all: Vec<Shape>,
-    by_hash: NumberMap<u64, u16>,
+    by_hash: FastMap<u64, u16>,
     /// That of the event before.
     last: usize,
     /// The next one to give way.
@@ -122,34 +81,11 @@ pub(super) struct Shapes {
     notes: Notes,
 }
 
-impl Notes {
-    #[inline]
-    pub(super) fn slot(&mut self, start: usize, end: usize, slot: Slot) {
-        self.slots.push((start, end, slot));
-    }
-
-    #[inline]
-    pub(super) fn mark(&mut self, at: usize, mark: Mark) {
-        self.marks.push((at, mark));
-    }
-
-    /// There is something that a shape cannot say.
-    pub(super) fn odd(&mut self) {
-        self.odd = true;
-    }
-
-    fn clear(&mut self) {
-        self.slots.clear();
-        self.marks.clear();
-        self.odd = false;
-    }
-}
-
 impl Default for Shapes {
     fn default() -> Self {
         Self {
             all: vec![Shape::default()],
-            by_hash: NumberMap::default(),
+            by_hash: FastMap::default(),
             last: 0,
             oldest: 0,
             notes: Notes::default(),

@@ -44,7 +44,7 @@ impl<R: Read> Window<R> {
         self.consumed += bytes as u64;
     }
 
-    /// Reads more behind what is there. False at the end of the document.
+    /// Reads more after what is there. False at the end of the document.
     pub(super) fn more(&mut self) -> Result<bool, ReadError> {
         if self.ended {
             return Ok(false);

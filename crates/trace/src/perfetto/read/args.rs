@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use serde::de::IgnoredAny;
 
+use crate::perfetto::decode::{Field, Fields};
 use crate::perfetto::fields::annotation;
-use crate::perfetto::wire::{Field, Fields};
 use crate::text;
 
 /// Values within one another that are followed.

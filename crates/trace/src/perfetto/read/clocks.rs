@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
+use crate::perfetto::decode::Fields;
 use crate::perfetto::fields::clocks;
-use crate::perfetto::wire::Fields;
 
 /// A clock: those of a sequence belong to it.
 pub(super) type ClockId = (u64, u64);

@@ -9,8 +9,8 @@ use super::tracks::{Id, ThreadTrack};
 use super::{Done, Pending, Reader};
 use crate::chrome::event::{Event, Raw, Scalar};
 use crate::chrome::read::Sink;
+use crate::perfetto::decode::{Field, Fields, varint};
 use crate::perfetto::fields::{annotation, defaults, event, interned, legacy, packet};
-use crate::perfetto::wire::{Field, Fields, varint};
 use crate::text;
 
 /// See the module's page.

@@ -11,8 +11,8 @@
 
 use std::collections::HashMap;
 
+use crate::perfetto::decode::Fields;
 use crate::perfetto::fields::track;
-use crate::perfetto::wire::Fields;
 
 /// Tracks within one another that are followed.
 const MOST_DEPTH: usize = 64;

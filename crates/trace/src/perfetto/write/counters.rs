@@ -6,10 +6,10 @@ use std::io::Write;
 use model::activity::Value;
 
 use super::{NO_TRACK, Writer};
-use crate::event::{ArgValue, Counter, Label};
 use crate::perfetto::fields::track;
 use crate::perfetto::row::Number;
 use crate::text::same;
+use crate::timeline::{ArgValue, Counter, Label};
 
 /// A process and its counters, which its threads share.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// A value of a counter; `None` if it is no number.
+/// A value of a counter; `None` if it is not a number.
 fn number(value: ArgValue<'_>) -> Option<Number> {
     match value {
         ArgValue::Plain(Value::Uint(n)) => {

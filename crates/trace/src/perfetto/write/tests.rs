@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::event::{Arg, Label};
+use crate::timeline::{Arg, Label};
 
 /// Row, label, how many series, and whether the name is one that nothing else has.
 type Step = (u8, u32, usize, bool);

@@ -266,7 +266,7 @@ fn event() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Events of any making, one behind the other, damaged at any place.
+    /// Events of any making, one after the other, damaged at any place.
     #[test]
     fn as_serde_json(
         events in prop::collection::vec(event(), 1..6),

@@ -17,7 +17,9 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
-use crate::event::{Arg, Counter, Flow, Id, Label, ProcessRow, Row, Shape, Sink, Slice, ThreadRow};
+use crate::timeline::{
+    Arg, Counter, Flow, Id, Label, ProcessRow, Row, Shape, Sink, Slice, ThreadRow,
+};
 
 /// Slices of a batch.
 const MOST_SLICES: usize = 1024;
@@ -139,7 +141,7 @@ fn write<'a>(
     for mut batch in batches {
         batch.write(sink)?;
         batch.clear();
-        // Nobody waits for it behind the last one.
+        // Nobody waits for it after the last one.
         let _ = back.send(batch);
     }
     Ok(())
@@ -156,7 +158,7 @@ impl<'a> Relay<'a> {
         &mut self.batch.args
     }
 
-    /// [`Slice::raw`] of the slice to come, behind that of others.
+    /// [`Slice::raw`] of the slice to come, after that of others.
     pub fn raw(&mut self) -> &mut String {
         &mut self.batch.raw
     }
@@ -301,7 +303,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
-    use crate::event::{FlowEnd, Instant};
+    use crate::timeline::{FlowEnd, Instant};
     use model::activity::FlowKind;
 
     const ROW: Row<'_> = Row { process: Id::Number(7), thread: Id::Number(8) };

@@ -14,7 +14,7 @@
 //! the other one. In a process that lost calls, the same sight means that a call is missing:
 //! there the first dispatch is closed as *incomplete*.
 
-use crate::numbers::NumberMap;
+use crate::hash::FastMap;
 
 /// Most workgroups of a dispatch that are followed; larger grids have calls only.
 const MOST_WORKGROUPS: u64 = 1 << 24;
@@ -91,7 +91,7 @@ pub struct Placed {
 /// Puts the calls of one process together.
 #[derive(Debug)]
 pub struct Assembler {
-    open: NumberMap<u32, Vec<Dispatch>>,
+    open: FastMap<u32, Vec<Dispatch>>,
     last: DispatchId,
     lost_calls: bool,
     /// For each lane, when the dispatch in it was over; `None` while it is not.
@@ -102,7 +102,7 @@ impl Assembler {
     /// `lost_calls`: some calls of this process were not recorded. `last`: the highest number
     /// in use already.
     pub fn new(lost_calls: bool, last: DispatchId) -> Self {
-        Self { open: NumberMap::default(), last, lost_calls, lanes: Vec::new() }
+        Self { open: FastMap::default(), last, lost_calls, lanes: Vec::new() }
     }
 
     /// The highest number given.

@@ -21,7 +21,7 @@ use model::glob;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::event::{
+use crate::timeline::{
     Arg, ArgValue, Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow,
 };
 
@@ -216,7 +216,7 @@ impl Sink for Ends<'_> {
 }
 
 /// Gives another sink the part of a timeline that is wanted. What only imports need is left out: a
-/// part of a profile is no profile.
+/// part of a profile is not a profile.
 #[derive(Debug)]
 pub struct Part<'a, S> {
     sink: &'a mut S,

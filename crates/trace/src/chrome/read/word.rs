@@ -47,14 +47,14 @@ impl Lanes {
         Self::first(self.are(b'"') | self.are(b'\\') | !visible & HIGH)
     }
 
-    /// The first byte that is no digit.
+    /// The first byte that is not a digit.
     #[inline(always)]
     pub(super) fn past_digits(self) -> usize {
         let values = self.0 ^ all(b'0');
         Self::first((((values & LOW) + all(0x80 - 10)) | values) & HIGH)
     }
 
-    /// Whether byte `count` (below [`WIDTH`]) is the first one that is no digit.
+    /// Whether byte `count` (below [`WIDTH`]) is the first one that is not a digit.
     #[inline(always)]
     pub(super) fn digits_are(self, count: usize) -> bool {
         let values = self.0 ^ all(b'0');

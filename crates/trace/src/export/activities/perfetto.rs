@@ -1,11 +1,11 @@
 //! Imported traces in Perfetto's format.
 //!
 //! An arrow's end is an event of its own in Chrome's format; it belongs to the slice around it.
-//! Writers put it behind that slice, so the last slice waits until something else comes. An end
+//! Writers put it after that slice, so the last slice waits until something else comes. An end
 //! that comes elsewhere is a moment of its row, with the arrow.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasher, BuildHasherDefault};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io::{self, Write};
 
 use model::activity::FlowKind;
@@ -18,11 +18,12 @@ use super::keep::{Keep, visit_kept};
 use super::lanes::Lanes;
 use super::{Options, look, scalar, visit};
 use crate::chrome::event::Scalar;
-use crate::event::{Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow};
-use crate::filter::LeftOut;
+use crate::export::filter::LeftOut;
 use crate::merge::{self, Alignment, Look, Moved, ProcessKey};
-use crate::numbers::NumberHasher;
 use crate::perfetto::write::{Head, REAL_IDS, Writer};
+use crate::timeline::{
+    Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow,
+};
 
 /// What became of the traces.
 #[derive(Debug)]
@@ -427,7 +428,10 @@ impl<W: Write> OneTrace<'_, W> {
         });
         let id = match id.parse::<u64>() {
             Ok(id) if id < 1 << 48 && kind < 1 << 15 => (kind as u64) << 48 | id,
-            _ => BuildHasherDefault::<NumberHasher>::default().hash_one((kind, id)) | 1 << 63,
+            _ => {
+                // Without a seed, so that the same trace always gives the same file.
+                BuildHasherDefault::<DefaultHasher>::default().hash_one((kind, id)) | 1 << 63
+            }
         };
         (kind, id)
     }

@@ -1,4 +1,4 @@
-//! Which events of an imported trace a filter keeps: see [`crate::filter`].
+//! Which events of an imported trace a filter keeps: see [`crate::export::filter`].
 //!
 //! The events stay those of the trace, so it is decided beforehand for each of them. Memory: a bit
 //! for each event, 16 bytes for each slice that is kept, some 50 for each end of an arrow.
@@ -12,7 +12,7 @@ use profile::activities::{Activities, Activity, RowId};
 
 use super::categories::Categories;
 use super::visit;
-use crate::filter::{Filter, LeftOut};
+use crate::export::filter::{Filter, LeftOut};
 
 /// What is kept of a trace.
 #[derive(Debug, Default)]

@@ -6,16 +6,16 @@
 //!  any number ─► timeline   Perfetto's format
 //! ```
 //!
-//! A trace is read twice where names of rows may stand behind what happens in them, by a thread of
+//! A trace is read twice where names of rows may stand after what happens in them, by a thread of
 //! its own. Memory: names, rows, and a few batches of events.
 
-mod again;
 mod args;
 mod categories;
+mod chrome;
 mod keep;
 mod lanes;
 mod merged;
-mod timeline;
+mod perfetto;
 
 use std::io;
 use std::sync::mpsc::sync_channel;
@@ -25,14 +25,14 @@ use model::activity::Vocabulary;
 use profile::LossCount;
 use profile::activities::{Activities, Activity};
 
-pub use again::write_again;
+pub use chrome::write_again;
 pub use merged::write_merged;
-pub use timeline::{Timeline, write_perfetto};
+pub use perfetto::{Timeline, write_perfetto};
 
 use crate::chrome::event::{Raw, Scalar};
 use crate::merge::Look;
 
-use crate::filter::{LeftOut, Wish};
+use crate::export::filter::{LeftOut, Wish};
 
 /// A trace that was written.
 #[derive(Debug)]

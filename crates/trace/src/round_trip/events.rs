@@ -104,7 +104,7 @@ pub(crate) struct RawCalls<'a> {
     pages: Vec<(usize, String)>,
 }
 
-/// Arguments of calls that are no counters.
+/// Arguments of calls that are not counters.
 pub(crate) const OTHERS: [&str; 14] = [
     "workgroup",
     "worker",
@@ -253,19 +253,8 @@ impl<'a> RawCalls<'a> {
     }
 }
 
-/// Appends a number, without the machinery of formatting.
-fn push(text: &mut String, mut n: u64) {
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (n % 10) as u8;
-        n /= 10;
-        if n == 0 {
-            break;
-        }
-    }
-    text.extend(digits[at..].iter().map(|digit| char::from(*digit)));
+fn push(text: &mut String, n: u64) {
+    text.push_str(itoa::Buffer::new().format(n));
 }
 
 /// The places of calls, begin and end each, in the order in which they are recorded as a rule: at

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
 use crate::chrome::event::Raw;
-use crate::event::{Arg, ArgValue};
+use crate::timeline::{Arg, ArgValue};
 
 /// Keys among which one that stands there twice is looked for.
 const MOST_SEARCHED: usize = 256;
@@ -24,7 +24,7 @@ enum Typed<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// Of JSON; nothing if it is no object.
+    /// Of JSON; nothing if it is not an object.
     pub fn of(json: Option<&'a str>) -> Self {
         json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
     }

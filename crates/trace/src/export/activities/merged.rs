@@ -9,7 +9,7 @@ use super::categories::Categories;
 use super::keep::{Keep, visit_kept};
 use super::{Exact, Options, Written, look, scalar};
 use crate::chrome::write::{Head, RawEvent, Writer};
-use crate::filter::LeftOut;
+use crate::export::filter::LeftOut;
 use crate::merge::{self, Moved};
 
 /// Writes the events of all traces, each with rows of its own. `names`: what their files were

@@ -12,13 +12,14 @@ use std::collections::HashMap;
 
 use model::activity::{FlowKind, Value};
 use profile::columns::{
-    Columns, KEY_CORRELATION, KEY_FAILED, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES, cpu_of, node_of,
+    Columns, KEY_CORRELATION, KEY_FAILED, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES,
 };
 use profile::{Op, PageDecoder, PageKey, Profile, Role, ValueKind};
 
 use super::ProcessExport;
-use crate::event::{Arg, ArgValue, Flow, FlowEnd};
-use crate::relay::{Gone, Head};
+use super::slice::What;
+use crate::export::relay::Gone;
+use crate::timeline::{Arg, ArgValue, Flow, FlowEnd};
 
 /// Numbers of arrows from regions to tasks: above those of every dispatch.
 const FIRST_ARROW: u64 = 1 << 40;
@@ -117,7 +118,7 @@ pub fn op_of(profile: &Profile, process: usize, export: u32) -> Option<&Op> {
 }
 
 /// `float32[1, 64], int64[2]` as `[[1,64],[2]]` and `["float","long int"]`, which is how Kineto
-/// writes them. A dimension that is no number is a text; what cannot be read is left out.
+/// writes them. A dimension that is not a number is a text; what cannot be read is left out.
 fn inputs(arguments: &str) -> (String, String) {
     let (mut dims, mut types) = (Vec::new(), Vec::new());
     let mut rest = arguments;
@@ -160,10 +161,7 @@ impl<'a> ProcessExport<'a, '_> {
         op: &'a Op,
         values: &mut [Option<u64>],
     ) -> Result<(), Gone> {
-        let timeline = &self.profile.timeline;
-        let ticks = columns.start_ticks[i];
-        let start_ns = timeline.realtime_ns(ticks);
-        let end_ns = timeline.realtime_ns(ticks.saturating_add(columns.duration(i))).max(start_ns);
+        let times = self.times(columns, i);
         self.read_counters(columns, i, values);
         let region = columns.extra(i, KEY_CORRELATION);
         let number = columns.workgroup[0][i];
@@ -197,16 +195,8 @@ impl<'a> ProcessExport<'a, '_> {
             args.push(Arg::uint("task", number.into()));
             args.push(Arg::uint("tasks", columns.count[0][i].into()));
         }
-        if columns.knows_workgroup(i) {
-            let [x, y, z] = &columns.workgroup;
-            args.push(Arg::triple("workgroup", [x[i], y[i], z[i]]));
-            args.push(Arg::uint("worker", columns.worker[i].into()));
-        }
-        let location = columns.location[i];
-        args.push(Arg::uint("cpu", cpu_of(location).into()));
-        if node_of(location) != 0 {
-            args.push(Arg::uint("node", node_of(location).into()));
-        }
+        self.push_place(columns, i);
+        let args = self.relay.args();
         let process = self.process;
         for extra in columns.extras_of(i) {
             match extra.key {
@@ -232,31 +222,11 @@ impl<'a> ProcessExport<'a, '_> {
                 }
             }
         }
-        if self.ticks {
-            args.push(Arg::uint("start_ticks", ticks));
-            args.push(Arg::uint("duration_ticks", columns.duration_ticks[i]));
-        }
-        self.push_counters(values);
-        let exact = timeline.monotonic_ticks(start_ns) == Some(ticks)
-            && end_ns.abs_diff(start_ns) == columns.duration_ticks[i];
-        let times = !self.ticks && !exact;
-        if let Some(raw) = &mut self.raw {
-            raw.call(columns, i, times, self.relay.raw());
-        }
-        // What a call counted is in those around it, too: one kind of call is a time series.
-        if self.counter_tracks && op.role == Role::Op {
-            self.push_series(columns.thread, values);
-        }
-        self.relay.slice(Head {
-            process: self.process.id.pid.into(),
-            thread: self.tid(columns.thread),
-            category,
-            name: op.name.as_str().into(),
-            start_ns,
-            duration_ns: end_ns.abs_diff(start_ns),
-            shape: None,
-            label: None,
-        })
+        // The counters of a call include those of the calls within it, so only one kind of call is
+        // a time series.
+        let series = self.counter_tracks && op.role == Role::Op;
+        let what = What { category, name: op.name.as_str().into(), shape: None, label: None };
+        self.slice(columns, i, times, values, series, what)
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Perfetto pairs begins and ends by their order in time, so slices of one track must be nested.
 //! While they come in order, the writer sees where there is room. Otherwise (torch writes Python's
-//! calls behind the operators that they made) all slices of the row have to be known first: some
+//! calls after the operators that they made) all slices of the row have to be known first: some
 //! 50 bytes each, and one that stays.
 
 use std::cmp::Reverse;
@@ -190,7 +190,7 @@ fn assign(spans: &[Span]) -> Vec<u8> {
 impl Lane {
     fn fits(&mut self, span: &Span) -> bool {
         while let Some(inner) = self.open.last() {
-            // An end that stands behind this begin in the file comes after it.
+            // An end that stands after this begin in the file comes after it.
             if inner.end > span.start || inner.end == span.start && inner.last > span.first {
                 break;
             }

@@ -16,7 +16,7 @@ use model::activity::{Registry, Vocabulary};
 use profile::activities::{Activities, Activity, NameId};
 use serde_json::{Map, Value};
 
-use crate::calls;
+use crate::export::calls;
 
 /// The key of the category that an event had before it was exported.
 pub const ORIGINAL: &str = "original_cat";

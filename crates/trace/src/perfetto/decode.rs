@@ -138,7 +138,7 @@ pub fn varint(bytes: &[u8]) -> Result<(u64, usize), &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perfetto::proto::Encoder;
+    use crate::perfetto::encode::Encoder;
     use proptest::prelude::*;
 
     fn all(bytes: &[u8]) -> Vec<Result<Found<'_>, Damage>> {

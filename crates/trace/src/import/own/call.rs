@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
-use super::thread::Counters;
+use super::counters::Counters;
 use crate::chrome::event::{Raw, args};
 
 /// What an event's `args` say; read again for each event.
@@ -43,7 +43,7 @@ enum Group {
 
 /// Which arguments are counters where counters are called as other arguments: a counter always has
 /// its argument, so what there is more of is the other one. Views' arguments stand before the
-/// counters, those for imports behind them.
+/// counters, those for imports after them.
 struct Twice {
     counts: HashMap<String, (usize, usize)>,
     ticks: bool,

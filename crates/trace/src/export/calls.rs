@@ -11,12 +11,13 @@
 //! Calls are of the kind `workgroup`, registered by the producer `iree` (Kineto's vocabulary:
 //! `cpu_op`), dispatches of the kind `kernel`. A dispatch has the arguments `stream` and
 //! `correlation`; the call that began it has the same `correlation`, and an arrow leads from one
-//! to the other. See [`crate::dispatch`] for how dispatches are found.
+//! to the other. See [`crate::export::dispatch`] for how dispatches are found.
 //!
 //! The calls of a process are merged by their begins, one page of each thread at a time. The sink
 //! takes them in another thread (`relay.rs`).
 
 mod machine;
+mod slice;
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -27,17 +28,18 @@ use std::io;
 use model::Severity;
 use model::activity::{FlowKind, Generic, RegisterError, Registry, Value, Vocabulary};
 use profile::batch::unknown_op;
-use profile::columns::{cpu_of, node_of};
+use profile::columns::node_of;
 use profile::groups::Group;
 use profile::{Clock, Columns, LossCount, PageDecoder, PageKey, Process, Profile, Role};
 use profile::{merge_losses, profile::Thread};
 
 use self::machine::{Kinds, Machines, has_machines, op_of};
-use crate::dispatch::{Assembler, Dispatch, Workgroup};
-use crate::event::{Arg, ArgValue, Flow, FlowEnd, Id, Label, Row, Shape, Sink};
-use crate::numbers::NumberMap;
-use crate::raw::{PAGE_EVENT, RawCalls};
-use crate::relay::{CounterLabel, Gone, Head, Relay, relay};
+use self::slice::What;
+use crate::export::dispatch::{Assembler, Dispatch, Workgroup};
+use crate::export::relay::{Gone, Head, Relay, relay};
+use crate::hash::FastMap;
+use crate::round_trip::events::{PAGE_EVENT, RawCalls};
+use crate::timeline::{Arg, ArgValue, Flow, FlowEnd, Id, Label, Row, Shape, Sink};
 
 /// The row of a process's dispatches has this number and the process's index: above every
 /// process id of Linux (2²²).
@@ -124,7 +126,7 @@ pub fn export_calls(
                 flow: &flow,
                 ticks: matches!(profile.manifest.clock, Clock::Tsc),
                 names: Vec::new(),
-                by_export: NumberMap::default(),
+                by_export: FastMap::default(),
                 since_ns: since_ns(profile, process),
                 lanes_named: 0,
                 labels,
@@ -164,8 +166,8 @@ fn program(process: &Process) -> String {
 }
 
 /// How many threads share each row: programs replace themselves, and numbers come again.
-fn threads_of_rows(profile: &Profile) -> NumberMap<(u32, u32), usize> {
-    let mut threads = NumberMap::default();
+fn threads_of_rows(profile: &Profile) -> FastMap<(u32, u32), usize> {
+    let mut threads = FastMap::default();
     for process in &profile.processes {
         for thread in &process.threads {
             *threads.entry((process.id.pid, thread.tid)).or_insert(0) += 1;
@@ -232,7 +234,7 @@ impl Cursor<'_> {
             }
             self.order.clear();
             self.order.extend(0..columns.len() as u32);
-            // Nearly sorted already: a call that calls others ends behind them.
+            // Nearly sorted already: a call that calls others ends after them.
             if !columns.start_ticks.is_sorted() {
                 // Of those that begin together the outer one, recorded last, comes first.
                 self.order.sort_by_key(|i| {
@@ -261,7 +263,7 @@ struct ProcessExport<'a, 'r> {
     ticks: bool,
     /// Names of exports, and where each export's is.
     names: Vec<Cow<'a, str>>,
-    by_export: NumberMap<u32, usize>,
+    by_export: FastMap<u32, usize>,
     since_ns: i64,
     lanes_named: usize,
     labels: &'a [Labels],
@@ -389,111 +391,46 @@ impl<'a> ProcessExport<'a, '_> {
             return self.machine_call(columns, i, op, values);
         }
         let name = self.name(export);
-        let timeline = &self.profile.timeline;
-        let ticks = columns.start_ticks[i];
-        let start_ns = timeline.realtime_ns(ticks);
-        let end_ns = timeline.realtime_ns(ticks.saturating_add(columns.duration(i))).max(start_ns);
+        let times = self.times(columns, i);
         self.read_counters(columns, i, values);
         let at = |axes: &[Vec<u32>; 3]| [axes[0][i], axes[1][i], axes[2][i]];
         let workgroup = Workgroup {
             export,
             id: at(&columns.workgroup),
             count: at(&columns.count),
-            start_ns,
-            end_ns,
+            start_ns: times.start_ns,
+            end_ns: times.end_ns,
             counters: values,
         };
         let known = columns.knows_workgroup(i);
         let placed = if known { dispatches.add(&workgroup) } else { None };
 
         let first = placed.as_ref().filter(|p| p.first);
+        self.push_place(columns, i);
         let args = self.relay.args();
-        if known {
-            args.push(Arg::triple("workgroup", workgroup.id));
-            args.push(Arg::uint("worker", columns.worker[i].into()));
-        }
-        let location = columns.location[i];
-        args.push(Arg::uint("cpu", cpu_of(location).into()));
-        if node_of(location) != 0 {
-            args.push(Arg::uint("node", node_of(location).into()));
-        }
         if let Some(placed) = &placed {
             args.push(Arg::uint("dispatch", placed.id));
         }
         if let Some(first) = first {
             args.push(Arg::uint("correlation", first.id));
+            self.relay.flow(Flow { kind: self.flow, id: first.id, end: FlowEnd::Start });
         }
-        // Which of the keys are there; the others always are, or never in one profile.
-        let whether = [known, node_of(location) != 0, placed.is_some(), first.is_some()];
+        // Which of the keys are there. The others are in every call of a profile, or in none.
+        let has_node = node_of(columns.location[i]) != 0;
+        let whether = [known, has_node, placed.is_some(), first.is_some()];
         let shape = whether.iter().fold(0, |bits, bit| bits << 1 | u8::from(*bit));
-        if self.ticks {
-            args.push(Arg::uint("start_ticks", ticks));
-            args.push(Arg::uint("duration_ticks", columns.duration_ticks[i]));
-        }
-        self.push_counters(values);
-        // Where ticks are nanoseconds, times say them, but for damaged ones.
-        let exact = || {
-            timeline.monotonic_ticks(start_ns) == Some(ticks)
-                && end_ns.abs_diff(start_ns) == columns.duration_ticks[i]
-        };
-        let times = !self.ticks && !exact();
-        if let Some(raw) = &mut self.raw {
-            raw.call(columns, i, times, self.relay.raw());
-        }
-        if self.counter_tracks {
-            self.push_series(columns.thread, values);
-        }
-        if let Some(placed) = first {
-            self.relay.flow(Flow { kind: self.flow, id: placed.id, end: FlowEnd::Start });
-        }
-        self.relay.slice(Head {
-            process: self.process.id.pid.into(),
-            thread: self.tid(columns.thread),
+        let what = What {
             category: self.call_kind,
             name: self.names[name].clone(),
-            start_ns,
-            duration_ns: end_ns.abs_diff(start_ns),
             shape: Some(Shape(shape)),
-            // Calls of virtual machines have none, and all others one category.
+            // Calls of virtual machines have no label, and all other calls one category.
             label: self.labels[columns.thread].alone.then_some(Label(name as u32)),
-        })?;
+        };
+        self.slice(columns, i, times, values, self.counter_tracks, what)?;
         for dispatch in placed.map(|p| p.over).unwrap_or_default() {
             self.dispatch(&dispatch)?;
         }
         Ok(())
-    }
-
-    /// The values of a call's counters, as views show them.
-    fn read_counters(&self, columns: &Columns, i: usize, values: &mut [Option<u64>]) {
-        for (g, group) in self.profile.groups.all().iter().enumerate() {
-            columns.group_values(g, group.counters.clone(), i, values);
-        }
-    }
-
-    fn push_counters(&mut self, values: &[Option<u64>]) {
-        let counters = self.profile.manifest.counters.iter().zip(values);
-        self.relay.args().extend(counters.map(|(info, value)| {
-            let value = ArgValue::Plain(value.map_or(Value::Null, Value::Uint));
-            Arg { key: &info.name, value }
-        }));
-    }
-
-    /// What the call added, of each group the values that are known.
-    fn push_series(&mut self, thread: usize, values: &[Option<u64>]) {
-        let counters = &self.profile.manifest.counters;
-        for (number, group) in self.profile.groups.all().iter().enumerate() {
-            let labels = &self.labels[thread];
-            let label = CounterLabel {
-                category: self.counter_kind,
-                name: &labels.groups[number],
-                label: labels.alone.then_some(Label(number as u32)),
-                units: &self.units[number],
-            };
-            let of_group = group.counters.clone();
-            let known = counters[of_group.clone()].iter().zip(&values[of_group]);
-            let known = known.filter_map(|(info, value)| Some(Arg::uint(&info.name, (*value)?)));
-            self.relay.counter(label, known);
-        }
     }
 
     fn dispatch(&mut self, dispatch: &Dispatch) -> Result<(), Gone> {

@@ -1,79 +1,17 @@
 //! The calls of one thread, from the order of the events back into pages.
 
 use std::collections::HashMap;
-use std::ops::Range;
 
 use profile::raw::{PageFacts, RawCall, RawCalls};
-use profile::{CounterInfo, Groups};
 
 use super::call::CallArgs;
-use crate::raw::{OTHERS, PageArgs, by_ends};
+use super::counters::Counters;
+use crate::round_trip::events::{PageArgs, by_ends};
 
 /// Calls of a page that the trace does not describe.
 const MADE_CALLS: usize = 2048;
 /// More than a page holds, whatever the trace says.
 const MOST_CALLS: usize = 1 << 16;
-
-/// The run's counters.
-#[derive(Clone, Debug)]
-pub(super) struct Counters {
-    /// Counters by name; those with a name of their own only.
-    names: HashMap<String, usize>,
-    /// How many counters are called what an argument of calls is called.
-    others: HashMap<&'static str, usize>,
-    /// In which pass each is.
-    passes: Vec<Option<u32>>,
-    groups: Vec<Range<usize>>,
-}
-
-impl Counters {
-    pub fn new(counters: &[CounterInfo], groups: &Groups) -> Self {
-        let mut names: HashMap<String, usize> = HashMap::new();
-        for (i, counter) in counters.iter().enumerate() {
-            let alone = counters.iter().filter(|other| other.name == counter.name).count() == 1;
-            if alone && !OTHERS.contains(&counter.name.as_str()) {
-                names.insert(counter.name.clone(), i);
-            }
-        }
-        let named = |name: &&&str| counters.iter().filter(|c| c.name == ***name).count();
-        let others = OTHERS.iter().map(|name| (*name, named(&name))).filter(|(_, n)| *n > 0);
-        Self {
-            others: others.collect(),
-            names,
-            passes: counters.iter().map(|c| c.pass).collect(),
-            groups: groups.all().iter().map(|g| g.counters.clone()).collect(),
-        }
-    }
-
-    pub fn count(&self) -> usize {
-        self.passes.len()
-    }
-
-    pub fn groups(&self) -> &[Range<usize>] {
-        &self.groups
-    }
-
-    pub fn named(&self, name: &str) -> Option<usize> {
-        self.names.get(name).copied()
-    }
-
-    /// How many counters are called as this argument of calls.
-    pub fn called(&self, argument: &str) -> usize {
-        if self.others.is_empty() { 0 } else { self.others.get(argument).copied().unwrap_or(0) }
-    }
-
-    /// Whether that is so of any.
-    pub fn any_called(&self) -> bool {
-        !self.others.is_empty()
-    }
-
-    /// Those that a page of this pass may hold.
-    fn mask(&self, pass: u32) -> u32 {
-        let of = |p: &Option<u32>| p.is_none_or(|p| p == pass + 1);
-        let all = self.passes.iter().enumerate().filter(|(_, p)| of(p));
-        all.fold(0, |mask, (i, _)| mask | 1 << i)
-    }
-}
 
 /// A thread of the trace.
 #[derive(Debug, Default)]

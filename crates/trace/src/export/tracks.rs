@@ -17,8 +17,8 @@ use model::activity::{Generic, Registry, Value, Vocabulary};
 use profile::tracks::{Reading, Sample, Scope, Series, Times};
 use profile::{LossCount, Profile, merge_losses};
 
-use crate::event::{Arg, ArgValue, Counter, Id, ProcessRow, Row, Sink};
-use crate::raw::{RawSamples, SAMPLES_EVENT};
+use crate::round_trip::events::{RawSamples, SAMPLES_EVENT};
+use crate::timeline::{Arg, ArgValue, Counter, Id, ProcessRow, Row, Sink};
 
 /// Tracks that belong to no process have this process number and the index of their directory.
 pub const TRACK_ROWS: i64 = 6_000_000;

@@ -16,86 +16,32 @@
 //! Memory: names, and of each thread the calls of the page in progress.
 
 use std::collections::{HashMap, HashSet};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use model::{Loss, MAX_COUNTERS};
+use model::Loss;
 use profile::raw::{Parts, ProcessFacts, settle};
 use profile::tracks::{Reading, Readings, Sample};
 use profile::{Clock, LossCount, Moment, TracksWriter, merge_losses};
 use serde_json::Value;
 
+use super::Imported;
 use crate::chrome::event::{Event, Raw, Scalar};
-use crate::chrome::read::{self, Sink, Summary};
-use crate::facts::{End, Facts, LossOf, TRACE_SCHEMA};
-use crate::import::Imported;
-use crate::raw::{COUNTS_EVENT, PAGE_EVENT, PageArgs, SAMPLES_EVENT, SamplesArgs};
+use crate::chrome::read::{Sink, Summary};
+use crate::round_trip::document::{End, Facts, LossOf};
+use crate::round_trip::events::{COUNTS_EVENT, PAGE_EVENT, PageArgs, SAMPLES_EVENT, SamplesArgs};
+use crate::round_trip::head::Head;
 
 mod call;
+mod counters;
 mod thread;
 
 use call::CallArgs;
-use thread::{Counters, Thread};
-
-/// What stands before the events of a trace of ours.
-#[derive(Clone, Debug, Default)]
-pub struct Head {
-    /// The object `counterpoint`.
-    pub facts: Facts,
-    /// `baseTimeNanoseconds`.
-    pub base_ns: i64,
-    /// Its losses are all there are: it stands after the events.
-    pub whole: bool,
-}
-
-impl Head {
-    /// Of what stands beside the events; `None` if the trace is not ours.
-    pub fn of(facts: Value, base: Option<&Value>) -> Option<Self> {
-        if facts.get("schema")?.as_str()? != TRACE_SCHEMA {
-            return None;
-        }
-        let base_ns = base.and_then(|b| b.as_i64().or_else(|| b.as_str()?.parse().ok()))?;
-        let facts: Facts = serde_json::from_value(facts).ok()?;
-        let manifest = &facts.manifest;
-        let passes = manifest.passes;
-        let sound = manifest.counters.len() <= MAX_COUNTERS
-            && passes as usize <= MAX_COUNTERS
-            && facts.processes.iter().all(|p| p.process.pass < passes.max(1))
-            && facts.tracks.iter().all(|t| is_word(&t.name));
-        sound.then_some(Self { facts, base_ns, whole: false })
-    }
-
-    /// Reads a trace up to its first event. `None` if what is there is not ours, or no trace.
-    pub fn look(file: impl Read) -> Option<Self> {
-        #[derive(Default)]
-        struct Before(HashMap<String, Value>);
-        impl Sink for Before {
-            fn event(&mut self, _: u64, _: &Event<'_>) -> Result<(), String> {
-                Err(String::new())
-            }
-            fn top(&mut self, _: u64, key: &str, value: Raw<'_>) -> Result<(), String> {
-                if ["counterpoint", "baseTimeNanoseconds"].contains(&key) {
-                    self.0.extend(value.parse().ok().map(|value| (key.to_owned(), value)));
-                }
-                Ok(())
-            }
-        }
-        let mut before = Before::default();
-        let _ = read::read(file, &mut before);
-        let facts = before.0.remove("counterpoint")?;
-        Self::of(facts, before.0.get("baseTimeNanoseconds"))
-    }
-}
+use counters::Counters;
+use thread::Thread;
 
 /// Rows that are processes without a number in Perfetto's format.
 fn is_derived(row: &str) -> bool {
     row.starts_with("dispatches of ") || row.starts_with("counters of ")
-}
-
-/// A name that is a directory of its own and nothing else.
-fn is_word(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    !name.is_empty() && !name.starts_with('.') && name.chars().all(plain)
 }
 
 /// Makes the profile: a [`Sink`].
@@ -242,7 +188,7 @@ impl Restore {
         }
         let mut notes = self.changes.notes(self.calls);
         if summary.truncated {
-            notes.push(format!("the trace stops early, after byte {}", summary.bytes));
+            notes.push(format!("the trace is truncated after byte {}", summary.bytes));
         }
         if summary.mended > 0 {
             let n = summary.mended;

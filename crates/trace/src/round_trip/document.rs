@@ -138,7 +138,7 @@ fn losses(profile: &Profile, found: &Found) -> Vec<LossOf> {
 pub fn of_profile(profile: &Profile) -> Facts {
     let processes = profile.processes.iter().enumerate().map(|(i, process)| ProcessRow {
         process: process.into(),
-        dispatches_pid: crate::calls::DEVICE_ROWS + i as i64,
+        dispatches_pid: crate::export::calls::DEVICE_ROWS + i as i64,
     });
     let mut kinds = vec![json!({ "producer": "iree", "name": "workgroup", "kineto": "cpu_op" })];
     if profile.processes.iter().any(|process| !process.op_exports.is_empty()) {
@@ -161,7 +161,7 @@ pub fn of_profile(profile: &Profile) -> Facts {
     }
 }
 
-/// What stands behind the events.
+/// What stands after the events.
 pub fn end(profile: &Profile, found: &Found) -> End {
     End { losses: losses(profile, found) }
 }

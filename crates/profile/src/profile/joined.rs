@@ -1,0 +1,93 @@
+//! Profiles of several passes, opened as one: see [`crate::passes`].
+
+use model::Loss;
+
+use super::{Process, Profile, fit};
+use crate::beneath::Dir;
+use crate::error::{Error, ErrorKind, Result};
+use crate::groups::Groups;
+use crate::ledger::{LossCount, merge_losses};
+use crate::manifest::Manifest;
+use crate::ops::Ops;
+use crate::passes::{is_not_begun, join_counters, open_dir};
+use crate::tracks::Tracks;
+
+/// Opens every pass that was recorded, and joins them.
+pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
+    let dir = root.path();
+    let mut passes: Vec<Profile> = Vec::new();
+    let mut refused = Vec::new();
+    for number in 1..=manifest.passes {
+        let read = open_dir(root, number).and_then(|place| Ok((Manifest::read_in(&place)?, place)));
+        match read {
+            Ok((one, place)) => passes.push(Profile::open_one(&place, one)?),
+            Err(e) if e.is_refused() => {
+                refused.push(LossCount::new(Loss::FileRefused, 1));
+                break;
+            }
+            Err(e) if is_not_begun(&e) => break,
+            Err(e) => return Err(e),
+        }
+    }
+    let counters: Vec<_> = passes.iter().map(|p| p.manifest.counters.clone()).collect();
+    manifest.counters = join_counters(&counters).ok_or_else(|| {
+        Error::new("open", dir, ErrorKind::NotAProfile("its passes have too many counters"))
+    })?;
+    let (mut processes, mut moments, mut losses) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut pools, mut before) = (Vec::new(), 0);
+    moments.extend(manifest.snapshots.iter().copied());
+    for (pass, mut profile) in (0u32..).zip(passes) {
+        for mut process in profile.processes.drain(..) {
+            process.pass = pass;
+            shift(&mut process, before);
+            processes.push(process);
+        }
+        moments.append(&mut profile.snapshots);
+        losses.append(&mut profile.losses);
+        pools.append(&mut profile.pools);
+        before += profile.manifest.counters.len();
+    }
+    let snapshots: Vec<_> = moments.iter().map(|m| (*m).into()).collect();
+    let timeline = fit(manifest.clock.into(), &snapshots, &processes);
+    // Of the whole: whether the clock of a single pass could be fitted does not matter.
+    losses.retain(|loss: &LossCount| loss.loss() != Some(Loss::ClockUncalibrated));
+    if !timeline.calibrated && processes.iter().any(|p| !p.threads.is_empty()) {
+        losses.push(LossCount::new(Loss::ClockUncalibrated, 1));
+    }
+    let (tracks, damaged) = Tracks::open_in(root)?;
+    losses.append(&mut refused);
+    let of_tracks = tracks.iter().flat_map(|tracks| &tracks.losses).chain(&damaged);
+    let losses = merge_losses(losses.iter().chain(of_tracks));
+    let ops = Ops::new(processes.iter().map(Process::exports));
+    let groups = Groups::new(&manifest.counters);
+    Ok(Profile {
+        dir: dir.to_path_buf(),
+        root: root.clone(),
+        manifest,
+        processes,
+        ops,
+        groups,
+        timeline,
+        snapshots: moments,
+        tracks,
+        losses,
+        left_out: Vec::new(),
+        pools,
+    })
+}
+
+/// Counter *i* of its pass is counter *i* + `before` of the profile. Both fit in a mask, since
+/// there are at most [`model::MAX_COUNTERS`] in all; a page that names more than its pass has is torn.
+fn shift(process: &mut Process, before: usize) {
+    let moved = |mask: u32| u32::try_from(u64::from(mask) << before).unwrap_or(u32::MAX);
+    for page in process.threads.iter_mut().flat_map(|thread| &mut thread.pages) {
+        page.header.start.counters = moved(page.header.start.counters);
+    }
+    for calibration in &mut process.calibrations {
+        calibration.counters = moved(calibration.counters);
+        calibration.inside_values.splice(0..0, std::iter::repeat_n(0, before));
+        if let Some(spread) = &mut calibration.spread {
+            spread.inside_values.splice(0..0, std::iter::repeat_n([0, 0], before));
+        }
+    }
+}

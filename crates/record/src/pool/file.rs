@@ -1,0 +1,166 @@
+//! The pool as a file: made before the run, and read after it by a program that did not take part.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use model::Loss;
+
+use super::{
+    CLAIMS_OFFSET, MAGIC, Owner, PAGES, PAGES_OFFSET, POOL_BYTES, ROWS, ROWS_OFFSET,
+    RUN_ROW_OFFSET, Row, VERSION, owner,
+};
+use crate::page::PAGE_BYTES;
+
+/// Makes an empty pool file for the profile of `owner`: sparse, readable by its user only.
+///
+/// # Errors
+/// The file exists, links included, or cannot be written.
+pub fn create(path: &Path, owner: &Owner) -> io::Result<()> {
+    let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+    file.set_len(POOL_BYTES as u64)?;
+    let mut header = Vec::with_capacity(24);
+    header.extend_from_slice(&MAGIC.to_le_bytes());
+    for word in [VERSION, PAGES as u32, ROWS as u32, 0] {
+        header.extend_from_slice(&word.to_le_bytes());
+    }
+    file.write_all_at(&owner.to_bytes(), owner::OFFSET as u64)?;
+    file.write_all_at(&header, 0)
+}
+
+/// A process as the pool's table describes it: read after the fact, through the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessRow {
+    /// The row's number: page claims name it.
+    pub row: u32,
+    /// See [`Row::pid`].
+    pub pid: u32,
+    /// See [`Row::generation`].
+    pub generation: u32,
+    /// See [`Row::start_time`].
+    pub start_time: u64,
+    /// See [`Row::threads`].
+    pub threads: u32,
+    /// See [`Row::left`].
+    pub left: bool,
+    /// See [`Row::calls`].
+    pub calls: u64,
+    /// Losses that are not zero: number, count, first errno (0: none).
+    pub losses: Vec<(usize, u64, u32)>,
+}
+
+/// A pool file opened for reading by a program that does not take part in the run.
+#[derive(Debug)]
+pub struct PoolFile {
+    file: File,
+    owner: Owner,
+    claims: Vec<u32>,
+    rows: u32,
+}
+
+impl PoolFile {
+    /// Opens and checks the header. For paths that are trusted: links are followed.
+    ///
+    /// # Errors
+    /// As [`File::open`]; `InvalidData` for a file that is not a pool of this version.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Self::of(File::open(path)?)
+    }
+
+    /// Checks the header of an open file.
+    ///
+    /// # Errors
+    /// As `read`; `InvalidData` for a file that is not a pool of this version.
+    pub fn of(file: File) -> io::Result<Self> {
+        let not = |why: &str| {
+            let text = format!("not a recorder pool of version {VERSION} ({why})");
+            io::Error::new(io::ErrorKind::InvalidData, text)
+        };
+        let found = file.metadata()?;
+        if !found.is_file() || found.len() != POOL_BYTES as u64 {
+            return Err(not("another size"));
+        }
+        let mut header = [0u8; RUN_ROW_OFFSET];
+        file.read_exact_at(&mut header, 0)?;
+        let word = |at: usize| {
+            u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+        };
+        if header[..8] != MAGIC.to_le_bytes() || word(8) != VERSION {
+            return Err(not("another header"));
+        }
+        let owner = Owner::from_bytes(&header[owner::OFFSET..]).map_err(|_| not("no owner"))?;
+        let mut raw = vec![0u8; 4 * PAGES];
+        file.read_exact_at(&mut raw, CLAIMS_OFFSET as u64)?;
+        let claims =
+            raw.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
+        Ok(Self { file, owner, claims, rows: word(20).min(ROWS as u32) })
+    }
+
+    /// The profile that it belongs to.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// The file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Every process that took a row.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn processes(&self) -> io::Result<Vec<ProcessRow>> {
+        (0..self.rows)
+            .map(|row| self.row(row, ROWS_OFFSET + row as usize * size_of::<Row>()))
+            .collect()
+    }
+
+    /// The row of what happened outside of processes that record; it has no process id.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn run_row(&self) -> io::Result<ProcessRow> {
+        self.row(u32::MAX, RUN_ROW_OFFSET)
+    }
+
+    fn row(&self, row: u32, offset: usize) -> io::Result<ProcessRow> {
+        let mut raw = [0u8; size_of::<Row>()];
+        self.file.read_exact_at(&mut raw, offset as u64)?;
+        let u32_at =
+            |at: usize| u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
+        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+        let losses_at = std::mem::offset_of!(Row, losses);
+        let errno_at = std::mem::offset_of!(Row, first_errno);
+        let losses = (0..Loss::CAPACITY)
+            .map(|n| (n, u64_at(losses_at + 8 * n), u32_at(errno_at + 4 * n)))
+            .filter(|(_, count, _)| *count > 0)
+            .collect();
+        Ok(ProcessRow {
+            row,
+            pid: u32_at(std::mem::offset_of!(Row, pid)),
+            generation: u32_at(std::mem::offset_of!(Row, generation)),
+            start_time: u64_at(std::mem::offset_of!(Row, start_time)),
+            threads: u32_at(std::mem::offset_of!(Row, threads)),
+            left: u32_at(std::mem::offset_of!(Row, left)) != 0,
+            calls: u64_at(std::mem::offset_of!(Row, calls)),
+            losses,
+        })
+    }
+
+    /// The pages in use: page number and the row of the process that owns it.
+    pub fn claimed(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
+        self.claims.iter().enumerate().filter(|(_, c)| **c > 0).map(|(n, c)| (n, c - 1))
+    }
+
+    /// The bytes of one page.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn page(&self, page: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0u8; PAGE_BYTES];
+        self.file.read_exact_at(&mut bytes, (PAGES_OFFSET + page * PAGE_BYTES) as u64)?;
+        Ok(bytes)
+    }
+}

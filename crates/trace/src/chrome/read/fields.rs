@@ -1,0 +1,86 @@
+//! The keys of an event that have a meaning, and where an event keeps their values.
+
+use std::borrow::Cow;
+
+use crate::chrome::event::{Event, Raw, Scalar, phase};
+use crate::chrome::time::{Time, micros};
+
+/// A key of an event whose value is not just kept as it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Field {
+    Phase,
+    Name,
+    Category,
+    Pid,
+    Tid,
+    Time,
+    Duration,
+    Id,
+    Binding,
+    Scope,
+}
+
+impl Field {
+    /// `None`: it is not such a text.
+    #[inline(always)]
+    pub(super) fn put_text<'a>(self, event: &mut Event<'a>, text: Cow<'a, str>) -> Option<()> {
+        match self {
+            Self::Phase => event.phase = phase(&text),
+            Self::Name => event.name = Some(text),
+            Self::Category => event.category = Some(text),
+            Self::Pid => event.pid = Some(Scalar::Text(text)),
+            Self::Tid => event.tid = Some(Scalar::Text(text)),
+            Self::Id => event.id = Some(Scalar::Text(text)),
+            Self::Binding => event.binding = Some(text),
+            Self::Scope => event.scope = Some(text),
+            Self::Time => (event.time_ns, event.exact_time) = (Some(exact_ns(&text)?), None),
+            Self::Duration => {
+                (event.duration_ns, event.exact_duration) = (Some(exact_ns(&text)?), None);
+            }
+        }
+        Some(())
+    }
+
+    /// `None`: it cannot be a number.
+    #[inline(always)]
+    pub(super) fn put_number(self, event: &mut Event<'_>, number: i64) -> Option<()> {
+        let field = match self {
+            Self::Pid => &mut event.pid,
+            Self::Tid => &mut event.tid,
+            Self::Id => &mut event.id,
+            _ => return None,
+        };
+        *field = Some(Scalar::Int(number));
+        Some(())
+    }
+
+    /// `text`: as it stands there.
+    #[inline(always)]
+    pub(super) fn put_time<'a>(self, event: &mut Event<'a>, time: Time, text: &'a str) {
+        let exact = if time.exact { None } else { Some(Raw::of(text)) };
+        match self {
+            Self::Time => (event.time_ns, event.exact_time) = (Some(time.ns), exact),
+            _ => (event.duration_ns, event.exact_duration) = (Some(time.ns), exact),
+        }
+    }
+
+    pub(super) fn put_null(self, event: &mut Event<'_>) {
+        match self {
+            Self::Phase => event.phase = 0,
+            Self::Name => event.name = None,
+            Self::Category => event.category = None,
+            Self::Pid => event.pid = None,
+            Self::Tid => event.tid = None,
+            Self::Time => (event.time_ns, event.exact_time) = (None, None),
+            Self::Duration => (event.duration_ns, event.exact_duration) = (None, None),
+            Self::Id => event.id = None,
+            Self::Binding => event.binding = None,
+            Self::Scope => event.scope = None,
+        }
+    }
+}
+
+/// The nanoseconds of a time that has no more digits.
+fn exact_ns(text: &str) -> Option<i64> {
+    micros(text.as_bytes()).filter(|time| time.exact).map(|time| time.ns)
+}

@@ -1,0 +1,133 @@
+//! One slice of the timeline from one recorded call: what calls of executables and calls of
+//! virtual machines have in common.
+
+use std::borrow::Cow;
+
+use model::activity::Value;
+use profile::Columns;
+use profile::columns::{cpu_of, node_of};
+
+use super::ProcessExport;
+use crate::export::relay::{CounterLabel, Gone, Head};
+use crate::timeline::{Arg, ArgValue, Label, Shape};
+
+/// When a call began and ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub start_ns: i64,
+    pub end_ns: i64,
+    /// The begin, as it was recorded.
+    ticks: u64,
+}
+
+/// What a slice shows of a call.
+pub(super) struct What<'a> {
+    pub category: &'a str,
+    pub name: Cow<'a, str>,
+    pub shape: Option<Shape>,
+    pub label: Option<Label>,
+}
+
+impl<'a> ProcessExport<'a, '_> {
+    pub(super) fn times(&self, columns: &Columns, i: usize) -> Times {
+        let timeline = &self.profile.timeline;
+        let ticks = columns.start_ticks[i];
+        let start_ns = timeline.realtime_ns(ticks);
+        let end_ns = timeline.realtime_ns(ticks.saturating_add(columns.duration(i))).max(start_ns);
+        Times { start_ns, end_ns, ticks }
+    }
+
+    /// Adds the arguments that say where the call ran: its workgroup and worker if they are known,
+    /// its CPU, and its NUMA node unless that is 0.
+    pub(super) fn push_place(&mut self, columns: &Columns, i: usize) {
+        let args = self.relay.args();
+        if columns.knows_workgroup(i) {
+            let [x, y, z] = &columns.workgroup;
+            args.push(Arg::triple("workgroup", [x[i], y[i], z[i]]));
+            args.push(Arg::uint("worker", columns.worker[i].into()));
+        }
+        let location = columns.location[i];
+        args.push(Arg::uint("cpu", cpu_of(location).into()));
+        if node_of(location) != 0 {
+            args.push(Arg::uint("node", node_of(location).into()));
+        }
+    }
+
+    /// Ends the slice of call `i`: adds its ticks, its counters and what an import needs, and hands
+    /// it to the writer. `series`: its counters are also points of time series.
+    ///
+    /// # Errors
+    /// The thread that writes has ended.
+    pub(super) fn slice(
+        &mut self,
+        columns: &Columns,
+        i: usize,
+        times: Times,
+        values: &[Option<u64>],
+        series: bool,
+        what: What<'a>,
+    ) -> Result<(), Gone> {
+        let Times { start_ns, end_ns, ticks } = times;
+        if self.ticks {
+            let args = self.relay.args();
+            args.push(Arg::uint("start_ticks", ticks));
+            args.push(Arg::uint("duration_ticks", columns.duration_ticks[i]));
+        }
+        self.push_counters(values);
+        // Where ticks are nanoseconds, the slice's times say them, except for damaged ones.
+        let exact = || {
+            self.profile.timeline.monotonic_ticks(start_ns) == Some(ticks)
+                && end_ns.abs_diff(start_ns) == columns.duration_ticks[i]
+        };
+        let raw_times = !self.ticks && !exact();
+        if let Some(raw) = &mut self.raw {
+            raw.call(columns, i, raw_times, self.relay.raw());
+        }
+        if series {
+            self.push_series(columns.thread, values);
+        }
+        self.relay.slice(Head {
+            process: self.process.id.pid.into(),
+            thread: self.tid(columns.thread),
+            category: what.category,
+            name: what.name,
+            start_ns,
+            duration_ns: end_ns.abs_diff(start_ns),
+            shape: what.shape,
+            label: what.label,
+        })
+    }
+
+    /// The values of a call's counters, as views show them.
+    pub(super) fn read_counters(&self, columns: &Columns, i: usize, values: &mut [Option<u64>]) {
+        for (g, group) in self.profile.groups.all().iter().enumerate() {
+            columns.group_values(g, group.counters.clone(), i, values);
+        }
+    }
+
+    pub(super) fn push_counters(&mut self, values: &[Option<u64>]) {
+        let counters = self.profile.manifest.counters.iter().zip(values);
+        self.relay.args().extend(counters.map(|(info, value)| {
+            let value = ArgValue::Plain(value.map_or(Value::Null, Value::Uint));
+            Arg { key: &info.name, value }
+        }));
+    }
+
+    /// What the call added, of each group the values that are known.
+    fn push_series(&mut self, thread: usize, values: &[Option<u64>]) {
+        let counters = &self.profile.manifest.counters;
+        for (number, group) in self.profile.groups.all().iter().enumerate() {
+            let labels = &self.labels[thread];
+            let label = CounterLabel {
+                category: self.counter_kind,
+                name: &labels.groups[number],
+                label: labels.alone.then_some(Label(number as u32)),
+                units: &self.units[number],
+            };
+            let of_group = group.counters.clone();
+            let known = counters[of_group.clone()].iter().zip(&values[of_group]);
+            let known = known.filter_map(|(info, value)| Some(Arg::uint(&info.name, (*value)?)));
+            self.relay.counter(label, known);
+        }
+    }
+}

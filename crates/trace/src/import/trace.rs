@@ -1,0 +1,571 @@
+//! A Chrome trace as a profile.
+//!
+//! ```text
+//!  chrome::read    ─┐             ┌─► profile::activities   every event, nothing left out
+//!  perfetto::read  ─┴► OneTrace ──┼─► profile::writer       slices and asynchronous spans as calls
+//!                                 └─► profile::tracks       counters, for report, stats, export
+//! ```
+//!
+//! A process of the trace is a process of the profile, a thread (or stream) a thread, a category
+//! a library, a name in it an op. Complete slices (`X`) and pairs of `B` and `E` are calls. Ids
+//! that are not process ids (texts, negative numbers) get free ones, and the process is called by
+//! its text.
+//!
+//! Two kinds of calls are apart ([`Role::is_apart`]), because they are on no thread: asynchronous
+//! spans, and what a profiler wrote about its own work. Each process has a made-up thread for each.
+//!
+//! Memory: names, rows, series, begins without their ends, unfinished pages; no events.
+
+mod counters;
+mod held;
+mod spans;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use profile::activities::{ActivitiesWriter, Activity, NameId, RowId};
+use profile::writer::{CallsWriter, ProcessKey, ThreadKey};
+use profile::{Clock, LossCount, Manifest, Moment, Origin, Role, State, merge_losses};
+use serde_json::{Map, Value};
+
+use super::Imported;
+use crate::chrome::event::{Event, Raw, Scalar, args};
+use crate::chrome::read::{Sink, Summary};
+use crate::hash::FastMap;
+use crate::round_trip::events::PAGE_EVENT;
+use crate::round_trip::head::Head;
+use counters::Counters;
+use held::held;
+use model::Loss;
+use spans::Spans;
+
+/// Ticks of the trace's time 0, so that times before it are ticks too.
+pub const EPOCH_TICKS: u64 = 1 << 61;
+/// Slices without an end that one row may have at a time.
+const MOST_OPEN: usize = 1 << 16;
+
+/// Makes a profile of one or more traces.
+#[derive(Debug)]
+pub struct Import {
+    dir: PathBuf,
+    calls: CallsWriter,
+    next_pid: u32,
+    /// Base time of the first trace, which times of the profile count from; once it was read.
+    base_ns: Option<i64>,
+    first_ns: i64,
+    last_ns: i64,
+    manifest: Manifest,
+    counts: Imported,
+    losses: Vec<LossCount>,
+    /// Events by their form, of all traces.
+    forms: Box<[u64; 256]>,
+}
+
+/// Takes one trace: a [`Sink`].
+#[derive(Debug)]
+pub struct OneTrace<'a> {
+    all: &'a mut Import,
+    activities: ActivitiesWriter,
+    document: Map<String, Value>,
+    /// From this trace's time to the first one's.
+    shift_ns: i64,
+    processes: HashMap<Id, Process>,
+    rows: Vec<Row>,
+    by_id: HashMap<Ids, usize>,
+    /// The row of the event before: the next one is often in it.
+    last: Option<(Ids, usize)>,
+    /// Numbers that calls have for a name in a category, in each process, and whether they are
+    /// those of a profiler's book-keeping.
+    exports: FastMap<(ProcessKey, u64), (u32, bool)>,
+    /// Likewise of asynchronous spans.
+    span_exports: FastMap<(ProcessKey, u64), u32>,
+    /// The made-up threads of calls that are on none.
+    apart: HashMap<(ProcessKey, Role), ThreadKey>,
+    spans: Spans,
+    counters: Counters,
+    /// Events with times that have more digits than nanoseconds.
+    rounded: u64,
+    /// Calls that took time, and round to nothing.
+    too_short: u64,
+    /// Values of counters that are not numbers.
+    no_numbers: u64,
+    unpaired: u64,
+    /// Some event is that of a page.
+    has_pages: bool,
+    text: String,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Process {
+    key: ProcessKey,
+    named: bool,
+}
+
+#[derive(Debug)]
+struct Row {
+    id: RowId,
+    process: Option<ProcessKey>,
+    thread: Option<ThreadKey>,
+    /// Begun and not ended: category, name, time.
+    open: Vec<(Option<NameId>, Option<NameId>, i64)>,
+}
+
+/// The ids of a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Ids {
+    process: Option<Id>,
+    thread: Option<Id>,
+}
+
+/// A process or thread id of a trace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Id {
+    Number(i64),
+    Text(Box<str>),
+}
+
+impl Id {
+    fn of(scalar: &Scalar<'_>) -> Self {
+        match scalar {
+            Scalar::Int(n) => Self::Number(*n),
+            other => Self::Text(other.to_string().into()),
+        }
+    }
+
+    fn is(&self, scalar: &Scalar<'_>) -> bool {
+        match (self, scalar) {
+            (Self::Number(a), Scalar::Int(b)) => a == b,
+            (Self::Text(a), Scalar::Text(b)) => **a == **b,
+            _ => false,
+        }
+    }
+}
+
+/// Whether the remembered id is that of the event.
+fn same(known: &Option<Id>, found: &Option<Scalar<'_>>) -> bool {
+    match (known, found) {
+        (None, None) => true,
+        (Some(id), Some(scalar)) => id.is(scalar),
+        _ => false,
+    }
+}
+
+impl Import {
+    /// Starts a profile in `dir`, an empty directory. `manifest` says what the caller
+    /// knows.
+    ///
+    /// # Errors
+    /// The directory is not writable, or something is in it.
+    pub fn create(dir: &Path, mut manifest: Manifest) -> profile::Result<Self> {
+        manifest.origin = Origin::Import;
+        manifest.clock = Clock::Monotonic;
+        manifest.write(dir)?;
+        Ok(Self {
+            dir: dir.to_owned(),
+            calls: CallsWriter::create(dir)?,
+            next_pid: 1 << 30,
+            base_ns: None,
+            first_ns: i64::MAX,
+            last_ns: i64::MIN,
+            manifest,
+            counts: Imported::default(),
+            losses: Vec::new(),
+            forms: Box::new([0; 256]),
+        })
+    }
+
+    /// Starts with a trace. `name` is that of its directory of activities: one word, another one
+    /// for each trace. `shift_ns` goes from its times to those of the first trace.
+    ///
+    /// # Errors
+    /// The profile is not writable.
+    pub fn trace(&mut self, name: &str, shift_ns: i64) -> profile::Result<OneTrace<'_>> {
+        Ok(OneTrace {
+            activities: ActivitiesWriter::create(&self.dir, name)?,
+            document: Map::new(),
+            shift_ns,
+            processes: HashMap::new(),
+            rows: Vec::new(),
+            by_id: HashMap::new(),
+            last: None,
+            exports: FastMap::default(),
+            span_exports: FastMap::default(),
+            apart: HashMap::new(),
+            spans: Spans::default(),
+            counters: Counters::new(name),
+            rounded: 0,
+            too_short: 0,
+            no_numbers: 0,
+            unpaired: 0,
+            has_pages: false,
+            text: String::new(),
+            all: self,
+        })
+    }
+
+    /// Writes what is left.
+    ///
+    /// # Errors
+    /// The disk is full.
+    pub fn finish(mut self) -> profile::Result<Imported> {
+        self.counts.calls = self.calls.calls() - self.counts.spans;
+        if self.counts.calls == 0 {
+            self.manifest.notes.push(format!("no slice in the trace: {}", held(&self.forms)));
+        }
+        let manifest = &mut self.manifest;
+        manifest.state = State::Finished;
+        if self.first_ns <= self.last_ns {
+            let base = self.base_ns.unwrap_or(0);
+            let moments = [self.first_ns, self.last_ns].map(|ns| moment(base, ns));
+            manifest.created_unix_ns = moments[0].realtime_ns;
+            manifest.snapshots = moments.to_vec();
+        }
+        self.calls.finish()?;
+        profile::raw::write_losses(&self.dir, &merge_losses(&self.losses))?;
+        self.manifest.write(&self.dir)?;
+        Ok(self.counts)
+    }
+}
+
+impl OneTrace<'_> {
+    /// What makes the trace an export of ours, if it is one with everything that makes a profile
+    /// of it.
+    pub fn head(&self) -> Option<Head> {
+        // Calls without their pages are of an older export, or not all there.
+        let whole = self.has_pages || self.all.calls.calls() == 0;
+        let facts = self.document.get("counterpoint").filter(|_| whole)?;
+        Head::of(facts.clone(), self.document.get("baseTimeNanoseconds"))
+    }
+
+    /// Ends the trace. `file` names it in notes.
+    ///
+    /// # Errors
+    /// The disk is full.
+    pub fn finish(self, file: &str, summary: &Summary) -> profile::Result<()> {
+        let open: usize = self.rows.iter().map(|row| row.open.len()).sum();
+        let unpaired = self.unpaired + open as u64 + self.spans.open();
+        self.all.counts.unpaired += unpaired;
+        self.all.counts.events += summary.events;
+        let base = self.document.get("baseTimeNanoseconds").and_then(Value::as_i64);
+        self.all.base_ns.get_or_insert(base.unwrap_or(0));
+        let manifest = &mut self.all.manifest;
+        if let Some(Value::String(host)) = self.document.get("host_name")
+            && manifest.host.is_empty()
+        {
+            manifest.host.clone_from(host);
+        }
+        let mut note = |text: String| manifest.notes.push(format!("{file}: {text}"));
+        match unpaired {
+            0 => {}
+            1 => note("1 slice begins without an end or ends without a begin".into()),
+            n => note(format!("{n} slices begin without an end or end without a begin")),
+        }
+        if summary.mended > 0 {
+            note(format!("{} values had bytes that JSON cannot hold; mended", summary.mended));
+        }
+        if summary.truncated {
+            note(format!("the trace is truncated after byte {}", summary.bytes));
+        }
+        match summary.skipped {
+            0 => {}
+            1 => note("1 packet is about something else than events; left out".into()),
+            n => note(format!("{n} packets are about something else than events; left out")),
+        }
+        if let Some(at) = summary.rest {
+            note(format!("something follows the end of the trace, at byte {at}; it was not read"));
+        }
+        self.all.losses.extend(
+            [
+                (Loss::TraceValueLost, summary.lost + self.no_numbers),
+                (Loss::TraceEventDamaged, summary.damaged),
+                (Loss::TraceTimeRounded, self.rounded),
+                (Loss::CallBelowResolution, self.too_short),
+                (Loss::TraceRestUnread, summary.rest.is_some().into()),
+            ]
+            .map(|(loss, count)| LossCount::new(loss, count)),
+        );
+        self.counters.finish()?;
+        self.activities.finish(&self.document)
+    }
+
+    fn row(&mut self, event: &Event<'_>) -> Result<usize, String> {
+        if let Some((ids, row)) = &self.last
+            && same(&ids.process, &event.pid)
+            && same(&ids.thread, &event.tid)
+        {
+            return Ok(*row);
+        }
+        let (process, thread) = (event.pid.as_ref(), event.tid.as_ref());
+        let ids = Ids { process: process.map(Id::of), thread: thread.map(Id::of) };
+        let row = match self.by_id.get(&ids) {
+            Some(row) => *row,
+            None => {
+                let (process, thread) = (process.map(json), thread.map(json));
+                let id = self.activities.row(process.as_deref(), thread.as_deref());
+                self.rows.push(Row { id, process: None, thread: None, open: Vec::new() });
+                self.by_id.insert(ids.clone(), self.rows.len() - 1);
+                self.rows.len() - 1
+            }
+        };
+        self.last = Some((ids, row));
+        Ok(row)
+    }
+
+    fn process(&mut self, id: Option<&Id>) -> Result<ProcessKey, String> {
+        let id = id.cloned().unwrap_or(Id::Text("".into()));
+        if let Some(known) = self.processes.get(&id) {
+            return Ok(known.key);
+        }
+        let pid = match &id {
+            Id::Number(n) => u32::try_from(*n).ok().filter(|n| *n < 1 << 30),
+            Id::Text(_) => None,
+        };
+        let pid = pid.unwrap_or_else(|| {
+            self.all.next_pid = self.all.next_pid.wrapping_add(1);
+            self.all.next_pid - 1
+        });
+        let key = self.all.calls.process(pid).map_err(|e| e.to_string())?;
+        if let Id::Text(text) = &id {
+            self.all.calls.name_process(key, text);
+        }
+        self.processes.insert(id, Process { key, named: false });
+        Ok(key)
+    }
+
+    /// The thread of a row; made when something first happens in it.
+    fn thread(&mut self, row: usize) -> Result<(ProcessKey, ThreadKey), String> {
+        if let Row { process: Some(process), thread: Some(thread), .. } = self.rows[row] {
+            return Ok((process, thread));
+        }
+        let ids = match &self.last {
+            Some((ids, last)) if *last == row => ids.clone(),
+            _ => Ids::default(),
+        };
+        let process = self.process(ids.process.as_ref())?;
+        let tid = match &ids.thread {
+            Some(Id::Number(n)) => u32::try_from(*n).ok(),
+            _ => None,
+        };
+        let thread = self.all.calls.thread(process, tid.unwrap_or(0));
+        if let Some(Id::Text(text)) = &ids.thread {
+            self.all.calls.name_thread(thread, text);
+        }
+        self.rows[row].process = Some(process);
+        self.rows[row].thread = Some(thread);
+        Ok((process, thread))
+    }
+
+    fn call(
+        &mut self,
+        row: usize,
+        (category, name): (Option<NameId>, Option<NameId>),
+        start_ns: i64,
+        end_ns: i64,
+    ) -> Result<(), String> {
+        let (process, mut thread) = self.thread(row)?;
+        let key = (process, number(category) << 32 | number(name));
+        let (export, bookkeeping) = match self.exports.get(&key) {
+            Some(known) => *known,
+            None => {
+                let text = |id: Option<NameId>| id.map_or("", |id| self.activities.text(id));
+                let (category, name) = (text(category), text(name));
+                let apart = self.is_bookkeeping(category);
+                let role = if apart { Role::Bookkeeping } else { Role::Workgroup };
+                let export = self.all.calls.export(process, role, category, name);
+                self.exports.insert(key, (export, apart));
+                (export, apart)
+            }
+        };
+        if bookkeeping {
+            thread = self.apart(process, Role::Bookkeeping);
+        }
+        self.put_call(thread, export, start_ns, end_ns)
+    }
+
+    fn put_call(
+        &mut self,
+        thread: ThreadKey,
+        export: u32,
+        start_ns: i64,
+        end_ns: i64,
+    ) -> Result<(), String> {
+        let all = &mut *self.all;
+        let [start_ns, end_ns] = [start_ns, end_ns].map(|ns| ns.saturating_add(self.shift_ns));
+        all.first_ns = all.first_ns.min(start_ns);
+        all.last_ns = all.last_ns.max(end_ns);
+        let (start, end) = (ticks(start_ns), ticks(end_ns));
+        self.all.calls.call(thread, export, start, end).map_err(|e| e.to_string())
+    }
+
+    /// Whether slices of this category in the event's row are those that Kineto writes about its own
+    /// work: a slice per profiler over all of its time (category `Trace`, process `Spans`), and
+    /// the time that profiling took (`overhead`).
+    fn is_bookkeeping(&self, category: &str) -> bool {
+        let of_spans = || match &self.last {
+            Some((Ids { process: Some(Id::Text(text)), .. }, _)) => text.starts_with("Spans"),
+            _ => false,
+        };
+        category == "overhead" || (category == "Trace" && of_spans())
+    }
+
+    /// The thread of a process for calls that are on none.
+    fn apart(&mut self, process: ProcessKey, role: Role) -> ThreadKey {
+        let calls = &mut self.all.calls;
+        *self.apart.entry((process, role)).or_insert_with(|| {
+            let thread = calls.thread(process, 0);
+            calls.name_thread(thread, if role == Role::Span { "async spans" } else { "profiler" });
+            thread
+        })
+    }
+
+    /// `process_name`, `thread_name` and the like.
+    fn metadata(&mut self, row: usize, event: &Event<'_>) -> Result<(), String> {
+        self.has_pages |= event.name.as_deref() == Some(PAGE_EVENT);
+        let mut given = None;
+        if let Some(raw) = event.args {
+            args(raw, |key, value| {
+                if key == "name" {
+                    given = value.parse::<Cow<'_, str>>().ok();
+                }
+            });
+        }
+        let Some(given) = given else { return Ok(()) };
+        match event.name.as_deref() {
+            Some("process_name") => {
+                let id = event.pid.as_ref().map(Id::of);
+                let key = self.process(id.as_ref())?;
+                let process = self.processes.values_mut().find(|p| p.key == key);
+                if let Some(process) = process.filter(|p| !p.named) {
+                    process.named = true;
+                    self.all.calls.name_process(key, &given);
+                }
+            }
+            Some("thread_name") => {
+                let (_, thread) = self.thread(row)?;
+                self.all.calls.name_thread(thread, &given);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn activity(&mut self, event: &Event<'_>) -> Result<(), String> {
+        let row = self.row(event)?;
+        let name = event.name.as_deref().map(|text| self.activities.name(text));
+        let category = event.category.as_deref().map(|text| self.activities.name(text));
+        let id = event.id.as_ref().map(json);
+        self.text.clear();
+        more(event, &mut self.text);
+        let activity = Activity {
+            form: event.phase,
+            name,
+            category,
+            row: self.rows[row].id,
+            time_ns: event.time_ns,
+            duration_ns: event.duration_ns,
+            id: id.as_deref(),
+            args: event.args.map(Raw::get),
+            more: Some(self.text.as_str()).filter(|text| !text.is_empty()),
+        };
+        self.activities.push(&activity).map_err(|e| e.to_string())?;
+        self.all.forms[usize::from(event.phase)] += 1;
+        if event.exact_time.is_some() || event.exact_duration.is_some() {
+            self.imprecise(event);
+        }
+        let what = (category, name);
+        match (event.phase, event.time_ns, event.duration_ns) {
+            (b'X', Some(start), Some(duration)) if duration >= 0 => {
+                self.call(row, what, start, start.saturating_add(duration))?;
+            }
+            (b'B', Some(start), _) if self.rows[row].open.len() < MOST_OPEN => {
+                self.rows[row].open.push((category, name, start));
+            }
+            (b'E', Some(end), _) => match self.rows[row].open.pop() {
+                Some((category, name, start)) if start <= end => {
+                    self.call(row, (category, name), start, end)?;
+                }
+                _ => self.unpaired += 1,
+            },
+            (b'X' | b'B' | b'E', ..) => self.unpaired += 1,
+            (b'M', ..) => self.metadata(row, event)?,
+            (b'C', ..) => self.counter(event, name)?,
+            (b'b' | b'e' | b'S' | b'F', ..) => self.span(event, category, name)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Notes what of an event's times nanoseconds do not say.
+    #[cold]
+    fn imprecise(&mut self, event: &Event<'_>) {
+        let rounded = (event.exact_time.is_some() && event.time_ns.is_some())
+            || (event.exact_duration.is_some() && event.duration_ns.is_some());
+        self.rounded += u64::from(rounded);
+        let short = event.exact_duration.is_some() && event.duration_ns == Some(0);
+        self.too_short += u64::from(short && event.phase == b'X' && event.time_ns.is_some());
+    }
+}
+
+impl Sink for OneTrace<'_> {
+    fn event(&mut self, _: u64, event: &Event<'_>) -> Result<(), String> {
+        self.activity(event)
+    }
+
+    fn top(&mut self, _: u64, key: &str, value: Raw<'_>) -> Result<(), String> {
+        let value = value.parse().map_err(|e| format!("{key:.40}: {e}"))?;
+        self.document.insert(key.to_owned(), value);
+        Ok(())
+    }
+}
+
+/// A name, or 0 for none, in 33 bits that are never all used: no trace has so many names.
+fn number(name: Option<NameId>) -> u64 {
+    name.map_or(0, |name| u64::from(name.0) + 1)
+}
+
+fn ticks(ns: i64) -> u64 {
+    EPOCH_TICKS.saturating_add_signed(ns)
+}
+
+fn moment(base: i64, ns: i64) -> Moment {
+    let realtime_ns = u64::try_from(base.saturating_add(ns)).unwrap_or(0);
+    Moment { ticks: ticks(ns), monotonic_ns: ticks(ns), realtime_ns, uncertainty_ticks: 0 }
+}
+
+fn json(scalar: &Scalar<'_>) -> String {
+    match scalar {
+        Scalar::Int(n) => n.to_string(),
+        Scalar::Big(n) => n.to_string(),
+        Scalar::Float(x) => x.to_string(),
+        Scalar::Text(text) => Value::from(&**text).to_string(),
+    }
+}
+
+/// The keys of an event that have no column, as an object; nothing if there are none.
+fn more(event: &Event<'_>, out: &mut String) {
+    for (key, exact) in [("ts", event.exact_time), ("dur", event.exact_duration)] {
+        if let Some(exact) = exact {
+            put(out, key, exact.get());
+        }
+    }
+    let texts = [("bp", &event.binding), ("s", &event.scope)];
+    for (key, text) in texts {
+        if let Some(text) = text {
+            put(out, key, &Value::from(&**text).to_string());
+        }
+    }
+    for (key, value) in &event.other {
+        put(out, key, value.get());
+    }
+    if !out.is_empty() {
+        out.push('}');
+    }
+}
+
+fn put(out: &mut String, key: &str, value: &str) {
+    out.push(if out.is_empty() { '{' } else { ',' });
+    out.push_str(&Value::from(key).to_string());
+    out.push(':');
+    out.push_str(value);
+}
