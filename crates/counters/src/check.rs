@@ -15,11 +15,11 @@ use model::{Counter, PerfAttr, Scope, Source};
 pub(crate) use explain::CONTAINER_REMEDY;
 use explain::{explain, kernel_part};
 
+use crate::killer;
 use crate::machine::Machine;
-use crate::perf::{self, OpenError, OpenErrorKind, Target};
+use crate::perf::{OpenError, OpenErrorKind, Target};
 use crate::plan::{Plan, by_scope};
 use crate::readings::{Coverage, Readings};
-use crate::sys;
 use crate::thread::{ReadStatus, ThreadCounters};
 
 /// Why a counter or a set of counters does not work here.
@@ -230,9 +230,7 @@ fn probe_one(counter: &Counter) -> Result<(), Failure> {
 fn probe_cpus(attr: &PerfAttr, cpus: &[u32]) -> Result<(), Failure> {
     for &cpu in cpus {
         let target = Target { pid: -1, cpu: cpu.cast_signed() };
-        let opened = perf::open(attr, target, -1);
-        let fd = opened.map_err(|error| Failure::Open { counter: 0, error })?;
-        sys::close(fd);
+        killer::try_open(attr, target).map_err(|error| Failure::Open { counter: 0, error })?;
     }
     Ok(())
 }
@@ -256,7 +254,9 @@ fn probe_with(
     body: impl FnOnce(&mut ThreadCounters<'_>, &Plan) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut counters = ThreadCounters::closed();
-    counters.open(plan).map_err(|f| Failure::Open { counter: f.counter, error: f.error })?;
+    killer::may_open(plan)
+        .and_then(|()| counters.open(plan))
+        .map_err(|f| Failure::Open { counter: f.counter, error: f.error })?;
     let result = body(&mut counters, plan);
     counters.close();
     result

@@ -7,13 +7,12 @@ mod limits;
 use std::path::Path;
 use std::{fs, io};
 
-use model::PerfAttr;
+use model::{Counter, PerfAttr, Source, Unit};
 
 use crate::check::{CONTAINER_REMEDY, check};
-use crate::machine::Machine;
-use crate::names::{Resolver, TRACEFS, TRACEFS_READABLE};
-use crate::perf::{self, Target};
-use crate::sys;
+use crate::killer;
+use crate::machine::{DEVICES, Machine, TRACEFS, TRACEFS_READABLE};
+use crate::perf::Target;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,7 +77,7 @@ impl Allowed {
     /// Tries it; `None` if something before the kernel's own rules answers (a seccomp filter, a
     /// kernel without perf).
     pub fn here(machine: &Machine) -> Option<Self> {
-        perf::reaches_the_kernel().ok()?;
+        killer::reaches_the_kernel().ok()?;
         let opens = |user_only: bool, target: Target| {
             let attr = PerfAttr {
                 kind: 1,
@@ -87,7 +86,7 @@ impl Allowed {
                 exclude_hv: user_only,
                 ..PerfAttr::default()
             };
-            perf::open(&attr, target, -1).map(sys::close).is_ok()
+            killer::try_open(&attr, target).is_ok()
         };
         let cpu = machine.online_cpus().first().map_or(0, |cpu| cpu.cast_signed());
         Some(Self {
@@ -207,7 +206,7 @@ fn user_reads(machine: &Machine) -> Option<Finding> {
     let slower = "reading hardware counters without a system call: each reading takes about ten times \
                   as long";
     let x86 = machine.core_pmus().into_iter().find_map(|pmu| {
-        let path = format!("{}/{pmu}/rdpmc", crate::names::DEVICES);
+        let path = format!("{}/{pmu}/rdpmc", DEVICES);
         Some((machine.read_trimmed(&path)?, path))
     });
     if let Some((value, path)) = x86 {
@@ -320,7 +319,7 @@ fn seccomp(machine: &Machine) -> Finding {
         let limits = "perf_event_open, if the filter forbids it (EPERM or ENOSYS)";
         return finding.at(Level::Note, limits, CONTAINER_REMEDY);
     }
-    match perf::reaches_the_kernel() {
+    match killer::reaches_the_kernel() {
         Ok(()) => Finding::ok("seccomp", format!("{state} and lets perf_event_open pass")),
         Err(error) => finding.at(
             Level::Problem,
@@ -345,12 +344,20 @@ fn container(machine: &Machine) -> Finding {
 /// Tried, not concluded: the least that must work, in user mode.
 fn software(machine: &Machine) -> Finding {
     let name = "counting";
-    let list = "page-faults:u,task-clock:u";
-    let Ok(counters) = Resolver::new(machine).resolve(list) else {
-        return Finding::ok(name, "unknown");
+    // `PERF_COUNT_SW_PAGE_FAULTS` and `PERF_COUNT_SW_TASK_CLOCK` (linux/perf_event.h).
+    let user = |config| PerfAttr {
+        kind: 1,
+        config,
+        exclude_kernel: true,
+        exclude_hv: true,
+        ..PerfAttr::default()
     };
+    let counters = [
+        Counter::new("page-faults:u", Unit::Count, 0, Source::Perf(user(2))),
+        Counter::new("task-clock:u", Unit::Nanoseconds, 0, Source::Perf(user(1))),
+    ];
     match check(&counters, machine).problem() {
-        None => Finding::ok(name, format!("{list} opens and counts")),
+        None => Finding::ok(name, "page-faults:u,task-clock:u opens and counts"),
         Some(problem) => Finding::ok(name, problem.message.clone()).at(
             Level::Problem,
             "every counter; timing works: -e none",

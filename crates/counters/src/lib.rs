@@ -84,7 +84,7 @@ pub mod own;
 pub mod switches;
 
 #[cfg(feature = "names")]
-mod killer;
+pub mod killer;
 mod sim;
 mod sys;
 mod user;

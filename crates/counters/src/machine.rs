@@ -23,6 +23,18 @@ struct Known {
     pmus: OnceLock<Vec<String>>,
 }
 
+/// Where sysfs describes the PMUs.
+pub const DEVICES: &str = "sys/bus/event_source/devices";
+
+/// Where tracefs can be mounted, the modern place first.
+pub const TRACEFS: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
+
+/// The command that lets a user read tracefs. Its mode alone is not enough: its files belong to its
+/// group and are closed to others (measured, Linux 6.18). Members of the group that the shell names
+/// can read them.
+pub const TRACEFS_READABLE: &str =
+    "sudo mount -o remount,mode=755,gid=$(id -g) /sys/kernel/tracing";
+
 const CPUINFO: &str = "proc/cpuinfo";
 const STATUS: &str = "proc/self/status";
 /// As much of `/proc/cpuinfo` as is read: the first processors of many, of which the first is looked
@@ -105,7 +117,7 @@ impl Machine {
     /// Names in a directory, sorted; none if it cannot be read.
     pub fn list(&self, path: &str) -> Vec<String> {
         match &self.known {
-            Some(known) if path == crate::names::DEVICES => {
+            Some(known) if path == DEVICES => {
                 known.pmus.get_or_init(|| self.names_in(path)).clone()
             }
             _ => self.names_in(path),
@@ -123,7 +135,7 @@ impl Machine {
     /// Logical CPUs that are online; CPU 0 where the kernel does not say.
     pub fn online_cpus(&self) -> Vec<u32> {
         let list = self.read_trimmed("sys/devices/system/cpu/online").unwrap_or_default();
-        crate::names::parse_cpus(&list).unwrap_or_else(|| vec![0])
+        parse_cpus(&list).unwrap_or_else(|| vec![0])
     }
 
     /// `kernel.perf_event_paranoid`.
@@ -208,7 +220,7 @@ impl Machine {
     pub fn core_types(&self) -> Vec<(String, u32)> {
         let pmus = self.core_pmus().into_iter();
         let typed = pmus.filter_map(|pmu| {
-            let path = format!("{}/{pmu}/type", crate::names::DEVICES);
+            let path = format!("{}/{pmu}/type", DEVICES);
             let number = self.read_trimmed(&path)?.parse().ok()?;
             Some((pmu, number))
         });
@@ -217,11 +229,27 @@ impl Machine {
 
     /// PMUs of the processor's cores, by sysfs: `cpu`, `cpu_core`, `armv8_pmuv3_0`, …
     pub fn core_pmus(&self) -> Vec<String> {
-        let mut pmus = self.list(crate::names::DEVICES);
+        let mut pmus = self.list(DEVICES);
         pmus.retain(|p| {
             matches!(p.as_str(), "cpu" | "cpu_core" | "cpu_atom" | "cpum_cf")
                 || ["armv8", "armv7", "apple_", "riscv-pmu"].iter().any(|s| p.starts_with(s))
         });
         pmus
     }
+}
+
+/// Processors of a list as the kernel writes it (`0,18-19`); `None` if it names none.
+pub fn parse_cpus(text: &str) -> Option<Vec<u32>> {
+    /// Bounds what a damaged file makes us allocate.
+    const MOST: u32 = 65_536;
+    let mut cpus = Vec::new();
+    for range in text.split(',') {
+        let (from, to) = range.split_once('-').unwrap_or((range, range));
+        let (from, to): (u32, u32) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
+        if from > to || to >= MOST {
+            return None;
+        }
+        cpus.extend(from..=to);
+    }
+    (!cpus.is_empty()).then_some(cpus)
 }

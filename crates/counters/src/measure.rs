@@ -40,16 +40,16 @@
 
 mod measurement;
 
-use std::fmt;
 use std::sync::Arc;
+use std::{fmt, ptr};
 
 pub use self::measurement::{Count, Measurement};
 use crate::check::{self, Problem};
+use crate::killer;
 use crate::machine::Machine;
 use crate::names::{NameError, Resolver};
 use crate::perf::{OpenError, Target};
 use crate::plan::{Plan, PlanError};
-use crate::sys;
 use crate::thread::{ReadStatus, ThreadCounters};
 
 /// Open counters of one thread. See the [module](self).
@@ -183,9 +183,10 @@ impl Counters {
         // SAFETY: the plan is on the heap, not written any more, and lives as long as `thread`
         // beside it does: `Counters` never gives the one without the other.
         let forever: &'static Plan = unsafe { &*Arc::as_ptr(&plan) };
-        let mark = ForkMark::new().map_err(Error::memory)?;
+        let mark = ForkMark::new().map_err(|error| Error::memory(&error))?;
         let mut counters = Self { thread: ThreadCounters::closed(), plan, mark };
-        counters.thread.open_for(forever, target).map_err(|failure| {
+        let opened = killer::may_open(forever);
+        opened.and_then(|()| counters.thread.open_for(forever, target)).map_err(|failure| {
             let name = forever.counters().get(failure.counter).map_or("", |c| c.name.as_str());
             let whom = match target {
                 Target::CALLING_THREAD => "this thread".to_owned(),
@@ -362,8 +363,8 @@ impl Error {
         Self::new(error.to_string(), None, ErrorKind::Plan(error))
     }
 
-    fn memory(errno: i32) -> Self {
-        let error = OpenError::from_errno(errno);
+    fn memory(error: &std::io::Error) -> Self {
+        let error = OpenError::from_errno(error.raw_os_error().unwrap_or(0));
         let message = format!("map memory that a fork wipes: {error}");
         Self::new(message, None, ErrorKind::Open(error))
     }
@@ -388,11 +389,22 @@ struct ForkMark(*mut u8);
 impl ForkMark {
     const BYTES: usize = 4096;
 
-    fn new() -> Result<Self, i32> {
-        let at = sys::map_wiped_on_fork(Self::BYTES)?;
-        // SAFETY: mapped just now.
-        unsafe { at.write(1) };
-        Ok(Self(at))
+    fn new() -> std::io::Result<Self> {
+        let (read_write, private) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping where the kernel finds room takes nothing from anybody.
+        let at = unsafe { libc::mmap(ptr::null_mut(), Self::BYTES, read_write, private, -1, 0) };
+        if at == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        let mark = Self(at.cast());
+        // SAFETY: mapped just now, and nobody else knows it.
+        if unsafe { libc::madvise(at, Self::BYTES, libc::MADV_WIPEONFORK) } != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        // SAFETY: as above.
+        unsafe { mark.0.write(1) };
+        Ok(mark)
     }
 
     #[inline]
@@ -404,7 +416,8 @@ impl ForkMark {
 
 impl Drop for ForkMark {
     fn drop(&mut self) {
-        sys::unmap(self.0, Self::BYTES);
+        // SAFETY: our own mapping, used by nobody after this.
+        unsafe { libc::munmap(self.0.cast(), Self::BYTES) };
     }
 }
 

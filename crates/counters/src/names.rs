@@ -21,7 +21,8 @@
 //!  NameError      one type for everything that can be wrong, with the byte where it is
 //! ```
 //!
-//! A further kind of name is one more [`NameSource`]; the parser and the resolver stay as they are.
+//! `source` has the types that all sources share. A further kind of name is one more [`NameSource`]:
+//! a file, and a line in `resolve`; the parser stays as it is.
 
 mod advice;
 mod amd;
@@ -31,20 +32,20 @@ mod generic;
 mod memory;
 mod papi;
 mod parse;
-mod perf_list;
 mod print;
 mod resolve;
 mod script;
+mod source;
 mod syntax;
 mod sysfs;
 mod tables;
 mod tracefs;
+mod units;
 mod uprobe;
-
-pub(crate) use sysfs::{DEVICES, parse_cpus};
-pub(crate) use tracefs::{TRACEFS, TRACEFS_READABLE};
+mod vendor;
 
 pub use error::{NameError, NameErrorKind};
 pub use parse::{parse, pieces};
-pub use resolve::{Called, Entry, NameSource, Resolved, Resolver, Trouble};
+pub use resolve::Resolver;
+pub use source::{Called, Entry, NameSource, Resolved, Trouble};
 pub use syntax::{Access, Entries, Filter, Head, Item, List, Modifiers, Term};

@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, Thread};
 
+use crate::killer;
 use crate::plan::{Plan, SourceKind};
 use crate::thread::ThreadCounters;
 
@@ -37,6 +38,7 @@ pub fn measure(plan: &Plan) -> Option<Switches> {
     if !plan.groups().iter().any(|group| group.kind == SourceKind::Perf) {
         return None;
     }
+    killer::may_open(plan).ok()?;
     let pair = Pair { turn: AtomicU32::new(0), threads: [OnceLock::new(), OnceLock::new()] };
     let cpu = current_cpu()?;
     let (first, second) = thread::scope(|scope| {

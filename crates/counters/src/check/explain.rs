@@ -3,9 +3,9 @@
 use model::{Counter, Scope, Source};
 
 use super::{Privilege, Problem, has_filter, needs, probe_one, user_only};
+use crate::killer;
 use crate::machine::Machine;
-use crate::perf::{self, OpenError, OpenErrorKind};
-use crate::sys;
+use crate::perf::{OpenError, OpenErrorKind};
 
 /// Says what the kernel's number means here.
 pub(super) fn explain(counter: &Counter, error: OpenError, machine: &Machine) -> Problem {
@@ -56,7 +56,7 @@ fn no_pmu(machine: &Machine) -> (String, String) {
 
 fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, String) {
     let filtered = machine.is_filtered();
-    if filtered && perf::reaches_the_kernel() == Err(error) {
+    if filtered && killer::reaches_the_kernel() == Err(error) {
         let does = match error.kind {
             OpenErrorKind::NoSystemCall => "hides perf",
             OpenErrorKind::Killed => "kills whoever calls perf_event_open",
@@ -98,7 +98,7 @@ fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, Strin
             "a kernel with CONFIG_PERF_EVENTS; timing works without: -e none".into(),
         ),
         OpenErrorKind::ProcessDescriptors => {
-            let limit = sys::descriptor_limit().unwrap_or(0);
+            let limit = descriptor_limit().map_or_else(|| "?".to_owned(), |n| n.to_string());
             (format!("RLIMIT_NOFILE={limit}"), "ulimit -n 65536".into())
         }
         OpenErrorKind::SystemDescriptors => {
@@ -109,7 +109,7 @@ fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, Strin
             "end the debugger or profiler that holds them, or ask for fewer".into(),
         ),
         OpenErrorKind::Busy => (
-            "somebody has the PMU for himself".into(),
+            "another process has exclusive use of the PMU".into(),
             "end the other profiler (or the hypervisor's own profiling) first".into(),
         ),
         OpenErrorKind::Invalid if has_filter(counter) => (
@@ -174,4 +174,12 @@ fn permission(counter: &Counter, filtered: bool, machine: &Machine) -> String {
 
 fn is_uprobe(counter: &Counter) -> bool {
     matches!(&counter.source, Source::Perf(attr) if attr.path.is_some())
+}
+
+/// The soft `RLIMIT_NOFILE`.
+fn descriptor_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: writes the struct that it is given.
+    let failed = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    (failed == 0).then_some(limit.rlim_cur)
 }

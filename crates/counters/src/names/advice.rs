@@ -4,7 +4,7 @@
 use model::metric::BUILTINS;
 use model::suggest;
 
-use super::resolve::Entry;
+use super::source::Entry;
 
 /// Words for which there is no counter, and what gives what they ask for.
 const WANTED: &[(&[&str], &str)] = &[

@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use model::{PerfAttr, Source, Unit};
 
 use super::error::NameErrorKind;
-use super::resolve::{Entry, NameSource, Resolved, Trouble};
+use super::source::{Entry, NameSource, Resolved, Trouble};
 use super::syntax::Head;
 use crate::machine::Machine;
 

@@ -10,7 +10,7 @@
 use model::{PerfAttr, Source, Unit};
 
 use super::error::NameErrorKind;
-use super::resolve::{Called, Entry, NameSource, Resolved, Trouble};
+use super::source::{Called, Entry, NameSource, Resolved, Trouble};
 use super::syntax::Head;
 use crate::machine::Machine;
 

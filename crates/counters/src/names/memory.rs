@@ -4,7 +4,7 @@
 use model::{PerfAttr, Source, Unit};
 
 use super::error::NameErrorKind;
-use super::resolve::{Entry, NameSource, Resolved, Trouble};
+use super::source::{Entry, NameSource, Resolved, Trouble};
 use super::syntax::{Access, Head};
 
 const TYPE_BREAKPOINT: u32 = 5;

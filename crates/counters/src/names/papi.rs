@@ -10,7 +10,7 @@ use model::Unit;
 use super::amd;
 use super::error::NameErrorKind;
 use super::generic::{self, Numbers};
-use super::resolve::{Entry, NameSource, Resolved, Trouble};
+use super::source::{Entry, NameSource, Resolved, Trouble};
 use super::syntax::{Head, Modifiers, Term};
 use crate::machine::Machine;
 use model::suggest;

@@ -15,7 +15,7 @@ use model::{SimReading, SimScript, Source, Unit};
 
 use super::error::NameErrorKind;
 use super::parse::number;
-use super::resolve::{Called, Entry, NameSource, Resolved, Trouble};
+use super::source::{Called, Entry, NameSource, Resolved, Trouble};
 use super::syntax::{Head, Term};
 
 /// Bounds the run file and what a slip of the finger allocates.

@@ -23,14 +23,12 @@ use super::error::NameErrorKind;
 use super::format::{self, Format};
 use super::generic;
 use super::parse::number;
-use super::resolve::{Called, Entry, NameSource, Resolved, Trouble};
+use super::source::{Called, Entry, NameSource, Resolved, Trouble};
 use super::syntax::{Head, Term};
-use super::tables::Vendor;
-use crate::machine::Machine;
+use super::units::unit_of;
+use super::vendor::Vendor;
+use crate::machine::{DEVICES, Machine, parse_cpus};
 use model::suggest;
-
-/// Where PMUs are described.
-pub(crate) const DEVICES: &str = "sys/bus/event_source/devices";
 
 /// [`NameSource`] of the machine's PMUs.
 pub(super) struct Pmus(pub Machine, pub Rc<Vendor>);
@@ -402,42 +400,4 @@ pub(super) fn split_terms(terms: &str, at: usize) -> Vec<Term> {
             None => Term { at, name: piece.into(), value: None },
         })
         .collect()
-}
-
-/// The kernel's words for units (its drivers write `Joules`, `MiB`, `Bytes`; perf's tables
-/// `MiB`, `64Bytes`), and how many of ours one of them is.
-pub(super) fn unit_of(word: &str) -> (Unit, f64) {
-    match word.to_ascii_lowercase().as_str() {
-        "" => (Unit::Count, 1.0),
-        "joules" | "j" => (Unit::Joules, 1.0),
-        "bytes" | "b" => (Unit::Bytes, 1.0),
-        "kib" => (Unit::Bytes, 1024.0),
-        "mib" => (Unit::Bytes, 1024.0 * 1024.0),
-        "gib" => (Unit::Bytes, 1024.0 * 1024.0 * 1024.0),
-        "kb" => (Unit::Bytes, 1e3),
-        "mb" => (Unit::Bytes, 1e6),
-        "gb" => (Unit::Bytes, 1e9),
-        "ns" => (Unit::Nanoseconds, 1.0),
-        "us" => (Unit::Nanoseconds, 1e3),
-        "ms" => (Unit::Nanoseconds, 1e6),
-        "s" | "secs" | "seconds" => (Unit::Nanoseconds, 1e9),
-        "cycles" => (Unit::Cycles, 1.0),
-        _ => (Unit::Other, 1.0),
-    }
-}
-
-/// `0,18-19` to processors; `None` if it names none.
-pub(crate) fn parse_cpus(text: &str) -> Option<Vec<u32>> {
-    /// Bounds what a damaged file makes us allocate.
-    const MOST: u32 = 65_536;
-    let mut cpus = Vec::new();
-    for range in text.split(',') {
-        let (from, to) = range.split_once('-').unwrap_or((range, range));
-        let (from, to): (u32, u32) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
-        if from > to || to >= MOST {
-            return None;
-        }
-        cpus.extend(from..=to);
-    }
-    (!cpus.is_empty()).then_some(cpus)
 }

@@ -6,19 +6,11 @@ use std::{fs, io};
 use model::{PerfAttr, Source, Unit};
 
 use super::error::NameErrorKind;
-use super::resolve::{Entry, NameSource, Resolved, Trouble};
+use super::source::{Entry, NameSource, Resolved, Trouble};
 use super::syntax::{Filter, Head};
-use crate::machine::Machine;
+use crate::machine::{Machine, TRACEFS, TRACEFS_READABLE};
 
 const TYPE_TRACEPOINT: u32 = 2;
-
-/// What lets a user read it. Its mode alone is not enough: the files in it belong to its group and
-/// are not for others (measured, Linux 6.18). Members of the group that the shell names can.
-pub(crate) const TRACEFS_READABLE: &str =
-    "sudo mount -o remount,mode=755,gid=$(id -g) /sys/kernel/tracing";
-
-/// Where tracefs is mounted, the modern place first.
-pub(crate) const TRACEFS: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
 
 /// [`NameSource`] of tracepoints.
 pub(super) struct Tracepoints(pub Machine);

@@ -26,10 +26,9 @@ use object::{Endianness, FileKind};
 
 use super::error::NameErrorKind;
 use super::format::Format;
-use super::resolve::{Entry, NameSource, Resolved, Trouble};
+use super::source::{Entry, NameSource, Resolved, Trouble};
 use super::syntax::Head;
-use super::sysfs::DEVICES;
-use crate::machine::Machine;
+use crate::machine::{DEVICES, Machine};
 use symbols::Symbols;
 
 /// [`NameSource`] of uprobes.

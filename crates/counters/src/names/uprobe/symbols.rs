@@ -21,7 +21,7 @@ use object::{
 
 use super::wrong;
 use crate::machine::Machine;
-use crate::names::resolve::Trouble;
+use crate::names::source::Trouble;
 use model::suggest;
 
 /// The headers of a file of 32 or of 64 bits.

@@ -12,7 +12,8 @@ use std::time::Duration;
 use model::{Scale, Unit};
 use serde_json::Value;
 
-use super::tables::{VendorEvent, unit_and_scale};
+use super::VendorEvent;
+use crate::names::units::unit_and_scale;
 
 /// How long perf may take.
 const PATIENCE: Duration = Duration::from_secs(5);

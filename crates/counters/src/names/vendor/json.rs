@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 
 use super::VendorEvent;
 use crate::names::parse::number;
-use crate::names::sysfs::unit_of;
+use crate::names::units::unit_and_scale;
 
 type Object = Map<String, Value>;
 
@@ -220,38 +220,9 @@ fn pmu_of(unit: &str) -> String {
     }
 }
 
-/// `6.1e-5MiB` and the like.
-pub(in crate::names) fn unit_and_scale(text: &str) -> Option<(Unit, Scale)> {
-    let text = text.trim();
-    // The longest beginning that is a number: `1e6Hz`, `2E` is no exponent in `2EiB`.
-    let cut = (1..=text.len())
-        .rev()
-        .find(|&end| text.get(..end).is_some_and(|number| number.parse::<f64>().is_ok()));
-    let (factor, word) = match cut {
-        Some(cut) => (text.get(..cut)?.parse::<f64>().ok()?, text.get(cut..)?.trim()),
-        None => (1.0, text),
-    };
-    let (unit, more) = unit_of(word);
-    Some((unit, Scale::new(factor * more)?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn scales_and_units() {
-        for (text, unit, scale) in [
-            ("64Bytes", Unit::Bytes, 64.0),
-            ("6.103515625E-5MiB", Unit::Bytes, 64.0),
-            ("Joules", Unit::Joules, 1.0),
-            ("1e3", Unit::Count, 1000.0),
-            ("2 parrots", Unit::Other, 2.0),
-        ] {
-            assert_eq!(unit_and_scale(text), Some((unit, Scale::new(scale).unwrap())), "{text}");
-        }
-        assert_eq!(unit_and_scale("0Bytes"), None);
-    }
 
     #[test]
     fn objects_become_terms() {
