@@ -7,11 +7,11 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table};
-use counters::check::{Problem, check};
-use counters::doctor::{Finding, Level, examine};
-use counters::machine::Machine;
-use counters::names::{Entries, Item, Modifiers, NameError, parse};
+use machine::Machine;
+use machine::check::{Problem, check};
+use machine::doctor::{Finding, Level, examine};
 use model::Counter;
+use names::{Entries, Item, Modifiers, NameError, parse};
 use serde::Serialize;
 
 use crate::failure::Failure;

@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use comfy_table::{ContentArrangement, Table};
-use counters::check::{self, Opens, Problem, opens};
-use counters::machine::Machine;
-use counters::names::{Entry, NameError, NameErrorKind, Resolver};
+use machine::Machine;
+use machine::check::{self, Opens, Problem, opens};
 use model::{Counter, Source};
+use names::{Entry, NameError, NameErrorKind, Resolver};
 use serde::Serialize;
 
 use crate::csv::field;

@@ -8,12 +8,12 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use counters::devices::Devices;
-use counters::machine::Machine;
-use counters::names::Resolver;
+use counters::Plan;
 use counters::plan::by_scope;
-use counters::{Plan, check, defaults, own};
+use machine::{Machine, check};
 use model::{Counter, Loss, Scope, Source};
+use names::devices::Devices;
+use names::{Resolver, defaults};
 use profile::ProfileId;
 use profile::collect::{Closing, collect, is_over};
 use profile::live::{ProcessId, boot_id};
@@ -165,7 +165,7 @@ pub fn ask_for_counters(origin: Origin, resolver: &Resolver, machine: &Machine) 
 /// 5 ms, so that the program does not pay for it.
 fn switch_cost(counters: &[Counter]) -> Option<SwitchCost> {
     let plan = Plan::new(counters.to_vec()).ok()?;
-    counters::switches::measure(&plan).map(|found| SwitchCost {
+    machine::switches::measure(&plan).map(|found| SwitchCost {
         switches: found.switches,
         bare_ns: found.bare_ns,
         added_ns: found.added_ns,
@@ -392,7 +392,7 @@ pub fn counters_of(
 
 /// What of the counters counts the recorder itself: for the profile, and on stderr at once.
 pub fn own_readings(threads: &[Counter]) -> Vec<String> {
-    let notes = own::notes(threads);
+    let notes = crate::own::notes(threads);
     for note in &notes {
         say!("{note}");
     }
