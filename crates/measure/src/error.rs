@@ -1,41 +1,31 @@
 //! Why counters could not be opened or read.
 
-use std::fmt;
-
 use counters::{OpenError, PlanError};
 use machine::check::Problem;
 use names::NameError;
 
-/// Why a reading gave not all values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a reading lacks some values or all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
     /// A group is in error state (a pinned one, `:D`, that lost its place on the PMU). Later
     /// readings may work.
+    #[error("read counters: a group is in error state (pinned, and not on the PMU)")]
     Group,
     /// The program closed our descriptors. Open the counters again.
+    #[error("read counters: their descriptors were closed by the program")]
     Lost,
     /// The measurement was begun with other counters; it is as it was.
+    #[error("read counters: the measurement was begun with other counters")]
     OtherCounters,
     /// This process is a forked child; the counters are its parent's. Open them again here.
+    #[error("read counters: opened before a fork, they count the parent")]
     Forked,
 }
 
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Group => "read counters: a group is in error state (pinned, and not on the PMU)",
-            Self::Lost => "read counters: their descriptors were closed by the program",
-            Self::OtherCounters => "read counters: the measurement was begun with other counters",
-            Self::Forked => "read counters: opened before a fork, they count the parent",
-        })
-    }
-}
-
-impl std::error::Error for ReadError {}
-
 /// Counters that could not be opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.message)]
 pub struct Error(Box<Told>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,9 +39,9 @@ struct Told {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The text is no list of counters that this machine knows.
+    /// The text is not a list of counters that this machine knows.
     Name(NameError),
-    /// The counters are no plan.
+    /// The counters cannot be one [`Plan`](crate::Plan).
     Plan(PlanError),
     /// The kernel refused a counter, or memory.
     Open(OpenError),
@@ -93,11 +83,3 @@ impl Error {
         Self::new(problem.message, problem.remedy, kind)
     }
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)
-    }
-}
-
-impl std::error::Error for Error {}

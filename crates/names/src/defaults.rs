@@ -1,4 +1,4 @@
-//! What is counted when nobody typed a list: a set for each kind of device, or what its
+//! What is counted when no list was typed: a set for each kind of device, or what its
 //! environment variable says.
 //!
 //! ```text
@@ -29,25 +29,18 @@ pub struct Defaults {
 }
 
 /// A variable whose list cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{variable}={text}: {problem}")]
 pub struct VariableError {
     /// Its name.
     pub variable: String,
     /// Its value.
     pub text: String,
-    /// What is wrong with it: it is no list of counters, or these do not work here.
+    /// What is wrong with it: it is not a list of counters, or these do not work here.
     pub problem: String,
     /// Advice, for a line of its own.
     pub hint: Option<String>,
 }
-
-impl std::fmt::Display for VariableError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}={}: {}", self.variable, self.text, self.problem)
-    }
-}
-
-impl std::error::Error for VariableError {}
 
 /// What can be counted almost everywhere, for those who ask. Not counted by default: two system
 /// calls for each call of a dispatch, and dearer context switches, made programs up to 1.9 times

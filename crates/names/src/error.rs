@@ -1,9 +1,8 @@
 //! The one error of names: what is wrong, where, and what to type instead.
 
-use std::fmt;
-
 /// A counter list that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("counter list, byte {at}: {kind}")]
 pub struct NameError {
     /// What is wrong.
     pub kind: NameErrorKind,
@@ -13,11 +12,12 @@ pub struct NameError {
     pub hint: Option<String>,
 }
 
-/// What is wrong with a counter list.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What is wrong with a counter list; its text does not say where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameErrorKind {
     /// Not a counter list: what was expected, and what is there.
+    #[error("expected {expected}, found {}", shown(*found))]
     Syntax {
         /// As in "expected …".
         expected: &'static str,
@@ -25,16 +25,19 @@ pub enum NameErrorKind {
         found: Option<char>,
     },
     /// No source of names knows it.
+    #[error("unknown counter {name:?}")]
     Unknown {
         /// What was typed.
         name: String,
     },
-    /// A letter behind the colon that nobody knows.
+    /// An unknown letter after the colon.
+    #[error("unknown modifier {letter:?}")]
     UnknownModifier {
         /// The letter.
         letter: char,
     },
-    /// A letter that perf knows and that means nothing when counting.
+    /// A letter that perf knows, but that has no meaning when counting.
+    #[error("modifier {letter:?} means nothing when counting: {why}")]
     UselessModifier {
         /// The letter.
         letter: char,
@@ -42,6 +45,7 @@ pub enum NameErrorKind {
         why: String,
     },
     /// A counter of a device for which this version has no source, or whose source cannot work.
+    #[error("no counters of {device} here: {missing}")]
     NoSource {
         /// The device.
         device: String,
@@ -49,6 +53,7 @@ pub enum NameErrorKind {
         missing: String,
     },
     /// A term between slashes that its PMU does not know.
+    #[error("{pmu} has no event or term {term:?}")]
     UnknownTerm {
         /// The PMU.
         pmu: String,
@@ -56,6 +61,7 @@ pub enum NameErrorKind {
         term: String,
     },
     /// A value that does not fit: of what, and why not.
+    #[error("{text:?}: {problem}")]
     Value {
         /// What was typed.
         text: String,
@@ -63,21 +69,25 @@ pub enum NameErrorKind {
         problem: String,
     },
     /// Understood, but not possible in this version, or not when counting.
+    #[error("not supported yet: {what}")]
     Unsupported {
         /// What.
         what: String,
     },
     /// This machine could not be asked: the file and the reason.
+    #[error("{problem}")]
     Machine {
         /// A path and an error.
         problem: String,
     },
     /// Two counters would have the same name in every table.
+    #[error("{name:?} is there twice")]
     Twice {
         /// The name.
         name: String,
     },
     /// The counters cannot be grouped as typed.
+    #[error("{problem}")]
     Group {
         /// Why.
         problem: String,
@@ -111,42 +121,7 @@ impl NameError {
     }
 }
 
-impl fmt::Display for NameError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "counter list, byte {}: {}", self.at, self.kind)
-    }
+/// What stands in the text, for an error's words.
+fn shown(found: Option<char>) -> String {
+    found.map_or_else(|| "the end".to_owned(), |c| format!("{c:?}"))
 }
-
-/// Without the place.
-impl fmt::Display for NameErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NameErrorKind::Syntax { expected, found: Some(c) } => {
-                write!(f, "expected {expected}, found {c:?}")
-            }
-            NameErrorKind::Syntax { expected, found: None } => {
-                write!(f, "expected {expected}, found the end")
-            }
-            NameErrorKind::Unknown { name } => write!(f, "unknown counter {name:?}"),
-            NameErrorKind::UnknownModifier { letter } => {
-                write!(f, "unknown modifier {letter:?}")
-            }
-            NameErrorKind::UselessModifier { letter, why } => {
-                write!(f, "modifier {letter:?} means nothing when counting: {why}")
-            }
-            NameErrorKind::NoSource { device, missing } => {
-                write!(f, "no counters of {device} here: {missing}")
-            }
-            NameErrorKind::UnknownTerm { pmu, term } => {
-                write!(f, "{pmu} has no event or term {term:?}")
-            }
-            NameErrorKind::Value { text, problem } => write!(f, "{text:?}: {problem}"),
-            NameErrorKind::Unsupported { what } => write!(f, "not supported yet: {what}"),
-            NameErrorKind::Machine { problem } => f.write_str(problem),
-            NameErrorKind::Twice { name } => write!(f, "{name:?} is there twice"),
-            NameErrorKind::Group { problem } => f.write_str(problem),
-        }
-    }
-}
-
-impl std::error::Error for NameError {}
