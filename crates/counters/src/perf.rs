@@ -234,7 +234,7 @@ impl OpenError {
     }
 }
 
-/// `ENOENT`, `ENOTSUPP`, or `errno 42`. What was opened, and for whom, is said by who knows it.
+/// `ENOENT`, `ENOTSUPP`, or `errno 42`. The caller adds what was opened and for whom.
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {

@@ -27,7 +27,7 @@ use counters::thread::{ReadStatus, ThreadCounters};
 pub struct Problem {
     /// `open cycles on this thread: ENOENT (no PMU in this virtual machine)`
     pub message: String,
-    /// What lies behind it, without the counter's name; empty where the error number says all.
+    /// The reason, without the counter's name; empty where the error number says all.
     pub why: String,
     /// What to type or change, for a line of its own.
     pub remedy: Option<String>,

@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock};
 
 /// A machine, seen through the files below its root.
 ///
-/// The one we run on remembers what many questions need and what stays as it is while a command
-/// runs: what the kernel says of the processor and of this process, and which PMUs there are. A
-/// clone remembers the same; another [`Machine::here`] looks again.
+/// The machine we run on caches what many questions need and what does not change while a command
+/// runs: what the kernel says about the processor and this process, and which PMUs there are. A clone
+/// shares the cache; another [`Machine::here`] reads again.
 #[derive(Clone, Debug)]
 pub struct Machine {
     root: PathBuf,
@@ -48,7 +48,7 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// The one we run on.
+    /// The machine we run on.
     pub fn here() -> Self {
         Self { root: "/".into(), known: Some(Arc::default()) }
     }
@@ -84,7 +84,7 @@ impl Machine {
         Some(self.read(path).ok()?.trim().to_owned())
     }
 
-    /// The value behind `key:` in a file of such lines (`/proc/self/status`, `/proc/cpuinfo`).
+    /// The value after `key:` in a file of such lines (`/proc/self/status`, `/proc/cpuinfo`).
     pub fn field(&self, path: &str, key: &str) -> Option<String> {
         let find = |text: &str| {
             let mut pairs = text.lines().filter_map(|line| line.split_once(':'));

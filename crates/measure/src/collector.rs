@@ -1,5 +1,5 @@
-//! Values of one's own behind each op of a model: what a [`Collector`] reads before and after an op
-//! of a virtual machine is kept in the profile beside the recorder's counters.
+//! Values of your own for each op of a model: what a [`Collector`] reads before and after an op of a
+//! virtual machine is kept in the profile, next to the recorder's counters.
 //!
 //! ```no_run
 //! use measure::collector::{self, Collector, Device, Kind, Slot, Values};
@@ -138,7 +138,7 @@ impl Drop for Registered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no recorder in this process, or one that knows no collectors.
+    /// There is no recorder in this process, or its version has no collectors.
     NoAgent,
     /// It has no slots.
     NoSlots,
@@ -205,7 +205,7 @@ fn c_struct<C: Collector>(collector: &'static C, slots: &[c::Slot]) -> c::Collec
     }
 }
 
-/// The state is the pointer's bits, nobody follows it.
+/// The state is the pointer's bits; the pointer is never followed.
 unsafe extern "C" fn start<C: Collector>(this: *mut c_void, device: Device) -> *mut c_void {
     // SAFETY: registered with a leaked `C`.
     let collector = unsafe { &*this.cast::<C>() };

@@ -40,7 +40,7 @@ impl Builder {
     }
 
     /// Count in user mode only, without the kernel's work for the thread: what an unprivileged
-    /// user may do where `perf_event_paranoid` is 2. As `:u` behind each name that says nothing
+    /// user may do where `perf_event_paranoid` is 2. As `:u` after each name that says nothing
     /// about modes and can be counted so.
     pub fn user_only(mut self) -> Self {
         self.user_only = true;
@@ -105,7 +105,7 @@ impl Builder {
             }
             Err(error) => return Err(error),
         };
-        // Of another thread nobody knows whether it runs.
+        // Another thread may not be running, so its counters may stand still.
         if self.multiplex || target != Target::CALLING_THREAD {
             return Ok(open);
         }

@@ -1,5 +1,6 @@
-//! What to type instead of a name that nobody knows: advice for those who want something that is no
-//! counter, or is one under another kind of name; else the nearest names of all catalogues.
+//! What to type instead of an unknown name: advice where the wish is common and has another answer
+//! (not a counter, or a counter under another kind of name), otherwise the nearest names of all
+//! catalogues.
 
 use model::metric::BUILTINS;
 use model::suggest;

@@ -95,7 +95,7 @@ pub trait DeviceSource {
     /// [`Missing`]: which library is not there, or how its counters are allowed.
     fn available(&self) -> Result<(), Missing>;
 
-    /// What a name behind the three colons means (`event:elapsed_cycles_sm:device=0`). Called
+    /// What a name after the three colons means (`event:elapsed_cycles_sm:device=0`). Called
     /// only if it is available.
     ///
     /// # Errors

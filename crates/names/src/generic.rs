@@ -139,7 +139,7 @@ pub(crate) fn name_of(kind: u32, config: u64) -> Option<&'static str> {
     KNOWN.iter().find(|k| k.kind == kind && k.config == config).map(|k| k.names[0])
 }
 
-/// Every name and alias that is no form to fill in.
+/// Every name and alias that is not a form to fill in.
 pub(crate) fn names() -> Vec<String> {
     let known = KNOWN.iter().flat_map(|k| k.names).map(|&name| name.to_owned());
     known.chain(cache_entries().map(|entry| entry.name)).collect()

@@ -17,7 +17,7 @@
 //!      │  devices   component:::name of accelerators (module `devices`)
 //!      │  tables    a vendor's names again, from an installed perf
 //!      ▼
-//!  advice         what to type instead of a name that nobody knows
+//!  advice         what to type instead of an unknown name
 //!  NameError      one type for everything that can be wrong, with the byte where it is
 //! ```
 //!

@@ -229,7 +229,9 @@ impl Papi {
             let near: Vec<String> =
                 near.iter().map(|n| format!("perf::{}", n.to_ascii_uppercase())).collect();
             let hint = match near.join(", ").as_str() {
-                "" => "counterpoint list shows perf's own names, which work behind perf::".into(),
+                "" => {
+                    "counterpoint list shows perf's own names, which also work after perf::".into()
+                }
                 near => format!("did you mean {near}?"),
             };
             let name = format!("{pmu}::{name}");

@@ -49,7 +49,7 @@ pub fn pieces(text: &str) -> Vec<&str> {
         let entry = if p.eat('{') { p.group().map(drop) } else { p.item().map(drop) };
         p.skip_space();
         if entry.is_err() || !(p.rest().is_empty() || p.rest().starts_with(',')) {
-            // Where it went wrong may be behind other entries (a quote that is never closed).
+            // Where it went wrong may be after other entries (a quote that is never closed).
             p.at = start;
             p.at += p.rest().find(',').unwrap_or(p.rest().len());
         }
@@ -182,7 +182,7 @@ impl<'t> Parser<'t> {
         Ok((Head::Tracepoint { system, name, filter }, modifiers))
     }
 
-    /// Modifiers behind the last slash: the colon may be left out.
+    /// Modifiers after the last slash: the colon may be left out.
     fn behind_slash(&mut self) -> Result<Modifiers, NameError> {
         let more = self.eat(':') || self.rest().starts_with(|c: char| c.is_alphanumeric());
         if more { self.modifiers() } else { Ok(Modifiers::default()) }

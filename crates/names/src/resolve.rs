@@ -251,7 +251,7 @@ impl Resolver {
         }
         let mut entries = self.catalogue();
         entries.extend(self.bulk());
-        // Names of AMD's that this processor would refuse are no advice.
+        // Do not suggest AMD's names on a processor that would refuse them.
         let amd = Head::Word("ex_ret_instr".into());
         if !self.sources.iter().any(|s| matches!(s.resolve(&amd), Some(Ok(_)))) {
             entries.retain(|entry| entry.source != "AMD");

@@ -15,7 +15,7 @@ pub trait NameSource {
     /// What this source can name, for `list` and for suggestions; quick.
     fn entries(&self) -> Vec<Entry>;
 
-    /// Further names by the thousand ([`Entry::bulk`]): read only when somebody looks for one.
+    /// Further names by the thousand ([`Entry::bulk`]): read only when a name is looked for.
     fn bulk(&self) -> Vec<Entry> {
         Vec::new()
     }
@@ -46,7 +46,7 @@ pub enum Called {
     /// What was typed.
     #[default]
     AsTyped,
-    /// This, and behind it the modifiers that were typed.
+    /// This, followed by the modifiers that were typed.
     Instead(String),
     /// This and nothing else.
     Exactly(String),

@@ -72,7 +72,7 @@ pub enum Head {
         at: usize,
         /// The function; `None` if `offset` alone is typed, from the beginning of the file.
         symbol: Option<String>,
-        /// Bytes behind the symbol.
+        /// Bytes after the symbol.
         offset: u64,
     },
     /// `perf::CYCLES:u=1`, as libpfm4 and PAPI spell it
@@ -88,7 +88,7 @@ pub enum Head {
     Device {
         /// Before the three colons: PAPI's component.
         component: String,
-        /// Everything behind them.
+        /// Everything after them.
         name: String,
     },
 }
@@ -125,7 +125,7 @@ pub struct Access {
     pub execute: bool,
 }
 
-/// perf's letters behind the colon, as far as they mean something when counting.
+/// perf's letters after the colon, as far as they have a meaning when counting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Modifiers {
     /// `u`: in user mode. With none of `u`, `k`, `h`, all modes count.

@@ -363,7 +363,8 @@ impl Pmus {
         let text = self.0.read_trimmed(&file("scale"));
         let factor = text.as_deref().map_or(Some(1.0), |text| text.parse::<f64>().ok());
         let scale = factor.and_then(|factor| Scale::new(factor * more)).ok_or_else(|| {
-            let problem = format!("/{}: {:?} is no scale", file("scale"), text.unwrap_or_default());
+            let problem =
+                format!("/{}: {:?} is not a scale", file("scale"), text.unwrap_or_default());
             Trouble::new(NameErrorKind::Machine { problem }).at(term.at)
         })?;
         Ok((unit, scale))

@@ -27,7 +27,7 @@ pub(crate) fn unit_of(word: &str) -> (Unit, f64) {
 /// `6.1e-5MiB` and the like.
 pub(crate) fn unit_and_scale(text: &str) -> Option<(Unit, Scale)> {
     let text = text.trim();
-    // The longest beginning that is a number: `1e6Hz`, `2E` is no exponent in `2EiB`.
+    // The longest beginning that is a number: `1e6Hz`, `2E` is not an exponent in `2EiB`.
     let cut = (1..=text.len())
         .rev()
         .find(|&end| text.get(..end).is_some_and(|number| number.parse::<f64>().is_ok()));

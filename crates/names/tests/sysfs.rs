@@ -114,7 +114,7 @@ fn what_the_machine_does_not_have() {
         ("open", "byte 0: \"open\": needs a value for umask | cpu/open,umask=…/"),
         ("cpu/strange/", "byte 4: /sys/bus/event_source/devices/cpu/format/strange: \"config9:1\" | "),
         ("scaled/bytes/", "byte 0: not supported yet: scaled, a counter of threads whose values have a scale | "),
-        ("uncore_imc_0/broken/", "byte 13: /sys/bus/event_source/devices/uncore_imc_0/events/broken.scale: \"0\" is no scale | "),
+        ("uncore_imc_0/broken/", "byte 13: /sys/bus/event_source/devices/uncore_imc_0/events/broken.scale: \"0\" is not a scale | "),
         ("nowhere/config=1/", "byte 0: /sys/bus/event_source/devices/nowhere/cpumask: \"\" names no processors | "),
         ("{power/energy-pkg/,page-faults}", "byte 19: a group counts threads or a whole package, not both | "),
         ("uprobe/config=1/", "byte 0: not supported yet: uprobe/…/ | uprobe:PATH:FUNCTION"),

@@ -86,7 +86,7 @@ fn event(
     Ok(Some(VendorEvent { name, pmu, terms, unit, scale, description, deprecated }))
 }
 
-/// The objects of `file`; none, and a problem, if it is no table.
+/// The objects of `file`; none, and a problem, if it is not a table.
 fn objects(file: &Path, problems: &mut Vec<String>) -> Vec<Object> {
     list(file).unwrap_or_else(|problem| {
         problems.push(problem);
@@ -128,7 +128,7 @@ fn text(object: &Object, key: &str) -> Option<String> {
 fn first(object: &Object, key: &str) -> Result<Option<u64>, String> {
     let Some(text) = text(object, key) else { return Ok(None) };
     let one = text.split(',').next().unwrap_or("").trim();
-    number(one).map(Some).ok_or_else(|| format!("{key} {text:?} is no number"))
+    number(one).map(Some).ok_or_else(|| format!("{key} {text:?} is not a number"))
 }
 
 const TERMS: [(&str, &str); 12] = [
@@ -251,7 +251,7 @@ mod tests {
             (r#"{"ConfigCode": "0x2c"}"#, Ok("config=0x2c")),
             (r#"{"EventidCode": 7}"#, Ok("eventid=0x7")),
             (r#"{}"#, Err("no EventCode")),
-            (r#"{"EventCode": "xyz"}"#, Err("EventCode \"xyz\" is no number")),
+            (r#"{"EventCode": "xyz"}"#, Err("EventCode \"xyz\" is not a number")),
             (r#"{"EventCode": "1", "MSRIndex": "0x99"}"#, Err("MSRIndex 0x99 is not known")),
         ] {
             let object: Object = serde_json::from_str(json).unwrap();

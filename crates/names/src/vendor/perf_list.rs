@@ -1,8 +1,8 @@
 //! An installed perf as a source of names: `perf list -j` (Linux 6.2 or later).
 //!
-//! It is asked once, and only about a name that nobody else knows or for the whole list. It may
-//! be missing, too old, slow or broken: then there are no such names. Only one that hangs is told of,
-//! since whoever waits wants to know for what.
+//! It is asked once, and only about a name that no other source knows or for the whole list. It may
+//! be missing, too old, slow or broken: then there are no such names. Only a perf that hangs is
+//! reported, because the user has waited for it.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
