@@ -2,8 +2,8 @@
 //! back the same.
 #![no_main]
 
-use counters::machine::Machine;
-use counters::names::{Resolver, parse, pieces};
+use machine::Machine;
+use names::{Resolver, parse, pieces};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -7,6 +7,7 @@ mod arrows;
 mod built;
 mod circles;
 mod links;
+mod rooms;
 mod rules;
 mod sources;
 
@@ -42,6 +43,7 @@ impl Findings {
 pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     let mut findings = Findings::default();
     arrows::check(layout, &mut findings)?;
+    rooms::check(layout, &mut findings)?;
     circles::check(layout, &mut findings)?;
     built::check(layout, args.built, &mut findings)?;
     let files = repository_files(layout)?;

@@ -8,7 +8,8 @@ mod papi;
 
 use std::time::Instant;
 
-use counters::{Counters, Plan, Target};
+use counters::{Plan, Target};
+use measure::Counters;
 use model::{Counter, PerfAttr, Source, Unit};
 use papi::Papi;
 use perf_event::events::Software;

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use counters::check::{Problem, check};
-use counters::doctor::{Finding, Level, examine};
-use counters::machine::Machine;
-use counters::names::{Entries, Item, Modifiers, NameError, parse};
+use machine::Machine;
+use machine::check::{Problem, check};
+use machine::doctor::{Finding, Level, examine};
 use model::Counter;
+use names::{Entries, Item, Modifiers, NameError, parse};
 use serde::Serialize;
 
 use crate::failure::Failure;

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use counters::check::{self, Opens, Problem, opens};
-use counters::machine::Machine;
-use counters::names::{Entry, NameError, NameErrorKind, Resolver};
+use machine::Machine;
+use machine::check::{self, Opens, Problem, opens};
 use model::{Counter, Source};
+use names::{Entry, NameError, NameErrorKind, Resolver};
 use serde::Serialize;
 
 use crate::failure::Failure;

@@ -23,6 +23,7 @@ mod naming;
 mod ops;
 mod orphans;
 mod output;
+mod own;
 mod prepare;
 mod python;
 mod recover;

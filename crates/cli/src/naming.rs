@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use counters::machine::Machine;
-use counters::names::Resolver;
+use machine::Machine;
+use names::Resolver;
 
 /// Sources of names beyond perf's own.
 #[derive(clap::Args, Default)]

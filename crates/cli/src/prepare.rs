@@ -13,7 +13,7 @@ mod make;
 mod options;
 mod place;
 
-use counters::machine::Machine;
+use machine::Machine;
 use profile::manifest::{CounterInfo, Origin};
 
 use crate::failure::Failure;

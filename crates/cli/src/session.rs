@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use counters::machine::Machine;
+use machine::Machine;
 use profile::collect::{Closing, collect, is_own};
 use profile::manifest::{CounterInfo, Manifest, Origin, State};
 use record::run_file::RUN_FILE_NAME;

@@ -116,7 +116,6 @@ impl Target {
 /// Opens a counter, enabled, for [`Target`], as leader (`group_fd` −1) or into a group. The
 /// descriptor closes on exec and is the caller's to close. No allocation, no errno; any thread.
 pub fn open(attr: &PerfAttr, target: Target, group_fd: i32) -> Result<i32, OpenError> {
-    survivable()?;
     let mut kernel = KernelAttr::new(attr);
     loop {
         let asked = kernel.size;
@@ -153,20 +152,14 @@ pub fn open(attr: &PerfAttr, target: Target, group_fd: i32) -> Result<i32, OpenE
     }
 }
 
-/// Nothing in the target, where it is not asked (module `killer`).
-fn survivable() -> Result<(), OpenError> {
-    #[cfg(feature = "names")]
-    if crate::killer::kills() {
-        return Err(OpenError::KILLS);
-    }
-    Ok(())
-}
-
 /// Whether `perf_event_open` reaches the kernel's counters at all: without attributes they can
-/// only answer EFAULT (from the kernel's source; measured on Linux 6.18). Any other number was said
-/// on the way, by a seccomp filter, a security module, or a kernel without perf.
+/// only answer EFAULT (from the kernel's source; measured on Linux 6.18). Any other number comes
+/// from something before them: a seccomp filter, a security module, or a kernel without perf. A
+/// filter can also kill the process for the call.
+///
+/// # Errors
+/// What answered instead of the kernel's counters.
 pub fn reaches_the_kernel() -> Result<(), OpenError> {
-    survivable()?;
     // SAFETY: a null pointer to attributes is never read from user space, only by the kernel.
     let ret = unsafe { sys::perf_event_open(core::ptr::null_mut(), 0, -1, -1, 0) };
     if ret == -(libc::EFAULT as isize) {
@@ -217,7 +210,7 @@ kinds! {
     NoSystemCall ENOSYS "the kernel has no perf, or a seccomp filter hides it";
     Unsupported EOPNOTSUPP "the hardware cannot do what the attributes ask";
     NoDevice ENODEV "the PMU is not there";
-    Busy EBUSY "somebody has the PMU for himself";
+    Busy EBUSY "another process has exclusive use of the PMU";
     TooBig E2BIG "the kernel is older than these attributes";
     NoSuchThread ESRCH "the thread is gone";
 }
@@ -241,7 +234,7 @@ impl OpenError {
     }
 }
 
-/// `ENOENT`, `ENOTSUPP`, or `errno 42`. What was opened, and for whom, is said by who knows it.
+/// `ENOENT`, `ENOTSUPP`, or `errno 42`. The caller adds what was opened and for whom.
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {

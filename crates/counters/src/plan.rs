@@ -122,7 +122,7 @@ impl Plan {
         self.starts
     }
 
-    /// One bit per number below [`MAX_COUNTERS`] that is no counter of this plan.
+    /// One bit per number below [`MAX_COUNTERS`] that is not a counter of this plan.
     pub(crate) fn absent(&self) -> u32 {
         !(((1u64 << self.counters.len()) - 1) as u32)
     }
@@ -144,7 +144,7 @@ pub fn by_scope(counters: Vec<Counter>) -> (Vec<Counter>, Vec<Counter>) {
     (threads, packages)
 }
 
-/// Why a list of counters is no plan. `counter` is an index into the list.
+/// Why a list of counters cannot be a plan. `counter` is an index into the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlanError {

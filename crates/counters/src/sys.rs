@@ -79,7 +79,7 @@ pub(crate) fn dup_above(fd: i32, lowest: i32) -> isize {
     unsafe { syscall5(libc::SYS_fcntl, fd as usize, cmd, lowest as usize, 0, 0) }
 }
 
-/// The kernel's id of the perf event behind `fd`; minus an error number if there is none. `ENOTTY`
+/// The kernel's id of the perf event of `fd`; minus an error number if there is none. `ENOTTY`
 /// and the like mean that the descriptor is something else.
 pub(crate) fn perf_event_id(fd: i32) -> Result<u64, i32> {
     // `_IOR('$', 7, __u64 *)` of linux/perf_event.h on 64-bit machines.
@@ -92,7 +92,7 @@ pub(crate) fn perf_event_id(fd: i32) -> Result<u64, i32> {
     if ret == 0 { Ok(id) } else { Err(-ret as i32) }
 }
 
-/// Sets the condition of the tracepoint behind `fd`; the error number if the kernel refuses it.
+/// Sets the condition of the tracepoint of `fd`; the error number if the kernel refuses it.
 pub(crate) fn perf_event_filter(fd: i32, filter: &core::ffi::CStr) -> Option<i32> {
     // `_IOW('$', 6, char *)` of linux/perf_event.h on 64-bit machines.
     const PERF_EVENT_IOC_SET_FILTER: usize = 0x4008_2406;

@@ -8,7 +8,7 @@
 //!
 //! A group is read this way as a whole or not at all: values and times of one interval.
 //! Tens of nanoseconds instead of hundreds, and no system call; nothing is lost when it does not
-//! work, so that is no loss and no error, and [`crate::ThreadCounters::user_reads`] says which
+//! work, so that is neither a loss nor an error, and [`crate::ThreadCounters::user_reads`] says which
 //! groups it is.
 //!
 //! # What keeps it right

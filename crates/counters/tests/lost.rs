@@ -1,11 +1,9 @@
 //! The program closes or reuses our descriptors, or forks: nothing of the program's is harmed.
 
-mod support;
-
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use counters::{Plan, ReadStatus, Readings, ThreadCounters};
-use support::*;
+use testkit::counting::*;
 
 fn plan() -> Plan {
     Plan::new(vec![perf("page-faults:u", 0, PAGE_FAULTS), perf("dummy:u", 0, DUMMY)])

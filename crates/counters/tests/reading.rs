@@ -1,9 +1,7 @@
 //! Opening and reading real counters: exact where the source is exact.
 
-mod support;
-
 use counters::{Coverage, OpenErrorKind, Plan, ReadStatus, Readings, Target, ThreadCounters};
-use support::*;
+use testkit::counting::*;
 
 #[test]
 fn page_faults_of_touched_pages_are_exact() {

@@ -1,10 +1,8 @@
 //! Simulated counters: the same calls, no kernel. Expected values by arithmetic on paper.
 
-mod support;
-
 use counters::{Coverage, Plan, ReadStatus, Readings, ThreadCounters};
 use model::SimReading;
-use support::sim;
+use testkit::counting::sim;
 
 fn step(add: u64, enabled: u64, running: u64) -> SimReading {
     SimReading { add, enabled, running, fails: false }

@@ -3,6 +3,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`counting`] | counters, memory and machines for tests of counting |
 //! | [`script`] | a profile as a test describes it: processes, threads, calls |
 //! | [`make`] | writes a script as a real profile directory, through the real page writer |
 //! | [`random`] | numbers that are the same in every run |
@@ -13,6 +14,7 @@
 //!
 //! Dev only: nothing here is in a release, and it may panic, as tests do.
 
+pub mod counting;
 pub mod fuzz;
 pub mod golden;
 pub mod make;

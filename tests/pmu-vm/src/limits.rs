@@ -1,7 +1,8 @@
 //! What a PMU of six counters and a cycle counter cannot do, and how that is said.
 
-use counters::machine::Machine;
-use counters::{Coverage, OpenErrorKind, Plan, ReadStatus, Readings, ThreadCounters, check};
+use machine::Machine;
+use counters::{Coverage, OpenErrorKind, Plan, ReadStatus, Readings, ThreadCounters};
+use machine::check;
 use model::Counter;
 
 use crate::loops::{self, Random};

@@ -2,8 +2,9 @@
 
 use std::fs;
 
-use counters::machine::Machine;
-use counters::{OpenErrorKind, Target, check, perf};
+use machine::Machine;
+use counters::{OpenErrorKind, Target, perf};
+use machine::check;
 use model::Source;
 
 use crate::loops::{self, Random};

@@ -1,7 +1,7 @@
 //! The public way to count, as its documentation shows it: a closure, by names.
 
-use counters::Counters;
-use counters::measure::ErrorKind;
+use measure::Counters;
+use measure::ErrorKind;
 
 use crate::loops::{self, Random};
 use crate::report::tests;

@@ -1,7 +1,7 @@
 //! Sets of counters by name, opened for the calling thread.
 
-use counters::machine::Machine;
-use counters::names::Resolver;
+use machine::Machine;
+use names::Resolver;
 use counters::{Plan, ReadStatus, Readings, ThreadCounters};
 use model::Counter;
 

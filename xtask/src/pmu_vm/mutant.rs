@@ -19,8 +19,12 @@ const WRONG: &str = "    counter << unused >> unused\n";
 /// What the guest is built of.
 const SOURCES: &[&str] = &[
     "Cargo.toml",
+    "crates/abi",
     "crates/counters",
+    "crates/machine",
+    "crates/measure",
     "crates/model",
+    "crates/names",
     "crates/record",
     "tests/pmu-vm",
     "xtask/Cargo.toml",

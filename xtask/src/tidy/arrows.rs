@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
 use super::Findings;
-use super::rules::{IN_TARGET_OUTSIDE, OFF_IN_TARGET, ROOMS, Room};
+use super::rules::{IN_TARGET_OUTSIDE, ROOMS, Room};
 use crate::layout::Layout;
 
 pub fn check(layout: &Layout, findings: &mut Findings) -> Result<()> {
@@ -53,22 +53,10 @@ fn check_room(layout: &Layout, room: &Room, package: &Package, findings: &mut Fi
                 };
                 findings.add(&place, format_args!("uses {other}; {} may use {may}", room.name));
             }
-            Some(other) => {
-                for (name, feature) in OFF_IN_TARGET {
-                    let on = dependency.features.iter().any(|on| on == feature);
-                    if room.in_target && other == *name && on {
-                        findings.add(
-                            &place,
-                            format_args!(
-                                "enables feature {feature} of {name}, which is for offline use"
-                            ),
-                        );
-                    }
-                }
-            }
+            Some(_) => {}
             None => {
                 let allowed = IN_TARGET_OUTSIDE.contains(&dependency.name.as_str());
-                if room.in_target && !dependency.optional && !allowed {
+                if room.in_target && !allowed {
                     findings.add(
                         &place,
                         format_args!(
@@ -109,12 +97,6 @@ fn check_library(layout: &Layout, findings: &mut Findings) -> Result<()> {
         let known = ours.is_some() || metadata.workspace_members.contains(&node.id);
         if !known && !allowed.contains(package.name.as_str()) {
             findings.add(&place, "is built into libcounterpoint.so");
-        }
-        for (room, feature) in OFF_IN_TARGET {
-            let on = node.features.iter().any(|on| on.as_str() == *feature);
-            if ours.as_deref() == Some(*room) && on {
-                findings.add(&place, format_args!("feature {feature} is on in libcounterpoint.so"));
-            }
         }
     }
     Ok(())

@@ -1,13 +1,12 @@
 //! The rules as data. Change a rule here, and say in the commit why.
 
-/// A row of the architecture's table of rooms.
+/// A room: a crate below `crates/`. The table of rooms in ARCHITECTURE.md has a row for each.
 pub struct Room {
     /// Folder below `crates/`, and the name of the library.
     pub name: &'static str,
     /// Rooms it may use in its normal and build dependencies. Development dependencies are free.
     pub may_use: &'static [&'static str],
-    /// Runs inside other people's programs: nothing from outside but `libc`, optional
-    /// dependencies excepted (they belong to features that the agent does not enable).
+    /// Runs inside other people's programs: uses nothing from outside but `libc`.
     pub in_target: bool,
     /// Must say `#![forbid(unsafe_code)]`.
     pub safe: bool,
@@ -16,26 +15,37 @@ pub struct Room {
 pub const ROOMS: &[Room] = &[
     Room { name: "model", may_use: &[], in_target: true, safe: true },
     Room { name: "abi", may_use: &[], in_target: true, safe: false },
-    // abi for users' collectors, a part that the agent does not build.
-    Room { name: "counters", may_use: &["abi", "model"], in_target: true, safe: false },
+    Room { name: "counters", may_use: &["model"], in_target: true, safe: false },
     Room { name: "record", may_use: &["model"], in_target: true, safe: false },
-    Room { name: "loop-rt", may_use: &["abi"], in_target: true, safe: false },
     Room {
         name: "agent",
-        may_use: &["counters", "record", "loop-rt", "abi", "model"],
+        may_use: &["counters", "record", "abi", "model"],
         in_target: true,
         safe: false,
     },
-    Room { name: "plugin", may_use: &["abi", "model"], in_target: false, safe: false },
-    Room { name: "ir", may_use: &["model"], in_target: false, safe: true },
+    Room { name: "machine", may_use: &["counters", "model"], in_target: false, safe: false },
+    Room {
+        name: "names",
+        may_use: &["machine", "counters", "model"],
+        in_target: false,
+        safe: false,
+    },
+    // abi: a user's collector is registered with the recorder in the same process.
+    Room {
+        name: "measure",
+        may_use: &["names", "machine", "counters", "abi", "model"],
+        in_target: false,
+        safe: false,
+    },
     Room { name: "profile", may_use: &["record", "model"], in_target: false, safe: false },
     Room { name: "trace", may_use: &["profile", "model"], in_target: false, safe: true },
     Room { name: "analysis", may_use: &["profile", "model"], in_target: false, safe: true },
-    // Not agent: its state lives in libcounterpoint.so alone.
+    // Not agent: its state lives in libcounterpoint.so alone. Not measure: it is for programs of
+    // users.
     Room {
         name: "cli",
         may_use: &[
-            "model", "abi", "counters", "record", "loop-rt", "plugin", "ir", "profile", "trace",
+            "model", "abi", "counters", "machine", "names", "record", "profile", "trace",
             "analysis",
         ],
         in_target: false,
@@ -63,9 +73,6 @@ pub const LAYERS: &[Layers] = &[];
 
 /// What in-target rooms may use from outside.
 pub const IN_TARGET_OUTSIDE: &[&str] = &["libc"];
-
-/// Features that must stay off in the agent's build.
-pub const OFF_IN_TARGET: &[(&str, &str)] = &[("counters", "names")];
 
 /// Libraries that the built files may need. All are part of glibc.
 pub const NEEDED: &[&str] =

@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-use counters::check::check;
-use counters::machine::Machine;
-use counters::names::{self, Resolver};
+use machine::Machine;
+use machine::check::check;
 use model::{Counter, PerfAttr, Source};
+use names::{self, Resolver};
 
 use crate::naming::Naming;
 
@@ -109,10 +109,7 @@ fn fit(
 }
 
 /// An entry, and what it counts. One without modifiers counts in user mode, as the original did.
-fn piece(
-    resolver: &Resolver,
-    entry: &str,
-) -> Result<(Piece, Vec<Counter>), counters::names::NameError> {
+fn piece(resolver: &Resolver, entry: &str) -> Result<(Piece, Vec<Counter>), names::NameError> {
     let mut counters = resolver.resolve(entry)?;
     let mut text = entry.to_owned();
     if let [counter] = counters.as_slice()

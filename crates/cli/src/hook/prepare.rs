@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use counters::machine::Machine;
+use machine::Machine;
 use profile::manifest::Origin;
 use record::run_file::RUN_FILE_NAME;
 

@@ -1,11 +1,13 @@
 //! From what was asked to counters, each of which works here.
 
-use counters::devices::Devices;
-use counters::machine::Machine;
-use counters::names::Resolver;
+use counters::Plan;
 use counters::plan::by_scope;
-use counters::{Plan, check, defaults, own};
+use machine::Machine;
+use machine::check;
 use model::{Counter, Scope, Source};
+use names::Resolver;
+use names::defaults;
+use names::devices::Devices;
 use profile::manifest::{MetricInfo, Origin};
 
 use super::options::Recording;
@@ -62,7 +64,7 @@ pub fn counters_of(
 /// Notes about counters that also count the recorder's own work. They are printed on stderr at once
 /// and returned for the profile.
 pub fn own_readings(threads: &[Counter]) -> Vec<String> {
-    let notes = own::notes(threads);
+    let notes = crate::own::notes(threads);
     for note in &notes {
         say!("{note}");
     }

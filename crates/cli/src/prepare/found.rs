@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use counters::Plan;
-use counters::machine::Machine;
+use machine::Machine;
 use model::Counter;
 use profile::manifest::SwitchCost;
 use profile::pools::{POOL_NAME, directory_name, places, user};
@@ -103,7 +103,7 @@ pub(super) fn choose_clock(machine: &Machine) -> ClockKind {
 /// that it does not cost the program time.
 pub(super) fn switch_cost(counters: &[Counter]) -> Option<SwitchCost> {
     let plan = Plan::new(counters.to_vec()).ok()?;
-    counters::switches::measure(&plan).map(|found| SwitchCost {
+    machine::switches::measure(&plan).map(|found| SwitchCost {
         switches: found.switches,
         bare_ns: found.bare_ns,
         added_ns: found.added_ns,

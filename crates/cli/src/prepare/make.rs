@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use counters::machine::Machine;
+use machine::Machine;
 use model::{Counter, Loss};
 use profile::ProfileId;
 use profile::live::{ProcessId, boot_id};

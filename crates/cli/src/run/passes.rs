@@ -16,12 +16,12 @@ use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 use std::sync::atomic::Ordering;
 
-use counters::check;
-use counters::devices::{CountedBy, KINDS};
-use counters::machine::Machine;
-use counters::names::Resolver;
 use counters::plan::by_scope;
+use machine::Machine;
+use machine::check;
 use model::{Counter, MAX_COUNTERS};
+use names::Resolver;
+use names::devices::{CountedBy, KINDS};
 use profile::manifest::{CounterInfo, Manifest, MetricInfo, Origin};
 use profile::passes::{PASSES_NAME, join_counters, pass_dir};
 use record::Snapshot;

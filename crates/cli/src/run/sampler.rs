@@ -50,7 +50,7 @@ impl Sampler {
     /// Opens the counters and takes the first samples before it returns.
     ///
     /// # Errors
-    /// A counter does not open, though [`counters::check`] could; no thread.
+    /// A counter does not open, though [`machine::check`] could; no thread.
     pub fn start(wanted: Wanted, writer: TracksWriter) -> Result<Self, Failure> {
         let (tell, told) = channel();
         let (ready, is_ready) = channel();

@@ -1,10 +1,10 @@
 //! `--skip-missing`: of the counters that were asked for, those that work here.
 
-use counters::machine::Machine;
-use counters::names::Resolver;
 use counters::plan::by_scope;
-use counters::{check, check::Problem};
+use machine::Machine;
+use machine::check::{self, Problem};
 use model::Counter;
+use names::Resolver;
 
 use crate::failure::Failure;
 use profile::Origin;

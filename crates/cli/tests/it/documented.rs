@@ -7,7 +7,7 @@
 //! | `sh` | command lines, run here, in the order of the page, in one directory per page |
 //! | `console` | the same, where lines begin with `$ `; what they print is for the reader |
 //! | `python` | run by `tests/python/tvm/test_docs.py` |
-//! | `rust` | run by `crates/counters/tests/documented.rs` |
+//! | `rust` | run by `crates/measure/tests/documented.rs` |
 //! | `text` | no example |
 //!
 //! Comments before a block, which readers of the page do not see:
@@ -156,7 +156,7 @@ impl Place {
 }
 
 fn has_pmu() -> bool {
-    !counters::machine::Machine::here().core_pmus().is_empty()
+    !machine::Machine::here().core_pmus().is_empty()
 }
 
 #[test]

@@ -42,8 +42,8 @@ fn unasked(program: &std::path::Path, command: &mut Command) -> (testkit::Scratc
 #[test]
 fn timing_only_and_what_threads_used() {
     let Some(program) = counterpoint("unasked") else { return };
-    let machine = counters::machine::Machine::here();
-    if !counters::defaults::defaults(&machine).counters.is_empty() {
+    let machine = machine::Machine::here();
+    if !names::defaults::defaults(&machine).counters.is_empty() {
         return crate::support::skip("unasked", "this machine has hardware counters");
     }
     let (directory, report, text) = unasked(&program, &mut host("touch 100 50"));

@@ -1,0 +1,499 @@
+//! Whether counters work on this machine, tried as the agent will open them, and the remedy for
+//! each that does not.
+//!
+//! ```text
+//!  each counter alone ──► opens? counts?  ──► Problem { message, remedy }
+//!  the whole plan     ──► fits together?  ──► which set does
+//! ```
+
+mod explain;
+
+use std::time::{Duration, Instant};
+
+use model::{Counter, PerfAttr, Scope, Source};
+
+pub(crate) use explain::CONTAINER_REMEDY;
+use explain::{explain, kernel_part};
+
+use crate::files::Machine;
+use crate::killer;
+use counters::perf::{OpenError, OpenErrorKind, Target};
+use counters::plan::{Plan, by_scope};
+use counters::readings::{Coverage, Readings};
+use counters::thread::{ReadStatus, ThreadCounters};
+
+/// Why a counter or a set of counters does not work here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// `open cycles on this thread: ENOENT (no PMU in this virtual machine)`
+    pub message: String,
+    /// The reason, without the counter's name; empty where the error number says all.
+    pub why: String,
+    /// What to type or change, for a line of its own.
+    pub remedy: Option<String>,
+    /// What the kernel said, if it refused to open.
+    pub error: Option<OpenError>,
+}
+
+/// What [`check`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// One for each counter, opened alone.
+    pub counters: Vec<Result<(), Problem>>,
+    /// All of them in their groups; not tried if one does not work alone.
+    pub together: Result<(), Problem>,
+}
+
+impl Report {
+    /// The first thing that is wrong; `None` if the counters can be used.
+    pub fn problem(&self) -> Option<&Problem> {
+        let alone = self.counters.iter().find_map(|c| c.as_ref().err());
+        alone.or(self.together.as_ref().err())
+    }
+}
+
+/// Opens all counters together for the calling thread, reads them until their times grow, and closes
+/// them. If that does not work, each is opened alone, to find out which ones do. Takes some tenths of
+/// a millisecond; a counter that never runs is given 20.
+pub fn check(counters: &[Counter], machine: &Machine) -> Report {
+    if all_at_once(counters) {
+        return Report { counters: vec![Ok(()); counters.len()], together: Ok(()) };
+    }
+    let alone: Vec<_> = counters.iter().map(|c| check_one(c, machine)).collect();
+    let together = match alone.iter().all(Result::is_ok) {
+        true => check_together(counters, machine),
+        false => Ok(()),
+    };
+    Report { counters: alone, together }
+}
+
+/// Whether all of them open and count together, and so each of them alone. Each opening and closing
+/// has its price: the first of a kind of software counter on a machine changes the kernel's own code,
+/// for which it stops every processor.
+pub fn all_at_once(counters: &[Counter]) -> bool {
+    let (threads, packages) = by_scope(counters.to_vec());
+    !counters.iter().any(is_always_zero)
+        && packages.iter().all(|counter| probe_one(counter).is_ok())
+        && Plan::new(threads).is_ok_and(|plan| probe_at_once(&plan).is_ok())
+}
+
+/// Cuts counters of threads into sets each of which works at once, in their order and as few as
+/// that order allows: each set takes counters until one more does not fit. `most` also limits how
+/// many are in a set. The counters of a set form one group, as far as they have one kind of source.
+///
+/// # Errors
+/// A counter that does not work even alone.
+pub fn sets(
+    counters: &[Counter],
+    most: usize,
+    machine: &Machine,
+) -> Result<Vec<Vec<Counter>>, Problem> {
+    let mut sets: Vec<Vec<Counter>> = Vec::new();
+    for counter in counters {
+        check_one(counter, machine)?;
+        if let Some(last) = sets.last_mut().filter(|last| last.len() < most)
+            && let Some(grown) = with(last, counter, machine)
+        {
+            *last = grown;
+            continue;
+        }
+        sets.push(vec![Counter { group: 0, ..counter.clone() }]);
+    }
+    Ok(sets)
+}
+
+/// The set and one counter more, in the last group if that has its kind of source, else in one of
+/// its own; `None` if they do not work at once.
+pub fn with(set: &[Counter], counter: &Counter, machine: &Machine) -> Option<Vec<Counter>> {
+    let kind = |c: &Counter| matches!(c.source, Source::Sim(_));
+    let pinned = matches!(&counter.source, Source::Perf(attr) if attr.pinned);
+    let last = set.last()?;
+    let joins = !pinned && kind(last) == kind(counter);
+    let group = last.group + u16::from(!joins);
+    let mut grown = set.to_vec();
+    grown.push(Counter { group, ..counter.clone() });
+    check_together(&grown, machine).is_ok().then_some(grown)
+}
+
+fn check_one(counter: &Counter, machine: &Machine) -> Result<(), Problem> {
+    if is_always_zero(counter) {
+        return Err(Problem {
+            message: format!("{} is always 0: it happens in the kernel", counter.name),
+            why: "happens in the kernel: always 0 without its part".into(),
+            remedy: Some(format!(
+                "count the kernel's part too; if that is forbidden: {}",
+                kernel_part(machine)
+            )),
+            error: None,
+        });
+    }
+    probe_one(counter).map_err(|failure| match failure {
+        Failure::Open { error, .. } => explain(counter, error, machine),
+        failure => no_counts(&counter.name, failure),
+    })
+}
+
+fn check_together(counters: &[Counter], machine: &Machine) -> Result<(), Problem> {
+    let (counters, _) = by_scope(counters.to_vec());
+    let plan = Plan::new(counters.clone()).map_err(|e| Problem {
+        message: e.to_string(),
+        why: String::new(),
+        remedy: None,
+        error: None,
+    })?;
+    let (at, error) = match probe_at_once(&plan) {
+        Ok(()) => return Ok(()),
+        Err(Failure::Open { counter, error }) => (counter, error),
+        Err(Failure::TakesTurns { counter }) => return Err(take_turns(&counters, counter)),
+        Err(failure) => return Err(no_counts(&names(&counters), failure)),
+    };
+    let refused = &counters[at];
+    match error.kind {
+        OpenErrorKind::Invalid | OpenErrorKind::NoSlot => {}
+        _ => return Err(explain(refused, error, machine)),
+    }
+    // Each works alone, so the ones before it are what fits.
+    let group: Vec<Counter> =
+        counters.iter().filter(|c| c.group == refused.group).cloned().collect();
+    let fits: Vec<Counter> =
+        counters[..at].iter().filter(|c| c.group == refused.group).cloned().collect();
+    let message = match fits.is_empty() {
+        true => format!("open {} beside {}: {error}", refused.name, names(&counters[..at])),
+        false => format!("open {} as one group: {error} at {}", names(&group), refused.name),
+    };
+    let fits = if fits.is_empty() { &counters[..at] } else { &fits };
+    Err(too_many(message, fits, refused, error))
+}
+
+/// `fits` can be counted at once, and `refused` not beside them.
+fn too_many(message: String, fits: &[Counter], refused: &Counter, error: OpenError) -> Problem {
+    // Breakpoints have as many places as the processor has, and take no turns.
+    let estimate = match error.kind {
+        OpenErrorKind::NoSlot => "",
+        _ => ", or estimate: --multiplex",
+    };
+    let remedy = format!(
+        "{} fit together; count {} in another run (run --passes makes the runs that are needed){estimate}",
+        names(fits),
+        refused.name
+    );
+    let why = "too many for the machine at once".into();
+    Problem { message, why, remedy: Some(remedy), error: Some(error) }
+}
+
+fn names(counters: &[Counter]) -> String {
+    let names: Vec<&str> = counters.iter().map(|c| c.name.as_str()).collect();
+    format!("{{{}}}", names.join(","))
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Failure {
+    Open { counter: usize, error: OpenError },
+    Read(ReadStatus),
+    NeverRan { enabled_ns: u64 },
+    TakesTurns { counter: usize },
+}
+
+fn no_counts(what: &str, failure: Failure) -> Problem {
+    let (message, remedy) = match failure {
+        Failure::NeverRan { enabled_ns } => (
+            format!("{what} opens but does not count (enabled for {enabled_ns} ns)"),
+            "something else holds the PMU's counters (the NMI watchdog: sudo sysctl \
+             kernel.nmi_watchdog=0; another profiler), or the group is too large for it",
+        ),
+        Failure::Read(status) => (
+            format!("{what} opens but cannot be read: {status:?}"),
+            "a pinned counter (:D) that does not get its hardware reads like this",
+        ),
+        Failure::Open { counter, error } => (format!("open counter {counter}: {error}"), ""),
+        Failure::TakesTurns { .. } => (format!("{what} counts only part of the time"), ""),
+    };
+    let remedy = Some(remedy.to_owned()).filter(|r| !r.is_empty());
+    Problem { message, why: "does not count".into(), remedy, error: None }
+}
+
+fn probe_one(counter: &Counter) -> Result<(), Failure> {
+    if let (Scope::Cpus(cpus), Source::Perf(attr)) = (&counter.scope, &counter.source) {
+        return probe_cpus(attr, cpus);
+    }
+    let alone = Counter { group: 0, ..counter.clone() };
+    match Plan::new(vec![alone]) {
+        Ok(plan) => probe(&plan),
+        Err(_) => {
+            let error = OpenError::from_errno(libc::EINVAL);
+            Err(Failure::Open { counter: 0, error })
+        }
+    }
+}
+
+/// Of a whole package: opens once per processor of its PMU, and does not wait for it to run.
+fn probe_cpus(attr: &PerfAttr, cpus: &[u32]) -> Result<(), Failure> {
+    for &cpu in cpus {
+        let target = Target { pid: -1, cpu: cpu.cast_signed() };
+        killer::try_open(attr, target).map_err(|error| Failure::Open { counter: 0, error })?;
+    }
+    Ok(())
+}
+
+fn is_clock(counter: &Counter) -> bool {
+    matches!(&counter.source, Source::Perf(attr) if attr.kind == 1 && attr.config <= 1)
+}
+
+/// Opens, reads until every group has run, closes.
+fn probe(plan: &Plan) -> Result<(), Failure> {
+    probe_with(plan, counts)
+}
+
+/// [`probe`], and that no group waits while another one counts.
+fn probe_at_once(plan: &Plan) -> Result<(), Failure> {
+    probe_with(plan, |counters, plan| counts(counters, plan).and_then(|()| at_once(counters, plan)))
+}
+
+fn probe_with(
+    plan: &Plan,
+    body: impl FnOnce(&mut ThreadCounters<'_>, &Plan) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut counters = ThreadCounters::closed();
+    killer::may_open(plan)
+        .and_then(|()| counters.open(plan))
+        .map_err(|f| Failure::Open { counter: f.counter, error: f.error })?;
+    let result = body(&mut counters, plan);
+    counters.close();
+    result
+}
+
+/// Whether all groups count during the same tenth of a millisecond: if they do not fit the PMU
+/// together, at least one of them does not.
+fn at_once(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure> {
+    if is_scripted(plan) {
+        return Ok(());
+    }
+    let (mut begin, mut end) = (Readings::new(), Readings::new());
+    let begun = counters.read(&mut begin);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_micros(100) {}
+    let ended = counters.read(&mut end);
+    if let Some(status) = [begun, ended].into_iter().find(|s| *s != ReadStatus::Complete) {
+        return Err(Failure::Read(status));
+    }
+    let partly = |i: &usize| end.coverage(&begin, *i) != Coverage::Whole;
+    let firsts = plan.groups().iter().map(|group| usize::from(group.first));
+    match firsts.into_iter().find(partly) {
+        Some(counter) => Err(Failure::TakesTurns { counter }),
+        None => Ok(()),
+    }
+}
+
+/// What [`check`] finds out about counters that are open already: that they count, and all at
+/// once.
+pub fn count_at_once(open: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Problem> {
+    let groups = plan.groups().len();
+    let result = counts(open, plan);
+    let result = if groups > 1 { result.and_then(|()| at_once(open, plan)) } else { result };
+    result.map_err(|failure| match failure {
+        Failure::TakesTurns { counter } => take_turns(plan.counters(), counter),
+        failure => no_counts(&names(plan.counters()), failure),
+    })
+}
+
+fn is_scripted(plan: &Plan) -> bool {
+    plan.counters().iter().any(|c| matches!(c.source, Source::Sim(_)))
+}
+
+/// Groups that open and are read but do not all fit the PMU: `waits` is of one that waited.
+fn take_turns(counters: &[Counter], waits: usize) -> Problem {
+    let (waiting, others): (Vec<Counter>, Vec<Counter>) =
+        counters.iter().cloned().partition(|c| c.group == counters[waits].group);
+    let (message, remedy) = match others.is_empty() {
+        true => (
+            format!("{} counts only part of the time", names(&waiting)),
+            "something else uses the PMU's counters (another profiler, the NMI watchdog: sudo sysctl \
+             kernel.nmi_watchdog=0); or estimate: --multiplex"
+                .to_owned(),
+        ),
+        false => (
+            format!("{} and {} take turns on the PMU", names(&others), names(&waiting)),
+            format!(
+                "{} fit together; count {} in another run (run --passes makes the runs that are needed), or \
+                 estimate: --multiplex",
+                names(&others),
+                names(&waiting)
+            ),
+        ),
+    };
+    let why = "too many for the machine at once".into();
+    Problem { message, why, remedy: Some(remedy), error: None }
+}
+
+/// The same counters in as few groups as the PMU can count one at a time, so that they can take
+/// turns: each group is split where the machine refuses its next member.
+///
+/// # Errors
+/// The first counter that does not work alone, or that cannot take turns.
+pub fn split(counters: &[Counter], machine: &Machine) -> Result<Vec<Counter>, Problem> {
+    let mut split: Vec<Counter> = Vec::with_capacity(counters.len());
+    let (mut typed, mut number) = (None, 0);
+    for counter in counters {
+        check_one(counter, machine)?;
+        let begun = split.iter().rposition(|c| c.group != number).map_or(0, |at| at + 1);
+        let mut group: Vec<Counter> = split[begun..].to_vec();
+        let same = typed == Some(counter.group) && !group.is_empty();
+        group.push(Counter { group: number, ..counter.clone() });
+        let fits = same && {
+            let alone = group.iter().map(|c| Counter { group: 0, ..c.clone() }).collect();
+            Plan::new(alone).is_ok_and(|plan| probe(&plan).is_ok())
+        };
+        if !fits && !split.is_empty() {
+            number += 1;
+        }
+        typed = Some(counter.group);
+        split.push(Counter { group: number, ..counter.clone() });
+    }
+    // What cannot take turns (breakpoints have as many places as they have) fails here.
+    match Plan::new(split.clone()).map(|plan| probe_with(&plan, |_, _| Ok(()))) {
+        Ok(Err(Failure::Open { counter, error })) if error.kind == OpenErrorKind::NoSlot => {
+            let (fits, refused) = (&split[..counter], &split[counter]);
+            let message = format!(
+                "open {} beside {}: {error} (hardware breakpoints do not take turns)",
+                refused.name,
+                names(fits)
+            );
+            Err(too_many(message, fits, refused, error))
+        }
+        Ok(Err(Failure::Open { counter, error })) => Err(explain(&split[counter], error, machine)),
+        _ => Ok(split),
+    }
+}
+
+/// Whether every group of open counters counts, as far as its times tell.
+fn counts(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure> {
+    if is_scripted(plan) {
+        return Ok(()); // A script says itself what it does.
+    }
+    let mut now = Readings::new();
+    let start = Instant::now();
+    loop {
+        let status = counters.read(&mut now);
+        if status != ReadStatus::Complete {
+            return Err(Failure::Read(status));
+        }
+        // A clock that stands still while its group runs is not scheduled, whatever the times say.
+        let stands = |i: usize| is_clock(&plan.counters()[i]) && now.value(i) == Some(0);
+        let idle = (0..plan.counters().len()).find(|&i| now.running(i) == Some(0) || stands(i));
+        match idle {
+            None => return Ok(()),
+            Some(i) if start.elapsed() > Duration::from_millis(20) => {
+                let enabled_ns = now.enabled(i).unwrap_or(0);
+                return Err(Failure::NeverRan { enabled_ns });
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// Who may count with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opens {
+    /// As typed.
+    Yes,
+    /// Only with `:u`, because the kernel's part is forbidden.
+    OnlyUser,
+    /// Not at all.
+    No(Problem),
+}
+
+/// Whether a counter opens and counts here, and if not as it is, whether `:u` would.
+pub fn opens(counter: &Counter, machine: &Machine) -> Opens {
+    match check_one(counter, machine) {
+        Ok(()) => Opens::Yes,
+        Err(problem) => match user_only(counter) {
+            Some(narrow) if forbidden(&problem) && probe_one(&narrow).is_ok() => Opens::OnlyUser,
+            _ => Opens::No(problem),
+        },
+    }
+}
+
+/// Who may open a counter, as far as its kind says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Privilege {
+    /// Anyone, anywhere: a script.
+    Anyone,
+    /// With `:u` any user up to `perf_event_paranoid=2`; in all modes up to 1, or with CAP_PERFMON.
+    User,
+    /// Any user up to `perf_event_paranoid=1`, or with CAP_PERFMON: it counts the kernel too.
+    /// Tracepoints also need a tracefs that the user may read.
+    Kernel,
+    /// Any user up to `perf_event_paranoid=0`, or with CAP_PERFMON: it counts everybody.
+    System,
+    /// Only with CAP_PERFMON (root has it).
+    PerfMon,
+}
+
+impl Privilege {
+    /// The word in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Anyone => "anyone",
+            Self::User => "user",
+            Self::Kernel => "kernel",
+            Self::System => "system",
+            Self::PerfMon => "perfmon",
+        }
+    }
+}
+
+/// Who may open `counter`.
+pub fn needs(counter: &Counter, machine: &Machine) -> Privilege {
+    let Source::Perf(attr) = &counter.source else { return Privilege::Anyone };
+    let is_core = |kind| machine.core_types().iter().any(|&(_, core)| core == kind);
+    match attr.kind {
+        _ if !counter.scope.is_thread() => Privilege::System,
+        _ if attr.path.is_some() => Privilege::PerfMon,
+        _ if in_kernel_only(counter) => Privilege::Kernel,
+        // The kernel lets anybody count system calls of his own.
+        2 if counter.name.starts_with("syscalls:") => Privilege::User,
+        2 => Privilege::Kernel,
+        0 | 1 | 3 | 4 | 5 => Privilege::User,
+        kind if is_core(kind) => Privilege::User,
+        _ => Privilege::Kernel,
+    }
+}
+
+fn forbidden(problem: &Problem) -> bool {
+    let kind = problem.error.map(|e| e.kind);
+    matches!(kind, Some(OpenErrorKind::AccessDenied | OpenErrorKind::NotPermitted))
+}
+
+fn has_filter(counter: &Counter) -> bool {
+    matches!(&counter.source, Source::Perf(attr) if attr.filter.is_some())
+}
+
+/// Software counters of what the kernel does with a thread: context switches, migrations, cgroup
+/// switches (linux/perf_event.h). The kernel's scheduler counts them in its own mode, so that
+/// without the kernel's part they stay 0, which nobody could tell from a true 0.
+fn in_kernel_only(counter: &Counter) -> bool {
+    matches!(&counter.source, Source::Perf(attr) if attr.kind == 1 && matches!(attr.config, 3 | 4 | 11))
+}
+
+fn is_always_zero(counter: &Counter) -> bool {
+    in_kernel_only(counter) && matches!(&counter.source, Source::Perf(attr) if attr.exclude_kernel)
+}
+
+/// The same counter with `:u`, if it has no modifier about modes yet and can count anything so.
+pub fn user_only(counter: &Counter) -> Option<Counter> {
+    if in_kernel_only(counter) {
+        return None;
+    }
+    let Source::Perf(attr) = &counter.source else { return None };
+    if attr.exclude_user || attr.exclude_kernel || attr.exclude_hv {
+        return None;
+    }
+    let attr = PerfAttr { exclude_kernel: true, exclude_hv: true, ..attr.clone() };
+    let name = match counter.name.rsplit_once(':') {
+        Some((head, letters)) if letters.chars().all(|c| "GHIpD".contains(c)) => {
+            format!("{head}:u{letters}")
+        }
+        _ => format!("{}:u", counter.name),
+    };
+    Some(Counter { name, source: Source::Perf(attr), ..counter.clone() })
+}

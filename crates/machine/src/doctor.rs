@@ -1,0 +1,469 @@
+//! What about this machine matters to counting and recording, what each finding prevents, and
+//! the command that changes it.
+
+mod facts;
+mod limits;
+
+use std::path::Path;
+use std::{fs, io};
+
+use model::{Counter, PerfAttr, Source, Unit};
+
+use crate::check::{CONTAINER_REMEDY, check};
+use crate::files::{DEVICES, Machine, TRACEFS, TRACEFS_READABLE};
+use crate::killer;
+use counters::perf::Target;
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// As it should be.
+    Ok,
+    /// Something is limited.
+    Note,
+    /// Something does not work.
+    Problem,
+}
+
+impl Level {
+    /// `ok`, `note`, `problem`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Note => "note",
+            Self::Problem => "problem",
+        }
+    }
+}
+
+/// One fact about the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What was looked at: the key of schemas.
+    pub name: &'static str,
+    /// How it is.
+    pub state: String,
+    /// How much that matters.
+    pub level: Level,
+    /// What it prevents or limits.
+    pub prevents: Option<String>,
+    /// What to type or change.
+    pub remedy: Option<String>,
+}
+
+impl Finding {
+    fn ok(name: &'static str, state: impl Into<String>) -> Self {
+        Self { name, state: state.into(), level: Level::Ok, prevents: None, remedy: None }
+    }
+
+    fn at(self, level: Level, prevents: &str, remedy: &str) -> Self {
+        let some = |s: &str| Some(s.to_owned()).filter(|s| !s.is_empty());
+        Self { level, prevents: some(prevents), remedy: some(remedy), ..self }
+    }
+}
+
+/// Which counters the kernel lets us open, found out with `page-faults`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowed {
+    /// Of our own threads, in user mode.
+    pub user: bool,
+    /// Of our own threads, in the kernel too.
+    pub kernel: bool,
+    /// Of everybody on a processor.
+    pub system: bool,
+}
+
+impl Allowed {
+    /// Tries it; `None` if something before the kernel's own rules answers (a seccomp filter, a
+    /// kernel without perf).
+    pub fn here(machine: &Machine) -> Option<Self> {
+        killer::reaches_the_kernel().ok()?;
+        let opens = |user_only: bool, target: Target| {
+            let attr = PerfAttr {
+                kind: 1,
+                config: 2,
+                exclude_kernel: user_only,
+                exclude_hv: user_only,
+                ..PerfAttr::default()
+            };
+            killer::try_open(&attr, target).is_ok()
+        };
+        let cpu = machine.online_cpus().first().map_or(0, |cpu| cpu.cast_signed());
+        Some(Self {
+            user: opens(true, Target::CALLING_THREAD),
+            kernel: opens(false, Target::CALLING_THREAD),
+            system: opens(false, Target { pid: -1, cpu }),
+        })
+    }
+}
+
+/// Looks at everything, in the order of the screen. `library` is where the agent should be.
+pub fn examine(machine: &Machine, library: Option<&Path>) -> Vec<Finding> {
+    let allowed = if machine.is_here() { Allowed::here(machine) } else { None };
+    examine_allowed(machine, library, allowed)
+}
+
+/// [`examine`] on a machine that allows this; `None` where it is not known.
+pub fn examine_allowed(
+    machine: &Machine,
+    library: Option<&Path>,
+    allowed: Option<Allowed>,
+) -> Vec<Finding> {
+    let mut all = vec![kernel(machine), virtualisation(machine), pmu(machine)];
+    all.extend(nmi_watchdog(machine));
+    all.extend(user_reads(machine));
+    all.extend([
+        paranoid(machine, allowed),
+        capabilities(machine),
+        seccomp(machine),
+        container(machine),
+    ]);
+    if machine.is_here() {
+        all.push(software(machine));
+    }
+    all.push(clock(machine));
+    all.extend(limits::examine(machine));
+    all.push(tracefs(machine));
+    all.extend(facts::glibc().map(glibc));
+    all.push(agent(library));
+    all
+}
+
+/// The first with `MADV_WIPEONFORK`, without which a forked child would write into its parent's
+/// records.
+const OLDEST: (u32, u32) = (4, 14);
+
+fn kernel(machine: &Machine) -> Finding {
+    let release = machine.read_trimmed("proc/sys/kernel/osrelease");
+    let finding = Finding::ok("kernel", release.as_deref().unwrap_or("unknown"));
+    let version = release.as_deref().and_then(|release| {
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    });
+    match machine.paranoid() {
+        _ if version.is_some_and(|version| version < OLDEST) => finding.at(
+            Level::Problem,
+            "recording: Linux 4.14 or newer is needed (MADV_WIPEONFORK)",
+            "a newer kernel",
+        ),
+        Some(_) => finding,
+        None => finding.at(
+            Level::Problem,
+            "every counter: this kernel has no perf (no kernel.perf_event_paranoid)",
+            "a kernel with CONFIG_PERF_EVENTS; timing works without: -e none",
+        ),
+    }
+}
+
+fn virtualisation(machine: &Machine) -> Finding {
+    match machine.virtualisation() {
+        Some(kind) => Finding::ok("virtualisation", kind),
+        None => Finding::ok("virtualisation", "no sign of it"),
+    }
+}
+
+fn pmu(machine: &Machine) -> Finding {
+    let pmus = machine.core_pmus();
+    if pmus.is_empty() {
+        let remedy = match machine.virtualisation() {
+            Some(_) => {
+                "let the hypervisor pass the PMU on (QEMU/KVM: -cpu host,pmu=on; clouds: metal \
+                 or whole-socket sizes)"
+            }
+            None => "a kernel with the driver of this processor's PMU",
+        };
+        return Finding::ok("pmu", "none").at(
+            Level::Note,
+            "hardware counters (cycles, instructions, cache-misses, …): ENOENT",
+            remedy,
+        );
+    }
+    let counters = facts::hardware_counters().filter(|_| machine.is_here());
+    let state = match counters {
+        Some(n) => format!("{}, {n} counters", pmus.join(", ")),
+        None => pmus.join(", "),
+    };
+    Finding::ok("pmu", state)
+}
+
+fn nmi_watchdog(machine: &Machine) -> Option<Finding> {
+    let name = "nmi watchdog";
+    let on = machine.read_trimmed("proc/sys/kernel/nmi_watchdog")? == "1";
+    if machine.core_pmus().is_empty() {
+        return None;
+    }
+    if !on {
+        return Some(Finding::ok(name, "off"));
+    }
+    let remedy = machine.sysctl("kernel.nmi_watchdog=0");
+    Some(Finding::ok(name, "on").at(Level::Note, "one hardware counter is always taken", &remedy))
+}
+
+/// Whether programs may read hardware counters without a system call: on x86 `rdpmc` of the core's
+/// PMU in sysfs (arch/x86/events/core.c), on Arm a sysctl (Documentation/arch/arm64/perf.rst).
+fn user_reads(machine: &Machine) -> Option<Finding> {
+    let name = "user-space reads";
+    let slower = "reading hardware counters without a system call: each reading takes about ten times \
+                  as long";
+    let x86 = machine.core_pmus().into_iter().find_map(|pmu| {
+        let path = format!("{}/{pmu}/rdpmc", DEVICES);
+        Some((machine.read_trimmed(&path)?, path))
+    });
+    if let Some((value, path)) = x86 {
+        let finding = match value.as_str() {
+            "0" => Finding::ok(name, "rdpmc=0: forbidden").at(
+                Level::Note,
+                slower,
+                &format!("echo 1 | sudo tee /{path}"),
+            ),
+            "1" => Finding::ok(name, "rdpmc=1: allowed while a counter is open"),
+            "2" => Finding::ok(name, "rdpmc=2: allowed to everybody"),
+            other => Finding::ok(name, format!("rdpmc={other}")),
+        };
+        return Some(finding);
+    }
+    let value = machine.read_trimmed("proc/sys/kernel/perf_user_access")?;
+    let finding = Finding::ok(name, format!("perf_user_access={value}"));
+    Some(match value.as_str() {
+        "0" => finding.at(Level::Note, slower, &machine.sysctl("kernel.perf_user_access=1")),
+        _ => finding,
+    })
+}
+
+/// Bits of linux/capability.h.
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_PERFMON: u32 = 38;
+
+/// Whether the kernel lets us count whatever `perf_event_paranoid` says.
+fn may_everything(machine: &Machine) -> bool {
+    let caps = machine.capabilities().unwrap_or(0);
+    let capable = caps >> CAP_PERFMON & 1 == 1 || caps >> CAP_SYS_ADMIN & 1 == 1;
+    capable && !machine.in_user_namespace()
+}
+
+/// What the level forbids us. It is tried, because a level above 2 means "no counters for users" to
+/// kernels with a patch of Debian's, Ubuntu's or Android's and the same as 2 to all others, and because
+/// capabilities and security modules have a say too.
+fn paranoid(machine: &Machine, allowed: Option<Allowed>) -> Finding {
+    let name = "perf_event_paranoid";
+    let Some(level) = machine.paranoid() else {
+        return Finding::ok(name, "not readable").at(
+            Level::Note,
+            "to know what may be counted",
+            "counterpoint doctor -e LIST tries it",
+        );
+    };
+    // Where nothing could be tried: what the level means, taken strictly.
+    let allowed = allowed.unwrap_or_else(|| match may_everything(machine) {
+        true => Allowed { user: true, kernel: true, system: true },
+        false => Allowed { user: level <= 2, kernel: level <= 1, system: level <= 0 },
+    });
+    let sysctl = |level: i32| machine.sysctl(&format!("kernel.perf_event_paranoid={level}"));
+    match allowed {
+        Allowed { user: false, .. } => Finding::ok(name, level.to_string()).at(
+            Level::Problem,
+            "every counter, for users without CAP_PERFMON",
+            &format!("{} (:u only) or 1 (the kernel's part too)", sysctl(2)),
+        ),
+        Allowed { kernel: false, .. } => {
+            let state = match level {
+                3.. => format!("{level}, which this kernel takes for 2"),
+                _ => level.to_string(),
+            };
+            Finding::ok(name, state).at(
+                Level::Note,
+                "counting in the kernel: counters need :u",
+                &sysctl(1),
+            )
+        }
+        Allowed { system: true, .. } if level > 0 => {
+            Finding::ok(name, format!("{level}, does not bind us"))
+        }
+        _ => Finding::ok(name, level.to_string()),
+    }
+}
+
+fn capabilities(machine: &Machine) -> Finding {
+    let name = "capabilities";
+    let caps = machine.capabilities().unwrap_or(0);
+    let named = [(CAP_PERFMON, "CAP_PERFMON"), (CAP_SYS_ADMIN, "CAP_SYS_ADMIN")];
+    let have: Vec<_> = named.iter().filter(|(b, _)| caps >> b & 1 == 1).map(|(_, n)| *n).collect();
+    let state = match have.is_empty() {
+        true => "neither CAP_PERFMON nor CAP_SYS_ADMIN".to_owned(),
+        false => have.join(", "),
+    };
+    if have.is_empty() || !machine.in_user_namespace() {
+        return Finding::ok(name, state);
+    }
+    let finding = Finding::ok(name, format!("{state}, of a user namespace only"));
+    match machine.paranoid() {
+        Some(2..) => finding.at(
+            Level::Note,
+            "what perf_event_paranoid forbids: the kernel asks for those of the first namespace",
+            &machine.sysctl("kernel.perf_event_paranoid=1"),
+        ),
+        _ => finding,
+    }
+}
+
+fn seccomp(machine: &Machine) -> Finding {
+    let mode = machine.field("proc/self/status", "Seccomp");
+    let state = match mode.as_deref() {
+        Some("0") => return Finding::ok("seccomp", "off"),
+        Some("2") => "a filter is active",
+        Some(_) => "strict",
+        None => return Finding::ok("seccomp", "unknown"),
+    };
+    let finding = Finding::ok("seccomp", state);
+    if !machine.is_here() {
+        let limits = "perf_event_open, if the filter forbids it (EPERM or ENOSYS)";
+        return finding.at(Level::Note, limits, CONTAINER_REMEDY);
+    }
+    match killer::reaches_the_kernel() {
+        Ok(()) => Finding::ok("seccomp", format!("{state} and lets perf_event_open pass")),
+        Err(error) => finding.at(
+            Level::Problem,
+            &format!("perf_event_open ({error}): every counter; timing works: -e none"),
+            CONTAINER_REMEDY,
+        ),
+    }
+}
+
+fn container(machine: &Machine) -> Finding {
+    match machine.container() {
+        None => Finding::ok("container", "no sign of one"),
+        Some(sign) if may_everything(machine) => Finding::ok("container", sign),
+        Some(sign) => Finding::ok("container", sign).at(
+            Level::Note,
+            "counters, where the container's limits forbid them",
+            CONTAINER_REMEDY,
+        ),
+    }
+}
+
+/// Tried, not concluded: the least that must work, in user mode.
+fn software(machine: &Machine) -> Finding {
+    let name = "counting";
+    // `PERF_COUNT_SW_PAGE_FAULTS` and `PERF_COUNT_SW_TASK_CLOCK` (linux/perf_event.h).
+    let user = |config| PerfAttr {
+        kind: 1,
+        config,
+        exclude_kernel: true,
+        exclude_hv: true,
+        ..PerfAttr::default()
+    };
+    let counters = [
+        Counter::new("page-faults:u", Unit::Count, 0, Source::Perf(user(2))),
+        Counter::new("task-clock:u", Unit::Nanoseconds, 0, Source::Perf(user(1))),
+    ];
+    match check(&counters, machine).problem() {
+        None => Finding::ok(name, "page-faults:u,task-clock:u opens and counts"),
+        Some(problem) => Finding::ok(name, problem.message.clone()).at(
+            Level::Problem,
+            "every counter; timing works: -e none",
+            problem.remedy.as_deref().unwrap_or(""),
+        ),
+    }
+}
+
+fn clock(machine: &Machine) -> Finding {
+    let base = "sys/devices/system/clocksource/clocksource0/current_clocksource";
+    let source = machine.read_trimmed(base).unwrap_or_else(|| "unknown".into());
+    let invariant = match machine.is_here() {
+        true => facts::invariant_counter(),
+        false => machine
+            .field("proc/cpuinfo", "flags")
+            .map(|f| f.split_whitespace().any(|f| f == "nonstop_tsc")),
+    };
+    let state = match invariant {
+        Some(true) => format!("{source}, invariant time-stamp counter"),
+        Some(false) => format!("{source}, time-stamp counter not invariant"),
+        None => source.clone(),
+    };
+    let finding = Finding::ok("clock", state);
+    match (source.as_str(), invariant) {
+        (_, Some(false)) => finding.at(
+            Level::Note,
+            "timing by time-stamp counter: each call costs two clock_gettime instead",
+            match machine.virtualisation() {
+                Some(_) => "let the hypervisor pass it on (QEMU/KVM: -cpu host,+invtsc)",
+                None => "none: this processor's counter changes its rate",
+            },
+        ),
+        (
+            "tsc" | "arch_sys_counter" | "unknown" | "kvm-clock" | "hyperv_clocksource_tsc_page",
+            _,
+        ) => finding,
+        _ => finding.at(
+            Level::Note,
+            "cheap clock_gettime: the kernel does not trust the time-stamp counter",
+            "sudo dmesg | grep -i tsc says why",
+        ),
+    }
+}
+
+/// A tracepoint that every kernel with tracepoints has.
+const A_TRACEPOINT: &str = "sched/sched_switch";
+
+fn tracefs(machine: &Machine) -> Finding {
+    let name = "tracefs";
+    let prevents = "tracepoints (syscalls:sys_enter_openat)";
+    // The directories can be open to all and the files in them not.
+    let events = |at: &&str| {
+        fs::read_dir(machine.path(&format!("{at}/events")))?;
+        match machine.read(&format!("{at}/events/{A_TRACEPOINT}/id")) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
+            _ => Ok(()),
+        }
+    };
+    if let Some(at) = TRACEFS.iter().find(|at| events(at).is_ok()) {
+        return Finding::ok(name, format!("/{at}"));
+    }
+    let denied = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    let at = TRACEFS[0];
+    let contained = machine.container().is_some();
+    match events(&at).is_err_and(denied) {
+        true => Finding::ok(name, format!("/{at}, not readable for us (EACCES)")).at(
+            Level::Note,
+            prevents,
+            TRACEFS_READABLE,
+        ),
+        false => Finding::ok(name, "not mounted").at(
+            Level::Note,
+            prevents,
+            &match contained {
+                true => format!(
+                    "start the container with -v /{at}:/{at}:ro, or as root in it: \
+                                 mount -t tracefs tracefs /{at}"
+                ),
+                false => format!("sudo mount -t tracefs -o mode=755,gid=$(id -g) tracefs /{at}"),
+            },
+        ),
+    }
+}
+
+fn glibc(version: String) -> Finding {
+    let finding = Finding::ok("glibc", version.clone());
+    match version.strip_prefix("2.").and_then(|minor| minor.parse::<u32>().ok()) {
+        Some(..17) => finding.at(Level::Problem, "run: the library needs 2.17", "a newer system"),
+        _ => finding,
+    }
+}
+
+fn agent(library: Option<&Path>) -> Finding {
+    let name = "agent library";
+    let remedy = "keep bin/ and lib/ of a build together; from source: cargo xtask dist";
+    match library {
+        Some(path) if path.is_file() => Finding::ok(name, path.display().to_string()),
+        Some(path) => Finding::ok(name, format!("{} is not there", path.display())).at(
+            Level::Problem,
+            "run: nothing to load into programs",
+            remedy,
+        ),
+        None => Finding::ok(name, "not found beside the program").at(
+            Level::Problem,
+            "run: nothing to load into programs",
+            remedy,
+        ),
+    }
+}

@@ -1,0 +1,255 @@
+//! What the kernel says about the machine in files, below a root that tests can choose.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// A machine, seen through the files below its root.
+///
+/// The machine we run on caches what many questions need and what does not change while a command
+/// runs: what the kernel says about the processor and this process, and which PMUs there are. A clone
+/// shares the cache; another [`Machine::here`] reads again.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    root: PathBuf,
+    known: Option<Arc<Known>>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    cpuinfo: OnceLock<Option<String>>,
+    status: OnceLock<Option<String>>,
+    pmus: OnceLock<Vec<String>>,
+}
+
+/// Where sysfs describes the PMUs.
+pub const DEVICES: &str = "sys/bus/event_source/devices";
+
+/// Where tracefs can be mounted, the modern place first.
+pub const TRACEFS: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
+
+/// The command that lets a user read tracefs. Its mode alone is not enough: its files belong to its
+/// group and are closed to others (measured, Linux 6.18). Members of the group that the shell names
+/// can read them.
+pub const TRACEFS_READABLE: &str =
+    "sudo mount -o remount,mode=755,gid=$(id -g) /sys/kernel/tracing";
+
+const CPUINFO: &str = "proc/cpuinfo";
+const STATUS: &str = "proc/self/status";
+/// As much of `/proc/cpuinfo` as is read: the first processors of many, of which the first is looked
+/// at. The kernel writes the text as it is read, and takes milliseconds for hundreds of processors.
+const CPUINFO_BYTES: u64 = 16 * 1024;
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self::here()
+    }
+}
+
+impl Machine {
+    /// The machine we run on.
+    pub fn here() -> Self {
+        Self { root: "/".into(), known: Some(Arc::default()) }
+    }
+
+    /// The tree below `root` instead of `/`: for tests. What is not in files (CPUID, file system
+    /// sizes, opening a counter) still is this machine's, or not known.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into(), known: None }
+    }
+
+    /// Whether this is the machine we run on, so that asking the processor makes sense.
+    pub fn is_here(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
+    /// Whether a seccomp filter is active for this process.
+    pub fn is_filtered(&self) -> bool {
+        self.field("proc/self/status", "Seccomp").is_some_and(|mode| mode == "2")
+    }
+
+    /// `path` without its leading slash, on this machine.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+
+    /// A whole small file.
+    pub fn read(&self, path: &str) -> io::Result<String> {
+        fs::read_to_string(self.path(path))
+    }
+
+    /// A whole small file without white space at its ends; `None` if it cannot be read.
+    pub fn read_trimmed(&self, path: &str) -> Option<String> {
+        Some(self.read(path).ok()?.trim().to_owned())
+    }
+
+    /// The value after `key:` in a file of such lines (`/proc/self/status`, `/proc/cpuinfo`).
+    pub fn field(&self, path: &str, key: &str) -> Option<String> {
+        let find = |text: &str| {
+            let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
+            pairs.find(|(k, _)| k.trim() == key).map(|(_, v)| v.trim().to_owned())
+        };
+        let known = self.known.as_ref().and_then(|known| match path {
+            CPUINFO => Some(&known.cpuinfo),
+            STATUS => Some(&known.status),
+            _ => None,
+        });
+        match known {
+            Some(known) => find(known.get_or_init(|| self.start_of(path)).as_ref()?),
+            None => find(&self.start_of(path)?),
+        }
+    }
+
+    /// The file, but only the first processors of `/proc/cpuinfo`.
+    fn start_of(&self, path: &str) -> Option<String> {
+        let mut text = Vec::new();
+        let most = if path == CPUINFO { CPUINFO_BYTES } else { u64::MAX };
+        fs::File::open(self.path(path)).ok()?.take(most).read_to_end(&mut text).ok()?;
+        Some(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Whether there is something that we may look at.
+    pub fn exists(&self, path: &str) -> bool {
+        self.path(path).exists()
+    }
+
+    /// Names in a directory, sorted; none if it cannot be read.
+    pub fn list(&self, path: &str) -> Vec<String> {
+        match &self.known {
+            Some(known) if path == DEVICES => {
+                known.pmus.get_or_init(|| self.names_in(path)).clone()
+            }
+            _ => self.names_in(path),
+        }
+    }
+
+    fn names_in(&self, path: &str) -> Vec<String> {
+        let Ok(dir) = fs::read_dir(self.path(path)) else { return Vec::new() };
+        let mut names: Vec<String> =
+            dir.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+
+    /// Logical CPUs that are online; CPU 0 where the kernel does not say.
+    pub fn online_cpus(&self) -> Vec<u32> {
+        let list = self.read_trimmed("sys/devices/system/cpu/online").unwrap_or_default();
+        parse_cpus(&list).unwrap_or_else(|| vec![0])
+    }
+
+    /// `kernel.perf_event_paranoid`.
+    pub fn paranoid(&self) -> Option<i32> {
+        self.read_trimmed("proc/sys/kernel/perf_event_paranoid")?.parse().ok()
+    }
+
+    /// Effective capabilities, one bit each.
+    pub fn capabilities(&self) -> Option<u64> {
+        u64::from_str_radix(&self.field("proc/self/status", "CapEff")?, 16).ok()
+    }
+
+    /// Whether we are inside a user namespace: capabilities there are not those that the kernel
+    /// asks for before it counts (`perfmon_capable` looks in the first namespace).
+    pub fn in_user_namespace(&self) -> bool {
+        // The first namespace maps every id to itself (user_namespaces(7)).
+        self.read("proc/self/uid_map").is_ok_and(|map| {
+            let words: Vec<&str> = map.split_whitespace().collect();
+            !words.is_empty() && words != ["0", "0", "4294967295"]
+        })
+    }
+
+    /// The command that changes a kernel setting: inside of a container it can only be read.
+    pub fn sysctl(&self, setting: &str) -> String {
+        match self.container() {
+            None => format!("sudo sysctl {setting}"),
+            Some(_) => format!("on the host: sudo sysctl {setting}"),
+        }
+    }
+
+    /// Why this looks like the inside of a container; `None` if it does not.
+    pub fn container(&self) -> Option<String> {
+        if self.exists(".dockerenv") {
+            return Some("/.dockerenv exists".into());
+        }
+        if self.exists("run/.containerenv") {
+            return Some("/run/.containerenv exists".into());
+        }
+        if let Some(kind) = self.read_trimmed("run/systemd/container") {
+            return Some(kind);
+        }
+        let groups = self.read("proc/1/cgroup").ok()?;
+        ["docker", "kubepods", "containerd", "lxc", "libpod"]
+            .into_iter()
+            .find(|sign| groups.contains(sign))
+            .map(|sign| format!("control group of process 1 names {sign}"))
+    }
+
+    /// Which hypervisor's guest this is; `None` if there is no sign of one.
+    pub fn virtualisation(&self) -> Option<String> {
+        let dmi = |file| self.read_trimmed(&format!("sys/class/dmi/id/{file}"));
+        let flagged = self
+            .field("proc/cpuinfo", "flags")
+            .is_some_and(|f| f.split_whitespace().any(|f| f == "hypervisor"));
+        if let Some(kind) = self.read_trimmed("sys/hypervisor/type") {
+            return Some(kind);
+        }
+        let known = [
+            ("QEMU", "QEMU"),
+            ("KVM", "KVM"),
+            ("Amazon EC2", "Amazon EC2"),
+            ("Google", "Google Compute Engine"),
+            ("Microsoft Corporation", "Hyper-V"),
+            ("VMware", "VMware"),
+            ("innotek", "VirtualBox"),
+            ("Xen", "Xen"),
+        ];
+        let vendor =
+            dmi("sys_vendor").unwrap_or_default() + " " + &dmi("product_name").unwrap_or_default();
+        let named = known.iter().find(|(sign, _)| vendor.contains(sign)).map(|(_, name)| *name);
+        // Google and Microsoft also build machines that are real.
+        match (named, flagged) {
+            (Some(name), true) => Some(name.into()),
+            (Some(name @ ("QEMU" | "KVM" | "VirtualBox" | "Xen")), false) => Some(name.into()),
+            (None, true) => Some("the processor reports a hypervisor".into()),
+            _ => None,
+        }
+    }
+
+    /// The PMUs of [`Machine::core_pmus`] and their types: several where there are several kinds
+    /// of cores.
+    pub fn core_types(&self) -> Vec<(String, u32)> {
+        let pmus = self.core_pmus().into_iter();
+        let typed = pmus.filter_map(|pmu| {
+            let path = format!("{}/{pmu}/type", DEVICES);
+            let number = self.read_trimmed(&path)?.parse().ok()?;
+            Some((pmu, number))
+        });
+        typed.collect()
+    }
+
+    /// PMUs of the processor's cores, by sysfs: `cpu`, `cpu_core`, `armv8_pmuv3_0`, …
+    pub fn core_pmus(&self) -> Vec<String> {
+        let mut pmus = self.list(DEVICES);
+        pmus.retain(|p| {
+            matches!(p.as_str(), "cpu" | "cpu_core" | "cpu_atom" | "cpum_cf")
+                || ["armv8", "armv7", "apple_", "riscv-pmu"].iter().any(|s| p.starts_with(s))
+        });
+        pmus
+    }
+}
+
+/// Processors of a list as the kernel writes it (`0,18-19`); `None` if it names none.
+pub fn parse_cpus(text: &str) -> Option<Vec<u32>> {
+    /// Bounds what a damaged file makes us allocate.
+    const MOST: u32 = 65_536;
+    let mut cpus = Vec::new();
+    for range in text.split(',') {
+        let (from, to) = range.split_once('-').unwrap_or((range, range));
+        let (from, to): (u32, u32) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
+        if from > to || to >= MOST {
+            return None;
+        }
+        cpus.extend(from..=to);
+    }
+    (!cpus.is_empty()).then_some(cpus)
+}

@@ -1,0 +1,184 @@
+//! What the counters of a thread add to each of its context switches.
+//!
+//! The kernel saves and restores the counters of a thread whenever it leaves or enters a
+//! processor, whether or not anybody reads them. A program whose threads sleep and wake between
+//! short pieces of work pays that all the time. It is measured here: two threads of this process
+//! wake each other in turn on one CPU, in batches with and without counters, which takes about
+//! 5 ms. Nothing of it touches the program that is going to be recorded.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{self, Thread};
+
+use crate::killer;
+use counters::plan::{Plan, SourceKind};
+use counters::thread::ThreadCounters;
+
+/// Batches of each kind. The median of a few tells those apart that something else disturbed.
+const BATCHES: usize = 7;
+/// How often each thread wakes the other one in a batch.
+const TURNS: u32 = 60;
+
+/// What was measured: processor time in ns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Switches {
+    /// Switches with counters, of both threads.
+    pub switches: u64,
+    /// One without counters: median over the batches.
+    pub bare_ns: f64,
+    /// What counters add to one: median over the batches, not below 0.
+    pub added_ns: f64,
+    /// The least and the most of a batch.
+    pub added_range_ns: [f64; 2],
+}
+
+/// Measures with the counters of `plan`. `None` if it has none that the kernel counts for a
+/// thread, or if threads cannot be kept on one CPU, or counters not opened.
+pub fn measure(plan: &Plan) -> Option<Switches> {
+    if !plan.groups().iter().any(|group| group.kind == SourceKind::Perf) {
+        return None;
+    }
+    killer::may_open(plan).ok()?;
+    let pair = Pair { turn: AtomicU32::new(0), threads: [OnceLock::new(), OnceLock::new()] };
+    let cpu = current_cpu()?;
+    let (first, second) = thread::scope(|scope| {
+        let second = scope.spawn(|| pair.run(1, cpu, plan));
+        let first = scope.spawn(|| pair.run(0, cpu, plan));
+        (first.join().ok().flatten(), second.join().ok().flatten())
+    });
+    let batches: Vec<Batch> =
+        first?.into_iter().zip(second?).map(|(a, b)| a.and(b)).collect::<Option<_>>()?;
+    let (bare, with): (Vec<_>, Vec<_>) =
+        batches.chunks_exact(2).map(|two| (two[0].per_switch(), two[1].per_switch())).unzip();
+    let mut added: Vec<f64> = bare.iter().zip(&with).map(|(bare, with)| with - bare).collect();
+    added.sort_by(f64::total_cmp);
+    Some(Switches {
+        switches: batches.chunks_exact(2).map(|two| two[1].switches).sum(),
+        bare_ns: median(bare)?,
+        added_ns: median(added.clone())?.max(0.0),
+        added_range_ns: [*added.first()?, *added.last()?],
+    })
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+/// Two threads that take turns.
+struct Pair {
+    /// Number of turns taken; the even ones are the first thread's. [`GIVEN_UP`]: no more.
+    turn: AtomicU32,
+    threads: [OnceLock<Thread>; 2],
+}
+
+const GIVEN_UP: u32 = u32::MAX;
+
+/// What one thread, or both, used in one batch.
+#[derive(Clone, Copy)]
+struct Batch {
+    cpu_ns: u64,
+    switches: u64,
+}
+
+impl Batch {
+    fn per_switch(&self) -> f64 {
+        self.cpu_ns as f64 / self.switches as f64
+    }
+
+    /// Both threads'. `None` if they hardly switched: they were not on one CPU.
+    fn and(self, other: Self) -> Option<Self> {
+        let switches = self.switches + other.switches;
+        (switches >= u64::from(TURNS))
+            .then_some(Self { cpu_ns: self.cpu_ns + other.cpu_ns, switches })
+    }
+}
+
+impl Pair {
+    /// One of the two threads: batches without and with counters in turn.
+    fn run(&self, me: u32, cpu: usize, plan: &Plan) -> Option<Vec<Batch>> {
+        let _ = self.threads[me as usize].set(thread::current());
+        let other = loop {
+            match self.threads[1 - me as usize].get() {
+                Some(other) => break other,
+                None => thread::yield_now(),
+            }
+        };
+        let result = stay_on(cpu).and_then(|()| {
+            (0..2 * BATCHES).map(|number| self.batch(me, number, plan, other)).collect()
+        });
+        if result.is_none() {
+            self.turn.store(GIVEN_UP, Ordering::Release);
+            other.unpark(); // It may wait for a turn that does not come any more.
+        }
+        result
+    }
+
+    fn batch(&self, me: u32, number: usize, plan: &Plan, other: &Thread) -> Option<Batch> {
+        let mut counters = ThreadCounters::closed();
+        if number % 2 == 1 {
+            counters.open(plan).ok()?;
+        }
+        let before = used();
+        let first = number as u32 * 2 * TURNS + me;
+        let done = (0..TURNS).try_for_each(|turn| self.take(first + 2 * turn, other));
+        let after = used();
+        counters.close();
+        done?;
+        let (before, after) = (before?, after?);
+        Some(Batch {
+            cpu_ns: after.cpu_ns.checked_sub(before.cpu_ns)?,
+            switches: after.switches.checked_sub(before.switches)?,
+        })
+    }
+
+    /// Waits for turn `number` and hands on to the other thread.
+    fn take(&self, number: u32, other: &Thread) -> Option<()> {
+        loop {
+            match self.turn.load(Ordering::Acquire) {
+                GIVEN_UP => return None,
+                now if now == number => break,
+                _ => thread::park(),
+            }
+        }
+        let next =
+            self.turn.compare_exchange(number, number + 1, Ordering::AcqRel, Ordering::Acquire);
+        other.unpark();
+        next.is_ok().then_some(())
+    }
+}
+
+/// What the calling thread has used so far.
+fn used() -> Option<Batch> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: all zero is a valid `rusage`.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both are live locals.
+    let failed = unsafe {
+        libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time)
+            | libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage)
+    };
+    let cpu_ns = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+    let switches = (usage.ru_nvcsw + usage.ru_nivcsw) as u64;
+    (failed == 0).then_some(Batch { cpu_ns, switches })
+}
+
+fn current_cpu() -> Option<usize> {
+    // SAFETY: no arguments.
+    usize::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
+/// Keeps the calling thread on one CPU.
+fn stay_on(cpu: usize) -> Option<()> {
+    // SAFETY: all zero is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    if cpu >= libc::CPU_SETSIZE as usize {
+        return None;
+    }
+    // SAFETY: `cpu` is within the set, and the set is a live local.
+    let failed = unsafe {
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
+    };
+    (failed == 0).then_some(())
+}

@@ -1,0 +1,45 @@
+//! What counters add to context switches: a measurement, so only what must hold of any is tested.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use counters::Plan;
+use machine::Machine;
+use machine::switches;
+use model::{Counter, PerfAttr, SimReading};
+use names::Resolver;
+use testkit::counting::*;
+
+#[test]
+fn two_threads_take_turns_with_and_without_counters() {
+    if !can_count() {
+        return;
+    }
+    let plan =
+        Plan::new(Resolver::new(&Machine::here()).resolve("page-faults:u").unwrap()).unwrap();
+    let Some(found) = switches::measure(&plan) else {
+        return skip("threads cannot be kept on one CPU");
+    };
+    // Seven batches of 60 turns of each of two threads; a turn that finds the other one awake
+    // already needs no switch.
+    assert!(found.switches > 7 * 60, "{found:?}");
+    assert!(found.bare_ns > 0.0 && found.added_ns >= 0.0, "{found:?}");
+    let [least, most] = found.added_range_ns;
+    assert!(least <= most && found.added_ns <= most.max(0.0), "{found:?}");
+    // The caller's own CPUs are what they were.
+    let cpus = std::thread::available_parallelism().unwrap();
+    assert_eq!(cpus, std::thread::available_parallelism().unwrap());
+}
+
+/// Counters that cannot be opened in a thread end it at once, in both threads.
+#[test]
+fn nothing_to_measure() {
+    let plan = |counters: Vec<Counter>| Plan::new(counters).unwrap();
+    assert_eq!(switches::measure(&plan(vec![])), None);
+    let simulated = sim("simulated", 0, &[SimReading { add: 1, ..SimReading::default() }]);
+    assert_eq!(switches::measure(&plan(vec![simulated])), None);
+    if can_count() {
+        // A type that no kernel has.
+        let nowhere = perf("nowhere", 0, PerfAttr { kind: u32::MAX, ..software(2) });
+        assert_eq!(switches::measure(&plan(vec![nowhere])), None);
+    }
+}

@@ -1,0 +1,313 @@
+//! Values of your own for each op of a model: what a [`Collector`] reads before and after an op of a
+//! virtual machine is kept in the profile, next to the recorder's counters.
+//!
+//! ```no_run
+//! use measure::collector::{self, Collector, Device, Kind, Slot, Values};
+//!
+//! struct Cache;
+//!
+//! impl Collector for Cache {
+//!     fn slots(&self) -> &[Slot] {
+//!         const { &[Slot { name: c"cache hits", kind: Kind::Count }] }
+//!     }
+//!     fn start(&self, device: Device) -> Option<u64> {
+//!         (device.kind == 1).then(hits)
+//!     }
+//!     fn stop(&self, state: u64, values: &mut Values<'_>) {
+//!         values.count(0, (hits() - state) as i64);
+//!     }
+//! }
+//! # fn hits() -> u64 { 0 }
+//!
+//! let registered = collector::register(Cache)?;
+//! // … runs of models, recorded by `counterpoint run` or in a session …
+//! drop(registered);
+//! # Ok::<(), collector::Error>(())
+//! ```
+//!
+//! The recorder is `libcounterpoint.so` in this process, preloaded or loaded with `RTLD_GLOBAL`; this
+//! module links nothing and only fills the struct of `include/counterpoint/collector.h`, where the
+//! rules are: called on the op's thread, by several threads at once, outside of the op's own time.
+//! Nothing here allocates or locks in a call. A panic is caught, counted as the loss
+//! `collector_failed`, and costs the values of that call.
+
+use std::ffi::{CStr, c_void};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use abi::agent::{AgentTable, TABLE_SYMBOL};
+use abi::collector as c;
+pub use abi::collector::Device;
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// A whole number.
+    Count = 0,
+    /// Microseconds.
+    Duration = 1,
+    /// Of a hundred.
+    Percent = 2,
+    /// A number without a unit.
+    Ratio = 3,
+    /// A text; the recorder keeps 4,096 different ones.
+    Text = 4,
+}
+
+/// One value that a collector gives.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    /// What views call it; unique among the slots of all collectors.
+    pub name: &'static CStr,
+    /// How to read it.
+    pub kind: Kind,
+}
+
+/// Reads something of its own around each op.
+pub trait Collector: Send + Sync + 'static {
+    /// Its slots, always the same; from one to sixteen for all collectors together. Whatever has to
+    /// be resolved or opened once is done before it is registered.
+    fn slots(&self) -> &[Slot];
+
+    /// Before an op on this device (that of its last tensor argument; the first CPU if it has
+    /// none): a state of 64 bits below [`LARGEST_STATE`], which `stop` gets. `None`: there is
+    /// nothing to say about this device, and no `stop`. An op that throws has none, either.
+    fn start(&self, device: Device) -> Option<u64>;
+
+    /// Behind the op: fills the slots. One that is not filled is missing, which is not 0.
+    fn stop(&self, state: u64, values: &mut Values<'_>);
+}
+
+/// Larger states are failures.
+pub const LARGEST_STATE: u64 = u64::MAX - 2;
+const NOTHING: u64 = u64::MAX;
+const FAILED: u64 = u64::MAX - 1;
+
+/// The slots of one call.
+#[derive(Debug)]
+pub struct Values<'a> {
+    slots: &'a mut [c::Value],
+    failed: bool,
+}
+
+impl Values<'_> {
+    fn put(&mut self, slot: usize, bits: u64) {
+        match self.slots.get_mut(slot) {
+            Some(place) => *place = c::Value { bits, filled: 1 },
+            None => self.failed = true,
+        }
+    }
+
+    /// Fills a [`Kind::Count`].
+    pub fn count(&mut self, slot: usize, value: i64) {
+        self.put(slot, value as u64);
+    }
+
+    /// Fills a [`Kind::Duration`] (microseconds), [`Kind::Percent`] or [`Kind::Ratio`].
+    pub fn number(&mut self, slot: usize, value: f64) {
+        self.put(slot, value.to_bits());
+    }
+
+    /// Fills a [`Kind::Text`]. The recorder copies it.
+    pub fn text(&mut self, slot: usize, value: &'static CStr) {
+        self.put(slot, value.as_ptr() as u64);
+    }
+
+    /// The values of this call are not to be used.
+    pub fn fail(&mut self) {
+        self.failed = true;
+    }
+}
+
+/// A collector that is asked, until this is dropped. What it is made of lives until the process
+/// ends: another thread may be in a call of it.
+#[derive(Debug)]
+pub struct Registered {
+    number: i32,
+    table: &'static AgentTable,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        (self.table.collector_remove)(self.number);
+    }
+}
+
+/// Why a collector is not registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no recorder in this process, or its version has no collectors.
+    NoAgent,
+    /// It has no slots.
+    NoSlots,
+    /// There are more slots, or collectors, than the recorder has room for.
+    TooMany,
+    /// Another collector has a slot of the same name.
+    SameName,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoAgent => {
+                "register a collector: no recorder (libcounterpoint.so) in this process"
+            }
+            Self::NoSlots => "register a collector: it has no slots",
+            Self::TooMany => "register a collector: no room for more slots",
+            Self::SameName => "register a collector: another one has a slot of the same name",
+        })
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Has the recorder of this process ask `collector` from the next op on.
+///
+/// # Errors
+/// There is no recorder, or it does not want this one.
+pub fn register<C: Collector>(collector: C) -> Result<Registered, Error> {
+    // SAFETY: a C string. What has this name is a table that begins with its size, and is constant.
+    let table = unsafe {
+        let found = libc::dlsym(libc::RTLD_DEFAULT, TABLE_SYMBOL.as_ptr());
+        found.cast::<AgentTable>().cast_const().as_ref()
+    };
+    let table = table
+        .filter(|table| table.size as usize >= size_of::<AgentTable>())
+        .ok_or(Error::NoAgent)?;
+    let collector: &'static C = Box::leak(Box::new(collector));
+    let slots = c_slots(collector);
+    // SAFETY: complete; the functions get the collector that they are made for.
+    match unsafe { (table.collector_add)(&c_struct(collector, &slots)) } {
+        number @ 0.. => Ok(Registered { number, table }),
+        -2 => Err(Error::TooMany),
+        -3 => Err(Error::SameName),
+        _ => Err(Error::NoSlots),
+    }
+}
+
+fn c_slots<C: Collector>(collector: &C) -> Vec<c::Slot> {
+    let slot = |slot: &Slot| c::Slot { name: slot.name.as_ptr(), kind: slot.kind as u32 };
+    collector.slots().iter().map(slot).collect()
+}
+
+fn c_struct<C: Collector>(collector: &'static C, slots: &[c::Slot]) -> c::Collector {
+    c::Collector {
+        size: size_of::<c::Collector>() as u32,
+        slots: slots.len() as u32,
+        name: c"Rust".as_ptr(),
+        slot: slots.as_ptr(),
+        this: std::ptr::from_ref(collector).cast_mut().cast(),
+        start: Some(start::<C>),
+        stop: Some(stop::<C>),
+        abandon: None,
+    }
+}
+
+/// The state is the pointer's bits; the pointer is never followed.
+unsafe extern "C" fn start<C: Collector>(this: *mut c_void, device: Device) -> *mut c_void {
+    // SAFETY: registered with a leaked `C`.
+    let collector = unsafe { &*this.cast::<C>() };
+    let state = match catch_unwind(AssertUnwindSafe(|| collector.start(device))) {
+        Ok(Some(state)) if state <= LARGEST_STATE => state,
+        Ok(None) => NOTHING,
+        _ => FAILED,
+    };
+    std::ptr::without_provenance_mut(state as usize)
+}
+
+unsafe extern "C" fn stop<C: Collector>(
+    this: *mut c_void,
+    state: *mut c_void,
+    values: *mut c::Value,
+    slots: u32,
+) -> i32 {
+    // SAFETY: registered with a leaked `C`; the recorder's slots.
+    let (collector, slots) =
+        unsafe { (&*this.cast::<C>(), std::slice::from_raw_parts_mut(values, slots as usize)) };
+    let state = state.addr() as u64;
+    if state > LARGEST_STATE {
+        return i32::from(state != NOTHING);
+    }
+    let mut values = Values { slots, failed: false };
+    let stopped = catch_unwind(AssertUnwindSafe(|| collector.stop(state, &mut values)));
+    i32::from(stopped.is_err() || values.failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives its state and its device back; panics or writes beyond its slots on demand.
+    struct Echo;
+
+    impl Collector for Echo {
+        fn slots(&self) -> &[Slot] {
+            const {
+                &[
+                    Slot { name: c"state", kind: Kind::Count },
+                    Slot { name: c"half", kind: Kind::Ratio },
+                    Slot { name: c"word", kind: Kind::Text },
+                ]
+            }
+        }
+
+        fn start(&self, device: Device) -> Option<u64> {
+            assert_ne!(device.id, 97, "on demand");
+            if device.id == 96 {
+                return None;
+            }
+            Some(u64::from(device.kind as u32) << 32 | u64::from(device.id as u32))
+        }
+
+        fn stop(&self, state: u64, values: &mut Values<'_>) {
+            assert_ne!(state, 99, "on demand");
+            values.count(if state == 98 { 3 } else { 0 }, -(state as i64));
+            values.number(1, 0.5);
+            values.text(2, c"word");
+        }
+    }
+
+    fn call(device: Device) -> (i32, [c::Value; 3]) {
+        static ECHO: Echo = Echo;
+        let slots = c_slots(&ECHO);
+        let made = c_struct(&ECHO, &slots);
+        assert_eq!((made.slots, made.size), (3, 56));
+        let mut values = [c::Value::default(); 3];
+        // SAFETY: as the recorder does it.
+        let code = unsafe {
+            let state = made.start.unwrap()(made.this, device);
+            made.stop.unwrap()(made.this, state, values.as_mut_ptr(), made.slots)
+        };
+        (code, values)
+    }
+
+    #[test]
+    fn the_recorder_gets_what_the_collector_gives() {
+        let (code, values) = call(Device { kind: 2, id: 7 });
+        assert_eq!(code, 0);
+        assert!(values.iter().all(|value| value.filled == 1));
+        assert_eq!(values[0].bits as i64, -(2 << 32 | 7));
+        assert_eq!(f64::from_bits(values[1].bits), 0.5);
+        // SAFETY: the text given above.
+        assert_eq!(unsafe { CStr::from_ptr(values[2].bits as *const _) }, c"word");
+    }
+
+    #[test]
+    fn a_panic_and_a_slot_too_many_are_failures() {
+        assert_eq!(call(Device { kind: 0, id: 99 }).0, 1);
+        assert_eq!(call(Device { kind: 0, id: 98 }).0, 1);
+        assert_eq!(call(Device { kind: 0, id: 97 }).0, 1);
+    }
+
+    #[test]
+    fn a_device_without_a_source_has_no_values() {
+        assert_eq!(call(Device { kind: 0, id: 96 }), (0, [c::Value::default(); 3]));
+    }
+
+    #[test]
+    fn without_a_recorder_it_says_so() {
+        assert_eq!(register(Echo).unwrap_err(), Error::NoAgent);
+    }
+}

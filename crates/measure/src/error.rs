@@ -1,0 +1,85 @@
+//! Why counters could not be opened or read.
+
+use counters::{OpenError, PlanError};
+use machine::check::Problem;
+use names::NameError;
+
+/// Why a reading lacks some values or all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// A group is in error state (a pinned one, `:D`, that lost its place on the PMU). Later
+    /// readings may work.
+    #[error("read counters: a group is in error state (pinned, and not on the PMU)")]
+    Group,
+    /// The program closed our descriptors. Open the counters again.
+    #[error("read counters: their descriptors were closed by the program")]
+    Lost,
+    /// The measurement was begun with other counters; it is as it was.
+    #[error("read counters: the measurement was begun with other counters")]
+    OtherCounters,
+    /// This process is a forked child; the counters are its parent's. Open them again here.
+    #[error("read counters: opened before a fork, they count the parent")]
+    Forked,
+}
+
+/// Counters that could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.message)]
+pub struct Error(Box<Told>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Told {
+    message: String,
+    hint: Option<String>,
+    kind: ErrorKind,
+}
+
+/// What kind of trouble an [`Error`] is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The text is not a list of counters that this machine knows.
+    Name(NameError),
+    /// The counters cannot be one [`Plan`](crate::Plan).
+    Plan(PlanError),
+    /// The kernel refused a counter, or memory.
+    Open(OpenError),
+    /// They open but do not count, or not all at once.
+    DoesNotCount,
+}
+
+impl Error {
+    /// What kind of trouble it is.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
+    }
+
+    /// What to type or change, where that is known.
+    pub fn hint(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+
+    pub(crate) fn new(message: String, hint: Option<String>, kind: ErrorKind) -> Self {
+        Self(Box::new(Told { message, hint, kind }))
+    }
+
+    pub(crate) fn name(error: NameError, text: &str) -> Self {
+        Self::new(format!("{text}: {error}"), error.hint.clone(), ErrorKind::Name(error))
+    }
+
+    pub(crate) fn plan(error: PlanError) -> Self {
+        Self::new(error.to_string(), None, ErrorKind::Plan(error))
+    }
+
+    pub(crate) fn memory(error: &std::io::Error) -> Self {
+        let error = OpenError::from_errno(error.raw_os_error().unwrap_or(0));
+        let message = format!("map memory that a fork wipes: {error}");
+        Self::new(message, None, ErrorKind::Open(error))
+    }
+
+    pub(crate) fn problem(problem: Problem) -> Self {
+        let kind = problem.error.map_or(ErrorKind::DoesNotCount, ErrorKind::Open);
+        Self::new(problem.message, problem.remedy, kind)
+    }
+}

@@ -1,0 +1,202 @@
+//! What was counted between a begin and an end.
+
+use std::fmt;
+use std::sync::Arc;
+
+use model::{Scale, Unit, scaled};
+
+use crate::error::ReadError;
+use counters::{Coverage, Plan, Readings};
+
+/// Two readings of the same counters. Values are found by the counter's name as it was typed,
+/// modifiers included (`page-faults:u`).
+#[derive(Clone)]
+pub struct Measurement {
+    plan: Arc<Plan>,
+    pub(crate) begin: Readings,
+    pub(crate) end: Readings,
+    pub(crate) problem: Option<ReadError>,
+}
+
+/// One counter's part of a [`Measurement`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Count<'m> {
+    /// The counter's name.
+    pub name: &'m str,
+    /// What its values are measured in, once multiplied by `scale`.
+    pub unit: Unit,
+    /// One step of a value, in `unit`; 1 but for the rare counter whose PMU says otherwise.
+    pub scale: Scale,
+    /// Its group, from 0. Only counters of one group may be divided by one another.
+    pub group: u16,
+    /// What the counter advanced by, while it ran; `None` if it could not be read.
+    pub raw: Option<u64>,
+    /// How much of the interval it ran.
+    pub coverage: Coverage,
+}
+
+impl Measurement {
+    pub(crate) fn new(plan: Arc<Plan>) -> Self {
+        Self { plan, begin: Readings::new(), end: Readings::new(), problem: None }
+    }
+
+    /// Whether its begin was taken with this plan.
+    #[inline]
+    pub(crate) fn is_of(&self, plan: &Arc<Plan>) -> bool {
+        Arc::ptr_eq(&self.plan, plan)
+    }
+
+    /// Made for another plan, it becomes one for this.
+    #[inline]
+    pub(crate) fn begin_anew(&mut self, plan: &Arc<Plan>) {
+        if !Arc::ptr_eq(&self.plan, plan) {
+            self.plan = Arc::clone(plan);
+        }
+        self.begin.clear();
+        self.end.clear();
+        self.problem = None;
+    }
+
+    /// What was counted, exactly. `None` if there is no such counter, if it could not be read, or
+    /// if it ran only part of the time (see [`Measurement::estimate`]).
+    pub fn value(&self, name: &str) -> Option<u64> {
+        self.count(name)?.exact()
+    }
+
+    /// What was counted, or an estimate of it where the counter took turns with others.
+    pub fn estimate(&self, name: &str) -> Option<u64> {
+        self.count(name)?.estimate()
+    }
+
+    /// Everything that is known about one counter. A name without modifiers finds a counter with
+    /// some, if there is none without.
+    pub fn count(&self, name: &str) -> Option<Count<'_>> {
+        let whole = self.counts().find(|count| count.name == name);
+        whole.or_else(|| self.counts().find(|count| without_modifiers(count.name) == name))
+    }
+
+    /// Every counter, in the order in which they were named.
+    pub fn counts(&self) -> impl Iterator<Item = Count<'_>> {
+        self.plan.counters().iter().enumerate().map(|(i, counter)| Count {
+            name: &counter.name,
+            unit: counter.unit,
+            scale: counter.scale,
+            group: counter.group,
+            raw: self.end.since(&self.begin, i),
+            coverage: self.end.coverage(&self.begin, i),
+        })
+    }
+
+    /// For how long group `group` was enabled: the thread's time on a processor between the two
+    /// readings, ns. `None` if the group was not read.
+    pub fn enabled_ns(&self, group: usize) -> Option<u64> {
+        let first = usize::from(self.plan.groups().get(group)?.first);
+        Some(self.end.enabled(first)?.wrapping_sub(self.begin.enabled(first)?))
+    }
+
+    /// What went wrong in [`Counters::measure`](crate::Counters::measure), if anything; the values of which it is
+    /// true are missing.
+    pub fn problem(&self) -> Option<ReadError> {
+        self.problem
+    }
+
+    /// The two readings, for whoever wants the kernel's own words.
+    pub fn readings(&self) -> [&Readings; 2] {
+        [&self.begin, &self.end]
+    }
+}
+
+impl Count<'_> {
+    /// The count, if the counter ran all the time.
+    pub fn exact(&self) -> Option<u64> {
+        self.raw.filter(|_| self.coverage == Coverage::Whole)
+    }
+
+    /// The count; if the counter ran only part of the time, scaled to all of it
+    /// ([`model::scaled`]), which is right only if things went on as in that part. `None` if it
+    /// never ran.
+    pub fn estimate(&self) -> Option<u64> {
+        match self.coverage {
+            Coverage::Whole => self.raw,
+            Coverage::Part { enabled_ns, running_ns } => scaled(self.raw?, enabled_ns, running_ns),
+            Coverage::Nothing => None,
+        }
+    }
+
+    /// The part of the time for which the counter ran, 0 to 1.
+    pub fn covered(&self) -> f64 {
+        match self.coverage {
+            Coverage::Whole => 1.0,
+            Coverage::Part { enabled_ns, running_ns } => running_ns as f64 / enabled_ns as f64,
+            Coverage::Nothing => 0.0,
+        }
+    }
+}
+
+/// A table, one line for each counter: value (`–` where there is none), name and unit, and what
+/// there is to say about it.
+impl fmt::Display for Measurement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows: Vec<[String; 3]> = self.counts().map(row).collect();
+        let widest =
+            |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let (value, name) = (widest(0), widest(1));
+        for (i, row) in rows.iter().enumerate() {
+            let line = format!("{:>value$}  {:<name$}  {}", row[0], row[1], row[2]);
+            f.write_str(if i == 0 { "" } else { "\n" })?;
+            f.write_str(line.trim_end())?;
+        }
+        match self.problem {
+            Some(problem) => write!(f, "\n{problem}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Measurement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.counts()).finish()
+    }
+}
+
+/// `cycles` of `cycles:uD`. The letters of `names::Modifiers`.
+fn without_modifiers(name: &str) -> &str {
+    match name.rsplit_once(':') {
+        Some((head, letters)) if letters.chars().all(|c| "ukhGHIpD".contains(c)) => head,
+        _ => name,
+    }
+}
+
+fn row(count: Count<'_>) -> [String; 3] {
+    let value = match count.estimate() {
+        None => "–".to_owned(),
+        Some(steps) if count.scale == Scale::ONE => grouped(steps),
+        Some(steps) => (steps as f64 * count.scale.get()).to_string(),
+    };
+    let name = match count.unit {
+        Unit::Count | Unit::Cycles | Unit::Other => count.name.to_owned(),
+        unit => format!("{} ({unit})", count.name),
+    };
+    let note = match (count.coverage, count.raw) {
+        (Coverage::Whole, _) => String::new(),
+        (Coverage::Part { .. }, _) => {
+            format!("estimate: counted {:.1} % of the time", count.covered() * 100.0)
+        }
+        (Coverage::Nothing, Some(_)) => "not counting during this time".to_owned(),
+        (Coverage::Nothing, None) => "could not be read".to_owned(),
+    };
+    [value, name, note]
+}
+
+/// `1234567` as `1,234,567`.
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

@@ -1,0 +1,289 @@
+//! Opening counters by name, and counting what a piece of code does with them.
+
+use std::sync::Arc;
+use std::{fmt, ptr};
+
+use counters::{Plan, ReadStatus, Target, ThreadCounters};
+use machine::{Machine, check, killer};
+use names::Resolver;
+
+use crate::error::{Error, ErrorKind, ReadError};
+use crate::measurement::Measurement;
+
+/// Open counters of one thread. See the [crate](crate).
+///
+/// Dropping them closes them; that cannot fail. A forked child that inherits them gets
+/// [`ReadError::Forked`]: they count the parent.
+pub struct Counters {
+    thread: ThreadCounters<'static>,
+    plan: Arc<Plan>,
+    mark: ForkMark,
+}
+
+/// How to open [`Counters`].
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    groups: Vec<String>,
+    user_only: bool,
+    multiplex: bool,
+    kernel_reads: bool,
+    thread: i32,
+}
+
+impl Builder {
+    /// One more group: names as `counterpoint run -e` takes them, modifiers included. Its
+    /// counters are read together; counters of different groups are read one after another.
+    pub fn group<S: AsRef<str>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        let names: Vec<String> = names.into_iter().map(|n| n.as_ref().to_owned()).collect();
+        self.groups.push(names.join(","));
+        self
+    }
+
+    /// Count in user mode only, without the kernel's work for the thread: what an unprivileged
+    /// user may do where `perf_event_paranoid` is 2. As `:u` after each name that says nothing
+    /// about modes and can be counted so.
+    pub fn user_only(mut self) -> Self {
+        self.user_only = true;
+        self
+    }
+
+    /// Allow more counters than the machine has: they take turns, and a value is an estimate
+    /// ([`Count::estimate`](crate::Count::estimate)) or missing. Turns last about 4 ms; for regions much shorter than
+    /// that, most values are missing.
+    pub fn multiplex(mut self) -> Self {
+        self.multiplex = true;
+        self
+    }
+
+    /// Count another thread of this or another process, by its kernel thread id (`gettid`), from
+    /// now on. It may have been running for long and may end at any time. Each reading of a
+    /// thread that runs on another processor costs about 18 µs, because the kernel interrupts
+    /// that processor.
+    pub fn thread(mut self, tid: i32) -> Self {
+        self.thread = tid;
+        self
+    }
+
+    /// Never read in user mode (see [`Plan::kernel_reads_only`]).
+    pub fn kernel_reads_only(mut self) -> Self {
+        self.kernel_reads = true;
+        self
+    }
+
+    /// Opens the counters, counting from now on. Some microseconds for each, and with more than
+    /// one group 0.1 ms to see that they do not take turns.
+    ///
+    /// # Errors
+    /// What failed, on what, and why, with the remedy in [`Error::hint`]. Nothing stays open.
+    pub fn open(self) -> Result<Counters, Error> {
+        let machine = Machine::here();
+        let text = match self.groups.as_slice() {
+            [one] => one.clone(),
+            groups => groups.iter().map(|g| braced(g)).collect::<Vec<_>>().join(","),
+        };
+        let resolved = Resolver::new(&machine).resolve(&text);
+        let mut counters = resolved.map_err(|e| Error::name(e, &text))?;
+        if self.user_only {
+            for counter in &mut counters {
+                *counter = check::user_only(counter).unwrap_or_else(|| counter.clone());
+            }
+        }
+        if self.multiplex {
+            counters = check::split(&counters, &machine).map_err(Error::problem)?;
+        }
+        let mut plan = Plan::new(counters).map_err(Error::plan)?;
+        if self.kernel_reads {
+            plan = plan.kernel_reads_only();
+        }
+        let target = Target { pid: self.thread, cpu: -1 };
+        let open = match Counters::from_plan(plan.clone(), target) {
+            Ok(open) => open,
+            // Opening each alone finds out whether it is one counter or all of them together.
+            Err(error) if target == Target::CALLING_THREAD => {
+                let report = check::check(plan.counters(), &machine);
+                return Err(report.problem().map_or(error, |p| Error::problem(p.clone())));
+            }
+            Err(error) => return Err(error),
+        };
+        // Another thread may not be running, so its counters may stand still.
+        if self.multiplex || target != Target::CALLING_THREAD {
+            return Ok(open);
+        }
+        open.examined()
+    }
+}
+
+fn braced(group: &str) -> String {
+    if group.contains('{') { group.to_owned() } else { format!("{{{group}}}") }
+}
+
+impl Counters {
+    /// Opens one group of counters for the calling thread, counting from now on: names as
+    /// `counterpoint run -e` takes them, modifiers included.
+    ///
+    /// # Errors
+    /// As [`Builder::open`].
+    pub fn open<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Result<Self, Error> {
+        Self::builder().group(names).open()
+    }
+
+    /// For several groups, another thread, user mode only, or more counters than fit.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Opens what was resolved before, and nothing else: no look at whether it counts.
+    ///
+    /// # Errors
+    /// The first counter that does not open.
+    pub fn from_plan(plan: Plan, target: Target) -> Result<Self, Error> {
+        let plan = Arc::new(plan);
+        // SAFETY: the plan is on the heap, not written any more, and lives as long as `thread`
+        // beside it does: `Counters` never gives the one without the other.
+        let forever: &'static Plan = unsafe { &*Arc::as_ptr(&plan) };
+        let mark = ForkMark::new().map_err(|error| Error::memory(&error))?;
+        let mut counters = Self { thread: ThreadCounters::closed(), plan, mark };
+        let opened = killer::may_open(forever);
+        opened.and_then(|()| counters.thread.open_for(forever, target)).map_err(|failure| {
+            let name = forever.counters().get(failure.counter).map_or("", |c| c.name.as_str());
+            let whom = match target {
+                Target::CALLING_THREAD => "this thread".to_owned(),
+                Target { pid, .. } => format!("thread {pid}"),
+            };
+            let message = format!("open {name} on {whom}: {}", failure.error);
+            Error::new(message, None, ErrorKind::Open(failure.error))
+        })?;
+        Ok(counters)
+    }
+
+    /// Itself, if the counters really count, and all at once.
+    fn examined(mut self) -> Result<Self, Error> {
+        match check::count_at_once(&mut self.thread, &self.plan) {
+            Ok(()) => Ok(self),
+            Err(problem) => Err(Error::problem(problem)),
+        }
+    }
+
+    /// Counts what `work` does, on this thread. What it gives comes back with the counts,
+    /// whatever became of them: see [`Measurement::problem`].
+    pub fn measure<T>(&mut self, work: impl FnOnce() -> T) -> (T, Measurement) {
+        let mut m = self.measurement();
+        let begun = self.begin(&mut m);
+        let result = work();
+        let ended = self.end(&mut m);
+        m.problem = begun.and(ended).err();
+        (result, m)
+    }
+
+    /// An empty measurement for [`Counters::begin`] and [`Counters::end`], to be reused. 2.7 kB;
+    /// this is what allocates nothing afterwards.
+    pub fn measurement(&self) -> Measurement {
+        Measurement::new(Arc::clone(&self.plan))
+    }
+
+    /// Reads the counters as the begin of `m`, whose earlier values are gone.
+    ///
+    /// # Errors
+    /// Values that could not be read are missing in `m`; the others are good.
+    #[inline]
+    pub fn begin(&mut self, m: &mut Measurement) -> Result<(), ReadError> {
+        m.begin_anew(&self.plan);
+        if !self.mark.is_set() {
+            return Err(ReadError::Forked);
+        }
+        judged(self.thread.read(&mut m.begin))
+    }
+
+    /// Reads the counters as the end of `m`. The same begin may have several ends.
+    ///
+    /// # Errors
+    /// As [`Counters::begin`].
+    #[inline]
+    pub fn end(&mut self, m: &mut Measurement) -> Result<(), ReadError> {
+        if !m.is_of(&self.plan) {
+            return Err(ReadError::OtherCounters);
+        }
+        if !self.mark.is_set() {
+            m.end.clear();
+            return Err(ReadError::Forked);
+        }
+        judged(self.thread.read(&mut m.end))
+    }
+
+    /// The counters, in the order of their names.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Whether every counter is read without the kernel, as far as the pages of the moment say.
+    pub fn user_reads(&self) -> bool {
+        let groups = self.plan.groups();
+        let starts = groups.iter().fold(0u32, |mask, group| mask | 1 << group.first);
+        !groups.is_empty() && self.thread.user_reads() == starts
+    }
+}
+
+#[inline]
+fn judged(status: ReadStatus) -> Result<(), ReadError> {
+    match status {
+        ReadStatus::Complete => Ok(()),
+        ReadStatus::Partial => Err(ReadError::Group),
+        ReadStatus::DescriptorLost | ReadStatus::Closed => Err(ReadError::Lost),
+    }
+}
+
+impl Drop for Counters {
+    fn drop(&mut self) {
+        self.thread.close();
+    }
+}
+
+impl fmt::Debug for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.plan.counters().iter().map(|c| &c.name);
+        f.debug_list().entries(names).finish()
+    }
+}
+
+/// A word that is not zero, and that a forked child finds zero.
+struct ForkMark(*mut u8);
+
+impl ForkMark {
+    const BYTES: usize = 4096;
+
+    fn new() -> std::io::Result<Self> {
+        let (read_write, private) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping where the kernel finds room takes nothing from anybody.
+        let at = unsafe { libc::mmap(ptr::null_mut(), Self::BYTES, read_write, private, -1, 0) };
+        if at == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        let mark = Self(at.cast());
+        // SAFETY: mapped just now, and nobody else knows it.
+        if unsafe { libc::madvise(at, Self::BYTES, libc::MADV_WIPEONFORK) } != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        // SAFETY: as above.
+        unsafe { mark.0.write(1) };
+        Ok(mark)
+    }
+
+    #[inline]
+    fn is_set(&self) -> bool {
+        // SAFETY: mapped until drop. Volatile: a fork changes it without a write of ours.
+        unsafe { self.0.read_volatile() != 0 }
+    }
+}
+
+impl Drop for ForkMark {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, used by nobody after this.
+        unsafe { libc::munmap(self.0.cast(), Self::BYTES) };
+    }
+}
+
+// SAFETY: the pointer is to memory of its own, written once before it is shared.
+unsafe impl Send for ForkMark {}
+// SAFETY: as above; `is_set` only reads.
+unsafe impl Sync for ForkMark {}

@@ -1,0 +1,225 @@
+//! Kinds of devices, and the seam through which accelerators bring their counters.
+//!
+//! ```text
+//!  DeviceKind   cpu, cuda, …: its default set, its variable, what counts it
+//!  DeviceSource one component's counters (`cuda:::…`): CUPTI, rocprofiler, … bring one each
+//!  Devices      all of them, as one more source of names
+//! ```
+//!
+//! A component without a source in this version is there too: as one that says which library is
+//! missing and how its counters are allowed. The kinds are DLPack's and have TVM's names.
+
+use crate::{Entry, Head, NameErrorKind, NameSource, Resolved, Trouble};
+
+/// A kind of device that work can run on.
+#[derive(Debug, PartialEq, Eq)]
+pub struct DeviceKind {
+    /// `cuda`
+    pub name: &'static str,
+    /// What else it is called.
+    pub aliases: &'static [&'static str],
+    /// What counts it.
+    pub counted_by: CountedBy,
+    /// What is counted when nobody asked for anything in particular.
+    pub defaults: &'static [&'static str],
+}
+
+/// What counts a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountedBy {
+    /// The counters of the processor that runs the work.
+    Processor,
+    /// The [`DeviceSource`] of this component.
+    Component(&'static str),
+}
+
+/// The set of the original collectors of TVM, in its order.
+pub const PROCESSOR_DEFAULTS: &[&str] = &[
+    "cycles",
+    "stalled-cycles-frontend",
+    "stalled-cycles-backend",
+    "instructions",
+    "cache-misses",
+];
+
+const fn kind(
+    name: &'static str,
+    aliases: &'static [&'static str],
+    counted_by: CountedBy,
+    defaults: &'static [&'static str],
+) -> DeviceKind {
+    DeviceKind { name, aliases, counted_by, defaults }
+}
+
+/// Every kind. Pinned memory of accelerators belongs to the processor.
+pub const KINDS: &[DeviceKind] = {
+    use CountedBy::{Component, Processor};
+    &[
+        kind("cpu", &["llvm"], Processor, PROCESSOR_DEFAULTS),
+        kind("cpu_pinned", &[], Processor, PROCESSOR_DEFAULTS),
+        kind("cuda_host", &[], Processor, PROCESSOR_DEFAULTS),
+        kind("rocm_host", &[], Processor, PROCESSOR_DEFAULTS),
+        kind("cuda", &["gpu"], Component("cuda"), &["cuda:::event:elapsed_cycles_sm:device=0"]),
+        kind("rocm", &["hip"], Component("rocm"), &[]),
+        kind("opencl", &[], Component("opencl"), &[]),
+        kind("vulkan", &[], Component("vulkan"), &[]),
+        kind("metal", &[], Component("metal"), &[]),
+        kind("oneapi", &[], Component("intel_gpu"), &[]),
+        kind("hexagon", &[], Component("hexagon"), &[]),
+    ]
+};
+
+impl DeviceKind {
+    /// By name or alias, without regard to case.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        let same = |n: &&str| n.eq_ignore_ascii_case(name);
+        KINDS.iter().find(|k| same(&k.name) || k.aliases.iter().any(same))
+    }
+
+    /// The environment variables that hold its counters, separated by semicolons: ours and TVM's.
+    /// The first that is set counts.
+    pub fn variables(&self) -> [String; 2] {
+        let upper = self.name.to_ascii_uppercase();
+        [format!("COUNTERPOINT_{upper}_METRICS"), format!("TVM_PAPI_{upper}_METRICS")]
+    }
+}
+
+/// One component's counters, read at the begin and the end of a call as all others are.
+pub trait DeviceSource {
+    /// Before the three colons: `cuda`.
+    fn component(&self) -> &str;
+
+    /// Whether anything can be counted here and now.
+    ///
+    /// # Errors
+    /// [`Missing`]: which library is not there, or how its counters are allowed.
+    fn available(&self) -> Result<(), Missing>;
+
+    /// What a name after the three colons means (`event:elapsed_cycles_sm:device=0`). Called
+    /// only if it is available.
+    ///
+    /// # Errors
+    /// As [`NameSource::resolve`].
+    fn resolve(&self, name: &str) -> Result<Vec<Resolved>, Trouble>;
+
+    /// Everything it can name, for `list` and for suggestions.
+    fn entries(&self) -> Vec<Entry>;
+}
+
+/// Why a component cannot count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// What is missing, in words: a library, a source in this version.
+    pub what: String,
+    /// How its counters are allowed to a user; empty where there is nothing to say.
+    pub permission: String,
+}
+
+/// A component for which this version has no source.
+struct Absent {
+    component: &'static str,
+    library: &'static str,
+    permission: &'static str,
+}
+
+const ABSENT: [Absent; 6] = [
+    Absent {
+        component: "cuda",
+        library: "libcupti.so (CUPTI, part of NVIDIA's CUDA toolkit)",
+        permission: "NVIDIA's driver keeps its counters for root unless the module option \
+                     NVreg_RestrictProfilingToAdminUsers is 0: put `options nvidia \
+                     NVreg_RestrictProfilingToAdminUsers=0` into a file below /etc/modprobe.d, \
+                     rebuild the initramfs if it loads the driver, and reboot",
+    },
+    Absent {
+        component: "rocm",
+        library: "librocprofiler64.so (AMD's ROCm)",
+        permission: "the user must be in the groups that own /dev/kfd and /dev/dri/renderD*: \
+                     sudo usermod -aG render,video USER, then log in again",
+    },
+    Absent { component: "opencl", library: "libOpenCL.so", permission: "" },
+    Absent { component: "vulkan", library: "libvulkan.so", permission: "" },
+    Absent { component: "metal", library: "Apple's Metal framework", permission: "" },
+    Absent {
+        component: "intel_gpu",
+        library: "libze_loader.so (Intel's Level Zero)",
+        permission: "counting on Intel's GPUs takes sudo sysctl dev.i915.perf_stream_paranoid=0 \
+                     (dev.xe.observation_paranoid=0 with the driver xe) and ZET_ENABLE_METRICS=1",
+    },
+];
+
+impl DeviceSource for Absent {
+    fn component(&self) -> &str {
+        self.component
+    }
+
+    fn available(&self) -> Result<(), Missing> {
+        let what = format!("this version cannot count with {}", self.library);
+        Err(Missing { what, permission: self.permission.to_owned() })
+    }
+
+    fn resolve(&self, name: &str) -> Result<Vec<Resolved>, Trouble> {
+        let name = format!("{}:::{name}", self.component);
+        Err(Trouble::new(NameErrorKind::Unknown { name }))
+    }
+
+    fn entries(&self) -> Vec<Entry> {
+        Vec::new()
+    }
+}
+
+/// The components of one program.
+pub struct Devices {
+    sources: Vec<Box<dyn DeviceSource>>,
+}
+
+impl Devices {
+    /// Those of this version.
+    pub fn known() -> Self {
+        let sources = ABSENT.into_iter().map(|absent| Box::new(absent) as Box<dyn DeviceSource>);
+        Self { sources: sources.collect() }
+    }
+
+    /// With one more, which is asked before those that were there.
+    pub fn with(mut self, source: Box<dyn DeviceSource>) -> Self {
+        self.sources.insert(0, source);
+        self
+    }
+
+    /// The source of a component.
+    pub fn source(&self, component: &str) -> Option<&dyn DeviceSource> {
+        let mut sources = self.sources.iter();
+        let found = sources.find(|s| s.component().eq_ignore_ascii_case(component));
+        found.map(|source| &**source)
+    }
+}
+
+impl NameSource for Devices {
+    fn resolve(&self, head: &Head) -> Option<Result<Vec<Resolved>, Trouble>> {
+        let Head::Device { component, name } = head else { return None };
+        let Some(source) = self.source(component) else {
+            let known: Vec<&str> = self.sources.iter().map(|s| s.component()).collect();
+            let hint = match component.as_str() {
+                "perf_event" | "cpu" => "the processor's counters have no component: perf::CYCLES",
+                _ => &format!("components: {}", known.join(", ")),
+            };
+            let kind = NameErrorKind::Unknown { name: format!("{component}:::{name}") };
+            return Some(Err(Trouble::new(kind).hint(hint)));
+        };
+        Some(match source.available() {
+            Ok(()) => source.resolve(name),
+            Err(missing) => {
+                let (device, what) = (component.clone(), missing.what);
+                let trouble = Trouble::new(NameErrorKind::NoSource { device, missing: what });
+                Err(match missing.permission.as_str() {
+                    "" => trouble,
+                    permission => trouble.hint(permission),
+                })
+            }
+        })
+    }
+
+    fn entries(&self) -> Vec<Entry> {
+        self.sources.iter().flat_map(|source| source.entries()).collect()
+    }
+}

@@ -1,0 +1,54 @@
+//! From what a person types to [`model::Counter`]s. Outside of the target only.
+//!
+//! ```text
+//!  "{cycles,instructions}:u,page-faults"
+//!      │ parse    syntax only: positions, groups, modifiers          ──► List
+//!      ▼
+//!  Resolver       asks each NameSource in turn what a head means     ──► Vec<Counter>
+//!      │  generic   software and hardware names, cache triples, rNNNN
+//!      │  papi      perf::NAME and PAPI_* for the same
+//!      │  tables    a vendor's names, from JSON tables that the user has
+//!      │  amd       AMD's names for the counters of its cores
+//!      │  script    sim/NAME,readings=…/
+//!      │  memory    mem:address[/length][:rwx]
+//!      │  uprobe    uprobe:path:function
+//!      │  sysfs     pmu/term=value,…/ of the PMUs of this machine
+//!      │  tracefs   system:name
+//!      │  devices   component:::name of accelerators (module `devices`)
+//!      │  tables    a vendor's names again, from an installed perf
+//!      ▼
+//!  advice         what to type instead of an unknown name
+//!  NameError      one type for everything that can be wrong, with the byte where it is
+//! ```
+//!
+//! `source` has the types that all sources share. A further kind of name is one more [`NameSource`]:
+//! a file, and a line in `resolve`; the parser stays as it is.
+
+pub mod defaults;
+pub mod devices;
+
+mod advice;
+mod amd;
+mod error;
+mod format;
+mod generic;
+mod memory;
+mod papi;
+mod parse;
+mod print;
+mod resolve;
+mod script;
+mod source;
+mod syntax;
+mod sysfs;
+mod tables;
+mod tracefs;
+mod units;
+mod uprobe;
+mod vendor;
+
+pub use error::{NameError, NameErrorKind};
+pub use parse::{parse, pieces};
+pub use resolve::Resolver;
+pub use source::{Called, Entry, NameSource, Resolved, Trouble};
+pub use syntax::{Access, Entries, Filter, Head, Item, List, Modifiers, Term};

@@ -1,0 +1,333 @@
+//! What a parsed list means on this machine.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::rc::Rc;
+
+use model::{Counter, MAX_COUNTERS, PerfAttr, Source};
+
+use crate::advice;
+use crate::amd::Amd;
+use crate::devices::Devices;
+use crate::error::{NameError, NameErrorKind};
+use crate::generic::Generic;
+use crate::memory::Breakpoints;
+use crate::papi::Papi;
+use crate::parse::{MODIFIERS_HINT, is_perfs, parse};
+use crate::script::Scripts;
+use crate::source::{Called, Entry, NameSource, Resolved};
+use crate::syntax::{Entries, Head, Item, List, Modifiers};
+use crate::sysfs::Pmus;
+use crate::tables::{PerfList, Tables};
+use crate::tracefs::Tracepoints;
+use crate::uprobe::Uprobes;
+use crate::vendor::Vendor;
+use machine::Machine;
+
+/// A counter of a list.
+struct Placed {
+    /// The byte where it was typed.
+    at: usize,
+    counter: Counter,
+    /// Its name was chosen by whoever typed it (`cpu/…,name=mine/`).
+    named: bool,
+}
+
+/// Counters that are read together.
+type Group = Vec<Placed>;
+
+/// All sources of names of one machine.
+pub struct Resolver {
+    sources: Vec<Box<dyn NameSource>>,
+    vendor: Rc<Vendor>,
+}
+
+impl Resolver {
+    /// With every source that this version has. Reads nothing yet.
+    pub fn new(machine: &Machine) -> Self {
+        Self::with_tables(machine, None)
+    }
+
+    /// With a vendor's names from a directory of JSON tables (`vendor.rs` says in which layouts) too; without one, from an installed perf that can list them. Reads nothing yet.
+    pub fn with_tables(machine: &Machine, directory: Option<&Path>) -> Self {
+        let vendor = Rc::new(Vendor::new(machine, directory));
+        Self {
+            sources: vec![
+                Box::new(Generic(machine.clone())),
+                Box::new(Papi(machine.clone())),
+                Box::new(Tables(machine.clone(), vendor.clone())),
+                Box::new(Amd(machine.clone())),
+                Box::new(Scripts),
+                Box::new(Breakpoints),
+                Box::new(Uprobes(machine.clone())),
+                Box::new(Pmus(machine.clone(), vendor.clone())),
+                Box::new(Tracepoints(machine.clone())),
+                Box::new(Devices::known()),
+                Box::new(PerfList(machine.clone(), vendor.clone())),
+            ],
+            vendor,
+        }
+    }
+
+    /// Asks `source` after all others.
+    pub fn with(mut self, source: Box<dyn NameSource>) -> Self {
+        self.sources.push(source);
+        self
+    }
+
+    /// The names of every source, in the order of the sources, without those by the thousand.
+    pub fn catalogue(&self) -> Vec<Entry> {
+        self.sources.iter().flat_map(|s| s.entries()).collect()
+    }
+
+    /// The names by the thousand: tracepoints, a vendor's tables. Reads files, and may run perf.
+    pub fn bulk(&self) -> Vec<Entry> {
+        self.sources.iter().flat_map(|s| s.bulk()).collect()
+    }
+
+    /// Why the directory of tables gave no names; reads it.
+    pub fn tables_problem(&self) -> Option<&str> {
+        self.vendor.problem()
+    }
+
+    /// From text to counters that can be opened. `none` is the empty list: timing only.
+    ///
+    /// Counters outside of braces form one group together, as far as they have one kind of
+    /// source; each pair of braces is a group of its own; a pinned counter outside of braces is
+    /// alone. The counters of a group are neighbours in the result, groups in the order in which
+    /// they were begun.
+    pub fn resolve(&self, text: &str) -> Result<Vec<Counter>, NameError> {
+        self.read(text, false).map(|(counters, _)| counters)
+    }
+
+    /// [`Resolver::resolve`], but what a group has already under another name (`page-faults,faults`)
+    /// is left out; with a sentence about each.
+    pub fn resolve_once(&self, text: &str) -> Result<(Vec<Counter>, Vec<String>), NameError> {
+        self.read(text, true)
+    }
+
+    fn read(&self, text: &str, once: bool) -> Result<(Vec<Counter>, Vec<String>), NameError> {
+        if text.trim() == "none" {
+            return Ok((Vec::new(), Vec::new()));
+        }
+        let list = parse(text)?;
+        let groups = self.groups(&list, text)?;
+        let mut names = BTreeSet::new();
+        let mut counters: Vec<Counter> = Vec::new();
+        let mut notes = Vec::new();
+        for (number, group) in groups.into_iter().enumerate() {
+            let begun = counters.len();
+            for Placed { at, mut counter, named } in group {
+                let mut group = counters[begun..].iter();
+                let same = group.find(|known| once && !named && is_same(known, &counter));
+                if let Some(same) = same.filter(|same| same.name != counter.name) {
+                    notes.push(format!(
+                        "{} is {} under another name: counted once, as {}",
+                        counter.name, same.name, same.name
+                    ));
+                    continue;
+                }
+                if !names.insert(counter.name.clone()) {
+                    return Err(NameError::new(NameErrorKind::Twice { name: counter.name }, at));
+                }
+                if counters.len() == MAX_COUNTERS {
+                    let problem = format!("more than {MAX_COUNTERS} counters");
+                    return Err(NameError::new(NameErrorKind::Group { problem }, at)
+                        .hint("that is what one profile holds; record the others in another run"));
+                }
+                counter.group = number as u16;
+                counters.push(counter);
+            }
+        }
+        Ok((counters, notes))
+    }
+
+    fn groups(&self, list: &List, text: &str) -> Result<Vec<Group>, NameError> {
+        let mut groups: Vec<Group> = Vec::new();
+        // Where the counters outside of braces go, by kind of source and PMU.
+        let mut open: Vec<((bool, Option<String>), usize)> = Vec::new();
+        for entry in &list.entries {
+            match entry {
+                Entries::Single(item) => {
+                    for resolved in self.head(item, text)? {
+                        let pmu = resolved.pmu.clone();
+                        let placed = put(item, resolved, Modifiers::default())?;
+                        let counter = &placed.counter;
+                        let alone = must_lead(counter) || !counter.scope.is_thread();
+                        let key = (is_sim(counter), pmu);
+                        match open.iter().find(|(k, _)| *k == key && !alone) {
+                            Some(&(_, group)) => groups[group].push(placed),
+                            None => {
+                                if !alone {
+                                    open.push((key, groups.len()));
+                                }
+                                groups.push(vec![placed]);
+                            }
+                        }
+                    }
+                }
+                Entries::Group { items, modifiers } => {
+                    groups.extend(self.braces(items, *modifiers, text)?);
+                }
+            }
+        }
+        Ok(groups)
+    }
+
+    /// One group; where names stand for counters of several PMUs, one for each of these.
+    fn braces(
+        &self,
+        items: &[Item],
+        modifiers: Modifiers,
+        text: &str,
+    ) -> Result<Vec<Group>, NameError> {
+        let mut groups: Vec<(Option<String>, Group)> = Vec::new();
+        for item in items {
+            for resolved in self.head(item, text)? {
+                let pmu = resolved.pmu.clone();
+                // What is the same everywhere goes to the first group; the first PMU joins it.
+                let place = groups.iter().position(|(p, _)| match &pmu {
+                    None => true,
+                    Some(_) => *p == pmu || (p.is_none() && groups.len() == 1),
+                });
+                let place = place.unwrap_or_else(|| {
+                    groups.push((pmu.clone(), Vec::new()));
+                    groups.len() - 1
+                });
+                let (of, group) = &mut groups[place];
+                *of = of.take().or(pmu);
+                let mut shared = modifiers;
+                shared.pinned &= group.is_empty();
+                shared.exclusive &= group.is_empty();
+                let placed = put(item, resolved, shared)?;
+                let counter = &placed.counter;
+                let first = group.first().map_or(counter, |placed| &placed.counter);
+                let problem = if is_sim(counter) != is_sim(first) {
+                    Some("a group has simulated counters or real ones, not both")
+                } else if counter.scope != first.scope {
+                    Some("a group counts threads or a whole package, not both")
+                } else if must_lead(counter) && !group.is_empty() {
+                    Some("only the first counter of a group can be pinned or exclusive")
+                } else {
+                    None
+                };
+                if let Some(problem) = problem {
+                    let problem = problem.into();
+                    return Err(NameError::new(NameErrorKind::Group { problem }, item.at));
+                }
+                group.push(placed);
+            }
+        }
+        Ok(groups.into_iter().map(|(_, group)| group).collect())
+    }
+
+    fn head(&self, item: &Item, text: &str) -> Result<Vec<Resolved>, NameError> {
+        let answer = self.sources.iter().find_map(|s| s.resolve(&item.head));
+        let Some(answer) = answer else {
+            return Err(self.unknown(&item.head.to_string(), item.at));
+        };
+        answer.map_err(|trouble| {
+            // `page-faults:x` looks like a tracepoint; if its first half is a name, it is not.
+            if let Head::Tracepoint { system, name, .. } = &item.head {
+                let word = Head::Word(system.clone());
+                if self.sources.iter().any(|s| s.resolve(&word).is_some()) {
+                    return bad_modifier(name, item.at + system.len() + 1);
+                }
+            }
+            let at = trouble.at.unwrap_or(item.at).min(text.len());
+            match trouble.kind {
+                NameErrorKind::Unknown { name } if trouble.hint.is_none() => {
+                    self.unknown(&name, at)
+                }
+                kind => NameError { kind, at, hint: trouble.hint },
+            }
+        })
+    }
+
+    fn unknown(&self, name: &str, at: usize) -> NameError {
+        if name == "none" {
+            let problem = "none stands alone: nothing is counted, only timed".into();
+            return NameError::new(NameErrorKind::Group { problem }, at);
+        }
+        let mut entries = self.catalogue();
+        entries.extend(self.bulk());
+        // Do not suggest AMD's names on a processor that would refuse them.
+        let amd = Head::Word("ex_ret_instr".into());
+        if !self.sources.iter().any(|s| matches!(s.resolve(&amd), Some(Ok(_)))) {
+            entries.retain(|entry| entry.source != "AMD");
+        }
+        let error = NameError::new(NameErrorKind::Unknown { name: name.into() }, at);
+        error.hint(match (advice::about(name, &entries), self.vendor.problem()) {
+            (Some(advice), _) => advice,
+            (None, Some(problem)) => problem.to_owned(),
+            (None, None) if name.contains('.') => {
+                "a processor's own names need its tables (--events-dir DIR) or an installed perf \
+                 of Linux 6.2 or later"
+                    .to_owned()
+            }
+            (None, None) => "counterpoint list shows every name".to_owned(),
+        })
+    }
+}
+
+fn bad_modifier(letters: &str, at: usize) -> NameError {
+    let Some((offset, letter)) = letters.char_indices().find(|(_, c)| !is_perfs(*c)) else {
+        let problem = "modifiers are written together".to_owned();
+        let kind = NameErrorKind::Value { text: letters.into(), problem };
+        return NameError::new(kind, at).hint("as in page-faults:uk");
+    };
+    NameError::new(NameErrorKind::UnknownModifier { letter }, at + offset).hint(MODIFIERS_HINT)
+}
+
+/// Whether two counters of one group always have the same value. Simulated ones are told apart by
+/// their names alone.
+fn is_same(a: &Counter, b: &Counter) -> bool {
+    !is_sim(a) && a.source == b.source && a.scope == b.scope
+}
+
+fn is_sim(counter: &Counter) -> bool {
+    matches!(counter.source, Source::Sim(_))
+}
+
+/// The kernel takes these flags for a whole group, from its first counter.
+fn must_lead(counter: &Counter) -> bool {
+    matches!(&counter.source, Source::Perf(attr) if attr.pinned || attr.exclusive)
+}
+
+fn put(item: &Item, resolved: Resolved, group: Modifiers) -> Result<Placed, NameError> {
+    let named = matches!(resolved.name, Called::Exactly(_));
+    let typed = item.modifiers.and(group);
+    let name = match resolved.name {
+        Called::AsTyped => format!("{}{typed}", item.head),
+        Called::Instead(name) => format!("{name}{typed}"),
+        Called::Exactly(name) => name,
+    };
+    let source = match resolved.source {
+        Source::Perf(attr) => Source::Perf(modified(attr, typed.and(resolved.modifiers))),
+        Source::Sim(_) if !typed.is_empty() => {
+            let problem = "a simulated counter has no modifiers".into();
+            return Err(NameError::new(NameErrorKind::Group { problem }, item.at));
+        }
+        sim @ Source::Sim(_) => sim,
+    };
+    let (unit, scale, scope) = (resolved.unit, resolved.scale, resolved.scope);
+    let counter = Counter { name, unit, scale, scope, group: 0, source };
+    Ok(Placed { at: item.at, counter, named })
+}
+
+/// perf's meaning of the letters: naming a mode leaves the others out.
+fn modified(attr: PerfAttr, m: Modifiers) -> PerfAttr {
+    let modes = m.user | m.kernel | m.hypervisor;
+    let machines = m.guest | m.host;
+    PerfAttr {
+        exclude_user: modes & !m.user,
+        exclude_kernel: modes & !m.kernel,
+        exclude_hv: modes & !m.hypervisor,
+        exclude_host: machines & !m.host,
+        exclude_guest: machines & !m.guest,
+        exclude_idle: m.not_idle,
+        pinned: m.pinned,
+        exclusive: m.exclusive,
+        ..attr
+    }
+}

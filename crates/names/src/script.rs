@@ -1,0 +1,117 @@
+//! Simulated counters: `sim/NAME,readings=0:5:0:7x3/`.
+//!
+//! ```text
+//!  readings := step { ":" step }
+//!  step     := [add] [ "@" running ] [ "!" ] [ "x" times ]
+//! ```
+//!
+//! Each step is one reading of a thread (begin, end, begin, …; after the last the script starts
+//! over). Numbers are decimal. `add` is what the counter counted since the last reading, 0 if left out. Of the
+//! `enabled` nanoseconds (1000 unless the term `enabled=` says otherwise) of each reading the
+//! group was `running`, all of them if left out. `!` makes the reading fail. `unit=` is one of
+//! `count`, `ns`, `bytes`, `cycles`.
+
+use model::{SimReading, SimScript, Source, Unit};
+
+use crate::error::NameErrorKind;
+use crate::parse::number;
+use crate::source::{Called, Entry, NameSource, Resolved, Trouble};
+use crate::syntax::{Head, Term};
+
+/// Bounds the run file and what a slip of the finger allocates.
+const MOST_READINGS: usize = 65_536;
+
+/// [`NameSource`] of simulated counters.
+pub(crate) struct Scripts;
+
+impl NameSource for Scripts {
+    fn resolve(&self, head: &Head) -> Option<Result<Vec<Resolved>, Trouble>> {
+        match head {
+            Head::Pmu { pmu, terms } if pmu == "sim" => Some(script(terms).map(|one| vec![one])),
+            _ => None,
+        }
+    }
+
+    fn entries(&self) -> Vec<Entry> {
+        vec![Entry::pattern(
+            "sim/NAME,readings=0:5/",
+            "simulated",
+            "values written down beforehand, for trying out (docs/counters.md)",
+        )]
+    }
+}
+
+fn script(terms: &[Term]) -> Result<Resolved, Trouble> {
+    let value_error = |term: &Term, text: &str, problem: &str| {
+        let kind = NameErrorKind::Value { text: text.into(), problem: problem.into() };
+        Trouble::new(kind).at(term.at)
+    };
+    let Some((Term { name, value: None, .. }, options)) = terms.split_first() else {
+        let problem = "a simulated counter begins with its name".into();
+        let text = terms.first().map_or_else(String::new, Term::to_string);
+        let trouble = Trouble::new(NameErrorKind::Value { text, problem });
+        return Err(trouble.hint("for example sim/NAME,readings=0:5/"));
+    };
+    let (mut unit, mut enabled, mut readings) = (Unit::Count, 1000, None);
+    for term in options {
+        let value = term.value.as_deref().unwrap_or("");
+        match term.name.as_str() {
+            "unit" => {
+                let known = (0..=u8::MAX).map_while(Unit::from_u8).find(|u| u.name() == value);
+                let problem = "a unit is count, ns, bytes or cycles";
+                unit = known.ok_or_else(|| value_error(term, value, problem))?;
+            }
+            "enabled" => {
+                let problem = "nanoseconds of each reading are a number";
+                enabled = number(value).ok_or_else(|| value_error(term, value, problem))?;
+            }
+            "readings" => readings = Some(term),
+            _ => {
+                let (pmu, term_name) = ("sim".into(), term.name.clone());
+                let kind = NameErrorKind::UnknownTerm { pmu, term: term_name };
+                return Err(Trouble::new(kind).at(term.at).hint("readings=, enabled=, unit="));
+            }
+        }
+    }
+    let Some(term) = readings else {
+        let problem = "a simulated counter needs readings=".into();
+        let kind = NameErrorKind::Value { text: name.clone(), problem };
+        return Err(Trouble::new(kind).hint("for example sim/NAME,readings=0:5/"));
+    };
+    let mut script = SimScript::default();
+    let value = term.value.as_deref().unwrap_or("");
+    for text in value.split(':') {
+        let (reading, times) = step(text, enabled).ok_or_else(|| {
+            value_error(term, text, "a reading is ADD[@RUNNING][!][xTIMES], as in 7, 7@400, !, 7x3")
+        })?;
+        if times > MOST_READINGS - script.readings.len() {
+            let problem = format!("a script has at most {MOST_READINGS} readings");
+            return Err(value_error(term, text, &problem));
+        }
+        script.readings.extend(std::iter::repeat_n(reading, times));
+    }
+    let mut resolved = Resolved::new(Source::Sim(script), unit);
+    resolved.name = Called::Exactly(name.clone());
+    Ok(resolved)
+}
+
+fn step(text: &str, enabled: u64) -> Option<(SimReading, usize)> {
+    if text.is_empty() {
+        return None;
+    }
+    // So numbers are decimal here: "0x3" is nothing, three times.
+    let (text, times) = match text.split_once('x') {
+        Some((before, times)) => (before, number(times)?.try_into().ok()?),
+        None => (text, 1),
+    };
+    let (text, fails) = match text.strip_suffix('!') {
+        Some(text) => (text, true),
+        None => (text, false),
+    };
+    let (add, running) = match text.split_once('@') {
+        Some((add, running)) => (add, number(running)?),
+        None => (text, enabled),
+    };
+    let add = if add.is_empty() && (fails || text.contains('@')) { 0 } else { number(add)? };
+    (times > 0).then_some((SimReading { add, enabled, running, fails }, times))
+}

@@ -1,0 +1,59 @@
+//! Words for units, as the kernel and the vendors' tables write them.
+
+use model::{Scale, Unit};
+
+/// The kernel's words for units (its drivers write `Joules`, `MiB`, `Bytes`; perf's tables
+/// `MiB`, `64Bytes`), and how many of ours one of them is.
+pub(crate) fn unit_of(word: &str) -> (Unit, f64) {
+    match word.to_ascii_lowercase().as_str() {
+        "" => (Unit::Count, 1.0),
+        "joules" | "j" => (Unit::Joules, 1.0),
+        "bytes" | "b" => (Unit::Bytes, 1.0),
+        "kib" => (Unit::Bytes, 1024.0),
+        "mib" => (Unit::Bytes, 1024.0 * 1024.0),
+        "gib" => (Unit::Bytes, 1024.0 * 1024.0 * 1024.0),
+        "kb" => (Unit::Bytes, 1e3),
+        "mb" => (Unit::Bytes, 1e6),
+        "gb" => (Unit::Bytes, 1e9),
+        "ns" => (Unit::Nanoseconds, 1.0),
+        "us" => (Unit::Nanoseconds, 1e3),
+        "ms" => (Unit::Nanoseconds, 1e6),
+        "s" | "secs" | "seconds" => (Unit::Nanoseconds, 1e9),
+        "cycles" => (Unit::Cycles, 1.0),
+        _ => (Unit::Other, 1.0),
+    }
+}
+
+/// `6.1e-5MiB` and the like.
+pub(crate) fn unit_and_scale(text: &str) -> Option<(Unit, Scale)> {
+    let text = text.trim();
+    // The longest beginning that is a number: `1e6Hz`, `2E` is not an exponent in `2EiB`.
+    let cut = (1..=text.len())
+        .rev()
+        .find(|&end| text.get(..end).is_some_and(|number| number.parse::<f64>().is_ok()));
+    let (factor, word) = match cut {
+        Some(cut) => (text.get(..cut)?.parse::<f64>().ok()?, text.get(cut..)?.trim()),
+        None => (1.0, text),
+    };
+    let (unit, more) = unit_of(word);
+    Some((unit, Scale::new(factor * more)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_and_units() {
+        for (text, unit, scale) in [
+            ("64Bytes", Unit::Bytes, 64.0),
+            ("6.103515625E-5MiB", Unit::Bytes, 64.0),
+            ("Joules", Unit::Joules, 1.0),
+            ("1e3", Unit::Count, 1000.0),
+            ("2 parrots", Unit::Other, 2.0),
+        ] {
+            assert_eq!(unit_and_scale(text), Some((unit, Scale::new(scale).unwrap())), "{text}");
+        }
+        assert_eq!(unit_and_scale("0Bytes"), None);
+    }
+}

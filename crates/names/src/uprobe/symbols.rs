@@ -1,0 +1,309 @@
+//! The functions of an ELF file, by name, version and address.
+//!
+//! ```text
+//!  .symtab  name, name@VERSION, name@@VERSION; local ones belong to the source file before them
+//!  .dynsym  name, with its version in .gnu.version and .gnu.version_d; "hidden" is name@VERSION
+//!  /usr/lib/debug/.build-id/ab/cdef….debug     the same two tables of a file that was stripped
+//! ```
+//!
+//! A name without a version means its default version (`name@@VERSION`), which is what programs
+//! that are linked today call.
+//!
+//! Sources: the ELF specification (gABI); "LSB symbol versioning" for .gnu.version.
+
+use std::path::Path;
+
+use object::elf::{PF_X, PT_LOAD, STT_GNU_IFUNC};
+use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
+use object::{
+    Endianness, Object, ObjectSection, ObjectSymbol, SymbolFlags, SymbolKind, SymbolSection,
+};
+
+use super::wrong;
+use crate::source::Trouble;
+use machine::Machine;
+use model::suggest;
+
+/// The headers of a file of 32 or of 64 bits.
+pub(super) trait Class: FileHeader<Endian = Endianness> {}
+impl<T: FileHeader<Endian = Endianness>> Class for T {}
+
+/// A function, as one symbol names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Function {
+    /// Virtual address in the file.
+    pub address: u64,
+    /// Bytes; 0 where the symbol does not say.
+    pub size: u64,
+    /// `STT_GNU_IFUNC`: the code there chooses an implementation.
+    pub indirect: bool,
+    /// Without its version.
+    pub name: String,
+    /// `GLIBC_2.27`.
+    pub version: Option<String>,
+    /// What the name means without a version.
+    pub is_default: bool,
+    /// The source file of a function that only this file sees.
+    pub source: Option<String>,
+}
+
+/// A file and its functions.
+pub(super) struct Symbols<'f, Elf: Class> {
+    /// The file.
+    pub file: ElfFile<'f, Elf>,
+    /// Of its own symbol tables, or of its separate ones if those have none of a name.
+    functions: Vec<Function>,
+    separate: Vec<Function>,
+    /// Names of functions that the file calls and does not have.
+    imported: Vec<String>,
+}
+
+impl<'f, Elf: Class> Symbols<'f, Elf> {
+    /// Reads the symbols of `bytes`.
+    pub fn read(machine: &Machine, path: &Path, bytes: &'f [u8]) -> Result<Self, Trouble> {
+        let damaged = |e: object::Error| wrong(path.display().to_string(), e.to_string());
+        let file = ElfFile::<Elf>::parse(bytes).map_err(damaged)?;
+        let own = functions(&file);
+        let separate = separate_symbols(machine, &file).map_or_else(Vec::new, |bytes| {
+            ElfFile::<Elf>::parse(bytes.as_slice()).map_or_else(|_| Vec::new(), |f| functions(&f))
+        });
+        let imported = file.dynamic_symbols().filter(|s| s.is_undefined());
+        let imported = imported.filter_map(|s| s.name().ok().map(str::to_owned)).collect();
+        Ok(Self { file, functions: own, separate, imported })
+    }
+
+    /// The one function that `typed` (`name`, `name@VERSION`, `name@@VERSION`) means.
+    pub fn find(&self, path: &Path, typed: &str) -> Result<Function, Trouble> {
+        let mut found = named(&self.functions, typed);
+        if found.is_empty() {
+            found = named(&self.separate, typed);
+        }
+        // Several symbols of one address are one function; if one says that it is indirect, it is.
+        found.sort_by_key(|f| (f.address, !f.indirect));
+        found.dedup_by_key(|f| f.address);
+        if found.is_empty() {
+            return Err(self.none(path, typed));
+        }
+        found.retain(|f| self.offset_of(f.address).is_some());
+        match found.as_slice() {
+            [one] => Ok((*one).clone()),
+            [] => Err(wrong(typed, "its address is not in the code of the file")),
+            several => Err(self.several(typed, several)),
+        }
+    }
+
+    fn none(&self, path: &Path, typed: &str) -> Trouble {
+        let (base, _, _) = split(typed);
+        let all = || self.functions.iter().chain(&self.separate);
+        let versions: Vec<String> =
+            all().filter(|f| f.name == base).filter_map(Function::versioned).collect();
+        if base != typed && !versions.is_empty() {
+            let problem = format!("{} has no such version of {base}", path.display());
+            return wrong(typed, problem).hint(format!("it has {}", unique(versions).join(", ")));
+        }
+        let trouble = wrong(typed, format!("no function of {}", path.display()));
+        if self.imported.iter().any(|name| name == base) {
+            return trouble.hint(format!(
+                "{} only calls it; probe the library that has it (ldd PROGRAM lists them)",
+                path.display()
+            ));
+        }
+        let near = suggest::closest(base, all().map(|f| f.name.as_str())).join(", ");
+        trouble.hint(match near.as_str() {
+            "" if self.functions.is_empty() && self.separate.is_empty() => {
+                "the file has no symbols; type an offset: uprobe:PATH:0x1234".to_owned()
+            }
+            "" => "nm -D and nm show what a file defines".to_owned(),
+            near => format!("did you mean {near}?"),
+        })
+    }
+
+    fn several(&self, typed: &str, several: &[&Function]) -> Trouble {
+        let versions: Vec<String> = several.iter().filter_map(|f| f.versioned()).collect();
+        if versions.len() == several.len() {
+            let problem = format!("{} versions, none of which is the default", several.len());
+            return wrong(typed, problem).hint(format!("choose one: {}", versions.join(", ")));
+        }
+        let place = |f: &&Function| {
+            let offset = self.offset_of(f.address)?;
+            let what = match (&f.source, f.indirect) {
+                (_, true) => return f.versioned().map(|name| format!("{name} (indirect)")),
+                (Some(source), _) => format!(" ({source})"),
+                (None, _) => String::new(),
+            };
+            Some(format!("{offset:#x}{what}"))
+        };
+        let places: Vec<String> = several.iter().filter_map(place).collect();
+        wrong(typed, format!("{} functions of that name", several.len()))
+            .hint(format!("choose one by its offset: {}", places.join(", ")))
+    }
+
+    /// Why an indirect function cannot be probed by its name.
+    pub fn not_chosen(&self, typed: &str, function: &Function) -> Trouble {
+        let problem = "an indirect function: each process chooses an implementation when it starts, \
+                       and a probe there would count the choosing";
+        let inside = format!("_{}_", function.name);
+        let named =
+            |f: &&Function| !f.indirect && f.name.contains(&inside) && !f.name.contains("ifunc");
+        let all = self.functions.iter().chain(&self.separate);
+        let names = unique(all.filter(named).map(|f| f.name.clone()).collect());
+        wrong(typed, problem).hint(match names.as_slice() {
+            [] => {
+                "probe the implementation that is chosen, by its own name or offset: the line of a \
+                   disassembly that a debugger shows when the program calls it"
+                    .to_owned()
+            }
+            names => {
+                let few: Vec<&str> = names.iter().take(8).map(String::as_str).collect();
+                format!(
+                    "probe the implementation that this machine chooses, one of {}",
+                    few.join(", ")
+                )
+            }
+        })
+    }
+
+    /// The indirect function whose choosing code has `address` in it.
+    pub fn indirect_at(&self, address: u64) -> Option<&Function> {
+        let all = self.functions.iter().chain(&self.separate).filter(|f| f.indirect);
+        let holds = |f: &&Function| {
+            address.checked_sub(f.address).is_some_and(|inside| inside < f.size.max(1))
+        };
+        // Of several names the one that programs use.
+        all.filter(holds).min_by_key(|f| (!f.is_default, f.name.starts_with('_'), f.name.len()))
+    }
+
+    /// The functions of which `address` is the first byte.
+    pub fn beginning_at(&self, address: u64) -> impl Iterator<Item = &Function> {
+        self.functions.iter().chain(&self.separate).filter(move |f| f.address == address)
+    }
+
+    /// Offset in the file of the code at `address`; `None` if no code is there.
+    pub fn offset_of(&self, address: u64) -> Option<u64> {
+        self.code().find_map(|(virtual_address, offset, size)| {
+            let inside = address.checked_sub(virtual_address)?;
+            (inside < size).then(|| inside.checked_add(offset))?
+        })
+    }
+
+    /// The reverse of [`Symbols::offset_of`].
+    pub fn address_of(&self, file_offset: u64) -> Option<u64> {
+        self.code().find_map(|(virtual_address, offset, size)| {
+            let inside = file_offset.checked_sub(offset)?;
+            (inside < size).then(|| inside.checked_add(virtual_address))?
+        })
+    }
+
+    /// Address, offset and size of each segment that can be executed.
+    fn code(&self) -> impl Iterator<Item = (u64, u64, u64)> {
+        let endian = self.file.endian();
+        let segments = self.file.elf_program_headers().iter();
+        segments
+            .filter(move |h| h.p_type(endian) == PT_LOAD && h.p_flags(endian).0 & PF_X.0 != 0)
+            .map(move |h| {
+                (h.p_vaddr(endian).into(), h.p_offset(endian).into(), h.p_filesz(endian).into())
+            })
+    }
+
+    /// Content of a section; `None` if it is not there or cannot be read.
+    pub fn section(&self, name: &str) -> Option<(u64, &'f [u8])> {
+        let section = self.file.section_by_name(name)?;
+        Some((section.address(), section.data().ok()?))
+    }
+}
+
+impl Function {
+    /// `expf@GLIBC_2.27`, if it has a version.
+    fn versioned(&self) -> Option<String> {
+        Some(format!("{}@{}", self.name, self.version.as_ref()?))
+    }
+}
+
+/// Those that `typed` means: of several versions the default one, if there is one.
+fn named<'s>(functions: &'s [Function], typed: &str) -> Vec<&'s Function> {
+    let (base, version, _) = split(typed);
+    let mut found: Vec<&Function> = functions.iter().filter(|f| f.name == base).collect();
+    match version {
+        Some(version) => found.retain(|f| f.version.as_deref() == Some(version)),
+        None if found.iter().any(|f| f.is_default) => found.retain(|f| f.is_default),
+        None => {}
+    }
+    found
+}
+
+/// `name@@VERSION` is the default version of `name`, `name@VERSION` another one.
+fn split(symbol: &str) -> (&str, Option<&str>, bool) {
+    match symbol.split_once('@') {
+        Some((name, version))
+            if !name.is_empty() && !version.trim_start_matches('@').is_empty() =>
+        {
+            (name, Some(version.trim_start_matches('@')), version.starts_with('@'))
+        }
+        _ => (symbol, None, true),
+    }
+}
+
+fn unique(mut names: Vec<String>) -> Vec<String> {
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Every function of both symbol tables.
+fn functions<Elf: Class>(file: &ElfFile<'_, Elf>) -> Vec<Function> {
+    let mut found = Vec::new();
+    let mut source = None;
+    for symbol in file.symbols() {
+        let name = symbol.name().unwrap_or_default();
+        if symbol.kind() == SymbolKind::File {
+            source = Some(name).filter(|name| !name.is_empty());
+        } else if let Some((indirect, symbol)) = function(&symbol) {
+            let (name, version, is_default) = split(name);
+            found.push(Function {
+                address: symbol.address(),
+                size: symbol.size(),
+                indirect,
+                name: name.to_owned(),
+                version: version.map(str::to_owned),
+                is_default,
+                source: source.filter(|_| symbol.is_local()).map(str::to_owned),
+            });
+        }
+    }
+    let endian = file.endian();
+    let versions = file.elf_section_table().versions(endian, file.data()).ok().flatten();
+    for symbol in file.dynamic_symbols() {
+        let Some((indirect, symbol)) = function(&symbol) else { continue };
+        let index = versions.as_ref().map(|table| table.version_index(endian, symbol.index()));
+        let version = versions.as_ref().zip(index).and_then(|(table, index)| {
+            let version = table.version(index.index()).ok()??;
+            String::from_utf8(version.name().to_vec()).ok()
+        });
+        found.push(Function {
+            address: symbol.address(),
+            size: symbol.size(),
+            indirect,
+            name: symbol.name().unwrap_or_default().to_owned(),
+            version,
+            is_default: index.is_none_or(|index| !index.is_hidden()),
+            source: None,
+        });
+    }
+    found
+}
+
+/// A symbol that names code of this file, and whether it is an indirect function.
+fn function<'d, 's, S: ObjectSymbol<'d>>(symbol: &'s S) -> Option<(bool, &'s S)> {
+    let indirect = matches!(symbol.flags(), SymbolFlags::Elf { st_info, .. } if st_info.0 & 0xf == STT_GNU_IFUNC.0);
+    let absolute = matches!(symbol.section(), SymbolSection::Absolute | SymbolSection::Common);
+    let code = indirect || symbol.kind() == SymbolKind::Text;
+    (code && !absolute && !symbol.is_undefined()).then_some((indirect, symbol))
+}
+
+/// The symbols that distributions keep beside a stripped file, found by its build id.
+fn separate_symbols<Elf: Class>(machine: &Machine, file: &ElfFile<'_, Elf>) -> Option<Vec<u8>> {
+    let id = file.build_id().ok()??;
+    let (first, rest) = id.split_first()?;
+    let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
+    std::fs::read(machine.path(&format!("usr/lib/debug/.build-id/{first:02x}/{rest}.debug"))).ok()
+}

@@ -1,0 +1,185 @@
+//! What tests of counting share: counters to open, memory to touch, children to fork, and trees of
+//! files that stand for a machine.
+
+use model::{Counter, PerfAttr, SimReading, SimScript, Source, Unit};
+
+pub use crate::skip_this as skip;
+
+/// Counts nothing and opens everywhere: `PERF_COUNT_SW_DUMMY`.
+pub const DUMMY: PerfAttr = software(9);
+/// `PERF_COUNT_SW_PAGE_FAULTS`.
+pub const PAGE_FAULTS: PerfAttr = software(2);
+
+/// `PERF_TYPE_SOFTWARE`, user mode only, so that it opens with `perf_event_paranoid` at 2.
+pub const fn software(config: u64) -> PerfAttr {
+    PerfAttr {
+        kind: 1,
+        config,
+        config1: 0,
+        config2: 0,
+        config3: 0,
+        bp_type: 0,
+        exclude_user: false,
+        exclude_kernel: true,
+        exclude_hv: true,
+        exclude_idle: false,
+        exclude_host: false,
+        exclude_guest: false,
+        pinned: false,
+        exclusive: false,
+        path: None,
+        filter: None,
+    }
+}
+
+/// A counter of perf's in group `group`.
+pub fn perf(name: &str, group: u16, attr: PerfAttr) -> Counter {
+    Counter::new(name, Unit::Count, group, Source::Perf(attr))
+}
+
+/// A simulated counter in group `group`.
+pub fn sim(name: &str, group: u16, readings: &[SimReading]) -> Counter {
+    let source = Source::Sim(SimScript { readings: readings.to_vec() });
+    Counter::new(name, Unit::Count, group, source)
+}
+
+/// Whether this machine lets us count at all; if not, the test is entered in the log of skips.
+pub fn can_count() -> bool {
+    match counters::perf::open(&PAGE_FAULTS, counters::Target::CALLING_THREAD, -1) {
+        Ok(fd) => {
+            // SAFETY: just opened, nobody else has it.
+            unsafe { libc::close(fd) };
+            true
+        }
+        Err(error) => {
+            skip(&format!("page-faults:u does not open here: {error}"));
+            false
+        }
+    }
+}
+
+/// Whether this process runs as root.
+pub fn is_root() -> bool {
+    // SAFETY: no preconditions.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Writes to `pages` fresh pages of memory, each of which is one page fault.
+pub fn touch_fresh_pages(pages: usize) {
+    const PAGE: usize = 4096;
+    let memory = Fresh::new(pages * PAGE);
+    memory.touch(PAGE);
+}
+
+/// An anonymous mapping that is not populated and has no huge pages.
+pub struct Fresh {
+    start: *mut u8,
+    len: usize,
+}
+
+impl Fresh {
+    /// `len` bytes, none of them present yet.
+    pub fn new(len: usize) -> Self {
+        // SAFETY: a new private mapping wherever the kernel likes.
+        let start = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let start = libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags,
+                -1,
+                0,
+            );
+            assert_ne!(start, libc::MAP_FAILED);
+            libc::madvise(start, len, libc::MADV_NOHUGEPAGE);
+            start.cast()
+        };
+        Self { start, len }
+    }
+
+    /// Writes to one page.
+    pub fn touch_page(&self, page: usize) {
+        assert!(page * 4096 < self.len);
+        // SAFETY: inside the mapping.
+        unsafe { self.start.add(page * 4096).write_volatile(1) };
+    }
+
+    /// Writes one byte every `step` bytes.
+    #[inline(never)]
+    pub fn touch(&self, step: usize) {
+        for at in (0..self.len).step_by(step) {
+            // SAFETY: inside the mapping.
+            unsafe { self.start.add(at).write_volatile(1) };
+        }
+    }
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, used by nobody after this.
+        unsafe { libc::munmap(self.start.cast(), self.len) };
+    }
+}
+
+/// Runs `body` in a forked child and gives its exit code; for what a process can do only once
+/// (give up root, lower a limit). `body` must not panic or allocate much: it runs in a copy of
+/// a threaded test process.
+pub fn in_child(body: impl FnOnce() -> i32) -> i32 {
+    // SAFETY: the child runs `body` and leaves by _exit, without unwinding into the harness.
+    unsafe {
+        let child = libc::fork();
+        assert!(child >= 0);
+        if child == 0 {
+            libc::_exit(body());
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(child, &mut status, 0), child);
+        assert!(libc::WIFEXITED(status), "child ended with status {status:#x}");
+        libc::WEXITSTATUS(status)
+    }
+}
+
+/// A tree of files in a temporary directory, removed at the end.
+pub struct Tree {
+    /// The temporary directory.
+    pub root: std::path::PathBuf,
+}
+
+impl Tree {
+    /// An empty tree; `name` becomes part of the directory's name.
+    pub fn new(name: &str) -> Self {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let unique = format!(
+            "counterpoint-{name}-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        let root = std::env::temp_dir().join(unique);
+        std::fs::create_dir_all(&root).expect("a directory for the test's files");
+        Self { root }
+    }
+
+    /// Writes a file, and makes the directories above it.
+    pub fn file(&self, path: &str, text: &str) {
+        let path = self.root.join(path);
+        let parent = path.parent().expect("a file has a directory");
+        std::fs::create_dir_all(parent).expect("a directory for the test's file");
+        std::fs::write(path, text).expect("the test's file");
+    }
+
+    /// Removes a file, or a directory with everything in it.
+    pub fn remove(&self, path: &str) {
+        let path = self.root.join(path);
+        let gone =
+            if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+        gone.expect("a file or directory of the test");
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.root);
+    }
+}
