@@ -24,7 +24,7 @@ use record::carry::{self, Carrier};
 use record::{ClockKind, Snapshot};
 
 use crate::failure::Failure;
-use crate::inherited::{self, Inherited, prepare_process};
+use crate::inherited::{Inherited, prepare_process};
 use crate::prepare::{Beside, PRELOAD_VARIABLE, Prepared, Recording, prepare};
 use crate::terminal::say;
 
@@ -116,7 +116,7 @@ fn start(
     });
     command.envs(brought.map(|(n, v)| (n, v)));
     inherited.restore_in(&mut command);
-    let child = inherited::spawn(&mut command).map_err(|e| {
+    let child = command.spawn().map_err(|e| {
         // Its interpreter may be missing.
         let code = match e.kind() {
             ErrorKind::NotFound => NOT_FOUND,
