@@ -1,5 +1,6 @@
 //! `counterpoint export`: every call, or every sample of the tracks, one row each, for other programs.
 
+mod lines;
 mod parquet;
 
 use std::io::{self, BufWriter, Write};
@@ -7,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use arrow_array::RecordBatch;
-use arrow_json::writer::{LineDelimited, WriterBuilder};
 use arrow_schema::{ArrowError, SchemaRef};
 use clap::ValueEnum;
 use model::metric::Bound;
@@ -21,7 +21,6 @@ use crate::input;
 use crate::matching;
 use crate::metrics::{MetricArgs, Offer, of_profile};
 use crate::terminal::{Kind, say};
-use crate::view::csv::guard;
 use crate::view::head::ProfileHead;
 use crate::view::losses;
 use crate::view::metrics::metrics_out;
@@ -180,20 +179,11 @@ fn rows(out: &mut (impl Write + Send), mut rows: Rows<'_>, format: ExportFormat)
 
 fn csv(out: &mut impl Write, rows: &mut Rows<'_>) -> io::Result<()> {
     // The header line, also when there is no row.
-    csv_lines(out, &RecordBatch::new_empty(rows.schema.clone()), true)?;
+    out.write_all(lines::csv_header(&rows.schema).as_bytes())?;
     for batch in &mut *rows.batches {
-        csv_lines(out, &batch.map_err(io_error)?, false)?;
+        out.write_all(&lines::csv(&batch.map_err(io_error)?)?)?;
     }
     Ok(())
-}
-
-/// By way of memory: the writer makes text of an error of `out`, and a broken pipe would be lost.
-fn csv_lines(out: &mut impl Write, batch: &RecordBatch, header: bool) -> io::Result<()> {
-    let mut lines = Vec::new();
-    let mut writer = arrow_csv::WriterBuilder::new().with_header(header).build(&mut lines);
-    writer.write(&guard(batch).map_err(io_error)?).map_err(io_error)?;
-    drop(writer);
-    out.write_all(&lines)
 }
 
 fn json(out: &mut impl Write, rows: &mut Rows<'_>) -> io::Result<()> {
@@ -207,21 +197,10 @@ fn json(out: &mut impl Write, rows: &mut Rows<'_>) -> io::Result<()> {
         writeln!(out, "\"metrics\":{metrics},")?;
     }
     write!(out, "\"{name}\":[")?;
-    let mut first = true;
+    let mut first = "\n";
     for batch in &mut *rows.batches {
-        let batch = batch.map_err(io_error)?;
-        // Lines, to which the commas of an array are added here: the writer's own array form
-        // cannot follow a head.
-        let mut lines = Vec::new();
-        let builder = WriterBuilder::new().with_explicit_nulls(true);
-        let mut writer = builder.build::<_, LineDelimited>(&mut lines);
-        writer.write(&batch).and_then(|()| writer.finish()).map_err(io_error)?;
-        drop(writer);
-        for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            out.write_all(if first { b"\n" } else { b",\n" })?;
-            out.write_all(line)?;
-            first = false;
-        }
+        out.write_all(&lines::json(&batch.map_err(io_error)?, first, ",\n")?)?;
+        first = ",\n";
     }
     writeln!(out, "\n]}}")
 }

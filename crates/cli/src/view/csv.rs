@@ -8,11 +8,6 @@
 
 use std::borrow::Cow;
 use std::io::{self, Write};
-use std::sync::Arc;
-
-use arrow_array::cast::AsArray;
-use arrow_array::{ArrayRef, RecordBatch, StringArray};
-use arrow_schema::{ArrowError, DataType, Schema};
 
 use super::table::{Table, Value};
 
@@ -47,31 +42,6 @@ pub fn print(out: &mut impl Write, table: &Table) -> io::Result<()> {
         write!(out, "{}\r\n", cells.collect::<Vec<_>>().join(","))?;
     }
     Ok(())
-}
-
-/// The batch with every text and every column's name guarded.
-pub fn guard(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-    let fields = batch.schema();
-    let fields = fields.fields().iter().map(|field| match guarded(field.name()) {
-        Cow::Borrowed(_) => field.clone(),
-        Cow::Owned(name) => Arc::new(field.as_ref().clone().with_name(name)),
-    });
-    let schema = Schema::new(fields.collect::<Vec<_>>());
-    RecordBatch::try_new(Arc::new(schema), batch.columns().iter().map(guard_column).collect())
-}
-
-fn guard_column(column: &ArrayRef) -> ArrayRef {
-    match column.data_type() {
-        DataType::Utf8 => {
-            let texts = column.as_string::<i32>();
-            Arc::new(texts.iter().map(|text| text.map(guarded)).collect::<StringArray>())
-        }
-        DataType::Dictionary(..) => {
-            let dictionary = column.as_any_dictionary();
-            dictionary.with_values(guard_column(dictionary.values()))
-        }
-        _ => column.clone(),
-    }
 }
 
 #[cfg(test)]

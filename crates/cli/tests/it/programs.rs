@@ -330,6 +330,10 @@ fn dispositions_and_closed_streams_are_handed_on() {
         "$RUN sh -c 'kill -PIPE $$; echo survived'",
         "exec 1>&-; $RUN sh -c 'echo lost'",
         "ulimit -S -f 100; $RUN sh -c 'ulimit -f'",
+        "ulimit -c 0; trap '' XFSZ; $RUN sh -c 'kill -XFSZ $$; echo survived'",
+        "ulimit -c 0; $RUN sh -c 'kill -XFSZ $$; echo survived'",
+        // A script that names no interpreter: execvp gives it to a shell.
+        "echo 'echo \"plain $1\"' > plain; chmod +x plain; $RUN ./plain word",
     ] {
         let run = format!("'{}' run -e none -o p.cpt --", program.display());
         let shell = |prefix: &str| {
