@@ -1,8 +1,9 @@
 //! Profiles that somebody made to harm whoever reads them: no view writes, deletes, follows or waits.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -441,16 +442,16 @@ fn contents(at: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     all
 }
 
-/// Gives each of two files the other's name, at once.
-fn exchange(one: &Path, other: &Path) {
+/// Gives a file in an open directory and a file elsewhere each other's name, at once. The directory
+/// is open so that no path leads through what another thread has put there.
+fn exchange((directory, name): &(fs::File, CString), other: &CString) {
     const RENAME_EXCHANGE: libc::c_uint = 2;
-    let [one, other] = [one, other]
-        .map(|path| std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap());
     // Fails while the other thread has one of them away; then it is tried again.
     // SAFETY: C strings that outlive the call.
     unsafe {
-        let at = libc::AT_FDCWD;
-        libc::syscall(libc::SYS_renameat2, at, one.as_ptr(), at, other.as_ptr(), RENAME_EXCHANGE);
+        let (from, to) = (directory.as_raw_fd(), libc::AT_FDCWD);
+        let (name, other) = (name.as_ptr(), other.as_ptr());
+        libc::syscall(libc::SYS_renameat2, from, name, to, other, RENAME_EXCHANGE);
     }
 }
 
@@ -467,6 +468,9 @@ fn whoever_exchanges_files_meanwhile_leads_nowhere() {
     crashed().write(&made);
     let victim = scratch.join("victim");
     copy(&made, &victim);
+    fs::remove_dir_all(victim.join("pool")).unwrap();
+    fs::create_dir(victim.join("pool")).unwrap();
+    fs::write(victim.join("pool/pool"), "precious").unwrap();
     // Damaged, so that a view that reads or mends it would differ.
     for name in ["manifest.json", &format!("{PART}/pages.cps")] {
         let mut bytes = fs::read(victim.join(name)).unwrap();
@@ -495,7 +499,11 @@ fn whoever_exchanges_files_meanwhile_leads_nowhere() {
                 1 => assert!(Command::new("mkfifo").arg(&twin).status().unwrap().success()),
                 _ => symlink(victim.join(name), &twin).unwrap(),
             }
-            twins.push((dir.join(name), twin));
+            let real = dir.join(name);
+            let around = fs::File::open(real.parent().unwrap()).unwrap();
+            let [real, twin] = [Path::new(real.file_name().unwrap()), &twin]
+                .map(|path| CString::new(path.as_os_str().as_encoded_bytes()).unwrap());
+            twins.push(((around, real), twin));
         }
         let before = contents(&victim);
         let over = std::sync::atomic::AtomicBool::new(false);
