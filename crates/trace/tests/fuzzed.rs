@@ -206,3 +206,39 @@ fn any_values() {
 fn any_events_in_perfettos_format() {
     rounds(0xfeed_beef_1234_5678, 3_000, 1, |r| fuzz::perfetto(&bytes(r, 900)));
 }
+
+/// A field with bytes.
+fn field_of(number: u32, bytes: &[u8]) -> Vec<u8> {
+    let varint = |mut n: u64| {
+        let mut out = Vec::new();
+        while n >= 0x80 {
+            out.push(n as u8 | 0x80);
+            n >>= 7;
+        }
+        out.push(n as u8);
+        out
+    };
+    let (tag, length) = (varint(u64::from(number << 3 | 2)), varint(bytes.len() as u64));
+    [&tag[..], &length, bytes].concat()
+}
+
+/// Compressed packets inside of a compressed packet: some kilobytes that would become 60 GiB. They
+/// are said to be damaged and not unpacked, or this test would take hours.
+#[test]
+fn packets_that_are_compressed_twice() {
+    use std::io::Write;
+    let zlib = |bytes: &[u8]| {
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let compressed = |bytes: &[u8]| field_of(1, &field_of(50, &zlib(bytes)));
+    // Packets with a timestamp and nothing else.
+    let many = [0x0a, 0x02, 0x40, 0x01].repeat(1 << 21);
+    let bomb = compressed(&compressed(&many).repeat(8_000));
+    assert!(bomb.len() < 1 << 20, "{} bytes", bomb.len());
+    let report = trace::perfetto::check::check(&bomb[..]).unwrap();
+    let twice = |finding: &trace::check::Finding| finding.what.ends_with("compressed twice");
+    assert!(report.findings.iter().any(twice), "{:?}", report.findings);
+    fuzz::packets(&bomb);
+}
