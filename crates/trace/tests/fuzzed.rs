@@ -242,3 +242,16 @@ fn packets_that_are_compressed_twice() {
     assert!(report.findings.iter().any(twice), "{:?}", report.findings);
     fuzz::packets(&bomb);
 }
+
+/// Events of Chrome's format inside of Perfetto's have a number as their phase: any byte of it reads
+/// as in Chrome's format, where a phase is a character of ASCII. (Found by `any_packets`: 186.)
+#[test]
+fn phases_that_are_no_characters() {
+    for phase in 0..=255u8 {
+        // TrackEvent{legacy_event(6){phase(2): int32}}, with a timestamp and a sequence.
+        let number = if phase < 0x80 { vec![phase] } else { vec![phase, 1] };
+        let event = field_of(11, &field_of(6, &[&[0x10u8][..], &number].concat()));
+        let packet = [&[0x40u8, 0x05, 0x50, 0x01][..], &event].concat();
+        fuzz::packets(&field_of(1, &packet));
+    }
+}
