@@ -13,7 +13,7 @@
 //! | name | written |
 //! |---|---|
 //! | `-` | standard output |
-//! | nothing yet, or a regular file | a new file takes the name; it has the old one's mode |
+//! | nothing yet, or a regular file | a new file takes the name; it has the old one's mode, but never set-user-id bits, nor more rights than a new file if the old one was somebody else's |
 //! | a link | what it points to is looked at in the same way, link by link; the link stays |
 //! | `/dev/stdout`, `/dev/fd/3`, `/proc/self/fd/3` | that descriptor |
 //! | another device, a FIFO | written directly: nobody names one by accident |
@@ -29,7 +29,7 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -80,7 +80,7 @@ impl WholeFile {
                 // Made before, so that `end` removes the file when this fails.
                 let whole = Self { out: Screen::new(file, kind, false), end: Some(end) };
                 if let Some(old) = old {
-                    whole.out.inner().set_permissions(old.permissions())?;
+                    take_mode(whole.out.inner(), &old)?;
                 }
                 Ok(whole)
             }
@@ -200,6 +200,28 @@ fn allowed(path: &Path, found: &Metadata) -> io::Result<()> {
          followed or replaced"
     );
     Err(io::Error::new(ErrorKind::PermissionDenied, why))
+}
+
+/// Gives a new file the permissions of the one that it replaces, as far as they give nobody more
+/// rights than the old file did.
+///
+/// The new file is ours, whoever owned the old one. Set-user-id and set-group-id bits are never
+/// taken over: somebody else's file would become a program that runs with our rights. A file of
+/// somebody else can only take away permissions that a new file of ours has. Likewise for the
+/// group, where the new file cannot have the old one's.
+fn take_mode(file: &File, old: &Metadata) -> io::Result<()> {
+    const GROUP: u32 = 0o070;
+    let new = file.metadata()?;
+    let mut mode = old.mode() & 0o777;
+    if old.uid() != new.uid() {
+        mode &= new.mode();
+    }
+    if old.gid() != new.gid() && std::os::unix::fs::fchown(file, None, Some(old.gid())).is_err() {
+        mode &= new.mode() | !GROUP;
+        // Whoever is in our group had the rights of everybody.
+        mode &= (mode & 0o007) << 3 | !GROUP;
+    }
+    file.set_permissions(fs::Permissions::from_mode(mode))
 }
 
 /// Opens what is there, and no link.

@@ -233,15 +233,19 @@ fn collect_passes(root: &Dir, passes: u32, closing: Closing) -> Result<Collected
     Ok(all)
 }
 
-/// Whether the pool of the profile in `dir` is there, the caller's and its own: nobody else can have
-/// made such a profile. A directory of the caller may have been unpacked from anything.
+/// Whether the pool of the profile in `dir` is there, is the caller's and names this very directory:
+/// nobody else can have made such a profile. A directory of the caller may have been unpacked from
+/// anything, also with a pool in it.
 ///
 /// # Errors
 /// The manifest is not readable.
 pub fn has_own_pool(dir: &Path) -> Result<bool> {
     let root = Dir::open(dir)?;
     let manifest = Manifest::read_in(&root)?;
-    Ok(pools::find(&root, &manifest).is_ok_and(|found| found.refusal().is_none()))
+    let found = root.stat()?;
+    Ok(pools::find(&root, &manifest).is_ok_and(|pool| {
+        pool.refusal().is_none() && pool.file.owner().is(found.st_dev, found.st_ino, found.st_uid)
+    }))
 }
 
 /// Whether the profile in `dir` is the caller's to change: its pool is its own, or is gone and the

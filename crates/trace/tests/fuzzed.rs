@@ -1,11 +1,43 @@
 //! Readers and writers on what nobody made: deterministic, so that a failure is found again;
-//! `fuzz/` holds the same as fuzzers.
+//! `fuzz/` holds the same as fuzzers. `COUNTERPOINT_MUTANTS` says how many inputs each test makes,
+//! and `COUNTERPOINT_SEED` which ones: `COUNTERPOINT_MUTANTS=1000000 cargo test --release -p
+//! counterpoint-trace --test fuzzed`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod support;
 use support as fuzz;
 use testkit::Random;
+
+/// A number from a variable.
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Calls `round` with random numbers, in as many threads as there are processors, until it has made
+/// `inputs` inputs (or what the variable says), `each` at a time.
+fn rounds(seed: u64, inputs: u64, each: u64, round: impl Fn(&mut Random) + Sync) {
+    let inputs = variable("COUNTERPOINT_MUTANTS").unwrap_or(inputs);
+    let seed = variable("COUNTERPOINT_SEED").unwrap_or(seed);
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(8) as u64;
+    std::thread::scope(|scope| {
+        for worker in 0..workers {
+            let round = &round;
+            scope.spawn(move || {
+                let mut random = Random((seed ^ worker << 40).max(1));
+                for _ in 0..inputs.div_ceil(each * workers) {
+                    let state = random.0;
+                    let known = std::panic::AssertUnwindSafe(|| round(&mut random));
+                    if let Err(panic) = std::panic::catch_unwind(known) {
+                        // The first thread with this seed makes this input first.
+                        eprintln!("COUNTERPOINT_SEED={state} makes this input at once");
+                        std::panic::resume_unwind(panic);
+                    }
+                }
+            });
+        }
+    });
+}
 
 fn bytes(r: &mut Random, most: usize) -> Vec<u8> {
     (0..r.place(most)).map(|_| r.next() as u8).collect()
@@ -73,11 +105,10 @@ fn damaged(r: &mut Random) -> Vec<u8> {
 fn any_bytes_as_a_trace() {
     fuzz::chrome(WHOLE.as_bytes());
     fuzz::chrome(b"");
-    let mut r = Random(0x9e37_79b9_7f4a_7c15);
-    for _ in 0..20_000 {
-        fuzz::chrome(&damaged(&mut r));
-        fuzz::chrome(&bytes(&mut r, 40));
-    }
+    rounds(0x9e37_79b9_7f4a_7c15, 40_000, 2, |r| {
+        fuzz::chrome(&damaged(r));
+        fuzz::chrome(&bytes(r, 40));
+    });
 }
 
 /// A field of a message.
@@ -134,12 +165,11 @@ fn any_packets() {
     let whole = include_bytes!("foreign.pftrace");
     fuzz::packets(whole);
     fuzz::packets(b"");
-    let mut r = Random(0x0bad_cafe_dead_beef);
-    for _ in 0..3_000 {
-        fuzz::packets(&bytes(&mut r, 60));
+    rounds(0x0bad_cafe_dead_beef, 9_000, 3, |r| {
+        fuzz::packets(&bytes(r, 60));
         let mut trace = Vec::new();
         for _ in 0..r.place(6) {
-            let packet = message(&mut r, 3);
+            let packet = message(r, 3);
             let length = packet.len() as u16;
             trace.extend([0x0a, length as u8 | 0x80, (length >> 7) as u8 & 0x7f]);
             trace.extend(packet);
@@ -164,21 +194,64 @@ fn any_packets() {
             }
         }
         fuzz::packets(&damaged);
-    }
+    });
 }
 
 #[test]
 fn any_values() {
-    let mut r = Random(0x1234_5678_9abc_def1);
-    for _ in 0..3_000 {
-        fuzz::values(&bytes(&mut r, 600));
-    }
+    rounds(0x1234_5678_9abc_def1, 3_000, 1, |r| fuzz::values(&bytes(r, 600)));
 }
 
 #[test]
 fn any_events_in_perfettos_format() {
-    let mut r = Random(0xfeed_beef_1234_5678);
-    for _ in 0..3_000 {
-        fuzz::perfetto(&bytes(&mut r, 900));
+    rounds(0xfeed_beef_1234_5678, 3_000, 1, |r| fuzz::perfetto(&bytes(r, 900)));
+}
+
+/// A field with bytes.
+fn field_of(number: u32, bytes: &[u8]) -> Vec<u8> {
+    let varint = |mut n: u64| {
+        let mut out = Vec::new();
+        while n >= 0x80 {
+            out.push(n as u8 | 0x80);
+            n >>= 7;
+        }
+        out.push(n as u8);
+        out
+    };
+    let (tag, length) = (varint(u64::from(number << 3 | 2)), varint(bytes.len() as u64));
+    [&tag[..], &length, bytes].concat()
+}
+
+/// Compressed packets inside of a compressed packet: some kilobytes that would become 60 GiB. They
+/// are said to be damaged and not unpacked, or this test would take hours.
+#[test]
+fn packets_that_are_compressed_twice() {
+    use std::io::Write;
+    let zlib = |bytes: &[u8]| {
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let compressed = |bytes: &[u8]| field_of(1, &field_of(50, &zlib(bytes)));
+    // Packets with a timestamp and nothing else.
+    let many = [0x0a, 0x02, 0x40, 0x01].repeat(1 << 21);
+    let bomb = compressed(&compressed(&many).repeat(8_000));
+    assert!(bomb.len() < 1 << 20, "{} bytes", bomb.len());
+    let report = trace::perfetto::check::check(&bomb[..]).unwrap();
+    let twice = |finding: &trace::check::Finding| finding.what.ends_with("compressed twice");
+    assert!(report.findings.iter().any(twice), "{:?}", report.findings);
+    fuzz::packets(&bomb);
+}
+
+/// Events of Chrome's format inside of Perfetto's have a number as their phase: any byte of it reads
+/// as in Chrome's format, where a phase is a character of ASCII. (Found by `any_packets`: 186.)
+#[test]
+fn phases_that_are_no_characters() {
+    for phase in 0..=255u8 {
+        // TrackEvent{legacy_event(6){phase(2): int32}}, with a timestamp and a sequence.
+        let number = if phase < 0x80 { vec![phase] } else { vec![phase, 1] };
+        let event = field_of(11, &field_of(6, &[&[0x10u8][..], &number].concat()));
+        let packet = [&[0x40u8, 0x05, 0x50, 0x01][..], &event].concat();
+        fuzz::packets(&field_of(1, &packet));
     }
 }

@@ -1,8 +1,9 @@
 //! Profiles that somebody made to harm whoever reads them: no view writes, deletes, follows or waits.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -399,6 +400,146 @@ fn a_copy_is_read_and_the_original_collects() {
     assert_eq!((losses(&report), calls(&report)), (vec![], 5));
     let report = look(&copied, &[scratch.path()], "the copy afterwards");
     assert_eq!((losses(&report), calls(&report)), (vec![("pool_vanished".to_owned(), 1)], 1));
+}
+
+/// An archive can hold a pool, too, inside of the profile. Whoever unpacks it owns both; still the
+/// profile does not say where `hook report` writes, and is not deleted.
+#[test]
+fn an_unpacked_profile_with_its_pool_is_no_hooks() {
+    let scratch = Scratch::new();
+    let made = scratch.join("made.cpt");
+    crashed().write(&made);
+    change(&made, |manifest| manifest.origin = profile::Origin::Hook);
+    let victim = scratch.join("victim");
+    fs::create_dir(&victim).unwrap();
+    let settings = serde_json::json!({"filter": null, "skip_ms": 0.0, "events": "", "list": false,
+        "csv": victim, "buckets": 4, "tables": false, "gamma": 0.5, "process": 0, "labels": []});
+    fs::write(made.join("hook.json"), settings.to_string()).unwrap();
+    let unpacked = scratch.join("unpacked.cpt");
+    copy(&made, &unpacked);
+    let before = everything(scratch.path());
+    let output = run(&["hook".into(), "report".into(), unpacked.clone().into()]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("is not a profile that a hook of this user has just recorded"), "{said}");
+    assert_eq!(everything(scratch.path()), before);
+    // The one that was made here, with the very directory in its pool, is reported and removed.
+    let output = run(&["hook".into(), "report".into(), made.clone().into()]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(!made.exists() && fs::read_dir(&victim).unwrap().count() > 0);
+}
+
+/// What files hold, by their names; links are not followed.
+fn contents(at: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    let mut todo = vec![at.to_owned()];
+    while let Some(path) = todo.pop() {
+        match fs::symlink_metadata(&path).unwrap().is_dir() {
+            true => todo.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path())),
+            false => drop(all.insert(path.clone(), fs::read(&path).unwrap())),
+        }
+    }
+    all
+}
+
+/// Gives a file in an open directory and a file elsewhere each other's name, at once. The directory
+/// is open so that no path leads through what another thread has put there.
+fn exchange((directory, name): &(fs::File, CString), other: &CString) {
+    const RENAME_EXCHANGE: libc::c_uint = 2;
+    // Fails while the other thread has one of them away; then it is tried again.
+    // SAFETY: C strings that outlive the call.
+    unsafe {
+        let (from, to) = (directory.as_raw_fd(), libc::AT_FDCWD);
+        let (name, other) = (name.as_ptr(), other.as_ptr());
+        libc::syscall(libc::SYS_renameat2, from, name, to, other, RENAME_EXCHANGE);
+    }
+}
+
+/// While views and `recover` run, somebody exchanges every file and directory of the profile for
+/// links, hard links and pipes that lead to a victim's files of the same names. Whatever moment
+/// that hits, the victim's files stay as they are, nothing is made beside them, and everything
+/// ends. `COUNTERPOINT_RACE_S` says for how many seconds to try.
+#[test]
+fn whoever_exchanges_files_meanwhile_leads_nowhere() {
+    let seconds = std::env::var("COUNTERPOINT_RACE_S").ok().and_then(|n| n.parse().ok());
+    let patience = Duration::from_secs(seconds.unwrap_or(2));
+    let scratch = Scratch::new();
+    let made = scratch.join("made.cpt");
+    crashed().write(&made);
+    let victim = scratch.join("victim");
+    copy(&made, &victim);
+    fs::remove_dir_all(victim.join("pool")).unwrap();
+    fs::create_dir(victim.join("pool")).unwrap();
+    fs::write(victim.join("pool/pool"), "precious").unwrap();
+    // Damaged, so that a view that reads or mends it would differ.
+    for name in ["manifest.json", &format!("{PART}/pages.cps")] {
+        let mut bytes = fs::read(victim.join(name)).unwrap();
+        bytes.truncate(bytes.len() / 2);
+        fs::write(victim.join(name), bytes).unwrap();
+    }
+    let names: Vec<String> = ["manifest.json", "processes", "pool", "pool/pool", PART]
+        .into_iter()
+        .map(str::to_owned)
+        .chain([format!("{PART}/pages.cps"), format!("{PART}/meta.cps")])
+        .collect();
+    let (dir, out) = (scratch.join("x.cpt"), scratch.join("out"));
+    let begun = Instant::now();
+    let (mut rounds, mut collected) = (0, 0);
+    while rounds < 3 || begun.elapsed() < patience {
+        let round = scratch.join("round");
+        fs::create_dir(&round).unwrap();
+        copy(&made, &dir);
+        let mut twins = Vec::new();
+        for (n, name) in names.iter().enumerate() {
+            let twin = round.join(format!("{n}"));
+            match (rounds + n) % 3 {
+                0 if victim.join(name).is_file() => {
+                    fs::hard_link(victim.join(name), &twin).unwrap();
+                }
+                1 => assert!(Command::new("mkfifo").arg(&twin).status().unwrap().success()),
+                _ => symlink(victim.join(name), &twin).unwrap(),
+            }
+            let real = dir.join(name);
+            let around = fs::File::open(real.parent().unwrap()).unwrap();
+            let [real, twin] = [Path::new(real.file_name().unwrap()), &twin]
+                .map(|path| CString::new(path.as_os_str().as_encoded_bytes()).unwrap());
+            twins.push(((around, real), twin));
+        }
+        let before = contents(&victim);
+        let over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for part in 0..2 {
+                let (twins, over) = (&twins, &over);
+                scope.spawn(move || {
+                    let mut n = part;
+                    while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                        let (real, twin) = &twins[n % twins.len()];
+                        exchange(real, twin);
+                        std::thread::sleep(Duration::from_micros(30 * (n as u64 % 7)));
+                        exchange(real, twin);
+                        n += 1 + part;
+                    }
+                });
+            }
+            let looked = std::panic::catch_unwind(|| {
+                let commands = views(&dir, &out);
+                let words = &commands[rounds % commands.len()];
+                let recover = &views(&dir, &out)[7];
+                [run(words), run(recover)]
+            });
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+            for output in looked.expect("every command ends") {
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                assert!(output.status.code().is_some_and(|code| code <= 2), "{said}");
+                collected += u32::from(said.contains("recovered"));
+            }
+        });
+        assert_eq!(contents(&victim), before, "round {rounds}");
+        fs::remove_dir_all(&dir).unwrap();
+        fs::remove_dir_all(&round).unwrap();
+        rounds += 1;
+    }
+    eprintln!("{rounds} rounds, {collected} of them recovered something");
 }
 
 /// A pool with a second name is not deleted, one that was renamed into its place not believed.

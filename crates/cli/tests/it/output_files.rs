@@ -128,6 +128,46 @@ fn what_others_put_into_a_shared_directory_is_refused() {
     }
 }
 
+/// Somebody puts a file with all permissions, and set-user-id, where root is going to export to. The
+/// new file belongs to root: with the old one's permissions, anybody could fill it with a program
+/// that runs as root.
+#[test]
+fn a_replaced_file_of_another_user_gives_no_rights() {
+    if !is_root() {
+        return skip("output_files rights", "only root can make files of others");
+    }
+    let scratch = Scratch::new();
+    let profile = profile(&scratch);
+    let place = scratch.join("theirs");
+    fs::create_dir(&place).unwrap();
+    std::os::unix::fs::chown(&place, Some(OTHER), Some(OTHER)).unwrap();
+    // SAFETY: sets the mask and puts it back; other tests of this process run in their own ones.
+    let mask = unsafe { libc::umask(0o022) };
+    // SAFETY: as above.
+    unsafe { libc::umask(mask) };
+    let allowed = 0o666 & !mask;
+    let cases = [(OTHER, 0o6777), (OTHER, 0o4755), (OTHER, 0o600), (0, 0o6755), (0, 0o640)];
+    for (number, (owner, mode)) in cases.into_iter().enumerate() {
+        for (ending, words) in writers(&scratch, &profile) {
+            let file = place.join(format!("{number}.{ending}"));
+            fs::write(&file, "theirs").unwrap();
+            std::os::unix::fs::chown(&file, Some(owner), Some(owner)).unwrap();
+            fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+            let words = [words.as_slice(), &["-o".into(), file.to_str().unwrap().into()]].concat();
+            let output = run(&words);
+            assert!(output.status.success(), "{output:?}");
+            let found = fs::metadata(&file).unwrap();
+            assert_eq!(found.uid(), 0);
+            let expected = match owner {
+                // One's own file keeps what it was, and is no program with other rights.
+                0 => mode & 0o777,
+                _ => mode & allowed,
+            };
+            assert_eq!(found.mode() & 0o7777, expected, "{owner} {mode:o} {words:?}");
+        }
+    }
+}
+
 /// The kernel's rule for links is the judge: what it refuses and follows, the program does.
 #[test]
 fn links_are_followed_where_the_kernel_would() {

@@ -433,7 +433,9 @@ impl<S: Sink> Reader<'_, S> {
                     of.name = known.cloned().unwrap_or(of.name);
                 }
                 legacy::PHASE => {
-                    of.phase = value.uint().and_then(|n| u8::try_from(n).ok()).unwrap_or(0)
+                    // A phase is a character of ASCII, as in Chrome's format; others are none.
+                    let phase = value.uint().and_then(|n| u8::try_from(n).ok());
+                    of.phase = phase.filter(u8::is_ascii).unwrap_or(0)
                 }
                 legacy::DURATION_US => duration_us = value.uint().map(|n| n as i64),
                 legacy::UNSCOPED_ID | legacy::GLOBAL_ID => id = value.uint().map(|n| (n, false)),
