@@ -1,0 +1,4 @@
+//! The fifth layer: one folder for each kind of host.
+
+pub mod iree;
+pub mod tvm;
