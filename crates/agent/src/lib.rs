@@ -1,16 +1,17 @@
-//! Counterpoint inside a process that is not ours: preloaded, silent, and harmless.
+//! The part of Counterpoint that runs inside other people's processes: preloaded, silent and harmless.
 //!
 //! ```text
-//!  mmap, mprotect, dlsym ──► iree: find the executable library, put a trampoline in the place of each
-//!  (interposed)                    exported function
+//!  mmap, mprotect, dlsym ──► adapters/iree: find the executable library, put a trampoline in the
+//!  (interposed)              place of each exported function
 //!                                        │
-//!  runtime calls an export ──► trampoline ──► probe: read, clock ─► original ─► clock, read
-//!                                                                                   │
-//!                                                             thread: this thread's page, counters
-//!                                                             process: part of the profile, losses
+//!  runtime calls an export ──► trampoline ──► bracket: read, clock ─► original ─► clock, read
+//!                                                                                    │
+//!                                          recorder/thread: this thread's page, counters
+//!                                          process/part:    part of the profile, losses
 //! ```
 //!
-//! The folders are layers. A file uses only its own layer and those above it in this table:
+//! The folders are layers. A file uses only its own layer and those above it in this table, which
+//! `cargo xtask tidy` checks; each folder's `mod.rs` says what its files are for.
 //!
 //! | layer | what |
 //! |---|---|
@@ -21,14 +22,14 @@
 //! | [`adapters`] | one folder for each kind of host: [`adapters::iree`] and [`adapters::tvm`] |
 //! | [`entry`] | where the host enters: constructor, sessions, C interface, `exec` |
 //!
-//! Rules. The host never dies of us: no exit (but for the one variable of the original hook that
-//! asks for a list and nothing else), no abort, no panic that leaves an exported function; an error
-//! of our own switches the agent off and lets calls through. Nothing on a hot path allocates,
-//! locks, prints or touches `errno`. Nothing happens, not even a file opened, in a process that
-//! shows no IREE executable. Linux 4.14 or later (`MADV_WIPEONFORK`).
+//! Rules. The host never dies of us: we never call exit (except for the one variable of IREE's original
+//! hook that asks for a list and nothing else) or abort, and no panic leaves an exported function.
+//! After an error of our own the agent switches itself off and lets calls through. Nothing on a hot
+//! path allocates, locks, prints or touches `errno`. In a process that shows no IREE executable
+//! nothing happens; not even a file is opened. Needs Linux 4.14 or later (`MADV_WIPEONFORK`).
 #![allow(rustdoc::private_intra_doc_links, reason = "the table above is for readers of the code")]
 
-/// Names a place in the agent at which the test library can panic. Nothing in any other build.
+/// Names a place in the agent at which the test library can panic. In other builds it does nothing.
 macro_rules! point {
     ($name:ident) => {
         #[cfg(feature = "inject-panics")]

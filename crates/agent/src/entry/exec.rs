@@ -25,10 +25,10 @@ use model::Loss;
 use record::carry::{Carrier, examine, link_of};
 use record::run_file::RUN_FILE_VARIABLE;
 
-use crate::adapters::iree::hook_variables;
 use crate::os::sys::{self, ErrnoGuard};
-use crate::recorder::thread::guarded;
-use crate::state::run;
+use crate::process::guard::guarded;
+use crate::process::losses;
+use crate::state::{run_file, source};
 
 pub use functions::{
     execl, execle, execlp, execv, execve, execveat, execvp, execvpe, fexecve, posix_spawn,
@@ -73,7 +73,7 @@ unsafe fn launch(program: Program, environment: Strings, go: impl Fn(Strings) ->
         && let Some(loss) = counted
     {
         let _errno = ErrnoGuard::new();
-        run::with_run_row(|row| row.take_back(loss));
+        losses::with_run_row(|row| row.take_back(loss));
     }
     result
 }
@@ -99,10 +99,10 @@ unsafe fn look(program: Program, environment: Strings) -> (Option<Loss>, bool) {
             Some(carrier) => carrier.loss().or((!brings.variables).then_some(VARIABLES)),
             None => Some(VARIABLES),
         };
-        let loss = loss.filter(|_| run::is_asked_for() && !brings.declines);
+        let loss = loss.filter(|_| run_file::is_asked_for() && !brings.declines);
         if let Some(loss) = loss {
             point!(ExecCount);
-            run::with_run_row(|row| row.lose(loss, 1, 0));
+            losses::with_run_row(|row| row.lose(loss, 1, 0));
         }
         (loss, carrier.is_some_and(Carrier::refuses))
     });
@@ -182,6 +182,7 @@ impl Brings {
     /// # Safety
     /// An array of C strings that ends with a null pointer, or null.
     unsafe fn read(environment: Strings) -> Self {
+        let source = source::current();
         let mut brings = Self { library: false, variables: false, declines: false };
         // SAFETY: the caller's promise.
         unsafe {
@@ -192,8 +193,8 @@ impl Brings {
                 brings.declines |= run_file.is_some_and(<[u8]>::is_empty);
                 if let Some(list) = text.strip_prefix(PRELOAD) {
                     brings.library |= elements(list).any(is_ours);
-                } else if hook_variables::is_on() {
-                    brings.variables |= text.starts_with(hook_variables::PREFIX);
+                } else if let Some(source) = source {
+                    brings.variables |= text.starts_with(source.prefix);
                 } else {
                     brings.variables |= run_file.is_some();
                 }
@@ -255,7 +256,7 @@ unsafe fn without_us(environment: Strings, go: &impl Fn(Strings) -> c_int) -> c_
         4_097..=32_768 => on_stack::<4_096>(with),
         32_769..=262_144 => on_stack::<32_768>(with),
         _ => match sys::map_stacks(bytes) {
-            // In a child of `vfork` that becomes a program nobody unmaps it for the parent.
+            // In a child of `vfork` that becomes another program, it stays mapped in the parent.
             Ok(place) => {
                 let result = with(place);
                 sys::unmap(place, bytes);
@@ -272,7 +273,7 @@ fn on_stack<const WORDS: usize>(with: impl FnOnce(*mut u8) -> c_int) -> c_int {
     with(place.as_mut_ptr().cast())
 }
 
-/// Copies the array to `place`, and behind it each list of libraries without ours; one that
+/// Copies the array to `place`, and after it each list of libraries without ours; one that
 /// becomes empty is left out.
 ///
 /// # Safety

@@ -17,7 +17,7 @@
 
 use std::ffi::{CStr, c_char};
 
-use crate::recorder::thread::guarded;
+use crate::process::guard::guarded;
 
 /// Options of AddressSanitizer, as `sanitizer/asan_interface.h` declares it.
 #[unsafe(no_mangle)]

@@ -9,7 +9,7 @@
 //!
 //! Why two processes: `execve` gives a process the exit signal SIGCHLD whatever it was made with
 //! (`de_thread` in fs/exec.c), so a direct child would wake the host's SIGCHLD handler and be found
-//! by its `wait()`. The go-between never execs, so its exit signal stays 0: nobody is told of its
+//! by its `wait()`. The go-between never execs, so its exit signal stays 0: no process is told of its
 //! end, and only `__WCLONE` finds it. The program is the go-between's child, and the
 //! go-between outlives it, so that no host that is a subreaper inherits it.
 //!
@@ -241,7 +241,7 @@ unsafe fn clone(
     errand: *mut Errand,
 ) -> c_long {
     let result: c_long;
-    // SAFETY: the child starts behind `syscall` with these registers and its own stack, and never
+    // SAFETY: the child starts after `syscall` with these registers and its own stack, and never
     // leaves this block: it calls `body`, which does not return.
     unsafe {
         std::arch::asm!(

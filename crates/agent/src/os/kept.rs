@@ -2,8 +2,8 @@
 //!
 //! LeakSanitizer, in a host that is built with it, reports memory that no pointer leads to. It looks
 //! for pointers in the writable data of each library, on stacks and on the heap, but not in memory
-//! that somebody has mapped, and there most of our state is ([`crate::process::part`], [`crate::recorder::thread`]).
-//! Whatever is kept for ever is therefore in one list, whose head is in our data.
+//! in mappings, where most of our state is ([`crate::process::part`], [`crate::recorder::thread`]).
+//! Whatever is never freed is therefore in one list, whose head is in our data.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -18,7 +18,7 @@ struct Kept<T> {
 
 static NEWEST: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Keeps `value` for ever. Any thread; allocates.
+/// Keeps `value` until the process ends. May be called on any thread; allocates.
 pub fn keep<T: 'static>(value: T) -> &'static T {
     let node = Box::into_raw(Box::new(Kept { before: ptr::null_mut(), value }));
     let mut before = NEWEST.load(Ordering::Relaxed);

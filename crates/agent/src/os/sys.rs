@@ -196,7 +196,7 @@ pub fn pipe() -> Result<(Descriptor, Descriptor), i32> {
     Ok((high(&low[0])?, high(&low[1])?))
 }
 
-/// Writes a line to stderr, as it is. For the one case that nobody else can tell of.
+/// Writes a line to stderr, as it is: for what can be reported in no other way.
 pub fn complain(line: &str) {
     let _ = syscall!(libc::SYS_write, 2, line.as_ptr(), line.len());
 }

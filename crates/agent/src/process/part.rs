@@ -1,10 +1,10 @@
 //! What one process owns: a row in the pool's table of losses and a part of the profile.
 //!
-//! All of it lives in memory that a forked child finds zeroed, so the child notices at its first
-//! call that it is nobody yet and makes its own row and part. It never writes into its parent's.
+//! What it knows about them ([`PartWords`]) is in memory that a forked child finds zeroed. So the child
+//! notices at its first call that it has neither, and makes its own. It never writes into its
+//! parent's.
 
-use std::ffi::CString;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use model::Loss;
 use record::Snapshot;
@@ -13,135 +13,17 @@ use record::meta::{
 };
 use record::pool::Row;
 
-use crate::adapters::iree;
 use crate::os::kept::keep;
 use crate::os::sys::{self, AppendError};
+use crate::process::lock::Lock;
+use crate::process::{descriptors, names};
+use crate::state::part_words::{NAMED, PartWords, Paths, READY};
 use crate::state::run::Run;
-
-/// What this process has of one run. Zero means: nothing done yet.
-#[repr(C)]
-#[derive(Debug)]
-pub struct PartState {
-    /// 0 fresh, [`NAMED`] or [`READY`].
-    ready: AtomicU32,
-    row: AtomicU32,
-    next_thread: AtomicU32,
-    calibrated: AtomicU32,
-    pid: AtomicU32,
-    generation: AtomicU32,
-    /// Different for each part that this process and its parents have made.
-    serial: AtomicU32,
-    /// Pages that threads have appended when they ended.
-    leaving_pages: AtomicU32,
-    /// Processor time that it took them, ns.
-    leaving_ns: AtomicU64,
-    start_time: AtomicU64,
-    paths: AtomicPtr<Paths>,
-}
-
-/// It has a row, so that losses can be counted.
-const NAMED: u32 = 1;
-/// Its metadata is in the profile too: threads may record, and no record is without its names.
-const READY: u32 = 2;
-
-/// Files of the process's part.
-#[derive(Debug)]
-pub struct Paths {
-    /// Metadata frames.
-    pub meta: CString,
-    /// Flushed pages.
-    pub pages: CString,
-}
-
-/// In memory that a forked child finds zeroed: thread id of the lock's holder, 0 if free; and 1 once
-/// the process has closed what it inherited.
-static LOCK: AtomicPtr<[AtomicU32; 2]> = AtomicPtr::new(std::ptr::null_mut());
-const STATE_BYTES: usize = 4096;
-
-/// Descriptors of counters that threads of this process hold, as a bitmap: what a forked child
-/// inherits and must close.
-static DESCRIPTORS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
-
-fn lock_words() -> Result<&'static [AtomicU32; 2], i32> {
-    let mut at = LOCK.load(Ordering::Acquire);
-    if at.is_null() {
-        let fresh = sys::map_wiped_on_fork(STATE_BYTES)?.cast::<[AtomicU32; 2]>();
-        match LOCK.compare_exchange(at, fresh, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => at = fresh,
-            Err(other) => {
-                sys::unmap(fresh.cast(), STATE_BYTES);
-                at = other;
-            }
-        }
-    }
-    // SAFETY: mapped above for ever, zeroed.
-    Ok(unsafe { &*at })
-}
-
-impl PartState {
-    /// A fresh one, for ever.
-    ///
-    /// # Errors
-    /// The `errno` of `mmap` or `madvise`.
-    pub fn make() -> Result<&'static Self, i32> {
-        let at = sys::map_wiped_on_fork(STATE_BYTES)?.cast::<Self>();
-        // SAFETY: mapped a moment ago for ever, zeroed, and all fields are atomics.
-        Ok(unsafe { &*at })
-    }
-
-    /// The same memory for the next session, as if it were fresh. Of a process that uses it no more.
-    pub fn begin_anew(&'static self) -> &'static Self {
-        let words = [
-            &self.ready,
-            &self.row,
-            &self.next_thread,
-            &self.calibrated,
-            &self.pid,
-            &self.generation,
-            &self.serial,
-        ];
-        words.iter().for_each(|word| word.store(0, Ordering::SeqCst));
-        self.start_time.store(0, Ordering::SeqCst);
-        // Leaked, as the paths of every part are: a thread may be about to read them.
-        self.paths.store(std::ptr::null_mut(), Ordering::SeqCst);
-        self
-    }
-}
-
-/// Held while the process's part is made or a library is taken in.
-pub struct Lock {
-    word: &'static AtomicU32,
-    /// Released after the lock.
-    _calm: sys::SignalsBlocked,
-}
-
-impl Lock {
-    /// Waits for the lock, however long its holder takes. `None` only if this very thread holds it:
-    /// a signal handler has interrupted it.
-    pub fn take() -> Option<Self> {
-        let [word, _] = lock_words().ok()?;
-        let me = sys::thread_id();
-        let calm = sys::SignalsBlocked::new();
-        loop {
-            match word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Some(Self { word, _calm: calm }),
-                Err(holder) if holder == me => return None,
-                Err(_) => sys::nap(),
-            }
-        }
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        self.word.store(0, Ordering::Release);
-    }
-}
 
 /// This process, ready to record.
 #[derive(Clone, Copy)]
 pub struct Process {
-    state: &'static PartState,
+    state: &'static PartWords,
     run: &'static Run,
 }
 
@@ -175,7 +57,7 @@ impl Process {
             return;
         }
         point!(ProcessStart);
-        close_inherited();
+        descriptors::close_inherited();
         let (pid, start_time) = (sys::process_id(), sys::start_time());
         state.pid.store(pid, Ordering::Relaxed);
         state.start_time.store(start_time, Ordering::Relaxed);
@@ -207,7 +89,7 @@ impl Process {
         self.append(&Frame::Snapshot(Snapshot::take(self.run.clock)));
         static LAST: AtomicU32 = AtomicU32::new(0);
         state.serial.store(LAST.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-        iree::library::for_each_known(|frame| self.append_bytes(frame));
+        names::for_each_known(|frame| self.append_bytes(frame));
         state.ready.store(READY, Ordering::Release);
     }
 
@@ -324,48 +206,8 @@ impl Process {
         row.lose(loss, count, errno);
     }
 }
-
 fn arguments() -> Vec<String> {
     let raw = sys::read_file(c"/proc/self/cmdline").unwrap_or_default();
     let text = raw.strip_suffix(&[0]).unwrap_or(&raw);
     text.split(|b| *b == 0).map(|a| String::from_utf8_lossy(a).into_owned()).collect()
-}
-
-/// Notes that a thread of this process holds `fd`, or does no more.
-pub fn note_descriptor(fd: i32, held: bool) {
-    let Some(word) = usize::try_from(fd).ok().and_then(|fd| DESCRIPTORS.get(fd / 64)) else {
-        return;
-    };
-    let bit = 1u64 << (fd % 64);
-    if held {
-        word.fetch_or(bit, Ordering::Relaxed);
-    } else {
-        word.fetch_and(!bit, Ordering::Relaxed);
-    }
-}
-
-/// In a forked child: closes the counters of the parent's threads, which would otherwise count
-/// on in the parent for as long as the child lives.
-fn close_inherited() {
-    // In a later session of the same process, other threads' counters are theirs to close.
-    if lock_words().is_ok_and(|[_, done]| done.swap(1, Ordering::Relaxed) == 1) {
-        return;
-    }
-    for (i, word) in DESCRIPTORS.iter().enumerate() {
-        let mut bits = word.swap(0, Ordering::Relaxed);
-        while bits != 0 {
-            point!(ForkedChild);
-            sys::close_counter((i * 64) as i32 + bits.trailing_zeros() as i32);
-            bits &= bits - 1;
-        }
-    }
-}
-
-/// Counts a loss of this process wherever that is possible.
-#[cold]
-#[inline(never)]
-pub fn lose(loss: Loss, count: u64, errno: i32) {
-    if let Some(process) = crate::state::run::current().and_then(Process::existing) {
-        process.lose(loss, count, errno);
-    }
 }

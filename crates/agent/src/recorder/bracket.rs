@@ -1,4 +1,4 @@
-//! The bracket around a call: the hot path.
+//! The bracket around a call: the hot path, whatever adapter brackets the call.
 //!
 //! ```text
 //!  begin   read counters ─ ticks ─►  original call  ─► ticks ─ read counters ─ record  end
@@ -10,169 +10,17 @@
 //! without touching `errno`. Memory that is written here is the thread's own, present, and not
 //! shared with a forked child, so that an empty call counts no page fault.
 
-use std::ffi::c_int;
+use std::ffi::c_void;
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use abi::iree::{Dispatch, DispatchState, Environment, WorkgroupState};
 use counters::Readings;
 use model::Loss;
 use record::Call;
 
-use crate::process::part;
-use crate::recorder::thread::{self, DEEPEST, Hooked, Probe, Thread, guarded};
-
-/// Calls `original` with the probe around it.
-///
-/// # Safety
-/// The arguments are what the runtime passes to a dispatch function, and `original` is that
-/// function. May be left by an unwinding exception or `longjmp` of the original; the next call
-/// of the thread notices.
-#[inline(always)]
-pub unsafe fn call(
-    export: u32,
-    original: Dispatch,
-    environment: *const Environment,
-    dispatch: *const DispatchState,
-    workgroup: *const WorkgroupState,
-) -> c_int {
-    let mut thread = thread::current();
-    // SAFETY: null or this thread's own state, which is unmapped only at thread exit, after the
-    // pointer was cleared.
-    if thread.is_null() || !unsafe { (*thread).is_attached() } {
-        thread = thread::attach(Probe::Dispatch);
-        if thread.is_null() {
-            // SAFETY: the runtime's own call, passed on.
-            return unsafe { original(environment, dispatch, workgroup) };
-        }
-    }
-    touch_stack();
-    let frame = stack_address();
-    // SAFETY: attached just now or before.
-    if !unsafe { begin_guarded(thread, export, frame) } {
-        // SAFETY: as above.
-        return unsafe { original(environment, dispatch, workgroup) };
-    }
-    // SAFETY: attached; the clock is a copy.
-    let clock = unsafe { (*thread).run.clock };
-    let start = clock.begin();
-    // SAFETY: as above.
-    let result = unsafe { original(environment, dispatch, workgroup) };
-    let (end, location) = clock.end();
-    // The dispatch and workgroup states live until we return: the caller passed them by address.
-    // SAFETY: as above; in a child that the original forked, `epoch` is 0 and nothing is done.
-    unsafe {
-        if (*thread).is_attached() {
-            let call = Call {
-                export,
-                count: [
-                    (*dispatch).workgroup_count_x,
-                    (*dispatch).workgroup_count_y,
-                    (*dispatch).workgroup_count_z.into(),
-                ],
-                workgroup: [
-                    (*workgroup).workgroup_id_x,
-                    (*workgroup).workgroup_id_y,
-                    (*workgroup).workgroup_id_z.into(),
-                ],
-                location,
-                worker: (*workgroup).processor_id,
-                start,
-                end,
-            };
-            end_guarded(thread, &call, frame);
-        }
-    }
-    result
-}
-
-// Functions of their own, so that `call`, whose frame lies under the original's, has no landing
-// pads: with them it would have a personality routine, and the program's unwinder, which passes
-// exceptions of the original through here, would call ours, which belongs to the unwinder that is
-// linked into this library (measured: the process crashes).
-
-/// # Safety
-/// `thread` is the calling thread's.
-#[inline(never)]
-unsafe fn begin_guarded(thread: *mut Thread, export: u32, frame: usize) -> bool {
-    // SAFETY: by contract.
-    guarded(|| unsafe { (*thread).begin(export, frame, Newcomer::Synchronous) }) == Some(true)
-}
-
-/// # Safety
-/// As `begin_guarded`.
-#[inline(never)]
-unsafe fn end_guarded(thread: *mut Thread, call: &Call, frame: usize) {
-    // SAFETY: by contract.
-    guarded(|| unsafe { (*thread).end(call, frame, &[]) });
-}
-
-/// Writes where the original's return address will be, so that a stack page that is not there yet
-/// (or was shared by a fork) faults before the counters are read: the call itself is ours.
-#[inline(always)]
-fn touch_stack() {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: below the stack pointer nothing is kept. Without `nostack` the compiler keeps its
-    // own red zone out of the way.
-    unsafe {
-        std::arch::asm!("mov byte ptr [rsp - 8], 0", options(preserves_flags));
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above.
-    unsafe {
-        std::arch::asm!("strb wzr, [sp, #-16]", options(preserves_flags));
-    }
-}
-
-/// The begin of a call that the runtime itself brackets. `frame`: a stack address above everything
-/// that it calls before the end.
-///
-/// # Safety
-/// Called by the runtime on the thread that makes the call.
-#[inline(always)]
-pub unsafe fn begin_hooked(export: u32, frame: usize) {
-    let mut thread = thread::current();
-    // SAFETY: as in `call`.
-    unsafe {
-        if thread.is_null() || !(*thread).is_attached() {
-            thread = thread::attach(Probe::Dispatch);
-            if thread.is_null() {
-                return;
-            }
-        }
-        if (*thread).begin(export, frame, Newcomer::Bracketed) {
-            let at = (*thread).depth as usize - 1;
-            (*thread).is_hooked |= 1 << at;
-            let start = (*thread).run.clock.begin();
-            *(*thread).hooked.get_unchecked_mut(at) = Hooked { export, start };
-        }
-    }
-}
-
-/// The end of a call whose begin was [`begin_hooked`]. Without one, nothing happens.
-///
-/// # Safety
-/// As `begin_hooked`.
-#[inline(always)]
-pub unsafe fn end_hooked(export: u32) {
-    let thread = thread::current();
-    // SAFETY: as in `call`.
-    unsafe {
-        if thread.is_null()
-            || !(*thread).is_attached()
-            || (*thread).busy.load(Ordering::Relaxed) != 0
-        {
-            return;
-        }
-        let (end, location) = (*thread).run.clock.end();
-        let Some(at) = (*thread).innermost_hooked(export) else { return };
-        let start = (*thread).hooked.get_unchecked(at).start;
-        let frame = *(*thread).frames.get_unchecked(at);
-        // Nobody tells which workgroup it is; no dispatch has a count of zero.
-        let call = Call { export, location, start, end, ..Call::default() };
-        (*thread).is_hooked &= !(1 << at);
-        (*thread).end(&call, frame, &[]);
-    }
-}
+use crate::process::losses;
+use crate::recorder::collectors;
+use crate::recorder::thread::{Apart, DEEPEST, Slot, Thread};
+use crate::state::run::Run;
 
 /// How a call that begins is bracketed, which says where its `frame` is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,9 +31,9 @@ pub enum Newcomer {
     Bracketed,
 }
 
-/// What the host may put on the stack between itself and the first of the two calls that bracket an
-/// op, at most: what the op itself calls may begin above that.
-const WRAPPERS: usize = 4096;
+/// Bytes that the host may have on the stack, at most, between the frame of a wrapped call and what
+/// that call calls itself, which may therefore begin above the frame.
+pub const WRAPPERS: usize = 4096;
 
 /// An address in the caller's stack frame: frames of calls in progress lie above later ones.
 #[inline(always)]
@@ -211,7 +59,7 @@ impl Thread {
         counted: bool,
     ) -> bool {
         if self.busy.load(Ordering::Relaxed) != 0 {
-            part::lose(Loss::ProbeReentered, 1, 0);
+            losses::lose(Loss::ProbeReentered, 1, 0);
             return false;
         }
         self.busy.store(1, Ordering::Relaxed);
@@ -239,14 +87,101 @@ impl Thread {
         true
     }
 
+    /// Notes that the call that was just begun will end in another call of the host, and when it began.
+    /// This is the last thing that a bracket does before the call.
+    #[inline(always)]
+    pub(crate) fn begin_apart(&mut self, export: u32) {
+        let at = self.depth as usize - 1;
+        self.is_apart |= 1 << at;
+        let start = self.run.clock.begin();
+        // SAFETY: `begin` refuses a depth beyond the arrays.
+        unsafe { *self.apart.get_unchecked_mut(at) = Apart { export, start } };
+    }
+
+    /// As [`Thread::begin_apart`], where the host may have frames of its own between the begin and the
+    /// call.
+    #[inline(always)]
+    pub(crate) fn begin_wrapped(&mut self, export: u32) {
+        self.is_wrapped |= 1 << (self.depth - 1);
+        self.begin_apart(export);
+    }
+
+    /// What [`Thread::begin_apart`] noted of call `at`, which is about to end.
+    #[inline(always)]
+    pub(crate) fn end_apart(&mut self, at: usize) -> Apart {
+        self.is_apart &= !(1 << at);
+        // SAFETY: the index of a call in progress.
+        unsafe { *self.apart.get_unchecked(at) }
+    }
+
+    /// What [`Thread::begin_wrapped`] noted of call `at`, which is about to end.
+    #[inline(always)]
+    pub(crate) fn end_wrapped(&mut self, at: usize) -> Apart {
+        self.is_wrapped &= !(1 << at);
+        self.end_apart(at)
+    }
+
+    /// The wrapped call in progress that began at this stack address.
+    #[inline(always)]
+    pub(crate) fn wrapped_at(&self, frame: usize) -> Option<usize> {
+        let mut at = self.depth as usize;
+        while at > 0 {
+            at -= 1;
+            // SAFETY: below the depth.
+            if self.is_wrapped >> at & 1 == 1 && unsafe { *self.frames.get_unchecked(at) } == frame
+            {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// The export of the innermost wrapped call inside of call `at` that has not ended: the one that
+    /// threw, if call `at` ends with an error.
+    pub(crate) fn innermost_wrapped(&self, at: usize) -> Option<u32> {
+        let mut inside = (at + 1..self.depth as usize).rev();
+        let wrapped = inside.find(|inner| self.is_wrapped >> inner & 1 == 1)?;
+        self.apart.get(wrapped).map(|begun| begun.export)
+    }
+
+    /// Keeps plain words with call `at`, which is in progress.
+    #[inline(always)]
+    pub(crate) fn set_slot(&mut self, at: usize, slot: Slot) {
+        self.has_slot |= 1 << at;
+        // SAFETY: `begin` refuses a depth beyond the arrays.
+        unsafe { *self.slots.get_unchecked_mut(at) = slot };
+    }
+
+    /// The words that were kept with call `at`, which is about to end.
+    #[inline(always)]
+    pub(crate) fn take_slot(&mut self, at: usize) -> &Slot {
+        self.has_slot &= !(1 << at);
+        // SAFETY: the index of a call in progress.
+        unsafe { self.slots.get_unchecked(at) }
+    }
+
+    /// Index of the innermost call in progress that has a slot of this owner.
+    #[inline(always)]
+    pub(crate) fn innermost_slot(&self, owner: *const c_void) -> Option<usize> {
+        let mut left = self.has_slot;
+        while left != 0 {
+            let at = (31 - left.leading_zeros()) as usize;
+            if self.slots[at].owner == owner {
+                return Some(at);
+            }
+            left &= !(1 << at);
+        }
+        None
+    }
+
     /// A call within a call. Forgets those that were passed by (their frames are below or at the
     /// new one), and refuses what is too deep.
     #[cold]
     #[inline(never)]
     fn begin_nested(&mut self, frame: usize, newcomer: Newcomer) -> bool {
         point!(BeginNested);
-        let ops = if newcomer == Newcomer::Synchronous { self.is_op } else { 0 };
-        self.forget_abandoned(|at, open| open + WRAPPERS * (ops >> at & 1) as usize <= frame);
+        let wrapped = if newcomer == Newcomer::Synchronous { self.is_wrapped } else { 0 };
+        self.forget_abandoned(|at, open| open + WRAPPERS * (wrapped >> at & 1) as usize <= frame);
         if self.depth as usize >= DEEPEST {
             self.process().lose(Loss::ProbeReentered, 1, 0);
             return false;
@@ -263,21 +198,22 @@ impl Thread {
                 return;
             }
             self.depth -= 1;
-            crate::adapters::tvm::abandon(self, self.depth as usize);
-            self.is_hooked &= !(1 << self.depth);
-            self.is_op &= !(1 << self.depth);
-            self.has_entry &= !(1 << self.depth);
+            collectors::abandon(self, self.depth as usize);
+            self.is_apart &= !(1 << self.depth);
+            self.is_wrapped &= !(1 << self.depth);
+            self.has_slot &= !(1 << self.depth);
             self.uncounted &= !(1 << self.depth);
             self.process().lose(Loss::CallAbandoned, 1, 0);
         }
     }
 
-    /// Index of the innermost call in progress that the runtime brackets and that is of `export`.
+    /// Index of the innermost call in progress that begins and ends in two calls of the host, and
+    /// that is a call of `export`.
     #[inline(always)]
-    fn innermost_hooked(&self, export: u32) -> Option<usize> {
+    pub(crate) fn innermost_apart(&self, export: u32) -> Option<usize> {
         (0..(self.depth as usize).min(DEEPEST))
             .rev()
-            .find(|at| self.is_hooked >> at & 1 == 1 && self.hooked[*at].export == export)
+            .find(|at| self.is_apart >> at & 1 == 1 && self.apart[*at].export == export)
     }
 
     /// Ends a bracket and records the call.
@@ -364,11 +300,7 @@ impl Thread {
 ///
 /// # Safety
 /// A page with room is attached to `writer`.
-unsafe fn record_uncounted(
-    writer: &mut record::PageWriter,
-    call: &Call,
-    run: &crate::state::run::Run,
-) {
+unsafe fn record_uncounted(writer: &mut record::PageWriter, call: &Call, run: &Run) {
     // SAFETY: by contract.
     unsafe {
         let mut cursor = writer.call(call, false);
@@ -385,7 +317,7 @@ unsafe fn record_counted(
     call: &Call,
     before: &Readings,
     after: &Readings,
-    run: &crate::state::run::Run,
+    run: &Run,
 ) {
     let groups = run.plan.groups();
     let missing = before.missing() | after.missing();

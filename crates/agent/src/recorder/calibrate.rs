@@ -2,18 +2,14 @@
 //! code that brackets real calls. Also warms that code up, so that its own first execution is in
 //! no call's counts.
 
-use std::ffi::c_int;
-
-use abi::iree::{DispatchState, Environment, WorkgroupState};
 use record::meta::{Calibration, Frame, Spread};
 use record::page::{PAGE_BYTES, PageReader};
 use record::{GroupLayout, Record};
 
-use crate::adapters::tvm;
 use crate::os::sys;
 use crate::process::part::Process;
-use crate::recorder::bracket;
-use crate::recorder::thread::{self, Probe, Thread};
+use crate::recorder::adapter::{Adapter, Took};
+use crate::recorder::thread::{self, Thread};
 
 /// Enough for a stable median, few enough for about half a millisecond with counters.
 const CALLS: usize = 200;
@@ -21,35 +17,24 @@ const CALLS: usize = 200;
 /// counters of an empty call make (under 200 bytes).
 const _: () = assert!(CALLS * 200 < PAGE_BYTES);
 
-unsafe extern "C-unwind" fn nothing(
-    _: *const Environment,
-    _: *const DispatchState,
-    _: *const WorkgroupState,
-) -> c_int {
-    0
-}
-
 /// Measures and appends the result to the process's metadata. The thread is attached but not yet
 /// recording.
-pub fn calibrate(thread: &mut Thread, process: &Process, probe: Probe) {
+pub fn calibrate(thread: &mut Thread, process: &Process, adapter: &Adapter) {
     point!(Calibrate);
-    measure(thread, process, probe, false);
-    // Book-keeping ops are timed only, which costs less.
-    if probe == Probe::Op && thread.counting && !thread.run.bookkeeping {
-        measure(thread, process, probe, true);
+    measure(thread, process, adapter, false);
+    if adapter.has_uncounted && thread.counting && !thread.run.bookkeeping {
+        measure(thread, process, adapter, true);
     }
 }
 
 /// Measures one kind of call. `uncounted`: one for which no counter is read.
-fn measure(thread: &mut Thread, process: &Process, probe: Probe, uncounted: bool) {
+fn measure(thread: &mut Thread, process: &Process, adapter: &Adapter, uncounted: bool) {
     let Ok(scratch) = sys::map_wiped_on_fork(PAGE_BYTES) else { return };
     let thread_pointer: *mut Thread = thread;
     let took = thread::with_current(thread_pointer, || {
         // SAFETY: the pointer is `thread`; the closure is the only user meanwhile.
-        unsafe { &mut *thread_pointer }.with_scratch(scratch, |thread| match probe {
-            Probe::Dispatch => run_empty_calls(thread),
-            Probe::Op => run_empty_ops(thread, uncounted),
-        })
+        unsafe { &mut *thread_pointer }
+            .with_scratch(scratch, |thread| (adapter.rehearse)(thread, CALLS, uncounted))
     });
     thread.counters.rewind_scripts();
     // SAFETY: mapped above, PAGE_BYTES long, not written any more.
@@ -58,60 +43,6 @@ fn measure(thread: &mut Thread, process: &Process, probe: Probe, uncounted: bool
         process.append(&Frame::Calibration(calibration));
     }
     sys::unmap(scratch, PAGE_BYTES);
-}
-
-/// Ticks of each empty call without and with the probe.
-struct Took {
-    bare: Vec<u64>,
-    probed: Vec<u64>,
-}
-
-/// Empty ops of three tensors. `bookkeeping`: of the kind for which no counter is read.
-fn run_empty_ops(thread: &mut Thread, bookkeeping: bool) -> Took {
-    let (bare, probed) = tvm::rehearse(thread, CALLS, bookkeeping).unwrap_or_default();
-    Took { bare, probed }
-}
-
-/// Empty dispatches.
-fn run_empty_calls(thread: &mut Thread) -> Took {
-    let clock = thread.run.clock;
-    let dispatch = DispatchState {
-        workgroup_size_x: 1,
-        workgroup_size_y: 1,
-        workgroup_size_z: 1,
-        constant_count: 0,
-        workgroup_count_x: 1,
-        workgroup_count_y: 1,
-        workgroup_count_z: 1,
-        max_concurrency: 1,
-        binding_count: 0,
-        constants: std::ptr::null(),
-        binding_ptrs: std::ptr::null(),
-        binding_lengths: std::ptr::null(),
-    };
-    let workgroup = WorkgroupState {
-        workgroup_id_x: 0,
-        workgroup_id_y: 0,
-        workgroup_id_z: 0,
-        reserved: 0,
-        processor_id: 0,
-        local_memory: std::ptr::null_mut(),
-        local_memory_size: 0,
-    };
-    let empty = std::hint::black_box(nothing as abi::iree::Dispatch);
-    let mut bare = Vec::with_capacity(CALLS);
-    let mut probed = Vec::with_capacity(CALLS);
-    for _ in 0..CALLS {
-        let begin = clock.begin();
-        // SAFETY: `empty` takes what a dispatch function takes and reads none of it.
-        unsafe { empty(&Environment::ZERO, &dispatch, &workgroup) };
-        bare.push(clock.begin().wrapping_sub(begin));
-        let begin = clock.begin();
-        // SAFETY: as above.
-        unsafe { bracket::call(0, empty, &Environment::ZERO, &dispatch, &workgroup) };
-        probed.push(clock.begin().wrapping_sub(begin));
-    }
-    Took { bare, probed }
 }
 
 /// Medians and ranges of what the scratch page recorded. The first calls (cold code) do not matter

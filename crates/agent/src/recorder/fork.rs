@@ -24,6 +24,7 @@ use record::pool::PAGES;
 
 use crate::os::sys::{self, ErrnoGuard};
 use crate::recorder::thread::{self, Thread};
+use crate::state::run::Run;
 
 /// A thread's state while it forks.
 #[repr(C)]
@@ -48,7 +49,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Has every fork from now on come by here.
+/// From now on every fork calls the functions below.
 pub fn watch() {
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if !WATCHED.swap(true, Ordering::Relaxed) {
@@ -74,7 +75,7 @@ extern "C" fn before() {
         for (place, page) in pages.iter_mut().zip((*thread).counters.user_pages()) {
             *place = page;
         }
-        thread::set_saved(saved);
+        thread::set_saved(place.cast());
     }
 }
 
@@ -87,13 +88,13 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    let saved = thread::take_saved();
+    let saved = thread::take_saved().cast::<Saved>();
     if saved.is_null() {
         return;
     }
     let _errno = ErrnoGuard::new();
     let thread = thread::current();
-    // SAFETY: the state's memory is there, wiped; nobody else is in this process. The copy is of
+    // SAFETY: the state's memory is there, wiped; no other thread is in this process. The copy is of
     // this thread's state, plain data.
     unsafe {
         thread.copy_from_nonoverlapping((*saved).thread.as_ptr(), 1);
@@ -116,8 +117,9 @@ pub fn forget_private_pages() {
     PRIVATE.iter().for_each(|word| word.store(0, Ordering::Relaxed));
 }
 
-/// Before a page that was claimed is used: it may be private memory still. False: it cannot be had.
-pub fn share(run: &crate::state::run::Run, page: usize) -> bool {
+/// Called before a page that was claimed is used, because it may still be private memory. False: it
+/// cannot be mapped.
+pub fn share(run: &Run, page: usize) -> bool {
     let (word, bit) = (&PRIVATE[page / 64 % PRIVATE.len()], 1 << (page % 64));
     if word.load(Ordering::Relaxed) & bit == 0 {
         return true;
@@ -134,7 +136,7 @@ static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Finds it, in the constructor.
 pub fn prepare() {
-    // SAFETY: a C string; finds the definition behind this library.
+    // SAFETY: a C string; finds the definition after this library.
     let real = unsafe { libc::dlsym(libc::RTLD_NEXT, c"_Fork".as_ptr()) };
     REAL.store(real, Ordering::Relaxed);
 }

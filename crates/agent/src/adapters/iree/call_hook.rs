@@ -1,5 +1,5 @@
 //! The two functions that a runtime built with `IREE_HAL_EXECUTABLE_LIBRARY_CALL_HOOK` calls
-//! around each workgroup, if somebody exports them.
+//! around each workgroup, if a library exports them.
 //!
 //! Export tables are patched in every runtime that can be reached so, and then the trampolines
 //! record. These functions record only what no trampoline stands for: calls of libraries that
@@ -17,12 +17,13 @@ use abi::iree::{CallHook, ExportTableV5, ExportTableV6, LibraryHead, LibraryV5, 
 use model::Loss;
 use record::meta::LibraryKind;
 
-use crate::adapters::iree::{library, patch, trampolines};
+use crate::adapters::iree::{library, patch, probe, slots};
 use crate::os::sys::ErrnoGuard;
-use crate::process::part::{Lock, Process};
-use crate::recorder::bracket;
-use crate::recorder::thread::guarded;
-use crate::state::run;
+use crate::process::guard::guarded;
+use crate::process::load;
+use crate::process::lock::Lock;
+use crate::process::part::Process;
+use crate::state::epoch;
 
 // Both versions have the table of functions at the same place.
 const _: () = assert!(offset_of!(LibraryV5, exports) == offset_of!(LibraryV6, exports));
@@ -93,7 +94,7 @@ unsafe extern "C" fn begin(
         // SAFETY: the runtime's library.
         if let Some(export) = unsafe { export_of(library, ordinal, true) } {
             // SAFETY: called by the runtime, on the thread that calls the function next.
-            unsafe { bracket::begin_hooked(export, frame) };
+            unsafe { probe::begin_hooked(export, frame) };
         }
     });
 }
@@ -110,7 +111,7 @@ unsafe extern "C" fn end(
         // SAFETY: the runtime's library.
         if let Some(export) = unsafe { export_of(library, ordinal, false) } {
             // SAFETY: as in `begin`.
-            unsafe { bracket::end_hooked(export) };
+            unsafe { probe::end_hooked(export) };
         }
     });
 }
@@ -121,7 +122,7 @@ unsafe extern "C" fn end(
 /// `library` is null or a library that is loaded.
 #[inline(always)]
 unsafe fn export_of(library: *const LibraryHead, ordinal: usize, take_in: bool) -> Option<u32> {
-    if !run::wanted() || library.is_null() {
+    if !epoch::wanted() || library.is_null() {
         return None;
     }
     // SAFETY: a loaded library of a known version has these tables; nothing else of it is read.
@@ -132,9 +133,7 @@ unsafe fn export_of(library: *const LibraryHead, ordinal: usize, take_in: bool) 
         }
         let table = &raw const (*library.cast::<LibraryV6>()).exports;
         let (count, pointers) = ((*table).count as usize, (*table).ptrs);
-        if ordinal >= count
-            || pointers.is_null()
-            || trampolines::is_stub(*pointers.add(ordinal) as usize)
+        if ordinal >= count || pointers.is_null() || slots::is_stub(*pointers.add(ordinal) as usize)
         {
             return None;
         }
@@ -166,7 +165,7 @@ fn find(library: usize, pointers: usize) -> Option<&'static Known> {
 fn meet(library: *const LibraryHead, pointers: usize) -> Option<&'static Known> {
     let _errno = ErrnoGuard::new();
     guarded(|| {
-        let run = run::load()?;
+        let run = load::load()?;
         let lock = Lock::take()?;
         point!(CallHookMeet);
         // Another thread may have been faster.

@@ -1,5 +1,5 @@
-//! The drop-in for IREE's original call hook: variables that begin with `IREE_HOOK_` instead of a
-//! run file. Nothing of them is understood here. The program `counterpoint`, found beside this
+//! The drop-in for IREE's original call hook: variables that begin with `IREE_HOOK_`, in the place of a
+//! run file. They are not interpreted here. The program `counterpoint`, found beside this
 //! library, makes the run file from them and writes the report when the process ends.
 //!
 //! ```text
@@ -16,14 +16,18 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use crate::os::hidden_child;
 use crate::os::sys;
+use crate::state::source::RunSource;
 
 /// How the variables begin.
-pub const PREFIX: &[u8] = b"IREE_HOOK_";
+const PREFIX: &[u8] = b"IREE_HOOK_";
 /// The one variable that lets the host print what it has before anything else is done.
 const LISTING_VARIABLE: &[u8] = b"IREE_HOOK_LIST_EVENT_TYPES=";
 /// What the program answers: to record, followed by the run file's path; or to end the host.
 const RECORD: &[u8] = b"record\n";
 const EXIT: &[u8] = b"exit\n";
+
+/// This way of asking for a profile, as the constructor uses it.
+pub static SOURCE: RunSource = RunSource { prefix: PREFIX, is_asked_for, prepare, report };
 
 /// The environment that the process was started with. Programs that change theirs later are not
 /// followed: the array may move under us then, this one never does.
@@ -34,7 +38,7 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 
 /// In the constructor: whether the environment has a variable of the hook. Not called in a process
 /// with more rights than its user.
-pub fn is_asked_for() -> bool {
+fn is_asked_for() -> bool {
     // SAFETY: `environ` is set before constructors run, and nothing changes it meanwhile; it is
     // an array of C strings that ends with a null pointer.
     unsafe {
@@ -65,15 +69,10 @@ unsafe fn starts_with(text: *const c_char, prefix: &[u8]) -> bool {
     prefix.iter().enumerate().all(|(i, b)| unsafe { *text.add(i) } as u8 == *b)
 }
 
-/// Whether the run file is to come from the program.
-pub fn is_on() -> bool {
-    !ENVIRONMENT.load(Ordering::Relaxed).is_null()
-}
-
 /// At the first executable: has the program make the run file, and puts its path into `path`,
-/// terminated. False: nothing can be recorded, and somebody has said why. Does not return if the
+/// terminated. False: nothing can be recorded, and the user has been told why. Does not return if the
 /// user asked for the list of counters.
-pub fn prepare(path: &mut [u8]) -> bool {
+fn prepare(path: &mut [u8]) -> bool {
     point!(HookPrepare);
     if LISTING.load(Ordering::Relaxed) {
         flush_stdout();
@@ -96,8 +95,8 @@ pub fn prepare(path: &mut [u8]) -> bool {
     true
 }
 
-/// In the destructor: has the program print the report, behind what the host printed.
-pub fn report(profile: &str) {
+/// In the destructor: runs the program that prints the report, after what the host printed.
+fn report(profile: &str) {
     if OWNER.load(Ordering::Acquire) != sys::process_id() {
         return;
     }
@@ -166,7 +165,7 @@ fn linker_name(address: usize) -> Option<Vec<u8>> {
     // SAFETY: all-zero is a valid value to be overwritten.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: `info` outlives the call; the name belongs to the linker, for as long as this
-    // library is loaded, which is for ever.
+    // library is loaded, which is until the process ends.
     unsafe {
         if libc::dladdr(address as *const c_void, &mut info) == 0 || info.dli_fname.is_null() {
             return None;

@@ -9,7 +9,7 @@
 //! `LD_PRELOAD`, of an allocator or a sanitizer, else glibc's. The constructor looks for all of
 //! them, before there are threads: a look takes the dynamic linker's lock, and a thread may call
 //! `mmap` while it holds a lock of its own. Calls that come earlier (from constructors of libraries
-//! after us) look by themselves. While a look is going on, what it calls reaches the kernel or glibc
+//! after us) search by themselves. During a search, what it calls reaches the kernel or glibc
 //! directly: an allocator that is called by `dlsym` and calls `mmap` comes to an end.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -19,14 +19,14 @@ use record::meta::LibraryKind;
 
 use crate::adapters::iree::{elf, patch, trampolines};
 use crate::os::sys::{self, ErrnoGuard};
-use crate::recorder::thread::guarded;
-use crate::state::run;
+use crate::process::guard::guarded;
+use crate::state::epoch;
 
 /// A function of the next library that has it.
 struct Next {
     name: &'static CStr,
     at: AtomicPtr<c_void>,
-    /// Set while somebody looks for it.
+    /// Set while a thread looks for it.
     looking: AtomicBool,
 }
 
@@ -89,7 +89,7 @@ const BASE_VERSION: &CStr = c"GLIBC_2.2.5";
 #[cfg(not(target_arch = "x86_64"))]
 const BASE_VERSION: &CStr = c"GLIBC_2.17";
 
-/// `dlsym` for everybody: jumps on to where [`route`] says, with the caller's return address and
+/// `dlsym` for all callers: jumps on to where [`route`] says, with the caller's return address and
 /// arguments as they were.
 ///
 /// # Safety
@@ -138,7 +138,7 @@ unsafe extern "C" fn route(_handle: *mut c_void, name: *const c_char) -> usize {
     let ours = || {
         point!(Dlsym);
         // SAFETY: `dlsym` is called with a C string; a null one is the real function's business.
-        run::wanted()
+        epoch::wanted()
             && !name.is_null()
             && unsafe { CStr::from_ptr(name) }.to_bytes() == abi::iree::QUERY_SYMBOL.as_bytes()
     };
@@ -190,7 +190,7 @@ unsafe extern "C" fn query_symbol(handle: *mut c_void, name: *const c_char) -> *
 pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: usize, protection: c_int) -> c_int {
     // SAFETY: the host's own arguments, passed on.
     let result = unsafe { next_mprotect(address, bytes, protection) };
-    if protection & libc::PROT_EXEC != 0 && result == 0 && run::wanted() {
+    if protection & libc::PROT_EXEC != 0 && result == 0 && epoch::wanted() {
         let _errno = ErrnoGuard::new();
         guarded(|| {
             point!(Mprotect);
@@ -235,7 +235,7 @@ unsafe fn mmap_by(next: &Next, arguments: Arguments) -> *mut c_void {
         }
     };
     let reserves = protection == libc::PROT_NONE && flags & RESERVATION == RESERVATION;
-    if reserves && at != libc::MAP_FAILED && run::wanted() {
+    if reserves && at != libc::MAP_FAILED && epoch::wanted() {
         guarded(|| {
             point!(Mmap);
             elf::note_reservation(at as usize, bytes);

@@ -1,19 +1,14 @@
-//! Reads an executable library's tables, in both versions of the interface, without trusting
-//! them; and keeps what was read, because names go away when the library is unloaded and a forked
-//! child has to write them again.
+//! Reads an executable library's tables, in both versions of the interface, without trusting them.
 
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use abi::iree::{
     AttributesV5, AttributesV6, ExportTableV5, ExportTableV6, Header, LibraryHead, LibraryV5,
     LibraryV6, SourceLocation,
 };
-use record::meta::{Export, Frame, LONGEST_NAME, Library, LibraryKind};
-use record::wire::xxh64;
+use record::meta::{Export, LONGEST_NAME, Library, LibraryKind};
 
-use crate::os::sys::{read_c_string, read_value};
-use crate::process::part::Lock;
+use crate::os::sys::{copy_memory, read_c_string, read_value};
 
 /// More exports than any compiled module has; a larger count is garbage.
 const MOST_EXPORTS: u32 = 65_536;
@@ -136,7 +131,7 @@ impl Reader {
         let length = location.path_length as usize;
         let mut path = vec![0u8; length.min(LONGEST_NAME)];
         self.truncated += u64::from(length > LONGEST_NAME);
-        if crate::os::sys::copy_memory(location.path as usize, &mut path) == path.len() {
+        if copy_memory(location.path as usize, &mut path) == path.len() {
             export.source_path = String::from_utf8_lossy(&path).into_owned();
             export.source_line = location.line;
         }
@@ -154,72 +149,4 @@ impl Reader {
         self.truncated += u64::from(cut);
         text
     }
-}
-
-/// A distinct library that this process (or the parent it was forked from) has seen. Leaked: a
-/// list that is only ever prepended to can be walked without a lock, also after a fork in the
-/// middle of a change.
-struct Known {
-    /// Hash of everything but ids and time.
-    identity: u64,
-    first_export: u32,
-    frame: Vec<u8>,
-    next: *const Known,
-}
-
-static KNOWN: AtomicPtr<Known> = AtomicPtr::new(std::ptr::null_mut());
-static NEXT_EXPORT: AtomicU32 = AtomicU32::new(0);
-static NEXT_LIBRARY: AtomicU32 = AtomicU32::new(0);
-
-fn known() -> impl Iterator<Item = &'static Known> {
-    let mut at: *const Known = KNOWN.load(Ordering::Acquire);
-    std::iter::from_fn(move || {
-        // SAFETY: null or leaked by `remember`.
-        let node = unsafe { at.as_ref() }?;
-        at = node.next;
-        Some(node)
-    })
-}
-
-/// Numbers for exports that are no function of a library; the first of them.
-pub fn take_exports(count: u32) -> u32 {
-    NEXT_EXPORT.fetch_add(count, Ordering::Relaxed)
-}
-
-/// A number for what exports belong to and is no library.
-pub fn take_library() -> u32 {
-    NEXT_LIBRARY.fetch_add(1, Ordering::Relaxed)
-}
-
-/// Calls `body` with the frame of each known library.
-pub fn for_each_known(body: impl FnMut(&[u8])) {
-    known().map(|k| k.frame.as_slice()).for_each(body);
-}
-
-/// Assigns ids. A library equal to one seen before (a module loaded again) gets the same ids and
-/// no frame; a new one is remembered, and its frame is returned to be written.
-pub fn remember(library: &mut Library, ticks: u64, _: &Lock) -> Option<&'static [u8]> {
-    let identity = xxh64(&Frame::Library(library.clone()).to_bytes());
-    let seen = known().find(|k| k.identity == identity);
-    let count = library.exports.len() as u32;
-    let first = match seen {
-        Some(known) => known.first_export,
-        None => NEXT_EXPORT.fetch_add(count, Ordering::Relaxed),
-    };
-    for (i, export) in library.exports.iter_mut().enumerate() {
-        export.id = first + i as u32;
-    }
-    if seen.is_some() {
-        return None;
-    }
-    library.id = NEXT_LIBRARY.fetch_add(1, Ordering::Relaxed);
-    library.ticks = ticks;
-    let node = Box::leak(Box::new(Known {
-        identity,
-        first_export: first,
-        frame: Frame::Library(library.clone()).to_bytes(),
-        next: KNOWN.load(Ordering::Acquire),
-    }));
-    KNOWN.store(node, Ordering::Release);
-    Some(&node.frame)
 }

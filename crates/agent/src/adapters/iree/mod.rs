@@ -10,17 +10,32 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`interpose`] | the exported `dlsym` and `mprotect` |
+//! | [`interpose`] | the exported `dlsym`, `mmap` and `mprotect` |
 //! | [`elf`] | from an executable range to the query function of an embedded ELF |
-//! | [`library`] | reads both versions of the interface without trusting it; the known libraries |
-//! | [`patch`] | takes a library in: overwrites its export table |
-//! | [`trampolines`] | the functions that take the exports' places, and which call what |
+//! | [`library`] | reads both versions of the interface without trusting it |
+//! | [`patch`] | takes a library in: names it, and overwrites its export table |
+//! | [`slots`] | which original function belongs to which trampoline |
+//! | [`trampolines`] | the functions that take the places of exports and of query functions |
+//! | [`probe`] | the bracket around a dispatch function: the hot path; and its calibration |
 //! | [`call_hook`] | what a runtime with IREE's own hook calls; records what is not patched |
+//! | [`hook_variables`] | the original hook's variables, as a source of runs |
 
 pub mod call_hook;
-pub mod elf;
-pub mod hook_variables;
+mod elf;
+mod hook_variables;
 pub mod interpose;
-pub mod library;
-pub mod patch;
-pub mod trampolines;
+mod library;
+mod patch;
+mod probe;
+mod slots;
+mod trampolines;
+
+use crate::recorder::adapter::Adapter;
+
+/// What the recorder knows about this adapter.
+pub static ADAPTER: Adapter = Adapter {
+    prepare: interpose::prepare,
+    rehearse: probe::rehearse,
+    has_uncounted: false,
+    run_source: Some(&hook_variables::SOURCE),
+};

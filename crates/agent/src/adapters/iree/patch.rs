@@ -4,15 +4,18 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use abi::iree::{Environment, LibraryHead, Query, VERSIONS};
-use model::{Loss, glob};
+use model::Loss;
 use record::meta::LibraryKind;
 
 use crate::adapters::iree::library::{self, Found};
-use crate::adapters::iree::trampolines;
+use crate::adapters::iree::slots;
 use crate::os::sys::{self, ErrnoGuard};
-use crate::process::part::{Lock, Process};
-use crate::recorder::thread::guarded;
-use crate::state::run::{self, Run};
+use crate::process::guard::guarded;
+use crate::process::lock::Lock;
+use crate::process::part::Process;
+use crate::process::{load, losses, names};
+use crate::state::epoch;
+use crate::state::run::Run;
 
 /// Asks a query function for its library, newest version first, and takes that in. Compiled
 /// modules look at nothing in the environment.
@@ -32,7 +35,7 @@ pub fn query_and_take_in(query: usize, kind: LibraryKind) {
 
 /// As [`take_in`], for callers that come from the host: no panic, `errno` kept.
 pub fn take_in_guarded(head: *const LibraryHead, kind: LibraryKind) {
-    if head.is_null() || !run::wanted() {
+    if head.is_null() || !epoch::wanted() {
         return;
     }
     let _errno = ErrnoGuard::new();
@@ -41,9 +44,9 @@ pub fn take_in_guarded(head: *const LibraryHead, kind: LibraryKind) {
 
 /// Takes a library in. Does nothing to one whose table holds our trampolines already.
 fn take_in(head: *const LibraryHead, kind: LibraryKind) {
-    let Some(run) = run::load() else { return };
+    let Some(run) = load::load() else { return };
     let Some(lock) = Lock::take() else {
-        crate::process::part::lose(Loss::LibraryRejected, 1, libc::EDEADLK);
+        losses::lose(Loss::LibraryRejected, 1, libc::EDEADLK);
         return;
     };
     let Some(process) = Process::current_locked(run, &lock) else { return };
@@ -62,10 +65,9 @@ pub fn introduce(found: &mut Found, run: &Run, process: &Process, lock: &Lock) {
         process.lose(Loss::NameTruncated, found.truncated, 0);
     }
     for export in &mut found.library.exports {
-        export.recorded = run.filters.is_empty()
-            || run.filters.iter().any(|pattern| glob::matches(pattern, &export.name));
+        export.recorded = run.records(&export.name);
     }
-    if let Some(frame) = library::remember(&mut found.library, run.clock.begin(), lock) {
+    if let Some(frame) = names::remember(&mut found.library, run.clock.begin(), lock) {
         process.append_bytes(frame);
     }
 }
@@ -78,15 +80,15 @@ fn patch(found: &Found, process: &Process, lock: &Lock) {
             process.lose(Loss::LibraryRejected, 1, libc::EFAULT);
             return;
         };
-        if original == 0 || trampolines::is_stub(original) {
+        if original == 0 || slots::is_stub(original) {
             continue;
         }
-        let Some(stub) = trampolines::claim(original, place, export.id, lock) else {
+        let Some(stub) = slots::claim(original, place, export.id, lock) else {
             process.lose(Loss::SlotsExhausted, 1, 0);
             continue;
         };
         if let Err(errno) = table.store(place, stub) {
-            trampolines::give_back(stub, lock);
+            slots::give_back(stub, lock);
             process.lose(Loss::LibraryRejected, 1, errno);
             return;
         }

@@ -1,38 +1,16 @@
 //! The functions that take the places of exports: a table of stubs, each of which loads its own
 //! number and jumps to [`dispatch_entry`]. The table is ordinary code of this library, so nothing
 //! ever needs memory that is writable and executable.
-//!
-//! A slot is used by one export of one loaded library. Runtimes do not tell when they unload, so
-//! slots are taken back when others are wanted: a library whose table no longer holds our stub
-//! was unmapped.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use abi::iree::{Dispatch, DispatchState, Environment, LibraryHead, Query, WorkgroupState};
 
+use crate::adapters::iree::slots::{QUERIES, SLOTS, STUB_BYTES, TABLE, stubs};
+use crate::adapters::iree::{patch, probe};
 use crate::os::sys;
-use crate::process::part::Lock;
-use crate::recorder::bracket;
-
-/// Exports that can be bracketed at the same time.
-pub const SLOTS: usize = 16_384;
-/// Distinct query functions of system libraries that can be wrapped.
-pub const QUERIES: usize = 4_096;
-const STUB_BYTES: usize = 16;
-
-#[repr(C)]
-struct Slot {
-    /// The original function. Stays when the slot is given back, so that a late call still lands.
-    original: AtomicUsize,
-    /// Where in the library's table our stub stands; 0 while the slot is free.
-    place: AtomicUsize,
-    export: AtomicU32,
-}
-
-static TABLE: [Slot; SLOTS] = [const {
-    Slot { original: AtomicUsize::new(0), place: AtomicUsize::new(0), export: AtomicU32::new(0) }
-}; SLOTS];
+use crate::process::losses;
 
 static WRAPPED: [AtomicUsize; QUERIES] = [const { AtomicUsize::new(0) }; QUERIES];
 
@@ -40,6 +18,8 @@ static WRAPPED: [AtomicUsize; QUERIES] = [const { AtomicUsize::new(0) }; QUERIES
 std::arch::global_asm!(
     ".pushsection .text.cp_stubs,\"ax\",@progbits",
     ".balign 64",
+    ".globl cp_stubs",
+    ".hidden cp_stubs",
     "cp_stubs:",
     ".set cp_number, 0",
     ".rept {slots}",
@@ -50,6 +30,8 @@ std::arch::global_asm!(
     ".set cp_number, cp_number + 1",
     ".endr",
     ".balign 16",
+    ".globl cp_query_stubs",
+    ".hidden cp_query_stubs",
     "cp_query_stubs:",
     ".set cp_number, 0",
     ".rept {queries}",
@@ -70,6 +52,8 @@ std::arch::global_asm!(
 std::arch::global_asm!(
     ".pushsection .text.cp_stubs,\"ax\",@progbits",
     ".balign 64",
+    ".globl cp_stubs",
+    ".hidden cp_stubs",
     "cp_stubs:",
     ".set cp_number, 0",
     ".rept {slots}",
@@ -80,6 +64,8 @@ std::arch::global_asm!(
     ".set cp_number, cp_number + 1",
     ".endr",
     ".balign 16",
+    ".globl cp_query_stubs",
+    ".hidden cp_query_stubs",
     "cp_query_stubs:",
     ".set cp_number, 0",
     ".rept {queries}",
@@ -98,82 +84,7 @@ std::arch::global_asm!(
 
 const _: () = assert!(SLOTS <= 1 << 16 && QUERIES <= 1 << 16);
 
-/// The addresses of the two tables of stubs.
-fn stubs() -> (usize, usize) {
-    let (dispatch, query): (usize, usize);
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: only computes two addresses of this library.
-    unsafe {
-        std::arch::asm!(
-            "lea {0}, [rip + cp_stubs]",
-            "lea {1}, [rip + cp_query_stubs]",
-            out(reg) dispatch,
-            out(reg) query,
-            options(nomem, nostack, preserves_flags),
-        );
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: only computes two addresses of this library.
-    unsafe {
-        std::arch::asm!(
-            "adrp {0}, cp_stubs",
-            "add {0}, {0}, :lo12:cp_stubs",
-            "adrp {1}, cp_query_stubs",
-            "add {1}, {1}, :lo12:cp_query_stubs",
-            out(reg) dispatch,
-            out(reg) query,
-            options(nomem, nostack, preserves_flags),
-        );
-    }
-    (dispatch, query)
-}
-
-/// Whether an address is one of our dispatch stubs.
-pub fn is_stub(address: usize) -> bool {
-    let (first, _) = stubs();
-    (first..first + SLOTS * STUB_BYTES).contains(&address)
-}
-
-/// A slot for `original`, and the stub that calls it. `place` is the table entry that will hold
-/// the stub. `None` when all slots are in use.
-pub fn claim(original: usize, place: usize, export: u32, lock: &Lock) -> Option<usize> {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let first = NEXT.load(Ordering::Relaxed);
-    // Round robin, so that a slot just given back is reused last.
-    let free = |n: &usize| TABLE[*n].place.load(Ordering::Relaxed) == 0;
-    let mut order = (0..SLOTS).map(|i| (first + i) % SLOTS);
-    let number = order.clone().find(free).or_else(|| {
-        reclaim(lock);
-        order.find(free)
-    })?;
-    NEXT.store(number + 1, Ordering::Relaxed);
-    let slot = &TABLE[number];
-    slot.export.store(export, Ordering::Relaxed);
-    slot.original.store(original, Ordering::Release);
-    slot.place.store(place, Ordering::Release);
-    Some(stubs().0 + number * STUB_BYTES)
-}
-
-/// Gives a slot back that was claimed but never came into a table.
-pub fn give_back(stub: usize, _: &Lock) {
-    let number = stub.wrapping_sub(stubs().0) / STUB_BYTES;
-    if let Some(slot) = TABLE.get(number) {
-        slot.place.store(0, Ordering::Release);
-    }
-}
-
-/// Frees the slots whose table entry is gone or holds something else: its library was unloaded.
-fn reclaim(_: &Lock) {
-    let (first, _) = stubs();
-    for (number, slot) in TABLE.iter().enumerate() {
-        let place = slot.place.load(Ordering::Relaxed);
-        if place != 0 && sys::read_value::<usize>(place) != Some(first + number * STUB_BYTES) {
-            slot.place.store(0, Ordering::Release);
-        }
-    }
-}
-
-/// Where every stub jumps: the runtime's call, with the number of the slot behind its arguments.
+/// Where every stub jumps: the runtime's call, with the number of the slot after its arguments.
 unsafe extern "C-unwind" fn dispatch_entry(
     environment: *const Environment,
     dispatch: *const DispatchState,
@@ -188,7 +99,7 @@ unsafe extern "C-unwind" fn dispatch_entry(
     let original = unsafe { std::mem::transmute::<usize, Dispatch>(original) };
     let export = slot.export.load(Ordering::Relaxed);
     // SAFETY: the runtime's arguments for that function.
-    unsafe { bracket::call(export, original, environment, dispatch, workgroup) }
+    unsafe { probe::call(export, original, environment, dispatch, workgroup) }
 }
 
 /// The stub that stands in for the query function `real` of a system library, or `real` itself
@@ -221,7 +132,7 @@ pub fn wrap_query(real: *mut c_void) -> *mut c_void {
     match number {
         Some(number) => (first + number * STUB_BYTES) as *mut c_void,
         None => {
-            crate::process::part::lose(model::Loss::SlotsExhausted, 1, 0);
+            losses::lose(model::Loss::SlotsExhausted, 1, 0);
             real
         }
     }
@@ -239,9 +150,6 @@ unsafe extern "C-unwind" fn query_entry(
     }
     // SAFETY: `real` is what `dlsym` returned for the name of a query function.
     let library = unsafe { std::mem::transmute::<usize, Query>(real)(max_version, environment) };
-    crate::adapters::iree::patch::take_in_guarded(
-        library,
-        record::meta::LibraryKind::SystemLibrary,
-    );
+    patch::take_in_guarded(library, record::meta::LibraryKind::SystemLibrary);
     library
 }

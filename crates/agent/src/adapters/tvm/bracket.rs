@@ -1,45 +1,31 @@
 //! The brackets around what a model does: ops between two calls of the VM; runs, regions and tasks
 //! around a call of ours.
 
+use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
 use record::Call;
 use record::page::{
-    KEY_CORRELATION, KEY_FAILED, KEY_FAILED_OP, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES, MOST_VALUES,
+    KEY_CORRELATION, KEY_FAILED, KEY_FAILED_OP, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES,
 };
 
+use crate::adapters::tvm::ADAPTER;
 use crate::adapters::tvm::op::Entry;
+use crate::recorder::attach;
 use crate::recorder::bracket::Newcomer;
 use crate::recorder::collectors;
-use crate::recorder::thread::{self, Probe, Thread};
-use crate::state::run;
+use crate::recorder::thread::{self, Slot, Thread};
+use crate::recorder::values::Values;
+use crate::state::epoch;
 
-/// Index in [`Thread::bytes`].
+/// Index in the numbers of a call's slot, which are bytes that it has allocated.
 const STORAGE: usize = 0;
 const WORKSPACE: usize = 1;
 
-/// Values behind one call.
-pub struct Values {
-    all: [(u32, u64); MOST_VALUES],
-    count: usize,
-}
-
-impl Values {
-    #[inline(always)]
-    pub fn new() -> Self {
-        Self { all: [(0, 0); MOST_VALUES], count: 0 }
-    }
-
-    pub fn push(&mut self, key: u32, value: u64) {
-        if let Some(place) = self.all.get_mut(self.count) {
-            *place = (key, value);
-            self.count += 1;
-        }
-    }
-
-    fn as_slice(&self) -> &[(u32, u64)] {
-        self.all.get(..self.count).unwrap_or_default()
-    }
+#[cold]
+#[inline(never)]
+fn attach() -> *mut Thread {
+    attach::attach(&ADAPTER)
 }
 
 /// The calling thread, attached now if need be; null if it cannot be recorded.
@@ -48,7 +34,7 @@ pub fn thread() -> *mut Thread {
     let thread = thread::current();
     // SAFETY: null or this thread's own state.
     if thread.is_null() || !unsafe { (*thread).is_attached() } {
-        return thread::attach(Probe::Op);
+        return attach();
     }
     thread
 }
@@ -87,16 +73,9 @@ pub unsafe fn begin_op(entry: &'static Entry, storage: u64, frame: usize) -> boo
         return interrupted;
     }
     let at = thread.depth as usize - 1;
-    thread.note(at, entry, storage);
+    thread.set_slot(at, slot(entry, storage));
     collectors::keep(thread, at, started);
-    thread.is_hooked |= 1 << at;
-    thread.is_op |= 1 << at;
-    // SAFETY: `begin` refuses a depth beyond the arrays.
-    unsafe {
-        let hooked = thread.hooked.get_unchecked_mut(at);
-        hooked.export = entry.id;
-        hooked.start = thread.run.clock.begin();
-    }
+    thread.begin_wrapped(entry.id);
     false
 }
 
@@ -111,16 +90,10 @@ pub unsafe fn end_op(frame: usize) -> bool {
     // SAFETY: this thread's own state.
     let thread = unsafe { &mut *thread };
     let (end, location) = thread.run.clock.end();
-    let Some(at) = thread.op_at(frame) else { return false };
-    // SAFETY: `at` is below the depth.
-    let hooked = unsafe { *thread.hooked.get_unchecked(at) };
-    let call =
-        Call { export: hooked.export, location, start: hooked.start, end, ..Call::default() };
-    thread.is_hooked &= !(1 << at);
-    thread.is_op &= !(1 << at);
-    thread.has_entry &= !(1 << at);
-    // SAFETY: as above.
-    let bytes = unsafe { *thread.bytes.get_unchecked(at) };
+    let Some(at) = thread.wrapped_at(frame) else { return false };
+    let begun = thread.end_wrapped(at);
+    let call = Call { export: begun.export, location, start: begun.start, end, ..Call::default() };
+    let bytes = thread.take_slot(at).numbers;
     if bytes == [0; 2] && !collectors::any() {
         thread.end(&call, frame, &[]);
         false
@@ -178,7 +151,7 @@ pub fn begin(thread: *mut Thread, what: &What, frame: usize) -> Option<Bracket> 
     if !state.begin(what.export, frame, Newcomer::Synchronous) {
         return None;
     }
-    state.note(state.depth as usize - 1, what.entry, 0);
+    state.set_slot(state.depth as usize - 1, slot(what.entry, 0));
     Some(Bracket { thread, frame, start: state.run.clock.begin() })
 }
 
@@ -204,65 +177,43 @@ pub fn end(bracket: &Bracket, what: &What, failed: bool) {
     if let Some(number) = what.correlation {
         values.push(KEY_CORRELATION, number);
     }
-    push_bytes(&mut values, thread.bytes[at]);
+    push_bytes(&mut values, thread.take_slot(at).numbers);
     if failed {
         values.push(KEY_FAILED, 1);
-        if let Some(export) = thread.innermost_op(at) {
+        if let Some(export) = thread.innermost_wrapped(at) {
             values.push(KEY_FAILED_OP, export.into());
         }
     }
-    thread.has_entry &= !(1 << at);
     thread.end(&call, bracket.frame, values.as_slice());
 }
 
 /// The op that the calling thread is in the middle of, or works for.
 #[inline(always)]
 pub fn current_op(thread: &Thread) -> Option<&'static Entry> {
-    let last = 32u32.checked_sub(thread.has_entry.leading_zeros() + 1)?;
-    // SAFETY: a bit's number.
-    unsafe { *thread.entries.get_unchecked(last as usize) }
+    let last = thread.innermost_slot(owner())?;
+    // SAFETY: a bit's number; the subject of a slot of ours is null or an entry, which is never freed.
+    unsafe { thread.slots.get_unchecked(last).subject.cast::<Entry>().as_ref() }
 }
 
 /// Notes workspace for the innermost call of the calling thread.
 pub fn add_workspace(bytes: u64) {
-    let Some(thread) = recording().filter(|_| run::wanted()) else { return };
+    let Some(thread) = recording().filter(|_| epoch::wanted()) else { return };
     // SAFETY: this thread's own state.
     let thread = unsafe { &mut *thread };
-    if let Some(last) = 32u32.checked_sub(thread.has_entry.leading_zeros() + 1) {
-        let total = &mut thread.bytes[last as usize][WORKSPACE];
+    if let Some(last) = thread.innermost_slot(owner()) {
+        let total = &mut thread.slots[last].numbers[WORKSPACE];
         *total = total.saturating_add(bytes);
     }
 }
 
-impl Thread {
-    #[inline(always)]
-    fn note(&mut self, at: usize, entry: &'static Entry, storage: u64) {
-        self.has_entry |= 1 << at;
-        // SAFETY: `begin` refuses a depth beyond the arrays.
-        unsafe {
-            *self.entries.get_unchecked_mut(at) = Some(entry);
-            *self.bytes.get_unchecked_mut(at) = [storage, 0];
-        }
-    }
+/// What a call keeps: what it is about, and how much it has allocated.
+#[inline(always)]
+fn slot(entry: &'static Entry, storage: u64) -> Slot {
+    Slot { owner: owner(), subject: std::ptr::from_ref(entry).cast(), numbers: [storage, 0] }
+}
 
-    /// The innermost op inside of call `at` that has not ended: the one that threw, if the call ends
-    /// with an error.
-    fn innermost_op(&self, at: usize) -> Option<u32> {
-        let ops = (at + 1..self.depth as usize).rev().find(|inner| self.is_op >> inner & 1 == 1)?;
-        self.hooked.get(ops).map(|op| op.export)
-    }
-
-    /// The op in progress that began at this stack address.
-    #[inline(always)]
-    fn op_at(&self, frame: usize) -> Option<usize> {
-        let mut at = self.depth as usize;
-        while at > 0 {
-            at -= 1;
-            // SAFETY: below the depth.
-            if self.is_op >> at & 1 == 1 && unsafe { *self.frames.get_unchecked(at) } == frame {
-                return Some(at);
-            }
-        }
-        None
-    }
+/// Tells our slots from those of other adapters.
+#[inline(always)]
+fn owner() -> *const c_void {
+    (&raw const ADAPTER).cast()
 }

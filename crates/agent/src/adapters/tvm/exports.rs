@@ -8,14 +8,15 @@ use abi::tvm_ffi::{Any, Object, type_index};
 
 use crate::adapters::tvm::bracket;
 use crate::adapters::tvm::ffi::{self, Ffi};
+use crate::adapters::tvm::function_collector::{self, Functions};
 use crate::adapters::tvm::instrument::{Instrument, Wrapper};
 use crate::adapters::tvm::op::{self, Vm};
 use crate::adapters::tvm::parallel;
 use crate::os::sys::ErrnoGuard;
+use crate::process::guard::guarded;
 use crate::recorder::bracket::stack_address;
-use crate::recorder::collectors::{self, functions};
-use crate::recorder::thread::guarded;
-use crate::state::run;
+use crate::recorder::collectors;
+use crate::state::epoch;
 
 /// Why an exported function raises.
 enum Refusal {
@@ -38,7 +39,7 @@ unsafe fn export(
     body: impl FnOnce(&'static Ffi, &[Any]) -> Result<Any, Refusal>,
 ) -> c_int {
     let _errno = ErrnoGuard::new();
-    // Without its functions, there is no way to say so but the code.
+    // Without the FFI's functions, the code is the only way to report that.
     let Some(ffi) = guarded(ffi::get).flatten() else { return -1 };
     // SAFETY: by contract.
     let arguments = unsafe { ffi::arguments(arguments, count) };
@@ -93,10 +94,10 @@ fn some_function(arguments: &[Any], at: usize) -> Result<*mut Object, Refusal> {
 }
 
 /// Registers two functions; the references are ours from then on.
-fn register(collector: &Collector, this: *mut functions::Functions) -> i32 {
+fn register(collector: &Collector, this: *mut Functions) -> i32 {
     // SAFETY: complete; `this` was leaked a moment ago, and is freed if nobody got it.
     unsafe {
-        let number = collectors::add(collector);
+        let number = collectors::add(collector, true);
         let functions = &*this;
         if number < 0 {
             drop(Box::from_raw(this));
@@ -158,11 +159,11 @@ exported! {
 }
 
 exported! {
-    /// Has the calling thread and the names of a machine's ops ready: number → 1, or 0 if nothing
-    /// records.
+    /// Attaches the calling thread and writes the names of a machine's ops: number → 1, or 0 if
+    /// nothing is being recorded.
     __tvm_ffi_counterpoint_ready, _ffi, arguments, {
         let vm = vm(arguments)?;
-        let thread = if run::wanted() { bracket::thread() } else { std::ptr::null_mut() };
+        let thread = if epoch::wanted() { bracket::thread() } else { std::ptr::null_mut() };
         let thread = thread.as_ref(); // Null, or this thread's own state.
         if let Some(thread) = thread {
             op::announce(vm, thread);
@@ -206,16 +207,16 @@ exported! {
         }
         let slots: Vec<Slot> =
             names.iter().zip(kinds).map(|(name, kind)| Slot { name: name.as_ptr(), kind }).collect();
-        let this = Box::into_raw(Box::new(functions::Functions { ffi, start, stop }));
+        let this = Box::into_raw(Box::new(Functions { ffi, start, stop }));
         let collector = Collector {
             size: size_of::<Collector>() as u32,
             slots: slots.len() as u32,
             name: c"functions".as_ptr(),
             slot: slots.as_ptr(),
             this: this.cast(),
-            start: Some(functions::start),
-            stop: Some(functions::stop),
-            abandon: Some(functions::abandon),
+            start: Some(function_collector::start),
+            stop: Some(function_collector::stop),
+            abandon: Some(function_collector::abandon),
         };
         let number = register(&collector, this);
         Ok(integer(number.into()))

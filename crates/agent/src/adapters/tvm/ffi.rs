@@ -151,7 +151,7 @@ pub unsafe fn arguments<'a>(at: *const Any, count: i32) -> &'a [Any] {
     }
 }
 
-/// What a value of this type holds in its object, behind the header.
+/// What a value of this type holds in its object, after the header.
 unsafe fn behind_header<T>(value: &Any) -> *const T {
     (value.bits as *const u8).wrapping_add(size_of::<Object>()).cast()
 }

@@ -14,9 +14,11 @@ use record::meta::Role;
 use crate::adapters::tvm::bracket::{self, Bracket, What};
 use crate::adapters::tvm::ffi::{self, Ffi};
 use crate::adapters::tvm::op::{self, Entry, Vm};
+use crate::process::guard::guarded;
+use crate::recorder::adapter::Took;
 use crate::recorder::bracket::stack_address;
-use crate::recorder::thread::{Thread, guarded};
-use crate::state::run;
+use crate::recorder::thread::Thread;
+use crate::state::epoch;
 
 /// What a user's instrument returns so that the op is not called.
 const SKIP: u64 = 1;
@@ -104,7 +106,7 @@ unsafe extern "C-unwind" fn instrument(
                     && (*result).bits == SKIP;
                 if code != 0 || skips {
                     inside.end(frame);
-                } else if run::wanted() && op_begins(this.vm, all, frame) {
+                } else if epoch::wanted() && op_begins(this.vm, all, frame) {
                     inside.end(frame);
                     return INTERRUPTED;
                 }
@@ -165,7 +167,7 @@ impl Wrapper {
         function: *mut Object,
     ) -> Option<Any> {
         let entry = op::by_name(vm, Role::Run, name)?;
-        if run::wanted() {
+        if epoch::wanted() {
             // Now, so that the run itself does not wait for it.
             let thread = bracket::thread();
             // SAFETY: null or this thread's own state.
@@ -196,7 +198,7 @@ unsafe extern "C-unwind" fn entry_called(
         let this = &*this.cast::<Wrapper>();
         (this.ffi.function_call, this.function, this.entry)
     };
-    if !run::wanted() {
+    if !epoch::wanted() {
         // SAFETY: the caller's arguments, passed on.
         return unsafe { call(function, arguments, count, result) };
     }
@@ -230,14 +232,10 @@ fn run_ends(bracket: &Bracket, what: &What, failed: bool) {
     });
 }
 
-/// Ticks of `calls` instrumented ops of three tensors that do nothing, each, and what an op that is
-/// not instrumented takes; for calibration. No user's instrument, and nothing of the VM's own call.
-/// `bookkeeping`: an op of that kind, for which no counter is read.
-pub fn rehearse(
-    thread: &mut Thread,
-    calls: usize,
-    bookkeeping: bool,
-) -> Option<(Vec<u64>, Vec<u64>)> {
+/// Brackets `calls` instrumented ops of three tensors that do nothing, for calibration: without a
+/// user's instrument, and without the VM's own call. `bookkeeping`: ops of that kind, for which no
+/// counter is read.
+pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
     static VM: AtomicU64 = AtomicU64::new(0);
     let mut vm = VM.load(Ordering::Acquire);
     if vm == 0 {
@@ -266,7 +264,8 @@ pub fn rehearse(
     };
     let (before, after) = (call(true), call(false));
     // SAFETY: arguments as a VM passes them.
-    unsafe { op::of_call(vm, &before) }?.rehearse(thread);
+    let Some(entry) = (unsafe { op::of_call(vm, &before) }) else { return Took::default() };
+    entry.rehearse(thread);
     let clock = thread.run.clock;
     let (mut bare, mut probed) = (Vec::with_capacity(calls), Vec::with_capacity(calls));
     for _ in 0..calls {
@@ -283,5 +282,5 @@ pub fn rehearse(
         }
         probed.push(clock.begin().wrapping_sub(begin));
     }
-    Some((bare, probed))
+    Took { bare, probed }
 }

@@ -7,7 +7,7 @@
 //!    VM calls an op ──► instrument "before" · op · instrument "after"  role op
 //!      generated code ──► parallel launch ───────────────────────── role region
 //!        thread of the pool ──► task ────────────────────────────── role task
-//!      generated code ──► workspace                                  a value behind the call
+//!      generated code ──► workspace                                  a value of the call
 //! ```
 //!
 //! | module | what |
@@ -16,7 +16,7 @@
 //! | [`ffi`] | the FFI's functions, looked up by name; its values, read |
 //! | [`instrument`] | around each op, and around a run |
 //! | [`bracket`] | what both and the regions have in common: begin, end, values |
-//! | [`collectors`] | users' own values |
+//! | [`function_collector`] | a user's collector that is two functions of TVM's |
 //! | [`op`] | from a call's arguments to the number of its export, without allocation |
 //! | [`text`] | how data types, shapes and devices are spelled |
 //! | [`parallel`] | regions, tasks and workspaces |
@@ -24,13 +24,21 @@
 //! The VM passes exceptions through its instrument's caller, never through the instrument; compiled
 //! code may pass them through the launch of a region, where no landing pad of ours may lie.
 
-pub mod bracket;
+mod bracket;
 pub mod exports;
-pub mod ffi;
+mod ffi;
+mod function_collector;
 mod instrument;
-pub mod op;
+mod op;
 mod parallel;
 mod text;
 
-pub use crate::recorder::collectors::abandon;
-pub use instrument::rehearse;
+use crate::recorder::adapter::Adapter;
+
+/// What the recorder knows about this adapter.
+pub static ADAPTER: Adapter = Adapter {
+    prepare: || {},
+    rehearse: instrument::rehearse,
+    has_uncounted: true,
+    run_source: None,
+};

@@ -13,14 +13,15 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use abi::collector::Device;
 use abi::tvm_ffi::{Any, DataType};
-use model::{Loss, glob};
+use model::Loss;
 use record::meta::{Frame, Library, LibraryKind, OpExport, Role};
 
-use crate::adapters::iree::library;
 use crate::adapters::tvm::{ffi, text};
 use crate::os::kept::keep;
-use crate::os::sys::ErrnoGuard;
-use crate::process::part::{self, Lock, Process};
+use crate::os::sys::{self, ErrnoGuard};
+use crate::process::lock::Lock;
+use crate::process::part::Process;
+use crate::process::{losses, names};
 use crate::recorder::thread::Thread;
 use crate::state::run::Run;
 
@@ -36,7 +37,7 @@ const SLOTS: usize = 1 << 17;
 const MOST: usize = SLOTS / 4 * 3;
 /// More dimensions than any tensor has.
 const MOST_DIMENSIONS: i32 = 32;
-/// Instead of extents, where there is no shape to be read.
+/// In the place of the number of dimensions, where the shape cannot be read.
 const NO_SHAPE: u64 = 0xFF;
 
 /// What the names of book-keeping ops begin with.
@@ -61,7 +62,7 @@ pub struct Vm {
 }
 
 /// Whether a machine is between two calls of its instrument: TVM looks for the instrument again
-/// behind the op, and none must not be there then.
+/// after the op, and finds none if it was taken away meanwhile, which is an error.
 #[derive(Debug, Default)]
 pub struct Inside {
     /// The thread that called it last; 0: none has.
@@ -250,7 +251,7 @@ pub unsafe fn of_call(vm: &'static Vm, arguments: &[Any]) -> Option<&'static Ent
 pub fn by_name(vm: &'static Vm, role: Role, name: &[u8]) -> Option<&'static Entry> {
     let mut cut = name.len().min(LONGEST_NAME);
     if cut < name.len() {
-        part::lose(Loss::NameTruncated, 1, 0);
+        losses::lose(Loss::NameTruncated, 1, 0);
         while cut > 0 && name.get(cut).is_some_and(|byte| byte & 0xC0 == 0x80) {
             cut -= 1;
         }
@@ -265,13 +266,13 @@ pub fn by_name(vm: &'static Vm, role: Role, name: &[u8]) -> Option<&'static Entr
 #[cold]
 #[inline(never)]
 fn without_shapes(vm: &'static Vm, name: &[u8]) -> Option<&'static Entry> {
-    part::lose(Loss::OpShapesLeftOut, 1, 0);
+    losses::lose(Loss::OpShapesLeftOut, 1, 0);
     by_name(vm, Role::Op, name)
 }
 
 #[inline(always)]
 fn find(hash: u64, words: &[u64]) -> Option<&'static Entry> {
-    // SAFETY: null, or mapped for ever by `make`.
+    // SAFETY: null, or mapped by `make` and never unmapped.
     let table = unsafe { TABLE.load(Ordering::Acquire).as_ref() }?;
     let mut at = hash as usize % SLOTS;
     loop {
@@ -306,7 +307,7 @@ fn make(
         return Some(entry);
     }
     if full(MOST) {
-        part::lose(Loss::OpShapesLeftOut, 1, 0);
+        losses::lose(Loss::OpShapesLeftOut, 1, 0);
         return None;
     }
     let table = table()?;
@@ -315,7 +316,7 @@ fn make(
         hash,
         signature: words.into(),
         vm,
-        id: library::take_exports(if role == Role::Op { 3 } else { 1 }),
+        id: names::take_exports(if role == Role::Op { 3 } else { 1 }),
         role,
         name: String::from_utf8_lossy(name).into_owned(),
         arguments,
@@ -343,10 +344,10 @@ fn make(
 
 fn table() -> Option<&'static [AtomicPtr<Entry>; SLOTS]> {
     if TABLE.load(Ordering::Acquire).is_null() {
-        let memory = crate::os::sys::map_zeros(size_of::<[AtomicPtr<Entry>; SLOTS]>()).ok()?;
+        let memory = sys::map_zeros(size_of::<[AtomicPtr<Entry>; SLOTS]>()).ok()?;
         TABLE.store(memory.cast(), Ordering::Release);
     }
-    // SAFETY: mapped above for ever; zeros are null pointers.
+    // SAFETY: mapped above and never unmapped; zeros are null pointers.
     unsafe { TABLE.load(Ordering::Acquire).as_ref() }
 }
 
@@ -369,8 +370,8 @@ fn describe(mut words: &[u64]) -> (String, Option<Device>) {
     (arguments, device)
 }
 
-/// Has the frames of everything that was met of this machine in the thread's part of the profile, so
-/// that no call has to wait for them.
+/// Writes the frames of all ops of this machine that are known into the thread's part of the profile,
+/// so that no call has to wait for them.
 pub fn announce(vm: &'static Vm, thread: &Thread) {
     let _errno = ErrnoGuard::new();
     point!(OpTell);
@@ -435,13 +436,13 @@ impl Entry {
 
     /// Notes that its frame is in the part. Whether its calls are recorded.
     fn is_told(&self, process: &Process, run: &Run) -> bool {
-        let recorded = run.filters.is_empty()
-            || run.filters.iter().any(|pattern| glob::matches(pattern, &self.name));
+        let recorded = run.records(&self.name);
         self.told.store(process.serial() << 1 | u32::from(recorded), Ordering::Release);
         recorded
     }
 
-    /// Has the frames of its regions and tasks in the thread's part of the profile.
+    /// Writes the frames of its regions and tasks into the thread's part of the profile, unless they
+    /// are there.
     #[inline(always)]
     pub fn tell_regions(&self, thread: &Thread) -> bool {
         self.regions_told.load(Ordering::Acquire) == thread.process().serial()
@@ -517,7 +518,7 @@ impl Vm {
     }
 
     fn link(number: u32, name: String, next: *mut Self) -> &'static Self {
-        let library = library::take_library();
+        let library = names::take_library();
         let (calls, told) = (AtomicU64::new(0), AtomicU32::new(0));
         let inside = Inside::default();
         let vm = Box::leak(Box::new(Self { number, library, name, calls, inside, told, next }));
@@ -562,7 +563,7 @@ pub fn outside() -> Option<&'static Entry> {
         if vm.is_null() {
             vm = Box::leak(Box::new(Vm {
                 number: u32::MAX,
-                library: library::take_library(),
+                library: names::take_library(),
                 name: "(outside of virtual machines)".to_owned(),
                 calls: AtomicU64::new(0),
                 inside: Inside::default(),

@@ -18,10 +18,10 @@ use model::Loss;
 use crate::adapters::tvm::bracket::{self, Bracket, What};
 use crate::adapters::tvm::ffi;
 use crate::adapters::tvm::op::{self, Entry};
-use crate::process::part;
+use crate::process::guard::guarded;
+use crate::process::losses;
 use crate::recorder::bracket::stack_address;
-use crate::recorder::thread::guarded;
-use crate::state::run;
+use crate::state::epoch;
 
 /// Where the runtime's functions are: one library of its own since 0.25, one for all before.
 const LIBRARIES: [&CStr; 2] = [c"libtvm_runtime.so", c"libtvm.so"];
@@ -78,7 +78,7 @@ unsafe extern "C-unwind" fn parallel_launch(
     data: *mut c_void,
     tasks: c_int,
 ) -> c_int {
-    if !run::wanted() {
+    if !epoch::wanted() {
         // SAFETY: the module's own call, passed on.
         return unsafe { real_launch()(task, data, tasks) };
     }
@@ -177,7 +177,7 @@ fn task_begins(
     };
     let begun = guarded(begin).flatten();
     if begun.is_none() {
-        part::lose(Loss::TaskNotRecorded, 1, 0);
+        losses::lose(Loss::TaskNotRecorded, 1, 0);
     }
     begun
 }
@@ -203,7 +203,7 @@ unsafe extern "C-unwind" fn alloc_workspace(
     };
     // SAFETY: the module's own call, passed on.
     let memory = unsafe { real(device_type, device, bytes, code, bits) };
-    if !memory.is_null() && run::wanted() {
+    if !memory.is_null() && epoch::wanted() {
         note_workspace(bytes);
     }
     memory

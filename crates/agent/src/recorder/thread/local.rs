@@ -1,21 +1,22 @@
 //! The thread-local: two words in the static TLS block and what goes with them. Reading it never
 //! allocates and is safe in a signal handler.
 
-use crate::recorder::fork::Saved;
-use crate::recorder::thread::Thread;
+use std::ffi::c_void;
+
+use super::Thread;
 
 /// The thread-local: where this thread's state is, and what became of it before.
 #[repr(C)]
 pub(crate) struct Local {
     pub(crate) thread: *mut Thread,
     /// Not zero while attaching: a signal handler must not attach too.
-    pub(super) attaching: u8,
+    pub(crate) attaching: u8,
     /// How often this thread's exit destructor ran.
-    pub(super) lives: u8,
+    pub(crate) lives: u8,
     /// Calls to pass through before trying to attach again.
-    pub(super) retry: u32,
-    /// The state, while this thread forks.
-    saved: *mut Saved,
+    pub(crate) retry: u32,
+    /// A copy of the state, while this thread forks.
+    saved: *mut c_void,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -85,19 +86,32 @@ pub fn current() -> *mut Thread {
 }
 
 /// Keeps the copy of the calling thread's state while it forks.
-pub(crate) fn set_saved(saved: *mut Saved) {
+pub(crate) fn set_saved(saved: *mut c_void) {
     // SAFETY: the thread-local exists as long as the thread.
     unsafe { (*place::get()).saved = saved }
 }
 
-/// Gives it back, once.
-pub(crate) fn take_saved() -> *mut Saved {
+/// Returns that copy, once.
+pub(crate) fn take_saved() -> *mut c_void {
     // SAFETY: as above.
     unsafe { std::mem::replace(&mut (*place::get()).saved, std::ptr::null_mut()) }
 }
 
 /// The calling thread's own.
 #[inline(always)]
-pub(super) fn get() -> *mut Local {
+pub(crate) fn get() -> *mut Local {
     place::get()
+}
+
+/// Makes `thread` the calling thread's state while `body` runs: for calibration, which brackets
+/// empty calls before the thread counts as attached.
+pub(crate) fn with_current<T>(thread: *mut Thread, body: impl FnOnce() -> T) -> T {
+    let local = get();
+    // SAFETY: this thread's own; a signal handler in between finds a state that is ready.
+    unsafe {
+        let before = std::mem::replace(&mut (*local).thread, thread);
+        let result = body();
+        (*local).thread = before;
+        result
+    }
 }
