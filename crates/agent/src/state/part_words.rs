@@ -72,11 +72,36 @@ impl PartWords {
             &self.pid,
             &self.generation,
             &self.serial,
+            &self.leaving_pages,
         ];
         words.iter().for_each(|word| word.store(0, Ordering::SeqCst));
+        self.leaving_ns.store(0, Ordering::SeqCst);
         self.start_time.store(0, Ordering::SeqCst);
-        // Leaked, as the paths of every part are: a thread may be about to read them.
+        // The paths are not freed: a thread may be about to read them.
         self.paths.store(std::ptr::null_mut(), Ordering::SeqCst);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A session must not begin with what an earlier one has counted.
+    #[test]
+    fn nothing_of_an_earlier_session_is_left() {
+        let words = PartWords::make().expect("some pages can be mapped");
+        for i in 0..size_of::<PartWords>() / 4 {
+            let at = std::ptr::from_ref(words).cast::<AtomicU32>().wrapping_add(i);
+            // SAFETY: inside of the words, all of which are atomics of at least this size; the path,
+            // which becomes an address of nothing, is not read.
+            unsafe { (*at).store(7, Ordering::Relaxed) };
+        }
+        words.begin_anew();
+        for i in 0..size_of::<PartWords>() / 4 {
+            let at = std::ptr::from_ref(words).cast::<AtomicU32>().wrapping_add(i);
+            // SAFETY: as above.
+            assert_eq!(unsafe { (*at).load(Ordering::Relaxed) }, 0, "word {i} of {words:?}");
+        }
     }
 }
