@@ -3,7 +3,7 @@
 //! Its shared runtime (`libasan.so`, `libclang_rt.asan*.so`) ends a program at the start if another
 //! library comes before it, because that library might replace `malloc`. We replace no function
 //! that allocates; those which we do replace call the next definition, the sanitizer's where it
-//! has one (`iree::interpose`). So the check may be left out.
+//! has one ([`crate::adapters::iree::interpose`]). So the check may be left out.
 //!
 //! The runtime asks the function below for options before it reads `ASAN_OPTIONS`. A definition of
 //! the program's own is found first: then the check stays, and such a program is not given this
