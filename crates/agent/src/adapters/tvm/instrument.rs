@@ -13,7 +13,8 @@ use record::meta::Role;
 
 use crate::adapters::tvm::bracket::{self, Bracket, What};
 use crate::adapters::tvm::ffi::{self, Ffi};
-use crate::adapters::tvm::op::{self, Entry, Vm};
+use crate::adapters::tvm::op::{self, Entry};
+use crate::adapters::tvm::vm::Vm;
 use crate::process::guard::guarded;
 use crate::recorder::adapter::Took;
 use crate::recorder::bracket::stack_address;

@@ -18,6 +18,7 @@
 //! | [`bracket`] | what both and the regions have in common: begin, end, values |
 //! | [`function_collector`] | a user's collector that is two functions of TVM's |
 //! | [`op`] | from a call's arguments to the number of its export, without allocation |
+//! | [`vm`] | the virtual machines |
 //! | [`text`] | how data types, shapes and devices are spelled |
 //! | [`parallel`] | regions, tasks and workspaces |
 //!
@@ -32,6 +33,7 @@ mod instrument;
 mod op;
 mod parallel;
 mod text;
+mod vm;
 
 use crate::recorder::adapter::Adapter;
 

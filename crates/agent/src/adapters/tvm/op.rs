@@ -9,13 +9,14 @@
 //! and the first of each part of a profile writes the entry's frame: so a forked child and the next
 //! session name what they record.
 
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use abi::collector::Device;
 use abi::tvm_ffi::{Any, DataType};
 use model::Loss;
-use record::meta::{Frame, Library, LibraryKind, OpExport, Role};
+use record::meta::{Frame, OpExport, Role};
 
+use crate::adapters::tvm::vm::Vm;
 use crate::adapters::tvm::{ffi, text};
 use crate::os::kept::keep;
 use crate::os::sys::{self, ErrnoGuard};
@@ -45,66 +46,6 @@ const BOOKKEEPING: &[u8] = b"vm.builtin.";
 
 /// What `vm.builtin.alloc_storage` is called with: context, shape, device, type, scope.
 const ALLOC_STORAGE: &[u8] = b"vm.builtin.alloc_storage";
-
-/// A virtual machine.
-#[derive(Debug)]
-pub struct Vm {
-    pub number: u32,
-    library: u32,
-    name: String,
-    /// Calls that its instruments saw while something recorded.
-    pub calls: AtomicU64,
-    /// Who calls it, and where its outermost op is.
-    pub inside: Inside,
-    /// Serial number of the part that has its frame.
-    told: AtomicU32,
-    next: *const Vm,
-}
-
-/// Whether a machine is between two calls of its instrument: TVM looks for the instrument again
-/// after the op, and finds none if it was taken away meanwhile, which is an error.
-#[derive(Debug, Default)]
-pub struct Inside {
-    /// The thread that called it last; 0: none has.
-    thread: AtomicUsize,
-    /// Stack address of its outermost op in progress, 0 for none. What an op that threw leaves here
-    /// lies below whatever its thread does next.
-    frame: AtomicUsize,
-}
-
-impl Inside {
-    fn here() -> usize {
-        // SAFETY: always possible.
-        unsafe { libc::pthread_self() as usize }
-    }
-
-    #[inline(always)]
-    pub fn begin(&self, frame: usize) {
-        let (here, open) = (Self::here(), self.frame.load(Ordering::Relaxed));
-        if open == 0 || frame >= open || self.thread.load(Ordering::Relaxed) != here {
-            self.thread.store(here, Ordering::Relaxed);
-            self.frame.store(frame, Ordering::Relaxed);
-        }
-    }
-
-    #[inline(always)]
-    pub fn end(&self, frame: usize) {
-        if self.frame.load(Ordering::Relaxed) == frame {
-            self.frame.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether the calling thread, at this stack address, may take the instrument away: only the one
-    /// that called the machine last can know.
-    pub fn is_quiet(&self, frame: usize) -> bool {
-        let (thread, open) =
-            (self.thread.load(Ordering::Relaxed), self.frame.load(Ordering::Relaxed));
-        thread == 0 || thread == Self::here() && (open == 0 || frame > open)
-    }
-}
-
-// SAFETY: `next` is set before the value is shared and never changed.
-unsafe impl Sync for Vm {}
 
 /// A kind of call.
 #[derive(Debug)]
@@ -142,7 +83,6 @@ static LAST: AtomicPtr<Entry> = AtomicPtr::new(std::ptr::null_mut());
 /// Table of entries: open addressing, entries are never removed. Mapped at the first entry.
 static TABLE: AtomicPtr<[AtomicPtr<Entry>; SLOTS]> = AtomicPtr::new(std::ptr::null_mut());
 static ENTRIES: AtomicUsize = AtomicUsize::new(0);
-static VMS: AtomicPtr<Vm> = AtomicPtr::new(std::ptr::null_mut());
 
 /// A signature in the making.
 struct Signature {
@@ -490,69 +430,6 @@ impl Entry {
     }
 }
 
-impl Vm {
-    /// Its frame, once per part. Under the process's lock.
-    fn tell(&self, process: &Process, run: &Run) {
-        if self.told.swap(process.serial(), Ordering::Relaxed) == process.serial() {
-            return;
-        }
-        process.append(&Frame::Library(Library {
-            id: self.library,
-            name: self.name.clone(),
-            kind: LibraryKind::RelaxVm,
-            abi: 0,
-            features: 0,
-            sanitizer: 0,
-            ticks: run.clock.begin(),
-            exports: Vec::new(),
-        }));
-    }
-
-    /// Registers one. `None` only if a signal handler has interrupted the recorder.
-    pub fn register(name: String) -> Option<&'static Self> {
-        let _lock = Lock::take()?;
-        let next = VMS.load(Ordering::Acquire);
-        // SAFETY: null or leaked here.
-        let number = unsafe { next.as_ref() }.map_or(0, |last| last.number + 1);
-        Some(Self::link(number, name, next))
-    }
-
-    fn link(number: u32, name: String, next: *mut Self) -> &'static Self {
-        let library = names::take_library();
-        let (calls, told) = (AtomicU64::new(0), AtomicU32::new(0));
-        let inside = Inside::default();
-        let vm = Box::leak(Box::new(Self { number, library, name, calls, inside, told, next }));
-        VMS.store(vm, Ordering::Release);
-        vm
-    }
-
-    /// One that is in no list and no profile, for calibration.
-    pub fn nowhere() -> &'static Self {
-        Box::leak(Box::new(Self {
-            number: u32::MAX - 1,
-            library: u32::MAX,
-            name: String::new(),
-            calls: AtomicU64::new(0),
-            inside: Inside::default(),
-            told: AtomicU32::new(0),
-            next: std::ptr::null(),
-        }))
-    }
-
-    /// The one with this number.
-    pub fn find(number: i64) -> Option<&'static Self> {
-        let mut at: *const Self = VMS.load(Ordering::Acquire);
-        // SAFETY: null or leaked by `register`.
-        while let Some(vm) = unsafe { at.as_ref() } {
-            if i64::from(vm.number) == number {
-                return Some(vm);
-            }
-            at = vm.next;
-        }
-        None
-    }
-}
-
 /// What parallel regions belong to that are launched outside of any op.
 pub fn outside() -> Option<&'static Entry> {
     static OUTSIDE: AtomicPtr<Vm> = AtomicPtr::new(std::ptr::null_mut());
@@ -561,15 +438,7 @@ pub fn outside() -> Option<&'static Entry> {
         let _lock = Lock::take()?;
         vm = OUTSIDE.load(Ordering::Acquire);
         if vm.is_null() {
-            vm = Box::leak(Box::new(Vm {
-                number: u32::MAX,
-                library: names::take_library(),
-                name: "(outside of virtual machines)".to_owned(),
-                calls: AtomicU64::new(0),
-                inside: Inside::default(),
-                told: AtomicU32::new(0),
-                next: std::ptr::null(),
-            }));
+            vm = std::ptr::from_ref(Vm::outside()).cast_mut();
             OUTSIDE.store(vm, Ordering::Release);
         }
     }
