@@ -69,7 +69,17 @@ pub struct Layers {
     pub layers: &'static [(&'static str, &'static [&'static str])],
 }
 
-pub const LAYERS: &[Layers] = &[];
+pub const LAYERS: &[Layers] = &[Layers {
+    folder: "crates/agent/src",
+    layers: &[
+        ("os", &["os"]),
+        ("state", &["state"]),
+        ("process", &["process"]),
+        ("recorder", &["recorder"]),
+        ("adapters", &["adapters"]),
+        ("entry", &["entry"]),
+    ],
+}];
 
 /// What in-target rooms may use from outside.
 pub const IN_TARGET_OUTSIDE: &[&str] = &["libc"];

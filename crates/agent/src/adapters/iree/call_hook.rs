@@ -1,0 +1,197 @@
+//! The two functions that a runtime built with `IREE_HAL_EXECUTABLE_LIBRARY_CALL_HOOK` calls
+//! around each workgroup, if a library exports them.
+//!
+//! Export tables are patched in every runtime that can be reached so, and then the trampolines
+//! record. These functions record only what no trampoline stands for: calls of libraries that
+//! never came through `mprotect` or `dlsym`, such as those linked into the program. Which one it
+//! is, the table itself says, at every call: so no call is ever counted twice.
+//!
+//! The runtime tells which function it calls, not which workgroup: such calls have a workgroup
+//! count of 0,0,0, which no real dispatch has. Since begin and end are separate calls, the
+//! recorded time includes the way back into the runtime and out again, a few nanoseconds.
+
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use abi::iree::{CallHook, ExportTableV5, ExportTableV6, LibraryHead, LibraryV5, LibraryV6};
+use model::Loss;
+use record::meta::LibraryKind;
+
+use crate::adapters::iree::{library, patch, probe, slots};
+use crate::os::sys::ErrnoGuard;
+use crate::process::guard::guarded;
+use crate::process::load;
+use crate::process::lock::Lock;
+use crate::process::part::Process;
+use crate::state::epoch;
+
+// Both versions have the table of functions at the same place.
+const _: () = assert!(offset_of!(LibraryV5, exports) == offset_of!(LibraryV6, exports));
+const _: () = assert!(offset_of!(ExportTableV5, count) == offset_of!(ExportTableV6, count));
+const _: () = assert!(offset_of!(ExportTableV5, ptrs) == offset_of!(ExportTableV6, ptrs));
+/// The exported functions have this type; they are written as instructions.
+const _: Option<CallHook> = None;
+
+/// Not recorded: the filter leaves it out, or its library cannot be read.
+const NOT_RECORDED: u32 = u32::MAX;
+
+/// A library that was first seen in a call. Never freed, and found again by its address and its
+/// table's: a library that is unloaded, and another one in its very place, would be taken for it.
+/// Runtimes unload only what they have loaded, and that is patched.
+struct Known {
+    library: usize,
+    pointers: usize,
+    /// Id of each export.
+    exports: Vec<u32>,
+    next: *const Known,
+}
+
+static KNOWN: AtomicPtr<Known> = AtomicPtr::new(std::ptr::null_mut());
+
+// The stack pointer at entry is passed on as a fifth argument: everything that the runtime calls
+// between begin and end lies below it, which is how abandoned calls are told from nested ones.
+#[cfg(target_arch = "x86_64")]
+macro_rules! exported {
+    ($name:ident, $body:ident) => {
+        /// See the module's documentation.
+        ///
+        /// # Safety
+        /// As [`CallHook`]: called by the runtime, with a library that is loaded.
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name() {
+            std::arch::naked_asm!("endbr64", "mov r8, rsp", "jmp {body}", body = sym $body)
+        }
+    };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! exported {
+    ($name:ident, $body:ident) => {
+        /// See the module's documentation.
+        ///
+        /// # Safety
+        /// As [`CallHook`]: called by the runtime, with a library that is loaded.
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name() {
+            std::arch::naked_asm!("bti c", "mov x4, sp", "b {body}", body = sym $body)
+        }
+    };
+}
+
+exported!(iree_hal_executable_library_call_hook_begin, begin);
+exported!(iree_hal_executable_library_call_hook_end, end);
+
+unsafe extern "C" fn begin(
+    _name: usize,
+    _length: usize,
+    library: *const LibraryHead,
+    ordinal: usize,
+    frame: usize,
+) {
+    guarded(|| {
+        point!(CallHookBegin);
+        // SAFETY: the runtime's library.
+        if let Some(export) = unsafe { export_of(library, ordinal, true) } {
+            // SAFETY: called by the runtime, on the thread that calls the function next.
+            unsafe { probe::begin_hooked(export, frame) };
+        }
+    });
+}
+
+unsafe extern "C" fn end(
+    _name: usize,
+    _length: usize,
+    library: *const LibraryHead,
+    ordinal: usize,
+    _frame: usize,
+) {
+    guarded(|| {
+        point!(CallHookEnd);
+        // SAFETY: the runtime's library.
+        if let Some(export) = unsafe { export_of(library, ordinal, false) } {
+            // SAFETY: as in `begin`.
+            unsafe { probe::end_hooked(export) };
+        }
+    });
+}
+
+/// The export to record, if this call is ours to record.
+///
+/// # Safety
+/// `library` is null or a library that is loaded.
+#[inline(always)]
+unsafe fn export_of(library: *const LibraryHead, ordinal: usize, take_in: bool) -> Option<u32> {
+    if !epoch::wanted() || library.is_null() {
+        return None;
+    }
+    // SAFETY: a loaded library of a known version has these tables; nothing else of it is read.
+    let pointers = unsafe {
+        let header = (*library).header;
+        if header.is_null() || !abi::iree::VERSIONS.contains(&(*header).version) {
+            return None;
+        }
+        let table = &raw const (*library.cast::<LibraryV6>()).exports;
+        let (count, pointers) = ((*table).count as usize, (*table).ptrs);
+        if ordinal >= count || pointers.is_null() || slots::is_stub(*pointers.add(ordinal) as usize)
+        {
+            return None;
+        }
+        pointers as usize
+    };
+    let known = find(library as usize, pointers);
+    let known = match known {
+        Some(known) => known,
+        None if take_in => meet(library, pointers)?,
+        None => return None,
+    };
+    known.exports.get(ordinal).copied().filter(|export| *export != NOT_RECORDED)
+}
+
+fn find(library: usize, pointers: usize) -> Option<&'static Known> {
+    let mut at: *const Known = KNOWN.load(Ordering::Acquire);
+    // SAFETY: null or leaked by `meet`.
+    while let Some(known) = unsafe { at.as_ref() } {
+        if known.library == library && known.pointers == pointers {
+            return Some(known);
+        }
+        at = known.next;
+    }
+    None
+}
+
+#[cold]
+#[inline(never)]
+fn meet(library: *const LibraryHead, pointers: usize) -> Option<&'static Known> {
+    let _errno = ErrnoGuard::new();
+    guarded(|| {
+        let run = load::load()?;
+        let lock = Lock::take()?;
+        point!(CallHookMeet);
+        // Another thread may have been faster.
+        if let Some(known) = find(library as usize, pointers) {
+            return Some(known);
+        }
+        let process = Process::current_locked(run, &lock)?;
+        let exports = match library::read(library, LibraryKind::Hooked) {
+            Some(mut found) => {
+                patch::introduce(&mut found, run, &process, &lock);
+                let id = |e: &record::meta::Export| if e.recorded { e.id } else { NOT_RECORDED };
+                found.library.exports.iter().map(id).collect()
+            }
+            None => {
+                process.lose(Loss::LibraryRejected, 1, 0);
+                Vec::new()
+            }
+        };
+        let known = Box::leak(Box::new(Known {
+            library: library as usize,
+            pointers,
+            exports,
+            next: KNOWN.load(Ordering::Acquire),
+        }));
+        KNOWN.store(known, Ordering::Release);
+        Some(&*known)
+    })
+    .flatten()
+}

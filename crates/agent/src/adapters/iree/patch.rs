@@ -1,0 +1,125 @@
+//! Takes a library in: remembers its names, and puts a trampoline in the place of each export
+//! that is to be recorded.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use abi::iree::{Environment, LibraryHead, Query, VERSIONS};
+use model::Loss;
+use record::meta::LibraryKind;
+
+use crate::adapters::iree::library::{self, Found};
+use crate::adapters::iree::slots;
+use crate::os::sys::{self, ErrnoGuard};
+use crate::process::guard::guarded;
+use crate::process::lock::Lock;
+use crate::process::part::Process;
+use crate::process::{load, losses, names};
+use crate::state::epoch;
+use crate::state::run::Run;
+
+/// Asks a query function for its library, newest version first, and takes that in. Compiled
+/// modules look at nothing in the environment.
+pub fn query_and_take_in(query: usize, kind: LibraryKind) {
+    // SAFETY: `query` is the address of a symbol with the query function's name, inside text that
+    // its loader has relocated and made executable.
+    let query = unsafe { std::mem::transmute::<usize, Query>(query) };
+    for version in VERSIONS {
+        // SAFETY: compiled modules compare the version and return a constant.
+        let library = unsafe { query(version, &Environment::ZERO) };
+        if !library.is_null() {
+            take_in(library, kind);
+            return;
+        }
+    }
+}
+
+/// As [`take_in`], for callers that come from the host: no panic, `errno` kept.
+pub fn take_in_guarded(head: *const LibraryHead, kind: LibraryKind) {
+    if head.is_null() || !epoch::wanted() {
+        return;
+    }
+    let _errno = ErrnoGuard::new();
+    guarded(|| take_in(head, kind));
+}
+
+/// Takes a library in. Does nothing to one whose table holds our trampolines already.
+fn take_in(head: *const LibraryHead, kind: LibraryKind) {
+    let Some(run) = load::load() else { return };
+    let Some(lock) = Lock::take() else {
+        losses::lose(Loss::LibraryRejected, 1, libc::EDEADLK);
+        return;
+    };
+    let Some(process) = Process::current_locked(run, &lock) else { return };
+    point!(TakeIn);
+    let Some(mut found) = library::read(head, kind) else {
+        process.lose(Loss::LibraryRejected, 1, 0);
+        return;
+    };
+    introduce(&mut found, run, &process, &lock);
+    patch(&found, &process, &lock);
+}
+
+/// Decides which exports are recorded, gives them their ids, and notes a library that is new.
+pub fn introduce(found: &mut Found, run: &Run, process: &Process, lock: &Lock) {
+    if found.truncated > 0 {
+        process.lose(Loss::NameTruncated, found.truncated, 0);
+    }
+    for export in &mut found.library.exports {
+        export.recorded = run.records(&export.name);
+    }
+    if let Some(frame) = names::remember(&mut found.library, run.clock.begin(), lock) {
+        process.append_bytes(frame);
+    }
+}
+
+fn patch(found: &Found, process: &Process, lock: &Lock) {
+    let mut table = Table::default();
+    for export in found.library.exports.iter().filter(|e| e.recorded) {
+        let place = found.pointers + 8 * export.ordinal as usize;
+        let Some(original) = sys::read_value::<usize>(place) else {
+            process.lose(Loss::LibraryRejected, 1, libc::EFAULT);
+            return;
+        };
+        if original == 0 || slots::is_stub(original) {
+            continue;
+        }
+        let Some(stub) = slots::claim(original, place, export.id, lock) else {
+            process.lose(Loss::SlotsExhausted, 1, 0);
+            continue;
+        };
+        if let Err(errno) = table.store(place, stub) {
+            slots::give_back(stub, lock);
+            process.lose(Loss::LibraryRejected, 1, errno);
+            return;
+        }
+    }
+}
+
+/// A table of pointers that may be read-only by now (RELRO). Remembers what it learnt about the
+/// last page, and leaves each page's protection as it was.
+#[derive(Default)]
+struct Table {
+    page: usize,
+    protection: i32,
+}
+
+impl Table {
+    fn store(&mut self, place: usize, value: usize) -> Result<(), i32> {
+        let page = place & !4095;
+        if self.page != page {
+            self.protection = sys::protection_of(place).ok_or(libc::EFAULT)?;
+            self.page = page;
+        }
+        let writable = self.protection & libc::PROT_WRITE != 0;
+        if !writable {
+            sys::protect(page, 4096, self.protection | libc::PROT_WRITE)?;
+        }
+        // SAFETY: `place` was read a moment ago, is a pointer's slot of a table of functions, and
+        // is writable now; runtimes read such slots with plain loads, which an atomic store suits.
+        unsafe { &*(place as *const AtomicUsize) }.store(value, Ordering::Release);
+        if !writable {
+            sys::protect(page, 4096, self.protection)?;
+        }
+        Ok(())
+    }
+}

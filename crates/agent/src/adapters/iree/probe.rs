@@ -1,0 +1,224 @@
+//! The bracket around a dispatch function: the hot path of the adapter.
+//!
+//! What it may and may not do is stated in [`crate::recorder::bracket`]. The code of [`call`] is inlined
+//! into the function that all stubs jump to.
+
+use std::ffi::c_int;
+use std::sync::atomic::Ordering;
+
+use abi::iree::{Dispatch, DispatchState, Environment, WorkgroupState};
+use record::Call;
+
+use crate::adapters::iree::ADAPTER;
+use crate::process::guard::guarded;
+use crate::recorder::adapter::Took;
+use crate::recorder::attach;
+use crate::recorder::bracket::{Newcomer, stack_address};
+use crate::recorder::thread::{self, Thread};
+
+/// Attaches the calling thread.
+#[cold]
+#[inline(never)]
+fn attach() -> *mut Thread {
+    attach::attach(&ADAPTER)
+}
+
+/// Calls `original` with the probe around it.
+///
+/// # Safety
+/// The arguments are what the runtime passes to a dispatch function, and `original` is that
+/// function. May be left by an unwinding exception or `longjmp` of the original; the next call
+/// of the thread notices.
+#[inline(always)]
+pub unsafe fn call(
+    export: u32,
+    original: Dispatch,
+    environment: *const Environment,
+    dispatch: *const DispatchState,
+    workgroup: *const WorkgroupState,
+) -> c_int {
+    let mut thread = thread::current();
+    // SAFETY: null or this thread's own state, which is unmapped only at thread exit, after the
+    // pointer was cleared.
+    if thread.is_null() || !unsafe { (*thread).is_attached() } {
+        thread = attach();
+        if thread.is_null() {
+            // SAFETY: the runtime's own call, passed on.
+            return unsafe { original(environment, dispatch, workgroup) };
+        }
+    }
+    touch_stack();
+    let frame = stack_address();
+    // SAFETY: attached just now or before.
+    if !unsafe { begin_guarded(thread, export, frame) } {
+        // SAFETY: as above.
+        return unsafe { original(environment, dispatch, workgroup) };
+    }
+    // SAFETY: attached; the clock is a copy.
+    let clock = unsafe { (*thread).run.clock };
+    let start = clock.begin();
+    // SAFETY: as above.
+    let result = unsafe { original(environment, dispatch, workgroup) };
+    let (end, location) = clock.end();
+    // The dispatch and workgroup states live until we return: the caller passed them by address.
+    // SAFETY: as above; in a child that the original forked, `epoch` is 0 and nothing is done.
+    unsafe {
+        if (*thread).is_attached() {
+            let call = Call {
+                export,
+                count: [
+                    (*dispatch).workgroup_count_x,
+                    (*dispatch).workgroup_count_y,
+                    (*dispatch).workgroup_count_z.into(),
+                ],
+                workgroup: [
+                    (*workgroup).workgroup_id_x,
+                    (*workgroup).workgroup_id_y,
+                    (*workgroup).workgroup_id_z.into(),
+                ],
+                location,
+                worker: (*workgroup).processor_id,
+                start,
+                end,
+            };
+            end_guarded(thread, &call, frame);
+        }
+    }
+    result
+}
+
+// Functions of their own, so that `call`, whose frame lies under the original's, has no landing
+// pads: with them it would have a personality routine, and the program's unwinder, which passes
+// exceptions of the original through here, would call ours, which belongs to the unwinder that is
+// linked into this library (measured: the process crashes).
+
+/// # Safety
+/// `thread` is the calling thread's.
+#[inline(never)]
+unsafe fn begin_guarded(thread: *mut Thread, export: u32, frame: usize) -> bool {
+    // SAFETY: by contract.
+    guarded(|| unsafe { (*thread).begin(export, frame, Newcomer::Synchronous) }) == Some(true)
+}
+
+/// # Safety
+/// As `begin_guarded`.
+#[inline(never)]
+unsafe fn end_guarded(thread: *mut Thread, call: &Call, frame: usize) {
+    // SAFETY: by contract.
+    guarded(|| unsafe { (*thread).end(call, frame, &[]) });
+}
+
+/// Writes where the original's return address will be, so that a stack page that is not there yet
+/// (or was shared by a fork) faults before the counters are read: the call itself is ours.
+#[inline(always)]
+fn touch_stack() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: below the stack pointer nothing is kept. Without `nostack` the compiler keeps its
+    // own red zone out of the way.
+    unsafe {
+        std::arch::asm!("mov byte ptr [rsp - 8], 0", options(preserves_flags));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("strb wzr, [sp, #-16]", options(preserves_flags));
+    }
+}
+
+/// The begin of a call that the runtime itself brackets, with its own hook. `frame`: a stack address
+/// above everything that it calls before the end.
+///
+/// # Safety
+/// Called by the runtime on the thread that makes the call.
+#[inline(always)]
+pub unsafe fn begin_hooked(export: u32, frame: usize) {
+    let mut thread = thread::current();
+    // SAFETY: as in `call`.
+    unsafe {
+        if thread.is_null() || !(*thread).is_attached() {
+            thread = attach();
+            if thread.is_null() {
+                return;
+            }
+        }
+        if (*thread).begin(export, frame, Newcomer::Bracketed) {
+            (*thread).begin_apart(export);
+        }
+    }
+}
+
+/// The end of a call whose begin was [`begin_hooked`]. Without one, nothing happens.
+///
+/// # Safety
+/// As `begin_hooked`.
+#[inline(always)]
+pub unsafe fn end_hooked(export: u32) {
+    let thread = thread::current();
+    // SAFETY: as in `call`.
+    unsafe {
+        if thread.is_null()
+            || !(*thread).is_attached()
+            || (*thread).busy.load(Ordering::Relaxed) != 0
+        {
+            return;
+        }
+        let (end, location) = (*thread).run.clock.end();
+        let Some(at) = (*thread).innermost_apart(export) else { return };
+        let frame = *(*thread).frames.get_unchecked(at);
+        let start = (*thread).end_apart(at).start;
+        // The runtime does not tell which workgroup it is; no dispatch has a count of zero.
+        let call = Call { export, location, start, end, ..Call::default() };
+        (*thread).end(&call, frame, &[]);
+    }
+}
+
+/// The dispatch function that calibration calls.
+unsafe extern "C-unwind" fn nothing(
+    _: *const Environment,
+    _: *const DispatchState,
+    _: *const WorkgroupState,
+) -> c_int {
+    0
+}
+
+/// Brackets empty dispatches, for calibration. A counter is read for each.
+pub fn rehearse(thread: &mut Thread, calls: usize, _: bool) -> Took {
+    let clock = thread.run.clock;
+    let dispatch = DispatchState {
+        workgroup_size_x: 1,
+        workgroup_size_y: 1,
+        workgroup_size_z: 1,
+        constant_count: 0,
+        workgroup_count_x: 1,
+        workgroup_count_y: 1,
+        workgroup_count_z: 1,
+        max_concurrency: 1,
+        binding_count: 0,
+        constants: std::ptr::null(),
+        binding_ptrs: std::ptr::null(),
+        binding_lengths: std::ptr::null(),
+    };
+    let workgroup = WorkgroupState {
+        workgroup_id_x: 0,
+        workgroup_id_y: 0,
+        workgroup_id_z: 0,
+        reserved: 0,
+        processor_id: 0,
+        local_memory: std::ptr::null_mut(),
+        local_memory_size: 0,
+    };
+    let empty = std::hint::black_box(nothing as abi::iree::Dispatch);
+    let mut bare = Vec::with_capacity(calls);
+    let mut probed = Vec::with_capacity(calls);
+    for _ in 0..calls {
+        let begin = clock.begin();
+        // SAFETY: `empty` takes what a dispatch function takes and reads none of it.
+        unsafe { empty(&Environment::ZERO, &dispatch, &workgroup) };
+        bare.push(clock.begin().wrapping_sub(begin));
+        let begin = clock.begin();
+        // SAFETY: as above.
+        unsafe { call(0, empty, &Environment::ZERO, &dispatch, &workgroup) };
+        probed.push(clock.begin().wrapping_sub(begin));
+    }
+    Took { bare, probed }
+}

@@ -1,0 +1,108 @@
+//! The slots of exports that are bracketed: which original function belongs to which stub.
+//!
+//! A slot is used by one export of one loaded library. Runtimes do not tell us when they unload a
+//! library, so slots are taken back when they run out: if a library's table no longer holds our
+//! stub, the library was unloaded.
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use crate::os::sys;
+use crate::process::lock::Lock;
+
+/// Exports that can be bracketed at the same time.
+pub const SLOTS: usize = 16_384;
+/// Distinct query functions of system libraries that can be wrapped.
+pub const QUERIES: usize = 4_096;
+/// Bytes of one stub.
+pub const STUB_BYTES: usize = 16;
+
+/// What a stub needs to know.
+#[repr(C)]
+pub struct Slot {
+    /// The original function. Stays when the slot is given back, so that a late call still lands.
+    pub original: AtomicUsize,
+    /// Where in the library's table our stub stands; 0 while the slot is free.
+    place: AtomicUsize,
+    /// Id of the export.
+    pub export: AtomicU32,
+}
+
+/// By the number of the stub.
+pub static TABLE: [Slot; SLOTS] = [const {
+    Slot { original: AtomicUsize::new(0), place: AtomicUsize::new(0), export: AtomicU32::new(0) }
+}; SLOTS];
+
+/// The addresses of the two tables of stubs.
+pub fn stubs() -> (usize, usize) {
+    let (dispatch, query): (usize, usize);
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: only computes two addresses of this library.
+    unsafe {
+        std::arch::asm!(
+            "lea {0}, [rip + cp_stubs]",
+            "lea {1}, [rip + cp_query_stubs]",
+            out(reg) dispatch,
+            out(reg) query,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: only computes two addresses of this library.
+    unsafe {
+        std::arch::asm!(
+            "adrp {0}, cp_stubs",
+            "add {0}, {0}, :lo12:cp_stubs",
+            "adrp {1}, cp_query_stubs",
+            "add {1}, {1}, :lo12:cp_query_stubs",
+            out(reg) dispatch,
+            out(reg) query,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    (dispatch, query)
+}
+
+/// Whether an address is one of our dispatch stubs.
+pub fn is_stub(address: usize) -> bool {
+    let (first, _) = stubs();
+    (first..first + SLOTS * STUB_BYTES).contains(&address)
+}
+
+/// A slot for `original`, and the stub that calls it. `place` is the table entry that will hold
+/// the stub. `None` when all slots are in use.
+pub fn claim(original: usize, place: usize, export: u32, lock: &Lock) -> Option<usize> {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let first = NEXT.load(Ordering::Relaxed);
+    // Round robin, so that a slot just given back is reused last.
+    let free = |n: &usize| TABLE[*n].place.load(Ordering::Relaxed) == 0;
+    let mut order = (0..SLOTS).map(|i| (first + i) % SLOTS);
+    let number = order.clone().find(free).or_else(|| {
+        reclaim(lock);
+        order.find(free)
+    })?;
+    NEXT.store(number + 1, Ordering::Relaxed);
+    let slot = &TABLE[number];
+    slot.export.store(export, Ordering::Relaxed);
+    slot.original.store(original, Ordering::Release);
+    slot.place.store(place, Ordering::Release);
+    Some(stubs().0 + number * STUB_BYTES)
+}
+
+/// Gives a slot back that was claimed but never came into a table.
+pub fn give_back(stub: usize, _: &Lock) {
+    let number = stub.wrapping_sub(stubs().0) / STUB_BYTES;
+    if let Some(slot) = TABLE.get(number) {
+        slot.place.store(0, Ordering::Release);
+    }
+}
+
+/// Frees the slots whose table entry is gone or holds something else: its library was unloaded.
+fn reclaim(_: &Lock) {
+    let (first, _) = stubs();
+    for (number, slot) in TABLE.iter().enumerate() {
+        let place = slot.place.load(Ordering::Relaxed);
+        if place != 0 && sys::read_value::<usize>(place) != Some(first + number * STUB_BYTES) {
+            slot.place.store(0, Ordering::Release);
+        }
+    }
+}

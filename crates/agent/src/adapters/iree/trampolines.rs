@@ -1,0 +1,155 @@
+//! The functions that take the places of exports: a table of stubs, each of which loads its own
+//! number and jumps to [`dispatch_entry`]. The table is ordinary code of this library, so nothing
+//! ever needs memory that is writable and executable.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use abi::iree::{Dispatch, DispatchState, Environment, LibraryHead, Query, WorkgroupState};
+
+use crate::adapters::iree::slots::{QUERIES, SLOTS, STUB_BYTES, TABLE, stubs};
+use crate::adapters::iree::{patch, probe};
+use crate::os::sys;
+use crate::process::losses;
+
+static WRAPPED: [AtomicUsize; QUERIES] = [const { AtomicUsize::new(0) }; QUERIES];
+
+#[cfg(target_arch = "x86_64")]
+std::arch::global_asm!(
+    ".pushsection .text.cp_stubs,\"ax\",@progbits",
+    ".balign 64",
+    ".globl cp_stubs",
+    ".hidden cp_stubs",
+    "cp_stubs:",
+    ".set cp_number, 0",
+    ".rept {slots}",
+    ".balign 16",
+    "endbr64",
+    "mov ecx, cp_number",
+    "jmp {dispatch}",
+    ".set cp_number, cp_number + 1",
+    ".endr",
+    ".balign 16",
+    ".globl cp_query_stubs",
+    ".hidden cp_query_stubs",
+    "cp_query_stubs:",
+    ".set cp_number, 0",
+    ".rept {queries}",
+    ".balign 16",
+    "endbr64",
+    "mov edx, cp_number",
+    "jmp {query}",
+    ".set cp_number, cp_number + 1",
+    ".endr",
+    ".popsection",
+    slots = const SLOTS,
+    queries = const QUERIES,
+    dispatch = sym dispatch_entry,
+    query = sym query_entry,
+);
+
+#[cfg(target_arch = "aarch64")]
+std::arch::global_asm!(
+    ".pushsection .text.cp_stubs,\"ax\",@progbits",
+    ".balign 64",
+    ".globl cp_stubs",
+    ".hidden cp_stubs",
+    "cp_stubs:",
+    ".set cp_number, 0",
+    ".rept {slots}",
+    ".balign 16",
+    "bti c",
+    "movz w3, #cp_number",
+    "b {dispatch}",
+    ".set cp_number, cp_number + 1",
+    ".endr",
+    ".balign 16",
+    ".globl cp_query_stubs",
+    ".hidden cp_query_stubs",
+    "cp_query_stubs:",
+    ".set cp_number, 0",
+    ".rept {queries}",
+    ".balign 16",
+    "bti c",
+    "movz w2, #cp_number",
+    "b {query}",
+    ".set cp_number, cp_number + 1",
+    ".endr",
+    ".popsection",
+    slots = const SLOTS,
+    queries = const QUERIES,
+    dispatch = sym dispatch_entry,
+    query = sym query_entry,
+);
+
+const _: () = assert!(SLOTS <= 1 << 16 && QUERIES <= 1 << 16);
+
+/// Where every stub jumps: the runtime's call, with the number of the slot after its arguments.
+unsafe extern "C-unwind" fn dispatch_entry(
+    environment: *const Environment,
+    dispatch: *const DispatchState,
+    workgroup: *const WorkgroupState,
+    number: u32,
+) -> c_int {
+    // SAFETY: stubs are numbered below SLOTS.
+    let slot = unsafe { TABLE.get_unchecked(number as usize) };
+    let original = slot.original.load(Ordering::Relaxed);
+    // SAFETY: the runtime holds our stub in the place of this function, so the library is loaded
+    // and the slot in use.
+    let original = unsafe { std::mem::transmute::<usize, Dispatch>(original) };
+    let export = slot.export.load(Ordering::Relaxed);
+    // SAFETY: the runtime's arguments for that function.
+    unsafe { probe::call(export, original, environment, dispatch, workgroup) }
+}
+
+/// The stub that stands in for the query function `real` of a system library, or `real` itself
+/// when there is no room.
+pub fn wrap_query(real: *mut c_void) -> *mut c_void {
+    point!(WrapQuery);
+    let (_, first) = stubs();
+    let address = real as usize;
+    if (first..first + QUERIES * STUB_BYTES).contains(&address) {
+        return real;
+    }
+    let find = || {
+        WRAPPED.iter().position(|wrapped| {
+            let taken = wrapped
+                .compare_exchange(0, address, Ordering::AcqRel, Ordering::Acquire)
+                .unwrap_or_else(|other| other);
+            taken == 0 || taken == address
+        })
+    };
+    let number = find().or_else(|| {
+        // Full: those of libraries that were unloaded are free again.
+        for wrapped in &WRAPPED {
+            let known = wrapped.load(Ordering::Acquire);
+            if sys::read_value::<u8>(known).is_none() {
+                let _ = wrapped.compare_exchange(known, 0, Ordering::AcqRel, Ordering::Relaxed);
+            }
+        }
+        find()
+    });
+    match number {
+        Some(number) => (first + number * STUB_BYTES) as *mut c_void,
+        None => {
+            losses::lose(model::Loss::SlotsExhausted, 1, 0);
+            real
+        }
+    }
+}
+
+/// Where every query stub jumps: asks the real library, and takes in what it answers.
+unsafe extern "C-unwind" fn query_entry(
+    max_version: u32,
+    environment: *const Environment,
+    number: u32,
+) -> *const LibraryHead {
+    let real = WRAPPED.get(number as usize).map_or(0, |w| w.load(Ordering::Acquire));
+    if real == 0 {
+        return std::ptr::null();
+    }
+    // SAFETY: `real` is what `dlsym` returned for the name of a query function.
+    let library = unsafe { std::mem::transmute::<usize, Query>(real)(max_version, environment) };
+    patch::take_in_guarded(library, record::meta::LibraryKind::SystemLibrary);
+    library
+}

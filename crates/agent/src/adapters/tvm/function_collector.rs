@@ -1,0 +1,84 @@
+//! A collector that calls two functions of TVM's FFI.
+
+use std::ffi::c_void;
+
+use abi::collector::{Device, Value};
+use abi::tvm_ffi::{Any, Object, type_index};
+
+use crate::adapters::tvm::ffi::{self, Ffi};
+use crate::recorder::collectors;
+
+/// The two functions, which are never released.
+pub struct Functions {
+    pub ffi: &'static Ffi,
+    pub start: *mut Object,
+    pub stop: *mut Object,
+}
+
+/// Why a call gave nothing.
+enum Failure {
+    Failed,
+    Interrupted,
+}
+
+fn number(value: i64) -> Any {
+    Any { type_index: type_index::INT, small_length: 0, bits: value as u64 }
+}
+
+fn call(ffi: &Ffi, function: *mut Object, arguments: &[Any]) -> Result<Any, Failure> {
+    let mut result = Any::default();
+    // SAFETY: a function that we hold a reference to, and borrowed arguments.
+    let code = unsafe {
+        (ffi.function_call)(function, arguments.as_ptr(), arguments.len() as i32, &mut result)
+    };
+    match code {
+        0 => Ok(result),
+        _ if ffi.drop_error() => Err(Failure::Interrupted),
+        _ => Err(Failure::Failed),
+    }
+}
+
+/// Null: it failed.
+pub unsafe extern "C" fn start(this: *mut c_void, device: Device) -> *mut c_void {
+    // SAFETY: registered with a leaked `Functions`.
+    let this = unsafe { &*this.cast::<Functions>() };
+    let arguments = [number(device.kind.into()), number(device.id.into())];
+    match call(this.ffi, this.start, &arguments) {
+        Ok(state) => Box::into_raw(Box::new(state)).cast(),
+        Err(Failure::Failed) => std::ptr::null_mut(),
+        Err(Failure::Interrupted) => collectors::interruption(),
+    }
+}
+
+pub unsafe extern "C" fn stop(
+    this: *mut c_void,
+    state: *mut c_void,
+    values: *mut Value,
+    slots: u32,
+) -> i32 {
+    if state.is_null() {
+        return 1;
+    }
+    // SAFETY: as in `start`, which made the state.
+    let (this, state) =
+        unsafe { (&*this.cast::<Functions>(), *Box::from_raw(state.cast::<Any>())) };
+    let place = Any { type_index: type_index::OPAQUE_PTR, small_length: 0, bits: values as u64 };
+    let result = call(this.ffi, this.stop, &[state, place, number(slots.into())]);
+    this.ffi.drop_value(state);
+    let result = match result {
+        Ok(result) => result,
+        Err(Failure::Failed) => return 1,
+        Err(Failure::Interrupted) => return collectors::INTERRUPTED,
+    };
+    let failed = ffi::integer(&result).is_some_and(|code| code != 0);
+    this.ffi.drop_value(result);
+    failed.into()
+}
+
+pub unsafe extern "C" fn abandon(this: *mut c_void, state: *mut c_void) {
+    if state.is_null() {
+        return;
+    }
+    // SAFETY: as in `stop`.
+    unsafe { (*this.cast::<Functions>()).ffi.drop_value(*Box::from_raw(state.cast::<Any>())) };
+}

@@ -1,0 +1,287 @@
+//! The VM's instrument, and the wrapper around an entry function.
+//!
+//! The VM calls its instrument before and after each op from the same place of the same function:
+//! the stack address of that call is equal for the two, lower for ops inside, and higher than or
+//! equal to that of any later op if the op was left by an exception. So the two are told to belong
+//! together without looking at names, and recursion is told from an op that threw.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use abi::tvm_ffi::{Any, DataType, DlTensor, Object, type_index};
+use record::meta::Role;
+
+use crate::adapters::tvm::bracket::{self, Bracket, What};
+use crate::adapters::tvm::ffi::{self, Ffi};
+use crate::adapters::tvm::op::{self, Entry};
+use crate::adapters::tvm::vm::Vm;
+use crate::process::guard::guarded;
+use crate::recorder::adapter::Took;
+use crate::recorder::bracket::stack_address;
+use crate::recorder::thread::Thread;
+use crate::state::epoch;
+
+/// What a user's instrument returns so that the op is not called.
+const SKIP: u64 = 1;
+/// What our instrument returns when a collector was interrupted; the error is raised already.
+const INTERRUPTED: c_int = -1;
+
+/// What an instrument's function object stands for.
+pub struct Instrument {
+    ffi: &'static Ffi,
+    vm: &'static Vm,
+    /// The instrument that was set before; null: none. A reference of ours.
+    user: *mut Object,
+}
+
+impl Instrument {
+    /// The function object; takes a reference to `user`.
+    pub fn make(ffi: &'static Ffi, vm: &'static Vm, user: *mut Object) -> Option<Any> {
+        retain(ffi, user);
+        let this = Box::into_raw(Box::new(Self { ffi, vm, user }));
+        ffi.function(this.cast(), called, drop_instrument)
+    }
+
+    /// # Safety
+    /// The VM's own arguments.
+    #[inline(always)]
+    unsafe fn call_user(&self, arguments: *const Any, count: i32, result: *mut Any) -> c_int {
+        if self.user.is_null() {
+            return 0;
+        }
+        // SAFETY: a function that we hold; the VM's arguments passed on.
+        unsafe { (self.ffi.function_call)(self.user, arguments, count, result) }
+    }
+}
+
+fn retain(ffi: &Ffi, object: *mut Object) {
+    if !object.is_null() {
+        // SAFETY: an object that the caller holds.
+        unsafe { (ffi.retain)(object) };
+    }
+}
+
+unsafe extern "C" fn drop_instrument(this: *mut c_void) {
+    // SAFETY: made by `make`, and this is the object's end.
+    let this = unsafe { Box::from_raw(this.cast::<Instrument>()) };
+    if !this.user.is_null() {
+        // SAFETY: our reference.
+        unsafe { (this.ffi.release)(this.user) };
+    }
+}
+
+/// The function of the object: passes the stack address at entry on as a fifth argument.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn called(_: *mut c_void, _: *const Any, _: i32, _: *mut Any) -> c_int {
+    std::arch::naked_asm!("endbr64", "mov r8, rsp", "jmp {body}", body = sym instrument)
+}
+/// The function of the object: passes the stack address at entry on as a fifth argument.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn called(_: *mut c_void, _: *const Any, _: i32, _: *mut Any) -> c_int {
+    std::arch::naked_asm!("bti c", "mov x4, sp", "b {body}", body = sym instrument)
+}
+
+unsafe extern "C-unwind" fn instrument(
+    this: *mut c_void,
+    arguments: *const Any,
+    count: i32,
+    result: *mut Any,
+    frame: usize,
+) -> c_int {
+    // SAFETY: made by `Instrument::make`, alive while its object is called.
+    let this = unsafe { &*this.cast::<Instrument>() };
+    // SAFETY: as the VM passes them.
+    let all = unsafe { ffi::arguments(arguments, count) };
+    let before = all.get(2).and_then(ffi::integer).map(|before| before != 0);
+    let inside = &this.vm.inside;
+    // SAFETY: the VM's own arguments, passed on.
+    unsafe {
+        match before {
+            Some(true) => {
+                inside.begin(frame);
+                let code = this.call_user(arguments, count, result);
+                let skips = !this.user.is_null()
+                    && (*result).type_index == type_index::INT
+                    && (*result).bits == SKIP;
+                if code != 0 || skips {
+                    inside.end(frame);
+                } else if epoch::wanted() && op_begins(this.vm, all, frame) {
+                    inside.end(frame);
+                    return INTERRUPTED;
+                }
+                code
+            }
+            Some(false) => {
+                let code = match op_ends(frame) {
+                    true => INTERRUPTED,
+                    false => this.call_user(arguments, count, result),
+                };
+                inside.end(frame);
+                code
+            }
+            None => this.call_user(arguments, count, result),
+        }
+    }
+}
+
+#[inline(never)]
+unsafe fn op_begins(vm: &'static Vm, arguments: &[Any], frame: usize) -> bool {
+    let interrupted = guarded(|| {
+        point!(OpBefore);
+        vm.calls.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the VM's arguments; it calls the op next, on this thread.
+        unsafe {
+            let Some(entry) = op::of_call(vm, arguments) else { return false };
+            let storage = if entry.allocates { op::storage_bytes(arguments) } else { 0 };
+            bracket::begin_op(entry, storage, frame)
+        }
+    });
+    interrupted.unwrap_or(false)
+}
+
+#[inline(never)]
+unsafe fn op_ends(frame: usize) -> bool {
+    let interrupted = guarded(|| {
+        point!(OpAfter);
+        // SAFETY: on the thread that has called the op.
+        unsafe { bracket::end_op(frame) }
+    });
+    interrupted.unwrap_or(false)
+}
+
+/// What an entry function's wrapper stands for.
+pub struct Wrapper {
+    ffi: &'static Ffi,
+    entry: &'static Entry,
+    /// The entry function; a reference of ours.
+    function: *mut Object,
+}
+
+impl Wrapper {
+    /// The function object; takes a reference to `function`.
+    pub fn make(
+        ffi: &'static Ffi,
+        vm: &'static Vm,
+        name: &[u8],
+        function: *mut Object,
+    ) -> Option<Any> {
+        let entry = op::by_name(vm, Role::Run, name)?;
+        if epoch::wanted() {
+            // Now, so that the run itself does not wait for it.
+            let thread = bracket::thread();
+            // SAFETY: null or this thread's own state.
+            unsafe { thread.as_ref() }.map(|thread| entry.is_recorded(thread));
+        }
+        retain(ffi, function);
+        let this = Box::into_raw(Box::new(Self { ffi, entry, function }));
+        ffi.function(this.cast(), entry_called, drop_wrapper)
+    }
+}
+
+unsafe extern "C" fn drop_wrapper(this: *mut c_void) {
+    // SAFETY: made by `make`, and this is the object's end.
+    let this = unsafe { Box::from_raw(this.cast::<Wrapper>()) };
+    // SAFETY: our reference.
+    unsafe { (this.ffi.release)(this.function) };
+}
+
+unsafe extern "C-unwind" fn entry_called(
+    this: *mut c_void,
+    arguments: *const Any,
+    count: i32,
+    result: *mut Any,
+) -> c_int {
+    // SAFETY: made by `Wrapper::make`. The caller may drop its last reference meanwhile: what is
+    // needed afterwards is copied.
+    let (call, function, entry) = unsafe {
+        let this = &*this.cast::<Wrapper>();
+        (this.ffi.function_call, this.function, this.entry)
+    };
+    if !epoch::wanted() {
+        // SAFETY: the caller's arguments, passed on.
+        return unsafe { call(function, arguments, count, result) };
+    }
+    let what = What { export: entry.id, entry, task: None, correlation: None };
+    let bracket = run_begins(&what, stack_address());
+    // SAFETY: as above.
+    let code = unsafe { call(function, arguments, count, result) };
+    if let Some(bracket) = bracket {
+        run_ends(&bracket, &what, code != 0);
+    }
+    code
+}
+
+#[inline(never)]
+fn run_begins(what: &What, frame: usize) -> Option<Bracket> {
+    guarded(|| {
+        point!(RunBegin);
+        let thread = bracket::thread();
+        // SAFETY: null or this thread's own state.
+        let recorded = unsafe { thread.as_ref() }.is_some_and(|t| what.entry.is_recorded(t));
+        recorded.then(|| bracket::begin(thread, what, frame)).flatten()
+    })
+    .flatten()
+}
+
+#[inline(never)]
+fn run_ends(bracket: &Bracket, what: &What, failed: bool) {
+    guarded(|| {
+        point!(RunEnd);
+        bracket::end(bracket, what, failed);
+    });
+}
+
+/// Brackets `calls` instrumented ops of three tensors that do nothing, for calibration: without a
+/// user's instrument, and without the VM's own call. `bookkeeping`: ops of that kind, for which no
+/// counter is read.
+pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
+    static VM: AtomicU64 = AtomicU64::new(0);
+    let mut vm = VM.load(Ordering::Acquire);
+    if vm == 0 {
+        vm = std::ptr::from_ref(Vm::nowhere()) as u64;
+        VM.store(vm, Ordering::Release);
+    }
+    // SAFETY: leaked by `Vm::nowhere`.
+    let vm = unsafe { &*(vm as *const Vm) };
+    let shape = [1i64, 1];
+    let tensor = DlTensor {
+        data: std::ptr::null_mut(),
+        device: abi::collector::Device { kind: 1, id: 0 },
+        ndim: 2,
+        dtype: DataType { code: 2, bits: 32, lanes: 1 },
+        shape: shape.as_ptr(),
+        strides: std::ptr::null(),
+        byte_offset: 0,
+    };
+    let value = |type_index, bits| Any { type_index, small_length: 0, bits };
+    let tensor = value(type_index::TENSOR_PTR, &raw const tensor as u64);
+    let name = if bookkeeping { c"vm.builtin.rehearsal" } else { c"rehearsal" };
+    let name = value(type_index::RAW_STR, name.as_ptr() as u64);
+    let call = |before| {
+        let before = value(type_index::BOOL, u64::from(before));
+        [Any::default(), name, before, Any::default(), tensor, tensor, tensor]
+    };
+    let (before, after) = (call(true), call(false));
+    // SAFETY: arguments as a VM passes them.
+    let Some(entry) = (unsafe { op::of_call(vm, &before) }) else { return Took::default() };
+    entry.rehearse(thread);
+    let clock = thread.run.clock;
+    let (mut bare, mut probed) = (Vec::with_capacity(calls), Vec::with_capacity(calls));
+    for _ in 0..calls {
+        let begin = clock.begin();
+        std::hint::black_box(&before);
+        bare.push(clock.begin().wrapping_sub(begin));
+        let begin = clock.begin();
+        let frame = stack_address();
+        // SAFETY: as above; nothing happens in between.
+        unsafe {
+            op_begins(vm, std::hint::black_box(&before), frame);
+            let _ = std::hint::black_box(&after);
+            op_ends(frame);
+        }
+        probed.push(clock.begin().wrapping_sub(begin));
+    }
+    Took { bare, probed }
+}

@@ -1,0 +1,218 @@
+//! Parallel regions and workspaces: two symbols that the FFI hands to each compiled module when it
+//! is loaded, replaced by ours.
+//!
+//! ```text
+//!  op ─► launch (ours): region begins ─► launch (TVM's) ─► task (ours) ─► task (the op's), per thread
+//!                       region ends   ◄─
+//! ```
+//!
+//! While nothing records, the launch costs a load and a tail call. `num_task` may be 0, which leaves
+//! the number to TVM; the tasks see the real one.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use abi::tvm_ffi::{AllocWorkspace, ParallelGroup, ParallelLaunch, ParallelTask};
+use model::Loss;
+
+use crate::adapters::tvm::bracket::{self, Bracket, What};
+use crate::adapters::tvm::ffi;
+use crate::adapters::tvm::op::{self, Entry};
+use crate::process::guard::guarded;
+use crate::process::losses;
+use crate::recorder::bracket::stack_address;
+use crate::state::epoch;
+
+/// Where the runtime's functions are: one library of its own since 0.25, one for all before.
+const LIBRARIES: [&CStr; 2] = [c"libtvm_runtime.so", c"libtvm.so"];
+
+const SET: i64 = 0;
+const NO_FFI: i64 = 1;
+const NO_RUNTIME: i64 = 2;
+const REFUSED: i64 = 3;
+
+static REAL_LAUNCH: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+static REAL_WORKSPACE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Replaces the two symbols for modules that are loaded from now on.
+pub fn watch() -> i64 {
+    let Some(ffi) = ffi::get() else { return NO_FFI };
+    let launch = ffi::find(&LIBRARIES, c"TVMBackendParallelLaunch");
+    let workspace = ffi::find(&LIBRARIES, c"TVMBackendAllocWorkspace");
+    let (Some(launch), Some(workspace)) = (launch, workspace) else { return NO_RUNTIME };
+    REAL_LAUNCH.store(launch, Ordering::Release);
+    REAL_WORKSPACE.store(workspace, Ordering::Release);
+    let symbols = [
+        (c"__TVMBackendParallelLaunch", parallel_launch as ParallelLaunch as *mut c_void),
+        (c"__TVMBackendAllocWorkspace", alloc_workspace as AllocWorkspace as *mut c_void),
+    ];
+    for (name, ours) in symbols {
+        // SAFETY: the FFI's own; our functions are never unloaded.
+        if unsafe { (ffi.register_context_symbol)(name.as_ptr(), ours) } != 0 {
+            ffi.drop_error();
+            return REFUSED;
+        }
+    }
+    SET
+}
+
+/// What the tasks of one launch have to know; on the launching thread's stack, which waits for them.
+struct Launch {
+    task: ParallelTask,
+    data: *mut c_void,
+    entry: &'static Entry,
+    correlation: u64,
+}
+
+#[inline(always)]
+fn real_launch() -> ParallelLaunch {
+    // SAFETY: set, once, before this function was handed to anybody; what has that name has that
+    // type.
+    unsafe {
+        std::mem::transmute::<*mut c_void, ParallelLaunch>(REAL_LAUNCH.load(Ordering::Relaxed))
+    }
+}
+
+unsafe extern "C-unwind" fn parallel_launch(
+    task: ParallelTask,
+    data: *mut c_void,
+    tasks: c_int,
+) -> c_int {
+    if !epoch::wanted() {
+        // SAFETY: the module's own call, passed on.
+        return unsafe { real_launch()(task, data, tasks) };
+    }
+    // SAFETY: as above.
+    unsafe { launch_recorded(task, data, tasks) }
+}
+
+#[inline(never)]
+unsafe fn launch_recorded(task: ParallelTask, data: *mut c_void, tasks: c_int) -> c_int {
+    let mut launch = std::mem::MaybeUninit::<Launch>::uninit();
+    let Some(region) = region_begins(task, data, &mut launch, stack_address()) else {
+        // SAFETY: the module's own call, passed on.
+        return unsafe { real_launch()(task, data, tasks) };
+    };
+    // SAFETY: ours, and what it needs; TVM waits until all tasks are done.
+    let code = unsafe { real_launch()(run_task, launch.as_mut_ptr().cast(), tasks) };
+    region_ends(&region, code != 0);
+    code
+}
+
+struct Region {
+    bracket: Bracket,
+    what: What,
+}
+
+#[inline(never)]
+fn region_begins(
+    task: ParallelTask,
+    data: *mut c_void,
+    launch: &mut std::mem::MaybeUninit<Launch>,
+    frame: usize,
+) -> Option<Region> {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let begin = || {
+        point!(RegionBegin);
+        let thread = bracket::thread();
+        // SAFETY: null or this thread's own state.
+        let state = unsafe { thread.as_ref() }?;
+        let entry = bracket::current_op(state).map_or_else(op::outside, Some)?;
+        if !entry.is_recorded(state) || !entry.tell_regions(state) {
+            return None;
+        }
+        let correlation = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        let what =
+            What { export: entry.region(), entry, task: None, correlation: Some(correlation) };
+        let bracket = bracket::begin(thread, &what, frame)?;
+        launch.write(Launch { task, data, entry, correlation });
+        Some(Region { bracket, what })
+    };
+    guarded(begin).flatten()
+}
+
+#[inline(never)]
+fn region_ends(region: &Region, failed: bool) {
+    guarded(|| {
+        point!(RegionEnd);
+        bracket::end(&region.bracket, &region.what, failed);
+    });
+}
+
+unsafe extern "C-unwind" fn run_task(
+    number: c_int,
+    group: *mut ParallelGroup,
+    data: *mut c_void,
+) -> c_int {
+    // SAFETY: the launching thread's, which waits.
+    let launch = unsafe { &*data.cast::<Launch>() };
+    // SAFETY: null or the runtime's group.
+    let count = unsafe { group.as_ref() }.map_or(1, |group| group.tasks);
+    let begun = task_begins(launch, number, count, stack_address());
+    // SAFETY: the module's own function and data.
+    let code = unsafe { (launch.task)(number, group, launch.data) };
+    if let Some((bracket, what)) = begun {
+        task_ends(&bracket, &what, code != 0);
+    }
+    code
+}
+
+#[inline(never)]
+fn task_begins(
+    launch: &Launch,
+    number: c_int,
+    count: c_int,
+    frame: usize,
+) -> Option<(Bracket, What)> {
+    let begin = || {
+        point!(TaskBegin);
+        let thread = bracket::thread();
+        let what = What {
+            export: launch.entry.task(),
+            entry: launch.entry,
+            task: Some((number.max(0) as u32, count.max(1) as u32)),
+            correlation: Some(launch.correlation),
+        };
+        bracket::begin(thread, &what, frame).map(|bracket| (bracket, what))
+    };
+    let begun = guarded(begin).flatten();
+    if begun.is_none() {
+        losses::lose(Loss::TaskNotRecorded, 1, 0);
+    }
+    begun
+}
+
+#[inline(never)]
+fn task_ends(bracket: &Bracket, what: &What, failed: bool) {
+    guarded(|| {
+        point!(TaskEnd);
+        bracket::end(bracket, what, failed);
+    });
+}
+
+unsafe extern "C-unwind" fn alloc_workspace(
+    device_type: c_int,
+    device: c_int,
+    bytes: u64,
+    code: c_int,
+    bits: c_int,
+) -> *mut c_void {
+    // SAFETY: as in `real_launch`.
+    let real = unsafe {
+        std::mem::transmute::<*mut c_void, AllocWorkspace>(REAL_WORKSPACE.load(Ordering::Relaxed))
+    };
+    // SAFETY: the module's own call, passed on.
+    let memory = unsafe { real(device_type, device, bytes, code, bits) };
+    if !memory.is_null() && epoch::wanted() {
+        note_workspace(bytes);
+    }
+    memory
+}
+
+#[inline(never)]
+fn note_workspace(bytes: u64) {
+    guarded(|| {
+        point!(Workspace);
+        bracket::add_workspace(bytes);
+    });
+}

@@ -1,0 +1,79 @@
+//! The C interface: the exported table of functions that programs and the Python package call. By its
+//! name the agents of a process find each other, too ([`crate::entry::one_agent`]).
+
+use std::ffi::{CStr, c_char};
+
+use abi::agent::{AgentTable, TABLE_SYMBOL, TABLE_VERSION};
+
+use crate::entry::{one_agent, session};
+use crate::recorder::collectors;
+
+/// See `include/counterpoint/agent.h`.
+#[allow(non_upper_case_globals, reason = "a C name")]
+#[unsafe(no_mangle)]
+pub static counterpoint_agent: AgentTable = AgentTable {
+    size: size_of::<AgentTable>() as u32,
+    version: TABLE_VERSION,
+    build: build(),
+    state: one_agent::state,
+    session_begin,
+    session_end,
+    ticks,
+    profile,
+    lose,
+    collector_add: collectors::add_guarded,
+    collector_remove,
+};
+
+const fn build() -> [u8; 32] {
+    let (version, mut padded) = (env!("CARGO_PKG_VERSION").as_bytes(), [0; 32]);
+    let mut i = 0;
+    while i < version.len() {
+        padded[i] = version[i];
+        i += 1;
+    }
+    padded
+}
+
+unsafe extern "C" fn session_begin(run_file: *const c_char) -> i32 {
+    if run_file.is_null() {
+        return abi::agent::session::UNUSABLE;
+    }
+    // SAFETY: a C string, as the header says.
+    session::begin(unsafe { CStr::from_ptr(run_file) })
+}
+
+extern "C" fn session_end() -> i32 {
+    session::end()
+}
+
+extern "C" fn ticks() -> u64 {
+    session::ticks()
+}
+
+unsafe extern "C" fn profile(path: *mut c_char, capacity: usize) -> usize {
+    let Some(profile) = session::profile() else { return 0 };
+    if !path.is_null() && profile.len() < capacity {
+        // SAFETY: `capacity` bytes, as the header says.
+        unsafe {
+            path.cast::<u8>().copy_from_nonoverlapping(profile.as_ptr(), profile.len());
+            path.add(profile.len()).write(0);
+        }
+    }
+    profile.len()
+}
+
+extern "C" fn collector_remove(number: i32) -> i32 {
+    collectors::remove(number)
+}
+
+unsafe extern "C" fn lose(loss: *const c_char, count: u64) -> i32 {
+    if loss.is_null() {
+        return -1;
+    }
+    // SAFETY: a C string, as the header says.
+    session::lose(unsafe { CStr::from_ptr(loss) }, count)
+}
+
+// The name is exported by the static's own name.
+const _: () = assert!(matches!(TABLE_SYMBOL.to_bytes(), b"counterpoint_agent"));

@@ -1,0 +1,83 @@
+//! Start and end of the process. The constructor only notes where the run file is, or that a source
+//! of runs asks for one; everything else waits until there is something to record. Without either,
+//! recording can begin and end later ([`crate::entry::session`]).
+
+use model::Loss;
+
+use crate::entry::adapters::ADAPTERS;
+use crate::entry::{exec, one_agent, sanitizer};
+use crate::os::sys;
+use crate::process::guard::guarded;
+use crate::process::losses::with_run_row;
+use crate::process::part::Process;
+use crate::recorder::{attach, fork};
+use crate::state::{epoch, run, run_file, source};
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = constructor;
+
+extern "C" fn constructor() {
+    std::panic::set_hook(Box::new(|_| {}));
+    guarded(|| {
+        ADAPTERS.iter().for_each(|adapter| (adapter.prepare)());
+        note_variables();
+        point!(Constructor);
+        if run_file::is_asked_for() && one_agent::another_is_first() {
+            with_run_row(|row| row.lose(Loss::SecondAgent, 1, 0));
+            one_agent::be_quiet();
+            run_file::decline();
+        }
+        if run_file::is_asked_for() && sanitizer::checks_races() {
+            with_run_row(|row| row.lose(Loss::ChildSanitized, 1, 0));
+            run_file::decline();
+        }
+        if run_file::is_asked_for() {
+            epoch::begin_environment();
+            exec::prepare();
+            fork::prepare();
+        }
+    });
+}
+
+/// Nothing of the environment is read in a process that has more rights than its user: whoever
+/// started it has chosen the environment, and must not choose what such a process reads and writes.
+fn note_variables() {
+    if sys::has_more_rights() || run_file::note_variable() {
+        return;
+    }
+    let sources = ADAPTERS.iter().filter_map(|adapter| adapter.run_source);
+    if let Some(source) = sources.into_iter().find(|source| (source.is_asked_for)()) {
+        source::set(source);
+        run_file::ask();
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static DESTRUCTOR: extern "C" fn() = destructor;
+
+/// Runs when the process exits in an orderly way, on the thread that ends it.
+extern "C" fn destructor() {
+    if run::current().is_none() {
+        return;
+    }
+    let _errno = sys::ErrnoGuard::new();
+    // After an error of our own, a source of runs still reports what was recorded before it.
+    if !epoch::is_off() {
+        guarded(end);
+    }
+    guarded(|| {
+        if let (Some(run), Some(source)) = (run::current(), source::current()) {
+            (source.report)(&run.profile);
+        }
+    });
+}
+
+fn end() {
+    point!(Destructor);
+    attach::at_process_exit();
+    if let Some(process) = run::current().and_then(Process::existing) {
+        process.at_exit();
+    }
+}

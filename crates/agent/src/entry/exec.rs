@@ -1,0 +1,376 @@
+//! The program starts another: by `exec` in its own place, or by `posix_spawn`. One that cannot
+//! carry this library gets an environment without it if it would not start otherwise, and is
+//! counted as a loss of the run.
+//!
+//! ```text
+//!  execv…, posix_spawn… ──► look: does the environment bring us along?   no: count
+//!  (entry)                        can the program carry us?              no: count
+//!                                       │
+//!                                       ▼ would it not even start?       without our LD_PRELOAD
+//!                           the real call, with its own search, errno and result
+//! ```
+//!
+//! All of it runs between `vfork` and `exec` too, in memory and on a stack that are the parent's:
+//! no allocation, no lock, `errno` as the real call leaves it. An environment that lacks our
+//! variables stays as it is: whoever cleared it meant it.
+//!
+//! Not seen: programs that are started by a bare system call (Go), and the shell of `system` and
+//! `popen`, which glibc starts by itself.
+
+mod functions;
+
+use std::ffi::{CStr, c_char, c_int};
+
+use model::Loss;
+use record::carry::{Carrier, examine, link_of};
+use record::run_file::RUN_FILE_VARIABLE;
+
+use crate::os::sys::{self, ErrnoGuard};
+use crate::process::guard::guarded;
+use crate::process::losses;
+use crate::state::{run_file, source};
+
+pub use functions::{
+    execl, execle, execlp, execv, execve, execveat, execvp, execvpe, fexecve, posix_spawn,
+    posix_spawnp,
+};
+
+/// Finds the real functions, in the constructor: looking for them takes the dynamic linker's lock.
+pub fn prepare() {
+    functions::prepare();
+}
+
+type Strings = *const *const c_char;
+
+/// What is to be started, as the caller named it. Pointers are C strings.
+#[derive(Clone, Copy)]
+enum Program {
+    Path(*const c_char),
+    /// Relative to a directory, or the descriptor itself if the path is empty.
+    At(c_int, *const c_char),
+    Descriptor(c_int),
+    /// Looked for in `PATH` as `execvp` does.
+    Search(*const c_char),
+}
+
+/// Makes the real call, `go`, with the environment that suits the program. A result that is not
+/// zero means that it was not started.
+///
+/// # Safety
+/// As the real call: C strings, and an array of them that ends with a null pointer or is null.
+unsafe fn launch(program: Program, environment: Strings, go: impl Fn(Strings) -> c_int) -> c_int {
+    if sys::has_more_rights() {
+        return go(environment);
+    }
+    // SAFETY: the caller's promise.
+    let (counted, refuses) = unsafe { look(program, environment) };
+    let result = match refuses {
+        // SAFETY: as above.
+        true => unsafe { without_us(environment, &go) },
+        false => go(environment),
+    };
+    if result != 0
+        && let Some(loss) = counted
+    {
+        let _errno = ErrnoGuard::new();
+        losses::with_run_row(|row| row.take_back(loss));
+    }
+    result
+}
+
+/// The loss that was counted, and whether we must be taken out of the environment. Counted before
+/// the call, since nothing is left to count after it.
+///
+/// # Safety
+/// As [`launch`].
+#[inline(never)]
+unsafe fn look(program: Program, environment: Strings) -> (Option<Loss>, bool) {
+    let _errno = ErrnoGuard::new();
+    let looked = guarded(|| {
+        point!(ExecLook);
+        // SAFETY: the caller's promise.
+        let brings = unsafe { Brings::read(environment) };
+        // SAFETY: as above.
+        let Some(carrier) = (unsafe { carrier(program, brings.library) }) else {
+            return (None, false); // Nothing that can be started.
+        };
+        let carrier = brings.library.then_some(carrier);
+        let loss = match carrier {
+            Some(carrier) => carrier.loss().or((!brings.variables).then_some(VARIABLES)),
+            None => Some(VARIABLES),
+        };
+        let loss = loss.filter(|_| run_file::is_asked_for() && !brings.declines);
+        if let Some(loss) = loss {
+            point!(ExecCount);
+            losses::with_run_row(|row| row.lose(loss, 1, 0));
+        }
+        (loss, carrier.is_some_and(Carrier::refuses))
+    });
+    looked.unwrap_or((None, false))
+}
+
+const VARIABLES: Loss = Loss::ChildWithoutVariables;
+
+/// What the program is, if there is any. Its file is looked into only if `is_wanted`.
+///
+/// # Safety
+/// The program's pointers are C strings or null.
+unsafe fn carrier(program: Program, is_wanted: bool) -> Option<Carrier> {
+    let look = |at, path: &CStr| if is_wanted { examine(at, path) } else { Carrier::Able };
+    // SAFETY: the caller's promise.
+    unsafe {
+        let text = |path: *const c_char| (!path.is_null()).then(|| CStr::from_ptr(path));
+        let of_descriptor = |fd| {
+            let link = link_of(fd);
+            CStr::from_bytes_until_nul(&link).ok().map(|path| look(libc::AT_FDCWD, path))
+        };
+        match program {
+            // Many that look for a program themselves try one path after the other.
+            Program::Path(path) => {
+                let path = text(path).filter(|path| sys::is_executable(path))?;
+                Some(look(libc::AT_FDCWD, path))
+            }
+            Program::At(fd, path) if text(path)?.is_empty() => of_descriptor(fd),
+            Program::At(at, path) => Some(look(at, text(path)?)),
+            Program::Descriptor(fd) => of_descriptor(fd),
+            Program::Search(file) => search(text(file)?, |path| look(libc::AT_FDCWD, path)),
+        }
+    }
+}
+
+/// Calls `body` with the path of the file that `execvp` will find. With actions that change the
+/// directory before a spawn, a relative one may be another.
+#[inline(never)]
+fn search<T>(file: &CStr, body: impl FnOnce(&CStr) -> T) -> Option<T> {
+    let name = file.to_bytes_with_nul();
+    if name.contains(&b'/') {
+        return Some(body(file));
+    }
+    // SAFETY: a C string, and the result is null or one that nobody changes while we look.
+    let path = unsafe { libc::getenv(c"PATH".as_ptr()) };
+    let path = match path.is_null() {
+        true => c"/bin:/usr/bin",
+        // SAFETY: as above.
+        false => unsafe { CStr::from_ptr(path) },
+    };
+    let mut buffer = [0u8; 4096];
+    for directory in path.to_bytes().split(|b| *b == b':') {
+        let slash = usize::from(!directory.is_empty());
+        let length = directory.len() + slash + name.len();
+        let Some(place) = buffer.get_mut(..length) else { continue };
+        place[..directory.len()].copy_from_slice(directory);
+        place[directory.len()..directory.len() + slash].fill(b'/');
+        place[directory.len() + slash..].copy_from_slice(name);
+        if let Ok(candidate) = CStr::from_bytes_with_nul(place)
+            && sys::is_executable(candidate)
+        {
+            return Some(body(candidate));
+        }
+    }
+    None
+}
+
+/// What an environment has of ours.
+struct Brings {
+    library: bool,
+    variables: bool,
+    /// The run file's variable is there and empty: a program of ours, which is not to be recorded.
+    declines: bool,
+}
+
+impl Brings {
+    /// # Safety
+    /// An array of C strings that ends with a null pointer, or null.
+    unsafe fn read(environment: Strings) -> Self {
+        let source = source::current();
+        let mut brings = Self { library: false, variables: false, declines: false };
+        // SAFETY: the caller's promise.
+        unsafe {
+            each(environment, |text| {
+                let run_file = text
+                    .strip_prefix(RUN_FILE_VARIABLE.as_bytes())
+                    .and_then(|rest| rest.strip_prefix(b"="));
+                brings.declines |= run_file.is_some_and(<[u8]>::is_empty);
+                if let Some(list) = text.strip_prefix(PRELOAD) {
+                    brings.library |= elements(list).any(is_ours);
+                } else if let Some(source) = source {
+                    brings.variables |= text.starts_with(source.prefix);
+                } else {
+                    brings.variables |= run_file.is_some();
+                }
+            });
+        }
+        brings
+    }
+}
+
+const PRELOAD: &[u8] = b"LD_PRELOAD=";
+
+/// The libraries of a list: glibc splits at colons and blanks.
+fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|b| matches!(b, b':' | b' ')).filter(|element| !element.is_empty())
+}
+
+/// By its name, of whatever version and wherever it lies: another one would not start either.
+fn is_ours(library: &[u8]) -> bool {
+    let name = library.rsplit(|b| *b == b'/').next().unwrap_or_default();
+    name.strip_prefix(b"libcounterpoint.so").is_some_and(|rest| matches!(rest, [] | [b'.', ..]))
+}
+
+/// Calls `body` with each string.
+///
+/// # Safety
+/// As [`Brings::read`]; the strings live as long as `body` keeps them.
+unsafe fn each<'a>(environment: Strings, mut body: impl FnMut(&'a [u8])) -> usize {
+    let mut count = 0;
+    // SAFETY: the caller's promise.
+    unsafe {
+        while !environment.is_null() && !(*environment.add(count)).is_null() {
+            body(CStr::from_ptr(*environment.add(count)).to_bytes());
+            count += 1;
+        }
+    }
+    count
+}
+
+/// Makes the call with a copy of the environment that does not preload us. The copy lies on the
+/// stack, which glibc's own `execl` does with its arguments; a very large one in a mapping.
+///
+/// # Safety
+/// As [`launch`].
+unsafe fn without_us(environment: Strings, go: &impl Fn(Strings) -> c_int) -> c_int {
+    let mut bytes = 0;
+    // SAFETY: the caller's promise.
+    let count = unsafe {
+        each(environment, |text| {
+            if text.starts_with(PRELOAD) {
+                bytes += text.len() + 1;
+            }
+        })
+    };
+    let bytes = bytes + (count + 1) * size_of::<*const c_char>();
+    // SAFETY: the place is large enough, as just computed.
+    let with = |place: *mut u8| unsafe { go(copy(environment, count, place)) };
+    match bytes {
+        0..=4_096 => on_stack::<512>(with),
+        4_097..=32_768 => on_stack::<4_096>(with),
+        32_769..=262_144 => on_stack::<32_768>(with),
+        _ => match sys::map_stacks(bytes) {
+            // In a child of `vfork` that becomes another program, it stays mapped in the parent.
+            Ok(place) => {
+                let result = with(place);
+                sys::unmap(place, bytes);
+                result
+            }
+            Err(_) => go(environment),
+        },
+    }
+}
+
+#[inline(never)]
+fn on_stack<const WORDS: usize>(with: impl FnOnce(*mut u8) -> c_int) -> c_int {
+    let mut place = [const { std::mem::MaybeUninit::<u64>::uninit() }; WORDS];
+    with(place.as_mut_ptr().cast())
+}
+
+/// Copies the array to `place`, and after it each list of libraries without ours; one that
+/// becomes empty is left out.
+///
+/// # Safety
+/// `environment` has `count` strings; `place` has room for as many pointers, one more, and the
+/// texts of all lists of libraries; it is aligned for pointers.
+unsafe fn copy(environment: Strings, count: usize, place: *mut u8) -> Strings {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let array = place.cast::<*const c_char>();
+        let mut text = array.add(count + 1).cast::<u8>();
+        let mut kept = 0;
+        for i in 0..count {
+            let entry = *environment.add(i);
+            let mut replaced = entry;
+            if let Some(list) = CStr::from_ptr(entry).to_bytes().strip_prefix(PRELOAD) {
+                let start = text;
+                for part in elements(list).filter(|element| !is_ours(element)) {
+                    let before = if text == start { PRELOAD } else { b":" };
+                    for piece in [before, part] {
+                        text.copy_from_nonoverlapping(piece.as_ptr(), piece.len());
+                        text = text.add(piece.len());
+                    }
+                }
+                if text == start {
+                    continue;
+                }
+                text.write(0);
+                text = text.add(1);
+                replaced = start.cast();
+            }
+            array.add(kept).write(replaced);
+            kept += 1;
+        }
+        array.add(kept).write(std::ptr::null());
+        array
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filtered(entries: &[&CStr]) -> Vec<String> {
+        let pointers: Vec<_> =
+            entries.iter().map(|e| e.as_ptr()).chain([std::ptr::null()]).collect();
+        let mut found = Vec::new();
+        // SAFETY: an array of C strings with a null pointer at its end.
+        let result = unsafe {
+            let look = |environment: Strings| {
+                each(environment, |text| found.push(String::from_utf8_lossy(text).into_owned()));
+                0
+            };
+            let look = std::cell::RefCell::new(look);
+            without_us(pointers.as_ptr(), &|environment| (look.borrow_mut())(environment))
+        };
+        assert_eq!(result, 0);
+        found
+    }
+
+    #[test]
+    fn only_ours_is_taken_out() {
+        let ours = c"LD_PRELOAD=/opt/x/lib/libcounterpoint.so";
+        assert_eq!(filtered(&[c"A=1", ours, c"B="]), ["A=1", "B="]);
+        let among = c"LD_PRELOAD=/a.so:/x/libcounterpoint.so.1 /b.so::libcounterpoint.so";
+        assert_eq!(filtered(&[among]), ["LD_PRELOAD=/a.so:/b.so"]);
+        let others = c"LD_PRELOAD=/x/libcounterpoint.sox:/libcounterpoint.so/y.so";
+        assert_eq!(
+            filtered(&[others, c"LD_PRELOADS=libcounterpoint.so"]),
+            [
+                "LD_PRELOAD=/x/libcounterpoint.sox:/libcounterpoint.so/y.so",
+                "LD_PRELOADS=libcounterpoint.so"
+            ]
+        );
+        assert!(filtered(&[]).is_empty());
+    }
+
+    #[test]
+    fn any_size_of_environment() {
+        for count in [1, 500, 600, 4_000, 30_000, 60_000] {
+            let mut entries = vec![c"NAME=value"; count];
+            entries.insert(count / 2, c"LD_PRELOAD=libcounterpoint.so");
+            assert_eq!(filtered(&entries).len(), count);
+        }
+    }
+
+    #[test]
+    fn both_lists_are_read_as_the_linker_does() {
+        let environment = |entries: &[&CStr]| {
+            let pointers: Vec<_> =
+                entries.iter().map(|e| e.as_ptr()).chain([std::ptr::null()]).collect();
+            // SAFETY: an array of C strings with a null pointer at its end.
+            let brings = unsafe { Brings::read(pointers.as_ptr()) };
+            (brings.library, brings.variables)
+        };
+        assert_eq!(environment(&[]), (false, false));
+        assert_eq!(environment(&[c"LD_PRELOAD=a:b/libcounterpoint.so"]), (true, false));
+        assert_eq!(environment(&[c"LD_PRELOAD=a", c"COUNTERPOINT_RUN_FILE=/r"]), (false, true));
+        assert_eq!(environment(&[c"COUNTERPOINT_RUN_FILES=/r"]), (false, false));
+    }
+}

@@ -1,0 +1,261 @@
+//! The exported functions: glibc's names for starting a program.
+//!
+//! `execve` and what glibc makes of it with nothing added are the bare system call. What has a
+//! meaning of its own in glibc (the search in `PATH`, `/bin/sh` for files that are no programs,
+//! the attributes of a spawn) is glibc's function, found once.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::{Program, Strings, launch};
+use crate::os::sys::set_errno;
+
+/// A function of the next library that has it.
+struct Real {
+    name: &'static CStr,
+    at: AtomicPtr<c_void>,
+}
+
+static EXECVPE: Real = Real::new(c"execvpe");
+static FEXECVE: Real = Real::new(c"fexecve");
+static SPAWN: Real = Real::new(c"posix_spawn");
+static SPAWNP: Real = Real::new(c"posix_spawnp");
+
+impl Real {
+    const fn new(name: &'static CStr) -> Self {
+        Self { name, at: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    fn get(&self) -> Option<*mut c_void> {
+        let mut at = self.at.load(Ordering::Relaxed);
+        if at.is_null() {
+            // SAFETY: a C string; finds the definition behind this library.
+            at = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+            self.at.store(at, Ordering::Relaxed);
+        }
+        (!at.is_null()).then_some(at)
+    }
+}
+
+pub fn prepare() {
+    for real in [&EXECVPE, &FEXECVE, &SPAWN, &SPAWNP] {
+        real.get();
+    }
+}
+
+fn not_there() -> c_int {
+    set_errno(libc::ENOSYS);
+    -1
+}
+
+/// The environment of the calling process, as glibc reads it.
+fn own_environment() -> Strings {
+    // SAFETY: glibc's variable; a program that changes it while another thread starts a program
+    // has that race without us.
+    unsafe { libc::environ }.cast::<*const c_char>().cast_const()
+}
+
+/// # Safety
+/// As `execve(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execve(
+    path: *const c_char,
+    arguments: Strings,
+    environment: Strings,
+) -> c_int {
+    // SAFETY: the host's own arguments, passed on.
+    unsafe {
+        launch(Program::Path(path), environment, |environment| {
+            libc::syscall(libc::SYS_execve, path, arguments, environment) as c_int
+        })
+    }
+}
+
+/// # Safety
+/// As `execv(3)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execv(path: *const c_char, arguments: Strings) -> c_int {
+    // SAFETY: passed on.
+    unsafe { execve(path, arguments, own_environment()) }
+}
+
+/// # Safety
+/// As `execveat(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execveat(
+    at: c_int,
+    path: *const c_char,
+    arguments: Strings,
+    environment: Strings,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the host's own arguments, passed on.
+    unsafe {
+        launch(Program::At(at, path), environment, |environment| {
+            libc::syscall(libc::SYS_execveat, at, path, arguments, environment, flags) as c_int
+        })
+    }
+}
+
+/// # Safety
+/// As `fexecve(3)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int {
+    type Function = unsafe extern "C" fn(c_int, Strings, Strings) -> c_int;
+    let Some(real) = FEXECVE.get() else { return not_there() };
+    // SAFETY: glibc's function has this type; the host's own arguments, passed on.
+    unsafe {
+        let real = std::mem::transmute::<*mut c_void, Function>(real);
+        launch(Program::Descriptor(fd), environment, |environment| real(fd, arguments, environment))
+    }
+}
+
+/// # Safety
+/// As `execvpe(3)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execvpe(
+    file: *const c_char,
+    arguments: Strings,
+    environment: Strings,
+) -> c_int {
+    type Function = unsafe extern "C" fn(*const c_char, Strings, Strings) -> c_int;
+    let Some(real) = EXECVPE.get() else { return not_there() };
+    // SAFETY: as in `fexecve`.
+    unsafe {
+        let real = std::mem::transmute::<*mut c_void, Function>(real);
+        launch(Program::Search(file), environment, |environment| real(file, arguments, environment))
+    }
+}
+
+/// # Safety
+/// As `execvp(3)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Strings) -> c_int {
+    // SAFETY: passed on.
+    unsafe { execvpe(file, arguments, own_environment()) }
+}
+
+type Spawn = unsafe extern "C" fn(
+    *mut libc::pid_t,
+    *const c_char,
+    *const libc::posix_spawn_file_actions_t,
+    *const libc::posix_spawnattr_t,
+    Strings,
+    Strings,
+) -> c_int;
+
+/// # Safety
+/// As `posix_spawn(3)`. (Programs linked before glibc 2.15 got one that also tried `/bin/sh`.)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_spawn(
+    pid: *mut libc::pid_t,
+    path: *const c_char,
+    actions: *const libc::posix_spawn_file_actions_t,
+    attributes: *const libc::posix_spawnattr_t,
+    arguments: Strings,
+    environment: Strings,
+) -> c_int {
+    let Some(real) = SPAWN.get() else { return libc::ENOSYS };
+    // SAFETY: as in `fexecve`.
+    unsafe {
+        let real = std::mem::transmute::<*mut c_void, Spawn>(real);
+        launch(Program::Path(path), environment, |environment| {
+            real(pid, path, actions, attributes, arguments, environment)
+        })
+    }
+}
+
+/// # Safety
+/// As `posix_spawnp(3)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_spawnp(
+    pid: *mut libc::pid_t,
+    file: *const c_char,
+    actions: *const libc::posix_spawn_file_actions_t,
+    attributes: *const libc::posix_spawnattr_t,
+    arguments: Strings,
+    environment: Strings,
+) -> c_int {
+    let Some(real) = SPAWNP.get() else { return libc::ENOSYS };
+    // SAFETY: as in `fexecve`.
+    unsafe {
+        let real = std::mem::transmute::<*mut c_void, Spawn>(real);
+        launch(Program::Search(file), environment, |environment| {
+            real(pid, file, actions, attributes, arguments, environment)
+        })
+    }
+}
+
+// The functions with arguments one by one. Those in registers are pushed below those on the stack,
+// over the return address, which makes the array that is wanted where it stands: nothing is
+// copied, however many there are. On failure the return address comes back to its place.
+#[cfg(target_arch = "x86_64")]
+macro_rules! listed {
+    ($name:ident, $body:ident, $page:literal) => {
+        #[doc = concat!("# Safety\nAs `", $page, "`.")]
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name() {
+            std::arch::naked_asm!(
+                "endbr64",
+                "pop rax",
+                "push r9",
+                "push r8",
+                "push rcx",
+                "push rdx",
+                "push rsi",
+                "mov rsi, rsp",
+                "push rax",
+                "call {body}",
+                "pop rcx",
+                "add rsp, 32",
+                "mov [rsp], rcx",
+                "ret",
+                body = sym $body,
+            )
+        }
+    };
+}
+
+// As for x86-64; the return address is in a register. Not run yet.
+#[cfg(target_arch = "aarch64")]
+macro_rules! listed {
+    ($name:ident, $body:ident, $page:literal) => {
+        #[doc = concat!("# Safety\nAs `", $page, "`.")]
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name() {
+            std::arch::naked_asm!(
+                "bti c",
+                "sub sp, sp, #80",
+                "stp x1, x2, [sp, #24]",
+                "stp x3, x4, [sp, #40]",
+                "stp x5, x6, [sp, #56]",
+                "str x7, [sp, #72]",
+                "str x30, [sp, #8]",
+                "add x1, sp, #24",
+                "bl {body}",
+                "ldr x30, [sp, #8]",
+                "add sp, sp, #80",
+                "ret",
+                body = sym $body,
+            )
+        }
+    };
+}
+
+listed!(execl, execv, "execl(3)");
+listed!(execlp, execvp, "execlp(3)");
+listed!(execle, execle_array, "execle(3)");
+
+/// The environment stands behind the null pointer that ends the arguments.
+unsafe extern "C" fn execle_array(path: *const c_char, arguments: Strings) -> c_int {
+    let mut count = 0;
+    // SAFETY: the caller's arguments end with a null pointer, and the environment follows.
+    unsafe {
+        while !(*arguments.add(count)).is_null() {
+            count += 1;
+        }
+        execve(path, arguments, (*arguments.add(count + 1)).cast())
+    }
+}

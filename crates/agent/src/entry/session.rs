@@ -1,0 +1,138 @@
+//! Sessions: recording that begins and ends within one process, any number of times, each with a run
+//! file of its own.
+//!
+//! ```text
+//!  begin   read the run file, map its pool ─► a new epoch
+//!  end     the calling thread leaves ─► no epoch ─► the process's row says that it has left
+//! ```
+//!
+//! Other threads notice at their next call that their state is of another epoch: they close their
+//! counters and give up their page, which was or will be collected from the pool, and attach anew if
+//! there is a session. One that is inside a call meanwhile does not record that call.
+//!
+//! What a session leaves in the process is taken over by the next one, unless a thread is still in a
+//! call or has not called since: what was mapped of the pool before its pages (1.1 MiB of address
+//! space, some 20 KiB of memory), and 20 KiB of its own. What it leaves for good are the names of its
+//! files and its list of counters, about 1 KiB.
+
+use std::ffi::CStr;
+use std::sync::atomic::Ordering;
+
+use abi::agent::session;
+use model::Loss;
+
+use crate::entry::one_agent;
+use crate::os::kept::keep;
+use crate::os::sys::ErrnoGuard;
+use crate::process::guard::guarded;
+use crate::process::load;
+use crate::process::lock::Lock;
+use crate::process::part::Process;
+use crate::recorder::{attach, fork};
+use crate::state::run::{self, Run};
+use crate::state::{epoch, run_file};
+
+/// Runs of sessions that have ended: the next session takes over the memory of one that no thread
+/// uses any more. Under the process's lock.
+static mut ENDED: Vec<&'static Run> = Vec::new();
+
+/// Reads the run file of a session.
+fn read_run(path: &CStr, _: &Lock) -> Option<Run> {
+    // SAFETY: the lock is held.
+    let ended = unsafe { (&raw mut ENDED).as_mut() }?;
+    // A thread that is attaching may have looked at the run before the session ended.
+    let calm = attach::nobody_attaches();
+    let free = |run: &&Run| calm && run.threads.load(Ordering::SeqCst) == 0;
+    let place = ended.iter().position(free);
+    let run = run::read(path, place.map(|place| ended[place]))?;
+    if let Some(place) = place {
+        ended.swap_remove(place);
+    }
+    Some(run)
+}
+
+/// Keeps the run of a session that has ended, for its memory.
+fn retire(run: &'static Run, _: &Lock) {
+    // SAFETY: the lock is held.
+    if let Some(ended) = unsafe { (&raw mut ENDED).as_mut() } {
+        ended.push(run);
+    }
+}
+
+/// Begins to record what the run file at `path` says. One of the numbers of [`session`].
+pub fn begin(path: &CStr) -> i32 {
+    let _errno = ErrnoGuard::new();
+    guarded(|| begin_unguarded(path)).unwrap_or(session::OFF)
+}
+
+fn begin_unguarded(path: &CStr) -> i32 {
+    point!(SessionBegin);
+    if epoch::is_off() || one_agent::is_quiet() {
+        return session::OFF;
+    }
+    if run_file::is_asked_for() {
+        return session::JOINED;
+    }
+    let Some(lock) = Lock::take() else { return session::BUSY };
+    if run::current().is_some() {
+        return session::BUSY;
+    }
+    if one_agent::another_is_first() {
+        one_agent::be_quiet();
+        return session::OFF;
+    }
+    let Some(run) = read_run(path, &lock) else { return session::UNUSABLE };
+    fork::forget_private_pages();
+    run::set(keep(run));
+    load::note_loaded();
+    epoch::begin_session();
+    session::BEGAN
+}
+
+/// Ends it. 0, or 1 if there was none.
+pub fn end() -> i32 {
+    let _errno = ErrnoGuard::new();
+    guarded(|| {
+        point!(SessionEnd);
+    });
+    if run_file::is_asked_for() {
+        return 1;
+    }
+    let Some(lock) = Lock::take() else { return 1 };
+    let Some(run) = run::current() else { return 1 };
+    guarded(attach::at_session_end);
+    run.ended.store(true, Ordering::SeqCst);
+    epoch::pause();
+    guarded(|| {
+        if let Some(process) = Process::existing(run) {
+            process.leave();
+            run.pool.unmap_free_pages(process.row_number());
+        }
+    });
+    run::forget();
+    retire(run, &lock);
+    0
+}
+
+/// Now, on the clock of the records; 0 if nothing records.
+pub fn ticks() -> u64 {
+    run::current().filter(|_| epoch::wanted()).map_or(0, |run| run.clock.begin())
+}
+
+/// The path of the profile that is being recorded.
+pub fn profile() -> Option<&'static str> {
+    let _errno = ErrnoGuard::new();
+    guarded(load::load).flatten().map(|run| run.profile.as_str())
+}
+
+/// Counts a loss of this process by its name: 0, 1 if nothing records, -1 if there is no such loss.
+pub fn lose(name: &CStr, count: u64) -> i32 {
+    let named = |loss: &&Loss| loss.name().as_bytes() == name.to_bytes();
+    let Some(loss) = Loss::ALL.iter().find(named) else { return -1 };
+    let Some(run) = run::current().filter(|_| epoch::wanted()) else { return 1 };
+    match Process::existing(run) {
+        Some(process) => process.lose(*loss, count, 0),
+        None => run.pool.run_row().lose(*loss, count, 0),
+    }
+    0
+}

@@ -1,0 +1,295 @@
+//! Runs a program and waits for it, so that the host cannot notice.
+//!
+//! ```text
+//!  host thread ── clone, exit signal 0 ──► go-between ── clone ──► exec of the program
+//!  (suspended)                             waits for it ◄────────── ends
+//!       ▲ pipe ◄──────────────────────────────────────── fd 3
+//!       └── wait4(__WCLONE) ◄── ends
+//! ```
+//!
+//! Why two processes: `execve` gives a process the exit signal SIGCHLD whatever it was made with
+//! (`de_thread` in fs/exec.c), so a direct child would wake the host's SIGCHLD handler and be found
+//! by its `wait()`. The go-between never execs, so its exit signal stays 0: no process is told of its
+//! end, and only `__WCLONE` finds it. The program is the go-between's child, and the
+//! go-between outlives it, so that no host that is a subreaper inherits it.
+//!
+//! Both share the host's memory and run on stacks of their own while the host's thread is
+//! suspended (`CLONE_VM | CLONE_VFORK`): nothing is copied, no page of the host becomes
+//! copy-on-write, and `pthread_atfork` handlers do not run. They make raw system calls only. All
+//! signals are blocked meanwhile on this thread, so that no handler of the host runs in a child.
+
+use std::ffi::{CStr, c_char, c_int, c_long};
+
+use crate::os::sys;
+
+/// Where the program writes its answer.
+const ANSWER: c_int = 3;
+const STACK_BYTES: usize = 64 * 1024;
+const ALL_SIGNALS: u64 = u64::MAX;
+/// Bytes of the kernel's signal set.
+const SET_BYTES: usize = 8;
+
+/// What the two children need; they read it and write the outcome through the shared memory.
+struct Errand {
+    program: *const c_char,
+    arguments: *const *const c_char,
+    environment: *const *const c_char,
+    /// Writing end of the pipe, or −1.
+    answer: c_int,
+    second_stack: usize,
+    /// `errno` of what did not work, 0 if everything did.
+    errno: c_int,
+    /// Wait status of the program.
+    status: c_int,
+}
+
+/// Runs `program` with `arguments` (its own name first) and `environment`, and waits for its end.
+/// What it writes to descriptor 3 comes into `answer`; as much as fits. Returns its length.
+///
+/// # Errors
+/// The `errno` of the system call that failed; `EIO` if the program ended with another status
+/// than 0.
+pub fn run(
+    program: &CStr,
+    arguments: &[&CStr],
+    environment: &[*const c_char],
+    answer: &mut [u8],
+) -> Result<usize, i32> {
+    let end = std::iter::once(std::ptr::null());
+    let arguments: Vec<_> = arguments.iter().map(|a| a.as_ptr()).chain(end.clone()).collect();
+    let environment: Vec<_> = environment.iter().copied().chain(end).collect();
+    let stacks = sys::map_stacks(2 * STACK_BYTES)?;
+    let pipe = match answer.is_empty() {
+        true => None,
+        false => Some(sys::pipe().inspect_err(|_| sys::unmap(stacks, 2 * STACK_BYTES))?),
+    };
+    let mut errand = Errand {
+        program: program.as_ptr(),
+        arguments: arguments.as_ptr(),
+        environment: environment.as_ptr(),
+        answer: pipe.as_ref().map_or(-1, |(_, writing)| writing.number()),
+        second_stack: stacks as usize + 2 * STACK_BYTES,
+        errno: 0,
+        status: -1,
+    };
+    let outcome = send(&mut errand, stacks as usize + STACK_BYTES);
+    sys::unmap(stacks, 2 * STACK_BYTES);
+    outcome?;
+    if errand.errno != 0 {
+        return Err(errand.errno);
+    }
+    if errand.status != 0 {
+        return Err(libc::EIO);
+    }
+    Ok(pipe.map_or(0, |(reading, writing)| {
+        drop(writing); // The last one that is open: without it the pipe has an end.
+        reading.read_into(answer)
+    }))
+}
+
+/// Makes the go-between and waits until it is gone.
+fn send(errand: &mut Errand, stack: usize) -> Result<(), i32> {
+    let before = set_mask(ALL_SIGNALS);
+    let errand: *mut Errand = errand;
+    // SAFETY: the stack was mapped for the go-between alone; `errand` outlives it, since this
+    // thread is suspended until it is gone.
+    let made = unsafe { clone(libc::CLONE_VM | libc::CLONE_VFORK, stack, go_between, errand) };
+    if made > 0 {
+        // SAFETY: no pointers. EINTR cannot come: every signal is blocked.
+        unsafe { raw(libc::SYS_wait4, [made, 0, c_long::from(libc::__WCLONE), 0]) };
+    }
+    set_mask(before);
+    if made < 0 { Err(-made as i32) } else { Ok(()) }
+}
+
+/// In the go-between: starts the program and waits for it.
+///
+/// # Safety
+/// `errand` is what `send` passed.
+unsafe extern "C" fn go_between(errand: *mut Errand) -> ! {
+    // If the host ignores SIGCHLD, its children are reaped unseen, and so would be ours. The table
+    // of handlers is a copy.
+    set_default(libc::SIGCHLD);
+    // SAFETY: the second stack is the program's alone until it execs; `errand` by contract.
+    unsafe {
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+        let made = clone(flags, (*errand).second_stack, start_program, errand);
+        if made < 0 {
+            (*errand).errno = -made as c_int;
+        } else {
+            let status = &raw mut (*errand).status;
+            while raw(libc::SYS_wait4, [made, status as c_long, 0, 0]) == -c_long::from(libc::EINTR)
+            {
+            }
+        }
+        exit(0)
+    }
+}
+
+/// In the child that becomes the program.
+///
+/// # Safety
+/// `errand` is what `send` passed.
+unsafe extern "C" fn start_program(errand: *mut Errand) -> ! {
+    // Handlers would be reset by the exec, but signals are unblocked before: none of the host's
+    // handlers may run here.
+    for signal in 1..=64 {
+        set_default_if_handled(signal);
+    }
+    // SAFETY: `errand` by contract; its pointers live as long as the host's thread is suspended.
+    unsafe {
+        if (*errand).answer >= 0 {
+            raw(libc::SYS_dup3, [(*errand).answer.into(), ANSWER.into(), 0, 0]);
+        }
+        set_mask(0);
+        let (program, arguments) = ((*errand).program, (*errand).arguments);
+        let environment = (*errand).environment;
+        let call = [program as c_long, arguments as c_long, environment as c_long, 0];
+        (*errand).errno = -raw(libc::SYS_execve, call) as c_int;
+        exit(127)
+    }
+}
+
+/// The kernel's `sigaction`: handler, flags, restorer, mask, in some order; all zero is SIG_DFL.
+type KernelAction = [u64; 4];
+
+fn set_default(signal: c_int) {
+    let action: KernelAction = [0; 4];
+    let call = [signal.into(), &raw const action as c_long, 0, SET_BYTES as c_long];
+    // SAFETY: `action` is at least as large as what the kernel reads.
+    unsafe { raw(libc::SYS_rt_sigaction, call) };
+}
+
+fn set_default_if_handled(signal: c_int) {
+    let mut action: KernelAction = [0; 4];
+    let call = [signal.into(), 0, &raw mut action as c_long, SET_BYTES as c_long];
+    // SAFETY: `action` is at least as large as what the kernel writes.
+    let known = unsafe { raw(libc::SYS_rt_sigaction, call) } == 0;
+    // The handler comes first on all architectures that we know: 0 is SIG_DFL, 1 SIG_IGN.
+    if known && action[0] > 1 {
+        set_default(signal);
+    }
+}
+
+/// Sets the thread's mask of blocked signals, also those that libc keeps for itself. Returns the
+/// one before.
+fn set_mask(mask: u64) -> u64 {
+    let mut before = 0u64;
+    let (new, old) = (&raw const mask as c_long, &raw mut before as c_long);
+    // SAFETY: both sets have the size that the call names.
+    unsafe { raw(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK.into(), new, old, 8]) };
+    before
+}
+
+fn exit(code: c_int) -> ! {
+    loop {
+        // SAFETY: ends the calling process, which is one of ours.
+        unsafe { raw(libc::SYS_exit_group, [code.into(), 0, 0, 0]) };
+    }
+}
+
+/// A system call that leaves `errno` alone: the children share the suspended thread's.
+///
+/// # Safety
+/// As the system call.
+#[cfg(target_arch = "x86_64")]
+unsafe fn raw(number: c_long, a: [c_long; 4]) -> c_long {
+    let result;
+    // SAFETY: the kernel's calling convention; the rest is the caller's promise.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") number => result,
+            in("rdi") a[0], in("rsi") a[1], in("rdx") a[2], in("r10") a[3],
+            out("rcx") _, out("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// As the function for x86-64.
+///
+/// # Safety
+/// As the system call.
+#[cfg(target_arch = "aarch64")]
+unsafe fn raw(number: c_long, a: [c_long; 4]) -> c_long {
+    let result;
+    // SAFETY: the kernel's calling convention; the rest is the caller's promise.
+    unsafe {
+        std::arch::asm!(
+            "svc 0",
+            in("x8") number,
+            inlateout("x0") a[0] => result,
+            in("x1") a[1], in("x2") a[2], in("x3") a[3],
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// `clone` with a body on a stack of its own. glibc's wrapper is not used: before 2.25 it
+/// overwrites the process id that the host's thread has cached when memory is shared.
+///
+/// # Safety
+/// `stack` is the upper end of memory that only the child uses; `errand` outlives the child's use.
+#[cfg(target_arch = "x86_64")]
+unsafe fn clone(
+    flags: c_int,
+    stack: usize,
+    body: unsafe extern "C" fn(*mut Errand) -> !,
+    errand: *mut Errand,
+) -> c_long {
+    let result: c_long;
+    // SAFETY: the child starts after `syscall` with these registers and its own stack, and never
+    // leaves this block: it calls `body`, which does not return.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r12",
+            "call r13",
+            "ud2",
+            "2:",
+            inlateout("rax") libc::SYS_clone => result,
+            in("rdi") c_long::from(flags), in("rsi") stack & !15,
+            in("rdx") 0, in("r10") 0, in("r8") 0,
+            in("r12") errand, in("r13") body,
+            out("rcx") _, out("r11") _,
+        );
+    }
+    result
+}
+
+/// As the function for x86-64. Not run yet.
+///
+/// # Safety
+/// As the function for x86-64.
+#[cfg(target_arch = "aarch64")]
+unsafe fn clone(
+    flags: c_int,
+    stack: usize,
+    body: unsafe extern "C" fn(*mut Errand) -> !,
+    errand: *mut Errand,
+) -> c_long {
+    let result: c_long;
+    // SAFETY: as for x86-64.
+    unsafe {
+        std::arch::asm!(
+            "svc 0",
+            "cbnz x0, 2f",
+            "mov x29, xzr",
+            "mov x0, x9",
+            "blr x10",
+            "brk 1",
+            "2:",
+            in("x8") libc::SYS_clone,
+            inlateout("x0") c_long::from(flags) => result,
+            in("x1") stack & !15, in("x2") 0, in("x3") 0, in("x4") 0,
+            in("x9") errand, in("x10") body,
+        );
+    }
+    result
+}

@@ -1,0 +1,469 @@
+//! The operating system as injected code may use it: no cancellation points, `errno` untouched,
+//! no descriptor kept, memory read without trusting addresses.
+
+use std::ffi::{CStr, CString, c_long, c_void};
+use std::os::unix::ffi::OsStringExt;
+
+/// Restores the thread's `errno` when dropped. Every entry from the host into slow code holds one.
+pub struct ErrnoGuard(i32);
+
+impl ErrnoGuard {
+    /// Remembers the current `errno`.
+    pub fn new() -> Self {
+        Self(record::pool::errno())
+    }
+}
+
+impl Default for ErrnoGuard {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for ErrnoGuard {
+    fn drop(&mut self) {
+        set_errno(self.0);
+    }
+}
+
+/// Whether this process has more rights than whoever started it: set-user-id, set-group-id, file
+/// capabilities, or what a security module says (`AT_SECURE` of getauxval(3)).
+pub fn has_more_rights() -> bool {
+    // SAFETY: reads what the kernel has passed to the program; no memory of ours.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Sets the calling thread's `errno`.
+pub fn set_errno(value: i32) {
+    // SAFETY: glibc returns the address of the calling thread's errno, always valid.
+    unsafe { *libc::__errno_location() = value }
+}
+
+/// `libc::syscall` is not a cancellation point, which `open` and `write` are: a host that
+/// cancels its threads must not unwind through us.
+macro_rules! syscall {
+    ($number:expr $(, $argument:expr)*) => {{
+        // SAFETY: each use passes what its system call documents; pointers outlive the call.
+        let result = unsafe { libc::syscall($number $(, $argument as c_long)*) };
+        if result < 0 { Err(record::pool::errno()) } else { Ok(result) }
+    }};
+}
+
+/// No handler of the host runs on this thread until it is dropped: for what must not be found half
+/// done by a forked child. Signals that the thread's own instructions cause stay as they are.
+pub struct SignalsBlocked(u64);
+
+impl SignalsBlocked {
+    /// Blocks them.
+    pub fn new() -> Self {
+        const OWN: [i32; 7] = [
+            libc::SIGSEGV,
+            libc::SIGBUS,
+            libc::SIGILL,
+            libc::SIGFPE,
+            libc::SIGTRAP,
+            libc::SIGSYS,
+            libc::SIGABRT,
+        ];
+        let all = OWN.iter().fold(u64::MAX, |mask, signal| mask & !(1 << (signal - 1)));
+        let mut before = 0u64;
+        let (set, old) = (&raw const all, &raw mut before);
+        let _ = syscall!(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, set, old, 8);
+        Self(before)
+    }
+}
+
+impl Drop for SignalsBlocked {
+    fn drop(&mut self) {
+        let set = &raw const self.0;
+        let _ = syscall!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, set, 0, 8);
+    }
+}
+
+/// An open file that closes itself: for the length of one operation only.
+pub struct Descriptor(i32);
+
+impl Descriptor {
+    /// Opens the file at `path`.
+    pub fn open(path: &CStr, flags: i32) -> Result<Self, i32> {
+        let at = libc::AT_FDCWD;
+        let fd = syscall!(libc::SYS_openat, at, path.as_ptr(), flags | libc::O_CLOEXEC, 0o600)?;
+        Ok(Self(fd as i32))
+    }
+
+    /// The descriptor's number.
+    pub fn number(&self) -> i32 {
+        self.0
+    }
+
+    /// Reads from `offset`. Returns how much came; 0 on failure.
+    pub fn read_at(&self, offset: u64, to: &mut [u8]) -> usize {
+        let read = syscall!(libc::SYS_pread64, self.0, to.as_mut_ptr(), to.len(), offset);
+        read.map_or(0, |count| count as usize)
+    }
+
+    /// Reads up to the end or until `to` is full. Returns how much there was.
+    pub fn read_into(&self, to: &mut [u8]) -> usize {
+        let mut length = 0;
+        while let Some(rest) = to.get_mut(length..).filter(|rest| !rest.is_empty()) {
+            match syscall!(libc::SYS_read, self.0, rest.as_mut_ptr(), rest.len()) {
+                Ok(0) => break,
+                Ok(count) => length += count as usize,
+                Err(libc::EINTR) => {}
+                Err(_) => break,
+            }
+        }
+        length
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        let _ = syscall!(libc::SYS_close, self.0);
+    }
+}
+
+/// Why an append did not happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppendError {
+    /// It would pass `RLIMIT_FSIZE`; writing would kill the process with SIGXFSZ.
+    FileSizeLimit,
+    /// The system call's errno.
+    Errno(i32),
+}
+
+/// Appends `bytes` to the file at `path`, which is made if it is not there. Opened and closed
+/// each time: a descriptor that stayed open could be closed and its number reused by the program.
+pub fn append(path: &CStr, bytes: &[u8]) -> Result<(), AppendError> {
+    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT;
+    let file = Descriptor::open(path, flags).map_err(AppendError::Errno)?;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` outlives the call.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
+    if known && limit.rlim_cur != libc::RLIM_INFINITY {
+        return append_within(&file, bytes, limit.rlim_cur);
+    }
+    write_all(&file, bytes)
+}
+
+/// As [`write_all`] under `RLIMIT_FSIZE`. The length is looked at first, but another thread may
+/// append in between, and passing the limit raises SIGXFSZ, which kills: it is blocked meanwhile,
+/// and one that comes of our write is taken away.
+fn append_within(file: &Descriptor, bytes: &[u8], limit: u64) -> Result<(), AppendError> {
+    let end = syscall!(libc::SYS_lseek, file.0, 0, libc::SEEK_END).map_err(AppendError::Errno)?;
+    if end as u64 + bytes.len() as u64 > limit {
+        return Err(AppendError::FileSizeLimit);
+    }
+    let only = 1u64 << (libc::SIGXFSZ - 1);
+    let mut before = 0u64;
+    let block = libc::SIG_BLOCK;
+    let (set, old) = (&raw const only, &raw mut before);
+    let _ = syscall!(libc::SYS_rt_sigprocmask, block, set, old, 8);
+    let result = match write_all(file, bytes) {
+        Err(AppendError::Errno(libc::EFBIG)) => {
+            let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            let _ = syscall!(libc::SYS_rt_sigtimedwait, set, 0, &raw const now, 8);
+            Err(AppendError::FileSizeLimit)
+        }
+        other => other,
+    };
+    let _ = syscall!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, old, 0, 8);
+    result
+}
+
+fn write_all(file: &Descriptor, bytes: &[u8]) -> Result<(), AppendError> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match syscall!(libc::SYS_write, file.0, rest.as_ptr(), rest.len()) {
+            Ok(0) => return Err(AppendError::Errno(libc::EIO)),
+            Ok(count) => rest = rest.get(count as usize..).unwrap_or_default(),
+            Err(libc::EINTR) => {}
+            Err(errno) => return Err(AppendError::Errno(errno)),
+        }
+    }
+    Ok(())
+}
+
+/// A pipe: its reading and its writing end, closed on exec. Their numbers are no lower than 10, so
+/// that a host that has closed its standard streams does not get a pipe in their place.
+pub fn pipe() -> Result<(Descriptor, Descriptor), i32> {
+    let mut ends = [0i32; 2];
+    syscall!(libc::SYS_pipe2, ends.as_mut_ptr(), libc::O_CLOEXEC)?;
+    let low = ends.map(Descriptor);
+    let high = |end: &Descriptor| {
+        syscall!(libc::SYS_fcntl, end.0, libc::F_DUPFD_CLOEXEC, 10).map(|fd| Descriptor(fd as i32))
+    };
+    Ok((high(&low[0])?, high(&low[1])?))
+}
+
+/// Writes a line to stderr, as it is: for what can be reported in no other way.
+pub fn complain(line: &str) {
+    let _ = syscall!(libc::SYS_write, 2, line.as_ptr(), line.len());
+}
+
+/// Whether there is a file that may be executed.
+pub fn is_executable(path: &CStr) -> bool {
+    syscall!(libc::SYS_faccessat, libc::AT_FDCWD, path.as_ptr(), libc::X_OK).is_ok()
+}
+
+/// Ends the process at once, as `_exit` does: for what the host's user has asked to end it.
+pub fn end_process() -> ! {
+    loop {
+        let _ = syscall!(libc::SYS_exit_group, 0);
+    }
+}
+
+/// Private memory that is present from the start.
+pub fn map_present(bytes: usize) -> Result<*mut u8, i32> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+    syscall!(libc::SYS_mmap, 0, bytes, protection, flags, -1, 0).map(|at| at as *mut u8)
+}
+
+/// Private memory, present where it is used.
+pub fn map_zeros(bytes: usize) -> Result<*mut u8, i32> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    syscall!(libc::SYS_mmap, 0, bytes, protection, flags, -1, 0).map(|at| at as *mut u8)
+}
+
+/// Zeros where nothing is mapped any more.
+pub fn map_zeros_at(address: usize, bytes: usize) -> Result<(), i32> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    syscall!(libc::SYS_mmap, address, bytes, libc::PROT_READ, flags, -1, 0).map(|_| ())
+}
+
+/// Memory for the stacks of short-lived children.
+pub fn map_stacks(bytes: usize) -> Result<*mut u8, i32> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
+    syscall!(libc::SYS_mmap, 0, bytes, protection, flags, -1, 0).map(|at| at as *mut u8)
+}
+
+/// Makes a directory for its owner only.
+pub fn make_directory(path: &CStr) -> Result<(), i32> {
+    syscall!(libc::SYS_mkdirat, libc::AT_FDCWD, path.as_ptr(), 0o700).map(|_| ())
+}
+
+/// The content of a small file, such as those of `/proc`.
+pub fn read_file(path: &CStr) -> Result<Vec<u8>, i32> {
+    let file = Descriptor::open(path, libc::O_RDONLY)?;
+    let mut content = Vec::new();
+    let mut buffer = [0u8; 4096];
+    loop {
+        match syscall!(libc::SYS_read, file.0, buffer.as_mut_ptr(), buffer.len()) {
+            Ok(0) => return Ok(content),
+            Ok(count) => content.extend_from_slice(&buffer[..count as usize]),
+            Err(libc::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Where a symbolic link points.
+pub fn read_link(path: &CStr) -> Result<Vec<u8>, i32> {
+    let mut buffer = vec![0u8; 4096];
+    let at = libc::AT_FDCWD;
+    let pointer = buffer.as_mut_ptr();
+    let count = syscall!(libc::SYS_readlinkat, at, path.as_ptr(), pointer, buffer.len())?;
+    buffer.truncate(count as usize);
+    Ok(buffer)
+}
+
+/// The process's id.
+pub fn process_id() -> u32 {
+    syscall!(libc::SYS_getpid).unwrap_or(0) as u32
+}
+
+/// The parent's id.
+pub fn parent_id() -> u32 {
+    syscall!(libc::SYS_getppid).unwrap_or(0) as u32
+}
+
+/// The calling thread's id.
+pub fn thread_id() -> u32 {
+    syscall!(libc::SYS_gettid).unwrap_or(0) as u32
+}
+
+/// Waits a moment for another thread that has to finish something.
+pub fn nap() {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
+    let _ = syscall!(libc::SYS_nanosleep, &raw const time, 0);
+}
+
+/// The calling thread's name, padded with zeros.
+pub fn thread_name() -> [u8; 16] {
+    let mut name = [0u8; 16];
+    let _ = syscall!(libc::SYS_prctl, libc::PR_GET_NAME, name.as_mut_ptr(), 0, 0, 0);
+    name
+}
+
+/// Closes a descriptor if it is a perf counter; in a forked child only, for inherited ones.
+pub fn close_counter(fd: i32) {
+    const PERF_EVENT_IOC_ID: c_long = 0x8008_2407;
+    let mut id = 0u64;
+    if syscall!(libc::SYS_ioctl, fd, PERF_EVENT_IOC_ID, &raw mut id).is_ok() {
+        let _ = syscall!(libc::SYS_close, fd);
+    }
+}
+
+/// Private memory that a forked child finds zeroed: present from the start, so that using it
+/// never faults, and never copied on write, so that a fork does not make the parent fault.
+pub fn map_wiped_on_fork(bytes: usize) -> Result<*mut u8, i32> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+    let at = syscall!(libc::SYS_mmap, 0, bytes, protection, flags, -1, 0)?;
+    if let Err(errno) = syscall!(libc::SYS_madvise, at, bytes, libc::MADV_WIPEONFORK) {
+        unmap(at as *mut u8, bytes);
+        return Err(errno);
+    }
+    let _ = syscall!(libc::SYS_madvise, at, bytes, libc::MADV_NOHUGEPAGE);
+    Ok(at as *mut u8)
+}
+
+/// Unmaps what [`map_wiped_on_fork`] mapped.
+pub fn unmap(at: *mut u8, bytes: usize) {
+    let _ = syscall!(libc::SYS_munmap, at, bytes);
+}
+
+/// Changes protection without our own interposed `mprotect`.
+pub fn protect(at: usize, bytes: usize, protection: i32) -> Result<(), i32> {
+    syscall!(libc::SYS_mprotect, at, bytes, protection).map(|_| ())
+}
+
+/// `mprotect` as the host expects it: −1 and `errno` on failure, `errno` untouched on success.
+///
+/// # Safety
+/// As `mprotect(2)`: whoever owns the memory must be ready for its new protection.
+pub unsafe fn host_mprotect(at: *mut c_void, bytes: usize, protection: i32) -> i32 {
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_mprotect, at, bytes, protection) as i32 }
+}
+
+/// `mmap` as the host expects it: `MAP_FAILED` and `errno` on failure.
+///
+/// # Safety
+/// As `mmap(2)`.
+pub unsafe fn host_mmap(
+    address: *mut c_void,
+    bytes: usize,
+    protection: i32,
+    flags: i32,
+    fd: i32,
+    offset: i64,
+) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    let at =
+        unsafe { libc::syscall(libc::SYS_mmap, address, bytes, protection, flags, fd, offset) };
+    at as *mut c_void
+}
+
+/// Copies foreign memory without being able to fault. Returns how many bytes were readable, from
+/// the start.
+pub fn copy_memory(from: usize, to: &mut [u8]) -> usize {
+    let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
+    let remote = libc::iovec { iov_base: from as *mut c_void, iov_len: to.len() };
+    let call = libc::SYS_process_vm_readv;
+    match syscall!(call, process_id(), &raw const local, 1, &raw const remote, 1, 0) {
+        Ok(count) => count as usize,
+        Err(libc::EFAULT) => 0,
+        // Forbidden (seccomp, Yama): the same question through /proc.
+        Err(_) => copy_through_proc(from, to),
+    }
+}
+
+fn copy_through_proc(from: usize, to: &mut [u8]) -> usize {
+    let Ok(memory) = Descriptor::open(c"/proc/self/mem", libc::O_RDONLY) else { return 0 };
+    let count = syscall!(libc::SYS_pread64, memory.0, to.as_mut_ptr(), to.len(), from);
+    count.map_or(0, |n| n as usize)
+}
+
+/// Reads a plain value from foreign memory.
+pub fn read_value<T: Copy>(from: usize) -> Option<T> {
+    let mut value = std::mem::MaybeUninit::<T>::uninit();
+    // SAFETY: the bytes of `value`, seen as bytes; they are overwritten before use.
+    let bytes = unsafe {
+        value.as_mut_ptr().write_bytes(0, 1);
+        std::slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u8>(), size_of::<T>())
+    };
+    if from == 0 || copy_memory(from, bytes) != bytes.len() {
+        return None;
+    }
+    // SAFETY: fully written; used with `repr(C)` structs of integers and raw pointers only.
+    Some(unsafe { value.assume_init() })
+}
+
+/// Reads up to `limit` bytes of a C string from foreign memory: the text, and whether it was cut.
+pub fn read_c_string(from: usize, limit: usize) -> Option<(String, bool)> {
+    let mut text = Vec::new();
+    let mut chunk = [0u8; 256];
+    while from != 0 && text.len() < limit {
+        let at = from + text.len();
+        // Stay within a page per step: the next one may not be there.
+        let step = (4096 - at % 4096).min(chunk.len());
+        let count = copy_memory(at, &mut chunk[..step]);
+        if count == 0 {
+            return None;
+        }
+        if let Some(end) = chunk[..count].iter().position(|b| *b == 0) {
+            text.extend_from_slice(&chunk[..end]);
+            return Some((String::from_utf8_lossy(&text).into_owned(), false));
+        }
+        text.extend_from_slice(&chunk[..count]);
+    }
+    if from == 0 {
+        return None;
+    }
+    text.truncate(limit);
+    Some((String::from_utf8_lossy(&text).into_owned(), true))
+}
+
+/// The protection of the mapping that holds `address`, from `/proc/self/maps`.
+pub fn protection_of(address: usize) -> Option<i32> {
+    with_mapping(address, |line| {
+        let mode = line.split(|b| *b == b' ').nth(1).unwrap_or_default();
+        let bit = |letter, value| if mode.contains(&letter) { value } else { 0 };
+        Some(bit(b'r', libc::PROT_READ) | bit(b'w', libc::PROT_WRITE) | bit(b'x', libc::PROT_EXEC))
+    })
+}
+
+/// The path of the file that is mapped at `address`, links resolved.
+pub fn file_at(address: usize) -> Option<Vec<u8>> {
+    with_mapping(address, |line| {
+        let path = line.iter().position(|b| *b == b'/').and_then(|at| line.get(at..))?;
+        Some(path.to_vec())
+    })
+}
+
+/// Calls `body` with the line of `/proc/self/maps` that `address` lies in.
+fn with_mapping<T>(address: usize, body: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
+    let maps = read_file(c"/proc/self/maps").ok()?;
+    let holds = |line: &&[u8]| {
+        let range = line.split(|b| *b == b' ').next().unwrap_or_default();
+        let range = std::str::from_utf8(range).unwrap_or_default();
+        let parsed = range
+            .split_once('-')
+            .map(|(start, end)| (usize::from_str_radix(start, 16), usize::from_str_radix(end, 16)));
+        matches!(parsed, Some((Ok(start), Ok(end))) if (start..end).contains(&address))
+    };
+    maps.split(|b| *b == b'\n').find(holds).and_then(body)
+}
+
+/// When this process started: clock ticks since boot, field 22 of `/proc/self/stat`; 0 without
+/// `/proc`. The second field may contain spaces and parentheses.
+pub fn start_time() -> u64 {
+    let Ok(stat) = read_file(c"/proc/self/stat") else { return 0 };
+    let behind_name = stat.iter().rposition(|b| *b == b')').map_or(0, |at| at + 1);
+    let rest = String::from_utf8_lossy(&stat[behind_name..]).into_owned();
+    rest.split_ascii_whitespace().nth(19).and_then(|field| field.parse().ok()).unwrap_or(0)
+}
+
+/// Bytes as text, whatever they are.
+pub fn lossy(bytes: Vec<u8>) -> String {
+    std::ffi::OsString::from_vec(bytes).to_string_lossy().into_owned()
+}
+
+/// A path for system calls; a text with a NUL in it names nothing and becomes the empty path.
+pub fn path(text: String) -> CString {
+    CString::new(text).unwrap_or_default()
+}

@@ -1,0 +1,40 @@
+//! The descriptors of counters that threads of this process hold: a forked child inherits them and
+//! has to close them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::os::sys;
+use crate::process::lock;
+
+/// A bit for each descriptor.
+static DESCRIPTORS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+
+/// Notes whether a thread of this process holds the counter `fd`.
+pub fn note(fd: i32, held: bool) {
+    let Some(word) = usize::try_from(fd).ok().and_then(|fd| DESCRIPTORS.get(fd / 64)) else {
+        return;
+    };
+    let bit = 1u64 << (fd % 64);
+    if held {
+        word.fetch_or(bit, Ordering::Relaxed);
+    } else {
+        word.fetch_and(!bit, Ordering::Relaxed);
+    }
+}
+
+/// In a forked child: closes the counters of the parent's threads, which would otherwise count
+/// on in the parent for as long as the child lives.
+pub fn close_inherited() {
+    // In a later session of the same process, other threads' counters are theirs to close.
+    if !lock::is_first_in_process() {
+        return;
+    }
+    for (i, word) in DESCRIPTORS.iter().enumerate() {
+        let mut bits = word.swap(0, Ordering::Relaxed);
+        while bits != 0 {
+            point!(ForkedChild);
+            sys::close_counter((i * 64) as i32 + bits.trailing_zeros() as i32);
+            bits &= bits - 1;
+        }
+    }
+}

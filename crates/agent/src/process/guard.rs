@@ -1,0 +1,48 @@
+//! What stands between a panic of ours and the host.
+
+use model::Loss;
+
+use crate::os::sys::{self, ErrnoGuard};
+use crate::process::losses;
+use crate::process::part::Process;
+use crate::state::{epoch, run, run_file};
+
+/// Runs code of ours that might panic. A panic switches the agent off. No code of the host may run
+/// inside: its exceptions are not ours to stop.
+#[inline(always)]
+pub fn guarded<T>(body: impl FnOnce() -> T) -> Option<T> {
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)) {
+        Ok(result) => Some(result),
+        Err(panic) => {
+            caught(panic);
+            None
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn caught(panic: Box<dyn std::any::Any + Send>) {
+    // Dropping it could panic again.
+    std::mem::forget(panic);
+    let _errno = ErrnoGuard::new();
+    switch_off_after_error();
+}
+/// Switches the agent off after an error of our own, and counts that once.
+fn switch_off_after_error() {
+    let before = epoch::switch_off();
+    if before == epoch::OFF || before == epoch::IDLE && !run_file::is_asked_for() {
+        return;
+    }
+    if let Some(process) = run::current().and_then(Process::existing) {
+        return process.lose(Loss::AgentDisabled, 1, 0);
+    }
+    let mut counted = false;
+    losses::with_run_row(|row| {
+        row.lose(Loss::AgentDisabled, 1, 0);
+        counted = true;
+    });
+    if !counted {
+        sys::complain("counterpoint: the recorder turned itself off after an error of its own\n");
+    }
+}

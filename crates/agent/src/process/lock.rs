@@ -1,0 +1,61 @@
+//! The process's lock: held while its part is made, a library is taken in, or a name is announced.
+
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use crate::os::sys;
+
+/// Two words in memory that a forked child finds zeroed: the thread id of the lock's holder, 0 while
+/// it is free; and 1 once the process has closed what it inherited.
+static WORDS: AtomicPtr<[AtomicU32; 2]> = AtomicPtr::new(std::ptr::null_mut());
+const BYTES: usize = 4096;
+
+fn words() -> Result<&'static [AtomicU32; 2], i32> {
+    let mut at = WORDS.load(Ordering::Acquire);
+    if at.is_null() {
+        let fresh = sys::map_wiped_on_fork(BYTES)?.cast::<[AtomicU32; 2]>();
+        match WORDS.compare_exchange(at, fresh, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => at = fresh,
+            Err(other) => {
+                sys::unmap(fresh.cast(), BYTES);
+                at = other;
+            }
+        }
+    }
+    // SAFETY: mapped above, zeroed and never unmapped.
+    Ok(unsafe { &*at })
+}
+
+/// True for the first caller in this process; a forked child is a new process.
+pub fn is_first_in_process() -> bool {
+    words().map_or(true, |[_, done]| done.swap(1, Ordering::Relaxed) == 0)
+}
+
+/// The lock, held until it is dropped.
+pub struct Lock {
+    word: &'static AtomicU32,
+    /// Released after the lock.
+    _calm: sys::SignalsBlocked,
+}
+
+impl Lock {
+    /// Waits for the lock, however long its holder takes. `None` only if this very thread holds it:
+    /// a signal handler has interrupted it.
+    pub fn take() -> Option<Self> {
+        let [word, _] = words().ok()?;
+        let me = sys::thread_id();
+        let calm = sys::SignalsBlocked::new();
+        loop {
+            match word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Some(Self { word, _calm: calm }),
+                Err(holder) if holder == me => return None,
+                Err(_) => sys::nap(),
+            }
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        self.word.store(0, Ordering::Release);
+    }
+}

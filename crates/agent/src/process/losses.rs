@@ -1,0 +1,37 @@
+//! Counting what was lost, wherever this process is in its life.
+
+use model::Loss;
+use record::RunFile;
+use record::pool::Row;
+
+use crate::os::sys;
+use crate::process::part::Process;
+use crate::state::{run, run_file, source};
+
+/// Counts a loss of this process, if it has a row of its own.
+#[cold]
+#[inline(never)]
+pub fn lose(loss: Loss, count: u64, errno: i32) {
+    if let Some(process) = run::current().and_then(Process::existing) {
+        process.lose(loss, count, errno);
+    }
+}
+
+/// Calls `body` with the run's own row of losses, also in a process that has not loaded the run and
+/// never will. Neither allocates nor locks. Does nothing while there is no run file.
+pub fn with_run_row(body: impl FnOnce(&Row)) {
+    if let Some(run) = run::current() {
+        return body(run.pool.run_row());
+    }
+    if !run_file::is_asked_for() || source::current().is_some() {
+        return;
+    }
+    // SAFETY: without a source of runs, only the constructor writes the path.
+    let path = unsafe { run_file::path() };
+    let mut pool = [0u8; run_file::PATH_BYTES];
+    if let Ok(file) = sys::Descriptor::open(path, libc::O_RDONLY)
+        && let Some(pool) = RunFile::find_pool(|at, to| file.read_at(at, to), &mut pool)
+    {
+        let _ = record::pool::with_run_row(pool, body);
+    }
+}

@@ -1,0 +1,80 @@
+//! The dictionary of names and ids, one for all adapters.
+//!
+//! Ids are unique in a process and its forked children, whatever adapter takes them. What a library
+//! is called is kept for as long as the process lives: its own memory goes away when it is unloaded,
+//! and a forked child has to write the names again.
+
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use record::meta::{Frame, Library};
+use record::wire::xxh64;
+
+use crate::process::lock::Lock;
+
+/// A distinct library that this process (or the parent it was forked from) has seen. Leaked: a
+/// list that is only ever prepended to can be walked without a lock, also after a fork in the
+/// middle of a change.
+struct Known {
+    /// Hash of everything but ids and time.
+    identity: u64,
+    first_export: u32,
+    frame: Vec<u8>,
+    next: *const Known,
+}
+
+static KNOWN: AtomicPtr<Known> = AtomicPtr::new(std::ptr::null_mut());
+static NEXT_EXPORT: AtomicU32 = AtomicU32::new(0);
+static NEXT_LIBRARY: AtomicU32 = AtomicU32::new(0);
+
+fn known() -> impl Iterator<Item = &'static Known> {
+    let mut at: *const Known = KNOWN.load(Ordering::Acquire);
+    std::iter::from_fn(move || {
+        // SAFETY: null or leaked by `remember`.
+        let node = unsafe { at.as_ref() }?;
+        at = node.next;
+        Some(node)
+    })
+}
+
+/// Takes `count` ids of exports that belong to no table of functions, and returns the first.
+pub fn take_exports(count: u32) -> u32 {
+    NEXT_EXPORT.fetch_add(count, Ordering::Relaxed)
+}
+
+/// Takes an id for something else that exports belong to, such as a virtual machine.
+pub fn take_library() -> u32 {
+    NEXT_LIBRARY.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Calls `body` with the frame of each known library.
+pub fn for_each_known(body: impl FnMut(&[u8])) {
+    known().map(|k| k.frame.as_slice()).for_each(body);
+}
+
+/// Assigns ids. A library equal to one seen before (a module loaded again) gets the same ids and
+/// no frame; a new one is remembered, and its frame is returned to be written.
+pub fn remember(library: &mut Library, ticks: u64, _: &Lock) -> Option<&'static [u8]> {
+    let identity = xxh64(&Frame::Library(library.clone()).to_bytes());
+    let seen = known().find(|k| k.identity == identity);
+    let count = library.exports.len() as u32;
+    let first = match seen {
+        Some(known) => known.first_export,
+        None => NEXT_EXPORT.fetch_add(count, Ordering::Relaxed),
+    };
+    for (i, export) in library.exports.iter_mut().enumerate() {
+        export.id = first + i as u32;
+    }
+    if seen.is_some() {
+        return None;
+    }
+    library.id = NEXT_LIBRARY.fetch_add(1, Ordering::Relaxed);
+    library.ticks = ticks;
+    let node = Box::leak(Box::new(Known {
+        identity,
+        first_export: first,
+        frame: Frame::Library(library.clone()).to_bytes(),
+        next: KNOWN.load(Ordering::Acquire),
+    }));
+    KNOWN.store(node, Ordering::Release);
+    Some(&node.frame)
+}

@@ -1,0 +1,213 @@
+//! What one process owns: a row in the pool's table of losses and a part of the profile.
+//!
+//! What it knows about them ([`PartWords`]) is in memory that a forked child finds zeroed. So the child
+//! notices at its first call that it has neither, and makes its own. It never writes into its
+//! parent's.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use model::Loss;
+use record::Snapshot;
+use record::meta::{
+    Frame, Leaving, META_NAME, PAGES_NAME, PARTS_NAME, Process as ProcessFrame, part_name,
+};
+use record::pool::Row;
+
+use crate::os::kept::keep;
+use crate::os::sys::{self, AppendError};
+use crate::process::lock::Lock;
+use crate::process::{descriptors, names};
+use crate::state::part_words::{NAMED, PartWords, Paths, READY};
+use crate::state::run::Run;
+
+/// This process, ready to record.
+#[derive(Clone, Copy)]
+pub struct Process {
+    state: &'static PartWords,
+    run: &'static Run,
+}
+
+impl Process {
+    /// This process; made ready now if it is fresh (first executable, or first call after fork).
+    pub fn current(run: &'static Run) -> Option<Self> {
+        let process = Self { state: run.part, run };
+        if process.state.ready.load(Ordering::Acquire) != READY {
+            let lock = Lock::take()?;
+            return Self::current_locked(run, &lock);
+        }
+        Some(process)
+    }
+
+    /// As [`Process::current`], for a caller that holds the lock.
+    pub fn current_locked(run: &'static Run, _: &Lock) -> Option<Self> {
+        let process = Self { state: run.part, run };
+        process.start();
+        (process.state.ready.load(Ordering::Relaxed) == READY).then_some(process)
+    }
+
+    /// This process if it has a row. For signal handlers and losses.
+    pub fn existing(run: &'static Run) -> Option<Self> {
+        let state = run.part;
+        (state.ready.load(Ordering::Acquire) >= NAMED).then_some(Self { state, run })
+    }
+
+    fn start(&self) {
+        let state = self.state;
+        if state.ready.load(Ordering::Relaxed) == READY || self.run.ended.load(Ordering::Relaxed) {
+            return;
+        }
+        point!(ProcessStart);
+        descriptors::close_inherited();
+        let (pid, start_time) = (sys::process_id(), sys::start_time());
+        state.pid.store(pid, Ordering::Relaxed);
+        state.start_time.store(start_time, Ordering::Relaxed);
+        let number = self.run.pool.claim_row();
+        state.row.store(number, Ordering::Relaxed);
+        let (generation, made) = self.make_part(pid, start_time);
+        state.generation.store(generation, Ordering::Relaxed);
+        let row = self.row();
+        row.generation.store(generation, Ordering::Relaxed);
+        row.start_time.store(start_time, Ordering::Relaxed);
+        row.pid.store(pid, Ordering::Release);
+        match made {
+            Ok(paths) => {
+                let paths = std::ptr::from_ref(keep(paths)).cast_mut();
+                state.paths.store(paths, Ordering::Release);
+            }
+            Err(errno) => row.lose(Loss::PartUnwritable, 1, errno),
+        }
+        state.ready.store(NAMED, Ordering::Release);
+        self.append(&Frame::Process(ProcessFrame {
+            pid,
+            parent: sys::parent_id(),
+            start_time,
+            generation,
+            clock: self.run.clock,
+            program: sys::lossy(sys::read_link(c"/proc/self/exe").unwrap_or_default()),
+            arguments: arguments(),
+        }));
+        self.append(&Frame::Snapshot(Snapshot::take(self.run.clock)));
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        state.serial.store(LAST.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        names::for_each_known(|frame| self.append_bytes(frame));
+        state.ready.store(READY, Ordering::Release);
+    }
+
+    /// Makes the directory of the part: the first generation that is not there yet is ours.
+    fn make_part(&self, pid: u32, start_time: u64) -> (u32, Result<Paths, i32>) {
+        for generation in 0..10_000 {
+            let name = part_name(pid, start_time, generation);
+            let directory = format!("{}/{PARTS_NAME}/{name}", self.run.profile);
+            match sys::make_directory(&sys::path(directory.clone())) {
+                Ok(()) => {
+                    let meta = sys::path(format!("{directory}/{META_NAME}"));
+                    let pages = sys::path(format!("{directory}/{PAGES_NAME}"));
+                    return (generation, Ok(Paths { meta, pages }));
+                }
+                Err(libc::EEXIST) => {}
+                Err(errno) => return (0, Err(errno)),
+            }
+        }
+        (0, Err(libc::EEXIST))
+    }
+
+    /// Its row in the table of losses.
+    pub fn row(&self) -> &'static Row {
+        self.run.pool.row(self.row_number())
+    }
+
+    /// What it records into.
+    pub fn run(&self) -> &'static Run {
+        self.run
+    }
+
+    /// The number of that row.
+    pub fn row_number(&self) -> u32 {
+        self.state.row.load(Ordering::Relaxed)
+    }
+
+    /// The part's files, if the part could be made.
+    pub fn paths(&self) -> Option<&'static Paths> {
+        // SAFETY: null or leaked.
+        unsafe { self.state.paths.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Process id, start time, generation.
+    pub fn identity(&self) -> (u32, u64, u32) {
+        (
+            self.state.pid.load(Ordering::Relaxed),
+            self.state.start_time.load(Ordering::Relaxed),
+            self.state.generation.load(Ordering::Relaxed),
+        )
+    }
+
+    /// A number for a new thread.
+    pub fn next_thread(&self) -> u32 {
+        self.row().threads.fetch_add(1, Ordering::Relaxed);
+        self.state.next_thread.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// True for the first caller: that one calibrates.
+    pub fn should_calibrate(&self) -> bool {
+        self.state.calibrated.swap(1, Ordering::Relaxed) == 0
+    }
+
+    /// A number that no other part has that this process or one of its parents made; what is
+    /// inherited at a fork can be told from what this part has been told.
+    #[inline(always)]
+    pub fn serial(&self) -> u32 {
+        self.state.serial.load(Ordering::Relaxed)
+    }
+
+    /// Appends a frame to the metadata.
+    pub fn append(&self, frame: &Frame) {
+        self.append_bytes(&frame.to_bytes());
+    }
+
+    pub(crate) fn append_bytes(&self, bytes: &[u8]) {
+        let Some(paths) = self.paths() else { return };
+        match sys::append(&paths.meta, bytes) {
+            Ok(()) => {}
+            Err(AppendError::FileSizeLimit) => {
+                self.row().lose(Loss::PartUnwritable, 1, libc::EFBIG);
+            }
+            Err(AppendError::Errno(errno)) => self.row().lose(Loss::PartUnwritable, 1, errno),
+        }
+    }
+
+    /// A thread has appended its last page.
+    pub fn note_leaving(&self, cpu_ns: u64) {
+        self.state.leaving_pages.fetch_add(1, Ordering::Relaxed);
+        self.state.leaving_ns.fetch_add(cpu_ns, Ordering::Relaxed);
+    }
+
+    /// The process ends in an orderly way: the second snapshot of its clocks, and what the ends of
+    /// its threads have cost.
+    pub fn at_exit(&self) {
+        let pages = self.state.leaving_pages.load(Ordering::Relaxed);
+        if pages > 0 {
+            let cpu_ns = self.state.leaving_ns.load(Ordering::Relaxed);
+            self.append(&Frame::Leaving(Leaving { pages, cpu_ns }));
+        }
+        self.append(&Frame::Snapshot(Snapshot::take(self.run.clock)));
+    }
+
+    /// Its session is over: whoever collects need not wait until the process ends.
+    pub fn leave(&self) {
+        self.at_exit();
+        self.row().left.store(1, Ordering::Release);
+    }
+
+    /// Counts a loss.
+    pub fn lose(&self, loss: Loss, count: u64, errno: i32) {
+        // What a signal handler's fork left to its child to end has no row there.
+        let is_ours = self.state.ready.load(Ordering::Relaxed) != 0;
+        let row = if is_ours { self.row() } else { self.run.pool.run_row() };
+        row.lose(loss, count, errno);
+    }
+}
+fn arguments() -> Vec<String> {
+    let raw = sys::read_file(c"/proc/self/cmdline").unwrap_or_default();
+    let text = raw.strip_suffix(&[0]).unwrap_or(&raw);
+    text.split(|b| *b == 0).map(|a| String::from_utf8_lossy(a).into_owned()).collect()
+}

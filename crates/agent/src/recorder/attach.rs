@@ -1,0 +1,316 @@
+//! How a thread begins to be recorded, at its first call, and how it ends: when it exits, when the
+//! process ends, or when the session ends.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
+
+use counters::{Readings, ThreadCounters};
+use model::Loss;
+use record::page::{PageStart, PageWriter};
+
+use crate::os::sys::{self, ErrnoGuard};
+use crate::process::guard::guarded;
+use crate::process::part::Process;
+use crate::process::{descriptors, load, losses};
+use crate::recorder::adapter::Adapter;
+use crate::recorder::thread::{self, Apart, DEEPEST, OURS, Slot, Started, THREAD_BYTES, Thread};
+use crate::recorder::{calibrate, collectors, fork, pages};
+use crate::state::epoch;
+
+/// How often a thread may come back after its exit began, as destructors may call again.
+const MOST_LIVES: u32 = 3;
+/// Calls to pass through before a thread without a page asks for one again.
+const RETRY_CALLS: u32 = 1024;
+
+/// Attaches the calling thread for a call of this adapter. Null when it cannot be recorded: the loss
+/// has been counted, and the call passes through.
+#[cold]
+#[inline(never)]
+pub fn attach(adapter: &Adapter) -> *mut Thread {
+    let _errno = ErrnoGuard::new();
+    let local = thread::local();
+    // SAFETY: this thread's own; a signal handler on it only sees `attaching` set.
+    unsafe {
+        // Before the run is looked at: a session that begins in between makes the state stale.
+        let epoch = epoch::current();
+        if epoch >= epoch::IDLE {
+            return std::ptr::null_mut();
+        }
+        if (*local).attaching != 0 {
+            let at = (*local).thread;
+            if !at.is_null() && (*at).rehearsing {
+                return std::ptr::null_mut(); // The session has ended meanwhile.
+            }
+            losses::lose(Loss::ProbeReentered, 1, 0);
+            return std::ptr::null_mut();
+        }
+        if u32::from((*local).lives) >= MOST_LIVES {
+            losses::lose(Loss::ThreadGone, 1, 0);
+            return std::ptr::null_mut();
+        }
+        if (*local).retry > 0 {
+            (*local).retry -= 1;
+            losses::lose(Loss::NoPage, 1, 0);
+            return std::ptr::null_mut();
+        }
+        let old = (*local).thread;
+        if !old.is_null() && (*old).busy.load(Ordering::Relaxed) != 0 && (*old).is_stale() {
+            losses::lose(Loss::ProbeReentered, 1, 0);
+            return std::ptr::null_mut();
+        }
+        let _calm = sys::SignalsBlocked::new();
+        (*local).attaching = 1;
+        ATTACHING.fetch_add(1, Ordering::SeqCst);
+        let made = guarded(|| make(epoch, old, adapter));
+        ATTACHING.fetch_sub(1, Ordering::SeqCst);
+        let thread = match made {
+            Some(Ok(thread)) => thread,
+            Some(Err(TryLater)) => {
+                if epoch::current() == epoch {
+                    (*local).retry = RETRY_CALLS;
+                }
+                losses::lose(Loss::NoPage, 1, 0);
+                std::ptr::null_mut()
+            }
+            None => std::ptr::null_mut(),
+        };
+        // A state of an earlier session stays where it is, to be used again.
+        if !thread.is_null() || old.is_null() || !(*old).is_reusable() {
+            (*local).thread = thread;
+        }
+        compiler_fence(Ordering::SeqCst);
+        (*local).attaching = 0;
+        thread
+    }
+}
+
+/// Threads that are in [`attach`].
+static ATTACHING: AtomicU32 = AtomicU32::new(0);
+
+/// Whether no thread is about to become part of what records, or recorded a moment ago.
+pub fn nobody_attaches() -> bool {
+    ATTACHING.load(Ordering::SeqCst) == 0
+}
+
+/// No memory for this thread at the moment.
+struct TryLater;
+
+/// `old`: the thread's state so far, or null. It is used again if it is of an earlier session, so
+/// that a call which began then finds memory that is a state when it ends.
+fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, TryLater> {
+    point!(Attach);
+    // SAFETY: null or this thread's own.
+    let mut old = unsafe { old.as_mut() }.filter(|old| old.is_reusable());
+    if let Some(old) = old.as_deref_mut().filter(|old| old.is_stale()) {
+        old.discard();
+    }
+    let run = load::load().ok_or(TryLater)?;
+    let begun_ns = record::clock::thread_cpu_ns();
+    let process = Process::current(run).ok_or(TryLater)?;
+    let page = pages::claim(run, &process).ok_or(TryLater)?;
+    let fresh = old.is_none();
+    let memory = match old.map_or_else(
+        || sys::map_wiped_on_fork(THREAD_BYTES).map(<*mut u8>::cast::<Thread>),
+        |old| Ok(std::ptr::from_mut(old)),
+    ) {
+        Ok(memory) => memory,
+        Err(errno) => {
+            run.pool.release_page(page);
+            process.lose(Loss::AgentDisabled, 1, errno);
+            if errno == libc::EINVAL {
+                epoch::switch_off(); // Linux before 4.14: a fork could not be noticed.
+            }
+            return Err(TryLater);
+        }
+    };
+    let mut counters = ThreadCounters::closed();
+    let mut counting = false;
+    if run.counter_mask != 0 {
+        match counters.open(&run.plan) {
+            Ok(()) => {
+                counters.descriptors().for_each(|fd| descriptors::note(fd, true));
+                counting = true;
+            }
+            Err(failure) => {
+                process.lose(Loss::CounterOpenFailed, 1, failure.error.errno);
+            }
+        }
+    }
+    let (pid, start_time, generation) = process.identity();
+    let ticks = run.clock.begin();
+    let start = PageStart {
+        pid,
+        generation,
+        start_time,
+        thread_uid: process.next_thread(),
+        tid: sys::thread_id(),
+        thread_name: sys::thread_name(),
+        sequence: 0,
+        counters: if counting { run.counter_mask } else { 0 },
+        base_ticks: ticks,
+        base_cpu_ns: record::clock::thread_cpu_ns(),
+        base_monotonic_ns: record::clock::monotonic_ns(),
+        flush_ticks: 0,
+        flushes: 0,
+        attach_ns: 0,
+        usage: None,
+    };
+    let mut writer = PageWriter::detached();
+    // SAFETY: the page was claimed for this thread and populated.
+    unsafe { writer.attach(run.pool.page(page), &start) };
+    // SAFETY: fresh memory of the right size; a `Thread` is plain data without destructor work.
+    unsafe {
+        memory.write(Thread {
+            epoch: AtomicU32::new(epoch),
+            busy: AtomicU32::new(1),
+            depth: 0,
+            memory: OURS,
+            counting,
+            uncounted: 0,
+            rehearsing: false,
+            lost_noted: false,
+            run,
+            writer,
+            frames: [0; DEEPEST],
+            is_apart: 0,
+            apart: [Apart { export: 0, start: 0 }; DEEPEST],
+            is_wrapped: 0,
+            has_slot: 0,
+            slots: [Slot::EMPTY; DEEPEST],
+            has_collected: 0,
+            collected: [Started::NONE; DEEPEST],
+            next_clock: ticks + run.ticks_per_ms,
+            counters,
+            after: Readings::new(),
+            before: [const { Readings::new() }; DEEPEST],
+            page,
+            start,
+            process,
+        });
+        run.threads.fetch_add(1, Ordering::SeqCst);
+        if fresh {
+            register_exit(memory);
+        }
+        fork::watch();
+        point!(ThreadMade);
+        if process.should_calibrate() {
+            calibrate::calibrate(&mut *memory, &process, adapter);
+        }
+        // The first clock record closes the attaching itself, so that its CPU time is not taken
+        // for the program's.
+        (*memory).clock_record();
+        (*memory).begin_usage(begun_ns);
+        (*memory).busy.store(0, Ordering::Relaxed);
+    }
+    Ok(memory)
+}
+
+static EXIT_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// Makes the thread call [`leave_c`] when it exits.
+fn register_exit(thread: *mut Thread) {
+    let mut key = EXIT_KEY.load(Ordering::Acquire);
+    if key == u32::MAX {
+        let mut fresh: libc::pthread_key_t = 0;
+        // SAFETY: `leave_c` has the signature that pthread wants and lives as long as we do
+        // (this library is never unloaded).
+        if unsafe { libc::pthread_key_create(&mut fresh, Some(leave_c)) } != 0 {
+            return;
+        }
+        match EXIT_KEY.compare_exchange(key, fresh, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => key = fresh,
+            Err(other) => {
+                // SAFETY: just created, unused.
+                unsafe { libc::pthread_key_delete(fresh) };
+                key = other;
+            }
+        }
+    }
+    // SAFETY: the key exists.
+    unsafe { libc::pthread_setspecific(key, thread.cast()) };
+}
+
+unsafe extern "C" fn leave_c(thread: *mut c_void) {
+    let _errno = ErrnoGuard::new();
+    let _calm = sys::SignalsBlocked::new();
+    let local = thread::local();
+    let thread = thread.cast::<Thread>();
+    // SAFETY: `thread` is what this thread registered. In a forked child its memory is zeroed
+    // (`ready` is 0) and nothing is to be done: the page is the parent's.
+    unsafe {
+        if (*local).thread == thread {
+            (*local).thread = std::ptr::null_mut();
+        }
+        (*local).lives = (*local).lives.saturating_add(1);
+        let of = (*thread).epoch.load(Ordering::Relaxed);
+        if of != 0 && (of == epoch::current() || epoch::is_off()) {
+            guarded(|| (*thread).leave(Loss::CallAbandoned));
+        } else if of != 0 {
+            guarded(|| (*thread).discard());
+        }
+        sys::unmap(thread.cast(), THREAD_BYTES);
+    }
+}
+
+/// At the end of the process, for the thread that ends it: it leaves, so that its page goes to the
+/// profile and is free for other processes of the run. Pages of other threads, which may still be
+/// writing, stay in the pool, from which `run` or `report` collects them.
+pub fn at_process_exit() {
+    let _calm = sys::SignalsBlocked::new();
+    let local = thread::local();
+    // SAFETY: the calling thread's own state, not used any more once the pointer is cleared. Its
+    // memory stays mapped: the thread may have been ending the process from inside a call.
+    unsafe {
+        let thread = (*local).thread;
+        if !thread.is_null() && (*thread).is_attached() {
+            (*local).thread = std::ptr::null_mut();
+            (*thread).leave(Loss::CallAbandoned);
+        }
+    }
+}
+
+/// At the end of a session, for the thread that ends it: it leaves, but may come back. Before the
+/// epoch ends.
+pub fn at_session_end() {
+    let thread = thread::current();
+    // SAFETY: null or the calling thread's own state. A call that it is in the middle of finds it
+    // detached.
+    unsafe {
+        if !thread.is_null()
+            && (*thread).is_attached()
+            && (*thread).busy.load(Ordering::Relaxed) == 0
+        {
+            (*thread).leave(Loss::CallCutShort);
+        }
+    }
+}
+
+impl Thread {
+    /// The thread exits: its last page goes to the profile, its counters are closed. Calls in
+    /// progress are lost as `open`.
+    fn leave(&mut self, open: Loss) {
+        self.busy.store(1, Ordering::Relaxed);
+        point!(ThreadExit);
+        if self.depth > 0 {
+            (0..self.depth as usize).rev().for_each(|at| collectors::abandon(self, at));
+            self.process.lose(open, self.depth.into(), 0);
+            // SAFETY: a page is attached.
+            unsafe { self.writer.set_open(0, 0) };
+        }
+        self.clock_record();
+        self.end_usage();
+        self.process.row().calls.fetch_add(self.writer.calls().into(), Ordering::Relaxed);
+        let begun_ns = record::clock::thread_cpu_ns();
+        let appended = self.append_page(true).is_ok();
+        self.process.note_leaving(record::clock::thread_cpu_ns().wrapping_sub(begun_ns));
+        if appended {
+            // SAFETY: attached; retired before it is released.
+            unsafe { self.writer.retire() };
+            self.run.pool.release_page(self.page);
+            pages::note_released(self.page);
+        }
+        self.close_counters();
+        self.epoch.store(0, Ordering::Relaxed);
+        self.run.threads.fetch_sub(1, Ordering::SeqCst);
+    }
+}

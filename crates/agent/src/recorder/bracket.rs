@@ -1,0 +1,355 @@
+//! The bracket around a call: the hot path, whatever adapter brackets the call.
+//!
+//! ```text
+//!  begin   read counters ─ ticks ─►  original call  ─► ticks ─ read counters ─ record  end
+//! ```
+//!
+//! The clock is read inside the counters, so that reading counters does not lengthen the recorded
+//! time; counters therefore see the two clock reads and half of each `read` (see
+//! [`crate::recorder::calibrate`]). No allocation, lock or panic; system calls only for counters, made
+//! without touching `errno`. Memory that is written here is the thread's own, present, and not
+//! shared with a forked child, so that an empty call counts no page fault.
+
+use std::ffi::c_void;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+use counters::Readings;
+use model::Loss;
+use record::Call;
+
+use crate::process::losses;
+use crate::recorder::collectors;
+use crate::recorder::thread::{Apart, DEEPEST, Slot, Thread};
+use crate::state::run::Run;
+
+/// How a call that begins is bracketed, which says where its `frame` is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Newcomer {
+    /// By one function of ours that calls it: the frame is that function's.
+    Synchronous,
+    /// By two calls of the host: the frame is that of the first one's caller.
+    Bracketed,
+}
+
+/// Bytes that the host may have on the stack, at most, between the frame of a wrapped call and what
+/// that call calls itself, which may therefore begin above the frame.
+pub const WRAPPERS: usize = 4096;
+
+/// An address in the caller's stack frame: frames of calls in progress lie above later ones.
+#[inline(always)]
+pub fn stack_address() -> usize {
+    let marker = 0u8;
+    (&raw const marker) as usize
+}
+
+impl Thread {
+    /// Starts a bracket. False: the call cannot be recorded now, pass it through.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, export: u32, frame: usize, newcomer: Newcomer) -> bool {
+        self.begin_call(export, frame, newcomer, true)
+    }
+
+    /// [`Thread::begin`]; `counted`: whether counters are read for this call.
+    #[inline(always)]
+    pub(crate) fn begin_call(
+        &mut self,
+        export: u32,
+        frame: usize,
+        newcomer: Newcomer,
+        counted: bool,
+    ) -> bool {
+        if self.busy.load(Ordering::Relaxed) != 0 {
+            losses::lose(Loss::ProbeReentered, 1, 0);
+            return false;
+        }
+        self.busy.store(1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        point!(Begin);
+        if self.depth > 0 && !self.begin_nested(frame, newcomer) {
+            self.busy.store(0, Ordering::Relaxed);
+            return false;
+        }
+        let depth = self.depth as usize;
+        // SAFETY: `begin_nested` refuses a depth beyond the arrays; a page is attached.
+        unsafe {
+            *self.frames.get_unchecked_mut(depth) = frame;
+            self.writer.set_open(self.depth + 1, export);
+            if !counted {
+                self.uncounted |= 1 << depth;
+            } else if self.counting {
+                // A failed read leaves its mark in the readings; `end` sees it.
+                let _ = self.counters.read(self.before.get_unchecked_mut(depth));
+            }
+        }
+        self.depth += 1;
+        compiler_fence(Ordering::SeqCst);
+        self.busy.store(0, Ordering::Relaxed);
+        true
+    }
+
+    /// Notes that the call that was just begun will end in another call of the host, and when it began.
+    /// This is the last thing that a bracket does before the call.
+    #[inline(always)]
+    pub(crate) fn begin_apart(&mut self, export: u32) {
+        let at = self.depth as usize - 1;
+        self.is_apart |= 1 << at;
+        let start = self.run.clock.begin();
+        // SAFETY: `begin` refuses a depth beyond the arrays.
+        unsafe { *self.apart.get_unchecked_mut(at) = Apart { export, start } };
+    }
+
+    /// As [`Thread::begin_apart`], where the host may have frames of its own between the begin and the
+    /// call.
+    #[inline(always)]
+    pub(crate) fn begin_wrapped(&mut self, export: u32) {
+        self.is_wrapped |= 1 << (self.depth - 1);
+        self.begin_apart(export);
+    }
+
+    /// What [`Thread::begin_apart`] noted of call `at`, which is about to end.
+    #[inline(always)]
+    pub(crate) fn end_apart(&mut self, at: usize) -> Apart {
+        self.is_apart &= !(1 << at);
+        // SAFETY: the index of a call in progress.
+        unsafe { *self.apart.get_unchecked(at) }
+    }
+
+    /// What [`Thread::begin_wrapped`] noted of call `at`, which is about to end.
+    #[inline(always)]
+    pub(crate) fn end_wrapped(&mut self, at: usize) -> Apart {
+        self.is_wrapped &= !(1 << at);
+        self.end_apart(at)
+    }
+
+    /// The wrapped call in progress that began at this stack address.
+    #[inline(always)]
+    pub(crate) fn wrapped_at(&self, frame: usize) -> Option<usize> {
+        let mut at = self.depth as usize;
+        while at > 0 {
+            at -= 1;
+            // SAFETY: below the depth.
+            if self.is_wrapped >> at & 1 == 1 && unsafe { *self.frames.get_unchecked(at) } == frame
+            {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// The export of the innermost wrapped call inside of call `at` that has not ended: the one that
+    /// threw, if call `at` ends with an error.
+    pub(crate) fn innermost_wrapped(&self, at: usize) -> Option<u32> {
+        let mut inside = (at + 1..self.depth as usize).rev();
+        let wrapped = inside.find(|inner| self.is_wrapped >> inner & 1 == 1)?;
+        self.apart.get(wrapped).map(|begun| begun.export)
+    }
+
+    /// Keeps plain words with call `at`, which is in progress.
+    #[inline(always)]
+    pub(crate) fn set_slot(&mut self, at: usize, slot: Slot) {
+        self.has_slot |= 1 << at;
+        // SAFETY: `begin` refuses a depth beyond the arrays.
+        unsafe { *self.slots.get_unchecked_mut(at) = slot };
+    }
+
+    /// The words that were kept with call `at`, which is about to end.
+    #[inline(always)]
+    pub(crate) fn take_slot(&mut self, at: usize) -> &Slot {
+        self.has_slot &= !(1 << at);
+        // SAFETY: the index of a call in progress.
+        unsafe { self.slots.get_unchecked(at) }
+    }
+
+    /// Index of the innermost call in progress that has a slot of this owner.
+    #[inline(always)]
+    pub(crate) fn innermost_slot(&self, owner: *const c_void) -> Option<usize> {
+        let mut left = self.has_slot;
+        while left != 0 {
+            let at = (31 - left.leading_zeros()) as usize;
+            if self.slots[at].owner == owner {
+                return Some(at);
+            }
+            left &= !(1 << at);
+        }
+        None
+    }
+
+    /// A call within a call. Forgets those that were passed by (their frames are below or at the
+    /// new one), and refuses what is too deep.
+    #[cold]
+    #[inline(never)]
+    fn begin_nested(&mut self, frame: usize, newcomer: Newcomer) -> bool {
+        point!(BeginNested);
+        let wrapped = if newcomer == Newcomer::Synchronous { self.is_wrapped } else { 0 };
+        self.forget_abandoned(|at, open| open + WRAPPERS * (wrapped >> at & 1) as usize <= frame);
+        if self.depth as usize >= DEEPEST {
+            self.process().lose(Loss::ProbeReentered, 1, 0);
+            return false;
+        }
+        true
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn forget_abandoned(&mut self, abandoned: impl Fn(u32, usize) -> bool) {
+        while self.depth > 0 {
+            let open = self.frames.get(self.depth as usize - 1).copied().unwrap_or(0);
+            if !abandoned(self.depth - 1, open) {
+                return;
+            }
+            self.depth -= 1;
+            collectors::abandon(self, self.depth as usize);
+            self.is_apart &= !(1 << self.depth);
+            self.is_wrapped &= !(1 << self.depth);
+            self.has_slot &= !(1 << self.depth);
+            self.uncounted &= !(1 << self.depth);
+            self.process().lose(Loss::CallAbandoned, 1, 0);
+        }
+    }
+
+    /// Index of the innermost call in progress that begins and ends in two calls of the host, and
+    /// that is a call of `export`.
+    #[inline(always)]
+    pub(crate) fn innermost_apart(&self, export: u32) -> Option<usize> {
+        (0..(self.depth as usize).min(DEEPEST))
+            .rev()
+            .find(|at| self.is_apart >> at & 1 == 1 && self.apart[*at].export == export)
+    }
+
+    /// Ends a bracket and records the call.
+    #[inline(always)]
+    pub(crate) fn end(&mut self, call: &Call, frame: usize, values: &[(u32, u64)]) {
+        self.busy.store(1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        point!(End);
+        if self.counting && (self.uncounted == 0 || self.is_counted(frame)) {
+            let _ = self.counters.read(&mut self.after);
+        }
+        let top = self.frames.get((self.depth as usize).wrapping_sub(1)).copied();
+        if top != Some(frame) {
+            self.forget_abandoned(|_, open| open != frame);
+        }
+        if self.depth > 0 {
+            self.depth -= 1;
+            self.record(call, values);
+        }
+        compiler_fence(Ordering::SeqCst);
+        self.busy.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether counters are read for the call in progress that began at this stack address.
+    fn is_counted(&self, frame: usize) -> bool {
+        let at = self.frames.iter().take(self.depth as usize).rposition(|open| *open == frame);
+        at.is_none_or(|at| self.uncounted >> at & 1 == 0)
+    }
+
+    #[inline(always)]
+    fn record(&mut self, call: &Call, values: &[(u32, u64)]) {
+        // Values stand on their call's page.
+        let fits = match values {
+            [] => self.writer.has_room(),
+            _ => self.writer.has_room_with_values(),
+        };
+        if !fits {
+            self.flush();
+        }
+        let depth = self.depth as usize;
+        // SAFETY: `depth` was the index of this call's begin; a page with room is attached.
+        unsafe {
+            if self.counting && self.uncounted >> depth & 1 == 1 {
+                self.uncounted &= !(1 << depth);
+                record_uncounted(&mut self.writer, call, self.run);
+            } else if self.counting {
+                let missing = self.before.get_unchecked(depth).missing() | self.after.missing();
+                if missing & self.run.counter_mask != 0 {
+                    self.count_missing();
+                }
+                let before = self.before.get_unchecked(depth);
+                record_counted(&mut self.writer, call, before, &self.after, self.run);
+            } else {
+                self.uncounted &= !(1 << depth);
+                let cursor = self.writer.call(call, false);
+                point!(Record);
+                self.writer.commit_call(cursor);
+            }
+            if !values.is_empty() {
+                self.writer.values(values);
+            }
+            self.writer.set_open(self.depth, call.export);
+        }
+        if call.end >= self.next_clock {
+            self.clock_record();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count_missing(&mut self) {
+        if self.rehearsing {
+            return;
+        }
+        self.process().lose(Loss::CounterReadFailed, 1, 0);
+        if !self.counters.is_open() && !self.lost_noted {
+            self.lost_noted = true;
+            self.process().lose(Loss::DescriptorLost, 1, 0);
+        }
+    }
+}
+
+/// A call for which no counter was read, on a page of calls with counters.
+///
+/// # Safety
+/// A page with room is attached to `writer`.
+unsafe fn record_uncounted(writer: &mut record::PageWriter, call: &Call, run: &Run) {
+    // SAFETY: by contract.
+    unsafe {
+        let mut cursor = writer.call(call, false);
+        run.plan.groups().iter().for_each(|_| cursor.put(0));
+        writer.commit_call(cursor);
+    }
+}
+
+/// # Safety
+/// A page with room is attached to `writer`; both readings were taken with `run`'s plan.
+#[inline(always)]
+unsafe fn record_counted(
+    writer: &mut record::PageWriter,
+    call: &Call,
+    before: &Readings,
+    after: &Readings,
+    run: &Run,
+) {
+    let groups = run.plan.groups();
+    let missing = before.missing() | after.missing();
+    let (from, to) = (before.words(), after.words());
+    // SAFETY: a plan's blocks fit into the words, as `Plan` guarantees.
+    let delta =
+        |word: usize| unsafe { to.get_unchecked(word).wrapping_sub(*from.get_unchecked(word)) };
+    let mut scaled = false;
+    let mut at = 0;
+    for group in groups {
+        scaled |= missing & group.mask() == 0 && delta(at + 1) != delta(at + 2);
+        at += 3 + 2 * usize::from(group.len);
+    }
+    // SAFETY: by contract.
+    unsafe {
+        let mut cursor = writer.call(call, scaled);
+        point!(Record);
+        at = 0;
+        for group in groups {
+            if missing & group.mask() != 0 {
+                cursor.put(0);
+            } else {
+                cursor.put(delta(at + 1).wrapping_add(1));
+                if scaled {
+                    cursor.put(delta(at + 2));
+                }
+                for i in 0..usize::from(group.len) {
+                    cursor.put(delta(at + 3 + 2 * i));
+                }
+            }
+            at += 3 + 2 * usize::from(group.len);
+        }
+        writer.commit_call(cursor);
+    }
+}

@@ -1,0 +1,169 @@
+//! A fork by a signal handler that has interrupted the recorder itself, in whose child the handler
+//! returns: the recorder then goes on in the middle of a record, in a process that has nothing of
+//! it, because thread states are wiped in a forked child and pages belong to the parent.
+//!
+//! ```text
+//!  before the fork    copy the thread's state                 (its memory will be wiped)
+//!  in the child       put the copy back, marked as gone       (what is interrupted ends in it)
+//!                     private memory over the parent's page   (and writes nowhere)
+//!  at its next call   attaches anew, as every forked child does
+//! ```
+//!
+//! Whether a handler or the program itself forks cannot be told, so every fork of a thread that
+//! records does this: a mapping and a copy. What takes longer than a record (attaching, flushing,
+//! leaving, whatever holds the lock) cannot be interrupted: signals are blocked meanwhile.
+//!
+//! A `clone` by a bare system call runs none of this; its child must not return from the handler.
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+
+use model::MAX_COUNTERS;
+use record::pool::PAGES;
+
+use crate::os::sys::{self, ErrnoGuard};
+use crate::recorder::thread::{self, Thread};
+use crate::state::run::Run;
+
+/// A thread's state while it forks.
+#[repr(C)]
+pub(crate) struct Saved {
+    thread: MaybeUninit<Thread>,
+    /// Pages of counters that are read without the kernel, which a child does not have.
+    counter_pages: [usize; MAX_COUNTERS],
+}
+
+const SAVED_BYTES: usize = size_of::<Saved>().next_multiple_of(4096);
+
+/// Pages of the pool that are private memory in this process: those of its ancestors.
+static PRIVATE: [AtomicU64; PAGES / 64] = [const { AtomicU64::new(0) }; PAGES / 64];
+
+unsafe extern "C" {
+    /// What `pthread_atfork` is in glibc, which has that one in a static library only.
+    fn __register_atfork(
+        prepare: Option<extern "C" fn()>,
+        parent: Option<extern "C" fn()>,
+        child: Option<extern "C" fn()>,
+        library: *mut c_void,
+    ) -> c_int;
+}
+
+/// From now on every fork calls the functions below.
+pub fn watch() {
+    static WATCHED: AtomicBool = AtomicBool::new(false);
+    if !WATCHED.swap(true, Ordering::Relaxed) {
+        // SAFETY: the functions live as long as the process: this library is never unloaded.
+        unsafe {
+            __register_atfork(Some(before), Some(in_parent), Some(in_child), std::ptr::null_mut())
+        };
+    }
+}
+
+extern "C" fn before() {
+    let _errno = ErrnoGuard::new();
+    let thread = thread::current();
+    // SAFETY: null or this thread's own state. What is interrupted goes on only after this.
+    unsafe {
+        if thread.is_null() || (*thread).epoch.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let Ok(place) = sys::map_present(SAVED_BYTES) else { return };
+        let saved = place.cast::<Saved>();
+        (&raw mut (*saved).thread).cast::<Thread>().copy_from_nonoverlapping(thread, 1);
+        let pages = &mut (*saved).counter_pages;
+        for (place, page) in pages.iter_mut().zip((*thread).counters.user_pages()) {
+            *place = page;
+        }
+        thread::set_saved(place.cast());
+    }
+}
+
+extern "C" fn in_parent() {
+    let saved = thread::take_saved();
+    if !saved.is_null() {
+        let _errno = ErrnoGuard::new();
+        sys::unmap(saved.cast(), SAVED_BYTES);
+    }
+}
+
+extern "C" fn in_child() {
+    let saved = thread::take_saved().cast::<Saved>();
+    if saved.is_null() {
+        return;
+    }
+    let _errno = ErrnoGuard::new();
+    let thread = thread::current();
+    // SAFETY: the state's memory is there, wiped; no other thread is in this process. The copy is of
+    // this thread's state, plain data.
+    unsafe {
+        thread.copy_from_nonoverlapping((*saved).thread.as_ptr(), 1);
+        (*thread).epoch.store(0, Ordering::Relaxed);
+        (*thread).memory = 0;
+        let (pool, page) = ((*thread).run.pool, (*thread).page_number());
+        if pool.stand_in(page).is_ok() {
+            PRIVATE[page / 64 % PRIVATE.len()].fetch_or(1 << (page % 64), Ordering::Relaxed);
+        }
+        for page in (*saved).counter_pages.iter().filter(|page| **page != 0) {
+            // Zeros say that the counter is not on the processor.
+            let _ = sys::map_zeros_at(*page, 4096);
+        }
+    }
+    sys::unmap(saved.cast(), SAVED_BYTES);
+}
+
+/// At the begin of a session, whose pool is another: none of its pages is private.
+pub fn forget_private_pages() {
+    PRIVATE.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+}
+
+/// Called before a page that was claimed is used, because it may still be private memory. False: it
+/// cannot be mapped.
+pub fn share(run: &Run, page: usize) -> bool {
+    let (word, bit) = (&PRIVATE[page / 64 % PRIVATE.len()], 1 << (page % 64));
+    if word.load(Ordering::Relaxed) & bit == 0 {
+        return true;
+    }
+    let shared = run.pool.share_again(page, &run.pool_path).is_ok();
+    if shared {
+        word.fetch_and(!bit, Ordering::Relaxed);
+    }
+    shared
+}
+
+/// glibc's own `_Fork`, since 2.34.
+static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Finds it, in the constructor.
+pub fn prepare() {
+    // SAFETY: a C string; finds the definition after this library.
+    let real = unsafe { libc::dlsym(libc::RTLD_NEXT, c"_Fork".as_ptr()) };
+    REAL.store(real, Ordering::Relaxed);
+}
+
+/// The fork for signal handlers, which runs no handlers of `pthread_atfork`.
+///
+/// # Safety
+/// As `_Fork(3)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _Fork() -> libc::pid_t {
+    if REAL.load(Ordering::Relaxed).is_null() {
+        prepare();
+    }
+    let real = REAL.load(Ordering::Relaxed);
+    if real.is_null() {
+        sys::set_errno(libc::ENOSYS);
+        return -1;
+    }
+    before();
+    // SAFETY: glibc's function has this type.
+    let child = unsafe {
+        std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> libc::pid_t>(real)()
+    };
+    if child == 0 {
+        in_child();
+    } else {
+        in_parent();
+    }
+    child
+}
