@@ -22,12 +22,13 @@ use crate::terminal::say;
 /// Metrics to compute.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct MetricArgs {
-    /// A value computed from counters of one group, as in ipc=instructions/cycles; or the name of a
-    /// built-in one, or `builtin` for all of those that can be formed. Repeatable
+    /// Metric to compute from counters of one group, for example ipc=instructions/cycles. Also the
+    /// name of a built-in metric, or `builtin` for all built-in metrics whose counters are there.
+    /// Repeatable
     #[arg(long, value_name = "NAME=EXPR")]
     pub metric: Vec<String>,
-    /// File with a NAME=EXPR per line (`-` is standard input); lines that begin with # are
-    /// comments. Repeatable
+    /// File with one NAME=EXPR per line; `-` is standard input. Lines that begin with #
+    /// are comments. Repeatable
     #[arg(long, value_name = "FILE")]
     pub metrics_file: Vec<PathBuf>,
 }

@@ -11,24 +11,25 @@ use crate::input;
 use crate::report::{self, plural};
 use crate::terminal::say;
 
-/// Make what is left of a recording whose programs died part of its profile.
+/// Recover data left behind by programs that crashed.
 ///
-/// What a program recorded last is in shared memory until it ends. If it was killed, and
-/// `counterpoint run` with it, this writes it to the profile, which is complete then and can be
-/// moved. The views do the same by themselves. Nothing is done twice: it can be repeated after any
-/// interruption. Exit status 1: some of the recording is still running, or its memory is gone.
+/// Until a program ends, the last calls that it recorded are in shared memory. If the program and
+/// `counterpoint run` were both killed, this command moves these calls into the profile, which is
+/// then complete and can be moved. `report` and the other views do the same. The command can be
+/// interrupted and repeated. The exit code is 1 if part of the recording is still running, or if
+/// its memory is gone.
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.
     #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE", value_parser = input::profile())]
     profile: PathBuf,
-    /// Instead of recovering a profile, free the memory of recordings whose profile is not there
-    /// any more, also if it may have been moved away: what it lacks is lost then. Every `recover`
-    /// and every `run` frees that of profiles that were certainly deleted
+    /// Instead of recovering a profile, free the memory of recordings whose profile is gone, even
+    /// if the profile may only have been moved: it then loses the calls that were not recovered.
+    /// Every `recover` and `run` frees the memory of profiles that were certainly deleted
     #[arg(long, conflicts_with_all = ["profile", "close"])]
     orphans: bool,
-    /// End a recording that `counterpoint env` prepared, if none of its processes runs: no
-    /// further program can join it.
+    /// End a recording that `counterpoint env` prepared, so that no further program can
+    /// join it. It must have no running process.
     #[arg(long)]
     close: bool,
 }

@@ -32,18 +32,18 @@ use sampler::{Sampler, Wanted};
 
 /// Run a program and record every dispatch in it
 ///
-/// Everything after `--` is the program and its arguments. Its output, its signals and its exit
-/// status are its own: `run` ends as the program ends. If the program was not started, the status
-/// is 127 if it was not found, 126 if it is not executable, and 2 for any other reason; a line on
-/// stderr that begins with `counterpoint:` says why.
+/// Everything after `--` is the program and its arguments. `run` passes on the program's output
+/// and signals, and ends with its exit status. If the program could not be started, the
+/// status is 127 if it was not found, 126 if it is not executable, and 2 for any other
+/// reason. A line on stderr that begins with `counterpoint:` says why.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     recording: Recording,
     #[command(flatten)]
     beside: Beside,
-    /// Run the program several times, each time with as many of the counters as work at once;
-    /// with a number, in that many passes; counters in braces are one pass each
+    /// Run the program several times, each time with as many of the counters as work at once.
+    /// With a number, use at most that many passes. Each group of counters in braces is one pass
     #[arg(
         long,
         value_name = "N",

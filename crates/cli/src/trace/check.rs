@@ -19,16 +19,16 @@ use crate::terminal::{self, stdout, visible};
 /// The version of the JSON document.
 const CHECK_SCHEMA: &str = "counterpoint.trace-check/1";
 
-/// Check a trace file of any program: Chrome JSON, also with gzip, or Perfetto's format.
+/// Check a trace file of any program, in Chrome JSON or Perfetto's format, also with gzip.
 ///
-/// Says what every reader must stumble over, and at which byte. The exit code is 1 if there is
-/// anything.
+/// Reports errors that any reader would run into, and at which byte they are. The exit code is
+/// 1 if there are any.
 #[derive(clap::Args)]
 pub struct Args {
     /// Trace files; `-` is standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// How to print it.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
@@ -36,10 +36,10 @@ pub struct Args {
 /// `--format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// A line per finding.
+    /// One line per finding.
     #[default]
     Text,
-    /// One JSON document, as docs/schema.md describes.
+    /// One JSON document; docs/traces.md describes it.
     Json,
 }
 

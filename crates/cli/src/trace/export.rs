@@ -25,45 +25,45 @@ use crate::whole::WholeFile;
 
 /// Write a profile as a timeline: Chrome JSON with Kineto's schema, or Perfetto's format.
 ///
-/// Each workgroup call is a slice of its thread, with its counters; dispatches have rows of their
+/// Each workgroup call is a slice on its thread, with its counters. Dispatches have rows of their
 /// own. docs/traces.md says what each field means.
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.
     #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE", value_parser = input::profile())]
     profile: PathBuf,
-    /// File to write: NAME.json, NAME.json.gz, or NAME.pftrace for Perfetto; `-` is standard
+    /// File to write: NAME.json, NAME.json.gz, or NAME.pftrace for Perfetto. `-` is standard
     /// output.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Its format, whatever its name is. Standard output gets json by default.
+    /// Format of the file, whatever its name. The default for standard output is json.
     #[arg(long, value_enum)]
     format: Option<Ending>,
-    /// Names of kinds of activities. Without it a recording has Kineto's, and an imported trace its
-    /// own.
+    /// Names to use for the kinds of activities. By default a recording gets Kineto's names, and an
+    /// imported trace keeps its own.
     #[arg(long, value_enum)]
     vocabulary: Option<Words>,
-    /// Leave counters out as time series; the arguments of calls have them all the same.
+    /// Do not write counters as time series. The arguments of calls still have them.
     #[arg(long)]
     no_counter_tracks: bool,
-    /// Write only activities of this category, as the file calls it; `*` and `?` stand for any text
-    /// and any character. May be given several times.
+    /// Write only activities of this category, as the output file calls it. `*` matches any text,
+    /// `?` any character. Repeatable.
     #[arg(long, value_name = "GLOB")]
     category: Vec<String>,
-    /// Write only what reaches into the time from here on, since the first moment of the trace:
-    /// 1.5s, 20ms, 300us, 10ns.
+    /// Write only what ends after this time, counted from the beginning of the trace: 1.5s,
+    /// 20ms, 300us, 10ns.
     #[arg(long, value_name = "TIME", value_parser = time)]
     from: Option<u64>,
     /// Write only what begins before this time.
     #[arg(long, value_name = "TIME", value_parser = time)]
     to: Option<u64>,
-    /// Compress the packets of Perfetto's format.
+    /// Compress the packets (Perfetto's format only).
     #[arg(long)]
     compress: bool,
-    /// This profile's place among the ranks of a distributed job, from 0.
+    /// Rank of this profile in a distributed job, from 0.
     #[arg(long, value_name = "N", requires = "world_size")]
     rank: Option<u32>,
-    /// How many ranks the job has.
+    /// Number of ranks in the job.
     #[arg(long, value_name = "N", requires = "rank")]
     world_size: Option<u32>,
 }
@@ -89,9 +89,9 @@ fn time(text: &str) -> Result<u64, String> {
 /// `--vocabulary`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Words {
-    /// One word per kind, whoever produced it: `runtime`, `memcpy`.
+    /// One word per kind, whichever program produced it: `runtime`, `memcpy`.
     Generic,
-    /// What tools for Kineto's traces look for: `cuda_runtime`, `gpu_memcpy`.
+    /// The names that tools for Kineto's traces look for: `cuda_runtime`, `gpu_memcpy`.
     Kineto,
 }
 

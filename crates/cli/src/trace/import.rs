@@ -16,19 +16,19 @@ use crate::prepare::{Turn, make_way};
 use crate::report::plural;
 use crate::terminal::say;
 
-/// Make a profile of traces: Chrome JSON, as torch, Kineto, TensorFlow and `trace export` write it, or
-/// Perfetto's format.
+/// Make a profile from traces: Chrome JSON, as torch, Kineto, TensorFlow and `trace export` write
+/// it, or Perfetto's format.
 ///
-/// Files may be compressed with gzip. Slices and asynchronous spans become calls, counters tracks:
-/// report, stats and export work on them. Everything else is kept and comes out again with `trace
-/// export`. Several files become one
-/// profile, aligned by their base times. docs/traces.md says more.
+/// Files may be compressed with gzip. Slices and asynchronous spans become calls, and counters
+/// become tracks; report, stats and export work on them. Everything else is kept, and
+/// `trace export` writes it again. Several files become one profile, aligned by their base
+/// times. docs/traces.md has the details.
 #[derive(clap::Args)]
 pub struct Args {
     /// Trace files; `-` is standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Profile directory to make. An earlier profile there is moved to DIR.old.
+    /// Profile directory to create. An existing profile is moved to DIR.old.
     #[arg(short, long, default_value = "counterpoint.cpt", value_name = "DIR",
           value_parser = input::profile())]
     output: PathBuf,

@@ -20,22 +20,23 @@ use crate::report;
 use crate::terminal::{Kind, say, stdout, visible};
 use crate::whole::{self, WholeFile};
 
-/// Put Chrome JSON traces of several processes, ranks or machines into one file.
+/// Merge Chrome JSON traces of several processes, ranks or machines into one file.
 ///
-/// The file is Chrome JSON again, or in Perfetto's format, by its name.
+/// The name of the output file chooses its format: Chrome JSON or Perfetto's format.
 ///
-/// Times are aligned by clock snapshots where the files have them, else by base times. What that
-/// is worth is said for each file. Each file's rows stay together, under its rank or machine.
+/// Times are aligned by clock snapshots if the files have them, and otherwise by base times. A line
+/// for each file says how it was aligned and how exact that is. The rows of each file stay
+/// together, under its rank or machine.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Trace files of any program: JSON, also compressed with gzip; `-` is standard input.
+    /// Trace files of any program: JSON, also compressed with gzip. `-` is standard input.
     #[arg(required = true, num_args = 2.., value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// File to write: NAME.json, NAME.json.gz, or NAME.pftrace for Perfetto; `-` is standard
+    /// File to write: NAME.json, NAME.json.gz, or NAME.pftrace for Perfetto. `-` is standard
     /// output.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Its format, whatever its name is. Standard output gets json by default.
+    /// Format of the file, whatever its name. The default for standard output is json.
     #[arg(long, value_enum)]
     format: Option<Ending>,
 }
