@@ -37,8 +37,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         return Err(e.into());
     }
     say!(
-        "{} is ready; run the program with these variables, then `counterpoint \
-         report {}`",
+        "{} is ready; run the program with these variables, then use \
+         `counterpoint report {}`",
         args.recording.output.display(),
         args.recording.output.display()
     );

@@ -77,7 +77,7 @@ enum ExportFormat {
 /// Writes the rows.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if args.format == ExportFormat::Parquet && args.output.is_none() {
-        return Err(Failure::new("export --format parquet: no file to write to")
+        return Err(Failure::new("export --format parquet: needs a file to write to")
             .hint("name one with -o FILE; -o - is standard output"));
     }
     let profile = report::open(&args.profile, Closing::WhenOver)?;
@@ -102,7 +102,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             Ok(ExitCode::from(1))
         }
         (Some(glob), What::Tracks) if rows == 0 => {
-            say!("--filter {glob}: no sample of a track matches");
+            say!("--filter {glob}: no track matches");
             Ok(ExitCode::from(1))
         }
         _ => Ok(ExitCode::SUCCESS),

@@ -55,9 +55,11 @@ pub fn before_run(args: &MetricArgs, counters: &[CounterInfo]) -> Result<Vec<Met
     let operands: Vec<Operand<'_>> = counters.iter().map(CounterInfo::operand).collect();
     if args.metric.iter().any(|text| text == BUILTIN) {
         return Err(Failure::new(format!(
-            "--metric {BUILTIN}: nothing to note before a recording"
+            "--metric {BUILTIN}: a recording does not need to ask for built-in metrics"
         ))
-        .hint("`counterpoint report` offers built-in metrics whenever their counters are there"));
+        .hint(
+            "`counterpoint report` shows built-in metrics whenever their counters are recorded",
+        ));
     }
     let asked = asked(args, &operands)?;
     bind_all(&asked, &operands)?;
@@ -80,7 +82,7 @@ pub fn of_profile(
         match bound {
             Ok(bound) if taken(&bound.name, &operands).is_none() => all.push(bound),
             Ok(_) => {
-                say!("the profile's metric {}: not its name alone", info.name)
+                say!("the profile's metric {}: another column has this name", info.name)
             }
             Err(e) => say!("the profile's metric {}: {e}", info.name),
         }
@@ -134,11 +136,11 @@ fn asked(args: &MetricArgs, operands: &[Operand<'_>]) -> Result<Vec<Asked>, Fail
     for (i, asked) in all.iter().enumerate() {
         let name = &asked.metric.name;
         if all[..i].iter().any(|earlier| earlier.metric.name == *name) {
-            return Err(Failure::new(format!("{}: {name} is there twice", asked.from)));
+            return Err(Failure::new(format!("{}: {name} is defined twice", asked.from)));
         }
         if let Some(what) = taken(name, operands) {
             return Err(Failure::new(format!("{}: {name} is {what}", asked.from))
-                .hint("call the metric something else"));
+                .hint("give the metric another name"));
         }
     }
     Ok(all)
@@ -162,7 +164,7 @@ fn unknown(name: &str) -> Failure {
         [] => format!("NAME=EXPRESSION, or one of {}", names().collect::<Vec<_>>().join(", ")),
         near => format!("did you mean {}? New ones are NAME=EXPRESSION", near.join(", ")),
     };
-    Failure::new(format!("--metric {name}: no built-in metric is called so")).hint(hint)
+    Failure::new(format!("--metric {name}: no built-in metric has this name")).hint(hint)
 }
 
 fn failure(from: &str, error: MetricError) -> Failure {

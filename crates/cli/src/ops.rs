@@ -108,7 +108,8 @@ fn known_machine(profile: &Profile, name: &str) -> Result<(), Failure> {
     let mut names: Vec<&str> = all.into_iter().map(|(_, name)| name).collect();
     names.sort_unstable();
     names.dedup();
-    let failure = Failure::new(format!("--vm {name}: no such virtual machine in the profile"));
+    let failure =
+        Failure::new(format!("--vm {name}: the profile has no virtual machine of this name"));
     Err(match names.is_empty() {
         true => failure,
         false => failure.hint(format!("there are: {}", names.join(", "))),

@@ -80,12 +80,12 @@ fn interval(text: &str) -> Result<Duration, String> {
         "us" => Duration::from_micros(1),
         "ms" => Duration::from_millis(1),
         "s" => Duration::from_secs(1),
-        _ => return Err("a whole number and us, ms or s".to_owned()),
+        _ => return Err("expected a whole number followed by us, ms or s".to_owned()),
     };
     let number: u32 = number.parse().map_err(|_| "not a whole number".to_owned())?;
     let time = unit.checked_mul(number).unwrap_or(Duration::MAX);
     let allowed = Duration::from_millis(1)..=Duration::from_secs(3600);
-    if allowed.contains(&time) { Ok(time) } else { Err("not from 1ms to 3600s".to_owned()) }
+    if allowed.contains(&time) { Ok(time) } else { Err("must be from 1ms to 3600s".to_owned()) }
 }
 /// The variable that has the dynamic linker load the agent.
 pub const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
@@ -132,7 +132,7 @@ pub fn prepare(
         counters_of(recording, &resolver, &machine)?;
     beside.extend(system_wide(system, beside.len() as u16, &resolver, &machine)?);
     if let (Some(counter), true) = (beside.first(), origin != Origin::Run) {
-        return Err(Failure::new(format!("{} counts a whole package, no thread", counter.name))
+        return Err(Failure::new(format!("{} counts a whole package, not a thread", counter.name))
             .hint("`counterpoint run` samples it beside the program"));
     }
     let infos: Vec<CounterInfo> = counters.iter().map(Into::into).collect();
@@ -156,10 +156,10 @@ pub fn ask_for_counters(origin: Origin, resolver: &Resolver, machine: &Machine) 
     (!named).then(works)??;
     Some(match origin {
         Origin::Session => format!(
-            "to count in each call, at a price, name counters: counters={:?}",
+            "to count in each call, which makes calls slower, name counters: counters={:?}",
             list.split(',').collect::<Vec<_>>()
         ),
-        _ => format!("to count in each call, at a price, name counters: -e {list}"),
+        _ => format!("to count in each call, which makes calls slower, name counters: -e {list}"),
     })
 }
 
@@ -184,8 +184,11 @@ pub fn place(recording: &Recording) -> Result<PathBuf, Failure> {
     match fs::symlink_metadata(&directory) {
         // In a directory that everybody may write to, anybody can have put a link there.
         Ok(found) if found.is_symlink() && ![user(), 0].contains(&found.uid()) => {
-            Err(Failure::new(format!("output {}: is another user's link", directory.display()))
-                .hint("choose another place with -o DIR"))
+            Err(Failure::new(format!(
+                "output {}: is a link that belongs to another user",
+                directory.display()
+            ))
+            .hint("choose another place with -o DIR"))
         }
         Ok(found) if found.is_symlink() => fs::canonicalize(&directory)
             .map_err(|e| Failure::new(format!("output {}: {e}", directory.display()))),
@@ -506,10 +509,11 @@ pub fn library_places() -> std::io::Result<[PathBuf; 2]> {
 }
 
 fn library() -> Result<PathBuf, Failure> {
-    let places = library_places().map_err(|e| Failure::new(format!("find own program: {e}")))?;
+    let places = library_places()
+        .map_err(|e| Failure::new(format!("find the path of this program: {e}")))?;
     places.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
-        Failure::new(format!("no {} and no {}", places[0].display(), places[1].display()))
-            .hint("`cargo xtask dist` builds program and library into dist/; copy it as a whole")
+        Failure::new(format!("found neither {} nor {}", places[0].display(), places[1].display()))
+            .hint("`cargo xtask dist` builds both into dist/; copy that folder as a whole")
     })
 }
 
@@ -617,20 +621,20 @@ pub fn make_way(directory: &Path) -> Result<(), Failure> {
             .hint("choose another place with -o DIR")
     };
     if !found.is_dir() {
-        return Err(refuse("exists and is not a profile"));
+        return Err(refuse("already exists and is not a Counterpoint profile"));
     }
     if fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none()) {
         return fs::remove_dir(directory).map_err(|e| refuse(&e.to_string()));
     }
     let Ok(manifest) = Manifest::read(directory) else {
-        return Err(refuse("exists and is not a profile"));
+        return Err(refuse("already exists and is not a Counterpoint profile"));
     };
     if manifest.origin != Origin::Env && !is_over(&manifest) {
         return Err(Failure::new(format!(
-            "output {}: is still being recorded",
+            "output {}: a program is still recording into it",
             directory.display()
         ))
-        .hint("wait until that program has ended, or choose another place with -o DIR"));
+        .hint("wait until the program has ended, or choose another place with -o DIR"));
     }
     // What an interrupted recording left in memory belongs to it, wherever it moves.
     collect(directory, Closing::Now).map_err(Failure::new)?;
@@ -640,7 +644,7 @@ pub fn make_way(directory: &Path) -> Result<(), Failure> {
     if fs::symlink_metadata(&old).is_ok_and(|m| m.dev() == found.dev()) {
         if Manifest::read(&old).is_err() {
             return Err(refuse(&format!(
-                "cannot move to {}: that is not a profile",
+                "cannot be moved to {}, which is not a Counterpoint profile",
                 old.display()
             )));
         }

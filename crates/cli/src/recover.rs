@@ -56,18 +56,20 @@ fn outcome(manifest: &Manifest, collected: &Collected) -> (u8, String) {
     let pages = format!("{} recovered", plural(collected.pages as u128, "page"));
     match &collected.pool {
         PoolFate::AlreadyCollected => (0, "nothing to recover".to_owned()),
-        PoolFate::Removed => (0, format!("{pages}, the recording is over")),
+        PoolFate::Removed => (0, format!("{pages}, and the recording is over")),
         PoolFate::Refused(pool, why) => {
-            (1, format!("nothing is recovered, {} is left alone: {why}", pool.display()))
+            (1, format!("nothing was recovered, because {} was left alone: {why}", pool.display()))
         }
-        PoolFate::Vanished(pool) => (1, format!("nothing to recover, {} is gone", pool.display())),
+        PoolFate::Vanished(pool) => {
+            (1, format!("nothing to recover, because {} is gone", pool.display()))
+        }
         PoolFate::Kept => {
             let watched = manifest.watch.iter().copied().filter(|process| process.is_alive());
             let mut running: Vec<ProcessId> = collected.live.clone();
             running.extend(watched.filter(|process| !collected.live.contains(process)));
             if running.is_empty() {
                 let open = "the recording is open for further programs (--close ends it)";
-                return (0, format!("{pages}, {open}"));
+                return (0, format!("{pages}; {open}"));
             }
             let pids: Vec<String> = running.iter().map(|process| process.pid.to_string()).collect();
             let who = if pids.len() == 1 { "process" } else { "processes" };

@@ -324,16 +324,16 @@ fn say(closed: profile::Result<Collected>, directory: &Path, output: &Path) {
         Ok(collected) => {
             let running = collected.live.len();
             if let PoolFate::Vanished(path) = &collected.pool {
-                say!("{} is gone, and with it unfinished pages", path.display());
+                say!("{} is gone, and the unfinished pages in it are lost", path.display());
             }
             if let PoolFate::Refused(path, why) = &collected.pool {
-                say!("the pool {} is left alone: {why}", path.display());
+                say!("the pool {} was left alone: {why}", path.display());
             }
             let summary = crate::report::summary(directory);
             let still = match running {
                 0 => String::new(),
-                1 => "; one of its processes still runs and records".to_owned(),
-                n => format!("; {n} of its processes still run and record"),
+                1 => "; one of its processes is still running and recording".to_owned(),
+                n => format!("; {n} of its processes are still running and recording"),
             };
             say!("{}: {summary}{still}", output.display());
         }

@@ -167,11 +167,11 @@ fn finish(args: &FinishArgs) -> Result<ExitCode, Failure> {
     let dir = &args.profile;
     let mut manifest = Manifest::read(dir).map_err(|e| explain(dir, e))?;
     if manifest.origin != Origin::Session {
-        let why = "it is no session's: `counterpoint recover` finishes other profiles";
+        let why = "it was not recorded by a session; use `counterpoint recover` for other profiles";
         return Err(Failure::new(format!("finish {}: {why}", dir.display())));
     }
     if !is_own(dir).map_err(Failure::new)? {
-        let why = "it is another user's profile, or a copy";
+        let why = "it belongs to another user, or is a copy";
         return Err(Failure::new(format!("finish {}: {why}", dir.display())));
     }
     if manifest.state != State::Finished {

@@ -176,8 +176,8 @@ fn asked(args: &Args) -> bool {
 fn too_many(profile: &Profile, error: TooManyCalls) -> Failure {
     let op = report::labels(profile, &[error.key]).concat();
     let most = analysis::stats::MOST_CALLS;
-    Failure::new(format!("{op}: {} calls, at most {most} can be ranked", error.calls))
-        .hint("choose a part of them with --thread or --skip-ms")
+    Failure::new(format!("{op}: has {} calls, but at most {most} can be ranked", error.calls))
+        .hint("choose some of them with --thread or --skip-ms")
 }
 
 /// For options that take milliseconds.

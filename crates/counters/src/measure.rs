@@ -305,9 +305,9 @@ impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Group => "read counters: a group is in error state (pinned, and not on the PMU)",
-            Self::Lost => "read counters: their descriptors were closed by the program",
-            Self::OtherCounters => "read counters: the measurement was begun with other counters",
-            Self::Forked => "read counters: opened before a fork, they count the parent",
+            Self::Lost => "read counters: the program closed their descriptors",
+            Self::OtherCounters => "read counters: the measurement was started with other counters",
+            Self::Forked => "read counters: they were opened before a fork and count the parent",
         })
     }
 }

@@ -223,7 +223,7 @@ fn directories_that_give_nothing() {
         ("empty", "empty: no mapfile.csv and no *.json"),
         ("other", "other/mapfile.csv: no row for this processor, AuthenticAMD-25-61-4"),
         ("broken", "broken/a.json: EOF while parsing an object at line 1 column 2"),
-        ("strange", "strange/a.json: x: EventCode \"y\" is no number"),
+        ("strange", "strange/a.json: x: EventCode \"y\" is not a number"),
         ("dangling", "dangling/a.json: no ArchStdEvent \"x\""),
         ("up", "up/mapfile.csv: \"../beside\" is not inside of its directory"),
         (
@@ -253,6 +253,7 @@ fn what_is_broken_is_left_out() {
     let resolver = resolver(&tree, "partly");
     assert_eq!(rows(&resolver, "good.one"), ["good.one 4 0x76 0x0"]);
     let hint = resolver.resolve("qqqqqq.zzzzzz").unwrap_err().hint.unwrap_or_default();
-    let expected = "partly/a.json: strange.one: EventCode \"y\" is no number; and 2 more like it";
+    let expected =
+        "partly/a.json: strange.one: EventCode \"y\" is not a number; and 2 more like it";
     assert!(hint.ends_with(expected), "{hint}");
 }

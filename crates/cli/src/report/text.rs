@@ -116,7 +116,7 @@ pub fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::R
     let Layout { left_out, common } = layout(out, shown, NAME_WIDTH, width)?;
     let prose = width.unwrap_or(PROSE_WIDTH);
     if let Some(common) = common {
-        wrapped(out, "… ", &format!("at the begin of a name stands for {common}"), prose)?;
+        wrapped(out, "… ", &format!("at the beginning of a name stands for {common}"), prose)?;
     }
     if !partly.is_empty() {
         let counters = partly.iter().map(|(name, (counted, calls))| {
@@ -127,7 +127,7 @@ pub fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::R
             )
         });
         let text = format!(
-            "counted in some calls only, over the rows with this mark: {}",
+            "counted in only some of the calls in the marked rows: {}",
             counters.collect::<Vec<_>>().join(", ")
         );
         wrapped(out, "* ", &text, prose)?;
@@ -141,8 +141,8 @@ pub fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::R
             }
         });
         let text = format!(
-            "estimates, since counters took turns; each was on for this part of the time of its \
-             row's calls: {}",
+            "estimates, because counters took turns; each was counting for this part of the time \
+             in its row's calls: {}",
             counters.collect::<Vec<_>>().join(", ")
         );
         wrapped(out, "≈ ", &text, prose)?;
@@ -152,7 +152,7 @@ pub fn table(out: &mut impl Write, table: &Table, width: Option<usize>) -> io::R
     }
     if !left_out.is_empty() {
         let text =
-            format!("{} (a wider terminal, --format json and csv have them)", left_out.join(", "));
+            format!("{} (use a wider terminal, or --format json or csv)", left_out.join(", "));
         wrapped(out, "not shown: ", &text, prose)?;
     }
     writeln!(out)
@@ -299,7 +299,7 @@ fn threads(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) -> i
     let prose = width.unwrap_or(PROSE_WIDTH);
     let with_off_cpu = !left_out.contains(&OFF_CPU);
     if with_off_cpu && some.iter().any(|t| t.off_cpu.is_some_and(|off| off.assumed)) {
-        let text = "no counter tells the CPU time inside some dispatches; they are assumed to have \
+        let text = "no counter measured the CPU time in some dispatches; they are assumed to have \
                     been on a CPU all the time";
         wrapped(out, "≤: ", text, prose)?;
     }
@@ -332,7 +332,7 @@ fn tracks(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) -> io
     }
     let prose = width.unwrap_or(PROSE_WIDTH);
     if rows.iter().any(|(_, estimated)| *estimated) {
-        let text = "counted during a part of the time only, and scaled";
+        let text = "counted for only part of the time, and scaled";
         wrapped(out, "~: ", text, prose)?;
     }
     if !left_out.is_empty() {

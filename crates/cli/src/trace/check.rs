@@ -99,7 +99,7 @@ fn check(path: &Path) -> Result<FileOut, Failure> {
     let (kind, source) = kind::open(input::once(path).map_err(failed)?).map_err(failed)?;
     match kind {
         Kind::Other(what) => Ok(other(what)),
-        Kind::Empty => Ok(other("nothing in it")),
+        Kind::Empty => Ok(other("it is empty")),
         Kind::Perfetto => {
             let report = perfetto::check::check(source).map_err(failed)?;
             Ok(FileOut::new(path, "perfetto", report))
@@ -110,7 +110,7 @@ fn check(path: &Path) -> Result<FileOut, Failure> {
                 Err((mut report, error)) => {
                     let text = error.to_string();
                     let what = text.split_once(": ").map_or(text.as_str(), |(_, what)| what);
-                    report.find(error.at, "cannot be read any further", what);
+                    report.find(error.at, "the rest cannot be read", what);
                     report
                 }
             };

@@ -73,14 +73,14 @@ fn time(text: &str) -> Result<u64, String> {
     let units = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
     let parsed = units.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, ns)));
     let Some((number, ns)) = parsed else {
-        return Err("a time needs a unit: s, ms, us or ns".to_owned());
+        return Err("add a unit to the time: s, ms, us or ns".to_owned());
     };
     match number.trim().parse::<f64>() {
         Ok(number) if number >= 0.0 && number * ns < 2f64.powi(63) => {
             Ok((number * ns).round() as u64)
         }
         _ => Err(format!(
-            "{number:?} is not a number of {} from 0 on",
+            "{number:?} is not a number of {} of at least 0",
             text.trim_start_matches(number)
         )),
     }
@@ -108,10 +108,10 @@ impl From<Words> for Vocabulary {
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let ending = Ending::of(args.format, &args.output)?;
     if let Some((rank, size)) = args.rank.zip(args.world_size).filter(|(rank, n)| rank >= n) {
-        return Err(Failure::new(format!("--rank {rank}: not below --world-size {size}")));
+        return Err(Failure::new(format!("--rank {rank}: must be below --world-size {size}")));
     }
     if let Some((from, to)) = args.from.zip(args.to).filter(|(from, to)| from >= to) {
-        return Err(Failure::new(format!("--from {from} ns: not before --to {to} ns")));
+        return Err(Failure::new(format!("--from {from} ns: must be before --to {to} ns")));
     }
     let profile = report::open(&args.profile, Closing::WhenOver)?;
     let name = |e: io::Error| Failure::writing(&args.output, e);
@@ -144,7 +144,7 @@ fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCod
     let traces = profile.activities().map_err(Failure::new)?;
     if traces.is_empty() {
         let dir = profile.dir.display();
-        return Err(Failure::new(format!("read {dir}: the traces that were imported are gone")));
+        return Err(Failure::new(format!("read {dir}: the imported traces are gone")));
     }
     let traces = in_order(traces);
     // Which files these were stands in the command that imported them.
@@ -190,13 +190,13 @@ pub fn in_order(mut traces: Vec<Activities>) -> Vec<Activities> {
 pub fn say_changes<W>(done: &Timeline<W>) {
     match done.left_out {
         0 => {}
-        1 => say!("1 event has no form that Perfetto knows; left out"),
-        n => say!("{n} events have no form that Perfetto knows; left out"),
+        1 => say!("1 event was left out, because Perfetto's format has no such event"),
+        n => say!("{n} events were left out, because Perfetto's format has no such events"),
     }
     if done.shift_ns > 0 {
         say!(
-            "all times are {} ns later than in the trace: it begins before 1970, and \
-             Perfetto's format has no such times",
+            "all times are {} ns later than in the trace, because it begins before \
+             1970 and Perfetto's format has no such times",
             done.shift_ns
         );
     }

@@ -55,9 +55,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
                 (n, what) => format!(", {}", plural(n.into(), what)),
             });
             let more = more.collect::<String>();
-            let ours = if ours { "; the profile that was exported" } else { "" };
+            let ours = if ours { "; this is the profile that was exported" } else { "" };
             say!(
-                "{}, among them {}{more}, in {}{ours}",
+                "{}, including {}{more}, in {}{ours}",
                 plural(events, "event"),
                 plural(calls, "call"),
                 output.display()
@@ -114,7 +114,7 @@ fn restore(args: &Args, file: &Input, head: Head) -> Result<Option<Imported>, Fa
 fn stops_early(file: &Input, summary: &Summary) {
     if summary.truncated {
         let at = summary.bytes;
-        say!("{}: stops early, after byte {at}", file.name());
+        say!("{}: is truncated after byte {at}", file.name());
     }
 }
 

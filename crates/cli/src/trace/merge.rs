@@ -47,7 +47,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     at_most_one_standard(args.files.iter().map(PathBuf::as_path))?;
     if args.files.iter().any(|file| same_file(file, &args.output)) {
         let to = args.output.display();
-        return Err(Failure::new(format!("write {to}: it is one of the files to read")));
+        return Err(Failure::new(format!("write {to}: it is also one of the input files")));
     }
     let inputs = args.files.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
     let alignments = match ending {
@@ -73,7 +73,7 @@ fn chrome(args: &Args, inputs: &[Input], ending: Ending) -> Result<Vec<Alignment
         let look = merge::look(input.name(), input.read())
             .map_err(|e| Failure::new(format!("read {}: {e}", input.name())))?;
         if look.summary.truncated {
-            say!("{}: ends in the middle; merged as far as it goes", look.name);
+            say!("{}: is truncated; merged up to its last complete event", look.name);
         }
         files.push(look);
     }
@@ -162,9 +162,13 @@ fn in_words(alignment: &Alignment) -> String {
             "shifted by {shift_ns} ns ± {:.0} ns, by snapshots of one machine's clocks",
             uncertainty_ns.unwrap_or(0.0)
         ),
-        By::BaseTime => "by base time; how well the machines' clocks agree is not known".to_owned(),
+        By::BaseTime => {
+            "aligned by base time; it is not known how well the machines' clocks agree".to_owned()
+        }
         By::FirstEvent => {
-            format!("shifted by {shift_ns} ns: no base time, first events put at one moment")
+            format!(
+                "shifted by {shift_ns} ns to align the first events, because there is no base time"
+            )
         }
     };
     format!("{file}:{who}{} {how}", if who.is_empty() { "" } else { ";" })

@@ -201,7 +201,7 @@ fn spans_and_counters_are_in_every_view() {
     let notes = all["notes"].to_string();
     // The two local ids are those of two processes.
     assert!(notes.contains("2 slices begin without an end or end without a begin"), "{notes}");
-    assert!(notes.contains("beside the threads: 3 asynchronous spans"), "{notes}");
+    assert!(notes.contains("not on a thread: 3 asynchronous spans"), "{notes}");
     let mut tracks: Vec<Value> = all["tracks"]
         .as_array()
         .unwrap()
@@ -240,7 +240,7 @@ fn spans_and_counters_are_in_every_view() {
     // Counters alone are no reason to look for an executable.
     let (profile, _) = import(&scratch, "c.json", format!("[{counters}]").as_bytes());
     let said = text(&run(&["report"], &[&profile]).stdout);
-    assert!(said.contains("no slice in the trace: 3 counter events"), "{said}");
+    assert!(said.contains("the trace has no slices: 3 counter events"), "{said}");
     assert!(said.contains("mem bytes") && !said.contains("IREE"), "{said}");
 }
 
@@ -284,7 +284,7 @@ fn files_of_other_kinds() {
         (&elf, "ELF"),
         (b"PAR1....", "Parquet"),
         (b"SQLite format 3\0", "SQLite"),
-        (b"", "nothing in it"),
+        (b"", "is empty"),
     ] {
         let file = scratch.join("file");
         std::fs::write(&file, bytes).unwrap();

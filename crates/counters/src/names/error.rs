@@ -143,7 +143,7 @@ impl fmt::Display for NameErrorKind {
             NameErrorKind::Value { text, problem } => write!(f, "{text:?}: {problem}"),
             NameErrorKind::Unsupported { what } => write!(f, "not supported yet: {what}"),
             NameErrorKind::Machine { problem } => f.write_str(problem),
-            NameErrorKind::Twice { name } => write!(f, "{name:?} is there twice"),
+            NameErrorKind::Twice { name } => write!(f, "{name:?} is listed twice"),
             NameErrorKind::Group { problem } => f.write_str(problem),
         }
     }

@@ -164,7 +164,7 @@ impl Pmus {
             let all = self.0.list(DEVICES);
             let near = suggest::closest(typed, all.iter().map(String::as_str)).join(", ");
             let hint = match (all.is_empty(), near.as_str()) {
-                (true, _) => "this machine describes no PMU in sysfs".into(),
+                (true, _) => "sysfs describes no PMU of this machine".into(),
                 (false, "") => format!("PMUs of this machine: {}", all.join(", ")),
                 (false, near) => format!("did you mean {near}?"),
             };
@@ -364,7 +364,8 @@ impl Pmus {
         let text = self.0.read_trimmed(&file("scale"));
         let factor = text.as_deref().map_or(Some(1.0), |text| text.parse::<f64>().ok());
         let scale = factor.and_then(|factor| Scale::new(factor * more)).ok_or_else(|| {
-            let problem = format!("/{}: {:?} is no scale", file("scale"), text.unwrap_or_default());
+            let problem =
+                format!("/{}: {:?} is not a scale", file("scale"), text.unwrap_or_default());
             Trouble::new(NameErrorKind::Machine { problem }).at(term.at)
         })?;
         Ok((unit, scale))
@@ -372,7 +373,8 @@ impl Pmus {
 
     fn unknown(&self, pmu: &str, term: &Term) -> Trouble {
         if OF_SAMPLING.contains(&term.name.as_str()) {
-            let (text, problem) = (term.to_string(), "says how to sample; this counts".into());
+            let (text, problem) =
+                (term.to_string(), "says how to sample, but this program counts".into());
             return Trouble::new(NameErrorKind::Value { text, problem }).at(term.at);
         }
         let kind = NameErrorKind::UnknownTerm { pmu: pmu.into(), term: term.name.clone() };

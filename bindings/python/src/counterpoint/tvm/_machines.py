@@ -247,7 +247,7 @@ def attach(vm: Any, native: _native.Native, name: Optional[str] = None) -> Machi
     """Records its ops, and the runs of functions that are taken from it, until `detach`."""
     if is_remote(vm):
         raise UnsupportedError(
-            "the virtual machine runs over RPC, where its ops cannot be seen: profile it in the"
+            "the virtual machine runs over RPC, so its ops cannot be seen: profile it in the"
             " process that executes it (counterpoint run -- python -m tvm.exec.rpc_server …)"
         )
     with _lock:

@@ -30,10 +30,10 @@ _WHY_NOT_PARALLEL = {
 MOST_METRICS, MOST_COLLECTORS = 16, 8
 
 _WHO_HAS = {
-    1: "a report or an export has a column of its own with this name",
+    1: "a report or an export already has a column with this name",
     2: "a counter of this profile, or a column made of one, has this name",
     3: "another collector has a metric with this name",
-    4: "there is nothing in it but a unit",
+    4: "it is only a unit",
 }
 
 
@@ -133,8 +133,8 @@ class Native:
         number = int(self._collector(start, stop, *words))
         if number == -2:
             raise CounterpointError(
-                f"collectors together have at most {MOST_METRICS} metrics and are at most"
-                f" {MOST_COLLECTORS}"
+                f"there may be at most {MOST_COLLECTORS} collectors, with at most {MOST_METRICS}"
+                " metrics together"
             )
         if number == -3:
             names = ", ".join(repr(name) for name, _ in slots)

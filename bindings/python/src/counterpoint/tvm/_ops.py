@@ -256,7 +256,7 @@ def _notes(runs: list[Any], ops: list[Any]) -> list[str]:
         )
     if any(op["asynchronous"] for op in ops):
         notes.append(
-            'rows with Timing "launch" are the host\'s time for starting work on an asynchronous'
+            'rows with Timing "launch" show the host\'s time for starting work on an asynchronous'
             " device, not the device's time"
         )
     serial: dict[tuple[str, str], int] = {}

@@ -43,8 +43,8 @@ impl Standard {
     }
 }
 
-/// Adds the events of `file`; those that name no unit are of `pmu`. What cannot be used is left out,
-/// and told.
+/// Adds the events of `file`; those that name no unit are of `pmu`. What cannot be used is left
+/// out, and told.
 pub(super) fn read(
     file: &Path,
     pmu: &str,
@@ -128,7 +128,7 @@ fn text(object: &Object, key: &str) -> Option<String> {
 fn first(object: &Object, key: &str) -> Result<Option<u64>, String> {
     let Some(text) = text(object, key) else { return Ok(None) };
     let one = text.split(',').next().unwrap_or("").trim();
-    number(one).map(Some).ok_or_else(|| format!("{key} {text:?} is no number"))
+    number(one).map(Some).ok_or_else(|| format!("{key} {text:?} is not a number"))
 }
 
 const TERMS: [(&str, &str); 12] = [
