@@ -170,7 +170,7 @@ fn spans_and_counters_are_in_every_view() {
     let slice = r#"{"ph":"X","pid":1,"tid":1,"name":"slice","ts":1,"dur":4}"#;
     let trace = format!("[{slice},{spans},{counters}]");
     let (profile, said) = import(&scratch, "t.json", trace.as_bytes());
-    let counts = "14 events, among them 1 call, 3 asynchronous spans, 4 values of counters";
+    let counts = "14 events, including 1 call, 3 asynchronous spans, 4 values of counters";
     assert!(said.contains(counts), "{said}");
     let all = report(&profile);
     let mut rows: Vec<Value> = all["rows"]
@@ -325,7 +325,7 @@ fn perfettos_format_of_other_writers() {
     let profile = scratch.join("p.cpt");
     let done = run(&["trace", "import", "-o"], &[&profile, &file]);
     assert!(done.status.success(), "{done:?}");
-    let said = "18 events, among them 6 calls, 1 asynchronous span, 4 values of counters";
+    let said = "18 events, including 6 calls, 1 asynchronous span, 4 values of counters";
     assert!(text(&done.stderr).contains(said), "{done:?}");
     let again: Value = serde_json::from_str(&exported(&scratch, &profile)).unwrap();
     let base = again["baseTimeNanoseconds"].as_i64().unwrap();
