@@ -113,7 +113,7 @@ class Session:
             raise CounterpointError(f"{prepared['run_file']} cannot be recorded into")
 
     def _compare(self, request: Request) -> None:
-        """Tells of counters that the run has not."""
+        """Warns about counters that the run does not have."""
         if not request.counters and not request.bookkeeping:
             return
         try:

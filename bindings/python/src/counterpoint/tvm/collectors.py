@@ -1,4 +1,4 @@
-"""Collectors: what is measured around each op, beside its time.
+"""Collectors measure values around each op, in addition to its time.
 
 Your own collector lists in `metrics` what it measures:
 
@@ -134,7 +134,7 @@ def names_of(names: object, what: str) -> list[str]:
 
 
 def checked(collectors: object) -> list[Collector]:
-    """The collectors of a profile, each of which is one."""
+    """Checks that each collector of a profile is a `Collector`, and returns them."""
     if isinstance(collectors, (Collector, type)) or not isinstance(collectors, Iterable):
         raise ArgumentError(f"collectors= must be a list of collectors, not {described(collectors)}")
     found = list(collectors)
@@ -180,7 +180,7 @@ def counters_of(
 
 
 def _slots(native: _native.Native, collector: Collector) -> list[tuple[str, int]]:
-    """Names and kinds of its metrics, each of which a report can show."""
+    """The names and kinds of its metrics. A report can show each of them."""
     of, metrics = type(collector).__name__, collector.metrics
     if not isinstance(metrics, Mapping):
         raise ArgumentError(
