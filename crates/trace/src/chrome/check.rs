@@ -281,8 +281,8 @@ mod tests {
             (r#"{"name":"x"}"#, "an event without ph"),
             (
                 r#"{"ph":"X","pid":1}"#,
-                "an event of phase X without ts; an event of phase X without name; \
-                 an event of phase X without dur",
+                "an event of phase X has no ts; an event of phase X has no name; \
+                 an event of phase X has no dur",
             ),
             (r#"{"ph":"X","pid":1,"name":"x","ts":1,"dur":-1}"#, "a slice of -1000 ns"),
             (
