@@ -74,7 +74,7 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 
 
 def build_sdist(sdist_directory, config_settings=None):
-    sys.exit("counterpoint: there is no source archive of the Python package alone: use a checkout")
+    sys.exit("counterpoint: the Python package alone has no source archive; use a checkout")
 
 
 def sources():
@@ -98,14 +98,14 @@ def built():
     paths, why = in_dist(ROOT / "dist")
     if why is None:
         # pip shows it with --verbose.
-        print(f"counterpoint: taken from {ROOT / 'dist'}; without that folder they would be built")
+        print(f"counterpoint: taken from {ROOT / 'dist'}; remove that folder to build them instead")
         return paths
     if shutil.which("cargo") is None or not (ROOT / "Cargo.toml").is_file():
         needs = "Rust is not installed" if (ROOT / "Cargo.toml").is_file() else f"no checkout around {HERE}"
         sys.exit(
             f"counterpoint: {why}, and {needs}. Either install Rust (https://rustup.rs) and use a"
             " whole checkout, or copy dist/ into the checkout from a machine where `cargo xtask dist`"
-            " has made it, or set COUNTERPOINT_DIST to where it lies (docs/tvm.md, Installing)"
+            " has made it, or set COUNTERPOINT_DIST to its location (docs/tvm.md, Installing)"
         )
     target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
     # The same folders as xtask's, so that nothing is built twice.

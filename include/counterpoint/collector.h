@@ -1,6 +1,6 @@
-/* A user's collector: reads something of its own (a device's counters, an allocator's statistics)
- * before and after each op of a model, and gives a fixed number of values that are kept behind the
- * op's call.
+/* A user's collector reads values of its own (a device's counters, an allocator's statistics)
+ * before and after each op of a model. It returns a fixed number of values, which are
+ * recorded with the op's call.
  *
  *     static void* start(void* self, counterpoint_device_t device) { return begin(device); }
  *     static int32_t stop(void* self, void* state, counterpoint_value_t* values, uint32_t slots) {
@@ -13,20 +13,20 @@
  *         .start = start, .stop = stop};
  *     int32_t number = agent->collector_add(&mine);   // agent.h
  *
- * When. Around each op of every virtual machine, on the op's thread; nested ops nest. `start` runs
- * before and `stop` behind the recorder's own readings, so that a collector's time is in no op's
- * duration but in that of what encloses it. An op that throws has no `stop`: the state is given to
- * `abandon` if there is one.
+ * When. A collector is called around each op of every virtual machine, on the op's thread; its
+ * calls nest as ops do. `start` runs before the recorder's own readings and `stop` after
+ * them, so a collector's time is not part of the op's duration, but of whatever encloses
+ * the op. If an op throws, `stop` is not called, and the state is passed to `abandon` if there is one.
  *
  * Who frees. `add` copies the struct, its texts and its slots; `self` and the functions must live
  * until the process ends, also after `remove` (another thread may be in a call). What `start`
  * returns belongs to the collector; `stop` or `abandon` is called once for it.
  *
- * What goes wrong. A `stop` that returns anything but 0, or that fills a slot which is not its own,
- * is counted as the loss `collector_failed`, and its values are left out; the model goes on. So is a
- * single value that is nothing: a number that is infinite or none (NaN), a text that is null.
- * Collectors must not throw, must not call the agent's table but for `ticks`, and may be called by
- * several threads at once.
+ * Errors. If `stop` returns anything but 0, or fills a slot that is not its own, this is counted as
+ * the loss `collector_failed` and its values are left out; the model continues. The same
+ * happens to a single invalid value: a number that is infinite or NaN, or a text that is
+ * null. Collectors must not throw and must not call the agent's table, except for `ticks`.
+ * Several threads may call them at once.
  */
 #ifndef COUNTERPOINT_COLLECTOR_H_
 #define COUNTERPOINT_COLLECTOR_H_
@@ -37,16 +37,16 @@
 extern "C" {
 #endif
 
-/* How many slots all collectors may have together. */
+/* The number of slots that all collectors together may have. */
 #define COUNTERPOINT_MOST_SLOTS 16
 
-/* What a value is. */
+/* The kind of a value. */
 enum {
   COUNTERPOINT_COUNT = 0,    /* whole number, signed */
   COUNTERPOINT_DURATION = 1, /* microseconds */
-  COUNTERPOINT_PERCENT = 2,  /* of a hundred */
+  COUNTERPOINT_PERCENT = 2,  /* 100 means all of it */
   COUNTERPOINT_RATIO = 3,
-  COUNTERPOINT_TEXT = 4      /* C string, copied behind `stop` */
+  COUNTERPOINT_TEXT = 4      /* C string, copied after `stop` returns */
 };
 
 typedef struct counterpoint_device {
@@ -55,9 +55,9 @@ typedef struct counterpoint_device {
 } counterpoint_device_t; /* laid out as DLDevice */
 
 typedef struct counterpoint_slot {
-  /* What views call the value. Unlike every other slot's name, every column that a view has of its
-   * own (docs/schema.md) and every counter of the session: capitals, separators (space, _, -) and a
-   * unit at the end ("duration", "Duration (us)") make no difference. */
+  /* The name of the value in views. It must differ from the names of all other slots, of the
+   * columns of every view (docs/schema.md) and of all counters of the session. Capitals,
+   * separators (space, _, -) and a unit at the end ("duration", "Duration (us)") make no difference. */
   const char* name;
   uint32_t kind;    /* one of the above */
 } counterpoint_slot_t;
@@ -68,29 +68,30 @@ typedef struct counterpoint_value {
     double number;
     const char* text;
   } as;
-  uint64_t filled; /* 0, as it is before `stop`: there is no value this time (which is not 0) */
+  uint64_t filled; /* 0 (as before `stop`): there is no value this time, which is not the value 0 */
 } counterpoint_value_t;
 
 typedef struct counterpoint_collector {
   uint32_t size;  /* bytes of this struct */
-  uint32_t slots; /* from 1 */
+  uint32_t slots; /* at least 1 */
   const char* name;
   const counterpoint_slot_t* slot;
   void* self;
-  /* The op's device: that of its last tensor argument, CPU 0 if it has none. */
+  /* `device` is that of the op's last tensor argument, or CPU 0 if it has none. */
   void* (*start)(void* self, counterpoint_device_t device);
-  /* Fills `values[0 .. slots]`. 0: done. */
+  /* Fills `values[0 .. slots]`. Returns 0 if it succeeded. */
   int32_t (*stop)(void* self, void* state, counterpoint_value_t* values, uint32_t slots);
-  /* The op has thrown. May be null. */
+  /* Called instead of `stop` if the op threw. May be null. */
   void (*abandon)(void* self, void* state);
 } counterpoint_collector_t;
 
-/* agent->collector_add: the collector's number, from 0; -1 the struct is incomplete or of an unknown
- * kind, -2 there are too many slots or collectors, -3 a slot of that name exists, -4 a view has a
- * column of that name, or the session that is open counts it. From the next op on. A slot whose name
- * is that of a counter of a session which begins later is called "NAME (collector)" there.
- * agent->collector_remove: 0; -1 there is none of that number. Its slots are free again once no
- * session is open. */
+/* agent->collector_add returns the collector's number, from 0, or: -1 if the struct is incomplete or
+ * has an unknown kind, -2 if there are too many slots or collectors, -3 if a slot of that
+ * name exists, -4 if a view has a column of that name, or the open session counts it. The
+ * collector is called from the next op on. If a later session has a counter of the same name as a
+ * slot, the slot is called "NAME (collector)" there.
+ * agent->collector_remove returns 0, or -1 if there is no collector of that number. Its slots
+ * are free again when no session is open. */
 
 static inline counterpoint_value_t counterpoint_count(int64_t count) {
   counterpoint_value_t value;

@@ -37,15 +37,15 @@ use crate::process::say;
 /// Runs benchmarks and keeps their results in benches/runs/.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which ones; without a name they are listed.
+    /// Benchmarks to run. Without a name, all benchmarks are listed.
     names: Vec<String>,
-    /// Rounds; in each, every command runs once. The benchmark's own number when not given.
+    /// Number of rounds; every command runs once in each. Each benchmark has a default.
     #[arg(long)]
     rounds: Option<usize>,
-    /// Print the result, keep no file.
+    /// Print the result, but do not keep a file.
     #[arg(long)]
     dry_run: bool,
-    /// Exit with an error when a target is not met.
+    /// Exit with an error if a target is not met.
     #[arg(long)]
     strict: bool,
 }

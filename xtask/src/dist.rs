@@ -22,10 +22,11 @@ use crate::setup::{self, List};
 /// Builds the release into dist/.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Link with the host's C compiler, into target/quick-dist: no downloads, this machine only.
+    /// Link with the host's C compiler into target/quick-dist. This downloads nothing, and the
+    /// result only runs on this machine.
     #[arg(long)]
     host_linker: bool,
-    /// The library that panics on demand, for tests, into target/inject-dist.
+    /// Build the library that panics on demand, for tests, into target/inject-dist.
     #[arg(long, conflicts_with = "host_linker")]
     inject_panics: bool,
 }

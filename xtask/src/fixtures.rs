@@ -26,10 +26,11 @@ use crate::setup::{self, List};
 /// Compiles the modules that the tests run.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Count dispatches and workgroups with IREE's own profiler and compare with expected.json.
+    /// Count dispatches and workgroups with IREE's own profiler, and compare the counts with
+    /// expected.json.
     #[arg(long)]
     verify: bool,
-    /// Like --verify, but write what was counted to expected.json.
+    /// Like --verify, but write the counts to expected.json.
     #[arg(long)]
     bless: bool,
 }

@@ -24,7 +24,7 @@ use clap::{Parser, Subcommand};
 
 use crate::layout::Layout;
 
-/// Chores of the Counterpoint workspace.
+/// Commands for working on Counterpoint.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
 struct Cli {

@@ -14,11 +14,11 @@
 //! ```
 //!
 //! `-icount shift=0` gives the guest one instruction per tick of its clock, so it counts exactly
-//! and the same in every
-//! run; with two processors, whose instructions share one clock, almost. So the machine boots
-//! twice, and the guest picks the tests for the processors that it finds. What is fetched stays below `target/pmu-vm`. The PMU is emulated:
-//! this tests the kernel's and our code, and says nothing about any processor's hardware. There
-//! is no x86-64 counterpart: QEMU emulates no PMU there.
+//! and the same in every run; with two processors, whose instructions share one clock, almost. So
+//! the machine boots twice, and the guest picks the tests for the processors that it finds. What is
+//! fetched stays below `target/pmu-vm`. The PMU is emulated: this tests the kernel's and our code,
+//! and says nothing about any processor's hardware. There is no x86-64 counterpart: QEMU emulates
+//! no PMU there.
 
 mod debian;
 mod initramfs;
@@ -44,18 +44,18 @@ pub use outcome::Outcome;
 pub struct Args {
     /// Only tests whose name contains this.
     filter: Option<String>,
-    /// The random numbers of an earlier boot, from its log.
+    /// Seed of an earlier run, from its log, to use the same random numbers.
     #[arg(long)]
     seed: Option<u64>,
-    /// No tests: prints what reading counters costs there, in instructions, as lines `NAME VALUE
-    /// UNIT` (`cargo xtask bench guest-reads` keeps a result).
+    /// Instead of running tests, print what reading counters costs there, in instructions, as
+    /// lines `NAME VALUE UNIT` (`cargo xtask bench guest-reads` keeps a result).
     #[arg(long)]
     bench: bool,
-    /// Runs the tests on a copy whose user-space reads forget the sign of a counter, and fails
-    /// unless they notice.
+    /// Run the tests on a copy whose user-space reads forget the sign of a counter, and fail
+    /// unless they detect it.
     #[arg(long)]
     mutant: bool,
-    /// Only clippy on the guest's program.
+    /// Only run clippy on the guest's program.
     #[arg(long)]
     lint: bool,
 }

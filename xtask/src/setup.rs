@@ -14,10 +14,10 @@ use crate::layout::Layout;
 use crate::lock::Lock;
 use crate::process::{output, quiet, say, timed};
 
-/// Makes the private Python environment that the other chores use.
+/// Creates the private Python environment that the other commands use.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which lists of xtask/requirements to install; all but torch and hta when none is named.
+    /// Lists of xtask/requirements to install. By default, all but torch and hta.
     #[arg(value_enum)]
     lists: Vec<List>,
 }

@@ -35,13 +35,14 @@ use skips::Skip;
 /// Runs all tests.
 #[derive(clap::Args)]
 pub struct Args {
-    /// No downloads: host linker, no IREE, no Python tests, no emulated machine.
+    /// Download nothing: use the host's linker, and skip IREE, the Python tests and the emulated
+    /// machine.
     #[arg(long)]
     quick: bool,
-    /// Fail when a test skips itself that CI expects to run (xtask/src/test/skips.rs).
+    /// Fail if a test that CI expects to run skips itself (xtask/src/test/skips.rs).
     #[arg(long, conflicts_with = "quick")]
     strict: bool,
-    /// Only tests whose name contains this.
+    /// Run only tests whose name contains this.
     filter: Option<String>,
 }
 

@@ -19,10 +19,10 @@ use anyhow::{Context, Result, bail};
 use crate::layout::Layout;
 use crate::process::{output, say};
 
-/// Checks the rules of the house.
+/// Checks the rules of this repository (CONTRIBUTING.md).
 #[derive(clap::Args)]
 pub struct Args {
-    /// Fail when dist/ has not been built; otherwise its checks are skipped then.
+    /// Fail if dist/ has not been built, instead of skipping its checks.
     #[arg(long)]
     built: bool,
 }

@@ -19,22 +19,22 @@ use crate::terminal::{self, known_width, stdout, visible};
 use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::wrap::PROSE_WIDTH;
 
-/// What limits counting on this machine, and what to do about it.
+/// Show what limits counting on this machine, and what to do about it.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Counters that must work: exit 0 if they do, 1 if not
+    /// Counters to try. The exit code is 0 if all of them work, and 1 if not
     #[arg(short = 'e', long = "events", value_name = "LIST")]
     events: Option<String>,
     #[command(flatten)]
     naming: Naming,
-    /// How to print
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// For people: fits the terminal
+    /// A table that fits the terminal
     #[default]
     Table,
     /// One JSON document, counterpoint.doctor/1

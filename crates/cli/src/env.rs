@@ -13,8 +13,9 @@ use crate::terminal::{Kind, stdout};
 
 /// Prepare a profile and print the variables that record into it
 ///
-/// For programs that `run` cannot start: set the printed variables in the program's environment,
-/// let it run, then `counterpoint report DIR`. In a shell: eval "$(counterpoint env -o DIR)".
+/// Use this for programs that `run` cannot start. Set the printed variables in the environment,
+/// start the program, then use `counterpoint report DIR`. In a shell: eval "$(counterpoint env -o
+/// DIR)".
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -36,8 +37,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         return Err(e.into());
     }
     say!(
-        "{} is ready; run the program with these variables, then `counterpoint \
-         report {}`",
+        "{} is ready; run the program with these variables, then use \
+         `counterpoint report {}`",
         args.recording.output.display(),
         args.recording.output.display()
     );

@@ -1,4 +1,5 @@
-//! `counterpoint export`: every call, or every sample of the tracks, one row each, for other programs.
+//! `counterpoint export`: every call, or every sample of the tracks, one row each, for other
+//! programs.
 
 mod lines;
 mod parquet;
@@ -37,16 +38,17 @@ pub struct Args {
     /// Profile directory.
     #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE", value_parser = input::profile())]
     profile: PathBuf,
-    /// What to write.
+    /// Format of the output.
     #[arg(long, value_enum)]
     format: ExportFormat,
-    /// Of what there is a row.
+    /// What each row describes.
     #[arg(long, value_enum, default_value_t)]
     what: What,
-    /// File to write to; `-` is standard output, as without it. Parquet needs one of them.
+    /// File to write to. The default is standard output, which is also written `-`. Parquet needs
+    /// this option.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Only ops, or tracks, whose name matches; `*` and `?` are wild.
+    /// Only ops or tracks whose name matches. `*` matches any text, `?` any character.
     #[arg(long, value_name = "GLOB")]
     filter: Option<String>,
     #[command(flatten)]
@@ -56,28 +58,28 @@ pub struct Args {
 /// `--what`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// A row per call.
+    /// One row per call.
     #[default]
     Calls,
-    /// A row per sample of the time series beside them.
+    /// One row per sample of a time series.
     Tracks,
 }
 
 /// `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ExportFormat {
-    /// RFC 4180 with one header line; an empty field is a missing value.
+    /// RFC 4180 with one header line. An empty field is a missing value.
     Csv,
-    /// One document: the head, then `calls` (or `samples`) with one per line.
+    /// One document: a header, then `calls` (or `samples`), one per line.
     Json,
-    /// Arrow columns, compressed with Snappy; the profile's head is in the file's metadata.
+    /// Columns compressed with Snappy. The file's metadata describes the profile.
     Parquet,
 }
 
 /// Writes the rows.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if args.format == ExportFormat::Parquet && args.output.is_none() {
-        return Err(Failure::new("export --format parquet: no file to write to")
+        return Err(Failure::new("export --format parquet: needs a file to write to")
             .hint("name one with -o FILE; -o - is standard output"));
     }
     let profile = open(&args.profile, Closing::WhenOver)?;
@@ -102,7 +104,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             Ok(ExitCode::from(1))
         }
         (Some(glob), What::Tracks) if rows == 0 => {
-            say!("--filter {glob}: no sample of a track matches");
+            say!("--filter {glob}: no track matches");
             Ok(ExitCode::from(1))
         }
         _ => Ok(ExitCode::SUCCESS),

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use crate::failure::Failure;
 
-/// The two ends of a program with IREE_HOOK_… variables; started by the agent
+/// Set up and finish recordings of programs that have IREE_HOOK_… variables; started by the agent
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -28,12 +28,12 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum End {
-    /// Make a profile as the variables say, and write its run file's path to descriptor 3
+    /// Make a profile as the variables ask, and write the path of its run file to descriptor 3
     Prepare {
-        /// The process that asks
+        /// Id of the process that asks for the profile
         process: u32,
     },
-    /// Print the statistics of a profile made so, write its CSV files and remove it
+    /// Print the statistics of such a profile, write its CSV files and remove it
     Report {
         /// Profile directory
         profile: PathBuf,

@@ -49,7 +49,7 @@ pub fn prepare_process() -> Result<Inherited, Failure> {
     let needed = record::pool::POOL_BYTES as u64;
     if file_size.rlim_max < needed {
         return Err(Failure::new(format!(
-            "the hard limit on file sizes is {} bytes, the recorder needs {needed}",
+            "the hard limit on file sizes is {} bytes, but the recorder needs {needed}",
             file_size.rlim_max
         ))
         .hint("raise it where it was set (ulimit -Hf, limits.conf, a service's LimitFSIZE=)"));

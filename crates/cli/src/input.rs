@@ -84,7 +84,7 @@ pub fn is_standard(path: &Path) -> bool {
 pub fn at_most_one_standard<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
     match paths.into_iter().filter(|path| is_standard(path)).count() {
         0 | 1 => Ok(()),
-        n => Err(Failure::new(format!("standard input (-) can be read once, not {n} times"))),
+        n => Err(Failure::new(format!("standard input (-) can be read only once, not {n} times"))),
     }
 }
 
@@ -137,8 +137,8 @@ fn named(place: &Path) -> io::Result<File> {
 /// Reads the arguments that name a profile: `-` cannot be one.
 pub fn profile() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| match is_standard(&path) {
-        true => Err("a profile is a directory, which standard input and output are not; ./- is a \
-                     directory of this name"),
+        true => Err("a profile is a directory and cannot be standard input or output; for a \
+                     directory of this name, use ./-"),
         false => Ok(path),
     })
 }

@@ -17,18 +17,18 @@ use crate::terminal::{known_width, say, stdout};
 use crate::view::csv::field;
 use crate::view::layout::{Kind, Names, Shown, layout};
 
-/// Counters known, and whether each opens on this machine.
+/// List the known counters, and show whether each one opens on this machine.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only names that contain this, or match it where it has * or ?. Tracepoints and a vendor's
-    /// names, of which there are thousands, are listed only with a pattern
+    /// List only names that contain this text, or that match it if it contains * or ?. Tracepoints
+    /// and the processor's own names are listed only with a pattern, because there are thousands
     pattern: Option<String>,
-    /// Open each counter, even where more than 50 tracepoints and vendor's names match
+    /// Open each counter, even if more than 50 tracepoints and vendor names match
     #[arg(long)]
     open: bool,
     #[command(flatten)]
     naming: Naming,
-    /// How to print
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }

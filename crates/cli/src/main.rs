@@ -1,10 +1,10 @@
 //! `counterpoint`: the command line. The only place with hints and prose for people.
 //!
-//! One module per command; each has its `Args` and a `main` that returns the exit code.
-//! Data goes to stdout, words to stderr with the prefix `counterpoint:`; both by way of
-//! [`terminal`], which decides what a terminal gets of text that we did not write. Exit codes: 0 ok,
-//! 1 a finding, 2 an error; `run` passes on the status of the program it ran, and says 127 and 126
-//! of one that is not there and one that cannot be executed.
+//! One module per command; each has its `Args` and a `main` that returns the exit code. Data goes
+//! to stdout, words to stderr with the prefix `counterpoint:`; both by way of [`terminal`], which
+//! decides what a terminal gets of text that we did not write. Exit codes: 0 ok, 1 a finding, 2 an
+//! error; `run` passes on the status of the program it ran, and says 127 and 126 of one that is not
+//! there and one that cannot be executed.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -41,7 +41,7 @@ use std::process::ExitCode;
 use clap::error::{ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
-/// Where the time went in compiled machine learning, and which hardware counter explains it.
+/// Show where compiled machine learning spends its time, and which hardware counter explains it.
 #[derive(Parser)]
 #[command(name = "counterpoint", bin_name = "counterpoint", version, max_term_width = 100)]
 struct Cli {

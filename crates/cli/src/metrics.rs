@@ -20,12 +20,13 @@ use crate::terminal::say;
 /// Metrics to compute.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct MetricArgs {
-    /// A value computed from counters of one group, as in ipc=instructions/cycles; or the name of a
-    /// built-in one, or `builtin` for all of those that can be formed. Repeatable
+    /// Metric to compute from counters of one group, for example ipc=instructions/cycles. Also the
+    /// name of a built-in metric, or `builtin` for all built-in metrics whose counters are there.
+    /// Repeatable
     #[arg(long, value_name = "NAME=EXPR")]
     pub metric: Vec<String>,
-    /// File with a NAME=EXPR per line (`-` is standard input); lines that begin with # are
-    /// comments. Repeatable
+    /// File with one NAME=EXPR per line; `-` is standard input. Lines that begin with #
+    /// are comments. Repeatable
     #[arg(long, value_name = "FILE")]
     pub metrics_file: Vec<PathBuf>,
 }
@@ -52,9 +53,11 @@ pub fn before_run(args: &MetricArgs, counters: &[CounterInfo]) -> Result<Vec<Met
     let operands: Vec<Operand<'_>> = counters.iter().map(CounterInfo::operand).collect();
     if args.metric.iter().any(|text| text == BUILTIN) {
         return Err(Failure::new(format!(
-            "--metric {BUILTIN}: nothing to note before a recording"
+            "--metric {BUILTIN}: a recording does not need to ask for built-in metrics"
         ))
-        .hint("`counterpoint report` offers built-in metrics whenever their counters are there"));
+        .hint(
+            "`counterpoint report` shows built-in metrics whenever their counters are recorded",
+        ));
     }
     let asked = asked(args, &operands)?;
     bind_all(&asked, &operands)?;
@@ -77,7 +80,7 @@ pub fn of_profile(
         match bound {
             Ok(bound) if taken(&bound.name, &operands).is_none() => all.push(bound),
             Ok(_) => {
-                say!("the profile's metric {}: not its name alone", info.name)
+                say!("the profile's metric {}: another column has this name", info.name)
             }
             Err(e) => say!("the profile's metric {}: {e}", info.name),
         }
@@ -131,11 +134,11 @@ fn asked(args: &MetricArgs, operands: &[Operand<'_>]) -> Result<Vec<Asked>, Fail
     for (i, asked) in all.iter().enumerate() {
         let name = &asked.metric.name;
         if all[..i].iter().any(|earlier| earlier.metric.name == *name) {
-            return Err(Failure::new(format!("{}: {name} is there twice", asked.from)));
+            return Err(Failure::new(format!("{}: {name} is defined twice", asked.from)));
         }
         if let Some(what) = taken(name, operands) {
             return Err(Failure::new(format!("{}: {name} is {what}", asked.from))
-                .hint("call the metric something else"));
+                .hint("give the metric another name"));
         }
     }
     Ok(all)
@@ -159,7 +162,7 @@ fn unknown(name: &str) -> Failure {
         [] => format!("NAME=EXPRESSION, or one of {}", names().collect::<Vec<_>>().join(", ")),
         near => format!("did you mean {}? New ones are NAME=EXPRESSION", near.join(", ")),
     };
-    Failure::new(format!("--metric {name}: no built-in metric is called so")).hint(hint)
+    Failure::new(format!("--metric {name}: no built-in metric has this name")).hint(hint)
 }
 
 fn failure(from: &str, error: MetricError) -> Failure {

@@ -8,8 +8,9 @@ use names::Resolver;
 /// Sources of names beyond perf's own.
 #[derive(clap::Args, Default)]
 pub struct Naming {
-    /// Directory of JSON tables with a processor's own names, as in perf's sources or Intel's
-    /// perfmon [default: COUNTERPOINT_EVENTS_DIR, else what an installed perf lists]
+    /// Directory of JSON tables with the processor's own counter names, as in the sources of perf
+    /// or in Intel's perfmon [default: COUNTERPOINT_EVENTS_DIR, or else what an installed perf
+    /// lists]
     #[arg(long, value_name = "DIR")]
     events_dir: Option<PathBuf>,
 }

@@ -25,32 +25,33 @@ use crate::terminal::{known_width, stdout};
 use crate::view::csv;
 use crate::view::open::open;
 
-/// Show where the time of TVM's virtual machines went: one row per op, arguments and device.
+/// Show where TVM's virtual machines spent their time: one row per op, arguments and device.
 ///
-/// Rows add up to the wall time of the runs, the calls of entry functions: ops have self time, what
-/// lies between ops and the entry function's own time are rows. What pool threads counted in
-/// parallel regions is with the op that launched them. JSON has every call.
+/// A run is a call of an entry function. The rows add up to the wall time of the runs: each op has
+/// its self time, and the time between ops and in the entry function itself has rows of its own.
+/// Counts from pool threads belong to the op that launched the parallel region. JSON has every
+/// call.
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.
     #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE", value_parser = input::profile())]
     profile: PathBuf,
-    /// How to print it.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// Only what the virtual machine with this name did.
+    /// Only the virtual machine with this name.
     #[arg(long, value_name = "NAME")]
     vm: Option<String>,
-    /// Only runs, and ops in no run, that began at this tick of the profile's clock or later.
+    /// Only runs, and ops outside of runs, that began at this tick of the profile's clock or later.
     #[arg(long, value_name = "TICKS")]
     since: Option<u64>,
-    /// Only those that began before this tick.
+    /// Only runs, and ops outside of runs, that began before this tick.
     #[arg(long, value_name = "TICKS")]
     until: Option<u64>,
-    /// A row for each kind of book-keeping call (vm.builtin.…) instead of one for all.
+    /// Show one row for each book-keeping function (vm.builtin.…) instead of one row for all.
     #[arg(long)]
     all: bool,
-    /// Columns to fit the tables to; as `report --width`.
+    /// Width of the tables in characters, as for `report --width`.
     #[arg(long, value_name = "N")]
     width: Option<usize>,
 }
@@ -108,7 +109,8 @@ fn known_machine(profile: &Profile, name: &str) -> Result<(), Failure> {
     let mut names: Vec<&str> = all.into_iter().map(|(_, name)| name).collect();
     names.sort_unstable();
     names.dedup();
-    let failure = Failure::new(format!("--vm {name}: no such virtual machine in the profile"));
+    let failure =
+        Failure::new(format!("--vm {name}: the profile has no virtual machine of this name"));
     Err(match names.is_empty() {
         true => failure,
         false => failure.hint(format!("there are: {}", names.join(", "))),

@@ -7,10 +7,10 @@ use crate::terminal::Kind;
 /// `--format` of commands that print a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people: fits the terminal.
+    /// A table that fits the terminal.
     #[default]
     Table,
-    /// One JSON document, as docs/schema.md describes.
+    /// One JSON document; docs/schema.md describes it.
     Json,
     /// RFC 4180 with one header line.
     Csv,

@@ -38,10 +38,10 @@ pub fn notes(counters: &[Counter]) -> Vec<String> {
             (Some(_), _) => ", unless its filter leaves them out".to_owned(),
             (None, true) => format!(
                 "; {point}/filter=\"id != {}\"/ leaves out every read, and report \
-                 --subtract-probe takes ours off",
+                 --subtract-probe subtracts ours",
                 libc::SYS_read
             ),
-            (None, false) => "; report --subtract-probe takes them off".to_owned(),
+            (None, false) => "; report --subtract-probe subtracts them".to_owned(),
         };
         Some(format!(
             "{} counts the recorder's own readings too, {more} in each call{way_out}",

@@ -41,7 +41,7 @@ pub fn prepare(
         counters_of(recording, &resolver, &machine)?;
     beside.extend(system_wide(system, beside.len() as u16, &resolver, &machine)?);
     if let (Some(counter), true) = (beside.first(), origin != Origin::Run) {
-        return Err(Failure::new(format!("{} counts a whole package, no thread", counter.name))
+        return Err(Failure::new(format!("{} counts a whole package, not a thread", counter.name))
             .hint("`counterpoint run` samples it beside the program"));
     }
     let infos: Vec<CounterInfo> = counters.iter().map(Into::into).collect();

@@ -12,24 +12,25 @@ use crate::terminal::say;
 use crate::view::open;
 use crate::view::units::plural;
 
-/// Make what is left of a recording whose programs died part of its profile.
+/// Recover data left behind by programs that crashed.
 ///
-/// What a program recorded last is in shared memory until it ends. If it was killed, and
-/// `counterpoint run` with it, this writes it to the profile, which is complete then and can be
-/// moved. The views do the same by themselves. Nothing is done twice: it can be repeated after any
-/// interruption. Exit status 1: some of the recording is still running, or its memory is gone.
+/// Until a program ends, the last calls that it recorded are in shared memory. If the program and
+/// `counterpoint run` were both killed, this command moves these calls into the profile, which is
+/// then complete and can be moved. `report` and the other views do the same. The command can be
+/// interrupted and repeated. The exit code is 1 if part of the recording is still running, or if
+/// its memory is gone.
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.
     #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE", value_parser = input::profile())]
     profile: PathBuf,
-    /// Instead of recovering a profile, free the memory of recordings whose profile is not there
-    /// any more, also if it may have been moved away: what it lacks is lost then. Every `recover`
-    /// and every `run` frees that of profiles that were certainly deleted
+    /// Instead of recovering a profile, free the memory of recordings whose profile is gone, even
+    /// if the profile may only have been moved: it then loses the calls that were not recovered.
+    /// Every `recover` and `run` frees the memory of profiles that were certainly deleted
     #[arg(long, conflicts_with_all = ["profile", "close"])]
     orphans: bool,
-    /// End a recording that `counterpoint env` prepared, if none of its processes runs: no
-    /// further program can join it.
+    /// End a recording that `counterpoint env` prepared, so that no further program can
+    /// join it. It must have no running process.
     #[arg(long)]
     close: bool,
 }
@@ -56,18 +57,20 @@ fn outcome(manifest: &Manifest, collected: &Collected) -> (u8, String) {
     let pages = format!("{} recovered", plural(collected.pages as u128, "page"));
     match &collected.pool {
         PoolFate::AlreadyCollected => (0, "nothing to recover".to_owned()),
-        PoolFate::Removed => (0, format!("{pages}, the recording is over")),
+        PoolFate::Removed => (0, format!("{pages}, and the recording is over")),
         PoolFate::Refused(pool, why) => {
-            (1, format!("nothing is recovered, {} is left alone: {why}", pool.display()))
+            (1, format!("nothing was recovered, because {} was left alone: {why}", pool.display()))
         }
-        PoolFate::Vanished(pool) => (1, format!("nothing to recover, {} is gone", pool.display())),
+        PoolFate::Vanished(pool) => {
+            (1, format!("nothing to recover, because {} is gone", pool.display()))
+        }
         PoolFate::Kept => {
             let watched = manifest.watch.iter().copied().filter(|process| process.is_alive());
             let mut running: Vec<ProcessId> = collected.live.clone();
             running.extend(watched.filter(|process| !collected.live.contains(process)));
             if running.is_empty() {
                 let open = "the recording is open for further programs (--close ends it)";
-                return (0, format!("{pages}, {open}"));
+                return (0, format!("{pages}; {open}"));
             }
             let pids: Vec<String> = running.iter().map(|process| process.pid.to_string()).collect();
             let who = if pids.len() == 1 { "process" } else { "processes" };

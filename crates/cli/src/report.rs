@@ -32,40 +32,40 @@ use crate::view::table::Table;
 
 /// Show where the time went: one row per op, with its counters.
 ///
-/// What a crashed program left behind is collected first. Shares are shares of the self time of
-/// all recorded calls, whatever the filter says: of their durations, less what lies in others.
+/// Data that a crashed program left behind is recovered first. Percentages are of total self
+/// time, before filtering. Self time is a call's duration without the calls inside it.
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.
     #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE", value_parser = input::profile())]
     profile: PathBuf,
-    /// What a row stands for.
+    /// What each row describes.
     #[arg(long, value_enum, default_value_t)]
     by: RowKind,
-    /// Column to sort by, as CSV or the table names it; counters too.
+    /// Column to sort by, named as in the table or in CSV. Counters are columns, too.
     #[arg(long, value_name = "COLUMN", default_value = "total")]
     sort: String,
-    /// Only ops whose name matches; `*` and `?` are wild.
+    /// Only ops whose name matches. `*` matches any text, `?` any character.
     #[arg(long, value_name = "GLOB")]
     filter: Option<String>,
-    /// Leave out the calls of the first MS milliseconds since each thread's first call, as if they
-    /// had not been recorded.
+    /// Leave out calls that began in the first MS milliseconds after each thread's first call
+    /// began, as if they had not been recorded.
     #[arg(long, value_name = "MS", default_value = "0", value_parser = milliseconds)]
     skip_ms: f64,
-    /// How to print it.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// Take what an empty call reads off every call.
+    /// Subtract from every call what an empty call reads.
     #[arg(long)]
     subtract_probe: bool,
     #[command(flatten)]
     metrics: MetricArgs,
-    /// Columns to fit the tables to. By default those of the terminal; without one, COLUMNS, and
-    /// without that, tables are as wide as they need.
+    /// Width of the tables in characters. The default is the width of the terminal, or else the
+    /// variable COLUMNS. Without either, tables are as wide as they need to be.
     #[arg(long, value_name = "N")]
     width: Option<usize>,
-    /// End a recording that `counterpoint env` prepared, if none of its processes runs; as
-    /// `recover --close`.
+    /// End a recording that `counterpoint env` prepared, as `recover --close` does. It
+    /// must have no running process.
     #[arg(long)]
     close: bool,
 }

@@ -32,18 +32,18 @@ use sampler::{Sampler, Wanted};
 
 /// Run a program and record every dispatch in it
 ///
-/// Everything after `--` is the program and its arguments. Its output, its signals and its exit
-/// status are its own: `run` ends as the program ends. If the program was not started, the status
-/// is 127 if it was not found, 126 if it is not executable, and 2 for any other reason; a line on
-/// stderr that begins with `counterpoint:` says why.
+/// Everything after `--` is the program and its arguments. `run` passes on the program's output
+/// and signals, and ends with its exit status. If the program could not be started, the
+/// status is 127 if it was not found, 126 if it is not executable, and 2 for any other
+/// reason. A line on stderr that begins with `counterpoint:` says why.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     recording: Recording,
     #[command(flatten)]
     beside: Beside,
-    /// Run the program several times, each time with as many of the counters as work at once;
-    /// with a number, in that many passes; counters in braces are one pass each
+    /// Run the program several times, each time with as many of the counters as work at once.
+    /// With a number, use at most that many passes. Each group of counters in braces is one pass
     #[arg(
         long,
         value_name = "N",
@@ -324,16 +324,16 @@ fn say(closed: profile::Result<Collected>, directory: &Path, output: &Path) {
         Ok(collected) => {
             let running = collected.live.len();
             if let PoolFate::Vanished(path) = &collected.pool {
-                say!("{} is gone, and with it unfinished pages", path.display());
+                say!("{} is gone, and the unfinished pages in it are lost", path.display());
             }
             if let PoolFate::Refused(path, why) = &collected.pool {
-                say!("the pool {} is left alone: {why}", path.display());
+                say!("the pool {} was left alone: {why}", path.display());
             }
             let summary = crate::view::open::in_one_line(directory);
             let still = match running {
                 0 => String::new(),
-                1 => "; one of its processes still runs and records".to_owned(),
-                n => format!("; {n} of its processes still run and record"),
+                1 => "; one of its processes is still running and recording".to_owned(),
+                n => format!("; {n} of its processes are still running and recording"),
             };
             say!("{}: {summary}{still}", output.display());
         }

@@ -38,7 +38,7 @@ pub struct Args {
 enum What {
     /// Make a profile for the process that starts this command, and print as JSON where it is
     Prepare(PrepareArgs),
-    /// Move everything that was recorded into the profile: the session has ended
+    /// Move everything that was recorded into the profile, after the session has ended
     Finish(FinishArgs),
 }
 
@@ -46,10 +46,10 @@ enum What {
 struct PrepareArgs {
     #[command(flatten)]
     recording: Recording,
-    /// Leave out counters that do not work here, each with a warning, instead of failing
+    /// Leave out counters that do not work here with a warning each, instead of failing
     #[arg(long)]
     skip_missing: bool,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
@@ -59,7 +59,7 @@ struct FinishArgs {
     /// Profile directory
     #[arg(value_name = "PROFILE", value_parser = crate::input::profile())]
     profile: PathBuf,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
@@ -167,11 +167,11 @@ fn finish(args: &FinishArgs) -> Result<ExitCode, Failure> {
     let dir = &args.profile;
     let mut manifest = Manifest::read(dir).map_err(|e| explain(dir, e))?;
     if manifest.origin != Origin::Session {
-        let why = "it is no session's: `counterpoint recover` finishes other profiles";
+        let why = "it was not recorded by a session; use `counterpoint recover` for other profiles";
         return Err(Failure::new(format!("finish {}: {why}", dir.display())));
     }
     if !is_own(dir).map_err(Failure::new)? {
-        let why = "it is another user's profile, or a copy";
+        let why = "it belongs to another user, or is a copy";
         return Err(Failure::new(format!("finish {}: {why}", dir.display())));
     }
     if manifest.state != State::Finished {

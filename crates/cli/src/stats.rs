@@ -31,34 +31,35 @@ use crate::view::losses;
 use crate::view::open::open;
 use crate::view::statistics::{Style, render};
 
-/// Show how the values of an op's calls are distributed, and how they go together.
+/// Show how the values of an op's calls are distributed, and how they correlate.
 ///
-/// For all threads together and for each one: calls per CPU; mean, standard deviation, smallest
-/// and largest value and the means of equally large buckets of the duration and of each counter;
-/// for each pair of them the correlations, and how likely each bucket of one is given each bucket
-/// of the other. Calls of different ops are never mixed. Values are as recorded: nothing is taken
-/// off for the probe. Calls whose counter was not read have no value of it, nor have calls that it
-/// was not on for all of the time, unless the run asked for estimates (`--multiplex`): then those
-/// are in, scaled, and the counter's name is marked with ≈.
+/// The statistics are shown for all threads together and for each thread: the calls per CPU;
+/// the mean, standard deviation, minimum, maximum and bucket means of the duration and of
+/// each counter; and for each pair of these, the correlations and the probability of each
+/// bucket of one, given each bucket of the other. Calls of different ops are never mixed.
+/// Nothing is subtracted for the probe. A call has no value of a counter that was not read,
+/// or that was counting for only part of the call. If the run asked for estimates
+/// (`--multiplex`), such values are scaled and included, and the counter's name is marked with ≈.
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.
     #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE", value_parser = input::profile())]
     profile: PathBuf,
-    /// Only ops whose name matches; `*` and `?` are wild.
+    /// Only ops whose name matches. `*` matches any text, `?` any character.
     #[arg(long, value_name = "GLOB")]
     op: Option<String>,
-    /// Only threads with this name (`*` and `?` are wild) or kernel id.
+    /// Only threads with this name (`*` matches any text, `?` any character) or kernel thread id.
     #[arg(long, value_name = "NAME|TID")]
     thread: Option<String>,
-    /// Leave out the calls of the first MS milliseconds since each thread's first call.
+    /// Leave out calls that began in the first MS milliseconds after each thread's first call
+    /// began.
     #[arg(long, value_name = "MS", default_value = "0", value_parser = milliseconds)]
     skip_ms: f64,
     /// Number of buckets to cut each distribution into.
     #[arg(long, value_name = "N", default_value_t = 16,
           value_parser = clap::value_parser!(u16).range(1..=MOST_BUCKETS as i64))]
     buckets: u16,
-    /// Shades of the tables are probabilities to this power: below 1, small ones show.
+    /// Shade the tables by probability to this power. Below 1, small probabilities become visible.
     #[arg(long, value_name = "G", default_value = "0.5", value_parser = gamma)]
     gamma: f64,
     /// Leave out the tables of probabilities.
@@ -66,10 +67,10 @@ pub struct Args {
     no_table: bool,
     #[command(flatten)]
     metrics: MetricArgs,
-    /// Columns to fit text to; as `report --width`.
+    /// Width of the text in characters, as for `report --width`.
     #[arg(long, value_name = "N")]
     width: Option<usize>,
-    /// How to print it.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: StatsFormat,
 }
@@ -77,12 +78,12 @@ pub struct Args {
 /// `--format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum StatsFormat {
-    /// For people.
+    /// Text for people.
     #[default]
     Text,
     /// One JSON document, one op per line.
     Json,
-    /// RFC 4180: one row per op, thread and variable, without the pairs.
+    /// RFC 4180, one row per op, thread and variable, without the pairs.
     Csv,
 }
 
@@ -173,8 +174,8 @@ fn asked(args: &Args) -> bool {
 fn too_many(profile: &Profile, error: TooManyCalls) -> Failure {
     let op = labels(profile, &[error.key]).concat();
     let most = analysis::stats::MOST_CALLS;
-    Failure::new(format!("{op}: {} calls, at most {most} can be ranked", error.calls))
-        .hint("choose a part of them with --thread or --skip-ms")
+    Failure::new(format!("{op}: has {} calls, but at most {most} can be ranked", error.calls))
+        .hint("choose some of them with --thread or --skip-ms")
 }
 
 fn gamma(text: &str) -> Result<f64, String> {

@@ -11,7 +11,7 @@ use clap::Subcommand;
 
 use crate::failure::Failure;
 
-/// Write timelines that other programs show; check, join and read theirs.
+/// Export, import, check and merge timelines in the formats of other programs.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]

@@ -196,8 +196,8 @@ fn allowed(path: &Path, found: &Metadata) -> io::Result<()> {
     };
     let (path, owner) = (path.display(), found.uid());
     let why = format!(
-        "{path} is a {what} of user {owner} in a directory that everybody can write to; it is not \
-         followed or replaced"
+        "{path} is a {what} of user {owner} in a directory that everybody can write to, so it is \
+         not followed or replaced"
     );
     Err(io::Error::new(ErrorKind::PermissionDenied, why))
 }
@@ -236,7 +236,7 @@ fn same(file: File, looked_at: &Metadata) -> io::Result<File> {
     if (opened.dev(), opened.ino()) == (looked_at.dev(), looked_at.ino()) {
         return Ok(file);
     }
-    Err(io::Error::other("it was replaced in this moment"))
+    Err(io::Error::other("it was replaced at the same moment"))
 }
 
 fn descriptor(fd: BorrowedFd<'_>, kind: Kind) -> io::Result<WholeFile> {
@@ -246,7 +246,9 @@ fn descriptor(fd: BorrowedFd<'_>, kind: Kind) -> io::Result<WholeFile> {
 fn direct(file: File, kind: Kind) -> io::Result<WholeFile> {
     let terminal = file.is_terminal();
     if terminal && kind == Kind::Binary {
-        return Err(io::Error::other("it is a terminal, and this format is not text"));
+        return Err(io::Error::other(
+            "this format is not text and cannot be written to a terminal",
+        ));
     }
     Ok(WholeFile { out: Screen::new(file, kind, terminal), end: None })
 }

@@ -205,8 +205,8 @@ kinds! {
     NotPermitted EPERM "a capability, a security module or a seccomp filter forbids it";
     NoSlot ENOSPC "all hardware breakpoints are in use";
     Invalid EINVAL "the machine cannot count this, or not together with the rest of its group";
-    ProcessDescriptors EMFILE "the process is out of descriptors";
-    SystemDescriptors ENFILE "the system is out of descriptors";
+    ProcessDescriptors EMFILE "the process has run out of descriptors";
+    SystemDescriptors ENFILE "the system has run out of descriptors";
     NoSystemCall ENOSYS "the kernel has no perf, or a seccomp filter hides it";
     Unsupported EOPNOTSUPP "the hardware cannot do what the attributes ask";
     NoDevice ENODEV "the PMU is not there";

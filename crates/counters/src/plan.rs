@@ -6,9 +6,10 @@ use model::{Counter, MAX_COUNTERS, Source};
 
 /// The counters of a run in their groups. Built once per process, then shared by all threads.
 ///
-/// Invariants: at most [`MAX_COUNTERS`] counters; the groups are numbered 0, 1, … and each is a
-/// run of neighbours; all counters of a group have the same kind of source; only a group's first
-/// counter is pinned or exclusive; all count threads; every simulated counter has at least one reading.
+/// Invariants: at most [`MAX_COUNTERS`] counters; the groups are numbered 0, 1, … and each is a run
+/// of neighbours; all counters of a group have the same kind of source; only a group's first
+/// counter is pinned or exclusive; all count threads; every simulated counter has at least one
+/// reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     counters: Vec<Counter>,
@@ -187,7 +188,7 @@ impl fmt::Display for PlanError {
                 write!(f, "{counters} counters; one run can record {MAX_COUNTERS}")
             }
             Self::GroupOutOfOrder { counter } => {
-                write!(f, "counter {counter}: its group is not the previous one or the next")
+                write!(f, "counter {counter}: its group must be the previous one or the next")
             }
             Self::MixedSources { counter } => {
                 write!(f, "counter {counter}: another kind of source than the rest of its group")

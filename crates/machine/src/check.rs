@@ -52,9 +52,9 @@ impl Report {
     }
 }
 
-/// Opens all counters together for the calling thread, reads them until their times grow, and closes
-/// them. If that does not work, each is opened alone, to find out which ones do. Takes some tenths of
-/// a millisecond; a counter that never runs is given 20.
+/// Opens all counters together for the calling thread, reads them until their times grow, and
+/// closes them. If that does not work, each is opened alone, to find out which ones do. Takes some
+/// tenths of a millisecond; a counter that never runs is given 20.
 pub fn check(counters: &[Counter], machine: &Machine) -> Report {
     if all_at_once(counters) {
         return Report { counters: vec![Ok(()); counters.len()], together: Ok(()) };
@@ -68,8 +68,8 @@ pub fn check(counters: &[Counter], machine: &Machine) -> Report {
 }
 
 /// Whether all of them open and count together, and so each of them alone. Each opening and closing
-/// has its price: the first of a kind of software counter on a machine changes the kernel's own code,
-/// for which it stops every processor.
+/// has its price: the first of a kind of software counter on a machine changes the kernel's own
+/// code, for which it stops every processor.
 pub fn all_at_once(counters: &[Counter]) -> bool {
     let (threads, packages) = by_scope(counters.to_vec());
     !counters.iter().any(is_always_zero)
@@ -118,8 +118,11 @@ pub fn with(set: &[Counter], counter: &Counter, machine: &Machine) -> Option<Vec
 fn check_one(counter: &Counter, machine: &Machine) -> Result<(), Problem> {
     if is_always_zero(counter) {
         return Err(Problem {
-            message: format!("{} is always 0: it happens in the kernel", counter.name),
-            why: "happens in the kernel: always 0 without its part".into(),
+            message: format!(
+                "{} is always 0 with :u, because it happens in the kernel",
+                counter.name
+            ),
+            why: "happens in the kernel, so it is always 0 without the kernel's part".into(),
             remedy: Some(format!(
                 "count the kernel's part too; if that is forbidden: {}",
                 kernel_part(machine)
@@ -203,10 +206,10 @@ fn no_counts(what: &str, failure: Failure) -> Problem {
         ),
         Failure::Read(status) => (
             format!("{what} opens but cannot be read: {status:?}"),
-            "a pinned counter (:D) that does not get its hardware reads like this",
+            "a pinned counter (:D) reads like this when it does not get its hardware",
         ),
         Failure::Open { counter, error } => (format!("open counter {counter}: {error}"), ""),
-        Failure::TakesTurns { .. } => (format!("{what} counts only part of the time"), ""),
+        Failure::TakesTurns { .. } => (format!("{what} counts for only part of the time"), ""),
     };
     let remedy = Some(remedy.to_owned()).filter(|r| !r.is_empty());
     Problem { message, why: "does not count".into(), remedy, error: None }
@@ -306,7 +309,7 @@ fn take_turns(counters: &[Counter], waits: usize) -> Problem {
         counters.iter().cloned().partition(|c| c.group == counters[waits].group);
     let (message, remedy) = match others.is_empty() {
         true => (
-            format!("{} counts only part of the time", names(&waiting)),
+            format!("{} counts for only part of the time", names(&waiting)),
             "something else uses the PMU's counters (another profiler, the NMI watchdog: sudo sysctl \
              kernel.nmi_watchdog=0); or estimate: --multiplex"
                 .to_owned(),

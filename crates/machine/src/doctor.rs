@@ -203,7 +203,7 @@ fn nmi_watchdog(machine: &Machine) -> Option<Finding> {
 /// PMU in sysfs (arch/x86/events/core.c), on Arm a sysctl (Documentation/arch/arm64/perf.rst).
 fn user_reads(machine: &Machine) -> Option<Finding> {
     let name = "user-space reads";
-    let slower = "reading hardware counters without a system call: each reading takes about ten times \
+    let slower = "reading hardware counters without a system call; each reading takes about ten times \
                   as long";
     let x86 = machine.core_pmus().into_iter().find_map(|pmu| {
         let path = format!("{}/{pmu}/rdpmc", DEVICES);
@@ -217,7 +217,7 @@ fn user_reads(machine: &Machine) -> Option<Finding> {
                 &format!("echo 1 | sudo tee /{path}"),
             ),
             "1" => Finding::ok(name, "rdpmc=1: allowed while a counter is open"),
-            "2" => Finding::ok(name, "rdpmc=2: allowed to everybody"),
+            "2" => Finding::ok(name, "rdpmc=2: always allowed"),
             other => Finding::ok(name, format!("rdpmc={other}")),
         };
         return Some(finding);
@@ -242,8 +242,8 @@ fn may_everything(machine: &Machine) -> bool {
 }
 
 /// What the level forbids us. It is tried, because a level above 2 means "no counters for users" to
-/// kernels with a patch of Debian's, Ubuntu's or Android's and the same as 2 to all others, and because
-/// capabilities and security modules have a say too.
+/// kernels with a patch of Debian's, Ubuntu's or Android's and the same as 2 to all others, and
+/// because capabilities and security modules have a say too.
 fn paranoid(machine: &Machine, allowed: Option<Allowed>) -> Finding {
     let name = "perf_event_paranoid";
     let Some(level) = machine.paranoid() else {
@@ -267,7 +267,7 @@ fn paranoid(machine: &Machine, allowed: Option<Allowed>) -> Finding {
         ),
         Allowed { kernel: false, .. } => {
             let state = match level {
-                3.. => format!("{level}, which this kernel takes for 2"),
+                3.. => format!("{level}, which this kernel treats as 2"),
                 _ => level.to_string(),
             };
             Finding::ok(name, state).at(
@@ -277,7 +277,7 @@ fn paranoid(machine: &Machine, allowed: Option<Allowed>) -> Finding {
             )
         }
         Allowed { system: true, .. } if level > 0 => {
-            Finding::ok(name, format!("{level}, does not bind us"))
+            Finding::ok(name, format!("{level}, which does not apply to us"))
         }
         _ => Finding::ok(name, level.to_string()),
     }
@@ -299,7 +299,7 @@ fn capabilities(machine: &Machine) -> Finding {
     match machine.paranoid() {
         Some(2..) => finding.at(
             Level::Note,
-            "what perf_event_paranoid forbids: the kernel asks for those of the first namespace",
+            "what perf_event_paranoid forbids: the kernel asks for the capabilities in the initial namespace",
             &machine.sysctl("kernel.perf_event_paranoid=1"),
         ),
         _ => finding,

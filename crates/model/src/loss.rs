@@ -61,99 +61,99 @@ losses! {
     0 CallCutShort "call_cut_short" Note
         "calls that had begun when their process or thread died, or when a session of TVM ended; they are not in any total";
     1 CallAbandoned "call_abandoned" Missing
-        "calls that never returned to the probe (longjmp or an exception went past it); not recorded";
+        "calls that were not recorded because they never returned to the probe (longjmp or an exception went past it)";
     2 ProbeReentered "probe_reentered" Missing
-        "calls made from a signal handler that interrupted the recorder itself, or nested deeper than thirty-two; passed through, not recorded";
+        "calls that ran but were not recorded, because a signal handler made them while it interrupted the recorder, or because they were nested more than thirty-two deep";
     3 NoPage "no_page" Missing
-        "calls not recorded because no recorder page was free or the thread's recorder state could not be made; fewer threads or a larger pool would help";
+        "calls not recorded because no recorder page was free or the recorder's state for the thread could not be created; use fewer threads or a larger pool";
     4 FlushFailed "flush_failed" Missing
-        "calls dropped because a full page could not be written to the profile; see the errno, check disk space and permissions of the output directory";
+        "calls dropped because a full page could not be written to the profile; see the errno, and check the disk space and the permissions of the output directory";
     5 FileSizeLimit "file_size_limit" Missing
-        "calls dropped because writing them would have passed the process's RLIMIT_FSIZE (ulimit -f)";
+        "calls dropped because writing them would have exceeded the process's RLIMIT_FSIZE (ulimit -f)";
     6 PoolTooSmall "pool_too_small" Missing
-        "recorder pages that could not be had: see the errno; a container's /dev/shm is often 64 MB, and a program that locks its memory may map no more than RLIMIT_MEMLOCK";
+        "recorder pages that could not be obtained; see the errno: the /dev/shm of a container is often only 64 MB, and a program that locks its memory cannot map more than RLIMIT_MEMLOCK";
     7 CounterOpenFailed "counter_open_failed" Missing
         "threads whose counters could not be opened; their calls have times but no counts";
     8 CounterReadFailed "counter_read_failed" Missing
-        "calls whose counters could not be read; the call has a time but no counts";
+        "calls whose counters could not be read; these calls have times but no counts";
     9 DescriptorLost "descriptor_lost" Missing
         "threads whose counter descriptors were closed by the program; their later calls have times but no counts";
     10 SlotsExhausted "slots_exhausted" Missing
         "exported functions that were not intercepted because all trampolines were in use; none of their calls are recorded";
     11 LibraryRejected "library_rejected" Missing
-        "executable libraries whose ABI version is unknown or whose tables are not readable; not profiled";
+        "executable libraries that were not profiled, because their ABI version is unknown or their tables are unreadable";
     12 NameTruncated "name_truncated" Note
         "names or paths longer than 4,095 bytes that were cut";
     13 ThreadGone "thread_gone" Missing
-        "calls made by thread-exit destructors after the recorder had already left the thread; not recorded";
+        "calls that were not recorded because thread-exit destructors made them after the recorder had left the thread";
     14 AgentDisabled "agent_disabled" Missing
-        "times the recorder turned itself off after an error of its own; the rest of that process is not recorded. Please report it";
+        "times that the recorder turned itself off after an internal error; the rest of the process is not recorded. Please report it";
     15 PartUnwritable "part_unwritable" Missing
         "processes whose metadata, or part of it, could not be written to the profile; their calls may show numbers instead of names";
     16 ProcessTableFull "process_table_full" Note
-        "processes that share one row of the loss table because there were too many";
+        "processes that share one row of the table of losses, because there were too many processes";
     17 TornPage "torn_page" Missing
         "pages of the profile that fail their checksum or end early; none of the calls in them are used";
     18 TornRecord "torn_record" Missing
-        "records that do not decode; the rest of their page is not used";
+        "records that cannot be decoded; the rest of their page is not used";
     19 MissingPage "missing_page" Missing
         "gaps in a thread's sequence of pages";
     20 TornMetadata "torn_metadata" Missing
-        "metadata files or ledgers that end early or fail their checksum; names, or losses, that stood there are missing";
+        "metadata files or ledgers that end early or fail their checksum; the names or losses in them are missing";
     21 ClockUncalibrated "clock_uncalibrated" Distorted
-        "profiles with too few clock snapshots to convert ticks; 1 tick is shown as 1 ns, so only ratios of times mean something";
+        "profiles with too few clock snapshots to convert ticks; 1 tick is shown as 1 ns, so only ratios of times are meaningful";
     22 MultiplexedCall "multiplexed_call" Distorted
-        "calls during which the counters ran only part of the time; their counts are not scaled and not added to totals";
+        "calls during which the counters ran for only part of the time; their counts are neither scaled nor added to totals";
     23 WrittenWhileRead "written_while_read" Note
         "the profile was still being recorded when it was read; later calls are not in it";
     24 PoolVanished "pool_vanished" Missing
-        "recorder pools that were gone or not readable before they were collected (a reboot, a cleaned /dev/shm, another machine or user); calls not yet flushed are missing";
+        "recorder pools that were gone or unreadable before they were collected (a reboot, a cleaned /dev/shm, another machine or user); calls that had not been flushed are missing";
     25 TornTrack "torn_track" Missing
-        "streams of tracks that end in the middle of a message or are damaged; what follows is not used";
+        "streams of tracks that end in the middle of a message or are damaged; data after the damage is not used";
     26 TrackOverrun "track_overrun" Missing
-        "times at which a track should have been sampled and was not (a busy or suspended machine, a full disk); totals of counters are right all the same, rates are means over longer intervals";
+        "samples of a track that were not taken when they were due (a busy or suspended machine, a full disk); totals of counters are still right, and rates are means over longer intervals";
     27 TrackReadFailed "track_read_failed" Missing
         "samples of tracks whose counter could not be read";
     28 ChildStatic "child_static" Missing
-        "programs started that are statically linked, which no library can be loaded into; not recorded, but what they start may be";
+        "programs that were started and not recorded, because they are statically linked and no library can be loaded into them; programs that they start may be recorded";
     29 ChildPrivileged "child_privileged" Missing
-        "programs started with more rights than their user (set-user-id, set-group-id, file capabilities), which refuse the recorder; neither they nor what they start is recorded";
+        "programs that were started with more rights than their user (set-user-id, set-group-id, file capabilities), so that the dynamic linker refuses the recorder; neither they nor what they start is recorded";
     30 ChildOtherLibc "child_other_libc" Missing
-        "programs started that use another C library than glibc (musl); the recorder was taken out of their environment, because it would keep them from starting, so nothing that they start is recorded either";
+        "programs that were started and use a C library other than glibc (musl); the recorder was removed from their environment, because they would not start with it, so neither they nor what they start is recorded";
     31 ChildOldGlibc "child_old_glibc" Missing
-        "programs started whose glibc is older than 2.17 or of a version that could not be found out; the recorder was taken out of their environment, because it could keep them from starting, so nothing that they start is recorded either";
+        "programs that were started and whose glibc is older than 2.17 or of an unknown version; the recorder was removed from their environment, because they might not start with it, so neither they nor what they start is recorded";
     32 ChildOtherMachine "child_other_machine" Missing
-        "programs started that are built for another processor or word size; the recorder was taken out of their environment, so nothing that they start is recorded either";
+        "programs that were started and are built for another processor or word size; the recorder was removed from their environment, so neither they nor what they start is recorded";
     33 ChildWithoutVariables "child_without_variables" Missing
-        "programs started with an environment that lacks the recorder's variables (LD_PRELOAD, COUNTERPOINT_RUN_FILE), as whoever started them wanted it; neither they nor what they start is recorded";
+        "programs that were started with an environment that lacks the recorder's variables (LD_PRELOAD, COUNTERPOINT_RUN_FILE), on purpose; neither they nor what they start is recorded";
     34 SecondAgent "second_agent" Note
-        "processes into which Counterpoint was loaded twice; the first one records, the second is quiet";
+        "processes into which Counterpoint was loaded twice; the first library records, and the second does nothing";
     35 OpShapesLeftOut "op_shapes_left_out" Missing
-        "calls of ops recorded by name only, because their arguments have too many or too many different shapes (65,536 in a process)";
+        "calls of ops that were recorded by name only, because their arguments have too many shapes, or too many different ones (65,536 in a process)";
     36 ParallelUnseen "parallel_unseen" Missing
-        "virtual machines whose compiled code was loaded before its parallel launches could be watched; what their ops do on other threads is in no op";
+        "virtual machines whose compiled code was loaded before its parallel launches could be watched; what their ops do on other threads is not counted for any op";
     37 TaskNotRecorded "task_not_recorded" Missing
-        "tasks of parallel regions whose thread could not be recorded; their counts are not in their op";
+        "tasks of parallel regions whose thread could not be recorded; their counts are missing from their op";
     38 CollectorFailed "collector_failed" Missing
-        "calls for which a user's collector failed or wrote more values than it has; its values of that call are left out";
+        "calls for which a user's collector failed or wrote more values than it declared; the calls are recorded without its values";
     39 ChildSanitized "child_sanitized" Missing
-        "programs under a checker that the recorder would disturb: a shared runtime of AddressSanitizer that must come before every other library (older than GCC 8, or with options of the program's own), so that neither it nor what it starts is recorded; or valgrind's helgrind or drd";
+        "programs under a checker that the recorder would disturb: a shared AddressSanitizer runtime that must be loaded before every other library (older than GCC 8, or with options set by the program itself), so that neither the program nor what it starts is recorded; or valgrind's helgrind or drd";
     40 FileRefused "file_refused" Missing
-        "files of the profile that were not opened because they are symbolic links, pipes, devices or anything else than plain files; what they should hold is missing";
+        "files of the profile that were not opened because they are symbolic links, pipes, devices or anything else that is not a plain file; their data is missing";
     41 PoolRefused "pool_refused" Missing
-        "recorder pools that the manifest names and that are not this profile's; they were neither read nor changed, and calls not yet flushed are missing";
+        "recorder pools that the manifest names but that do not belong to this profile; they were neither read nor changed, and calls that had not been flushed are missing";
     42 PoolOfOriginal "pool_of_original" Note
-        "recorder pools of the profile that this one is a copy of; what they hold is shown here and stays there until the original is opened, after which this copy lacks it";
+        "recorder pools of the profile that this one is a copy of; their calls are shown here, but they move into the original when that is opened, and this copy then lacks them";
     43 TraceValueLost "trace_value_lost" Missing
-        "values of an imported trace that are not what their key means (a time beyond ±292 years, a list as a name) or not JSON (NaN, Infinity); they are missing";
+        "values of an imported trace that do not fit their key (a time beyond ±292 years, a list as a name) or are not JSON (NaN, Infinity); they are missing";
     44 TraceEventDamaged "trace_event_damaged" Missing
-        "events of an imported trace that cannot be read; they were left out. `counterpoint trace check` says where";
+        "events of an imported trace that cannot be read and were left out; `counterpoint trace check` says where they are";
     45 TraceTimeRounded "trace_time_rounded" Note
-        "times of an imported trace that have more digits than nanoseconds; views compute with whole nanoseconds, `trace export` to JSON writes the digits";
+        "times of an imported trace that have more digits than nanoseconds; views compute with whole nanoseconds, and `trace export` to JSON writes all digits";
     46 CallBelowResolution "call_below_resolution" Distorted
-        "calls of an imported trace that took less than half a nanosecond, and more than nothing; views show them as 0 ns";
+        "calls of an imported trace that took less than half a nanosecond, but more than nothing; views show them as 0 ns";
     47 TraceRestUnread "trace_rest_unread" Missing
-        "trace files in which something follows the end of the trace, a second one for example; it was not read";
+        "trace files in which something follows the end of the trace, for example a second trace; it was not read";
 }
 
 impl Loss {

@@ -121,8 +121,8 @@ fn what_is_wrong_and_where() {
     let golden = [
         ("", "byte 0: expected NAME=EXPRESSION, found the end", ""),
         ("ipc", "byte 3: expected NAME=EXPRESSION, found the end", ""),
-        ("= cycles", "byte 0: \"\" is no name for a metric: letters, digits, \"_\", \"-\", \".\", a letter first", ""),
-        ("a b = cycles", "byte 0: \"a b\" is no name for a metric: letters, digits, \"_\", \"-\", \".\", a letter first", ""),
+        ("= cycles", "byte 0: \"\" cannot name a metric: use letters, digits, \"_\", \"-\" and \".\", starting with a letter", ""),
+        ("a b = cycles", "byte 0: \"a b\" cannot name a metric: use letters, digits, \"_\", \"-\" and \".\", starting with a letter", ""),
         ("x=", "byte 2: expected a number, a counter or \"(\", found the end", ""),
         ("x=cycles +", "byte 10: expected a number, a counter or \"(\", found the end", ""),
         ("x=cycles + *", "byte 11: expected a number, a counter or \"(\", found '*'", ""),
@@ -132,28 +132,28 @@ fn what_is_wrong_and_where() {
         ("x=\"cycles", "byte 9: expected a closing quote, found the end", ""),
         ("x=\"\"", "byte 3: expected a counter, found '\"'", ""),
         ("x=1.2.3", "byte 5: expected an operator or the end, found '.'", ""),
-        ("x=.", "byte 2: \".\" is no number", ""),
-        ("x=1e400*cycles", "byte 2: \"1e400\" is no number", ""),
+        ("x=.", "byte 2: \".\" is not a number", ""),
+        ("x=1e400*cycles", "byte 2: \"1e400\" is not a number", ""),
         ("x=5parsec*cycles", "byte 3: unknown unit \"parsec\"", "units: %, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi Gi Ti) s, B, Hz, J, W; also one per another: GB/s, /s"),
         ("x=avg(cycles)", "byte 2: unknown function \"avg\"", "there are min(…) and max(…)"),
         ("x=min(cycles", "byte 12: expected an operator, \",\" or \")\", found the end", ""),
         ("x=min()", "byte 6: expected a number, a counter or \"(\", found ')'", ""),
-        ("x=2+2", "byte 2: neither a counter nor the duration is in it", ""),
+        ("x=2+2", "byte 2: the expression has neither a counter nor the duration", ""),
         ("x=cycles in", "byte 11: expected a unit, found the end", "units: %, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi Gi Ti) s, B, Hz, J, W; also one per another: GB/s, /s"),
         ("x=cycles in furlongs", "byte 12: unknown unit \"furlongs\"", "units: %, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi Gi Ti) s, B, Hz, J, W; also one per another: GB/s, /s"),
-        ("x=cycles in GB/s", "byte 2: it is in cycles, not in GB/s", ""),
-        ("x=cycels / 2", "byte 2: \"cycels\" is not counted in this run", "did you mean cycles?"),
-        ("x=branch-misses/2", "byte 2: \"branch-misses\" is not counted in this run", "did you mean cache-misses?"),
-        ("x=nothing-like-it", "byte 2: \"nothing-like-it\" is not counted in this run", "this run counts cycles, instructions, cache-misses, task-clock, read, msr/tsc/, page-faults:u, page-faults:k, cpu-migrations:u, energy"),
-        ("x=cycles-instructions", "byte 2: \"cycles-instructions\" is not counted in this run", "a minus needs spaces around it: cycles - instructions"),
-        ("x=cache-misses-3", "byte 2: \"cache-misses-3\" is not counted in this run", "a minus needs spaces around it: cache-misses - 3"),
-        ("x=cycles:k", "byte 2: \"cycles:k\" is not counted in this run", "did you mean cycles?"),
+        ("x=cycles in GB/s", "byte 2: its value is in cycles, not in GB/s", ""),
+        ("x=cycels / 2", "byte 2: \"cycels\" is not counted in this recording", "did you mean cycles?"),
+        ("x=branch-misses/2", "byte 2: \"branch-misses\" is not counted in this recording", "did you mean cache-misses?"),
+        ("x=nothing-like-it", "byte 2: \"nothing-like-it\" is not counted in this recording", "this recording has the counters cycles, instructions, cache-misses, task-clock, read, msr/tsc/, page-faults:u, page-faults:k, cpu-migrations:u, energy"),
+        ("x=cycles-instructions", "byte 2: \"cycles-instructions\" is not counted in this recording", "a minus needs spaces around it: cycles - instructions"),
+        ("x=cache-misses-3", "byte 2: \"cache-misses-3\" is not counted in this recording", "a minus needs spaces around it: cache-misses - 3"),
+        ("x=cycles:k", "byte 2: \"cycles:k\" is not counted in this recording", "did you mean cycles?"),
         ("x=page-faults", "byte 2: \"page-faults\" can be page-faults:u or page-faults:k", "write it with its modifiers"),
-        ("x = cycles / page-faults:u", "byte 13: cycles and page-faults:u are not of one group: they were not read together", "count them in one group: -e '{cycles,page-faults:u}'"),
+        ("x = cycles / page-faults:u", "byte 13: cycles and page-faults:u are not in one group, so they were not read together", "count them in one group: -e '{cycles,page-faults:u}'"),
         ("x=cpu-migrations/page-faults:k", "byte 17: cpu-migrations:u and page-faults:k count in different modes", "if that is what you want, write them with their modifiers"),
-        ("x=cycles + task-clock", "byte 9: cycles and ns do not go together", ""),
-        ("x=task-clock + 5", "byte 13: ns and ratio do not go together", "numbers can have a unit: 5ms, 64B, 1kHz"),
-        ("x=max(read, duration)", "byte 2: bytes and ns do not go together", ""),
+        ("x=cycles + task-clock", "byte 9: cycles and ns cannot be combined", ""),
+        ("x=task-clock + 5", "byte 13: ns and ratio cannot be combined", "numbers can have a unit: 5ms, 64B, 1kHz"),
+        ("x=max(read, duration)", "byte 2: bytes and ns cannot be combined", ""),
     ];
     for (text, message, hint) in golden {
         let error = match Metric::parse(text) {
@@ -168,10 +168,10 @@ fn what_is_wrong_and_where() {
     }
     let long = format!("x={}cycles", "1+".repeat(600));
     let error = Metric::parse(&long).unwrap_err().to_string();
-    assert_eq!(error, "byte 2: 1206 bytes; an expression has at most 1024");
+    assert_eq!(error, "byte 2: the expression has 1206 bytes, but at most 1024 are allowed");
     assert!(Metric::parse("x=1").unwrap_err().to_string().contains("neither"));
     let nothing = Metric::parse("x=cycles").unwrap().bind(&[]).unwrap_err();
-    assert_eq!(nothing.hint.as_deref(), Some("this run counts nothing"));
+    assert_eq!(nothing.hint.as_deref(), Some("this recording has no counters"));
 }
 
 /// The deepest expression that is accepted does not overflow the stack that threads have by default.

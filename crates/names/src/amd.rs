@@ -323,14 +323,14 @@ fn is_zen3(model: &str) -> bool {
     model.parse::<u32>().is_ok_and(|model| matches!(model >> 4, 0 | 2 | 4 | 5))
 }
 
-/// What PAPI's presets of floating-point operations are on this processor; `None` where they are not
-/// one event. The event is 0x03 since Zen, its unit masks differ: by precision on the first
-/// generation, later by operation, without bfloat16's on Zen 4. Kernels before 5.6 count it wrongly (it
-/// can grow by more than 15 in a cycle, for which they do not merge two counters).
+/// What PAPI's presets of floating-point operations are on this processor; `None` where they are
+/// not one event. The event is 0x03 since Zen, its unit masks differ: by precision on the first
+/// generation, later by operation, without bfloat16's on Zen 4. Kernels before 5.6 count it wrongly
+/// (it can grow by more than 15 in a cycle, for which they do not merge two counters).
 ///
 /// Sources: `papi_events.csv` of PAPI for Zen 1 to 3 (RETIRED_SSE_AVX_OPERATIONS,
-/// RETIRED_SSE_AVX_FLOPS:ANY), libpfm4 4.13 for Zen 4, `amdzen5/floating-point.json` of Linux 6.12 for
-/// Zen 5; models as in the kernel's `bsp_init_amd` (Linux 6.18).
+/// RETIRED_SSE_AVX_FLOPS:ANY), libpfm4 4.13 for Zen 4, `amdzen5/floating-point.json` of Linux 6.12
+/// for Zen 5; models as in the kernel's `bsp_init_amd` (Linux 6.18).
 pub(crate) fn papi(preset: &str, machine: &Machine) -> Option<Resolved> {
     let field = |key| machine.field("proc/cpuinfo", key);
     let number = |key| field(key)?.parse::<u32>().ok();
@@ -370,8 +370,9 @@ impl NameSource for Amd {
             _ => Err(format!("{vendor} family {family}")),
         };
         if let Err(here) = here {
-            let problem =
-                format!("a counter of AMD's Zen 4 (family 19h); this processor is {here}");
+            let problem = format!(
+                "this is a counter of AMD's Zen 4 (family 19h), but this processor is {here}"
+            );
             let trouble = Trouble::new(NameErrorKind::Value { text: word.clone(), problem });
             return Some(Err(trouble.hint("perf's own names work on every processor")));
         }

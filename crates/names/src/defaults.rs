@@ -147,8 +147,8 @@ fn join(set: &mut Defaults, more: Defaults) {
     set.notes.extend(more.notes);
 }
 
-/// What of the processor's set works here. None where that would be dear: without hardware counters,
-/// and where they cannot be read without a system call.
+/// What of the processor's set works here. None where that would be dear: without hardware
+/// counters, and where they cannot be read without a system call.
 fn processor(names: &[&str], resolver: &Resolver, machine: &Machine) -> Defaults {
     let (mut set, at_once) = alone(names, resolver, machine);
     if set.counters.is_empty() {
@@ -170,7 +170,7 @@ fn processor(names: &[&str], resolver: &Resolver, machine: &Machine) -> Defaults
     if !set.counters.is_empty() && !is_read_in_user_mode(&set.counters) {
         let names: Vec<&str> = set.counters.iter().map(|c| c.name.as_str()).collect();
         let note = format!(
-            "only times are recorded: {} can be counted, but each reading would be a system call",
+            "only times are recorded, because each reading of {} would be a system call",
             names.join(", ")
         );
         return Defaults { notes: vec![note], ..Defaults::default() };

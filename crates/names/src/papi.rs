@@ -15,8 +15,8 @@ use crate::syntax::{Head, Modifiers, Term};
 use machine::Machine;
 use model::suggest;
 
-/// Intel's counters of one precision, each of which stands for as many operations as its vectors have
-/// elements (Intel's SDM, volume 3, FP_ARITH_INST_RETIRED; a fused multiply-add counts twice).
+/// Intel's counters of one precision, each of which stands for as many operations as its vectors
+/// have elements (Intel's SDM, volume 3, FP_ARITH_INST_RETIRED; a fused multiply-add counts twice).
 macro_rules! intel {
     ($precision:literal, $one:literal, $two:literal, $four:literal, $eight:literal) => {
         concat!(
@@ -108,8 +108,8 @@ const FLOATING: &[(&str, &str)] = &[
     ("PAPI_DP_OPS", intel!("double", "1", "2", "4", "8")),
 ];
 const SUM: &str = "a sum of several counters";
-const DIFFERS: &str = "the nearest generic counter means something else on some processors";
-const VENDOR: &str = "no generic counter is near";
+const DIFFERS: &str = "the nearest generic counter counts something else on some processors";
+const VENDOR: &str = "no generic counter is similar";
 
 /// The kernel's names of its generic counters, which libpfm4 takes too.
 const KERNELS: &[(&str, u32, u64)] = &[
@@ -185,7 +185,7 @@ impl Papi {
             if let Some(resolved) = amd::papi(preset, &self.0) {
                 return Ok(vec![resolved]);
             }
-            let problem = "PAPI's preset is not one counter of this processor".to_owned();
+            let problem = "this processor has no single counter for the PAPI preset".to_owned();
             let trouble = Trouble::new(NameErrorKind::Value { text: word.into(), problem });
             return Err(trouble.hint(*hint));
         }
@@ -202,13 +202,13 @@ impl Papi {
             "" => "a vendor's name for it, with --events-dir or an installed perf".to_owned(),
             near => format!("the nearest: {near}"),
         };
-        let problem = format!("PAPI's preset is not one generic counter: {why}");
+        let problem = format!("the PAPI preset has no single generic counter: {why}");
         Err(Trouble::new(NameErrorKind::Value { text: word.into(), problem }).hint(hint))
     }
 
     fn perf(&self, pmu: &str, name: &str, attributes: &[Term]) -> Result<Vec<Resolved>, Trouble> {
         if !pmu.eq_ignore_ascii_case("perf") {
-            let problem = "libpfm4's names of one processor are not known here".into();
+            let problem = "libpfm4's names for single processors are not supported".into();
             let text = format!("{pmu}::{name}");
             let hint = "perf's spelling of a vendor's name (inst_retired.any), with --events-dir or \
                         an installed perf";

@@ -365,8 +365,8 @@ fn letters(word: &str, at: usize) -> Result<Modifiers, NameError> {
             'e' => m.exclusive = true,
             'p' | 'P' => return useless("where a sample lies (precise) matters to sampling only"),
             'S' => return useless("reading a group at each sample matters to sampling only"),
-            'W' => return useless("a group that does not fit is refused, never broken up"),
-            'b' => return useless("the recorder counts its own thread, not in BPF programs"),
+            'W' => return useless("a group that does not fit is refused and never split"),
+            'b' => return useless("the recorder counts threads, not BPF programs"),
             'R' => return useless("a retire latency is measured by sampling"),
             'X' => return useless("counters are never regrouped"),
             letter => {

@@ -100,8 +100,8 @@ impl Resolver {
         self.read(text, false).map(|(counters, _)| counters)
     }
 
-    /// [`Resolver::resolve`], but what a group has already under another name (`page-faults,faults`)
-    /// is left out; with a sentence about each.
+    /// [`Resolver::resolve`], but what a group has already under another name
+    /// (`page-faults,faults`) is left out; with a sentence about each.
     pub fn resolve_once(&self, text: &str) -> Result<(Vec<Counter>, Vec<String>), NameError> {
         self.read(text, true)
     }
@@ -122,7 +122,7 @@ impl Resolver {
                 let same = group.find(|known| once && !named && is_same(known, &counter));
                 if let Some(same) = same.filter(|same| same.name != counter.name) {
                     notes.push(format!(
-                        "{} is {} under another name: counted once, as {}",
+                        "{} is another name of {}; it is counted once, as {}",
                         counter.name, same.name, same.name
                     ));
                     continue;
@@ -203,9 +203,9 @@ impl Resolver {
                 let counter = &placed.counter;
                 let first = group.first().map_or(counter, |placed| &placed.counter);
                 let problem = if is_sim(counter) != is_sim(first) {
-                    Some("a group has simulated counters or real ones, not both")
+                    Some("a group cannot have both simulated and real counters")
                 } else if counter.scope != first.scope {
-                    Some("a group counts threads or a whole package, not both")
+                    Some("a group cannot count both threads and a whole package")
                 } else if must_lead(counter) && !group.is_empty() {
                     Some("only the first counter of a group can be pinned or exclusive")
                 } else {
@@ -246,7 +246,7 @@ impl Resolver {
 
     fn unknown(&self, name: &str, at: usize) -> NameError {
         if name == "none" {
-            let problem = "none stands alone: nothing is counted, only timed".into();
+            let problem = "use none alone: it records only times".into();
             return NameError::new(NameErrorKind::Group { problem }, at);
         }
         let mut entries = self.catalogue();

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Each step is one reading of a thread (begin, end, begin, …; after the last the script starts
-//! over). Numbers are decimal. `add` is what the counter counted since the last reading, 0 if left out. Of the
+//! over). Numbers are decimal. `add` is what the counter counted since the last reading, 0 if left
+//! out. Of the
 //! `enabled` nanoseconds (1000 unless the term `enabled=` says otherwise) of each reading the
 //! group was `running`, all of them if left out. `!` makes the reading fail. `unit=` is one of
 //! `count`, `ns`, `bytes`, `cycles`.
@@ -36,7 +37,7 @@ impl NameSource for Scripts {
         vec![Entry::pattern(
             "sim/NAME,readings=0:5/",
             "simulated",
-            "values written down beforehand, for trying out (docs/counters.md)",
+            "values that you type in, for trying things out (docs/counters.md)",
         )]
     }
 }

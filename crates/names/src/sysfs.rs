@@ -163,7 +163,7 @@ impl Pmus {
             let all = self.0.list(DEVICES);
             let near = suggest::closest(typed, all.iter().map(String::as_str)).join(", ");
             let hint = match (all.is_empty(), near.as_str()) {
-                (true, _) => "this machine describes no PMU in sysfs".into(),
+                (true, _) => "sysfs describes no PMU of this machine".into(),
                 (false, "") => format!("PMUs of this machine: {}", all.join(", ")),
                 (false, near) => format!("did you mean {near}?"),
             };
@@ -372,7 +372,8 @@ impl Pmus {
 
     fn unknown(&self, pmu: &str, term: &Term) -> Trouble {
         if OF_SAMPLING.contains(&term.name.as_str()) {
-            let (text, problem) = (term.to_string(), "says how to sample; this counts".into());
+            let (text, problem) =
+                (term.to_string(), "says how to sample, but this program counts".into());
             return Trouble::new(NameErrorKind::Value { text, problem }).at(term.at);
         }
         let kind = NameErrorKind::UnknownTerm { pmu: pmu.into(), term: term.name.clone() };

@@ -67,7 +67,7 @@ impl Tracepoints {
             let at = |t: &&str| fs::metadata(self.0.path(&format!("{t}/events")));
             let denied = |e: io::Error| e.kind() == io::ErrorKind::PermissionDenied;
             if TRACEFS.iter().any(|t| at(t).is_err_and(denied)) {
-                let problem = format!("{}: tracefs is not readable for us (EACCES)", typed());
+                let problem = format!("{}: you may not read tracefs (EACCES)", typed());
                 let trouble = Trouble::new(NameErrorKind::Machine { problem });
                 return Err(trouble.hint(TRACEFS_READABLE));
             }

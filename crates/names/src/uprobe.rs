@@ -175,8 +175,8 @@ impl Asked<'_> {
     ) -> Result<u64, Trouble> {
         let typed = || format!("{symbol}+{:#x}", self.offset);
         if self.returns && self.offset > 0 {
-            let problem = "a return probe in the middle of a function would destroy what the \
-                           program has on its stack";
+            let problem = "a return probe in the middle of a function would damage the \
+                           program's stack";
             let hint = format!("without the offset: uretprobe:{}:{symbol}", self.path.display());
             return Err(wrong(typed(), problem).hint(hint));
         }

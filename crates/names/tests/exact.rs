@@ -124,7 +124,7 @@ fn hardware_counters_work_or_the_machine_has_no_pmu() {
         Some(problem) => {
             let expected = match machine.virtualisation() {
                 Some(_) => "(no PMU in this virtual machine)",
-                None => "(this machine has no PMU that the kernel knows)",
+                None => "(the kernel knows no PMU of this machine)",
             };
             if problem.error.map(|e| e.kind) != Some(OpenErrorKind::NoSuchCounter) {
                 return skip(&problem.message);

@@ -164,13 +164,13 @@ fn errors_say_what_where_and_what_instead() {
         ("cs:uS", 4, "modifier 'S' means nothing when counting: reading a group at each sample matters to sampling only", ""),
         ("cycles:up", 8, "modifier 'p' means nothing when counting: where a sample lies (precise) matters to sampling only", ""),
         ("cycles:P", 7, "modifier 'P' means nothing when counting: where a sample lies (precise) matters to sampling only", ""),
-        ("{cycles}:W", 9, "modifier 'W' means nothing when counting: a group that does not fit is refused, never broken up", ""),
-        ("cycles:b", 7, "modifier 'b' means nothing when counting: the recorder counts its own thread, not in BPF programs", ""),
+        ("{cycles}:W", 9, "modifier 'W' means nothing when counting: a group that does not fit is refused and never split", ""),
+        ("cycles:b", 7, "modifier 'b' means nothing when counting: the recorder counts threads, not BPF programs", ""),
         ("cycles:R", 7, "modifier 'R' means nothing when counting: a retire latency is measured by sampling", ""),
         ("cycles:X", 7, "modifier 'X' means nothing when counting: counters are never regrouped", ""),
         ("r12345678123456789", 0, "\"r12345678123456789\": a raw counter has at most 16 hexadecimal digits", ""),
-        ("cs,faults,cs", 10, "\"cs\" is there twice", ""),
-        ("{cs,sim/a,readings=1/}", 4, "a group has simulated counters or real ones, not both", ""),
+        ("cs,faults,cs", 10, "\"cs\" is listed twice", ""),
+        ("{cs,sim/a,readings=1/}", 4, "a group cannot have both simulated and real counters", ""),
         ("{cs,faults:D}", 4, "only the first counter of a group can be pinned or exclusive", ""),
         ("sim/a,readings=1/u", 0, "a simulated counter has no modifiers", ""),
         ("sim/a", 5, "expected a second \"/\", found the end", "the first one is at byte 3"),
@@ -182,7 +182,7 @@ fn errors_say_what_where_and_what_instead() {
         ("sim/a,x=1/", 6, "sim has no event or term \"x\"", "readings=, enabled=, unit="),
         ("sim/a,,b/", 6, "expected a term, found ','", ""),
         ("sim/a,readings=/", 15, "expected a value, found '/'", ""),
-        ("cpu/event=1/", 0, "this machine has no PMU \"cpu\"", "this machine describes no PMU in sysfs"),
+        ("cpu/event=1/", 0, "this machine has no PMU \"cpu\"", "sysfs describes no PMU of this machine"),
         ("cpu/event=\"1", 12, "expected a second quote, found the end", "the first one is at byte 10"),
         ("cpu/event=\"1\"x/", 13, "expected \",\" or \"/\", found 'x'", ""),
         ("a:b/fltr=1/", 4, "a:b has no event or term \"fltr\"", "a tracepoint takes one filter: /filter=\"count > 100\"/"),
@@ -284,7 +284,7 @@ fn none_stands_alone() {
     assert_eq!(bare().resolve(" none "), Ok(vec![]));
     for text in ["none,page-faults", "page-faults,none", "{none}"] {
         let error = bare().resolve(text).unwrap_err();
-        assert!(error.to_string().contains("none stands alone"), "{error}");
+        assert!(error.to_string().contains("use none alone"), "{error}");
         assert_eq!(error.at, text.find("none").unwrap());
     }
 }
@@ -309,7 +309,7 @@ fn one_counter_under_two_names() {
         assert_eq!(all.len(), counters.len() + notes, "{list}");
     }
     let (_, said) = resolver.resolve_once("page-faults,faults").unwrap();
-    assert_eq!(said, ["faults is page-faults under another name: counted once, as page-faults"]);
+    assert_eq!(said, ["faults is another name of page-faults; it is counted once, as page-faults"]);
 }
 
 /// 32 is what a profile holds, and the hint does not lead into another error.

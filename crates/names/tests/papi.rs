@@ -74,13 +74,13 @@ fn groups_and_the_unit() {
 fn what_is_refused() {
     #[rustfmt::skip]
     let golden: &[(&str, usize, &str, &str)] = &[
-        ("PAPI_L1_TCM", 0, "\"PAPI_L1_TCM\": PAPI's preset is not one generic counter: a sum of several counters",
+        ("PAPI_L1_TCM", 0, "\"PAPI_L1_TCM\": the PAPI preset has no single generic counter: a sum of several counters",
          "the nearest: L1-dcache-load-misses and L1-icache-load-misses"),
-        ("cs,PAPI_L3_TCM", 3, "\"PAPI_L3_TCM\": PAPI's preset is not one generic counter: the nearest generic counter means something else on some processors",
+        ("cs,PAPI_L3_TCM", 3, "\"PAPI_L3_TCM\": the PAPI preset has no single generic counter: the nearest generic counter counts something else on some processors",
          "the nearest: cache-misses"),
-        ("PAPI_FP_OPS", 0, "\"PAPI_FP_OPS\": PAPI's preset is not one counter of this processor",
+        ("PAPI_FP_OPS", 0, "\"PAPI_FP_OPS\": this processor has no single counter for the PAPI preset",
          "single and double precision are a sum each: PAPI_SP_OPS, PAPI_DP_OPS say which"),
-        ("PAPI_FP_INS", 0, "\"PAPI_FP_INS\": PAPI's preset is not one generic counter: no generic counter is near",
+        ("PAPI_FP_INS", 0, "\"PAPI_FP_INS\": the PAPI preset has no single generic counter: no generic counter is similar",
          "a vendor's name for it, with --events-dir or an installed perf"),
         ("PAPI_TOT_ISN", 0, "unknown counter \"PAPI_TOT_ISN\"", "did you mean PAPI_TOT_INS, PAPI_TOT_CYC, PAPI_BR_INS?"),
         ("PAPI_ZZZZZZ_ZZZZZZ", 0, "unknown counter \"PAPI_ZZZZZZ_ZZZZZZ\"", "docs/counters.md lists the presets that exist here"),
@@ -90,7 +90,7 @@ fn what_is_refused() {
         ("perf::CYCLES:u=0:k=0:h=0", 0, "\"u=0:k=0:h=0\": nothing is left to count", ""),
         ("perf::CYCLES:period=7", 13, "\"period=7\": an attribute is 0 or 1", ""),
         ("perf::CYCLES:precise", 13, "\"precise\": an attribute of sampling means nothing when counting", ""),
-        ("spr::INST_RETIRED:ANY", 0, "\"spr::INST_RETIRED\": libpfm4's names of one processor are not known here",
+        ("spr::INST_RETIRED:ANY", 0, "\"spr::INST_RETIRED\": libpfm4's names for single processors are not supported",
          "perf's spelling of a vendor's name (inst_retired.any), with --events-dir or an installed perf"),
         ("quark:::strange", 0, "unknown counter \"quark:::strange\"", "components: cuda, rocm, opencl, vulkan, metal, intel_gpu"),
         ("perf_event:::CYCLES", 0, "unknown counter \"perf_event:::CYCLES\"", "the processor's counters have no component: perf::CYCLES"),

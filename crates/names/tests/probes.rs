@@ -255,7 +255,7 @@ fn a_filter_that_the_kernel_refuses() {
         let Some(problem) = report.problem() else { return 2 };
         eprintln!("{problem:?}");
         let invalid = problem.error.map(|e| e.kind) == Some(OpenErrorKind::Invalid);
-        let said = problem.message.contains("the kernel refuses the filter");
+        let said = problem.message.contains("the kernel rejects the filter");
         if invalid && said { 0 } else { 3 }
     });
 }

@@ -119,7 +119,7 @@ impl Dir {
         let read = file.take(most.saturating_add(1)).read_to_end(&mut bytes);
         read.map_err(Error::on("read", &self.path_of(name)))?;
         match bytes.len() as u64 > most {
-            true => Err(self.refuse(name, "it is longer than such a file can be")),
+            true => Err(self.refuse(name, "it is too long for such a file")),
             false => Ok(bytes),
         }
     }
@@ -174,7 +174,7 @@ impl Dir {
         }
         let ours = [rustix::process::geteuid().as_raw(), self.stat()?.st_uid];
         if !ours.contains(&found.st_uid) {
-            return Err(self.refuse(name, "it is another user's"));
+            return Err(self.refuse(name, "it belongs to another user"));
         }
         Ok(File::from(fd))
     }

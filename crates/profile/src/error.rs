@@ -30,14 +30,14 @@ pub enum ErrorKind {
     #[error("{0}")]
     Arrow(#[from] arrow_schema::ArrowError),
     /// It is a stream of other columns than are expected there, or none at all.
-    #[error("not such a stream ({0})")]
+    #[error("not a stream of this kind ({0})")]
     NotAStream(&'static str),
     /// Something else than a plain file or a directory is in the place of one, or it is not one
     /// that may be used there. It was not opened.
     #[error("refused: {0}")]
     Refused(&'static str),
     /// Another version of Counterpoint wrote it.
-    #[error("schema {found:?}, this version reads {expected:?}")]
+    #[error("schema {found:?}, but this version reads {expected:?}")]
     Schema {
         /// What the file says.
         found: String,

@@ -135,7 +135,7 @@ pub(crate) fn find(root: &Dir, manifest: &Manifest) -> Result<Found, NoPool> {
             Ok(inside) => Place { inside, around: root.clone(), name: POOL_NAME.into() },
             Err(e) if e.is_not_found() && path.ends_with("pool/pool") => return Err(NoPool::Gone),
             Err(e) if e.is_not_found() => {
-                return Err(NoPool::Refused("it is not at a place where pools are made"));
+                return Err(NoPool::Refused("it is not in a place where pools are made"));
             }
             Err(e) => return Err(e.into()),
         },
@@ -150,13 +150,13 @@ pub(crate) fn find(root: &Dir, manifest: &Manifest) -> Result<Found, NoPool> {
         other => other.map_err(NoPool::Unreadable)?,
     };
     if !id.is_some() || file.owner().id != id {
-        return Err(NoPool::Refused("it is another profile's"));
+        return Err(NoPool::Refused("it belongs to another profile"));
     }
     let owner = file.owner();
     // A network's file system may show the caller's own profile as another user's; then the pool
     // knows as whose.
     if found.st_uid != directory.st_uid || !users.contains(&found.st_uid) {
-        return Err(NoPool::Refused("it is another user's"));
+        return Err(NoPool::Refused("it belongs to another user"));
     }
     let is_own = found.st_uid == user() && found.st_nlink == 1;
     let is_of_profile = match is_inside {
@@ -170,7 +170,7 @@ impl Found {
     /// Whether what it holds may move into the profile, and it may be deleted.
     pub fn refusal(&self) -> Option<&'static str> {
         if !self.is_own {
-            return Some("it is another user's");
+            return Some("it belongs to another user");
         }
         (!self.is_of_profile).then_some("it belongs to the profile that this one is a copy of")
     }

@@ -96,7 +96,11 @@ impl StreamWriter {
     /// Puts what was encoded into the file, whole or not at all.
     fn put(&mut self, encoded: &[Buffer]) -> Result<()> {
         if self.broken {
-            return Err(Error::new("write", &self.path, io::Error::other("gave up before")));
+            return Err(Error::new(
+                "write",
+                &self.path,
+                io::Error::other("an earlier write failed"),
+            ));
         }
         let written = write_all(&mut self.file, encoded);
         match written {
@@ -178,7 +182,8 @@ enum Stop {
 }
 
 impl StreamReader {
-    /// Opens the stream of this name. `None` if it ends before its schema does: nothing was ever in it.
+    /// Opens the stream of this name. `None` if it ends before its schema does: nothing was ever in
+    /// it.
     ///
     /// # Errors
     /// No such file, not readable, not an Arrow stream.
@@ -196,7 +201,7 @@ impl StreamReader {
             Ok(frame) => frame,
             Err(Stop::Io(e)) => return Err(Error::new("read", path, e)),
             Err(Stop::End(_)) if reader.starts_as_a_stream() => return Ok(None),
-            Err(Stop::End(_)) => return Err(not("it does not start as one")),
+            Err(Stop::End(_)) => return Err(not("it does not start like an Arrow stream")),
         };
         let message = root_as_message(&frame.metadata).ok();
         let schema = message.and_then(|m| m.header_as_schema());

@@ -86,7 +86,7 @@ pub fn of(head: &[u8]) -> Kind {
     const STARTS: [(&[u8], &str); 14] = [
         (b"\x7fELF", "a program or library (ELF)"),
         (b"PAR1", "a Parquet file"),
-        (b"SQLite format 3\0", "an SQLite database (Nsight Systems exports those)"),
+        (b"SQLite format 3\0", "an SQLite database (Nsight Systems exports such files)"),
         (b"ARROW1", "an Arrow file"),
         (b"PK\x03\x04", "a zip archive"),
         (b"\x28\xb5\x2f\xfd", "a file compressed with zstd"),

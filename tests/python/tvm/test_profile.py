@@ -369,7 +369,7 @@ def test_the_profile_is_kept_where_asked_and_else_removed(mlp, tmp_path):
 def test_a_place_where_no_profile_can_be(mlp, tmp_path):
     vm, entry, args = mlp
     (tmp_path / "file").write_text("")
-    for place, why in [("file", "exists and is not a profile"), ("file/x", "Not a directory"), ("no/x", "No such file")]:
+    for place, why in [("file", "already exists and is not a Counterpoint profile"), ("file/x", "Not a directory"), ("no/x", "No such file")]:
         with pytest.raises(cp.CounterpointError, match=f"(?s){place}.*{why}.*with output=$"):
             cp.profile(vm, counters=[], output=tmp_path / place).__enter__()
     with cp.profile(vm, counters=[]) as prof:

@@ -1,7 +1,7 @@
-"""Counterpoint: where the time of compiled machine learning goes, and which counter explains it.
+"""Counterpoint shows where compiled machine learning spends its time, and which counter explains it.
 
 `counterpoint.tvm` profiles virtual machines of TVM; `counterpoint.report` has the reports, which
-need no TVM.
+do not need TVM.
 """
 
 __version__ = "0.1.0"

@@ -10,7 +10,7 @@ from counterpoint.errors import NotInstalledError
 
 
 def main() -> None:
-    """Becomes the program."""
+    """Replaces this process with the program `counterpoint`."""
     try:
         path = program()
     except NotInstalledError as error:

@@ -37,7 +37,7 @@ def _find(name: str) -> str:
         path = Path(chosen) / name
         if path.is_file():
             return str(path)
-        raise NotInstalledError(f"no {path}, which COUNTERPOINT_DIST names: {_REMEDY}")
+        raise NotInstalledError(f"{path}, which COUNTERPOINT_DIST names, does not exist: {_REMEDY}")
     places = [_HERE / "_dist" / name, *(p / name for p in _HERE.parents[2:3])]
     for path in places:
         if path.is_file():

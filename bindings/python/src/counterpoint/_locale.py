@@ -25,7 +25,7 @@ class Numbers:
         return sign + self._grouped(digits)
 
     def fixed(self, number: float, places: int) -> str:
-        """With this many digits behind the point."""
+        """With this many digits after the point."""
         text = f"{number:.{places}f}"
         sign = "-" if text.startswith("-") else ""
         whole, _, fraction = text.lstrip("-").partition(".")

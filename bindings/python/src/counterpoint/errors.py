@@ -1,18 +1,18 @@
-"""What this package raises. Never raised into a model that is being profiled."""
+"""The errors that this package raises. They are never raised into a model that is being profiled."""
 
 __all__ = ["ArgumentError", "ConflictError", "CounterpointError", "NotInstalledError", "ReportError", "UnsupportedError"]
 
 
 class CounterpointError(RuntimeError):
-    """Something that was asked of Counterpoint cannot be done; the text says why and what to do."""
+    """Counterpoint cannot do what it was asked to do. The text says why, and what to do."""
 
 
 class ArgumentError(CounterpointError, TypeError, ValueError):
-    """An argument is of the wrong type, or has a value that means nothing here."""
+    """An argument has the wrong type or an invalid value."""
 
 
 class NotInstalledError(CounterpointError):
-    """libcounterpoint.so or the program `counterpoint` is not there."""
+    """libcounterpoint.so or the program `counterpoint` is missing."""
 
 
 class UnsupportedError(CounterpointError):
@@ -20,8 +20,8 @@ class UnsupportedError(CounterpointError):
 
 
 class ConflictError(CounterpointError):
-    """Another profile is open, and both cannot be."""
+    """Another profile is open, and both cannot be open at the same time."""
 
 
 class ReportError(CounterpointError, ValueError):
-    """A text that is no report."""
+    """A text is not a report."""

@@ -1,6 +1,6 @@
 """The kinds of values in a report.
 
-Each prints as people read it (`12.30 us`, `10.3%`); the number itself, unrounded, is its attribute.
+Each kind prints its value for people (`12.30 us`, `10.3%`). An attribute has the exact number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Duration:
 
 @dataclass(frozen=True)
 class Count:
-    """A whole number of something: calls, events, bytes."""
+    """A whole number, for example of calls, events or bytes."""
 
     value: int
 
@@ -42,7 +42,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Percent:
-    """Of a hundred: 12.5 is an eighth."""
+    """A percentage: 12.5 is an eighth."""
 
     percent: float
 
@@ -68,7 +68,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Text:
-    """Words."""
+    """A text."""
 
     string: str
 

@@ -2,14 +2,14 @@
 
 A report is three things:
 
-- `calls`: one row per call, a `dict` from column to `Metric`; a column that a row does not have is
-  absent, a value that could not be measured is `None`, which is not 0.
-- `device_metrics`: per device a row of totals (`Name` is `Total`).
+- `calls`: one row per call, a `dict` from column to `Metric`. A column that a row does not have is
+  absent. A value that could not be measured is `None`, which does not mean 0.
+- `device_metrics`: a row of totals per device (`Name` is `Total`).
 - `configuration`: what was profiled, as metrics by name.
 
-Beside the former format it has `losses` (what was not or not exactly measured) and `notes`.
+In addition to the former format, it has `losses` (what was not measured, or not exactly) and `notes`.
 
-Nothing here needs TVM: reports may be loaded and looked at anywhere.
+Nothing here needs TVM, so reports can be loaded and viewed anywhere.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 __all__ = ["Count", "Duration", "Loss", "Metric", "Percent", "Ratio", "Report", "Row", "Text"]
 
 Row = dict[str, Optional[Metric]]
-"""One call, or one line of totals: column to value. `None`: asked for and not measured."""
+"""One call, or one line of totals, from column to value. `None`: asked for, but not measured."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A way in which data was lost or is less than exact, and how often it happened."""
+    """A way in which data was lost or is inexact, and how often it happened."""
 
     name: str
     count: int
@@ -51,7 +51,7 @@ class Loss:
 
 @dataclass
 class Report:
-    """A profile's calls, ready to be printed, saved and loaded. `str(report)` is the table."""
+    """The calls of a profile, which can be printed, saved and loaded. `str(report)` is the table."""
 
     calls: list[Row] = field(default_factory=list)
     device_metrics: dict[str, Row] = field(default_factory=dict)
@@ -60,18 +60,18 @@ class Report:
     notes: list[str] = field(default_factory=list)
 
     def table(self, sort: bool = True, aggregate: bool = True, col_sums: bool = True) -> str:
-        """For people: numbers as the user's locale writes them.
+        """Returns a table for people, with numbers as the user's locale writes them.
 
-        `sort`: longest duration first. `aggregate`: one line for all calls with the same op, shapes
-        and device: durations, counts and percents are summed, ratios averaged, and a text that
-        differs is empty. `col_sums`: a line `Sum` behind the calls. A total per device, the
-        configuration, notes and losses follow.
+        `sort`: show the longest duration first. `aggregate`: show one line for all calls with the
+        same op, shapes and device. Durations, counts and percentages are summed, ratios are
+        averaged, and a text that differs is empty. `col_sums`: add a line `Sum` after the
+        calls. A total per device, the configuration, notes and losses follow.
         """
         return _table.text(self, sort=sort, aggregate=aggregate, col_sums=col_sums)
 
     def csv(self) -> str:
-        """One line per call, no totals: columns in the order of their bytes, texts quoted, a missing
-        value empty, lines ended by a line feed."""
+        """Returns one line per call, without totals. Columns are in the order of their bytes, texts
+        are quoted, a missing value is empty, and lines end with a line feed."""
         columns = sorted({key for row in self.calls for key in row}, key=lambda key: key.encode())
         out = io.StringIO()
         _csv.writer(out, lineterminator="\n").writerow(columns)
@@ -80,7 +80,7 @@ class Report:
         return out.getvalue()
 
     def json(self) -> str:
-        """For programs, on one line; `from_json` reads it. Missing values are left out."""
+        """Returns one line of JSON for programs; `from_json` reads it. Missing values are left out."""
         document: dict[str, Any] = {
             "calls": [_row_to_json(row) for row in self.calls],
             "device_metrics": {name: _row_to_json(row) for name, row in self.device_metrics.items()},
@@ -94,10 +94,10 @@ class Report:
 
     @staticmethod
     def from_json(text: Union[str, bytes]) -> Report:
-        """Reads what `json` wrote, and what TVM's profiler wrote (also over RPC).
+        """Reads a report that `json` or TVM's profiler wrote (also over RPC).
 
-        Top-level keys that are not known are ignored; a kind of metric that is not known, or a text
-        that is no report, is a `ReportError`.
+        Unknown top-level keys are ignored. An unknown kind of metric, or a text that is not a
+        report, raises a `ReportError`.
         """
         if not isinstance(text, (str, bytes, bytearray)):
             raise ReportError(f"from_json reads the text of a report, not {type(text).__name__}")
@@ -128,7 +128,7 @@ class Report:
         )
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One row per call. Counts are `Int64`, so that a missing one is no 0 and no fraction."""
+        """One row per call. Counts are `Int64`, so a missing count is neither 0 nor a fraction."""
         try:
             import pandas
         except ImportError as error:
@@ -141,7 +141,7 @@ class Report:
         return pandas.DataFrame(columns)
 
     def to_arrow(self) -> pyarrow.Table:
-        """One row per call: counts int64, texts string, all else double; missing is null."""
+        """One row per call. Counts are int64, texts string, all others double; missing values are null."""
         try:
             import pyarrow
         except ImportError as error:

@@ -89,7 +89,7 @@ fn fit(
                     None => {
                         if apart {
                             chosen.notes.push(format!(
-                                "{problem}; they are counted in turns, each in a part of the calls"
+                                "{problem}; they take turns, and each is counted in only part of the calls"
                             ));
                         }
                         chosen.list = list;

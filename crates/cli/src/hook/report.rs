@@ -25,14 +25,14 @@ pub fn main(directory: &Path) -> Result<ExitCode, Failure> {
     // It says which files to write, and is deleted at the end.
     if !has_own_pool(directory).map_err(Failure::new)? {
         return Err(Failure::new(format!(
-            "{}: is not a profile that a hook of this user has just recorded",
+            "{} is not a profile that a hook of this user has just recorded",
             directory.display()
         )));
     }
     let settings = Settings::read(directory)?;
     let mut profile = Profile::open(directory).map_err(Failure::new)?;
     if profile.manifest.origin != Origin::Hook {
-        return Err(Failure::new(format!("{}: was not made by a hook", directory.display())));
+        return Err(Failure::new(format!("{} was not made by a hook", directory.display())));
     }
     // Only here: in the profile itself a counter is named by what it counts.
     for (counter, label) in profile.manifest.counters.iter_mut().zip(&settings.labels) {
@@ -46,9 +46,9 @@ pub fn main(directory: &Path) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     if others > 0 {
-        say!("processes that it has forked still record");
+        say!("processes that it forked are still recording");
     }
-    say!("what was recorded is in {}", directory.display());
+    say!("the recorded calls are in {}", directory.display());
     result.map(|()| ExitCode::SUCCESS)
 }
 

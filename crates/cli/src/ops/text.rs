@@ -70,7 +70,7 @@ fn runs(view: &View<'_>) -> String {
     let ops = plural(table.ops.into(), "op call");
     if table.runs == 0 {
         let together = time(ns(view, table.outside_ticks));
-        return format!("none; {ops}, together {together} (shares are of this)");
+        return format!("none; {ops}, {together} in total (percentages are of this)");
     }
     let failed = match table.failed {
         0 => String::new(),
@@ -85,10 +85,10 @@ fn runs(view: &View<'_>) -> String {
     };
     let outside = match table.outside_ticks {
         0 => String::new(),
-        ticks => format!("; ops in no run took {} more", time(ns(view, ticks))),
+        ticks => format!("; ops outside of runs took {} more", time(ns(view, ticks))),
     };
     format!(
-        "{} with {ops}{failed}; wall time {} (what the rows add up to){outside}",
+        "{} with {ops}{failed}; wall time {} (the sum of the rows){outside}",
         plural(table.runs.into(), "run"),
         time(ns(view, table.wall_ticks)),
     )
@@ -104,8 +104,8 @@ fn serial(view: &View<'_>) -> Vec<String> {
         let of = plural(regions.regions.into(), "region");
         if regions.serial_threads > 0 {
             lines.push(format!(
-                "{name}: in {} of {of} one thread ran several tasks, one after the other, although \
-                 there were processors for more threads",
+                "{name}: in {} of {of}, one thread ran several tasks one after the other, although \
+                 there were CPUs for more threads",
                 grouped(regions.serial_threads.into())
             ));
         }
@@ -113,8 +113,8 @@ fn serial(view: &View<'_>) -> Vec<String> {
         if on_cpus > 0 {
             let cpus: Vec<String> = regions.serial_cpus.keys().map(u32::to_string).collect();
             lines.push(format!(
-                "{name}: in {} of {of} tasks of different threads ran one after the other on one \
-                 CPU ({}), although there were others",
+                "{name}: in {} of {of}, tasks of different threads ran one after the other on one \
+                 CPU ({}), although there were other CPUs",
                 grouped(on_cpus.into()),
                 cpus.join(", ")
             ));
@@ -132,7 +132,7 @@ fn serial(view: &View<'_>) -> Vec<String> {
 fn probes(view: &View<'_>) -> String {
     let table = view.table;
     let Some(probes) = table.probe_ns else {
-        return "not calibrated; their cost is unknown".to_owned();
+        return "not calibrated, so their cost is unknown".to_owned();
     };
     let cost = probes + table.way_ns.unwrap_or(0.0);
     let of = match view.table.wall_ticks {
@@ -154,31 +154,34 @@ fn notes(view: &View<'_>) -> Vec<String> {
     if table.runs > 0 && !view.profile.manifest.counters.is_empty() {
         notes.push(
             match table.uncounted {
-                0 => "counters of (entry function) include those between ops; those of an op are \
-                      its own, without the ops in it",
-                _ => "counters of (entry function) include those between ops and those of \
-                      vm.builtin.* ops, which were timed only (--bookkeeping counts them); those of \
-                      an op are its own, without the ops in it",
+                0 => "counts of (entry function) include those between ops; counts of an op do not \
+                      include the ops inside it",
+                _ => "counts of (entry function) include those between ops and those of \
+                      vm.builtin.* ops, which were only timed (record with --bookkeeping to count them); \
+                      counts of an op do not include the ops inside it",
             }
             .to_owned(),
         );
     }
     if table.rows.iter().any(columns::is_asynchronous) {
         notes.push(
-            "ops of asynchronous devices return before the device is done: their time is that of \
-             the launch"
+            "ops on asynchronous devices return before the device is done, so their time is that \
+             of the launch"
                 .to_owned(),
         );
     }
     let incomplete: u64 = table.rows.iter().map(|row| row.regions.incomplete).sum();
     if incomplete > 0 {
         notes.push(format!(
-            "of {} some task was not recorded: what workers counted for its op is not known",
+            "in {}, not all tasks were recorded, so it is not known what workers counted for the op",
             plural(incomplete.into(), "region")
         ));
     }
     if view.profile.manifest.passes > 0 {
-        notes.push("the program ran once for each pass: calls and times are those of all".into());
+        notes.push(
+            "the program ran once for each pass; calls and times are the sums over all passes"
+                .into(),
+        );
     }
     notes
 }
@@ -188,18 +191,19 @@ fn reasons(view: &View<'_>) -> Vec<String> {
     let filter = view.filter;
     let mut reasons = Vec::new();
     if filter.machine.is_some() || filter.since.is_some() || filter.until.is_some() {
-        reasons
-            .push("none of those that were recorded is in what --vm, --since, --until ask".into());
+        reasons.push("no recorded op matches --vm, --since and --until".into());
     }
     let any_op = view.profile.ops.all().iter().any(|op| op.role.is_of_machine());
     if machines(view.profile).is_empty() && !any_op {
         reasons.push(
-            "no virtual machine of TVM was seen: the program makes none, or made it in a way that \
-             is not recorded (see docs/tvm.md)"
+            "no virtual machine of TVM was seen: the program did not create one, or created it in a \
+             way that is not recorded (see docs/tvm.md)"
                 .into(),
         );
         if view.profile.calls() > 0 {
-            reasons.push("there are calls of other kinds: `counterpoint report` shows them".into());
+            reasons.push(
+                "the profile has calls of other kinds; `counterpoint report` shows them".into(),
+            );
         }
     } else {
         reasons.push(MACHINE_WITHOUT_CALLS.into());

@@ -176,9 +176,9 @@ pub fn ask_for_counters(origin: Origin, resolver: &Resolver, machine: &Machine) 
     (!named).then(works)??;
     Some(match origin {
         Origin::Session => format!(
-            "to count in each call, at a price, name counters: counters={:?}",
+            "to count in each call, which makes calls slower, name counters: counters={:?}",
             list.split(',').collect::<Vec<_>>()
         ),
-        _ => format!("to count in each call, at a price, name counters: -e {list}"),
+        _ => format!("to count in each call, which makes calls slower, name counters: -e {list}"),
     })
 }

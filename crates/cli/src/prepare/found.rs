@@ -25,10 +25,11 @@ pub fn library_places() -> std::io::Result<[PathBuf; 2]> {
 }
 
 pub(super) fn library() -> Result<PathBuf, Failure> {
-    let places = library_places().map_err(|e| Failure::new(format!("find own program: {e}")))?;
+    let places = library_places()
+        .map_err(|e| Failure::new(format!("find the path of this program: {e}")))?;
     places.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
-        Failure::new(format!("no {} and no {}", places[0].display(), places[1].display()))
-            .hint("`cargo xtask dist` builds program and library into dist/; copy it as a whole")
+        Failure::new(format!("found neither {} nor {}", places[0].display(), places[1].display()))
+            .hint("`cargo xtask dist` builds both into dist/; copy that folder as a whole")
     })
 }
 

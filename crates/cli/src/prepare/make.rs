@@ -136,7 +136,8 @@ pub fn make(
     };
     manifest.write(&directory).map_err(Failure::new)?;
     drop(turn);
-    // Written while it is held: whoever looks for pools that nobody uses sees that this one is used.
+    // Written while it is held: whoever looks for pools that nobody uses sees that this one is
+    // used.
     let opened = fs::File::options().write(true).open(&pool);
     let held = opened.and_then(|pool| Ok([pool, fs::File::open(&directory)?]));
     let preload = preload(&library, &pool_directory)?;

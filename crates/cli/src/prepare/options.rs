@@ -9,41 +9,43 @@ use crate::naming::Naming;
 /// What to record and where to.
 #[derive(clap::Args)]
 pub struct Recording {
-    /// Counters, comma separated (`page-faults,task-clock:u`); `none` for timing only.
-    /// Without it: what the variables COUNTERPOINT_CPU_METRICS, COUNTERPOINT_CUDA_METRICS, … say;
-    /// else cycles, stalls, instructions and cache misses where a program can read them without
-    /// the kernel, and timing only where it cannot
+    /// Counters, separated by commas (`page-faults,task-clock:u`); `none` records times only.
+    /// By default, the variables COUNTERPOINT_CPU_METRICS, COUNTERPOINT_CUDA_METRICS, … choose
+    /// the counters. Without them, cycles, stalls, instructions and cache misses are counted if
+    /// a program can read them without a system call; otherwise only times are recorded
     #[arg(short = 'e', long = "events", value_name = "LIST", allow_hyphen_values = true)]
     pub events: Vec<String>,
     #[command(flatten)]
     pub naming: Naming,
-    /// Allow more counters than the machine can count at once: they take turns, and values are
-    /// estimates, marked as such
+    /// Allow more counters than the machine can count at once. They take turns, and their
+    /// values are estimates, which are marked
     #[arg(long)]
     pub multiplex: bool,
-    /// Profile directory to make; an existing profile moves to `DIR.old`
+    /// Profile directory to create. An existing profile is moved to `DIR.old`
     #[arg(short, long, value_name = "DIR", default_value = "counterpoint.cpt",
           value_parser = crate::input::profile())]
     pub output: PathBuf,
-    /// Record only functions whose name matches; `*` and `?` stand for anything. Repeatable
+    /// Record only functions whose name matches. `*` matches any text, `?` any character.
+    /// Repeatable
     #[arg(long, value_name = "GLOB")]
     pub filter: Vec<String>,
     /// Also read counters around the book-keeping ops of TVM's virtual machine (`vm.builtin.…`).
-    /// Without it they are timed only, and what they count is part of what called them
+    /// By default they are only timed, and their counts are part of whatever called them
     #[arg(long)]
     pub bookkeeping: bool,
     #[command(flatten)]
     pub metrics: MetricArgs,
 }
 
-/// What is counted beside the program, by whoever stays with it.
+/// What is sampled beside the program, by the command that stays with it.
 #[derive(clap::Args)]
 pub struct Beside {
-    /// Counters to sample on every CPU, whatever runs there, as tracks; as -e. What counts whole
-    /// packages only (power/energy-pkg/) is sampled also if -e names it
+    /// Counters to sample on every CPU, whatever runs there, written as for -e. They become tracks
+    /// of the profile. Counters of a whole package (power/energy-pkg/) are also sampled if -e names
+    /// them
     #[arg(short = 'a', long = "system", value_name = "LIST", allow_hyphen_values = true)]
     pub system: Vec<String>,
-    /// From sample to sample: 100ms, 1s, 2500us
+    /// Time between samples: 100ms, 1s, 2500us
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = interval)]
     pub sample_interval: Duration,
 }
@@ -56,10 +58,10 @@ fn interval(text: &str) -> Result<Duration, String> {
         "us" => Duration::from_micros(1),
         "ms" => Duration::from_millis(1),
         "s" => Duration::from_secs(1),
-        _ => return Err("a whole number and us, ms or s".to_owned()),
+        _ => return Err("expected a whole number followed by us, ms or s".to_owned()),
     };
     let number: u32 = number.parse().map_err(|_| "not a whole number".to_owned())?;
     let time = unit.checked_mul(number).unwrap_or(Duration::MAX);
     let allowed = Duration::from_millis(1)..=Duration::from_secs(3600);
-    if allowed.contains(&time) { Ok(time) } else { Err("not from 1ms to 3600s".to_owned()) }
+    if allowed.contains(&time) { Ok(time) } else { Err("must be from 1ms to 3600s".to_owned()) }
 }

@@ -22,8 +22,11 @@ pub fn place(recording: &Recording) -> Result<PathBuf, Failure> {
     match fs::symlink_metadata(&directory) {
         // In a directory that everybody may write to, anybody can have put a link there.
         Ok(found) if found.is_symlink() && ![user(), 0].contains(&found.uid()) => {
-            Err(Failure::new(format!("output {}: is another user's link", directory.display()))
-                .hint("choose another place with -o DIR"))
+            Err(Failure::new(format!(
+                "output {}: is a link that belongs to another user",
+                directory.display()
+            ))
+            .hint("choose another place with -o DIR"))
         }
         Ok(found) if found.is_symlink() => fs::canonicalize(&directory)
             .map_err(|e| Failure::new(format!("output {}: {e}", directory.display()))),
@@ -77,20 +80,20 @@ pub fn make_way(directory: &Path) -> Result<(), Failure> {
             .hint("choose another place with -o DIR")
     };
     if !found.is_dir() {
-        return Err(refuse("exists and is not a profile"));
+        return Err(refuse("already exists and is not a Counterpoint profile"));
     }
     if fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none()) {
         return fs::remove_dir(directory).map_err(|e| refuse(&e.to_string()));
     }
     let Ok(manifest) = Manifest::read(directory) else {
-        return Err(refuse("exists and is not a profile"));
+        return Err(refuse("already exists and is not a Counterpoint profile"));
     };
     if manifest.origin != Origin::Env && !is_over(&manifest) {
         return Err(Failure::new(format!(
-            "output {}: is still being recorded",
+            "output {}: a program is still recording into it",
             directory.display()
         ))
-        .hint("wait until that program has ended, or choose another place with -o DIR"));
+        .hint("wait until the program has ended, or choose another place with -o DIR"));
     }
     // What an interrupted recording left in memory belongs to it, wherever it moves.
     collect(directory, Closing::Now).map_err(Failure::new)?;
@@ -100,7 +103,7 @@ pub fn make_way(directory: &Path) -> Result<(), Failure> {
     if fs::symlink_metadata(&old).is_ok_and(|m| m.dev() == found.dev()) {
         if Manifest::read(&old).is_err() {
             return Err(refuse(&format!(
-                "cannot move to {}: that is not a profile",
+                "cannot be moved to {}, which is not a Counterpoint profile",
                 old.display()
             )));
         }

@@ -107,7 +107,7 @@ fn threads(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) 
     let prose = width.unwrap_or(PROSE_WIDTH);
     let with_off_cpu = !laid.left_out.contains(&OFF_CPU);
     if with_off_cpu && some.iter().any(|t| t.off_cpu.is_some_and(|off| off.assumed)) {
-        let text = "no counter tells the CPU time inside some dispatches; they are assumed to have \
+        let text = "no counter measured the CPU time in some dispatches; they are assumed to have \
                     been on a CPU all the time";
         wrapped(out, "≤: ", text, prose)?;
     }
@@ -140,7 +140,7 @@ fn series(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) -
     }
     let prose = width.unwrap_or(PROSE_WIDTH);
     if rows.iter().any(|(_, estimated)| *estimated) {
-        let text = "counted during a part of the time only, and scaled";
+        let text = "counted for only part of the time, and scaled";
         wrapped(out, "~: ", text, prose)?;
     }
     if !laid.left_out.is_empty() {

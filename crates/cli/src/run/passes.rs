@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Each set also gets task-clock, where there is room: the same counter in every pass. Everything
-//! is chosen and tried before the first pass starts. A pass that does not end with 0 is the last, and
-//! so is one after which a signal comes that ends a command: `run` then ends by it.
+//! is chosen and tried before the first pass starts. A pass that does not end with 0 is the last,
+//! and so is one after which a signal comes that ends a command: `run` then ends by it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -80,7 +80,7 @@ pub fn main(
             (Err(failure), None) => return Err(undone(failure)),
             // What was recorded stays.
             (Err(failure), Some(status)) => {
-                say!("pass {number} of {}: it did not begin", work.sets.len());
+                say!("pass {number} of {}: could not be started", work.sets.len());
                 finish(sampler, &directory, status, args);
                 return Err(failure);
             }
@@ -91,7 +91,7 @@ pub fn main(
         let here = format!("pass {number} of {of} ({})", names.join(","));
         let not_run = || {
             if number < of as u32 {
-                say!("the passes after it were not run");
+                say!("the remaining passes were not run");
             }
         };
         if !status.success() {
@@ -102,7 +102,7 @@ pub fn main(
         // A signal that came between two passes was meant for the whole.
         let told = TOLD_TO_END.load(Ordering::SeqCst);
         if told != 0 && number < of as u32 {
-            say!("{here}: the last, because of signal {told}");
+            say!("{here}: was the last one, because of signal {told}");
             not_run();
             finish(sampler, &directory, status, args);
             return Ok(end_by(told));
@@ -135,8 +135,9 @@ fn choose(args: &Args, passes: u32) -> Result<Work, Failure> {
     anchor(&mut sets, &resolver, &machine);
     let lists: Vec<Vec<CounterInfo>> =
         sets.iter().map(|set| set.iter().map(CounterInfo::from).collect()).collect();
-    let infos = join_counters(&lists)
-        .ok_or_else(|| Failure::new(format!("more than {MAX_COUNTERS} counters in all passes")))?;
+    let infos = join_counters(&lists).ok_or_else(|| {
+        Failure::new(format!("more than {MAX_COUNTERS} counters in all passes together"))
+    })?;
     let metrics = before_run(&args.recording.metrics, &infos)?;
     Ok(Work { sets, beside, infos, metrics })
 }
@@ -178,7 +179,8 @@ fn divide(
     let sets = check::sets(counters, most, machine).map_err(|problem| failed(&problem))?;
     if passes > 0 && sets.len() > passes as usize {
         let failure = format!("--passes={passes}: {} passes are needed here", sets.len());
-        return Err(Failure::new(failure).hint("--passes without a number takes what is needed"));
+        return Err(Failure::new(failure)
+            .hint("use --passes without a number to run as many as are needed"));
     }
     Ok(sets)
 }
@@ -224,7 +226,7 @@ fn begin(
 }
 
 /// One pass, from its profile to its end.
-#[expect(clippy::too_many_arguments, reason = "all of them differ from pass to pass or are words")]
+#[expect(clippy::too_many_arguments, reason = "all of them differ between passes or are words")]
 fn one(
     args: &Args,
     directory: &Path,

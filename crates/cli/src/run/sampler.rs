@@ -76,7 +76,7 @@ impl Sampler {
         match is_ready.recv() {
             Ok(Ok(())) => Ok(Self { tell, thread }),
             Ok(Err(message)) => Err(Failure::new(message)),
-            Err(_) => Err(Failure::new("start the sampler: its thread is gone")),
+            Err(_) => Err(Failure::new("start the sampler: its thread has ended")),
         }
     }
 
@@ -89,7 +89,7 @@ impl Sampler {
     /// Takes the last samples and ends. What went wrong, if anything did.
     pub fn finish(self) -> Option<String> {
         let _ = self.tell.send(Told::Stop);
-        self.thread.join().unwrap_or_else(|_| Some("the sampler's thread is gone".to_owned()))
+        self.thread.join().unwrap_or_else(|_| Some("the sampler's thread has ended".to_owned()))
     }
 }
 

@@ -74,8 +74,8 @@ pub fn counters_of(
 
 fn of_package(counter: &Counter) -> String {
     format!(
-        "{} is left out: it counts a whole package, no thread (`counterpoint run` samples it \
-         beside the program)",
+        "{} is left out: it counts a whole package, not a thread (`counterpoint run` samples \
+         it beside the program)",
         counter.name
     )
 }

@@ -19,16 +19,16 @@ use crate::view::units::plural;
 /// The version of the JSON document.
 const CHECK_SCHEMA: &str = "counterpoint.trace-check/1";
 
-/// Check a trace file of any program: Chrome JSON, also with gzip, or Perfetto's format.
+/// Check a trace file of any program, in Chrome JSON or Perfetto's format, also with gzip.
 ///
-/// Says what every reader must stumble over, and at which byte. The exit code is 1 if there is
-/// anything.
+/// Reports errors that any reader would run into, and at which byte they are. The exit code is
+/// 1 if there are any.
 #[derive(clap::Args)]
 pub struct Args {
     /// Trace files; `-` is standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// How to print it.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
@@ -36,10 +36,10 @@ pub struct Args {
 /// `--format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// A line per finding.
+    /// One line per finding.
     #[default]
     Text,
-    /// One JSON document, as docs/schema.md describes.
+    /// One JSON document; docs/traces.md describes it.
     Json,
 }
 
@@ -99,7 +99,7 @@ fn check(path: &Path) -> Result<FileOut, Failure> {
     let (kind, source) = kind::open(input::once(path).map_err(failed)?).map_err(failed)?;
     match kind {
         Kind::Other(what) => Ok(other(what)),
-        Kind::Empty => Ok(other("nothing in it")),
+        Kind::Empty => Ok(other("it is empty")),
         Kind::Perfetto => {
             let report = perfetto::check::check(source).map_err(failed)?;
             Ok(FileOut::new(path, "perfetto", report))
@@ -110,7 +110,7 @@ fn check(path: &Path) -> Result<FileOut, Failure> {
                 Err((mut report, error)) => {
                     let text = error.to_string();
                     let what = text.split_once(": ").map_or(text.as_str(), |(_, what)| what);
-                    report.find(error.at, "cannot be read any further", what);
+                    report.find(error.at, "the rest cannot be read", what);
                     report
                 }
             };

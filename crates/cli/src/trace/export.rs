@@ -30,45 +30,45 @@ use crate::whole::WholeFile;
 
 /// Write a profile as a timeline: Chrome JSON with Kineto's schema, or Perfetto's format.
 ///
-/// Each workgroup call is a slice of its thread, with its counters; dispatches have rows of their
+/// Each workgroup call is a slice on its thread, with its counters. Dispatches have rows of their
 /// own. docs/traces.md says what each field means.
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.
     #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE", value_parser = input::profile())]
     profile: PathBuf,
-    /// File to write: NAME.json, NAME.json.gz, or NAME.pftrace for Perfetto; `-` is standard
+    /// File to write: NAME.json, NAME.json.gz, or NAME.pftrace for Perfetto. `-` is standard
     /// output.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Its format, whatever its name is. Standard output gets json by default.
+    /// Format of the file, whatever its name. The default for standard output is json.
     #[arg(long, value_enum)]
     format: Option<Ending>,
-    /// Names of kinds of activities. Without it a recording has Kineto's, and an imported trace its
-    /// own.
+    /// Names to use for the kinds of activities. By default a recording gets Kineto's names, and an
+    /// imported trace keeps its own.
     #[arg(long, value_enum)]
     vocabulary: Option<Words>,
-    /// Leave counters out as time series; the arguments of calls have them all the same.
+    /// Do not write counters as time series. The arguments of calls still have them.
     #[arg(long)]
     no_counter_tracks: bool,
-    /// Write only activities of this category, as the file calls it; `*` and `?` stand for any text
-    /// and any character. May be given several times.
+    /// Write only activities of this category, as the output file calls it. `*` matches any text,
+    /// `?` any character. Repeatable.
     #[arg(long, value_name = "GLOB")]
     category: Vec<String>,
-    /// Write only what reaches into the time from here on, since the first moment of the trace:
-    /// 1.5s, 20ms, 300us, 10ns.
+    /// Write only what ends after this time, counted from the beginning of the trace: 1.5s,
+    /// 20ms, 300us, 10ns.
     #[arg(long, value_name = "TIME", value_parser = time)]
     from: Option<u64>,
     /// Write only what begins before this time.
     #[arg(long, value_name = "TIME", value_parser = time)]
     to: Option<u64>,
-    /// Compress the packets of Perfetto's format.
+    /// Compress the packets (Perfetto's format only).
     #[arg(long)]
     compress: bool,
-    /// This profile's place among the ranks of a distributed job, from 0.
+    /// Rank of this profile in a distributed job, from 0.
     #[arg(long, value_name = "N", requires = "world_size")]
     rank: Option<u32>,
-    /// How many ranks the job has.
+    /// Number of ranks in the job.
     #[arg(long, value_name = "N", requires = "rank")]
     world_size: Option<u32>,
 }
@@ -78,14 +78,14 @@ fn time(text: &str) -> Result<u64, String> {
     let units = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
     let parsed = units.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, ns)));
     let Some((number, ns)) = parsed else {
-        return Err("a time needs a unit: s, ms, us or ns".to_owned());
+        return Err("add a unit to the time: s, ms, us or ns".to_owned());
     };
     match number.trim().parse::<f64>() {
         Ok(number) if number >= 0.0 && number * ns < 2f64.powi(63) => {
             Ok((number * ns).round() as u64)
         }
         _ => Err(format!(
-            "{number:?} is not a number of {} from 0 on",
+            "{number:?} is not a number of {} of at least 0",
             text.trim_start_matches(number)
         )),
     }
@@ -94,9 +94,9 @@ fn time(text: &str) -> Result<u64, String> {
 /// `--vocabulary`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Words {
-    /// One word per kind, whoever produced it: `runtime`, `memcpy`.
+    /// One word per kind, whichever program produced it: `runtime`, `memcpy`.
     Generic,
-    /// What tools for Kineto's traces look for: `cuda_runtime`, `gpu_memcpy`.
+    /// The names that tools for Kineto's traces look for: `cuda_runtime`, `gpu_memcpy`.
     Kineto,
 }
 
@@ -113,10 +113,10 @@ impl From<Words> for Vocabulary {
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let ending = Ending::of(args.format, &args.output)?;
     if let Some((rank, size)) = args.rank.zip(args.world_size).filter(|(rank, n)| rank >= n) {
-        return Err(Failure::new(format!("--rank {rank}: not below --world-size {size}")));
+        return Err(Failure::new(format!("--rank {rank}: must be below --world-size {size}")));
     }
     if let Some((from, to)) = args.from.zip(args.to).filter(|(from, to)| from >= to) {
-        return Err(Failure::new(format!("--from {from} ns: not before --to {to} ns")));
+        return Err(Failure::new(format!("--from {from} ns: must be before --to {to} ns")));
     }
     let profile = open(&args.profile, Closing::WhenOver)?;
     let name = |e: io::Error| Failure::writing(&args.output, e);
@@ -149,7 +149,7 @@ fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCod
     let traces = profile.activities().map_err(Failure::new)?;
     if traces.is_empty() {
         let dir = profile.dir.display();
-        return Err(Failure::new(format!("read {dir}: the traces that were imported are gone")));
+        return Err(Failure::new(format!("read {dir}: the imported traces are gone")));
     }
     let traces = in_order(traces);
     // Which files these were stands in the command that imported them.
@@ -195,13 +195,13 @@ pub fn in_order(mut traces: Vec<Activities>) -> Vec<Activities> {
 pub fn say_changes<W>(done: &Timeline<W>) {
     match done.left_out {
         0 => {}
-        1 => say!("1 event has no form that Perfetto knows; left out"),
-        n => say!("{n} events have no form that Perfetto knows; left out"),
+        1 => say!("1 event was left out, because Perfetto's format has no such event"),
+        n => say!("{n} events were left out, because Perfetto's format has no such events"),
     }
     if done.shift_ns > 0 {
         say!(
-            "all times are {} ns later than in the trace: it begins before 1970, and \
-             Perfetto's format has no such times",
+            "all times are {} ns later than in the trace, because it begins before \
+             1970 and Perfetto's format has no such times",
             done.shift_ns
         );
     }

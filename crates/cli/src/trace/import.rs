@@ -18,19 +18,19 @@ use crate::prepare::{Turn, make_way};
 use crate::terminal::say;
 use crate::view::units::plural;
 
-/// Make a profile of traces: Chrome JSON, as torch, Kineto, TensorFlow and `trace export` write it, or
-/// Perfetto's format.
+/// Make a profile from traces: Chrome JSON, as torch, Kineto, TensorFlow and `trace export` write
+/// it, or Perfetto's format.
 ///
-/// Files may be compressed with gzip. Slices and asynchronous spans become calls, counters tracks:
-/// report, stats and export work on them. Everything else is kept and comes out again with `trace
-/// export`. Several files become one
-/// profile, aligned by their base times. docs/traces.md says more.
+/// Files may be compressed with gzip. Slices and asynchronous spans become calls, and counters
+/// become tracks; report, stats and export work on them. Everything else is kept, and
+/// `trace export` writes it again. Several files become one profile, aligned by their base
+/// times. docs/traces.md has the details.
 #[derive(clap::Args)]
 pub struct Args {
     /// Trace files; `-` is standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Profile directory to make. An earlier profile there is moved to DIR.old.
+    /// Profile directory to create. An existing profile is moved to DIR.old.
     #[arg(short, long, default_value = "counterpoint.cpt", value_name = "DIR",
           value_parser = input::profile())]
     output: PathBuf,
@@ -57,9 +57,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
                 (n, what) => format!(", {}", plural(n.into(), what)),
             });
             let more = more.collect::<String>();
-            let ours = if ours { "; the profile that was exported" } else { "" };
+            let ours = if ours { "; this is the profile that was exported" } else { "" };
             say!(
-                "{}, among them {}{more}, in {}{ours}",
+                "{}, including {}{more}, in {}{ours}",
                 plural(events, "event"),
                 plural(calls, "call"),
                 output.display()
@@ -116,7 +116,7 @@ fn restore(args: &Args, file: &Input, head: Head) -> Result<Option<Imported>, Fa
 fn stops_early(file: &Input, summary: &Summary) {
     if summary.truncated {
         let at = summary.bytes;
-        say!("{}: stops early, after byte {at}", file.name());
+        say!("{}: is truncated after byte {at}", file.name());
     }
 }
 

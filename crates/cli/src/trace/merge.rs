@@ -20,22 +20,23 @@ use crate::terminal::{Kind, say, stdout, visible};
 use crate::view::losses;
 use crate::whole::{self, WholeFile};
 
-/// Put Chrome JSON traces of several processes, ranks or machines into one file.
+/// Merge Chrome JSON traces of several processes, ranks or machines into one file.
 ///
-/// The file is Chrome JSON again, or in Perfetto's format, by its name.
+/// The name of the output file chooses its format: Chrome JSON or Perfetto's format.
 ///
-/// Times are aligned by clock snapshots where the files have them, else by base times. What that
-/// is worth is said for each file. Each file's rows stay together, under its rank or machine.
+/// Times are aligned by clock snapshots if the files have them, and otherwise by base times. A line
+/// for each file says how it was aligned and how exact that is. The rows of each file stay
+/// together, under its rank or machine.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Trace files of any program: JSON, also compressed with gzip; `-` is standard input.
+    /// Trace files of any program: JSON, also compressed with gzip. `-` is standard input.
     #[arg(required = true, num_args = 2.., value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// File to write: NAME.json, NAME.json.gz, or NAME.pftrace for Perfetto; `-` is standard
+    /// File to write: NAME.json, NAME.json.gz, or NAME.pftrace for Perfetto. `-` is standard
     /// output.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Its format, whatever its name is. Standard output gets json by default.
+    /// Format of the file, whatever its name. The default for standard output is json.
     #[arg(long, value_enum)]
     format: Option<Ending>,
 }
@@ -46,7 +47,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     at_most_one_standard(args.files.iter().map(PathBuf::as_path))?;
     if args.files.iter().any(|file| same_file(file, &args.output)) {
         let to = args.output.display();
-        return Err(Failure::new(format!("write {to}: it is one of the files to read")));
+        return Err(Failure::new(format!("write {to}: it is also one of the input files")));
     }
     let inputs = args.files.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
     let alignments = match ending {
@@ -72,7 +73,7 @@ fn chrome(args: &Args, inputs: &[Input], ending: Ending) -> Result<Vec<Alignment
         let look = merge::look(input.name(), input.read())
             .map_err(|e| Failure::new(format!("read {}: {e}", input.name())))?;
         if look.summary.truncated {
-            say!("{}: ends in the middle; merged as far as it goes", look.name);
+            say!("{}: is truncated; merged up to its last complete event", look.name);
         }
         files.push(look);
     }
@@ -161,9 +162,13 @@ fn in_words(alignment: &Alignment) -> String {
             "shifted by {shift_ns} ns ± {:.0} ns, by snapshots of one machine's clocks",
             uncertainty_ns.unwrap_or(0.0)
         ),
-        By::BaseTime => "by base time; how well the machines' clocks agree is not known".to_owned(),
+        By::BaseTime => {
+            "aligned by base time; it is not known how well the machines' clocks agree".to_owned()
+        }
         By::FirstEvent => {
-            format!("shifted by {shift_ns} ns: no base time, first events put at one moment")
+            format!(
+                "shifted by {shift_ns} ns to align the first events, because there is no base time"
+            )
         }
     };
     format!("{file}:{who}{} {how}", if who.is_empty() { "" } else { ";" })

@@ -69,8 +69,8 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     }
     if manifest.passes > 0 {
         let text = format!(
-            "{}: the program ran once for each part of the counters. Calls and totals of ops are \
-             those of one pass; total is a mean, spread the largest less the smallest of it",
+            "{}: the program ran once for each set of counters. The calls of an op are those of \
+             one pass; its total is the mean of the passes, and spread is their range",
             match profile.passes() {
                 recorded if recorded < manifest.passes => {
                     format!("{recorded} of {}", manifest.passes)
@@ -85,16 +85,16 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     }
     if overview.skip_ms > 0.0 {
         let text = format!(
-            "the calls of the first {} ms of each thread, as if they had not been recorded",
+            "the calls in the first {} ms of each thread, as if they had not been recorded",
             overview.skip_ms
         );
         lines.push(("left out", text));
     }
     if overview.subtract_probe {
         let text = if summary.uncalibrated_probes {
-            "less what an empty call reads, where that was calibrated; not below zero"
+            "reduced by what an empty call reads, if that was calibrated, but not below zero"
         } else {
-            "less what an empty call reads (see below); not below zero"
+            "reduced by what an empty call reads (see below), but not below zero"
         };
         lines.push(("values", text.to_owned()));
     }
@@ -107,10 +107,10 @@ fn shares_of(profile: &Profile, summary: &Summary) -> String {
         return String::new();
     }
     if summary.self_ticks == summary.total_ticks {
-        return " (shares are of this)".to_owned();
+        return " (percentages are of this)".to_owned();
     }
     let ns = profile.timeline.ns_per_tick() * summary.self_ticks as f64;
-    format!(", without what lies in other calls {} (shares are of this)", time(ns))
+    format!(", self time {} (percentages are of this)", time(ns))
 }
 
 /// The time between the first and the last snapshot of `run`. `None` if the recording did not finish.
@@ -137,7 +137,7 @@ pub fn command(manifest: &Manifest) -> String {
 /// How the program ended.
 fn ending(profile: &Profile) -> String {
     match profile.manifest.exit {
-        None if profile.manifest.origin == Origin::Session => "a session of it".to_owned(),
+        None if profile.manifest.origin == Origin::Session => "recorded by a session".to_owned(),
         None if profile.processes.iter().any(|p| p.alive) => "still running".to_owned(),
         None => "its end was not seen".to_owned(),
         Some(Exit { signal: Some(signal), core, .. }) => {

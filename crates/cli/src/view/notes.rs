@@ -16,13 +16,14 @@ pub fn notes(overview: &Overview<'_>) -> Vec<String> {
     notes.extend(manifest.environment.clone());
     notes.extend(manifest.notes.iter().cloned());
     if manifest.counters.iter().any(|c| c.simulated) {
-        notes.push("simulated counters are written down beforehand; they measure nothing".into());
+        notes
+            .push("simulated counters have values that were typed in; they measure nothing".into());
     }
     if overview.by == By::Op && manifest.passes > 0 {
         let differ = overview.summary.rows.iter().filter(|row| !row.passes_agree()).count();
         let recorded = overview.profile.passes();
         if recorded < manifest.passes {
-            notes.push(format!("of {} passes only {recorded} recorded something", manifest.passes));
+            notes.push(format!("only {recorded} of {} passes recorded something", manifest.passes));
         }
         if differ > 0 {
             notes.push(format!(
@@ -60,28 +61,28 @@ pub fn notes(overview: &Overview<'_>) -> Vec<String> {
     let kinds = kinds.collect::<Vec<_>>().join(" and ");
     if !kinds.is_empty() {
         notes.push(format!(
-            "beside the threads: {kinds}, with rows by op; not in the sum of calls, the times of \
-             threads, self times and shares"
+            "not on a thread: {kinds}; these have rows by op, but are not in the sum of calls, the \
+             times of threads, self times and percentages"
         ));
     }
     let alive = overview.profile.processes.iter().any(|p| p.alive);
     match (manifest.state, manifest.origin, &manifest.pool) {
         (State::Recording, Origin::Env, Some(pool)) => notes.push(format!(
-            "recording is open for further programs and keeps {}; `counterpoint recover --close` \
-             ends it",
+            "the recording is open for further programs and keeps {}; `counterpoint recover \
+             --close` ends it",
             pool.display()
         )),
         (State::Recording, Origin::Run, None) if !alive => {
             notes.push("`counterpoint run` was killed before the program ended".into());
         }
         (State::Recording, Origin::Hook, None) if !alive => {
-            notes.push("the program did not end in an orderly way, and wrote no report".into());
+            notes.push("the program crashed or was killed, and wrote no report".into());
         }
         (State::Recording, Origin::Session, None) if !alive => {
             notes.push("the program ended without ending its session".into());
         }
         (State::Recording, Origin::Import, _) => {
-            notes.push("`counterpoint trace import` was stopped before its end".into());
+            notes.push("`counterpoint trace import` was stopped before it was done".into());
         }
         _ => {}
     }
@@ -90,7 +91,7 @@ pub fn notes(overview: &Overview<'_>) -> Vec<String> {
 
 /// Said where a virtual machine of TVM was seen, but none of its calls.
 pub const MACHINE_WITHOUT_CALLS: &str = "a virtual machine of TVM was seen, but none of its calls: it was not called, or it was \
-     compiled with exec_mode=\"compiled\" and makes none that can be seen";
+     compiled with exec_mode=\"compiled\", which makes no calls that can be seen";
 
 fn is_machine(library: &profile::Library) -> bool {
     library.kind == profile::LibraryKind::RelaxVm
@@ -135,25 +136,24 @@ pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
         .map(|loss| format!("{} × {}", loss.count, loss.name))
         .collect();
     if !lost.is_empty() {
-        reasons.push(format!("something was lost, see below: {}", lost.join(", ")));
+        reasons.push(format!("data was lost, see below: {}", lost.join(", ")));
     }
     if !reasons.is_empty() {
         return reasons;
     }
     if manifest.origin == Origin::Import {
         // A note says what is in it.
-        reasons.push("the trace has no slice; what it has, a note below says".into());
+        reasons.push("the trace has no slices; a note below says what it has".into());
         return reasons;
     }
     if profile.processes.is_empty() {
         reasons.push(
-            "no process showed an IREE executable or a virtual machine of TVM: the program uses \
-             another device than the CPU, or it failed before it loaded a module (see its exit \
-             status)"
+            "no process loaded an IREE executable or a virtual machine of TVM: the program uses a \
+             device other than the CPU, or it failed before it loaded a module (see its exit status)"
                 .into(),
         );
         reasons.push(
-            "the process that does the work was started in a way that nobody could see: by a bare \
+            "the process that does the work was started in a way that cannot be followed: by a bare \
              system call, or by a program that is not recorded itself"
                 .into(),
         );

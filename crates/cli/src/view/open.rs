@@ -20,12 +20,12 @@ pub fn open(dir: &Path, closing: Closing) -> Result<Profile, Failure> {
         match collect(dir, closing) {
             Ok(Collected { pool: PoolFate::Refused(pool, why), .. }) => {
                 let pool = pool.display();
-                say!("the pool {pool} is left alone: {why}");
+                say!("the pool {pool} was left alone: {why}");
             }
             Ok(_) => {}
             // Somebody else's profile, or a read-only copy: it is read where it lies.
             Err(e) if is_read_only(&e) => {}
-            Err(e) => say!("{e}; the profile is read where it lies"),
+            Err(e) => say!("{e}; the profile is read without recovering its pool"),
         }
     }
     Profile::open(dir).map_err(|e| explain(dir, e))
@@ -80,7 +80,8 @@ pub fn explain(dir: &Path, error: profile::Error) -> Failure {
             "a profile is the directory that `counterpoint run -o` made".to_owned()
         }
         ErrorKind::Refused(_) => {
-            "profiles hold plain files and directories; docs/security.md says why".to_owned()
+            "a profile may only contain plain files and directories; docs/security.md says why"
+                .to_owned()
         }
         ErrorKind::Schema { .. } => {
             "read it with the version of counterpoint that recorded it".to_owned()

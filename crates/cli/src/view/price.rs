@@ -60,7 +60,7 @@ fn of_all(overview: &Overview<'_>) -> Option<Totals> {
 pub fn text(overview: &Overview<'_>) -> String {
     let summary = overview.summary;
     let mut text = match of_all(overview) {
-        None => "not calibrated; their cost is unknown".to_owned(),
+        None => "not calibrated, so their cost is unknown".to_owned(),
         Some(totals) => cost_text(&totals),
     };
     if let Some(one) = summary.probes.iter().max_by_key(|probe| probe.calls) {
@@ -77,7 +77,7 @@ pub fn text(overview: &Overview<'_>) -> String {
         text.push_str(&format!("; an empty call reads {ticks}{}", values.collect::<String>()));
     }
     if summary.uncalibrated_probes && !summary.probes.is_empty() {
-        text.push_str("; the other calls' sets of counters were not calibrated");
+        text.push_str("; the other calls have sets of counters that were not calibrated");
     }
     text
 }
@@ -96,7 +96,7 @@ fn cost_text(totals: &Totals) -> String {
     let mut parts =
         vec![format!("{calls} at {} each", time(totals.probes_ns / totals.calls as f64))];
     if let Some(ns) = totals.way_ns {
-        parts.push(format!("the machine's way to the instrument at most {}", time(ns)));
+        parts.push(format!("calling the instrument at most {}", time(ns)));
     }
     match totals.switches_ns {
         Some(ns) if totals.switches > 0 => parts.push(format!(
@@ -123,13 +123,14 @@ fn share_text(totals: &Totals) -> String {
     };
     match (totals.slowdown, totals.cpu_ns) {
         (Some(more), _) => {
-            format!(" of processor time, {} more than without it{of_dispatches}", percent(more))
+            format!(
+                " of processor time, {} more than without the recorder{of_dispatches}",
+                percent(more)
+            )
         }
-        (None, Some(_)) => {
-            " by the calibration (more than the threads used at all: it was made in \
-                            a slower moment than the calls)"
-                .to_owned()
-        }
+        (None, Some(_)) => " by the calibration, which is more than the threads used in all (the \
+                            machine was slower during the calibration than during the calls)"
+            .to_owned(),
         (None, None) => format!(" of processor time{of_dispatches}"),
     }
 }
@@ -142,10 +143,10 @@ pub fn reason(hidden: Hidden, overview: &Overview<'_>) -> String {
             format!("{} of {name} is what an empty call reads", percent(empty_share))
         }
         Hidden::Duration { empty_share } => {
-            format!("{} of the duration is that of empty calls", percent(empty_share))
+            format!("{} of the duration is what empty calls take", percent(empty_share))
         }
         Hidden::MoreThanAll { part } => {
-            format!("{} of the time is more than all of it", percent(part))
+            format!("{} of the time is impossible", percent(part))
         }
     }
 }
@@ -252,10 +253,10 @@ mod tests {
         let text = share_text(&totals(Some(0.25), Some(9.0)));
         assert_eq!(
             text,
-            " of processor time, 25.0 % more than without it (50.0 % of the time in dispatches)"
+            " of processor time, 25.0 % more than without the recorder (50.0 % of the time in dispatches)"
         );
         let above = share_text(&totals(None, Some(9.0)));
-        assert!(above.contains("more than the threads used at all"), "{above}");
+        assert!(above.contains("more than the threads used in all"), "{above}");
         let unknown = share_text(&totals(None, None));
         assert_eq!(unknown, " of processor time (50.0 % of the time in dispatches)");
     }

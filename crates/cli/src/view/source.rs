@@ -26,8 +26,8 @@ pub fn one_for_all(places: &[Option<String>]) -> Option<&str> {
 /// A sentence for ops that share a place in the source: how many they are, and how to give each its
 /// own place.
 pub fn shared(table: &Table) -> Option<String> {
-    const REMEDY: &str = "iree-compile --iree-hal-dump-executable-sources-to=DIR gives each op a \
-                          place of its own, in a listing of its code";
+    const REMEDY: &str = "compile with iree-compile --iree-hal-dump-executable-sources-to=DIR to \
+                          give each op a place of its own, in a listing of its code";
     let column = table.columns.iter().find(|column| column.name == SOURCE)?;
     let places: Vec<Option<String>> = column
         .cells
@@ -40,12 +40,12 @@ pub fn shared(table: &Table) -> Option<String> {
     if let Some(place) = one_for_all(&places) {
         let ops = plural(places.len() as u128, "op");
         return Some(format!(
-            "{place} is the only place that the compiler left for {ops}; {REMEDY}"
+            "{place} is the only source location that the compiler kept for {ops}; {REMEDY}"
         ));
     }
     let mut ops: HashMap<&str, usize> = HashMap::new();
     places.iter().flatten().for_each(|place| *ops.entry(place).or_default() += 1);
     // Some may share a line because they were made of it.
     let all = !ops.is_empty() && ops.values().all(|n| *n > 1);
-    all.then(|| format!("each place is that of several ops; {REMEDY}"))
+    all.then(|| format!("each source location belongs to several ops; {REMEDY}"))
 }

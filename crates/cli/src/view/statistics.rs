@@ -115,7 +115,7 @@ pub fn render(
             |process| stats.ops.iter().any(|o| o.threads.iter().any(|t| t.process == process));
         for probe in stats.probes.iter().filter(|probe| met(probe.process)) {
             let text = format!(
-                "Of this, {} per call is the probe (process {}): not subtracted.",
+                "The probe takes {} of this in each call of process {}; it is not subtracted.",
                 time(profile.timeline.duration_ns(probe.empty_call.ticks)),
                 visible(&process_label(profile, probe.process)),
             );
@@ -259,7 +259,8 @@ fn correlation(
     );
     let needed = TABLE_INDENT + TABLE_CELL * buckets;
     if style.width.is_some_and(|width| needed > width) {
-        let words = format!("{words} needs {needed} columns (a wider terminal, fewer --buckets)");
+        let words =
+            format!("{words} needs {needed} columns (use a wider terminal, or fewer --buckets)");
         return line(out, style, "  ", &words);
     }
     line(out, style, "  ", &words)?;

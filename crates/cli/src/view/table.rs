@@ -99,7 +99,7 @@ impl Value {
         }
     }
 
-    /// For people.
+    /// Text for people.
     pub fn to_text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),

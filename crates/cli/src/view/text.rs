@@ -75,7 +75,7 @@ pub fn table<'a>(
     let laid = layout(out, shown, Names::Ops, width)?;
     let prose = width.unwrap_or(PROSE_WIDTH);
     if let Some(common) = &laid.common {
-        wrapped(out, "… ", &format!("at the begin of a name stands for {common}"), prose)?;
+        wrapped(out, "… ", &format!("at the beginning of a name stands for {common}"), prose)?;
     }
     if !partly.is_empty() {
         let counters = partly.iter().map(|(name, (counted, calls))| {
@@ -86,7 +86,7 @@ pub fn table<'a>(
             )
         });
         let text = format!(
-            "counted in some calls only, over the rows with this mark: {}",
+            "counted in only some of the calls in the marked rows: {}",
             counters.collect::<Vec<_>>().join(", ")
         );
         wrapped(out, "* ", &text, prose)?;
@@ -100,8 +100,8 @@ pub fn table<'a>(
             }
         });
         let text = format!(
-            "estimates, since counters took turns; each was on for this part of the time of its \
-             row's calls: {}",
+            "estimates, because counters took turns; each was counting for this part of the time \
+             in its row's calls: {}",
             counters.collect::<Vec<_>>().join(", ")
         );
         wrapped(out, "≈ ", &text, prose)?;
@@ -139,7 +139,7 @@ fn doubts(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
         .collect();
     if !empty.is_empty() {
         let text = format!(
-            "mostly what the probe itself counts, by so much of the value: {}",
+            "mostly counted by the probe itself; its part of the value: {}",
             empty.join(", ")
         );
         lines.push(("≈ ", text));
@@ -152,15 +152,15 @@ fn doubts(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
         let kinds = [
             (
                 count(|h| matches!(h, Hidden::Counter { .. })),
-                "a counter that is mostly what the probe itself counts",
+                "the probe itself counts most of a counter",
             ),
             (
                 count(|h| matches!(h, Hidden::Duration { .. })),
-                "durations that are mostly the probe's own",
+                "the probe itself takes most of the duration",
             ),
             (
                 count(|h| matches!(h, Hidden::MoreThanAll { .. })),
-                "more than all of the time, which cannot be",
+                "the value is above 100 % of the time, which is impossible",
             ),
         ];
         for (rows, why) in kinds.into_iter().filter(|(rows, _)| *rows > 0) {

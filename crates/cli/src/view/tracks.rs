@@ -182,7 +182,7 @@ pub fn evenness(overview: &Overview<'_>) -> String {
     let Some((_, interval)) = sampled().next() else { return String::new() };
     let steps = sampled().filter_map(|(summary, _)| summary.steps_ns);
     let Some((min, max)) = steps.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else {
-        return format!("to be sampled every {}", time(interval));
+        return format!("meant to be sampled every {}", time(interval));
     };
     let off = (max - interval).abs().max((interval - min).abs()) / interval;
     format!(

@@ -102,8 +102,14 @@ fn run_names_all_of_them() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{text}");
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[0], "counterpoint: cs:u is always 0: it happens in the kernel");
-    assert_eq!(lines[1], "counterpoint: migrations:u is always 0: it happens in the kernel");
+    assert_eq!(
+        lines[0],
+        "counterpoint: cs:u is always 0 with :u, because it happens in the kernel"
+    );
+    assert_eq!(
+        lines[1],
+        "counterpoint: migrations:u is always 0 with :u, because it happens in the kernel"
+    );
     assert!(lines[2].starts_with("counterpoint: hint: count the kernel's part too"), "{text}");
     assert_eq!(lines.len(), 3, "{text}");
     assert!(!profile.exists());

@@ -178,7 +178,7 @@ fn names_of_columns_are_taken() {
             Command::new(PROGRAM).args(["report", dir, "--metric", &metric]).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{name}");
-        assert!(text.contains("call the metric something else"), "{name}: {text}");
+        assert!(text.contains("give the metric another name"), "{name}: {text}");
     }
 }
 

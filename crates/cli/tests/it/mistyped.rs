@@ -51,7 +51,7 @@ fn every_slip_is_answered() {
         ("rss", "page-faults counts the first touches"),
         ("energy", "power/energy-pkg/"),
         ("flops", "PAPI_FP_OPS"),
-        ("none,page-faults", "none stands alone"),
+        ("none,page-faults", "use none alone"),
         // Lists that cannot be read.
         ("page-faults;task-clock", "commas separate counters: -e page-faults,task-clock"),
         ("page-faults task-clock", "expected \",\" between counters"),
@@ -69,7 +69,7 @@ fn every_slip_is_answered() {
         ("sim/a/", "a simulated counter needs readings="),
         ("spr::INST_RETIRED:ANY", "perf's spelling of a vendor's name"),
         ("inst_retired.anyy", "--events-dir DIR"),
-        ("page-faults,page-faults", "is there twice"),
+        ("page-faults,page-faults", "is listed twice"),
     ] {
         let text = refused(&["-e", typed]);
         assert!(text.contains(expected), "{typed}: {text}");
@@ -105,7 +105,10 @@ fn list_says_why_it_is_empty() {
             "counterpoint: no counter matches \"cycels\"\ncounterpoint: hint: did you mean cycles",
         ),
         ("ipc", "--metric ipc"),
-        ("PAPI_FP_INS", "counterpoint: \"PAPI_FP_INS\": PAPI's preset is not one generic counter"),
+        (
+            "PAPI_FP_INS",
+            "counterpoint: \"PAPI_FP_INS\": the PAPI preset has no single generic counter",
+        ),
         ("uprobe:/etc/passwd:x", "not an ELF program or library"),
         ("qqqqqqqq*", "no counter matches \"qqqqqqqq*\"\n"),
     ] {

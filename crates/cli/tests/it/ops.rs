@@ -177,7 +177,7 @@ fn book_keeping_that_was_timed_only_is_counted_by_what_called_it() {
     let text = String::from_utf8(text).unwrap();
     assert!(text.contains("1 failed (matmul threw)"), "{text}");
     assert!(
-        text.split_whitespace().collect::<Vec<_>>().join(" ").contains("were timed only"),
+        text.split_whitespace().collect::<Vec<_>>().join(" ").contains("were only timed"),
         "{text}"
     );
     // The time of a probe that reads no counter was not measured: nothing is known of the sum.

@@ -281,7 +281,10 @@ fn what_is_not_text_does_not_go_to_a_terminal() {
         }
         let (status, text) = pty::shown(&mut command, 200);
         assert_eq!(status.code(), Some(2), "{words:?}");
-        assert!(text.contains("it is a terminal, and this format is not text"), "{text}");
+        assert!(
+            text.contains("this format is not text and cannot be written to a terminal"),
+            "{text}"
+        );
     }
 }
 
@@ -449,7 +452,7 @@ fn standard_input() {
     let twice = piped(&["trace", "merge", "-o", "-", "-", "-"], b"[]");
     assert_eq!(twice.status.code(), Some(2));
     let said = String::from_utf8(twice.stderr).unwrap();
-    assert!(said.contains("standard input (-) can be read once, not 2 times"), "{said}");
+    assert!(said.contains("standard input (-) can be read only once, not 2 times"), "{said}");
 }
 
 fn piped(words: &[&str], input: &[u8]) -> Output {

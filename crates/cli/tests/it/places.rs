@@ -310,7 +310,10 @@ fn several_runs_into_one_output() {
                 Some(0) => recorded += 1,
                 code => {
                     assert_eq!(code, Some(2), "{said}");
-                    assert!(said.contains(".cpt: is still being recorded\n"), "{said}");
+                    assert!(
+                        said.contains(".cpt: a program is still recording into it\n"),
+                        "{said}"
+                    );
                 }
             }
         }

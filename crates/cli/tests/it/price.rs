@@ -105,7 +105,7 @@ fn every_part_is_told() {
     assert!(busy["reason"].as_str().unwrap().contains("is what an empty call reads"), "{busy}");
     let text = Command::new(&program).arg("report").arg(recorded.path()).output().unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
-    assert!(text.contains("≈ mostly what the probe itself counts"), "{text}");
+    assert!(text.contains("≈ mostly counted by the probe itself"), "{text}");
     assert!(text.contains("– cpu-utilisation is left out of 1 row"), "{text}");
 }
 

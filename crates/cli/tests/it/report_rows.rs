@@ -76,7 +76,10 @@ fn ops_are_told_apart_at_every_width() {
 fn one_place_in_the_source_for_all() {
     let scratch = Scratch::new();
     for (lines, expected) in [
-        ([1, 1, 1], "source: m.mlir:1 is the only place that the compiler left for 3 ops;"),
+        (
+            [1, 1, 1],
+            "source: m.mlir:1 is the only source location that the compiler kept for 3 ops;",
+        ),
         ([1, 2, 2], "m.mlir:2"),
     ] {
         let mut script = ProfileScript::monotonic();
@@ -173,7 +176,7 @@ fn first_calls_are_pointed_out_and_can_be_left_out() {
     assert_eq!(json["threads"][0]["dispatch_ns"], 2_200.0);
     let (_, text, _) = run(&at, &["report", "--skip-ms", "0.15"]);
     assert!(!text.contains("much longer"), "{text}");
-    assert!(text.contains("left out  the calls of the first 0.15 ms of each thread"), "{text}");
+    assert!(text.contains("left out  the calls in the first 0.15 ms of each thread"), "{text}");
     // As `stats` does.
     let (_, csv, _) = run(&at, &["stats", "--format", "csv", "--op", "slow", "--skip-ms", "0.15"]);
     let all = csv.lines().nth(1).unwrap();
@@ -249,6 +252,6 @@ Statistics for thread a (9), op few:
             run(&at, &["stats", "--op", "slow", "--width", "80", "--buckets", buckets]);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert_eq!(text.contains("██") || text.contains("▇"), table, "{buckets}: {text}");
-        assert_eq!(text.contains("columns (a wider terminal,"), !table, "{buckets}: {text}");
+        assert_eq!(text.contains("columns (use a wider terminal,"), !table, "{buckets}: {text}");
     }
 }

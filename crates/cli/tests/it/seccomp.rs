@@ -188,7 +188,7 @@ fn a_filter_that_kills_is_survived() {
     let Some(program) = program("seccomp kills") else { return };
     let scratch = testkit::Scratch::new();
     let profile = scratch.join("p.cpt");
-    let why = "SIGSYS (a seccomp filter kills whoever calls perf_event_open)";
+    let why = "SIGSYS (a seccomp filter kills any process that calls perf_event_open)";
     for number in KILLERS {
         // The filter does what it is there for.
         let perf = counter_of_its_own(number);

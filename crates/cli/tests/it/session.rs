@@ -139,7 +139,7 @@ fn only_sessions_are_finished() {
     let out =
         run(Path::new(env!("CARGO_BIN_EXE_counterpoint")), &["finish", dir.to_str().unwrap()]);
     assert_eq!(out.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&out.stderr).contains("it is no session's"));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("it was not recorded by a session"));
 }
 
 /// A test that collects nothing leaves nothing in /dev/shm.

@@ -268,7 +268,7 @@ fn check_names_the_byte() {
     };
     check("check-whole", 0, &["x.json", "x.json.gz", "x.pftrace", "y.pftrace"]);
     let found = check("check-events", 1, &["events.json"]);
-    assert!(found.stdout.contains("byte 35: an event of phase X without ts"));
+    assert!(found.stdout.contains("byte 35: an event of phase X has no ts"));
     let output = golden.run(&["trace", "check", &at("broken.json").display().to_string()]);
     let expected = format!("byte {place}: not JSON");
     assert!(output.code == Some(1) && output.stdout.contains(&expected), "{output:?}");

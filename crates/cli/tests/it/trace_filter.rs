@@ -195,11 +195,11 @@ fn what_cannot_be_a_window_is_said() {
     let profile = recorded(&scratch);
     let file = scratch.join("x.json");
     for (more, expected) in [
-        (&["--from", "5"][..], "needs a unit"),
-        (&["--from=-5ms"], "not a number of ms from 0 on"),
-        (&["--from", "xs"], "not a number of s from 0 on"),
+        (&["--from", "5"][..], "add a unit to the time"),
+        (&["--from=-5ms"], "not a number of ms of at least 0"),
+        (&["--from", "xs"], "not a number of s of at least 0"),
         (&["--to", "1e300s"], "not a number of s"),
-        (&["--from", "2ms", "--to", "2000us"], "not before"),
+        (&["--from", "2ms", "--to", "2000us"], "must be before"),
     ] {
         let output = run(&[&["trace", "export"], more, &["-o"]].concat(), &[&file, &profile]);
         let words = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -170,7 +170,7 @@ fn spans_and_counters_are_in_every_view() {
     let slice = r#"{"ph":"X","pid":1,"tid":1,"name":"slice","ts":1,"dur":4}"#;
     let trace = format!("[{slice},{spans},{counters}]");
     let (profile, said) = import(&scratch, "t.json", trace.as_bytes());
-    let counts = "14 events, among them 1 call, 3 asynchronous spans, 4 values of counters";
+    let counts = "14 events, including 1 call, 3 asynchronous spans, 4 values of counters";
     assert!(said.contains(counts), "{said}");
     let all = report(&profile);
     let mut rows: Vec<Value> = all["rows"]
@@ -201,7 +201,7 @@ fn spans_and_counters_are_in_every_view() {
     let notes = all["notes"].to_string();
     // The two local ids are those of two processes.
     assert!(notes.contains("2 slices begin without an end or end without a begin"), "{notes}");
-    assert!(notes.contains("beside the threads: 3 asynchronous spans"), "{notes}");
+    assert!(notes.contains("not on a thread: 3 asynchronous spans"), "{notes}");
     let mut tracks: Vec<Value> = all["tracks"]
         .as_array()
         .unwrap()
@@ -240,7 +240,7 @@ fn spans_and_counters_are_in_every_view() {
     // Counters alone are no reason to look for an executable.
     let (profile, _) = import(&scratch, "c.json", format!("[{counters}]").as_bytes());
     let said = text(&run(&["report"], &[&profile]).stdout);
-    assert!(said.contains("no slice in the trace: 3 counter events"), "{said}");
+    assert!(said.contains("the trace has no slices: 3 counter events"), "{said}");
     assert!(said.contains("mem bytes") && !said.contains("IREE"), "{said}");
 }
 
@@ -284,7 +284,7 @@ fn files_of_other_kinds() {
         (&elf, "ELF"),
         (b"PAR1....", "Parquet"),
         (b"SQLite format 3\0", "SQLite"),
-        (b"", "nothing in it"),
+        (b"", "is empty"),
     ] {
         let file = scratch.join("file");
         std::fs::write(&file, bytes).unwrap();
@@ -325,7 +325,7 @@ fn perfettos_format_of_other_writers() {
     let profile = scratch.join("p.cpt");
     let done = run(&["trace", "import", "-o"], &[&profile, &file]);
     assert!(done.status.success(), "{done:?}");
-    let said = "18 events, among them 6 calls, 1 asynchronous span, 4 values of counters";
+    let said = "18 events, including 6 calls, 1 asynchronous span, 4 values of counters";
     assert!(text(&done.stderr).contains(said), "{done:?}");
     let again: Value = serde_json::from_str(&exported(&scratch, &profile)).unwrap();
     let base = again["baseTimeNanoseconds"].as_i64().unwrap();

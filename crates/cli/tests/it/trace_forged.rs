@@ -142,7 +142,7 @@ fn pages_of_more_calls_than_there_are() {
     assert!(holds(&trace, &scratch, 2, "calls"));
     let said = run(&["report"], &[&scratch.join("x.cpt")]);
     let said = String::from_utf8_lossy(&said.stdout);
-    let note = format!("{} of its calls are not there any more", u64::MAX - 18);
+    let note = format!("{} of its calls are missing", u64::MAX - 18);
     assert!(said.contains(&note), "{said}");
 }
 
@@ -160,5 +160,5 @@ fn pages_of_counters_that_there_are_not() {
     let report: Value = serde_json::from_slice(&said.stdout).unwrap();
     assert_eq!(report["total"]["calls"], 18, "{report}");
     let notes = report["notes"].to_string();
-    assert!(notes.contains("4 pages or samples do not read"), "{notes}");
+    assert!(notes.contains("4 pages or samples cannot be read"), "{notes}");
 }

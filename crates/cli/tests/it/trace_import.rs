@@ -24,7 +24,7 @@ fn a_trace_becomes_a_profile() {
     let done = import("t.json");
     assert!(done.status.success(), "{done:?}");
     assert!(
-        String::from_utf8_lossy(&done.stderr).contains("3 events, among them 3 calls, in"),
+        String::from_utf8_lossy(&done.stderr).contains("3 events, including 3 calls, in"),
         "{done:?}"
     );
 

@@ -164,8 +164,11 @@ fn what_cannot_be_sampled_is_refused_before_anything_starts() {
         assert!(!at.exists() && !started.exists());
     };
     refused(&["-a", "cycels"], "--system cycels: counter list, byte 0");
-    refused(&["-a", "cpu-clock", "--sample-interval", "0ms"], "not from 1ms to 3600s");
-    refused(&["-a", "cpu-clock", "--sample-interval", "10"], "a whole number and us, ms or s");
+    refused(&["-a", "cpu-clock", "--sample-interval", "0ms"], "must be from 1ms to 3600s");
+    refused(
+        &["-a", "cpu-clock", "--sample-interval", "10"],
+        "expected a whole number followed by us, ms or s",
+    );
 }
 
 /// A profile with two imported-looking and two sampled series; times in ns.

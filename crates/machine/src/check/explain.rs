@@ -48,7 +48,7 @@ fn no_pmu(machine: &Machine) -> (String, String) {
                 .into(),
         ),
         None => (
-            "this machine has no PMU that the kernel knows".into(),
+            "the kernel knows no PMU of this machine".into(),
             "software counters work: leave out -e".into(),
         ),
     }
@@ -59,7 +59,7 @@ fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, Strin
     if filtered && killer::reaches_the_kernel() == Err(error) {
         let does = match error.kind {
             OpenErrorKind::NoSystemCall => "hides perf",
-            OpenErrorKind::Killed => "kills whoever calls perf_event_open",
+            OpenErrorKind::Killed => "kills any process that calls perf_event_open",
             _ => "forbids perf",
         };
         return (format!("a seccomp filter {does}"), CONTAINER_REMEDY.into());
@@ -101,9 +101,10 @@ fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, Strin
             let limit = descriptor_limit().map_or_else(|| "?".to_owned(), |n| n.to_string());
             (format!("RLIMIT_NOFILE={limit}"), "ulimit -n 65536".into())
         }
-        OpenErrorKind::SystemDescriptors => {
-            ("the whole system is out of descriptors".into(), "sudo sysctl fs.file-max=…".into())
-        }
+        OpenErrorKind::SystemDescriptors => (
+            "the whole system has run out of descriptors".into(),
+            "sudo sysctl fs.file-max=…".into(),
+        ),
         OpenErrorKind::NoSlot => (
             "all hardware breakpoints are in use".into(),
             "end the debugger or profiler that holds them, or ask for fewer".into(),
@@ -113,15 +114,15 @@ fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, Strin
             "end the other profiler (or the hypervisor's own profiling) first".into(),
         ),
         OpenErrorKind::Invalid if has_filter(counter) => (
-            "the kernel refuses the filter".into(),
-            "as in filter=\"count > 100 && fd == 3\"; the tracepoint's file `format` names its \
-             fields"
+            "the kernel rejects the filter".into(),
+            "for example filter=\"count > 100 && fd == 3\"; the tracepoint's file `format` lists \
+             its fields"
                 .into(),
         ),
         OpenErrorKind::Invalid if counter.name.contains(':') => (
-            "this counter cannot be counted so".into(),
-            "try it without modifiers: not every PMU can tell user from kernel; a breakpoint's \
-             address must be a multiple of its length"
+            "this counter cannot be counted in this way".into(),
+            "try it without modifiers, because not every PMU can separate user from kernel; the \
+             address of a breakpoint must be a multiple of its length"
                 .into(),
         ),
         OpenErrorKind::Invalid => ("the machine cannot count this".into(), String::new()),
@@ -129,8 +130,8 @@ fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, Strin
         // (arch_uprobe_analyze_insn).
         OpenErrorKind::Other if error.errno == 524 && is_uprobe(counter) => (
             "the kernel cannot put a probe on this instruction".into(),
-            "an offset must be the first byte of an instruction (objdump -d shows them), and not \
-             every instruction can be probed; the entry of a function can: uprobe:PATH:FUNCTION"
+            "an offset must be the first byte of an instruction (see objdump -d), and not every \
+             instruction can be probed; the entry of a function always can: uprobe:PATH:FUNCTION"
                 .into(),
         ),
         OpenErrorKind::Other => {
@@ -156,7 +157,7 @@ fn permission(counter: &Counter, filtered: bool, machine: &Machine) -> String {
         Privilege::Anyone => return String::new(),
         // No level of perf_event_paranoid is enough (perf_uprobe_event_init, Linux 6.18).
         Privilege::PerfMon if machine.in_user_namespace() => {
-            return "run it outside of the user namespace, as root: rights inside of one do not help"
+            return "run it as root outside of the user namespace: rights inside of one do not help"
                 .into();
         }
         Privilege::PerfMon => return capability.into(),

@@ -18,7 +18,7 @@ fn shared_memory(machine: &Machine) -> Finding {
     let Some((size, free)) = facts::file_system(&machine.path("dev/shm")) else {
         return Finding::ok(name, "not there").at(
             Level::Problem,
-            "recording: pages live there",
+            "recording: its pages are kept there",
             "sudo mount -t tmpfs tmpfs /dev/shm",
         );
     };

@@ -76,7 +76,7 @@ pub enum RegisterError {
 impl fmt::Display for RegisterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::BadName => write!(f, "the name is empty or has a comma or outer blanks"),
+            Self::BadName => write!(f, "the name is empty, or has a comma or blanks at its ends"),
             Self::Taken(_) => write!(f, "the name is in use"),
             Self::Full => write!(f, "no number is left"),
         }

@@ -170,8 +170,8 @@ fn advice(typed: &str, operands: &[Operand<'_>]) -> String {
     }
     let names: Vec<&str> = operands.iter().map(|operand| operand.name).collect();
     match names.as_slice() {
-        [] => "this run counts nothing".to_owned(),
-        names => format!("this run counts {}", names.join(", ")),
+        [] => "this recording has no counters".to_owned(),
+        names => format!("this recording has the counters {}", names.join(", ")),
     }
 }
 

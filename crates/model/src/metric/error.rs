@@ -126,37 +126,45 @@ impl fmt::Display for MetricError {
             MetricErrorKind::Syntax { expected, found: None } => {
                 write!(f, "expected {expected}, found the end")
             }
-            MetricErrorKind::Number { text } => write!(f, "{text:?} is no number"),
+            MetricErrorKind::Number { text } => write!(f, "{text:?} is not a number"),
             MetricErrorKind::Unit { text } => write!(f, "unknown unit {text:?}"),
             MetricErrorKind::Function { name } => write!(f, "unknown function {name:?}"),
             MetricErrorKind::TooLong { bytes } => {
-                write!(f, "{bytes} bytes; an expression has at most {}", super::MOST_BYTES)
+                write!(
+                    f,
+                    "the expression has {bytes} bytes, but at most {} are allowed",
+                    super::MOST_BYTES
+                )
             }
             MetricErrorKind::TooDeep => {
                 write!(f, "more than {} parentheses or signs within one another", super::MOST_DEPTH)
             }
             MetricErrorKind::Name { name } => write!(
                 f,
-                "{name:?} is no name for a metric: letters, digits, \"_\", \"-\", \".\", a letter \
-                 first"
+                "{name:?} cannot name a metric: use letters, digits, \"_\", \"-\" and \".\", \
+                 starting with a letter"
             ),
-            MetricErrorKind::Constant => f.write_str("neither a counter nor the duration is in it"),
+            MetricErrorKind::Constant => {
+                f.write_str("the expression has neither a counter nor the duration")
+            }
             MetricErrorKind::UnknownCounter { name } => {
-                write!(f, "{name:?} is not counted in this run")
+                write!(f, "{name:?} is not counted in this recording")
             }
             MetricErrorKind::Ambiguous { name, counters } => {
                 write!(f, "{name:?} can be {}", counters.join(" or "))
             }
             MetricErrorKind::Groups { one, other } => {
-                write!(f, "{one} and {other} are not of one group: they were not read together")
+                write!(f, "{one} and {other} are not in one group, so they were not read together")
             }
             MetricErrorKind::Modes { one, other } => {
                 write!(f, "{one} and {other} count in different modes")
             }
             MetricErrorKind::Mismatch { left, right } => {
-                write!(f, "{left} and {right} do not go together")
+                write!(f, "{left} and {right} cannot be combined")
             }
-            MetricErrorKind::Declared { asked, is } => write!(f, "it is in {is}, not in {asked}"),
+            MetricErrorKind::Declared { asked, is } => {
+                write!(f, "its value is in {is}, not in {asked}")
+            }
         }
     }
 }

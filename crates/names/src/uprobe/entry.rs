@@ -25,7 +25,7 @@ pub(super) fn check<Elf: Class>(file: &Symbols<'_, Elf>, offset: u64) -> Result<
     // Go's runtime walks and moves stacks, and ends the program where it finds the kernel's address
     // among the return addresses.
     if [".gopclntab", ".go.buildinfo"].iter().any(|name| file.section(name).is_some()) {
-        return Err("a return probe ends programs written in Go, when they move a stack".into());
+        return Err("a return probe crashes programs written in Go when they move a stack".into());
     }
     if file.file.entry() == address {
         return Err("the first instruction of a program, which does not return".into());

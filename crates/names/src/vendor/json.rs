@@ -43,8 +43,8 @@ impl Standard {
     }
 }
 
-/// Adds the events of `file`; those that name no unit are of `pmu`. What cannot be used is left out,
-/// and told.
+/// Adds the events of `file`; those that name no unit are of `pmu`. What cannot be used is left
+/// out, and told.
 pub(super) fn read(
     file: &Path,
     pmu: &str,

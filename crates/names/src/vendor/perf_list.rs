@@ -47,7 +47,7 @@ fn run(program: &str, patience: Duration) -> Result<Vec<u8>, Option<String>> {
     let status = child.wait().map_err(|_| None)?;
     match text {
         Err(_) => {
-            Err(Some(format!("`{program} list -j` gave no answer within {} s", patience.as_secs())))
+            Err(Some(format!("`{program} list -j` did not answer within {} s", patience.as_secs())))
         }
         Ok(Some(text)) if status.success() => Ok(text),
         Ok(_) => Err(None),
@@ -116,7 +116,8 @@ mod tests {
         for program in ["/nonexistent/perf", "/bin/false"] {
             assert_eq!(run(program, PATIENCE).unwrap_err(), None);
         }
-        // Here, and not in a test beside this one, which might start its program while we write ours.
+        // Here, and not in a test beside this one, which might start its program while we write
+        // ours.
         let name = format!("counterpoint-perf-{}", std::process::id());
         let program = std::env::temp_dir().join(name);
         std::fs::write(&program, "#!/bin/sh\nexec sleep 60\n").unwrap();

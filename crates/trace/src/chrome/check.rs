@@ -21,7 +21,7 @@ pub fn check(source: impl Read) -> Result<Report, (Report, ReadError)> {
                 report.find(summary.bytes, "truncated", "the document ends here, in the middle");
             }
             if let Some(at) = summary.rest {
-                let what = "something follows the end of the document, which readers do not expect";
+                let what = "something follows the end of the document, which most readers reject";
                 report.find(at, "something after the end", what);
             }
             if summary.mended > 0 {
@@ -84,7 +84,7 @@ impl Check {
 
     fn need(&mut self, at: u64, phase: u8, present: bool, key: &'static str) {
         if !present {
-            let what = format!("an event of phase {} without {key}", phase as char);
+            let what = format!("an event of phase {} has no {key}", phase as char);
             self.report.find(at, "a key is missing", what);
         }
     }
@@ -104,10 +104,10 @@ impl Check {
             }
         }
         if event.lost > known {
-            let what = "a value that is not JSON (NaN, Infinity), or not what its key means";
+            let what = "a value that is not JSON (NaN, Infinity), or does not fit its key";
             self.report.find(at, "a value that cannot be read", what);
         }
-        let twice = |key: &str| format!("the key {key:?} stands there more than once");
+        let twice = |key: &str| format!("the key {key:?} occurs more than once");
         if let Some(key) = event.twice {
             self.report.find(at, "a key more than once", twice(key));
         }
@@ -228,7 +228,7 @@ impl Sink for Check {
         let text = value.get();
         match key {
             "baseTimeNanoseconds" if text.trim_matches('"').parse::<i64>().is_err() => {
-                let what = format!("baseTimeNanoseconds is no whole number: {text}");
+                let what = format!("baseTimeNanoseconds is not a whole number: {text}");
                 self.report.find(at, "a bad key of the document", what);
             }
             "displayTimeUnit" if !matches!(text, "\"ms\"" | "\"ns\"") => {
@@ -281,8 +281,8 @@ mod tests {
             (r#"{"name":"x"}"#, "an event without ph"),
             (
                 r#"{"ph":"X","pid":1}"#,
-                "an event of phase X without ts; an event of phase X without name; \
-                 an event of phase X without dur",
+                "an event of phase X has no ts; an event of phase X has no name; \
+                 an event of phase X has no dur",
             ),
             (r#"{"ph":"X","pid":1,"name":"x","ts":1,"dur":-1}"#, "a slice of -1000 ns"),
             (

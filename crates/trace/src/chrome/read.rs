@@ -173,7 +173,7 @@ fn document<R: Read>(window: Window<R>, sink: &mut impl Sink) -> Result<Summary,
             let what = format!("{} where {{ or [ was expected", show(other));
             Err(reader.error(ReadErrorKind::Syntax(what)))
         }
-        None => Err(reader.error(ReadErrorKind::Syntax("nothing in it".into()))),
+        None => Err(reader.error(ReadErrorKind::Syntax("the file is empty".into()))),
     };
     match result {
         Ok(()) => {}

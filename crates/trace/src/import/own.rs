@@ -192,10 +192,12 @@ impl Restore {
         }
         if summary.mended > 0 {
             let n = summary.mended;
-            notes.push(format!("{n} values had bytes that JSON cannot hold; mended"));
+            notes.push(format!(
+                "{n} values had bytes that JSON cannot hold; these bytes were replaced"
+            ));
         }
         if self.end.is_none() && !self.whole {
-            notes.push("the trace has no end: losses inside its pages are not known".to_owned());
+            notes.push("the trace has no end, so losses inside its pages are not known".to_owned());
         }
         self.parts.finish(notes)?;
         let of = |row: &LossOf| match (row.process, row.pid) {
@@ -373,21 +375,24 @@ impl Changes {
                 notes.push(format!("the trace was changed after its export: {count} {what}"));
             }
         };
-        say(self.expected.saturating_sub(calls), "of its calls are not there any more");
+        say(self.expected.saturating_sub(calls), "of its calls are missing");
         if self.expected > 0 {
-            say(calls.saturating_sub(self.expected), "calls are more than it had");
+            say(calls.saturating_sub(self.expected), "calls were added");
         } else {
-            say(calls, "calls have no page: what pages say of threads is missing");
+            say(calls, "calls have no page, so facts about threads are missing");
         }
         if self.expected == calls {
-            say(self.mixed_pages, "pages have others of its calls, so their order is another one");
+            say(
+                self.mixed_pages,
+                "pages have calls of other pages, so the calls' order has changed",
+            );
         }
-        say(self.foreign, "events are not of the export, and were left out");
-        say(self.unplaced, "slices have no time or no process of the export, and were left out");
-        say(self.without_ticks, "calls have no raw ticks; they were computed of their times");
-        say(self.without_export, "calls are of no function that is known");
-        say(self.without_args, "calls have no arguments: CPU 0 stands for one that is not known");
-        say(self.damaged, "pages or samples do not read");
+        say(self.foreign, "events do not come from the export and were left out");
+        say(self.unplaced, "slices have no time, or no process of the export, and were left out");
+        say(self.without_ticks, "calls have no raw ticks, which were computed from their times");
+        say(self.without_export, "calls have an unknown function");
+        say(self.without_args, "calls have no arguments; CPU 0 stands for an unknown CPU");
+        say(self.damaged, "pages or samples cannot be read");
         notes
     }
 }

@@ -211,7 +211,7 @@ impl Import {
     pub fn finish(mut self) -> profile::Result<Imported> {
         self.counts.calls = self.calls.calls() - self.counts.spans;
         if self.counts.calls == 0 {
-            self.manifest.notes.push(format!("no slice in the trace: {}", held(&self.forms)));
+            self.manifest.notes.push(format!("the trace has no slices: {}", held(&self.forms)));
         }
         let manifest = &mut self.manifest;
         manifest.state = State::Finished;
@@ -262,15 +262,18 @@ impl OneTrace<'_> {
             n => note(format!("{n} slices begin without an end or end without a begin")),
         }
         if summary.mended > 0 {
-            note(format!("{} values had bytes that JSON cannot hold; mended", summary.mended));
+            note(format!(
+                "{} values had bytes that JSON cannot hold; these bytes were replaced",
+                summary.mended
+            ));
         }
         if summary.truncated {
             note(format!("the trace is truncated after byte {}", summary.bytes));
         }
         match summary.skipped {
             0 => {}
-            1 => note("1 packet is about something else than events; left out".into()),
-            n => note(format!("{n} packets are about something else than events; left out")),
+            1 => note("1 packet is not about events and was left out".into()),
+            n => note(format!("{n} packets are not about events and were left out")),
         }
         if let Some(at) = summary.rest {
             note(format!("something follows the end of the trace, at byte {at}; it was not read"));
@@ -398,8 +401,8 @@ impl OneTrace<'_> {
         self.all.calls.call(thread, export, start, end).map_err(|e| e.to_string())
     }
 
-    /// Whether slices of this category in the event's row are those that Kineto writes about its own
-    /// work: a slice per profiler over all of its time (category `Trace`, process `Spans`), and
+    /// Whether slices of this category in the event's row are those that Kineto writes about its
+    /// own work: a slice per profiler over all of its time (category `Trace`, process `Spans`), and
     /// the time that profiling took (`overhead`).
     fn is_bookkeeping(&self, category: &str) -> bool {
         let of_spans = || match &self.last {

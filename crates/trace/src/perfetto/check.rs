@@ -45,14 +45,19 @@ pub fn check(source: impl Read) -> io::Result<Report> {
         }
         let [tag, length] = values;
         if tag != u64::from(trace::PACKET << 3 | 2) || length > MOST_PACKET {
-            check.report.find(at, "damaged framing", "no packet starts here; the rest is not read");
+            check.report.find(
+                at,
+                "damaged framing",
+                "no packet starts here, so the rest is not read",
+            );
             return Ok(check.finish(at));
         }
         let start = at + head.len() as u64;
         body.clear();
         let read = (&mut source).take(length).read_to_end(&mut body)? as u64;
         if read < length {
-            let what = format!("a packet of {length} bytes of which {read} are there");
+            let what =
+                format!("a packet has {length} bytes, but only {read} of them are in the file");
             check.report.find(at, "truncated", what);
             return Ok(check.finish(at));
         }
@@ -125,8 +130,8 @@ impl Check {
             .collect();
         alone.sort_unstable();
         for (at, id) in alone {
-            let what = format!("flow {id} has one end only");
-            self.report.find(at, "a flow with one end", what);
+            let what = format!("flow {id} has only one end");
+            self.report.find(at, "a flow with only one end", what);
         }
         self.report.findings.sort_by_key(|finding| finding.at);
         self.report
@@ -250,8 +255,8 @@ impl Check {
         }
     }
 
-    /// The clock that times are shown on must not go back from one snapshot to the next. Snapshots of
-    /// clocks of a sequence relate these only.
+    /// The clock that times are shown on must not go back from one snapshot to the next. Snapshots
+    /// of clocks of a sequence relate these only.
     fn snapshot(&mut self, at: u64, primary: Option<u64>, clocks: &[(u64, u64)]) {
         if clocks.iter().any(|(id, _)| *id >= clocks::OF_SEQUENCE) {
             return;
@@ -322,12 +327,12 @@ impl Check {
         // The importer drops the whole event then.
         let most = MOST_EXTRAS.min(if tracks > 0 { tracks } else { sequence.extra_tracks });
         if values > most {
-            let what = format!("{values} values of counters in one event, room for {most}");
+            let what = format!("an event has {values} counter values, but tracks for only {most}");
             self.report.find(at, "values without a track", what);
         }
         if after_zero > 0 {
             let what = format!(
-                "{after_zero} of {values} values of counters stand after a 0 in one event: \
+                "{after_zero} of {values} counter values in one event follow a 0, so \
                  Perfetto reads them as 0"
             );
             self.report.find(at, "values after a 0", what);
@@ -364,7 +369,7 @@ impl Check {
             event::SLICE_END => match self.open.get_mut(&track).filter(|open| **open > 0) {
                 Some(open) => *open -= 1,
                 None => {
-                    let what = format!("an end without a begin before it in track {track}");
+                    let what = format!("an end without a begin before it on track {track}");
                     self.report.find(at, "end without a begin", what);
                 }
             },

@@ -346,7 +346,7 @@ pub fn perfetto(bytes: &[u8]) {
     }
     let report = trace::perfetto::check::check(&written[..]).expect("memory");
     // Ids of flows were made up.
-    let wrong = report.findings.iter().filter(|f| !f.what.ends_with("has one end only"));
+    let wrong = report.findings.iter().filter(|f| !f.what.ends_with("has only one end"));
     assert_eq!(wrong.collect::<Vec<_>>(), Vec::<&trace::check::Finding>::new(), "our own reader");
 }
 

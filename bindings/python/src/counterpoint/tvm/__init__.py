@@ -1,4 +1,4 @@
-"""Per-op reports with counters for TVM's Relax virtual machines, with the stock wheels.
+"""Makes per-op reports with counters for TVM's Relax virtual machines, with the stock wheels.
 
     import counterpoint.tvm as cp
 
@@ -7,8 +7,8 @@
     print(prof.report())
 
 Import it before the model is compiled or loaded: parallel launches of modules that are loaded
-earlier cannot be attributed to their ops. The import changes no result and records nothing; methods
-of `VirtualMachine` that it replaces do nothing more than before while no profile is open.
+earlier cannot be attributed to their ops. The import does not change results and
+records nothing. It replaces methods of `VirtualMachine`, which behave as before while no profile is open.
 
 docs/tvm.md has a worked example, what the numbers mean, and what became of TVM's own profiler.
 """

@@ -1,7 +1,7 @@
-"""What is known of each virtual machine of this process, and the methods of TVM's class that are
-replaced to know it.
+"""What is known about each virtual machine of this process, and the methods of TVM's class that
+are replaced to learn it.
 
-Every replaced method does what it did when nothing records. They are:
+While nothing is recorded, every replaced method behaves as before. They are:
 
 | method | what is added |
 |---|---|
@@ -104,7 +104,7 @@ class Machine:
         return ours
 
     def leave(self, vm: Any, native: _native.Native) -> None:
-        """Puts the user's instrument back, now or when the machine is no more in an op."""
+        """Restores the user's instrument, now or when the machine has left its op."""
         self.lingers = not native.quiet(self.number)
         if not self.lingers:
             vm._set_instrument(self.user)
@@ -247,7 +247,7 @@ def attach(vm: Any, native: _native.Native, name: Optional[str] = None) -> Machi
     """Records its ops, and the runs of functions that are taken from it, until `detach`."""
     if is_remote(vm):
         raise UnsupportedError(
-            "the virtual machine runs over RPC, where its ops cannot be seen: profile it in the"
+            "the virtual machine runs over RPC, so its ops cannot be seen: profile it in the"
             " process that executes it (counterpoint run -- python -m tvm.exec.rpc_server …)"
         )
     with _lock:

@@ -30,10 +30,10 @@ _WHY_NOT_PARALLEL = {
 MOST_METRICS, MOST_COLLECTORS = 16, 8
 
 _WHO_HAS = {
-    1: "a report or an export has a column of its own with this name",
+    1: "a report or an export already has a column with this name",
     2: "a counter of this profile, or a column made of one, has this name",
     3: "another collector has a metric with this name",
-    4: "there is nothing in it but a unit",
+    4: "it is only a unit",
 }
 
 
@@ -133,8 +133,8 @@ class Native:
         number = int(self._collector(start, stop, *words))
         if number == -2:
             raise CounterpointError(
-                f"collectors together have at most {MOST_METRICS} metrics and are at most"
-                f" {MOST_COLLECTORS}"
+                f"there may be at most {MOST_COLLECTORS} collectors, with at most {MOST_METRICS}"
+                " metrics together"
             )
         if number == -3:
             names = ", ".join(repr(name) for name, _ in slots)
@@ -223,9 +223,8 @@ def loaded_model() -> Optional[str]:
 
 
 def pass_interrupts() -> None:
-    """Has TVM's FFI tell apart what is for whoever runs the program: Ctrl-C, and `sys.exit`, in a
-    function that it calls. It would make a RuntimeError of either. Elsewhere in the process, too,
-    each is then itself again behind the FFI."""
+    """Makes TVM's FFI pass on Ctrl-C and `sys.exit` from a function that it calls. Otherwise it
+    turns either into a RuntimeError. This applies to the whole process."""
     from tvm_ffi import core
 
     # By type and name: Python may run a signal's handler before the first line of a function, where
@@ -259,7 +258,7 @@ def _file_of(address: int) -> Optional[str]:
 
 
 def check_versions() -> None:
-    """An error where TVM or its FFI is one that this package was not made for."""
+    """Raises an error if this package does not support this version of TVM or its FFI."""
     import tvm
     import tvm_ffi
 
@@ -285,6 +284,6 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=1)
 def load() -> Native:
-    """The agent, or the error that says why there is none."""
+    """Returns the agent, or raises the error that says why there is none."""
     check_versions()
     return Native()

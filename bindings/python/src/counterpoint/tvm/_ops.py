@@ -4,13 +4,13 @@ The rows of a report add up to the wall time of its runs:
 
 | row | its duration |
 |---|---|
-| an op | its own time, without that of ops that it calls |
+| an op | its own time, without the ops that it calls |
 | `(between ops)` | gaps between the first op and the last of a run |
 | `(entry function)` | before the first op and after the last |
 
-The counters of the last two are one number, which stands in the row `(entry function)`. So does what
-book-keeping ops counted that were timed only: they have no counters of their own, unless they were
-asked for. (Inside of another op it is in that op's row.)
+The counters of the last two are one number, in the row `(entry function)`. It includes the counts of
+book-keeping ops that were only timed: they have no counters of their own unless these
+were asked for. (Inside another op, they are in that op's row.)
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class _Columns:
         return list(devices.values())
 
     def around(self, run: Mapping[str, Any]) -> list[Row]:
-        """What a run does beside its ops."""
+        """What a run does outside of its ops."""
         between = _row("(between ops)", run["between_ops_ns"], HOST, "")
         own = _row("(entry function)", run["own_ns"], HOST, "")
         workers = _workers(run)
@@ -256,7 +256,7 @@ def _notes(runs: list[Any], ops: list[Any]) -> list[str]:
         )
     if any(op["asynchronous"] for op in ops):
         notes.append(
-            'rows with Timing "launch" are the host\'s time for starting work on an asynchronous'
+            'rows with Timing "launch" show the host\'s time for starting work on an asynchronous'
             " device, not the device's time"
         )
     serial: dict[tuple[str, str], int] = {}

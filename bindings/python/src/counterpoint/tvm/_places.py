@@ -1,8 +1,9 @@
-"""Directories for profiles that nobody named a place for.
+"""Directories for profiles without an `output=`.
 
 They lie in the directory for temporary files and are removed with their profile. A process that is
-killed, or ends by `os._exit` as forked children do, cannot remove its own: whoever makes or removes
-one later looks for those of processes that are gone. So a directory's name says whose it is:
+killed, or ends by `os._exit` as forked children do, cannot remove its own. Whenever a process makes
+or removes a directory, it also looks for those of processes that are gone. So a directory's name
+says which process it belongs to:
 
     counterpoint-<machine>-<process id>-<start of the process>-<random>
 

@@ -66,7 +66,7 @@ def _explained(loss: Loss, name: str, first: str) -> Loss:
 
 
 class Profile:
-    """What `profile` gives: open inside the `with`, to be looked at after it."""
+    """The result of `profile`. It records inside the `with`; read its report after it."""
 
     def __init__(
         self,
@@ -87,8 +87,8 @@ class Profile:
 
     @property
     def path(self) -> str:
-        """The profile's directory, for `counterpoint report` and its like. Removed with this object
-        unless `output` was given."""
+        """The profile's directory, for `counterpoint report` and other commands. It is removed with
+        this object unless `output` was given."""
         if self._session is None:
             raise CounterpointError("the profile has not been opened: use it in a `with`")
         self._session.finish()
@@ -96,7 +96,7 @@ class Profile:
 
     def __enter__(self) -> Profile:
         if self._session is not None:
-            raise CounterpointError("a profile is opened once: make another with profile(…)")
+            raise CounterpointError("a profile can only be opened once: make another one with profile(…)")
         native = _native.load()
         _machines.install()
         for _, vm in self._vms:
@@ -169,10 +169,10 @@ class Profile:
                 raise
 
     def report(self, all: bool = False) -> Report:
-        """The calls so far; after the `with`, all of them.
+        """Returns a report of the calls so far; after the `with`, of all calls.
 
-        `all`: book-keeping calls (`vm.builtin.*`) as rows of their own, instead of one for each
-        device."""
+        `all`: show each book-keeping call (`vm.builtin.*`) as a row, instead of one row for
+        each device."""
         if self._session is None:
             raise CounterpointError("the profile has not been opened: use it in a `with`")
         document = self._documents
@@ -217,7 +217,7 @@ class Profile:
                     len(blind),
                     "missing",
                     "virtual machines whose parallel launches cannot be seen: what pool threads"
-                    f" counted is in no op ({why}); import counterpoint.tvm before the model is"
+                    f" counted is not part of any op ({why}); import counterpoint.tvm before the model is"
                     " compiled or loaded",
                 )
             )
@@ -251,22 +251,23 @@ def profile(
 ) -> Profile:
     """Profiles what virtual machines do inside a `with`.
 
-    `vm`: a `relax.VirtualMachine`, several, or a mapping from names for the report to them.
+    `vm`: a `relax.VirtualMachine`, a list of them, or a mapping from names in the report to them.
 
-    `counters`: names as `counterpoint list` shows them; `[]` for times only; without it what
-    `COUNTERPOINT_CPU_METRICS` says, or else the default set where counters can be read without the
-    kernel, and times only where they cannot. A counter that cannot be had is an error that says
-    why. `multiplex`: more than the processor has at once may take turns.
+    `counters`: names as `counterpoint list` shows them, or `[]` to record only times. By
+    default, `COUNTERPOINT_CPU_METRICS` chooses them. Otherwise it is the default set if
+    counters can be read without a system call, and only times if not. If a counter is not
+    available, the error says why. `multiplex`: counters may take turns if there are more than the
+    processor has.
 
     `collectors`: measurements of your own; counters of a `CounterCollector` are added.
 
-    `output`: a directory for the profile, which otherwise lives as long as what this returns.
+    `output`: a directory for the profile. By default, the profile is removed with the returned object.
 
-    `bookkeeping`: counters are read for book-keeping ops (`vm.builtin.*`), too. Otherwise those are
-    timed only, and what they count is in the row `(entry function)`.
+    `bookkeeping`: also read counters for book-keeping ops (`vm.builtin.*`). By default these are
+    only timed, and their counts are in the row `(entry function)`.
 
     In a process that `counterpoint run` started, the profile is a part of the run and has its
-    counters. Profiles that are open at once must count the same.
+    counters. Profiles that are open at the same time must have the same counters.
     """
     machines = _machines_of(vm)
     names = None if counters is None else names_of(counters, "counters=")
@@ -275,8 +276,8 @@ def profile(
     if len(own) != len(collectors):
         if names is not None and (variables or more is None):
             raise CounterpointError(
-                "counters= cannot be together with a CounterCollector for the default set or for"
-                " other devices: name all of them in the CounterCollector"
+                "counters= cannot be combined with a CounterCollector for the default set or for"
+                " other devices: name all counters in the CounterCollector"
             )
         names = [*(names or []), *(n for n in more if n not in (names or []))] if more else more
     request = _session.Request(
@@ -296,7 +297,7 @@ def _machines_of(vm: object) -> list[tuple[Optional[str], Any]]:
     else:
         raise _no_machine(vm)
     if not machines:
-        raise ArgumentError("there is no virtual machine to be profiled")
+        raise ArgumentError("there is no virtual machine to profile")
     known: dict[int, Optional[str]] = {}
     for name, one in machines:
         if not _is_machine(one):
@@ -326,10 +327,10 @@ def _place(output: object) -> Optional[str]:
     if output is None:
         return None
     if not isinstance(output, (str, bytes, os.PathLike)):
-        raise ArgumentError(f"output= is the path of a directory, not {described(output)}")
+        raise ArgumentError(f"output= must be the path of a directory, not {described(output)}")
     place = os.fsdecode(output)
     if not place or "\0" in place:
-        raise ArgumentError(f"output= is the path of a directory, not {place!r}")
+        raise ArgumentError(f"output= must be the path of a directory, not {place!r}")
     return place
 
 
@@ -342,21 +343,22 @@ def profile_function(
 ) -> Callable[..., dict[str, Metric]]:
     """Measures one call of one function.
 
-    `mod`: an executable or a module; `func_name`: its function, `main` without it. What this
-    returns is called with the function's arguments: it calls the function `warmup_iters` times, then
-    once more, measured, and gives `Duration (us)` and every collector's metrics by name. Counters
-    include what pool threads counted; their part is apart as `NAME (workers)` where there are any.
+    `mod`: an executable or a module; `func_name`: its function (default `main`). Call the
+    result with the function's arguments: it calls the function `warmup_iters` times,
+    measures one more call, and returns `Duration (us)` and every collector's metrics by
+    name. Counters include what pool threads counted; if there is any, that part is also shown as
+    `NAME (workers)`.
     """
     collectors = checked(collectors)
     more, variables, own = counters_of(collectors)
     counted = len(own) != len(collectors)
     name = "main" if func_name is None else func_name
     if not isinstance(name, str):
-        raise ArgumentError(f"func_name= is the name of a function, not {described(name)}")
+        raise ArgumentError(f"func_name= must be the name of a function, not {described(name)}")
     if not isinstance(warmup_iters, int) or warmup_iters < 0:
-        raise ArgumentError(f"warmup_iters= is a number from 0, not {described(warmup_iters)}")
+        raise ArgumentError(f"warmup_iters= must be a number of at least 0, not {described(warmup_iters)}")
     if not hasattr(dev, "sync"):
-        raise ArgumentError(f"dev= is a device, as tvm.cpu(), not {described(dev)}")
+        raise ArgumentError(f"dev= must be a device such as tvm.cpu(), not {described(dev)}")
     native = _native.load()
     function = _function(mod, dev, name)
 

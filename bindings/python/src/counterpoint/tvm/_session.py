@@ -29,7 +29,7 @@ _told: set[str] = set()
 
 
 class CounterpointWarning(UserWarning):
-    """Something of a profile is less than what was asked for."""
+    """A profile has less than what was asked for."""
 
 
 class Request:
@@ -104,16 +104,16 @@ class Session:
         if answer != _native.BEGAN:
             _finish(self.path)
             if answer == _native.ANOTHER_IS_OPEN:
-                raise ConflictError("another session, not of this package, is open in this process")
+                raise ConflictError("a session that this package did not open is open in this process")
             if answer == _native.OFF:
                 raise CounterpointError(
-                    "the recorder of this process is off: another copy of Counterpoint was first,"
-                    " or it had an error of its own"
+                    "the recorder of this process is off: another copy of Counterpoint was loaded"
+                    " first, or it had an internal error"
                 )
             raise CounterpointError(f"{prepared['run_file']} cannot be recorded into")
 
     def _compare(self, request: Request) -> None:
-        """Tells of counters that the run has not."""
+        """Warns about counters that the run does not have."""
         if not request.counters and not request.bookkeeping:
             return
         try:

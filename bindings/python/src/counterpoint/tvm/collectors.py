@@ -1,6 +1,6 @@
-"""Collectors: what is measured around each op, beside its time.
+"""Collectors measure values around each op, in addition to its time.
 
-A collector of your own says once, in `metrics`, what it gives:
+Your own collector lists in `metrics` what it measures:
 
     class Allocations(Collector):
         metrics = {"allocations": Count, "high water": Ratio}
@@ -12,11 +12,11 @@ A collector of your own says once, in `metrics`, what it gives:
             now = allocator.snapshot()
             return {"allocations": Count(now.calls - state.calls), "high water": Ratio(now.high)}
 
-`start` and `stop` run on the op's thread around the recorder's own readings, with the GIL held, so
-that their time is in no op's duration; several threads may be in them at once. An error in either
-never reaches the model: it is the loss `collector_failed`, which names the first one, and a warning
-at the end of the profile. Only a KeyboardInterrupt or a SystemExit, which is for whoever runs the
-model, ends the model's call.
+`start` and `stop` run on the op's thread around the recorder's own readings, with the GIL held, so their
+time is not part of any op's duration. Several threads may run them at once. An error in
+either never reaches the model: it becomes the loss `collector_failed`, which names the
+first error, and a warning at the end of the profile. Only a KeyboardInterrupt or a
+SystemExit ends the model's call.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ _KINDS: dict[type, int] = {Count: 0, Duration: 1, Percent: 2, Ratio: 3, Text: 4}
 
 
 class Collector:
-    """Measures something of its own around each op."""
+    """Measures values of your own around each op."""
 
     metrics: ClassVar[Mapping[str, type]] = {}
-    """Every metric that `stop` may give: its name, which becomes a column, and its kind."""
+    """Every metric that `stop` may return: its name, which becomes a column, and its kind."""
 
     def init(self, devices: Sequence[Any]) -> None:
-        """Before the first op: find out what there is to measure on these devices."""
+        """Called before the first op, to find out what can be measured on these devices."""
 
     def start(self, device: Any) -> object:
-        """Before an op on `device` (that of its last tensor argument); what it returns goes to
-        `stop`. `None`: nothing is measured this time."""
+        """Called before an op on `device` (that of its last tensor argument). The result is
+        passed to `stop`. `None` means that nothing is measured this time."""
         raise NotImplementedError
 
     def stop(self, state: Any) -> Mapping[str, Metric]:
-        """Behind the op. A metric that is left out is missing, not 0."""
+        """Called after the op. A metric that is left out is missing, not 0."""
         raise NotImplementedError
 
 
@@ -60,9 +60,9 @@ class CounterCollector(Collector):
 
     `counters`: for each device the names, as `counterpoint list` shows them; also PAPI's
     (`PAPI_FP_OPS`) and libpfm's (`perf::CYCLES`). `None`: what
-    `COUNTERPOINT_<DEVICE>_METRICS` says, else the default set, which on a processor without
-    hardware counters is empty. A device whose counters this
-    machine has no source for is left out, with one warning that says what would help.
+    `COUNTERPOINT_<DEVICE>_METRICS` chooses, or else the default set, which is empty on a
+    processor without hardware counters. A device whose counters are not supported on this
+    machine is left out, with one warning that says what would help.
     """
 
     def __init__(self, counters: Optional[Mapping[Any, Sequence[str]]] = None) -> None:
@@ -86,7 +86,7 @@ class CounterCollector(Collector):
 
 
 PAPIMetricCollector = CounterCollector
-"""What TVM's former collector was called."""
+"""The name of TVM's former collector."""
 
 
 # As `counterpoint list` groups counters; names of TVM's devices.
@@ -101,7 +101,7 @@ def kind_of(device: Any) -> str:
     kind = str(device).partition(":")[0].partition("(")[0]
     if kind not in _DEVICES:
         raise ArgumentError(
-            f"{described(device)} is not a device whose counters are known: give tvm.cpu(),"
+            f"{described(device)} is not a device whose counters are known: use tvm.cpu(),"
             f" tvm.cuda() or another of {', '.join(_DEVICES)}"
         )
     return kind
@@ -123,20 +123,20 @@ def names_of(names: object, what: str) -> list[str]:
     if isinstance(names, str):
         names = [names]
     if isinstance(names, (bytes, Mapping)) or not isinstance(names, Iterable):
-        raise ArgumentError(f"{what} is a list of names, not {described(names)}")
+        raise ArgumentError(f"{what} must be a list of names, not {described(names)}")
     found = list(names)
     for name in found:
         if not isinstance(name, str):
-            raise ArgumentError(f"{what} is a list of names, and {described(name)} is not a name")
+            raise ArgumentError(f"{what} must be a list of names, but {described(name)} is not a name")
         if not name.strip() or not name.isprintable():
             raise ArgumentError(f"{what}: {name!r} is not the name of a counter")
     return found
 
 
 def checked(collectors: object) -> list[Collector]:
-    """The collectors of a profile, each of which is one."""
+    """Checks that each collector of a profile is a `Collector`, and returns them."""
     if isinstance(collectors, (Collector, type)) or not isinstance(collectors, Iterable):
-        raise ArgumentError(f"collectors= is a list of collectors, not {described(collectors)}")
+        raise ArgumentError(f"collectors= must be a list of collectors, not {described(collectors)}")
     found = list(collectors)
     for one in found:
         if not isinstance(one, Collector):
@@ -180,15 +180,17 @@ def counters_of(
 
 
 def _slots(native: _native.Native, collector: Collector) -> list[tuple[str, int]]:
-    """Names and kinds of its metrics, each of which a report can show."""
+    """The names and kinds of its metrics. A report can show each of them."""
     of, metrics = type(collector).__name__, collector.metrics
     if not isinstance(metrics, Mapping):
         raise ArgumentError(
-            f"{of}.metrics is a mapping from names to kinds, as {{\"hits\": Count}}, not"
+            f"{of}.metrics must be a mapping from names to kinds, such as {{\"hits\": Count}}, not"
             f" {described(metrics)}"
         )
     if not metrics:
-        raise ArgumentError(f"{of}.metrics is empty: it says what stop gives, as {{\"hits\": Count}}")
+        raise ArgumentError(
+            f"{of}.metrics is empty: it must list what stop returns, such as {{\"hits\": Count}}"
+        )
     kept: list[tuple[str, int]] = []
     for name, kind in metrics.items():
         if not isinstance(name, str) or not name or "\0" in name:
@@ -202,7 +204,7 @@ def _slots(native: _native.Native, collector: Collector) -> list[tuple[str, int]
         if why is not None:
             raise ArgumentError(
                 f"{of}.metrics: {name!r} cannot be a metric: {why} (capitals, separators and units"
-                " make no difference); call it something else"
+                " make no difference); give it another name"
             )
         kept.append((name, _KINDS[kind]))
     return kept
@@ -280,13 +282,13 @@ class Registered:
             return None
         metrics = self._collector.stop(state)
         if not isinstance(metrics, Mapping):
-            raise TypeError(f"stop gave {described(metrics)}, not a mapping from metrics to values")
+            raise TypeError(f"stop returned {described(metrics)}, not a mapping from metrics to values")
         values = (_native.Value * count).from_address(int(slots.value))
         kept = []
         for name, metric in metrics.items():
             slot = self._slots.get(name)
             if slot is None:
-                raise ValueError(f"stop gave {name!r}, which is not in metrics")
+                raise ValueError(f"stop returned {name!r}, which is not in metrics")
             if type(metric) is not self._kinds[slot]:
                 raise TypeError(f"metric {name!r} is {metric!r}, not a {self._kinds[slot].__name__}")
             value = values[slot]

@@ -120,7 +120,7 @@ fn the_documents_other_keys() {
 #[test]
 fn errors_say_the_byte() {
     for (text, expected) in [
-        ("", "byte 0: not JSON: nothing in it"),
+        ("", "byte 0: not JSON: the file is empty"),
         ("x", "byte 0: not JSON: 'x' where { or [ was expected"),
         ("{}", "byte 0: not a trace: an object without a traceEvents array"),
         (r#"{"a":1}"#, "byte 0: not a trace: an object without a traceEvents array"),
