@@ -1,4 +1,6 @@
-//! Profiles that somebody made to harm whoever reads them: no view writes, deletes, follows or waits.
+//! Profiles that somebody made to harm their readers: no view writes, deletes, follows links or waits.
+//!
+//! above 600 lines: the attacks are one list, in which a missing one is noticed.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
