@@ -2,9 +2,9 @@
 //! back the same.
 #![no_main]
 
+use libfuzzer_sys::fuzz_target;
 use machine::Machine;
 use names::{Resolver, parse, pieces};
-use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     pieces(text);

@@ -13,13 +13,13 @@ pub enum ReadError {
     #[error("read counters: a group is in error state (pinned, and not on the PMU)")]
     Group,
     /// The program closed our descriptors. Open the counters again.
-    #[error("read counters: their descriptors were closed by the program")]
+    #[error("read counters: the program closed their descriptors")]
     Lost,
-    /// The measurement was begun with other counters; it is as it was.
-    #[error("read counters: the measurement was begun with other counters")]
+    /// The measurement was started with other counters. It is unchanged.
+    #[error("read counters: the measurement was started with other counters")]
     OtherCounters,
     /// This process is a forked child; the counters are its parent's. Open them again here.
-    #[error("read counters: opened before a fork, they count the parent")]
+    #[error("read counters: they were opened before a fork and count the parent")]
     Forked,
 }
 

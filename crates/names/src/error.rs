@@ -81,7 +81,7 @@ pub enum NameErrorKind {
         problem: String,
     },
     /// Two counters would have the same name in every table.
-    #[error("{name:?} is there twice")]
+    #[error("{name:?} is listed twice")]
     Twice {
         /// The name.
         name: String,

@@ -85,7 +85,7 @@ fn other_processors_refuse() {
         Resolver::new(&machine).resolve(name).err().map(|e| e.to_string())
     };
     let text = |here: &str| {
-        let what = "a counter of AMD's Zen 4 (family 19h); this processor is";
+        let what = "this is a counter of AMD's Zen 4 (family 19h), but this processor is";
         Some(format!("counter list, byte 0: \"fp_ops_retired_by_type.all\": {what} {here}"))
     };
     let name = "fp_ops_retired_by_type.all";

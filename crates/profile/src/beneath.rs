@@ -280,7 +280,7 @@ mod tests {
         std::os::unix::net::UnixListener::bind(scratch.join("socket")).unwrap();
 
         assert_eq!(dir.read("file", 3).unwrap(), b"abc");
-        assert!(refused(dir.read("file", 2)).contains("longer"));
+        assert!(refused(dir.read("file", 2)).contains("too long"));
         for (name, why) in [
             ("link", "symbolic link"),
             ("endless", "symbolic link"),

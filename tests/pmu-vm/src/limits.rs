@@ -1,7 +1,7 @@
 //! What a PMU of six counters and a cycle counter cannot do, and how that is said.
 
-use machine::Machine;
 use counters::{Coverage, OpenErrorKind, Plan, ReadStatus, Readings, ThreadCounters};
+use machine::Machine;
 use machine::check;
 use model::Counter;
 

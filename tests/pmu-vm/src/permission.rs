@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use machine::Machine;
 use counters::{OpenErrorKind, Target, perf};
+use machine::Machine;
 use machine::check;
 use model::Source;
 

@@ -1,9 +1,9 @@
 //! Sets of counters by name, opened for the calling thread.
 
-use machine::Machine;
-use names::Resolver;
 use counters::{Plan, ReadStatus, Readings, ThreadCounters};
+use machine::Machine;
 use model::Counter;
+use names::Resolver;
 
 /// What was typed, as `-e` resolves it.
 pub fn resolve(names: &str) -> Vec<Counter> {

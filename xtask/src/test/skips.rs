@@ -18,6 +18,11 @@ struct Expected {
 const EXPECTED: &[Expected] = &[
     Expected { test: "torchs_sums", why: "PyTorch's wheels are several GB" },
     Expected { test: "hta", why: "HolisticTraceAnalysis brings PyTorch" },
+    Expected { test: "documented", why: "one example of docs/metrics.md counts with a PMU" },
+    Expected {
+        test: "output_files kernel",
+        why: "CI's kernel does not protect links, which the test compares with",
+    },
     Expected {
         test: "a_tracefs_that_may_not_be_read",
         why: "CI runs as root, who may read every file",

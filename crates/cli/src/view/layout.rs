@@ -78,7 +78,7 @@ impl Layout<'_> {
             return Ok(());
         }
         let names = self.left_out.join(", ");
-        let text = format!("{names} (a wider terminal, --format json and csv have them)");
+        let text = format!("{names} (use a wider terminal, or --format json or csv)");
         wrapped(out, "not shown: ", &text, width.unwrap_or(PROSE_WIDTH))
     }
 }

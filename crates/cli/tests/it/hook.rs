@@ -322,7 +322,7 @@ fn what_a_crash_leaves_can_be_read() {
         assert_eq!(json["profile"]["origin"], "hook");
         // The name says what was counted: user mode, as nothing else was typed.
         assert_eq!(json["profile"]["counters"][0]["name"], "page-faults:u");
-        assert!(out(&report(&[])).contains("did not end in an orderly way"));
+        assert!(out(&report(&[])).contains("the program crashed or was killed"));
         assert_eq!(profile::Manifest::read(profile).unwrap().pool, None, "collected");
         std::fs::remove_dir_all(profile).unwrap();
     }

@@ -89,7 +89,7 @@ fn the_price_is_that_of_the_report() {
     assert_eq!((&ops["per_call_ns"], &ops["way_ns"]), (&report["per_call_ns"], &report["way_ns"]));
     for view in ["ops", "report"] {
         let text = output(&dir, &[view, "--width", "200"]);
-        let price = "50 calls at 300 ns each, the machine's way to the instrument at most 21.0 µs";
+        let price = "50 calls at 300 ns each, calling the instrument at most 21.0 µs";
         assert!(text.contains(price), "{text}");
     }
 }
@@ -121,6 +121,6 @@ fn values_that_are_mostly_the_probes_own_are_marked() {
         let row = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
         assert!(row("f ").contains("≈100"), "{view}:\n{text}");
         assert!(!row("g ").contains('≈') && row("g ").contains("100"), "{view}:\n{text}");
-        assert!(text.contains("by so much of the value: page-faults 60.0 %"), "{view}:\n{text}");
+        assert!(text.contains("its part of the value: page-faults 60.0 %"), "{view}:\n{text}");
     }
 }

@@ -134,7 +134,7 @@ fn own_readings_are_said() {
         ("{raw_syscalls:sys_enter},{task-clock}", "raw_syscalls:sys_enter", 2, "up to 2 more"),
         ("{task-clock},{raw_syscalls:sys_exit}", "raw_syscalls:sys_exit", 2, "up to 2 more"),
         (&filter, "raw_syscalls:sys_enter", 0, "unless its filter leaves them out"),
-        ("syscalls:sys_enter_read", "syscalls:sys_enter_read", 1, "takes them off"),
+        ("syscalls:sys_enter_read", "syscalls:sys_enter_read", 1, "subtracts them"),
     ] {
         let mut command = run_module(&iree, "matmul", false, "local-sync", &expected);
         let recorded = Recorded::run(&program, list, &mut command);

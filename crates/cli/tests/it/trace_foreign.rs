@@ -351,7 +351,7 @@ fn perfettos_format_of_other_writers() {
     let report = report(&profile);
     assert_eq!(losses(&report), [loss("trace_event_damaged", 1)]);
     let notes = report["notes"].to_string();
-    assert!(notes.contains("2 packets are about something else"), "{notes}");
+    assert!(notes.contains("2 packets are not about events"), "{notes}");
     // Cut at any byte, what is whole is there.
     let whole = std::fs::read(&file).unwrap();
     for end in (40..whole.len()).step_by(37) {

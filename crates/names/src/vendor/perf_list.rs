@@ -126,6 +126,6 @@ mod tests {
         let told = run(program.to_str().unwrap(), Duration::ZERO);
         std::fs::remove_file(&program).unwrap();
         let told = told.unwrap_err().unwrap();
-        assert!(told.ends_with(" list -j` gave no answer within 0 s"), "{told}");
+        assert!(told.ends_with(" list -j` did not answer within 0 s"), "{told}");
     }
 }
