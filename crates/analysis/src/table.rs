@@ -99,7 +99,7 @@ pub struct PassTotal {
     pub total_ticks: u128,
 }
 
-/// A counter over the calls that have a value of it ([`Columns::value`]): in which it was read
+/// A counter over the calls that have a value of it ([`profile::columns::Columns::value`]): in which it was read
 /// and counting all the time, or, in a run that asked for estimates, part of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterTotal {

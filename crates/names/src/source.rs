@@ -67,7 +67,7 @@ impl Resolved {
     }
 }
 
-/// A [`NameError`] in the making: the resolver adds the place unless the source knows it better.
+/// A [`NameError`](crate::NameError) in the making: the resolver adds the place unless the source knows it better.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
     pub(crate) kind: NameErrorKind,

@@ -3,8 +3,8 @@
 use std::fs;
 
 use counters::{OpenErrorKind, Target, perf};
-use machine::Machine;
-use machine::check;
+use ::machine::Machine;
+use ::machine::check;
 use model::Source;
 
 use crate::loops::{self, Random};

@@ -20,7 +20,7 @@
 //! Times are nanoseconds of real time if the trace relates its clocks to that, counted from a base as
 //! Kineto has it; else of the clock since boot. Packets of other kinds are counted.
 //!
-//! Memory: a packet, interned texts, descriptions, flow ids, and [`MOST_WAITING`] slices.
+//! Memory: a packet, interned texts, descriptions, flow ids, and `MOST_WAITING` slices.
 
 mod args;
 mod clocks;
