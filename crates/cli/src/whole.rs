@@ -344,9 +344,10 @@ fn forget(path: *mut libc::c_char) {
 /// A number for a name that nobody can guess.
 pub fn random() -> io::Result<u64> {
     let mut bytes = [0u8; 8];
+    // Not glibc's function, which is newer than the oldest glibc that the release runs on.
     // SAFETY: as many bytes as are there.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if got == bytes.len() as isize {
+    let got = unsafe { libc::syscall(libc::SYS_getrandom, bytes.as_mut_ptr(), bytes.len(), 0) };
+    if usize::try_from(got) == Ok(bytes.len()) {
         return Ok(u64::from_ne_bytes(bytes));
     }
     Err(io::Error::last_os_error())
