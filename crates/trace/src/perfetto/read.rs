@@ -407,7 +407,10 @@ impl<'a, S: Sink> Reader<'a, S> {
                 packet::FACT_NAME => {
                     name = String::from_utf8_lossy(value.bytes().unwrap_or_default()).into()
                 }
-                packet::FACT_ARGS => args = value.bytes().unwrap_or_default().to_vec(),
+                packet::FACT_ARGS => {
+                    // Without space around it, as every other reader gives a value.
+                    args = value.bytes().unwrap_or_default().trim_ascii().to_vec();
+                }
                 packet::FACT_TRACK => track = value.uint().unwrap_or(0),
                 packet::FACT_ROW => of_row = value.uint(),
                 _ => {}
