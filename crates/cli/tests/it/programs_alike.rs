@@ -70,7 +70,7 @@ const PROGRAMS: &[Program] = &[
     program(
         "tmux session",
         &["tmux"],
-        "export TMUX_TMPDIR=$PWD; tmux -f /dev/null new-session -d 'echo inside > seen; tmux wait-for -S done' && tmux wait-for done 2> /dev/null; cat seen",
+        "export TMUX_TMPDIR=$PWD; tmux -f /dev/null new-session -d 'echo inside > seen'; n=0; while ! [ -s seen ] && [ $n -lt 200 ]; do sleep 0.05; n=$((n+1)); done; cat seen",
     ),
     // Version control, builds, compilers.
     program(
