@@ -1,8 +1,8 @@
 //! What a PMU of six counters and a cycle counter cannot do, and how that is said.
 
-use counters::{Coverage, OpenErrorKind, Plan, ReadStatus, Readings, ThreadCounters};
 use ::machine::Machine;
 use ::machine::check;
+use counters::{Coverage, OpenErrorKind, Plan, ReadStatus, Readings, ThreadCounters};
 use model::Counter;
 
 use crate::loops::{self, Random};

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use counters::{OpenErrorKind, Target, perf};
 use ::machine::Machine;
 use ::machine::check;
+use counters::{OpenErrorKind, Target, perf};
 use model::Source;
 
 use crate::loops::{self, Random};

@@ -1,7 +1,7 @@
 //! Sets of counters by name, opened for the calling thread.
 
-use counters::{Plan, ReadStatus, Readings, ThreadCounters};
 use ::machine::Machine;
+use counters::{Plan, ReadStatus, Readings, ThreadCounters};
 use model::Counter;
 use names::Resolver;
 
