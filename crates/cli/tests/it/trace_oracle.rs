@@ -348,7 +348,8 @@ fn forks_are_shown_as_they_are() {
     assert!(recorded.calls_per_process().len() > 1);
 }
 
-/// Time series of any value: what is no number has no point, and no point is 0 for want of one.
+/// Time series of any value: a sample that is not a number gets no point, and no missing sample
+/// becomes a point at 0.
 #[test]
 fn tracks_of_any_value_are_shown() {
     use profile::TracksWriter;
