@@ -7,4 +7,5 @@
 pub mod agent;
 pub mod collector;
 pub mod iree;
+pub mod loops;
 pub mod tvm_ffi;

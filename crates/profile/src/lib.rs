@@ -26,6 +26,7 @@
 //! | [`batch`] | calls as Arrow record batches |
 //! | [`passes`] | profiles of several runs of one program |
 //! | [`activities`] | imported traces, event by event |
+//! | [`loops`] | counts of instrumented loops |
 //! | [`tracks`] | time series: written, and read batch by batch |
 //! | [`stream`] | files of Arrow batches that may end anywhere |
 //! | [`writer`] | a profile of calls that happened elsewhere |
@@ -48,6 +49,7 @@ pub mod groups;
 pub mod ledger;
 mod leftovers;
 pub mod live;
+pub mod loops;
 pub mod manifest;
 pub mod ops;
 pub mod passes;

@@ -39,13 +39,14 @@ pub const ROOMS: &[Room] = &[
     },
     Room { name: "profile", may_use: &["record", "model"], in_target: false, safe: false },
     Room { name: "trace", may_use: &["profile", "model"], in_target: false, safe: true },
-    Room { name: "analysis", may_use: &["profile", "model"], in_target: false, safe: true },
+    Room { name: "ir", may_use: &["abi"], in_target: false, safe: true },
+    Room { name: "analysis", may_use: &["profile", "ir", "model"], in_target: false, safe: true },
     // Not agent: its state lives in libcounterpoint.so alone. Not measure: it is for programs of
     // users.
     Room {
         name: "cli",
         may_use: &[
-            "model", "abi", "counters", "machine", "names", "record", "profile", "trace",
+            "model", "abi", "counters", "machine", "names", "record", "profile", "trace", "ir",
             "analysis",
         ],
         in_target: false,

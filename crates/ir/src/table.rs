@@ -1,0 +1,176 @@
+//! The side table of an instrumented module: which function or loop each id is. The instrumenter
+//! writes it as a JSON file and embeds the same text in the module; reports read it.
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the format, in the field `counterpoint_loops`.
+pub const VERSION: u32 = 1;
+
+/// The side table of one module.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SideTable {
+    /// [`VERSION`].
+    pub counterpoint_loops: u32,
+    /// Identity of the instrumented text and this table: 32 hexadecimal digits.
+    pub module: String,
+    /// The file that was instrumented, as it was named.
+    pub source: String,
+    /// What made the text, in its own words (`!llvm.ident`), if it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub producer: Option<String>,
+    /// The target triple, if the text has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// `sampled`, `timed`, `count` or `log`.
+    pub mode: String,
+    /// What each id is: entry `i` has the id `i`. A parent comes before its children.
+    pub entries: Vec<Entry>,
+    /// What was not instrumented, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<Skipped>,
+}
+
+/// A function, or a loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A function, from its entry to its return.
+    Function,
+    /// A natural loop, from an edge into it to an edge out of it.
+    Loop,
+}
+
+/// What one id is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its number; the same as its index.
+    pub id: u32,
+    /// A function or a loop.
+    pub kind: Kind,
+    /// The function that it is or is in, as the text names it, without `@`.
+    pub function: String,
+    /// The nearest instrumented loop around it, or its function if that has an id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<u32>,
+    /// Loops around it in its function: 0 is an outermost loop. Absent for a function.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth: Option<u32>,
+    /// Levels of loops inside of it: 0 is an innermost loop.
+    pub height: u32,
+    /// Other loops with the same loop (or function) around them.
+    pub siblings: u32,
+    /// Name of the header block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// The loop's variable, where the text tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variable: Option<String>,
+    /// Source file, as the debug information names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Line in the source file, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// Column in the source file, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column: Option<u32>,
+    /// First and last line in the text that was instrumented, from 1.
+    pub text: [u32; 2],
+    /// Iterations of each hit, where the text tells them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trip_count: Option<u64>,
+}
+
+/// A loop or function that was left as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// The function.
+    pub function: String,
+    /// The header block of the loop; absent if the whole function was skipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Why, in a few words.
+    pub why: String,
+}
+
+/// Why a text is not a side table.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    /// It is not the JSON of a side table.
+    #[error("not a side table of loops: {0}")]
+    Json(#[from] serde_json::Error),
+    /// It has another version.
+    #[error("side table of loops has version {found}, this program reads version {VERSION}")]
+    Version {
+        /// The version in the text.
+        found: u32,
+    },
+    /// Its entries contradict each other.
+    #[error("side table of loops: entry {entry}: {what}")]
+    Entry {
+        /// Index of the entry.
+        entry: usize,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+}
+
+impl SideTable {
+    /// Reads a side table and checks that its ids and parents make a forest.
+    pub fn from_json(text: &[u8]) -> Result<Self, TableError> {
+        let table: Self = serde_json::from_slice(text)?;
+        if table.counterpoint_loops != VERSION {
+            return Err(TableError::Version { found: table.counterpoint_loops });
+        }
+        for (i, entry) in table.entries.iter().enumerate() {
+            let wrong = |what| Err(TableError::Entry { entry: i, what });
+            if entry.id as usize != i {
+                return wrong("its id is not its index");
+            }
+            if entry.parent.is_some_and(|parent| parent as usize >= i) {
+                return wrong("its parent does not come before it");
+            }
+            if entry.text[0] > entry.text[1] {
+                return wrong("its text ends before it begins");
+            }
+        }
+        Ok(table)
+    }
+
+    /// The table as one line of JSON.
+    pub fn to_json(&self) -> Result<String, TableError> {
+        Ok(serde_json::to_string(self)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_must_form_a_forest() {
+        let entry = |id, parent: &str| {
+            format!(
+                r#"{{"id":{id},"kind":"loop","function":"f"{parent},"depth":0,"height":0,"siblings":0,"text":[1,2]}}"#
+            )
+        };
+        let table = |entries: &str| {
+            format!(
+                r#"{{"counterpoint_loops":1,"module":"00","source":"x.ll","mode":"sampled","entries":[{entries}]}}"#
+            )
+        };
+        let good = table(&[entry(0, ""), entry(1, r#","parent":0"#)].join(","));
+        let read = SideTable::from_json(good.as_bytes()).expect("a good table");
+        assert_eq!(read.entries[1].parent, Some(0));
+        assert_eq!(read.to_json().expect("writes"), good);
+        for (bad, why) in [
+            (table(&entry(1, "")), "entry 0: its id is not its index"),
+            (table(&entry(0, r#","parent":0"#)), "its parent does not come before it"),
+            (good.replace("loops\":1", "loops\":2"), "version 2, this program reads version 1"),
+            (good[..good.len() - 1].to_owned(), "not a side table of loops: EOF"),
+        ] {
+            let error = SideTable::from_json(bad.as_bytes()).expect_err("a bad table").to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

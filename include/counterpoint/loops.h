@@ -1,0 +1,115 @@
+/* How instrumented loops and the program that profiles them work together.
+ *
+ * `counterpoint loops instrument` rewrites the text of a module (LLVM IR). It adds one descriptor
+ * to the module, `counterpoint_loops_module_t`, and inline code around functions and loops, which
+ * have the ids 0 to ids - 1. A *runtime* (libcounterpoint.so, or yours on another target) gives
+ * each thread a table of `counterpoint_loops_entry_t`, one entry per id, and reads it afterwards.
+ * Instrumented code needs no symbol of the runtime and no thread-local storage.
+ *
+ *  1. A constructor of the module looks up `counterpoint_loops_register` with dlsym, if the
+ *     process has a dlsym, and calls it with the descriptor. A loader that has no constructors (a
+ *     JIT) calls the exported function `counterpoint_loops_attach_<id of the module>` instead,
+ *     with the address of a `counterpoint_loops_register`. Without a runtime nothing happens.
+ *  2. `register` fills in the fields below "written by the runtime", `enter` last (release).
+ *  3. Each instrumented function loads `enter` (acquire) once, when it is entered. Null: nothing is
+ *     counted. Otherwise it calls it and keeps the result, the table of this thread, or null.
+ *  4. On each edge into a loop, and at the entry of a function: `hits` is incremented, and this
+ *     hit is timed if the mode says so. On each edge out of it, and before each return, a timed
+ *     hit adds to `ended`, `ticks` and the squares. A hit that is left by an exception, longjmp or
+ *     a thread's end was begun and did not end: `begun` - `ended`.
+ *  5. A destructor of the module calls `counterpoint_loops_unregister`, if it was registered.
+ *
+ * All numbers are in the byte order of the machine. Only the thread that owns a table writes it, and
+ * it does so with plain loads and stores; another thread may read it at any time and sees each
+ * 64-bit number whole.
+ *
+ * Ticks are the time-stamp counter on x86-64 (rdtsc) and the virtual counter on AArch64
+ * (cntvct_el0). Another target may use any counter that increases at a constant rate: the runtime
+ * states the rate.
+ */
+#ifndef COUNTERPOINT_LOOPS_H_
+#define COUNTERPOINT_LOOPS_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* "CPLOOPS1" as eight bytes in memory. */
+#define COUNTERPOINT_LOOPS_MAGIC "CPLOOPS1"
+#define COUNTERPOINT_LOOPS_VERSION 1
+
+enum {
+  COUNTERPOINT_LOOPS_SAMPLED = 0, /* every hit counted; the first `first` timed, then random ones */
+  COUNTERPOINT_LOOPS_TIMED = 1,   /* every hit counted and timed; `child_ticks` is kept */
+  COUNTERPOINT_LOOPS_COUNT = 2,   /* every hit counted, none timed */
+  COUNTERPOINT_LOOPS_LOG = 3      /* every hit calls `log` at its begin and its end */
+};
+
+typedef struct counterpoint_loops_module counterpoint_loops_module_t;
+typedef struct counterpoint_loops_entry counterpoint_loops_entry_t;
+
+/* What one thread knows of one id. The first cache line is all that a hit which is not timed uses.
+ * A new entry is zero but for `next` (1) and `random` (any number but 0). */
+struct counterpoint_loops_entry {
+  uint64_t hits;            /*   0  times entered */
+  uint64_t next;            /*   8  sampled: the value of `hits` at which the next hit is timed */
+  uint64_t random;          /*  16  sampled: state of xorshift64 (13, 7, 17), never 0 */
+  uint64_t begun;           /*  24  timed hits that began */
+  uint64_t ended;           /*  32  timed hits that ended */
+  uint64_t ticks;           /*  40  their inclusive time, summed */
+  uint64_t child_ticks;     /*  48  timed: what of `ticks` was spent in loops directly inside */
+  uint64_t iterations;      /*  56  iterations of the hits in `iterated` */
+  uint64_t squares_low;     /*  64  sum of the squares of the times in `ticks`, 128 bits */
+  uint64_t squares_high;    /*  72 */
+  uint64_t first_ended;     /*  80  sampled: `ended` when the first random hit began; 0 before */
+  uint64_t first_ticks;     /*  88  likewise `ticks` */
+  uint64_t first_low;       /*  96  likewise the squares */
+  uint64_t first_high;      /* 104 */
+  uint64_t iterated;        /* 112  hits whose iterations are in `iterations`; 0: not known */
+  uint64_t reserved;        /* 120  the runtime's */
+};
+
+struct counterpoint_loops_module {
+  /* Written by the instrumenter. */
+  char magic[8];            /*   0  COUNTERPOINT_LOOPS_MAGIC */
+  uint32_t size;            /*   8  bytes of this struct: 128 */
+  uint32_t version;         /*  12  COUNTERPOINT_LOOPS_VERSION */
+  uint32_t ids;             /*  16  how many ids there are */
+  uint32_t mode;            /*  20  one of the modes above */
+  uint8_t id[16];           /*  24  identity of the instrumented text and its table */
+  const char* table;        /*  40  the side table, JSON, not terminated; null: not embedded */
+  uint64_t table_bytes;     /*  48 */
+  /* Runs `times` empty hits, one begin and end each, on an entry of the caller's, with the same
+   * code that the module uses. May be null. */
+  void (*rehearse)(counterpoint_loops_module_t*, counterpoint_loops_entry_t*, uint64_t times); /* 56 */
+
+  /* Written by the runtime. */
+  /* The table of the calling thread: `ids` entries, aligned to 64 bytes; null: count nothing. */
+  counterpoint_loops_entry_t* (*enter)(counterpoint_loops_module_t*); /* 64 */
+  /* Called when a timed hit of a function or of a loop of depth 0 or 1 begins and ends, to read
+   * counters; null: none. What `begin` returns is passed to `end`. */
+  uint64_t (*begin)(counterpoint_loops_entry_t* entry, uint32_t id);                 /* 72 */
+  void (*end)(counterpoint_loops_entry_t* entry, uint32_t id, uint64_t began);       /* 80 */
+  /* Mode log: at each begin (end = 0) and each end (end = 1). The return address of this call is
+   * the place in the machine code. Never null in this mode once `enter` returns a table. */
+  void (*log)(counterpoint_loops_entry_t* entry, uint32_t id, uint32_t end);         /* 88 */
+  uint32_t first;           /*  96  sampled: how many hits are timed before the random ones: 100 */
+  uint32_t gap_mask;        /* 100  sampled: gaps are 1 + (random & gap_mask): 127 */
+  uint64_t handle;          /* 104  the runtime's own */
+  uint64_t reserved[2];     /* 112 */
+};
+
+/* What a runtime exports. Both may be called by any thread, but not in a signal handler.
+ *  0  registered;  1  nothing is recorded (`enter` may still be set later);
+ * -1  not a descriptor, or of a version or size that this runtime does not know: left alone */
+int32_t counterpoint_loops_register(counterpoint_loops_module_t* module);
+void counterpoint_loops_unregister(counterpoint_loops_module_t* module);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* COUNTERPOINT_LOOPS_H_ */
