@@ -1,12 +1,13 @@
-//! What the kernel counts for a thread anyway, noted where its pages begin and end.
+//! Notes what the kernel has counted for a thread anyway, where each of the thread's pages begins
+//! and ends.
 
 use record::Usage;
 
 use super::Thread;
 
 impl Thread {
-    /// Notes what the thread has used so far, attaching included, which is not the program's.
-    /// `begun_ns`: its processor time when attaching began.
+    /// Notes what the thread has used so far. `begun_ns` is its CPU time when attaching began; what
+    /// attaching used is stored separately, because it does not belong to the program.
     pub(crate) fn begin_usage(&mut self, begun_ns: u64) {
         if let Some(usage) = Usage::of_thread(self.run.clock.begin()) {
             // SAFETY: a page is attached.
@@ -14,7 +15,7 @@ impl Thread {
         }
     }
 
-    /// Notes what it has used until its page ended.
+    /// Notes what the thread has used by the end of its page.
     pub(crate) fn end_usage(&mut self) {
         if let Some(usage) = Usage::of_thread(self.run.clock.begin()) {
             // SAFETY: a page is attached.
