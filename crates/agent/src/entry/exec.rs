@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn only_ours_is_taken_out() {
+    fn only_our_library_is_removed() {
         let ours = c"LD_PRELOAD=/opt/x/lib/libcounterpoint.so";
         assert_eq!(filtered(&[c"A=1", ours, c"B="]), ["A=1", "B="]);
         let among = c"LD_PRELOAD=/a.so:/x/libcounterpoint.so.1 /b.so::libcounterpoint.so";
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn any_size_of_environment() {
+    fn environments_of_any_size_are_copied() {
         for count in [1, 500, 600, 4_000, 30_000, 60_000] {
             let mut entries = vec![c"NAME=value"; count];
             entries.insert(count / 2, c"LD_PRELOAD=libcounterpoint.so");

@@ -92,7 +92,7 @@ mod tests {
     /// A session must not start with the counts of an earlier session.
     #[test]
     fn nothing_of_an_earlier_session_is_left() {
-        let words = PartWords::make().expect("some pages can be mapped");
+        let words = PartWords::make().expect("the pages can be mapped");
         for i in 0..size_of::<PartWords>() / 4 {
             let at = std::ptr::from_ref(words).cast::<AtomicU32>().wrapping_add(i);
             // SAFETY: this is inside the words, all of which are atomics of at least this size. The

@@ -1,6 +1,7 @@
 //! The bracket around a dispatch function: the hot path of the IREE adapter.
 //!
-//! [`crate::recorder::bracket`] lists what it may and may not do. The code of [`call`] is inlined into the function that all stubs jump to.
+//! [`crate::recorder::bracket`] lists what it may and may not do. The code of [`call`] is inlined
+//! into the function that all stubs jump to.
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
