@@ -1,4 +1,4 @@
-//! What a PMU of six counters and a cycle counter cannot do, and how that is said.
+//! Tests the limits of a PMU with six counters and a cycle counter, and how they are reported.
 
 use ::machine::Machine;
 use ::machine::check;
@@ -19,9 +19,9 @@ tests![
     a_machine_of_six_and_one,
 ];
 
-/// Instructions by their number in the Arm manual (INST_RETIRED, 0x08): a raw counter never goes
-/// to the cycle counter's own register. Different names for the same thing, or they could not be
-/// told apart in a message.
+/// Twelve counters of instructions by their number in the Arm manual (INST_RETIRED, 0x08): a raw
+/// counter never uses the cycle counter's own register. They have different names, so that messages
+/// can refer to each.
 fn twelve() -> Vec<String> {
     (0..12).map(|i| format!("armv8_pmuv3/config=0x8,name=i{i}/u")).collect()
 }
@@ -40,7 +40,7 @@ fn twelve_are_refused() {
     println!("{remedy}");
     assert_eq!(problem.error.map(|e| e.kind), Some(OpenErrorKind::Invalid));
     assert!(remedy.contains("i0"), "{remedy}");
-    // Exactly the set that fits: the first six do, the seventh does not.
+    // The remedy names exactly the set that fits: six counters work, seven do not.
     let works = |n: usize| check::check(&group[..n], &Machine::here()).problem().is_none();
     assert!(works(6), "six");
     assert!(!works(7), "seven");
@@ -49,7 +49,7 @@ fn twelve_are_refused() {
     assert!(!fit.contains("i6"), "{remedy}");
 }
 
-/// The same loop, six counters at a time: every one exact.
+/// Counts the same loop with six counters at a time; every count is exact.
 fn twelve_in_passes() {
     let all = twelve();
     let trips = Random::new("passes").below(1_000_000);
@@ -68,8 +68,8 @@ fn twelve_in_passes() {
     assert_eq!(counted, [2 * trips; 12]);
 }
 
-/// More counters than there are, each in a group of its own: they take turns, say so, and scaled
-/// by the time in which they ran they come within 1 % of what happened.
+/// More counters than the PMU has, each in its own group. They take turns and report it. Scaled by
+/// the time in which they ran, they are within 1 % of the true count.
 fn twelve_take_turns() {
     let plan = Plan::new(resolve_in(&twelve(), "{", "}")).expect("twelve groups");
     let mut counters = ThreadCounters::closed();
@@ -96,8 +96,8 @@ fn twelve_take_turns() {
     counters.close();
 }
 
-/// Pinned counters do not take turns: the seventh to twelfth get nothing, and nothing is what
-/// they say, not 0.
+/// Pinned counters do not take turns. The seventh to twelfth get no hardware, and their values are
+/// missing and not 0.
 fn pinned_without_hardware_is_missing() {
     let names: Vec<String> = twelve().iter().map(|name| format!("{name}D")).collect();
     let plan = Plan::new(resolve_in(&names, "", "")).expect("pinned ones are groups of their own");
@@ -121,7 +121,7 @@ fn pinned_without_hardware_is_missing() {
     counters.close();
 }
 
-/// The emulated PMU counts no caches and no branches.
+/// The emulated PMU counts neither caches nor branches.
 fn caches_and_branches_are_not_there() {
     for name in ["cache-misses:u", "branch-misses:u", "L1-dcache-load-misses:u"] {
         let report = check::check(&set::resolve(name), &Machine::here());
@@ -134,7 +134,7 @@ fn caches_and_branches_are_not_there() {
     }
 }
 
-/// The cycle counter is one more: seven fit if one of them is cycles.
+/// The cycle counter is separate: seven counters fit if one of them is cycles.
 fn a_machine_of_six_and_one() {
     let names = format!("{{cycles:u,{}}}", twelve()[..6].join(","));
     let report = check::check(&set::resolve(&names), &Machine::here());

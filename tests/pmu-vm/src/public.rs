@@ -1,4 +1,5 @@
-//! The public way to count, as its documentation shows it: a closure, by names.
+//! Tests the public interface for counting as its documentation shows it: a closure and counter
+//! names.
 
 use measure::Counters;
 use measure::ErrorKind;
@@ -9,7 +10,8 @@ use crate::user::user_access;
 
 tests![public: a_closure, more_than_there_are];
 
-/// Exact by reads and in user mode; the drop frees the PMU for the next one, which needs all of it.
+/// Counts are exact both by reads and in user mode. Dropping the counters frees the PMU for the
+/// next ones, which need all of it.
 fn a_closure() {
     let mut random = Random::new("closure");
     for on in [false, true] {
@@ -27,8 +29,8 @@ fn a_closure() {
     }
 }
 
-/// Refused with the set that fits; in turns if that is asked for, and then no exact value, but an
-/// estimate within 1 %.
+/// Too many counters are refused with the set that fits. With multiplexing they open, and then give
+/// no exact values but an estimate within 1 %.
 fn more_than_there_are() {
     user_access(false);
     let names: Vec<String> =
