@@ -8,8 +8,8 @@
 //! kinds that they do not know. Names are copied into frames when an executable is first seen,
 //! because its own memory goes away when it is unloaded.
 //!
-//! This file is longer than 600 lines because it keeps the writer and the reader of each kind of
-//! frame together; apart, they would drift.
+//! above 600 lines: the writer and the reader of each kind of frame are in one file, because they
+//! would drift apart in two.
 
 use crate::clock::{ClockKind, Snapshot};
 use crate::run_file::{get_snapshot, put_snapshot};
