@@ -41,8 +41,8 @@ pub extern "C" fn state() -> u32 {
     state as u32
 }
 
-/// Returns whether another copy is already in the process. Called only under a profile or at the
-/// begin of a session, because it costs a few symbol lookups.
+/// Returns whether another copy is already in the process. Called only under a profile or when a
+/// session begins, because it costs a few symbol lookups.
 pub fn another_is_first() -> bool {
     let name = TABLE_SYMBOL.as_ptr();
     // SAFETY: a C string. The default scope is that of the program, or of the library that loaded

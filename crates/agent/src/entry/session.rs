@@ -10,10 +10,10 @@
 //! close their counters and give up their page, which is collected from the pool. If there is a new
 //! session, they attach again. A thread that is inside a call meanwhile does not record that call.
 //!
-//! The next session reuses what a session leaves in the process, unless a thread is still in a call
-//! or has not made a call since. That is the part of the pool before its pages (1.1 MiB of address
-//! space, some 20 KiB of memory), and 20 KiB of its own. The names of its files and its list of
-//! counters, about 1 KiB, are left for good.
+//! A session leaves behind the part of the pool before its pages (1.1 MiB of address space, some 20
+//! KiB of memory) and 20 KiB of its own. The next session reuses both, unless a thread is still in
+//! a call or has not made a call since. The names of its files and its list of counters, about 1
+//! KiB, are never freed.
 
 use std::ffi::CStr;
 use std::sync::atomic::Ordering;

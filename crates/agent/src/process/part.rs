@@ -202,8 +202,8 @@ impl Process {
     }
 
     pub fn lose(&self, loss: Loss, count: u64, errno: i32) {
-        // A signal handler may fork while the recorder is interrupted. The interrupted work ends in
-        // the child, which has no row then.
+        // A signal handler may fork while the recorder is interrupted. The interrupted work then
+        // finishes in the child, which has no row.
         let is_ours = self.state.ready.load(Ordering::Relaxed) != 0;
         let row = if is_ours { self.row() } else { self.run.pool.run_row() };
         row.lose(loss, count, errno);

@@ -26,10 +26,10 @@ use crate::state::run::Run;
 /// How a new call is bracketed. This determines what its `frame` refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Newcomer {
-    /// One function of ours calls it: the frame is that function's.
+    /// One function of ours makes the call. The frame is that function's.
     Synchronous,
-    /// The host makes one call before it and one after it: the frame is that of the caller of the
-    /// first.
+    /// The host calls us once before the call and once after it. The frame is that of the function
+    /// that called us before it.
     Bracketed,
 }
 

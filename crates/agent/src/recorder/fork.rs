@@ -38,7 +38,8 @@ pub(crate) struct Saved {
 
 const SAVED_BYTES: usize = size_of::<Saved>().next_multiple_of(4096);
 
-/// Bits of the pool's pages that are private memory in this process: those that its ancestors used.
+/// One bit for each page of the pool. It is set if the page is private memory in this process,
+/// because an ancestor used the page.
 static PRIVATE: [AtomicU64; PAGES / 64] = [const { AtomicU64::new(0) }; PAGES / 64];
 
 unsafe extern "C" {

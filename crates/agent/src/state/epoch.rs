@@ -49,7 +49,7 @@ pub fn begin_environment() {
 /// recorded.
 pub fn begin_session() {
     static LAST: AtomicU32 = AtomicU32::new(OF_ENVIRONMENT);
-    // After about four thousand million sessions, the numbers start again at 2.
+    // After 2^32 sessions, the numbers start again at 2.
     let mut epoch = LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
     if !(2..IDLE).contains(&epoch) {
         epoch = 2;

@@ -50,8 +50,9 @@ struct Known {
 
 static KNOWN: AtomicPtr<Known> = AtomicPtr::new(std::ptr::null_mut());
 
-// The stack pointer at entry is passed on as a fifth argument. Everything that the runtime calls
-// between begin and end lies below it, which distinguishes abandoned calls from nested ones.
+// The stack pointer at entry is passed on as a fifth argument. The frames of everything that the
+// runtime calls between begin and end lie below it. This distinguishes abandoned calls from nested
+// ones.
 #[cfg(target_arch = "x86_64")]
 macro_rules! exported {
     ($name:ident, $body:ident) => {

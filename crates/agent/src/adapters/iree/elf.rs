@@ -2,13 +2,13 @@
 //!
 //! IREE loads its default executables with its own small loader. The loader reserves a range
 //! (`mmap` without access and with `MAP_NORESERVE`), copies the segments, relocates, and calls
-//! `mprotect(text, READ|EXEC)`. The agent remembers reservations of that kind, so it looks for the
-//! ELF header of a text in only one place, and for programs that make other memory executable (JIT
-//! compilers) it only compares addresses. (Walking back from the text to the header was tried. With
-//! much memory below the text, it cost a JIT compiler 45 ms per `mprotect`.)
+//! `mprotect(text, READ|EXEC)`. The agent remembers reservations of that kind. So it looks for the
+//! ELF header of a text in only one place. For programs that make other memory executable (JIT
+//! compilers), it only compares addresses. (Walking back from the text to the header was tried.
+//! With much memory below the text, it cost a JIT compiler 45 ms per `mprotect`.)
 //!
-//! Everything is read through [`crate::os::sys`], so that a wrong guess cannot fault. Only an ELF
-//! counts whose dynamic symbol table has the query function *inside the range*.
+//! Everything is read through [`crate::os::sys`], so that a wrong guess cannot fault. An ELF counts
+//! only if its dynamic symbol table has the query function *inside the range*.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

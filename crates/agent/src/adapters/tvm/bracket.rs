@@ -135,7 +135,7 @@ pub struct Bracket {
     frame: usize,
 }
 
-/// The subject of such a bracket.
+/// What such a bracket records.
 pub struct What {
     pub export: u32,
     pub entry: &'static Entry,
