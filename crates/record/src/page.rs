@@ -24,7 +24,7 @@
 //!                thread CPU time − header's base                                 [ns]
 //!                CLOCK_MONOTONIC − header's base                                 [ns]
 //!  values        tag u8 = 4, length
-//!                key, 64 bits          of the call before, on the same page; as often as fits
+//!                key, 64 bits          repeated; belong to the call before, on the same page
 //!  later kinds   tag even, length, payload: skipped by readers that do not know them
 //! ```
 //!

@@ -5,7 +5,7 @@
 //! ```text
 //!        0  header        magic, version, counts, next free row
 //!       64  owner         the profile that it belongs to ([`owner`])
-//!     1024  run's row     losses of no process that records
+//!     1024  run's row     losses that belong to no recording process
 //!     4096  claims        u32 per page: 0 free, otherwise 1 + row of the owner
 //!    +8 KiB rows          1 KiB per process: identity, losses
 //!   +1 MiB  pages         64 KiB each
