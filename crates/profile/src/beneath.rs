@@ -335,6 +335,6 @@ mod tests {
         let victim = scratch.join("victim");
         assert_eq!(fs::read(&victim).unwrap(), b"precious");
         assert_eq!(fs::metadata(&victim).unwrap().nlink(), 1);
-        assert_eq!(dir.names().unwrap().len(), 4, "nothing is left behind");
+        assert_eq!(dir.names().unwrap().len(), 4, "no temporary file is left");
     }
 }

@@ -99,7 +99,6 @@ pub fn is_over(manifest: &Manifest) -> bool {
 /// # Errors
 /// Fails if the manifest cannot be read, a file cannot be written, or the disk is full. What was
 /// done until then stays and is not repeated by the next call.
-/// then stays and is not done again by the next call.
 pub fn collect(dir: &Path, closing: Closing) -> Result<Collected> {
     let root = match Dir::open(dir) {
         Ok(root) => root,
@@ -242,7 +241,6 @@ fn collect_passes(root: &Dir, passes: u32, closing: Closing) -> Result<Collected
 ///
 /// # Errors
 /// Fails if the manifest cannot be read.
-/// The manifest is not readable.
 pub fn has_own_pool(dir: &Path) -> Result<bool> {
     let root = Dir::open(dir)?;
     let manifest = Manifest::read_in(&root)?;

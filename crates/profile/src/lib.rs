@@ -6,9 +6,9 @@
 //!  processes/*/meta.cps ─ frames ─► names,  ├─► Profile ─ pages ─► Columns ─► analysis
 //!              /pages.cps ─ scan ─► pages   │                        └─ Rows ─► RecordBatch ─► export
 //!              /ledger.json ────► losses    │
-//!  the pool, while it is there ─ leftovers ─┘
+//!  the pool, while it exists ─── leftovers ─┘
 //!  tracks/*/*.arrows ─ stream ────► Tracks ─ Samples
-//!                      └─ collect ─► pages.cps, ledger.json, then the pool goes
+//!                      └─ collect ─► pages.cps, ledger.json; then the pool is deleted
 //! ```
 //!
 //! | module | purpose |

@@ -88,8 +88,7 @@ mod tests {
 
     #[test]
     fn a_zombie_is_not_alive() {
-        let mut child =
-            std::process::Command::new("sleep").arg("30").spawn().expect("sleep exists");
+        let mut child = std::process::Command::new("sleep").arg("30").spawn().expect("start sleep");
         let id = ProcessId::of(child.id()).unwrap();
         assert!(id.is_alive());
         child.kill().unwrap();

@@ -81,6 +81,6 @@ mod tests {
         assert_eq!(seen, expected);
         assert_eq!(join_counters(&[]), Some(vec![]));
         let many: Vec<_> = (0..17).map(|i| counter(&format!("c{i}"), 0)).collect();
-        assert_eq!(join_counters(&[many.clone(), many]), None, "34 do not fit a mask");
+        assert_eq!(join_counters(&[many.clone(), many]), None, "34 counters do not fit in a mask");
     }
 }

@@ -118,7 +118,11 @@ fn collecting_can_be_killed_between_the_last_steps() {
     manifest.pool_collected = true;
     // The pool is already gone.
     manifest.write(&dir).unwrap();
-    assert_eq!(read(&dir), expected, "a pool that was collected is not missed");
+    assert_eq!(
+        read(&dir),
+        expected,
+        "a pool that was already collected is not reported as missing"
+    );
     // Nothing is left to do, and nothing is written.
     let before = fs::read(dir.join("manifest.json")).unwrap();
     assert_eq!(collect(&dir, Closing::WhenOver).unwrap().pool, PoolFate::AlreadyCollected);
@@ -149,11 +153,11 @@ fn a_live_process_keeps_its_pages_and_the_pool() {
     assert!(names(&losses).contains(&("written_while_read", 1)));
 
     let collected = collect(&dir, Closing::Now).unwrap();
-    assert_eq!(collected.pages, 1, "only the dead one's");
+    assert_eq!(collected.pages, 1, "only the page of the dead process is collected");
     assert_eq!((collected.live, collected.pool), (vec![me], PoolFate::Kept));
     assert!(!part(&dir, me.pid, me.start_time).join("pages.cps").exists());
     assert_eq!(read(&dir).0, calls);
-    assert_eq!(collect(&dir, Closing::Now).unwrap().pages, 0, "not twice");
+    assert_eq!(collect(&dir, Closing::Now).unwrap().pages, 0, "the page is not collected again");
     assert!(Profile::open(&dir).unwrap().processes.iter().any(|p| p.alive));
 }
 
@@ -173,7 +177,11 @@ fn an_earlier_generation_of_a_live_process_is_dead() {
     assert_eq!(before.0.len(), 10);
     assert_eq!(collect(&dir, Closing::WhenOver).unwrap().pages, 1);
     assert_eq!(read(&dir), before);
-    assert_eq!(names(&before.1)[0], ("call_cut_short", 1), "the dead generation's open call");
+    assert_eq!(
+        names(&before.1)[0],
+        ("call_cut_short", 1),
+        "the call that the dead generation had in progress"
+    );
 }
 
 #[test]
@@ -189,10 +197,10 @@ fn watched_processes_keep_a_recording_open() {
     assert!(!is_over(&manifest));
     assert_eq!(collect(&dir, Closing::WhenOver).unwrap().pool, PoolFate::Kept);
     manifest.boot_id = "another boot".into();
-    assert!(is_over(&manifest), "process ids of another boot mean nothing");
+    assert!(is_over(&manifest), "process ids of another boot do not count");
     manifest.boot_id = boot_id();
     manifest.state = State::Finished;
-    assert!(is_over(&manifest), "`run` itself says so");
+    assert!(is_over(&manifest), "the manifest says that the recording is finished");
     manifest.write(&dir).unwrap();
     assert_eq!(collect(&dir, Closing::WhenOver).unwrap().pool, PoolFate::Removed);
 }

@@ -137,8 +137,8 @@ fn a_million_damaged_pages() {
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     assert!(count(&decodes) >= DECODES);
     // Both cases were reached: not every page was refused at once.
-    assert!(count(&refused) > 50_000, "{} refused", count(&refused));
-    assert!(count(&whole) < DECODES / 10, "{} unharmed", count(&whole));
+    assert!(count(&refused) > 50_000, "{} pages were refused", count(&refused));
+    assert!(count(&whole) < DECODES / 10, "{} pages are undamaged", count(&whole));
 }
 
 /// A page that is cut at every byte, with a matching header, contains the first calls that were
@@ -152,7 +152,7 @@ fn a_page_cut_anywhere_contains_the_first_calls() {
             page[88..92].copy_from_slice(&(kept as u32).to_le_bytes());
             let (found, _) = read_page(&page, layout).unwrap();
             assert_eq!(found, calls[..found.len()], "{kept} bytes");
-            assert!(found.len() >= longest, "more bytes, fewer calls");
+            assert!(found.len() >= longest, "a longer page has fewer calls");
             longest = found.len();
             page.truncate(HEADER_BYTES + kept.saturating_sub(1));
             assert!(kept == 0 || read_page(&page, layout).is_none(), "the end is missing");

@@ -85,7 +85,11 @@ fn pages_are_found_in_any_order_twice_and_between_garbage() {
 
     // Of two complete copies of a page, the one with more records is used.
     fs::write(pages_file(&dir), [page(1), page(2)].concat()).unwrap();
-    assert_eq!(names(&read(&dir).1), [("missing_page", 1)], "the first page counts too");
+    assert_eq!(
+        names(&read(&dir).1),
+        [("missing_page", 1)],
+        "a missing first page is reported, too"
+    );
 }
 
 #[test]
@@ -141,7 +145,7 @@ fn every_truncation_of_every_file() {
         let profile = Profile::open(&dir).unwrap();
         assert!(profile.ops.all().iter().all(|op| ops.contains(&op.name)));
         let (calls, losses) = support::read_profile(&profile);
-        assert_eq!(calls, all, "names are lost, calls are not");
+        assert_eq!(calls, all, "only names may be lost, not calls");
         clean += usize::from(!names(&losses).contains(&("torn_metadata", 1)));
     }
     assert_eq!(clean, 1, "only the cut between the two frames looks whole");
@@ -164,7 +168,7 @@ fn every_truncation_of_every_file() {
         assert_eq!(read(&dir).0, all);
     }
     fs::remove_file(&path).unwrap();
-    assert_eq!(read(&dir).0, all, "the run file is for the agent");
+    assert_eq!(read(&dir).0, all, "readers do not need the run file");
 
     let path = dir.join("manifest.json");
     let bytes = fs::read(&path).unwrap();

@@ -250,7 +250,7 @@ fn damage_never_panics() {
             read_back += samples.len();
         }
     }
-    assert!(read_back > 3_000, "only {read_back}: the test damages too much to mean anything");
+    assert!(read_back > 3_000, "only {read_back} samples were read: the test damages too much");
 }
 
 /// Full batches are written automatically, so that memory use stays constant however long it takes.

@@ -220,7 +220,6 @@ impl Parts {
     ///
     /// # Errors
     /// Fails if the disk is full.
-    /// The disk is full.
     pub fn page(&mut self, page: &PageFacts, calls: &RawCalls) -> Result<usize> {
         let Some(process) = self.processes.get(page.process) else { return Ok(calls.calls.len()) };
         let groups = &self.groups;
