@@ -54,7 +54,7 @@ fn run(name: &str, mode: &[&str]) -> Recorded {
 
     let mut calls = Vec::new();
     let pool = PoolFile::open(Path::new(&pool)).expect("open the pool");
-    for process in pool.processes().expect("read its table") {
+    for process in pool.processes().expect("read the pool's table of processes") {
         assert_eq!(process.losses, [], "losses");
     }
     for (page, _) in pool.claimed() {
@@ -64,7 +64,7 @@ fn run(name: &str, mode: &[&str]) -> Recorded {
         let mut rest = &bytes[..];
         while !rest.is_empty() {
             calls.extend(page_calls(rest));
-            let header = record::PageHeader::parse(rest).expect("pages only");
+            let header = record::PageHeader::parse(rest).expect("the file contains only pages");
             rest = &rest[header.file_bytes().min(rest.len())..];
         }
     }
@@ -97,7 +97,7 @@ fn page_calls(bytes: &[u8]) -> Vec<(u32, u64)> {
     let mut reader = PageReader::new(bytes, &layout).expect("a page");
     let mut calls = Vec::new();
     while let Some(record) = reader.next_record() {
-        if let Record::Call(call) = record.expect("whole") {
+        if let Record::Call(call) = record.expect("the record is not torn") {
             assert!(reader.groups()[0].read, "every call was counted");
             assert!(call.end >= call.start);
             calls.push((call.export, reader.values()[0]));

@@ -14,7 +14,7 @@ tests![exact: known_loops, cycles_are_instructions, two_slopes];
 fn spin(counters: &mut ThreadCounters<'_>, trips: u64, counter: usize) -> u64 {
     let [begin, end] = set::measure(counters, || loops::spin(trips));
     assert_eq!(end.coverage(&begin, counter), Coverage::Whole);
-    end.since(&begin, counter).expect("was read")
+    end.since(&begin, counter).expect("the counter was read")
 }
 
 fn known_loops() {
@@ -56,7 +56,7 @@ fn two_slopes() {
     let mut counters = set::open(&plan);
     let mut three = |trips| {
         let [begin, end] = set::measure(&mut counters, || loops::spin3(trips));
-        end.since(&begin, 0).expect("was read")
+        end.since(&begin, 0).expect("the counter was read")
     };
     let constant = three(0);
     let mut random = Random::new("two_slopes");

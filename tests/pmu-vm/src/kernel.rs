@@ -80,7 +80,9 @@ const PAGE: usize = 4096;
 pub fn open_and_map(names: &str) -> Vec<Mapped> {
     let mut mapped: Vec<Mapped> = Vec::new();
     for counter in set::resolve(names) {
-        let Source::Perf(mut attr) = counter.source else { panic!("{} is perf's", counter.name) };
+        let Source::Perf(mut attr) = counter.source else {
+            panic!("{} is not a perf counter", counter.name)
+        };
         attr.config1 |= 2;
         let leader = mapped.first().map_or(-1, |first| first.fd);
         let fd = perf::open(&attr, Target::CALLING_THREAD, leader)

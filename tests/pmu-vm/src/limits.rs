@@ -33,17 +33,17 @@ fn resolve_in(names: &[String], open: &str, close: &str) -> Vec<Counter> {
 fn twelve_are_refused() {
     let group = set::resolve(&format!("{{{}}}", twelve().join(",")));
     let report = check::check(&group, &Machine::here());
-    assert!(report.counters.iter().all(Result::is_ok), "each alone: {report:?}");
+    assert!(report.counters.iter().all(Result::is_ok), "each counter works alone: {report:?}");
     let problem = report.together.expect_err("twelve counters do not fit six");
     println!("{}", problem.message);
-    let remedy = problem.remedy.expect("names what fits");
+    let remedy = problem.remedy.expect("the problem has a remedy");
     println!("{remedy}");
     assert_eq!(problem.error.map(|e| e.kind), Some(OpenErrorKind::Invalid));
     assert!(remedy.contains("i0"), "{remedy}");
     // The remedy names exactly the set that fits: six counters work, seven do not.
     let works = |n: usize| check::check(&group[..n], &Machine::here()).problem().is_none();
-    assert!(works(6), "six");
-    assert!(!works(7), "seven");
+    assert!(works(6), "six counters fit");
+    assert!(!works(7), "seven counters do not fit");
     assert!(remedy.contains("i5"), "{remedy}");
     let (fit, _) = remedy.split_once('}').expect("a set in braces");
     assert!(!fit.contains("i6"), "{remedy}");
@@ -59,7 +59,7 @@ fn twelve_in_passes() {
         let mut counters = set::open(&plan);
         let mut pass = |trips| {
             let [begin, end] = set::measure(&mut counters, || loops::spin(trips));
-            (0..6).map(|i| end.since(&begin, i).expect("was read")).collect::<Vec<_>>()
+            (0..6).map(|i| end.since(&begin, i).expect("the counter was read")).collect::<Vec<_>>()
         };
         let empty = pass(0);
         counted.extend(pass(trips).iter().zip(empty).map(|(n, constant)| n - constant));
@@ -73,7 +73,7 @@ fn twelve_in_passes() {
 fn twelve_take_turns() {
     let plan = Plan::new(resolve_in(&twelve(), "{", "}")).expect("twelve groups");
     let mut counters = ThreadCounters::closed();
-    counters.open(&plan).expect("the kernel takes turns");
+    counters.open(&plan).expect("open counters that take turns");
     let trips = 400_000 + Random::new("turns").below(100_000);
     let [begin, end] = set::measure(&mut counters, || loops::run(trips));
     for i in 0..12 {
@@ -81,7 +81,7 @@ fn twelve_take_turns() {
             panic!("counter {i} of twelve: {:?}", end.coverage(&begin, i));
         };
         let share = running_ns as f64 / enabled_ns as f64;
-        let counted = end.since(&begin, i).expect("was read") as f64;
+        let counted = end.since(&begin, i).expect("the counter was read") as f64;
         let truth = 256.0 * trips as f64;
         let scaled = counted / share;
         println!(
@@ -91,7 +91,10 @@ fn twelve_take_turns() {
         );
         assert!((0.3..0.7).contains(&share), "six of twelve should run half of the time");
         assert!((scaled / truth - 1.0).abs() < 0.01, "{scaled} of {truth}");
-        assert!(counted < 0.8 * truth, "unscaled it cannot be right: {counted} of {truth}");
+        assert!(
+            counted < 0.8 * truth,
+            "without scaling, the count is too small: {counted} of {truth}"
+        );
     }
     counters.close();
 }
@@ -100,10 +103,10 @@ fn twelve_take_turns() {
 /// missing and not 0.
 fn pinned_without_hardware_is_missing() {
     let names: Vec<String> = twelve().iter().map(|name| format!("{name}D")).collect();
-    let plan = Plan::new(resolve_in(&names, "", "")).expect("pinned ones are groups of their own");
+    let plan = Plan::new(resolve_in(&names, "", "")).expect("twelve groups of one pinned counter");
     assert_eq!(plan.groups().len(), 12);
     let mut counters = ThreadCounters::closed();
-    counters.open(&plan).expect("opening says nothing");
+    counters.open(&plan).expect("opening reports no error");
     let mut readings = [const { Readings::new() }; 2];
     let [begin, end] = &mut readings;
     assert_eq!(counters.read(begin), ReadStatus::Partial);
@@ -125,7 +128,7 @@ fn pinned_without_hardware_is_missing() {
 fn caches_and_branches_are_not_there() {
     for name in ["cache-misses:u", "branch-misses:u", "L1-dcache-load-misses:u"] {
         let report = check::check(&set::resolve(name), &Machine::here());
-        let problem = report.problem().expect("no such counter here");
+        let problem = report.problem().expect("the machine does not have this counter");
         println!("{}", problem.message);
         assert_eq!(problem.error.map(|e| e.kind), Some(OpenErrorKind::NoSuchCounter));
         let expected =

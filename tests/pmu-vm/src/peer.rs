@@ -33,7 +33,7 @@ fn papi_agrees() {
     let mut counters = set::open(&plan);
     let mut spin = |trips| {
         let [begin, end] = set::measure(&mut counters, || loops::spin(trips));
-        end.since(&begin, 0).expect("was read")
+        end.since(&begin, 0).expect("the counter was read")
     };
     let ours: Vec<u64> = trips.iter().map(|&trips| spin(trips)).collect();
     println!("an empty loop: {} by PAPI, {} by us", theirs[0], ours[0]);

@@ -15,7 +15,7 @@ tests![permission: user_mode_at_level_2, nothing_at_level_3, no_capability_no_ke
 
 /// Sets perf_event_paranoid. Requires root.
 fn paranoid(level: i32) {
-    fs::write(machine::PARANOID, level.to_string()).expect("root may set it");
+    fs::write(machine::PARANOID, level.to_string()).expect("set perf_event_paranoid as root");
 }
 
 /// Drops root permanently. Every test is a separate process.
@@ -32,7 +32,7 @@ fn become_nobody() {
 /// Returns the kernel's error for opening the counter; `None` if it opens.
 fn refusal(name: &str) -> Option<OpenErrorKind> {
     let counters = set::resolve(name);
-    let Source::Perf(attr) = &counters[0].source else { panic!("{name} is perf's") };
+    let Source::Perf(attr) = &counters[0].source else { panic!("{name} is not a perf counter") };
     match perf::open(attr, Target::CALLING_THREAD, -1) {
         Ok(fd) => {
             // SAFETY: opened above and used by nobody else.
@@ -52,7 +52,7 @@ fn user_mode_at_level_2() {
     let mut counters = set::open(&plan);
     let mut spin = |trips| {
         let [begin, end] = set::measure(&mut counters, || loops::spin(trips));
-        end.since(&begin, 0).expect("was read")
+        end.since(&begin, 0).expect("the counter was read")
     };
     let constant = spin(0);
     let trips = Random::new("level_2").below(1_000_000);
@@ -66,7 +66,7 @@ fn nothing_at_level_3() {
     become_nobody();
     assert_eq!(refusal("instructions:u"), Some(OpenErrorKind::AccessDenied));
     let report = check::check(&set::resolve("instructions:u"), &Machine::here());
-    let problem = report.problem().expect("forbidden");
+    let problem = report.problem().expect("the counter is forbidden");
     println!("{}\n{}", problem.message, problem.remedy.as_deref().unwrap_or_default());
     assert_eq!(
         problem.message,
@@ -87,7 +87,7 @@ fn no_capability_no_kernel_part() {
     assert!(remedy.contains("instructions:u"), "{remedy}");
     // An unprivileged user may not count the threads of another user.
     let counters = set::resolve("instructions:u");
-    let Source::Perf(attr) = &counters[0].source else { panic!("perf's") };
+    let Source::Perf(attr) = &counters[0].source else { panic!("not a perf counter") };
     let refused = perf::open(attr, Target { pid: 1, cpu: -1 }, -1).map_err(|e| e.kind);
     assert_eq!(refused, Err(OpenErrorKind::AccessDenied));
 }

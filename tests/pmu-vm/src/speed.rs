@@ -51,7 +51,7 @@ fn cost(outer: &mut ThreadCounters<'_>, mut pair: impl FnMut() -> u64) -> f64 {
                         std::hint::black_box(pair());
                     }
                 });
-                end.since(&begin, 0).expect("was read")
+                end.since(&begin, 0).expect("the counter was read")
             })
             .min()
             .expect("some batches")
@@ -110,7 +110,7 @@ pub fn rows() -> Vec<Row> {
         let plan: Plan = plan.kernel_reads_only();
         let mut counters = set::open(&plan);
         row("read", cost(&mut outer, || ours(&mut counters, &mut state, n)));
-        let leader = counters.descriptors().next().expect("something is open");
+        let leader = counters.descriptors().next().expect("a counter is open");
         let mut blocks = [[0; 67]; 2];
         row("bare", cost(&mut outer, || bare(leader, &mut blocks, n)));
         counters.close();

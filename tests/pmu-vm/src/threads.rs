@@ -26,16 +26,16 @@ fn with_worker(test: impl FnOnce(i32, &dyn Fn(u64))) {
     let (order, orders) = mpsc::channel::<u64>();
     let (done, reports) = mpsc::channel::<i32>();
     let worker = std::thread::spawn(move || {
-        done.send(tid()).expect("the test listens");
+        done.send(tid()).expect("send to the test");
         for trips in orders {
             loops::spin(trips);
-            done.send(0).expect("the test listens");
+            done.send(0).expect("send to the test");
         }
     });
-    let id = reports.recv().expect("the worker speaks");
+    let id = reports.recv().expect("receive from the worker");
     test(id, &|trips| {
-        order.send(trips).expect("the worker listens");
-        reports.recv().expect("the worker speaks");
+        order.send(trips).expect("send to the worker");
+        reports.recv().expect("receive from the worker");
     });
     drop(order);
     worker.join().expect("the worker ends");
@@ -51,11 +51,13 @@ fn another_threads_work_is_its_own() {
     let plan = plan();
     with_worker(|worker, work| {
         let mut counters = ThreadCounters::closed();
-        counters.open_for(&plan, Target { pid: worker, cpu: -1 }).expect("root may");
+        counters
+            .open_for(&plan, Target { pid: worker, cpu: -1 })
+            .expect("root may count other threads");
         let mut count = |trips| {
             let begin = read(&mut counters);
             work(trips);
-            read(&mut counters).since(&begin, 0).expect("was read")
+            read(&mut counters).since(&begin, 0).expect("the counter was read")
         };
         count(0);
         let mut random = Random::new("threads");
@@ -76,7 +78,9 @@ fn our_work_is_not_theirs() {
     with_worker(|worker, work| {
         work(1);
         let mut counters = ThreadCounters::closed();
-        counters.open_for(&plan, Target { pid: worker, cpu: -1 }).expect("root may");
+        counters
+            .open_for(&plan, Target { pid: worker, cpu: -1 })
+            .expect("root may count other threads");
         std::thread::sleep(std::time::Duration::from_millis(10));
         let begin = read(&mut counters);
         loops::spin(1_000_000);

@@ -33,7 +33,7 @@ fn travel(counters: &mut ThreadCounters<'_>, trips: [u64; 2]) -> u64 {
         loops::spin(trips[1]);
         go_to(0);
     });
-    end.since(&begin, 0).expect("was read")
+    end.since(&begin, 0).expect("the counter was read")
 }
 
 fn migration_loses_nothing() {
@@ -56,7 +56,7 @@ fn user_reads_follow_the_thread() {
 }
 
 fn journeys(counters: &mut ThreadCounters<'_>, count: usize) {
-    let constant = (0..100).map(|_| travel(counters, [0, 0])).min().expect("some");
+    let constant = (0..100).map(|_| travel(counters, [0, 0])).min().expect("at least one journey");
     let mut random = Random::new("migration");
     let mut excess = Vec::new();
     for _ in 0..count {
@@ -69,5 +69,5 @@ fn journeys(counters: &mut ThreadCounters<'_>, count: usize) {
     excess.sort_unstable();
     let exact = excess.iter().filter(|&&more| more == 0).count();
     println!("{exact} of {count} journeys exact, the largest excess {}", excess[count - 1]);
-    assert!(exact > 0, "every journey counted too much, at least by {}", excess[0]);
+    assert!(exact > 0, "every journey counted too much, by at least {}", excess[0]);
 }

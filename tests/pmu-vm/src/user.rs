@@ -25,7 +25,8 @@ tests![
 
 /// Enables or disables user-space reads, which Debian's kernel disables by default.
 pub fn user_access(on: bool) {
-    fs::write(machine::USER_ACCESS, if on { "1" } else { "0" }).expect("root may set it");
+    fs::write(machine::USER_ACCESS, if on { "1" } else { "0" })
+        .expect("set perf_user_access as root");
 }
 
 /// Returns `n` counters of instructions that can be read in user mode. They do not use the cycle
@@ -43,7 +44,7 @@ pub fn open(plan: &Plan) -> ThreadCounters<'_> {
 }
 
 fn leader(counters: &ThreadCounters<'_>) -> i32 {
-    counters.descriptors().next().expect("something is open")
+    counters.descriptors().next().expect("a counter is open")
 }
 
 /// Maximum number of instructions of a reading that had to be repeated because the kernel wrote the
@@ -66,7 +67,7 @@ fn exactly(expected: u64, mut measure: impl FnMut() -> u64) {
 fn spin(counters: &mut ThreadCounters<'_>, trips: u64, counter: usize) -> u64 {
     let [begin, end] = set::measure(counters, || loops::spin(trips));
     assert_eq!(end.coverage(&begin, counter), Coverage::Whole);
-    end.since(&begin, counter).expect("was read")
+    end.since(&begin, counter).expect("the counter was read")
 }
 
 /// Counts are as exact as with group reads, with another constant. This also holds directly after
@@ -91,14 +92,14 @@ fn known_loops() {
     let mut first = Readings::new();
     assert_eq!(counters.read(&mut first), ReadStatus::Complete);
     for i in 0..4 {
-        let value = first.value(i).expect("was read");
+        let value = first.value(i).expect("the counter was read");
         assert!(value < 1_000_000, "counter {i} begins with {value}");
     }
     counters.close();
 }
 
-/// A reading of ours, a loop and a reading of the kernel's, and the other way round. The difference
-/// is always 2 n plus the same constant.
+/// Takes a reading of ours, runs a loop and takes a reading of the kernel's, and then the other way
+/// round. The difference is always 2 n plus the same constant.
 fn equal_to_read() {
     user_access(true);
     let plan = set::plan("{instructions:u,r8:u}");
@@ -116,7 +117,7 @@ fn equal_to_read() {
             assert_eq!(counters.read(&mut ours), ReadStatus::Complete);
             kernels
         };
-        [0, 1].map(|i| kernels.values[i].abs_diff(ours.value(i).expect("was read")))
+        [0, 1].map(|i| kernels.values[i].abs_diff(ours.value(i).expect("the counter was read")))
     };
     let mut random = Random::new("equal");
     for ours_first in [true, false] {
@@ -149,8 +150,8 @@ fn times_are_the_kernels() {
         let before = kernel::group(fd, 1);
         assert_eq!(counters.read(&mut ours), ReadStatus::Complete);
         let after = kernel::group(fd, 1);
-        let enabled = ours.enabled(0).expect("was read");
-        let running = ours.running(0).expect("was read");
+        let enabled = ours.enabled(0).expect("the counter was read");
+        let running = ours.running(0).expect("the counter was read");
         // The kernel rounds down as we do, but from another starting point.
         let around = before.enabled.saturating_sub(1)..=after.enabled + 1;
         assert!(around.contains(&enabled), "enabled {enabled} is not in {around:?}");
@@ -159,8 +160,9 @@ fn times_are_the_kernels() {
     counters.close();
 }
 
-/// Uses the kernel's own count of this thread's system calls, which is one: the second reading of
-/// that count. The same readings by `read` show that the count works.
+/// Counts this thread's system calls with the kernel's own tracepoint. With our readings, it counts
+/// one, which is the second reading of the tracepoint itself. With readings by `read`, it counts
+/// each of them, which shows that the tracepoint works.
 fn no_system_call() {
     user_access(true);
     let calls = set::plan("raw_syscalls:sys_enter");
@@ -176,7 +178,7 @@ fn no_system_call() {
             }
         });
         counters.close();
-        end.since(&begin, 0).expect("was read")
+        end.since(&begin, 0).expect("the counter was read")
     });
     println!("system calls in 1,000 readings: {} by us, {} by read", ours - 1, theirs - 1);
     assert_eq!((ours, theirs), (1, 1_001));
@@ -207,8 +209,8 @@ fn across_the_overflow() {
         let mut ours = Readings::new();
         assert_eq!(counters.read(&mut ours), ReadStatus::Complete);
         let kernels = kernel::group(fd, 1).values[0];
-        let apart = kernels.wrapping_sub(ours.value(0).expect("was read"));
-        assert!(apart < 1_000, "we are {apart:#x} before the kernel's {kernels:#x}");
+        let apart = kernels.wrapping_sub(ours.value(0).expect("the counter was read"));
+        assert!(apart < 1_000, "our count is {apart:#x} below the kernel's {kernels:#x}");
         (kernels, apart)
     };
     // The first reading touches new pages of the stack.
@@ -216,7 +218,7 @@ fn across_the_overflow() {
     let (mut total, constant) = both(&mut counters);
     let run = |counters: &mut ThreadCounters<'_>, trips| {
         let [begin, end] = set::measure(counters, || loops::run(trips));
-        end.since(&begin, 0).expect("was read")
+        end.since(&begin, 0).expect("the counter was read")
     };
     let empty = run(&mut counters, 0);
     // This covers three overflows of half the range and goes beyond 2³².
@@ -225,7 +227,10 @@ fn across_the_overflow() {
         exactly(256 * trips + empty, || run(&mut counters, trips));
         let apart;
         (total, apart) = both(&mut counters);
-        assert!(apart.abs_diff(constant) < REPEATED, "{apart}, {constant} before, at {total:#x}");
+        assert!(
+            apart.abs_diff(constant) < REPEATED,
+            "the difference was {constant} and is {apart} at {total:#x}"
+        );
     }
     println!("up to {total:#x}");
     counters.close();
@@ -263,7 +268,7 @@ fn taken_turns_are_known() {
     let names: Vec<String> = many(12).iter().map(|name| format!("{{{name}}}")).collect();
     let plan = set::plan(&names.join(","));
     let mut counters = ThreadCounters::closed();
-    counters.open(&plan).expect("the kernel takes turns");
+    counters.open(&plan).expect("open counters that take turns");
     assert_eq!(counters.user_reads(), 0xfff);
     let trips = 400_000 + Random::new("user turns").below(100_000);
     let [begin, end] = set::measure(&mut counters, || loops::run(trips));
@@ -272,7 +277,7 @@ fn taken_turns_are_known() {
             panic!("counter {i} of twelve: {:?}", end.coverage(&begin, i));
         };
         let share = running_ns as f64 / enabled_ns as f64;
-        let scaled = end.since(&begin, i).expect("was read") as f64 / share;
+        let scaled = end.since(&begin, i).expect("the counter was read") as f64 / share;
         let truth = 256.0 * trips as f64;
         println!(
             "{i}: ran {:.1} %, scaled {:+.3} %",
@@ -298,7 +303,7 @@ fn another_thread_asks_the_kernel() {
             loops::spin(1_000_000);
             let mut readings = Readings::new();
             assert_eq!(counters.read(&mut readings), ReadStatus::Complete);
-            readings.value(0).expect("was read")
+            readings.value(0).expect("the counter was read")
         });
         other.join().expect("the other thread ends")
     });
@@ -326,8 +331,8 @@ fn closing_frees_the_counters() {
     let pages = kernel::open_and_map(&six);
     pages.iter().for_each(|page| page.close());
     let mut counters = ThreadCounters::closed();
-    counters.open(&plan).expect("six more may wait");
-    assert_ne!(whole(&mut counters), Coverage::Whole, "six mapped ones hold the PMU");
+    counters.open(&plan).expect("open six more counters");
+    assert_ne!(whole(&mut counters), Coverage::Whole, "the six mapped counters still use the PMU");
     pages.iter().for_each(|page| page.unmap());
     loops::run(100_000); // Until the next turn of the waiting counters.
     assert_eq!(whole(&mut counters), Coverage::Whole);
