@@ -4,8 +4,8 @@
 //! ```text
 //!  x.cpt/activities/NAME/names.arrows    a row per text that names something: number, text
 //!                        rows.arrows     a row per row of the timeline: number, process, thread
+//!                        events.arrows   a row per event, in the order of the trace
 //!                        document.json   what the trace contains besides its events
-//!                        document.json   what the trace says beside its events
 //! ```
 //!
 //! All files except the last are streams ([`crate::stream`]). A name or row is in its file before
