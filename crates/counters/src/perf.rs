@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_keep_their_number_and_say_their_name() {
+    fn errors_keep_their_number_and_name() {
         assert_eq!(OpenError::from_errno(2).kind, OpenErrorKind::NoSuchCounter);
         assert_eq!(OpenError::from_errno(2).to_string(), "ENOENT");
         assert_eq!(OpenError::from_errno(95).kind, OpenErrorKind::Unsupported);

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn accessors_find_their_words() {
+    fn accessors_return_the_words_of_their_counter() {
         let r = two_groups();
         assert_eq!([0, 1, 2, 3].map(|i| r.value(i)), [Some(7), Some(8), Some(9), None]);
         assert_eq!([0, 1, 2, 3].map(|i| r.enabled(i)), [Some(100), Some(100), Some(50), None]);

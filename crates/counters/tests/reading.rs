@@ -86,7 +86,7 @@ fn the_fullest_plans_open() {
 }
 
 #[test]
-fn no_counters_is_a_plan() {
+fn a_plan_without_counters_is_valid() {
     let plan = Plan::new(vec![]).unwrap();
     let mut counters = ThreadCounters::closed();
     let mut out = Readings::new();
@@ -100,7 +100,7 @@ fn no_counters_is_a_plan() {
 /// Imitates multiplexing with a counter that is bound to one CPU while the thread also runs on
 /// another. The reader sees the same words as when counters take turns.
 #[test]
-fn a_counter_that_ran_part_of_the_time_says_so() {
+fn a_counter_that_ran_part_of_the_time_reports_it() {
     if !can_count() {
         return;
     }
@@ -149,7 +149,7 @@ fn spin() {
 }
 
 #[test]
-fn a_failed_open_leaks_nothing_and_says_which() {
+fn a_failed_open_leaks_nothing_and_names_the_counter() {
     if !can_count() {
         return;
     }

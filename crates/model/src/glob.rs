@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escaped_name_covers_itself_only() {
+    fn an_escaped_name_matches_only_itself() {
         for name in ["", "plain", "a*b", "?", r"\", r"\*", r"a\?*"] {
             let pattern = escape(name);
             assert!(matches(&pattern, name), "{pattern:?} {name:?}");

@@ -114,7 +114,7 @@ fn defaults_are_those_of_the_lists() {
 }
 
 #[test]
-fn lists_say_which_word_is_unknown_and_where() {
+fn errors_of_lists_name_the_unknown_word_and_its_place() {
     let registry = Registry::new();
     let kinds = |list: &str| {
         registry.parse_list(list).map(|labels| {

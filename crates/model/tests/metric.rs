@@ -117,7 +117,7 @@ fn values_and_units() {
 }
 
 #[test]
-fn errors_say_what_is_wrong_and_where() {
+fn errors_name_the_problem_and_its_place() {
     #[rustfmt::skip]
     let golden = [
         ("", "byte 0: expected NAME=EXPRESSION, found the end", ""),

@@ -221,7 +221,7 @@ fn a_torn_live_page_gives_every_record_before_the_tear() {
 }
 
 #[test]
-fn a_page_without_counters_holds_times_only() {
+fn a_page_without_counters_contains_only_times() {
     let mut memory = Memory::new();
     let mut writer = PageWriter::detached();
     let call = Call { export: 1, count: [1; 3], start: 1_005, end: 1_006, ..Call::default() };

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn both_lists_are_read_as_the_linker_does() {
+    fn lists_of_libraries_are_split_as_the_linker_does() {
         let environment = |entries: &[&CStr]| {
             let pointers: Vec<_> =
                 entries.iter().map(|e| e.as_ptr()).chain([std::ptr::null()]).collect();
