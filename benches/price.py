@@ -1,12 +1,13 @@
-"""One run of a program of `iree-benchmark-module`, alone or under `counterpoint run`, and what its
-report says that recording cost. Prints lines `NAME VALUE UNIT`.
+"""Runs a program with `iree-benchmark-module`, alone or under `counterpoint run`, and prints what the
+report says that recording cost, as lines `NAME VALUE UNIT`.
 
     price.py alone TOOL ARGUMENTS...
     price.py EVENTS COUNTERPOINT PROFILE TOOL ARGUMENTS...
 
-`cpu` is the processor time of the whole process per inference as the program itself measures it:
-its start, and what `counterpoint run` does before and after, are not in it. So `stated`, the factor
-by which the report says that the threads use more, leaves out starting threads, too.
+`cpu` is the CPU time of the whole process per inference, as the program itself measures it. It does
+not include the program's start, nor what `counterpoint run` does before and after. `stated` is the
+factor by which the report says that the threads use more CPU time; accordingly, it does not include
+the start of threads.
 """
 
 import json

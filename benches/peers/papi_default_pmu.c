@@ -1,7 +1,8 @@
-// Preloaded so that PAPI counts on a machine without a PMU: its perf_event component wants some
-// processor's PMU as the default one and turns itself off without. Here libpfm's PMU "perf", the
-// kernel's own counters, is presented as one, with room for 32, and the processor's PMU, which
-// libpfm knows from CPUID although nobody can use it, as absent: PAPI refuses two default ones.
+// Preloaded so that PAPI counts on a machine without a PMU. PAPI's perf_event component requires
+// the PMU of some processor as the default one, and disables itself if there is none. This library
+// presents libpfm's PMU "perf" (the kernel's own counters) as a default PMU with room for 32
+// counters. It hides the processor's PMU, which libpfm detects with CPUID although nobody can use
+// it, because PAPI refuses two default PMUs.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <perfmon/pfmlib.h>

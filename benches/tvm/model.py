@@ -1,6 +1,6 @@
-"""Runs a transformer of two blocks (sequence 64, width 128, 4 heads: the size of a real layer, not of
-a toy) on the stock TVM as a program does that knows nothing of a profiler, and prints the median
-time of a run."""
+"""Runs a transformer of two blocks (sequence 64, width 128, 4 heads: the size of a real layer and not
+of a toy) on the stock TVM, like a program that does not know about the profiler, and prints the
+median time of a run."""
 
 import statistics
 import sys

@@ -1,4 +1,5 @@
-// An instrument for TVM's virtual machine that does nothing: what any native one costs.
+// An instrument for TVM's virtual machine that does nothing. It shows what any native instrument
+// costs.
 #include <stdint.h>
 
 int __tvm_ffi_noop(void* self, const void* arguments, int32_t count, void* result) {

@@ -1,10 +1,10 @@
-"""What an instrument adds to each call of TVM's virtual machine.
+"""Measures what an instrument adds to each call of TVM's virtual machine.
 
     op.py LIBCOUNTERPOINT NOOP SCRATCH
 
-A module of 100 trivial kernels with three tensors each is run bare, with a native instrument that
-does nothing, with ours while a run records, and with one in Python, in turn. Prints nanoseconds per
-call of the machine, medians over 300 turns.
+Runs a module of 100 trivial kernels with three tensors each in turn without an instrument, with a
+native instrument that does nothing, with ours while a run records, and with one in Python. Prints
+nanoseconds per call of the machine: medians over 300 turns.
 """
 import importlib.util
 import inspect

@@ -1,5 +1,5 @@
-//! Any text as a counter list: an answer with a place inside the text, and what is printed reads
-//! back the same.
+//! Parses arbitrary text as a counter list. An error must have a position inside the text, and the
+//! printed form of a valid list must parse to the same list.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

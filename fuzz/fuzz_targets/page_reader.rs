@@ -1,4 +1,4 @@
-//! Bytes as one page, or as the records of one, for several layouts of counters.
+//! Reads arbitrary bytes as a page, or as the records of a page, with several layouts of counters.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! Bytes as the file of pages of a profile that is otherwise whole: opened and read entirely.
+//! Opens and completely reads an intact profile whose file of pages was replaced with arbitrary
+//! bytes.
 #![no_main]
 
 use std::path::PathBuf;
@@ -7,7 +8,7 @@ use std::sync::OnceLock;
 use libfuzzer_sys::fuzz_target;
 use testkit::{CallScript, ProfileScript, Scratch};
 
-/// One profile for the whole run; only its pages change.
+/// The profile for the whole run; only its pages change.
 fn dir() -> &'static PathBuf {
     static PROFILE: OnceLock<(Scratch, PathBuf)> = OnceLock::new();
     let (_, dir) = PROFILE.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Any bytes as a trace: read, written and read again.
+//! Reads arbitrary bytes as a Chrome trace, writes the result and reads it again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any events in Perfetto's format, taken apart again.
+//! Writes arbitrary events in Perfetto's format and reads them again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any bytes as a trace in Perfetto's format.
+//! Reads arbitrary bytes as a trace in Perfetto's format.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! A profile with one damaged file, through everything that views do. The bytes choose the damage.
+//! Damages one file of a profile, and passes the profile through everything that views do. The
+//! fuzzer's bytes select the damage.
 #![no_main]
 
 use std::sync::OnceLock;

@@ -1,4 +1,4 @@
-//! Links `c/reader.c`, which `cargo xtask pmu-vm` compiles; clippy needs no linking.
+//! Links `c/reader.c`, which `cargo xtask pmu-vm` compiles. Clippy needs no linking.
 
 fn main() {
     println!("cargo::rerun-if-env-changed=PMU_VM_LIBRARIES");

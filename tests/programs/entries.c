@@ -1,9 +1,9 @@
-// Goes through every entry of the agent, and says so at each step.
+// Goes through all entry points of the agent, and prints each step.
 //
-//   entries LIBRARY
+//     entries LIBRARY
 //
-// A handler of SIGUSR2 forks; the child returns from it and goes on calling, in the middle of
-// whatever the signal has interrupted. Both sides say how that ended.
+// A handler of SIGUSR2 forks. The child returns from the handler and continues to call, in the
+// middle of whatever the signal has interrupted. Both processes print how that ended.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -31,14 +31,14 @@ static pid_t main_process;
 static void fork_here(int number) {
   (void)number;
   pid_t self = getpid();
-  if (self != main_process) return;  // A vfork child, which has these variables in common with us.
+  if (self != main_process) return;  // A vfork child, which shares these variables with us.
   pid_t child = fork();
   if (child == 0) forked_from = self;
   else child_of_handler = child, by_thread = gettid() != self;
 }
 
 static void say(const char* what) {
-  // The child of the handler is silent: it only has to come through.
+  // The child of the handler prints nothing; it only has to survive.
   if (!forked_from) puts(what);
   fflush(stdout);
 }
@@ -47,7 +47,7 @@ static void reap(pid_t child) {
   int status = 0;
   if (waitpid(child, &status, 0) != child) say("no child");
   else if (WIFSIGNALED(status)) say("child killed");
-  // A child that was forked by a thread is that thread, and ends with it.
+  // A child that a thread forked consists of that thread, and ends with it.
   else if (WEXITSTATUS(status) != 5 && !(child == child_of_handler && by_thread && status == 0)) say("child failed");
   else say("child came through");
 }
@@ -62,7 +62,7 @@ int main(int argc, char** argv) {
   char* reserved = mmap(NULL, 1 << 16, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED || mprotect(reserved, 4096, PROT_READ | PROT_EXEC)) return 3;
   munmap(reserved, 1 << 16);
-  // What AddressSanitizer would ask.
+  // The question that AddressSanitizer would ask.
   const char* (*options)(void) = (const char* (*)(void))dlsym(RTLD_DEFAULT, "__asan_default_options");
   if (options && !options()) return 3;
   say("memory");

@@ -1,15 +1,15 @@
-// A host in C++ whose dispatches are left by exceptions.
+// A C++ host with dispatches that exceptions leave.
 //
-//   exceptions LIBRARY MODE [N]
+//     exceptions LIBRARY MODE [N]
 //
-// thrown    N times: a dispatch throws past the runtime's call; then one call of `nothing`
-// inner     N times: a dispatch within a dispatch throws, the outer one catches and returns
-// caught    N dispatches that throw and catch inside
-// worker    N threads, each left by an exception that its thread catches, with a call before it
-// uncaught  N calls, then a dispatch that throws and nobody catches: std::terminate
+//     thrown    N times: a dispatch throws past the runtime's call; then one call of `nothing`
+//     inner     N times: a dispatch within a dispatch throws, and the outer one catches and returns
+//     caught    N dispatches that throw and catch inside
+//     worker    N threads: each makes a call, then an exception leaves a dispatch and the thread catches it
+//     uncaught  N calls, then a dispatch throws and nobody catches: std::terminate
 //
-// Prints `MODE N CAUGHT DESTROYED`: exceptions that arrived with what they carried, and objects
-// in the frames between that were destroyed on the way.
+// Prints `MODE N CAUGHT DESTROYED`: the number of exceptions that arrived intact, and the number of
+// objects in the frames in between that were destroyed on the way.
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -47,7 +47,7 @@ void call_with(void (*body)()) {
 
 int caught = 0;
 
-// Whether `body` is left by the exception of `throw_words`, whole.
+// Counts if `body` is left by the exception of `throw_words`, with its text intact.
 void expect(void (*body)()) {
   try {
     body();

@@ -1,4 +1,4 @@
-// The executable library interface of IREE, versions 5 and 6, as far as these programs need it.
+// IREE's executable library interface, versions 5 and 6: the parts that these programs need.
 #ifndef COUNTERPOINT_TESTS_EXECUTABLE_LIBRARY_H_
 #define COUNTERPOINT_TESTS_EXECUTABLE_LIBRARY_H_
 

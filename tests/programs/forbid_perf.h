@@ -1,4 +1,4 @@
-// A seccomp filter that forbids perf_event_open, as containers and sandboxes have it.
+// A seccomp filter that forbids perf_event_open, as containers and sandboxes do.
 #ifndef COUNTERPOINT_TESTS_FORBID_PERF_H_
 #define COUNTERPOINT_TESTS_FORBID_PERF_H_
 
@@ -8,7 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-// What the filter does instead of failing with an error number.
+// What the filter does instead of returning an error number.
 enum { ALLOW_PERF = -1, KILL_THREAD = -2, KILL_PROCESS = -3, RAISE_SIGSYS = -4 };
 
 static inline uint32_t answer_to_perf(int number) {
@@ -21,8 +21,8 @@ static inline uint32_t answer_to_perf(int number) {
   }
 }
 
-// From now on perf_event_open fails with `number` in this thread and what it starts, or a negative
-// number says what else happens. 0 if so.
+// Makes perf_event_open fail with `number` in this thread and in everything that it starts. A
+// negative number selects another reaction. Returns 0 on success.
 static inline int forbid_perf(int number) {
   struct sock_filter lines[] = {
       // struct seccomp_data begins with the number of the system call.

@@ -1,8 +1,9 @@
-// A runtime that was built with IREE's own call hook: around each workgroup it calls two functions
-// if somebody exports them. One library is linked into it, where no preload can patch its table in
-// time; another one may be loaded as system libraries are.
+// A runtime that was built with IREE's own call hook: around each workgroup it calls two functions,
+// if some library exports them. One executable library is linked into the program, where no
+// preloaded library can patch its table in time. Another one may be loaded the way system libraries
+// are.
 //
-//   hook_host MODE COUNT [LIBRARY]
+//     hook_host MODE COUNT [LIBRARY]
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -54,7 +55,7 @@ static void* run_static(void* unused) {
   return unused;
 }
 
-// Inside a call of the library that is linked in: calls of both.
+// Runs inside a call of the linked-in library, and calls both libraries.
 static void call_both(void) {
   issue_call(&library, SPIN, 10, NULL);
   issue_call(other, NOTHING, 0, NULL);

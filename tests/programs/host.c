@@ -1,9 +1,9 @@
 // A host that calls a library's functions in every way that has killed injected code.
 //
-//   host LIBRARY MODE [NUMBER…]
+//     host LIBRARY MODE [NUMBER…]
 //
-// Prints one line at its end; the tests compare it, and the exit status, with and without
-// Counterpoint. Which calls each mode makes is what `crates/cli/tests/it/programs.rs` expects.
+// Prints one line at its end. The tests compare the line and the exit status with and without
+// Counterpoint. `crates/cli/tests/it/programs.rs` expects the calls that each mode makes.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -74,7 +74,7 @@ static void on_signal(int number) {
   ++handled;
 }
 
-// Calls for ever; after each return the number of calls stands in a shared file.
+// Calls for ever. After each return, the number of calls is in a shared file.
 static void count_for_ever(const char* path) {
   int fd = open(path, O_RDWR | O_CREAT, 0600);
   if (fd < 0 || ftruncate(fd, 4096)) exit(3);
@@ -96,7 +96,7 @@ static void* with_late_calls(void* rounds) {
   return NULL;
 }
 
-// Threads that have called and stay, then the program's own descriptors.
+// Starts threads that make a call and stay alive, then opens the program's own descriptors.
 static pthread_barrier_t all_called;
 static void* call_and_stay(void* unused) {
   (void)unused;
@@ -118,7 +118,8 @@ static int open_many(uint32_t threads, uint32_t descriptors) {
   return 0;
 }
 
-// A thread that is to be cancelled meets the recorder's start-up, which must not be where it goes.
+// A thread with a pending cancellation runs the recorder's start-up, where the cancellation must
+// not take effect.
 static volatile int past_the_call;
 static void* cancelled_at_first_call(void* unused) {
   (void)unused;
@@ -164,7 +165,7 @@ int main(int argc, char** argv) {
     dispatch(&library, SPIN, 2, 1, 1, 1000, NULL);
   } else if (!strcmp(mode, "touch")) {  // m calls that touch n fresh pages each
     for (uint32_t i = 0; i < m; ++i) dispatch(&library, TOUCH, 1, 1, 1, n, fresh_pages(n));
-  } else if (!strcmp(mode, "writeback")) {  // empty calls while everything is being written back
+  } else if (!strcmp(mode, "writeback")) {  // empty calls while all data is being written back
     for (uint32_t i = 0; i < n; ++i) {
       call(100);
       if (i % 64 == 0) sync();
@@ -242,7 +243,7 @@ int main(int argc, char** argv) {
       library = load(library_path);
     }
     call(1);
-  } else if (!strcmp(mode, "close-all")) {  // what daemons do; then the lowest numbers are reused
+  } else if (!strcmp(mode, "close-all")) {  // as daemons do; then the lowest numbers are reused
     call(10);
     syscall(SYS_close_range, 3u, ~0u, 0u);
     int ends[2];
@@ -254,7 +255,7 @@ int main(int argc, char** argv) {
     errno = 42;
     call(n);
     if (errno != 42) return 4;
-  } else if (!strcmp(mode, "late")) {  // calls from thread-exit destructors, again and again
+  } else if (!strcmp(mode, "late")) {  // calls from thread-exit destructors, several times
     pthread_key_create(&late_key, late_call);
     pthread_t thread;
     pthread_create(&thread, NULL, with_late_calls, (void*)(intptr_t)n);
@@ -270,16 +271,16 @@ int main(int argc, char** argv) {
     pthread_t thread;
     pthread_create(&thread, NULL, exit_process, NULL);
     for (;;) pause();
-  } else if (!strcmp(mode, "status")) {  // a dispatch that fails: its status comes through
+  } else if (!strcmp(mode, "status")) {  // a dispatch that fails: its status is passed on
     environment_t environment = {0};
     uint32_t constants[2] = {1, 13};
     dispatch_state_t d = {1, 1, 1, 2, 1, 1, 1, 1, 0, constants, NULL, NULL};
     workgroup_state_t w = {0};
     return library.functions[SPIN](&environment, &d, &w);
-  } else if (!strcmp(mode, "seccomp")) {  // a sandbox closes after the first calls
+  } else if (!strcmp(mode, "seccomp")) {  // a sandbox is entered after the first calls
     call(10);
     if (forbid_perf((int)n)) return 77;
-    call(10);  // Counters that are open go on.
+    call(10);  // Counters that are already open continue to count.
     run_threads(2, 10, 1);
     fflush(NULL);
     pid_t child = fork();

@@ -1,4 +1,4 @@
-// What IREE's system-library loader does, in a few lines.
+// A minimal version of IREE's system-library loader.
 #ifndef COUNTERPOINT_TESTS_HOST_H_
 #define COUNTERPOINT_TESTS_HOST_H_
 
@@ -31,7 +31,7 @@ static inline loaded_t load(const char* path) {
   return l;
 }
 
-// Runs all workgroups of one dispatch, x fastest, as `local-sync` does.
+// Runs all workgroups of one dispatch, with x changing fastest, as `local-sync` does.
 static inline int dispatch(const loaded_t* l, int function, uint32_t x, uint32_t y, uint16_t z,
                     uint32_t constant, void* binding) {
   environment_t environment = {0};

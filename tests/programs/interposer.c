@@ -1,8 +1,8 @@
-// A library to preload beside Counterpoint: counts the calls of mmap, mmap64, mprotect and dlsym that
-// reach it with the marks of `marked.c`, and says so at the end.
+// A library that is preloaded together with Counterpoint. It counts the calls of mmap, mmap64,
+// mprotect and dlsym that reach it with the marks of `marked.c`, and prints the counts at the end.
 //
-// With -DALLOCATOR it is an allocator, too, of the kind that maps memory at any time: inside of
-// malloc, and inside of its dlsym, which is what malloc might have been called by. It never frees.
+// With -DALLOCATOR it is also an allocator that maps memory at any time: inside malloc, and inside
+// its dlsym, from which malloc might have been called. It never frees memory.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -52,7 +52,7 @@ int mprotect(void* at, size_t bytes, int protection) {
 }
 
 #ifdef ALLOCATOR
-// More than any mapping of it needs: found again by its length at a debugger.
+// More than any mapping needs. In a debugger, the arena can be recognised by its length.
 enum { ARENA_BYTES = 1 << 20 };
 
 static void* take(size_t bytes) {
@@ -60,7 +60,7 @@ static void* take(size_t bytes) {
   bytes = (bytes + 31) / 16 * 16;
   if ((size_t)(end - at) < bytes) {
     size_t arena = bytes > ARENA_BYTES ? bytes : ARENA_BYTES;
-    // By name: whoever is first in the process gets it.
+    // This calls mmap by name, so the first definition in the process gets the call.
     at = mmap(NULL, arena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) return NULL;
     end = at + arena;
@@ -101,7 +101,8 @@ void* dlsym(void* handle, const char* name) {
   return glibcs_dlsym()(handle, name);
 }
 
-// Before the program's own code, and before Counterpoint's constructor where that comes first.
+// Runs before the program's own code, and before Counterpoint's constructor if this library comes
+// first.
 __attribute__((constructor)) static void early(void) {
   void* (*volatile map)(void*, size_t, int, int, int, off_t) = mmap;
   void* at = map(NULL, MARKED_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

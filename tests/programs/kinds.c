@@ -1,8 +1,9 @@
-// A program that is built in many ways, and does what has been hard on preloaded libraries:
+// A program that is built in many ways, and does things that have been difficult for preloaded
+// libraries:
 //
-//   kinds alloc | threads | fork | close | strict | limits | clear | signals | stdio
+//     kinds alloc | threads | fork | close | strict | limits | clear | signals | stdio
 //
-// Everything that it prints is the same whenever it is run.
+// Its output is the same in every run.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// Of linux/seccomp.h, which musl's compiler does not see.
+// From linux/seccomp.h, which musl's compiler does not find.
 #ifndef SECCOMP_MODE_STRICT
 #define SECCOMP_MODE_STRICT 1
 #endif

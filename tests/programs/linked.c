@@ -1,5 +1,5 @@
-// Linked with libcounterpoint.so, as a runtime may be: calls the library that it is given ten times
-// and says whether it has more rights than whoever started it.
+// Linked with libcounterpoint.so, as a runtime may be. Calls the library in its argument ten times,
+// and prints whether it has more rights than the user who started it.
 #include <sys/auxv.h>
 
 #include "host.h"

@@ -1,7 +1,7 @@
-// Stands in the place of a dynamic linker that cannot load Counterpoint: refuses to start the
-// program, as musl's does, if it is told to preload anything of that name. Otherwise prints what
-// else it is to preload and ends with 22; the program itself is never run. Freestanding: it is
-// started by the kernel as the interpreter of other programs.
+// Imitates a dynamic linker that cannot load Counterpoint. Like musl's, it refuses to start the
+// program if it is told to preload anything with that name. Otherwise, it prints what else it is
+// told to preload and exits with 22; it never runs the program itself. It is freestanding, because
+// the kernel starts it as the interpreter of other programs.
 static long write_all(const char* text, long length) {
   long result;
 #if defined(__x86_64__)

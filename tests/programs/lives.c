@@ -1,8 +1,8 @@
-// A host whose threads and processes come and go in ways that glibc does not order:
+// A host whose threads and processes start and end in ways that glibc does not order:
 //
-//   lives LIBRARY MODE
+//     lives LIBRARY MODE
 //
-// Prints `MODE CALLS` at its end: the calls that returned in the process that prints.
+// Prints `MODE CALLS` at its end: the number of calls that returned in the process that prints.
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <linux/sched.h>
@@ -27,13 +27,13 @@ static void call(int times) {
   }
 }
 
-// In a dispatch, the rest of which never comes.
+// Runs `body` inside a dispatch, the rest of which never runs.
 static void call_inside(void (*body)(void)) {
   *(void (*volatile*)(void))dlsym(library.handle, "inside_dispatch") = body;
   dispatch(&library, CALL_OUT, 1, 1, 1, 0, NULL);
 }
 
-// A fork that glibc does not know of: no handlers run, nothing of its own is made new.
+// A fork that glibc does not know of: no handlers run, and glibc does not reset its own state.
 static int raw_fork(int third) {
   call(10);
   fflush(NULL);
@@ -63,7 +63,8 @@ static int in_raw_clone(void* times) {
   return 0;
 }
 
-// What shares this thread's memory, and its thread-local storage with it, while this one waits.
+// A clone that shares this thread's memory, including its thread-local storage, while this thread
+// waits.
 static int raw_clone(int flags) {
   call(10);
   char* stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -81,7 +82,7 @@ static int raw_clone(int flags) {
   return 0;
 }
 
-// Threads that go on after `main` is over; the last one of all says how many calls there were.
+// Threads that continue after `main` has ended. The very last one prints the number of calls.
 static int main_is_over(void) {
   char text[256] = {0};
   FILE* file = fopen("/proc/self/stat", "r");
@@ -107,7 +108,7 @@ static void be_cancelled(void) {
 static void* leave_inside(void* body) {
   call(1);
   call_inside((void (*)(void))body);
-  call(1000000);  // Never.
+  call(1000000);  // Never reached.
   return NULL;
 }
 static int threads_left_inside(int count, void (*body)(void)) {

@@ -1,8 +1,8 @@
 // A host that locks its memory: locker LIBRARY WHEN WHICH
 //
-// WHEN is `before` (the library is loaded) or `after` (its first calls), WHICH `current`, `future`
-// or `both`. Prints how `mlockall` ended, how many calls returned on two threads, and whether much
-// memory that is shared with other processes is present.
+// WHEN is `before` (before the library is loaded) or `after` (after its first calls), and WHICH is
+// `current`, `future` or `both`. Prints the outcome of `mlockall`, the number of calls that
+// returned on two threads, and whether much memory that is shared with other processes is present.
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>

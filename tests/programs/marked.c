@@ -1,5 +1,5 @@
 // Calls mmap five times, mmap64 twice, mprotect three times and dlsym four times with marks that
-// `interposer.c` counts, and a library that it is given ten times.
+// `interposer.c` counts. Also calls the library in its argument ten times.
 #define _GNU_SOURCE
 #include <sys/mman.h>
 
@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   char* at[7];
   for (int i = 0; i < 7; ++i) {
     int protection = i == 0 ? PROT_NONE : PROT_READ, flags = MAP_PRIVATE | MAP_ANONYMOUS;
-    if (i == 0) flags |= MAP_NORESERVE;  // As IREE reserves.
+    if (i == 0) flags |= MAP_NORESERVE;  // As IREE reserves memory.
     at[i] = i < 5 ? mmap(NULL, MARKED_BYTES, protection, flags, -1, 0)
                   : mmap64(NULL, MARKED_BYTES, protection, flags, -1, 0);
     if (at[i] == MAP_FAILED) return 3;

@@ -1,4 +1,4 @@
-// What `marked.c` calls with, and `interposer.c` looks for.
+// The marks with which `marked.c` calls and which `interposer.c` looks for.
 #ifndef COUNTERPOINT_TESTS_MARKED_H_
 #define COUNTERPOINT_TESTS_MARKED_H_
 

@@ -1,14 +1,14 @@
-// What a probe costs. Run under `counterpoint run -e …` with the same number of software
-// counters as the third argument says; prints `name value unit` lines, ns per call.
+// Measures what a probe costs. Run it under `counterpoint run -e …` with as many software counters
+// as the third argument says. Prints lines `name value unit`, in ns per call.
 //
-//   ours      an intercepted empty call, less the same call through an untouched pointer
-//   floor     two raw reads of the very group that the recorder reads, two clock reads, one
-//             store of a 40-byte record (a group of the floor's own costs up to a fifth more or
-//             less from process to process, so it could not serve as a floor)
-//   cycle     per counter: reset, enable before; disable, read after; the same clocks and store
-//   clocks    two clock reads
+//     ours      an intercepted empty call, minus the same call through an untouched pointer
+//     floor     two raw reads of the recorder's own group, two clock reads, and one store of a
+//               40-byte record (a separate group for the floor would cost up to a fifth more or less
+//               from process to process, so it could not serve as a lower bound)
+//     cycle     per counter: reset and enable before; disable and read after; the same clocks and store
+//     clocks    two clock reads
 //
-// Each is the median of 201 batches, the batches of all four interleaved.
+// Each value is the median of 201 batches; the batches of all four are interleaved.
 #define _GNU_SOURCE
 #include <linux/perf_event.h>
 #include <dirent.h>
@@ -67,8 +67,8 @@ static int open_counter(uint64_t config) {
   return fd;
 }
 
-// The leader of the recorder's group: the lowest of its descriptors, and the only one from which
-// a read of the whole group has the group's size.
+// Returns the leader of the recorder's group. It has the lowest of the recorder's descriptors, and
+// only reading it returns as many bytes as the whole group has.
 static int recorder_group(void) {
   DIR* open_files = opendir("/proc/self/fd");
   int lowest = -1;
@@ -162,7 +162,8 @@ int main(int argc, char** argv) {
   const int kinds = sizeof what / sizeof *what;
   for (int batch = -2; batch < BATCHES; ++batch) {
     for (int k = 0; k < kinds; ++k) {
-      // Open only while they are used: each counter attached to a thread costs something.
+      // The counters are open only while they are used, because each counter attached to a thread
+      // has a cost.
       const int own = what[k].run == do_cycle ? counters : 0;
       for (int i = 0; i < own; ++i) single[i] = open_counter(configs[i]);
       uint64_t start = now_ns();

@@ -1,8 +1,8 @@
-// Does what sanitizers report, once it has called the library that it is given:
+// Calls the library in its argument, and then does something that sanitizers report:
 //
-//   sanitized LIBRARY overflow | leak | race | uninitialised | overflow-int | nothing
+//     sanitized LIBRARY overflow | leak | race | uninitialised | overflow-int | nothing
 //
-// With -DOWN_OPTIONS it answers the question of AddressSanitizer's runtime itself.
+// With -DOWN_OPTIONS, it answers the question of AddressSanitizer's runtime itself.
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>

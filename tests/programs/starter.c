@@ -1,10 +1,11 @@
-// Starts a program in each way that glibc has.
+// Starts a program in each way that glibc offers.
 //
-//   starter [-l LIBRARY] WAY PROGRAM
+//     starter [-l LIBRARY] WAY PROGRAM
 //
-// WAY is one of the names below, alone or behind `fork-` or `vfork-`: then the child does it, and
-// its end is printed. With `-l` it first makes five calls into an executable library. The program
-// gets eight arguments, which takes more than registers hold.
+// WAY is one of the names below, optionally with the prefix `fork-` or `vfork-`. With a prefix, a
+// child starts the program, and the child's exit status is printed. With `-l`, the program first
+// makes five calls into an executable library. The started program gets eight arguments, more than
+// fit into registers.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +21,8 @@ extern char** environ;
 
 #define LIST "one", "two", "three", "four", "five", "six", "seven"
 
-// The environment with one string more, which only the functions that take one pass on.
+// Returns the environment with one additional string. Only the functions that take an environment
+// pass it on.
 static char** with_mark(void) {
   static char* all[200000];
   size_t count = 0;
@@ -37,7 +39,7 @@ static int reap(pid_t child) {
   return 0;
 }
 
-// Returns only if it did not work, or if the program was spawned.
+// Returns only on failure, or if the program was spawned.
 static int start(const char* way, char* program, char** marked, int* spawned) {
   char* arguments[] = {program, LIST, NULL};
   char* empty[] = {NULL};
@@ -80,7 +82,7 @@ int main(int argc, char** argv) {
       start(way, argv[2], marked, &spawned);
       _exit(100 + errno);
     }
-    int left = errno;  // A vfork child shares it.
+    int left = errno;  // A vfork child shares errno.
     int result = reap(child);
     if (left != 0) printf("errno %d\n", left);
     return result;

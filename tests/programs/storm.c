@@ -1,10 +1,10 @@
-// Forks in a signal handler, at random moments of a program that calls without pause; each child
-// returns from the handler into whatever was interrupted, comes to the end of its call and leaves.
+// Forks in a signal handler, at random moments of a program that makes calls without pause. Each
+// child returns from the handler into whatever was interrupted, finishes its call and exits.
 //
-//   storm LIBRARY FORKS [bare]
+//     storm LIBRARY FORKS [bare]
 //
-// `bare` forks with `_Fork`, which runs no handlers of `pthread_atfork`, if glibc has it. Prints how
-// many children came through; 4 if any did not.
+// `bare` forks with `_Fork`, which runs no `pthread_atfork` handlers, if glibc has it. Prints the
+// number of children that survived; exits with 4 if any did not.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <sys/time.h>

@@ -1,9 +1,10 @@
-// A runtime as TVM's is seen from its instrument: functions of its FFI, a pool of threads for
-// parallel regions, and a virtual machine that calls ops. Nothing of TVM is in it.
+// Imitates TVM's runtime as its instrument sees it: functions of its FFI, a pool of threads for
+// parallel regions, and a virtual machine that calls ops. It contains no code of TVM.
 //
-//   tvm_host LIBRARY MODE [RUN_FILE...]
+//     tvm_host LIBRARY MODE [RUN_FILE...]
 //
-// Without a preloaded agent, LIBRARY is loaded late, as Python's ctypes does; "-": not at all.
+// Without a preloaded agent, LIBRARY is loaded late, as Python's ctypes does; with "-", it is not
+// loaded.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -75,7 +76,8 @@ __attribute__((visibility("default"))) int TVMFFIEnvModRegisterContextSymbol(con
   return 0;
 }
 
-// --- the runtime: task i on thread i - 1 of a pool that lives as long as the process, task 0 here
+// --- the runtime: task i runs on thread i - 1 of a pool that lives as long as the process; task 0
+// runs here
 enum { WORKERS = 3 };
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -154,7 +156,7 @@ static __attribute__((noinline)) int vm_call(any_t name, op_fn op, void* data, c
     if (result.type == INT && result.bits == 1) return 0;
   }
   int code = op ? op(data) : 0;
-  if (code) return code;  // As an exception: no second call.
+  if (code) return code;  // As after an exception: there is no second call.
   if (instrument) {
     args[2].bits = 0, result = null();
     code = TVMFFIFunctionCall(instrument, args, 4 + n, &result);
@@ -171,7 +173,7 @@ static any_t borrowed(void) { return object(TENSOR_PTR, &matrix.tensor); }
 static int nothing(void* data) { (void)data; return 0; }
 static int failing(void* data) { (void)data; return -1; }
 
-// Memory that faults once per page.
+// Maps memory that causes one fault per page.
 static char* fresh(size_t pages) {
   char* at = mmap(NULL, pages * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   madvise(at, pages * 4096, MADV_NOHUGEPAGE);
@@ -179,7 +181,7 @@ static char* fresh(size_t pages) {
 }
 static void touch(char* at, size_t pages) { for (size_t i = 0; i < pages; ++i) ((volatile char*)at)[i * 4096] = 1; }
 static int touch_100(void* at) { touch(at, 100); return 0; }
-// Task i touches 10 (i + 1) pages of its own.
+// Task i touches 10 (i + 1) pages of its own memory.
 static int touching_task(int i, group_t* group, void* at) {
   if (group->tasks != WORKERS + 1) return -1;
   touch(at + (size_t)i * 64 * 4096, 10 * (i + 1));
@@ -262,7 +264,8 @@ static int64_t calls_of(int64_t vm) {
   any_t result, arg = integer(vm);
   return call_export("__tvm_ffi_counterpoint_calls", &arg, 1, &result) ? -1 : (int64_t)result.bits;
 }
-// Calls the entry functions once: code of the first one, which must add one to its argument.
+// Calls the entry functions once. Returns the code of the first one, which must add one to its
+// argument.
 static int run_model(void* main_entry, void* throwing) {
   any_t arg = integer(41), result = null();
   int code = TVMFFIFunctionCall(main_entry, &arg, 1, &result);
@@ -368,7 +371,7 @@ int main(int argc, char** argv) {
   launch = TVMBackendParallelLaunch, workspace = TVMBackendAllocWorkspace;
   any_t result;
   int reason = call_export("__tvm_ffi_counterpoint_parallel", NULL, 0, &result) ? -1 : (int)result.bits;
-  // A panic on demand, in a test, is an error.
+  // If a test injects a panic, the reason is an error.
   if (handle && reason != COUNTERPOINT_PARALLEL_SET && strcmp(mode, "everything")) return 5;
   int64_t vm = new_vm("machine");
   void* main_function = function_of(entry);
@@ -379,7 +382,8 @@ int main(int argc, char** argv) {
   int code = 0;
 
   if (!strcmp(mode, "sessions")) {
-    // One after another, each with its run file; the pool's threads live through all of them.
+    // Sessions follow each other, each with its own run file; the pool's threads live through all
+    // of them.
     if ((code = run_model(main_entry, throwing))) return code;
     for (int i = 3; i < argc; ++i) {
       int64_t before = calls_of(vm);
@@ -399,10 +403,10 @@ int main(int argc, char** argv) {
     }
     printf("nonsense %d %d\n", begin("/nonexistent"), begin(argv[0]));
     fflush(stdout);
-    // Whoever reads this collects now, while the process lives.
+    // The reader of this output collects now, while the process lives.
     if (getchar() == EOF) return 0;
   } else if (!strcmp(mode, "everything")) {
-    // All that the agent has, for tests that let it fail.
+    // Uses everything that the agent offers, for tests that make it fail.
     begin("/nonexistent");
     counterpoint_slot_t slots[] = {{"a", COUNTERPOINT_COUNT}, {"b", COUNTERPOINT_RATIO}, {"c", COUNTERPOINT_TEXT}};
     counterpoint_collector_t collector = {sizeof collector, 3, "test", slots, &slots, collect_start, collect_stop, NULL};
@@ -423,7 +427,7 @@ int main(int argc, char** argv) {
     t.device_type = 99, t.device = -1, vm_call(raw("device"), nothing, NULL, &one, 1);
     one = object(TENSOR, NULL), vm_call(raw("null"), nothing, NULL, &one, 1);
     one = (any_t){12345, 0, 1}, vm_call(raw("unknown"), nothing, NULL, &one, 1);
-    vm_call(integer(5), nothing, NULL, NULL, 0);                  // No name: not recorded.
+    vm_call(integer(5), nothing, NULL, NULL, 0);  // No name: not recorded.
     vm_call((any_t){SMALL, 99, 0x4141414141414141}, nothing, NULL, NULL, 0);
     any_t many[64];
     for (int i = 0; i < 64; ++i) many[i] = a_matrix();
@@ -433,7 +437,7 @@ int main(int argc, char** argv) {
     for (int i = 0; i < 32; ++i) extents[i] = i;
     wide.ndim = 32, wide.shape = extents;
     for (int i = 0; i < 64; ++i) many[i] = object(TENSOR_PTR, &wide);
-    vm_call(raw("too_many"), nothing, NULL, many, 64);             // Recorded by name alone.
+    vm_call(raw("too_many"), nothing, NULL, many, 64);  // Recorded by name alone.
     char* name = malloc(9000);
     memset(name, 'x', 8999), name[8999] = 0;
     vm_call(raw(name), nothing, NULL, many, 1);
@@ -448,7 +452,7 @@ int main(int argc, char** argv) {
     errors += TVMFFIFunctionCall(instrument, wrong, -3, &before) == 0;
     printf("errors %d end %d\n", errors, end());
   } else if (!strcmp(mode, "many")) {
-    // More shapes than are told apart.
+    // More shapes than the agent distinguishes.
     begin(argv[3]);
     int64_t shape[1];
     tensor_t t = matrix.tensor;
@@ -485,7 +489,7 @@ int main(int argc, char** argv) {
     printf("same name %d", agent->collector_add(&good));
     bad.size = 8, printf(" short %d", agent->collector_add(&bad)), bad.size = sizeof bad;
     bad.slots = 17, printf(" slots %d\n", agent->collector_add(&bad)), bad.slots = 1;
-    // A slot's name that a view has; one that only the session will count.
+    // One slot has a name that a view uses; the other has one that only the session will count.
     counterpoint_slot_t tasks[] = {{"Tasks", COUNTERPOINT_COUNT}}, counted[] = {{"page_faults:u", COUNTERPOINT_COUNT}};
     counterpoint_collector_t column = {sizeof column, 1, "column", tasks, &slots, collect_start, seven_stop, NULL};
     counterpoint_collector_t counter = {sizeof counter, 1, "counter", counted, &slots, collect_start, seven_stop, NULL};
@@ -537,7 +541,8 @@ int main(int argc, char** argv) {
     for (int i = 0; i < 3; ++i) pthread_join(threads[i], NULL);
     puts("came through");
   } else if (!strcmp(mode, "deep")) {
-    // More levels than are recorded; then an op that throws, and others from deeper and higher up.
+    // More levels than are recorded; then an op that throws, and others from deeper and from higher
+    // up the stack.
     begin(argv[3]);
     int levels = 40;
     vm_call(raw("subgraph"), recursive, &levels, NULL, 0);

@@ -1,8 +1,8 @@
-// Loads copies of Counterpoint by hand, then calls into an executable library.
+// Loads copies of Counterpoint explicitly, then calls into an executable library.
 //
-//   two LIBRARY COPY…
+//     two LIBRARY COPY…
 //
-// Prints what each copy says of itself, and which of them is found by its name.
+// Prints the state of each copy, and which of them is found by its name.
 #define _GNU_SOURCE
 #include <string.h>
 

@@ -1,8 +1,8 @@
-// A host that looks at everything a helper process of ours could disturb while its first
+// A host that checks everything that our helper process could disturb while the host's first
 // executable is loaded: its children, SIGCHLD, its timers' handlers, signal mask, descriptors,
-// errno and memory map. Says "undisturbed", or what is not.
+// errno and memory map. Prints "undisturbed", or what was disturbed.
 //
-//   watchful MODE LIBRARY      MODE: plain, ignore (SIGCHLD ignored), closed (no standard streams)
+//     watchful MODE LIBRARY      MODE: plain, ignore (SIGCHLD ignored), closed (no standard streams)
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@ static pid_t self;
 
 static void on_child(int signal) { (void)signal; ++children; }
 
-// A handler that ran in another process would see another id.
+// If the handler ran in another process, it would see another id.
 static void on_alarm(int signal) {
   (void)signal;
   ++alarms;
@@ -95,6 +95,6 @@ int main(int argc, char** argv) {
     check(children == 1, "SIGCHLD of its own child");
     check(wait(&status) == -1 && errno == ECHILD, "a second child");
   }
-  if (!failures) printf("undisturbed");  // Not flushed: the report must come behind it.
+  if (!failures) printf("undisturbed");  // Not flushed: the report must come after it.
   return failures ? 4 : 0;
 }

@@ -1,6 +1,6 @@
-// Becomes another program in which perf_event_open fails:
+// Replaces itself with another program in which perf_event_open fails:
 //
-//   without_perf ERRNO PROGRAM ARGUMENT…
+//     without_perf ERRNO PROGRAM ARGUMENT…
 #include <stdlib.h>
 #include <unistd.h>
 

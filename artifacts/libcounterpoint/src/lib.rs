@@ -1,7 +1,7 @@
-//! `libcounterpoint.so`: nothing but the agent's exported names.
+//! `libcounterpoint.so`: exports the agent's names and contains nothing else.
 //!
-//! Re-exporting the crate is what makes rustc link it, and with it its `no_mangle` functions
-//! and its `.init_array` entry. The exported names are listed in `exports.txt` beside this
-//! crate; `cargo xtask tidy` compares that list with the built file.
+//! The re-export makes rustc link the agent crate, including its `no_mangle` functions and its
+//! `.init_array` entry. `exports.txt`, next to this crate, lists the exported names; `cargo xtask
+//! tidy` compares the list with the built file.
 
 pub use agent::*;

@@ -1,8 +1,9 @@
-//! A begin and end with N software counters: ours, PAPI's and perf-event2's, batches interleaved
-//! in one process. Prints `NAME.N VALUE ns`, medians of the batches.
+//! Measures a begin/end pair with N software counters for our library, PAPI and perf-event2, with
+//! their batches interleaved in one process. Prints lines `NAME.N VALUE ns` with the medians of the
+//! batches.
 //!
-//! Usage: `counterpoint-peers N [PAPI-LIBRARY]`. Every contender gives the difference of each
-//! counter, and is checked to have counted before it is timed.
+//! Usage: `counterpoint-peers N [PAPI-LIBRARY]`. Every contender returns the sum of the counters'
+//! differences. Before a contender is timed, the program checks that it counts.
 
 mod papi;
 
@@ -17,8 +18,8 @@ use perf_event::events::Software;
 const BATCHES: usize = 301;
 const PAIRS: u32 = 200;
 
-/// The same five for all, as the kernel numbers them, as PAPI and as perf-event2 call them. The
-/// first counts in every pair, so that a contender that does not count is noticed.
+/// The same five counters for all contenders: the kernel's number, PAPI's name and perf-event2's
+/// name. The first one counts in every pair, so a contender that does not count is detected.
 const EVENTS: [(u64, &str, Software); 5] = [
     (1, "perf::TASK-CLOCK", Software::TASK_CLOCK),
     (2, "perf::PAGE-FAULTS", Software::PAGE_FAULTS),
@@ -98,13 +99,13 @@ fn main() -> Result<(), String> {
     }
     let mut times = vec![Vec::with_capacity(BATCHES); contenders.len()];
     for (name, pair) in &mut contenders {
-        // The thread's clock advances between begin and end, or nothing was counted.
+        // The thread's clock advances between begin and end, unless nothing is counted.
         if (0..1_000).all(|_| pair() == 0) {
             return Err(format!("{name} does not count"));
         }
     }
     for round in 0..BATCHES {
-        // The order rotates: nobody always runs after the same other one.
+        // The order rotates, so that no contender always runs after the same other one.
         for at in 0..contenders.len() {
             let at = (round + at) % contenders.len();
             times[at].push(batch(&mut *contenders[at].1));

@@ -1,10 +1,10 @@
-//! The few functions of PAPI 7 that are needed, from a library that is loaded at run time.
+//! The few functions of PAPI 7 that the benchmark needs, from a library that is loaded at run time.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
 
 const OK: c_int = 0;
 const NULL: c_int = -1;
-/// `PAPI_VER_CURRENT` of 7.0 and 7.1: the library refuses another one.
+/// `PAPI_VER_CURRENT` of 7.0 and 7.1. The library refuses any other version than its own.
 const VERSIONS: [c_int; 2] = [7 << 24, 7 << 24 | 1 << 16];
 
 /// A started event set.
@@ -17,13 +17,13 @@ impl Papi {
     /// Loads `library` and starts counting `names`.
     pub fn start(library: &str, names: &[&str]) -> Result<Self, String> {
         let path = CString::new(library).map_err(|e| e.to_string())?;
-        // SAFETY: a C string; the library's constructors are PAPI's.
+        // SAFETY: a C string; loading runs only PAPI's constructors.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
         if handle.is_null() {
             return Err(format!("load {library}"));
         }
         let symbol = |name: &CStr| {
-            // SAFETY: an open library and a C string.
+            // SAFETY: the library is open, and the name is a C string.
             let at = unsafe { libc::dlsym(handle, name.as_ptr()) };
             if at.is_null() { Err(format!("{library} has no {name:?}")) } else { Ok(at) }
         };
@@ -42,10 +42,10 @@ impl Papi {
                 std::mem::transmute::<*mut c_void, Read>(symbol(c"PAPI_read")?),
             )
         };
-        // SAFETY: as papi.h says, in its order; `set` outlives the calls.
+        // SAFETY: the calls follow papi.h, in its order; `set` outlives them.
         unsafe {
             if !VERSIONS.iter().any(|version| init(*version) == *version) {
-                return Err("PAPI_library_init: not a version that this knows".into());
+                return Err("PAPI_library_init: unsupported version of PAPI".into());
             }
             let mut set = NULL;
             let created = create(&mut set);
@@ -67,7 +67,7 @@ impl Papi {
         }
     }
 
-    /// `PAPI_read`.
+    /// Calls `PAPI_read`, and returns whether it succeeded.
     #[inline]
     pub fn read(&self, values: &mut [c_longlong; 8]) -> bool {
         // SAFETY: the set has at most 5 events.

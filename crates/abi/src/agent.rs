@@ -1,53 +1,55 @@
-//! The table through which anything in a process finds the one agent there:
-//! `include/counterpoint/agent.h`, in Rust.
+//! The table through which code in a process finds the agent there: `include/counterpoint/agent.h`
+//! in Rust.
 
 use core::ffi::{CStr, c_char};
 use core::mem::offset_of;
 
 /// The exported name of the table.
 pub const TABLE_SYMBOL: &CStr = c"counterpoint_agent";
-/// The version of the table's layout. A later one only adds at the end.
+/// The version of the table's layout. A later version only adds fields at the end.
 pub const TABLE_VERSION: u32 = 2;
 
-/// See the header. Constant: the same in every process and after every fork.
+/// The table described in the header. It is constant, the same in every process and after every
+/// fork.
 #[repr(C)]
 #[derive(Debug)]
 pub struct AgentTable {
-    /// Bytes of the table; a field exists if this covers it.
+    /// Size of the table in bytes. A field exists if it lies within this size.
     pub size: u32,
     /// [`TABLE_VERSION`].
     pub version: u32,
-    /// Version of Counterpoint, then the build's own mark if it has one; padded with zeros.
+    /// Version of Counterpoint, followed by the build's own mark if it has one; padded with zeros.
     pub build: [u8; 32],
-    /// What the agent is doing: an [`AgentState`]. Any thread, also in a signal handler.
+    /// Returns what the agent is doing: an [`AgentState`]. May be called on any thread, also in a
+    /// signal handler.
     pub state: extern "C" fn() -> u32,
-    /// Version 2: begins to record with this run file.
+    /// Since version 2: begins to record with this run file.
     pub session_begin: unsafe extern "C" fn(*const c_char) -> i32,
-    /// Ends that.
+    /// Ends the session.
     pub session_end: extern "C" fn() -> i32,
-    /// Now, on the clock of the records.
+    /// Returns the current time on the clock of the records.
     pub ticks: extern "C" fn() -> u64,
-    /// The path of the profile that is being recorded.
+    /// Returns the path of the profile that is being recorded.
     pub profile: unsafe extern "C" fn(*mut c_char, usize) -> usize,
     /// Counts a loss by its name.
     pub lose: unsafe extern "C" fn(*const c_char, u64) -> i32,
     /// Registers a user's collector.
     pub collector_add: unsafe extern "C" fn(*const crate::collector::Collector) -> i32,
-    /// Takes one out.
+    /// Removes a collector.
     pub collector_remove: extern "C" fn(i32) -> i32,
 }
 
-/// What `session_begin` returns.
+/// Return values of `session_begin`.
 pub mod session {
-    /// It began.
+    /// The session began.
     pub const BEGAN: i32 = 0;
-    /// The environment's run records already.
+    /// The environment has already started a recording.
     pub const JOINED: i32 = 1;
-    /// Another session is open.
+    /// Another session is in progress.
     pub const BUSY: i32 = 2;
-    /// No run file or pool that can be used.
+    /// The run file or the pool cannot be used.
     pub const UNUSABLE: i32 = -1;
-    /// Off, or another agent records.
+    /// The agent is off, or another agent records.
     pub const OFF: i32 = -2;
 }
 
@@ -55,13 +57,13 @@ pub mod session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum AgentState {
-    /// Nobody asked for a profile.
+    /// No profile was requested.
     Idle = 0,
-    /// A profile was asked for; nothing to record has been seen.
+    /// A profile was requested, but nothing to record has been seen yet.
     Waiting = 1,
-    /// It records.
+    /// The agent records.
     Recording = 2,
-    /// It turned itself off after an error, or there was no way to record.
+    /// The agent turned itself off after an error, or recording is impossible.
     Off = 3,
     /// Another agent was in the process first.
     Quiet = 4,

@@ -1,63 +1,63 @@
-//! A user's collector: `include/counterpoint/collector.h`, in Rust.
+//! A user's collector: `include/counterpoint/collector.h` in Rust.
 
 use core::ffi::{c_char, c_void};
 use core::mem::offset_of;
 
-/// How many slots all collectors may have together.
+/// Maximum number of slots that all collectors may have together.
 pub const MOST_SLOTS: usize = 16;
 
-/// As `DLDevice`.
+/// Corresponds to `DLDevice`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Device {
     /// `DLDeviceType`: 1 CPU, 2 CUDA.
     pub kind: i32,
-    /// Its number.
+    /// Number of the device.
     pub id: i32,
 }
 
-/// One value that a collector gives.
+/// One value that a collector provides.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
-    /// Unique among all collectors' slots.
+    /// Name of the value, unique among the slots of all collectors.
     pub name: *const c_char,
-    /// As `record::meta::ValueKind` numbers them.
+    /// Kind of the value, with the numbers of `record::meta::ValueKind`.
     pub kind: u32,
 }
 
-/// A value in the making.
+/// A value that a collector fills in.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Value {
-    /// Signed number, double or address of a C string, as the slot's kind says.
+    /// A signed number, a double or the address of a C string, depending on the slot's kind.
     pub bits: u64,
-    /// 0: there is none.
+    /// 0 if there is no value.
     pub filled: u64,
 }
 
-/// A collector's function behind an op.
+/// The function of a collector that is called after an op.
 pub type Stop = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut Value, u32) -> i32;
 
-/// See the header.
+/// The struct described in the header.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Collector {
-    /// Bytes of this struct.
+    /// Size of this struct in bytes.
     pub size: u32,
-    /// How many slots, from 1.
+    /// Number of slots, at least 1.
     pub slots: u32,
-    /// What it is called.
+    /// Name of the collector.
     pub name: *const c_char,
-    /// The slots.
+    /// Array of slots.
     pub slot: *const Slot,
     /// First argument of the functions.
     pub this: *mut c_void,
-    /// Before an op.
+    /// Called before an op.
     pub start: Option<unsafe extern "C" fn(*mut c_void, Device) -> *mut c_void>,
-    /// Behind it; 0: done.
+    /// Called after an op; returns 0 on success.
     pub stop: Option<Stop>,
-    /// Instead of `stop`, for an op that has thrown. May be absent.
+    /// Called instead of `stop` for an op that has thrown. May be absent.
     pub abandon: Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>,
 }
 

@@ -1,65 +1,65 @@
-//! IREE's executable library interface (`iree/hal/local/executable_library.h`), the contract
-//! between compiled modules and the CPU runtime. Version 5 was spoken by releases 3.1 to 3.7,
-//! version 6 by 3.8 and later (checked on 3.13). The two differ in the export table.
+//! IREE's executable library interface (`iree/hal/local/executable_library.h`), the interface
+//! between compiled modules and the CPU runtime. Releases 3.1 to 3.7 use version 5; 3.8 and later
+//! use version 6 (checked on 3.13). The two versions differ in the export table.
 //!
-//! Compiled modules export one function, [`QUERY_SYMBOL`]; it answers with a library whose
-//! `exports.ptrs` the runtime calls, once per workgroup.
+//! Compiled modules export one function, [`QUERY_SYMBOL`]. It returns a library, and the runtime
+//! calls the functions in the library's `exports.ptrs`, once per workgroup.
 
 use core::ffi::{c_char, c_int, c_void};
 
-/// The one symbol that every executable library exports.
+/// The symbol that every executable library exports.
 pub const QUERY_SYMBOL: &str = "iree_hal_executable_library_query";
 
-/// Interface versions with a known layout, in the order in which to ask for them.
+/// Interface versions with a known layout, in the order in which to query them.
 pub const VERSIONS: [u32; 2] = [6, 5];
 
-/// `iree_hal_executable_library_query_fn_t`: null if the version is not spoken. The result
-/// points to a library whose first field is the header pointer.
+/// `iree_hal_executable_library_query_fn_t`. Returns null if the version is not supported. The
+/// result points to a library whose first field is the header pointer.
 pub type Query = unsafe extern "C-unwind" fn(
     max_version: u32,
     environment: *const Environment,
 ) -> *const LibraryHead;
 
-/// `iree_hal_executable_dispatch_v0_t`: runs one workgroup; 0 is success.
+/// `iree_hal_executable_dispatch_v0_t`: runs one workgroup; returns 0 on success.
 pub type Dispatch = unsafe extern "C-unwind" fn(
     environment: *const Environment,
     dispatch_state: *const DispatchState,
     workgroup_state: *const WorkgroupState,
 ) -> c_int;
 
-/// `iree_string_view_t`: bytes, not terminated.
+/// `iree_string_view_t`: bytes without a terminator.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct StringView {
     /// The first byte.
     pub data: *const c_char,
-    /// How many.
+    /// Number of bytes.
     pub size: usize,
 }
 
-/// `iree_hal_executable_library_call_hook_begin` and `_end`, which a runtime built with
-/// `IREE_HAL_EXECUTABLE_LIBRARY_CALL_HOOK` calls around each workgroup, on its thread, where such
-/// a symbol exists. The view is the executable's name; nothing tells which workgroup it is.
+/// `iree_hal_executable_library_call_hook_begin` and `_end`. A runtime built with
+/// `IREE_HAL_EXECUTABLE_LIBRARY_CALL_HOOK` calls them around each workgroup, on its thread, if such
+/// a symbol exists. The view is the executable's name; the workgroup is not passed.
 pub type CallHook =
     unsafe extern "C" fn(executable: StringView, library: *const LibraryHead, ordinal: usize);
 
-/// `iree_hal_executable_environment_v0_t`. All zero is what compiled modules need for a query.
+/// `iree_hal_executable_environment_v0_t`. All zeros suffice for compiled modules in a query.
 #[repr(C)]
 pub struct Environment {
     /// Specialisation constants.
     pub constants: *const u32,
-    /// Calls imported functions.
+    /// Function that calls imported functions.
     pub import_thunk: *const c_void,
     /// Imported functions.
     pub import_funcs: *const *const c_void,
-    /// Their contexts.
+    /// Contexts of the imported functions.
     pub import_contexts: *const *const c_void,
     /// Processor features.
     pub processor: [u64; 8],
 }
 
 impl Environment {
-    /// The environment of nobody.
+    /// An environment in which everything is zero.
     pub const ZERO: Self = Self {
         constants: core::ptr::null(),
         import_thunk: core::ptr::null(),
@@ -83,7 +83,7 @@ pub struct Header {
     pub sanitizer: u32,
 }
 
-/// What all versions of a library start with.
+/// The beginning that all versions of a library share.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct LibraryHead {
@@ -91,13 +91,13 @@ pub struct LibraryHead {
     pub header: *const Header,
 }
 
-/// `iree_hal_executable_import_table_v0_t`: of no interest here but for its size.
+/// `iree_hal_executable_import_table_v0_t`. Only its size matters here.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct ImportTable {
     /// Number of imports.
     pub count: u32,
-    /// Their names.
+    /// Names of the imports.
     pub symbols: *const *const c_char,
 }
 
@@ -133,7 +133,7 @@ pub struct LibraryV5 {
     pub sources: SourceTable,
 }
 
-/// `iree_hal_executable_export_table_v0_t` of version 6. Tables other than `ptrs` may be null.
+/// `iree_hal_executable_export_table_v0_t` of version 6. All tables except `ptrs` may be null.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct ExportTableV6 {
@@ -141,21 +141,21 @@ pub struct ExportTableV6 {
     pub count: u32,
     /// The functions.
     pub ptrs: *const *const c_void,
-    /// Attributes of each.
+    /// Attributes of each function.
     pub attrs: *const AttributesV6,
-    /// Parameters of each.
+    /// Parameters of each function.
     pub params: *const c_void,
     /// Occupancy hints.
     pub occupancy: *const c_void,
-    /// Names, C strings.
+    /// Names as C strings.
     pub names: *const *const c_char,
-    /// Tags, C strings.
+    /// Tags as C strings.
     pub tags: *const *const c_char,
     /// Parameter names.
     pub parameter_names: *const c_void,
-    /// Where each was compiled from.
+    /// Source location of each function.
     pub source_locations: *const SourceLocation,
-    /// Where the stages of each were compiled from.
+    /// Source locations of the compilation stages of each function.
     pub stage_locations: *const c_void,
 }
 
@@ -167,15 +167,15 @@ pub struct ExportTableV5 {
     pub count: u32,
     /// The functions.
     pub ptrs: *const *const c_void,
-    /// Attributes of each.
+    /// Attributes of each function.
     pub attrs: *const AttributesV5,
-    /// Names, C strings.
+    /// Names as C strings.
     pub names: *const *const c_char,
-    /// Tags, C strings.
+    /// Tags as C strings.
     pub tags: *const *const c_char,
-    /// Where each was compiled from.
+    /// Source location of each function.
     pub source_locations: *const SourceLocation,
-    /// Where the stages of each were compiled from.
+    /// Source locations of the compilation stages of each function.
     pub stage_locations: *const c_void,
 }
 
@@ -185,21 +185,21 @@ pub struct ExportTableV5 {
 pub struct AttributesV6 {
     /// Flags.
     pub flags: u64,
-    /// Workgroup-local memory, pages of 4 KiB.
+    /// Workgroup-local memory in pages of 4 KiB.
     pub local_memory_pages: u16,
     /// Number of 32-bit constants.
     pub constant_count: u8,
     /// Number of bindings.
     pub binding_count: u8,
-    /// Workgroup size in x, 0 if dynamic.
+    /// Workgroup size in x; 0 if dynamic.
     pub workgroup_size_x: u32,
-    /// In y.
+    /// Workgroup size in y.
     pub workgroup_size_y: u32,
-    /// In z.
+    /// Workgroup size in z.
     pub workgroup_size_z: u16,
     /// Number of parameters.
     pub parameter_count: u16,
-    /// Room for more.
+    /// Reserved for later versions.
     pub reserved: [u64; 5],
 }
 
@@ -207,23 +207,23 @@ pub struct AttributesV6 {
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct AttributesV5 {
-    /// Workgroup-local memory, pages of 4 KiB.
+    /// Workgroup-local memory in pages of 4 KiB.
     pub local_memory_pages: u16,
     /// Number of 32-bit constants.
     pub constant_count: u8,
     /// Number of bindings.
     pub binding_count: u8,
-    /// Room for more.
+    /// Reserved for later versions.
     pub reserved: [u32; 17],
 }
 
-/// `iree_hal_executable_source_location_v0_t`. The path is not terminated.
+/// `iree_hal_executable_source_location_v0_t`. The path has no terminator.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct SourceLocation {
-    /// Line, from 1.
+    /// Line number, starting at 1.
     pub line: u32,
-    /// Bytes of the path.
+    /// Length of the path in bytes.
     pub path_length: u32,
     /// The path.
     pub path: *const c_char,
@@ -239,25 +239,25 @@ pub struct SourceTable {
     pub files: *const c_void,
 }
 
-/// `iree_hal_executable_dispatch_state_v0_t`: one dispatch. The same in versions 5 and 6.
+/// `iree_hal_executable_dispatch_state_v0_t`: one dispatch. It is the same in versions 5 and 6.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct DispatchState {
-    /// Size of a workgroup in x; 0 from `local-task` of 3.13.
+    /// Size of a workgroup in x; `local-task` of 3.13 passes 0.
     pub workgroup_size_x: u32,
-    /// In y.
+    /// Size of a workgroup in y.
     pub workgroup_size_y: u32,
-    /// In z.
+    /// Size of a workgroup in z.
     pub workgroup_size_z: u16,
     /// Number of constants.
     pub constant_count: u16,
-    /// Workgroups in x.
+    /// Number of workgroups in x.
     pub workgroup_count_x: u32,
-    /// In y.
+    /// Number of workgroups in y.
     pub workgroup_count_y: u32,
-    /// In z.
+    /// Number of workgroups in z.
     pub workgroup_count_z: u16,
-    /// Most workgroups at a time.
+    /// Maximum number of workgroups that run at a time.
     pub max_concurrency: u8,
     /// Number of bindings.
     pub binding_count: u8,
@@ -265,7 +265,7 @@ pub struct DispatchState {
     pub constants: *const u32,
     /// Addresses of the bindings.
     pub binding_ptrs: *const *mut c_void,
-    /// Their lengths in bytes.
+    /// Lengths of the bindings in bytes.
     pub binding_lengths: *const usize,
 }
 
@@ -273,23 +273,23 @@ pub struct DispatchState {
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct WorkgroupState {
-    /// Its id in x.
+    /// Id of the workgroup in x.
     pub workgroup_id_x: u32,
-    /// In y.
+    /// Id of the workgroup in y.
     pub workgroup_id_y: u32,
-    /// In z.
+    /// Id of the workgroup in z.
     pub workgroup_id_z: u16,
-    /// Room.
+    /// Reserved.
     pub reserved: u16,
-    /// The worker that runs it.
+    /// Number of the worker that runs it.
     pub processor_id: u32,
     /// Scratch memory.
     pub local_memory: *mut c_void,
-    /// Its size in bytes.
+    /// Size of the scratch memory in bytes.
     pub local_memory_size: u32,
 }
 
-/// Offsets as measured with a C compiler on x86-64; 64-bit Arm has the same data model.
+/// Offsets were measured with a C compiler on x86-64; 64-bit Arm has the same data model.
 #[cfg(target_pointer_width = "64")]
 mod layout {
     use super::*;

@@ -1,6 +1,6 @@
-//! `repr(C)` mirrors of the C interfaces that Counterpoint meets in other people's processes.
-//! Layouts are asserted at compile time against offsets that were measured with a C compiler.
-//! `no_std`, no dependencies, no behaviour.
+//! `repr(C)` mirrors of the C interfaces that Counterpoint uses in other people's processes.
+//! Layouts are asserted at compile time against offsets that were measured with a C compiler. The
+//! crate is `no_std` and has neither dependencies nor behaviour.
 #![no_std]
 #![forbid(unsafe_code)]
 

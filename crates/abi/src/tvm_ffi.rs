@@ -1,13 +1,14 @@
-//! TVM's FFI (`tvm/ffi/c_api.h`, `dlpack.h`) and the functions that its compiled modules call
-//! (`tvm/runtime/c_backend_api.h`), as far as the agent meets them. The same in `apache-tvm-ffi`
-//! 0.1.12 to 0.1.15, which apache-tvm 0.25 to 0.27 use: offsets measured with a C compiler.
+//! The parts that the agent uses of TVM's FFI (`tvm/ffi/c_api.h`, `dlpack.h`), and of the functions
+//! that compiled modules of TVM call (`tvm/runtime/c_backend_api.h`). They are the same in
+//! `apache-tvm-ffi` 0.1.12 to 0.1.15, which apache-tvm 0.25 to 0.27 use. Offsets were measured with
+//! a C compiler.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::offset_of;
 
 /// Type indices of [`Any`].
 pub mod type_index {
-    /// Nothing.
+    /// No value.
     pub const NONE: i32 = 0;
     /// `i64`.
     pub const INT: i32 = 1;
@@ -15,73 +16,73 @@ pub mod type_index {
     pub const BOOL: i32 = 2;
     /// `f64`.
     pub const FLOAT: i32 = 3;
-    /// An address that means something to somebody.
+    /// An address that TVM does not interpret.
     pub const OPAQUE_PTR: i32 = 4;
     /// [`super::DataType`].
     pub const DATA_TYPE: i32 = 5;
     /// `*const DlTensor`, borrowed.
     pub const TENSOR_PTR: i32 = 7;
-    /// `*const c_char`, borrowed; only in arguments.
+    /// `*const c_char`, borrowed. Occurs only in arguments.
     pub const RAW_STR: i32 = 8;
-    /// Up to seven bytes in place.
+    /// A string of up to seven bytes, stored in the value itself.
     pub const SMALL_STR: i32 = 11;
-    /// The first type of objects: an address of a [`super::Object`].
+    /// The first type of objects: the value is the address of a [`super::Object`].
     pub const FIRST_OBJECT: i32 = 64;
-    /// A string: [`super::Bytes`] follow the object's header.
+    /// A string: [`super::Bytes`] follows the object's header.
     pub const STR: i32 = 65;
-    /// An error: [`super::ErrorCell`] follows.
+    /// An error: [`super::ErrorCell`] follows the object's header.
     pub const ERROR: i32 = 67;
     /// A function. Dynamic types (from 128) may derive from it.
     pub const FUNCTION: i32 = 68;
-    /// A shape: [`super::Shape`] follows.
+    /// A shape: [`super::Shape`] follows the object's header.
     pub const SHAPE: i32 = 69;
-    /// A tensor: [`super::DlTensor`] follows.
+    /// A tensor: [`super::DlTensor`] follows the object's header.
     pub const TENSOR: i32 = 70;
 }
 
-/// A value. In arguments borrowed, in results owned.
+/// A value. Arguments are borrowed, results are owned.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Any {
     /// See [`type_index`].
     pub type_index: i32,
-    /// Length of a small string; else 0.
+    /// Length of a small string; otherwise 0.
     pub small_length: u32,
-    /// The number's bits, or an address.
+    /// The bits of a number, or an address.
     pub bits: u64,
 }
 
-/// What every object begins with.
+/// The header of every object.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Object {
-    /// Strong count below, weak above.
+    /// Strong count in the lower half, weak count in the upper half.
     pub references: u64,
-    /// Its type.
+    /// Type index of the object.
     pub type_index: i32,
-    /// 0.
+    /// Always 0.
     pub padding: u32,
-    /// Called by the runtime alone.
+    /// Function that frees the object; only the runtime calls it.
     pub deleter: *const c_void,
 }
 
-/// Behind the header of strings.
+/// The content of a string, which follows the object's header.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes {
     /// First byte.
     pub data: *const u8,
-    /// How many.
+    /// Number of bytes.
     pub size: usize,
 }
 
-/// Behind the header of shapes.
+/// The content of a shape, which follows the object's header.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// First extent.
     pub data: *const i64,
-    /// How many.
+    /// Number of extents.
     pub size: usize,
 }
 
@@ -89,11 +90,11 @@ pub struct Shape {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataType {
-    /// Kind of number.
+    /// Kind of number (`DLDataTypeCode`).
     pub code: u8,
-    /// Bits of one lane.
+    /// Number of bits of one lane.
     pub bits: u8,
-    /// Lanes of a vector; scalable ones are negative in 16 bits.
+    /// Number of lanes of a vector; negative as a 16-bit integer for scalable vectors.
     pub lanes: u16,
 }
 
@@ -101,9 +102,9 @@ pub struct DataType {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DlTensor {
-    /// The elements.
+    /// Address of the elements.
     pub data: *mut c_void,
-    /// Where they are.
+    /// Device on which the elements are.
     pub device: crate::collector::Device,
     /// Number of dimensions.
     pub ndim: i32,
@@ -113,11 +114,11 @@ pub struct DlTensor {
     pub shape: *const i64,
     /// `ndim` strides, or null.
     pub strides: *const i64,
-    /// Where in `data` it begins.
+    /// Offset in bytes from `data` to the first element.
     pub byte_offset: u64,
 }
 
-/// `TVMFFISafeCallType`: 0, or another number after an error was raised.
+/// `TVMFFISafeCallType`. Returns 0, or another number after it has raised an error.
 pub type SafeCall = unsafe extern "C-unwind" fn(*mut c_void, *const Any, i32, *mut Any) -> c_int;
 /// `TVMFFIFunctionCreate`.
 pub type FunctionCreate = unsafe extern "C" fn(
@@ -131,18 +132,18 @@ pub type FunctionCall =
     unsafe extern "C-unwind" fn(*mut Object, *const Any, i32, *mut Any) -> c_int;
 /// `TVMFFIObjectIncRef` and `TVMFFIObjectDecRef`.
 pub type ObjectRef = unsafe extern "C" fn(*mut Object) -> c_int;
-/// Behind the header of errors, as far as we look.
+/// The part of an error that we read, which follows the object's header.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ErrorCell {
-    /// Name of its class.
+    /// Name of the error's class.
     pub kind: Bytes,
 }
 /// `TVMFFIErrorSetRaisedFromCStr`: kind, message.
 pub type ErrorSetRaised = unsafe extern "C" fn(*const c_char, *const c_char);
-/// `TVMFFIErrorSetRaised`: takes a reference of its own to the error.
+/// `TVMFFIErrorSetRaised`: takes its own reference to the error.
 pub type ErrorSetAgain = unsafe extern "C" fn(*mut Object);
-/// `TVMFFIErrorMoveFromRaised`: takes the raised error, or null.
+/// `TVMFFIErrorMoveFromRaised`: takes the raised error out; null if there is none.
 pub type ErrorMoveFromRaised = unsafe extern "C" fn(*mut *mut Object);
 /// `TVMFFIEnvModRegisterContextSymbol`.
 pub type RegisterContextSymbol = unsafe extern "C" fn(*const c_char, *mut c_void) -> c_int;
@@ -151,16 +152,16 @@ pub type RegisterContextSymbol = unsafe extern "C" fn(*const c_char, *mut c_void
 #[repr(C)]
 #[derive(Debug)]
 pub struct ParallelGroup {
-    /// The runtime's.
+    /// Private data of the runtime.
     pub sync: *mut c_void,
-    /// How many tasks there are in fact.
+    /// Actual number of tasks.
     pub tasks: i32,
 }
 
 /// `FTVMParallelLambda`.
 pub type ParallelTask =
     unsafe extern "C-unwind" fn(c_int, *mut ParallelGroup, *mut c_void) -> c_int;
-/// `TVMBackendParallelLaunch`; 0 tasks: as many as the runtime likes.
+/// `TVMBackendParallelLaunch`. With 0 tasks, the runtime chooses the number.
 pub type ParallelLaunch = unsafe extern "C-unwind" fn(ParallelTask, *mut c_void, c_int) -> c_int;
 /// `TVMBackendAllocWorkspace`: device type and number, bytes, data type code and bits.
 pub type AllocWorkspace =

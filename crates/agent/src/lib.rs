@@ -1,4 +1,5 @@
-//! The part of Counterpoint that runs inside other people's processes: preloaded, silent and harmless.
+//! The part of Counterpoint that runs inside other people's processes. It is preloaded, prints
+//! nothing, and must never harm its host.
 //!
 //! ```text
 //!  mmap, mprotect, dlsym ──► adapters/iree: find the executable library, put a trampoline in the
@@ -10,26 +11,32 @@
 //!                                          process/part:    part of the profile, losses
 //! ```
 //!
-//! The folders are layers. A file uses only its own layer and those above it in this table, which
-//! `cargo xtask tidy` checks; each folder's `mod.rs` says what its files are for.
+//! The folders are layers. A file uses only its own layer and the layers above it in this table;
+//! `cargo xtask tidy` checks this. Each folder's `mod.rs` lists its files.
 //!
-//! | layer | what |
+//! | layer | purpose |
 //! |---|---|
-//! | [`os`] | what the agent asks of the operating system; panics on demand, for tests |
-//! | [`state`] | whether something is being recorded, and what was asked for |
-//! | [`process`] | what one process owns: its row of the loss table and its part of the profile |
+//! | [`os`] | wraps the operating system; injects panics in test builds |
+//! | [`state`] | knows whether something is being recorded, and what was requested |
+//! | [`process`] | holds what one process owns: its row of the loss table and its part of the profile |
 //! | [`recorder`] | records calls of a thread: bracket, pages, collectors, calibration, fork |
 //! | [`adapters`] | one folder for each kind of host: [`adapters::iree`] and [`adapters::tvm`] |
-//! | [`entry`] | where the host enters: constructor, sessions, C interface, `exec` |
+//! | [`entry`] | contains the host's entry points: constructor, sessions, C interface, `exec` |
 //!
-//! Rules. The host never dies of us: we never call exit (except for the one variable of IREE's original
-//! hook that asks for a list and nothing else) or abort, and no panic leaves an exported function.
-//! After an error of our own the agent switches itself off and lets calls through. Nothing on a hot
-//! path allocates, locks, prints or touches `errno`. In a process that shows no IREE executable
-//! nothing happens; not even a file is opened. Needs Linux 4.14 or later (`MADV_WIPEONFORK`).
+//! Rules:
+//!
+//! - The agent never ends the host. It calls neither `exit` nor `abort`, and no panic leaves an
+//!   exported function. The one exception is a variable of IREE's original hook that only asks for
+//!   a list: the agent prints the list and exits.
+//! - After an internal error, the agent switches itself off and lets calls pass through.
+//! - Code on a hot path does not allocate, lock, print or change `errno`.
+//! - In a process that loads no IREE executable the agent does nothing; it does not even open a
+//!   file.
+//! - The agent needs Linux 4.14 or later (`MADV_WIPEONFORK`).
 #![allow(rustdoc::private_intra_doc_links, reason = "the table above is for readers of the code")]
 
-/// Names a place in the agent at which the test library can panic. In other builds it does nothing.
+/// Marks a place in the agent at which the test library can panic. Expands to nothing in other
+/// builds.
 macro_rules! point {
     ($name:ident) => {
         #[cfg(feature = "inject-panics")]

@@ -1,8 +1,9 @@
-//! What one begin/end pair of readings costs, beside its floor and the pattern it replaces.
+//! Measures one begin/end pair of readings, together with its lower bound and the pattern that it
+//! replaces.
 //!
-//! Prints `name value ns` lines, medians of interleaved batches: `floor.N` two raw group reads
-//! without any check, `ours.N` two [`ThreadCounters::read`] and the differences, `ioctl.N` reset
-//! and enable each counter, then disable and read each; N software counters.
+//! Prints `name value ns` lines, which are medians of interleaved batches, for N software counters.
+//! `floor.N` is two raw group reads without any check. `ours.N` is two [`ThreadCounters::read`] and
+//! the differences. `ioctl.N` is reset and enable for each counter, then disable and read for each.
 
 use std::time::Instant;
 
@@ -18,7 +19,7 @@ fn counter(config: u64) -> Counter {
     Counter::new("", Unit::Count, 0, Source::Perf(attr))
 }
 
-/// What a C program would do, and nothing else.
+/// The minimum that a C program would do.
 fn floor(fd: i32, n: usize) -> u64 {
     let (mut begin, mut end) = ([0u64; 16], [0u64; 16]);
     // SAFETY: a group of at most 5 counters needs 13 words.
@@ -56,15 +57,15 @@ fn ours(counters: &mut ThreadCounters, state: &mut [Readings; 2], n: usize) -> u
     (0..n).filter_map(|i| end.since(begin, i)).sum()
 }
 
-/// Separate counters with a plain read format are what this pattern is used with; our group
-/// format with one counter each is 24 bytes more to copy, which does not show.
+/// This pattern is normally used with separate counters and a plain read format. Our group format
+/// with one counter each copies 24 bytes more, which makes no visible difference.
 fn ioctl(fds: &[i32]) -> u64 {
     const ENABLE: libc::c_ulong = 0x2400;
     const DISABLE: libc::c_ulong = 0x2401;
     const RESET: libc::c_ulong = 0x2403;
     let mut sum = 0;
     let mut buf = [0u64; 8];
-    // SAFETY: these ioctls take no argument; a group of one is 5 words.
+    // SAFETY: these ioctls take no argument; a group of one counter has 5 words.
     unsafe {
         for &fd in fds {
             libc::ioctl(fd, RESET as _, 0);
@@ -121,7 +122,7 @@ fn main() {
             times[2].push(batch(|| ioctl(&fds)));
         }
         for fd in fds {
-            // SAFETY: opened above, used by nobody else.
+            // SAFETY: opened above and used by nobody else.
             unsafe { libc::close(fd) };
         }
         for (name, times) in ["floor", "ours", "ioctl"].iter().zip(times) {

@@ -1,4 +1,4 @@
-//! From a resolved counter to an open group and a reading. Built into the target.
+//! Opens resolved counters in groups and reads them. Built into the profiled process.
 //!
 //! ```text
 //!  model::Counter ── plan ──► Plan ── thread ──► ThreadCounters ── read ──► Readings
@@ -6,23 +6,23 @@
 //!                             checked once       through perf, or sim       read(2) per perf group
 //! ```
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
 //! | [`plan`] | [`Plan`]: counters in groups, validated before anything is opened |
-//! | [`thread`] | [`ThreadCounters`]: one thread's open groups; open, read, close |
-//! | [`readings`] | [`Readings`]: the fixed buffer that the kernel writes into, and [`Coverage`] |
+//! | [`thread`] | [`ThreadCounters`]: one thread's open groups; opens, reads and closes them |
+//! | [`readings`] | [`Readings`]: the fixed buffer that the kernel writes to, and [`Coverage`] |
 //! | [`perf`] | `perf_event_attr` and `perf_event_open`, [`OpenError`] |
 //!
-//! The names that people type are in the crate `names`, whether a counter works on this machine in
-//! `machine`, and counting a piece of one's own program in `measure`.
+//! The crate `names` parses the names that people type, `machine` checks whether a counter works on
+//! this machine, and `measure` counts parts of one's own program.
 //!
 //! # Rules
 //!
-//! No allocation, lock, standard I/O or panic on the read path. Every system call is made
+//! The read path does not allocate, lock, panic or use standard I/O. Every system call is made
 //! directly (module `sys`), so errno is never touched. Nothing here closes a descriptor number
-//! without first making sure that it still names the counter that was opened. Where the processor
-//! allows it (module `user`), a group of hardware counters is read without the kernel, into the same
-//! words.
+//! without first checking that it still refers to the counter that was opened. Where the processor
+//! allows it (module `user`), a group of hardware counters is read without the kernel, into the
+//! same words.
 
 pub mod perf;
 pub mod plan;

@@ -1,4 +1,4 @@
-//! The kernel's interface: `struct perf_event_attr` and `perf_event_open(2)`.
+//! The kernel's perf interface: `struct perf_event_attr` and `perf_event_open(2)`.
 //!
 //! ```text
 //!  PerfAttr (model: which counter) ──► KernelAttr (+ how we count: group reads with ids and
@@ -17,8 +17,8 @@ use crate::sys;
 const READ_FORMAT: u64 = 1 | 2 | 4 | 8;
 const PERF_FLAG_FD_CLOEXEC: usize = 8;
 
-/// The kernel's `struct perf_event_attr` up to `PERF_ATTR_SIZE_VER8` (Linux 6.3). A kernel that
-/// knows less accepts it as long as the part that it does not know is zero.
+/// The kernel's `struct perf_event_attr` up to `PERF_ATTR_SIZE_VER8` (Linux 6.3). An older kernel
+/// accepts it as long as the part that it does not know is zero.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct KernelAttr {
@@ -28,8 +28,8 @@ struct KernelAttr {
     sample_period: u64,
     sample_type: u64,
     read_format: u64,
-    /// The bit field: bit 0 is `disabled`, counted from the least significant bit (both supported
-    /// machines are little-endian).
+    /// The bit field. Bit 0, the least significant one, is `disabled` (both supported architectures
+    /// are little-endian).
     flags: u64,
     wakeup_events: u32,
     bp_type: u32,
@@ -65,8 +65,8 @@ const _: () = {
     assert!(offset_of!(KernelAttr, config3) == 128);
 };
 
-/// Everything from here on is zero in our attributes, but for the rare `config3`, so this much
-/// suffices for any kernel (`PERF_ATTR_SIZE_VER1`, with `bp_len`).
+/// Everything after this size is zero in our attributes, except for the rare `config3`. This size
+/// therefore suffices for any kernel (`PERF_ATTR_SIZE_VER1`, with `bp_len`).
 const SMALLEST: u32 = 72;
 
 impl KernelAttr {
@@ -87,8 +87,9 @@ impl KernelAttr {
             size: size_of::<Self>() as u32,
             config: attr.config,
             read_format: READ_FORMAT,
-            // Not disabled: a group with a disabled leader escapes the kernel's check that it
-            // fits the PMU (measured on Arm, Linux 6.1: accepted, then never counted).
+            // The counter is not created disabled, because a group with a disabled leader escapes
+            // the kernel's check that it fits on the PMU (measured on Arm, Linux 6.1: accepted,
+            // then never counted).
             flags,
             bp_type: attr.bp_type,
             config1: attr.path.as_ref().map_or(attr.config1, |path| path.as_ptr() as u64),
@@ -99,27 +100,29 @@ impl KernelAttr {
     }
 }
 
-/// Whose counts: a thread, a processor, or a thread while it is on one processor.
+/// What is counted: a thread, a CPU, or a thread while it runs on one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Kernel thread id; 0 is the calling thread, −1 every thread.
+    /// Kernel thread id; 0 is the calling thread, −1 is every thread.
     pub pid: i32,
-    /// Processor; −1 is any.
+    /// CPU number; −1 is any CPU.
     pub cpu: i32,
 }
 
 impl Target {
-    /// The calling thread, wherever it runs.
+    /// The calling thread on any CPU.
     pub const CALLING_THREAD: Self = Self { pid: 0, cpu: -1 };
 }
 
-/// Opens a counter, enabled, for [`Target`], as leader (`group_fd` −1) or into a group. The
-/// descriptor closes on exec and is the caller's to close. No allocation, no errno; any thread.
+/// Opens a counter for [`Target`] in the enabled state, as a leader (`group_fd` −1) or as a member
+/// of a group. The descriptor is closed on exec, and the caller must close it. Does not allocate or
+/// touch errno; may be called on any thread.
 pub fn open(attr: &PerfAttr, target: Target, group_fd: i32) -> Result<i32, OpenError> {
     let mut kernel = KernelAttr::new(attr);
     loop {
         let asked = kernel.size;
-        // SAFETY: `kernel` is a live perf_event_attr of the size that it says, and ours to write.
+        // SAFETY: `kernel` is a live perf_event_attr of the size that it states, and we may write
+        // to it.
         let ret = unsafe {
             sys::perf_event_open(
                 (&raw mut kernel).cast(),
@@ -138,8 +141,8 @@ pub fn open(attr: &PerfAttr, target: Target, group_fd: i32) -> Result<i32, OpenE
             return Ok(fd);
         }
         let errno = -ret as i32;
-        // With E2BIG the kernel writes the size that it knows; what that cuts off is zero, or the
-        // counter needs a newer kernel.
+        // With E2BIG, the kernel writes the size that it knows. The part beyond it is zero, unless
+        // the counter needs a newer kernel.
         if attr.config3 != 0 {
             return Err(OpenError::from_errno(errno));
         }
@@ -152,15 +155,15 @@ pub fn open(attr: &PerfAttr, target: Target, group_fd: i32) -> Result<i32, OpenE
     }
 }
 
-/// Whether `perf_event_open` reaches the kernel's counters at all: without attributes they can
-/// only answer EFAULT (from the kernel's source; measured on Linux 6.18). Any other number comes
-/// from something before them: a seccomp filter, a security module, or a kernel without perf. A
-/// filter can also kill the process for the call.
+/// Checks whether `perf_event_open` reaches the kernel's implementation at all. Without attributes,
+/// that can only return EFAULT (from the kernel's source; measured on Linux 6.18). Any other error
+/// comes from something in between: a seccomp filter, a security module, or a kernel without perf.
+/// A filter may also kill the process for the call.
 ///
 /// # Errors
-/// What answered instead of the kernel's counters.
+/// Returns the error of whatever answered instead of the kernel's implementation.
 pub fn reaches_the_kernel() -> Result<(), OpenError> {
-    // SAFETY: a null pointer to attributes is never read from user space, only by the kernel.
+    // SAFETY: user space never reads the null pointer to the attributes, only the kernel does.
     let ret = unsafe { sys::perf_event_open(core::ptr::null_mut(), 0, -1, -1, 0) };
     if ret == -(libc::EFAULT as isize) {
         return Ok(());
@@ -170,12 +173,12 @@ pub fn reaches_the_kernel() -> Result<(), OpenError> {
 
 macro_rules! kinds {
     ($( $kind:ident $errno:ident $help:literal; )*) => {
-        /// Why a counter did not open, as far as the error number tells.
+        /// Why a counter did not open, as far as the error number says.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum OpenErrorKind {
             $( #[doc = concat!("`", stringify!($errno), "`: ", $help)] $kind, )*
-            /// A seccomp filter kills whoever asks.
+            /// A seccomp filter kills every caller.
             Killed,
             /// Any other error number.
             Other,
@@ -186,8 +189,8 @@ macro_rules! kinds {
                 match errno { $( libc::$errno => Self::$kind, )* _ => Self::Other }
             }
 
-            /// The kernel's word for it (`ENOENT`), `errno` for [`OpenErrorKind::Other`], the
-            /// signal for [`OpenErrorKind::Killed`].
+            /// Returns the name of the error number (`ENOENT`), `errno` for
+            /// [`OpenErrorKind::Other`], or the signal's name for [`OpenErrorKind::Killed`].
             pub fn errno_name(self) -> &'static str {
                 match self {
                     $( Self::$kind => stringify!($errno), )*
@@ -215,26 +218,26 @@ kinds! {
     NoSuchThread ESRCH "the thread is gone";
 }
 
-/// One failed [`open`], small enough to be counted and carried out of the target.
+/// The error of a failed [`open`], small enough to be counted and written to the profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OpenError {
-    /// What the number means.
+    /// The meaning of the error number.
     pub kind: OpenErrorKind,
-    /// The number itself.
+    /// The error number.
     pub errno: i32,
 }
 
 impl OpenError {
-    /// The call would be the last one of the process.
+    /// The call would kill the process.
     pub const KILLS: Self = Self { kind: OpenErrorKind::Killed, errno: 0 };
 
-    /// From a positive error number.
+    /// Converts a positive error number.
     pub fn from_errno(errno: i32) -> Self {
         Self { kind: OpenErrorKind::from_errno(errno), errno }
     }
 }
 
-/// `ENOENT`, `ENOTSUPP`, or `errno 42`. The caller adds what was opened and for whom.
+/// Writes `ENOENT`, `ENOTSUPP` or `errno 42`. The caller adds what was opened and for which target.
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
@@ -254,8 +257,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flag_bits_are_the_kernels() {
-        // Expected values counted off the bit field in linux/perf_event.h.
+    fn flag_bits_match_the_kernels() {
+        // Expected values were derived by hand from the bit field in linux/perf_event.h.
         let flags = |attr| KernelAttr::new(&attr).flags;
         assert_eq!(flags(PerfAttr::default()), 0);
         assert_eq!(flags(PerfAttr { pinned: true, ..Default::default() }), 0x4);
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_keep_their_number_and_say_their_name() {
+    fn errors_keep_their_number_and_name() {
         assert_eq!(OpenError::from_errno(2).kind, OpenErrorKind::NoSuchCounter);
         assert_eq!(OpenError::from_errno(2).to_string(), "ENOENT");
         assert_eq!(OpenError::from_errno(95).kind, OpenErrorKind::Unsupported);

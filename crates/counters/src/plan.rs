@@ -1,4 +1,5 @@
-//! What one run counts, validated once so that opening and reading need not ask again.
+//! The counters of one run in their groups, validated once so that opening and reading need no
+//! checks.
 
 use core::fmt;
 
@@ -6,10 +7,14 @@ use model::{Counter, MAX_COUNTERS, Source};
 
 /// The counters of a run in their groups. Built once per process, then shared by all threads.
 ///
-/// Invariants: at most [`MAX_COUNTERS`] counters; the groups are numbered 0, 1, … and each is a run
-/// of neighbours; all counters of a group have the same kind of source; only a group's first
-/// counter is pinned or exclusive; all count threads; every simulated counter has at least one
-/// reading.
+/// Invariants:
+///
+/// - There are at most [`MAX_COUNTERS`] counters.
+/// - The groups are numbered 0, 1, …, and the counters of a group are adjacent.
+/// - All counters of a group have the same kind of source.
+/// - Only the first counter of a group may be pinned or exclusive.
+/// - All counters count threads.
+/// - Every simulated counter has at least one reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     counters: Vec<Counter>,
@@ -23,19 +28,19 @@ pub struct Plan {
 pub struct Group {
     /// Index of its first counter (the leader).
     pub first: u8,
-    /// How many counters, at least 1.
+    /// Number of counters, at least 1.
     pub len: u8,
-    /// Where all of its values come from.
+    /// The kind of source of all its counters.
     pub kind: SourceKind,
 }
 
 impl Group {
-    /// The indices of its counters.
+    /// Returns the indices of its counters.
     pub fn range(self) -> core::ops::Range<usize> {
         self.first as usize..self.first as usize + self.len as usize
     }
 
-    /// One bit per counter of the group, at its index.
+    /// Returns a mask with one bit for each counter of the group, at its index.
     pub fn mask(self) -> u32 {
         (((1u64 << self.len) - 1) << self.first) as u32
     }
@@ -46,7 +51,7 @@ impl Group {
 pub enum SourceKind {
     /// The kernel's counters.
     Perf,
-    /// A script.
+    /// A script of simulated readings.
     Sim,
 }
 
@@ -60,7 +65,8 @@ impl SourceKind {
 }
 
 impl Plan {
-    /// Validates the counters and notes their groups. An empty list is a plan too: timing only.
+    /// Validates the counters and determines their groups. An empty list is a valid plan that only
+    /// measures time.
     pub fn new(counters: Vec<Counter>) -> Result<Self, PlanError> {
         if counters.len() > MAX_COUNTERS {
             return Err(PlanError::TooMany { counters: counters.len() });
@@ -97,40 +103,40 @@ impl Plan {
         Ok(Self { counters, groups, starts, kernel_reads_only: false })
     }
 
-    /// The same plan, never read in user mode: where root may forbid such reads while they are
-    /// used, and for comparison.
+    /// Returns the same plan, but never read in user mode. For machines on which root may forbid
+    /// such reads while they are in use, and for comparison.
     pub fn kernel_reads_only(self) -> Self {
         Self { kernel_reads_only: true, ..self }
     }
 
-    /// Whether groups that can be read without the kernel are.
+    /// Whether groups are read without the kernel where that is possible.
     pub(crate) fn user_reads(&self) -> bool {
         !self.kernel_reads_only
     }
 
-    /// The counters, in the order of the run.
+    /// Returns the counters in the order of the run.
     pub fn counters(&self) -> &[Counter] {
         &self.counters
     }
 
-    /// The groups, in the order of their numbers.
+    /// Returns the groups in the order of their numbers.
     pub fn groups(&self) -> &[Group] {
         &self.groups
     }
 
-    /// One bit at the first counter of each group.
+    /// Returns a mask with one bit at the first counter of each group.
     pub(crate) fn starts(&self) -> u32 {
         self.starts
     }
 
-    /// One bit per number below [`MAX_COUNTERS`] that is not a counter of this plan.
+    /// Returns a mask of the numbers below [`MAX_COUNTERS`] that are not counters of this plan.
     pub(crate) fn absent(&self) -> u32 {
         !(((1u64 << self.counters.len()) - 1) as u32)
     }
 }
 
-/// Those of threads, which the agent opens, and those of whole packages, which it cannot; in
-/// order, groups numbered anew on either side.
+/// Separates the counters of threads, which the agent opens, from those of whole packages, which it
+/// cannot open. The order is kept, and each result has its own group numbers.
 pub fn by_scope(counters: Vec<Counter>) -> (Vec<Counter>, Vec<Counter>) {
     let (mut threads, mut packages): (Vec<_>, Vec<_>) =
         counters.into_iter().partition(|c| c.scope.is_thread());
@@ -145,38 +151,38 @@ pub fn by_scope(counters: Vec<Counter>) -> (Vec<Counter>, Vec<Counter>) {
     (threads, packages)
 }
 
-/// Why a list of counters cannot be a plan. `counter` is an index into the list.
+/// Why a list of counters is not a valid plan. `counter` is an index into the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// More than [`MAX_COUNTERS`].
+    /// There are more than [`MAX_COUNTERS`] counters.
     TooMany {
-        /// How many.
+        /// The number of counters.
         counters: usize,
     },
-    /// Its group number neither continues its neighbour's group nor is the next one.
+    /// Its group number neither continues the previous counter's group nor is the next number.
     GroupOutOfOrder {
-        /// Which.
+        /// Index of the counter.
         counter: usize,
     },
-    /// Its source is of another kind than the rest of its group.
+    /// Its source is of another kind than that of the rest of its group.
     MixedSources {
-        /// Which.
+        /// Index of the counter.
         counter: usize,
     },
-    /// Pinned or exclusive, but not the first of its group.
+    /// It is pinned or exclusive, but not the first of its group.
     PinnedMember {
-        /// Which.
+        /// Index of the counter.
         counter: usize,
     },
-    /// Counts a whole package.
+    /// It counts a whole package.
     NotOfThreads {
-        /// Which.
+        /// Index of the counter.
         counter: usize,
     },
-    /// Simulated without a single reading.
+    /// It is simulated, but has no readings.
     EmptyScript {
-        /// Which.
+        /// Index of the counter.
         counter: usize,
     },
 }
@@ -238,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_are_told_from_threads() {
+    fn package_counters_are_separated_from_thread_counters() {
         let package = |group| Counter { scope: model::Scope::Cpus(vec![0]), ..perf(group) };
         let all = vec![perf(0), package(1), package(1), perf(2), perf(2), package(3)];
         let (threads, packages) = by_scope(all);
@@ -248,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plan() {
+    fn invalid_plans_are_refused() {
         let err = |counters| Plan::new(counters).unwrap_err();
         assert_eq!(err(vec![perf(0); 33]), PlanError::TooMany { counters: 33 });
         assert_eq!(err(vec![perf(1)]), PlanError::GroupOutOfOrder { counter: 0 });

@@ -1,7 +1,7 @@
-//! The buffer of one reading: the kernel's own words, not copied, not parsed.
+//! The buffer of one reading: the words as the kernel wrote them, neither copied nor parsed.
 //!
-//! Each group is a block as `read(2)` writes it (`PERF_FORMAT_GROUP|ID` and both times), and the
-//! blocks follow one another in the order of the plan:
+//! Each group is a block in the format of `read(2)` (`PERF_FORMAT_GROUP|ID` and both times). The
+//! blocks follow each other in the order of the plan:
 //!
 //! ```text
 //!  word   0    1        2        3        4     5        6     …
@@ -11,22 +11,23 @@
 //!         group 0: 3 + 2·nr words                                 group 1
 //! ```
 //!
-//! So a block begins 3 words later for each group before it and 2 words later for each counter
-//! before it, and one bit mask of first counters is all the shape that there is.
+//! The start of a block thus moves by 3 words for each group before it and by 2 words for each
+//! counter before it. A bit mask of first counters therefore describes the whole layout.
 
 use model::MAX_COUNTERS;
 
-/// Every counter a group of its own: the most words that a plan can need.
+/// The maximum number of words that a plan can need: each counter in its own group.
 pub(crate) const WORDS: usize = 5 * MAX_COUNTERS;
 
-/// One reading of all counters of a plan, in a fixed 1.3 kB. Keep it where it is used again (the
-/// thread's state): making one zeroes it.
+/// One reading of all counters of a plan, with a fixed size of 1.3 kB. Creating one zeroes it, so
+/// keep it where it can be reused (in the thread's state).
 #[repr(C)]
 #[derive(Clone)]
 pub struct Readings {
-    /// One bit at the first counter of each group.
+    /// A mask with one bit at the first counter of each group.
     pub(crate) starts: u32,
-    /// One bit for each number that has no value: failed, or not a counter of the plan.
+    /// A mask with one bit for each counter number that has no value: it failed, or it is not in
+    /// the plan.
     pub(crate) missing: u32,
     pub(crate) words: [u64; WORDS],
 }
@@ -38,13 +39,14 @@ impl Default for Readings {
 }
 
 impl Readings {
-    /// Nothing read: every value is missing.
+    /// Creates a reading in which every value is missing.
     pub const fn new() -> Self {
         Self { starts: 0, missing: !0, words: [0; WORDS] }
     }
 
-    /// The accumulated value of counter `i` of the plan, since its thread opened it; `None` if it
-    /// could not be read. Only differences of two readings of one thread mean anything.
+    /// Returns the accumulated value of counter `i` of the plan since its thread opened it; `None`
+    /// if it could not be read. Only differences between two readings of the same thread are
+    /// meaningful.
     #[inline]
     pub fn value(&self, i: usize) -> Option<u64> {
         if self.is_missing(i) {
@@ -53,10 +55,10 @@ impl Readings {
         self.words.get(self.place(i)).copied()
     }
 
-    /// The word of counter `i`, which is below [`MAX_COUNTERS`].
+    /// Returns the index of the value of counter `i`, which is below [`MAX_COUNTERS`].
     #[inline]
     fn place(&self, i: usize) -> usize {
-        // The usual shape needs no counting of bits, which costs more than all the rest.
+        // The usual layout needs no counting of bits, which would cost more than everything else.
         let groups = match self.starts {
             1 => 1,
             starts => (starts & upto(i)).count_ones() as usize,
@@ -64,13 +66,14 @@ impl Readings {
         3 * groups + 2 * i
     }
 
-    /// Nanoseconds for which the group of counter `i` was enabled; `None` if it was not read.
+    /// Returns the nanoseconds for which the group of counter `i` was enabled; `None` if it was not
+    /// read.
     #[inline]
     pub fn enabled(&self, i: usize) -> Option<u64> {
         self.time(i, 1)
     }
 
-    /// Nanoseconds for which the group of counter `i` was really counting.
+    /// Returns the nanoseconds for which the group of counter `i` was actually counting.
     #[inline]
     pub fn running(&self, i: usize) -> Option<u64> {
         self.time(i, 2)
@@ -92,14 +95,15 @@ impl Readings {
         i >= MAX_COUNTERS || self.missing >> i & 1 != 0
     }
 
-    /// One bit per counter that has no value here; all bits above the plan's counters are set.
+    /// Returns a mask of the counters without a value; all bits above the plan's counters are set.
     #[inline]
     pub fn missing(&self) -> u32 {
         self.missing
     }
 
-    /// What counter `i` counted between `begin` and this reading of the same thread, as the
-    /// kernel gives it: not scaled, see [`Readings::coverage`]. `None` if either was not read.
+    /// Returns what counter `i` counted between `begin` and this reading of the same thread. The
+    /// value is as the kernel gives it and not scaled; see [`Readings::coverage`]. `None` if either
+    /// was not read.
     #[inline]
     pub fn since(&self, begin: &Readings, i: usize) -> Option<u64> {
         if self.is_missing(i) || begin.is_missing(i) {
@@ -110,8 +114,8 @@ impl Readings {
         Some(self.words.get(at)?.wrapping_sub(*begin.words.get(from)?))
     }
 
-    /// How much of the time between `begin` and this reading the group of counter `i` was really
-    /// counting. Counters of one group share it.
+    /// Returns how much of the time between `begin` and this reading the group of counter `i` was
+    /// actually counting. All counters of a group share this value.
     #[inline]
     pub fn coverage(&self, begin: &Readings, i: usize) -> Coverage {
         let times = |from: &Self, to: &Self| {
@@ -130,39 +134,39 @@ impl Readings {
         }
     }
 
-    /// The blocks as the kernel wrote them, for writers that take whole groups. Words behind the
-    /// plan's last block, and blocks of missing groups, are meaningless.
+    /// Returns the blocks as the kernel wrote them, for writers that copy whole groups. Words after
+    /// the plan's last block, and blocks of missing groups, are meaningless.
     #[inline]
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// Marks everything as missing.
+    /// Marks all values as missing.
     pub fn clear(&mut self) {
         self.missing = !0;
     }
 }
 
-/// Bits 0 to `i`, which is below 32.
+/// Returns a mask of bits 0 to `i`, which is below 32.
 #[inline]
 fn upto(i: usize) -> u32 {
     u32::MAX >> (31 - (i & 31))
 }
 
-/// How much of an interval a group was really counting.
+/// How much of an interval a group was actually counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coverage {
-    /// All of it: the difference is the count.
+    /// The whole interval: the difference is the count.
     Whole,
-    /// Only part of it: the difference is too small by an unknown amount (multiplexing, or a
-    /// counter bound to another processor).
+    /// Only a part of it: the difference is too small by an unknown amount (multiplexing, or a
+    /// counter bound to another CPU).
     Part {
-        /// Nanoseconds in the interval.
+        /// Length of the interval in nanoseconds.
         enabled_ns: u64,
-        /// Nanoseconds of them that were counted, more than 0.
+        /// Nanoseconds of it during which the group was counting; more than 0.
         running_ns: u64,
     },
-    /// None of it, or it was not read: the value is missing, not 0.
+    /// None of it, or the group was not read: the value is missing and not 0.
     Nothing,
 }
 
@@ -170,7 +174,7 @@ pub enum Coverage {
 mod tests {
     use super::*;
 
-    /// Two groups: counters 0 and 1, then 2.
+    /// Two groups: counters 0 and 1, then counter 2.
     fn two_groups() -> Readings {
         let mut r = Readings { starts: 0b101, missing: !0b111, words: [0; WORDS] };
         r.words[..7].copy_from_slice(&[2, 100, 90, 7, 1001, 8, 1002]);
@@ -179,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn accessors_find_their_words() {
+    fn accessors_return_the_words_of_their_counter() {
         let r = two_groups();
         assert_eq!([0, 1, 2, 3].map(|i| r.value(i)), [Some(7), Some(8), Some(9), None]);
         assert_eq!([0, 1, 2, 3].map(|i| r.enabled(i)), [Some(100), Some(100), Some(50), None]);

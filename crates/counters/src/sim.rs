@@ -1,18 +1,19 @@
-//! Simulated groups: a script instead of the kernel, and the same words in the buffer.
+//! Simulated groups: a script replaces the kernel and produces the same words in the buffer.
 //!
 //! A script has one step per reading of its thread. Every counter of a group advances with each
-//! reading; the group's times are those of its first counter's script, because a kernel group
-//! also has one pair of times; a step that fails in any of its counters makes the whole group
-//! missing for that reading, as a group in error state is. The counting goes on meanwhile.
+//! reading. The group's times come from the script of its first counter, because a kernel group
+//! also has only one pair of times. If a step fails in any of the counters, the whole group is
+//! missing from that reading, like a group in the error state. The counters continue to count
+//! meanwhile.
 
 use model::{Counter, MAX_COUNTERS, SimReading, Source};
 
 use crate::plan::Group;
 
-/// Where the scripts of one thread stand.
+/// The current position in the scripts of one thread.
 #[derive(Clone, Copy)]
 pub(crate) struct SimState {
-    /// How many readings this thread has taken.
+    /// Number of readings that this thread has taken.
     pub(crate) readings: u64,
     values: [u64; MAX_COUNTERS],
     enabled: [u64; MAX_COUNTERS],
@@ -25,7 +26,7 @@ impl SimState {
         Self { readings: 0, values: zero, enabled: zero, running: zero }
     }
 
-    /// Takes the group's next step and writes its block. `false` if the reading fails.
+    /// Takes the group's next step and writes its block. Returns false if the reading fails.
     pub(crate) fn read(&mut self, counters: &[Counter], group: Group, block: &mut [u64]) -> bool {
         let mut works = true;
         for i in group.range() {
@@ -51,7 +52,7 @@ impl SimState {
     }
 }
 
-/// The step of reading number `reading`: the script starts over after its last one.
+/// Returns the step for reading number `reading`. The script starts over after its last step.
 fn step(counter: Option<&Counter>, reading: u64) -> SimReading {
     let Some(Counter { source: Source::Sim(script), .. }) = counter else {
         return SimReading { fails: true, ..SimReading::default() };

@@ -1,16 +1,16 @@
-//! System calls without libc's wrappers: errno belongs to the program that we are a guest of,
-//! and interposed `read` or `close` of other tools must not see ours.
+//! System calls without libc's wrappers. errno belongs to the host program, and other tools that
+//! interpose `read` or `close` must not see our calls.
 //!
-//! Each function returns what the kernel does: a value, or minus an error number.
+//! Each function returns what the kernel returns: a value or a negated error number.
 
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn syscall6(n: i64, args: [usize; 6]) -> isize {
     let [a, b, c, d, e, f] = args;
     let ret;
-    // SAFETY: the x86-64 system call convention (psABI, appendix A.2.1): number in rax, arguments
-    // in rdi, rsi, rdx, r10, r8, r9; rcx and r11 are overwritten; the stack is not used. That the
-    // arguments are right for the call is the caller's promise.
+    // SAFETY: this follows the x86-64 system call convention (psABI, appendix A.2.1): the number is
+    // in rax and the arguments are in rdi, rsi, rdx, r10, r8, r9; rcx and r11 are overwritten; the
+    // stack is not used. The caller guarantees that the arguments are valid for the call.
     unsafe {
         core::arch::asm!(
             "syscall",
@@ -28,8 +28,9 @@ unsafe fn syscall6(n: i64, args: [usize; 6]) -> isize {
 unsafe fn syscall6(n: i64, args: [usize; 6]) -> isize {
     let [a, b, c, d, e, f] = args;
     let ret;
-    // SAFETY: Linux on AArch64 takes the number in x8 and arguments in x0 to x5, returns in x0
-    // and preserves everything else. The arguments are the caller's promise.
+    // SAFETY: Linux on AArch64 takes the number in x8 and the arguments in x0 to x5, returns the
+    // result in x0 and preserves everything else. The caller guarantees that the arguments are
+    // valid.
     unsafe {
         core::arch::asm!(
             "svc 0",
@@ -46,64 +47,67 @@ unsafe fn syscall6(_: i64, _: [usize; 6]) -> isize {
     -(libc::ENOSYS as isize)
 }
 
-/// A system call with fewer arguments.
+/// Makes a system call with up to five arguments.
 ///
 /// # Safety
-/// The arguments are right for the call.
+/// The arguments must be valid for the call.
 #[inline(always)]
 unsafe fn syscall5(n: i64, a: usize, b: usize, c: usize, d: usize, e: usize) -> isize {
-    // SAFETY: by contract; the kernel looks at no argument that a call does not have.
+    // SAFETY: the caller guarantees this; the kernel ignores arguments that a call does not have.
     unsafe { syscall6(n, [a, b, c, d, e, 0]) }
 }
 
-/// `read(2)`.
+/// Calls `read(2)`.
 ///
 /// # Safety
-/// `buf` is writable for `len` bytes.
+/// `buf` must be writable for `len` bytes.
 #[inline(always)]
 pub(crate) unsafe fn read(fd: i32, buf: *mut u8, len: usize) -> isize {
     // SAFETY: the kernel writes at most `len` bytes to `buf`, which the caller allows.
     unsafe { syscall5(libc::SYS_read, fd as usize, buf as usize, len, 0, 0) }
 }
 
-/// `close(2)`.
+/// Calls `close(2)`.
 pub(crate) fn close(fd: i32) -> isize {
-    // SAFETY: touches no memory of ours; callers only close numbers that they own.
+    // SAFETY: touches none of our memory; callers only close descriptors that they own.
     unsafe { syscall5(libc::SYS_close, fd as usize, 0, 0, 0, 0) }
 }
 
-/// `fcntl(fd, F_DUPFD_CLOEXEC, lowest)`: the same file under a number of at least `lowest`.
+/// Calls `fcntl(fd, F_DUPFD_CLOEXEC, lowest)`: duplicates the descriptor to a number of at least
+/// `lowest`.
 pub(crate) fn dup_above(fd: i32, lowest: i32) -> isize {
     let cmd = libc::F_DUPFD_CLOEXEC as usize;
     // SAFETY: this fcntl takes plain numbers.
     unsafe { syscall5(libc::SYS_fcntl, fd as usize, cmd, lowest as usize, 0, 0) }
 }
 
-/// The kernel's id of the perf event of `fd`; minus an error number if there is none. `ENOTTY`
-/// and the like mean that the descriptor is something else.
+/// Returns the kernel's id of the perf event behind `fd`, or the error number if it has none.
+/// `ENOTTY` and similar errors mean that the descriptor is not a perf event.
 pub(crate) fn perf_event_id(fd: i32) -> Result<u64, i32> {
-    // `_IOR('$', 7, __u64 *)` of linux/perf_event.h on 64-bit machines.
+    // `_IOR('$', 7, __u64 *)` in linux/perf_event.h on 64-bit machines.
     const PERF_EVENT_IOC_ID: usize = 0x8008_2407;
     let mut id = 0u64;
     let out = &raw mut id as usize;
-    // SAFETY: this ioctl writes one u64 to its argument, which points to a live local. A driver
-    // that is not perf would have to reuse perf's own number with its type letter to write more.
+    // SAFETY: this ioctl writes one u64 to its argument, which points to a local variable. Another
+    // driver could only write more if it reused perf's number together with perf's type letter.
     let ret = unsafe { syscall5(libc::SYS_ioctl, fd as usize, PERF_EVENT_IOC_ID, out, 0, 0) };
     if ret == 0 { Ok(id) } else { Err(-ret as i32) }
 }
 
-/// Sets the condition of the tracepoint of `fd`; the error number if the kernel refuses it.
+/// Sets the condition of the tracepoint `fd`. Returns the error number if the kernel refuses it.
 pub(crate) fn perf_event_filter(fd: i32, filter: &core::ffi::CStr) -> Option<i32> {
-    // `_IOW('$', 6, char *)` of linux/perf_event.h on 64-bit machines.
+    // `_IOW('$', 6, char *)` in linux/perf_event.h on 64-bit machines.
     const PERF_EVENT_IOC_SET_FILTER: usize = 0x4008_2406;
     let text = filter.as_ptr() as usize;
-    // SAFETY: this ioctl reads the C string at its argument, which lives for the call.
+    // SAFETY: this ioctl reads the C string that its argument points to, which lives during the
+    // call.
     let ret =
         unsafe { syscall5(libc::SYS_ioctl, fd as usize, PERF_EVENT_IOC_SET_FILTER, text, 0, 0) };
     (ret < 0).then_some(-ret as i32)
 }
 
-/// Stops a group's leader and starts it again, which makes the kernel schedule the whole group in.
+/// Stops the leader of a group and starts it again. This makes the kernel schedule the whole group
+/// in.
 pub(crate) fn perf_event_restart(leader: i32) {
     const PERF_EVENT_IOC_ENABLE: usize = 0x2400;
     const PERF_EVENT_IOC_DISABLE: usize = 0x2401;
@@ -113,11 +117,11 @@ pub(crate) fn perf_event_restart(leader: i32) {
     }
 }
 
-/// `perf_event_open(2)`.
+/// Calls `perf_event_open(2)`.
 ///
 /// # Safety
-/// `attr` points to a `perf_event_attr` that is readable for as many bytes as its size field
-/// says, and writable in that field (the kernel writes its own size there with E2BIG).
+/// `attr` must point to a `perf_event_attr` that is readable for as many bytes as its size field
+/// states. That field must be writable, because with E2BIG the kernel writes its own size there.
 pub(crate) unsafe fn perf_event_open(
     attr: *mut u8,
     pid: i32,
@@ -127,16 +131,16 @@ pub(crate) unsafe fn perf_event_open(
 ) -> isize {
     let n = libc::SYS_perf_event_open;
     let [pid, cpu, group_fd] = [pid, cpu, group_fd].map(|x| x as isize as usize);
-    // SAFETY: the attribute is as the caller promises; everything else is a number.
+    // SAFETY: the caller guarantees the attributes; all other arguments are numbers.
     unsafe { syscall5(n, attr as usize, pid, cpu, group_fd, flags) }
 }
 
-/// `mmap(2)` anywhere.
+/// Calls `mmap(2)` at an address that the kernel chooses.
 fn mmap(bytes: usize, protection: i32, flags: i32, fd: i32) -> Result<*mut u8, i32> {
     let args = [0, bytes, protection as usize, flags as usize, fd as isize as usize, 0];
-    // SAFETY: a new mapping where the kernel finds room takes nothing from anybody.
+    // SAFETY: a new mapping at a free address does not affect existing memory.
     let at = unsafe { syscall6(libc::SYS_mmap, args) };
-    // Error numbers are the last 4095 addresses.
+    // The last 4095 addresses are error numbers.
     if (-4095..0).contains(&at) { Err(-at as i32) } else { Ok(at as usize as *mut u8) }
 }
 
@@ -145,12 +149,12 @@ pub(crate) fn map_counter(fd: i32, bytes: usize) -> Result<*mut u8, i32> {
     mmap(bytes, libc::PROT_READ, libc::MAP_SHARED, fd)
 }
 
-/// Zeroed private memory that is present from the start, and that a forked child finds zeroed.
+/// Maps zeroed private memory that is present from the start. A forked child finds it zeroed.
 pub(crate) fn map_wiped_on_fork(bytes: usize) -> Result<*mut u8, i32> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
     let at = mmap(bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1)?;
     let advice = libc::MADV_WIPEONFORK as usize;
-    // SAFETY: mapped just now, and nobody else knows it.
+    // SAFETY: mapped just now; nobody else knows it.
     let ret = unsafe { syscall5(libc::SYS_madvise, at as usize, bytes, advice, 0, 0) };
     if ret < 0 {
         unmap(at, bytes);
@@ -159,18 +163,18 @@ pub(crate) fn map_wiped_on_fork(bytes: usize) -> Result<*mut u8, i32> {
     Ok(at)
 }
 
-/// `munmap(2)`.
+/// Calls `munmap(2)`.
 pub(crate) fn unmap(at: *mut u8, bytes: usize) {
-    // SAFETY: callers unmap what they mapped and do not use it afterwards.
+    // SAFETY: callers unmap only their own mappings and do not use them afterwards.
     unsafe { syscall5(libc::SYS_munmap, at as usize, bytes, 0, 0, 0) };
 }
 
-/// The soft `RLIMIT_NOFILE`, or `None` if the kernel does not say.
+/// Returns the soft `RLIMIT_NOFILE`, or `None` if the call fails.
 pub(crate) fn descriptor_limit() -> Option<u64> {
     let mut limit = [0u64; 2];
     let out = limit.as_mut_ptr() as usize;
     let resource = libc::RLIMIT_NOFILE as usize;
-    // SAFETY: prlimit64 with a null new limit writes a `struct rlimit64` (two u64) to `out`.
+    // SAFETY: with a null new limit, prlimit64 only writes a `struct rlimit64` (two u64) to `out`.
     let ret = unsafe { syscall5(libc::SYS_prlimit64, 0, resource, 0, out, 0) };
     (ret == 0).then_some(limit[0])
 }
@@ -181,20 +185,20 @@ mod tests {
 
     #[test]
     fn errno_is_not_touched() {
-        // SAFETY: errno is this thread's own.
+        // SAFETY: errno belongs to this thread.
         unsafe { *libc::__errno_location() = 4321 };
-        // SAFETY: nothing is written: the number is not open.
+        // SAFETY: nothing is written, because the descriptor is not open.
         assert_eq!(unsafe { read(-1, core::ptr::null_mut(), 0) }, -(libc::EBADF as isize));
         assert_eq!(close(-1), -(libc::EBADF as isize));
         assert_eq!(perf_event_id(-1), Err(libc::EBADF));
-        // SAFETY: as above.
+        // SAFETY: errno belongs to this thread.
         assert_eq!(unsafe { *libc::__errno_location() }, 4321);
     }
 
     #[test]
     fn limit_agrees_with_libc() {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: getrlimit writes the struct it is given.
+        // SAFETY: getrlimit writes to the struct that it is given.
         unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
         assert_eq!(descriptor_limit(), Some(limit.rlim_cur));
     }

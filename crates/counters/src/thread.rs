@@ -7,22 +7,23 @@
 //!    └────────────────┴────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A group is opened once, enabled, and never stopped: what a call counted is the difference of
-//! two reads (measured: 1.7 times cheaper than reset, enable, disable, read with one counter,
-//! 8 times with five).
+//! A group is opened once in the enabled state and never stopped. What a call counted is the
+//! difference of two reads. (Measured: 1.7 times cheaper than reset, enable, disable, read with one
+//! counter, and 8 times cheaper with five.)
 //!
 //! # What can be detected when the program closes our descriptors
 //!
-//! Programs close numbers that are not theirs (`close_range`, daemons). Then a read here fails
-//! with `EBADF` and the thread's counters are lost: detected, nothing harmed. If the number was
-//! reused before our next read, that one read goes to somebody else's file: it is *recognised*
-//! afterwards (wrong size, shape or id) and never repeated, but bytes of a pipe or socket may
-//! have been taken, and an empty blocking one would block. No system call reads a counter and
-//! refuses a pipe (`pread` refuses both, `RWF_NOWAIT` too: measured), and asking before each
-//! read costs a system call more. What makes it unlikely instead: descriptors live at high
-//! numbers, and the kernel hands out the lowest free one, so only `dup2` to our very number gets
-//! there. [`ThreadCounters::verify`] asks without reading; an agent that sees `close` or `dup2`
-//! can ask [`ThreadCounters::owns`].
+//! Some programs close descriptors that are not theirs (`close_range`, daemons). Then a read here
+//! fails with `EBADF`, and the thread's counters are lost. That is detected and does no harm. If
+//! the number is reused before our next read, that one read goes to another file. It is
+//! *recognised* afterwards (wrong size, layout or id) and never repeated. But it may have consumed
+//! bytes of a pipe or socket, and it blocks if the pipe is empty and blocking.
+//!
+//! No system call reads a counter but refuses a pipe (`pread` and `RWF_NOWAIT` refuse both:
+//! measured), and a check before each read would cost another system call. Instead, descriptors
+//! have high numbers, which makes the case unlikely: the kernel hands out the lowest free number,
+//! so only a `dup2` to exactly our number gets there. [`ThreadCounters::verify`] checks without
+//! reading. An agent that sees `close` or `dup2` can call [`ThreadCounters::owns`].
 
 use core::{fmt, ptr};
 
@@ -35,32 +36,32 @@ use crate::sim::SimState;
 use crate::sys;
 use crate::user::{self, Table};
 
-/// The counters of one thread. Nothing happens when it is dropped: its owner calls
-/// [`ThreadCounters::close`]. 1.3 kB; fits a `const` thread-local.
+/// The counters of one thread. Dropping it does nothing, so its owner must call
+/// [`ThreadCounters::close`]. It has 1.3 kB and fits in a `const` thread-local.
 ///
-/// Opened by the thread that is counted, or for another one ([`ThreadCounters::open_for`]). May
-/// be moved and read elsewhere, but the reading of a thread that runs on another processor costs
-/// 18 µs instead of 0.4 (measured), because the kernel interrupts that processor.
+/// The thread that is counted opens it, or another thread does ([`ThreadCounters::open_for`]). It
+/// may be moved and read elsewhere. But reading the counters of a thread that runs on another CPU
+/// costs 18 µs instead of 0.4 µs (measured), because the kernel interrupts that CPU.
 #[repr(C)]
 pub struct ThreadCounters<'plan> {
-    // The hot path's words first: one cache line.
+    // The words of the hot path come first, so that they share one cache line.
     state: State,
     /// Descriptor of the only group's leader.
     leader: i32,
-    /// Bytes of the only group's block.
+    /// Size of the only group's block in bytes.
     bytes: usize,
-    /// Counters of the only group.
+    /// Number of counters in the only group.
     nr: u64,
     /// The kernel's id of the only group's leader.
     leader_id: u64,
     starts: u32,
     absent: u32,
-    /// Pages for user-space reads; null when no group has any.
+    /// Pages for user-space reads; null if no group has any.
     table: *mut Table,
-    /// The thread that the pages are good for.
+    /// The thread for which the pages are valid.
     owner: usize,
     plan: Option<&'plan Plan>,
-    /// Descriptor and kernel's id of each perf counter; −1 where there is none.
+    /// Descriptor and kernel's id of each perf counter. The descriptor is −1 if there is none.
     fds: [i32; MAX_COUNTERS],
     ids: [u64; MAX_COUNTERS],
     sim: SimState,
@@ -68,39 +69,39 @@ pub struct ThreadCounters<'plan> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    // The first one, so that memory wiped by a fork is closed.
+    // This is the first variant, so that memory wiped by a fork means closed.
     Closed,
-    /// Exactly one group, and it is perf's: one read, straight into the buffer.
+    /// There is exactly one group, and it is perf's: one read directly into the buffer suffices.
     OneGroup,
-    /// As `OneGroup`, and it has pages.
+    /// As `OneGroup`, and the group has pages.
     OneInUser,
-    /// Anything else, nothing included.
+    /// Any other combination, including no group at all.
     Several,
     Lost,
 }
 
-/// What a reading gave.
+/// The outcome of a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ReadStatus {
     /// Every counter was read.
     Complete,
-    /// At least one group could not be read this time (a pinned group that lost its hardware, a
+    /// At least one group could not be read this time (a pinned group that lost its hardware, or a
     /// scripted failure); [`Readings::missing`] says which. Later readings may work.
     Partial,
-    /// A descriptor is not ours any more. Reported once; nothing will be read in this thread
-    /// until it is opened again.
+    /// A descriptor is no longer ours. Reported only once; nothing is read in this thread until the
+    /// counters are opened again.
     DescriptorLost,
-    /// Nothing is open, or a descriptor was lost before.
+    /// Nothing is open, or a descriptor was lost earlier.
     Closed,
 }
 
-/// Which counter of a plan did not open, and why.
+/// The counter of a plan that did not open, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFailure {
-    /// Index in the plan.
+    /// Index of the counter in the plan.
     pub counter: usize,
-    /// What the kernel said.
+    /// The kernel's error.
     pub error: OpenError,
 }
 
@@ -113,7 +114,7 @@ impl fmt::Display for OpenFailure {
 impl std::error::Error for OpenFailure {}
 
 impl<'plan> ThreadCounters<'plan> {
-    /// Nothing open.
+    /// Creates a value without open counters.
     pub const fn closed() -> Self {
         Self {
             state: State::Closed,
@@ -132,16 +133,17 @@ impl<'plan> ThreadCounters<'plan> {
         }
     }
 
-    /// Opens every group of `plan` for the calling thread, counting from now on. All or nothing:
-    /// on failure every descriptor that was opened is closed again. Whatever was open before is
-    /// closed first. About 2.5 µs per counter; no allocation, no lock, no errno.
+    /// Opens every group of `plan` for the calling thread; counting starts at once. If a counter
+    /// fails to open, all descriptors that were opened are closed again. Counters that were open
+    /// before are closed first. Takes about 2.5 µs per counter; does not allocate, lock or touch
+    /// errno.
     pub fn open(&mut self, plan: &'plan Plan) -> Result<(), OpenFailure> {
         self.open_for(plan, Target::CALLING_THREAD)
     }
 
-    /// [`ThreadCounters::open`] for another thread, which may have been running for long, or for
-    /// one processor. What it counts begins now. A thread that has ended fails with `ESRCH`; one
-    /// that ends later keeps its counts readable.
+    /// Does what [`ThreadCounters::open`] does, for another thread, which may have been running for
+    /// a long time, or for one CPU. Counting starts now. Fails with `ESRCH` if the thread has
+    /// ended; if it ends later, its counts stay readable.
     pub fn open_for(&mut self, plan: &'plan Plan, target: Target) -> Result<(), OpenFailure> {
         self.close();
         let lowest = high_descriptor();
@@ -158,9 +160,10 @@ impl<'plan> ThreadCounters<'plan> {
                     }
                 }
             }
-            // Linux 6.18 leaves a member whose PMU is not its leader's off the processor until the
-            // thread is switched out and in: `{page-faults,task-clock}` opens and reads, and its
-            // second counter stands still (measured). Restarting the leader schedules all of them.
+            // Linux 6.18 does not schedule a member whose PMU differs from its leader's until the
+            // thread is switched out and in. `{page-faults,task-clock}` opens and reads, but its
+            // second counter does not advance (measured). Restarting the leader schedules all
+            // members.
             if group.len > 1 {
                 sys::perf_event_restart(leader);
             }
@@ -184,7 +187,8 @@ impl<'plan> ThreadCounters<'plan> {
         Ok(())
     }
 
-    /// Opens counter `i` and notes its descriptor (moved to a high number) and id.
+    /// Opens counter `i`, moves its descriptor to a high number, and stores the descriptor and the
+    /// id.
     fn open_one(
         &mut self,
         plan: &Plan,
@@ -200,7 +204,8 @@ impl<'plan> ThreadCounters<'plan> {
         else {
             return Err(OpenError::from_errno(libc::EINVAL));
         };
-        // A PMU that does not know the wish refuses it; what is wrong otherwise is wrong without.
+        // A PMU that does not support user-space reads refuses these attributes. Any other error
+        // occurs without them, too.
         let asking = if in_user { user::asking(attr) } else { None };
         let opened = asking.and_then(|attr| perf::open(&attr, target, leader).ok());
         let mut fd = match opened {
@@ -211,7 +216,8 @@ impl<'plan> ThreadCounters<'plan> {
             let moved = sys::dup_above(fd, lowest);
             sys::close(fd);
             if moved < 0 {
-                // The numbers set aside for counters are used up: the others are the program's.
+                // The numbers reserved for counters are used up; lower numbers belong to the
+                // program.
                 return Err(OpenError::from_errno(libc::EMFILE));
             }
             fd = moved as i32;
@@ -233,7 +239,7 @@ impl<'plan> ThreadCounters<'plan> {
             self.table = Table::make();
             self.owner = user::thread_pointer();
         }
-        // SAFETY: null, or made by `Table::make` and ours alone until `close`.
+        // SAFETY: null, or made by `Table::make` and used by nobody else until `close`.
         let Some(table) = (unsafe { self.table.as_mut() }) else { return };
         table.map(group, &self.fds);
         if fresh && !table.has(group.first.into()) {
@@ -243,59 +249,61 @@ impl<'plan> ThreadCounters<'plan> {
 
     fn free_table(&mut self) {
         if !self.table.is_null() {
-            // SAFETY: made by `Table::make`; nobody else has it, and we forget it.
+            // SAFETY: made by `Table::make`; nobody else has it, and the pointer is cleared.
             unsafe { Table::free(self.table) };
             self.table = ptr::null_mut();
         }
     }
 
-    /// One bit at the first counter of each group that is read without the kernel, as long as the
-    /// thread that opened the counters reads them.
+    /// Returns a mask with one bit at the first counter of each group that is read without the
+    /// kernel. This is the case as long as the thread that opened the counters reads them.
     pub fn user_reads(&self) -> u32 {
-        // SAFETY: null, or made by `Table::make` and ours until `close`.
+        // SAFETY: null, or made by `Table::make` and valid until `close`.
         let Some(table) = (unsafe { self.table.as_ref() }) else { return 0 };
         (0..MAX_COUNTERS)
             .filter(|i| self.starts >> i & 1 == 1 && table.has(*i))
             .fold(0, |m, i| m | 1 << i)
     }
 
-    /// The pages, if this is the thread that they are good for.
+    /// Returns the pages, if this is the thread for which they are valid.
     #[inline(always)]
     fn pages(&self) -> Option<&Table> {
-        // SAFETY: null, or made by `Table::make` and ours until `close`.
+        // SAFETY: null, or made by `Table::make` and valid until `close`.
         let table = unsafe { self.table.as_ref() }?;
         (self.owner == user::thread_pointer()).then_some(table)
     }
 
-    /// Reads a group through its pages. False: it has none, this is another thread or process, or
-    /// the counter is not on the processor.
+    /// Reads a group through its pages. Returns false if it has none, if this is another thread or
+    /// process, or if the counter is not on the CPU at the moment.
     fn read_in_user(&self, first: usize, len: usize, block: &mut [u64]) -> bool {
         self.pages().is_some_and(|table| table.read(first, len, block))
     }
 
-    /// The addresses of the pages that are read without the kernel: a forked child lacks them.
+    /// Returns the addresses of the pages that are read without the kernel. A forked child does not
+    /// have them.
     pub fn user_pages(&self) -> impl Iterator<Item = usize> {
-        // SAFETY: null, or made by `Table::make` and ours until `close`.
+        // SAFETY: null, or made by `Table::make` and valid until `close`.
         let table = unsafe { self.table.as_ref() };
         table.into_iter().flat_map(user::Table::addresses)
     }
 
     /// Whether this is a forked child of the process that opened the counters, as far as that can
-    /// be told without a system call: their pages are gone. Its readings would be the parent's.
+    /// be determined without a system call: the pages of the counters are gone. A reading in the
+    /// child would return the parent's counts.
     fn in_child(&self) -> bool {
-        // SAFETY: null, or made by `Table::make` and ours until `close`.
+        // SAFETY: null, or made by `Table::make` and valid until `close`.
         unsafe { self.table.as_ref() }.is_some_and(|table| !table.is_alive())
     }
 
-    /// Reads every group into `out`: for each perf group the processor's counters, where
-    /// [`ThreadCounters::user_reads`] says so and they are there at the moment, else one
-    /// `read(2)`; nothing for simulated ones.
+    /// Reads every group into `out`. A perf group is read from the CPU's counters if
+    /// [`ThreadCounters::user_reads`] includes it and the counters are on the CPU at the moment;
+    /// otherwise with one `read(2)`. Simulated groups need no system call.
     ///
-    /// No allocation, lock, errno or panic; signal-safe, but not while the same value is being
-    /// read (use a guard against re-entry).
+    /// Does not allocate, lock, panic or touch errno. It is signal-safe, but not while the same
+    /// value is being read (use a guard against re-entry).
     #[inline]
     pub fn read(&mut self, out: &mut Readings) -> ReadStatus {
-        // Where every instruction shows comes first.
+        // The cases in which every instruction matters come first.
         if self.state == State::OneInUser {
             return self.read_one_in_user(out);
         }
@@ -305,11 +313,11 @@ impl<'plan> ThreadCounters<'plan> {
         self.read_several(out)
     }
 
-    /// The shortest way there is, without a loop and without a frame of its own: anything unusual
-    /// goes [the long way](Self::read_one_the_long_way).
+    /// The shortest path, without a loop and without its own stack frame. Any unusual case takes
+    /// [the long way](Self::read_one_the_long_way).
     #[inline]
     fn read_one_in_user(&mut self, out: &mut Readings) -> ReadStatus {
-        // SAFETY: in this state there is a table, made by `Table::make` and ours until `close`.
+        // SAFETY: in this state there is a table, made by `Table::make` and valid until `close`.
         let table = unsafe { &*self.table };
         if self.owner == user::thread_pointer() && table.attempt_only_group(&mut out.words) {
             out.starts = 1;
@@ -359,7 +367,7 @@ impl<'plan> ThreadCounters<'plan> {
         for group in plan.groups() {
             let words = block_words(*group);
             let Some(block) = out.words.get_mut(at..at + words) else {
-                return ReadStatus::Closed; // A plan has no more words than the buffer.
+                return ReadStatus::Closed; // A plan never has more words than the buffer.
             };
             at += words;
             let first = usize::from(group.first);
@@ -368,7 +376,7 @@ impl<'plan> ThreadCounters<'plan> {
                 SourceKind::Perf if self.read_in_user(first, group.len.into(), block) => true,
                 SourceKind::Perf => {
                     let (fd, id) = (self.fds[first & 31], self.ids[first & 31]);
-                    // SAFETY: `block` is that many words long.
+                    // SAFETY: `block` has this many words.
                     let got = unsafe { sys::read(fd, block.as_mut_ptr().cast(), words * 8) };
                     let ours = got == words as isize * 8
                         && matches!(*block, [nr, _, _, _, leader, ..]
@@ -389,14 +397,16 @@ impl<'plan> ThreadCounters<'plan> {
         status
     }
 
-    /// Tells a group in error state from a number that is no longer ours.
+    /// Distinguishes a group in the error state from a descriptor that is no longer ours.
     #[cold]
     #[inline(never)]
     fn not_as_expected(&mut self, leader: usize, got: isize, out: &mut Readings) -> ReadStatus {
         out.missing = if self.state == State::Several { out.missing } else { !0 };
-        // A read that gave bytes, but not ours or not all: a foreign file, a group that lost a
-        // member because that one's descriptor was closed, a forked child. None can be mended. One that
-        // gave none is the error state (end of file) or out of kernel memory, if it is ours.
+        // A read that returned bytes, but not ours or not all of them, is one of three cases:
+        // another file, a group that lost a member because that member's descriptor was closed, or
+        // a forked child. None of them can be repaired. If the descriptor is ours and the read
+        // returned nothing, the group is in the error state (end of file), or the kernel is out of
+        // memory.
         if got <= 0 && self.is_ours(leader) {
             return ReadStatus::Partial;
         }
@@ -405,14 +415,14 @@ impl<'plan> ThreadCounters<'plan> {
         ReadStatus::DescriptorLost
     }
 
-    /// Whether counter `i` has a descriptor that still names the event that was opened.
+    /// Whether counter `i` has a descriptor that still refers to the event that was opened.
     fn is_ours(&self, i: usize) -> bool {
         let (Some(&fd), Some(&id)) = (self.fds.get(i), self.ids.get(i)) else { return false };
         fd >= 0 && sys::perf_event_id(fd) == Ok(id)
     }
 
-    /// Whether every descriptor still is ours, asked without reading: one ioctl (0.1 µs) per
-    /// counter. If not, the counters are lost from now on. `true` when nothing is open.
+    /// Checks, without reading, that every descriptor is still ours. Costs one ioctl (0.1 µs) per
+    /// counter. If one is not, the counters are lost from now on. Returns true if nothing is open.
     pub fn verify(&mut self) -> bool {
         let ours = (0..MAX_COUNTERS).all(|i| self.fds[i] < 0 || self.is_ours(i));
         if !ours {
@@ -421,13 +431,13 @@ impl<'plan> ThreadCounters<'plan> {
         ours
     }
 
-    /// Whether `fd` is a number of ours: for whoever watches the program close descriptors.
+    /// Whether `fd` is one of our descriptors. For code that watches the program close descriptors.
     pub fn owns(&self, fd: i32) -> bool {
         fd >= 0 && self.fds.contains(&fd)
     }
 
-    /// The numbers of all open descriptors; in a forked child, those that were inherited.
-    /// [`ThreadCounters::close`] is right there too.
+    /// Returns all open descriptors; in a forked child, those that it inherited. The child may call
+    /// [`ThreadCounters::close`], too.
     pub fn descriptors(&self) -> impl Iterator<Item = i32> + '_ {
         self.fds.iter().copied().filter(|&fd| fd >= 0)
     }
@@ -437,15 +447,15 @@ impl<'plan> ThreadCounters<'plan> {
         matches!(self.state, State::OneGroup | State::OneInUser | State::Several)
     }
 
-    /// Starts the scripts of simulated counters over, so that the next reading is their first.
+    /// Restarts the scripts of simulated counters, so that the next reading is their first.
     pub fn rewind_scripts(&mut self) {
         self.sim = SimState::new();
     }
 
-    /// Closes every descriptor that still is ours, and no other, and unmaps their pages: either
-    /// alone would leave the counters counting. Any thread, any number of times.
+    /// Closes every descriptor that is still ours, and no other, and unmaps the pages. Either one
+    /// alone would leave the counters counting. May be called on any thread, any number of times.
     pub fn close(&mut self) {
-        // Members before leaders: the kernel need not break a group up.
+        // Members are closed before leaders, so that the kernel does not have to split the group.
         for i in (0..MAX_COUNTERS).rev() {
             if self.is_ours(i) {
                 sys::close(self.fds[i]);
@@ -456,7 +466,7 @@ impl<'plan> ThreadCounters<'plan> {
     }
 }
 
-// SAFETY: the pointer is to memory that only this value knows; another thread that reads asks the
+// SAFETY: only this value knows the memory behind the pointer. Another thread reads through the
 // kernel, and shared references neither write nor unmap.
 unsafe impl Send for ThreadCounters<'_> {}
 // SAFETY: as above.
@@ -468,16 +478,16 @@ impl Default for ThreadCounters<'_> {
     }
 }
 
-/// Word of the leader's id in a group's block.
+/// Index of the leader's id in a group's block.
 const FIRST_ID: usize = 4;
 
 fn block_words(group: Group) -> usize {
     3 + 2 * usize::from(group.len)
 }
 
-/// The number from which on our descriptors live: clear of `select`'s 1024 and of the loops that
-/// close everything low, yet not so high that the kernel's descriptor table, which every fork
-/// copies up to the highest open number, becomes large (8 bytes each).
+/// Returns the lowest number for our descriptors. It is above `select`'s limit of 1024 and out of
+/// reach of loops that close all low descriptors. It is not so high that the kernel's descriptor
+/// table, which every fork copies up to the highest open number, becomes large (8 bytes per entry).
 fn high_descriptor() -> i32 {
     const HIGHEST: u64 = 8192;
     let limit = sys::descriptor_limit().unwrap_or(1024).min(HIGHEST);

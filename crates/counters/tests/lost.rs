@@ -1,4 +1,4 @@
-//! The program closes or reuses our descriptors, or forks: nothing of the program's is harmed.
+//! Tests that the program is not harmed when it closes or reuses our descriptors, or forks.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -11,13 +11,13 @@ fn plan() -> Plan {
 }
 
 fn close(fd: i32) {
-    // SAFETY: the tests play a program that closes numbers that are not its own.
+    // SAFETY: the tests imitate a program that closes descriptors that are not its own.
     assert_eq!(unsafe { libc::close(fd) }, 0);
 }
 
 fn pipe() -> [OwnedFd; 2] {
     let mut fds = [0; 2];
-    // SAFETY: two new descriptors, owned from here on.
+    // SAFETY: two new descriptors, which are owned from here on.
     unsafe {
         assert_eq!(libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC), 0);
         fds.map(|fd| OwnedFd::from_raw_fd(fd))
@@ -39,13 +39,13 @@ fn a_closed_leader_is_reported_once() {
     assert_eq!(out.missing(), !0);
     assert_eq!(counters.read(&mut out), ReadStatus::Closed);
     assert!(!counters.is_open());
-    // And can be opened again.
+    // The counters can be opened again.
     counters.open(&plan).unwrap();
     assert_eq!(counters.read(&mut out), ReadStatus::Complete);
     counters.close();
 }
 
-/// Closing a member takes it out of its group: the reading has another shape.
+/// Closing a member removes it from its group, so the reading has another layout.
 #[test]
 fn a_closed_member_is_noticed() {
     if !can_count() {
@@ -60,8 +60,8 @@ fn a_closed_member_is_noticed() {
     counters.close();
 }
 
-/// The number now is a pipe's, and the agent asks before it reads: nobody's bytes are taken and
-/// the pipe survives our close.
+/// The number now refers to a pipe, and the agent checks before it reads: no bytes are taken from
+/// the pipe, and the pipe survives our close.
 #[test]
 fn verify_spares_the_new_owner_of_a_number() {
     if !can_count() {
@@ -73,27 +73,27 @@ fn verify_spares_the_new_owner_of_a_number() {
     assert!(counters.verify());
     let number = counters.descriptors().next().unwrap();
     let [reader, writer] = pipe();
-    // SAFETY: the program takes our number for its pipe; owned from here on.
+    // SAFETY: the program takes our number for its pipe, which is owned from here on.
     let taken = unsafe {
         assert_eq!(libc::dup2(reader.as_raw_fd(), number), number);
         OwnedFd::from_raw_fd(number)
     };
-    // SAFETY: a live descriptor and a live buffer.
+    // SAFETY: the descriptor and the buffer are valid.
     unsafe { libc::write(writer.as_raw_fd(), b"theirs".as_ptr().cast(), 6) };
     assert!(!counters.verify());
     let mut out = Readings::new();
     assert_eq!(counters.read(&mut out), ReadStatus::Closed);
     counters.close();
     let mut buf = [0u8; 16];
-    // SAFETY: a live descriptor and a live buffer.
+    // SAFETY: the descriptor and the buffer are valid.
     let got = unsafe { libc::read(taken.as_raw_fd(), buf.as_mut_ptr().cast(), 16) };
     assert_eq!((got, &buf[..6]), (6, &b"theirs"[..]));
 }
 
-/// Without asking, the one read that finds out does take bytes from a pipe with data: this is
-/// the limit of what a read can detect. It happens once, and the descriptor survives.
+/// Without a check, the read that detects the loss takes bytes from a pipe that has data. This is
+/// the limit of what a read can detect. It happens only once, and the descriptor survives.
 #[test]
-fn a_blind_read_finds_out_at_the_price_of_one_read() {
+fn an_unverified_read_detects_the_loss_once() {
     if !can_count() {
         return;
     }
@@ -102,13 +102,13 @@ fn a_blind_read_finds_out_at_the_price_of_one_read() {
     counters.open(&plan).unwrap();
     let number = counters.descriptors().next().unwrap();
     let [reader, writer] = pipe();
-    // SAFETY: the program takes our number for its pipe; owned from here on.
+    // SAFETY: the program takes our number for its pipe, which is owned from here on.
     let taken = unsafe {
         assert_eq!(libc::dup2(reader.as_raw_fd(), number), number);
         OwnedFd::from_raw_fd(number)
     };
     let bytes = [0xabu8; 100];
-    // SAFETY: a live descriptor and a live buffer.
+    // SAFETY: the descriptor and the buffer are valid.
     unsafe { libc::write(writer.as_raw_fd(), bytes.as_ptr().cast(), 100) };
     let mut out = Readings::new();
     assert_eq!(counters.read(&mut out), ReadStatus::DescriptorLost);
@@ -116,15 +116,16 @@ fn a_blind_read_finds_out_at_the_price_of_one_read() {
     assert_eq!(counters.read(&mut out), ReadStatus::Closed);
     counters.close();
     let mut buf = [0u8; 128];
-    // SAFETY: a live descriptor and a live buffer.
+    // SAFETY: the descriptor and the buffer are valid.
     let left = unsafe { libc::read(taken.as_raw_fd(), buf.as_mut_ptr().cast(), 128) };
-    // A group of two is 3 + 2 · 2 words of 8 bytes.
+    // A group of two has 3 + 2 · 2 words of 8 bytes.
     assert_eq!(left, 100 - 56);
 }
 
-/// The number is another file's whose end is reached: 0 bytes, like a counter in error state.
+/// The number refers to another file that is at its end. It returns 0 bytes, like a counter in the
+/// error state.
 #[test]
-fn an_empty_file_is_no_error_state() {
+fn a_file_at_its_end_is_not_in_the_error_state() {
     if !can_count() {
         return;
     }
@@ -133,7 +134,7 @@ fn an_empty_file_is_no_error_state() {
     counters.open(&plan).unwrap();
     let number = counters.descriptors().next().unwrap();
     let null = std::fs::File::open("/dev/null").unwrap();
-    // SAFETY: the program takes our number; owned from here on.
+    // SAFETY: the program takes our number, which is owned from here on.
     let _taken = unsafe {
         assert_eq!(libc::dup2(null.as_raw_fd(), number), number);
         OwnedFd::from_raw_fd(number)
@@ -143,9 +144,9 @@ fn an_empty_file_is_no_error_state() {
     counters.close();
 }
 
-/// Another perf event of the same shape under our number: only the id tells.
+/// Another perf event of the same layout has our number; only the id differs.
 #[test]
-fn somebody_elses_counter_is_not_ours() {
+fn another_counter_under_our_number_is_noticed() {
     if !can_count() {
         return;
     }
@@ -177,7 +178,7 @@ fn a_forked_child_can_close_what_it_inherited() {
     let code = in_child(|| {
         let numbers = counters.descriptors().collect::<Vec<_>>();
         counters.close();
-        // SAFETY: F_GETFD takes any number.
+        // SAFETY: F_GETFD accepts any number.
         let open = |&fd: &i32| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0;
         i32::from(numbers.len() != 2 || numbers.iter().any(open))
     });

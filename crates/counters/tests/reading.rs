@@ -1,4 +1,4 @@
-//! Opening and reading real counters: exact where the source is exact.
+//! Opens and reads real counters. Counts are checked exactly where the source is exact.
 
 use counters::{Coverage, OpenErrorKind, Plan, ReadStatus, Readings, Target, ThreadCounters};
 use testkit::counting::*;
@@ -12,7 +12,7 @@ fn page_faults_of_touched_pages_are_exact() {
     let mut counters = ThreadCounters::closed();
     counters.open(&plan).unwrap();
     let (mut begin, mut end) = (Readings::new(), Readings::new());
-    // Once to fault in code, stack and buffers.
+    // The first round faults in code, stack and buffers.
     for round in 0..5 {
         let memory = Fresh::new(1000 * 4096);
         assert_eq!(counters.read(&mut begin), ReadStatus::Complete);
@@ -23,7 +23,7 @@ fn page_faults_of_touched_pages_are_exact() {
             assert_eq!(end.coverage(&begin, 0), Coverage::Whole);
         }
     }
-    // An empty region is exactly nothing.
+    // An empty region counts exactly zero.
     assert_eq!(counters.read(&mut begin), ReadStatus::Complete);
     assert_eq!(counters.read(&mut end), ReadStatus::Complete);
     assert_eq!(end.since(&begin, 0), Some(0));
@@ -86,7 +86,7 @@ fn the_fullest_plans_open() {
 }
 
 #[test]
-fn no_counters_is_a_plan() {
+fn a_plan_without_counters_is_valid() {
     let plan = Plan::new(vec![]).unwrap();
     let mut counters = ThreadCounters::closed();
     let mut out = Readings::new();
@@ -97,15 +97,15 @@ fn no_counters_is_a_plan() {
     counters.close();
 }
 
-/// The imitation of multiplexing: a counter bound to one processor, while the thread is also on
-/// another. The same words for the reader as when counters take turns.
+/// Imitates multiplexing with a counter that is bound to one CPU while the thread also runs on
+/// another. The reader sees the same words as when counters take turns.
 #[test]
-fn a_counter_that_ran_part_of_the_time_says_so() {
+fn a_counter_that_ran_part_of_the_time_reports_it() {
     if !can_count() {
         return;
     }
-    // The highest and lowest processor that we may use.
-    // SAFETY: cpu_set_t is plain data; sched_getaffinity fills it.
+    // The lowest and the highest CPU that we may use.
+    // SAFETY: cpu_set_t is plain data, which sched_getaffinity fills.
     let allowed: Vec<usize> = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::sched_getaffinity(0, size_of_val(&set), &mut set);
@@ -135,7 +135,7 @@ fn a_counter_that_ran_part_of_the_time_says_so() {
 }
 
 fn pin(cpu: usize) {
-    // SAFETY: a local set with one processor that sched_getaffinity gave.
+    // SAFETY: a local set with one CPU that sched_getaffinity returned.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpu, &mut set);
@@ -149,7 +149,7 @@ fn spin() {
 }
 
 #[test]
-fn a_failed_open_leaks_nothing_and_says_which() {
+fn a_failed_open_leaks_nothing_and_names_the_counter() {
     if !can_count() {
         return;
     }
@@ -161,7 +161,7 @@ fn a_failed_open_leaks_nothing_and_says_which() {
         perf("absent", 1, absent),
     ])
     .unwrap();
-    // In a child, because other tests of this process open descriptors at the same time.
+    // This runs in a child, because other tests of this process open descriptors at the same time.
     let code = in_child(|| {
         let before = count_descriptors();
         let mut counters = ThreadCounters::closed();
@@ -170,7 +170,7 @@ fn a_failed_open_leaks_nothing_and_says_which() {
         ok &= failure.error.kind == OpenErrorKind::NoSuchCounter;
         ok &= !counters.is_open() && counters.descriptors().count() == 0;
         ok &= count_descriptors() == before;
-        // Nor does opening and closing.
+        // Opening and closing does not leak either.
         let good = Plan::new(plan.counters()[..2].to_vec()).unwrap();
         for _ in 0..100 {
             counters.open(&good).unwrap();
@@ -187,9 +187,9 @@ fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, |d| d.count())
 }
 
-/// Without a directory stream, which itself is a descriptor.
+/// Counts without a directory stream, which would itself be a descriptor.
 fn count_descriptors() -> usize {
-    // SAFETY: F_GETFD takes any number.
+    // SAFETY: F_GETFD accepts any number.
     (0..20_000).filter(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0).count()
 }
 
@@ -202,12 +202,12 @@ fn descriptors_are_high_and_close_on_exec() {
     let mut counters = ThreadCounters::closed();
     counters.open(&plan).unwrap();
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: getrlimit writes the struct it is given.
+    // SAFETY: getrlimit writes to the struct that it is given.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
     let lowest = (limit.rlim_cur.min(8192) / 4 * 3) as i32;
     for fd in counters.descriptors() {
         assert!(fd >= lowest, "{fd} is below {lowest}");
-        // SAFETY: F_GETFD takes any number.
+        // SAFETY: F_GETFD accepts any number.
         assert_eq!(unsafe { libc::fcntl(fd, libc::F_GETFD) }, libc::FD_CLOEXEC);
         assert!(counters.owns(fd));
     }
@@ -215,8 +215,8 @@ fn descriptors_are_high_and_close_on_exec() {
     counters.close();
 }
 
-/// Linux 6.18 schedules members of another PMU than their leader's in only after a context
-/// switch. Every order must count from the first reading on.
+/// Linux 6.18 schedules a member whose PMU differs from its leader's only after a context switch.
+/// Every order must count from the first reading on.
 #[test]
 fn every_member_counts_at_once_whatever_the_order() {
     if !can_count() {

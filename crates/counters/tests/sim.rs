@@ -1,4 +1,5 @@
-//! Simulated counters: the same calls, no kernel. Expected values by arithmetic on paper.
+//! Tests of simulated counters: the same calls, without the kernel. Expected values were computed
+//! on paper.
 
 use counters::{Coverage, Plan, ReadStatus, Readings, ThreadCounters};
 use model::SimReading;
@@ -54,13 +55,13 @@ fn failing_and_multiplexed_readings() {
     let status: Vec<_> = r.iter_mut().map(|r| counters.read(r)).collect();
     use ReadStatus::{Complete, Partial};
     assert_eq!(status, [Complete, Complete, Complete, Partial, Complete]);
-    // The group's times are its first counter's.
+    // The group's times are those of its first counter.
     assert_eq!(r[1].coverage(&r[0], 1), Coverage::Part { enabled_ns: 10, running_ns: 4 });
     assert_eq!(r[2].coverage(&r[1], 0), Coverage::Nothing);
-    // A failure takes its group and no other.
+    // A failure affects its own group and no other.
     assert_eq!([0, 1, 2].map(|i| r[3].value(i)), [None, None, Some(28)]);
     assert_eq!(r[3].missing(), !0b100);
     assert_eq!(r[3].coverage(&r[2], 0), Coverage::Nothing);
-    // Counting went on meanwhile.
+    // The counters continued to count meanwhile.
     assert_eq!([0, 1, 2].map(|i| r[4].since(&r[2], i)), [Some(4), Some(4), Some(14)]);
 }

@@ -1,4 +1,4 @@
-//! Activities: timed work on devices and in runtimes, in words that no vendor owns.
+//! Activities: timed work on devices and in runtimes, in vendor-neutral terms.
 //!
 //! ```text
 //!  a name in a trace or a configuration        what it means        what it was called
@@ -6,13 +6,13 @@
 //!                                                └──── name() ────►  "cuda_runtime"
 //! ```
 //!
-//! A [`Kind`] is one of a fixed list of generic kinds, or registered at run time. A [`Label`] is
-//! the word that an activity came with: it knows its kind and stays what it was called, so that
-//! output can speak either [`Vocabulary`].
+//! A [`Kind`] is one of a fixed list of generic kinds, or is registered at run time. A [`Label`] is
+//! the name that an activity came with. It knows its kind and keeps the original name, so that
+//! output can use either [`Vocabulary`].
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | [`names`] | the published names: which kind each means, and where it was published |
+//! | [`names`] | the published names: the kind that each means, and where it was published |
 //! | [`registry`] | kinds and names that are added at run time |
 //! | [`words`] | devices, streams, flows, correlation ids, metadata values |
 
@@ -26,43 +26,43 @@ pub use names::{DefaultSet, Published};
 pub use registry::{Label, Producer, RegisterError, Registry, UnknownKind};
 pub use words::{CorrelationId, DeviceId, FlowKind, StreamId, Value};
 
-/// What kind of work an activity is.
+/// The kind of work that an activity is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// One of the kinds that every producer shares.
+    /// One of the kinds that all producers share.
     Generic(Generic),
-    /// Registered at run time: `producer << 16 | number`, see [`Registry`].
+    /// A kind that was registered at run time: `producer << 16 | number`, see [`Registry`].
     Registered(u32),
 }
 
-/// The generic kinds. Numbers are part of the file format: append, never reorder.
+/// The generic kinds. The numbers are part of the file format: append new ones, and never reorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Generic {
     /// An operator call of a framework, on the host.
     CpuOp = 0,
-    /// A stretch that a person named, on the host.
+    /// A section of the program that a person named, on the host.
     UserAnnotation = 1,
-    /// The same stretch as the device saw it.
+    /// The same section as seen on the device.
     GpuUserAnnotation = 2,
-    /// A copy, by or to a device.
+    /// A copy by or to a device.
     Memcpy = 3,
     /// A fill of device memory.
     Memset = 4,
     /// A compiled function that a device ran.
     Kernel = 5,
-    /// Says which host operator caused other activities.
+    /// A link that says which host operator caused other activities.
     ExternalCorrelation = 6,
     /// A call of an accelerator's runtime library, on the host.
     Runtime = 7,
     /// A call of an accelerator's driver, on the host.
     Driver = 8,
-    /// A moment on the host.
+    /// An instant on the host.
     CpuInstant = 9,
     /// A function of the Python interpreter.
     PythonFunction = 10,
-    /// What measuring itself took.
+    /// Time that measuring itself took.
     Overhead = 11,
     /// Waiting for a device or a stream.
     Sync = 12,
@@ -70,7 +70,7 @@ pub enum Generic {
     DeviceEvent = 13,
     /// Communication among ranks.
     Collective = 14,
-    /// What a tool concluded from other activities.
+    /// A conclusion that a tool drew from other activities.
     Insight = 15,
     /// A point of a time series.
     Counter = 16,
@@ -79,15 +79,15 @@ pub enum Generic {
 macro_rules! generic {
     ($( $variant:ident $name:literal $kineto:literal; )*) => {
         impl Generic {
-            /// Every generic kind, in the order of their numbers.
+            /// All generic kinds, in the order of their numbers.
             pub const ALL: &'static [Generic] = &[ $( Generic::$variant, )* ];
 
-            /// The generic name.
+            /// Returns the generic name.
             pub fn name(self) -> &'static str {
                 match self { $( Generic::$variant => $name, )* }
             }
 
-            /// The name by which consumers of Kineto's traces know it best.
+            /// Returns the name that consumers of Kineto's traces are most likely to know.
             pub fn kineto_name(self) -> &'static str {
                 match self { $( Generic::$variant => $kineto, )* }
             }
@@ -116,7 +116,7 @@ generic! {
 }
 
 impl Generic {
-    /// The kind with this number, or `None` if this version knows no such kind.
+    /// Returns the kind with this number, or `None` if this version does not know it.
     pub fn from_u8(n: u8) -> Option<Self> {
         Self::ALL.get(usize::from(n)).copied()
     }
@@ -146,13 +146,13 @@ impl From<Generic> for Kind {
     }
 }
 
-/// Which names an output uses.
+/// The set of names that an output uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Vocabulary {
-    /// [`Generic::name`]: one word per kind, whoever produced it.
+    /// [`Generic::name`]: one name per kind, whoever produced the activity.
     Generic,
-    /// The name that an activity came with; for one that came with a generic name,
-    /// [`Generic::kineto_name`]. Tools that look for `cuda_runtime` need it.
+    /// The name that an activity came with, or [`Generic::kineto_name`] if it came with a generic
+    /// name. Tools that look for `cuda_runtime` need this.
     #[default]
     Kineto,
 }

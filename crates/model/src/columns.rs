@@ -1,12 +1,12 @@
-//! Names of columns, and which of them a user's metric must not have.
+//! The names of columns, and which of them a user's metric must not use.
 //!
-//! Views put what users' collectors measured beside columns of their own. A metric with the name of
-//! one would take its place, or be taken for it. Two names count as the same if they differ only in
-//! case, in what separates their words (spaces, `_`, `-`) or in a unit at their end (`duration`,
-//! `Duration (us)`, `duration_ns`).
+//! Views show the values of users' collectors next to their own columns. A metric with the name of
+//! such a column would replace it or be mistaken for it. Two names count as the same if they differ
+//! only in case, in the separators of their words (spaces, `_`, `-`) or in a unit at their end
+//! (`duration`, `Duration (us)`, `duration_ns`).
 
-/// Columns of every view, without units. Those of the machine-readable formats are in
-/// docs/schema.md; a test of the command line compares them with what it writes.
+/// The columns of all views, without units. docs/schema.md lists those of the machine-readable
+/// formats; a test of the command line compares them with its output.
 const RESERVED: [&str; 58] = [
     // The report of the Python package.
     "name",
@@ -72,10 +72,10 @@ const RESERVED: [&str; 58] = [
     "workgroup",
 ];
 
-/// Units at the end of a name, without the parentheses that they may stand in.
+/// Units at the end of a name, without parentheses.
 const UNITS: [&str; 8] = ["ns", "us", "µs", "μs", "ms", "s", "bytes", "%"];
 
-/// The parts of a name that tell it from others: small letters, words separated by one space.
+/// Returns the significant characters of a name: in lower case, with words separated by one space.
 fn parts(name: &str) -> impl Iterator<Item = char> + '_ {
     let mut last = ' ';
     without_unit(name).chars().flat_map(char::to_lowercase).filter_map(move |c| {
@@ -86,11 +86,12 @@ fn parts(name: &str) -> impl Iterator<Item = char> + '_ {
     })
 }
 
-/// The name without white space around it and a unit at its end.
+/// Returns the name without surrounding separators and without a unit at its end.
 fn without_unit(name: &str) -> &str {
     let name = name.trim_matches(separates);
     for unit in UNITS {
-        // `(us)` is a unit wherever it ends a name; a bare one has a word before it.
+        // `(us)` is a unit at the end of any name; without parentheses, a separator must precede
+        // it.
         if let Some(rest) = name.strip_suffix(')').and_then(|n| before(n, unit))
             && let Some(rest) = rest.strip_suffix('(')
         {
@@ -104,7 +105,7 @@ fn without_unit(name: &str) -> &str {
     name
 }
 
-/// What stands before the unit at the end of a text, in capitals or not.
+/// Returns the text before the unit, if the text ends with the unit in any case.
 fn before<'a>(text: &'a str, unit: &str) -> Option<&'a str> {
     let (rest, end) = text.split_at_checked(text.len().checked_sub(unit.len())?)?;
     end.eq_ignore_ascii_case(unit).then_some(rest)
@@ -114,17 +115,17 @@ fn separates(c: char) -> bool {
     matches!(c, '_' | '-') || c.is_whitespace()
 }
 
-/// Whether two names would be taken for the same.
+/// Whether two names count as the same.
 pub fn same(one: &str, other: &str) -> bool {
     parts(one).eq(parts(other))
 }
 
-/// Whether nothing is left of the name without its unit.
+/// Whether the name consists of nothing but a unit.
 pub fn is_empty(name: &str) -> bool {
     parts(name).next().is_none()
 }
 
-/// Whether a view has a column of its own with this name.
+/// Whether a view has its own column with this name.
 pub fn is_reserved(name: &str) -> bool {
     let group = || {
         let rest: String = parts(name).collect();
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn case_separators_and_units_make_no_other_name() {
+    fn case_separators_and_units_do_not_distinguish_names() {
         assert!(same("Duration (us)", "duration"));
         assert!(same("Duration (us)", "duration_ns"));
         assert!(same("DURATION (US)", "duration"));
@@ -154,14 +155,14 @@ mod tests {
         assert!(same("L2 hits (%)", "l2_hits"));
         assert!(!same("l2 hits", "l2 misses"));
         assert!(!same("page-faults:u", "page-faults"));
-        // A word of the name, not a unit.
+        // This is a word of the name and not a unit.
         assert!(!same("cache misses", "cache misse"));
         assert!(!same("bonus", "bon"));
         assert!(!same("high bytes", "high"));
     }
 
     #[test]
-    fn what_views_have_is_reserved() {
+    fn columns_of_views_are_reserved() {
         for name in [
             "Name",
             "Duration (us)",

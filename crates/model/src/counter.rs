@@ -1,22 +1,22 @@
-//! A counter after its name was resolved: everything that is needed to open it, nothing that a
-//! person typed still to be parsed.
+//! A counter after its name was resolved: everything that is needed to open it, with nothing left
+//! to parse.
 //!
-//! `cli` builds [`Counter`]s with the name parser of `counters`; they travel in the run file;
-//! the agent opens them. Counters of one `group` are opened as one kernel group and read
+//! The crate `names` builds [`Counter`]s from what people type. They are stored in the run file,
+//! and the agent opens them. Counters of one `group` are opened as one kernel group and read
 //! together, so only they may be divided by one another.
 
 use std::ffi::CString;
 use std::fmt;
 
-/// The most counters that one run can record: what one bit mask per page can name, and a bound
-/// for the fixed buffers of the hot path.
+/// The maximum number of counters that one run can record. It fits in one bit mask per page, and
+/// bounds the fixed buffers of the hot path.
 pub const MAX_COUNTERS: usize = 32;
 
-/// What a counter's value is measured in.
+/// The unit of a counter's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Unit {
-    /// Plain occurrences.
+    /// Number of occurrences.
     Count = 0,
     /// Nanoseconds.
     Nanoseconds = 1,
@@ -26,12 +26,12 @@ pub enum Unit {
     Cycles = 3,
     /// Joules.
     Joules = 4,
-    /// Something that this version has no word for.
+    /// A unit that this version does not know.
     Other = 5,
 }
 
 impl Unit {
-    /// The unit with this number in a run file, or `None` if this version knows no such unit.
+    /// Returns the unit with this number in a run file, or `None` if this version does not know it.
     pub fn from_u8(n: u8) -> Option<Self> {
         Some(match n {
             0 => Self::Count,
@@ -44,7 +44,7 @@ impl Unit {
         })
     }
 
-    /// The word used in schemas: `count`, `ns`, `bytes`, `cycles`, `J`, `other`.
+    /// Returns the word used in schemas: `count`, `ns`, `bytes`, `cycles`, `J`, `other`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Count => "count",
@@ -63,24 +63,24 @@ impl fmt::Display for Unit {
     }
 }
 
-/// What one step of a raw value is worth in the counter's [`Unit`]: finite and above 0. Records
-/// keep raw values; whoever shows them multiplies.
+/// The value of one step of a raw value in the counter's [`Unit`]. It is finite and above 0.
+/// Records keep raw values, and views multiply them.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Scale(f64);
 
-// A scale is never NaN.
+// A scale is never NaN, so equality is total.
 impl Eq for Scale {}
 
 impl Scale {
-    /// Raw values are in the unit already.
+    /// The scale of raw values that are already in the unit.
     pub const ONE: Self = Self(1.0);
 
-    /// `None` if it is not finite and above 0.
+    /// Creates a scale. Returns `None` if the factor is not finite or not above 0.
     pub fn new(factor: f64) -> Option<Self> {
         (factor.is_finite() && factor > 0.0).then_some(Self(factor))
     }
 
-    /// The factor.
+    /// Returns the factor.
     pub fn get(self) -> f64 {
         self.0
     }
@@ -95,17 +95,17 @@ impl Default for Scale {
 /// Whose occurrences a counter can count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// One thread's (or a processor's, if opened so).
+    /// Those of one thread (or of one CPU, if it is opened like that).
     #[default]
     Thread,
-    /// Those of a package, a die, a memory controller …: it opens only for every thread (pid −1),
-    /// once on each of these processors (`cpumask` of its PMU), and the values add up. Never
-    /// opened by the agent.
+    /// Those of a package, a die, a memory controller and so on. Such a counter can only be opened
+    /// for all threads (pid −1), once on each of these CPUs (`cpumask` of its PMU), and the values
+    /// are added. The agent never opens it.
     Cpus(Vec<u32>),
 }
 
 impl Scope {
-    /// Whether a thread can be counted.
+    /// Whether the counter can count a single thread.
     pub fn is_thread(&self) -> bool {
         *self == Self::Thread
     }
@@ -114,48 +114,48 @@ impl Scope {
 /// One resolved counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counter {
-    /// The name as views show it: what was typed, modifiers included (`page-faults:u`).
+    /// The name that views show: as it was typed, including modifiers (`page-faults:u`).
     pub name: String,
-    /// The unit of its values, once multiplied by `scale`.
+    /// The unit of its values after multiplication by `scale`.
     pub unit: Unit,
-    /// One step of a raw value, in `unit`.
+    /// The value of one step of a raw value, in `unit`.
     pub scale: Scale,
     /// Whose occurrences it counts.
     pub scope: Scope,
-    /// Which group of the run it belongs to, from 0. Counters of a group are neighbours in the
+    /// The group of the run that it belongs to, from 0. Counters of a group are adjacent in the
     /// run's list, and all have the same kind of [`Source`].
     pub group: u16,
-    /// Where its values come from.
+    /// The source of its values.
     pub source: Source,
 }
 
 impl Counter {
-    /// Of threads, its raw values in `unit`.
+    /// Creates a counter of threads whose raw values are in `unit`.
     pub fn new(name: impl Into<String>, unit: Unit, group: u16, source: Source) -> Self {
         let (scale, scope) = (Scale::ONE, Scope::Thread);
         Self { name: name.into(), unit, scale, scope, group, source }
     }
 }
 
-/// Where a counter's values come from.
+/// The source of a counter's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The kernel's `perf_event_open`.
     Perf(PerfAttr),
-    /// Values written down beforehand: for tests of everything after the reading.
+    /// Scripted values, for tests of everything that follows the reading.
     Sim(SimScript),
 }
 
-/// The part of the kernel's `struct perf_event_attr` that names a counting (not sampling)
-/// counter; see perf_event_open(2) for each field. Read format, size and enabling are the
-/// business of whoever opens it.
+/// The part of the kernel's `struct perf_event_attr` that identifies a counting (not sampling)
+/// counter; see perf_event_open(2) for each field. The code that opens it sets the read format, the
+/// size and whether it is enabled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PerfAttr {
     /// PMU type: `PERF_TYPE_*` or the number in sysfs `…/devices/<pmu>/type`.
     pub kind: u32,
     /// `config`.
     pub config: u64,
-    /// `config1`, also `bp_addr`. Unused where there is a `path`.
+    /// `config1`, also `bp_addr`. Unused if there is a `path`.
     pub config1: u64,
     /// `config2`, also `bp_len`, and the offset in the file of a uprobe.
     pub config2: u64,
@@ -175,22 +175,22 @@ pub struct PerfAttr {
     pub exclude_host: bool,
     /// `exclude_guest`.
     pub exclude_guest: bool,
-    /// `pinned`: legal on a group's leader only.
+    /// `pinned`: only valid for a group's leader.
     pub pinned: bool,
-    /// `exclusive`: legal on a group's leader only.
+    /// `exclusive`: only valid for a group's leader.
     pub exclusive: bool,
-    /// Of a uprobe: the file that is probed. The kernel takes its address in `config1`.
+    /// The file that a uprobe probes. The kernel takes the address of this string in `config1`.
     pub path: Option<CString>,
-    /// Of a tracepoint: the condition, in the kernel's filter language
-    /// (Documentation/trace/events.rst). Set once the counter is open: what it counted before
-    /// its first reading is not filtered.
+    /// The condition of a tracepoint, in the kernel's filter language
+    /// (Documentation/trace/events.rst). It is set after the counter was opened, so what the
+    /// counter counts before its first reading is not filtered.
     pub filter: Option<CString>,
 }
 
-/// The readings of a simulated counter, in the order in which one thread takes them: reading 0
-/// is the first begin of that thread, reading 1 its first end, and so on. After the last one
-/// the script starts over, with the values continuing from where they stood (so a script of
-/// `0,5` counts 5 in every call).
+/// The readings of a simulated counter, in the order in which one thread takes them: reading 0 is
+/// the first begin of that thread, reading 1 its first end, and so on. After the last reading the
+/// script starts over, and the values continue from where they were (so a script of `0,5` counts 5
+/// in every call).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SimScript {
     /// What each reading *adds* to the counter.
@@ -200,12 +200,12 @@ pub struct SimScript {
 /// One scripted step. See [`SimScript`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimReading {
-    /// Added to the value, wrapping at 2⁶⁴ as the kernel's 64-bit counts would.
+    /// Added to the value, wrapping at 2⁶⁴ like the kernel's 64-bit counts.
     pub add: u64,
     /// Added to the group's time enabled, in ns.
     pub enabled: u64,
-    /// Added to the group's time running, in ns: less than `enabled` imitates multiplexing.
+    /// Added to the group's time running, in ns. A value below `enabled` imitates multiplexing.
     pub running: u64,
-    /// The reading fails, as a counter in error state does.
+    /// Whether the reading fails, as with a counter in the error state.
     pub fails: bool,
 }

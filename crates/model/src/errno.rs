@@ -1,9 +1,11 @@
-//! Error numbers that only the kernel has. They are meant never to leave it, so the C library has no
-//! words for them ("Unknown error 524"), but some do, above all from `perf_event_open`.
+//! Error numbers that are internal to the kernel. They are meant never to reach user space, so the
+//! C library has no text for them ("Unknown error 524"). But some do, mostly from
+//! `perf_event_open`.
 //!
 //! Source: include/linux/errno.h of Linux 6.18.
 
-/// Name and meaning of a number from 512 on; `None` for every other number.
+/// Returns the name and meaning of an internal error number (512 and above); `None` for every other
+/// number.
 pub fn kernel_only(errno: i32) -> Option<(&'static str, &'static str)> {
     Some(match errno {
         512 => ("ERESTARTSYS", "interrupted by a signal; the kernel should have tried again"),
@@ -34,10 +36,10 @@ mod tests {
     use super::kernel_only;
 
     #[test]
-    fn only_the_kernels() {
+    fn only_numbers_that_are_internal_to_the_kernel_are_known() {
         assert_eq!(kernel_only(524).map(|(name, _)| name), Some("ENOTSUPP"));
         assert_eq!(kernel_only(512).map(|(name, _)| name), Some("ERESTARTSYS"));
-        // EHWPOISON is the last number of user space on x86 and Arm; 520 is not in use.
+        // EHWPOISON is the last number of user space on x86 and Arm; 520 is unused.
         for errno in [-1, 0, 2, 133, 511, 520, 532] {
             assert_eq!(kernel_only(errno), None, "{errno}");
         }

@@ -1,7 +1,7 @@
-//! Patterns for names: `*` stands for any run of bytes, `?` for one byte, `\` takes the meaning from
-//! the byte after it, everything else stands for itself. The pattern covers the whole name.
+//! Patterns for names. `*` matches any sequence of bytes, `?` matches one byte, `\` makes the next
+//! byte literal, and everything else matches itself. The pattern must match the whole name.
 
-/// The pattern that covers `name` and nothing else.
+/// Returns the pattern that matches `name` and nothing else.
 pub fn escape(name: &str) -> String {
     let mut pattern = String::new();
     for c in name.chars() {
@@ -13,12 +13,12 @@ pub fn escape(name: &str) -> String {
     pattern
 }
 
-/// Whether `pattern` covers `name`. Linear in time for patterns with one star, never worse than
-/// the product of both lengths; no recursion, no allocation.
+/// Whether `pattern` matches `name`. The time is linear for patterns with one star, and never worse
+/// than the product of both lengths. No recursion, no allocation.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n) = (0, 0);
-    // Where to go on when a guess about the last star was wrong.
+    // Where to continue if the last guess about a star was wrong.
     let mut retry: Option<(usize, usize)> = None;
     while n < name.len() {
         match pattern.get(p) {
@@ -34,7 +34,7 @@ pub fn matches(pattern: &str, name: &str) -> bool {
                 p += 1;
                 n += 1;
             }
-            // A backslash at the end stands for itself.
+            // A backslash at the end of the pattern matches itself.
             Some(c) if *c == name[n] && (*c != b'\\' || p + 1 == pattern.len()) => {
                 p += 1;
                 n += 1;
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escaped_name_covers_itself_only() {
+    fn an_escaped_name_matches_only_itself() {
         for name in ["", "plain", "a*b", "?", r"\", r"\*", r"a\?*"] {
             let pattern = escape(name);
             assert!(matches(&pattern, name), "{pattern:?} {name:?}");

@@ -1,8 +1,8 @@
-//! The words of Counterpoint: what is counted, in which unit, and how data can be lost. All other
-//! crates use these types. This crate performs no I/O and has no unsafe code and no dependencies,
-//! because it is built into other people's processes.
+//! Counterpoint's vocabulary: counters, their units, and the ways in which data can be lost. All
+//! other crates use these types. This crate performs no I/O and has no unsafe code and no
+//! dependencies, because it is built into other people's processes.
 //!
-//! | module | words |
+//! | module | content |
 //! |---|---|
 //! | [`activity`] | kinds of activities, their published names, devices, flows, metadata values |
 //! | [`counter`] | [`Counter`], [`Source`], [`PerfAttr`], [`SimScript`], [`Unit`], [`Scale`], [`Scope`]: a counter after name resolution |

@@ -1,12 +1,12 @@
-//! The table of losses: each way in which data can be lost or distorted has a name, a severity
-//! and an explanation. Hot paths count them by number, every view shows those that are not zero.
+//! The table of losses: each way in which data can be lost or distorted has a name, a severity and
+//! an explanation. Hot paths count losses by number, and every view shows those that are not zero.
 //!
-//! Numbers are part of the file format: append, never reorder.
+//! The numbers are part of the file format: append new rows, and never reorder.
 
-/// How much a loss matters to somebody who reads the numbers.
+/// How much a loss matters to a reader of the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Worth knowing; no number in a view is wrong because of it.
+    /// Worth knowing, but no number in a view is wrong because of it.
     Note,
     /// Something is missing: totals are too small, or a counter is absent.
     Missing,
@@ -15,7 +15,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// `note`, `missing` or `distorted`.
+    /// Returns `note`, `missing` or `distorted`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Note => "note",
@@ -36,20 +36,20 @@ macro_rules! losses {
         }
 
         impl Loss {
-            /// Every loss this version knows, in the order of their numbers.
+            /// All losses that this version knows, in the order of their numbers.
             pub const ALL: &'static [Loss] = &[ $( Loss::$variant, )* ];
 
-            /// The name that views and schemas use, in `snake_case`.
+            /// Returns the name that views and schemas use, in `snake_case`.
             pub fn name(self) -> &'static str {
                 match self { $( Loss::$variant => $name, )* }
             }
 
-            /// How much it matters.
+            /// Returns how much the loss matters.
             pub fn severity(self) -> Severity {
                 match self { $( Loss::$variant => Severity::$severity, )* }
             }
 
-            /// What happened, what is missing because of it, and what to do about it.
+            /// Returns what happened, what is missing because of it, and what to do about it.
             pub fn help(self) -> &'static str {
                 match self { $( Loss::$variant => $help, )* }
             }
@@ -157,15 +157,16 @@ losses! {
 }
 
 impl Loss {
-    /// Room for losses in the file format's tables; `ALL.len()` must stay below it.
+    /// Number of losses that the file format's tables have room for; `ALL.len()` must stay below
+    /// it.
     pub const CAPACITY: usize = 64;
 
-    /// The loss with this number, or `None` if it was written by a later version.
+    /// Returns the loss with this number, or `None` if a later version wrote it.
     pub fn from_number(n: usize) -> Option<Self> {
         Self::ALL.get(n).copied()
     }
 
-    /// Its number in the file format.
+    /// Returns the loss's number in the file format.
     pub fn number(self) -> usize {
         self as usize
     }
@@ -186,7 +187,7 @@ mod tests {
         assert!(Loss::ALL.len() < Loss::CAPACITY);
     }
 
-    /// The numbers are in files: this list may only grow at its end.
+    /// The numbers are stored in files, so this list may only grow at its end.
     #[test]
     fn numbers_are_frozen() {
         assert_eq!(Loss::CallCutShort.number(), 0);

@@ -20,15 +20,16 @@
 //!  word       := letter { letter | digit | "_" | "." | ":" | "-" before one of these }
 //! ```
 //!
-//! A dash inside a word belongs to the word: `cache-misses` is a counter, `a - b` a difference. A
-//! slash always divides; names with slashes, commas or other signs stand in quotes:
+//! A dash inside a word belongs to the word: `cache-misses` is a counter, `a - b` is a difference.
+//! A slash always divides. Names with slashes, commas or other special characters must be quoted:
 //! `"msr/tsc/" / duration`.
 //!
 //! # Invariants
-//! - All counters of a metric are of one group: read together, over one interval. `duration` is
-//!   the time of just those calls whose values are in the sums, and goes with any group.
-//! - What is not defined is missing: a division by zero, anything that overflows. Never NaN,
-//!   never infinite, never 0 instead.
+//! - All counters of a metric belong to one group, so they were read together, over the same
+//!   interval. `duration` is the time of exactly those calls whose values are in the sums, and can
+//!   be combined with any group.
+//! - An undefined value is missing: a division by zero, or an overflow. It is never NaN, never
+//!   infinite, and never replaced by 0.
 //! - An expression has at most [`MOST_BYTES`] bytes and [`MOST_DEPTH`] levels, which bounds every
 //!   recursion.
 
@@ -46,30 +47,30 @@ pub use builtin::{BUILTINS, Builtin, offered};
 pub use error::{MetricError, MetricErrorKind};
 pub use unit::MetricUnit;
 
-/// The longest definition.
+/// Maximum length of an expression in bytes.
 pub const MOST_BYTES: usize = 1024;
 
-/// Parentheses, functions and signs within one another.
+/// Maximum nesting depth of parentheses, functions and signs.
 pub const MOST_DEPTH: usize = 64;
 
-/// A metric as it was written, before anything is known about the counters of a run.
+/// A metric as it was written, before the counters of a run are known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metric {
-    /// What views call it.
+    /// The name that views show.
     pub name: String,
-    /// After the equals sign, the unit included: what [`Metric::of`] takes.
+    /// The text after the equals sign, including the unit: the input of [`Metric::of`].
     pub expression: String,
     root: Node<Name>,
     declared: Option<MetricUnit>,
-    /// Where the expression begins in the text that was parsed.
+    /// Byte offset of the expression in the text that was parsed.
     offset: usize,
 }
 
 impl Metric {
-    /// Reads `name = expression [in unit]`.
+    /// Parses `name = expression [in unit]`.
     ///
     /// # Errors
-    /// With the byte of `text` that they are about.
+    /// The error contains the byte offset in `text`.
     pub fn parse(text: &str) -> Result<Self, MetricError> {
         let Some((name, behind)) = text.split_once('=') else {
             return Err(MetricError::expected("NAME=EXPRESSION", text, text.len()));
@@ -80,10 +81,11 @@ impl Metric {
         Self::at(name.trim(), behind, offset)
     }
 
-    /// A metric from its two parts, as they stand in [`Metric::name`] and [`Metric::expression`].
+    /// Creates a metric from its two parts, in the form of [`Metric::name`] and
+    /// [`Metric::expression`].
     ///
     /// # Errors
-    /// With the byte of `expression` that they are about.
+    /// The error contains the byte offset in `expression`.
     pub fn of(name: &str, expression: &str) -> Result<Self, MetricError> {
         parse::name(name, 0)?;
         Self::at(name, expression, 0)
@@ -96,7 +98,7 @@ impl Metric {
     }
 }
 
-/// The same meaning in one spelling, every operation in parentheses.
+/// Writes the metric in a canonical form, with every operation in parentheses.
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} = {}", self.name, self.root)?;
@@ -107,23 +109,23 @@ impl fmt::Display for Metric {
     }
 }
 
-/// A counter's name and where it stands in the expression.
+/// A counter's name and its byte offset in the expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Name {
     text: String,
     at: usize,
 }
 
-/// An expression whose counters are `C`.
+/// An expression whose counters are represented by `C`.
 #[derive(Clone, Debug, PartialEq)]
 enum Node<C> {
     Number(unit::Quantity),
     Duration,
     Counter(C),
     Negative(Box<Node<C>>),
-    /// The operator and its place.
+    /// The operator, its byte offset, and the operands.
     Binary(Operator, usize, Box<Node<C>>, Box<Node<C>>),
-    /// The larger ones if true; at least one. And its place.
+    /// `max` if true, otherwise `min`; its byte offset; and at least one operand.
     Extreme(bool, usize, Vec<Node<C>>),
 }
 

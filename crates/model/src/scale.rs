@@ -1,15 +1,15 @@
-//! From what a counter counted part of the time to an estimate for all of it.
+//! Extrapolates from a count that covers part of the time to an estimate for all of it.
 
-/// `raw · enabled_ns / running_ns`, rounded to the nearest, in 128 bits: what the counter would
-/// have shown had it counted for all of the `enabled_ns`, if things went on as in the
-/// `running_ns` that it saw. All three are differences over one interval, not totals since the
-/// counter was opened.
+/// Returns `raw · enabled_ns / running_ns`, rounded to the nearest integer and computed in 128
+/// bits. This is what the counter would have shown if it had counted during all of `enabled_ns` at
+/// the rate of the `running_ns` that it saw. All three are differences over one interval, not
+/// totals since the counter was opened.
 ///
-/// `None` if it never ran (the value is missing, not 0) or the estimate does not fit 64 bits.
-/// The count itself if it ran all the time.
+/// Returns `None` if the counter never ran (the value is missing and not 0) or if the estimate does
+/// not fit in 64 bits. Returns `raw` if it ran all the time.
 pub fn scaled(raw: u64, enabled_ns: u64, running_ns: u64) -> Option<u64> {
     if running_ns >= enabled_ns {
-        // Also an interval shorter than a tick of the clock: both are 0.
+        // This includes intervals shorter than a tick of the clock, in which both times are 0.
         return Some(raw);
     }
     let product = u128::from(raw) * u128::from(enabled_ns) + u128::from(running_ns) / 2;
@@ -30,7 +30,7 @@ mod tests {
         assert_eq!(scaled(0, 10, 0), None, "never ran");
         assert_eq!(scaled(9, 10, 0), None);
         assert_eq!(scaled(9, 0, 0), Some(9));
-        // 2⁶⁰ · 10¹² / 10¹² and beyond: the product needs 100 bits.
+        // 2⁶⁰ · 10¹² / (5 · 10¹¹) = 2⁶¹: the product needs 100 bits.
         assert_eq!(scaled(1 << 60, 1_000_000_000_000, 500_000_000_000), Some(1 << 61));
         assert_eq!(scaled(u64::MAX, u64::MAX, u64::MAX - 1), None, "does not fit");
         assert_eq!(scaled(1, u64::MAX, 1), Some(u64::MAX));

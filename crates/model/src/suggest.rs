@@ -1,23 +1,24 @@
-//! "Did you mean": the known names that are closest to a typed one.
+//! "Did you mean": finds the known names that are closest to a typed one.
 
-/// Up to three of `known`, closest first: those that begin with what was typed or whose words begin
-/// with its letters (`pf` for `page-faults`), then those that are few edits away or contain it.
+/// Returns up to three of `known`, closest first. Names that begin with the typed text, whose words
+/// begin with its letters (`pf` for `page-faults`), or that are few edits away come before names
+/// that merely contain it.
 pub fn closest<'k>(typed: &str, known: impl Iterator<Item = &'k str>) -> Vec<&'k str> {
     let typed = typed.to_ascii_lowercase();
     let letters = typed.chars().count();
-    // Of three letters and less, two edits make any word of another.
+    // With three letters or fewer, two edits can turn any word into any other.
     let far = if letters <= 3 { letters / 2 } else { 2.max(letters / 3) };
     let mut near: Vec<(bool, usize, &str)> = known
         .filter_map(|name| {
             let lower = name.to_ascii_lowercase();
             let begins = letters >= 2 && (lower.starts_with(&typed) || initials(&lower) == typed);
             let contains = letters >= 4 && lower.contains(&typed);
-            // At least as many edits as the lengths differ.
+            // The number of edits is at least the difference of the lengths.
             if !contains && !begins && lower.chars().count().abs_diff(letters) > far {
                 return None;
             }
             let edits = distance(&typed, &lower);
-            // A slip of the finger comes before a longer name that begins alike.
+            // A typing error ranks before a longer name that begins the same way.
             let close = edits <= far;
             (close || begins || contains).then_some((!(begins || close), edits, name))
         })
@@ -27,14 +28,15 @@ pub fn closest<'k>(typed: &str, known: impl Iterator<Item = &'k str>) -> Vec<&'k
     near.into_iter().take(3).map(|(_, _, name)| name).collect()
 }
 
-/// The first letters of a name's words: `pf` of `page-faults`.
+/// Returns the first letters of a name's words: `pf` for `page-faults`.
 fn initials(name: &str) -> String {
     let words = name.split(|c: char| !c.is_alphanumeric());
     words.filter_map(|word| word.chars().next()).collect()
 }
 
-/// Edits between two strings: insert, delete, replace, or exchange two neighbours (the "optimal
-/// string alignment" distance), in one row after another.
+/// Returns the number of edits between two strings. An edit inserts, deletes or replaces a
+/// character, or swaps two neighbours (the "optimal string alignment" distance). Computed row by
+/// row.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before: Vec<usize> = vec![0; b.len() + 1];
@@ -79,7 +81,7 @@ mod tests {
         assert!(closest("zzz", known.into_iter()).is_empty());
         assert_eq!(closest("pf", known.into_iter()), ["page-faults"]);
         assert_eq!(closest("cyc", known.into_iter()), ["cycles"]);
-        // Two edits make any word of any other.
+        // Two edits can turn any short word into any other.
         assert!(closest("r", ["cs"].into_iter()).is_empty());
         assert!(closest("rss", ["cs"].into_iter()).is_empty());
     }

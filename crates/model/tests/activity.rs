@@ -1,4 +1,4 @@
-//! Activity kinds: every published name, names that are registered, lists.
+//! Tests of activity kinds: every published name, names that are registered, and lists.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -7,8 +7,8 @@ use model::activity::{
     Vocabulary, names,
 };
 
-/// Transcribed from Kineto's enumerations, not from the table under test: pull request #1212
-/// (names and aliases), #1148 (constants without their prefix), main (constants).
+/// Transcribed from Kineto's enumerations and not from the table under test: pull request #1212
+/// (names and aliases), #1148 (constants without their prefix), and main (constants).
 const PR_1212: &str = "cpu_op user_annotation gpu_user_annotation gpu_memcpy gpu_memset kernel \
     external_correlation runtime driver cpu_instant_event python_function overhead \
     collective_comm gpu_pm_counter mtia_insight cuda_sync cuda_event cuda_profiler_range \
@@ -26,7 +26,8 @@ const MAIN: &str = "CPU_OP USER_ANNOTATION GPU_USER_ANNOTATION GPU_MEMCPY GPU_ME
     COLLECTIVE_COMM PRIVATEUSE1_RUNTIME PRIVATEUSE1_DRIVER XPU_SCOPE_PROFILER XPU_SYNC \
     HARDWARE_COUNTERS";
 
-/// The issue's list of generic kinds with the names that mean each.
+/// The generic kinds with the names that mean each, from the specification and not from the table
+/// under test.
 const MEANING: &[(&str, &str)] = &[
     ("cpu_op", "cpu_op"),
     ("user_annotation", "user_annotation"),
@@ -64,7 +65,7 @@ fn every_published_name_parses() {
             assert!(names::names(published).any(|n| n == lower), "{name} not in {published:?}");
         }
     }
-    // The constant CONCURRENT_KERNEL prints as `kernel`: both are names of that list.
+    // The constant CONCURRENT_KERNEL prints as `kernel`. Both are names of that list.
     for (list, published, more) in [
         (PR_1212, Published::Pr1212, 1),
         (PR_1148, Published::Pr1148, 1),
@@ -75,7 +76,7 @@ fn every_published_name_parses() {
 }
 
 #[test]
-fn names_mean_their_kind_and_stay_what_they_were() {
+fn names_have_the_right_kind_and_are_kept() {
     let registry = Registry::new();
     assert_eq!(MEANING.len(), Generic::ALL.len());
     for (number, (generic, all)) in MEANING.iter().enumerate() {
@@ -88,7 +89,8 @@ fn names_mean_their_kind_and_stay_what_they_were() {
             let kineto = registry.name(label, Vocabulary::Kineto);
             if name == *generic {
                 assert_eq!(kineto, kind.kineto_name());
-                // What consumers of Kineto's traces look for is itself a name of that kind.
+                // The name that consumers of Kineto's traces look for is itself a name of that
+                // kind.
                 assert_eq!(registry.kind(registry.parse(kineto).unwrap()), kind.into());
             } else {
                 assert_eq!(kineto, name);
@@ -112,7 +114,7 @@ fn defaults_are_those_of_the_lists() {
 }
 
 #[test]
-fn lists_say_which_word_is_unknown_and_where() {
+fn errors_of_lists_name_the_unknown_word_and_its_place() {
     let registry = Registry::new();
     let kinds = |list: &str| {
         registry.parse_list(list).map(|labels| {
@@ -158,9 +160,10 @@ fn registered_kinds_have_numbers_of_their_producer() {
     assert_eq!(registry.register(one, "one too many", None), Err(RegisterError::Full));
 }
 
-/// torch before 1.12 wrote `Kernel` and `Runtime`: they mean what they say and stay as they were.
+/// torch before 1.12 wrote `Kernel` and `Runtime`. They keep their spelling and mean the generic
+/// kinds.
 #[test]
-fn words_of_files_are_kept_to_the_letter() {
+fn names_in_files_are_kept_exactly() {
     let mut registry = Registry::new();
     let file = registry.producer("file").unwrap();
     let kernel = registry.note(file, "Kernel").unwrap();
@@ -170,7 +173,7 @@ fn words_of_files_are_kept_to_the_letter() {
     assert_eq!(registry.name(kernel, Vocabulary::Generic), "kernel");
     assert_eq!(registry.note(file, "Kernel"), Ok(kernel));
     assert_eq!(registry.note(file, "kernel"), Ok(Generic::Kernel.into()));
-    // Names that no list can hold are still names of files.
+    // Names that no list can contain are still valid names in files.
     let odd = registry.note(file, "a, b").unwrap();
     assert_eq!(registry.original(odd), "a, b");
     assert!(matches!(registry.kind(odd), Kind::Registered(_)));

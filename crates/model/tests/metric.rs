@@ -1,5 +1,5 @@
-//! Metrics: syntax, names, groups, units, and values against an evaluator that knows nothing of
-//! the parser.
+//! Tests of metrics: syntax, names, groups, units, and values compared with an evaluator that is
+//! independent of the parser.
 
 use model::Unit;
 use model::metric::{BUILTINS, Bound, Metric, Operand, offered};
@@ -12,7 +12,7 @@ fn counts<'n>(names: &[&'n str]) -> Vec<Operand<'n>> {
     names.iter().map(|name| operand(name, Unit::Count, 0)).collect()
 }
 
-/// What a run counts in the tables below.
+/// The counters of a run for the tables below.
 fn run() -> Vec<Operand<'static>> {
     vec![
         operand("cycles", Unit::Cycles, 0),
@@ -33,7 +33,8 @@ fn bound(text: &str) -> Bound {
     metric.bind(&run()).unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 
-/// Of the expression `text`, with 1, 2, 3, … for its counters and 10 ns.
+/// Returns the value of the expression `text`, with 1, 2, 3, … for its counters and a duration of
+/// 10 ns.
 fn value(text: &str) -> Option<f64> {
     let bound = bound(&format!("x = {text}"));
     let values: Vec<f64> = (1..=bound.counters.len()).map(|v| v as f64).collect();
@@ -42,7 +43,7 @@ fn value(text: &str) -> Option<f64> {
 
 #[test]
 fn values_and_units() {
-    // Values follow the order of the run's list: of `instructions / cycles`, cycles are 1.
+    // Values follow the order of the run's list: in `instructions / cycles`, cycles are 1.
     #[rustfmt::skip]
     let golden = [
         ("instructions / cycles", Some(2.0), "ratio"),
@@ -98,7 +99,7 @@ fn values_and_units() {
         ("migrations", Some(1.0), "count"),
         // One step of `energy` is a quarter.
         ("energy * 2", Some(0.5), "count"),
-        // Not defined.
+        // Undefined values.
         ("cycles / 0", None, "cycles"),
         ("0 / (cycles - cycles)", None, "ratio"),
         ("cycles / (instructions - 2)", None, "ratio"),
@@ -111,12 +112,12 @@ fn values_and_units() {
         assert_eq!(value(text), expected, "{text}");
         assert_eq!(bound(&format!("x={text}")).unit.name, unit, "{text}");
     }
-    // Zero has no sign.
+    // A zero result is never negative.
     assert_eq!(value("-(cycles - 1)").map(f64::is_sign_negative), Some(false));
 }
 
 #[test]
-fn what_is_wrong_and_where() {
+fn errors_name_the_problem_and_its_place() {
     #[rustfmt::skip]
     let golden = [
         ("", "byte 0: expected NAME=EXPRESSION, found the end", ""),
@@ -174,7 +175,7 @@ fn what_is_wrong_and_where() {
     assert_eq!(nothing.hint.as_deref(), Some("this recording has no counters"));
 }
 
-/// The deepest expression that is accepted does not overflow the stack that threads have by default.
+/// The deepest expression that is accepted does not overflow the default stack of a thread.
 #[test]
 fn depth() {
     let deep = [
@@ -199,7 +200,7 @@ fn depth() {
     std::thread::Builder::new().stack_size(2 << 20).spawn(test).unwrap().join().unwrap();
 }
 
-/// A generator whose numbers do not depend on the machine: Knuth's MMIX multiplier.
+/// A random number generator that gives the same numbers on every machine: Knuth's MMIX multiplier.
 struct Random(u64);
 
 impl Random {
@@ -212,8 +213,8 @@ impl Random {
 
 const NAMES: [&str; 4] = ["a", "b-c", "d:u", "e/f=1/"];
 
-/// A random expression as text, and its value computed beside it. Levels as in the grammar: 0 a
-/// sum, 1 a product, 2 a factor.
+/// Returns a random expression as text, and its value, computed at the same time. The levels are
+/// those of the grammar: 0 is a sum, 1 a product, 2 a factor.
 fn random(r: &mut Random, depth: u64, level: u64, values: &[f64]) -> (String, Option<f64>) {
     let space = |r: &mut Random| " ".repeat(r.below(3) as usize);
     let finite = |v: f64| Some(v).filter(|v| v.is_finite());
@@ -236,7 +237,7 @@ fn random(r: &mut Random, depth: u64, level: u64, values: &[f64]) -> (String, Op
                     (_, false) => x / y,
                 })
             });
-            // A name swallows a dash that touches both sides.
+            // A dash that touches letters on both sides would become part of a name.
             (format!("{a} {sign}{}{b}", space(r)), value)
         }
         (0 | 1, _) => random(r, depth, level + 1, values),
@@ -278,7 +279,7 @@ fn random_expressions() {
         let depth = r.below(6);
         let (text, expected) = random(&mut r, depth, 0, &values);
         let Ok(metric) = Metric::of("x", &text) else {
-            // Only one without a counter is refused.
+            // Only an expression without a counter is refused.
             assert!(!text.contains(['a', 'b', 'd', 'e']) || text.contains("max"), "{text}");
             continue;
         };
@@ -286,7 +287,7 @@ fn random_expressions() {
         let of: Vec<f64> = bound.counters.iter().map(|i| values[*i]).collect();
         let value = bound.value(1.0, &of);
         assert_eq!(value, expected, "round {round}: {text} of {values:?}");
-        // Printed and read again it is the same.
+        // The printed form has the same value after it is parsed again.
         let again = Metric::parse(&metric.to_string()).unwrap();
         assert_eq!(again.bind(&operands).unwrap().value(1.0, &of), expected, "{metric}");
         match value {
@@ -297,7 +298,7 @@ fn random_expressions() {
     assert!(defined > 5_000 && undefined > 100, "{defined} {undefined}");
 }
 
-/// No text brings the parser down, and what it accepts is accepted again as printed.
+/// No text makes the parser panic, and the printed form of every accepted text is accepted again.
 #[test]
 fn random_text() {
     let pieces = [
@@ -332,11 +333,11 @@ fn builtins_are_offered_where_they_can_be_formed() {
     assert_eq!(list(&counts(&["cycles"])), ["frequency"]);
     assert_eq!(list(&counts(&["cycles", "instructions"])), ["ipc", "cpi", "frequency"]);
     assert_eq!(list(&counts(&["cpu-cycles:u", "PAPI_TOT_INS:u"])), ["ipc", "cpi", "frequency"]);
-    // Not of one group, not of the same modes.
+    // Not in one group, or not in the same modes.
     let apart = [operand("cycles", Unit::Cycles, 0), operand("instructions", Unit::Count, 1)];
     assert_eq!(list(&apart), ["frequency"]);
     assert_eq!(list(&counts(&["cycles:u", "instructions:k"])), ["frequency"]);
-    // Twice, and which is which.
+    // Metrics that can be formed twice get distinct names.
     let twice = counts(&["cycles:u", "instructions:k", "cycles:k", "instructions:u"]);
     assert_eq!(
         names_offered(&twice),
@@ -349,7 +350,7 @@ fn builtins_are_offered_where_they_can_be_formed() {
             ("frequency:k".into(), vec![2]),
         ]
     );
-    // Every one of them is a metric and can be formed.
+    // Every built-in metric parses and can be formed.
     for builtin in BUILTINS {
         let metric = builtin.metric().unwrap_or_else(|| panic!("{}", builtin.name));
         let names = [

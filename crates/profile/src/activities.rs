@@ -1,18 +1,18 @@
-//! Activities: what an imported trace says, event by event, nothing left out. Calls in pages are
-//! what views compute with; this is what a trace is written from again.
+//! Activities: the complete content of an imported trace, event by event. Views compute with the
+//! calls in pages; activities serve to write the trace again.
 //!
 //! ```text
 //!  x.cpt/activities/NAME/names.arrows    a row per text that names something: number, text
 //!                        rows.arrows     a row per row of the timeline: number, process, thread
 //!                        events.arrows   a row per event, in the order of the trace
-//!                        document.json   what the trace says beside its events
+//!                        document.json   what the trace contains besides its events
 //! ```
 //!
-//! All but the last are streams ([`crate::stream`]). A name or row is in its file before the first
-//! event that needs it. Ids (of processes, threads, flows) are kept as JSON, because traces have
-//! numbers and texts; `args` and `more` are JSON objects as they stood in the trace.
+//! All files except the last are streams ([`crate::stream`]). A name or row is in its file before
+//! the first event that refers to it. Ids (of processes, threads, flows) are kept as JSON, because
+//! traces use both numbers and texts. `args` and `more` are JSON objects exactly as in the trace.
 //!
-//! Memory: a batch, and every name and row once.
+//! Memory use: one batch, and each name and row once.
 
 mod reader;
 mod writer;
@@ -26,9 +26,9 @@ pub use writer::{ActivitiesWriter, NameId, RowId};
 
 /// The directory of activities in a profile.
 pub const ACTIVITIES_NAME: &str = "activities";
-/// Events that are written at once at the latest.
+/// Maximum number of events in a batch.
 pub const BATCH_ROWS: usize = 16_384;
-/// Bytes of texts in a batch from which it is written before it is full.
+/// A batch is also written when its texts have this many bytes.
 const BATCH_TEXT: usize = 8 << 20;
 
 const NAMES_NAME: &str = "names.arrows";
@@ -39,24 +39,25 @@ const DOCUMENT_NAME: &str = "document.json";
 /// One event.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Activity<'a> {
-    /// Chrome's letter for its form: `X` slice, `B` and `E` its ends, `i` instant, `C` counter,
-    /// `M` name of a row, `s`, `t`, `f` flow; others as they came. 0: it had none.
+    /// Chrome's letter for the form of the event: `X` for a slice, `B` and `E` for its ends, `i`
+    /// for an instant, `C` for a counter, `M` for the name of a row, `s`, `t` and `f` for a flow.
+    /// Other letters are kept. 0 if it had none.
     pub form: u8,
-    /// What it is called.
+    /// Name of the event.
     pub name: Option<NameId>,
-    /// The kind of activity in the words of the trace.
+    /// The kind of activity, as the trace spells it.
     pub category: Option<NameId>,
-    /// Where it happened.
+    /// The row of the timeline that it is on.
     pub row: RowId,
-    /// When it began, ns, in the time of the trace.
+    /// When it began, in ns on the clock of the trace.
     pub time_ns: Option<i64>,
-    /// How long it took, ns.
+    /// How long it took, in ns.
     pub duration_ns: Option<i64>,
-    /// Its id, or its flow's, as JSON.
+    /// Its own id or that of its flow, as JSON.
     pub id: Option<&'a str>,
-    /// What else is known, a JSON object.
+    /// Its arguments, as a JSON object.
     pub args: Option<&'a str>,
-    /// Every other key that it had, a JSON object.
+    /// All its other keys, as a JSON object.
     pub more: Option<&'a str>,
 }
 

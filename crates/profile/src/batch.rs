@@ -1,4 +1,4 @@
-//! Calls as Arrow record batches: the one table that every export is made of. `docs/schema.md`
+//! Calls as Arrow record batches: the one table from which all exports are made. `docs/schema.md`
 //! describes the columns.
 
 mod machines;
@@ -20,10 +20,10 @@ use crate::ledger::{LossCount, merge_losses};
 use crate::profile::Profile;
 use crate::visit::{PageDecoder, PageKey};
 
-/// Rows of a batch: full pages until this many are there.
+/// A batch ends after the first page with which it has at least this many rows.
 const BATCH_ROWS: usize = 65_536;
 
-/// Chooses calls by process index and export id.
+/// Selects calls by process index and export id.
 pub type Chooser<'a> = Box<dyn Fn(usize, u32) -> bool + 'a>;
 
 /// Iterates over the calls of a profile in batches, ordered by process, thread and end.
@@ -37,7 +37,7 @@ pub struct Batches<'a> {
     losses: Vec<LossCount>,
 }
 
-/// The schema of the batches of this profile, without metrics.
+/// Returns the schema of the batches of this profile, without metrics.
 pub fn schema(profile: &Profile) -> SchemaRef {
     let text = || DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
     let mut fields = vec![
@@ -86,7 +86,7 @@ pub fn schema(profile: &Profile) -> SchemaRef {
 }
 
 impl Profile {
-    /// The calls of this profile, or those of them that `choose` wants, in batches.
+    /// Returns the calls of this profile, or those that `choose` selects, in batches.
     pub fn batches<'a>(&'a self, choose: Option<Chooser<'a>>) -> Batches<'a> {
         Batches {
             profile: self,
@@ -101,9 +101,9 @@ impl Profile {
 }
 
 impl<'a> Batches<'a> {
-    /// The same with a last column for each of these metrics, which are bound to the counters of
-    /// the profile: its value for each call, null where one of its counters was not read or not
-    /// counting all the time, and where it is not defined.
+    /// Adds a last column for each of these metrics, which must be bound to the counters of the
+    /// profile. It contains the metric's value for each call. It is null if one of the metric's
+    /// counters was not read or did not count all the time, or if the value is undefined.
     pub fn with_metrics(mut self, metrics: Vec<Bound>) -> Self {
         let mut fields: Vec<_> = self.schema.fields().iter().cloned().collect();
         let column = |m: &Bound| Arc::new(Field::new(&m.name, DataType::Float64, true));
@@ -115,12 +115,12 @@ impl<'a> Batches<'a> {
 }
 
 impl Batches<'_> {
-    /// What every batch looks like.
+    /// Returns the schema of the batches.
     pub fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
 
-    /// The losses found inside the pages so far.
+    /// Returns the losses found inside the pages so far.
     pub fn losses(&self) -> &[LossCount] {
         &self.losses
     }
@@ -149,7 +149,7 @@ impl Iterator for Batches<'_> {
     }
 }
 
-/// The columns of a batch in the making.
+/// The columns of a batch under construction.
 struct Rows {
     who: [UInt32Builder; 4],
     names: [StringDictionaryBuilder<Int32Type>; 3],
@@ -158,11 +158,11 @@ struct Rows {
     ticks: [UInt64Builder; 2],
     start_ns: Int64Builder,
     duration_ns: Float64Builder,
-    /// In a profile of several.
+    /// Only in a profile of several passes.
     pass: Option<UInt32Builder>,
     values: Vec<UInt64Builder>,
     times: Vec<[UInt64Builder; 2]>,
-    /// In a profile with calls of virtual machines.
+    /// Only in a profile with calls of virtual machines.
     machines: Option<MachineRows>,
     metrics: Vec<Float64Builder>,
 }
@@ -287,7 +287,7 @@ impl Rows {
     }
 }
 
-/// A metric of one call.
+/// Computes a metric for one call.
 fn of_call(metric: &Bound, profile: &Profile, columns: &Columns, i: usize) -> Option<f64> {
     let mut values = [0.0; model::MAX_COUNTERS];
     if let Some(first) = metric.counters.first() {
@@ -302,7 +302,7 @@ fn of_call(metric: &Bound, profile: &Profile, columns: &Columns, i: usize) -> Op
     metric.value(profile.timeline.duration_ns(columns.duration(i)), &values)
 }
 
-/// What views call an export whose metadata is missing.
+/// Returns the name that views show for an export whose metadata is missing.
 pub fn unknown_op(export: u32) -> String {
     format!("export {export} (name lost)")
 }

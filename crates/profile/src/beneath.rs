@@ -1,15 +1,15 @@
-//! Files below a directory that somebody else may have made: opened from the directory's
-//! descriptor, one name at a time, and never through a link.
+//! Accesses files below a directory that somebody else may have made. They are opened from the
+//! directory's descriptor, one name at a time, and never through a link.
 //!
-//! A profile that was mailed may hold anything in the place of its files: links to files of the
-//! reader, pipes that nobody writes to, devices that never end. So every name is looked at before
-//! it is opened, must be a plain file (or a directory), is opened without following links and
-//! without waiting, and is looked at again once it is open, in case somebody has changed it in
-//! between. What is refused is an [`ErrorKind::Refused`].
+//! A profile that was received by mail may contain anything in place of its files: links to files
+//! of the reader, pipes to which nobody writes, devices that never end. Every name is therefore
+//! checked before it is opened and must be a plain file (or a directory). It is opened without
+//! following links and without waiting, and checked again once it is open, in case somebody has
+//! changed it in between. A refusal is an [`ErrorKind::Refused`].
 //!
-//! What is written takes care of one more thing: a file that is appended to must have no other
-//! name (a hard link would lead out of the directory), and files that are replaced are written
-//! under a new, random name first.
+//! Writing has two more rules. A file that is appended to must have no other name, because a hard
+//! link would lead out of the directory. A file that is replaced is first written under a new,
+//! random name.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -32,7 +32,7 @@ pub struct Dir {
     path: PathBuf,
 }
 
-/// Two are equal if they were reached by the same path.
+/// Two directories are equal if they were reached by the same path.
 impl PartialEq for Dir {
     fn eq(&self, other: &Self) -> bool {
         self.path == other.path
@@ -42,10 +42,10 @@ impl PartialEq for Dir {
 const OPEN: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK);
 
 impl Dir {
-    /// Opens the directory that a person has named; links in `path` are followed.
+    /// Opens a directory that a person has named; links in `path` are followed.
     ///
     /// # Errors
-    /// It does not exist, is not a directory, may not be read.
+    /// Fails if it does not exist, is not a directory, or may not be read.
     pub fn open(path: &Path) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(CWD, path, flags, Mode::empty());
@@ -53,28 +53,28 @@ impl Dir {
         Ok(Self { fd: Arc::new(fd), path: path.to_owned() })
     }
 
-    /// The path by which it was reached: for messages.
+    /// Returns the path by which it was reached, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The path of something in it: for messages.
+    /// Returns the path of an entry, for messages.
     pub fn path_of(&self, name: impl AsRef<OsStr>) -> PathBuf {
         self.path.join(name.as_ref())
     }
 
-    /// What it is itself.
+    /// Returns the directory's own metadata.
     ///
     /// # Errors
-    /// As `fstat`.
+    /// Returns the error of `fstat`.
     pub fn stat(&self) -> Result<Stat> {
         rustix::fs::fstat(&*self.fd).map_err(|e| self.error("read", "", e))
     }
 
-    /// A second descriptor of it.
+    /// Returns a second descriptor of the directory.
     ///
     /// # Errors
-    /// There are no more descriptors.
+    /// Fails if there are no more descriptors.
     pub fn to_file(&self) -> io::Result<File> {
         Ok(File::from(self.fd.try_clone()?))
     }
@@ -82,7 +82,7 @@ impl Dir {
     /// Opens a directory in it.
     ///
     /// # Errors
-    /// It does not exist, or is something else: [`ErrorKind::Refused`].
+    /// Fails if it does not exist, or with [`ErrorKind::Refused`] if it is something else.
     pub fn dir(&self, name: impl AsRef<OsStr>) -> Result<Self> {
         let name = name.as_ref();
         let found = self.look(name)?;
@@ -98,7 +98,8 @@ impl Dir {
     /// Opens a plain file in it for reading.
     ///
     /// # Errors
-    /// It does not exist, may not be read, or is something else: [`ErrorKind::Refused`].
+    /// Fails if it does not exist or may not be read, or with [`ErrorKind::Refused`] if it is
+    /// something else.
     pub fn file(&self, name: impl AsRef<OsStr>) -> Result<File> {
         let name = name.as_ref();
         let found = self.look(name)?;
@@ -109,10 +110,11 @@ impl Dir {
         Ok(File::from(fd))
     }
 
-    /// The bytes of a plain file in it.
+    /// Returns the bytes of a plain file in it.
     ///
     /// # Errors
-    /// As [`Dir::file`]; [`ErrorKind::Refused`] for more than `most` bytes.
+    /// Same as for [`Dir::file`]; also fails with [`ErrorKind::Refused`] if the file has more than
+    /// `most` bytes.
     pub fn read(&self, name: impl AsRef<OsStr>, most: u64) -> Result<Vec<u8>> {
         let name = name.as_ref();
         let (file, mut bytes) = (self.file(name)?, Vec::new());
@@ -124,10 +126,10 @@ impl Dir {
         }
     }
 
-    /// The names in it, without `.` and `..`.
+    /// Returns the names in it, except `.` and `..`.
     ///
     /// # Errors
-    /// As `getdents`.
+    /// Returns the error of `getdents`.
     pub fn names(&self) -> Result<Vec<OsString>> {
         let failed = |e| self.error("read", "", e);
         let mut names = Vec::new();
@@ -140,10 +142,10 @@ impl Dir {
         Ok(names)
     }
 
-    /// What has this name, links not followed.
+    /// Returns the metadata of an entry without following links.
     ///
     /// # Errors
-    /// It does not exist, or `name` is more than one name.
+    /// Fails if the entry does not exist or if `name` is not a single name.
     pub fn look(&self, name: impl AsRef<OsStr>) -> Result<Stat> {
         let name = name.as_ref();
         if matches!(name.as_bytes(), b"" | b"." | b"..") || name.as_bytes().contains(&b'/') {
@@ -153,11 +155,11 @@ impl Dir {
             .map_err(|e| self.error("open", name, e))
     }
 
-    /// Opens a plain file in it for reading and appending; makes it if it does not exist.
+    /// Opens a plain file in it for reading and appending, and creates it if it does not exist.
     ///
     /// # Errors
-    /// As [`Dir::file`]; [`ErrorKind::Refused`] if it has a second name somewhere, or belongs to
-    /// somebody else than the directory and the caller.
+    /// Same as for [`Dir::file`]. Also fails with [`ErrorKind::Refused`] if the file has a second
+    /// name, or belongs to a user other than the caller and the directory's owner.
     pub(crate) fn append(&self, name: &str) -> Result<File> {
         match self.look(name) {
             Err(e) if e.is_not_found() => {}
@@ -179,10 +181,10 @@ impl Dir {
         Ok(File::from(fd))
     }
 
-    /// Makes a directory in it unless there is one, and opens it.
+    /// Creates a directory in it unless it exists, and opens it.
     ///
     /// # Errors
-    /// It is something else, or cannot be made.
+    /// Fails if it is something else or cannot be created.
     pub(crate) fn make_dir(&self, name: &str) -> Result<Self> {
         match rustix::fs::mkdirat(&*self.fd, name, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(Errno::EXIST) => self.dir(name),
@@ -190,13 +192,13 @@ impl Dir {
         }
     }
 
-    /// Puts a file with these bytes in the place of whatever has this name, at once.
+    /// Atomically replaces whatever has this name with a file that contains these bytes.
     ///
     /// # Errors
-    /// The directory is not writable, the disk is full.
+    /// Fails if the directory is not writable or the disk is full.
     pub(crate) fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let failed = |e| Error::new("write", &self.path_of(name), e);
-        // Nobody can have put anything there before, and two writers never share one.
+        // Nobody can have put anything under this name before, and two writers never share it.
         let temporary = format!(".{name}.{}.tmp", ProfileId::random().map_err(failed)?);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OPEN;
         let fd = rustix::fs::openat(&*self.fd, &temporary, flags, Mode::from_raw_mode(0o666));
@@ -210,10 +212,10 @@ impl Dir {
         written.map_err(failed)
     }
 
-    /// Removes a file, or (`AtFlags::REMOVEDIR`) an empty directory, by its name in it.
+    /// Removes a file or, with `AtFlags::REMOVEDIR`, an empty directory.
     ///
     /// # Errors
-    /// As `unlinkat`.
+    /// Returns the error of `unlinkat`.
     pub(crate) fn remove(&self, name: impl AsRef<OsStr>, flags: AtFlags) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&*self.fd, name.as_ref(), flags)?)
     }
@@ -307,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_name_is_not_appended_to() {
+    fn a_file_with_a_hard_link_is_not_appended_to() {
         let scratch = Scratch::new();
         let dir = Dir::open(scratch.path()).unwrap();
         dir.append("new").unwrap().write_all(b"1").unwrap();
@@ -317,7 +319,7 @@ mod tests {
         assert!(refused(dir.append("new")).contains("hard link"));
     }
 
-    /// Whatever had the name is replaced, never written through.
+    /// Whatever had the name is replaced and never written through.
     #[test]
     fn replacing_writes_a_new_file() {
         let scratch = Scratch::new();
@@ -333,6 +335,6 @@ mod tests {
         let victim = scratch.join("victim");
         assert_eq!(fs::read(&victim).unwrap(), b"precious");
         assert_eq!(fs::metadata(&victim).unwrap().nlink(), 1);
-        assert_eq!(dir.names().unwrap().len(), 4, "nothing is left behind");
+        assert_eq!(dir.names().unwrap().len(), 4, "no temporary file is left");
     }
 }

@@ -1,4 +1,4 @@
-//! Collecting: moving what is left in the pool into the profile.
+//! Collecting: moves the remaining content of the pool into the profile.
 //!
 //! ```text
 //!  for each claimed page of a dead process, unless its part has it already: append it, sealed
@@ -6,18 +6,20 @@
 //!  nobody left to write?   manifest.pool_collected = true ─► delete the pool ─► manifest.pool = null
 //! ```
 //!
-//! A pool without a page or a loss in it goes in one step less: `manifest.pool = null` is written
-//! first. Each replacement of a manifest takes about half a millisecond on ext4, which starts to
-//! write the new one to the disk.
+//! A pool without a page or a loss takes one step less: `manifest.pool = null` is written first.
+//! Each replacement of a manifest takes about half a millisecond on ext4, which starts to write the
+//! new file to the disk.
 //!
-//! All of this happens only in a profile of the caller whose pool is its own ([`crate::pools`]): a
-//! manifest that somebody else wrote makes nothing happen anywhere.
+//! All of this happens only if the profile belongs to the caller and the pool belongs to the
+//! profile ([`crate::pools`]). A manifest that somebody else wrote has no effect outside of the
+//! profile.
 //!
-//! Killed between any two steps and run again, it loses nothing: the pool goes last, and only
-//! after the manifest says that everything is safe. (An empty pool that nobody removes any more is
-//! all that a kill can leave: some 12 KiB of shared memory.) Nothing is counted twice: a page is named by
-//! part, thread and sequence, and readers take the longest whole copy of each. Two collectors at
-//! once do no harm for the same reason; neither ever cuts or rewrites a file of pages.
+//! If collecting is killed between any two steps and run again, nothing is lost: the pool is
+//! deleted last, and only after the manifest says that everything is safe. A kill can leave at most
+//! an empty pool that is never removed, which takes some 12 KiB of shared memory. Nothing is
+//! counted twice, because a page is identified by part, thread and sequence, and readers take the
+//! longest whole copy of each page. Two collectors at the same time do no harm for the same reason;
+//! neither ever truncates or rewrites a file of pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -34,30 +36,30 @@ use crate::passes::{is_not_begun, open_dir};
 use crate::pools::{self, NoPool};
 use crate::scan::scan;
 
-/// When the pool may go.
+/// When the pool may be deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Closing {
-    /// When the recording is over: finished or its watched processes dead, and nobody in the
-    /// process table alive. A recording prepared by `env` is never over by itself.
+    /// When the recording is over: it is finished or its watched processes are dead, and no process
+    /// in the process table is alive. A recording prepared by `env` never ends by itself.
     #[default]
     WhenOver,
-    /// As soon as nobody in the process table is alive. For whoever knows that no further
+    /// As soon as no process in the process table is alive. For callers that know that no further
     /// process will join.
     Now,
 }
 
-/// What [`collect`] found and did.
+/// The result of [`collect`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collected {
     /// Pages moved into the profile by this call.
     pub pages: usize,
-    /// Processes that still record; their pages stay in the pool.
+    /// Processes that are still recording; their pages stay in the pool.
     pub live: Vec<ProcessId>,
-    /// What became of the pool.
+    /// What happened to the pool.
     pub pool: PoolFate,
 }
 
-/// What became of the pool.
+/// What happened to the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolFate {
     /// It had been collected before.
@@ -66,16 +68,16 @@ pub enum PoolFate {
     Kept,
     /// Everything was collected and the pool deleted.
     Removed,
-    /// The file that the manifest names is not there (a reboot, a cleaned `/dev/shm`, another
+    /// The file that the manifest names does not exist (a reboot, a cleaned `/dev/shm`, another
     /// machine or container). Nothing was changed.
     Vanished(PathBuf),
-    /// What the manifest names is not this profile's pool, or not the caller's, and why. Nothing
-    /// was changed.
+    /// The file that the manifest names is not this profile's pool or does not belong to the
+    /// caller, for this reason. Nothing was changed.
     Refused(PathBuf, &'static str),
 }
 
 /// Whether the recording of this profile is over, as far as this process can see: no watched
-/// process lives. Processes in the pool's table are not looked at.
+/// process is alive. Processes in the pool's table are not considered.
 pub fn is_over(manifest: &Manifest) -> bool {
     if manifest.pool.is_none() && manifest.passes == 0 {
         return true;
@@ -91,32 +93,32 @@ pub fn is_over(manifest: &Manifest) -> bool {
     }
 }
 
-/// Moves what is left in the pool into the profile in `dir`. `run` calls it after it has written
-/// the manifest with [`State::Finished`].
+/// Moves the remaining content of the pool into the profile in `dir`. `run` calls it after it has
+/// written the manifest with [`State::Finished`].
 ///
 /// # Errors
-/// The manifest is not readable, a file is not writable, the disk is full. What was done until
-/// then stays and is not done again by the next call.
+/// Fails if the manifest cannot be read, a file cannot be written, or the disk is full. What was
+/// done until then stays and is not repeated by the next call.
 pub fn collect(dir: &Path, closing: Closing) -> Result<Collected> {
     let root = match Dir::open(dir) {
         Ok(root) => root,
-        // It says best what is there instead.
+        // Reading the manifest gives a better message about what is there instead.
         Err(e) => return Err(Manifest::read(dir).err().unwrap_or(e)),
     };
     let manifest = Manifest::read_in(&root)?;
     collect_known(&root, manifest, closing, false)
 }
 
-/// As writing `manifest`, which says that the recording is over, and then [`collect`]; but the
-/// manifest is written once where nothing is left in the pool.
+/// Does the same as writing `manifest`, which says that the recording is over, and then calling
+/// [`collect`]. If nothing is left in the pool, the manifest is written only once.
 ///
 /// # Errors
-/// As [`collect`].
+/// Same as for [`collect`].
 pub fn finish(dir: &Path, manifest: Manifest, closing: Closing) -> Result<Collected> {
     collect_known(&Dir::open(dir)?, manifest, closing, true)
 }
 
-/// `is_new`: the manifest has not been written like this.
+/// `is_new` says that the manifest has not been written in this form.
 fn collect_known(
     root: &Dir,
     manifest: Manifest,
@@ -206,7 +208,7 @@ fn collect_one(
     remove(manifest, pages)
 }
 
-/// Each pass as the profile that it is. One that was not begun has nothing.
+/// Collects each pass as a separate profile. A pass that was not begun has nothing to collect.
 fn collect_passes(root: &Dir, passes: u32, closing: Closing) -> Result<Collected> {
     let mut all = Collected { pages: 0, live: vec![], pool: PoolFate::AlreadyCollected };
     for number in 1..=passes {
@@ -214,7 +216,7 @@ fn collect_passes(root: &Dir, passes: u32, closing: Closing) -> Result<Collected
             let manifest = Manifest::read_in(&pass)?;
             collect_one(&pass, manifest, closing, false)
         }) {
-            // What is refused, the reader counts.
+            // The reader counts what is refused.
             Err(e) if is_not_begun(&e) || e.is_refused() => break,
             other => other?,
         };
@@ -233,12 +235,12 @@ fn collect_passes(root: &Dir, passes: u32, closing: Closing) -> Result<Collected
     Ok(all)
 }
 
-/// Whether the pool of the profile in `dir` is there, is the caller's and names this very directory:
-/// nobody else can have made such a profile. A directory of the caller may have been unpacked from
-/// anything, also with a pool in it.
+/// Whether the pool of the profile in `dir` exists, belongs to the caller and names this very
+/// directory. Nobody else can have made such a profile. The check is needed because a directory of
+/// the caller may have been unpacked from any archive, even with a pool in it.
 ///
 /// # Errors
-/// The manifest is not readable.
+/// Fails if the manifest cannot be read.
 pub fn has_own_pool(dir: &Path) -> Result<bool> {
     let root = Dir::open(dir)?;
     let manifest = Manifest::read_in(&root)?;
@@ -248,11 +250,11 @@ pub fn has_own_pool(dir: &Path) -> Result<bool> {
     }))
 }
 
-/// Whether the profile in `dir` is the caller's to change: its pool is its own, or is gone and the
-/// directory is the caller's.
+/// Whether the caller may change the profile in `dir`: its pool is its own, or the pool is gone and
+/// the directory belongs to the caller.
 ///
 /// # Errors
-/// The manifest is not readable.
+/// Fails if the manifest cannot be read.
 pub fn is_own(dir: &Path) -> Result<bool> {
     let root = Dir::open(dir)?;
     let manifest = Manifest::read_in(&root)?;
@@ -263,11 +265,11 @@ pub fn is_own(dir: &Path) -> Result<bool> {
     })
 }
 
-/// Deletes the pool of the profile in `dir` with what it holds, if it is the caller's and the
-/// profile's own. For whoever has read what it wanted and deletes the profile next.
+/// Deletes the pool of the profile in `dir` with its content, if it belongs to the caller and to
+/// this profile. For callers that have read what they need and delete the profile next.
 ///
 /// # Errors
-/// The manifest is not readable, or the pool cannot be deleted.
+/// Fails if the manifest cannot be read or the pool cannot be deleted.
 pub fn discard_pool(dir: &Path) -> Result<()> {
     let root = Dir::open(dir)?;
     let manifest = Manifest::read_in(&root)?;
@@ -280,10 +282,10 @@ pub fn discard_pool(dir: &Path) -> Result<()> {
     }
 }
 
-/// Appends the pages of dead processes that their parts do not have yet.
+/// Appends the pages of dead processes that their parts do not contain yet.
 fn append_pages(root: &Dir, left: &Leftovers, pool: &Path) -> Result<usize> {
     let mut by_part: BTreeMap<PartId, Vec<_>> = BTreeMap::new();
-    // Empty pages too: their headers tell which calls were in progress.
+    // Empty pages count, too: their headers say which calls were in progress.
     for page in &left.pages {
         let id = PartId::of(&page.header);
         if !left.is_alive(id) {

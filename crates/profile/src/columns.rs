@@ -1,5 +1,5 @@
-//! The calls of one page as plain columns: the fast way to read a profile. The buffers are used
-//! again for the next page.
+//! The calls of one page as plain columns: the fast way to read a profile. The buffers are reused
+//! for the next page.
 
 use std::ops::Range;
 
@@ -15,57 +15,59 @@ use crate::groups::{Groups, PageGroups};
 use crate::ledger::LossCount;
 
 /// The calls of one page, in the order in which they ended. All columns of calls have the same
-/// length; those of counters that the page does not hold are empty.
+/// length; columns of counters that the page does not contain are empty.
 #[derive(Debug, Default)]
 pub struct Columns {
     /// Index of the process in the profile.
     pub process: usize,
     /// Index of the thread in the process.
     pub thread: usize,
-    /// Index of the page among the thread's pages that are there.
+    /// Index of the page among the thread's existing pages.
     pub page: usize,
-    /// Export of each call; see [`crate::Ops::of`].
+    /// Export of each call; [`crate::Ops::of`] gives its op.
     pub export: Vec<u32>,
-    /// Workgroup id: x, y, z.
+    /// Workgroup ids in x, y, z.
     pub workgroup: [Vec<u32>; 3],
-    /// Workgroups of the dispatch: x, y, z. See [`Columns::knows_workgroup`].
+    /// Numbers of workgroups of the dispatch in x, y, z. See [`Columns::knows_workgroup`].
     pub count: [Vec<u32>; 3],
     /// The runtime's worker number.
     pub worker: Vec<u32>,
     /// `node << 12 | cpu` at the end of the call.
     pub location: Vec<u32>,
-    /// When it began.
+    /// Ticks when the call began.
     pub start_ticks: Vec<u64>,
-    /// How long it took, as recorded. A call whose end was read before its begin (two CPUs whose
-    /// clocks differ) wraps around: see [`Columns::duration`].
+    /// Recorded duration in ticks. If the end was read before the begin (two CPUs whose clocks
+    /// differ), the value wraps around; see [`Columns::duration`].
     pub duration_ticks: Vec<u64>,
-    /// What it added to each counter of the run; look at [`GroupColumn::status`] first.
+    /// What the call added to each counter of the run; check [`GroupColumn::status`] first.
     pub values: Vec<Vec<u64>>,
-    /// Values that single calls have, in the order of the calls; see [`record::page`] for keys.
+    /// Values of individual calls, in the order of the calls; see [`record::page`] for the keys.
     pub extras: Vec<Extra>,
-    /// Each group of the run.
+    /// The times of each group of the run.
     pub groups: Vec<GroupColumn>,
     /// Moments on the thread's clocks.
     pub clocks: Vec<ThreadClock>,
-    /// The run asked for estimates of counters that take turns (`run --multiplex`).
+    /// Whether the run requested estimates for counters that take turns (`run --multiplex`).
     pub estimates: bool,
-    /// Calls during which some group ran only part of the time.
+    /// Number of calls during which some group ran only part of the time.
     pub multiplexed: u64,
-    /// Records that do not decode: 0 or 1, since the rest of the page is not used then.
+    /// Number of records that cannot be decoded: 0 or 1, because the rest of the page is then not
+    /// used.
     pub torn_records: u64,
     header: Option<PageHeader>,
     torn_pages: u64,
 }
 
 impl Columns {
-    /// Leaves out the calls that began before these ticks, and the readings of the thread's clocks.
+    /// Removes the calls that began before `from`, in ticks, and the readings of the thread's
+    /// clocks before it.
     pub(crate) fn keep_from(&mut self, from: u64) {
         if self.start_ticks.iter().all(|start| *start >= from) {
             return;
         }
         let keep: Vec<bool> = self.start_ticks.iter().map(|start| *start >= from).collect();
         let mut kept = 0;
-        // For each call, and for the end, how many of those before it are kept.
+        // For each call, and for the end, the number of earlier calls that are kept.
         let places: Vec<usize> = keep
             .iter()
             .chain([&false])
@@ -97,7 +99,7 @@ impl Columns {
     }
 }
 
-/// Keeps the values that are wanted. A column that the page does not have stays empty.
+/// Retains the values selected by `keep`. A column that the page does not have stays empty.
 fn retain<T>(column: &mut Vec<T>, keep: &[bool]) {
     if column.len() == keep.len() {
         let mut keep = keep.iter();
@@ -110,45 +112,45 @@ fn retain<T>(column: &mut Vec<T>, keep: &[bool]) {
 pub struct Extra {
     /// Index of the call in the columns.
     pub call: usize,
-    /// What it is.
+    /// Key of the value.
     pub key: u32,
-    /// Its 64 bits.
+    /// The 64 bits of the value.
     pub bits: u64,
 }
 
-/// One group's times in each call of a page. Empty if the page does not hold the group.
+/// The times of one group in each call of a page. Empty if the page does not contain the group.
 #[derive(Debug, Default)]
 pub struct GroupColumn {
-    /// Whether its values are there.
+    /// Whether the group's values are present.
     pub status: Vec<Status>,
-    /// How long it was enabled during the call, ns; 0 if not read.
+    /// How long the group was enabled during the call, in ns; 0 if it was not read.
     pub enabled_ns: Vec<u64>,
-    /// How long of that it was counting, ns; 0 if not read.
+    /// How long of that it was counting, in ns; 0 if it was not read.
     pub running_ns: Vec<u64>,
 }
 
-/// What became of one group's reading in one call.
+/// The state of one group's reading in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Not read; the values mean nothing.
+    /// Not read; the values are meaningless.
     NotRead,
-    /// Read, and counting all the time.
+    /// Read, and counting during the whole call.
     Whole,
-    /// Read, but counting only part of the time: the values are too small.
+    /// Read, but counting only part of the time, so the values are too small.
     Multiplexed,
-    /// Read, but it never counted during the call: the values mean nothing.
+    /// Read, but it never counted during the call, so the values are meaningless.
     NeverRan,
 }
 
 impl Status {
-    /// Whether there are values, if perhaps too small ones.
+    /// Whether there are values, even if they may be too small.
     pub fn has_values(self) -> bool {
         matches!(self, Self::Whole | Self::Multiplexed)
     }
 
-    /// A group of the kernel's that was not even enabled belongs to another task than the one that
-    /// called (a raw `clone` that shares its maker's thread-local storage): its 0 says nothing.
-    /// Scripts need not write times down.
+    /// Determines the status. If one of the kernel's groups was not even enabled, it belongs to
+    /// another task than the caller (a raw `clone` that shares its creator's thread-local storage),
+    /// so its 0 is meaningless. Scripts of simulated groups need not contain times.
     fn of(read: bool, enabled: u64, running: u64, simulated: bool) -> Self {
         match (read, running) {
             (false, _) => Self::NotRead,
@@ -162,28 +164,28 @@ impl Status {
 /// A moment on a thread's clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadClock {
-    /// The run's clock.
+    /// Ticks of the run's clock.
     pub ticks: u64,
-    /// CPU time of the thread, ns.
+    /// CPU time of the thread, in ns.
     pub cpu_ns: u64,
-    /// `CLOCK_MONOTONIC`, ns.
+    /// `CLOCK_MONOTONIC`, in ns.
     pub monotonic_ns: u64,
-    /// How many calls of the page were recorded before it.
+    /// Number of calls of the page that were recorded before it.
     pub calls_before: usize,
 }
 
-/// CPU of a [`Columns::location`].
+/// Returns the CPU of a [`Columns::location`].
 pub fn cpu_of(location: u32) -> u32 {
     location & 0xfff
 }
 
-/// NUMA node of a [`Columns::location`].
+/// Returns the NUMA node of a [`Columns::location`].
 pub fn node_of(location: u32) -> u32 {
     location >> 12
 }
 
 impl Columns {
-    /// Columns for a run with these counters.
+    /// Creates columns for a run with these counters.
     pub fn new(groups: &Groups) -> Self {
         let mut columns = Self::default();
         columns.values.resize_with(groups.counters(), Vec::new);
@@ -191,9 +193,10 @@ impl Columns {
         columns
     }
 
-    /// What a counter counted in call `i`, as views show it: the raw value if its group counted
-    /// all the time; an estimate ([`model::scaled`]) if it took turns and the run asked for
-    /// estimates; else nothing. `group` and `counter` are places in the run's lists.
+    /// Returns what a counter counted in call `i`, as views show it. That is the raw value if its
+    /// group counted all the time, an estimate ([`model::scaled`]) if it took turns and the run
+    /// requested estimates, and otherwise nothing. `group` and `counter` are indices into the run's
+    /// lists.
     #[inline]
     pub fn value(&self, group: usize, counter: usize, i: usize) -> Option<u64> {
         let times = self.groups.get(group)?;
@@ -207,8 +210,8 @@ impl Columns {
         }
     }
 
-    /// What the counters of a group counted in call `i`, as [`Columns::value`] says it, for the
-    /// places in `counters`, into the same places of `values`.
+    /// Does what [`Columns::value`] does for several counters of one group in call `i`. `counters`
+    /// are indices into the run's list, and the results are stored at the same indices of `values`.
     #[inline]
     pub fn group_values(
         &self,
@@ -229,49 +232,49 @@ impl Columns {
         }
     }
 
-    /// The values of call `i`.
+    /// Returns the values of call `i`.
     pub fn extras_of(&self, i: usize) -> &[Extra] {
         let first = self.extras.partition_point(|extra| extra.call < i);
         let rest = &self.extras[first..];
         &rest[..rest.partition_point(|extra| extra.call == i)]
     }
 
-    /// The value of call `i` with this key.
+    /// Returns the value of call `i` with this key.
     pub fn extra(&self, i: usize, key: u32) -> Option<u64> {
         self.extras_of(i).iter().find(|extra| extra.key == key).map(|extra| extra.bits)
     }
 
-    /// Calls.
+    /// Returns the number of calls.
     pub fn len(&self) -> usize {
         self.export.len()
     }
 
-    /// Whether there is no call.
+    /// Whether there are no calls.
     pub fn is_empty(&self) -> bool {
         self.export.is_empty()
     }
 
-    /// How long call `i` took, in ticks; 0 for one whose end was read before its begin.
+    /// Returns how long call `i` took, in ticks; 0 if its end was read before its begin.
     #[inline]
     pub fn duration(&self, i: usize) -> u64 {
         let ticks = self.duration_ticks[i];
         if ticks > i64::MAX as u64 { 0 } else { ticks }
     }
 
-    /// Whether it is known which workgroup of which dispatch call `i` was, and on which worker.
-    /// Not if a runtime's own call hook told of it: those calls have counts of 0,0,0.
+    /// Whether it is known which workgroup of which dispatch call `i` was, and on which worker. It
+    /// is unknown if the call came from a runtime's own call hook; such calls have counts of 0,0,0.
     #[inline]
     pub fn knows_workgroup(&self, i: usize) -> bool {
         let [x, y, z] = &self.count;
         x[i] | y[i] | z[i] != 0
     }
 
-    /// The page's header; `None` if the page could not be read any more.
+    /// Returns the page's header; `None` if the page could not be read any more.
     pub fn header(&self) -> Option<&PageHeader> {
         self.header.as_ref()
     }
 
-    /// The losses found in this page.
+    /// Returns the losses found in this page.
     pub fn losses(&self) -> Vec<LossCount> {
         [
             (Loss::TornPage, self.torn_pages),
@@ -309,7 +312,8 @@ impl Columns {
         self.torn_pages = 1;
     }
 
-    /// Decodes the page at the start of `bytes`, whose counters are these of the profile.
+    /// Decodes the page at the start of `bytes`. `counters` is the page's mask in terms of the
+    /// profile's counters.
     pub(crate) fn decode(&mut self, bytes: &[u8], page: &PageGroups, counters: u32) {
         self.clear();
         let layout: &GroupLayout = &page.layout;
@@ -329,7 +333,7 @@ impl Columns {
                     continue;
                 }
                 Ok(Record::Values) => {
-                    // Values without a call before them belong to nothing.
+                    // Values without a call before them belong to no call.
                     if let Some(call) = self.export.len().checked_sub(1) {
                         let of_call =
                             |(key, bits): &(u32, u64)| Extra { call, key: *key, bits: *bits };
@@ -367,7 +371,7 @@ impl Columns {
                     self.values[*counter].push(if times.read { value } else { 0 });
                 }
             }
-            // Asked for, it is not a loss.
+            // If estimates were requested, this is not a loss.
             self.multiplexed += u64::from(multiplexed && !self.estimates);
         }
     }

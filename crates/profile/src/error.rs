@@ -1,4 +1,4 @@
-//! What can go wrong with a profile, said with the path and the reason.
+//! The error type of this crate, which contains the path and the reason.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,31 +17,31 @@ pub struct Error {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The system refused.
+    /// The system returned an error.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The path exists and is something else.
+    /// The path exists but is not a profile.
     #[error("not a profile ({0})")]
     NotAProfile(&'static str),
-    /// The file is not the JSON that this version writes.
+    /// The file is not valid JSON, or not in the form that this version writes.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    /// Arrow could not encode or decode it.
+    /// Arrow could not encode or decode the data.
     #[error("{0}")]
     Arrow(#[from] arrow_schema::ArrowError),
-    /// It is a stream of other columns than are expected there, or none at all.
+    /// The file is a stream with other columns than expected, or not a stream at all.
     #[error("not a stream of this kind ({0})")]
     NotAStream(&'static str),
-    /// Something else than a plain file or a directory is in the place of one, or it is not one
-    /// that may be used there. It was not opened.
+    /// There is something other than a plain file or a directory, or the file may not be used here.
+    /// It was not opened.
     #[error("refused: {0}")]
     Refused(&'static str),
-    /// Another version of Counterpoint wrote it.
+    /// Another version of Counterpoint wrote the file.
     #[error("schema {found:?}, but this version reads {expected:?}")]
     Schema {
-        /// What the file says.
+        /// The schema that the file names.
         found: String,
-        /// What this version reads.
+        /// The schema that this version reads.
         expected: &'static str,
     },
 }
@@ -51,7 +51,7 @@ impl Error {
         Self { action, path: path.to_path_buf(), kind: kind.into() }
     }
 
-    /// An adapter for `map_err`.
+    /// Returns an adapter for `map_err`.
     pub(crate) fn on<E: Into<ErrorKind>>(
         action: &'static str,
         path: &Path,
@@ -59,31 +59,31 @@ impl Error {
         move |error| Self::new(action, path, error)
     }
 
-    /// The reason.
+    /// Returns the reason.
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
     }
 
-    /// The reason, alone.
+    /// Returns the reason without the path.
     pub(crate) fn into_kind(self) -> ErrorKind {
         self.kind
     }
 
-    /// Whether something was not opened because of what it is.
+    /// Whether something was not opened because of its type or owner.
     pub fn is_refused(&self) -> bool {
         matches!(&self.kind, ErrorKind::Refused(_))
     }
 
-    /// The file or directory that it is about.
+    /// Returns the file or directory that the error is about.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether the file does not exist.
+    /// Whether the error is that the file does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(&self.kind, ErrorKind::Io(e) if e.kind() == io::ErrorKind::NotFound)
     }
 }
 
-/// The result of everything here that touches files.
+/// The result type of all functions of this crate that access files.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

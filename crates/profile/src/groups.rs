@@ -1,4 +1,4 @@
-//! How the counters of a run are grouped, and which of them a page holds.
+//! The groups of a run's counters, and which of them a page contains.
 
 use std::ops::Range;
 
@@ -20,22 +20,22 @@ pub struct Group {
     pub number: u16,
     /// Its counters, as indices into the manifest's list.
     pub counters: Range<usize>,
-    /// Its values and times were written down beforehand.
+    /// Whether its values and times come from a script.
     pub simulated: bool,
 }
 
-/// What a page with some set of counters holds.
+/// The content of a page with a certain set of counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PageGroups {
     pub layout: GroupLayout,
-    /// For each group of the page: which group of the run, and its counters' indices.
+    /// For each group of the page: its index in the run, and the indices of its counters.
     pub groups: Vec<(usize, Vec<usize>)>,
-    /// Of each of these: [`Group::simulated`].
+    /// For each group of the page: [`Group::simulated`].
     pub simulated: Vec<bool>,
 }
 
 impl Groups {
-    /// The groups of these counters.
+    /// Returns the groups of these counters.
     pub fn new(counters: &[CounterInfo]) -> Self {
         let mut result = Self::default();
         for (i, counter) in counters.iter().enumerate().take(model::MAX_COUNTERS) {
@@ -52,18 +52,18 @@ impl Groups {
         result
     }
 
-    /// The groups, in the order of the run.
+    /// Returns the groups in the order of the run.
     pub fn all(&self) -> &[Group] {
         &self.groups
     }
 
-    /// How many counters the run has.
+    /// Returns the number of counters of the run.
     pub fn counters(&self) -> usize {
         self.numbers.len()
     }
 
-    /// What a page whose header says `mask` holds; `None` if it names counters that the run does
-    /// not have.
+    /// Returns the groups of a page whose header contains `mask`; `None` if it names counters that
+    /// the run does not have.
     pub(crate) fn of_page(&self, mask: u32) -> Option<PageGroups> {
         if u64::from(mask) >> self.numbers.len() != 0 {
             return None;
@@ -73,7 +73,8 @@ impl Groups {
         for counter in (0..self.numbers.len()).filter(|i| mask & (1 << i) != 0) {
             let number = self.numbers[counter];
             let run_group = self.groups.iter().position(|g| g.counters.contains(&counter))?;
-            // As `GroupLayout` does: neighbours in the mask with one number are one group.
+            // This matches `GroupLayout`: adjacent counters of the mask with the same number are
+            // one group.
             match groups.last_mut() {
                 Some((_, counters)) if previous == Some(number) => counters.push(counter),
                 _ => groups.push((run_group, vec![counter])),

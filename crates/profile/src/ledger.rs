@@ -1,6 +1,7 @@
-//! The ledger of a process: what the pool's process table said about it, kept when the pool
-//! goes. `ledger.json` in the process's part, written by [`crate::collect()`] only. One in the
-//! profile itself, with no process id, holds what happened outside of processes that record.
+//! The ledger of a process: a copy of its row in the pool's process table, which is kept when the
+//! pool is deleted. It is the file `ledger.json` in the process's part, and only
+//! [`crate::collect()`] writes it. A ledger in the profile itself, without a process id, contains
+//! the losses outside of recording processes.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +15,12 @@ use crate::manifest::replace_json;
 
 /// Name of the ledger in a process's part.
 pub const LEDGER_NAME: &str = "ledger.json";
-/// A longer one is not read; ours take some KiB.
+/// Maximum size of a ledger that is read, in bytes; ours take a few KiB.
 const MOST_BYTES: u64 = 1 << 22;
 /// The version of the ledger that this program writes and reads.
 pub const LEDGER_SCHEMA: &str = "counterpoint.ledger/1";
 
-/// What the process table said about one process.
+/// The content of one row of the process table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ledger {
@@ -27,56 +28,57 @@ pub struct Ledger {
     pub schema: String,
     /// Process id.
     pub pid: u32,
-    /// Clock ticks since boot.
+    /// Start time in clock ticks since boot.
     pub start_time: u64,
-    /// How many times it had recorded before an `exec`.
+    /// Number of parts that the same process made before this one, for example before an `exec`.
     pub generation: u32,
-    /// Threads that recorded.
+    /// Number of threads that recorded.
     pub threads: u32,
-    /// Calls in pages that the process itself flushed or released.
+    /// Number of calls in pages that the process itself flushed or released.
     pub calls: u64,
-    /// Its losses, none of them zero.
+    /// Its losses with nonzero counts.
     pub losses: Vec<LossCount>,
 }
 
-/// How often one loss happened.
+/// The number of occurrences of one loss.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossCount {
-    /// The name in the table of losses, `loss_N` for a number that this version does not know.
+    /// The loss's name in the table of losses, or `loss_N` for a number that this version does not
+    /// know.
     pub name: String,
-    /// How often; what is counted differs per loss and stands in its help.
+    /// Number of occurrences. What is counted differs between losses; the loss's help says what.
     pub count: u64,
-    /// Error number of the first time, if there was one.
+    /// Error number of the first occurrence, if there was one.
     pub errno: Option<i32>,
 }
 
 impl LossCount {
-    /// `count` times `loss`.
+    /// Creates a count of `count` for `loss`.
     pub fn new(loss: Loss, count: u64) -> Self {
         Self { name: loss.name().to_owned(), count, errno: None }
     }
 
-    /// The loss, or `None` if a later version named it.
+    /// Returns the loss, or `None` if only a later version knows it.
     pub fn loss(&self) -> Option<Loss> {
         Loss::ALL.iter().copied().find(|loss| loss.name() == self.name)
     }
 
-    /// How much it matters; a loss that this version does not know may distort.
+    /// Returns how much the loss matters. A loss that this version does not know may distort.
     pub fn severity(&self) -> Severity {
         self.loss().map_or(Severity::Distorted, Loss::severity)
     }
 
-    /// What happened and what to do.
+    /// Returns what happened and what to do about it.
     pub fn help(&self) -> &'static str {
         self.loss().map_or("a loss that only a later version of counterpoint knows", Loss::help)
     }
 }
 
-/// Adds losses of one kind together, in the order of the table of losses; keeps the first
-/// error number. Zeros are left out.
+/// Adds up counts of the same loss, in the order of the table of losses. Keeps the first error
+/// number, and omits zeros.
 pub fn merge_losses<'a>(all: impl IntoIterator<Item = &'a LossCount>) -> Vec<LossCount> {
     let mut merged: Vec<LossCount> = Vec::new();
-    // A ledger may come from anywhere, with any number of names.
+    // A ledger may come from anywhere and contain any number of names.
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for one in all.into_iter().filter(|one| one.count > 0) {
         match places.get(one.name.as_str()) {
@@ -114,15 +116,15 @@ impl Ledger {
         }
     }
 
-    /// Two rows of one process (a row shared because the table was full): losses add up.
+    /// Adds a second row of the same process (a row that was shared because the table was full).
     pub(crate) fn add(&mut self, other: &Self) {
         self.threads = self.threads.max(other.threads);
         self.calls = self.calls.saturating_add(other.calls);
         self.losses = merge_losses(self.losses.iter().chain(&other.losses));
     }
 
-    /// The ledger in `part`; `None` where there is none yet. One that cannot be read has itself
-    /// become a loss.
+    /// Reads the ledger in `part`; `None` if there is none yet. A ledger that cannot be read counts
+    /// as a loss itself.
     pub(crate) fn read(part: &Dir) -> Option<Self> {
         let (text, loss) = match part.read(LEDGER_NAME, MOST_BYTES) {
             Err(e) if e.is_not_found() => return None,

@@ -1,4 +1,4 @@
-//! What is still in the pool: the pages that were not flushed and the process table.
+//! Reads what is still in the pool: the pages that were not flushed, and the process table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -13,30 +13,30 @@ use crate::ledger::{Ledger, LossCount, merge_losses};
 use crate::live::{ProcessId, boot_id};
 use crate::manifest::Manifest;
 
-/// One process generation of a run: whose part is `processes/PID-START-GENERATION`.
+/// One generation of a process of a run. Its part is `processes/PID-START-GENERATION`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartId {
-    /// Clock ticks since boot; first, so that parts sort by age.
+    /// Start time in clock ticks since boot; the first field, so that parts sort by age.
     pub start_time: u64,
     /// Process id.
     pub pid: u32,
-    /// How many times the process had recorded before an `exec`.
+    /// Number of parts that the same process made before this one, for example before an `exec`.
     pub generation: u32,
 }
 
 impl PartId {
-    /// Whose page it is.
+    /// Returns the part that a page belongs to.
     pub(crate) fn of(header: &PageHeader) -> Self {
         let s = &header.start;
         Self { start_time: s.start_time, pid: s.pid, generation: s.generation }
     }
 
-    /// The name of its directory.
+    /// Returns the name of its directory.
     pub fn name(self) -> String {
         part_name(self.pid, self.start_time, self.generation)
     }
 
-    /// The part with this directory name.
+    /// Parses the name of a part's directory.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let mut fields = name.splitn(3, '-');
         let pid = fields.next()?.parse().ok()?;
@@ -52,30 +52,30 @@ pub(crate) struct LeftPage {
     /// Its number in the pool.
     pub number: usize,
     pub header: PageHeader,
-    /// Its bytes, copied at once because the owner lives and goes on writing.
+    /// A copy of its bytes, made at once if the owner is alive and may go on writing.
     pub copy: Option<Vec<u8>>,
 }
 
-/// The pool after one look at it.
+/// The content of a pool at one moment.
 #[derive(Debug)]
 pub(crate) struct Leftovers {
     pub file: PoolFile,
     pub pages: Vec<LeftPage>,
     pub ledgers: BTreeMap<PartId, Ledger>,
-    /// Of the run as a whole: what happened outside of processes that record.
+    /// The ledger of the run as a whole: losses outside of recording processes.
     pub run_ledger: Ledger,
     alive: BTreeMap<ProcessId, u32>,
 }
 
 impl Leftovers {
-    /// Looks into a pool.
+    /// Reads the content of a pool.
     pub fn read(file: PoolFile, manifest: &Manifest) -> io::Result<Self> {
         let same_boot = manifest.boot_id.is_empty() || manifest.boot_id == boot_id();
         let mut ledgers = BTreeMap::new();
         let mut rows = BTreeMap::new();
-        // Their sessions are over, although the processes live.
+        // Parts whose sessions are over although their processes are alive.
         let mut left = BTreeSet::new();
-        // Of the generations of one process only the last can be alive: `exec` ends the others.
+        // Only the last generation of a process can be alive, because `exec` ends the others.
         let mut newest: BTreeMap<ProcessId, u32> = BTreeMap::new();
         let mut meet = |id: PartId| {
             let process = ProcessId { pid: id.pid, start_time: id.start_time };
@@ -101,7 +101,8 @@ impl Leftovers {
                     meet(PartId::of(&header));
                     pages.push(LeftPage { number, header, copy: Some(bytes) });
                 }
-                // Claimed, but nothing was written to it yet or any more.
+                // The page was claimed, but nothing was written to it yet, or it was already
+                // cleared.
                 Err(PageError::NoMagic) => {}
                 Err(_) => {
                     let owner = rows.get(&row).and_then(|id| ledgers.get_mut(id));
@@ -110,7 +111,7 @@ impl Leftovers {
                     ledger.losses = merge_losses(ledger.losses.iter().chain([&torn]));
                 }
             }
-            // Of dead owners, the bytes stay where they are: they do not change any more.
+            // The bytes of dead owners are not copied, because they do not change any more.
             if let Some(page) = pages.last_mut()
                 && page.number == number
                 && (!same_boot
@@ -140,7 +141,7 @@ impl Leftovers {
         self.alive.get(&process_of(id)) == Some(&id.generation)
     }
 
-    /// The processes that may still write.
+    /// Returns the processes that may still write.
     pub fn alive(&self) -> Vec<ProcessId> {
         self.alive.keys().copied().collect()
     }
@@ -152,8 +153,8 @@ fn process_of(id: PartId) -> ProcessId {
 
 type PageBytes = Result<(PageHeader, Vec<u8>), PageError>;
 
-/// Reads a page that may be written meanwhile: what it holds belongs to its header if the
-/// header names the same page afterwards.
+/// Reads a page that may be written meanwhile. The bytes belong to the header if the header still
+/// names the same page afterwards.
 pub(crate) fn read_page(pool: &PoolFile, number: usize) -> io::Result<PageBytes> {
     for _ in 0..16 {
         let bytes = pool.page(number)?;
@@ -170,7 +171,7 @@ pub(crate) fn read_page(pool: &PoolFile, number: usize) -> io::Result<PageBytes>
             return Ok(Ok((header, bytes)));
         }
     }
-    // Restarted sixteen times within as many reads: no page holds still for that short a time
-    // unless its owner flushes it, and then its records are in the file.
+    // The page was restarted sixteen times during as many reads. That only happens if its owner
+    // flushes it each time, and then its records are in the file.
     Ok(Err(PageError::NoMagic))
 }

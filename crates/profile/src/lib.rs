@@ -1,42 +1,43 @@
-//! Opens a profile directory and turns raw pages into columns: in batches of Arrow arrays for
-//! everything that leaves the program, in plain reused vectors for what must be fast.
+//! Opens a profile directory and turns raw pages into columns: into batches of Arrow arrays for
+//! everything that leaves the program, and into plain reused vectors where speed matters.
 //!
 //! ```text
 //!  manifest.json ───────────────► Manifest ─┐
 //!  processes/*/meta.cps ─ frames ─► names,  ├─► Profile ─ pages ─► Columns ─► analysis
 //!              /pages.cps ─ scan ─► pages   │                        └─ Rows ─► RecordBatch ─► export
 //!              /ledger.json ────► losses    │
-//!  the pool, while it is there ─ leftovers ─┘
+//!  the pool, while it exists ─── leftovers ─┘
 //!  tracks/*/*.arrows ─ stream ────► Tracks ─ Samples
-//!                      └─ collect ─► pages.cps, ledger.json, then the pool goes
+//!                      └─ collect ─► pages.cps, ledger.json; then the pool is deleted
 //! ```
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | [`manifest`] | the manifest: read, written as a whole |
-//! | [`collect`](mod@collect) | moves what is left in the pool into the profile |
-//! | [`beneath`] | files of a profile, opened without following links |
-//! | [`pools`] | where pools are made and whose they are; those that nobody can use any more |
-//! | [`ledger`] | losses of a process on disk, and how losses add up |
-//! | [`live`] | whether a process still runs |
+//! | [`manifest`] | reads the manifest, and writes it as a whole |
+//! | [`collect`](mod@collect) | moves the remaining content of the pool into the profile |
+//! | [`beneath`] | opens files of a profile without following links |
+//! | [`pools`] | decides where pools are made and who owns them; finds orphaned pools |
+//! | [`ledger`] | stores the losses of a process on disk, and adds up losses |
+//! | [`live`] | checks whether a process still runs |
 //! | [`profile`] | an opened profile: processes, threads, pages |
 //! | [`ops`] | exported functions as people know them |
-//! | [`groups`] | how the counters are grouped |
+//! | [`groups`] | the groups of the counters |
 //! | [`columns`], [`visit`] | the calls of a page as plain columns; visiting all pages |
 //! | [`batch`] | calls as Arrow record batches |
 //! | [`passes`] | profiles of several runs of one program |
 //! | [`activities`] | imported traces, event by event |
 //! | [`loops`] | counts of instrumented loops |
-//! | [`tracks`] | time series: written, and read batch by batch |
-//! | [`stream`] | files of Arrow batches that may end anywhere |
-//! | [`writer`] | a profile of calls that happened elsewhere |
-//! | [`raw`] | a profile taken apart and put together again |
-//! | [`error`] | errors, with path and reason |
+//! | [`tracks`] | writes time series, and reads them batch by batch |
+//! | [`stream`] | files of Arrow batches that may be truncated anywhere |
+//! | [`writer`] | writes a profile of calls that happened elsewhere |
+//! | [`raw`] | takes a profile apart and puts it together again |
+//! | [`error`] | the error type, with path and reason |
 //!
-//! Invariants. No byte of a profile is trusted and none makes this crate panic. A record is
-//! used only if its page is whole; a page is used once, however many copies of it there are.
-//! What is missing or damaged is counted as a [`model::Loss`]. Opening changes nothing on disk;
-//! only [`collect()`] does, and only in a profile of the caller whose pool is its own.
+//! Invariants. No byte of a profile is trusted, and none makes this crate panic. A record is used
+//! only if its page is complete, and a page is used only once, however many copies of it exist.
+//! Missing or damaged data is counted as a [`model::Loss`]. Opening changes nothing on disk; only
+//! [`collect()`] does, and only if the profile belongs to the caller and the pool belongs to the
+//! profile.
 #![forbid(unsafe_code)]
 
 pub mod activities;

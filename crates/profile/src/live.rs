@@ -1,31 +1,31 @@
-//! Whether a process that recorded still lives.
+//! Checks whether a process that recorded is still alive.
 
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// A process of this boot: ids are reused, an id with its start time is not.
+/// A process of this boot. Ids are reused, but the combination of an id and a start time is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessId {
     /// Process id.
     pub pid: u32,
-    /// Clock ticks since boot (`/proc/PID/stat`, field 22).
+    /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22).
     pub start_time: u64,
 }
 
 impl ProcessId {
-    /// The process that has this id now.
+    /// Returns the process that has this id now.
     pub fn of(pid: u32) -> Option<Self> {
         Some(Self { pid, start_time: Stat::read(pid)?.start_time })
     }
 
-    /// The calling process.
+    /// Returns the calling process.
     pub fn current() -> Option<Self> {
         Self::of(std::process::id())
     }
 
-    /// Whether it runs (or is stopped). A zombie does not: it will never write again.
-    /// Processes of another PID namespace cannot be seen and count as gone.
+    /// Whether the process runs or is stopped. A zombie does not count, because it will never write
+    /// again. Processes of another PID namespace cannot be seen, and count as gone.
     pub fn is_alive(self) -> bool {
         Stat::read(self.pid).is_some_and(|s| s.start_time == self.start_time && !s.zombie)
     }
@@ -42,20 +42,21 @@ impl Stat {
         Self::parse(&String::from_utf8_lossy(&bytes))
     }
 
-    /// proc_pid_stat(5). The second field is a name in parentheses that may hold anything.
+    /// Parses the line as described in proc_pid_stat(5). The second field is a name in parentheses
+    /// that may contain anything.
     fn parse(text: &str) -> Option<Self> {
         let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
         let state = fields.next()?;
-        // Field 20 is the number of threads, field 22 the start time; `state` was field 3.
+        // Field 20 is the number of threads and field 22 is the start time; `state` was field 3.
         let threads: u64 = fields.nth(16)?.parse().ok()?;
         let start_time = fields.nth(1)?.parse().ok()?;
-        // The main thread can end before the others: then it is a zombie with company.
+        // The main thread can end before the others. Then it is a zombie, but the process is not.
         let zombie = matches!(state, "Z" | "X" | "x") && threads <= 1;
         Some(Self { start_time, zombie })
     }
 }
 
-/// The kernel's id of this boot, empty where there is none.
+/// Returns the kernel's id of this boot; empty if there is none.
 pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .map(|id| id.trim().to_owned())
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_blanks_and_parentheses_does_not_confuse() {
+    fn a_name_may_contain_spaces_and_parentheses() {
         let line = "42 (a) b (c) S 1 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 9876 1 2";
         let stat = Stat::parse(line).unwrap();
         assert_eq!((stat.start_time, stat.zombie), (9876, false));
@@ -86,9 +87,8 @@ mod tests {
     }
 
     #[test]
-    fn an_ended_child_that_nobody_waited_for_is_gone() {
-        let mut child =
-            std::process::Command::new("sleep").arg("30").spawn().expect("sleep exists");
+    fn a_zombie_is_not_alive() {
+        let mut child = std::process::Command::new("sleep").arg("30").spawn().expect("start sleep");
         let id = ProcessId::of(child.id()).unwrap();
         assert!(id.is_alive());
         child.kill().unwrap();

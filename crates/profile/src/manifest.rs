@@ -1,4 +1,4 @@
-//! The manifest: one small JSON file that says what a profile directory is.
+//! The manifest: a small JSON file that describes a profile directory.
 //!
 //! ```text
 //!  run/env writes it ──► "recording", pool = path ──► program runs ──► "finished", exit, notes
@@ -6,8 +6,8 @@
 //!                                           pool = null ◄── pool_collected ┘
 //! ```
 //!
-//! It is always replaced as a whole (temporary file, then rename), so a reader sees either the
-//! old or the new one. `docs/schema.md` describes every field.
+//! The manifest is always replaced as a whole (temporary file, then rename), so a reader sees
+//! either the old or the new one. `docs/schema.md` describes every field.
 
 use std::path::{Path, PathBuf};
 
@@ -21,114 +21,118 @@ use crate::live::ProcessId;
 
 /// Name of the manifest in a profile directory.
 pub const MANIFEST_NAME: &str = "manifest.json";
-/// A longer one is not read; ours take some KiB.
+/// Maximum size of a manifest that is read, in bytes; ours take a few KiB.
 const MOST_BYTES: u64 = 1 << 24;
 /// The version of the manifest that this program writes and reads.
 pub const MANIFEST_SCHEMA: &str = "counterpoint.manifest/1";
 
-/// What a profile directory says about itself.
+/// The content of the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Manifest {
     /// [`MANIFEST_SCHEMA`].
     pub schema: String,
-    /// The profile's random id, 32 hexadecimal digits, which its pool has too; empty in profiles
-    /// of earlier versions, whose pools are never touched.
+    /// The profile's random id, 32 hexadecimal digits; its pool contains the same id. Empty in
+    /// profiles of earlier versions, whose pools are never touched.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub id: String,
     /// Version of the program that recorded.
     pub program_version: String,
-    /// Which command made the profile.
+    /// The command that made the profile.
     pub origin: Origin,
     /// Whether the recording is over.
     pub state: State,
-    /// When the recording was prepared, ns since 1970-01-01 UTC.
+    /// When the recording was prepared, in ns since 1970-01-01 UTC.
     pub created_unix_ns: u64,
     /// Name of the machine.
     pub host: String,
     /// Kernel release.
     pub kernel: String,
-    /// The kernel's boot id (`/proc/sys/kernel/random/boot_id`): process ids and pools mean
-    /// something only within one boot. Empty if unknown.
+    /// The kernel's boot id (`/proc/sys/kernel/random/boot_id`). Process ids and pools are only
+    /// meaningful within one boot. Empty if unknown.
     pub boot_id: String,
-    /// Processor model as the kernel names it.
+    /// CPU model as the kernel names it.
     pub cpu_model: String,
-    /// Logical processors online.
+    /// Number of logical CPUs that are online.
     pub logical_cpus: u32,
-    /// Arguments of the program that was started, itself first; empty for `env`.
+    /// Arguments of the program that was started, beginning with its name; empty for `env`.
     pub command: Vec<String>,
-    /// Where it was started.
+    /// Directory in which it was started.
     pub working_directory: String,
-    /// What a person should know about the surroundings (a container, a virtual machine).
+    /// What a person should know about the environment (a container, a virtual machine).
     pub environment: Option<String>,
     /// The clock of all ticks: `tsc` or `monotonic`.
     pub clock: Clock,
-    /// The counters in the order of the run; groups are neighbours.
+    /// The counters in the order of the run; the counters of a group are adjacent.
     pub counters: Vec<CounterInfo>,
-    /// Metrics that were asked for with the recording, each checked against the counters.
+    /// Metrics that were requested for the recording, each checked against the counters.
     pub metrics: Vec<MetricInfo>,
-    /// How many passes there are: recordings of one run of the program each, with other counters,
-    /// as profiles of their own in `passes/1`, `passes/2`, … 0: this profile is one recording.
+    /// Number of passes. Each pass is a recording of one run of the program with other counters,
+    /// stored as a separate profile in `passes/1`, `passes/2` and so on. 0 if this profile is a
+    /// single recording.
     pub passes: u32,
-    /// The counters may take turns on the PMU (`run --multiplex`): views scale what was counted
-    /// part of the time, and mark it as an estimate.
+    /// Whether the counters may take turns on the PMU (`run --multiplex`). Views then scale what
+    /// was counted part of the time, and mark it as an estimate.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub multiplex: bool,
     /// What the counters add to each context switch of a thread that has them, measured before the
-    /// program started. Absent without counters, or where it could not be measured.
+    /// program started. Absent without counters, or if it could not be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switch_cost: Option<SwitchCost>,
-    /// Patterns of exported functions that were recorded; empty: all.
+    /// Patterns of the exported functions that were recorded; an empty list means all.
     pub filters: Vec<String>,
-    /// Counters were read for book-keeping ops of virtual machines, too (`run --bookkeeping`).
+    /// Whether counters were also read for bookkeeping ops of virtual machines (`run
+    /// --bookkeeping`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub bookkeeping: bool,
-    /// The pool that holds what is not in the profile yet; `null` once collected.
+    /// The pool with the data that is not in the profile yet; `null` once it was collected.
     pub pool: Option<PathBuf>,
-    /// Everything in the pool is in the profile; only its removal is left to do.
+    /// Whether everything in the pool is in the profile, so that only the pool's removal is left to
+    /// do.
     pub pool_collected: bool,
-    /// Processes that keep the recording open while they live, whether or not they have
+    /// Processes that keep the recording open while they are alive, whether or not they have
     /// recorded anything: `run` itself and the program that it started.
     pub watch: Vec<ProcessId>,
     /// How the program ended; `null` while it runs and for `env`.
     pub exit: Option<Exit>,
-    /// Moments on all clocks, taken by `run` at the start and the end.
+    /// Moments on all clocks, which `run` takes at the start and at the end.
     pub snapshots: Vec<Moment>,
-    /// What a reader should know, for example defaults that were left out.
+    /// What a reader should know, for example that default counters were left out.
     pub notes: Vec<String>,
 }
 
-/// What the counters of a run add to a context switch: two threads that wake each other on one
-/// CPU, with and without them. Processor time in ns.
+/// What the counters of a run add to a context switch, measured with two threads that wake each
+/// other on one CPU, with and without the counters. CPU time in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SwitchCost {
-    /// Switches that were made with counters, and as many without.
+    /// Number of switches made with counters; the same number was made without.
     pub switches: u64,
-    /// Of a switch without counters: median over the batches.
+    /// Cost of a switch without counters: median over the batches.
     pub bare_ns: f64,
-    /// What the counters add to a switch: median over the batches.
+    /// Cost that the counters add to a switch: median over the batches.
     pub added_ns: f64,
-    /// The least and the most that they added in one batch.
+    /// The smallest and the largest added cost in any batch.
     pub added_range_ns: [f64; 2],
 }
 
-/// Which command made a profile.
+/// The command that made a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// `counterpoint run`: over when the program and its children are.
+    /// `counterpoint run`: over when the program and its children have ended.
     #[default]
     Run,
     /// `counterpoint env`: stays open for programs started by hand until it is closed.
     Env,
     /// The variables of IREE's original call hook (`docs/hook.md`): over when the process that had
-    /// them and its children are. Only what did not end in an orderly way is ever seen.
+    /// them and its children have ended. Such a profile is only seen if it did not end in an
+    /// orderly way.
     Hook,
-    /// A session that a program opens and ends itself (`counterpoint session`): over when it says
-    /// so, or is gone.
+    /// A session that a program begins and ends itself (`counterpoint session`): over when the
+    /// program says so or has ended.
     Session,
-    /// `counterpoint trace import`: calls of another program's trace; over from the start.
+    /// `counterpoint trace import`: calls from another program's trace; over from the start.
     Import,
 }
 
@@ -139,11 +143,11 @@ pub enum State {
     /// Not over, or `run` was killed.
     #[default]
     Recording,
-    /// `run` saw the program end.
+    /// `run` has seen the program end.
     Finished,
 }
 
-/// How a program ended: exactly one of `code` and `signal` is there.
+/// How a program ended. Exactly one of `code` and `signal` is present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Exit {
@@ -187,22 +191,22 @@ impl From<Clock> for ClockKind {
 /// A counter as the manifest lists it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterInfo {
-    /// As typed, modifiers included.
+    /// The name as typed, including modifiers.
     pub name: String,
     /// `count`, `ns`, `bytes` or `cycles`.
     pub unit: String,
-    /// Group of counters that were read together, from 0.
+    /// The group of counters with which it was read, from 0.
     pub group: u16,
-    /// Its values were written down beforehand, for tests; its times say nothing about CPUs.
+    /// Whether its values come from a script, for tests; its times then say nothing about CPUs.
     #[serde(default)]
     pub simulated: bool,
-    /// In which pass it was counted, from 1; `null` or absent in a profile without passes.
+    /// The pass in which it was counted, from 1; `null` or absent in a profile without passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pass: Option<u32>,
 }
 
 impl CounterInfo {
-    /// The unit; [`Unit::Count`] for one that this version does not know.
+    /// Returns the unit; [`Unit::Count`] for a unit that this version does not know.
     pub fn unit(&self) -> Unit {
         (0..=u8::MAX)
             .map_while(Unit::from_u8)
@@ -210,7 +214,7 @@ impl CounterInfo {
             .unwrap_or(Unit::Count)
     }
 
-    /// As metrics see it.
+    /// Returns the counter in the form that metrics use.
     pub fn operand(&self) -> model::metric::Operand<'_> {
         model::metric::Operand {
             name: &self.name,
@@ -221,13 +225,13 @@ impl CounterInfo {
     }
 }
 
-/// A metric as the manifest lists it. [`model::Metric::of`] reads it.
+/// A metric as the manifest lists it. [`model::Metric::of`] parses it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MetricInfo {
-    /// What views call it.
+    /// The name that views show.
     pub name: String,
-    /// As typed, the unit included.
+    /// The expression as typed, including the unit.
     pub expression: String,
 }
 
@@ -252,7 +256,7 @@ impl From<&model::Counter> for CounterInfo {
 /// [`Snapshot`] in the manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
-    /// The run's clock.
+    /// Ticks of the run's clock.
     pub ticks: u64,
     /// `CLOCK_MONOTONIC`, ns.
     pub monotonic_ns: u64,
@@ -285,7 +289,7 @@ impl From<Moment> for Snapshot {
 }
 
 impl Manifest {
-    /// An empty manifest of this version.
+    /// Creates an empty manifest of this version.
     pub fn new() -> Self {
         Self { schema: MANIFEST_SCHEMA.to_owned(), ..Self::default() }
     }
@@ -293,7 +297,8 @@ impl Manifest {
     /// Reads the manifest of the profile in `dir`.
     ///
     /// # Errors
-    /// No such directory or file, no JSON, another schema version.
+    /// Fails if the directory or the file does not exist, or if the file is not JSON or has another
+    /// schema version.
     pub fn read(dir: &Path) -> Result<Self> {
         match Dir::open(dir) {
             Ok(opened) => Self::read_in(&opened),
@@ -304,10 +309,10 @@ impl Manifest {
         }
     }
 
-    /// As [`Manifest::read`], of a directory that is open.
+    /// Does what [`Manifest::read`] does, for a directory that is already open.
     ///
     /// # Errors
-    /// The same; [`ErrorKind::Refused`] for what is not a plain file.
+    /// The same; also [`ErrorKind::Refused`] if the file is not a plain file.
     pub fn read_in(dir: &Dir) -> Result<Self> {
         let path = dir.path_of(MANIFEST_NAME);
         let text = match dir.read(MANIFEST_NAME, MOST_BYTES) {
@@ -317,7 +322,7 @@ impl Manifest {
             }
             other => other?,
         };
-        // The schema is looked at first: another version may differ in everything else.
+        // The schema is checked first, because another version may differ in everything else.
         let value: serde_json::Value =
             serde_json::from_slice(&text).map_err(Error::on("read", &path))?;
         let found = value.get("schema").and_then(|s| s.as_str()).unwrap_or_default();
@@ -333,10 +338,10 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Replaces the manifest of the profile in `dir` (which must exist) atomically.
+    /// Atomically replaces the manifest of the profile in `dir`, which must exist.
     ///
     /// # Errors
-    /// The directory is not writable, the disk is full.
+    /// Fails if the directory is not writable or the disk is full.
     pub fn write(&self, dir: &Path) -> Result<()> {
         self.write_in(&Dir::open(dir)?)
     }
@@ -346,7 +351,7 @@ impl Manifest {
     }
 }
 
-/// Writes `value` as the file of this name in the place of whatever is there.
+/// Writes `value` as JSON to the file with this name, which it replaces.
 pub(crate) fn replace_json(dir: &Dir, name: &str, value: &impl Serialize) -> Result<()> {
     let text = serde_json::to_vec_pretty(value);
     let mut text = text.map_err(Error::on("write", &dir.path_of(name)))?;

@@ -1,17 +1,18 @@
-//! Ops: exported functions as people know them, the same one over all its loadings.
+//! Ops: exported functions as people know them, independent of how often they were loaded.
 //!
-//! An export id belongs to one process. The same function in another process, or in the same
-//! module loaded again, has another id and is the same op. Two exports are one op if everything
-//! that the compiler said about them is equal: library name, export name, tag, source location,
-//! workgroup size, numbers of bindings and constants, local memory. So the equally named
-//! functions of two different models stay apart as soon as one of these differs. What a virtual
-//! machine of TVM calls is one op if its name, arguments, device and the machine's name are equal.
+//! An export id belongs to one process. The same function in another process, or in a module that
+//! was loaded again, has another id but is the same op. Two exports are the same op if everything
+//! that the compiler recorded about them is equal: library name, export name, tag, source location,
+//! workgroup size, numbers of bindings and constants, and local memory. Functions with equal names
+//! in two different models are thus separate as soon as one of these differs. What a virtual
+//! machine of TVM calls is the same op if its name, arguments, device and the machine's name are
+//! equal.
 
 use std::collections::{BTreeMap, HashMap};
 
 use record::meta::{Export, Library, OpExport, Role};
 
-/// A number in [`Ops`].
+/// Index of an op in [`Ops`].
 pub type OpId = u32;
 
 /// One op.
@@ -23,17 +24,18 @@ pub struct Op {
     pub library: String,
     /// The compiler's tag, often empty.
     pub tag: String,
-    /// Source file where the compiler left one, else empty.
+    /// Source file if the compiler recorded one, otherwise empty.
     pub source_path: String,
     /// Source line, 0 if unknown.
     pub source_line: u32,
-    /// What its calls are.
+    /// The role of its calls.
     pub role: Role,
-    /// Types and shapes of its tensor arguments, else empty: see [`OpExport::arguments`].
+    /// Types and shapes of its tensor arguments, or empty: see [`OpExport::arguments`].
     pub arguments: String,
-    /// Device of its last tensor argument (`cpu0`), else empty.
+    /// Device of its last tensor argument (`cpu0`), or empty.
     pub device: String,
-    /// Its durations are those of launches: calls return before the device is done.
+    /// Whether its calls return before the device has finished, so that durations are those of
+    /// launches.
     pub asynchronous: bool,
     workgroup_size: [u32; 3],
     bindings: u32,
@@ -78,7 +80,7 @@ impl Op {
         }
     }
 
-    /// `path:line`, `path`, or `None` where the compiler left nothing.
+    /// Returns `path:line` or `path`; `None` if the compiler recorded nothing.
     pub fn source(&self) -> Option<String> {
         match (self.source_path.as_str(), self.source_line) {
             ("", _) => None,
@@ -88,15 +90,15 @@ impl Op {
     }
 }
 
-/// The ops of a profile, numbered in the order in which the metadata names them.
+/// The ops of a profile, numbered in the order in which they occur in the metadata.
 #[derive(Clone, Debug, Default)]
 pub struct Ops {
     ops: Vec<Op>,
     by_export: Vec<Exports>,
 }
 
-/// The ops of a process's exports. Recorders number exports from 0 on: nearly all of them are in
-/// the list, which is read for every call.
+/// The ops of a process's exports. Recorders number exports from 0, so nearly all of them are in
+/// the list, which is accessed for every call.
 #[derive(Clone, Debug, Default)]
 struct Exports {
     list: Vec<Option<OpId>>,
@@ -104,7 +106,8 @@ struct Exports {
 }
 
 impl Exports {
-    /// Longer than that for each export, and nobody has numbered them from 0.
+    /// Maximum length of the list per export. If it were longer, the exports are not numbered from
+    /// 0.
     const SPARSEST: usize = 4;
 
     fn new(all: &[(u32, OpId)]) -> Self {
@@ -133,7 +136,8 @@ impl Exports {
 }
 
 impl Ops {
-    /// Numbers the exports of each process: of its libraries, then of its machines.
+    /// Numbers the exports of each process: first those of its libraries, then those of its
+    /// machines.
     pub(crate) fn new<'a>(
         processes: impl IntoIterator<Item = (&'a [Library], &'a [OpExport])>,
     ) -> Self {
@@ -157,17 +161,18 @@ impl Ops {
         result
     }
 
-    /// The op of an export of the process with this index; `None` if its metadata is missing.
+    /// Returns the op of an export of the process with this index; `None` if its metadata is
+    /// missing.
     pub fn of(&self, process: usize, export: u32) -> Option<OpId> {
         self.by_export.get(process)?.get(export)
     }
 
-    /// Every op, by number.
+    /// Returns all ops in the order of their numbers.
     pub fn all(&self) -> &[Op] {
         &self.ops
     }
 
-    /// The op with this number.
+    /// Returns the op with this number.
     pub fn get(&self, id: OpId) -> Option<&Op> {
         self.ops.get(id as usize)
     }
@@ -183,7 +188,8 @@ mod tests {
         let exports = Exports::new(&all[..4]);
         let found = [0, 1, 2, 14, 15, 16, 17, u32::MAX].map(|export| exports.get(export));
         assert_eq!(found, [Some(7), None, Some(8), None, Some(9), Some(10), None, None]);
-        // A file that names one twice: the last is what counts, as for those far beyond.
+        // If a file names an export twice, the last entry counts, for exports far beyond the list,
+        // too.
         let exports = Exports::new(&all);
         assert_eq!([2, 16, u32::MAX].map(|e| exports.get(e)), [Some(12), Some(10), Some(11)]);
         assert_eq!(exports.list.len(), 17);

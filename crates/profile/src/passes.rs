@@ -1,4 +1,4 @@
-//! Profiles of several passes: runs of one program, each with other counters.
+//! Profiles of several passes: runs of the same program, each with other counters.
 //!
 //! ```text
 //!  x.cpt/manifest.json   passes = 2
@@ -7,11 +7,12 @@
 //!        tracks/         sampled over all passes
 //! ```
 //!
-//! Each pass is recorded, collected and recovered as a profile of its own; opened together they
-//! are one. Its processes are those of all passes, its counters the counters of all passes one
-//! after the other, groups numbered anew: so no group, and no ratio, has counters of two passes.
-//! A name that a former pass has already gets its pass after it: `task-clock@2`. Functions are
-//! joined as those of several processes always are: an op is an op in whatever pass.
+//! Each pass is recorded, collected and recovered as a separate profile; opened together, the
+//! passes are one profile. Its processes are those of all passes. Its counters are the counters of
+//! all passes, one pass after the other, with new group numbers, so no group and no ratio combines
+//! counters of two passes. If an earlier pass already has a name, the pass's number is appended to
+//! it: `task-clock@2`. Functions are joined as those of several processes always are: an op is the
+//! same op in every pass.
 
 use std::path::{Path, PathBuf};
 
@@ -24,12 +25,12 @@ use crate::manifest::CounterInfo;
 /// The directory of passes in a profile.
 pub const PASSES_NAME: &str = "passes";
 
-/// Where pass `number`, from 1, of the profile in `dir` is.
+/// Returns the directory of pass `number`, from 1, of the profile in `dir`.
 pub fn pass_dir(dir: &Path, number: u32) -> PathBuf {
     dir.join(PASSES_NAME).join(number.to_string())
 }
 
-/// The counters of all passes in the order of a profile. `None` if there are too many.
+/// Returns the counters of all passes in the order of a profile. `None` if there are too many.
 pub fn join_counters(passes: &[Vec<CounterInfo>]) -> Option<Vec<CounterInfo>> {
     let mut all: Vec<CounterInfo> = Vec::new();
     for (number, counters) in (1u32..).zip(passes) {
@@ -47,7 +48,7 @@ pub fn join_counters(passes: &[Vec<CounterInfo>]) -> Option<Vec<CounterInfo>> {
     (all.len() <= MAX_COUNTERS).then_some(all)
 }
 
-/// Whether this error says that `run` was killed before the pass was ready.
+/// Whether this error means that `run` was killed before the pass was ready.
 pub(crate) fn is_not_begun(error: &Error) -> bool {
     error.is_not_found() || matches!(error.kind(), ErrorKind::NotAProfile(_))
 }
@@ -80,6 +81,6 @@ mod tests {
         assert_eq!(seen, expected);
         assert_eq!(join_counters(&[]), Some(vec![]));
         let many: Vec<_> = (0..17).map(|i| counter(&format!("c{i}"), 0)).collect();
-        assert_eq!(join_counters(&[many.clone(), many]), None, "34 do not fit a mask");
+        assert_eq!(join_counters(&[many.clone(), many]), None, "34 counters do not fit in a mask");
     }
 }

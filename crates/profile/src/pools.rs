@@ -1,15 +1,16 @@
-//! Where pools are made, and which of them belong to a profile.
+//! Decides where pools are made, and which of them belong to a profile.
 //!
 //! ```text
 //!  /dev/shm/counterpoint-UID-PID-TIME/pool            (or /run/user/UID, $XDG_RUNTIME_DIR)
 //!  x.cpt/pool/pool                                     where there is no memory file system
 //! ```
 //!
-//! A manifest names its pool by a path, and a manifest may come from anybody. So the path is only
-//! believed if it is one of those above; the directory and the file in it must be those of the
-//! profile's user, without links; the file must be a pool with the id of the profile. Then it is
-//! read. Data moves out of it, and it is deleted, only if it is the caller's own and says that this
-//! very directory is its profile: a copy of a profile has the same id and leaves it alone.
+//! A manifest names its pool by a path, and anybody may have written the manifest. Therefore the
+//! path is only accepted if it is one of those above. The directory and the file in it must belong
+//! to the profile's user and contain no links, and the file must be a pool with the profile's id.
+//! Then it is read. Data moves out of it, and it is deleted, only if it belongs to the caller and
+//! says that this very directory is its profile. A copy of a profile has the same id, and leaves
+//! the pool alone.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -25,19 +26,19 @@ use crate::error::{ErrorKind, Result};
 use crate::live::ProcessId;
 use crate::manifest::Manifest;
 
-/// The name of every pool in its directory.
+/// File name of every pool in its directory.
 pub const POOL_NAME: &str = "pool";
-/// What the names of directories of pools begin with.
+/// Common prefix of the names of pool directories.
 const PREFIX: &str = "counterpoint-";
-/// What else `run` puts beside a pool: links to the library and to the Python package.
+/// Other files that `run` puts next to a pool: links to the library and to the Python package.
 const LINKS: [&str; 2] = ["libcounterpoint.so", "counterpoint"];
 
-/// The user whose files the caller makes.
+/// Returns the user who owns the files that the caller creates.
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Where pools of this user are made, best first. Each may be absent.
+/// Returns the directories in which pools of this user are made, best first. Each may be absent.
 pub fn places(user: u32) -> Vec<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let mut places = vec![PathBuf::from("/dev/shm")];
@@ -46,34 +47,34 @@ pub fn places(user: u32) -> Vec<PathBuf> {
     places
 }
 
-/// A new name for a directory of a pool of the caller, among others in one of [`places`].
+/// Returns a new name for a pool directory of the caller, for use in one of [`places`].
 pub fn directory_name() -> String {
     let time = record::clock::monotonic_ns();
     format!("{PREFIX}{}-{}-{time:x}", user(), std::process::id())
 }
 
-/// The profile in `dir`, as the header of its pool names it.
+/// Describes the profile in `dir` for the header of its pool.
 ///
 /// # Errors
-/// The directory cannot be opened.
+/// Fails if the directory cannot be opened.
 pub fn owner(dir: &Path, id: ProfileId) -> Result<Owner> {
     let directory = Dir::open(dir)?;
     let of = || Owner::of(&directory.to_file()?, &dir.to_string_lossy(), id);
     of().map_err(crate::Error::on("open", dir))
 }
 
-/// A pool and where it is.
+/// A pool and its location.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub file: PoolFile,
-    /// It belongs to the profile itself, not to one that this is a copy of.
+    /// Whether it belongs to this profile and not to one that this is a copy of.
     pub is_of_profile: bool,
-    /// It is the caller's.
+    /// Whether it belongs to the caller.
     pub is_own: bool,
     place: Place,
 }
 
-/// The directory of a pool, and the name of that in the one around it.
+/// The directory of a pool, and its name in the directory around it.
 #[derive(Debug)]
 pub(crate) struct Place {
     around: Dir,
@@ -81,12 +82,12 @@ pub(crate) struct Place {
     inside: Dir,
 }
 
-/// Why a profile has no pool that may be used.
+/// Why a profile has no usable pool.
 #[derive(Debug)]
 pub(crate) enum NoPool {
-    /// There is nothing at that path.
+    /// Nothing exists at that path.
     Gone,
-    /// What is there is not this profile's pool.
+    /// The file there is not this profile's pool.
     Refused(&'static str),
     /// It could not be read.
     Unreadable(io::Error),
@@ -103,7 +104,8 @@ impl From<crate::Error> for NoPool {
     }
 }
 
-/// The directory of the shared place and the name in it, if the path has the shape of ours.
+/// Splits a path that has the form of our shared paths into the shared directory and the name in
+/// it.
 fn shared(path: &Path, user: u32) -> Option<(PathBuf, &OsStr)> {
     let directory = path.parent().filter(|_| path.file_name() == Some(OsStr::new(POOL_NAME)))?;
     let (around, name) = (directory.parent()?, directory.file_name()?);
@@ -121,7 +123,8 @@ pub(crate) fn find(root: &Dir, manifest: &Manifest) -> Result<Found, NoPool> {
     let Some(path) = &manifest.pool else { return Err(NoPool::Gone) };
     let profile = root.stat()?;
     let id: ProfileId = manifest.id.parse().unwrap_or_default();
-    // One made by root belongs to root, wherever the profile lies; so two users may have made it.
+    // A pool made by root belongs to root, wherever the profile is, so either user may have made
+    // it.
     let users = [profile.st_uid, user()];
     let outside = users.iter().find_map(|user| shared(path, *user));
     let is_inside = outside.is_none();
@@ -130,7 +133,7 @@ pub(crate) fn find(root: &Dir, manifest: &Manifest) -> Result<Found, NoPool> {
             let around = Dir::open(&around)?;
             Place { inside: around.dir(name)?, around, name: name.to_owned() }
         }
-        // Where it was before the profile was moved does not matter: it has moved with it.
+        // The profile may have been moved since; the pool has moved with it.
         None => match root.dir(POOL_NAME) {
             Ok(inside) => Place { inside, around: root.clone(), name: POOL_NAME.into() },
             Err(e) if e.is_not_found() && path.ends_with("pool/pool") => return Err(NoPool::Gone),
@@ -153,8 +156,8 @@ pub(crate) fn find(root: &Dir, manifest: &Manifest) -> Result<Found, NoPool> {
         return Err(NoPool::Refused("it belongs to another profile"));
     }
     let owner = file.owner();
-    // A network's file system may show the caller's own profile as another user's; then the pool
-    // knows as whose.
+    // A network file system may show the caller's own profile as another user's. The pool's header
+    // then contains the same user.
     if found.st_uid != directory.st_uid || !users.contains(&found.st_uid) {
         return Err(NoPool::Refused("it belongs to another user"));
     }
@@ -167,7 +170,8 @@ pub(crate) fn find(root: &Dir, manifest: &Manifest) -> Result<Found, NoPool> {
 }
 
 impl Found {
-    /// Whether what it holds may move into the profile, and it may be deleted.
+    /// Returns why its data may not move into the profile and it may not be deleted; `None` if both
+    /// are allowed.
     pub fn refusal(&self) -> Option<&'static str> {
         if !self.is_own {
             return Some("it belongs to another user");
@@ -175,7 +179,7 @@ impl Found {
         (!self.is_of_profile).then_some("it belongs to the profile that this one is a copy of")
     }
 
-    /// The pool, and its place, by which it can be deleted.
+    /// Returns the pool and its location, which is needed to delete it.
     pub fn into_parts(self) -> (PoolFile, Place) {
         (self.file, self.place)
     }
@@ -194,7 +198,7 @@ impl Place {
                 let _ = self.inside.remove(link, AtFlags::empty());
             }
         }
-        // Fails, as it should, for a directory that holds anything else.
+        // This fails, as it should, if the directory contains anything else.
         let _ = self.around.remove(&self.name, AtFlags::REMOVEDIR);
         Ok(())
     }
@@ -205,37 +209,37 @@ impl Place {
 pub struct Orphan {
     /// The pool.
     pub path: PathBuf,
-    /// Where its profile was; `None` if the path was too long to be noted.
+    /// Path of the profile when it was made; `None` if it was too long to be stored.
     pub profile: Option<PathBuf>,
-    /// Memory that it takes, bytes.
+    /// Memory that the pool takes, in bytes.
     pub bytes: u64,
-    /// What is known of its profile.
+    /// What is known about its profile.
     pub state: Lost,
-    /// How long ago something was recorded into it, as far as can be seen, seconds.
+    /// Seconds since something was recorded into it, as far as can be determined.
     pub age_s: u64,
     place: Place,
     file: File,
 }
 
-/// What is known of a profile that is not where it was made.
+/// What is known about a profile that is not where it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// It was deleted: nobody can use the pool any more.
+    /// It was deleted, so nobody can use the pool any more.
     Deleted,
-    /// It was deleted, or moved to another directory and not opened there since. The kernel tells
-    /// only those who may open files by their handles (root).
+    /// It was deleted, or moved to another directory and not opened there since. The kernel can
+    /// tell the two cases apart only for processes that may open files by their handles (root).
     DeletedOrMoved,
 }
 
-/// The pools of the caller that no process uses and whose profiles are not where they were made.
-/// Pools of profiles that are there are not orphans: opening those collects them.
+/// Returns the pools of the caller that no process uses and whose profiles are not where they were
+/// made. The pool of an existing profile is not an orphan, because opening the profile collects it.
 pub fn orphans() -> Vec<Orphan> {
     let mut found: Vec<Orphan> = Vec::new();
     for place in places(user()) {
         let Ok(around) = Dir::open(&place) else { continue };
         for name in around.names().unwrap_or_default() {
             let orphan = if is_name_of(&name, user()) { orphan(&around, name) } else { None };
-            // One place may be named twice.
+            // Two names may refer to the same place.
             found.extend(orphan.filter(|o| found.iter().all(|known| known.path != o.path)));
         }
     }
@@ -253,7 +257,8 @@ fn orphan(around: &Dir, name: OsString) -> Option<Orphan> {
     if found.st_uid != user() || found.st_nlink != 1 || !pool.owner().id.is_some() {
         return None;
     }
-    // In any container, by the kernel's word; in ours, also those that have not written yet.
+    // The kernel knows about processes in any container. Our own check also covers processes in
+    // this container that have not written yet.
     if record::pool::owner::is_in_use(pool.file()) != Some(false) {
         return None;
     }
@@ -276,7 +281,8 @@ fn orphan(around: &Dir, name: OsString) -> Option<Orphan> {
     })
 }
 
-/// A mapped file does not say when it was written; the pages that threads began last do.
+/// Returns the pool's age in seconds. A mapped file's modification time is not updated by writes to
+/// the mapping, so the start times of the newest pages are used.
 fn age_s(pool: &PoolFile) -> u64 {
     let made =
         pool.file().metadata().and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
@@ -288,7 +294,7 @@ fn age_s(pool: &PoolFile) -> u64 {
     since.map_or(made, |since| since.min(made))
 }
 
-/// What became of the profile; `None` if it is there, or nobody can say.
+/// Determines what happened to the profile; `None` if it exists or if that is unknown.
 fn lost(owner: &Owner) -> Option<Lost> {
     let path = PathBuf::from(owner.path.as_ref()?);
     let is_it = |dir: &Dir| dir.stat().is_ok_and(|s| owner.is(s.st_dev, s.st_ino, s.st_uid));
@@ -296,17 +302,18 @@ fn lost(owner: &Owner) -> Option<Lost> {
         Ok(there) if is_it(&there) => return None,
         Ok(_) => {}
         Err(e) if e.is_not_found() => {}
-        // It may be behind a directory that we may not enter.
+        // The profile may be behind a directory that we may not enter.
         Err(_) => return None,
     }
-    // Any directory of its file system will do. The nearest may be gone with the profile.
+    // Any directory of the file system will do. The nearest one may have been deleted with the
+    // profile.
     let near = path.ancestors().skip(1).find_map(|above| Dir::open(above).ok())?;
     match near.to_file().ok().and_then(|near| owner.is_deleted(&near)) {
         Some(true) => return Some(Lost::Deleted),
         Some(false) => return None,
         None => {}
     }
-    // Beside its old place it is found without any right.
+    // If it was renamed within the same directory, it can be found without special rights.
     let renamed = near
         .names()
         .ok()?
@@ -316,10 +323,10 @@ fn lost(owner: &Owner) -> Option<Lost> {
 }
 
 impl Orphan {
-    /// Deletes it, with its directory, unless somebody uses it by now.
+    /// Deletes the pool with its directory, unless a process uses it by now.
     ///
     /// # Errors
-    /// It cannot be deleted.
+    /// Fails if it cannot be deleted.
     pub fn remove(self) -> io::Result<()> {
         if record::pool::owner::is_in_use(&self.file) != Some(false) {
             return Err(io::ErrorKind::ResourceBusy.into());

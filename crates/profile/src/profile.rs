@@ -1,8 +1,8 @@
-//! An opened profile: its processes, their threads, and where each page of them is.
+//! An opened profile: its processes, their threads, and the location of each page.
 //!
-//! Opening reads every file of pages once, to find the whole pages and what is damaged between
-//! them; records are decoded later, page by page ([`crate::visit`]). The pool is looked at
-//! before the files: a page that is flushed in between is then seen twice, not never.
+//! Opening reads every file of pages once, to find the complete pages and the damage between them.
+//! Records are decoded later, page by page ([`crate::visit`]). The pool is read before the files,
+//! so a page that is flushed in between is seen twice instead of never.
 
 mod joined;
 
@@ -31,66 +31,67 @@ use crate::pools::{self, NoPool};
 use crate::scan::{Rewritten, Scan, scan};
 use crate::tracks::{Times, Tracks};
 
-/// A profile directory, opened for reading. Nothing in it is changed.
+/// A profile directory, opened for reading. Opening changes nothing in it.
 #[derive(Debug)]
 pub struct Profile {
-    /// Where it is.
+    /// Path of the directory.
     pub dir: PathBuf,
-    /// What it says about itself.
+    /// The manifest.
     pub manifest: Manifest,
     /// The processes that recorded, oldest first.
     pub processes: Vec<Process>,
     /// The ops of all processes.
     pub ops: Ops,
-    /// How the counters are grouped.
+    /// The groups of the counters.
     pub groups: Groups,
-    /// Ticks to nanoseconds.
+    /// The conversion of ticks to nanoseconds.
     pub timeline: Timeline,
-    /// Every moment on all clocks that the manifest and the processes noted.
+    /// All moments on all clocks that the manifest and the processes recorded.
     pub snapshots: Vec<Moment>,
-    /// Time series beside the calls, by the name of their directory.
+    /// The time series besides the calls, sorted by the name of their directory.
     pub tracks: Vec<Tracks>,
-    /// Losses of the run as a whole, with those of the descriptions of tracks; those of processes
-    /// are with them.
+    /// Losses of the run as a whole, including those of the descriptions of tracks. Each process
+    /// has its own losses.
     pub losses: Vec<LossCount>,
-    /// For each thread of each process the ticks before which calls are left out; none by default.
+    /// For each thread of each process, the ticks before which calls are left out; empty by
+    /// default.
     pub(crate) left_out: Vec<Vec<u64>>,
     /// The directory itself.
     pub(crate) root: Dir,
-    /// Of each pass.
+    /// The pool of each pass.
     pub(crate) pools: Vec<Option<PoolFile>>,
 }
 
-/// One process (one generation of it: `exec` starts another).
+/// One process, or more exactly one generation of it (`exec` starts another).
 #[derive(Debug)]
 pub struct Process {
-    /// Who it is; also names its part.
+    /// Its identity, which also names its part.
     pub id: PartId,
-    /// What it said about itself; `None` if its metadata is missing.
+    /// Its own description; `None` if its metadata is missing.
     pub info: Option<meta::Process>,
     /// The executable libraries that it loaded.
     pub libraries: Vec<Library>,
-    /// What its virtual machines call.
+    /// The functions that its virtual machines call.
     pub op_exports: Vec<OpExport>,
-    /// What its values mean, beside the keys of fixed meaning ([`record::page`]).
+    /// The meaning of its values, except for keys with a fixed meaning ([`record::page`]).
     pub value_keys: Vec<ValueKey>,
-    /// Texts that values name, by number.
+    /// Texts that values refer to, by number.
     pub texts: HashMap<u32, String>,
-    /// What its probes cost, one entry per set of counters that was calibrated.
+    /// The cost of its probes, with one entry for each set of counters that was calibrated.
     pub calibrations: Vec<Calibration>,
-    /// What the last pages of its threads cost; `None` if it did not end in an orderly way.
+    /// The cost of the last pages of its threads; `None` if it did not end in an orderly way.
     pub leaving: Option<Leaving>,
-    /// What its counters add to each context switch, as [`Manifest::switch_cost`] has it; with
-    /// passes, that of its pass.
+    /// What its counters add to each context switch, as in [`Manifest::switch_cost`]; with passes,
+    /// the value of its own pass.
     pub switch_cost: Option<SwitchCost>,
     /// Its threads, in the order of their numbers.
     pub threads: Vec<Thread>,
     /// Whether it still runs.
     pub alive: bool,
-    /// In which pass it ran, from 0; 0 in a profile without passes.
+    /// The pass in which it ran, from 0; 0 in a profile without passes.
     pub pass: u32,
-    /// Its losses: its own, and what is missing or damaged in its files. Damage inside pages is
-    /// found when they are visited.
+    /// Its losses: those that it counted, and missing or damaged data in its files. Damage inside
+    /// pages is only found when they are visited.
     pub losses: Vec<LossCount>,
     /// The directory of all parts; `None` if there is none.
     parts: Option<Dir>,
@@ -103,20 +104,20 @@ pub struct Thread {
     pub uid: u32,
     /// The kernel's id.
     pub tid: u32,
-    /// Its name when it last flushed.
+    /// Its name when it last flushed a page.
     pub name: String,
-    /// Its pages by sequence number, each once.
+    /// Its pages by sequence number, each only once.
     pub(crate) pages: Vec<PageRef>,
 }
 
 impl Thread {
-    /// The headers of its pages, by sequence number.
+    /// Returns the headers of its pages, by sequence number.
     pub fn headers(&self) -> impl DoubleEndedIterator<Item = &PageHeader> + ExactSizeIterator {
         self.pages.iter().map(|page| &page.header)
     }
 }
 
-/// A page and where its bytes are.
+/// A page and the location of its bytes.
 #[derive(Debug)]
 pub(crate) struct PageRef {
     pub header: PageHeader,
@@ -125,24 +126,25 @@ pub(crate) struct PageRef {
 
 #[derive(Debug)]
 pub(crate) enum Place {
-    /// In the part's file of pages, from this byte.
+    /// In the part's file of pages, at this offset.
     File(u64),
-    /// In the pool, this page; its owner is dead.
+    /// In this page of the pool; its owner is dead.
     Pool(usize),
-    /// Copied out of the pool; its owner lives.
+    /// Copied from the pool; its owner is alive.
     Copy(Vec<u8>),
 }
 
 impl Profile {
-    /// Opens the profile in `dir`, with what is left in the pool if that is still there.
+    /// Opens the profile in `dir`, including the remaining content of the pool if that still
+    /// exists.
     ///
     /// # Errors
-    /// Not a profile, another version, not readable. Damage inside it is not an error: see
-    /// [`Process::losses`].
+    /// Fails if it is not a profile, has another version or cannot be read. Damage inside the
+    /// profile is not an error: see [`Process::losses`].
     pub fn open(dir: &Path) -> Result<Self> {
         let root = match Dir::open(dir) {
             Ok(root) => root,
-            // It says best what is there instead.
+            // Reading the manifest gives a better message about what is there instead.
             Err(e) => return Err(Manifest::read(dir).err().unwrap_or(e)),
         };
         let manifest = Manifest::read_in(&root)?;
@@ -152,8 +154,8 @@ impl Profile {
         }
     }
 
-    /// How many passes recorded something: the last of them decides. Fewer than the manifest has
-    /// if a pass failed or `run` was killed; 0 in a profile without passes.
+    /// Returns the number of passes, up to the last that recorded something. It is lower than in
+    /// the manifest if a pass failed or `run` was killed; 0 in a profile without passes.
     pub fn passes(&self) -> u32 {
         match self.manifest.passes {
             0 => 0,
@@ -166,7 +168,7 @@ impl Profile {
         let left = left_in_pool(root, &manifest, &mut losses);
         let parts = match root.dir(PARTS_NAME) {
             Ok(parts) => Some(parts),
-            // A profile without any is one in which nothing recorded.
+            // A profile without parts is one in which nothing recorded.
             Err(e) if e.is_not_found() => None,
             Err(e) if e.is_refused() => {
                 losses.push(LossCount::new(Loss::FileRefused, 1));
@@ -236,27 +238,27 @@ impl Profile {
         })
     }
 
-    /// What was imported into it, event by event.
+    /// Opens what was imported into the profile, event by event.
     ///
     /// # Errors
-    /// As [`Activities::open_all`].
+    /// Same as for [`Activities::open_all`].
     pub fn activities(&self) -> Result<Vec<Activities>> {
         Activities::open_in(&self.root)
     }
 
-    /// All losses that opening found, of all processes together.
+    /// Returns all losses that opening found, with those of all processes added up.
     pub fn all_losses(&self) -> Vec<LossCount> {
         merge_losses(self.losses.iter().chain(self.processes.iter().flat_map(|p| &p.losses)))
     }
 
-    /// How many calls the page headers promise. Damaged pages may hold fewer.
+    /// Returns the number of calls according to the page headers. Damaged pages may contain fewer.
     pub fn calls(&self) -> u64 {
         let threads = self.processes.iter().flat_map(|p| &p.threads);
         threads.flat_map(Thread::headers).map(|header| u64::from(header.calls)).sum()
     }
 }
 
-/// What is in the pool, if that may be read.
+/// Reads the content of the pool, if that is allowed.
 fn left_in_pool(root: &Dir, manifest: &Manifest, losses: &mut Vec<LossCount>) -> Option<Leftovers> {
     manifest.pool.as_ref()?;
     let found = pools::find(root, manifest).and_then(|found| {
@@ -271,7 +273,7 @@ fn left_in_pool(root: &Dir, manifest: &Manifest, losses: &mut Vec<LossCount>) ->
             return Some(left);
         }
         Err(NoPool::Refused(_)) => (Loss::PoolRefused, None),
-        // What was flushed is readable all the same.
+        // What was flushed can be read anyway.
         Err(_) if manifest.pool_collected => return None,
         Err(NoPool::Gone) => (Loss::PoolVanished, Some(rustix::io::Errno::NOENT.raw_os_error())),
         Err(NoPool::Unreadable(e)) => (Loss::PoolVanished, e.raw_os_error()),
@@ -280,15 +282,15 @@ fn left_in_pool(root: &Dir, manifest: &Manifest, losses: &mut Vec<LossCount>) ->
     None
 }
 
-/// The parts that are there.
+/// Returns the ids of the existing parts.
 fn part_ids(parts: &Dir) -> Result<BTreeSet<PartId>> {
     Ok(parts.names()?.iter().filter_map(|name| PartId::parse(name.to_str()?)).collect())
 }
 
-/// Reads a file of metadata frame by frame: memory grows with the frames that are whole, not with
-/// the length of the file, which may be mostly a hole.
+/// Reads a file of metadata frame by frame. Memory grows with the complete frames, not with the
+/// length of the file, which may consist mostly of holes.
 fn read_metadata(mut file: File) -> io::Result<Frames> {
-    /// Longer than the names of every function of a program.
+    /// More than the names of all functions of a program take.
     const MOST: u64 = 1 << 30;
     let mut all = Frames::default();
     let (mut at, mut bytes) = (0, Vec::new());
@@ -313,7 +315,7 @@ fn read_metadata(mut file: File) -> io::Result<Frames> {
 }
 
 impl Process {
-    /// Everything that its calls may name.
+    /// Returns everything that its calls may refer to.
     pub(crate) fn exports(&self) -> (&[Library], &[OpExport]) {
         (&self.libraries, &self.op_exports)
     }
@@ -337,14 +339,14 @@ impl Process {
         }
     }
 
-    /// Its directory; `None` if it has none, or one that is refused.
+    /// Returns its directory; `None` if it has none, or one that is refused.
     fn part(&mut self) -> Result<Option<Dir>> {
         let Some(parts) = &self.parts else { return Ok(None) };
         let part = parts.dir(self.id.name());
         self.unless_refused(part)
     }
 
-    /// What was opened, if it is there. What is refused is a loss.
+    /// Returns what was opened, if it exists. A refusal is counted as a loss.
     fn unless_refused<T>(&mut self, opened: Result<T>) -> Result<Option<T>> {
         match opened {
             Ok(opened) => Ok(Some(opened)),
@@ -357,7 +359,7 @@ impl Process {
         }
     }
 
-    /// Its file of pages.
+    /// Opens its file of pages.
     pub(crate) fn open_pages(&self) -> Result<File> {
         let gone =
             || Error::new("open", Path::new(PARTS_NAME), io::Error::from(io::ErrorKind::NotFound));
@@ -392,9 +394,10 @@ impl Process {
     }
 
     fn take_metadata(&mut self, read: Frames, recorded: bool, snapshots: &mut Vec<Snapshot>) {
-        // The last frame of a process that lives may be half written at this moment.
+        // The last frame of a live process may be half written at this moment.
         let torn = read.torn_at.is_some() && !self.alive;
-        // A frame says the most important thing first: a file without any is damage too.
+        // The first frame of a file describes the process, so a file without any frame is damaged,
+        // too.
         if torn || (recorded && read.frames.is_empty()) {
             self.lose(Loss::TornMetadata, 1);
         }
@@ -414,7 +417,7 @@ impl Process {
         }
     }
 
-    /// Sorts pages by thread and sequence, drops copies, counts what is missing.
+    /// Sorts pages by thread and sequence, removes copies, and counts what is missing.
     fn index(&mut self, found: Scan, left: Vec<LeftPage>) {
         let torn = self.torn_pages(&found, &left);
         let in_file = found
@@ -428,7 +431,7 @@ impl Process {
         let mut pages: Vec<PageRef> =
             in_file.filter(|p| PartId::of(&p.header) == self.id).chain(in_pool).collect();
         let key = |p: &PageRef| (p.header.start.thread_uid, p.header.start.sequence);
-        // Stable: of equally long copies the one in the file comes first.
+        // The sort is stable, so of equally long copies, the one in the file comes first.
         pages.sort_by_key(|p| (key(p), std::cmp::Reverse(p.header.committed)));
         pages.dedup_by_key(|p| key(p));
 
@@ -459,16 +462,17 @@ impl Process {
         }
     }
 
-    /// Fragments whose page is nowhere whole, and whole pages of somebody else.
+    /// Counts the fragments of pages that exist nowhere as a whole, and complete pages of other
+    /// processes.
     fn torn_pages(&self, found: &Scan, left: &[LeftPage]) -> u64 {
         let foreign = found.pages.iter().filter(|p| PartId::of(&p.header) != self.id).count();
         let whole = found.pages.iter().map(|p| (p.offset, &p.header));
-        // Of a page in the pool any fragment may be the beginning.
+        // A fragment may be the beginning of any page that is in the pool.
         let whole = whole.chain(left.iter().map(|p| (u64::MAX, &p.header)));
         let mut rewritten = Rewritten::new(whole);
         let last = found.pages.last().map_or(0, |p| p.offset);
         let fragments = found.fragments.iter().filter(|fragment| {
-            // A write that was cut short is done again after it, or its page is in the pool.
+            // A truncated write was repeated later in the file, or its page is in the pool.
             let being_written = self.alive && last <= fragment.offset;
             !being_written && !rewritten.is_after(fragment)
         });
@@ -476,9 +480,9 @@ impl Process {
     }
 }
 
-/// The line through all snapshots. Page headers hold pairs of ticks and `CLOCK_MONOTONIC` too:
-/// less exact ones, used where the snapshots are too few or much closer together (after a
-/// crash, there is none from the end).
+/// Fits the line through all snapshots. Page headers contain pairs of ticks and `CLOCK_MONOTONIC`,
+/// too. They are less exact, and are used if there are too few snapshots or if the snapshots are
+/// much closer together (after a crash, there is no snapshot from the end).
 fn fit(kind: ClockKind, snapshots: &[Snapshot], processes: &[Process]) -> Timeline {
     let exact = Timeline::fit(kind, snapshots);
     if kind == ClockKind::Monotonic {

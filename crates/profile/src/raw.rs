@@ -1,13 +1,13 @@
-//! A profile taken apart and put together again, with nothing rounded: what an export in another
-//! format carries beside its events, so that an import makes the same profile of it.
+//! Takes a profile apart and puts it together again without rounding anything. An export in another
+//! format carries these facts besides its events, so that an import makes the same profile of it.
 //!
 //! ```text
 //!  Profile ─► PassFacts, ProcessFacts ─ JSON ─►┐
 //!  pages ─► PageFacts + calls ─────── JSON ─►──┴─► Parts ─► processes/*/…, ledgers
 //! ```
 //!
-//! Losses are written last ([`settle`]): those that a reader finds again by itself (a gap in the
-//! pages, calls in progress) are not written into ledgers a second time.
+//! Losses are written last ([`settle`]). Losses that a reader finds again by itself (a gap in the
+//! pages, calls in progress) are not written to ledgers a second time.
 
 mod meta;
 mod part;

@@ -1,13 +1,13 @@
-//! Finds the whole pages in a file of pages, whatever else is in it.
+//! Finds the complete pages in a file of pages, whatever else the file contains.
 //!
 //! ```text
 //!  ├─ page ─┼─ page ─┼─ half a page ┼─ page ─┤        several threads append; a kill or a full
 //!                    └ fragment               disk leaves half a page in the middle
 //! ```
 //!
-//! A page counts if its header is of a known version, it is all there and its checksum holds.
-//! Everything else is a fragment; the search goes on at the next magic number after its start.
-//! The file is read once, in chunks, so memory stays flat.
+//! A page counts if its header is of a known version, it is complete and its checksum is valid.
+//! Everything else is a fragment, and the search continues at the next magic number after the
+//! fragment's start. The file is read once, in chunks, so memory use stays constant.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -19,47 +19,48 @@ use record::{GroupLayout, PageHeader};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-/// Read at a time; must hold a page.
+/// Number of bytes read at a time; must be at least a page.
 const CHUNK_BYTES: usize = 1 << 20;
 const MAGIC: [u8; 8] = PAGE_MAGIC.to_le_bytes();
-/// The leading bytes of a header, up to and with its sequence number: enough to say whose page
-/// a fragment was.
+/// The leading bytes of a header, up to and including its sequence number. They suffice to identify
+/// the page that a fragment was part of.
 const IDENTITY_BYTES: usize = 60;
 
-/// Fragments that are remembered: a file of nothing else must not take many times its size.
+/// Maximum number of remembered fragments. A file that consists of fragments must not take many
+/// times its size in memory.
 const MOST_FRAGMENTS: usize = 1 << 20;
 
-/// A whole page in a file.
+/// A complete page in a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    /// Where it starts.
+    /// Offset of its start.
     pub offset: u64,
     pub header: PageHeader,
 }
 
-/// Bytes that are not a whole page.
+/// Bytes that are not a complete page.
 #[derive(Clone, Debug)]
 pub(crate) struct Fragment {
-    /// Where it starts.
+    /// Offset of its start.
     pub offset: u64,
-    /// Its first bytes, as far as they say whose page it was.
+    /// Its first bytes, as far as they identify the page.
     head: [u8; IDENTITY_BYTES],
     length: u8,
 }
 
-/// What a file of pages holds, in the order of the file.
+/// The content of a file of pages, in the order of the file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scan {
     pub pages: Vec<Found>,
     pub fragments: Vec<Fragment>,
-    /// Fragments after the first [`MOST_FRAGMENTS`].
+    /// Number of fragments after the first [`MOST_FRAGMENTS`].
     pub more_fragments: u64,
-    /// Bytes read.
+    /// Number of bytes read.
     pub length: u64,
 }
 
-/// The bytes of a page's header that say whose page it is. Its flags and the thread's name may
-/// differ between two attempts at writing the same page: they are zero here.
+/// Returns the bytes of a page's header that identify the page. Its flags and the thread's name may
+/// differ between two attempts to write the same page, so they are zero here.
 fn identity(header: &PageHeader) -> [u8; IDENTITY_BYTES] {
     let s = &header.start;
     let mut identity = [0u8; IDENTITY_BYTES];
@@ -90,23 +91,23 @@ impl Fragment {
     }
 }
 
-/// Whole pages by their identities, to find the one of which a fragment is the beginning.
+/// Complete pages by their identity, to find the page that a fragment is the beginning of.
 #[derive(Debug)]
 pub(crate) struct Rewritten {
     pages: Vec<(u64, [u8; IDENTITY_BYTES])>,
-    /// For each length of a fragment's head that was asked for: where the last page with such a
-    /// beginning starts. There are at most sixty lengths, so that no file takes quadratic time.
+    /// For each requested length of a fragment's head: the offset of the last page that begins like
+    /// this. There are at most sixty lengths, so no file takes quadratic time.
     last: BTreeMap<u8, HashMap<Vec<u8>, u64>>,
 }
 
 impl Rewritten {
-    /// Of these pages, each with the place where it starts.
+    /// Takes the pages with their offsets.
     pub fn new<'a>(pages: impl Iterator<Item = (u64, &'a PageHeader)>) -> Self {
         let pages = pages.map(|(offset, header)| (offset, identity(header))).collect();
         Self { pages, last: BTreeMap::new() }
     }
 
-    /// Whether this is the beginning of a page that stands whole somewhere after it.
+    /// Whether this is the beginning of a page that is complete somewhere after it.
     pub fn is_after(&mut self, fragment: &Fragment) -> bool {
         let pages = &self.pages;
         let last = self.last.entry(fragment.length).or_insert_with(|| {
@@ -122,15 +123,15 @@ impl Rewritten {
     }
 }
 
-/// Reads `file` to its end. Holes in it are not read: a file may say that it is longer than anybody
-/// has time for.
+/// Reads `file` to its end. Holes are skipped, because a file may claim to be longer than anybody
+/// has time to read.
 pub(crate) fn scan(file: &File) -> io::Result<Scan> {
     let mut result = Scan::default();
     let mut buffer: Vec<u8> = Vec::new();
     let mut at = 0;
     let mut base = 0u64;
     let mut ended = false;
-    // Whether the bytes at `at` go on with a fragment that was already noted.
+    // Whether the bytes at `at` continue a fragment that was already recorded.
     let mut inside_fragment = false;
     loop {
         if !ended && buffer.len() - at < PAGE_BYTES {
@@ -171,7 +172,7 @@ pub(crate) fn scan(file: &File) -> io::Result<Scan> {
         }
         at += match next {
             Some(next) => next,
-            // The last bytes may be the first ones of a magic number.
+            // The last bytes may be the beginning of a magic number.
             None if !ended && rest.len() >= MAGIC.len() => rest.len() - (MAGIC.len() - 1),
             None => rest.len(),
         };
@@ -187,7 +188,7 @@ impl Scan {
     }
 }
 
-/// Appends what is in the file from `start` on, at most a chunk. 0: it has ended.
+/// Appends the file's content from `start` on, at most one chunk. Returns 0 at the end of the file.
 fn read_chunk(file: &File, buffer: &mut Vec<u8>, start: u64) -> io::Result<usize> {
     let before = buffer.len();
     buffer.resize(before + CHUNK_BYTES, 0);
@@ -201,8 +202,8 @@ fn read_chunk(file: &File, buffer: &mut Vec<u8>, start: u64) -> io::Result<usize
     read
 }
 
-/// Where data goes on, if a hole of more than a chunk begins here; the end of the file if nothing
-/// follows.
+/// Returns the offset at which data continues if a hole of more than a chunk begins here, or the
+/// end of the file if nothing follows.
 fn after_hole(mut file: &File, from: u64) -> io::Result<Option<u64>> {
     let end = file.metadata()?.len();
     if end <= from {
@@ -210,16 +211,16 @@ fn after_hole(mut file: &File, from: u64) -> io::Result<Option<u64>> {
     }
     let data = match rustix::fs::seek(file, SeekFrom::Data(from)) {
         Ok(data) => data,
-        // Nothing but a hole.
+        // There is nothing but a hole.
         Err(Errno::NXIO) => end,
-        // The file system does not say.
+        // The file system does not support the query.
         Err(_) => return Ok(None),
     };
     io::Seek::rewind(&mut file)?;
     Ok((data > from.saturating_add(CHUNK_BYTES as u64)).then_some(data))
 }
 
-/// The page at the start of `bytes`, checked. Pages in files always carry a checksum.
+/// Parses and verifies the page at the start of `bytes`. Pages in files always have a checksum.
 fn whole_page(bytes: &[u8]) -> Result<PageHeader, PageError> {
     if !bytes.starts_with(&MAGIC) {
         return Err(PageError::NoMagic);

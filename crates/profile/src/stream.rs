@@ -1,5 +1,5 @@
-//! Files that are Arrow IPC streams: for data that is written outside of a target, batch by batch,
-//! by a program that may be killed.
+//! Files that are Arrow IPC streams. They contain data that is written outside of a profiled
+//! process, batch by batch, by a program that may be killed.
 //!
 //! ```text
 //!  ├─ schema ─┼─ batch ─┼─ batch ─┼─ …  ┼─ end mark ─┤      finished
@@ -7,13 +7,13 @@
 //!             each a whole Arrow message: 0xFFFFFFFF, length, metadata, body
 //! ```
 //!
-//! Any program that reads Arrow streams reads a finished one. [`StreamReader`] also reads one that
-//! is cut anywhere: everything up to the last whole message. A message is checked before Arrow
-//! decodes it (lengths, places of buffers, columns), so that no byte makes a reader panic; there
-//! is no checksum, so a value that was changed on disk is not noticed. Columns are plain: numbers,
-//! booleans, text; no dictionaries, no nesting, no compression.
+//! Any program that reads Arrow streams can read a finished one. [`StreamReader`] also reads a
+//! stream that was truncated anywhere, up to the last complete message. A message is checked before
+//! Arrow decodes it (lengths, positions of buffers, columns), so that no byte makes a reader panic.
+//! There is no checksum, so a value that was changed on disk is not noticed. Columns are plain
+//! numbers, Booleans and text, without dictionaries, nesting or compression.
 //!
-//! Memory: one batch, on both sides.
+//! Memory use: one batch, both for reading and for writing.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -31,18 +31,18 @@ use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use crate::beneath::Dir;
 use crate::error::{Error, ErrorKind, Result};
 
-/// What each message starts with.
+/// The bytes with which each message starts.
 const MARK: [u8; 4] = [0xff; 4];
-/// The longest metadata of a message that is believed; ours take less than 4 KiB.
+/// Maximum length of a message's metadata that is accepted; ours takes less than 4 KiB.
 const MOST_METADATA: usize = 1 << 20;
-/// The longest body of a message that is believed; writers stay far below.
+/// Maximum length of a message's body that is accepted; writers stay far below.
 const MOST_BODY: usize = 1 << 28;
 
-/// Writes batches into a new file, each with one write (of many parts).
+/// Writes batches to a new file, each with one vectored write.
 pub struct StreamWriter {
     path: PathBuf,
     file: File,
-    /// Bytes of whole messages in the file.
+    /// Bytes of complete messages in the file.
     length: u64,
     encoder: StreamEncoder,
     broken: bool,
@@ -55,10 +55,10 @@ impl std::fmt::Debug for StreamWriter {
 }
 
 impl StreamWriter {
-    /// Makes the file, which must not exist, and writes the schema.
+    /// Creates the file, which must not exist, and writes the schema.
     ///
     /// # Errors
-    /// The file exists or cannot be written.
+    /// Fails if the file exists or cannot be written.
     pub fn create(path: &Path, schema: &Schema) -> Result<Self> {
         let file = File::options().append(true).create_new(true).open(path);
         let file = file.map_err(Error::on("create", path))?;
@@ -68,24 +68,24 @@ impl StreamWriter {
         Ok(made)
     }
 
-    /// Appends a batch; it is in the file when this returns. An empty batch is not written.
+    /// Appends a batch, which is in the file when this returns. An empty batch is not written.
     ///
     /// # Errors
-    /// The disk is full, or the batch has other columns. The batch is lost then; the file ends
-    /// with a whole message again and later batches may be tried.
+    /// Fails if the disk is full or the batch has other columns. The batch is then lost, but the
+    /// file ends with a complete message again, and later batches may be tried.
     pub fn append(&mut self, batch: &RecordBatch) -> Result<()> {
         if batch.num_rows() == 0 {
             return Ok(());
         }
-        // The batch's own memory, no copy.
+        // This uses the batch's own memory and copies nothing.
         let encoded = self.encoder.encode(batch).map_err(Error::on("write", &self.path))?;
         self.put(&encoded)
     }
 
-    /// Appends the mark that nothing follows.
+    /// Appends the end mark.
     ///
     /// # Errors
-    /// The disk is full.
+    /// Fails if the disk is full.
     pub fn finish(mut self) -> Result<()> {
         let none = StreamEncoder::try_new(&Schema::empty());
         let encoder = none.map(|none| std::mem::replace(&mut self.encoder, none));
@@ -93,7 +93,7 @@ impl StreamWriter {
         self.put(&end.map_err(Error::on("write", &self.path))?)
     }
 
-    /// Puts what was encoded into the file, whole or not at all.
+    /// Writes the encoded message completely or not at all.
     fn put(&mut self, encoded: &[Buffer]) -> Result<()> {
         if self.broken {
             return Err(Error::new(
@@ -105,15 +105,15 @@ impl StreamWriter {
         let written = write_all(&mut self.file, encoded);
         match written {
             Ok(length) => self.length += length,
-            // A later message after half a message would be lost with it.
+            // A message after an incomplete one would be lost with it.
             Err(_) => self.broken = self.file.set_len(self.length).is_err(),
         }
         written.map(drop).map_err(Error::on("write", &self.path))
     }
 }
 
-/// An encoder, and what the file starts with. The encoder would only give that with the first
-/// batch, so a batch of no rows takes it, and is thrown away.
+/// Returns an encoder and the first bytes of the file. The encoder would emit those bytes only with
+/// the first batch, so it encodes an empty batch here, whose output is discarded.
 fn encoder(schema: &Schema) -> Result<(StreamEncoder, Buffer), ArrowError> {
     let start = writer::StreamWriter::try_new(Vec::new(), schema)?;
     let start = Buffer::from(start.get_ref().as_slice());
@@ -122,12 +122,12 @@ fn encoder(schema: &Schema) -> Result<(StreamEncoder, Buffer), ArrowError> {
     Ok((encoder, start))
 }
 
-/// Writes all of the parts, and says how many bytes they were.
+/// Writes all parts, and returns the number of bytes.
 fn write_all(file: &mut impl Write, parts: &[Buffer]) -> io::Result<u64> {
     let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
     let mut rest = &mut slices[..];
     let mut length = 0;
-    // Takes the empty ones away.
+    // This skips empty slices.
     IoSlice::advance_slices(&mut rest, 0);
     while !rest.is_empty() {
         match file.write_vectored(rest) {
@@ -146,20 +146,20 @@ fn write_all(file: &mut impl Write, parts: &[Buffer]) -> io::Result<u64> {
 /// How a stream ends, as far as it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Not reached yet.
+    /// The end has not been reached yet.
     Unread,
-    /// With the mark: its writer has said everything.
+    /// With the end mark: its writer has finished.
     Finished,
-    /// After a whole message: its writer still writes, or was killed between two.
+    /// After a complete message: its writer is still writing, or was killed between two messages.
     Open,
-    /// In the middle of a message, or with bytes that are none, from this offset on.
+    /// In the middle of a message, or with bytes that are not a message.
     Torn {
-        /// Where the last whole message ends.
+        /// Offset at which the last complete message ends.
         at: u64,
     },
 }
 
-/// Reads a file of batches from its start, one batch in memory.
+/// Reads a file of batches from its start, with one batch in memory.
 #[derive(Debug)]
 pub struct StreamReader {
     path: PathBuf,
@@ -169,7 +169,7 @@ pub struct StreamReader {
     ending: Ending,
 }
 
-/// A whole message: its metadata, a flatbuffer, and its body.
+/// A complete message: its metadata, which is a flatbuffer, and its body.
 struct Frame {
     metadata: Vec<u8>,
     body: Vec<u8>,
@@ -182,11 +182,11 @@ enum Stop {
 }
 
 impl StreamReader {
-    /// Opens the stream of this name. `None` if it ends before its schema does: nothing was ever in
-    /// it.
+    /// Opens the stream with this name. Returns `None` if it ends before its schema does, so that
+    /// it never contained anything.
     ///
     /// # Errors
-    /// No such file, not readable, not an Arrow stream.
+    /// Fails if the file does not exist, cannot be read or is not an Arrow stream.
     pub fn open(dir: &Dir, name: &str) -> Result<Option<Self>> {
         let (file, path) = (dir.file(name)?, &*dir.path_of(name));
         let mut reader = Self {
@@ -211,20 +211,20 @@ impl StreamReader {
         Ok(Some(reader))
     }
 
-    /// The columns of every batch.
+    /// Returns the columns of every batch.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// How it ends; known once [`StreamReader::next_batch`] has returned `None`.
+    /// Returns how the stream ends; known once [`StreamReader::next_batch`] has returned `None`.
     pub fn ending(&self) -> Ending {
         self.ending
     }
 
-    /// The next batch; `None` at the end, whatever it looks like.
+    /// Returns the next batch; `None` at the end, however the stream ends.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// Fails if the file cannot be read.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         if self.ending != Ending::Unread {
             return Ok(None);
@@ -250,7 +250,7 @@ impl StreamReader {
         }
     }
 
-    /// The next message, if it is whole and consistent.
+    /// Reads the next message, if it is complete and consistent.
     fn message(&mut self, first: bool) -> Result<Frame, Stop> {
         let torn = || Stop::End(Ending::Torn { at: self.at });
         let mut head = Vec::new();
@@ -276,7 +276,7 @@ impl StreamReader {
         Ok(Frame { metadata, body })
     }
 
-    /// Whether what there is of the file can be the beginning of a stream.
+    /// Whether the existing bytes of the file can be the beginning of a stream.
     fn starts_as_a_stream(&mut self) -> bool {
         let mut head = Vec::new();
         let begun = self.file.rewind();
@@ -285,7 +285,7 @@ impl StreamReader {
     }
 }
 
-/// Whether every column that we write is there; later versions may add some after them.
+/// Whether all columns that we write are there; later versions may add some after them.
 pub(crate) fn has_columns(found: &Schema, wanted: &Schema) -> bool {
     wanted.fields().iter().enumerate().all(|(i, field)| {
         found.fields().get(i).is_some_and(|f| {
@@ -296,13 +296,14 @@ pub(crate) fn has_columns(found: &Schema, wanted: &Schema) -> bool {
     })
 }
 
-/// Reads as much of `bytes` as there is. Memory grows with that, not with what a length promises.
+/// Reads `bytes` bytes, or fewer at the end of the file. Memory grows with the bytes that exist,
+/// not with what a length field claims.
 fn take(file: &mut impl Read, into: &mut Vec<u8>, bytes: usize) -> Result<usize, Stop> {
     file.take(bytes as u64).read_to_end(into).map_err(Stop::Io)
 }
 
 impl Frame {
-    /// Bytes in the file.
+    /// Returns the number of bytes in the file.
     fn length(&self) -> u64 {
         8 + (self.metadata.len() + self.body.len()) as u64
     }
@@ -317,10 +318,11 @@ impl Frame {
     }
 }
 
-/// How long the body of the message with this metadata is; `None` if the message is not a schema
-/// (`schema` is `None`), or not a plain batch of its columns whose every buffer lies in its body
-/// and is as long as its column needs. Arrow checks these too, but slices and casts buffers first
-/// (measured with damaged streams: version 60 panics at offsets that are not multiples of 4).
+/// Returns the length of the body of the message with this metadata. Returns `None` if the message
+/// is not a schema (when `schema` is `None`), or not a plain batch of the schema's columns in which
+/// every buffer is inside the body and as long as its column needs. Arrow checks these, too, but
+/// only after it has sliced and cast the buffers (measured with damaged streams: version 60 panics
+/// at offsets that are not multiples of 4).
 fn body_bytes(metadata: &[u8], schema: Option<&Schema>) -> Option<usize> {
     let message = root_as_message(metadata).ok()?;
     let body = usize::try_from(message.bodyLength()).ok().filter(|b| *b <= MOST_BODY)?;
@@ -354,7 +356,7 @@ fn body_bytes(metadata: &[u8], schema: Option<&Schema>) -> Option<usize> {
         }
         let (width, values) = match field.data_type() {
             DataType::Boolean => (1, rows.div_ceil(8)),
-            // The offsets, one more than there are texts.
+            // The offsets: one more than there are texts.
             DataType::Utf8 => (4, 4 * (rows + 1)),
             number => number.primitive_width().map(|width| (width, rows * width))?,
         };
@@ -380,7 +382,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes a few bytes at a time, and is interrupted in between.
+    /// Accepts a few bytes at a time, and is interrupted in between.
     struct Slow(Vec<u8>, usize);
 
     impl Write for Slow {
@@ -400,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_are_not_taken_at_once() {
+    fn all_parts_are_written_even_in_small_pieces() {
         let parts: [&[u8]; 6] = [b"", b"abc", b"", b"", b"defghijklmnopqrstuvw", b"xyz"];
         let parts = parts.map(Buffer::from);
         let mut slow = Slow(Vec::new(), 0);
@@ -413,9 +415,9 @@ mod tests {
         );
     }
 
-    /// The file is what Arrow's own writer makes of the same batches.
+    /// The file equals what Arrow's own writer makes of the same batches.
     #[test]
-    fn as_arrow_writes_it() {
+    fn the_file_equals_what_arrow_writes() {
         let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(3)]));
         let texts: ArrayRef = Arc::new(StringArray::from(vec!["a", "", "\u{e9}"]));
         let batch = RecordBatch::try_from_iter([("n", numbers), ("t", texts)]).unwrap();

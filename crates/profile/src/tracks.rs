@@ -1,5 +1,6 @@
-//! Tracks: time series of counters that belong to no thread of the program. `run` samples those
-//! that only count for a whole machine or CPU; imports bring those of other programs.
+//! Tracks: time series of counters that belong to no thread of the program. `run` samples counters
+//! that only count for a whole machine or CPU; imports contribute the time series of other
+//! programs.
 //!
 //! ```text
 //!  x.cpt/tracks/NAME/series.arrows    a row per series: what it is
@@ -8,14 +9,15 @@
 //!
 //! A *track* is what a person calls a counter (`power/energy-pkg/`); each of its *series* is one
 //! curve (the track on CPU 3). Both files are streams ([`crate::stream`]): append-only, readable
-//! while they grow and after a kill. A series is in its file before the first sample of it is in
-//! the other. Samples of one series stand in the order in which they were taken.
+//! while they grow and after a kill. A series is in its file before its first sample is in the
+//! other file. The samples of one series are in the order in which they were taken.
 //!
-//! Readings are of one kind per directory: [`Readings::Counts`] are raw cumulative counts with the
-//! times enabled and running, as the kernel gives them; [`Readings::Values`] are numbers that
-//! somebody else has computed. A reading that failed is null, not left out and never 0.
+//! All readings of a directory have the same kind. [`Readings::Counts`] are raw cumulative counts
+//! with the times enabled and running, as the kernel gives them; [`Readings::Values`] are numbers
+//! that another program has computed. A reading that failed is null. It is neither omitted nor 0.
 //!
-//! Memory: a batch (at most [`BATCH_ROWS`] samples), and all series, on both sides.
+//! Memory use: one batch (at most [`BATCH_ROWS`] samples) and all series, both for reading and for
+//! writing.
 
 pub mod batches;
 mod reader;
@@ -32,15 +34,15 @@ use record::Timeline;
 
 /// The directory of tracks in a profile.
 pub const TRACKS_NAME: &str = "tracks";
-/// The directory in it that `run` samples into.
+/// The directory in it to which `run` writes its samples.
 pub const SAMPLED_NAME: &str = "run";
-/// Samples that are written at once at the latest.
+/// Maximum number of samples in a batch.
 pub const BATCH_ROWS: usize = 65_536;
 
 const SERIES_NAME: &str = "series.arrows";
 const SAMPLES_NAME: &str = "samples.arrows";
 
-/// What the readings of a directory of tracks are.
+/// The kind of readings in a directory of tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readings {
     /// Raw cumulative counts with times: [`Reading::Count`].
@@ -52,29 +54,29 @@ pub enum Readings {
 /// One curve.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// The name of its track, as people know the counter: `power/energy-pkg/`.
+    /// Name of its track, as people know the counter: `power/energy-pkg/`.
     pub track: String,
-    /// Its name among the series of its track; empty if the track and the scope say enough.
+    /// Its name among the series of its track; empty if the track and the scope suffice.
     pub name: String,
-    /// What a reading times [`Series::scale`] is measured in: `count`, `ns`, `Joules`. Empty if
-    /// unknown.
+    /// The unit of a reading after multiplication by [`Series::scale`]: `count`, `ns`, `Joules`.
+    /// Empty if unknown.
     pub unit: String,
-    /// What a reading is multiplied with; 1 for most.
+    /// The factor for readings; usually 1.
     pub scale: f64,
-    /// Whose counts they are.
+    /// What its counts cover.
     pub scope: Scope,
-    /// What its times are.
+    /// The kind of its times.
     pub times: Times,
-    /// Whether readings only grow and their differences mean something. Otherwise each reading
-    /// is the value from its time on.
+    /// Whether readings only grow, so that their differences are meaningful. Otherwise, each
+    /// reading is the value from its time on.
     pub cumulative: bool,
-    /// How often it was to be sampled, ns; 0 if nobody meant a rate.
+    /// Intended sampling interval in ns; 0 if there was none.
     pub interval_ns: u64,
-    /// Who read it: `perf`, `sim`, or where it was imported from.
+    /// The source of the readings: `perf`, `sim`, or where it was imported from.
     pub source: String,
 }
 
-/// Whose counts a series has.
+/// What the counts of a series cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// The whole machine.
@@ -90,7 +92,7 @@ pub enum Scope {
 }
 
 impl Series {
-    /// When a sample of this series was taken, ns on `CLOCK_MONOTONIC`.
+    /// Returns when a sample of this series was taken, in ns on `CLOCK_MONOTONIC`.
     pub fn time_ns(&self, timeline: &Timeline, time: i64) -> i64 {
         match self.times {
             Times::Ticks => timeline.monotonic_ns(time as u64),
@@ -100,7 +102,7 @@ impl Series {
 }
 
 impl Scope {
-    /// `machine`, `cpu`, `node`, `device`, `process`.
+    /// Returns `machine`, `cpu`, `node`, `device` or `process`.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Machine => "machine",
@@ -111,7 +113,7 @@ impl Scope {
         }
     }
 
-    /// Its number; the machine has none.
+    /// Returns its number; the machine has none.
     pub fn number(self) -> Option<u32> {
         match self {
             Self::Machine => None,
@@ -119,7 +121,7 @@ impl Scope {
         }
     }
 
-    /// The scope of this kind and number.
+    /// Returns the scope with this kind and number.
     pub fn from_parts(kind: &str, number: Option<u32>) -> Option<Self> {
         Some(match (kind, number) {
             ("machine", None) => Self::Machine,
@@ -132,7 +134,7 @@ impl Scope {
     }
 }
 
-/// `cpu 3`, `machine`.
+/// Writes `cpu 3` or `machine`.
 impl std::fmt::Display for Scope {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.number() {
@@ -142,18 +144,18 @@ impl std::fmt::Display for Scope {
     }
 }
 
-/// What the times of a series are.
+/// The kind of times of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Times {
     /// Raw ticks of the profile's clock, as in records of calls.
     Ticks,
-    /// Nanoseconds on `CLOCK_MONOTONIC` of the recording machine, or on whatever clock an
-    /// imported profile has in its place.
+    /// Nanoseconds on `CLOCK_MONOTONIC` of the recording machine, or on the clock that an imported
+    /// profile has instead.
     Monotonic,
 }
 
 impl Times {
-    /// `ticks` or `monotonic_ns`.
+    /// Returns `ticks` or `monotonic_ns`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ticks => "ticks",
@@ -165,24 +167,24 @@ impl Times {
 /// One reading of one series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// The series, as [`TracksWriter::describe`] numbered it.
+    /// The series, with the number that [`TracksWriter::describe`] returned.
     pub series: u32,
-    /// When, as the series' [`Times`] say.
+    /// When it was taken, as the series' [`Times`] says.
     pub time: i64,
-    /// What was read; `None` if reading failed.
+    /// The reading; `None` if reading failed.
     pub reading: Option<Reading>,
 }
 
-/// What was read.
+/// The content of a reading.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reading {
-    /// As the kernel gave it.
+    /// A count as the kernel gave it.
     Count {
         /// The raw value.
         raw: u64,
-        /// How long the counter has been enabled, ns.
+        /// How long the counter has been enabled, in ns.
         enabled_ns: u64,
-        /// How long of that it was counting, ns.
+        /// How long of that it was counting, in ns.
         running_ns: u64,
     },
     /// A number.

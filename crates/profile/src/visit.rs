@@ -1,4 +1,4 @@
-//! Visiting pages: decoded one by one into reused columns, by as many workers as asked.
+//! Visits pages: decodes them one by one into reused columns, with as many workers as requested.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,14 +14,14 @@ use crate::ledger::{LossCount, merge_losses};
 use crate::leftovers::{PartId, read_page};
 use crate::profile::{PageRef, Place, Profile};
 
-/// Names one page of a profile by indices: process, thread in it, page in that.
+/// Identifies one page of a profile by indices: the process, its thread, and the thread's page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageKey {
     /// Index in [`Profile::processes`].
     pub process: usize,
     /// Index in the process's threads.
     pub thread: usize,
-    /// Index among the thread's pages that are there.
+    /// Index among the thread's existing pages.
     pub page: usize,
 }
 
@@ -36,15 +36,15 @@ pub struct PageDecoder<'a> {
 }
 
 impl<'a> PageDecoder<'a> {
-    /// A decoder for pages of `profile`.
+    /// Creates a decoder for pages of `profile`.
     pub fn new(profile: &'a Profile) -> Self {
         let mut columns = Columns::new(&profile.groups);
         columns.estimates = profile.manifest.multiplex;
         Self { profile, columns, bytes: Vec::new(), file: None, layouts: HashMap::new() }
     }
 
-    /// The calls of one page. A page that does not exist or went bad since the profile was
-    /// opened has none, and says so in [`Columns::losses`].
+    /// Returns the calls of one page. A page that does not exist, or was damaged since the profile
+    /// was opened, has no calls and reports that in [`Columns::losses`].
     pub fn decode(&mut self, key: PageKey) -> &Columns {
         (self.columns.process, self.columns.thread) = (key.process, key.thread);
         self.columns.page = key.page;
@@ -75,12 +75,12 @@ impl<'a> PageDecoder<'a> {
         &self.columns
     }
 
-    /// The calls of the page that was decoded last; none before the first.
+    /// Returns the calls of the page that was decoded last; none before the first.
     pub fn columns(&self) -> &Columns {
         &self.columns
     }
 
-    /// Brings the bytes of a page into `self.bytes`.
+    /// Reads the bytes of a page into `self.bytes`.
     fn fetch(&mut self, process: usize, page: &PageRef) -> io::Result<()> {
         let changed = || io::Error::from(io::ErrorKind::InvalidData);
         match page.place {
@@ -112,8 +112,8 @@ impl<'a> PageDecoder<'a> {
     }
 }
 
-/// Does the same on so many threads, this one among them; returns what each made of it. A panic on
-/// one of them goes on here.
+/// Runs `work` on this many threads, including the calling one, and returns all results. A panic on
+/// another thread continues on the calling thread.
 pub fn on_threads<R: Send>(threads: usize, work: impl Fn() -> R + Sync) -> Vec<R> {
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(&work)).collect();
@@ -129,10 +129,10 @@ pub fn on_threads<R: Send>(threads: usize, work: impl Fn() -> R + Sync) -> Vec<R
 }
 
 impl Profile {
-    /// From here on, calls that began in the first `ns` nanoseconds of their thread are left out,
-    /// as if they had not been recorded, wherever calls are decoded. A thread's time counts from
-    /// the begin of its call that was recorded first. What is counted without decoding
-    /// ([`Profile::calls`], the costs of probes) stays as it was.
+    /// From now on, leaves out the calls that began in the first `ns` nanoseconds of their thread
+    /// wherever calls are decoded, as if they had not been recorded. A thread's time starts when
+    /// its first recorded call began. What is counted without decoding ([`Profile::calls`], the
+    /// cost of probes) does not change.
     pub fn leave_out_first(&mut self, ns: u64) {
         self.left_out = Vec::new();
         let ticks = (ns as f64 / self.timeline.ns_per_tick()).round() as u64;
@@ -154,7 +154,7 @@ impl Profile {
         self.left_out = left_out;
     }
 
-    /// Every page, in the order of processes, threads and sequence.
+    /// Returns all pages, in the order of processes, threads and sequence.
     pub fn pages(&self) -> Vec<PageKey> {
         let mut keys = Vec::new();
         for (process, p) in self.processes.iter().enumerate() {
@@ -165,10 +165,10 @@ impl Profile {
         keys
     }
 
-    /// Decodes every page once, with `workers` threads. Each worker makes a state of its own and
-    /// shows it the pages that it happens to get, each time a few that follow one another; so
-    /// what `each` computes must not depend on the order. Returns the states, and the losses
-    /// found inside pages, by process.
+    /// Decodes every page once, with `workers` threads. Each worker creates its own state, and
+    /// calls `each` for the pages that it happens to get, a few consecutive ones at a time. What
+    /// `each` computes must therefore not depend on the order. Returns the states and, by process,
+    /// the losses found inside pages.
     pub fn visit<S: Send>(
         &self,
         workers: usize,

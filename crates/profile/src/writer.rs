@@ -1,14 +1,14 @@
-//! Writing a profile of calls that happened elsewhere: what imports do.
+//! Writes a profile of calls that happened elsewhere, for imports.
 //!
 //! ```text
 //!  process ─► export, thread ─► call, call, …  ─► pages, appended to the process's part when full
 //!                                    finish    ─► last pages, names of libraries and exports
 //! ```
 //!
-//! The clock of such a profile is [`ClockKind::Monotonic`]: ticks are nanoseconds. Calls of a
+//! The clock of such a profile is [`ClockKind::Monotonic`]: ticks are nanoseconds. The calls of a
 //! thread may come in any order. There are no counters, no losses and no thread clocks.
 //!
-//! Memory: every name once, and a page per thread, at most [`MOST_PAGES`] at a time.
+//! Memory use: each name once, and one page per thread, at most [`MOST_PAGES`] at a time.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -24,16 +24,16 @@ use record::page::{Call, OwnedPage, PageStart};
 
 use crate::error::{Error, Result};
 
-/// Pages that are in memory at a time: 64 MiB.
+/// Maximum number of pages in memory: 64 MiB.
 pub const MOST_PAGES: usize = 1024;
 
-/// Writes the parts of a profile. The manifest is the caller's.
+/// Writes the parts of a profile. The caller writes the manifest.
 #[derive(Debug)]
 pub struct CallsWriter {
     parts: PathBuf,
     processes: Vec<Process>,
     threads: Vec<Thread>,
-    /// Threads with a page in memory.
+    /// Number of threads with a page in memory.
     paged: usize,
     calls: u64,
 }
@@ -49,7 +49,7 @@ pub struct ThreadKey(usize);
 #[derive(Debug)]
 struct Process {
     pid: u32,
-    /// Tells processes with equal ids apart.
+    /// Distinguishes processes with equal ids.
     start_time: u64,
     name: String,
     dir: PathBuf,
@@ -57,7 +57,7 @@ struct Process {
     exports: u32,
     libraries: Vec<Library>,
     by_name: HashMap<String, usize>,
-    /// What has another role than [`Role::Workgroup`].
+    /// Exports with another role than [`Role::Workgroup`].
     ops: Vec<OpExport>,
 }
 
@@ -69,25 +69,25 @@ struct Thread {
 }
 
 impl CallsWriter {
-    /// Writes into the profile in `dir`.
+    /// Creates a writer for the profile in `dir`.
     ///
     /// # Errors
-    /// The directory is not writable.
+    /// Fails if the directory is not writable.
     pub fn create(dir: &Path) -> Result<Self> {
         let parts = dir.join(PARTS_NAME);
         fs::create_dir_all(&parts).map_err(Error::on("create", &parts))?;
         Ok(Self { parts, processes: Vec::new(), threads: Vec::new(), paged: 0, calls: 0 })
     }
 
-    /// Calls so far.
+    /// Returns the number of calls so far.
     pub fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// Adds a process. Two with the same id are two processes.
+    /// Adds a process. Two calls with the same id add two processes.
     ///
     /// # Errors
-    /// Its part cannot be made.
+    /// Fails if its part cannot be created.
     pub fn process(&mut self, pid: u32) -> Result<ProcessKey> {
         let start_time = self.processes.iter().filter(|p| p.pid == pid).count() as u64;
         let dir = self.parts.join(part_name(pid, start_time, 0));
@@ -106,12 +106,12 @@ impl CallsWriter {
         Ok(ProcessKey(self.processes.len() - 1))
     }
 
-    /// The id of a process.
+    /// Returns the id of a process.
     pub fn pid(&self, process: ProcessKey) -> u32 {
         self.processes[process.0].pid
     }
 
-    /// Names a process: what stands for its program.
+    /// Names a process; the name replaces that of its program.
     pub fn name_process(&mut self, process: ProcessKey, name: &str) {
         self.processes[process.0].name = kept(name);
     }
@@ -131,7 +131,7 @@ impl CallsWriter {
         ThreadKey(self.threads.len() - 1)
     }
 
-    /// Names a thread; 15 bytes of it are kept.
+    /// Names a thread; at most 15 bytes are kept.
     pub fn name_thread(&mut self, thread: ThreadKey, name: &str) {
         let thread = &mut self.threads[thread.0];
         let mut end = name.len().min(15);
@@ -142,8 +142,8 @@ impl CallsWriter {
         thread.start.thread_name[..end].copy_from_slice(&name.as_bytes()[..end]);
     }
 
-    /// Adds a function that is called, to a library that is made if it is new. Not looked up: the
-    /// caller knows which ones it has added.
+    /// Adds a function to a library, which is created if it is new. The function is not looked up,
+    /// because the caller knows which ones it has added.
     pub fn export(&mut self, process: ProcessKey, role: Role, library: &str, name: &str) -> u32 {
         let of = &mut self.processes[process.0];
         let next = of.libraries.len();
@@ -176,7 +176,7 @@ impl CallsWriter {
     /// Adds a call.
     ///
     /// # Errors
-    /// A page was full and cannot be written.
+    /// Fails if a page was full and cannot be written.
     #[inline]
     pub fn call(&mut self, thread: ThreadKey, export: u32, start: u64, end: u64) -> Result<()> {
         if !self.threads[thread.0].page.as_ref().is_some_and(|page| page.has_room()) {
@@ -212,17 +212,18 @@ impl CallsWriter {
         self.paged -= 1;
         thread.start.sequence += 1;
         page.set_thread_name(thread.start.thread_name);
-        // Opened each time: traces of whole machines have more processes than one may have files.
+        // The file is opened each time, because the trace of a whole machine may have more
+        // processes than a process may have open files.
         let path = self.processes[thread.process].dir.join(PAGES_NAME);
         let file = File::options().append(true).create(true).open(&path);
         let written = file.and_then(|mut file| file.write_all(page.seal(last)));
         written.map_err(Error::on("write", &path))
     }
 
-    /// Writes what is left. Without it the calls have no names.
+    /// Writes everything that is left. Without it, the calls have no names.
     ///
     /// # Errors
-    /// The disk is full.
+    /// Fails if the disk is full.
     pub fn finish(mut self) -> Result<()> {
         for thread in 0..self.threads.len() {
             self.flush(thread, true)?;
@@ -251,7 +252,7 @@ impl CallsWriter {
     }
 }
 
-/// As much of a name as the metadata keeps.
+/// Returns as much of a name as the metadata keeps.
 fn kept(name: &str) -> String {
     let mut end = name.len().min(LONGEST_NAME);
     while !name.is_char_boundary(end) {

@@ -1,4 +1,5 @@
-//! Collecting loses nothing and counts nothing twice, however often and wherever it is stopped.
+//! Tests that collecting loses nothing and counts nothing twice, however often and wherever it is
+//! stopped.
 
 mod support;
 
@@ -13,7 +14,7 @@ use support::{names, read};
 use testkit::make::pool_path;
 use testkit::{CallScript, Item, ProfileScript, Scratch};
 
-/// Two processes that died: one with a page in the file and one in the pool, one with two
+/// Two processes that died. One has a page in the file and one in the pool; the other has two
 /// threads that never flushed.
 fn crashed() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
@@ -47,7 +48,7 @@ fn part(dir: &Path, pid: u32, start: u64) -> PathBuf {
 }
 
 #[test]
-fn what_is_in_the_pool_moves_into_the_profile() {
+fn the_content_of_the_pool_moves_to_the_profile() {
     let scratch = Scratch::new();
     let dir = scratch.join("x.cpt");
     crashed().write(&dir);
@@ -69,10 +70,10 @@ fn what_is_in_the_pool_moves_into_the_profile() {
     assert_eq!(read(&dir), before);
 }
 
-/// Killed while it appends: any number of bytes of the page may be there. Run again, the whole
-/// page follows after them.
+/// Collecting is killed while it appends, so any number of bytes of the page may be there. When it
+/// runs again, the whole page follows after them.
 #[test]
-fn killed_at_any_byte_and_run_again() {
+fn collecting_can_be_killed_at_any_byte_and_run_again() {
     let scratch = Scratch::new();
     let dir = scratch.join("x.cpt");
     crashed().write(&dir);
@@ -85,7 +86,7 @@ fn killed_at_any_byte_and_run_again() {
     let new = fs::read(&pages).unwrap();
     assert!(new.starts_with(&old) && new.len() > old.len());
 
-    // Holes of the sparse pool must not be written out for each of a few hundred cuts.
+    // The holes of the sparse pool must not be written for each of a few hundred cuts.
     let pool_size = pool.len() as u64;
     let used = pool.iter().rposition(|byte| *byte != 0).unwrap() + 1;
     for cut in old.len()..=new.len() {
@@ -105,7 +106,7 @@ fn killed_at_any_byte_and_run_again() {
 }
 
 #[test]
-fn killed_between_the_last_steps() {
+fn collecting_can_be_killed_between_the_last_steps() {
     let scratch = Scratch::new();
     let dir = scratch.join("x.cpt");
     crashed().write(&dir);
@@ -115,15 +116,19 @@ fn killed_between_the_last_steps() {
     let mut manifest = Manifest::read(&dir).unwrap();
     manifest.pool = Some(pool_path(&dir));
     manifest.pool_collected = true;
-    // The pool is gone already.
+    // The pool is already gone.
     manifest.write(&dir).unwrap();
-    assert_eq!(read(&dir), expected, "a pool that was collected is not missed");
+    assert_eq!(
+        read(&dir),
+        expected,
+        "a pool that was already collected is not reported as missing"
+    );
     // Nothing is left to do, and nothing is written.
     let before = fs::read(dir.join("manifest.json")).unwrap();
     assert_eq!(collect(&dir, Closing::WhenOver).unwrap().pool, PoolFate::AlreadyCollected);
     assert_eq!(fs::read(dir.join("manifest.json")).unwrap(), before);
     assert_eq!(read(&dir), expected);
-    // The pool is still there.
+    // The pool still exists.
     manifest.write(&dir).unwrap();
     fs::create_dir_all(pool_path(&dir).parent().unwrap()).unwrap();
     fs::write(pool_path(&dir), pool).unwrap();
@@ -134,7 +139,7 @@ fn killed_between_the_last_steps() {
 }
 
 #[test]
-fn a_process_that_lives_keeps_its_pages_and_the_pool() {
+fn a_live_process_keeps_its_pages_and_the_pool() {
     let me = ProcessId::current().unwrap();
     let mut script = crashed();
     script.manifest.state = State::Recording;
@@ -148,15 +153,15 @@ fn a_process_that_lives_keeps_its_pages_and_the_pool() {
     assert!(names(&losses).contains(&("written_while_read", 1)));
 
     let collected = collect(&dir, Closing::Now).unwrap();
-    assert_eq!(collected.pages, 1, "only the dead one's");
+    assert_eq!(collected.pages, 1, "only the page of the dead process is collected");
     assert_eq!((collected.live, collected.pool), (vec![me], PoolFate::Kept));
     assert!(!part(&dir, me.pid, me.start_time).join("pages.cps").exists());
     assert_eq!(read(&dir).0, calls);
-    assert_eq!(collect(&dir, Closing::Now).unwrap().pages, 0, "not twice");
+    assert_eq!(collect(&dir, Closing::Now).unwrap().pages, 0, "the page is not collected again");
     assert!(Profile::open(&dir).unwrap().processes.iter().any(|p| p.alive));
 }
 
-/// After `exec` the same process goes on as the next generation: the one before is over.
+/// After `exec`, the same process continues as the next generation, and the previous one is over.
 #[test]
 fn an_earlier_generation_of_a_live_process_is_dead() {
     let me = ProcessId::current().unwrap();
@@ -172,7 +177,11 @@ fn an_earlier_generation_of_a_live_process_is_dead() {
     assert_eq!(before.0.len(), 10);
     assert_eq!(collect(&dir, Closing::WhenOver).unwrap().pages, 1);
     assert_eq!(read(&dir), before);
-    assert_eq!(names(&before.1)[0], ("call_cut_short", 1), "the dead generation's open call");
+    assert_eq!(
+        names(&before.1)[0],
+        ("call_cut_short", 1),
+        "the call that the dead generation had in progress"
+    );
 }
 
 #[test]
@@ -188,16 +197,16 @@ fn watched_processes_keep_a_recording_open() {
     assert!(!is_over(&manifest));
     assert_eq!(collect(&dir, Closing::WhenOver).unwrap().pool, PoolFate::Kept);
     manifest.boot_id = "another boot".into();
-    assert!(is_over(&manifest), "process ids of another boot mean nothing");
+    assert!(is_over(&manifest), "process ids of another boot do not count");
     manifest.boot_id = boot_id();
     manifest.state = State::Finished;
-    assert!(is_over(&manifest), "`run` itself says so");
+    assert!(is_over(&manifest), "the manifest says that the recording is finished");
     manifest.write(&dir).unwrap();
     assert_eq!(collect(&dir, Closing::WhenOver).unwrap().pool, PoolFate::Removed);
 }
 
 #[test]
-fn what_env_prepared_is_open_until_it_is_closed() {
+fn a_recording_prepared_by_env_stays_open_until_it_is_closed() {
     let scratch = Scratch::new();
     let dir = scratch.join("x.cpt");
     let mut script = crashed();
@@ -212,7 +221,7 @@ fn what_env_prepared_is_open_until_it_is_closed() {
 }
 
 #[test]
-fn a_pool_that_is_gone_is_named_and_nothing_is_changed() {
+fn a_missing_pool_is_reported_and_nothing_is_changed() {
     let scratch = Scratch::new();
     let dir = scratch.join("x.cpt");
     crashed().write(&dir);
@@ -227,7 +236,7 @@ fn a_pool_that_is_gone_is_named_and_nothing_is_changed() {
 }
 
 #[test]
-fn a_file_that_is_no_pool_is_never_deleted() {
+fn a_file_that_is_not_a_pool_is_never_deleted() {
     let scratch = Scratch::new();
     let dir = scratch.join("x.cpt");
     crashed().write(&dir);

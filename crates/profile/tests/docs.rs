@@ -1,4 +1,4 @@
-//! The documentation names everything that it must.
+//! Tests that the documentation mentions everything that it must.
 
 use std::path::Path;
 

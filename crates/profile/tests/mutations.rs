@@ -1,6 +1,8 @@
-//! A million damaged pages: the readers never panic, and never give a call that was not written.
+//! Reads a million damaged pages: the readers never panic, and never return a call that was not
+//! written.
 //!
-//! Deterministic, so that a failure is found again; `fuzz/` holds the same as a fuzzer.
+//! The test is deterministic, so that a failure can be reproduced; `fuzz/` contains the same as a
+//! fuzzer.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -13,7 +15,7 @@ use testkit::{CallScript, Item, PageMaker, ProfileScript, Random, Scratch};
 
 const DECODES: u64 = 1_000_000;
 
-/// Damages a few places: one bit, one byte, a run, a copy from elsewhere, the end cut off.
+/// Damages a few places: a bit, a byte, a range, a copy from elsewhere, or a truncated end.
 fn damage(r: &mut Random, bytes: &mut Vec<u8>, from: usize) {
     for _ in 0..=r.place(3) {
         let room = bytes.len().saturating_sub(from);
@@ -43,7 +45,7 @@ fn damage(r: &mut Random, bytes: &mut Vec<u8>, from: usize) {
     }
 }
 
-/// A page of few calls for each layout, as the pool holds it, cut after its records.
+/// Returns a page with a few calls for each layout, as the pool contains it, cut after its records.
 fn written() -> Vec<(GroupLayout, Vec<u8>, Vec<Call>)> {
     let groups: [&[usize]; 4] = [&[], &[1], &[2, 1], &[1; 32]];
     let pages = groups.iter().zip(layouts()).map(|(groups, layout)| {
@@ -92,7 +94,7 @@ fn a_million_damaged_pages() {
             let (layout, bytes, calls) = &written[random.place(written.len())];
             let mut page = bytes.clone();
             match random.place(8) {
-                // A flushed page is what was written, or nothing.
+                // A flushed page is read as it was written, or not at all.
                 0 => {
                     let header = PageHeader::parse(&page).unwrap();
                     page = seal(&header, page);
@@ -105,7 +107,7 @@ fn a_million_damaged_pages() {
                     }
                     mine[1] += u64::from(read.is_none());
                 }
-                // Of another run: another layout.
+                // A page of another run has another layout.
                 1 => {
                     damage(&mut random, &mut page, HEADER_BYTES);
                     let other = &written[random.place(written.len())].0;
@@ -115,7 +117,7 @@ fn a_million_damaged_pages() {
                     damage(&mut random, &mut page, 0);
                     mine[1] += u64::from(read_page(&page, layout).is_none());
                 }
-                // Records only: the header says how many bytes there are.
+                // Only the records are damaged; the header contains the number of bytes.
                 _ => {
                     let mut records = page.split_off(HEADER_BYTES);
                     damage(&mut random, &mut records, 0);
@@ -134,14 +136,15 @@ fn a_million_damaged_pages() {
     });
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     assert!(count(&decodes) >= DECODES);
-    // Both sides of the readers were reached: not everything was refused at the door.
-    assert!(count(&refused) > 50_000, "{} refused", count(&refused));
-    assert!(count(&whole) < DECODES / 10, "{} unharmed", count(&whole));
+    // Both cases were reached: not every page was refused at once.
+    assert!(count(&refused) > 50_000, "{} pages were refused", count(&refused));
+    assert!(count(&whole) < DECODES / 10, "{} pages are undamaged", count(&whole));
 }
 
-/// Cut at every byte, with the header saying so: the calls are the first ones of what was written.
+/// A page that is cut at every byte, with a matching header, contains the first calls that were
+/// written.
 #[test]
-fn a_page_cut_anywhere_holds_a_prefix() {
+fn a_page_cut_anywhere_contains_the_first_calls() {
     for (layout, bytes, calls) in &written() {
         let mut longest = 0;
         for kept in 0..=bytes.len() - HEADER_BYTES {
@@ -149,7 +152,7 @@ fn a_page_cut_anywhere_holds_a_prefix() {
             page[88..92].copy_from_slice(&(kept as u32).to_le_bytes());
             let (found, _) = read_page(&page, layout).unwrap();
             assert_eq!(found, calls[..found.len()], "{kept} bytes");
-            assert!(found.len() >= longest, "more bytes, fewer calls");
+            assert!(found.len() >= longest, "a longer page has fewer calls");
             longest = found.len();
             page.truncate(HEADER_BYTES + kept.saturating_sub(1));
             assert!(kept == 0 || read_page(&page, layout).is_none(), "the end is missing");
@@ -158,7 +161,7 @@ fn a_page_cut_anywhere_holds_a_prefix() {
     }
 }
 
-/// Whole files of pages, damaged, through everything that opens a profile.
+/// Damages whole files of pages and reads them with everything that opens a profile.
 #[test]
 fn damaged_files_of_pages() {
     let mut script = ProfileScript::monotonic();

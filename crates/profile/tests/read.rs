@@ -1,4 +1,4 @@
-//! What was written is read back; what is missing or damaged is named.
+//! Tests that what was written is read back, and that missing or damaged data is reported.
 
 mod support;
 
@@ -13,7 +13,7 @@ use profile::{ErrorKind, Manifest, Profile};
 use support::{names, read};
 use testkit::{CallScript, Item, ProfileScript, Scratch};
 
-/// Three pages of one thread, two calls each.
+/// Three pages of one thread with two calls each.
 fn three_pages() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("a", 0);
@@ -52,20 +52,20 @@ fn expected() -> Vec<support::Call> {
 }
 
 #[test]
-fn pages_in_any_order_twice_and_with_rubbish_between() {
+fn pages_are_found_in_any_order_twice_and_between_garbage() {
     let (_scratch, dir) = three_pages().written();
     assert_eq!(read(&dir), (expected(), vec![]));
     let bytes = fs::read(pages_file(&dir)).unwrap();
     let length = bytes.len() / 3;
     let page = |i: usize| &bytes[i * length..(i + 1) * length];
-    // Equal lengths are not promised by the format, but this test's pages have them.
+    // The format does not promise equal lengths, but the pages of this test have them.
     assert!((0..3).all(|i| page(i).starts_with(b"CPTPAGE1")));
 
     let shuffled: Vec<u8> = [page(2), page(0), page(2), page(1), page(0)].concat();
     fs::write(pages_file(&dir), shuffled).unwrap();
     assert_eq!(read(&dir), (expected(), vec![]));
 
-    // Half of a page that is written again later is not a loss; one that is not, is.
+    // Half a page is not a loss if the page is written again later; otherwise it is.
     let again: Vec<u8> = [&page(1)[..40], page(0), page(1), page(2)].concat();
     fs::write(pages_file(&dir), again).unwrap();
     assert_eq!(read(&dir), (expected(), vec![]));
@@ -83,9 +83,13 @@ fn pages_in_any_order_twice_and_with_rubbish_between() {
     assert_eq!(calls, [&expected()[..2], &expected()[4..]].concat());
     assert_eq!(names(&losses), [("torn_page", 1), ("missing_page", 1)]);
 
-    // The copy of a page that has more records is taken: both are whole.
+    // Of two complete copies of a page, the one with more records is used.
     fs::write(pages_file(&dir), [page(1), page(2)].concat()).unwrap();
-    assert_eq!(names(&read(&dir).1), [("missing_page", 1)], "the first page counts too");
+    assert_eq!(
+        names(&read(&dir).1),
+        [("missing_page", 1)],
+        "a missing first page is reported, too"
+    );
 }
 
 #[test]
@@ -141,7 +145,7 @@ fn every_truncation_of_every_file() {
         let profile = Profile::open(&dir).unwrap();
         assert!(profile.ops.all().iter().all(|op| ops.contains(&op.name)));
         let (calls, losses) = support::read_profile(&profile);
-        assert_eq!(calls, all, "names are lost, calls are not");
+        assert_eq!(calls, all, "only names may be lost, not calls");
         clean += usize::from(!names(&losses).contains(&("torn_metadata", 1)));
     }
     assert_eq!(clean, 1, "only the cut between the two frames looks whole");
@@ -164,7 +168,7 @@ fn every_truncation_of_every_file() {
         assert_eq!(read(&dir).0, all);
     }
     fs::remove_file(&path).unwrap();
-    assert_eq!(read(&dir).0, all, "the run file is for the agent");
+    assert_eq!(read(&dir).0, all, "readers do not need the run file");
 
     let path = dir.join("manifest.json");
     let bytes = fs::read(&path).unwrap();
@@ -176,7 +180,7 @@ fn every_truncation_of_every_file() {
 }
 
 #[test]
-fn a_pool_cut_anywhere_gives_what_was_flushed() {
+fn only_flushed_calls_are_read_with_a_truncated_pool() {
     let mut script = three_pages();
     script.pool = true;
     script.processes[0].threads[0].unflushed = true;
@@ -196,7 +200,7 @@ fn a_pool_cut_anywhere_gives_what_was_flushed() {
     }
 }
 
-/// Any bytes at all: nothing may panic.
+/// Arbitrary bytes must not cause a panic.
 #[test]
 fn random_damage_never_panics() {
     let (_scratch, dir) = three_pages().written();
@@ -224,7 +228,7 @@ fn random_damage_never_panics() {
 }
 
 #[test]
-fn missing_multiplexed_and_never_ran_are_not_zero() {
+fn values_that_are_missing_or_never_counted_are_not_zero() {
     let mut script = ProfileScript::monotonic();
     script.counter("a", 0);
     script.counter("b", 1);
@@ -235,7 +239,7 @@ fn missing_multiplexed_and_never_ran_are_not_zero() {
         .call(CallScript::new(0, 20, 5).scaled(5, 3, &[2]).group(5, &[3]))
         .call(CallScript::new(0, 30, 5).scaled(5, 0, &[0]).group(5, &[4]))
         .call(CallScript::new(0, 40, 5).group(5, &[0]).unread())
-        // Not even enabled: the counters of another task.
+        // The group was not even enabled: the counters belong to another task.
         .call(CallScript::new(0, 45, 5).group(0, &[0]).group(5, &[6]));
     let timing = process.thread("timing");
     timing.mask = 0;
@@ -258,7 +262,7 @@ fn missing_multiplexed_and_never_ran_are_not_zero() {
 }
 
 #[test]
-fn batches_are_what_the_schema_says() {
+fn batches_follow_the_schema() {
     let mut script = three_pages();
     let name = [b'w', 0xFF, b'x'];
     script.processes[0].threads[0].name = name.to_vec();
@@ -289,8 +293,8 @@ fn batches_are_what_the_schema_says() {
     assert_eq!(only, 3);
 }
 
-/// The same function in two processes, and loaded again under other numbers, is one op; another
-/// function of the same name is another.
+/// The same function in two processes, and loaded again under other numbers, is one op. Another
+/// function with the same name is another op.
 #[test]
 fn one_function_is_one_op() {
     let mut script = ProfileScript::monotonic();
@@ -324,7 +328,7 @@ fn errors_name_the_path_and_the_reason() {
     assert!(matches!(later.kind(), ErrorKind::Schema { .. }), "{later}");
 }
 
-/// Calls of processes without names are kept, under their numbers.
+/// Calls of processes without names are kept, with their numbers.
 #[test]
 fn a_process_without_metadata() {
     let mut script = three_pages();

@@ -1,4 +1,4 @@
-//! Tracks: what is written is read back, whatever happened to the end of the files.
+//! Tests that tracks are read back as they were written, whatever happened to the end of the files.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -34,7 +34,7 @@ fn value(series: u32, time: i64, value: f64) -> Sample {
     Sample { series, time, reading: Some(Reading::Value(value)) }
 }
 
-/// All samples, the losses, and how many were of unknown series.
+/// Returns all samples, the losses, and the number of samples of unknown series.
 fn read(tracks: &Tracks) -> (Vec<Sample>, Vec<String>, u64) {
     let mut samples = tracks.samples().unwrap();
     let mut all = Vec::new();
@@ -55,7 +55,7 @@ fn file(dir: &Path, name: &str) -> PathBuf {
     dir.join("tracks").join(SAMPLED_NAME).join(name)
 }
 
-/// Two batches of three samples and a series between them; returns the samples.
+/// Writes two batches of three samples, with a series described in between; returns the samples.
 fn small(dir: &Path) -> Vec<Sample> {
     let mut writer = TracksWriter::create(dir, SAMPLED_NAME, Readings::Counts).unwrap();
     let package = writer.describe(energy(Scope::Cpu(0)));
@@ -77,7 +77,7 @@ fn stream(path: &std::path::Path) -> profile::Result<Option<StreamReader>> {
 }
 
 #[test]
-fn what_is_written_is_read_back() {
+fn samples_are_read_back_as_written() {
     let scratch = Scratch::new();
     let written = small(scratch.path());
     let mut imported = TracksWriter::create(scratch.path(), "chrome", Readings::Values).unwrap();
@@ -99,7 +99,7 @@ fn what_is_written_is_read_back() {
         value(id, 1, f64::INFINITY),
     ];
     values.iter().for_each(|s| imported.push(*s).unwrap());
-    // Not finished: dropped without a flush, as a kill would.
+    // The writer is dropped without `finish`, as a kill would do.
     imported.flush().unwrap();
     drop(imported);
 
@@ -117,7 +117,7 @@ fn what_is_written_is_read_back() {
 }
 
 #[test]
-fn every_scope_comes_back() {
+fn every_scope_is_read_back() {
     let scratch = Scratch::new();
     let scopes =
         [Scope::Machine, Scope::Cpu(0), Scope::Node(1), Scope::Device(2), Scope::Process(u32::MAX)];
@@ -141,8 +141,8 @@ fn a_reading_of_the_other_kind_or_of_no_series_is_refused() {
     assert!(TracksWriter::create(scratch.path(), "x", Readings::Values).is_err());
 }
 
-/// Each file cut at every byte: what is read is the beginning of what was written, the batches
-/// before the cut are all there, and a cut inside a message is a loss.
+/// Each file is cut at every byte. What is read is the beginning of what was written, it contains
+/// all batches before the cut, and a cut inside a message is a loss.
 #[test]
 fn a_stream_cut_anywhere_gives_its_whole_batches() {
     let scratch = Scratch::new();
@@ -163,8 +163,8 @@ fn a_stream_cut_anywhere_gives_its_whole_batches() {
         seen.push((samples.len(), losses.len()));
     }
     seen.dedup();
-    // No schema yet; nothing; one batch; two; each first whole, then with half a message after.
-    // The last: the end mark is cut.
+    // No schema yet; no batch; one batch; two batches. Each case occurs first with complete
+    // messages and then with an incomplete one at the end. In the last case, the end mark is cut.
     let none = usize::MAX;
     assert_eq!(seen, [(none, 0), (0, 0), (0, 1), (3, 0), (3, 1), (6, 0), (6, 1)]);
 }
@@ -189,7 +189,7 @@ fn a_sample_whose_series_is_cut_off_is_left_out() {
 }
 
 #[test]
-fn other_files_are_no_streams() {
+fn other_files_are_not_read_as_streams() {
     let scratch = Scratch::new();
     small(scratch.path());
     let lost = |dir: &Path| {
@@ -208,8 +208,8 @@ fn other_files_are_no_streams() {
     assert_eq!(stream(&samples).unwrap_err().path(), samples);
 }
 
-/// Three thousand damaged copies: no panic, no more samples than there were, and no sample of a
-/// series that was not described.
+/// Reads three thousand damaged copies: no panic, not more samples than there were, and no sample
+/// of a series that was not described.
 #[test]
 fn damage_never_panics() {
     let scratch = Scratch::new();
@@ -250,10 +250,10 @@ fn damage_never_panics() {
             read_back += samples.len();
         }
     }
-    assert!(read_back > 3_000, "only {read_back}: the test damages too much to mean anything");
+    assert!(read_back > 3_000, "only {read_back} samples were read: the test damages too much");
 }
 
-/// Full batches are written by themselves, so that memory stays flat however long it takes.
+/// Full batches are written automatically, so that memory use stays constant however long it takes.
 #[test]
 fn many_samples_are_written_in_batches() {
     let scratch = Scratch::new();

@@ -1,4 +1,5 @@
-//! Which programs can carry the preloaded library, told from their files before they start.
+//! Determines from a program's file, before the program starts, whether it can carry the preloaded
+//! library.
 //!
 //! ```text
 //!  file ──► #! line? ──► its interpreter, up to five times
@@ -10,11 +11,13 @@
 //! ```
 //!
 //! A library in `LD_PRELOAD` that a program cannot load is more than a loss: musl's dynamic linker
-//! and that of an older glibc refuse to start the program. So `run` and the agent look first.
+//! and that of an older glibc refuse to start the program. So `run` and the agent check the program
+//! first.
 //!
-//! Called between `vfork` and `exec` too: no allocation, no lock, no library call that could have
-//! either, about 6 KiB of stack, and some dozen system calls. `errno` is the caller's to
-//! keep. What the kernel alone decides (binfmt_misc, security modules) is not seen.
+//! The agent calls this between `vfork` and `exec` too. It therefore does not allocate, lock, or
+//! call a library function that could do either; it uses about 6 KiB of stack and some dozen system
+//! calls. The caller must preserve `errno`. Decisions that only the kernel makes (binfmt_misc,
+//! security modules) are not predicted.
 
 use std::ffi::{CStr, c_char, c_int, c_long};
 
@@ -24,27 +27,29 @@ mod elf;
 
 use elf::{Header, PT_INTERP};
 
-/// What a program is to the library.
+/// How a program treats the preloaded library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// It loads the library. Also what is not a program at all, which `exec` will refuse.
+    /// It loads the library. Files that are not programs count as this, too; `exec` will refuse
+    /// them.
     Able,
-    /// No dynamic linker: starts, and ignores the library.
+    /// It has no dynamic linker: it starts, and ignores the library.
     Static,
-    /// More rights than its user: its dynamic linker ignores the library and forgets it.
+    /// It has more rights than its user: its dynamic linker ignores the library and removes it from
+    /// the environment.
     Privileged,
-    /// A dynamic linker that is not glibc's.
+    /// Its dynamic linker is not glibc's.
     OtherLibc,
-    /// A glibc older than 2.17, or of an unknown version.
+    /// Its glibc is older than 2.17 or of an unknown version.
     OldGlibc,
-    /// Another processor or word size.
+    /// It is for another processor architecture or word size.
     OtherMachine,
-    /// A sanitizer that ends the program when a library comes before it.
+    /// It uses a sanitizer that ends the program if another library comes before it.
     Sanitized,
 }
 
 impl Carrier {
-    /// How its not being recorded is counted.
+    /// The loss to count because the program is not recorded.
     pub fn loss(self) -> Option<Loss> {
         match self {
             Self::Able => None,
@@ -57,30 +62,30 @@ impl Carrier {
         }
     }
 
-    /// Whether the library must not be in its environment: it would not start, or complain. The
-    /// others start as they would without it.
+    /// Whether the library must be removed from the program's environment, because the program
+    /// would otherwise not start or complain. Other programs start as they would without it.
     pub fn refuses(self) -> bool {
         matches!(self, Self::OtherLibc | Self::OldGlibc | Self::OtherMachine | Self::Sanitized)
     }
 }
 
-/// The version that glibc's own `libc.so.6` defines if the library can run on it.
+/// The version that `libc.so.6` must define for the library to run on it.
 const FLOOR: &[u8] = b"GLIBC_2.17";
 const FLOOR_MINOR: u32 = 17;
-/// A version that every glibc's dynamic linker defines, and nothing else does.
+/// A version that every glibc's dynamic linker defines, and no other linker.
 const GLIBCS_OWN: &[u8] = b"GLIBC_PRIVATE";
-/// How many `#!` lines the kernel follows.
+/// Number of `#!` lines that the kernel follows.
 const DEEPEST: u32 = 5;
-/// As much of a file as the kernel looks at for `#!`.
+/// Number of bytes that the kernel reads to find `#!`.
 const START_BYTES: usize = 256;
 const PATH_BYTES: usize = 4096;
 
-/// Looks at the program at `path`, relative to the directory `at` (or `AT_FDCWD`).
+/// Examines the program at `path`, relative to the directory `at` (or `AT_FDCWD`).
 pub fn examine(at: c_int, path: &CStr) -> Carrier {
     let mut start = [0u8; START_BYTES];
     let Some(mut file) = File::open(at, path) else { return Carrier::Able };
     if !file.is_readable() {
-        // May still be executed: `sudo` is installed like this on some systems.
+        // It may still be executable: some systems install `sudo` like this.
         return if file.gains_rights() { Carrier::Privileged } else { Carrier::Able };
     }
     let mut length = file.read(0, &mut start);
@@ -98,7 +103,8 @@ pub fn examine(at: c_int, path: &CStr) -> Carrier {
     if start.get(..4) == Some(b"\x7fELF") {
         return examine_elf(&file, &start);
     }
-    // Neither: shells and `execvp` have /bin/sh read it, and `execve` refuses it.
+    // The file is neither a script nor an ELF file. Shells and `execvp` let /bin/sh read it;
+    // `execve` refuses it.
     match File::open(libc::AT_FDCWD, c"/bin/sh") {
         Some(shell) if shell.read(0, &mut start) > 0 && start.get(..4) == Some(b"\x7fELF") => {
             examine_elf(&shell, &start)
@@ -107,8 +113,8 @@ pub fn examine(at: c_int, path: &CStr) -> Carrier {
     }
 }
 
-/// The path in a `#!` line, cut out of the start of the file as the kernel does
-/// (fs/binfmt_script.c): blanks around it, then an argument or the end of the line.
+/// Returns the path in a `#!` line. Cuts it out of the start of the file as the kernel does
+/// (fs/binfmt_script.c): blanks before it are skipped, and a blank or the end of the line ends it.
 fn script_interpreter(start: &mut [u8; START_BYTES], length: usize) -> Option<&CStr> {
     let blank = |b: &u8| matches!(b, b' ' | b'\t');
     let line = start.get_mut(2..length)?;
@@ -126,7 +132,8 @@ fn examine_elf(file: &File, start: &[u8; START_BYTES]) -> Carrier {
     let Some(header) = Header::read(start) else { return Carrier::OtherMachine };
     let mut interpreter = [0u8; PATH_BYTES];
     let Some(named) = header.interpreter(file, &mut interpreter) else {
-        // The dynamic linker itself, started as a program, loads what its environment says.
+        // The file may be the dynamic linker itself: started as a program, it loads what its
+        // environment says.
         return if is_glibcs(file, &header) { by_libc(file, &header) } else { Carrier::Static };
     };
     if file.gains_rights() {
@@ -150,10 +157,10 @@ fn examine_elf(file: &File, start: &[u8; START_BYTES]) -> Carrier {
     by_linker
 }
 
-/// Whether the program needs a shared runtime of AddressSanitizer that ends it because we come
-/// first. The library asks it not to (`__asan_default_options` in the agent), which does not help
-/// where the program has options of its own, or where the runtime is older than that option (GCC 8,
-/// whose runtime is `libasan.so.5`).
+/// Returns whether the program needs a shared runtime of AddressSanitizer that ends the program
+/// because our library comes first. The library asks the runtime not to (`__asan_default_options`
+/// in the agent). That does not help if the program defines its own options, or if the runtime is
+/// older than that option (GCC 8, whose runtime is `libasan.so.5`).
 #[inline(never)]
 fn insists_on_being_first(file: &File, header: &Header) -> bool {
     let (mut has_runtime, mut is_old) = (false, false);
@@ -170,8 +177,9 @@ fn is_glibcs(linker: &File, header: &Header) -> bool {
     header.defines_version(linker, GLIBCS_OWN)
 }
 
-/// Whether the glibc that `linker` is part of is new enough: by the `libc.so.6` beside it, else by
-/// its own name, which had the version in it before 2.34, else by what it defines since.
+/// Determines whether the glibc to which `linker` belongs is new enough. The `libc.so.6` next to it
+/// decides. Without one, its own file name decides, which contained the version before 2.34;
+/// otherwise, the versions that it defines decide.
 #[inline(never)]
 fn by_libc(linker: &File, header: &Header) -> Carrier {
     let mut path = [0u8; PATH_BYTES];
@@ -197,24 +205,24 @@ fn by_libc(linker: &File, header: &Header) -> Carrier {
     if able { Carrier::Able } else { Carrier::OldGlibc }
 }
 
-/// 12 of `ld-2.12.so`.
+/// Returns the minor version in the name of a dynamic linker: 12 for `ld-2.12.so`.
 fn minor_version(name: &[u8]) -> Option<u32> {
     let digits = name.strip_prefix(b"ld-2.")?;
     let end = digits.iter().position(|b| !b.is_ascii_digit())?;
     std::str::from_utf8(digits.get(..end)?).ok()?.parse().ok()
 }
 
-/// A regular file, open for the length of the look.
+/// A regular file, open while it is examined.
 struct File {
     fd: c_int,
     stat: libc::stat,
 }
 
 impl File {
-    /// `None` for what is not there or not a regular file. Nothing but a regular file is opened:
-    /// that can block, or do something.
+    /// Opens a file. Returns `None` if it does not exist or is not a regular file. Other kinds of
+    /// files are not opened, because that can block or have side effects.
     fn open(at: c_int, path: &CStr) -> Option<Self> {
-        // SAFETY: an all-zero `stat` is a valid value to be overwritten.
+        // SAFETY: all zeros are a valid `stat`, which the call overwrites.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
         call(libc::SYS_newfstatat, [at.into(), address(path.as_ptr()), address(&raw mut stat), 0])?;
         if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
@@ -229,14 +237,14 @@ impl File {
         self.fd >= 0
     }
 
-    /// How many bytes came.
+    /// Returns the number of bytes read.
     fn read(&self, at: u64, to: &mut [u8]) -> usize {
         let (start, length) = (address(to.as_mut_ptr()), to.len() as c_long);
         let read = call(libc::SYS_pread64, [self.fd.into(), start, length, at as c_long]);
         read.map_or(0, |count| count as usize)
     }
 
-    /// Its path without links, as long as `/proc` is there.
+    /// Returns the file's path with links resolved, if `/proc` is available.
     fn real_path(&self, to: &mut [u8; PATH_BYTES]) -> Option<usize> {
         let link = link_of(self.fd);
         let room = PATH_BYTES as c_long - 16;
@@ -245,22 +253,22 @@ impl File {
         Some(length as usize)
     }
 
-    /// Whether this is the dynamic linker that the calling program was started with.
+    /// Returns whether this is the dynamic linker that started the calling program.
     fn is_our_own(&self) -> bool {
         let Some(path) = own_interpreter() else { return false };
-        // SAFETY: an all-zero `stat` is a valid value to be overwritten.
+        // SAFETY: all zeros are a valid `stat`, which the call overwrites.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
         let place = address(&raw mut stat);
         let found = call(libc::SYS_newfstatat, [libc::AT_FDCWD.into(), address(path), place, 0]);
         found.is_some() && (stat.st_dev, stat.st_ino) == (self.stat.st_dev, self.stat.st_ino)
     }
 
-    /// Whether a process that executes it gets rights that its user lacks (`AT_SECURE`,
-    /// security/commoncap.c).
+    /// Returns whether a process that executes the file gets rights that its user lacks
+    /// (`AT_SECURE`, security/commoncap.c).
     fn gains_rights(&self) -> bool {
-        // SAFETY: no arguments, cannot fail.
+        // SAFETY: these calls take no arguments and cannot fail.
         let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
-        // SAFETY: as above.
+        // SAFETY: these calls take no arguments and cannot fail.
         let (mut new_user, mut new_group) = unsafe { (libc::geteuid(), libc::getegid()) };
         let capable = || {
             let name = c"security.capability".as_ptr();
@@ -281,9 +289,9 @@ impl File {
         new_user != user || new_group != group || (may_gain && capable())
     }
 
-    /// The file system or the process says that marks of more rights mean nothing.
+    /// Returns whether the file system or the process disables set-user-id bits and capabilities.
     fn gains_nothing(&self) -> bool {
-        // The kernel's `statfs` of 64-bit machines: fifteen words, `f_flags` the eleventh.
+        // The kernel's `statfs` on 64-bit machines has fifteen words; `f_flags` is the eleventh.
         let mut system = [0u64; 15];
         let place = address(system.as_mut_ptr());
         let known = call(libc::SYS_fstatfs, [self.fd.into(), place, 0, 0]).is_some();
@@ -301,7 +309,7 @@ impl Drop for File {
     }
 }
 
-/// `/proc/self/fd/N`, terminated.
+/// Returns `/proc/self/fd/N` with a terminating zero.
 pub fn link_of(fd: c_int) -> [u8; 32] {
     let mut path = [0u8; 32];
     let prefix = b"/proc/self/fd/";
@@ -322,11 +330,12 @@ pub fn link_of(fd: c_int) -> [u8; 32] {
     path
 }
 
-/// The path of the dynamic linker that the kernel started this program with, in the program's own
-/// memory. `None` in a static one.
+/// Returns the path of the dynamic linker with which the kernel started this program; it is in the
+/// program's own memory. `None` in a static program.
 fn own_interpreter() -> Option<*const c_char> {
-    // SAFETY: `getauxval` reads what the kernel passed; the program headers that it names stay
-    // mapped, and their addresses are relative to where PT_PHDR says that they are themselves.
+    // SAFETY: `getauxval` reads values that the kernel passed. The program headers that they point
+    // to stay mapped, and PT_PHDR gives the headers' own address, from which the other addresses
+    // are computed.
     unsafe {
         let headers = libc::getauxval(libc::AT_PHDR) as usize;
         let count = libc::getauxval(libc::AT_PHNUM) as usize;
@@ -345,9 +354,10 @@ fn address<T>(pointer: *const T) -> c_long {
     pointer as c_long
 }
 
-/// A system call that is not a cancellation point.
+/// Makes a system call, which is not a cancellation point.
 fn call(number: c_long, a: [c_long; 4]) -> Option<c_long> {
-    // SAFETY: each use passes what its system call documents; pointers outlive the call.
+    // SAFETY: each use passes the arguments that its system call documents; pointers outlive the
+    // call.
     let result = unsafe { libc::syscall(number, a[0], a[1], a[2], a[3], 0 as c_long) };
     (result >= 0).then_some(result)
 }

@@ -1,5 +1,5 @@
-//! Time. This module alone decides which clock a run uses, reads it, and knows how its ticks
-//! relate to nanoseconds.
+//! Time. Only this module decides which clock a run uses, reads it, and converts its ticks to
+//! nanoseconds.
 //!
 //! Two clocks are read in hot paths:
 //!
@@ -8,18 +8,18 @@
 //! | [`ClockKind::Tsc`] | `rdtsc` | `rdtscp` (also tells CPU and node) | 1 / TSC frequency |
 //! | [`ClockKind::Monotonic`] | `clock_gettime(CLOCK_MONOTONIC)` | the same and `getcpu` | 1 ns |
 //!
-//! The time-stamp counter is chosen only where the processor calls it invariant *and* the
-//! kernel itself keeps time with it: on a machine whose kernel has marked it unstable, ticks of
-//! different CPUs do not compare. `rdtscp` waits until the measured code is done; `rdtsc` at the
-//! start may drift a few instructions early (measured: 9.5 and 18 ns; a fenced start would add
-//! 9 ns to every call for a bias of less than that).
+//! The time-stamp counter is chosen only if the processor calls it invariant *and* the kernel
+//! itself uses it to keep time. If the kernel has marked it unstable, ticks of different CPUs
+//! cannot be compared. `rdtscp` waits until the measured code has finished. `rdtsc` at the start
+//! may execute a few instructions early. Measured costs are 9.5 and 18 ns; a fence at the start
+//! would add 9 ns to every call to remove a bias smaller than that.
 //!
-//! Records keep raw ticks. A [`Snapshot`] is one moment on all clocks; a [`Timeline`] is the line
-//! through the snapshots of a profile.
+//! Records keep raw ticks. A [`Snapshot`] is one moment on all clocks; a [`Timeline`] is the
+//! straight line through the snapshots of a profile.
 
 use std::fmt;
 
-/// Which clock the ticks of a run come from.
+/// The clock that the ticks of a run come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ClockKind {
@@ -30,7 +30,7 @@ pub enum ClockKind {
 }
 
 impl ClockKind {
-    /// The kind with this number in a file.
+    /// Returns the kind that has this number in a file.
     pub fn from_u8(n: u8) -> Option<Self> {
         match n {
             0 => Some(Self::Monotonic),
@@ -39,7 +39,7 @@ impl ClockKind {
         }
     }
 
-    /// `monotonic` or `tsc`.
+    /// Returns `monotonic` or `tsc`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Monotonic => "monotonic",
@@ -47,36 +47,37 @@ impl ClockKind {
         }
     }
 
-    /// The best clock of this machine, given what the kernel says its own clock source is
-    /// (the content of `/sys/devices/system/clocksource/clocksource0/current_clocksource`).
+    /// Returns the best clock of this machine. `kernel_clocksource` is the kernel's own clock
+    /// source (the content of `/sys/devices/system/clocksource/clocksource0/current_clocksource`).
     pub fn choose(kernel_clocksource: &str) -> Self {
-        // The paravirtual clocks are scaled time-stamp counters; their kernels vouch for it too.
+        // The paravirtual clocks are scaled time-stamp counters; kernels that use them trust the
+        // counter, too.
         let kept_by_tsc = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page"]
             .contains(&kernel_clocksource.trim());
         if kept_by_tsc && tsc_is_invariant() { Self::Tsc } else { Self::Monotonic }
     }
 
-    /// Ticks now, for the beginning of a measured stretch.
+    /// Returns the current ticks, for the beginning of a measured interval.
     #[inline(always)]
     pub fn begin(self) -> u64 {
         match self {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `rdtsc` reads a register; every x86-64 processor has it, and a kernel that
-            // forbids it (prctl PR_SET_TSC) does not report `tsc` as usable to that process.
+            // SAFETY: `rdtsc` reads a register that every x86-64 processor has. A process for which
+            // the kernel forbids it (prctl PR_SET_TSC) is not told that `tsc` is usable.
             Self::Tsc => unsafe { core::arch::x86_64::_rdtsc() },
             _ => monotonic_ns(),
         }
     }
 
-    /// Ticks now, for the end of a measured stretch, and where the thread is:
-    /// `node << 12 | cpu` as the kernel keeps it for `getcpu`.
+    /// Returns the current ticks, for the end of a measured interval, and the thread's location:
+    /// `node << 12 | cpu`, the format that the kernel uses for `getcpu`.
     #[inline(always)]
     pub fn end(self) -> (u64, u32) {
         match self {
             #[cfg(target_arch = "x86_64")]
             Self::Tsc => {
                 let mut aux = 0;
-                // SAFETY: chosen only where `tsc_is_invariant` found `rdtscp`.
+                // SAFETY: this clock is chosen only where `tsc_is_invariant` found `rdtscp`.
                 let ticks = unsafe { core::arch::x86_64::__rdtscp(&mut aux) };
                 (ticks, aux)
             }
@@ -85,12 +86,12 @@ impl ClockKind {
     }
 }
 
-/// Whether the processor promises a time-stamp counter that ticks at one rate in all states,
-/// and has `rdtscp`.
+/// Returns whether the processor has `rdtscp` and promises a time-stamp counter that ticks at a
+/// constant rate in all power states.
 pub fn tsc_is_invariant() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
-        // Asked once: in a virtual machine each CPUID takes tens of microseconds.
+        // Cached, because in a virtual machine each CPUID instruction takes tens of microseconds.
         static KNOWN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
         *KNOWN.get_or_init(ask_the_processor)
     }
@@ -109,14 +110,15 @@ fn ask_the_processor() -> bool {
     rdtscp && invariant
 }
 
-/// `CLOCK_MONOTONIC` in ns since an unspecified start (boot). No system call where the vDSO
-/// serves it; never touches `errno`.
+/// Returns `CLOCK_MONOTONIC` in ns since an unspecified start (boot). Makes no system call where
+/// the vDSO provides it, and never touches `errno`.
 #[inline]
 pub fn monotonic_ns() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC)
 }
 
-/// CPU time of the calling thread in ns since it started. One system call (about 250 ns).
+/// Returns the CPU time of the calling thread in ns since it started. One system call (about 250
+/// ns).
 #[inline]
 pub fn thread_cpu_ns() -> u64 {
     read_clock(libc::CLOCK_THREAD_CPUTIME_ID)
@@ -132,17 +134,17 @@ fn read_clock(clock: libc::clockid_t) -> u64 {
 
 #[cold]
 fn where_am_i() -> u32 {
-    // SAFETY: no arguments, no memory.
+    // SAFETY: the call takes no arguments and touches no memory.
     let cpu = unsafe { libc::sched_getcpu() };
-    // The node is not worth a system call per call on machines without `rdtscp`; 0 is right on
-    // the single-node ones, and `profile` can look nodes up by CPU.
+    // On machines without `rdtscp`, the node is not worth a system call for each call. 0 is right
+    // on machines with a single node, and `profile` can derive the node from the CPU.
     cpu.max(0) as u32
 }
 
 /// One moment on all clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The run's clock.
+    /// Ticks of the run's clock.
     pub ticks: u64,
     /// `CLOCK_MONOTONIC`, ns.
     pub monotonic_ns: u64,
@@ -153,7 +155,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads all clocks as closely together as five tries allow. About 1 µs.
+    /// Reads all clocks as close together as five attempts allow. Takes about 1 µs.
     pub fn take(kind: ClockKind) -> Self {
         let mut best: Option<Snapshot> = None;
         for _ in 0..5 {
@@ -175,22 +177,25 @@ impl Snapshot {
     }
 }
 
-/// The line between ticks and nanoseconds, through the first and the last of a profile's
-/// snapshots.
+/// The straight line that converts ticks to nanoseconds. It goes through the first and the last
+/// snapshot of a profile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timeline {
     origin: Snapshot,
     ns_per_tick: f64,
-    /// Whether two snapshots far enough apart made the line, or an assumption did.
+    /// Whether the line comes from two snapshots that are far enough apart, and not from an
+    /// assumption.
     pub calibrated: bool,
 }
 
-/// Snapshots closer than this cannot calibrate: 1 ms makes 22 ns of reading error 22 ppm.
+/// Snapshots closer than this cannot calibrate. Over 1 ms, a reading error of 22 ns amounts to 22
+/// ppm.
 const SHORTEST_BASELINE_NS: u64 = 1_000_000;
 
 impl Timeline {
-    /// Fits the line. `CLOCK_MONOTONIC` ticks are ns by definition; for the time-stamp counter
-    /// without a usable pair of snapshots, 1 tick = 1 ns is assumed and `calibrated` is false.
+    /// Fits the line. Ticks of `CLOCK_MONOTONIC` are nanoseconds by definition. For the time-stamp
+    /// counter without two usable snapshots, one tick is assumed to be 1 ns, and `calibrated` is
+    /// false.
     pub fn fit(kind: ClockKind, snapshots: &[Snapshot]) -> Self {
         let origin = snapshots.iter().copied().min_by_key(|s| s.ticks).unwrap_or(Snapshot {
             ticks: 0,
@@ -210,36 +215,35 @@ impl Timeline {
         Self { origin, ns_per_tick: ns as f64 / ticks as f64, calibrated: true }
     }
 
-    /// Nanoseconds in one tick.
+    /// Returns the number of nanoseconds in one tick.
     pub fn ns_per_tick(&self) -> f64 {
         self.ns_per_tick
     }
 
-    /// A length of time.
+    /// Converts a duration in ticks to ns.
     pub fn duration_ns(&self, ticks: u64) -> f64 {
         ticks as f64 * self.ns_per_tick
     }
 
-    /// A moment on `CLOCK_MONOTONIC`, ns.
+    /// Converts a moment in ticks to `CLOCK_MONOTONIC` in ns.
     pub fn monotonic_ns(&self, ticks: u64) -> i64 {
         let delta = ticks.wrapping_sub(self.origin.ticks) as i64;
-        // Ticks that are nanoseconds stay exact.
+        // If ticks are nanoseconds, the result stays exact.
         let ns = match self.ns_per_tick {
             1.0 => delta,
             ns_per_tick => (delta as f64 * ns_per_tick).round() as i64,
         };
-        // Saturating: damaged files hold any number of ticks.
+        // The addition saturates because damaged files can contain any number of ticks.
         (self.origin.monotonic_ns as i64).saturating_add(ns)
     }
 
-    /// A moment on `CLOCK_REALTIME`, ns since 1970.
+    /// Converts a moment in ticks to `CLOCK_REALTIME` in ns since 1970.
     pub fn realtime_ns(&self, ticks: u64) -> i64 {
         let offset = self.origin.realtime_ns.wrapping_sub(self.origin.monotonic_ns) as i64;
         self.monotonic_ns(ticks).saturating_add(offset)
     }
 
-    /// The tick of a moment on `CLOCK_REALTIME`, where ticks are nanoseconds; `None` where they are
-    /// not.
+    /// Converts a moment on `CLOCK_REALTIME` to ticks. Returns `None` unless ticks are nanoseconds.
     pub fn monotonic_ticks(&self, realtime_ns: i64) -> Option<u64> {
         let ns = realtime_ns.wrapping_sub(self.origin.realtime_ns as i64) as u64;
         (self.ns_per_tick == 1.0).then(|| self.origin.ticks.wrapping_add(ns))
@@ -262,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_line_through_two_snapshots() {
-        // 3 ticks per ns, from tick 3000 at 500 ns.
+        // 3 ticks per ns; tick 3000 is at 500 ns.
         let line = Timeline::fit(ClockKind::Tsc, &[at(30_003_000, 10_000_500), at(3_000, 500)]);
         assert!(line.calibrated);
         assert!((line.ns_per_tick() - 1.0 / 3.0).abs() < 1e-12);
@@ -300,7 +304,8 @@ mod tests {
             let last = Snapshot::take(kind);
             let line = Timeline::fit(kind, &[first, last]);
             assert!(line.calibrated);
-            // The end of the line is the last snapshot, as far as that is known and up to rounding.
+            // The end of the line is the last snapshot, within the snapshots' uncertainty and
+            // rounding.
             let error = line.monotonic_ns(last.ticks) - last.monotonic_ns as i64;
             let known = (first.uncertainty_ticks + last.uncertainty_ticks) as i64 + 1;
             assert!(error.abs() <= known, "{error} ns off, {known} allowed");

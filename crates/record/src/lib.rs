@@ -1,5 +1,5 @@
-//! Bytes: what the agent writes inside a foreign process and what readers read afterwards,
-//! whole or torn.
+//! The binary formats: the bytes that the agent writes inside another process, and that readers
+//! read afterwards, complete or cut off.
 //!
 //! ```text
 //!  counterpoint run          process that is profiled                     counterpoint report
@@ -11,20 +11,20 @@
 //!  what is left in the pool after exit or SIGKILL ─────────────────────────────────┘
 //! ```
 //!
-//! | module | bytes |
+//! | module | content |
 //! |---|---|
 //! | [`wire`] | little-endian encoder and decoder, prefix varints, XXH64 |
 //! | [`page`] | a page: header, call records, thread clock records |
 //! | [`pool`] | the shared mapping: page claims, the process table with its losses |
 //! | [`meta`] | frames of a process's metadata file |
-//! | [`run_file`] | what `run` resolved and the agent obeys |
-//! | [`carry`] | which programs can carry the preloaded library: none of our bytes, but known to both sides |
-//! | [`clock`] | ticks, snapshots, and the line between ticks and nanoseconds |
-//! | [`usage`] | what the kernel counts for every thread anyway |
+//! | [`run_file`] | the settings that `run` resolved and that the agent follows |
+//! | [`carry`] | which programs can carry the preloaded library; not a format, but both sides need it |
+//! | [`clock`] | ticks, snapshots, and the conversion between ticks and nanoseconds |
+//! | [`usage`] | the numbers that the kernel counts for every thread anyway |
 //!
-//! Invariants. A record counts once `committed` in its page's header covers it; a crash at any
-//! instruction leaves every earlier record readable. Nothing here trusts a byte that it reads:
-//! every decoder returns an error, none panics.
+//! Invariants. A record counts once `committed` in its page's header covers it, so a crash at any
+//! instruction leaves every earlier record readable. This crate trusts no byte that it reads: every
+//! decoder returns errors, and none panics.
 
 pub mod carry;
 pub mod clock;

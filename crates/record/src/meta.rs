@@ -1,14 +1,15 @@
-//! The metadata of one process: a file of frames, appended while the process runs.
+//! The metadata of one process: a file of frames, which is appended to while the process runs.
 //!
 //! ```text
 //!  frame   payload length u32 · kind u16 · 0 u16 · XXH64 of payload u64 · payload
 //! ```
 //!
-//! Each frame is appended with one `write`, so a crash cuts at most the last one. Readers skip
+//! Each frame is appended with one `write`, so a crash truncates at most the last one. Readers skip
 //! kinds that they do not know. Names are copied into frames when an executable is first seen,
 //! because its own memory goes away when it is unloaded.
 //!
-//! above 600 lines: every kind of frame with its writer and its reader, which apart would drift.
+//! above 600 lines: the writer and the reader of each kind of frame are in one file, because they
+//! would drift apart in two.
 
 use crate::clock::{ClockKind, Snapshot};
 use crate::run_file::{get_snapshot, put_snapshot};
@@ -28,9 +29,9 @@ const KIND_LEAVING: u16 = 8;
 pub const META_NAME: &str = "meta.cps";
 /// Name of the file of flushed pages in a process's part.
 pub const PAGES_NAME: &str = "pages.cps";
-/// Directory of a profile that holds one part per process.
+/// Directory of a profile that contains one part for each process.
 pub const PARTS_NAME: &str = "processes";
-/// Longest name or path that is kept; see `Loss::NameTruncated`.
+/// Length in bytes of the longest name or path that is kept; see `Loss::NameTruncated`.
 pub const LONGEST_NAME: usize = 4095;
 
 /// Name of the part of a process: `PID-STARTTIME-GENERATION`.
@@ -41,44 +42,44 @@ pub fn part_name(pid: u32, start_time: u64, generation: u32) -> String {
 /// One frame.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Frame {
-    /// Who the process is; the first frame.
+    /// The identity of the process; the first frame.
     Process(Process),
     /// A moment on all clocks.
     Snapshot(Snapshot),
     /// An executable library was loaded.
     Library(Library),
-    /// What an empty probe costs and reads here.
+    /// The cost and the readings of an empty probe in this process.
     Calibration(Calibration),
     /// An export that is not a function of a library was first seen.
     Op(OpExport),
-    /// What one kind of value after calls means.
+    /// The meaning of one kind of value.
     Value(ValueKey),
-    /// A text that values name.
+    /// A text that values refer to.
     Text(Text),
-    /// What the last pages of threads that have ended cost.
+    /// The cost of the last pages of threads that have ended.
     Leaving(Leaving),
 }
 
-/// See [`Frame::Leaving`]. A page cannot say what its own appending took, so the process does, at
-/// its end.
+/// See [`Frame::Leaving`]. A page cannot contain the cost of its own appending, so the process
+/// writes it when it ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leaving {
-    /// Pages that threads appended when they ended.
+    /// Number of pages that threads appended when they ended.
     pub pages: u32,
-    /// Processor time that it took them together, ns.
+    /// CPU time that those pages took in total, in ns.
     pub cpu_ns: u64,
 }
 
 /// See [`Frame::Process`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Process id, as it sees itself.
+    /// Process id in the process's own namespace.
     pub pid: u32,
-    /// Its parent's.
+    /// Process id of its parent.
     pub parent: u32,
-    /// Clock ticks since boot (`/proc/PID/stat`, field 22).
+    /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22).
     pub start_time: u64,
-    /// How many times it had recorded before an `exec`.
+    /// Number of parts that the same process made before this one, for example before an `exec`.
     pub generation: u32,
     /// The clock of its pages.
     pub clock: ClockKind,
@@ -88,7 +89,7 @@ pub struct Process {
     pub arguments: Vec<String>,
 }
 
-/// How an executable library came into the process.
+/// How an executable library was loaded into the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum LibraryKind {
@@ -96,17 +97,18 @@ pub enum LibraryKind {
     EmbeddedElf = 0,
     /// A shared object, loaded by the dynamic linker.
     SystemLibrary = 1,
-    /// Only seen when a runtime with the call hook called it: linked into the program, for
-    /// example.
+    /// First seen when a runtime with the call hook called it: a library linked into the program,
+    /// for example.
     Hooked = 2,
-    /// No library: a kind of activity in an imported trace.
+    /// Not a library: a kind of activity in an imported trace.
     Imported = 3,
-    /// No library: a virtual machine of TVM's Relax. Its exports come one by one ([`OpExport`]).
+    /// Not a library: a virtual machine of TVM's Relax. Its exports follow one by one
+    /// ([`OpExport`]).
     RelaxVm = 4,
 }
 
 impl LibraryKind {
-    /// `embedded-elf`, `system-library`, `hooked`, `imported` or `relax-vm`.
+    /// Returns `embedded-elf`, `system-library`, `hooked`, `imported` or `relax-vm`.
     pub fn name(self) -> &'static str {
         match self {
             Self::EmbeddedElf => "embedded-elf",
@@ -121,9 +123,9 @@ impl LibraryKind {
 /// See [`Frame::Library`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
-    /// Number of the library in its process, from 0.
+    /// The library's number in its process, starting at 0.
     pub id: u32,
-    /// Name that the compiler gave it.
+    /// The name that the compiler gave it.
     pub name: String,
     /// How it was loaded.
     pub kind: LibraryKind,
@@ -133,7 +135,7 @@ pub struct Library {
     pub features: u32,
     /// The header's sanitizer kind.
     pub sanitizer: u32,
-    /// When it was seen, in ticks.
+    /// When it was first seen, in ticks.
     pub ticks: u64,
     /// Its functions, in the order of their ordinals.
     pub exports: Vec<Export>,
@@ -142,17 +144,17 @@ pub struct Library {
 /// One function of a library.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Export {
-    /// Number in the process; what call records name.
+    /// The export's number in the process, which call records refer to.
     pub id: u32,
-    /// Position in the library.
+    /// The export's position in the library.
     pub ordinal: u32,
-    /// Whether its calls are recorded (a filter or a lack of trampolines may have left it out).
+    /// Whether its calls are recorded. A filter or a lack of trampolines may exclude it.
     pub recorded: bool,
     /// The compiler's name.
     pub name: String,
     /// The compiler's tag, often empty.
     pub tag: String,
-    /// Source file where the compiler left one, else empty.
+    /// Source file if the compiler recorded one, otherwise empty.
     pub source_path: String,
     /// Source line, 0 if unknown.
     pub source_line: u32,
@@ -166,14 +168,14 @@ pub struct Export {
     pub local_memory_pages: u32,
 }
 
-/// What a call of an export is, in the model's terms.
+/// The kind of a call of an export, in the model's terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Role {
     /// A workgroup of a dispatch, or a slice of an imported trace.
     #[default]
     Workgroup = 0,
-    /// A call that a model makes: of an operator, or of a function that calls operators.
+    /// A call that a model makes, to an operator or to a function that calls operators.
     Op = 1,
     /// One run of a model: a call of one of its entry functions.
     Run = 2,
@@ -183,14 +185,15 @@ pub enum Role {
     /// One task of a parallel region, on the thread that ran it. Workgroup id and count are the
     /// task's number and the number of tasks, in x.
     Task = 4,
-    /// An asynchronous span of an imported trace: it begins and ends somewhere, on no thread.
+    /// An asynchronous span of an imported trace. It has a begin and an end but belongs to no
+    /// thread.
     Span = 5,
-    /// What the profiler of an imported trace wrote about its own work.
+    /// Work that the profiler of an imported trace did for itself.
     Bookkeeping = 6,
 }
 
 impl Role {
-    /// Every role, in the order of their numbers.
+    /// All roles, in the order of their numbers.
     pub const ALL: [Self; 7] = [
         Self::Workgroup,
         Self::Op,
@@ -201,17 +204,18 @@ impl Role {
         Self::Bookkeeping,
     ];
 
-    /// Whether its calls are those of a virtual machine.
+    /// Whether calls with this role come from a virtual machine.
     pub fn is_of_machine(self) -> bool {
         matches!(self, Self::Op | Self::Run | Self::Region | Self::Task)
     }
 
-    /// Whether its calls are on no thread of the program: they are in no self time and no share.
+    /// Whether calls with this role belong to no thread of the program. They count in no self time
+    /// and in no percentage.
     pub fn is_apart(self) -> bool {
         matches!(self, Self::Span | Self::Bookkeeping)
     }
 
-    /// `workgroup`, `op`, `run`, `region`, `task`, `span` or `bookkeeping`.
+    /// Returns `workgroup`, `op`, `run`, `region`, `task`, `span` or `bookkeeping`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Workgroup => "workgroup",
@@ -228,44 +232,46 @@ impl Role {
 /// See [`Frame::Op`]. Regions and tasks have the name, arguments and device of their op.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpExport {
-    /// Number in the process; what call records name. From the same range as [`Export::id`].
+    /// The export's number in the process, which call records refer to. From the same range as
+    /// [`Export::id`].
     pub id: u32,
-    /// The [`Library::id`] that it belongs to.
+    /// The [`Library::id`] that the export belongs to.
     pub library: u32,
-    /// What its calls are.
+    /// The role of its calls.
     pub role: Role,
     /// Name of the function.
     pub name: String,
-    /// Types and shapes of its tensor arguments, results that are passed as arguments included:
-    /// `float32[1, 64], float32[64, 64]`. Empty: none.
+    /// Types and shapes of its tensor arguments, including results that are passed as arguments:
+    /// `float32[1, 64], float32[64, 64]`. Empty if there are none.
     pub arguments: String,
-    /// Type and number of the device of its last tensor argument: `cpu0`. Empty: none.
+    /// Type and number of the device of its last tensor argument: `cpu0`. Empty if there is none.
     pub device: String,
-    /// Its calls return before the device is done: durations are those of launches.
+    /// Whether its calls return before the device has finished; durations are then those of
+    /// launches.
     pub asynchronous: bool,
 }
 
-/// What the number of a value means: see [`crate::page`]. Numbers below
-/// [`crate::page::FIRST_USER_KEY`] have a fixed meaning and no frame.
+/// The meaning of a key of values; see [`crate::page`]. Keys below [`crate::page::FIRST_USER_KEY`]
+/// have a fixed meaning and no frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueKey {
-    /// The number.
+    /// The key.
     pub id: u32,
-    /// What views call it.
+    /// The name that views show.
     pub name: String,
-    /// How to read its 64 bits.
+    /// How to interpret the value's 64 bits.
     pub kind: ValueKind,
 }
 
-/// What the 64 bits of a value are.
+/// How the 64 bits of a value are interpreted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ValueKind {
-    /// A signed whole number.
+    /// A signed integer.
     Count = 0,
-    /// Microseconds, a double.
+    /// Microseconds, as a double.
     Duration = 1,
-    /// Of a hundred, a double.
+    /// Percent, as a double.
     Percent = 2,
     /// A double.
     Ratio = 3,
@@ -274,7 +280,7 @@ pub enum ValueKind {
 }
 
 impl ValueKind {
-    /// The kind with this number.
+    /// Returns the kind that has this number.
     pub fn from_u8(kind: u8) -> Option<Self> {
         [Self::Count, Self::Duration, Self::Percent, Self::Ratio, Self::Text]
             .get(usize::from(kind))
@@ -285,46 +291,47 @@ impl ValueKind {
 /// See [`ValueKind::Text`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
-    /// Its number in the process.
+    /// The text's number in the process.
     pub id: u32,
     /// The text.
     pub text: String,
 }
 
-/// See [`Frame::Calibration`]. Medians over the probes of an empty call, in this process.
+/// See [`Frame::Calibration`]. All values are medians over the probes of an empty call in this
+/// process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calibration {
-    /// How many empty calls were probed.
+    /// Number of empty calls that were probed.
     pub calls: u32,
-    /// Bit *i*: counter *i* was read.
+    /// Bit *i* is set if counter *i* was read.
     pub counters: u32,
-    /// Ticks that an empty call is recorded as taking: subtract it from a call's duration.
+    /// Duration in ticks that is recorded for an empty call. Subtract it from a call's duration.
     pub inside_ticks: u64,
     /// Ticks by which one probe lengthens the program (everything between entry and return).
     pub total_ticks: u64,
     /// What an empty call adds to each counter, in the order of the run's counters.
     pub inside_values: Vec<u64>,
-    /// How far the calls differed. `None` in profiles of before it was written down.
+    /// How much the calls varied. `None` in profiles from before this was recorded.
     pub spread: Option<Spread>,
 }
 
-/// See [`Calibration::spread`]. Ranges are from the 10th to the 90th percentile of the same calls
-/// that the medians are of.
+/// See [`Calibration::spread`]. Ranges go from the 10th to the 90th percentile of the calls from
+/// which the medians were computed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
-    /// Of [`Calibration::inside_ticks`].
+    /// Range of [`Calibration::inside_ticks`].
     pub inside_ticks: [u64; 2],
-    /// Of the time of a probed empty call less the median of a bare one, in ticks.
+    /// Range of the time of a probed empty call minus the median time of a bare one, in ticks.
     pub total_ticks: [u64; 2],
-    /// Of each of [`Calibration::inside_values`].
+    /// Range of each of [`Calibration::inside_values`].
     pub inside_values: Vec<[u64; 2]>,
-    /// For how long each counter group was enabled between its two readings, ns, in the order of
-    /// the groups that were read: medians. More than the recorded duration by about one reading.
+    /// Median time for which each counter group was enabled between its two readings, in ns, in the
+    /// order of the groups that were read. It exceeds the recorded duration by about one reading.
     pub enabled_ns: Vec<u64>,
 }
 
 impl Frame {
-    /// The bytes to append.
+    /// Returns the bytes to append.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut e = Encoder::new();
         let kind = match self {
@@ -456,19 +463,19 @@ fn get_op(d: &mut Decoder<'_>) -> Result<OpExport, Truncated> {
     Ok(OpExport { id, library, role, name, arguments, device, asynchronous })
 }
 
-/// All frames of a metadata file, up to its end or to the first damage.
+/// All frames of a metadata file, up to its end or to the first damaged frame.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Frames {
     /// The frames of kinds that this version knows.
     pub frames: Vec<Frame>,
-    /// Where the damage starts, in bytes, if the file is not whole.
+    /// Byte offset of the damage, if the file is damaged or truncated.
     pub torn_at: Option<usize>,
 }
 
-/// Bytes before the payload of a frame.
+/// Number of bytes before the payload of a frame.
 pub const FRAME_PREFIX_BYTES: usize = PREFIX_BYTES;
 
-/// How long the frame is that begins with these bytes, the prefix included.
+/// Returns the length of the frame that begins with these bytes, including the prefix.
 pub fn frame_bytes(prefix: [u8; PREFIX_BYTES]) -> usize {
     let [a, b, c, d, ..] = prefix;
     PREFIX_BYTES.saturating_add(u32::from_le_bytes([a, b, c, d]) as usize)
@@ -539,7 +546,8 @@ fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
         KIND_OP => Some(Frame::Op(get_op(d)?)),
         KIND_VALUE => {
             let (id, kind, name) = (d.u32()?, d.u8()?, d.string()?);
-            // A kind of a later version cannot be read: as if the key had no frame.
+            // A kind of a later version cannot be read, so the key is treated as if it had no
+            // frame.
             ValueKind::from_u8(kind).map(|kind| Frame::Value(ValueKey { id, name, kind }))
         }
         KIND_TEXT => Some(Frame::Text(Text { id: d.u32()?, text: d.string()? })),

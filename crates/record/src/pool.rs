@@ -1,23 +1,25 @@
-//! The pool: one file on a memory file system, made by `counterpoint run`, mapped by every
-//! process of the run. It holds the process table with its losses and the pages that threads
-//! write in place.
+//! The pool: one file on a memory file system. `counterpoint run` creates it, and every process of
+//! the run maps it. It contains the process table with its losses, and the pages that threads write
+//! in place.
 //!
 //! ```text
 //!        0  header        magic, version, counts, next free row
 //!       64  owner         the profile that it belongs to ([`owner`])
-//!     1024  run's row     losses of no process that records
+//!     1024  run's row     losses that belong to no recording process
 //!     4096  claims        u32 per page: 0 free, otherwise 1 + row of the owner
 //!    +8 KiB rows          1 KiB per process: identity, losses
 //!   +1 MiB  pages         64 KiB each
 //! ```
 //!
-//! Why a named tmpfs file: a mapping of a disk file faults again after each writeback, which a
-//! page-fault counter of the program would see; a memfd dies with its last holder. Why made
-//! beforehand at full (sparse) size: a process under `RLIMIT_FSIZE` can still map and fill it.
-//! Nothing here blocks: claims and rows are taken with one atomic operation.
+//! The pool is a named tmpfs file for two reasons. A mapping of a disk file faults again after each
+//! writeback, which a page-fault counter of the program would count. A memfd disappears with its
+//! last holder. The pool has its full (sparse) size from the start, so that a process under
+//! `RLIMIT_FSIZE` can still map and fill it. Nothing in this module blocks: claiming a page or a
+//! row takes one atomic operation.
 //!
-//! A process maps what stands before the pages, and each page when it first claims it. Mapped whole,
-//! 128 MiB would count against what a program may lock (`mlockall`, `RLIMIT_MEMLOCK`), and be locked.
+//! A process maps the part before the pages, and each page when it first claims it. If it mapped
+//! the whole file, 128 MiB would be locked and count against what a program may lock (`mlockall`,
+//! `RLIMIT_MEMLOCK`).
 
 mod file;
 pub mod owner;
@@ -37,13 +39,13 @@ const VERSION: u32 = 2;
 const RUN_ROW_OFFSET: usize = 1024;
 const CLAIMS_OFFSET: usize = 4096;
 
-/// How many pages a pool has, and so how many threads can record at the same time.
+/// Number of pages in a pool, and so the number of threads that can record at the same time.
 pub const PAGES: usize = 2048;
-/// How many processes have a row of their own in the table of losses.
+/// Number of processes that have their own row in the table of losses.
 pub const ROWS: usize = 1024;
 const ROWS_OFFSET: usize = CLAIMS_OFFSET + 4 * PAGES;
 const PAGES_OFFSET: usize = (ROWS_OFFSET + ROWS * size_of::<Row>()).next_multiple_of(PAGE_BYTES);
-/// Size of the pool file; sparse, so that only pages in use take memory.
+/// Size of the pool file in bytes. The file is sparse, so only pages in use take memory.
 pub const POOL_BYTES: usize = PAGES_OFFSET + PAGES * PAGE_BYTES;
 
 #[repr(C)]
@@ -58,26 +60,27 @@ struct Header {
     id: [u8; 16],
 }
 
-/// One process in the process table. Fields are written by that process only (rows that are
-/// shared because the table is full: by atomic additions only).
+/// One process in the process table. Only that process writes the fields. A row that is shared
+/// because the table is full is only changed by atomic additions.
 #[repr(C)]
 pub struct Row {
     /// Process id in the process's own PID namespace; 0 while the row is free.
     pub pid: AtomicU32,
-    /// How many times this process had recorded before an `exec`.
+    /// Number of parts that the same process made before this one, for example before an `exec`.
     pub generation: AtomicU32,
-    /// Start time of the process, clock ticks since boot (`/proc/PID/stat`, field 22).
+    /// Start time of the process in clock ticks since boot (`/proc/PID/stat`, field 22).
     pub start_time: AtomicU64,
-    /// Threads that have recorded so far.
+    /// Number of threads that have recorded so far.
     pub threads: AtomicU32,
-    /// 1: the process will not write again, although it lives: its session has ended.
+    /// 1 if the process will not write again although it is alive, because its session has ended.
     pub left: AtomicU32,
-    /// Calls in pages that were flushed or released; those in claimed pages come on top.
+    /// Number of calls in pages that were flushed or released. Calls in claimed pages are not
+    /// included.
     pub calls: AtomicU64,
     reserved2: [u64; 28],
-    /// How often each [`Loss`] happened, by number.
+    /// Number of occurrences of each [`Loss`], indexed by its number.
     pub losses: [AtomicU64; Loss::CAPACITY],
-    /// `errno` of the first time, 0 where there was none.
+    /// `errno` of the first occurrence; 0 if there was none.
     pub first_errno: [AtomicU32; Loss::CAPACITY],
 }
 
@@ -86,7 +89,7 @@ const _: () = assert!(std::mem::offset_of!(Header, id) == owner::OFFSET);
 const _: () = assert!(RUN_ROW_OFFSET + size_of::<Row>() <= CLAIMS_OFFSET);
 
 impl Row {
-    /// Counts `count` occurrences of `loss`; `errno` 0 means that there was no error number.
+    /// Counts `count` occurrences of `loss`. An `errno` of 0 means that there was no error number.
     pub fn lose(&self, loss: Loss, count: u64, errno: i32) {
         let n = loss.number();
         self.losses[n].fetch_add(count, Ordering::Relaxed);
@@ -100,25 +103,25 @@ impl Row {
         }
     }
 
-    /// Takes one occurrence back that was counted before it happened, and then did not.
+    /// Takes back one occurrence that was counted in advance but did not happen.
     pub fn take_back(&self, loss: Loss) {
         self.losses[loss.number()].fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Calls `body` with the run's row of the pool at `path`, mapped for the length of the call. For
-/// processes that do not record, and for code between `vfork` and `exec`: no allocation, no lock,
-/// and nothing stays mapped.
+/// Calls `body` with the run's row of the pool at `path`, which is mapped during the call. This is
+/// for processes that do not record, and for code between `vfork` and `exec`: it does not allocate
+/// or lock, and nothing stays mapped.
 ///
 /// # Errors
-/// As [`Pool::open`].
+/// Same as [`Pool::open`].
 pub fn with_run_row(path: &CStr, body: impl FnOnce(&Row)) -> Result<(), i32> {
     let fd = open_raw(path)?;
     let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
     let number = |n: libc::c_int| libc::c_long::from(n);
-    // As a system call: the function of that name is one that we interpose.
-    // SAFETY: a new mapping at an address of the kernel's choice. In a file that is shorter than
-    // the page, nothing is touched: the length is looked at first.
+    // This is a raw system call because the agent interposes the function `mmap`.
+    // SAFETY: this creates a new mapping at an address that the kernel chooses. If the file is
+    // shorter than the mapping, nothing touches it, because the length is checked first.
     let (length, base) = unsafe {
         let (zero, end) = (number(0), number(libc::SEEK_END));
         let length = libc::syscall(libc::SYS_lseek, number(fd), zero, end);
@@ -130,43 +133,44 @@ pub fn with_run_row(path: &CStr, body: impl FnOnce(&Row)) -> Result<(), i32> {
         return Err(errno());
     }
     let page = base as *mut u8;
-    // SAFETY: mapped above; the file is a whole pool, whose header has no invalid values.
+    // SAFETY: mapped above. The file is a whole pool, whose header has no invalid values.
     let known = length == POOL_BYTES as i64
         && unsafe {
             let header = &*page.cast::<Header>();
             header.magic == MAGIC && header.version == VERSION
         };
     if known {
-        // SAFETY: inside the mapping, aligned; every field is an integer.
+        // SAFETY: inside the mapping and aligned; every field is an integer.
         body(unsafe { &*page.add(RUN_ROW_OFFSET).cast::<Row>() });
     }
-    // SAFETY: mapped above, no reference to it survives.
+    // SAFETY: mapped above; no reference to it survives.
     unsafe { libc::syscall(libc::SYS_munmap, base, CLAIMS_OFFSET) };
     if known { Ok(()) } else { Err(libc::EINVAL) }
 }
 
-/// A mapped pool, as the agent uses it. `Copy`, because it lives in statics and is never unmapped:
-/// threads that outlive everything else may still write through it.
+/// A mapped pool, as the agent uses it. It is `Copy` because it is kept in statics and never
+/// unmapped: threads that outlive everything else may still write through it.
 #[derive(Clone, Copy, Debug)]
 pub struct Pool {
-    /// What stands before the pages.
+    /// The part before the pages.
     base: *mut u8,
-    /// Where this process has each page; null: not yet. Written by the page's claimer only.
+    /// Address of each page in this process; null if it is not mapped yet. Only the page's claimer
+    /// writes it.
     places: &'static [AtomicPtr<u8>; PAGES],
 }
 
 // SAFETY: everything after `base` is either atomic or owned by the claimer of a page.
 unsafe impl Send for Pool {}
-// SAFETY: as above.
+// SAFETY: everything after `base` is either atomic or owned by the claimer of a page.
 unsafe impl Sync for Pool {}
 
 impl Pool {
-    /// Maps the pool at `path`. The descriptor is closed again: descriptors of ours that stay
-    /// open can be closed, and their numbers reused, by the program.
+    /// Maps the pool at `path`. Closes the descriptor again, because the program could close a
+    /// descriptor that stayed open and reuse its number.
     ///
     /// # Errors
-    /// The `errno` of `open`, `fstat` or `mmap`; `EINVAL` for a file that is not a pool of this
-    /// version.
+    /// Returns the `errno` of `open`, `fstat` or `mmap`, or `EINVAL` for a file that is not a pool
+    /// of this version.
     pub fn open(path: &CStr) -> Result<Self, i32> {
         let fd = open_raw(path)?;
         let mapped = Self::map(fd, None);
@@ -174,18 +178,18 @@ impl Pool {
         mapped
     }
 
-    /// As [`Pool::open`], in the address space of `old`, a pool that nobody in this process uses any
-    /// more. A thread that still reads or writes the old one by mistake finds memory of the new
-    /// one: its losses may be counted there, and nothing worse happens.
+    /// Does what [`Pool::open`] does, in the address space of `old`, a pool that nobody in this
+    /// process uses any more. If a thread still accesses the old pool by mistake, it finds memory
+    /// of the new one. Its losses may then be counted there, but nothing worse happens.
     ///
     /// # Errors
-    /// As [`Pool::open`]; then `old` is as it was.
+    /// Same as [`Pool::open`]; `old` is then unchanged, except that its pages are unmapped.
     ///
     /// # Safety
-    /// No thread of this process has a page of `old`.
+    /// No thread of this process may have a page of `old`.
     pub unsafe fn open_in_place_of(old: Self, path: &CStr) -> Result<Self, i32> {
         for page in 0..PAGES {
-            // SAFETY: by contract.
+            // SAFETY: the caller guarantees that no thread has a page of `old`.
             unsafe { old.unmap_page(page) };
         }
         let fd = open_raw(path)?;
@@ -195,7 +199,7 @@ impl Pool {
     }
 
     fn map(fd: i32, old: Option<Self>) -> Result<Self, i32> {
-        // SAFETY: an all-zero `stat` is a valid value to be overwritten.
+        // SAFETY: all zeros are a valid `stat`, which the call overwrites.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
         // SAFETY: `stat` outlives the call.
         if unsafe { libc::fstat(fd, &mut stat) } != 0 {
@@ -204,15 +208,15 @@ impl Pool {
         if stat.st_size as usize != POOL_BYTES {
             return Err(libc::EINVAL);
         }
-        // Looked at by itself first: what takes an old pool's place has to be one.
+        // Map it elsewhere first, because only a valid pool may replace an old one.
         let base = map_part(std::ptr::null_mut(), SHARED, fd, 0, PAGES_OFFSET)?;
-        // SAFETY: mapped a moment ago; the integers of the header have no invalid values.
+        // SAFETY: mapped just now; the integers of the header have no invalid values.
         let header = unsafe { &*base.cast::<Header>() };
         let known = header.magic == MAGIC && header.version == VERSION;
         if known && let Some(old) = old {
             let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-            // SAFETY: both mappings are ours and of this length; the new one takes the old one's
-            // place in one step, so that nobody finds a hole there.
+            // SAFETY: both mappings are ours and have this length. The new one replaces the old one
+            // in a single step, so no other thread sees a hole.
             let moved =
                 unsafe { libc::mremap(base.cast(), PAGES_OFFSET, PAGES_OFFSET, flags, old.base) };
             if moved != libc::MAP_FAILED {
@@ -220,7 +224,7 @@ impl Pool {
             }
         }
         if !known {
-            // SAFETY: mapped above, no reference to it survives.
+            // SAFETY: mapped above; no reference to it survives.
             unsafe { libc::syscall(libc::SYS_munmap, base, PAGES_OFFSET) };
             return Err(libc::EINVAL);
         }
@@ -229,35 +233,35 @@ impl Pool {
     }
 
     fn header(&self) -> &'static Header {
-        // SAFETY: the mapping is PAGES_OFFSET long, page aligned, and never unmapped once handed
+        // SAFETY: the mapping is PAGES_OFFSET long, page-aligned, and never unmapped once handed
         // out; the integers of the header have no invalid values.
         unsafe { &*self.base.cast::<Header>() }
     }
 
     fn claims(&self) -> &'static [AtomicU32; PAGES] {
-        // SAFETY: as `header`; CLAIMS_OFFSET + 4 · PAGES lies inside the mapping.
+        // SAFETY: as in `header`; CLAIMS_OFFSET + 4 · PAGES is inside the mapping.
         unsafe { &*self.base.add(CLAIMS_OFFSET).cast::<[AtomicU32; PAGES]>() }
     }
 
-    /// The id of the profile that it belongs to.
+    /// Returns the id of the profile that the pool belongs to.
     pub fn profile_id(&self) -> ProfileId {
         ProfileId(self.header().id)
     }
 
-    /// The row with this number; numbers beyond the table share the last row.
+    /// Returns the row with this number. All numbers beyond the table share the last row.
     pub fn row(&self, number: u32) -> &'static Row {
         let n = (number as usize).min(ROWS - 1);
-        // SAFETY: as `header`; `n` is inside the table.
+        // SAFETY: as in `header`; `n` is inside the table.
         unsafe { &*self.base.add(ROWS_OFFSET + n * size_of::<Row>()).cast::<Row>() }
     }
 
-    /// The row for what happens in processes that do not record, and about programs that cannot.
+    /// Returns the row for processes that do not record, and for programs that cannot be recorded.
     pub fn run_row(&self) -> &'static Row {
-        // SAFETY: as `header`; after it and before the claims.
+        // SAFETY: as in `header`; the row is after the header and before the claims.
         unsafe { &*self.base.add(RUN_ROW_OFFSET).cast::<Row>() }
     }
 
-    /// Takes a row for a process. When all are taken, the last one is shared.
+    /// Claims a row for a process. If all rows are taken, the last one is shared.
     pub fn claim_row(&self) -> u32 {
         let n = self.header().next_row.fetch_add(1, Ordering::Relaxed);
         if n as usize >= ROWS {
@@ -268,8 +272,8 @@ impl Pool {
         n
     }
 
-    /// Takes a free page for the process in `row`, or `None` when all are in use.
-    /// Starts looking at `hint`, so that a process tends to get back pages that it touched before.
+    /// Claims a free page for the process in `row`, or returns `None` if all pages are in use. The
+    /// search starts at `hint`, so that a process tends to get pages that it has touched before.
     pub fn claim_page(&self, row: u32, hint: usize) -> Option<usize> {
         let claims = self.claims();
         (0..PAGES).map(|i| (hint + i) % PAGES).find(|&n| {
@@ -280,55 +284,54 @@ impl Pool {
         })
     }
 
-    /// Gives a page back. Its content must have been flushed.
+    /// Releases a page. Its content must have been flushed.
     pub fn release_page(&self, page: usize) {
         self.claims()[page % PAGES].store(0, Ordering::Release);
     }
 
-    /// The first byte of a page that this process has populated; null before.
+    /// Returns the address of a page that this process has populated; null if it has not.
     pub fn page(&self, page: usize) -> *mut u8 {
         self.places[page % PAGES].load(Ordering::Acquire)
     }
 
-    /// Takes the page out of this process's memory, whoever has claimed it. What is in it stays in
-    /// the pool.
+    /// Unmaps the page from this process, whoever has claimed it. The content stays in the pool.
     ///
     /// # Safety
-    /// Nobody in this process writes to it any more.
+    /// Nothing in this process may write to it any more.
     pub unsafe fn unmap_page(&self, page: usize) {
         let at = self.places[page % PAGES].swap(std::ptr::null_mut(), Ordering::AcqRel);
         if !at.is_null() {
-            // SAFETY: mapped by `map_page`, unused by contract.
+            // SAFETY: mapped by `map_page`, and unused by contract.
             unsafe { libc::syscall(libc::SYS_munmap, at, PAGE_BYTES) };
         }
     }
 
-    /// Takes the pages that nobody has claimed out of this process's memory. For a process that
-    /// will claim none any more.
+    /// Unmaps all unclaimed pages from this process. For a process that will not claim pages any
+    /// more.
     pub fn unmap_free_pages(&self, row: u32) {
         for page in (0..PAGES).filter(|page| !self.page(*page).is_null()) {
             let claim = &self.claims()[page];
             if claim.compare_exchange(0, row + 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                // SAFETY: claimed a moment ago, and so nobody's.
+                // SAFETY: claimed just now, so nobody else uses it.
                 unsafe { self.unmap_page(page) };
                 self.release_page(page);
             }
         }
     }
 
-    /// Puts private memory in the page's place, in this process only: for a forked child that has to
-    /// end what its parent had begun to write there.
+    /// Replaces the page with private memory, in this process only. A forked child uses this to
+    /// finish what its parent had begun to write there.
     ///
     /// # Errors
-    /// The `errno` of `mmap`.
+    /// Returns the `errno` of `mmap`.
     pub fn stand_in(&self, page: usize) -> Result<(), i32> {
         self.map_again(page, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
     }
 
-    /// Takes [`Pool::stand_in`] back.
+    /// Undoes [`Pool::stand_in`].
     ///
     /// # Errors
-    /// The `errno` of `open` or `mmap`: the pool may be gone.
+    /// Returns the `errno` of `open` or `mmap`. The pool may be gone.
     pub fn share_again(&self, page: usize, path: &CStr) -> Result<(), i32> {
         let fd = open_raw(path)?;
         let mapped = self.map_again(page, SHARED, fd);
@@ -336,7 +339,7 @@ impl Pool {
         mapped
     }
 
-    /// Replaces a page that is mapped already, which nobody else in this process uses.
+    /// Replaces a page that is already mapped and that nobody else in this process uses.
     fn map_again(&self, page: usize, flags: i32, fd: i32) -> Result<(), i32> {
         let at = self.page(page);
         if at.is_null() {
@@ -345,8 +348,9 @@ impl Pool {
         map_part(at, flags | libc::MAP_FIXED, fd, page_offset(page), PAGE_BYTES).map(drop)
     }
 
-    /// Where the page is in this process; mapped now if it was not. For the page's claimer: nobody
-    /// else looks at its place, and the next claimer sees what this one has stored.
+    /// Returns the address of the page in this process, and maps it first if necessary. Only the
+    /// page's claimer may call this. Nobody else reads the stored address, and the next claimer
+    /// sees what this one stored.
     fn map_page(&self, page: usize, path: &CStr) -> Result<*mut u8, i32> {
         let at = self.page(page);
         if !at.is_null() {
@@ -360,25 +364,25 @@ impl Pool {
         Ok(at)
     }
 
-    /// Maps the page if this process does not have it yet, and makes its memory present, so that writing to it never
-    /// faults: neither as a page fault that the program's counters would see nor as SIGBUS when
-    /// the file system is full.
+    /// Maps the page if this process has not mapped it yet, and makes its memory present. Writing
+    /// to it then never faults: neither with a page fault that the program's counters would count,
+    /// nor with SIGBUS when the file system is full.
     ///
     /// # Errors
-    /// The `errno` that says why there is no memory (ENOSPC, ENOMEM, EFAULT; EAGAIN where the
+    /// Returns the `errno` that says why there is no memory (ENOSPC, ENOMEM, EFAULT; EAGAIN if the
     /// program may lock no more), or why the pool cannot be opened.
     pub fn populate(&self, page: usize, path: &CStr) -> Result<(), i32> {
         let place = self.map_page(page, path)?;
         let start: *mut libc::c_void = place.cast();
-        // SAFETY: the range lies inside the mapping.
+        // SAFETY: the range is inside the mapping.
         if unsafe { libc::madvise(start, PAGE_BYTES, libc::MADV_POPULATE_WRITE) } == 0 {
             return Ok(());
         }
         if errno() != libc::EINVAL {
             return Err(errno());
         }
-        // Before Linux 5.14: reserve the space, then touch each page (which is counted as page
-        // faults of the program, but outside of any bracketed call).
+        // Before Linux 5.14, reserve the space and then touch each page. The program's counters
+        // count those page faults, but outside of any bracketed call.
         let fd = open_raw(path)?;
         let offset = page_offset(page) as libc::c_long;
         let bytes = PAGE_BYTES as libc::c_long;
@@ -391,7 +395,7 @@ impl Pool {
             return Err(failure);
         }
         for at in (0..PAGE_BYTES).step_by(4096) {
-            // SAFETY: inside the page; nobody else writes to a page that this thread claimed.
+            // SAFETY: inside the page; nobody else writes to a page that this thread has claimed.
             unsafe { place.add(at).cast::<AtomicU32>().as_ref() }
                 .map(|word| word.fetch_add(0, Ordering::Relaxed));
         }
@@ -405,27 +409,28 @@ fn page_offset(page: usize) -> usize {
     PAGES_OFFSET + (page % PAGES) * PAGE_BYTES
 }
 
-/// Maps a part of the pool, at an address of the kernel's choice or (`MAP_FIXED`) in the place of
-/// memory of ours. As a system call: the function of that name is one that we interpose.
+/// Maps a part of the pool, at an address that the kernel chooses or (`MAP_FIXED`) in place of our
+/// own memory. It makes a raw system call because the agent interposes the function `mmap`.
 fn map_part(at: *mut u8, flags: i32, fd: i32, offset: usize, bytes: usize) -> Result<*mut u8, i32> {
     let number = |n: i32| libc::c_long::from(n);
     let (prot, flags) = (number(libc::PROT_READ | libc::PROT_WRITE), number(flags));
     let (length, offset) = (bytes as libc::c_long, offset as libc::c_long);
-    // SAFETY: a new mapping, or one in the place of what the caller owns.
+    // SAFETY: this creates a new mapping, or replaces one that the caller owns.
     let base =
         unsafe { libc::syscall(libc::SYS_mmap, at, length, prot, flags, number(fd), offset) };
     if base == -1 {
         return Err(errno());
     }
     let base = base as *mut u8;
-    // Core dumps of the program need not carry the pool. Advice only; failure is harmless.
+    // Core dumps of the program need not contain the pool. This is only advice, so failure is
+    // harmless.
     // SAFETY: the range was just mapped.
     unsafe { libc::madvise(base.cast(), bytes, libc::MADV_DONTDUMP) };
     Ok(base)
 }
 
-/// `open` as a bare system call: the function of that name is a cancellation point, and a host
-/// that cancels its threads must not unwind through us.
+/// Opens a file with a raw system call. The function `open` is a cancellation point, and a host
+/// that cancels its threads must not unwind through our frames.
 fn open_raw(path: &CStr) -> Result<i32, i32> {
     let (at, flags) = (libc::AT_FDCWD as libc::c_long, libc::O_RDWR | libc::O_CLOEXEC);
     // SAFETY: `path` is a C string; the flags need no mode argument.
@@ -435,13 +440,13 @@ fn open_raw(path: &CStr) -> Result<i32, i32> {
 }
 
 fn close_raw(fd: i32) {
-    // SAFETY: the caller opened it a moment ago.
+    // SAFETY: the caller has just opened the descriptor.
     unsafe { libc::syscall(libc::SYS_close, libc::c_long::from(fd)) };
 }
 
-/// The calling thread's `errno`.
+/// Returns the calling thread's `errno`.
 pub fn errno() -> i32 {
-    // SAFETY: glibc returns the address of the calling thread's errno, always valid.
+    // SAFETY: glibc returns the address of the calling thread's errno, which is always valid.
     unsafe { *libc::__errno_location() }
 }
 

@@ -1,12 +1,13 @@
-//! The run file: everything that `counterpoint run` decided and the agent obeys. The agent
-//! parses no name, no option and no pattern that a person typed, only this.
+//! The run file: everything that `counterpoint run` decided and that the agent follows. The agent
+//! parses no name, option or pattern that a person typed, only this file.
 //!
 //! ```text
 //!  magic "CPTRUN01" · version u32 · body length u32 · XXH64 of body u64 · body
 //! ```
 //!
-//! Written once, before the program starts; later changes of the layout raise the version, and
-//! an agent that meets another version records nothing (`run` and agent ship together).
+//! The file is written once, before the program starts. A change of the layout increases the
+//! version. An agent that finds another version records nothing (`run` and the agent are shipped
+//! together).
 
 use std::ffi::CStr;
 use std::ffi::CString;
@@ -24,7 +25,7 @@ const PREFIX_BYTES: usize = 24;
 
 /// Name of the run file in a profile directory.
 pub const RUN_FILE_NAME: &str = "run.bin";
-/// Environment variable that carries the run file's absolute path into the program.
+/// Environment variable that passes the run file's absolute path to the program.
 pub const RUN_FILE_VARIABLE: &str = "COUNTERPOINT_RUN_FILE";
 
 /// The content of a run file.
@@ -34,31 +35,31 @@ pub struct RunFile {
     pub profile: String,
     /// Absolute path of the pool ([`crate::pool`]).
     pub pool: String,
-    /// The profile's id, which the pool and the manifest have too.
+    /// The profile's id. The pool and the manifest contain the same id.
     pub id: ProfileId,
     /// The clock to use.
     pub clock: ClockKind,
-    /// What to count, groups in order. At most [`MAX_COUNTERS`].
+    /// The counters to read, with groups in order. At most [`MAX_COUNTERS`].
     pub counters: Vec<Counter>,
-    /// Record only exports whose name matches one of these patterns (`*`, `?`). Empty: all.
+    /// Patterns (`*`, `?`) of the names of the exports to record. An empty list means all.
     pub filters: Vec<String>,
-    /// Read counters for book-keeping ops of virtual machines (`vm.builtin.…`), too.
+    /// Whether to read counters for bookkeeping ops of virtual machines (`vm.builtin.…`), too.
     pub bookkeeping: bool,
     /// Clock snapshots taken by `run` before the program started.
     pub snapshots: Vec<Snapshot>,
 }
 
-/// Why bytes are not a run file.
+/// Why bytes are not a valid run file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunFileError {
-    /// The file does not start as a run file does.
+    /// The file does not start like a run file.
     NoMagic,
     /// Another version of Counterpoint wrote it.
     Version(u32),
-    /// It ends early, at this byte of its body.
+    /// The file is truncated; the value is an offset in its body.
     Truncated(usize),
-    /// Its body is not what was written.
+    /// The checksum does not match the body.
     Checksum,
     /// A field has a value that this version does not know.
     Unknown(&'static str, u32),
@@ -85,7 +86,7 @@ impl From<Truncated> for RunFileError {
 }
 
 impl RunFile {
-    /// The bytes of the file.
+    /// Returns the bytes of the file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut e = Encoder::new();
         e.str(&self.profile).str(&self.pool);
@@ -123,9 +124,10 @@ impl RunFile {
         bytes
     }
 
-    /// Finds the pool's path in a file that is read by `read(offset, buffer)`, which returns how many
-    /// bytes it got: for code that must not allocate. The checksum is not looked at. Terminated
-    /// with a zero in `path`; `None` for what is not a run file, or a path that is too long.
+    /// Finds the pool's path in a run file and stores it in `path` with a terminating zero. For
+    /// code that must not allocate: `read(offset, buffer)` reads the file and returns the number of
+    /// bytes read. The checksum is not verified. Returns `None` for a file that is not a run file,
+    /// or if the path is too long.
     pub fn find_pool(
         mut read: impl FnMut(u64, &mut [u8]) -> usize,
         path: &mut [u8],
@@ -154,10 +156,10 @@ impl RunFile {
         CStr::from_bytes_with_nul(path.get(..=length)?).ok()
     }
 
-    /// Reads the file.
+    /// Parses the file.
     ///
     /// # Errors
-    /// [`RunFileError`]; nothing in the bytes is trusted.
+    /// Returns [`RunFileError`]. No byte of the file is trusted.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, RunFileError> {
         if bytes.get(..8) != Some(MAGIC.as_slice()) {
             return Err(RunFileError::NoMagic);
@@ -305,12 +307,12 @@ fn get_sim(d: &mut Decoder<'_>) -> Result<SimScript, Truncated> {
     Ok(SimScript { readings })
 }
 
-/// Appends a snapshot: four u64.
+/// Appends a snapshot as four u64.
 pub(crate) fn put_snapshot(e: &mut Encoder, s: &Snapshot) {
     e.u64(s.ticks).u64(s.monotonic_ns).u64(s.realtime_ns).u64(s.uncertainty_ticks);
 }
 
-/// Reads what [`put_snapshot`] wrote.
+/// Reads a snapshot that [`put_snapshot`] wrote.
 pub(crate) fn get_snapshot(d: &mut Decoder<'_>) -> Result<Snapshot, Truncated> {
     Ok(Snapshot {
         ticks: d.u64()?,

@@ -1,34 +1,35 @@
-//! What the kernel counts for every thread, whether or not anybody asks: processor time, page
-//! faults and context switches. Nothing is attached to the thread for it, so it costs nothing
-//! between two questions; a question costs about 0.7 µs (two system calls).
+//! The numbers that the kernel counts for every thread whether or not anybody asks: CPU time, page
+//! faults and context switches. Nothing is attached to the thread, so there is no cost between two
+//! readings. A reading costs about 0.7 µs (two system calls).
 
-/// Words of a usage in the header of a page.
+/// Number of words that a usage takes in the header of a page.
 pub const USAGE_WORDS: usize = 6;
 
-/// What a thread has used since it was made, at one moment; or, as a difference, between two.
+/// What a thread has used since it started, at one moment; or the difference between two such
+/// moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// When, in ticks; as a difference, how long.
+    /// The moment in ticks, or the duration of a difference.
     pub ticks: u64,
-    /// Processor time in user mode and in the kernel, ns (`CLOCK_THREAD_CPUTIME_ID`).
+    /// CPU time in user mode and in the kernel, in ns (`CLOCK_THREAD_CPUTIME_ID`).
     pub cpu_ns: u64,
     /// Page faults that needed no input (`ru_minflt`).
     pub minor_faults: u64,
     /// Page faults that waited for a file or swap (`ru_majflt`).
     pub major_faults: u64,
-    /// How often the thread gave the processor up, to wait (`ru_nvcsw`).
+    /// How often the thread gave up the CPU in order to wait (`ru_nvcsw`).
     pub voluntary_switches: u64,
-    /// How often the processor was taken from it (`ru_nivcsw`).
+    /// How often the kernel took the CPU from the thread (`ru_nivcsw`).
     pub involuntary_switches: u64,
 }
 
 impl Usage {
-    /// That of the calling thread, at `ticks`. `None` where the kernel refuses (a seccomp filter),
-    /// and then `errno` is set. Allocates nothing.
+    /// Returns the usage of the calling thread at `ticks`. Returns `None` and sets `errno` if the
+    /// kernel refuses (a seccomp filter). Does not allocate.
     pub fn of_thread(ticks: u64) -> Option<Self> {
-        // SAFETY: all zero is a valid `rusage`.
+        // SAFETY: all zeros are a valid `rusage`.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: a live local.
+        // SAFETY: the pointer refers to a local variable.
         if unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) } != 0 {
             return None;
         }
@@ -43,13 +44,13 @@ impl Usage {
         })
     }
 
-    /// All context switches.
+    /// Returns the number of voluntary and involuntary context switches.
     pub fn switches(&self) -> u64 {
         self.voluntary_switches.saturating_add(self.involuntary_switches)
     }
 
-    /// From `earlier` to this. `None` if some number is smaller than before, which no thread's is:
-    /// the two are not of one thread, or damaged.
+    /// Returns the difference from `earlier` to this usage. Returns `None` if a number decreased:
+    /// then the two are not from the same thread, or the data is damaged.
     pub fn since(&self, earlier: &Self) -> Option<Self> {
         let mut words = self.words();
         for (word, before) in words.iter_mut().zip(earlier.words()) {
@@ -58,7 +59,7 @@ impl Usage {
         Some(Self::from_words(words))
     }
 
-    /// Both together.
+    /// Returns the sum of both.
     #[must_use]
     pub fn plus(&self, more: &Self) -> Self {
         let mut words = self.words();

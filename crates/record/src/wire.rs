@@ -1,7 +1,7 @@
-//! Primitive encodings shared by all of Counterpoint's files. Everything is little-endian.
+//! Primitive encodings that all of Counterpoint's files share. Everything is little-endian.
 //!
-//! A *prefix varint* keeps its length in the trailing bits of its first byte, so that writing
-//! one is a shift, an or and one 8-byte store, without a loop:
+//! A *prefix varint* stores its length in the trailing bits of its first byte. Writing one takes a
+//! shift, an or and one 8-byte store, without a loop:
 //!
 //! ```text
 //!  …vvvvvvv1                       1 byte,  7 bits
@@ -11,7 +11,7 @@
 //!  00000000  8 × vvvvvvvv          9 bytes, 64 bits
 //! ```
 
-/// Bytes that a varint may touch beyond the ones it needs: writers store whole words.
+/// Number of bytes that writing a varint may touch. Writers store whole words.
 pub const VARINT_SLACK: usize = 9;
 
 /// Writes `value` at `at`, and returns the address after it.
@@ -38,7 +38,7 @@ pub unsafe fn put_varint(at: *mut u8, value: u64) -> *mut u8 {
     }
 }
 
-/// Reads the varint at the start of `bytes`: its value and its length.
+/// Reads the varint at the start of `bytes`. Returns its value and its length.
 #[inline(always)]
 pub fn get_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let first = *bytes.first()?;
@@ -59,7 +59,7 @@ pub fn get_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((kept >> len, len))
 }
 
-/// Maps small negative and positive numbers to small unsigned ones.
+/// Maps integers of small magnitude, positive or negative, to small unsigned integers.
 #[inline(always)]
 pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
@@ -71,14 +71,15 @@ pub fn unzigzag(value: u64) -> i64 {
     ((value >> 1) as i64) ^ -((value & 1) as i64)
 }
 
-/// Appends values to a growing buffer. For files that are written rarely: it allocates.
+/// Appends values to a growing buffer. It allocates, and is meant for files that are written
+/// rarely.
 #[derive(Debug, Default)]
 pub struct Encoder {
     bytes: Vec<u8>,
 }
 
 impl Encoder {
-    /// An empty buffer.
+    /// Creates an empty buffer.
     pub fn new() -> Self {
         Self::default()
     }
@@ -107,7 +108,7 @@ impl Encoder {
         self
     }
 
-    /// Appends a length as u32, then the bytes. Longer than 2³²−1 is cut there.
+    /// Appends a length as u32, then the bytes. Data longer than 2³²−1 bytes is cut off.
     pub fn bytes(&mut self, value: &[u8]) -> &mut Self {
         let kept = &value[..value.len().min(u32::MAX as usize)];
         self.u32(kept.len() as u32);
@@ -115,25 +116,25 @@ impl Encoder {
         self
     }
 
-    /// Appends text as [`Encoder::bytes`].
+    /// Appends text the way [`Encoder::bytes`] does.
     pub fn str(&mut self, value: &str) -> &mut Self {
         self.bytes(value.as_bytes())
     }
 
-    /// What was appended.
+    /// Returns the bytes.
     pub fn finish(self) -> Vec<u8> {
         self.bytes
     }
 }
 
-/// The bytes ended before the value did, or are not the value that was asked for.
+/// The bytes ended before the value did, or they are not the expected value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncated {
-    /// Where in the buffer, in bytes.
+    /// Offset in the buffer, in bytes.
     pub at: usize,
 }
 
-/// Reads what [`Encoder`] wrote.
+/// Reads values that [`Encoder`] wrote.
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {
     bytes: &'a [u8],
@@ -141,7 +142,7 @@ pub struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Starts at the first byte.
+    /// Creates a decoder that starts at the first byte.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
@@ -158,46 +159,46 @@ impl<'a> Decoder<'a> {
         self.take(N)?.try_into().map_err(|_| Truncated { at })
     }
 
-    /// One byte.
+    /// Reads one byte.
     pub fn u8(&mut self) -> Result<u8, Truncated> {
         Ok(self.array::<1>()?[0])
     }
 
-    /// Two bytes.
+    /// Reads two bytes.
     pub fn u16(&mut self) -> Result<u16, Truncated> {
         Ok(u16::from_le_bytes(self.array()?))
     }
 
-    /// Four bytes.
+    /// Reads four bytes.
     pub fn u32(&mut self) -> Result<u32, Truncated> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    /// Eight bytes.
+    /// Reads eight bytes.
     pub fn u64(&mut self) -> Result<u64, Truncated> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// A length, then that many bytes.
+    /// Reads a length, then that many bytes.
     pub fn bytes(&mut self) -> Result<&'a [u8], Truncated> {
         let count = self.u32()? as usize;
         self.take(count)
     }
 
-    /// Text; invalid UTF-8 is replaced, since names come from foreign programs.
+    /// Reads text. Invalid UTF-8 is replaced, because names come from other programs.
     pub fn string(&mut self) -> Result<String, Truncated> {
         Ok(String::from_utf8_lossy(self.bytes()?).into_owned())
     }
 
-    /// How many bytes are left.
+    /// Returns the number of bytes left.
     pub fn remaining(&self) -> usize {
         self.bytes.len() - self.at
     }
 }
 
-/// XXH64 with seed 0 (specification: github.com/Cyan4973/xxHash, doc/xxhash_spec.md).
-/// Chosen because it is fast without tables or special instructions (about 3 µs per page) and
-/// because independent implementations exist to check it against.
+/// Computes XXH64 with seed 0 (specification: github.com/Cyan4973/xxHash, doc/xxhash_spec.md). It
+/// is fast without tables or special instructions (about 3 µs per page), and independent
+/// implementations exist to check it against.
 pub fn xxh64(data: &[u8]) -> u64 {
     const P1: u64 = 0x9E37_79B1_85EB_CA87;
     const P2: u64 = 0xC2B2_AE3D_27D4_EB4F;
@@ -262,7 +263,7 @@ mod tests {
         let end = unsafe { put_varint(buffer.as_mut_ptr(), value) };
         let len = end as usize - buffer.as_ptr() as usize;
         assert_eq!(get_varint(&buffer), Some((value, len)), "{value:#x}");
-        // Exactly the needed bytes are enough, one fewer is not.
+        // Exactly the needed bytes are enough, and one byte fewer is not.
         assert_eq!(get_varint(&buffer[..len]), Some((value, len)));
         assert_eq!(get_varint(&buffer[..len - 1]), None, "{value:#x}");
         len

@@ -1,4 +1,4 @@
-//! Pages: what a writer commits, a reader finds; what is damaged, a reader names.
+//! Tests that a reader finds what a writer has committed, and reports what is damaged.
 
 use record::page::{
     GroupTimes, HEADER_BYTES, MOST_VALUES, PAGE_BYTES, PageError, PageHeader, PageReader,
@@ -22,7 +22,7 @@ impl Memory {
     }
 }
 
-/// Six numbers, all different.
+/// A usage with six different numbers.
 fn usage(from: u64) -> Usage {
     Usage {
         ticks: from,
@@ -54,8 +54,8 @@ fn start() -> PageStart {
     }
 }
 
-/// Calls that exercise each way of encoding: same context, new context, predicted and odd
-/// workgroups, time going backwards, the largest numbers.
+/// Calls that exercise each way of encoding: the same context, a new context, predicted and
+/// unpredicted workgroups, time going backwards, and the largest numbers.
 fn calls() -> Vec<(Call, [GroupTimes; 1], [u64; 2])> {
     let base = Call {
         export: 4,
@@ -127,10 +127,10 @@ fn layout() -> GroupLayout {
     GroupLayout::new(&[0, 0], 0b11)
 }
 
-/// A call as it was read: itself, times of its groups, its values.
+/// A call as it was read: the call itself, the times of its groups, and its values.
 type Read = (Call, Vec<GroupTimes>, Vec<u64>);
 
-/// The calls that can be read from `bytes`, and whether the page was good to its end.
+/// Returns the calls that can be read from `bytes`, and whether the page was valid to its end.
 fn read(bytes: &[u8]) -> Result<(Vec<Read>, bool), PageError> {
     let layout = layout();
     let mut reader = PageReader::new(bytes, &layout)?;
@@ -170,7 +170,7 @@ fn a_live_page_reads_back() {
 }
 
 #[test]
-fn a_sealed_page_is_cut_behind_its_last_record_and_checked() {
+fn a_sealed_page_ends_after_its_last_record_and_is_checked() {
     let mut memory = Memory::new();
     let mut writer = filled(&mut memory);
     // SAFETY: attached.
@@ -187,7 +187,7 @@ fn a_sealed_page_is_cut_behind_its_last_record_and_checked() {
     for cut in 0..sealed.len() {
         assert!(read(&sealed[..cut]).is_err(), "a page cut at {cut} is not whole");
     }
-    // Magic and version are looked at before the checksum is.
+    // The parser checks magic and version before the checksum.
     for at in 12..sealed.len() {
         let mut damaged = sealed.clone();
         damaged[at] ^= 1;
@@ -196,8 +196,8 @@ fn a_sealed_page_is_cut_behind_its_last_record_and_checked() {
     }
 }
 
-/// A page that was never sealed has no checksum: at every cut of its records the reader gives
-/// the calls before the cut, all of them true, and says that it stopped.
+/// A page that was never sealed has no checksum. At every cut of its records, the reader returns
+/// exactly the calls before the cut.
 #[test]
 fn a_torn_live_page_gives_every_record_before_the_tear() {
     let mut memory = Memory::new();
@@ -208,7 +208,7 @@ fn a_torn_live_page_gives_every_record_before_the_tear() {
     let all = expected();
     for cut in 0..whole.len() - HEADER_BYTES {
         let mut torn = whole.clone();
-        // Not flushed (flags), and only `cut` bytes committed.
+        // Not flushed (flags), and only `cut` bytes are committed.
         torn[12..16].copy_from_slice(&0u32.to_le_bytes());
         let committed =
             u32::from_le_bytes(torn[committed_at..committed_at + 4].try_into().unwrap());
@@ -221,7 +221,7 @@ fn a_torn_live_page_gives_every_record_before_the_tear() {
 }
 
 #[test]
-fn a_page_without_counters_holds_times_only() {
+fn a_page_without_counters_contains_only_times() {
     let mut memory = Memory::new();
     let mut writer = PageWriter::detached();
     let call = Call { export: 1, count: [1; 3], start: 1_005, end: 1_006, ..Call::default() };
@@ -275,7 +275,8 @@ fn with_two_counters_a_typical_record_is_short() {
     let mut sizes = Vec::new();
     let mut before = 0;
     for i in 0..1_000u32 {
-        // 3 GHz ticks: 200 µs tiles, 2 µs apart; 200,000 ns of task-clock, few page faults.
+        // Ticks of 3 GHz: tiles of 200 µs, 2 µs apart; 200,000 ns of task-clock, and few page
+        // faults.
         let call = Call {
             export: i / 16 % 4,
             count: [4, 4, 1],
@@ -297,7 +298,8 @@ fn with_two_counters_a_typical_record_is_short() {
     assert!(sizes[500] <= 40, "median record of {} bytes", sizes[500]);
 }
 
-/// Bytes by hand from the layout in `record::page`: tag 4, a length of two bytes, varints.
+/// The expected bytes were derived by hand from the layout in `record::page`: tag 4, a length of
+/// two bytes, varints.
 #[test]
 fn values_follow_their_call() {
     let mut memory = Memory::new();
@@ -318,7 +320,7 @@ fn values_follow_their_call() {
 }
 
 #[test]
-fn as_many_values_as_there_may_be_and_no_more() {
+fn values_beyond_the_maximum_are_left_out() {
     let mut memory = Memory::new();
     let mut writer = filled(&mut memory);
     let all: Vec<(u32, u64)> =
@@ -328,13 +330,13 @@ fn as_many_values_as_there_may_be_and_no_more() {
     let layout = layout();
     let mut reader = PageReader::new(memory.bytes(), &layout).unwrap();
     while let Some(record) = reader.next_record() {
-        record.expect("whole");
+        record.expect("the page is complete");
     }
     assert_eq!(reader.extras(), &all[..MOST_VALUES]);
 }
 
-/// What a thread has used is in the header, outside of the records: readers of before take it for
-/// reserved bytes. Offsets as in docs/file-format.md.
+/// A thread's usage is in the header, outside of the records; older readers take it for reserved
+/// bytes. The offsets are those of docs/file-format.md.
 #[test]
 fn usages_of_a_page() {
     let mut memory = Memory::new();
@@ -343,7 +345,7 @@ fn usages_of_a_page() {
     let word = |memory: &Memory, at: usize| {
         u64::from_le_bytes(memory.bytes()[at..at + 8].try_into().unwrap())
     };
-    // SAFETY: a page of its own, attached before it is written to.
+    // SAFETY: the page has its own memory and is attached before it is written to.
     unsafe {
         writer.attach(memory.at(), &bare);
         let header = PageHeader::parse(memory.bytes()).unwrap();
@@ -360,13 +362,13 @@ fn usages_of_a_page() {
     let words: Vec<u64> = (128..256).step_by(8).map(|at| word(&memory, at)).collect();
     let expected = [9, 50, 51, 52, 53, 54, 55, 100, 101, 102, 103, 104, 105, 0, 0, 0];
     assert_eq!(words, expected);
-    // The sum over the header holds, and a changed number is noticed.
+    // The checksum over the header is valid, and a changed number is noticed.
     let mut flushed = memory.bytes()[..header.file_bytes()].to_vec();
     let layout = GroupLayout::new(&[0, 0], 0b11);
     assert!(PageReader::new(&flushed, &layout).is_ok());
     flushed[150] ^= 1;
     assert_eq!(PageReader::new(&flushed, &layout).unwrap_err(), PageError::Checksum);
-    // The page after it begins without an end.
+    // The next page begins without an end usage.
     // SAFETY: attached above.
     unsafe { writer.next_page(&start()) };
     let header = PageHeader::parse(memory.bytes()).unwrap();

@@ -1,7 +1,7 @@
-//! Makes a profile with many calls of a virtual machine's ops, for measuring `counterpoint ops`:
-//! `cargo run -p counterpoint-testkit --release --example big-ops -- DIR CALLS COUNTERS`.
-//! Every run has 100 ops; of these one has an op in it, one allocates, and one is a parallel launch
-//! with two tasks.
+//! Creates a profile with many calls of a virtual machine's ops, for measuring `counterpoint ops`:
+//! `cargo run -p counterpoint-testkit --release --example big-ops -- DIR CALLS COUNTERS`. Every run
+//! has 100 ops. One of them contains another op, one allocates, and one is a parallel launch with
+//! two tasks.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -37,7 +37,7 @@ fn main() {
     let alloc = process.op(vm, Role::Op, "vm.builtin.alloc_storage", "");
     let region = process.op(vm, Role::Region, "fused_matmul0_add_relu", "");
     let task = process.op(vm, Role::Task, "fused_matmul0_add_relu", "");
-    // One call each, so that the script makes the threads and the metadata.
+    // One clock reading each, so that the script creates the threads and the metadata.
     for name in ["main", "worker"] {
         process.thread(name).then(Item::Clock(2_000, 900, 2_000));
     }
@@ -89,7 +89,7 @@ fn main() {
     file.flush().expect("write");
 }
 
-/// The pages of one thread.
+/// Writes the pages of one thread.
 struct Writer {
     start: PageStart,
     page: PageMaker,

@@ -1,16 +1,17 @@
-//! What tests of counting share: counters to open, memory to touch, children to fork, and trees of
-//! files that stand for a machine.
+//! Shared parts of the tests of counting: counters to open, memory to touch, children to fork, and
+//! trees of files that imitate a machine.
 
 use model::{Counter, PerfAttr, SimReading, SimScript, Source, Unit};
 
 pub use crate::skip_this as skip;
 
-/// Counts nothing and opens everywhere: `PERF_COUNT_SW_DUMMY`.
+/// A counter that counts nothing and opens everywhere: `PERF_COUNT_SW_DUMMY`.
 pub const DUMMY: PerfAttr = software(9);
 /// `PERF_COUNT_SW_PAGE_FAULTS`.
 pub const PAGE_FAULTS: PerfAttr = software(2);
 
-/// `PERF_TYPE_SOFTWARE`, user mode only, so that it opens with `perf_event_paranoid` at 2.
+/// Returns a counter of `PERF_TYPE_SOFTWARE`. It counts only user mode, so that it opens with
+/// `perf_event_paranoid` at 2.
 pub const fn software(config: u64) -> PerfAttr {
     PerfAttr {
         kind: 1,
@@ -32,22 +33,22 @@ pub const fn software(config: u64) -> PerfAttr {
     }
 }
 
-/// A counter of perf's in group `group`.
+/// Returns one of perf's counters in group `group`.
 pub fn perf(name: &str, group: u16, attr: PerfAttr) -> Counter {
     Counter::new(name, Unit::Count, group, Source::Perf(attr))
 }
 
-/// A simulated counter in group `group`.
+/// Returns a simulated counter in group `group`.
 pub fn sim(name: &str, group: u16, readings: &[SimReading]) -> Counter {
     let source = Source::Sim(SimScript { readings: readings.to_vec() });
     Counter::new(name, Unit::Count, group, source)
 }
 
-/// Whether this machine lets us count at all; if not, the test is entered in the log of skips.
+/// Whether this machine lets us count at all. If not, the test is recorded in the log of skips.
 pub fn can_count() -> bool {
     match counters::perf::open(&PAGE_FAULTS, counters::Target::CALLING_THREAD, -1) {
         Ok(fd) => {
-            // SAFETY: just opened, nobody else has it.
+            // SAFETY: just opened; nobody else has it.
             unsafe { libc::close(fd) };
             true
         }
@@ -60,27 +61,27 @@ pub fn can_count() -> bool {
 
 /// Whether this process runs as root.
 pub fn is_root() -> bool {
-    // SAFETY: no preconditions.
+    // SAFETY: the call has no preconditions.
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Writes to `pages` fresh pages of memory, each of which is one page fault.
+/// Writes to `pages` fresh pages of memory; each causes one page fault.
 pub fn touch_fresh_pages(pages: usize) {
     const PAGE: usize = 4096;
     let memory = Fresh::new(pages * PAGE);
     memory.touch(PAGE);
 }
 
-/// An anonymous mapping that is not populated and has no huge pages.
+/// An anonymous mapping that is not populated and uses no huge pages.
 pub struct Fresh {
     start: *mut u8,
     len: usize,
 }
 
 impl Fresh {
-    /// `len` bytes, none of them present yet.
+    /// Maps `len` bytes, none of which are present yet.
     pub fn new(len: usize) -> Self {
-        // SAFETY: a new private mapping wherever the kernel likes.
+        // SAFETY: a new private mapping at an address that the kernel chooses.
         let start = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             let start = libc::mmap(
@@ -101,7 +102,7 @@ impl Fresh {
     /// Writes to one page.
     pub fn touch_page(&self, page: usize) {
         assert!(page * 4096 < self.len);
-        // SAFETY: inside the mapping.
+        // SAFETY: the address is inside the mapping.
         unsafe { self.start.add(page * 4096).write_volatile(1) };
     }
 
@@ -109,7 +110,7 @@ impl Fresh {
     #[inline(never)]
     pub fn touch(&self, step: usize) {
         for at in (0..self.len).step_by(step) {
-            // SAFETY: inside the mapping.
+            // SAFETY: the address is inside the mapping.
             unsafe { self.start.add(at).write_volatile(1) };
         }
     }
@@ -117,16 +118,16 @@ impl Fresh {
 
 impl Drop for Fresh {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, used by nobody after this.
+        // SAFETY: this is our own mapping, which nobody uses after this.
         unsafe { libc::munmap(self.start.cast(), self.len) };
     }
 }
 
-/// Runs `body` in a forked child and gives its exit code; for what a process can do only once
-/// (give up root, lower a limit). `body` must not panic or allocate much: it runs in a copy of
-/// a threaded test process.
+/// Runs `body` in a forked child and returns its exit code. This is for things that a process can
+/// do only once (drop root, lower a limit). `body` must not panic or allocate much, because it runs
+/// in a copy of a threaded test process.
 pub fn in_child(body: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child runs `body` and leaves by _exit, without unwinding into the harness.
+    // SAFETY: the child runs `body` and exits with _exit, without unwinding into the test harness.
     unsafe {
         let child = libc::fork();
         assert!(child >= 0);
@@ -140,14 +141,14 @@ pub fn in_child(body: impl FnOnce() -> i32) -> i32 {
     }
 }
 
-/// A tree of files in a temporary directory, removed at the end.
+/// A tree of files in a temporary directory, which is removed when dropped.
 pub struct Tree {
     /// The temporary directory.
     pub root: std::path::PathBuf,
 }
 
 impl Tree {
-    /// An empty tree; `name` becomes part of the directory's name.
+    /// Creates an empty tree; `name` becomes part of the directory's name.
     pub fn new(name: &str) -> Self {
         use std::sync::atomic::{AtomicU32, Ordering};
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -161,7 +162,7 @@ impl Tree {
         Self { root }
     }
 
-    /// Writes a file, and makes the directories above it.
+    /// Writes a file, and creates the directories above it.
     pub fn file(&self, path: &str, text: &str) {
         let path = self.root.join(path);
         let parent = path.parent().expect("a file has a directory");

@@ -1,6 +1,7 @@
-//! What fuzzers and the deterministic mutation test run: readers over bytes that nobody wrote.
+//! Functions for the fuzzers and the deterministic mutation test: they run readers over arbitrary
+//! bytes.
 //!
-//! Every function here panics if a promise of the readers is broken, and says which.
+//! Every function here panics with a description if a reader breaks one of its promises.
 
 use std::fs;
 use std::path::Path;
@@ -12,20 +13,21 @@ use record::{Call, GroupLayout, Record};
 
 use crate::make::PageMaker;
 
-/// Layouts of counters, from none to the most: group numbers of the counters.
+/// Returns layouts of counters, from none to the maximum, given by the group numbers of the
+/// counters.
 pub fn layouts() -> [GroupLayout; 4] {
     let most: Vec<u16> = (0..model::MAX_COUNTERS as u16).collect();
     [&[][..], &[0], &[0, 0, 1], &most].map(|groups| GroupLayout::new(groups, u32::MAX))
 }
 
-/// The calls of a page and whether a record was torn; `None` if it is no page.
+/// Returns the calls of a page and whether a record was torn; `None` if the bytes are not a page.
 ///
 /// # Panics
-/// The reader gives more records than there are bytes, or goes on after a torn one.
+/// Panics if the reader returns more records than there are bytes, or continues after a torn one.
 pub fn read_page(bytes: &[u8], layout: &GroupLayout) -> Option<(Vec<Call>, bool)> {
     let mut reader = PageReader::new(bytes, layout).ok()?;
     let committed = reader.header().committed as usize;
-    assert!(bytes.len() >= HEADER_BYTES + committed, "a page longer than its bytes");
+    assert!(bytes.len() >= HEADER_BYTES + committed, "the page is longer than its bytes");
     let (mut calls, mut records, mut torn) = (Vec::new(), 0, false);
     while let Some(record) = reader.next_record() {
         assert!(!torn, "a record after a torn one");
@@ -44,7 +46,7 @@ pub fn read_page(bytes: &[u8], layout: &GroupLayout) -> Option<(Vec<Call>, bool)
     Some((calls, torn))
 }
 
-/// A page in the pool whose records are these bytes, as many as fit.
+/// Returns a page in the pool's format whose records are these bytes, as many as fit.
 pub fn page_of(records: &[u8]) -> Vec<u8> {
     static HEADER: OnceLock<Vec<u8>> = OnceLock::new();
     let header = HEADER.get_or_init(|| {
@@ -53,15 +55,15 @@ pub fn page_of(records: &[u8]) -> Vec<u8> {
     });
     let kept = &records[..records.len().min(PAGE_BYTES - HEADER_BYTES)];
     let mut page = [header.as_slice(), kept].concat();
-    // docs/file-format.md: the low half of `committed`.
+    // docs/file-format.md: this is the lower half of `committed`.
     page[88..92].copy_from_slice(&(kept.len() as u32).to_le_bytes());
     page
 }
 
-/// Reads bytes as a page, or, by a bit of the first one, as the records of a page.
+/// Reads the data as a page or as the records of a page, depending on a bit of the first byte.
 ///
 /// # Panics
-/// A reader breaks a promise.
+/// Panics if a reader breaks a promise.
 pub fn page(data: &[u8]) {
     let Some((choice, rest)) = data.split_first() else { return };
     let layout = &layouts()[usize::from(choice & 3)];
@@ -72,16 +74,17 @@ pub fn page(data: &[u8]) {
     }
 }
 
-/// Opens the profile in `dir` after putting `pages` in the place of its first part's pages, and
-/// reads every call in every way.
+/// Opens the profile in `dir` after replacing the pages of its first part with `pages`, and reads
+/// every call in every way.
 ///
 /// # Panics
-/// A reader breaks a promise, or the profile does not open: damage in pages is no error.
+/// Panics if a reader breaks a promise, or if the profile does not open: damaged pages are not an
+/// error.
 pub fn profile(dir: &Path, pages: &[u8]) {
     let parts = fs::read_dir(dir.join(record::meta::PARTS_NAME)).expect("the profile has parts");
     let part = parts.flatten().next().expect("a part").path();
     fs::write(part.join(record::meta::PAGES_NAME), pages).expect("write the pages");
-    let profile = Profile::open(dir).expect("damage is no error");
+    let profile = Profile::open(dir).expect("damaged pages are not an error");
     let mut decoder = PageDecoder::new(&profile);
     let calls: usize = profile.pages().into_iter().map(|key| decoder.decode(key).len()).sum();
     assert!(calls <= pages.len(), "{calls} calls in {} bytes", pages.len());

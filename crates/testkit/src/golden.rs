@@ -1,9 +1,9 @@
-//! Runs the command line and compares what it says with golden files.
+//! Runs the command line and compares its output with golden files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a command did.
+/// The outcome of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     /// Exit code; `None` after a signal.
@@ -23,12 +23,12 @@ pub struct Golden {
 }
 
 impl Golden {
-    /// `program` is usually `env!("CARGO_BIN_EXE_counterpoint")`.
+    /// Creates a harness. `program` is usually `env!("CARGO_BIN_EXE_counterpoint")`.
     pub fn new(program: impl Into<PathBuf>, golden: impl Into<PathBuf>) -> Self {
         Self { program: program.into(), golden: golden.into(), scrub: Vec::new() }
     }
 
-    /// Replaces `text` by `by` in everything that is compared: for paths and versions.
+    /// Replaces `text` with `by` in everything that is compared, for paths and versions.
     pub fn scrub(mut self, text: impl Into<String>, by: impl Into<String>) -> Self {
         self.scrub.push((text.into(), by.into()));
         self
@@ -37,7 +37,7 @@ impl Golden {
     /// Runs the program in an environment that does not depend on the terminal.
     ///
     /// # Panics
-    /// The program cannot be started.
+    /// Panics if the program cannot be started.
     pub fn run(&self, args: &[&str]) -> Output {
         let output = Command::new(&self.program)
             .args(args)
@@ -60,12 +60,12 @@ impl Golden {
         }
     }
 
-    /// Runs and compares stdout, and stderr if there is any, with `NAME.out` and `NAME.err`.
-    /// With `UPDATE_GOLDEN=1` in the environment writes them instead: look at the difference
-    /// before you keep it.
+    /// Runs the program and compares stdout, and stderr if there is any, with `NAME.out` and
+    /// `NAME.err`. With `UPDATE_GOLDEN=1` in the environment, writes those files instead; review
+    /// the difference before you keep it.
     ///
     /// # Panics
-    /// They differ, or the exit code is not `code`.
+    /// Panics if the output differs or the exit code is not `code`.
     pub fn check(&self, name: &str, code: i32, args: &[&str]) -> Output {
         let output = self.run(args);
         self.compare(&self.golden.join(format!("{name}.out")), &output.stdout);

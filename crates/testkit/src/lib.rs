@@ -1,18 +1,18 @@
-//! What tests of the reading side have in common: profiles made from a script, and a harness
-//! that runs the command line and compares what it prints with golden files.
+//! Shared parts of the tests of the reading side: profiles made from a script, and a harness that
+//! runs the command line and compares its output with golden files.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | [`counting`] | counters, memory and machines for tests of counting |
-//! | [`script`] | a profile as a test describes it: processes, threads, calls |
-//! | [`make`] | writes a script as a real profile directory, through the real page writer |
-//! | [`random`] | numbers that are the same in every run |
-//! | [`scratch`] | directories that go away again |
-//! | [`skips`] | tests that cannot run on this machine say so |
-//! | [`fuzz`] | readers over bytes that nobody wrote, for fuzzers and mutation tests |
-//! | [`golden`] | runs `counterpoint` and compares with files under `tests/golden` |
+//! | [`counting`] | provides counters, memory and machines for tests of counting |
+//! | [`script`] | describes a profile in a test: processes, threads, calls |
+//! | [`make`] | writes a script as a real profile directory, with the real page writer |
+//! | [`random`] | generates numbers that are the same in every run |
+//! | [`scratch`] | creates temporary directories |
+//! | [`skips`] | reports tests that cannot run on this machine |
+//! | [`fuzz`] | runs readers over arbitrary bytes, for fuzzers and mutation tests |
+//! | [`golden`] | runs `counterpoint` and compares its output with files under `tests/golden` |
 //!
-//! Dev only: nothing here is in a release, and it may panic, as tests do.
+//! For development only: nothing here is in a release, and it may panic, as tests do.
 
 pub mod counting;
 pub mod fuzz;

@@ -1,4 +1,4 @@
-//! Writes a script as a profile directory, through the real page writer, pool and frames.
+//! Writes a script as a profile directory, with the real page writer, pool and frames.
 
 use std::ffi::CString;
 use std::fs;
@@ -22,7 +22,7 @@ use crate::script::{CallScript, Item, ProcessScript, ProfileScript, ThreadScript
 pub struct PageMaker(OwnedPage);
 
 impl PageMaker {
-    /// A page that starts like this.
+    /// Creates a page with this start.
     pub fn new(start: PageStart) -> Self {
         Self(OwnedPage::new(start))
     }
@@ -35,7 +35,7 @@ impl PageMaker {
     /// Records a call.
     ///
     /// # Panics
-    /// The page is full.
+    /// Panics if the page is full.
     pub fn call(&mut self, script: &CallScript) {
         let scaled = script.groups.iter().any(|g| g.enabled.is_some_and(|e| e != g.running));
         let mut fields = Vec::new();
@@ -55,50 +55,50 @@ impl PageMaker {
         }
     }
 
-    /// Records a moment.
+    /// Records a moment on the thread's clocks.
     ///
     /// # Panics
-    /// The page is full.
+    /// Panics if the page is full.
     pub fn clock(&mut self, ticks: u64, cpu_ns: u64, monotonic_ns: u64) {
         self.0.thread_clock(ticks, cpu_ns, monotonic_ns);
     }
 
-    /// Notes calls in progress.
+    /// Stores the number of calls in progress, and the export of the outermost one.
     pub fn open(&mut self, depth: u32, export: u32) {
         self.0.set_open(depth, export);
     }
 
-    /// Notes what the thread had used.
+    /// Stores what the thread had used when the page ended.
     pub fn end(&mut self, usage: Usage) {
         self.0.set_end(usage);
     }
 
-    /// The bytes to append to a file of pages.
+    /// Returns the bytes to append to a file of pages.
     pub fn seal(&mut self, last: bool) -> Vec<u8> {
         self.0.seal(last).to_vec()
     }
 
-    /// Starts over with another page.
+    /// Starts the next page in the same memory.
     pub fn next(&mut self, start: PageStart) {
         self.0.next(start);
     }
 
-    /// The whole page, as the pool holds it.
+    /// Returns the whole page, as the pool holds it.
     pub fn bytes(&self) -> Vec<u8> {
         self.0.bytes()
     }
 }
 
-/// Where a script puts its pool: into the profile.
+/// Returns where a script puts its pool: inside the profile.
 pub fn pool_path(dir: &Path) -> PathBuf {
     dir.join(POOL_NAME).join(POOL_NAME)
 }
 
 impl ProfileScript {
-    /// Writes the profile as `x.cpt` into a directory of its own; returns both.
+    /// Writes the profile as `x.cpt` to a new temporary directory; returns both.
     ///
     /// # Panics
-    /// On any error of the file system.
+    /// Panics on any error of the file system.
     pub fn written(&self) -> (Scratch, PathBuf) {
         let scratch = Scratch::new();
         let dir = scratch.join("x.cpt");
@@ -109,7 +109,7 @@ impl ProfileScript {
     /// Writes the profile to `dir`, which must not exist.
     ///
     /// # Panics
-    /// On any error of the file system.
+    /// Panics on any error of the file system.
     pub fn write(&self, dir: &Path) {
         fs::create_dir_all(dir.join(PARTS_NAME)).expect("create the profile");
         let mut manifest = self.manifest.clone();
@@ -192,7 +192,7 @@ impl ProfileScript {
         }
     }
 
-    /// Appends the thread's flushed pages to `file`; returns the one that stays in the pool.
+    /// Appends the thread's flushed pages to `file`; returns the page that stays in the pool.
     fn write_thread(
         &self,
         process: &ProcessScript,

@@ -1,11 +1,11 @@
-//! Numbers that look random and are the same in every run, so that a failure is found again.
+//! Pseudo-random numbers that are the same in every run, so that failures can be reproduced.
 
-/// Marsaglia's xorshift with 13, 7 and 17; the state must not be 0.
+/// Marsaglia's xorshift generator with the shifts 13, 7 and 17. The state must not be 0.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
 impl Random {
-    /// Any number but 0.
+    /// Returns any number except 0.
     #[expect(clippy::should_implement_trait, reason = "it never ends")]
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
@@ -14,27 +14,27 @@ impl Random {
         self.0
     }
 
-    /// One that is smaller than `end`; 0 if nothing is.
+    /// Returns a number below `end`; 0 if `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
 
-    /// A place in a list of so many.
+    /// Returns an index into a list of this length.
     pub fn place(&mut self, length: usize) -> usize {
         self.below(length as u64) as usize
     }
 
-    /// One of these.
+    /// Returns one of these values.
     pub fn of<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.place(all.len())]
     }
 
-    /// True once in so many times.
+    /// Returns true once in `one_in` times on average.
     pub fn odd(&mut self, one_in: u64) -> bool {
         self.below(one_in) == 0
     }
 
-    /// Small numbers, and the ends of the range.
+    /// Returns mostly small numbers and the limits of the range.
     pub fn number(&mut self) -> u64 {
         let any = self.below(u64::MAX);
         let small = self.below(1000);

@@ -1,4 +1,4 @@
-//! Directories for tests.
+//! Temporary directories for tests.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A fresh directory, removed with everything in it when dropped.
+/// A new directory, which is removed with its content when dropped.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
 }
 
 impl Scratch {
-    /// A directory whose name starts with `name`.
+    /// Creates a directory.
     ///
     /// # Panics
-    /// The temporary directory is not writable.
+    /// Panics if the temporary directory is not writable.
     #[expect(clippy::new_without_default, reason = "it makes a directory")]
     pub fn new() -> Self {
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -26,18 +26,18 @@ impl Scratch {
         Self { path }
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A path in it.
+    /// Returns the path of an entry in the directory.
     pub fn join(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 }
 
-/// What is removed at the process's exit, and whose exit that is.
+/// The directories to remove when a process exits, with the id of that process.
 static AT_EXIT: Mutex<Vec<(u32, PathBuf)>> = Mutex::new(Vec::new());
 
 unsafe extern "C" {
@@ -45,7 +45,7 @@ unsafe extern "C" {
 }
 
 extern "C" fn remove_all() {
-    // A forked child leaves its parent's alone.
+    // A forked child does not remove its parent's directories.
     let me = std::process::id();
     let Ok(all) = AT_EXIT.lock() else { return };
     for (_, path) in all.iter().filter(|(owner, _)| *owner == me) {
@@ -67,7 +67,7 @@ fn remove(path: &Path) {
 }
 
 impl Scratch {
-    /// For a static, which is never dropped: removed when the process exits.
+    /// Also removes the directory when the process exits; for statics, which are never dropped.
     pub fn until_exit(self) -> Self {
         if let Ok(mut all) = AT_EXIT.lock() {
             if all.is_empty() {

@@ -1,4 +1,4 @@
-//! A profile as a test describes it.
+//! The description of a profile in a test.
 //!
 //! ```
 //! use testkit::{CallScript, ProfileScript};
@@ -18,12 +18,12 @@ use record::{ClockKind, Snapshot, Usage};
 /// A whole profile.
 #[derive(Clone, Debug)]
 pub struct ProfileScript {
-    /// Everything that the manifest says. `clock` and `counters` also go into `run.bin`.
+    /// The manifest. `clock` and `counters` are also written to `run.bin`.
     pub manifest: Manifest,
-    /// Processes in the order in which they take rows of the pool.
+    /// Processes in the order in which they claim rows of the pool.
     pub processes: Vec<ProcessScript>,
-    /// Leave a pool behind, as after a crash or while recording. Threads decide themselves which
-    /// of their pages are still in it.
+    /// Whether to leave a pool, as after a crash or while recording. Each thread decides which of
+    /// its pages are still in it.
     pub pool: bool,
 }
 
@@ -34,27 +34,27 @@ pub struct ProcessScript {
     pub pid: u32,
     /// Start time in clock ticks since boot.
     pub start_time: u64,
-    /// Generation.
+    /// Generation: number of parts that the same process made before.
     pub generation: u32,
     /// Libraries with their exports.
     pub libraries: Vec<Library>,
-    /// What its virtual machines call.
+    /// The functions that its virtual machines call.
     pub op_exports: Vec<OpExport>,
-    /// What its values mean.
+    /// The meaning of its values.
     pub value_keys: Vec<ValueKey>,
-    /// Texts that values name.
+    /// Texts that values refer to.
     pub texts: Vec<Text>,
     /// Snapshots in its metadata.
     pub snapshots: Vec<Snapshot>,
     /// Its calibrations.
     pub calibrations: Vec<Calibration>,
-    /// What the last pages of its threads cost.
+    /// The cost of the last pages of its threads.
     pub leaving: Option<Leaving>,
     /// Its threads.
     pub threads: Vec<ThreadScript>,
-    /// Losses in its row of the pool or its ledger: name, count, errno.
+    /// Losses in its row of the pool or in its ledger: loss, count, errno.
     pub losses: Vec<(model::Loss, u64, i32)>,
-    /// Write no metadata at all.
+    /// Whether to write no metadata at all.
     pub without_metadata: bool,
 }
 
@@ -63,25 +63,27 @@ pub struct ProcessScript {
 pub struct ThreadScript {
     /// Its number in the process.
     pub uid: u32,
-    /// Kernel id.
+    /// The kernel's thread id.
     pub tid: u32,
-    /// Name; bytes, because programs may set any.
+    /// Name as bytes, because programs may set any.
     pub name: Vec<u8>,
-    /// Which counters its pages hold.
+    /// Mask of the counters in its pages.
     pub mask: u32,
-    /// Base of its first page: ticks, CPU time, monotonic time.
+    /// Base values of its first page: ticks, CPU time, monotonic time.
     pub base: (u64, u64, u64),
-    /// What it records.
+    /// The steps that it records.
     pub items: Vec<Item>,
-    /// The last page stays in the pool instead of being flushed (needs [`ProfileScript::pool`]).
+    /// Whether the last page stays in the pool instead of being flushed (needs
+    /// [`ProfileScript::pool`]).
     pub unflushed: bool,
-    /// Calls in progress at the end, and the export of the outermost.
+    /// Number of calls in progress at the end, and the export of the outermost one.
     pub open: (u32, u32),
-    /// Ticks spent in flushing before the last page was begun.
+    /// Ticks spent flushing before the last page was begun.
     pub flush_ticks: u64,
-    /// Processor time that attaching it took, ns.
+    /// CPU time that attaching it took, in ns.
     pub attach_ns: u64,
-    /// For each page what the thread had used at its begin and at its end; fewer: not known.
+    /// For each page, what the thread had used at its begin and at its end. Missing entries are
+    /// unknown.
     pub usages: Vec<(Option<Usage>, Option<Usage>)>,
 }
 
@@ -90,11 +92,11 @@ pub struct ThreadScript {
 pub enum Item {
     /// A call.
     Call(CallScript),
-    /// The thread's clocks: ticks, CPU time, monotonic time.
+    /// A reading of the thread's clocks: ticks, CPU time, monotonic time.
     Clock(u64, u64, u64),
-    /// The page is flushed and the next one begun at these ticks, CPU and monotonic times.
+    /// The page is flushed, and the next one begins at these ticks, CPU time and monotonic time.
     NextPage(u64, u64, u64),
-    /// The page is given up and the next one begun: a gap in the sequence.
+    /// The page is discarded, and the next one begins: this leaves a gap in the sequence.
     LostPage(u64, u64, u64),
 }
 
@@ -103,16 +105,16 @@ pub enum Item {
 pub struct CallScript {
     /// The call itself.
     pub call: record::Call,
-    /// What each group of the page read.
+    /// The readings of each group of the page.
     pub groups: Vec<GroupRead>,
-    /// Its values: keys and bits.
+    /// Its values as pairs of key and bits.
     pub values: Vec<(u32, u64)>,
 }
 
-/// What one group read in one call.
+/// The reading of one group in one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupRead {
-    /// Time enabled; `None`: the group was not read.
+    /// Time enabled; `None` if the group was not read.
     pub enabled: Option<u64>,
     /// Time running.
     pub running: u64,
@@ -121,51 +123,51 @@ pub struct GroupRead {
 }
 
 impl CallScript {
-    /// A call of one workgroup of a dispatch of one, on CPU 0.
+    /// Creates a call of the only workgroup of a dispatch, on CPU 0.
     pub fn new(export: u32, start: u64, duration: u64) -> Self {
         let end = start.wrapping_add(duration);
         let call = record::Call { export, count: [1; 3], start, end, ..Default::default() };
         Self { call, ..Self::default() }
     }
 
-    /// A call that a virtual machine makes.
+    /// Creates a call that a virtual machine makes.
     pub fn op(export: u32, start: u64, duration: u64) -> Self {
         let mut script = Self::new(export, start, duration);
         script.call.count = [0; 3];
         script
     }
 
-    /// Has this value.
+    /// Adds a value.
     pub fn value(mut self, key: u32, bits: u64) -> Self {
         self.values.push((key, bits));
         self
     }
 
-    /// Workgroup `id` of `count` in x.
+    /// Makes it workgroup `id` of `count` in x.
     pub fn workgroup(mut self, id: u32, count: u32) -> Self {
         (self.call.workgroup[0], self.call.count[0]) = (id, count);
         self
     }
 
-    /// On this CPU of this node.
+    /// Places it on this CPU of this node.
     pub fn on(mut self, cpu: u32, node: u32) -> Self {
         self.call.location = node << 12 | cpu;
         self
     }
 
-    /// The next group was enabled and running for this long and read these values.
+    /// Adds a group that was enabled and running for this long and read these values.
     pub fn group(self, enabled: u64, values: &[u64]) -> Self {
         self.scaled(enabled, enabled, values)
     }
 
-    /// The next group was enabled, and running for part of that.
+    /// Adds a group that was running for only part of the time that it was enabled.
     pub fn scaled(mut self, enabled: u64, running: u64, values: &[u64]) -> Self {
         let read = GroupRead { enabled: Some(enabled), running, values: values.to_vec() };
         self.groups.push(read);
         self
     }
 
-    /// The next group was not read.
+    /// Adds a group that was not read.
     pub fn unread(mut self) -> Self {
         self.groups.push(GroupRead::default());
         self
@@ -187,7 +189,7 @@ impl ThreadScript {
 }
 
 impl ProcessScript {
-    /// Loads a library; its exports are numbered on from those that are there.
+    /// Loads a library. Its exports are numbered after the existing ones.
     pub fn library(&mut self, name: &str, exports: &[&str]) -> &mut Library {
         let first: usize = self.libraries.iter().map(|l| l.exports.len()).sum();
         let exports = exports.iter().enumerate().map(|(i, export)| Export {
@@ -210,15 +212,15 @@ impl ProcessScript {
         self.libraries.last_mut().expect("just pushed")
     }
 
-    /// Makes a virtual machine of TVM; returns its number.
+    /// Creates a virtual machine of TVM; returns its number.
     pub fn machine(&mut self, name: &str) -> u32 {
         let library = self.library(name, &[]);
         library.kind = LibraryKind::RelaxVm;
         library.id
     }
 
-    /// Adds something that a machine calls, on `cpu0`; returns its export id. After the last
-    /// library with exports.
+    /// Adds a function that a machine calls, on `cpu0`; returns its export id. Call this after the
+    /// last library with exports was added.
     pub fn op(&mut self, machine: u32, role: Role, name: &str, arguments: &str) -> u32 {
         let functions: usize = self.libraries.iter().map(|l| l.exports.len()).sum();
         let id = (functions + self.op_exports.len()) as u32;
@@ -234,7 +236,7 @@ impl ProcessScript {
         id
     }
 
-    /// Starts a thread that records all counters there are.
+    /// Starts a thread that records all counters.
     pub fn thread(&mut self, name: &str) -> &mut ThreadScript {
         let uid = self.threads.len() as u32;
         let name = name.as_bytes().to_vec();
@@ -250,8 +252,8 @@ impl ProcessScript {
 }
 
 impl ProfileScript {
-    /// A finished profile of one tick per nanosecond without counters: the easiest to compute
-    /// with on paper.
+    /// Creates a finished profile without counters in which one tick is one nanosecond, which is
+    /// easy to compute with on paper.
     pub fn monotonic() -> Self {
         let snapshot = |ns| Moment {
             ticks: ns,
@@ -277,12 +279,12 @@ impl ProfileScript {
         Self { manifest, processes: vec![], pool: false }
     }
 
-    /// The clock of the run.
+    /// Returns the clock of the run.
     pub fn clock(&self) -> ClockKind {
         self.manifest.clock.into()
     }
 
-    /// Adds a counter of plain occurrences.
+    /// Adds a counter of occurrences.
     pub fn counter(&mut self, name: &str, group: u16) -> &mut profile::CounterInfo {
         self.manifest.counters.push(profile::CounterInfo {
             name: name.to_owned(),
@@ -294,7 +296,7 @@ impl ProfileScript {
         self.manifest.counters.last_mut().expect("just pushed")
     }
 
-    /// Adds a process that started at tick 1000 + its place in the list.
+    /// Adds a process that started at tick 1000 + its index in the list.
     pub fn process(&mut self, pid: u32) -> &mut ProcessScript {
         let start_time = 1_000 + self.processes.len() as u64;
         self.processes.push(ProcessScript { pid, start_time, ..ProcessScript::default() });

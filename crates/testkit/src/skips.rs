@@ -1,19 +1,20 @@
-//! Tests that cannot run on this machine.
+//! Reports tests that cannot run on this machine.
 //!
-//! A test that lacks something (a PMU, root, a Python module) says so with [`skip`] and returns.
-//! `cargo xtask test` lists every skip at its end, and `--strict`, which CI uses, fails on one that
-//! is not in its list of expected skips (`xtask/src/test/skips.rs`).
+//! A test that lacks something (a PMU, root, a Python module) calls [`skip`] and returns. `cargo
+//! xtask test` lists all skips at its end. With `--strict`, which CI uses, it fails on a skip that
+//! is not in the list of expected skips (`xtask/src/test/skips.rs`).
 
 use std::io::Write;
 
 /// Records that `test` does not run here, and why: on standard error, and as a line `TEST: WHY` in
-/// the file that `COUNTERPOINT_SKIP_LOG` names, if it names one. The caller returns afterwards.
+/// the file that `COUNTERPOINT_SKIP_LOG` names, if it is set. The caller returns afterwards.
 ///
-/// `test` is a name without a colon that appears once in the tests; it is what the list of expected
-/// skips matches.
+/// `test` is a name without a colon that is unique among the tests; the list of expected skips
+/// matches it.
 ///
 /// # Panics
-/// The log cannot be written: a skip that nobody sees would look like a test that passed.
+/// Panics if the log cannot be written, because a skip that nobody sees would look like a passed
+/// test.
 pub fn skip(test: &str, why: &str) {
     let why = why.trim_end().replace('\n', " ");
     eprintln!("SKIPPED {test}: {why}");
@@ -24,10 +25,10 @@ pub fn skip(test: &str, why: &str) {
     }
 }
 
-/// As [`skip`], for a test that is called what its thread is called: the test's own path.
+/// Does what [`skip`] does, with the name of the calling thread, which is the test's own path.
 ///
 /// # Panics
-/// As [`skip`].
+/// Same as for [`skip`].
 pub fn skip_this(why: &str) {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("unnamed test");

@@ -1,11 +1,11 @@
-/* An independent peer: counts the instructions of a known loop with PAPI, and prints one number
- * for each number of trips on its command line. Instructions by Arm's own name, user mode, as
- * PAPI counts by default. */
+/* An independent peer: counts the instructions of a known loop with PAPI, and prints one number for
+ * each trip count on its command line. It uses Arm's own name for instructions and counts user mode,
+ * PAPI's default. */
 #include <papi.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Two instructions a trip, as in src/loops.rs. */
+/* Two instructions per trip, as in src/loops.rs. */
 static __attribute__((noinline)) void spin(unsigned long trips)
 {
     __asm__ volatile("cbz %0, 2f\n"
@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     check(PAPI_add_named_event(set, "INST_RETIRED"), "PAPI_add_named_event INST_RETIRED");
     check(PAPI_start(set), "PAPI_start");
     for (int i = 0; i < argc; i++) {
-        /* The first is the program's name, and warms everything up. */
+        /* The first argument is the program's name; this round warms everything up. */
         unsigned long trips = strtoul(argv[i], NULL, 10);
         long long begin, end;
         check(PAPI_read(set, &begin), "PAPI_read");

@@ -1,7 +1,7 @@
-/* The least that reads hardware counters without the kernel: the loop of the comments in
- * include/uapi/linux/perf_event.h, with a register per counter as AArch64 wants it. It is what our
- * own reading is compared with, in instructions. No error handling: a counter that is not on the
- * processor counts as its offset. */
+/* The minimal code that reads hardware counters without the kernel: the loop from the comments in
+ * include/uapi/linux/perf_event.h, with a register per counter as AArch64 requires. Our own reading
+ * is compared with it, in instructions. There is no error handling: a counter that is not on the
+ * CPU counts as its offset. */
 #include <linux/perf_event.h>
 #include <stdint.h>
 
@@ -39,7 +39,7 @@ static inline uint64_t value(const volatile struct perf_event_mmap_page *page)
     return count;
 }
 
-/* One counter, value only: its accumulated count. */
+/* Returns the accumulated count of one counter, without times. */
 uint64_t pmu_vm_c_value(const volatile struct perf_event_mmap_page *page)
 {
     uint32_t lock;
@@ -53,7 +53,7 @@ uint64_t pmu_vm_c_value(const volatile struct perf_event_mmap_page *page)
     return count;
 }
 
-/* `n` counters, values only. */
+/* Reads `n` counters, without times. */
 void pmu_vm_c_values(const volatile struct perf_event_mmap_page *const *pages, uint64_t n,
                      uint64_t *out)
 {
@@ -61,8 +61,8 @@ void pmu_vm_c_values(const volatile struct perf_event_mmap_page *const *pages, u
         out[i] = pmu_vm_c_value(pages[i]);
 }
 
-/* `n` counters of a group into the words of a group read: n, enabled, running, value and id (left
- * alone) of each. The times are the leader's, brought up to date. */
+/* Reads `n` counters of a group into the words of a group read: n, enabled, running, and the value
+ * and the id of each counter (ids are not written). The times are the leader's, brought up to date. */
 void pmu_vm_c_group(const volatile struct perf_event_mmap_page *const *pages, uint64_t n,
                     uint64_t *out)
 {
@@ -95,7 +95,7 @@ void pmu_vm_c_group(const volatile struct perf_event_mmap_page *const *pages, ui
         out[3 + 2 * i] = pmu_vm_c_value(pages[i]);
 }
 
-/* One begin/end pair of each kind, with the sum of the differences. */
+/* One begin/end pair of each kind; returns the sum of the differences. */
 uint64_t pmu_vm_c_values_pair(const volatile struct perf_event_mmap_page *const *pages, uint64_t n)
 {
     uint64_t begin[8], end[8], sum = 0;

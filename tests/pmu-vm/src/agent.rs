@@ -1,5 +1,5 @@
-//! The whole agent on AArch64: a C host of `tests/programs` loads a library as IREE's loader does,
-//! with `libcounterpoint.so` preloaded, against Debian's glibc. What it recorded is read from the
+//! Tests the whole agent on AArch64: a C host of `tests/programs` loads a library as IREE's loader
+//! does, with `libcounterpoint.so` preloaded, on Debian's glibc. The recording is read from the
 //! pool and from the profile.
 
 use std::fs;
@@ -17,7 +17,7 @@ tests![agent: records_calls_by_reads, records_calls_in_user_mode, records_a_kill
 
 const LIBRARY: &str = "/lib/aarch64-linux-gnu/libcounterpoint.so";
 
-/// What a call of the host's library counted, by its export.
+/// The outcome of a run, with the export and the count of each call of the host's library.
 struct Recorded {
     calls: Vec<(u32, u64)>,
     stdout: String,
@@ -54,7 +54,7 @@ fn run(name: &str, mode: &[&str]) -> Recorded {
 
     let mut calls = Vec::new();
     let pool = PoolFile::open(Path::new(&pool)).expect("open the pool");
-    for process in pool.processes().expect("read its table") {
+    for process in pool.processes().expect("read the pool's table of processes") {
         assert_eq!(process.losses, [], "losses");
     }
     for (page, _) in pool.claimed() {
@@ -64,7 +64,7 @@ fn run(name: &str, mode: &[&str]) -> Recorded {
         let mut rest = &bytes[..];
         while !rest.is_empty() {
             calls.extend(page_calls(rest));
-            let header = record::PageHeader::parse(rest).expect("pages only");
+            let header = record::PageHeader::parse(rest).expect("the file contains only pages");
             rest = &rest[header.file_bytes().min(rest.len())..];
         }
     }
@@ -75,7 +75,7 @@ fn run(name: &str, mode: &[&str]) -> Recorded {
     }
 }
 
-/// Files of pages: those that begin like one.
+/// Returns the contents of the files of pages, which are recognised by their beginning.
 fn raw_files(folder: &Path) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("read a folder").flatten() {
@@ -97,7 +97,7 @@ fn page_calls(bytes: &[u8]) -> Vec<(u32, u64)> {
     let mut reader = PageReader::new(bytes, &layout).expect("a page");
     let mut calls = Vec::new();
     while let Some(record) = reader.next_record() {
-        if let Record::Call(call) = record.expect("whole") {
+        if let Record::Call(call) = record.expect("the record is not torn") {
             assert!(reader.groups()[0].read, "every call was counted");
             assert!(call.end >= call.start);
             calls.push((call.export, reader.values()[0]));
@@ -106,8 +106,8 @@ fn page_calls(bytes: &[u8]) -> Vec<(u32, u64)> {
     calls
 }
 
-/// Twelve calls of an empty function and two of a loop of 1,000: the numbers are the machine's,
-/// but the same for the same work, and the loop is the longer one.
+/// Twelve calls of an empty function and two of a loop of 1,000. The counts depend on the machine,
+/// but they are the same for the same work, and the loop takes longer.
 fn check(recorded: &Recorded) {
     assert_eq!(recorded.stdout.trim(), "grid 0 0 done");
     assert_eq!(recorded.status, "exit status: 0");
@@ -119,7 +119,7 @@ fn check(recorded: &Recorded) {
     let spin = of(*exports.last().expect("some calls"));
     println!("nothing: {nothing:?}, spin: {spin:?}");
     assert_eq!((nothing.len(), spin.len()), (12, 2));
-    // The first call makes the thread's state and binds symbols.
+    // The first call creates the thread's state and binds symbols.
     assert!(nothing[2..].iter().all(|&count| count == nothing[1]), "{nothing:?}");
     assert!((1..1_000).contains(&nothing[1]), "{nothing:?}");
     assert_eq!(spin[0], spin[1]);
@@ -137,7 +137,7 @@ fn records_calls_in_user_mode() {
     check(&run("user", &["grid"]));
 }
 
-/// What was recorded before an `abort` is there.
+/// What was recorded before an `abort` is kept.
 fn records_a_killed_program() {
     user_access(true);
     let recorded = run("killed", &["abort", "50"]);

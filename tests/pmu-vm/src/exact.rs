@@ -1,5 +1,5 @@
-//! Group reads count exactly: 2 n + c instructions for n trips of a two-instruction loop, with
-//! the same c for every n, and c measured with no trip at all.
+//! Group reads count exactly: 2 n + c instructions for n trips of a two-instruction loop, with the
+//! same c for every n. c is measured with zero trips.
 
 use counters::{Coverage, ThreadCounters};
 
@@ -9,19 +9,19 @@ use crate::set;
 
 tests![exact: known_loops, cycles_are_instructions, two_slopes];
 
-/// One place in the program, so one constant.
+/// The loop is in only one place in the program, so there is only one constant.
 #[inline(never)]
 fn spin(counters: &mut ThreadCounters<'_>, trips: u64, counter: usize) -> u64 {
     let [begin, end] = set::measure(counters, || loops::spin(trips));
     assert_eq!(end.coverage(&begin, counter), Coverage::Whole);
-    end.since(&begin, counter).expect("was read")
+    end.since(&begin, counter).expect("the counter was read")
 }
 
 fn known_loops() {
     let plan = set::plan("instructions:u");
     let mut counters = set::open(&plan);
     let constant = spin(&mut counters, 0, 0);
-    // Two instructions of the loop's frame, and what the two readings have between them.
+    // Two instructions of the loop's frame, and those between the two readings.
     assert!((2..200).contains(&constant), "an empty loop counts {constant}");
     let mut random = Random::new("known_loops");
     for digits in [1, 10, 1_000, 100_000, 10_000_000] {
@@ -35,8 +35,8 @@ fn known_loops() {
     counters.close();
 }
 
-/// One instruction takes one cycle of this machine's clock, so the cycle counter, which is
-/// another piece of hardware, must say the same.
+/// One instruction takes one cycle of this machine's clock. The cycle counter, which is a different
+/// piece of hardware, must therefore show the same number.
 fn cycles_are_instructions() {
     let plan = set::plan("{cycles:u,instructions:u}");
     let mut counters = set::open(&plan);
@@ -50,13 +50,13 @@ fn cycles_are_instructions() {
     counters.close();
 }
 
-/// A loop of another length: the slope is the loop's, not the test's.
+/// A loop of another length, to show that the slope comes from the loop and not from the test.
 fn two_slopes() {
     let plan = set::plan("instructions:u");
     let mut counters = set::open(&plan);
     let mut three = |trips| {
         let [begin, end] = set::measure(&mut counters, || loops::spin3(trips));
-        end.since(&begin, 0).expect("was read")
+        end.since(&begin, 0).expect("the counter was read")
     };
     let constant = three(0);
     let mut random = Random::new("two_slopes");

@@ -1,4 +1,4 @@
-//! Process 1: makes the machine usable, runs the tests one by one, switches the machine off.
+//! Process 1: sets up the machine, runs the tests one by one, and switches the machine off.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::machine;
 use crate::report::{Test, tell};
 
-/// Guest time for one test. With virtual time a sleeping guest skips ahead, so this is about
-/// loops that do not end; the host has a limit of its own.
+/// Time limit for one test, in guest time. With virtual time a sleeping guest skips ahead, so this
+/// only affects loops that do not end; the host has its own limit.
 const LONGEST: Duration = Duration::from_secs(60);
 
 const OURSELVES: &str = "/proc/self/exe";
@@ -17,7 +17,7 @@ const OURSELVES: &str = "/proc/self/exe";
 pub fn main(tests: &[(usize, &[Test])]) -> ExitCode {
     machine::mount_all();
     machine::describe();
-    // What the kernel leaves in our environment of its command line: `filter=…`.
+    // The kernel passes unknown words of its command line, such as `filter=…`, in our environment.
     let filter = std::env::var("filter").unwrap_or_default();
     if std::env::var("bench").is_ok() {
         measure();
@@ -38,7 +38,7 @@ pub fn main(tests: &[(usize, &[Test])]) -> ExitCode {
     machine::power_off()
 }
 
-/// Measures instead of testing. What the child says is the result.
+/// Measures instead of testing. The child reports the results.
 fn measure() -> ! {
     let worked = Command::new(OURSELVES).arg("bench").status().is_ok_and(|s| s.success());
     match worked {
@@ -49,7 +49,7 @@ fn measure() -> ! {
     machine::power_off()
 }
 
-/// Runs a test in a child, passing on what it says.
+/// Runs a test in a child, and passes on its output.
 fn run(name: &str) -> Result<(), String> {
     machine::reset().map_err(|e| format!("set sysctls: {e}"))?;
     let (reader, writer) = std::io::pipe().map_err(|e| format!("make a pipe: {e}"))?;
@@ -57,7 +57,7 @@ fn run(name: &str) -> Result<(), String> {
     let mut command = Command::new(OURSELVES);
     command.args(["test", name]).stdin(Stdio::null()).stdout(copy).stderr(writer);
     let mut child = command.spawn().map_err(|e| format!("start: {e}"))?;
-    drop(command); // The last writing end of ours: the pipe ends with the child.
+    drop(command); // This closes our last write end, so the pipe ends with the child.
     let (send, lines) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(reader).lines().map_while(Result::ok) {
@@ -72,7 +72,7 @@ fn run(name: &str) -> Result<(), String> {
         match lines.recv_timeout(LONGEST) {
             Ok(line) => {
                 println!("    {line}");
-                // `thread … panicked at FILE:LINE:COLUMN:`, and the message on the next line.
+                // `thread … panicked at FILE:LINE:COLUMN:`, with the message on the next line.
                 if panicked && why.is_none() {
                     why = Some(line.clone());
                 }

@@ -1,22 +1,23 @@
-//! The kernel's interfaces used directly, as something to compare with.
+//! Direct use of the kernel's interfaces, for comparison.
 
 use counters::{Target, perf};
 use model::Source;
 
 use crate::set;
 
-/// A group read.
+/// The result of a group read.
 pub struct Group {
     pub enabled: u64,
     pub values: Vec<u64>,
 }
 
-/// Words of a group of `n`: number, times, value and id of each.
+/// Number of words of a group of `n`: the number of counters, two times, and the value and the id
+/// of each counter.
 fn words(n: usize) -> usize {
     3 + 2 * n
 }
 
-/// Reads the group of `n` whose leader is `fd`.
+/// Reads the group of `n` counters whose leader is `fd`.
 #[inline(always)]
 pub fn group(fd: i32, n: usize) -> Group {
     let mut block = [0u64; 67];
@@ -27,12 +28,12 @@ pub fn group(fd: i32, n: usize) -> Group {
     Group { enabled: block[1], values }
 }
 
-/// `read(2)` and nothing else.
+/// Makes the system call `read(2)` and nothing else.
 #[inline(always)]
 pub fn raw_read(fd: i32, block: &mut [u64; 67], n: usize) -> isize {
     let got;
-    // SAFETY: Linux on AArch64 takes the number in x8 and arguments from x0 on; a group of `n`
-    // (at most 32) fits the block.
+    // SAFETY: Linux on AArch64 takes the number in x8 and arguments from x0 on; a group of `n` (at
+    // most 32) fits in the block.
     unsafe {
         std::arch::asm!("svc 0", in("x8") libc::SYS_read, inlateout("x0") fd as isize => got,
             in("x1") block.as_mut_ptr(), in("x2") words(n) * 8, options(nostack));
@@ -40,7 +41,7 @@ pub fn raw_read(fd: i32, block: &mut [u64; 67], n: usize) -> isize {
     got
 }
 
-/// From now on `read` and `ioctl` kill this process.
+/// From now on, `read`, `ioctl`, `pread64` and `readv` kill this process.
 pub fn forbid_reading() {
     let statement =
         |code: u32, k: i64| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k: k as u32 };
@@ -60,7 +61,7 @@ pub fn forbid_reading() {
         returns(libc::SECCOMP_RET_KILL_PROCESS),
     ];
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: plain numbers, and a filter that is alive during the call.
+    // SAFETY: plain numbers, and a filter that lives during the call.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
         assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program), 0);
@@ -79,12 +80,14 @@ const PAGE: usize = 4096;
 pub fn open_and_map(names: &str) -> Vec<Mapped> {
     let mut mapped: Vec<Mapped> = Vec::new();
     for counter in set::resolve(names) {
-        let Source::Perf(mut attr) = counter.source else { panic!("{} is perf's", counter.name) };
+        let Source::Perf(mut attr) = counter.source else {
+            panic!("{} is not a perf counter", counter.name)
+        };
         attr.config1 |= 2;
         let leader = mapped.first().map_or(-1, |first| first.fd);
         let fd = perf::open(&attr, Target::CALLING_THREAD, leader)
             .unwrap_or_else(|e| panic!("open {}: {e}", counter.name));
-        // SAFETY: a new mapping of a descriptor that was just opened.
+        // SAFETY: this creates a new mapping of a descriptor that was just opened.
         let page = unsafe {
             libc::mmap(std::ptr::null_mut(), PAGE, libc::PROT_READ, libc::MAP_SHARED, fd, 0)
         };
@@ -96,12 +99,12 @@ pub fn open_and_map(names: &str) -> Vec<Mapped> {
 
 impl Mapped {
     pub fn close(&self) {
-        // SAFETY: ours, and closed once.
+        // SAFETY: the descriptor is ours, and it is closed only once.
         unsafe { libc::close(self.fd) };
     }
 
     pub fn unmap(&self) {
-        // SAFETY: ours, and nobody reads it any more.
+        // SAFETY: the mapping is ours, and nobody reads it any more.
         unsafe { libc::munmap(self.page.cast_mut().cast(), PAGE) };
     }
 }

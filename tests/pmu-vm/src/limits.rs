@@ -1,4 +1,4 @@
-//! What a PMU of six counters and a cycle counter cannot do, and how that is said.
+//! Tests the limits of a PMU with six counters and a cycle counter, and how they are reported.
 
 use ::machine::Machine;
 use ::machine::check;
@@ -19,9 +19,9 @@ tests![
     a_machine_of_six_and_one,
 ];
 
-/// Instructions by their number in the Arm manual (INST_RETIRED, 0x08): a raw counter never goes
-/// to the cycle counter's own register. Different names for the same thing, or they could not be
-/// told apart in a message.
+/// Twelve counters of instructions by their number in the Arm manual (INST_RETIRED, 0x08): a raw
+/// counter never uses the cycle counter's own register. They have different names, so that messages
+/// can refer to each.
 fn twelve() -> Vec<String> {
     (0..12).map(|i| format!("armv8_pmuv3/config=0x8,name=i{i}/u")).collect()
 }
@@ -33,23 +33,23 @@ fn resolve_in(names: &[String], open: &str, close: &str) -> Vec<Counter> {
 fn twelve_are_refused() {
     let group = set::resolve(&format!("{{{}}}", twelve().join(",")));
     let report = check::check(&group, &Machine::here());
-    assert!(report.counters.iter().all(Result::is_ok), "each alone: {report:?}");
+    assert!(report.counters.iter().all(Result::is_ok), "each counter works alone: {report:?}");
     let problem = report.together.expect_err("twelve counters do not fit six");
     println!("{}", problem.message);
-    let remedy = problem.remedy.expect("names what fits");
+    let remedy = problem.remedy.expect("the problem has a remedy");
     println!("{remedy}");
     assert_eq!(problem.error.map(|e| e.kind), Some(OpenErrorKind::Invalid));
     assert!(remedy.contains("i0"), "{remedy}");
-    // Exactly the set that fits: the first six do, the seventh does not.
+    // The remedy names exactly the set that fits: six counters work, seven do not.
     let works = |n: usize| check::check(&group[..n], &Machine::here()).problem().is_none();
-    assert!(works(6), "six");
-    assert!(!works(7), "seven");
+    assert!(works(6), "six counters fit");
+    assert!(!works(7), "seven counters do not fit");
     assert!(remedy.contains("i5"), "{remedy}");
     let (fit, _) = remedy.split_once('}').expect("a set in braces");
     assert!(!fit.contains("i6"), "{remedy}");
 }
 
-/// The same loop, six counters at a time: every one exact.
+/// Counts the same loop with six counters at a time; every count is exact.
 fn twelve_in_passes() {
     let all = twelve();
     let trips = Random::new("passes").below(1_000_000);
@@ -59,7 +59,7 @@ fn twelve_in_passes() {
         let mut counters = set::open(&plan);
         let mut pass = |trips| {
             let [begin, end] = set::measure(&mut counters, || loops::spin(trips));
-            (0..6).map(|i| end.since(&begin, i).expect("was read")).collect::<Vec<_>>()
+            (0..6).map(|i| end.since(&begin, i).expect("the counter was read")).collect::<Vec<_>>()
         };
         let empty = pass(0);
         counted.extend(pass(trips).iter().zip(empty).map(|(n, constant)| n - constant));
@@ -68,12 +68,12 @@ fn twelve_in_passes() {
     assert_eq!(counted, [2 * trips; 12]);
 }
 
-/// More counters than there are, each in a group of its own: they take turns, say so, and scaled
-/// by the time in which they ran they come within 1 % of what happened.
+/// More counters than the PMU has, each in its own group. They take turns and report it. Scaled by
+/// the time in which they ran, they are within 1 % of the true count.
 fn twelve_take_turns() {
     let plan = Plan::new(resolve_in(&twelve(), "{", "}")).expect("twelve groups");
     let mut counters = ThreadCounters::closed();
-    counters.open(&plan).expect("the kernel takes turns");
+    counters.open(&plan).expect("open counters that take turns");
     let trips = 400_000 + Random::new("turns").below(100_000);
     let [begin, end] = set::measure(&mut counters, || loops::run(trips));
     for i in 0..12 {
@@ -81,7 +81,7 @@ fn twelve_take_turns() {
             panic!("counter {i} of twelve: {:?}", end.coverage(&begin, i));
         };
         let share = running_ns as f64 / enabled_ns as f64;
-        let counted = end.since(&begin, i).expect("was read") as f64;
+        let counted = end.since(&begin, i).expect("the counter was read") as f64;
         let truth = 256.0 * trips as f64;
         let scaled = counted / share;
         println!(
@@ -91,19 +91,22 @@ fn twelve_take_turns() {
         );
         assert!((0.3..0.7).contains(&share), "six of twelve should run half of the time");
         assert!((scaled / truth - 1.0).abs() < 0.01, "{scaled} of {truth}");
-        assert!(counted < 0.8 * truth, "unscaled it cannot be right: {counted} of {truth}");
+        assert!(
+            counted < 0.8 * truth,
+            "without scaling, the count is too small: {counted} of {truth}"
+        );
     }
     counters.close();
 }
 
-/// Pinned counters do not take turns: the seventh to twelfth get nothing, and nothing is what
-/// they say, not 0.
+/// Pinned counters do not take turns. The seventh to twelfth get no hardware, and their values are
+/// missing and not 0.
 fn pinned_without_hardware_is_missing() {
     let names: Vec<String> = twelve().iter().map(|name| format!("{name}D")).collect();
-    let plan = Plan::new(resolve_in(&names, "", "")).expect("pinned ones are groups of their own");
+    let plan = Plan::new(resolve_in(&names, "", "")).expect("twelve groups of one pinned counter");
     assert_eq!(plan.groups().len(), 12);
     let mut counters = ThreadCounters::closed();
-    counters.open(&plan).expect("opening says nothing");
+    counters.open(&plan).expect("opening reports no error");
     let mut readings = [const { Readings::new() }; 2];
     let [begin, end] = &mut readings;
     assert_eq!(counters.read(begin), ReadStatus::Partial);
@@ -121,11 +124,11 @@ fn pinned_without_hardware_is_missing() {
     counters.close();
 }
 
-/// The emulated PMU counts no caches and no branches.
+/// The emulated PMU counts neither caches nor branches.
 fn caches_and_branches_are_not_there() {
     for name in ["cache-misses:u", "branch-misses:u", "L1-dcache-load-misses:u"] {
         let report = check::check(&set::resolve(name), &Machine::here());
-        let problem = report.problem().expect("no such counter here");
+        let problem = report.problem().expect("the machine does not have this counter");
         println!("{}", problem.message);
         assert_eq!(problem.error.map(|e| e.kind), Some(OpenErrorKind::NoSuchCounter));
         let expected =
@@ -134,7 +137,7 @@ fn caches_and_branches_are_not_there() {
     }
 }
 
-/// The cycle counter is one more: seven fit if one of them is cycles.
+/// The cycle counter is separate: seven counters fit if one of them is cycles.
 fn a_machine_of_six_and_one() {
     let names = format!("{{cycles:u,{}}}", twelve()[..6].join(","));
     let report = check::check(&set::resolve(&names), &Machine::here());

@@ -1,4 +1,4 @@
-//! Loops whose instructions are known from their text, and random trip counts for them.
+//! Loops whose instruction counts are known from their code, and random trip counts for them.
 
 use std::arch::global_asm;
 
@@ -10,7 +10,7 @@ global_asm!(
     "1: subs x0, x0, #1",
     "  b.ne 1b",
     "2: ret",
-    // Three instructions a trip.
+    // Three instructions per trip.
     ".balign 64",
     ".global pmu_vm_spin3",
     "pmu_vm_spin3:",
@@ -19,8 +19,8 @@ global_asm!(
     "  subs x0, x0, #1",
     "  b.ne 1b",
     "2: ret",
-    // 256 instructions a trip: the emulator translates no-operations into nothing, so that this
-    // is how to have billions of instructions in a second.
+    // 256 instructions per trip. The emulator translates no-operations into nothing, so this loop
+    // can execute billions of instructions in a second.
     ".balign 64",
     ".global pmu_vm_run",
     "pmu_vm_run:",
@@ -39,33 +39,33 @@ unsafe extern "C" {
     fn pmu_vm_run(trips: u64);
 }
 
-/// 2 · `trips` + 2 instructions, with the call and the first test.
+/// Executes 2 · `trips` + 2 instructions, including the call and the first test.
 #[inline(always)]
 pub fn spin(trips: u64) {
-    // SAFETY: touches one register that a call may change.
+    // SAFETY: changes only one register, which a call may change.
     unsafe { pmu_vm_spin(trips) }
 }
 
-/// 3 · `trips` + 2 instructions.
+/// Executes 3 · `trips` + 2 instructions.
 #[inline(always)]
 pub fn spin3(trips: u64) {
-    // SAFETY: as above.
+    // SAFETY: changes only one register, which a call may change.
     unsafe { pmu_vm_spin3(trips) }
 }
 
-/// 256 · `trips` + 2 instructions.
+/// Executes 256 · `trips` + 2 instructions.
 #[inline(always)]
 pub fn run(trips: u64) {
-    // SAFETY: as above.
+    // SAFETY: changes only one register, which a call may change.
     unsafe { pmu_vm_run(trips) }
 }
 
-/// Random numbers from the host's seed (splitmix64): known to nobody when the test was written,
-/// known to everybody who reads the log.
+/// Random numbers from the host's seed (splitmix64). They are not known when a test is written, but
+/// the log shows the seed.
 pub struct Random(u64);
 
 impl Random {
-    /// A sequence of its own for each `test`.
+    /// Creates a different sequence for each `test`.
     pub fn new(test: &str) -> Self {
         let mix = |state: u64, byte: u8| (state ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         Self(test.bytes().fold(crate::machine::seed(), mix))
@@ -79,7 +79,7 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// From 0 up to and not including `end`.
+    /// Returns a number from 0 up to but not including `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }

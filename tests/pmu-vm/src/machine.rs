@@ -1,11 +1,11 @@
-//! The guest as its init finds and leaves it.
+//! Sets up, describes and switches off the guest machine.
 
 use std::ffi::CString;
 use std::fs;
 
 use crate::report::tell;
 
-/// The file systems that tests need; the initramfs has their folders.
+/// Mounts the file systems that tests need; the initramfs contains their directories.
 pub fn mount_all() {
     for (kind, place) in [
         ("proc", "/proc"),
@@ -16,7 +16,7 @@ pub fn mount_all() {
     ] {
         let _ = fs::create_dir_all(place);
         let [kind_c, place_c] = [kind, place].map(|s| CString::new(s).expect("no zero in it"));
-        // SAFETY: three strings that end with zero and no data.
+        // SAFETY: three strings that end with zero, and no data.
         let ret = unsafe {
             let kind = kind_c.as_ptr();
             libc::mount(kind, place_c.as_ptr(), kind, 0, std::ptr::null())
@@ -27,7 +27,7 @@ pub fn mount_all() {
     }
 }
 
-/// The sysctls that tests change, as a machine that just booted has them.
+/// Resets the sysctls that tests change to the values after boot.
 pub fn reset() -> std::io::Result<()> {
     fs::write(USER_ACCESS, "0")?;
     fs::write(PARANOID, "2")
@@ -36,7 +36,7 @@ pub fn reset() -> std::io::Result<()> {
 pub const USER_ACCESS: &str = "/proc/sys/kernel/perf_user_access";
 pub const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 
-/// The first line of the log: what machine this is.
+/// Prints the first line of the log, which describes the machine.
 pub fn describe() {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let pmus: Vec<String> = fs::read_dir("/sys/bus/event_source/devices")
@@ -57,15 +57,15 @@ pub fn describe() {
     tell(&words);
 }
 
-/// How many processors the machine has.
+/// Returns the number of CPUs of the machine.
 pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(0, usize::from)
 }
 
-/// How many counters the driver found, the cycle counter included, by its own message: `hw
-/// perfevents: enabled with armv8_pmuv3_0 PMU driver, 7 counters available`.
+/// Returns the number of counters that the driver found, including the cycle counter, from its
+/// message: `hw perfevents: enabled with armv8_pmuv3_0 PMU driver, 7 counters available`.
 fn counters() -> Option<u32> {
-    // SAFETY: asks for the length, then for at most that many bytes (SYSLOG_ACTION_READ_ALL).
+    // SAFETY: queries the length, then reads at most that many bytes (SYSLOG_ACTION_READ_ALL).
     let log = unsafe {
         let size = libc::klogctl(10, std::ptr::null_mut(), 0).max(0);
         let mut log = vec![0u8; size as usize];
@@ -78,8 +78,8 @@ fn counters() -> Option<u32> {
     before.rsplit(' ').next()?.parse().ok()
 }
 
-/// The host's random number for this boot, from the kernel's command line: a failing run can be
-/// repeated with `--seed`.
+/// Returns the host's random number for this boot, from the kernel's command line. A failing run
+/// can be repeated with `--seed`.
 pub fn seed() -> u64 {
     let line = fs::read_to_string("/proc/cmdline").unwrap_or_default();
     let word = line.split_whitespace().find_map(|word| word.strip_prefix("seed="));
@@ -88,7 +88,8 @@ pub fn seed() -> u64 {
 
 /// Switches the machine off, which ends the emulator.
 pub fn power_off() -> ! {
-    // SAFETY: no arguments but numbers; this is process 1, all others have ended or may.
+    // SAFETY: all arguments are numbers. This is process 1, and all other processes have ended or
+    // may be ended.
     unsafe {
         libc::sync();
         libc::reboot(libc::RB_POWER_OFF);

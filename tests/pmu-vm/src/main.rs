@@ -1,4 +1,4 @@
-//! The only program of the emulated machine: its init, its tests and its measurements.
+//! The only program of the emulated machine: its init, its tests and its benchmarks.
 //!
 //! ```text
 //!  kernel ──► init (pid 1): mounts, describes the machine
@@ -7,8 +7,8 @@
 //!             serial line:  pmu-vm boot …   pmu-vm test …   pmu-vm end …  ──► cargo xtask pmu-vm
 //! ```
 //!
-//! A child per test, so that a crash, a seccomp filter, a lost privilege or a sysctl meant for
-//! one test does not reach the next. The lines are described in [`report`].
+//! Each test runs in its own child, so that a crash, a seccomp filter, a dropped privilege or a
+//! sysctl of one test does not affect the next. [`report`] describes the lines.
 
 #[cfg(not(all(target_arch = "aarch64", target_os = "linux")))]
 compile_error!("the guest is AArch64 Linux; build it with: cargo xtask pmu-vm");
@@ -34,7 +34,7 @@ use std::process::ExitCode;
 
 use crate::report::Test;
 
-/// Every test, in the order in which they run, by the processors that the machine must have.
+/// All tests in the order in which they run, with the number of CPUs that the machine must have.
 const TESTS: &[(usize, &[Test])] = &[
     (1, exact::TESTS),
     (1, user::TESTS),

@@ -1,5 +1,5 @@
-//! PAPI as an independent peer: the same loop, counted in the same machine by other people's code
-//! (`c/papi.c`, Debian's library).
+//! Compares with PAPI as an independent peer: the same loop, counted in the same machine by other
+//! people's code (`c/papi.c`, Debian's library).
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::set;
 
 tests![peer: papi_agrees];
 
-/// What PAPI counts for each number of trips, its own instructions included.
+/// Returns PAPI's count for each number of trips, including PAPI's own instructions.
 fn papi(trips: &[u64]) -> Vec<u64> {
     let output = Command::new("/bin/papi")
         .args(trips.iter().map(u64::to_string))
@@ -22,7 +22,7 @@ fn papi(trips: &[u64]) -> Vec<u64> {
     counts
 }
 
-/// Both are exact up to what a reading costs itself, which each shows with no trip at all.
+/// Both are exact except for the cost of a reading itself, which is measured with zero trips.
 fn papi_agrees() {
     let mut random = Random::new("papi");
     let mut trips = vec![0, 0];
@@ -33,7 +33,7 @@ fn papi_agrees() {
     let mut counters = set::open(&plan);
     let mut spin = |trips| {
         let [begin, end] = set::measure(&mut counters, || loops::spin(trips));
-        end.since(&begin, 0).expect("was read")
+        end.since(&begin, 0).expect("the counter was read")
     };
     let ours: Vec<u64> = trips.iter().map(|&trips| spin(trips)).collect();
     println!("an empty loop: {} by PAPI, {} by us", theirs[0], ours[0]);

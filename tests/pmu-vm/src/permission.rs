@@ -1,4 +1,4 @@
-//! What a user without rights is told, and what he can still count.
+//! Tests the messages for a user without rights, and what such a user can still count.
 
 use std::fs;
 
@@ -13,14 +13,14 @@ use crate::{machine, set};
 
 tests![permission: user_mode_at_level_2, nothing_at_level_3, no_capability_no_kernel_part];
 
-/// Sets the level, as root.
+/// Sets perf_event_paranoid. Requires root.
 fn paranoid(level: i32) {
-    fs::write(machine::PARANOID, level.to_string()).expect("root may set it");
+    fs::write(machine::PARANOID, level.to_string()).expect("set perf_event_paranoid as root");
 }
 
-/// Gives up root for good: every test is a process of its own.
+/// Drops root permanently. Every test is a separate process.
 fn become_nobody() {
-    // SAFETY: plain system calls; no other thread exists.
+    // SAFETY: plain system calls; there is no other thread.
     unsafe {
         assert_eq!(libc::setgroups(0, std::ptr::null()), 0);
         assert_eq!(libc::setresgid(65_534, 65_534, 65_534), 0);
@@ -29,13 +29,13 @@ fn become_nobody() {
     }
 }
 
-/// What the kernel says to the counter itself.
+/// Returns the kernel's error for opening the counter; `None` if it opens.
 fn refusal(name: &str) -> Option<OpenErrorKind> {
     let counters = set::resolve(name);
-    let Source::Perf(attr) = &counters[0].source else { panic!("{name} is perf's") };
+    let Source::Perf(attr) = &counters[0].source else { panic!("{name} is not a perf counter") };
     match perf::open(attr, Target::CALLING_THREAD, -1) {
         Ok(fd) => {
-            // SAFETY: opened above, used by nobody else.
+            // SAFETY: opened above and used by nobody else.
             unsafe { libc::close(fd) };
             None
         }
@@ -52,7 +52,7 @@ fn user_mode_at_level_2() {
     let mut counters = set::open(&plan);
     let mut spin = |trips| {
         let [begin, end] = set::measure(&mut counters, || loops::spin(trips));
-        end.since(&begin, 0).expect("was read")
+        end.since(&begin, 0).expect("the counter was read")
     };
     let constant = spin(0);
     let trips = Random::new("level_2").below(1_000_000);
@@ -60,13 +60,13 @@ fn user_mode_at_level_2() {
     counters.close();
 }
 
-/// Debian's kernel has a level of its own that forbids everything.
+/// Debian's kernel has an additional level that forbids everything.
 fn nothing_at_level_3() {
     paranoid(3);
     become_nobody();
     assert_eq!(refusal("instructions:u"), Some(OpenErrorKind::AccessDenied));
     let report = check::check(&set::resolve("instructions:u"), &Machine::here());
-    let problem = report.problem().expect("forbidden");
+    let problem = report.problem().expect("the counter is forbidden");
     println!("{}\n{}", problem.message, problem.remedy.as_deref().unwrap_or_default());
     assert_eq!(
         problem.message,
@@ -85,9 +85,9 @@ fn no_capability_no_kernel_part() {
     assert_eq!(problem.message, "open instructions on this thread: EACCES (perf_event_paranoid=2)");
     let remedy = problem.remedy.as_deref().expect("something can be done");
     assert!(remedy.contains("instructions:u"), "{remedy}");
-    // Another's thread is none of nobody's business.
+    // An unprivileged user may not count the threads of another user.
     let counters = set::resolve("instructions:u");
-    let Source::Perf(attr) = &counters[0].source else { panic!("perf's") };
+    let Source::Perf(attr) = &counters[0].source else { panic!("not a perf counter") };
     let refused = perf::open(attr, Target { pid: 1, cpu: -1 }, -1).map_err(|e| e.kind);
     assert_eq!(refused, Err(OpenErrorKind::AccessDenied));
 }

@@ -1,4 +1,5 @@
-//! The public way to count, as its documentation shows it: a closure, by names.
+//! Tests the public interface for counting as its documentation shows it: a closure and counter
+//! names.
 
 use measure::Counters;
 use measure::ErrorKind;
@@ -9,12 +10,14 @@ use crate::user::user_access;
 
 tests![public: a_closure, more_than_there_are];
 
-/// Exact by reads and in user mode; the drop frees the PMU for the next one, which needs all of it.
+/// Counts are exact both by reads and in user mode. Dropping the counters frees the PMU for the
+/// next ones, which need all of it.
 fn a_closure() {
     let mut random = Random::new("closure");
     for on in [false, true] {
         user_access(on);
-        let mut counters = Counters::open(["cycles:u", "instructions:u"]).expect("both are there");
+        let mut counters =
+            Counters::open(["cycles:u", "instructions:u"]).expect("open both counters");
         let mut spin = |trips| {
             let ((), m) = counters.measure(|| loops::spin(trips));
             ["cycles:u", "instructions:u"].map(|name| m.value(name).expect("was counted"))
@@ -27,8 +30,8 @@ fn a_closure() {
     }
 }
 
-/// Refused with the set that fits; in turns if that is asked for, and then no exact value, but an
-/// estimate within 1 %.
+/// Too many counters are refused with the set that fits. With multiplexing they open, and then give
+/// no exact values but an estimate within 1 %.
 fn more_than_there_are() {
     user_access(false);
     let names: Vec<String> =
@@ -39,14 +42,14 @@ fn more_than_there_are() {
     assert!(refused.hint().is_some_and(|hint| hint.contains("i0,i1,i2,i3,i4,i5}")), "{refused}");
 
     let builder = names.iter().fold(Counters::builder(), |builder, name| builder.group([name]));
-    let mut counters = builder.multiplex().open().expect("they take turns");
+    let mut counters = builder.multiplex().open().expect("open counters that take turns");
     let trips = 400_000 + Random::new("public turns").below(100_000);
     let ((), m) = counters.measure(|| loops::run(trips));
     let truth = 256.0 * trips as f64;
     assert_eq!(m.counts().count(), 12);
     for count in m.counts() {
-        assert_eq!(count.exact(), None, "part of the time only");
-        let estimate = count.estimate().expect("each had a turn") as f64;
+        assert_eq!(count.exact(), None, "counted only part of the time");
+        let estimate = count.estimate().expect("each counter had a turn") as f64;
         assert!((estimate / truth - 1.0).abs() < 0.01, "{estimate} of {truth}");
         assert!((0.3..0.7).contains(&count.covered()), "{}", count.covered());
     }

@@ -1,4 +1,4 @@
-//! What the guest tells the host: lines of words separated by tabs, on the serial line.
+//! The messages from the guest to the host: lines of words separated by tabs, on the serial line.
 //!
 //! ```text
 //! pmu-vm ⇥ boot ⇥ kernel=6.1.0-56-cloud-arm64 ⇥ pmu=armv8_pmuv3_0 ⇥ counters=6+1 ⇥ cpus=2 ⇥ seed=…
@@ -8,21 +8,21 @@
 //! pmu-vm ⇥ end ⇥ ran=12 ⇥ failed=1
 //! ```
 //!
-//! Anything else on the line is for people. `end` comes last, so that a guest that died is not
-//! taken for one that had nothing to say.
+//! Any other line is for people. `end` comes last, so that a guest that died is not mistaken for
+//! one that had nothing to report.
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use crate::speed::Row;
 
-/// A test: passes by returning, fails by panicking.
+/// A test. It passes by returning and fails by panicking.
 pub struct Test {
     pub name: &'static str,
     pub run: fn(),
 }
 
-/// A list of tests of this module, called `module::function`.
+/// Defines the list of tests of a module, named `module::function`.
 macro_rules! tests {
     ($module:ident: $($name:ident),* $(,)?) => {
         pub const TESTS: &[$crate::report::Test] = &[$($crate::report::Test {
@@ -33,7 +33,7 @@ macro_rules! tests {
 }
 pub(crate) use tests;
 
-/// One line for the host, in one write.
+/// Sends one line to the host, in one write.
 pub fn tell(words: &[&str]) {
     let mut line = String::from("pmu-vm");
     for word in words {
@@ -41,11 +41,11 @@ pub fn tell(words: &[&str]) {
         line.push_str(&word.replace(['\t', '\n', '\r'], " "));
     }
     line.push('\n');
-    // The console is all there is: nobody could be told that it is gone.
+    // The console is the only output: if it fails, nobody can be told.
     let _ = std::io::stdout().write_all(line.as_bytes());
 }
 
-/// In the child: tells what was measured.
+/// Called in the child: reports the measurements.
 pub fn bench(rows: &[Row]) -> ExitCode {
     for row in rows {
         tell(&["bench", &row.name, &format!("{:.2}", row.instructions)]);
@@ -53,7 +53,7 @@ pub fn bench(rows: &[Row]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// In the child: runs one test of the table.
+/// Called in the child: runs one test of the table.
 pub fn run_here(tests: &[(usize, &[Test])], name: &str) -> ExitCode {
     match tests.iter().flat_map(|(_, tests)| *tests).find(|test| test.name == name) {
         Some(test) => {

@@ -5,18 +5,18 @@ use counters::{Plan, ReadStatus, Readings, ThreadCounters};
 use model::Counter;
 use names::Resolver;
 
-/// What was typed, as `-e` resolves it.
+/// Resolves counter names as `-e` does.
 pub fn resolve(names: &str) -> Vec<Counter> {
     let machine = Machine::here();
     Resolver::new(&machine).resolve(names).unwrap_or_else(|e| panic!("resolve {names}: {e}"))
 }
 
-/// A plan of it.
+/// Resolves counter names to a plan.
 pub fn plan(names: &str) -> Plan {
     Plan::new(resolve(names)).unwrap_or_else(|e| panic!("plan {names}: {e}"))
 }
 
-/// Opened and warmed up: every page that a reading touches is there.
+/// Opens the counters and warms them up, so that every page that a reading touches is present.
 pub fn open(plan: &Plan) -> ThreadCounters<'_> {
     let mut counters = ThreadCounters::closed();
     counters.open(plan).unwrap_or_else(|e| panic!("{e}"));
@@ -27,7 +27,7 @@ pub fn open(plan: &Plan) -> ThreadCounters<'_> {
     counters
 }
 
-/// What the counters of `open` counted while `work` ran, with the readings' own share.
+/// Returns two readings around `work`. Their difference includes the readings' own cost.
 #[inline(always)]
 pub fn measure(counters: &mut ThreadCounters<'_>, work: impl FnOnce()) -> [Readings; 2] {
     let mut readings = [const { Readings::new() }; 2];

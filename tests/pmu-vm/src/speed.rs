@@ -1,22 +1,23 @@
-//! What a begin/end pair costs, in instructions of this machine: nearly without noise, so that a
-//! few instructions more are seen.
+//! Measures a begin/end pair in instructions of this machine. There is nearly no noise, so an
+//! increase of a few instructions is visible.
 //!
-//! Each row is `name.n value`, instructions per pair of readings of n counters and the
-//! differences, user and kernel together:
+//! Each row is `name.n value`: instructions per pair of readings of n counters and the differences,
+//! in user mode and in the kernel together:
 //!
-//! | row | |
+//! | row | what is measured |
 //! |---|---|
-//! | `user.n` | ours, in user mode |
+//! | `user.n` | our readings, in user mode |
 //! | `c-group.n` | `c/reader.c`: the same words, values and times |
-//! | `c-values.n` | `c/reader.c`: values only, each counter on its own |
-//! | `read.n` | ours, by group reads |
+//! | `c-values.n` | `c/reader.c`: values only, each counter separately |
+//! | `read.n` | our readings, by group reads |
 //! | `bare.n` | two bare group reads |
 
 use counters::{Plan, ReadStatus, Readings, ThreadCounters};
 
 use crate::{kernel, set, user};
 
-/// Counters of a group by its size. One event counter of the six is left to count with.
+/// Counters of a group, by its size. One of the six event counters is left for the measurement
+/// itself.
 const SETS: [&str; 4] = [
     "instructions:u",
     "{instructions:u,cycles:u}",
@@ -33,13 +34,14 @@ unsafe extern "C" {
     fn pmu_vm_c_group_pair(pages: *const *const u8, n: u64) -> u64;
 }
 
-/// One row.
+/// One row of the results.
 pub struct Row {
     pub name: String,
     pub instructions: f64,
 }
 
-/// Instructions of one `pair`, the smallest of some batches: a timer's interrupt only adds.
+/// Returns the instructions of one `pair`: the smallest of some batches, because a timer interrupt
+/// can only add instructions.
 fn cost(outer: &mut ThreadCounters<'_>, mut pair: impl FnMut() -> u64) -> f64 {
     let mut batch = |pair: &mut dyn FnMut() -> u64| {
         (0..BATCHES)
@@ -49,7 +51,7 @@ fn cost(outer: &mut ThreadCounters<'_>, mut pair: impl FnMut() -> u64) -> f64 {
                         std::hint::black_box(pair());
                     }
                 });
-                end.since(&begin, 0).expect("was read")
+                end.since(&begin, 0).expect("the counter was read")
             })
             .min()
             .expect("some batches")
@@ -76,7 +78,7 @@ fn bare(fd: i32, state: &mut [[u64; 67]; 2], n: usize) -> u64 {
     (0..n).map(|i| end[3 + 2 * i].wrapping_sub(begin[3 + 2 * i])).sum()
 }
 
-/// Every row.
+/// Measures all rows.
 pub fn rows() -> Vec<Row> {
     user::user_access(true);
     let outer = set::plan("instructions").kernel_reads_only();
@@ -94,10 +96,10 @@ pub fn rows() -> Vec<Row> {
 
         let mapped = kernel::open_and_map(names);
         let pages: Vec<*const u8> = mapped.iter().map(|counter| counter.page).collect();
-        // SAFETY: as many mapped pages, of this thread's counters, as the call is told.
+        // SAFETY: there are as many mapped pages of this thread's counters as the call is told.
         let group = || unsafe { pmu_vm_c_group_pair(pages.as_ptr(), n as u64) };
         row("c-group", cost(&mut outer, group));
-        // SAFETY: as above.
+        // SAFETY: there are as many mapped pages of this thread's counters as the call is told.
         let values = || unsafe { pmu_vm_c_values_pair(pages.as_ptr(), n as u64) };
         row("c-values", cost(&mut outer, values));
         mapped.iter().for_each(|counter| {
@@ -108,7 +110,7 @@ pub fn rows() -> Vec<Row> {
         let plan: Plan = plan.kernel_reads_only();
         let mut counters = set::open(&plan);
         row("read", cost(&mut outer, || ours(&mut counters, &mut state, n)));
-        let leader = counters.descriptors().next().expect("something is open");
+        let leader = counters.descriptors().next().expect("a counter is open");
         let mut blocks = [[0; 67]; 2];
         row("bare", cost(&mut outer, || bare(leader, &mut blocks, n)));
         counters.close();

@@ -1,4 +1,4 @@
-//! Counters of other threads: those that exist before us and those that come later.
+//! Tests counters of other threads, which exist before the counters or start later.
 
 use std::sync::mpsc;
 
@@ -11,7 +11,7 @@ use crate::set;
 tests![threads: another_threads_work_is_its_own, our_work_is_not_theirs];
 
 fn tid() -> i32 {
-    // SAFETY: no preconditions.
+    // SAFETY: the call has no preconditions.
     unsafe { libc::gettid() }
 }
 
@@ -21,21 +21,21 @@ fn read(counters: &mut ThreadCounters<'_>) -> Readings {
     readings
 }
 
-/// A worker that loops as often as it is told, and says when it is done.
+/// Runs `test` with a worker thread that loops as often as it is told and reports when it is done.
 fn with_worker(test: impl FnOnce(i32, &dyn Fn(u64))) {
     let (order, orders) = mpsc::channel::<u64>();
     let (done, reports) = mpsc::channel::<i32>();
     let worker = std::thread::spawn(move || {
-        done.send(tid()).expect("the test listens");
+        done.send(tid()).expect("send to the test");
         for trips in orders {
             loops::spin(trips);
-            done.send(0).expect("the test listens");
+            done.send(0).expect("send to the test");
         }
     });
-    let id = reports.recv().expect("the worker speaks");
+    let id = reports.recv().expect("receive from the worker");
     test(id, &|trips| {
-        order.send(trips).expect("the worker listens");
-        reports.recv().expect("the worker speaks");
+        order.send(trips).expect("send to the worker");
+        reports.recv().expect("receive from the worker");
     });
     drop(order);
     worker.join().expect("the worker ends");
@@ -45,17 +45,19 @@ fn plan() -> Plan {
     set::plan("instructions:u")
 }
 
-/// Counted from outside. What the channel costs the worker differs by a few hundred
-/// instructions from time to time (it waits or it does not), the loop does not.
+/// The worker is counted from outside. The channel costs the worker a varying number of
+/// instructions, up to a few hundred (it waits or does not), but the loop does not vary.
 fn another_threads_work_is_its_own() {
     let plan = plan();
     with_worker(|worker, work| {
         let mut counters = ThreadCounters::closed();
-        counters.open_for(&plan, Target { pid: worker, cpu: -1 }).expect("root may");
+        counters
+            .open_for(&plan, Target { pid: worker, cpu: -1 })
+            .expect("root may count other threads");
         let mut count = |trips| {
             let begin = read(&mut counters);
             work(trips);
-            read(&mut counters).since(&begin, 0).expect("was read")
+            read(&mut counters).since(&begin, 0).expect("the counter was read")
         };
         count(0);
         let mut random = Random::new("threads");
@@ -70,13 +72,15 @@ fn another_threads_work_is_its_own() {
     });
 }
 
-/// A thread that waits counts nothing, whatever we do.
+/// A thread that waits counts nothing, whatever this thread does.
 fn our_work_is_not_theirs() {
     let plan = plan();
     with_worker(|worker, work| {
         work(1);
         let mut counters = ThreadCounters::closed();
-        counters.open_for(&plan, Target { pid: worker, cpu: -1 }).expect("root may");
+        counters
+            .open_for(&plan, Target { pid: worker, cpu: -1 })
+            .expect("root may count other threads");
         std::thread::sleep(std::time::Duration::from_millis(10));
         let begin = read(&mut counters);
         loops::spin(1_000_000);

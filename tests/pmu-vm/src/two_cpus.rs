@@ -1,6 +1,6 @@
-//! What needs two processors. The emulator has one clock for both, so what the other processor
-//! does in the meantime is counted too: counts here are never too small, and right in the best
-//! of many short tries.
+//! Tests that need two CPUs. The emulator has one clock for both, so what the other CPU does
+//! meanwhile is counted, too. Counts here are therefore never too small, and correct in the best of
+//! many short attempts.
 
 use counters::ThreadCounters;
 
@@ -11,20 +11,20 @@ use crate::user::{self, user_access};
 
 tests![two_cpus: migration_loses_nothing, user_reads_follow_the_thread];
 
-/// Moves this thread.
+/// Moves this thread to a CPU.
 fn go_to(cpu: usize) {
-    // SAFETY: a set of processors is plain bits, and the call reads one of its own size.
+    // SAFETY: a set of CPUs is plain bits, and the call reads a set of the given size.
     let moved = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpu, &mut set);
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
     };
     assert_eq!(moved, 0, "move to processor {cpu}");
-    // SAFETY: no preconditions.
+    // SAFETY: the call has no preconditions.
     assert_eq!(unsafe { libc::sched_getcpu() }, cpu as i32);
 }
 
-/// There and back, with half of the work in each place.
+/// Moves to the other CPU and back, with a part of the work on each. Returns the count.
 #[inline(never)]
 fn travel(counters: &mut ThreadCounters<'_>, trips: [u64; 2]) -> u64 {
     let [begin, end] = set::measure(counters, || {
@@ -33,7 +33,7 @@ fn travel(counters: &mut ThreadCounters<'_>, trips: [u64; 2]) -> u64 {
         loops::spin(trips[1]);
         go_to(0);
     });
-    end.since(&begin, 0).expect("was read")
+    end.since(&begin, 0).expect("the counter was read")
 }
 
 fn migration_loses_nothing() {
@@ -45,7 +45,7 @@ fn migration_loses_nothing() {
     counters.close();
 }
 
-/// The counter is another processor's register after each journey, perhaps of another number.
+/// After each move, the counter is a register of another CPU and possibly has another number.
 fn user_reads_follow_the_thread() {
     user_access(true);
     go_to(0);
@@ -56,7 +56,7 @@ fn user_reads_follow_the_thread() {
 }
 
 fn journeys(counters: &mut ThreadCounters<'_>, count: usize) {
-    let constant = (0..100).map(|_| travel(counters, [0, 0])).min().expect("some");
+    let constant = (0..100).map(|_| travel(counters, [0, 0])).min().expect("at least one journey");
     let mut random = Random::new("migration");
     let mut excess = Vec::new();
     for _ in 0..count {
@@ -69,5 +69,5 @@ fn journeys(counters: &mut ThreadCounters<'_>, count: usize) {
     excess.sort_unstable();
     let exact = excess.iter().filter(|&&more| more == 0).count();
     println!("{exact} of {count} journeys exact, the largest excess {}", excess[count - 1]);
-    assert!(exact > 0, "every journey counted too much, at least by {}", excess[0]);
+    assert!(exact > 0, "every journey counted too much, by at least {}", excess[0]);
 }

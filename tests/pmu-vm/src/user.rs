@@ -1,5 +1,5 @@
-//! Readings without the kernel: equal to its own, without a system call, and given up where it
-//! does not allow them.
+//! Tests readings without the kernel: they equal the kernel's, make no system call, and fall back
+//! to the kernel where it does not allow them.
 
 use std::fs;
 
@@ -23,18 +23,19 @@ tests![
     closing_frees_the_counters,
 ];
 
-/// Debian's kernel has user-space reads switched off at first.
+/// Enables or disables user-space reads, which Debian's kernel disables by default.
 pub fn user_access(on: bool) {
-    fs::write(machine::USER_ACCESS, if on { "1" } else { "0" }).expect("root may set it");
+    fs::write(machine::USER_ACCESS, if on { "1" } else { "0" })
+        .expect("set perf_user_access as root");
 }
 
-/// `n` counters of instructions, readable in user mode, that stay away from the cycle counter and
-/// have names to tell them apart.
+/// Returns `n` counters of instructions that can be read in user mode. They do not use the cycle
+/// counter, and have names that distinguish them.
 fn many(n: usize) -> Vec<String> {
     (0..n).map(|i| format!("armv8_pmuv3/event=0x8,rdpmc=1,name=i{i}/u")).collect()
 }
 
-/// Opened, read in user mode, which is made sure of.
+/// Opens counters, and checks that they are read in user mode.
 pub fn open(plan: &Plan) -> ThreadCounters<'_> {
     let counters = set::open(plan);
     let leaders = plan.groups().iter().fold(0, |mask, group| mask | 1 << group.first);
@@ -43,15 +44,15 @@ pub fn open(plan: &Plan) -> ThreadCounters<'_> {
 }
 
 fn leader(counters: &ThreadCounters<'_>) -> i32 {
-    counters.descriptors().next().expect("something is open")
+    counters.descriptors().next().expect("a counter is open")
 }
 
-/// Instructions of a reading that had to be repeated: the kernel wrote the page meanwhile, at an
-/// overflow or when it switched.
+/// Maximum number of instructions of a reading that had to be repeated because the kernel wrote the
+/// page meanwhile, at an overflow or a context switch.
 const REPEATED: u64 = 150;
 
-/// Never too little, and exactly `expected` but for a repeated reading, which is not repeated
-/// three times in a row.
+/// Checks that `measure` never returns less than `expected`, and exactly `expected` except for a
+/// repeated reading. It is assumed that three readings in a row are not all repeated.
 fn exactly(expected: u64, mut measure: impl FnMut() -> u64) {
     let counted = [(); 3].map(|()| {
         let counted = measure();
@@ -66,11 +67,11 @@ fn exactly(expected: u64, mut measure: impl FnMut() -> u64) {
 fn spin(counters: &mut ThreadCounters<'_>, trips: u64, counter: usize) -> u64 {
     let [begin, end] = set::measure(counters, || loops::spin(trips));
     assert_eq!(end.coverage(&begin, counter), Coverage::Whole);
-    end.since(&begin, counter).expect("was read")
+    end.since(&begin, counter).expect("the counter was read")
 }
 
-/// Exactly as group reads do, with a constant of its own: also as the first thing after opening,
-/// when the counter itself is half of its range below zero.
+/// Counts are as exact as with group reads, with another constant. This also holds directly after
+/// opening, when the counter itself is half of its range below zero.
 fn known_loops() {
     user_access(true);
     let names = "{instructions:u,cycles:u,r8:u,r11:u}";
@@ -86,19 +87,19 @@ fn known_loops() {
     }
     println!("2 n + {constants:?} for {names}");
     counters.close();
-    // A fresh counter begins near zero, not near 2³².
+    // A new counter begins near zero, not near 2³².
     let mut counters = open(&plan);
     let mut first = Readings::new();
     assert_eq!(counters.read(&mut first), ReadStatus::Complete);
     for i in 0..4 {
-        let value = first.value(i).expect("was read");
+        let value = first.value(i).expect("the counter was read");
         assert!(value < 1_000_000, "counter {i} begins with {value}");
     }
     counters.close();
 }
 
-/// A reading of ours, a loop, a reading of the kernel's, and the other way round: always 2 n and
-/// the same constant.
+/// Takes a reading of ours, runs a loop and takes a reading of the kernel's, and then the other way
+/// round. The difference is always 2 n plus the same constant.
 fn equal_to_read() {
     user_access(true);
     let plan = set::plan("{instructions:u,r8:u}");
@@ -116,7 +117,7 @@ fn equal_to_read() {
             assert_eq!(counters.read(&mut ours), ReadStatus::Complete);
             kernels
         };
-        [0, 1].map(|i| kernels.values[i].abs_diff(ours.value(i).expect("was read")))
+        [0, 1].map(|i| kernels.values[i].abs_diff(ours.value(i).expect("the counter was read")))
     };
     let mut random = Random::new("equal");
     for ours_first in [true, false] {
@@ -137,7 +138,7 @@ fn equal_to_read() {
     counters.close();
 }
 
-/// Times enabled and running lie between those of two reads of the kernel around ours.
+/// Our times enabled and running lie between those of two reads of the kernel before and after.
 fn times_are_the_kernels() {
     user_access(true);
     let plan = set::plan("instructions:u");
@@ -149,9 +150,9 @@ fn times_are_the_kernels() {
         let before = kernel::group(fd, 1);
         assert_eq!(counters.read(&mut ours), ReadStatus::Complete);
         let after = kernel::group(fd, 1);
-        let enabled = ours.enabled(0).expect("was read");
-        let running = ours.running(0).expect("was read");
-        // The kernel rounds down where we do, but from another starting point.
+        let enabled = ours.enabled(0).expect("the counter was read");
+        let running = ours.running(0).expect("the counter was read");
+        // The kernel rounds down as we do, but from another starting point.
         let around = before.enabled.saturating_sub(1)..=after.enabled + 1;
         assert!(around.contains(&enabled), "enabled {enabled} is not in {around:?}");
         assert_eq!(enabled, running);
@@ -159,8 +160,9 @@ fn times_are_the_kernels() {
     counters.close();
 }
 
-/// The kernel's own count of this thread's system calls: one, the second look at that count. The
-/// same readings by `read` show that it counts.
+/// Counts this thread's system calls with the kernel's own tracepoint. With our readings, it counts
+/// one, which is the second reading of the tracepoint itself. With readings by `read`, it counts
+/// each of them, which shows that the tracepoint works.
 fn no_system_call() {
     user_access(true);
     let calls = set::plan("raw_syscalls:sys_enter");
@@ -176,14 +178,14 @@ fn no_system_call() {
             }
         });
         counters.close();
-        end.since(&begin, 0).expect("was read")
+        end.since(&begin, 0).expect("the counter was read")
     });
     println!("system calls in 1,000 readings: {} by us, {} by read", ours - 1, theirs - 1);
     assert_eq!((ours, theirs), (1, 1_001));
     calls.close();
 }
 
-/// The same, forbidden: the kernel would kill us.
+/// The same with the system calls forbidden: the kernel would kill the process.
 fn no_system_call_under_seccomp() {
     user_access(true);
     let plan = set::plan("{instructions:u,cycles:u,r8:u,r11:u}");
@@ -192,11 +194,11 @@ fn no_system_call_under_seccomp() {
     let trips = Random::new("seccomp").below(100_000);
     kernel::forbid_reading();
     assert_eq!(spin(&mut counters, trips, 0), 2 * trips + constant);
-    // Nothing is closed: that needs an ioctl. The process ends here.
+    // Nothing is closed, because that needs an ioctl. The process ends here.
 }
 
-/// The kernel starts a counter at half of its 32 bits and sets it back in the interrupt of the
-/// overflow. On both sides of it, and across, we agree with the kernel.
+/// The kernel starts a counter at half of its 32 bits and resets it in the interrupt of the
+/// overflow. Our readings agree with the kernel's before, across and after the overflow.
 fn across_the_overflow() {
     user_access(true);
     let plan = set::plan("instructions:u");
@@ -207,32 +209,35 @@ fn across_the_overflow() {
         let mut ours = Readings::new();
         assert_eq!(counters.read(&mut ours), ReadStatus::Complete);
         let kernels = kernel::group(fd, 1).values[0];
-        let apart = kernels.wrapping_sub(ours.value(0).expect("was read"));
-        assert!(apart < 1_000, "we are {apart:#x} before the kernel's {kernels:#x}");
+        let apart = kernels.wrapping_sub(ours.value(0).expect("the counter was read"));
+        assert!(apart < 1_000, "our count is {apart:#x} below the kernel's {kernels:#x}");
         (kernels, apart)
     };
-    // The first one touches new pages of the stack.
+    // The first reading touches new pages of the stack.
     both(&mut counters);
     let (mut total, constant) = both(&mut counters);
     let run = |counters: &mut ThreadCounters<'_>, trips| {
         let [begin, end] = set::measure(counters, || loops::run(trips));
-        end.since(&begin, 0).expect("was read")
+        end.since(&begin, 0).expect("the counter was read")
     };
     let empty = run(&mut counters, 0);
-    // Three overflows of half the range, and past 2³².
+    // This covers three overflows of half the range and goes beyond 2³².
     while total < 0x1_9000_0000 {
         let trips = 100_000 + random.below(300_000);
         exactly(256 * trips + empty, || run(&mut counters, trips));
         let apart;
         (total, apart) = both(&mut counters);
-        assert!(apart.abs_diff(constant) < REPEATED, "{apart}, {constant} before, at {total:#x}");
+        assert!(
+            apart.abs_diff(constant) < REPEATED,
+            "the difference was {constant} and is {apart} at {total:#x}"
+        );
     }
     println!("up to {total:#x}");
     counters.close();
 }
 
-/// Switched off: the same counts, and the kernel is asked for each. (The pages still allow it, but
-/// name no counter.)
+/// With user-space reads disabled, the counts are the same, and each reading asks the kernel. (The
+/// pages still allow it, but name no counter.)
 fn off_means_read() {
     user_access(false);
     let calls = set::plan("raw_syscalls:sys_enter");
@@ -256,14 +261,14 @@ fn off_means_read() {
     counters.close();
 }
 
-/// Twelve on six, each a group: those that are not on the processor at the moment are read by the
-/// kernel, and the times tell how much was counted.
+/// Twelve counters on six, each in its own group. Those that are not on the CPU at the moment are
+/// read by the kernel, and the times show how much was counted.
 fn taken_turns_are_known() {
     user_access(true);
     let names: Vec<String> = many(12).iter().map(|name| format!("{{{name}}}")).collect();
     let plan = set::plan(&names.join(","));
     let mut counters = ThreadCounters::closed();
-    counters.open(&plan).expect("the kernel takes turns");
+    counters.open(&plan).expect("open counters that take turns");
     assert_eq!(counters.user_reads(), 0xfff);
     let trips = 400_000 + Random::new("user turns").below(100_000);
     let [begin, end] = set::measure(&mut counters, || loops::run(trips));
@@ -272,7 +277,7 @@ fn taken_turns_are_known() {
             panic!("counter {i} of twelve: {:?}", end.coverage(&begin, i));
         };
         let share = running_ns as f64 / enabled_ns as f64;
-        let scaled = end.since(&begin, i).expect("was read") as f64 / share;
+        let scaled = end.since(&begin, i).expect("the counter was read") as f64 / share;
         let truth = 256.0 * trips as f64;
         println!(
             "{i}: ran {:.1} %, scaled {:+.3} %",
@@ -285,8 +290,8 @@ fn taken_turns_are_known() {
     counters.close();
 }
 
-/// The processor's counters are those of whoever runs: another thread that reads them for us would
-/// get its own.
+/// The CPU's counters belong to the running thread. Another thread that read them on our behalf
+/// would get its own counts.
 fn another_thread_asks_the_kernel() {
     user_access(true);
     let plan = set::plan("instructions:u");
@@ -298,17 +303,17 @@ fn another_thread_asks_the_kernel() {
             loops::spin(1_000_000);
             let mut readings = Readings::new();
             assert_eq!(counters.read(&mut readings), ReadStatus::Complete);
-            readings.value(0).expect("was read")
+            readings.value(0).expect("the counter was read")
         });
         other.join().expect("the other thread ends")
     });
-    // What we did in between is starting a thread and waiting for it.
+    // Meanwhile, this thread only starts a thread and waits for it.
     assert!((here..here + 100_000).contains(&theirs), "{theirs} read elsewhere, {here} before");
     counters.close();
 }
 
-/// A counter whose page is still mapped goes on counting after its descriptor was closed: six
-/// such would leave nothing for the next six.
+/// A counter whose page is still mapped continues to count after its descriptor was closed. Six
+/// such counters would leave none for the next six.
 fn closing_frees_the_counters() {
     user_access(true);
     let six = format!("{{{}}}", many(6).join(","));
@@ -322,14 +327,14 @@ fn closing_frees_the_counters() {
         assert_eq!(whole(&mut counters), Coverage::Whole);
         counters.close();
     }
-    // That the test can see it: the same without unmapping.
+    // The same without unmapping shows that the test can detect the problem.
     let pages = kernel::open_and_map(&six);
     pages.iter().for_each(|page| page.close());
     let mut counters = ThreadCounters::closed();
-    counters.open(&plan).expect("six more may wait");
-    assert_ne!(whole(&mut counters), Coverage::Whole, "six mapped ones hold the PMU");
+    counters.open(&plan).expect("open six more counters");
+    assert_ne!(whole(&mut counters), Coverage::Whole, "the six mapped counters still use the PMU");
     pages.iter().for_each(|page| page.unmap());
-    loops::run(100_000); // Until the waiting ones' next turn.
+    loops::run(100_000); // Until the next turn of the waiting counters.
     assert_eq!(whole(&mut counters), Coverage::Whole);
     counters.close();
 }

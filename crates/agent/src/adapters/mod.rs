@@ -1,10 +1,10 @@
-//! The fifth layer: one folder for each kind of host. An adapter finds the calls that are to be recorded
-//! and hands them to the recorder; [`crate::entry::adapters`] lists all of them.
+//! The fifth layer: one folder for each kind of host. An adapter finds the calls to record and
+//! hands them to the recorder. [`crate::entry::adapters`] lists all adapters.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | [`iree`] | executable libraries of stock IREE runtimes: a trampoline for each exported function |
-//! | [`tvm`] | TVM's Relax virtual machine: instrument, entry functions, parallel regions |
+//! | [`iree`] | handles executable libraries of stock IREE runtimes: a trampoline for each exported function |
+//! | [`tvm`] | handles TVM's Relax virtual machine: instrument, entry functions, parallel regions |
 
 pub mod iree;
 pub mod tvm;

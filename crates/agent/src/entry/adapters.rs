@@ -3,5 +3,5 @@
 use crate::adapters::{iree, tvm};
 use crate::recorder::adapter::Adapter;
 
-/// All of them. The first whose source of runs is asked for decides.
+/// All adapters. The first one whose source of runs is asked for provides the run.
 pub static ADAPTERS: &[&Adapter] = &[&iree::ADAPTER, &tvm::ADAPTER];

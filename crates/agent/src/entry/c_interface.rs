@@ -1,5 +1,5 @@
-//! The C interface: the exported table of functions that programs and the Python package call. By its
-//! name the agents of a process find each other, too ([`crate::entry::one_agent`]).
+//! The C interface: the exported table of functions that programs and the Python package call. The
+//! agents of a process also find each other by the table's name ([`crate::entry::one_agent`]).
 
 use std::ffi::{CStr, c_char};
 
@@ -8,7 +8,7 @@ use abi::agent::{AgentTable, TABLE_SYMBOL, TABLE_VERSION};
 use crate::entry::{one_agent, session};
 use crate::recorder::collectors;
 
-/// See `include/counterpoint/agent.h`.
+/// The table documented in `include/counterpoint/agent.h`.
 #[allow(non_upper_case_globals, reason = "a C name")]
 #[unsafe(no_mangle)]
 pub static counterpoint_agent: AgentTable = AgentTable {
@@ -39,7 +39,7 @@ unsafe extern "C" fn session_begin(run_file: *const c_char) -> i32 {
     if run_file.is_null() {
         return abi::agent::session::UNUSABLE;
     }
-    // SAFETY: a C string, as the header says.
+    // SAFETY: the header requires a C string.
     session::begin(unsafe { CStr::from_ptr(run_file) })
 }
 
@@ -54,7 +54,7 @@ extern "C" fn ticks() -> u64 {
 unsafe extern "C" fn profile(path: *mut c_char, capacity: usize) -> usize {
     let Some(profile) = session::profile() else { return 0 };
     if !path.is_null() && profile.len() < capacity {
-        // SAFETY: `capacity` bytes, as the header says.
+        // SAFETY: the header requires `capacity` bytes.
         unsafe {
             path.cast::<u8>().copy_from_nonoverlapping(profile.as_ptr(), profile.len());
             path.add(profile.len()).write(0);
@@ -71,9 +71,9 @@ unsafe extern "C" fn lose(loss: *const c_char, count: u64) -> i32 {
     if loss.is_null() {
         return -1;
     }
-    // SAFETY: a C string, as the header says.
+    // SAFETY: the header requires a C string.
     session::lose(unsafe { CStr::from_ptr(loss) }, count)
 }
 
-// The name is exported by the static's own name.
+// The symbol is exported under the name of the static.
 const _: () = assert!(matches!(TABLE_SYMBOL.to_bytes(), b"counterpoint_agent"));

@@ -1,6 +1,6 @@
-//! Start and end of the process. The constructor only notes where the run file is, or that a source
-//! of runs asks for one; everything else waits until there is something to record. Without either,
-//! recording can begin and end later ([`crate::entry::session`]).
+//! The start and the end of the process. The constructor only notes where the run file is, or that
+//! a source of runs asks for one; everything else waits until there is something to record. Without
+//! either, recording can begin and end later ([`crate::entry::session`]).
 
 use model::Loss;
 
@@ -40,8 +40,8 @@ extern "C" fn constructor() {
     });
 }
 
-/// Nothing of the environment is read in a process that has more rights than its user: whoever
-/// started it has chosen the environment, and must not choose what such a process reads and writes.
+/// Reads the environment, unless the process has more rights than its user. Whoever started such a
+/// process chose its environment, and must not choose what the process reads and writes.
 fn note_variables() {
     if sys::has_more_rights() || run_file::note_variable() {
         return;
@@ -57,13 +57,13 @@ fn note_variables() {
 #[unsafe(link_section = ".fini_array")]
 static DESTRUCTOR: extern "C" fn() = destructor;
 
-/// Runs when the process exits in an orderly way, on the thread that ends it.
+/// Called when the process exits in an orderly way, on the thread that ends it.
 extern "C" fn destructor() {
     if run::current().is_none() {
         return;
     }
     let _errno = sys::ErrnoGuard::new();
-    // After an error of our own, a source of runs still reports what was recorded before it.
+    // After an internal error, a source of runs still reports what was recorded before it.
     if !epoch::is_off() {
         guarded(end);
     }

@@ -1,6 +1,6 @@
-//! The program starts another: by `exec` in its own place, or by `posix_spawn`. One that cannot
-//! carry this library gets an environment without it if it would not start otherwise, and is
-//! counted as a loss of the run.
+//! Handles programs that the host starts, with `exec` in its own process or with `posix_spawn`. If
+//! the new program cannot carry this library and would not start with it, it gets an environment
+//! without it. A program that cannot carry the library is counted as a loss of the run.
 //!
 //! ```text
 //!  execv…, posix_spawn… ──► look: does the environment bring us along?   no: count
@@ -10,12 +10,12 @@
 //!                           the real call, with its own search, errno and result
 //! ```
 //!
-//! All of it runs between `vfork` and `exec` too, in memory and on a stack that are the parent's:
-//! no allocation, no lock, `errno` as the real call leaves it. An environment that lacks our
-//! variables stays as it is: whoever cleared it meant it.
+//! All of this also runs between `vfork` and `exec`, in the memory and on the stack of the parent.
+//! It therefore does not allocate or lock, and leaves `errno` as the real call does. An environment
+//! without our variables is not changed, because whoever cleared it did so on purpose.
 //!
-//! Not seen: programs that are started by a bare system call (Go), and the shell of `system` and
-//! `popen`, which glibc starts by itself.
+//! Two cases are not seen: programs started by a raw system call (Go), and the shell of `system`
+//! and `popen`, which glibc starts by itself.
 
 mod functions;
 
@@ -35,37 +35,39 @@ pub use functions::{
     posix_spawnp,
 };
 
-/// Finds the real functions, in the constructor: looking for them takes the dynamic linker's lock.
+/// Looks up the real functions. Called by the constructor, because a lookup takes the dynamic
+/// linker's lock.
 pub fn prepare() {
     functions::prepare();
 }
 
 type Strings = *const *const c_char;
 
-/// What is to be started, as the caller named it. Pointers are C strings.
+/// The program to start, as the caller named it. Pointers are C strings.
 #[derive(Clone, Copy)]
 enum Program {
     Path(*const c_char),
-    /// Relative to a directory, or the descriptor itself if the path is empty.
+    /// A path relative to a directory, or the descriptor itself if the path is empty.
     At(c_int, *const c_char),
     Descriptor(c_int),
-    /// Looked for in `PATH` as `execvp` does.
+    /// A name that is looked up in `PATH` as `execvp` does.
     Search(*const c_char),
 }
 
-/// Makes the real call, `go`, with the environment that suits the program. A result that is not
-/// zero means that it was not started.
+/// Makes the real call, `go`, with an environment that suits the program. A nonzero result means
+/// that the program was not started.
 ///
 /// # Safety
-/// As the real call: C strings, and an array of them that ends with a null pointer or is null.
+/// As for the real call: pointers are C strings, and the environment is null or an array of C
+/// strings that ends with a null pointer.
 unsafe fn launch(program: Program, environment: Strings, go: impl Fn(Strings) -> c_int) -> c_int {
     if sys::has_more_rights() {
         return go(environment);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees this.
     let (counted, refuses) = unsafe { look(program, environment) };
     let result = match refuses {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees this.
         true => unsafe { without_us(environment, &go) },
         false => go(environment),
     };
@@ -78,21 +80,21 @@ unsafe fn launch(program: Program, environment: Strings, go: impl Fn(Strings) ->
     result
 }
 
-/// The loss that was counted, and whether we must be taken out of the environment. Counted before
-/// the call, since nothing is left to count after it.
+/// Returns the loss that was counted, and whether this library must be removed from the
+/// environment. The loss is counted before the call, because nothing can count it afterwards.
 ///
 /// # Safety
-/// As [`launch`].
+/// Same as for [`launch`].
 #[inline(never)]
 unsafe fn look(program: Program, environment: Strings) -> (Option<Loss>, bool) {
     let _errno = ErrnoGuard::new();
     let looked = guarded(|| {
         point!(ExecLook);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees this.
         let brings = unsafe { Brings::read(environment) };
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees this.
         let Some(carrier) = (unsafe { carrier(program, brings.library) }) else {
-            return (None, false); // Nothing that can be started.
+            return (None, false); // There is no program to start.
         };
         let carrier = brings.library.then_some(carrier);
         let loss = match carrier {
@@ -111,13 +113,14 @@ unsafe fn look(program: Program, environment: Strings) -> (Option<Loss>, bool) {
 
 const VARIABLES: Loss = Loss::ChildWithoutVariables;
 
-/// What the program is, if there is any. Its file is looked into only if `is_wanted`.
+/// Returns what kind of program it is, if it exists. Its file is only examined if `is_wanted` is
+/// set.
 ///
 /// # Safety
-/// The program's pointers are C strings or null.
+/// The program's pointers must be C strings or null.
 unsafe fn carrier(program: Program, is_wanted: bool) -> Option<Carrier> {
     let look = |at, path: &CStr| if is_wanted { examine(at, path) } else { Carrier::Able };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees this.
     unsafe {
         let text = |path: *const c_char| (!path.is_null()).then(|| CStr::from_ptr(path));
         let of_descriptor = |fd| {
@@ -125,7 +128,7 @@ unsafe fn carrier(program: Program, is_wanted: bool) -> Option<Carrier> {
             CStr::from_bytes_until_nul(&link).ok().map(|path| look(libc::AT_FDCWD, path))
         };
         match program {
-            // Many that look for a program themselves try one path after the other.
+            // Many callers look for a program themselves, and try one path after the other.
             Program::Path(path) => {
                 let path = text(path).filter(|path| sys::is_executable(path))?;
                 Some(look(libc::AT_FDCWD, path))
@@ -138,19 +141,20 @@ unsafe fn carrier(program: Program, is_wanted: bool) -> Option<Carrier> {
     }
 }
 
-/// Calls `body` with the path of the file that `execvp` will find. With actions that change the
-/// directory before a spawn, a relative one may be another.
+/// Calls `body` with the path of the file that `execvp` will find. If the actions of a spawn change
+/// the directory first, a relative path may mean another file.
 #[inline(never)]
 fn search<T>(file: &CStr, body: impl FnOnce(&CStr) -> T) -> Option<T> {
     let name = file.to_bytes_with_nul();
     if name.contains(&b'/') {
         return Some(body(file));
     }
-    // SAFETY: a C string, and the result is null or one that nobody changes while we look.
+    // SAFETY: the name is a C string. The result is null or a C string that nobody changes
+    // meanwhile.
     let path = unsafe { libc::getenv(c"PATH".as_ptr()) };
     let path = match path.is_null() {
         true => c"/bin:/usr/bin",
-        // SAFETY: as above.
+        // SAFETY: `getenv` returned a C string.
         false => unsafe { CStr::from_ptr(path) },
     };
     let mut buffer = [0u8; 4096];
@@ -170,21 +174,21 @@ fn search<T>(file: &CStr, body: impl FnOnce(&CStr) -> T) -> Option<T> {
     None
 }
 
-/// What an environment has of ours.
+/// Which of our settings an environment contains.
 struct Brings {
     library: bool,
     variables: bool,
-    /// The run file's variable is there and empty: a program of ours, which is not to be recorded.
+    /// The run file's variable is there but empty: the program is one of ours and is not recorded.
     declines: bool,
 }
 
 impl Brings {
     /// # Safety
-    /// An array of C strings that ends with a null pointer, or null.
+    /// `environment` must be null or an array of C strings that ends with a null pointer.
     unsafe fn read(environment: Strings) -> Self {
         let source = source::current();
         let mut brings = Self { library: false, variables: false, declines: false };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees this.
         unsafe {
             each(environment, |text| {
                 let run_file = text
@@ -206,24 +210,25 @@ impl Brings {
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 
-/// The libraries of a list: glibc splits at colons and blanks.
+/// Returns the libraries in a list. glibc splits it at colons and spaces.
 fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|b| matches!(b, b':' | b' ')).filter(|element| !element.is_empty())
 }
 
-/// By its name, of whatever version and wherever it lies: another one would not start either.
+/// Returns whether `library` is this library, by its file name. Version and path do not matter,
+/// because another copy would not start either.
 fn is_ours(library: &[u8]) -> bool {
     let name = library.rsplit(|b| *b == b'/').next().unwrap_or_default();
     name.strip_prefix(b"libcounterpoint.so").is_some_and(|rest| matches!(rest, [] | [b'.', ..]))
 }
 
-/// Calls `body` with each string.
+/// Calls `body` with each string, and returns their number.
 ///
 /// # Safety
-/// As [`Brings::read`]; the strings live as long as `body` keeps them.
+/// As for [`Brings::read`]; the strings must live as long as `body` keeps them.
 unsafe fn each<'a>(environment: Strings, mut body: impl FnMut(&'a [u8])) -> usize {
     let mut count = 0;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees this.
     unsafe {
         while !environment.is_null() && !(*environment.add(count)).is_null() {
             body(CStr::from_ptr(*environment.add(count)).to_bytes());
@@ -233,14 +238,14 @@ unsafe fn each<'a>(environment: Strings, mut body: impl FnMut(&'a [u8])) -> usiz
     count
 }
 
-/// Makes the call with a copy of the environment that does not preload us. The copy lies on the
-/// stack, which glibc's own `execl` does with its arguments; a very large one in a mapping.
+/// Makes the call with a copy of the environment that does not preload this library. The copy is on
+/// the stack, where glibc's `execl` also puts its arguments. A very large copy is in a mapping.
 ///
 /// # Safety
-/// As [`launch`].
+/// Same as for [`launch`].
 unsafe fn without_us(environment: Strings, go: &impl Fn(Strings) -> c_int) -> c_int {
     let mut bytes = 0;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees this.
     let count = unsafe {
         each(environment, |text| {
             if text.starts_with(PRELOAD) {
@@ -249,14 +254,14 @@ unsafe fn without_us(environment: Strings, go: &impl Fn(Strings) -> c_int) -> c_
         })
     };
     let bytes = bytes + (count + 1) * size_of::<*const c_char>();
-    // SAFETY: the place is large enough, as just computed.
+    // SAFETY: the place is as large as just computed.
     let with = |place: *mut u8| unsafe { go(copy(environment, count, place)) };
     match bytes {
         0..=4_096 => on_stack::<512>(with),
         4_097..=32_768 => on_stack::<4_096>(with),
         32_769..=262_144 => on_stack::<32_768>(with),
         _ => match sys::map_stacks(bytes) {
-            // In a child of `vfork` that becomes another program, it stays mapped in the parent.
+            // In a child of `vfork` that becomes another program, the mapping stays in the parent.
             Ok(place) => {
                 let result = with(place);
                 sys::unmap(place, bytes);
@@ -273,14 +278,14 @@ fn on_stack<const WORDS: usize>(with: impl FnOnce(*mut u8) -> c_int) -> c_int {
     with(place.as_mut_ptr().cast())
 }
 
-/// Copies the array to `place`, and after it each list of libraries without ours; one that
+/// Copies the array to `place`, followed by each list of libraries without ours. A list that
 /// becomes empty is left out.
 ///
 /// # Safety
-/// `environment` has `count` strings; `place` has room for as many pointers, one more, and the
-/// texts of all lists of libraries; it is aligned for pointers.
+/// `environment` must have `count` strings. `place` must be aligned for pointers, and have room for
+/// `count + 1` pointers and for the texts of all lists of libraries.
 unsafe fn copy(environment: Strings, count: usize, place: *mut u8) -> Strings {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees this.
     unsafe {
         let array = place.cast::<*const c_char>();
         let mut text = array.add(count + 1).cast::<u8>();
@@ -320,7 +325,7 @@ mod tests {
         let pointers: Vec<_> =
             entries.iter().map(|e| e.as_ptr()).chain([std::ptr::null()]).collect();
         let mut found = Vec::new();
-        // SAFETY: an array of C strings with a null pointer at its end.
+        // SAFETY: this is an array of C strings that ends with a null pointer.
         let result = unsafe {
             let look = |environment: Strings| {
                 each(environment, |text| found.push(String::from_utf8_lossy(text).into_owned()));
@@ -334,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn only_ours_is_taken_out() {
+    fn only_our_library_is_removed() {
         let ours = c"LD_PRELOAD=/opt/x/lib/libcounterpoint.so";
         assert_eq!(filtered(&[c"A=1", ours, c"B="]), ["A=1", "B="]);
         let among = c"LD_PRELOAD=/a.so:/x/libcounterpoint.so.1 /b.so::libcounterpoint.so";
@@ -351,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn any_size_of_environment() {
+    fn environments_of_any_size_are_copied() {
         for count in [1, 500, 600, 4_000, 30_000, 60_000] {
             let mut entries = vec![c"NAME=value"; count];
             entries.insert(count / 2, c"LD_PRELOAD=libcounterpoint.so");
@@ -360,11 +365,11 @@ mod tests {
     }
 
     #[test]
-    fn both_lists_are_read_as_the_linker_does() {
+    fn lists_of_libraries_are_split_as_the_linker_does() {
         let environment = |entries: &[&CStr]| {
             let pointers: Vec<_> =
                 entries.iter().map(|e| e.as_ptr()).chain([std::ptr::null()]).collect();
-            // SAFETY: an array of C strings with a null pointer at its end.
+            // SAFETY: this is an array of C strings that ends with a null pointer.
             let brings = unsafe { Brings::read(pointers.as_ptr()) };
             (brings.library, brings.variables)
         };

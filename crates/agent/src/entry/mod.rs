@@ -1,14 +1,14 @@
-//! The highest layer: where the host enters the agent, and the list of adapters.
+//! The highest layer: the host's entry points to the agent, and the list of adapters.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | [`constructor`] | start and end of the process |
-//! | [`adapters`] | the list of adapters |
-//! | [`session`] | recording that begins and ends within the process |
-//! | [`c_interface`] | the exported table of functions |
-//! | [`one_agent`] | whether this is the one agent of the process |
-//! | [`exec`] | programs that the host starts: which of them can carry the library |
-//! | [`sanitizer`] | what AddressSanitizer asks of the program that it is in |
+//! | [`constructor`] | handles the start and the end of the process |
+//! | [`adapters`] | lists the adapters |
+//! | [`session`] | lets recording begin and end within the process |
+//! | [`c_interface`] | exports the table of functions |
+//! | [`one_agent`] | decides whether this is the one agent of the process |
+//! | [`exec`] | checks which of the programs that the host starts can carry the library |
+//! | [`sanitizer`] | makes the library acceptable to AddressSanitizer, and detects valgrind's race checkers |
 
 pub mod adapters;
 pub mod c_interface;

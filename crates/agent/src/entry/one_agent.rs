@@ -1,9 +1,9 @@
-//! Whether this is the one agent of the process, and what it is doing.
+//! Decides whether this is the one agent of the process, and reports its state.
 //!
-//! The first copy in the process wins: the one that the dynamic linker finds under the name of the
-//! table in the C interface. Preloaded copies are all in the global scope, in their order. A copy
-//! that is loaded later sees a preloaded one; so that another one that comes after it sees it, it
-//! makes itself global.
+//! The first copy in the process wins, which is the one that the dynamic linker finds under the
+//! name of the C interface's table. Preloaded copies are all in the global scope, in their order. A
+//! copy that is loaded later sees a preloaded one. A copy that is loaded later and is the first
+//! makes itself global, so that the copies after it see it.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use abi::agent::{AgentState, AgentTable, TABLE_SYMBOL};
 
 use crate::state::{epoch, run};
 
-/// Set where another agent was in the process first.
+/// Set if another agent was in the process first.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// Notes that another agent records.
@@ -20,12 +20,12 @@ pub fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
 
-/// Whether another agent records.
+/// Returns whether another agent records.
 pub fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// What this agent is doing: a number of [`AgentState`]. A function of the C interface.
+/// Returns this agent's state, a number of [`AgentState`]. A function of the C interface.
 pub extern "C" fn state() -> u32 {
     let state = if is_quiet() {
         AgentState::Quiet
@@ -41,11 +41,12 @@ pub extern "C" fn state() -> u32 {
     state as u32
 }
 
-/// Whether another copy is in the process already. In the constructor, under a profile only: a
-/// few lookups of a name.
+/// Returns whether another copy is already in the process. Called only under a profile or when a
+/// session begins, because it costs a few symbol lookups.
 pub fn another_is_first() -> bool {
     let name = TABLE_SYMBOL.as_ptr();
-    // SAFETY: a C string; the default scope is that of the program, or of whoever loaded us.
+    // SAFETY: a C string. The default scope is that of the program, or of the library that loaded
+    // us.
     let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name) };
     if first.is_null() {
         return false;
@@ -53,7 +54,8 @@ pub fn another_is_first() -> bool {
     if !is_own(first) {
         return true;
     }
-    // SAFETY: as above; closing the program's handle would do nothing.
+    // SAFETY: as above; the handle stays open, because closing the program's handle would do
+    // nothing.
     let found = unsafe {
         let program = libc::dlopen(std::ptr::null(), libc::RTLD_LAZY);
         if program.is_null() { program } else { libc::dlsym(program, name) }
@@ -64,24 +66,25 @@ pub fn another_is_first() -> bool {
     false
 }
 
-/// Whether this is our table. A function in it tells, which no other copy has. Its own address, taken
-/// here, would be that of the first one too, since the dynamic linker resolves both names alike.
+/// Returns whether this is our own table. A function in the table decides, because no other copy
+/// contains it. The address of the table would not do: taken here, it would also be that of the
+/// first copy's table, since the dynamic linker resolves both names the same way.
 fn is_own(table: *mut c_void) -> bool {
     let table = table.cast::<AgentTable>();
-    // SAFETY: what has this name starts with its size, and is constant.
+    // SAFETY: every object with this name starts with its size and is constant.
     unsafe {
         (*table).size as usize >= size_of::<AgentTable>()
             && std::ptr::fn_addr_eq((*table).state, state as extern "C" fn() -> u32)
     }
 }
 
-/// Puts this library, loaded for one caller, into the scope of all that are loaded later.
+/// Moves this library, which was loaded for one caller, to the scope of all libraries loaded later.
 fn become_global(own: *const c_void) {
-    // SAFETY: all-zero is a valid value to be overwritten.
+    // SAFETY: all zeros are a valid value, which the call overwrites.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_GLOBAL | libc::RTLD_NODELETE;
-    // SAFETY: `info` outlives the call; the name is the linker's own, under which it finds the
-    // library that it has loaded.
+    // SAFETY: `info` outlives the call; the name is the linker's own, so it finds the library that
+    // is already loaded.
     unsafe {
         if libc::dladdr(own, &mut info) != 0 && !info.dli_fname.is_null() {
             libc::dlopen(info.dli_fname, flags);

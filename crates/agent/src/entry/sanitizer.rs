@@ -1,25 +1,27 @@
-//! Checkers that the program runs under.
+//! Cooperation with AddressSanitizer and valgrind.
 //!
-//! Its shared runtime (`libasan.so`, `libclang_rt.asan*.so`) ends a program at the start if another
-//! library comes before it, because that library might replace `malloc`. We replace no function
-//! that allocates; those which we do replace call the next definition, the sanitizer's where it
-//! has one ([`crate::adapters::iree::interpose`]). So the check may be left out.
+//! AddressSanitizer's shared runtime (`libasan.so`, `libclang_rt.asan*.so`) ends a program at its
+//! start if another library comes before the runtime, because that library might replace `malloc`.
+//! This library replaces no function that allocates. The functions that it does replace call the
+//! next definition, which is the sanitizer's where it has one
+//! ([`crate::adapters::iree::interpose`]). The check can therefore be switched off.
 //!
-//! The runtime asks the function below for options before it reads `ASAN_OPTIONS`. A definition of
-//! the program's own is found first: then the check stays, and such a program is not given this
-//! library (`record::carry`). A runtime that is linked statically has no such check and does not ask
-//! us. A variable in the environment was the alternative: programs that are started by a bare system
-//! call would not get it, and all others would see it.
+//! The runtime calls the function below for options before it reads `ASAN_OPTIONS`. A definition in
+//! the program itself is found first. In that case the check stays, and such a program does not get
+//! this library (`record::carry`). A statically linked runtime has no such check and does not call
+//! our function. The alternative was an environment variable, but programs started by a raw system
+//! call would not get it, and all other programs would see it.
 //!
-//! Valgrind's helgrind and drd know locks and no atomic operations: they would report every page that
-//! two threads have used after one another. Under them nothing is recorded. (Memcheck, the others of
-//! valgrind, and ThreadSanitizer, which sees nothing of a library without it, report nothing of us.)
+//! Valgrind's helgrind and drd understand locks but not atomic operations. They would report every
+//! page that two threads have used one after the other, so nothing is recorded under them. Memcheck
+//! and the other tools of valgrind report nothing about this library. Neither does ThreadSanitizer,
+//! which does not see inside a library that was built without it.
 
 use std::ffi::{CStr, c_char};
 
 use crate::process::guard::guarded;
 
-/// Options of AddressSanitizer, as `sanitizer/asan_interface.h` declares it.
+/// Returns options for AddressSanitizer, as declared in `sanitizer/asan_interface.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn __asan_default_options() -> *const c_char {
     guarded(|| {
@@ -28,11 +30,11 @@ pub extern "C" fn __asan_default_options() -> *const c_char {
     c"verify_asan_link_order=0".as_ptr()
 }
 
-/// In the constructor: whether valgrind looks for races. It loads a library of its own into the
-/// program, as we are loaded.
+/// Called by the constructor: returns whether one of valgrind's race checkers runs. It preloads its
+/// own library into the program, as we do.
 pub fn checks_races() -> bool {
-    // SAFETY: a C string; the result is null or one, which nothing changes while the dynamic linker
-    // runs constructors.
+    // SAFETY: the name is a C string. The result is null or a C string, which nothing changes while
+    // the dynamic linker runs constructors.
     let list = unsafe {
         let list = libc::getenv(c"LD_PRELOAD".as_ptr());
         if list.is_null() { return false } else { CStr::from_ptr(list) }

@@ -1,19 +1,19 @@
-//! Sessions: recording that begins and ends within one process, any number of times, each with a run
-//! file of its own.
+//! Sessions: recording that begins and ends within one process, any number of times. Each session
+//! has its own run file.
 //!
 //! ```text
 //!  begin   read the run file, map its pool ─► a new epoch
 //!  end     the calling thread leaves ─► no epoch ─► the process's row says that it has left
 //! ```
 //!
-//! Other threads notice at their next call that their state is of another epoch: they close their
-//! counters and give up their page, which was or will be collected from the pool, and attach anew if
-//! there is a session. One that is inside a call meanwhile does not record that call.
+//! The other threads notice at their next call that their state belongs to another epoch. They
+//! close their counters and give up their page, which is collected from the pool. If there is a new
+//! session, they attach again. A thread that is inside a call meanwhile does not record that call.
 //!
-//! What a session leaves in the process is taken over by the next one, unless a thread is still in a
-//! call or has not called since: what was mapped of the pool before its pages (1.1 MiB of address
-//! space, some 20 KiB of memory), and 20 KiB of its own. What it leaves for good are the names of its
-//! files and its list of counters, about 1 KiB.
+//! A session leaves behind the part of the pool before its pages (1.1 MiB of address space, some 20
+//! KiB of memory) and 20 KiB of its own. The next session reuses both, unless a thread is still in
+//! a call or has not made a call since. The names of its files and its list of counters, about 1
+//! KiB, are never freed.
 
 use std::ffi::CStr;
 use std::sync::atomic::Ordering;
@@ -32,15 +32,15 @@ use crate::recorder::{attach, fork};
 use crate::state::run::{self, Run};
 use crate::state::{epoch, run_file};
 
-/// Runs of sessions that have ended: the next session takes over the memory of one that no thread
-/// uses any more. Under the process's lock.
+/// Runs of sessions that have ended. The next session reuses the memory of one that no thread uses
+/// any more. Protected by the process's lock.
 static mut ENDED: Vec<&'static Run> = Vec::new();
 
 /// Reads the run file of a session.
 fn read_run(path: &CStr, _: &Lock) -> Option<Run> {
     // SAFETY: the lock is held.
     let ended = unsafe { (&raw mut ENDED).as_mut() }?;
-    // A thread that is attaching may have looked at the run before the session ended.
+    // A thread that is attaching may have read the run before the session ended.
     let calm = attach::nobody_attaches();
     let free = |run: &&Run| calm && run.threads.load(Ordering::SeqCst) == 0;
     let place = ended.iter().position(free);
@@ -51,7 +51,7 @@ fn read_run(path: &CStr, _: &Lock) -> Option<Run> {
     Some(run)
 }
 
-/// Keeps the run of a session that has ended, for its memory.
+/// Keeps the run of a session that has ended, so that its memory can be reused.
 fn retire(run: &'static Run, _: &Lock) {
     // SAFETY: the lock is held.
     if let Some(ended) = unsafe { (&raw mut ENDED).as_mut() } {
@@ -59,7 +59,7 @@ fn retire(run: &'static Run, _: &Lock) {
     }
 }
 
-/// Begins to record what the run file at `path` says. One of the numbers of [`session`].
+/// Begins to record as the run file at `path` says. Returns one of the numbers of [`session`].
 pub fn begin(path: &CStr) -> i32 {
     let _errno = ErrnoGuard::new();
     guarded(|| begin_unguarded(path)).unwrap_or(session::OFF)
@@ -89,7 +89,7 @@ fn begin_unguarded(path: &CStr) -> i32 {
     session::BEGAN
 }
 
-/// Ends it. 0, or 1 if there was none.
+/// Ends the session. Returns 0, or 1 if there was none.
 pub fn end() -> i32 {
     let _errno = ErrnoGuard::new();
     guarded(|| {
@@ -114,18 +114,19 @@ pub fn end() -> i32 {
     0
 }
 
-/// Now, on the clock of the records; 0 if nothing records.
+/// Returns the current time on the clock of the records, or 0 if nothing is being recorded.
 pub fn ticks() -> u64 {
     run::current().filter(|_| epoch::wanted()).map_or(0, |run| run.clock.begin())
 }
 
-/// The path of the profile that is being recorded.
+/// Returns the path of the profile that is being recorded.
 pub fn profile() -> Option<&'static str> {
     let _errno = ErrnoGuard::new();
     guarded(load::load).flatten().map(|run| run.profile.as_str())
 }
 
-/// Counts a loss of this process by its name: 0, 1 if nothing records, -1 if there is no such loss.
+/// Counts a loss of this process by the loss's name. Returns 0, 1 if nothing is being recorded, or
+/// −1 if there is no such loss.
 pub fn lose(name: &CStr, count: u64) -> i32 {
     let named = |loss: &&Loss| loss.name().as_bytes() == name.to_bytes();
     let Some(loss) = Loss::ALL.iter().find(named) else { return -1 };

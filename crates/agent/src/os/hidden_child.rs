@@ -1,4 +1,4 @@
-//! Runs a program and waits for it, so that the host cannot notice.
+//! Runs a program and waits for it without the host being able to notice.
 //!
 //! ```text
 //!  host thread ── clone, exit signal 0 ──► go-between ── clone ──► exec of the program
@@ -7,48 +7,51 @@
 //!       └── wait4(__WCLONE) ◄── ends
 //! ```
 //!
-//! Why two processes: `execve` gives a process the exit signal SIGCHLD whatever it was made with
-//! (`de_thread` in fs/exec.c), so a direct child would wake the host's SIGCHLD handler and be found
-//! by its `wait()`. The go-between never execs, so its exit signal stays 0: no process is told of its
-//! end, and only `__WCLONE` finds it. The program is the go-between's child, and the
-//! go-between outlives it, so that no host that is a subreaper inherits it.
+//! There are two processes because `execve` resets the exit signal of a process to SIGCHLD,
+//! whatever `clone` set (`de_thread` in fs/exec.c). A direct child would therefore trigger the
+//! host's SIGCHLD handler, and the host's `wait()` would find it. The go-between never calls
+//! `execve`, so its exit signal stays 0: its end signals nobody, and only a wait with `__WCLONE`
+//! finds it. The program is a child of the go-between, which outlives it, so the program is never
+//! reparented to a host that is a subreaper.
 //!
-//! Both share the host's memory and run on stacks of their own while the host's thread is
-//! suspended (`CLONE_VM | CLONE_VFORK`): nothing is copied, no page of the host becomes
-//! copy-on-write, and `pthread_atfork` handlers do not run. They make raw system calls only. All
-//! signals are blocked meanwhile on this thread, so that no handler of the host runs in a child.
+//! Both processes share the host's memory and run on their own stacks while the host's thread is
+//! suspended (`CLONE_VM | CLONE_VFORK`). Nothing is copied, no page of the host becomes
+//! copy-on-write, and `pthread_atfork` handlers do not run. The two processes only make raw system
+//! calls. Meanwhile all signals are blocked on this thread, so that none of the host's handlers
+//! runs in a child.
 
 use std::ffi::{CStr, c_char, c_int, c_long};
 
 use crate::os::sys;
 
-/// Where the program writes its answer.
+/// The descriptor to which the program writes its answer.
 const ANSWER: c_int = 3;
 const STACK_BYTES: usize = 64 * 1024;
 const ALL_SIGNALS: u64 = u64::MAX;
-/// Bytes of the kernel's signal set.
+/// Size of the kernel's signal set in bytes.
 const SET_BYTES: usize = 8;
 
-/// What the two children need; they read it and write the outcome through the shared memory.
+/// The input of the two children. They write the outcome back through the shared memory.
 struct Errand {
     program: *const c_char,
     arguments: *const *const c_char,
     environment: *const *const c_char,
-    /// Writing end of the pipe, or −1.
+    /// Write end of the pipe, or −1.
     answer: c_int,
     second_stack: usize,
-    /// `errno` of what did not work, 0 if everything did.
+    /// `errno` of the step that failed; 0 if everything worked.
     errno: c_int,
     /// Wait status of the program.
     status: c_int,
 }
 
-/// Runs `program` with `arguments` (its own name first) and `environment`, and waits for its end.
-/// What it writes to descriptor 3 comes into `answer`; as much as fits. Returns its length.
+/// Runs `program` with `arguments` (the first is its own name) and `environment`, and waits until
+/// it ends. What the program writes to descriptor 3 is stored in `answer`, as far as it fits.
+/// Returns the number of bytes stored.
 ///
 /// # Errors
-/// The `errno` of the system call that failed; `EIO` if the program ended with another status
-/// than 0.
+/// Returns the `errno` of the system call that failed, or `EIO` if the program did not end with
+/// status 0.
 pub fn run(
     program: &CStr,
     arguments: &[&CStr],
@@ -82,35 +85,35 @@ pub fn run(
         return Err(libc::EIO);
     }
     Ok(pipe.map_or(0, |(reading, writing)| {
-        drop(writing); // The last one that is open: without it the pipe has an end.
+        drop(writing); // Closes the last write end, so that the reader sees the end of the pipe.
         reading.read_into(answer)
     }))
 }
 
-/// Makes the go-between and waits until it is gone.
+/// Starts the go-between and waits until it has ended.
 fn send(errand: &mut Errand, stack: usize) -> Result<(), i32> {
     let before = set_mask(ALL_SIGNALS);
     let errand: *mut Errand = errand;
-    // SAFETY: the stack was mapped for the go-between alone; `errand` outlives it, since this
-    // thread is suspended until it is gone.
+    // SAFETY: the stack was mapped for the go-between alone; `errand` outlives the go-between,
+    // because this thread is suspended until it ends.
     let made = unsafe { clone(libc::CLONE_VM | libc::CLONE_VFORK, stack, go_between, errand) };
     if made > 0 {
-        // SAFETY: no pointers. EINTR cannot come: every signal is blocked.
+        // SAFETY: no pointers are passed. EINTR cannot occur, because every signal is blocked.
         unsafe { raw(libc::SYS_wait4, [made, 0, c_long::from(libc::__WCLONE), 0]) };
     }
     set_mask(before);
     if made < 0 { Err(-made as i32) } else { Ok(()) }
 }
 
-/// In the go-between: starts the program and waits for it.
+/// Runs in the go-between: starts the program and waits for it.
 ///
 /// # Safety
-/// `errand` is what `send` passed.
+/// `errand` must be the pointer that `send` passed.
 unsafe extern "C" fn go_between(errand: *mut Errand) -> ! {
-    // If the host ignores SIGCHLD, its children are reaped unseen, and so would be ours. The table
-    // of handlers is a copy.
+    // If the host ignores SIGCHLD, the kernel reaps children by itself, and would reap ours before
+    // the wait. The table of handlers is a copy, so changing it here does not affect the host.
     set_default(libc::SIGCHLD);
-    // SAFETY: the second stack is the program's alone until it execs; `errand` by contract.
+    // SAFETY: only the program uses the second stack until it execs; `errand` is valid by contract.
     unsafe {
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
         let made = clone(flags, (*errand).second_stack, start_program, errand);
@@ -126,17 +129,18 @@ unsafe extern "C" fn go_between(errand: *mut Errand) -> ! {
     }
 }
 
-/// In the child that becomes the program.
+/// Runs in the child that becomes the program.
 ///
 /// # Safety
-/// `errand` is what `send` passed.
+/// `errand` must be the pointer that `send` passed.
 unsafe extern "C" fn start_program(errand: *mut Errand) -> ! {
-    // Handlers would be reset by the exec, but signals are unblocked before: none of the host's
-    // handlers may run here.
+    // The exec would reset the handlers, but signals are unblocked before it, and none of the
+    // host's handlers may run here.
     for signal in 1..=64 {
         set_default_if_handled(signal);
     }
-    // SAFETY: `errand` by contract; its pointers live as long as the host's thread is suspended.
+    // SAFETY: `errand` is valid by contract; its pointers live while the host's thread is
+    // suspended.
     unsafe {
         if (*errand).answer >= 0 {
             raw(libc::SYS_dup3, [(*errand).answer.into(), ANSWER.into(), 0, 0]);
@@ -150,7 +154,8 @@ unsafe extern "C" fn start_program(errand: *mut Errand) -> ! {
     }
 }
 
-/// The kernel's `sigaction`: handler, flags, restorer, mask, in some order; all zero is SIG_DFL.
+/// The kernel's `sigaction`: handler, flags, restorer and mask, in an order that depends on the
+/// architecture. All zeros means SIG_DFL.
 type KernelAction = [u64; 4];
 
 fn set_default(signal: c_int) {
@@ -165,14 +170,14 @@ fn set_default_if_handled(signal: c_int) {
     let call = [signal.into(), 0, &raw mut action as c_long, SET_BYTES as c_long];
     // SAFETY: `action` is at least as large as what the kernel writes.
     let known = unsafe { raw(libc::SYS_rt_sigaction, call) } == 0;
-    // The handler comes first on all architectures that we know: 0 is SIG_DFL, 1 SIG_IGN.
+    // The handler comes first on all architectures that we know; 0 is SIG_DFL and 1 is SIG_IGN.
     if known && action[0] > 1 {
         set_default(signal);
     }
 }
 
-/// Sets the thread's mask of blocked signals, also those that libc keeps for itself. Returns the
-/// one before.
+/// Sets the thread's mask of blocked signals, including the signals that libc reserves. Returns the
+/// previous mask.
 fn set_mask(mask: u64) -> u64 {
     let mut before = 0u64;
     let (new, old) = (&raw const mask as c_long, &raw mut before as c_long);
@@ -183,19 +188,20 @@ fn set_mask(mask: u64) -> u64 {
 
 fn exit(code: c_int) -> ! {
     loop {
-        // SAFETY: ends the calling process, which is one of ours.
+        // SAFETY: this ends the calling process, which is one of our children.
         unsafe { raw(libc::SYS_exit_group, [code.into(), 0, 0, 0]) };
     }
 }
 
-/// A system call that leaves `errno` alone: the children share the suspended thread's.
+/// Makes a system call without touching `errno`, which the children share with the suspended
+/// thread.
 ///
 /// # Safety
-/// As the system call.
+/// The requirements of the system call apply.
 #[cfg(target_arch = "x86_64")]
 unsafe fn raw(number: c_long, a: [c_long; 4]) -> c_long {
     let result;
-    // SAFETY: the kernel's calling convention; the rest is the caller's promise.
+    // SAFETY: this follows the kernel's calling convention; the caller vouches for the arguments.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -208,14 +214,14 @@ unsafe fn raw(number: c_long, a: [c_long; 4]) -> c_long {
     result
 }
 
-/// As the function for x86-64.
+/// Same as the function for x86-64.
 ///
 /// # Safety
-/// As the system call.
+/// The requirements of the system call apply.
 #[cfg(target_arch = "aarch64")]
 unsafe fn raw(number: c_long, a: [c_long; 4]) -> c_long {
     let result;
-    // SAFETY: the kernel's calling convention; the rest is the caller's promise.
+    // SAFETY: this follows the kernel's calling convention; the caller vouches for the arguments.
     unsafe {
         std::arch::asm!(
             "svc 0",
@@ -228,11 +234,12 @@ unsafe fn raw(number: c_long, a: [c_long; 4]) -> c_long {
     result
 }
 
-/// `clone` with a body on a stack of its own. glibc's wrapper is not used: before 2.25 it
-/// overwrites the process id that the host's thread has cached when memory is shared.
+/// Calls `clone` and runs `body` in the child on its own stack. We do not use glibc's wrapper: with
+/// shared memory, versions before 2.25 overwrite the process id that the host's thread has cached.
 ///
 /// # Safety
-/// `stack` is the upper end of memory that only the child uses; `errand` outlives the child's use.
+/// `stack` must be the upper end of memory that only the child uses, and `errand` must outlive the
+/// child's use of it.
 #[cfg(target_arch = "x86_64")]
 unsafe fn clone(
     flags: c_int,
@@ -263,10 +270,10 @@ unsafe fn clone(
     result
 }
 
-/// As the function for x86-64. Not run yet.
+/// Same as the function for x86-64. This code has not been run yet.
 ///
 /// # Safety
-/// As the function for x86-64.
+/// Same as the function for x86-64.
 #[cfg(target_arch = "aarch64")]
 unsafe fn clone(
     flags: c_int,

@@ -1,9 +1,10 @@
-//! Panics on demand, for the test that no error of ours reaches the host. Built only with the
-//! feature `inject-panics`, which no release has.
+//! Panics and signals on demand, for the test that no internal error of the agent reaches the host.
+//! This module is built only with the feature `inject-panics`, which no release enables.
 //!
-//! `COUNTERPOINT_INJECT=NAME:ACTION` names a point and what happens when it is reached: `panic`,
-//! every time, or `signal`, which raises SIGUSR2 there the first time: as if a signal had come at
-//! that very instruction. The library exports the list of points, so that a test meets each.
+//! `COUNTERPOINT_INJECT=NAME:ACTION` names a point and an action. `panic` panics each time the
+//! point is reached. `signal` raises SIGUSR2 the first time, as if a signal had arrived at that
+//! very instruction. The library exports the list of points, so that a test can go through all of
+//! them.
 
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -34,7 +35,7 @@ points! {
     Workspace, Exported, CollectorStart, CollectorStop,
 }
 
-/// The points' names, each ended by a line feed.
+/// Returns the names of the points, each followed by a line feed.
 #[unsafe(no_mangle)]
 pub extern "C" fn counterpoint_injection_points() -> *const c_char {
     LIST.as_ptr().cast()
@@ -46,7 +47,8 @@ static CHOSEN: AtomicU32 = AtomicU32::new(UNKNOWN);
 static SIGNALS: AtomicBool = AtomicBool::new(false);
 static REACHED: AtomicU32 = AtomicU32::new(0);
 
-/// Does what was asked for at this point. Inlined nowhere: the released code has no trace of it.
+/// Performs the requested action if `point` was chosen. Never inlined; released builds do not
+/// contain it.
 #[inline(never)]
 pub fn reach(point: Point) {
     let mut chosen = CHOSEN.load(Ordering::Relaxed);
@@ -60,7 +62,8 @@ pub fn reach(point: Point) {
     if !SIGNALS.load(Ordering::Relaxed) {
         panic!("injected");
     }
-    // SAFETY: an all-zero value is overwritten; without a handler the signal would kill.
+    // SAFETY: the call overwrites the zeroed value. SIGUSR2 is raised only if there is a handler,
+    // because without one it would kill the process.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(libc::SIGUSR2, std::ptr::null(), &mut action);
@@ -74,7 +77,7 @@ fn choose() -> u32 {
     if crate::os::sys::has_more_rights() {
         return NONE;
     }
-    // SAFETY: a C string; the result is null or one.
+    // SAFETY: the name is a C string; the result is null or a C string.
     let value = unsafe { libc::getenv(c"COUNTERPOINT_INJECT".as_ptr()) };
     if value.is_null() {
         return NONE;

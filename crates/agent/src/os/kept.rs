@@ -1,9 +1,10 @@
-//! Memory on the heap that lives as long as the process.
+//! Heap memory that lives as long as the process.
 //!
-//! LeakSanitizer, in a host that is built with it, reports memory that no pointer leads to. It looks
-//! for pointers in the writable data of each library, on stacks and on the heap, but not in memory
-//! in mappings, where most of our state is ([`crate::process::part`], [`crate::recorder::thread`]).
-//! Whatever is never freed is therefore in one list, whose head is in our data.
+//! LeakSanitizer, in a host that is built with it, reports heap memory that no pointer reaches. It
+//! looks for pointers in the writable data of each library, on stacks and on the heap, but not in
+//! anonymous mappings, where most of our state is ([`crate::process::part`],
+//! [`crate::recorder::thread`]). This module therefore links everything that is never freed into
+//! one list, whose head is in our writable data.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 #[repr(C)]
 struct Kept<T> {
-    /// What was kept before this; never followed by us.
+    /// The value kept before this one. Only LeakSanitizer follows this pointer.
     before: *mut c_void,
     value: T,
 }
@@ -23,7 +24,7 @@ pub fn keep<T: 'static>(value: T) -> &'static T {
     let node = Box::into_raw(Box::new(Kept { before: ptr::null_mut(), value }));
     let mut before = NEWEST.load(Ordering::Relaxed);
     loop {
-        // SAFETY: made above; nobody else knows it before the exchange below succeeds.
+        // SAFETY: allocated above; no other thread knows it before the exchange below succeeds.
         unsafe { (*node).before = before };
         match NEWEST.compare_exchange_weak(
             before,
@@ -31,7 +32,7 @@ pub fn keep<T: 'static>(value: T) -> &'static T {
             Ordering::Release,
             Ordering::Relaxed,
         ) {
-            // SAFETY: never freed, and from now on never written.
+            // SAFETY: the node is never freed, and never written from now on.
             Ok(_) => return unsafe { &(*node).value },
             Err(newer) => before = newer,
         }

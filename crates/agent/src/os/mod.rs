@@ -1,11 +1,11 @@
-//! The lowest layer: what the agent asks of the operating system. Knows nothing of profiles.
+//! The lowest layer: access to the operating system. It does not know what a profile is.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | [`sys`] | system calls that leave `errno` alone, and memory reads that cannot fault |
-//! | [`hidden_child`] | runs a program in a way that the host cannot notice |
-//! | [`kept`] | memory that is kept until the process ends, where LeakSanitizer finds it |
-//! | `inject` | panics and signals at named points, in a library built for tests |
+//! | [`sys`] | makes system calls that leave `errno` alone, and reads memory without faulting |
+//! | [`hidden_child`] | runs a program without the host being able to notice |
+//! | [`kept`] | keeps memory until the process ends, where LeakSanitizer finds it |
+//! | `inject` | panics or raises signals at named points, in a library built for tests |
 
 pub mod hidden_child;
 #[cfg(feature = "inject-panics")]

@@ -1,14 +1,15 @@
-//! The operating system as injected code may use it: no cancellation points, `errno` untouched,
-//! no descriptor kept, memory read without trusting addresses.
+//! System calls for injected code. They are not cancellation points, leave `errno` alone, keep no
+//! descriptor open, and read memory without trusting addresses.
 
 use std::ffi::{CStr, CString, c_long, c_void};
 use std::os::unix::ffi::OsStringExt;
 
-/// Restores the thread's `errno` when dropped. Every entry from the host into slow code holds one.
+/// Restores the thread's `errno` when dropped. Every function that the host calls and that leads to
+/// slow code holds one.
 pub struct ErrnoGuard(i32);
 
 impl ErrnoGuard {
-    /// Remembers the current `errno`.
+    /// Saves the current `errno`.
     pub fn new() -> Self {
         Self(record::pool::errno())
     }
@@ -26,35 +27,38 @@ impl Drop for ErrnoGuard {
     }
 }
 
-/// Whether this process has more rights than whoever started it: set-user-id, set-group-id, file
-/// capabilities, or what a security module says (`AT_SECURE` of getauxval(3)).
+/// Returns whether this process has more rights than the user who started it: set-user-id,
+/// set-group-id, file capabilities, or a security module's decision (`AT_SECURE` of getauxval(3)).
 pub fn has_more_rights() -> bool {
-    // SAFETY: reads what the kernel has passed to the program; no memory of ours.
+    // SAFETY: reads a value that the kernel passed to the program; no memory of ours is involved.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 /// Sets the calling thread's `errno`.
 pub fn set_errno(value: i32) {
-    // SAFETY: glibc returns the address of the calling thread's errno, always valid.
+    // SAFETY: glibc returns the address of the calling thread's errno, which is always valid.
     unsafe { *libc::__errno_location() = value }
 }
 
-/// `libc::syscall` is not a cancellation point, which `open` and `write` are: a host that
-/// cancels its threads must not unwind through us.
+/// Makes a system call through `libc::syscall`, which is not a cancellation point. `open` and
+/// `write` are cancellation points, and a host that cancels its threads must not unwind through our
+/// frames.
 macro_rules! syscall {
     ($number:expr $(, $argument:expr)*) => {{
-        // SAFETY: each use passes what its system call documents; pointers outlive the call.
+        // SAFETY: each use passes the arguments that its system call documents; pointers outlive
+        // the call.
         let result = unsafe { libc::syscall($number $(, $argument as c_long)*) };
         if result < 0 { Err(record::pool::errno()) } else { Ok(result) }
     }};
 }
 
-/// No handler of the host runs on this thread until it is dropped: for what must not be found half
-/// done by a forked child. Signals that the thread's own instructions cause stay as they are.
+/// Blocks signals on this thread until dropped, so that none of the host's handlers runs. Used for
+/// work that a forked child must not find half done. Signals caused by the thread's own
+/// instructions stay unblocked.
 pub struct SignalsBlocked(u64);
 
 impl SignalsBlocked {
-    /// Blocks them.
+    /// Blocks the signals.
     pub fn new() -> Self {
         const OWN: [i32; 7] = [
             libc::SIGSEGV,
@@ -80,7 +84,7 @@ impl Drop for SignalsBlocked {
     }
 }
 
-/// An open file that closes itself: for the length of one operation only.
+/// An open file that is closed when dropped. It is meant for the length of one operation only.
 pub struct Descriptor(i32);
 
 impl Descriptor {
@@ -91,18 +95,18 @@ impl Descriptor {
         Ok(Self(fd as i32))
     }
 
-    /// The descriptor's number.
+    /// Returns the number of the descriptor.
     pub fn number(&self) -> i32 {
         self.0
     }
 
-    /// Reads from `offset`. Returns how much came; 0 on failure.
+    /// Reads from `offset`. Returns the number of bytes read; 0 on failure.
     pub fn read_at(&self, offset: u64, to: &mut [u8]) -> usize {
         let read = syscall!(libc::SYS_pread64, self.0, to.as_mut_ptr(), to.len(), offset);
         read.map_or(0, |count| count as usize)
     }
 
-    /// Reads up to the end or until `to` is full. Returns how much there was.
+    /// Reads until the end of the file or until `to` is full. Returns the number of bytes read.
     pub fn read_into(&self, to: &mut [u8]) -> usize {
         let mut length = 0;
         while let Some(rest) = to.get_mut(length..).filter(|rest| !rest.is_empty()) {
@@ -123,17 +127,18 @@ impl Drop for Descriptor {
     }
 }
 
-/// Why an append did not happen.
+/// Why an append failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendError {
-    /// It would pass `RLIMIT_FSIZE`; writing would kill the process with SIGXFSZ.
+    /// The append would exceed `RLIMIT_FSIZE`; writing would kill the process with SIGXFSZ.
     FileSizeLimit,
-    /// The system call's errno.
+    /// The `errno` of the system call that failed.
     Errno(i32),
 }
 
-/// Appends `bytes` to the file at `path`, which is made if it is not there. Opened and closed
-/// each time: a descriptor that stayed open could be closed and its number reused by the program.
+/// Appends `bytes` to the file at `path`, which is created if it does not exist. The file is opened
+/// and closed each time, because the program could close a descriptor that stayed open and reuse
+/// its number.
 pub fn append(path: &CStr, bytes: &[u8]) -> Result<(), AppendError> {
     let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT;
     let file = Descriptor::open(path, flags).map_err(AppendError::Errno)?;
@@ -146,9 +151,10 @@ pub fn append(path: &CStr, bytes: &[u8]) -> Result<(), AppendError> {
     write_all(&file, bytes)
 }
 
-/// As [`write_all`] under `RLIMIT_FSIZE`. The length is looked at first, but another thread may
-/// append in between, and passing the limit raises SIGXFSZ, which kills: it is blocked meanwhile,
-/// and one that comes of our write is taken away.
+/// Does what [`write_all`] does, under `RLIMIT_FSIZE`. The length of the file is checked first, but
+/// another thread may append in between, and exceeding the limit raises SIGXFSZ, which kills the
+/// process. Therefore SIGXFSZ is blocked during the write, and one that our write caused is
+/// consumed.
 fn append_within(file: &Descriptor, bytes: &[u8], limit: u64) -> Result<(), AppendError> {
     let end = syscall!(libc::SYS_lseek, file.0, 0, libc::SEEK_END).map_err(AppendError::Errno)?;
     if end as u64 + bytes.len() as u64 > limit {
@@ -184,8 +190,9 @@ fn write_all(file: &Descriptor, bytes: &[u8]) -> Result<(), AppendError> {
     Ok(())
 }
 
-/// A pipe: its reading and its writing end, closed on exec. Their numbers are no lower than 10, so
-/// that a host that has closed its standard streams does not get a pipe in their place.
+/// Creates a pipe and returns its read end and its write end. Both are closed on exec. Their
+/// numbers are 10 or higher: a host that has closed its standard streams must not get a pipe in
+/// their place.
 pub fn pipe() -> Result<(Descriptor, Descriptor), i32> {
     let mut ends = [0i32; 2];
     syscall!(libc::SYS_pipe2, ends.as_mut_ptr(), libc::O_CLOEXEC)?;
@@ -196,56 +203,56 @@ pub fn pipe() -> Result<(Descriptor, Descriptor), i32> {
     Ok((high(&low[0])?, high(&low[1])?))
 }
 
-/// Writes a line to stderr, as it is: for what can be reported in no other way.
+/// Writes `line` to stderr unchanged. Meant for problems that cannot be reported in any other way.
 pub fn complain(line: &str) {
     let _ = syscall!(libc::SYS_write, 2, line.as_ptr(), line.len());
 }
 
-/// Whether there is a file that may be executed.
+/// Returns whether `path` is a file that may be executed.
 pub fn is_executable(path: &CStr) -> bool {
     syscall!(libc::SYS_faccessat, libc::AT_FDCWD, path.as_ptr(), libc::X_OK).is_ok()
 }
 
-/// Ends the process at once, as `_exit` does: for what the host's user has asked to end it.
+/// Ends the process at once, as `_exit` does. Called only if the user has asked for it.
 pub fn end_process() -> ! {
     loop {
         let _ = syscall!(libc::SYS_exit_group, 0);
     }
 }
 
-/// Private memory that is present from the start.
+/// Maps private memory whose pages are present from the start.
 pub fn map_present(bytes: usize) -> Result<*mut u8, i32> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
     syscall!(libc::SYS_mmap, 0, bytes, protection, flags, -1, 0).map(|at| at as *mut u8)
 }
 
-/// Private memory, present where it is used.
+/// Maps private memory whose pages appear on first use.
 pub fn map_zeros(bytes: usize) -> Result<*mut u8, i32> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     syscall!(libc::SYS_mmap, 0, bytes, protection, flags, -1, 0).map(|at| at as *mut u8)
 }
 
-/// Zeros where nothing is mapped any more.
+/// Maps read-only zeros at `address`, where nothing is mapped any more.
 pub fn map_zeros_at(address: usize, bytes: usize) -> Result<(), i32> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
     syscall!(libc::SYS_mmap, address, bytes, libc::PROT_READ, flags, -1, 0).map(|_| ())
 }
 
-/// Memory for the stacks of short-lived children.
+/// Maps memory for the stacks of short-lived children.
 pub fn map_stacks(bytes: usize) -> Result<*mut u8, i32> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
     syscall!(libc::SYS_mmap, 0, bytes, protection, flags, -1, 0).map(|at| at as *mut u8)
 }
 
-/// Makes a directory for its owner only.
+/// Creates a directory that only its owner can access.
 pub fn make_directory(path: &CStr) -> Result<(), i32> {
     syscall!(libc::SYS_mkdirat, libc::AT_FDCWD, path.as_ptr(), 0o700).map(|_| ())
 }
 
-/// The content of a small file, such as those of `/proc`.
+/// Reads a whole small file, such as those in `/proc`.
 pub fn read_file(path: &CStr) -> Result<Vec<u8>, i32> {
     let file = Descriptor::open(path, libc::O_RDONLY)?;
     let mut content = Vec::new();
@@ -260,7 +267,7 @@ pub fn read_file(path: &CStr) -> Result<Vec<u8>, i32> {
     }
 }
 
-/// Where a symbolic link points.
+/// Reads the target of a symbolic link.
 pub fn read_link(path: &CStr) -> Result<Vec<u8>, i32> {
     let mut buffer = vec![0u8; 4096];
     let at = libc::AT_FDCWD;
@@ -270,35 +277,35 @@ pub fn read_link(path: &CStr) -> Result<Vec<u8>, i32> {
     Ok(buffer)
 }
 
-/// The process's id.
 pub fn process_id() -> u32 {
     syscall!(libc::SYS_getpid).unwrap_or(0) as u32
 }
 
-/// The parent's id.
+/// Returns the parent's process id.
 pub fn parent_id() -> u32 {
     syscall!(libc::SYS_getppid).unwrap_or(0) as u32
 }
 
-/// The calling thread's id.
+/// Returns the calling thread's id.
 pub fn thread_id() -> u32 {
     syscall!(libc::SYS_gettid).unwrap_or(0) as u32
 }
 
-/// Waits a moment for another thread that has to finish something.
+/// Sleeps for 50 µs while another thread finishes something.
 pub fn nap() {
     let time = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
     let _ = syscall!(libc::SYS_nanosleep, &raw const time, 0);
 }
 
-/// The calling thread's name, padded with zeros.
+/// Returns the calling thread's name, padded with zeros.
 pub fn thread_name() -> [u8; 16] {
     let mut name = [0u8; 16];
     let _ = syscall!(libc::SYS_prctl, libc::PR_GET_NAME, name.as_mut_ptr(), 0, 0, 0);
     name
 }
 
-/// Closes a descriptor if it is a perf counter; in a forked child only, for inherited ones.
+/// Closes `fd` if it is a perf counter. Called only in a forked child, for counters that it
+/// inherited.
 pub fn close_counter(fd: i32) {
     const PERF_EVENT_IOC_ID: c_long = 0x8008_2407;
     let mut id = 0u64;
@@ -307,8 +314,8 @@ pub fn close_counter(fd: i32) {
     }
 }
 
-/// Private memory that a forked child finds zeroed: present from the start, so that using it
-/// never faults, and never copied on write, so that a fork does not make the parent fault.
+/// Maps private memory that a forked child finds zeroed. It is present from the start, so using it
+/// never faults. It is never copied on write, so a fork does not cause faults in the parent.
 pub fn map_wiped_on_fork(bytes: usize) -> Result<*mut u8, i32> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
@@ -321,29 +328,30 @@ pub fn map_wiped_on_fork(bytes: usize) -> Result<*mut u8, i32> {
     Ok(at as *mut u8)
 }
 
-/// Unmaps what [`map_wiped_on_fork`] mapped.
+/// Unmaps memory that a function of this module mapped.
 pub fn unmap(at: *mut u8, bytes: usize) {
     let _ = syscall!(libc::SYS_munmap, at, bytes);
 }
 
-/// Changes protection without our own interposed `mprotect`.
+/// Changes protection without going through our own interposed `mprotect`.
 pub fn protect(at: usize, bytes: usize, protection: i32) -> Result<(), i32> {
     syscall!(libc::SYS_mprotect, at, bytes, protection).map(|_| ())
 }
 
-/// `mprotect` as the host expects it: −1 and `errno` on failure, `errno` untouched on success.
+/// Behaves like libc's `mprotect`: returns −1 and sets `errno` on failure, leaves `errno` alone on
+/// success.
 ///
 /// # Safety
-/// As `mprotect(2)`: whoever owns the memory must be ready for its new protection.
+/// As for `mprotect(2)`: the owner of the memory must be ready for its new protection.
 pub unsafe fn host_mprotect(at: *mut c_void, bytes: usize, protection: i32) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees this.
     unsafe { libc::syscall(libc::SYS_mprotect, at, bytes, protection) as i32 }
 }
 
-/// `mmap` as the host expects it: `MAP_FAILED` and `errno` on failure.
+/// Behaves like libc's `mmap`: returns `MAP_FAILED` and sets `errno` on failure.
 ///
 /// # Safety
-/// As `mmap(2)`.
+/// As for `mmap(2)`.
 pub unsafe fn host_mmap(
     address: *mut c_void,
     bytes: usize,
@@ -352,14 +360,14 @@ pub unsafe fn host_mmap(
     fd: i32,
     offset: i64,
 ) -> *mut c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees this.
     let at =
         unsafe { libc::syscall(libc::SYS_mmap, address, bytes, protection, flags, fd, offset) };
     at as *mut c_void
 }
 
-/// Copies foreign memory without being able to fault. Returns how many bytes were readable, from
-/// the start.
+/// Copies memory at an untrusted address without faulting. Returns the number of readable bytes,
+/// counted from the start.
 pub fn copy_memory(from: usize, to: &mut [u8]) -> usize {
     let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     let remote = libc::iovec { iov_base: from as *mut c_void, iov_len: to.len() };
@@ -367,7 +375,7 @@ pub fn copy_memory(from: usize, to: &mut [u8]) -> usize {
     match syscall!(call, process_id(), &raw const local, 1, &raw const remote, 1, 0) {
         Ok(count) => count as usize,
         Err(libc::EFAULT) => 0,
-        // Forbidden (seccomp, Yama): the same question through /proc.
+        // The call is forbidden (seccomp, Yama): read through /proc instead.
         Err(_) => copy_through_proc(from, to),
     }
 }
@@ -378,10 +386,10 @@ fn copy_through_proc(from: usize, to: &mut [u8]) -> usize {
     count.map_or(0, |n| n as usize)
 }
 
-/// Reads a plain value from foreign memory.
+/// Reads a plain value from an untrusted address.
 pub fn read_value<T: Copy>(from: usize) -> Option<T> {
     let mut value = std::mem::MaybeUninit::<T>::uninit();
-    // SAFETY: the bytes of `value`, seen as bytes; they are overwritten before use.
+    // SAFETY: these are the bytes of `value`, zeroed first.
     let bytes = unsafe {
         value.as_mut_ptr().write_bytes(0, 1);
         std::slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u8>(), size_of::<T>())
@@ -389,17 +397,18 @@ pub fn read_value<T: Copy>(from: usize) -> Option<T> {
     if from == 0 || copy_memory(from, bytes) != bytes.len() {
         return None;
     }
-    // SAFETY: fully written; used with `repr(C)` structs of integers and raw pointers only.
+    // SAFETY: fully written; used only with `repr(C)` structs of integers and raw pointers.
     Some(unsafe { value.assume_init() })
 }
 
-/// Reads up to `limit` bytes of a C string from foreign memory: the text, and whether it was cut.
+/// Reads at most `limit` bytes of a C string from an untrusted address. Returns the text and
+/// whether it was cut off.
 pub fn read_c_string(from: usize, limit: usize) -> Option<(String, bool)> {
     let mut text = Vec::new();
     let mut chunk = [0u8; 256];
     while from != 0 && text.len() < limit {
         let at = from + text.len();
-        // Stay within a page per step: the next one may not be there.
+        // Each step stays within one page, because the next page may not be mapped.
         let step = (4096 - at % 4096).min(chunk.len());
         let count = copy_memory(at, &mut chunk[..step]);
         if count == 0 {
@@ -418,7 +427,7 @@ pub fn read_c_string(from: usize, limit: usize) -> Option<(String, bool)> {
     Some((String::from_utf8_lossy(&text).into_owned(), true))
 }
 
-/// The protection of the mapping that holds `address`, from `/proc/self/maps`.
+/// Returns the protection of the mapping that contains `address`, from `/proc/self/maps`.
 pub fn protection_of(address: usize) -> Option<i32> {
     with_mapping(address, |line| {
         let mode = line.split(|b| *b == b' ').nth(1).unwrap_or_default();
@@ -427,7 +436,7 @@ pub fn protection_of(address: usize) -> Option<i32> {
     })
 }
 
-/// The path of the file that is mapped at `address`, links resolved.
+/// Returns the path of the file that is mapped at `address`, with links resolved.
 pub fn file_at(address: usize) -> Option<Vec<u8>> {
     with_mapping(address, |line| {
         let path = line.iter().position(|b| *b == b'/').and_then(|at| line.get(at..))?;
@@ -435,7 +444,7 @@ pub fn file_at(address: usize) -> Option<Vec<u8>> {
     })
 }
 
-/// Calls `body` with the line of `/proc/self/maps` that `address` lies in.
+/// Calls `body` with the line of `/proc/self/maps` whose range contains `address`.
 fn with_mapping<T>(address: usize, body: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
     let maps = read_file(c"/proc/self/maps").ok()?;
     let holds = |line: &&[u8]| {
@@ -449,8 +458,9 @@ fn with_mapping<T>(address: usize, body: impl FnOnce(&[u8]) -> Option<T>) -> Opt
     maps.split(|b| *b == b'\n').find(holds).and_then(body)
 }
 
-/// When this process started: clock ticks since boot, field 22 of `/proc/self/stat`; 0 without
-/// `/proc`. The second field may contain spaces and parentheses.
+/// Returns when this process started, in clock ticks since boot (field 22 of `/proc/self/stat`), or
+/// 0 if `/proc` cannot be read. The second field may contain spaces and parentheses, so parsing
+/// starts after the last parenthesis.
 pub fn start_time() -> u64 {
     let Ok(stat) = read_file(c"/proc/self/stat") else { return 0 };
     let behind_name = stat.iter().rposition(|b| *b == b')').map_or(0, |at| at + 1);
@@ -458,12 +468,13 @@ pub fn start_time() -> u64 {
     rest.split_ascii_whitespace().nth(19).and_then(|field| field.parse().ok()).unwrap_or(0)
 }
 
-/// Bytes as text, whatever they are.
+/// Converts bytes to text; invalid UTF-8 is replaced.
 pub fn lossy(bytes: Vec<u8>) -> String {
     std::ffi::OsString::from_vec(bytes).to_string_lossy().into_owned()
 }
 
-/// A path for system calls; a text with a NUL in it names nothing and becomes the empty path.
+/// Converts text to a path for system calls. Text that contains a NUL becomes the empty path, which
+/// names no file.
 pub fn path(text: String) -> CString {
     CString::new(text).unwrap_or_default()
 }

@@ -1,15 +1,15 @@
-//! The descriptors of counters that threads of this process hold: a forked child inherits them and
-//! has to close them.
+//! The descriptors of the counters that threads of this process have open. A forked child inherits
+//! them and has to close them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::os::sys;
 use crate::process::lock;
 
-/// A bit for each descriptor.
+/// One bit for each descriptor.
 static DESCRIPTORS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
-/// Notes whether a thread of this process holds the counter `fd`.
+/// Records whether a thread of this process holds the counter `fd`.
 pub fn note(fd: i32, held: bool) {
     let Some(word) = usize::try_from(fd).ok().and_then(|fd| DESCRIPTORS.get(fd / 64)) else {
         return;
@@ -22,10 +22,10 @@ pub fn note(fd: i32, held: bool) {
     }
 }
 
-/// In a forked child: closes the counters of the parent's threads, which would otherwise count
-/// on in the parent for as long as the child lives.
+/// Called in a forked child: closes the counters of the parent's threads. Otherwise they would keep
+/// counting in the parent for as long as the child lives.
 pub fn close_inherited() {
-    // In a later session of the same process, other threads' counters are theirs to close.
+    // In a later session of the same process, the other threads close their counters themselves.
     if !lock::is_first_in_process() {
         return;
     }

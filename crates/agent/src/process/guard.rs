@@ -1,4 +1,4 @@
-//! What stands between a panic of ours and the host.
+//! Catches internal panics before they reach the host, and switches the agent off after one.
 
 use model::Loss;
 
@@ -7,8 +7,8 @@ use crate::process::losses;
 use crate::process::part::Process;
 use crate::state::{epoch, run, run_file};
 
-/// Runs code of ours that might panic. A panic switches the agent off. No code of the host may run
-/// inside: its exceptions are not ours to stop.
+/// Runs agent code that might panic. A panic switches the agent off and returns `None`. `body` must
+/// not call the host's code, because the agent must not catch the host's exceptions.
 #[inline(always)]
 pub fn guarded<T>(body: impl FnOnce() -> T) -> Option<T> {
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)) {
@@ -23,12 +23,12 @@ pub fn guarded<T>(body: impl FnOnce() -> T) -> Option<T> {
 #[cold]
 #[inline(never)]
 fn caught(panic: Box<dyn std::any::Any + Send>) {
-    // Dropping it could panic again.
+    // Dropping the payload could panic again.
     std::mem::forget(panic);
     let _errno = ErrnoGuard::new();
     switch_off_after_error();
 }
-/// Switches the agent off after an error of our own, and counts that once.
+/// Switches the agent off after an internal error, and counts the loss on the first call.
 fn switch_off_after_error() {
     let before = epoch::switch_off();
     if before == epoch::OFF || before == epoch::IDLE && !run_file::is_asked_for() {

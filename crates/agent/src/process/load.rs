@@ -1,4 +1,5 @@
-//! Loading the run of the environment: at the first thing to record, by whichever thread meets it.
+//! Loads the run that the environment asks for. The first thread that has something to record does
+//! so.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,18 +9,20 @@ use crate::process::guard::guarded;
 use crate::state::run::{self, Run};
 use crate::state::{epoch, run_file, source};
 
-/// 0 before; [`LOADED`] once the run is loaded or known to be impossible; otherwise which thread is
-/// loading it, the process id in the high half and the thread id in the low one.
+/// 0 before loading; [`LOADED`] once the run is loaded or known to be unloadable; otherwise the
+/// thread that is loading it, with the process id in the upper half and the thread id in the lower
+/// half.
 static LOADING: AtomicU64 = AtomicU64::new(0);
 const LOADED: u64 = u64::MAX;
 
-/// Nothing is left to be loaded: a session has brought its own run.
+/// Marks loading as done, because a session has brought its own run.
 pub fn note_loaded() {
     LOADING.store(LOADED, Ordering::Release);
 }
 
-/// The run, loaded now if need be. `None`: no profile was asked for, or it cannot be opened; then
-/// there is nowhere to report that, and the process goes on as if we were not there.
+/// Returns the run, and loads it if necessary. Returns `None` if no profile was requested or if the
+/// run cannot be opened. In the latter case there is nowhere to report the failure, and the process
+/// continues as if the agent were absent.
 pub fn load() -> Option<&'static Run> {
     if !epoch::wanted() {
         return None;
@@ -34,9 +37,10 @@ pub fn load() -> Option<&'static Run> {
         match LOADING.compare_exchange(holder, me, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => break,
             Err(LOADED) => return run::current(),
-            // A signal has interrupted this very thread while it was loading: not this time.
+            // A signal interrupted this very thread while it was loading; do not wait for
+            // ourselves.
             Err(other) if other == me => return None,
-            // The thread that was loading was not copied into this forked child: take over.
+            // The thread that was loading does not exist in this forked child; take over.
             Err(other) if other >> 32 != me >> 32 => holder = other,
             Err(_) => {
                 holder = 0;
@@ -48,7 +52,7 @@ pub fn load() -> Option<&'static Run> {
         point!(Load);
         read()
     };
-    // A panic must not leave the others waiting.
+    // If reading panics, the other threads must not wait for ever.
     if let Some(run) = guarded(read_now).flatten() {
         run::set(keep(run));
     } else {
@@ -58,12 +62,12 @@ pub fn load() -> Option<&'static Run> {
     run::current()
 }
 
-/// Reads the run file, which a source of runs makes first if there is one.
+/// Reads the run file. If there is a source of runs, it makes the run file first.
 fn read() -> Option<Run> {
-    // SAFETY: only this thread loads, and nobody reads the path before it is done.
+    // SAFETY: only this thread loads the run, and nobody reads the path before it is done.
     if source::current().is_some_and(|source| !(source.prepare)(unsafe { run_file::path_mut() })) {
         return None;
     }
-    // SAFETY: as above.
+    // SAFETY: only this thread loads the run, so nobody writes the path now.
     run::read(unsafe { run_file::path() }, None)
 }

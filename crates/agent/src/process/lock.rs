@@ -1,11 +1,13 @@
-//! The process's lock: held while its part is made, a library is taken in, or a name is announced.
+//! The process's lock. It is held while the process's part is created, while an adapter registers a
+//! library, and while a name is written to the profile.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::os::sys;
 
-/// Two words in memory that a forked child finds zeroed: the thread id of the lock's holder, 0 while
-/// it is free; and 1 once the process has closed what it inherited.
+/// Two words in memory that a forked child finds zeroed. The first is the thread id of the lock's
+/// holder, or 0 while the lock is free. The second is 1 once the process has closed its inherited
+/// counters.
 static WORDS: AtomicPtr<[AtomicU32; 2]> = AtomicPtr::new(std::ptr::null_mut());
 const BYTES: usize = 4096;
 
@@ -21,25 +23,26 @@ fn words() -> Result<&'static [AtomicU32; 2], i32> {
             }
         }
     }
-    // SAFETY: mapped above, zeroed and never unmapped.
+    // SAFETY: mapped above, zeroed, and never unmapped.
     Ok(unsafe { &*at })
 }
 
-/// True for the first caller in this process; a forked child is a new process.
+/// Returns true for the first caller in this process. A forked child counts as a new process.
 pub fn is_first_in_process() -> bool {
     words().map_or(true, |[_, done]| done.swap(1, Ordering::Relaxed) == 0)
 }
 
-/// The lock, held until it is dropped.
+/// The process's lock, held until dropped.
 pub struct Lock {
     word: &'static AtomicU32,
-    /// Released after the lock.
+    /// Unblocks the signals when dropped, which is after `Lock::drop` has released the lock.
     _calm: sys::SignalsBlocked,
 }
 
 impl Lock {
-    /// Waits for the lock, however long its holder takes. `None` only if this very thread holds it:
-    /// a signal handler has interrupted it.
+    /// Waits for the lock, however long its holder takes. Returns `None` if the words could not be
+    /// mapped, or if this very thread already holds the lock because a signal handler has
+    /// interrupted it.
     pub fn take() -> Option<Self> {
         let [word, _] = words().ok()?;
         let me = sys::thread_id();

@@ -1,4 +1,4 @@
-//! Counting what was lost, wherever this process is in its life.
+//! Counts losses at any point in the life of the process.
 
 use model::Loss;
 use record::RunFile;
@@ -8,7 +8,7 @@ use crate::os::sys;
 use crate::process::part::Process;
 use crate::state::{run, run_file, source};
 
-/// Counts a loss of this process, if it has a row of its own.
+/// Counts a loss of this process if it has its own row.
 #[cold]
 #[inline(never)]
 pub fn lose(loss: Loss, count: u64, errno: i32) {
@@ -17,8 +17,9 @@ pub fn lose(loss: Loss, count: u64, errno: i32) {
     }
 }
 
-/// Calls `body` with the run's own row of losses, also in a process that has not loaded the run and
-/// never will. Neither allocates nor locks. Does nothing while there is no run file.
+/// Calls `body` with the run's shared row of losses. This also works in a process that has not
+/// loaded the run and never will. Neither allocates nor locks. Does nothing if there is no run
+/// file.
 pub fn with_run_row(body: impl FnOnce(&Row)) {
     if let Some(run) = run::current() {
         return body(run.pool.run_row());

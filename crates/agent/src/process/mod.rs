@@ -1,14 +1,14 @@
-//! The third layer: what one process owns of a profile.
+//! The third layer: the state that one process contributes to a profile.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | [`part`] | the process's row of the loss table and its part of the profile; renewed after a fork |
-//! | [`names`] | the dictionary of names and ids, one for all adapters |
-//! | [`losses`] | counts what was lost |
-//! | [`guard`] | stops panics of ours, and switches the agent off after one |
+//! | [`part`] | owns the process's row of the loss table and its part of the profile; renewed after a fork |
+//! | [`names`] | holds the dictionary of names and ids that all adapters share |
+//! | [`losses`] | counts losses |
+//! | [`guard`] | catches internal panics, and switches the agent off after one |
 //! | [`load`] | loads the run when there is something to record |
 //! | [`lock`] | the process's lock |
-//! | [`descriptors`] | the counters that a forked child inherits and closes |
+//! | [`descriptors`] | tracks the counters that a forked child inherits and has to close |
 
 pub mod descriptors;
 pub mod guard;

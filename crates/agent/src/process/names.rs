@@ -1,8 +1,8 @@
-//! The dictionary of names and ids, one for all adapters.
+//! The dictionary of names and ids that all adapters share.
 //!
-//! Ids are unique in a process and its forked children, whatever adapter takes them. What a library
-//! is called is kept for as long as the process lives: its own memory goes away when it is unloaded,
-//! and a forked child has to write the names again.
+//! Ids are unique in a process and its forked children, whichever adapter takes them. The names of
+//! a library are kept for as long as the process lives: the library's own memory goes away when it
+//! is unloaded, and a forked child has to write the names again.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -11,11 +11,11 @@ use record::wire::xxh64;
 
 use crate::process::lock::Lock;
 
-/// A distinct library that this process (or the parent it was forked from) has seen. Leaked: a
-/// list that is only ever prepended to can be walked without a lock, also after a fork in the
-/// middle of a change.
+/// A distinct library that this process, or the parent that it was forked from, has seen. Nodes are
+/// leaked and only ever prepended. The list can therefore be walked without a lock, even after a
+/// fork in the middle of a change.
 struct Known {
-    /// Hash of everything but ids and time.
+    /// Hash of everything except ids and time.
     identity: u64,
     first_export: u32,
     frame: Vec<u8>,
@@ -29,19 +29,19 @@ static NEXT_LIBRARY: AtomicU32 = AtomicU32::new(0);
 fn known() -> impl Iterator<Item = &'static Known> {
     let mut at: *const Known = KNOWN.load(Ordering::Acquire);
     std::iter::from_fn(move || {
-        // SAFETY: null or leaked by `remember`.
+        // SAFETY: null, or leaked by `remember`.
         let node = unsafe { at.as_ref() }?;
         at = node.next;
         Some(node)
     })
 }
 
-/// Takes `count` ids of exports that belong to no table of functions, and returns the first.
+/// Takes `count` ids for exports that belong to no table of functions, and returns the first.
 pub fn take_exports(count: u32) -> u32 {
     NEXT_EXPORT.fetch_add(count, Ordering::Relaxed)
 }
 
-/// Takes an id for something else that exports belong to, such as a virtual machine.
+/// Takes a library id for something else that owns exports, such as a virtual machine.
 pub fn take_library() -> u32 {
     NEXT_LIBRARY.fetch_add(1, Ordering::Relaxed)
 }
@@ -51,8 +51,9 @@ pub fn for_each_known(body: impl FnMut(&[u8])) {
     known().map(|k| k.frame.as_slice()).for_each(body);
 }
 
-/// Assigns ids. A library equal to one seen before (a module loaded again) gets the same ids and
-/// no frame; a new one is remembered, and its frame is returned to be written.
+/// Assigns ids to a library and its exports. If the library equals one seen before (a module that
+/// was loaded again), it gets the same export ids and the function returns `None`. A new library is
+/// remembered, and its frame is returned for the caller to write.
 pub fn remember(library: &mut Library, ticks: u64, _: &Lock) -> Option<&'static [u8]> {
     let identity = xxh64(&Frame::Library(library.clone()).to_bytes());
     let seen = known().find(|k| k.identity == identity);

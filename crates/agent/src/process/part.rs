@@ -1,8 +1,8 @@
-//! What one process owns: a row in the pool's table of losses and a part of the profile.
+//! The state that one process owns: a row in the pool's table of losses and a part of the profile.
 //!
-//! What it knows about them ([`PartWords`]) is in memory that a forked child finds zeroed. So the child
-//! notices at its first call that it has neither, and makes its own. It never writes into its
-//! parent's.
+//! The words that describe them ([`PartWords`]) are in memory that a forked child finds zeroed. So
+//! the child notices at its first call that it has neither, and creates its own. It never writes to
+//! its parent's part.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -28,7 +28,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// This process; made ready now if it is fresh (first executable, or first call after fork).
+    /// Returns this process, and prepares it first if it is new (first executable, or first call
+    /// after a fork).
     pub fn current(run: &'static Run) -> Option<Self> {
         let process = Self { state: run.part, run };
         if process.state.ready.load(Ordering::Acquire) != READY {
@@ -38,14 +39,14 @@ impl Process {
         Some(process)
     }
 
-    /// As [`Process::current`], for a caller that holds the lock.
+    /// Does what [`Process::current`] does, for a caller that holds the lock.
     pub fn current_locked(run: &'static Run, _: &Lock) -> Option<Self> {
         let process = Self { state: run.part, run };
         process.start();
         (process.state.ready.load(Ordering::Relaxed) == READY).then_some(process)
     }
 
-    /// This process if it has a row. For signal handlers and losses.
+    /// Returns this process if it has a row. For signal handlers and for counting losses.
     pub fn existing(run: &'static Run) -> Option<Self> {
         let state = run.part;
         (state.ready.load(Ordering::Acquire) >= NAMED).then_some(Self { state, run })
@@ -93,7 +94,8 @@ impl Process {
         state.ready.store(READY, Ordering::Release);
     }
 
-    /// Makes the directory of the part: the first generation that is not there yet is ours.
+    /// Creates the directory of the part. The first generation whose directory does not exist yet
+    /// is ours.
     fn make_part(&self, pid: u32, start_time: u64) -> (u32, Result<Paths, i32>) {
         for generation in 0..10_000 {
             let name = part_name(pid, start_time, generation);
@@ -111,28 +113,28 @@ impl Process {
         (0, Err(libc::EEXIST))
     }
 
-    /// Its row in the table of losses.
+    /// Returns the process's row in the table of losses.
     pub fn row(&self) -> &'static Row {
         self.run.pool.row(self.row_number())
     }
 
-    /// What it records into.
+    /// Returns the run that the process records into.
     pub fn run(&self) -> &'static Run {
         self.run
     }
 
-    /// The number of that row.
+    /// Returns the index of the process's row in the table of losses.
     pub fn row_number(&self) -> u32 {
         self.state.row.load(Ordering::Relaxed)
     }
 
-    /// The part's files, if the part could be made.
+    /// Returns the part's files, if the part could be created.
     pub fn paths(&self) -> Option<&'static Paths> {
-        // SAFETY: null or leaked.
+        // SAFETY: null, or kept until the process ends.
         unsafe { self.state.paths.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Process id, start time, generation.
+    /// Returns the process id, start time (clock ticks since boot) and generation.
     pub fn identity(&self) -> (u32, u64, u32) {
         (
             self.state.pid.load(Ordering::Relaxed),
@@ -141,19 +143,19 @@ impl Process {
         )
     }
 
-    /// A number for a new thread.
+    /// Returns the number for a new thread, and counts the thread.
     pub fn next_thread(&self) -> u32 {
         self.row().threads.fetch_add(1, Ordering::Relaxed);
         self.state.next_thread.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// True for the first caller: that one calibrates.
+    /// Returns true for the first caller, which then calibrates.
     pub fn should_calibrate(&self) -> bool {
         self.state.calibrated.swap(1, Ordering::Relaxed) == 0
     }
 
-    /// A number that no other part has that this process or one of its parents made; what is
-    /// inherited at a fork can be told from what this part has been told.
+    /// Returns a number that differs between all parts that this process and its ancestors made. It
+    /// tells whether a frame was written to this part or to that of an ancestor.
     #[inline(always)]
     pub fn serial(&self) -> u32 {
         self.state.serial.load(Ordering::Relaxed)
@@ -175,14 +177,14 @@ impl Process {
         }
     }
 
-    /// A thread has appended its last page.
+    /// Records that an ending thread has appended its last page, which took `cpu_ns` of CPU time.
     pub fn note_leaving(&self, cpu_ns: u64) {
         self.state.leaving_pages.fetch_add(1, Ordering::Relaxed);
         self.state.leaving_ns.fetch_add(cpu_ns, Ordering::Relaxed);
     }
 
-    /// The process ends in an orderly way: the second snapshot of its clocks, and what the ends of
-    /// its threads have cost.
+    /// Called when the process ends in an orderly way: appends the second snapshot of its clocks,
+    /// and the cost of ending its threads.
     pub fn at_exit(&self) {
         let pages = self.state.leaving_pages.load(Ordering::Relaxed);
         if pages > 0 {
@@ -192,15 +194,16 @@ impl Process {
         self.append(&Frame::Snapshot(Snapshot::take(self.run.clock)));
     }
 
-    /// Its session is over: whoever collects need not wait until the process ends.
+    /// Called when a session ends: whoever collects the profile need not wait until the process
+    /// ends.
     pub fn leave(&self) {
         self.at_exit();
         self.row().left.store(1, Ordering::Release);
     }
 
-    /// Counts a loss.
     pub fn lose(&self, loss: Loss, count: u64, errno: i32) {
-        // What a signal handler's fork left to its child to end has no row there.
+        // A signal handler may fork while the recorder is interrupted. The interrupted work then
+        // finishes in the child, which has no row.
         let is_ours = self.state.ready.load(Ordering::Relaxed) != 0;
         let row = if is_ours { self.row() } else { self.run.pool.run_row() };
         row.lose(loss, count, errno);

@@ -1,29 +1,29 @@
-//! What the agent knows about an adapter: a few cold functions. Nothing on a hot path goes
-//! through them; an adapter calls the recorder directly.
+//! The interface of an adapter: a few cold functions. Hot paths do not go through them; there, an
+//! adapter calls the recorder directly.
 
 use crate::recorder::thread::Thread;
 use crate::state::source::RunSource;
 
-/// One kind of host. The list of all adapters is `entry/adapters.rs`.
+/// One kind of host. `entry/adapters.rs` lists all adapters.
 #[derive(Debug)]
 pub struct Adapter {
-    /// In the constructor, before there are threads, in every process: looks up what must not be
-    /// looked up later.
+    /// Called by the constructor, before there are threads, in every process: looks up the symbols
+    /// that must not be looked up later.
     pub prepare: fn(),
-    /// Brackets `calls` empty calls with the very code that brackets real ones, and says how long each
-    /// took. `uncounted`: calls for which no counter is read.
+    /// Brackets `calls` empty calls with the same code that brackets real calls, and returns how
+    /// long each took. `uncounted` selects calls for which no counter is read.
     pub rehearse: fn(thread: &mut Thread, calls: usize, uncounted: bool) -> Took,
-    /// Whether it brackets calls for which no counter is read, unless the run asks for them.
+    /// Whether the adapter has calls for which no counter is read unless the run asks for it.
     pub has_uncounted: bool,
-    /// Its own way of asking for a profile.
+    /// The adapter's own way of asking for a profile.
     pub run_source: Option<&'static RunSource>,
 }
 
-/// Ticks of each empty call without and with the bracket.
+/// Ticks of each empty call, without and with the bracket.
 #[derive(Debug, Default)]
 pub struct Took {
-    /// Without.
+    /// Ticks without the bracket.
     pub bare: Vec<u64>,
-    /// With.
+    /// Ticks with the bracket.
     pub probed: Vec<u64>,
 }

@@ -1,5 +1,5 @@
-//! How a thread begins to be recorded, at its first call, and how it ends: when it exits, when the
-//! process ends, or when the session ends.
+//! Attaches a thread to the recording at its first call, and detaches it when the thread exits,
+//! when the process ends, or when the session ends.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
@@ -17,21 +17,22 @@ use crate::recorder::thread::{self, Apart, DEEPEST, OURS, Slot, Started, THREAD_
 use crate::recorder::{calibrate, collectors, fork, pages};
 use crate::state::epoch;
 
-/// How often a thread may come back after its exit began, as destructors may call again.
+/// Maximum number of times a thread may attach, because destructors that run during its exit may
+/// make calls again.
 const MOST_LIVES: u32 = 3;
-/// Calls to pass through before a thread without a page asks for one again.
+/// Number of calls that a thread without a page lets pass before it asks for a page again.
 const RETRY_CALLS: u32 = 1024;
 
-/// Attaches the calling thread for a call of this adapter. Null when it cannot be recorded: the loss
-/// has been counted, and the call passes through.
+/// Attaches the calling thread for a call of this adapter. Returns null if the thread cannot be
+/// recorded; the loss has then been counted, and the call passes through.
 #[cold]
 #[inline(never)]
 pub fn attach(adapter: &Adapter) -> *mut Thread {
     let _errno = ErrnoGuard::new();
     let local = thread::local();
-    // SAFETY: this thread's own; a signal handler on it only sees `attaching` set.
+    // SAFETY: this is the thread's own state; a signal handler on it only sees `attaching` set.
     unsafe {
-        // Before the run is looked at: a session that begins in between makes the state stale.
+        // Read the epoch before the run: if a session begins in between, the new state is stale.
         let epoch = epoch::current();
         if epoch >= epoch::IDLE {
             return std::ptr::null_mut();
@@ -74,7 +75,7 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
             }
             None => std::ptr::null_mut(),
         };
-        // A state of an earlier session stays where it is, to be used again.
+        // Keep the state of an earlier session in place, so that it can be reused.
         if !thread.is_null() || old.is_null() || !(*old).is_reusable() {
             (*local).thread = thread;
         }
@@ -84,22 +85,23 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
     }
 }
 
-/// Threads that are in [`attach`].
+/// Number of threads that are in [`attach`].
 static ATTACHING: AtomicU32 = AtomicU32::new(0);
 
-/// Whether no thread is about to become part of what records, or recorded a moment ago.
+/// Returns whether no thread is in the middle of attaching.
 pub fn nobody_attaches() -> bool {
     ATTACHING.load(Ordering::SeqCst) == 0
 }
 
-/// No memory for this thread at the moment.
+/// The thread cannot be attached at the moment.
 struct TryLater;
 
-/// `old`: the thread's state so far, or null. It is used again if it is of an earlier session, so
-/// that a call which began then finds memory that is a state when it ends.
+/// Creates the state. `old` is the thread's previous state, or null. If it belongs to an earlier
+/// session, its memory is reused: a call that began in that session then still finds a valid state
+/// when it ends.
 fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, TryLater> {
     point!(Attach);
-    // SAFETY: null or this thread's own.
+    // SAFETY: null, or this thread's own state.
     let mut old = unsafe { old.as_mut() }.filter(|old| old.is_reusable());
     if let Some(old) = old.as_deref_mut().filter(|old| old.is_stale()) {
         old.discard();
@@ -118,7 +120,8 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
             run.pool.release_page(page);
             process.lose(Loss::AgentDisabled, 1, errno);
             if errno == libc::EINVAL {
-                epoch::switch_off(); // Linux before 4.14: a fork could not be noticed.
+                // Linux before 4.14 has no MADV_WIPEONFORK, so a fork would go unnoticed.
+                epoch::switch_off();
             }
             return Err(TryLater);
         }
@@ -156,9 +159,9 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         usage: None,
     };
     let mut writer = PageWriter::detached();
-    // SAFETY: the page was claimed for this thread and populated.
+    // SAFETY: the page was claimed for this thread and is present.
     unsafe { writer.attach(run.pool.page(page), &start) };
-    // SAFETY: fresh memory of the right size; a `Thread` is plain data without destructor work.
+    // SAFETY: the memory has the right size; `Thread` is plain data without a destructor.
     unsafe {
         memory.write(Thread {
             epoch: AtomicU32::new(epoch),
@@ -196,8 +199,8 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         if process.should_calibrate() {
             calibrate::calibrate(&mut *memory, &process, adapter);
         }
-        // The first clock record closes the attaching itself, so that its CPU time is not taken
-        // for the program's.
+        // The first clock record marks the end of attaching, so that its CPU time is not attributed
+        // to the program.
         (*memory).clock_record();
         (*memory).begin_usage(begun_ns);
         (*memory).busy.store(0, Ordering::Relaxed);
@@ -207,20 +210,20 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
 
 static EXIT_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// Makes the thread call [`leave_c`] when it exits.
+/// Registers [`leave_c`] to be called when the thread exits.
 fn register_exit(thread: *mut Thread) {
     let mut key = EXIT_KEY.load(Ordering::Acquire);
     if key == u32::MAX {
         let mut fresh: libc::pthread_key_t = 0;
-        // SAFETY: `leave_c` has the signature that pthread wants and lives as long as we do
-        // (this library is never unloaded).
+        // SAFETY: `leave_c` has the signature that pthread requires and stays valid, because this
+        // library is never unloaded.
         if unsafe { libc::pthread_key_create(&mut fresh, Some(leave_c)) } != 0 {
             return;
         }
         match EXIT_KEY.compare_exchange(key, fresh, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => key = fresh,
             Err(other) => {
-                // SAFETY: just created, unused.
+                // SAFETY: the key was just created and is unused.
                 unsafe { libc::pthread_key_delete(fresh) };
                 key = other;
             }
@@ -235,8 +238,8 @@ unsafe extern "C" fn leave_c(thread: *mut c_void) {
     let _calm = sys::SignalsBlocked::new();
     let local = thread::local();
     let thread = thread.cast::<Thread>();
-    // SAFETY: `thread` is what this thread registered. In a forked child its memory is zeroed
-    // (`ready` is 0) and nothing is to be done: the page is the parent's.
+    // SAFETY: `thread` is the pointer that this thread registered. In a forked child its memory is
+    // zeroed (`epoch` is 0) and there is nothing to do, because the page belongs to the parent.
     unsafe {
         if (*local).thread == thread {
             (*local).thread = std::ptr::null_mut();
@@ -252,14 +255,16 @@ unsafe extern "C" fn leave_c(thread: *mut c_void) {
     }
 }
 
-/// At the end of the process, for the thread that ends it: it leaves, so that its page goes to the
-/// profile and is free for other processes of the run. Pages of other threads, which may still be
-/// writing, stay in the pool, from which `run` or `report` collects them.
+/// Called at the end of the process, for the thread that ends it. The thread leaves, so that its
+/// page goes to the profile and becomes free for other processes of the run. Other threads may
+/// still be writing to their pages; those stay in the pool, from which `run` or `report` collects
+/// them.
 pub fn at_process_exit() {
     let _calm = sys::SignalsBlocked::new();
     let local = thread::local();
-    // SAFETY: the calling thread's own state, not used any more once the pointer is cleared. Its
-    // memory stays mapped: the thread may have been ending the process from inside a call.
+    // SAFETY: this is the calling thread's own state, which is not used any more once the pointer
+    // is cleared. Its memory stays mapped, because the thread may be ending the process from inside
+    // a call.
     unsafe {
         let thread = (*local).thread;
         if !thread.is_null() && (*thread).is_attached() {
@@ -269,12 +274,12 @@ pub fn at_process_exit() {
     }
 }
 
-/// At the end of a session, for the thread that ends it: it leaves, but may come back. Before the
-/// epoch ends.
+/// Called at the end of a session, before its epoch ends, for the thread that ends it. The thread
+/// leaves, but it may attach again.
 pub fn at_session_end() {
     let thread = thread::current();
-    // SAFETY: null or the calling thread's own state. A call that it is in the middle of finds it
-    // detached.
+    // SAFETY: null, or the calling thread's own state. A call that the thread is in the middle of
+    // will find it detached.
     unsafe {
         if !thread.is_null()
             && (*thread).is_attached()
@@ -286,8 +291,8 @@ pub fn at_session_end() {
 }
 
 impl Thread {
-    /// The thread exits: its last page goes to the profile, its counters are closed. Calls in
-    /// progress are lost as `open`.
+    /// Detaches the thread: writes its last page to the profile and closes its counters. Calls in
+    /// progress are counted as the loss `open`.
     fn leave(&mut self, open: Loss) {
         self.busy.store(1, Ordering::Relaxed);
         point!(ThreadExit);
@@ -304,7 +309,7 @@ impl Thread {
         let appended = self.append_page(true).is_ok();
         self.process.note_leaving(record::clock::thread_cpu_ns().wrapping_sub(begun_ns));
         if appended {
-            // SAFETY: attached; retired before it is released.
+            // SAFETY: a page is attached; it is retired before it is released.
             unsafe { self.writer.retire() };
             self.run.pool.release_page(self.page);
             pages::note_released(self.page);

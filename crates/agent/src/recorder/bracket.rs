@@ -1,14 +1,15 @@
-//! The bracket around a call: the hot path, whatever adapter brackets the call.
+//! The bracket around a call. This is the hot path, whichever adapter brackets the call.
 //!
 //! ```text
 //!  begin   read counters ─ ticks ─►  original call  ─► ticks ─ read counters ─ record  end
 //! ```
 //!
 //! The clock is read inside the counters, so that reading counters does not lengthen the recorded
-//! time; counters therefore see the two clock reads and half of each `read` (see
-//! [`crate::recorder::calibrate`]). No allocation, lock or panic; system calls only for counters, made
-//! without touching `errno`. Memory that is written here is the thread's own, present, and not
-//! shared with a forked child, so that an empty call counts no page fault.
+//! time. The counters therefore include the two clock reads and half of each `read` (see
+//! [`crate::recorder::calibrate`]). The bracket does not allocate, lock or panic. It makes system
+//! calls only for counters, and without touching `errno`. The memory written here belongs to the
+//! thread, is present, and is not shared with a forked child, so an empty call counts no page
+//! fault.
 
 use std::ffi::c_void;
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -22,20 +23,22 @@ use crate::recorder::collectors;
 use crate::recorder::thread::{Apart, DEEPEST, Slot, Thread};
 use crate::state::run::Run;
 
-/// How a call that begins is bracketed, which says where its `frame` is.
+/// How a new call is bracketed. This determines what its `frame` refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Newcomer {
-    /// By one function of ours that calls it: the frame is that function's.
+    /// One function of ours makes the call. The frame is that function's.
     Synchronous,
-    /// By two calls of the host: the frame is that of the first one's caller.
+    /// The host calls us once before the call and once after it. The frame is that of the function
+    /// that called us before it.
     Bracketed,
 }
 
-/// Bytes that the host may have on the stack, at most, between the frame of a wrapped call and what
-/// that call calls itself, which may therefore begin above the frame.
+/// Maximum number of stack bytes that the host may use between the frame of a wrapped call and the
+/// functions that the call itself calls. Such a function may therefore begin above the frame.
 pub const WRAPPERS: usize = 4096;
 
-/// An address in the caller's stack frame: frames of calls in progress lie above later ones.
+/// Returns an address in the caller's stack frame. Frames of calls in progress lie above those of
+/// later calls.
 #[inline(always)]
 pub fn stack_address() -> usize {
     let marker = 0u8;
@@ -43,13 +46,13 @@ pub fn stack_address() -> usize {
 }
 
 impl Thread {
-    /// Starts a bracket. False: the call cannot be recorded now, pass it through.
+    /// Starts a bracket. Returns false if the call cannot be recorded now and must pass through.
     #[inline(always)]
     pub(crate) fn begin(&mut self, export: u32, frame: usize, newcomer: Newcomer) -> bool {
         self.begin_call(export, frame, newcomer, true)
     }
 
-    /// [`Thread::begin`]; `counted`: whether counters are read for this call.
+    /// Does what [`Thread::begin`] does; `counted` says whether counters are read for this call.
     #[inline(always)]
     pub(crate) fn begin_call(
         &mut self,
@@ -70,14 +73,14 @@ impl Thread {
             return false;
         }
         let depth = self.depth as usize;
-        // SAFETY: `begin_nested` refuses a depth beyond the arrays; a page is attached.
+        // SAFETY: `begin_nested` refuses a depth beyond the arrays, and a page is attached.
         unsafe {
             *self.frames.get_unchecked_mut(depth) = frame;
             self.writer.set_open(self.depth + 1, export);
             if !counted {
                 self.uncounted |= 1 << depth;
             } else if self.counting {
-                // A failed read leaves its mark in the readings; `end` sees it.
+                // A failed read leaves its mark in the readings, which `end` checks.
                 let _ = self.counters.read(self.before.get_unchecked_mut(depth));
             }
         }
@@ -87,8 +90,8 @@ impl Thread {
         true
     }
 
-    /// Notes that the call that was just begun will end in another call of the host, and when it began.
-    /// This is the last thing that a bracket does before the call.
+    /// Notes that the call that has just begun will end in another call of the host, and when it
+    /// began. This is the last thing that a bracket does before the call.
     #[inline(always)]
     pub(crate) fn begin_apart(&mut self, export: u32) {
         let at = self.depth as usize - 1;
@@ -98,36 +101,36 @@ impl Thread {
         unsafe { *self.apart.get_unchecked_mut(at) = Apart { export, start } };
     }
 
-    /// As [`Thread::begin_apart`], where the host may have frames of its own between the begin and the
-    /// call.
+    /// Does what [`Thread::begin_apart`] does, for a host that may have its own frames between the
+    /// begin and the call.
     #[inline(always)]
     pub(crate) fn begin_wrapped(&mut self, export: u32) {
         self.is_wrapped |= 1 << (self.depth - 1);
         self.begin_apart(export);
     }
 
-    /// What [`Thread::begin_apart`] noted of call `at`, which is about to end.
+    /// Returns what [`Thread::begin_apart`] stored for call `at`, which is about to end.
     #[inline(always)]
     pub(crate) fn end_apart(&mut self, at: usize) -> Apart {
         self.is_apart &= !(1 << at);
-        // SAFETY: the index of a call in progress.
+        // SAFETY: `at` is the index of a call in progress.
         unsafe { *self.apart.get_unchecked(at) }
     }
 
-    /// What [`Thread::begin_wrapped`] noted of call `at`, which is about to end.
+    /// Returns what [`Thread::begin_wrapped`] stored for call `at`, which is about to end.
     #[inline(always)]
     pub(crate) fn end_wrapped(&mut self, at: usize) -> Apart {
         self.is_wrapped &= !(1 << at);
         self.end_apart(at)
     }
 
-    /// The wrapped call in progress that began at this stack address.
+    /// Returns the index of the wrapped call in progress that began at this stack address.
     #[inline(always)]
     pub(crate) fn wrapped_at(&self, frame: usize) -> Option<usize> {
         let mut at = self.depth as usize;
         while at > 0 {
             at -= 1;
-            // SAFETY: below the depth.
+            // SAFETY: `at` is below the depth.
             if self.is_wrapped >> at & 1 == 1 && unsafe { *self.frames.get_unchecked(at) } == frame
             {
                 return Some(at);
@@ -136,15 +139,15 @@ impl Thread {
         None
     }
 
-    /// The export of the innermost wrapped call inside of call `at` that has not ended: the one that
-    /// threw, if call `at` ends with an error.
+    /// Returns the export of the innermost wrapped call inside call `at` that has not ended. If
+    /// call `at` ends with an error, that is the call that threw it.
     pub(crate) fn innermost_wrapped(&self, at: usize) -> Option<u32> {
         let mut inside = (at + 1..self.depth as usize).rev();
         let wrapped = inside.find(|inner| self.is_wrapped >> inner & 1 == 1)?;
         self.apart.get(wrapped).map(|begun| begun.export)
     }
 
-    /// Keeps plain words with call `at`, which is in progress.
+    /// Stores a slot for call `at`, which is in progress.
     #[inline(always)]
     pub(crate) fn set_slot(&mut self, at: usize, slot: Slot) {
         self.has_slot |= 1 << at;
@@ -152,15 +155,15 @@ impl Thread {
         unsafe { *self.slots.get_unchecked_mut(at) = slot };
     }
 
-    /// The words that were kept with call `at`, which is about to end.
+    /// Takes the slot of call `at`, which is about to end.
     #[inline(always)]
     pub(crate) fn take_slot(&mut self, at: usize) -> &Slot {
         self.has_slot &= !(1 << at);
-        // SAFETY: the index of a call in progress.
+        // SAFETY: `at` is the index of a call in progress.
         unsafe { self.slots.get_unchecked(at) }
     }
 
-    /// Index of the innermost call in progress that has a slot of this owner.
+    /// Returns the index of the innermost call in progress that has a slot of this owner.
     #[inline(always)]
     pub(crate) fn innermost_slot(&self, owner: *const c_void) -> Option<usize> {
         let mut left = self.has_slot;
@@ -174,8 +177,8 @@ impl Thread {
         None
     }
 
-    /// A call within a call. Forgets those that were passed by (their frames are below or at the
-    /// new one), and refuses what is too deep.
+    /// Begins a call within a call. Forgets calls that were abandoned (their frames are at or below
+    /// the new one), and refuses a call that is nested too deeply.
     #[cold]
     #[inline(never)]
     fn begin_nested(&mut self, frame: usize, newcomer: Newcomer) -> bool {
@@ -207,8 +210,8 @@ impl Thread {
         }
     }
 
-    /// Index of the innermost call in progress that begins and ends in two calls of the host, and
-    /// that is a call of `export`.
+    /// Returns the index of the innermost call of `export` in progress that begins and ends in two
+    /// separate calls of the host.
     #[inline(always)]
     pub(crate) fn innermost_apart(&self, export: u32) -> Option<usize> {
         (0..(self.depth as usize).min(DEEPEST))
@@ -237,7 +240,7 @@ impl Thread {
         self.busy.store(0, Ordering::Relaxed);
     }
 
-    /// Whether counters are read for the call in progress that began at this stack address.
+    /// Returns whether counters are read for the call in progress that began at this stack address.
     fn is_counted(&self, frame: usize) -> bool {
         let at = self.frames.iter().take(self.depth as usize).rposition(|open| *open == frame);
         at.is_none_or(|at| self.uncounted >> at & 1 == 0)
@@ -245,7 +248,7 @@ impl Thread {
 
     #[inline(always)]
     fn record(&mut self, call: &Call, values: &[(u32, u64)]) {
-        // Values stand on their call's page.
+        // Values must be on the same page as their call.
         let fits = match values {
             [] => self.writer.has_room(),
             _ => self.writer.has_room_with_values(),
@@ -254,7 +257,7 @@ impl Thread {
             self.flush();
         }
         let depth = self.depth as usize;
-        // SAFETY: `depth` was the index of this call's begin; a page with room is attached.
+        // SAFETY: `depth` was the index of this call's begin, and a page with room is attached.
         unsafe {
             if self.counting && self.uncounted >> depth & 1 == 1 {
                 self.uncounted &= !(1 << depth);
@@ -296,10 +299,10 @@ impl Thread {
     }
 }
 
-/// A call for which no counter was read, on a page of calls with counters.
+/// Writes a call for which no counter was read to a page of calls with counters.
 ///
 /// # Safety
-/// A page with room is attached to `writer`.
+/// A page with room must be attached to `writer`.
 unsafe fn record_uncounted(writer: &mut record::PageWriter, call: &Call, run: &Run) {
     // SAFETY: by contract.
     unsafe {
@@ -310,7 +313,7 @@ unsafe fn record_uncounted(writer: &mut record::PageWriter, call: &Call, run: &R
 }
 
 /// # Safety
-/// A page with room is attached to `writer`; both readings were taken with `run`'s plan.
+/// A page with room must be attached to `writer`, and both readings must follow `run`'s plan.
 #[inline(always)]
 unsafe fn record_counted(
     writer: &mut record::PageWriter,
@@ -322,7 +325,7 @@ unsafe fn record_counted(
     let groups = run.plan.groups();
     let missing = before.missing() | after.missing();
     let (from, to) = (before.words(), after.words());
-    // SAFETY: a plan's blocks fit into the words, as `Plan` guarantees.
+    // SAFETY: `Plan` guarantees that its blocks fit into the words.
     let delta =
         |word: usize| unsafe { to.get_unchecked(word).wrapping_sub(*from.get_unchecked(word)) };
     let mut scaled = false;

@@ -1,6 +1,6 @@
-//! What the bracket costs when there is nothing in it, measured once per process with the very
-//! code that brackets real calls. Also warms that code up, so that its own first execution is in
-//! no call's counts.
+//! Measures the cost of an empty bracket, once per process, with the same code that brackets real
+//! calls. This also warms that code up, so that its first execution is not part of any call's
+//! counts.
 
 use record::meta::{Calibration, Frame, Spread};
 use record::page::{PAGE_BYTES, PageReader};
@@ -11,14 +11,14 @@ use crate::process::part::Process;
 use crate::recorder::adapter::{Adapter, Took};
 use crate::recorder::thread::{self, Thread};
 
-/// Enough for a stable median, few enough for about half a millisecond with counters.
+/// Enough for a stable median, and few enough to take about half a millisecond with counters.
 const CALLS: usize = 200;
-/// Their records must fit into one page: 200 of the longest that two clock reads, times and 32
-/// counters of an empty call make (under 200 bytes).
+/// All records must fit into one page. The longest record of an empty call (two clock reads, times
+/// and 32 counters) takes less than 200 bytes.
 const _: () = assert!(CALLS * 200 < PAGE_BYTES);
 
-/// Measures and appends the result to the process's metadata. The thread is attached but not yet
-/// recording.
+/// Measures, and appends the result to the process's metadata. The thread is attached but not
+/// recording yet.
 pub fn calibrate(thread: &mut Thread, process: &Process, adapter: &Adapter) {
     point!(Calibrate);
     measure(thread, process, adapter, false);
@@ -27,17 +27,17 @@ pub fn calibrate(thread: &mut Thread, process: &Process, adapter: &Adapter) {
     }
 }
 
-/// Measures one kind of call. `uncounted`: one for which no counter is read.
+/// Measures one kind of call. `uncounted` selects calls for which no counter is read.
 fn measure(thread: &mut Thread, process: &Process, adapter: &Adapter, uncounted: bool) {
     let Ok(scratch) = sys::map_wiped_on_fork(PAGE_BYTES) else { return };
     let thread_pointer: *mut Thread = thread;
     let took = thread::with_current(thread_pointer, || {
-        // SAFETY: the pointer is `thread`; the closure is the only user meanwhile.
+        // SAFETY: the pointer is `thread`; only the closure uses it meanwhile.
         unsafe { &mut *thread_pointer }
             .with_scratch(scratch, |thread| (adapter.rehearse)(thread, CALLS, uncounted))
     });
     thread.counters.rewind_scripts();
-    // SAFETY: mapped above, PAGE_BYTES long, not written any more.
+    // SAFETY: mapped above, PAGE_BYTES long, and not written any more.
     let page = unsafe { std::slice::from_raw_parts(scratch, PAGE_BYTES) };
     if let Some(calibration) = evaluate(thread, page, took, uncounted) {
         process.append(&Frame::Calibration(calibration));
@@ -45,8 +45,8 @@ fn measure(thread: &mut Thread, process: &Process, adapter: &Adapter, uncounted:
     sys::unmap(scratch, PAGE_BYTES);
 }
 
-/// Medians and ranges of what the scratch page recorded. The first calls (cold code) do not matter
-/// to them.
+/// Computes medians and ranges from the records on the scratch page. The first calls, which run
+/// cold code, do not affect them.
 fn evaluate(thread: &Thread, page: &[u8], took: Took, uncounted: bool) -> Option<Calibration> {
     let groups: Vec<u16> = thread.run.plan.counters().iter().map(|c| c.group).collect();
     let mask = if thread.counting { thread.run.counter_mask } else { 0 };
@@ -82,7 +82,7 @@ fn evaluate(thread: &Thread, page: &[u8], took: Took, uncounted: bool) -> Option
     })
 }
 
-/// What was read in the empty calls, smallest first.
+/// Values of the empty calls, smallest first.
 struct Sorted(Vec<u64>);
 
 impl Sorted {
@@ -91,12 +91,12 @@ impl Sorted {
         Self(values)
     }
 
-    /// The value with `tenths` of ten below it.
+    /// Returns the value at this quantile, given in tenths.
     fn at(&self, tenths: usize) -> Option<u64> {
         self.0.get(self.0.len() * tenths / 10).copied()
     }
 
-    /// From the 10th to the 90th percentile.
+    /// Returns the 10th and the 90th percentile.
     fn range(&self) -> [u64; 2] {
         [1, 9].map(|tenths| self.at(tenths).unwrap_or(0))
     }

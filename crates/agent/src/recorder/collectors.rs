@@ -1,11 +1,13 @@
-//! Users' collectors: `include/counterpoint/collector.h`.
+//! The users' collectors of `include/counterpoint/collector.h`.
 //!
-//! A registered collector is never freed, because another thread may be in a call of it. Removing
-//! one frees its slots for others, but not its keys: a key never changes its meaning in a process.
+//! A registered collector is never freed, because another thread may be in a call of it. Removing a
+//! collector frees its slots for others, but not its keys: a key never changes its meaning within a
+//! process.
 //!
-//! What a collector raises is never an error of the model, with one exception: where Python runs a
-//! signal's handler in a collector's function, its KeyboardInterrupt is for whoever runs the model.
-//! It stays raised, no other function is called meanwhile, and the instrument fails with it.
+//! An error in a collector is not an error of the model, with one exception. When Python runs a
+//! signal handler inside a collector's function, the resulting KeyboardInterrupt is meant for the
+//! code that runs the model. It stays raised, no other function is called meanwhile, and the
+//! instrument fails with it.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -24,47 +26,48 @@ use crate::recorder::thread::{MOST_COLLECTORS, Started, Thread};
 use crate::recorder::values::{self, Values};
 use crate::state::run::{self, Run};
 
-/// Values after a collector's slots: it must not write there, and we notice if it does.
+/// Extra values after a collector's slots. A collector must not write there, and we check that it
+/// did not.
 const GUARD: usize = 16;
 
 struct Registered {
     collector: Collector,
-    /// It may say that it was interrupted ([`INTERRUPTED`], [`interruption`]).
+    /// Whether the collector may report an interruption ([`INTERRUPTED`], [`interruption`]).
     can_be_interrupted: bool,
     slots: Vec<ValueKey>,
-    /// Serial number of the part that has the frames of its slots.
+    /// Serial number of the part that already contains the frames of the collector's slots.
     told: AtomicU32,
 }
 
 static ACTIVE: [AtomicPtr<Registered>; MOST_COLLECTORS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST_COLLECTORS];
-/// One bit for each.
+/// One bit for each collector.
 static MASK: AtomicU32 = AtomicU32::new(0);
 static NEXT_KEY: AtomicU32 = AtomicU32::new(FIRST_USER_KEY);
 
-/// What `stop` of an adapter's own collector returns if it was interrupted.
+/// Returned by `stop` of an adapter's own collector that was interrupted.
 pub const INTERRUPTED: i32 = 2;
-/// Its address is what `start` of such a collector returns then.
+/// Its address is returned by `start` of an adapter's own collector that was interrupted.
 static INTERRUPTION: u8 = 0;
 
-/// What `start` of an adapter's own collector returns if it was interrupted.
+/// Returns the value by which `start` of an adapter's own collector reports an interruption.
 pub fn interruption() -> *mut c_void {
     (&raw const INTERRUPTION).cast_mut().cast()
 }
 
-/// Whether there are any. One relaxed load.
+/// Returns whether any collector is registered. One relaxed load.
 #[inline(always)]
 pub fn any() -> bool {
     MASK.load(Ordering::Relaxed) != 0
 }
 
-/// Registers one: its number, or why not.
+/// Registers a collector and returns its number, or a negative error code as in the header.
 ///
 /// # Safety
-/// As the header says.
+/// The requirements of the header apply.
 pub unsafe fn add(given: *const Collector, can_be_interrupted: bool) -> i32 {
     const INCOMPLETE: i32 = -1;
-    // SAFETY: null or a struct that begins with its size.
+    // SAFETY: null, or a struct that begins with its size.
     let known = unsafe { given.as_ref() }
         .filter(|given| given.size as usize >= size_of::<Collector>())
         .filter(|given| given.start.is_some() && given.stop.is_some() && !given.slot.is_null());
@@ -75,7 +78,7 @@ pub unsafe fn add(given: *const Collector, can_be_interrupted: bool) -> i32 {
     let Some(_lock) = Lock::take() else { return INCOMPLETE };
     let mut slots = Vec::new();
     for i in 0..collector.slots as usize {
-        // SAFETY: as many slots as it says.
+        // SAFETY: there are as many slots as the collector states.
         let slot = unsafe { *collector.slot.add(i) };
         let kind = u8::try_from(slot.kind).ok().and_then(ValueKind::from_u8);
         let (Some(kind), false) = (kind, slot.name.is_null()) else { return INCOMPLETE };
@@ -110,7 +113,7 @@ pub unsafe fn add(given: *const Collector, can_be_interrupted: bool) -> i32 {
     number as i32
 }
 
-/// Removes one: 0, or -1 if there is none with that number.
+/// Removes a collector. Returns 0, or −1 if there is no collector with that number.
 pub fn remove(number: i32) -> i32 {
     let Some(place) = usize::try_from(number).ok().and_then(|n| ACTIVE.get(n)) else { return -1 };
     if place.swap(std::ptr::null_mut(), Ordering::AcqRel).is_null() {
@@ -120,18 +123,18 @@ pub fn remove(number: i32) -> i32 {
     0
 }
 
-/// A metric may have this name.
+/// The name is free.
 pub const NOBODY: u8 = 0;
-/// Some view has a column of its own with this name.
+/// A view has a column with this name.
 const A_VIEW: u8 = 1;
-/// What is being recorded has a counter of this name, or a column made of one.
+/// A counter that is being recorded has this name, or a column derived from it does.
 const A_COUNTER: u8 = 2;
-/// A collector that is registered has a metric of this name.
+/// A registered collector has a metric with this name.
 const A_COLLECTOR: u8 = 3;
-/// It is empty, or nothing but a unit.
+/// The name is empty or consists only of a unit.
 const NO_NAME: u8 = 4;
 
-/// Who has this name, or one that differs from it only in case, separators or unit.
+/// Returns who uses this name, or a name that differs from it only in case, separators or unit.
 pub fn who_has(name: &str) -> u8 {
     if columns::is_empty(name) {
         NO_NAME
@@ -152,12 +155,12 @@ fn is_counter(run: &Run, name: &str) -> bool {
 
 fn active() -> impl Iterator<Item = (usize, &'static Registered)> {
     ACTIVE.iter().enumerate().filter_map(|(number, place)| {
-        // SAFETY: null or leaked by `add`.
+        // SAFETY: null, or leaked by `add`.
         unsafe { place.load(Ordering::Acquire).as_ref() }.map(|one| (number, one))
     })
 }
 
-/// Before a call: starts all of them.
+/// Called before a call: starts all collectors.
 #[inline(always)]
 pub fn start(thread: &Thread, device: Device) -> Option<Started> {
     if any() && !thread.rehearsing { Some(start_all(device)) } else { None }
@@ -171,7 +174,7 @@ fn start_all(device: Device) -> Started {
     for (number, one) in active() {
         point!(CollectorStart);
         let Some(start) = one.collector.start else { continue };
-        // SAFETY: the user's function, with its own argument.
+        // SAFETY: the user's function is called with its own argument.
         let state = unsafe { start(one.collector.this, device) };
         if one.can_be_interrupted && state == interruption() {
             started.interrupted = true;
@@ -183,7 +186,7 @@ fn start_all(device: Device) -> Started {
     started
 }
 
-/// The call is not recorded after all.
+/// Abandons the started collectors, because the call is not recorded after all.
 pub fn give_up(started: Option<Started>) {
     let Some(started) = started else { return };
     let _errno = ErrnoGuard::new();
@@ -192,7 +195,7 @@ pub fn give_up(started: Option<Started>) {
 
 fn for_each(started: &Started, mut body: impl FnMut(&'static Registered, *mut c_void)) {
     for (number, (one, state)) in started.states.iter().enumerate() {
-        // SAFETY: null or leaked by `add`.
+        // SAFETY: null, or leaked by `add`.
         let one = unsafe { one.cast::<Registered>().as_ref() };
         if let Some(one) = one.filter(|_| started.mask >> number & 1 == 1) {
             body(one, *state);
@@ -200,7 +203,7 @@ fn for_each(started: &Started, mut body: impl FnMut(&'static Registered, *mut c_
     }
 }
 
-/// Keeps what was started for call `at` of the thread.
+/// Stores the started collectors for call `at` of the thread.
 #[inline(always)]
 pub fn keep(thread: &mut Thread, at: usize, started: Option<Started>) {
     if let Some(started) = started {
@@ -217,7 +220,7 @@ fn take(thread: &mut Thread, at: usize) -> Option<Started> {
     })
 }
 
-/// Call `at` of the thread will have no end.
+/// Abandons the collectors of call `at`, which will have no end.
 #[inline(always)]
 pub fn abandon(thread: &mut Thread, at: usize) {
     if thread.has_collected >> at & 1 == 1 {
@@ -225,7 +228,8 @@ pub fn abandon(thread: &mut Thread, at: usize) {
     }
 }
 
-/// After a call: adds the values that they give. Returns whether one of them was interrupted.
+/// Called after a call: stops its collectors and adds their values. Returns whether one of them was
+/// interrupted.
 pub fn stop(thread: &mut Thread, at: usize, values: &mut Values) -> bool {
     let Some(started) = take(thread, at) else { return false };
     let _errno = ErrnoGuard::new();
@@ -239,7 +243,8 @@ pub fn stop(thread: &mut Thread, at: usize, values: &mut Values) -> bool {
         let mut given = [Value::default(); MOST_SLOTS + GUARD];
         let count = one.slots.len();
         let Some(stop) = one.collector.stop else { return };
-        // SAFETY: the user's function and state; there is room for more values than it has.
+        // SAFETY: the user's function and state; there is room for more values than the collector
+        // has.
         let code = unsafe { stop(one.collector.this, state, given.as_mut_ptr(), count as u32) };
         interrupted = one.can_be_interrupted && code == INTERRUPTED;
         let beyond = given.iter().skip(count).any(|value| *value != Value::default());
@@ -250,7 +255,7 @@ pub fn stop(thread: &mut Thread, at: usize, values: &mut Values) -> bool {
             let bits = match slot.kind {
                 ValueKind::Text => text(value.bits, thread.process()),
                 ValueKind::Count => Some(value.bits),
-                // A value that is not a number was not measured.
+                // A NaN or an infinity means that the value was not measured.
                 ValueKind::Duration | ValueKind::Percent | ValueKind::Ratio => {
                     Some(value.bits).filter(|bits| f64::from_bits(*bits).is_finite())
                 }
@@ -267,12 +272,12 @@ pub fn stop(thread: &mut Thread, at: usize, values: &mut Values) -> bool {
 impl Registered {
     fn abandon(&self, state: *mut c_void) {
         if let Some(abandon) = self.collector.abandon {
-            // SAFETY: the user's function and state.
+            // SAFETY: the user's function is called with its own argument and state.
             unsafe { abandon(self.collector.this, state) };
         }
     }
 
-    /// Writes the frames of its slots into the part, unless they are there.
+    /// Writes the frames of the collector's slots to the part, unless they are already there.
     fn tell(&self, process: &Process) -> bool {
         if self.told.load(Ordering::Acquire) == process.serial() {
             return true;
@@ -280,7 +285,8 @@ impl Registered {
         let Some(_lock) = Lock::take() else { return false };
         for slot in &self.slots {
             let mut slot = slot.clone();
-            // One that was registered before the session, which happens to count the same name.
+            // The collector was registered before the session, and the session counts the same
+            // name.
             if is_counter(process.run(), &slot.name) {
                 slot.name.push_str(" (collector)");
             }
@@ -291,21 +297,21 @@ impl Registered {
     }
 }
 
-/// The number of a text that a collector gives.
+/// Returns the number of a text that a collector provides.
 fn text(at: u64, process: &Process) -> Option<u64> {
     if at == 0 {
         return None;
     }
-    // SAFETY: a C string, as the header says.
+    // SAFETY: the header requires a C string.
     values::text(unsafe { CStr::from_ptr(at as *const _) }.to_bytes(), process)
 }
 
-/// [`add`], for the agent's C interface.
+/// Does what [`add`] does, for the agent's C interface.
 ///
 /// # Safety
-/// As [`add`].
+/// The requirements of [`add`] apply.
 pub unsafe extern "C" fn add_guarded(collector: *const Collector) -> i32 {
     let _errno = ErrnoGuard::new();
-    // SAFETY: by contract.
+    // SAFETY: the caller guarantees this.
     guarded(|| unsafe { add(collector, false) }).unwrap_or(-1)
 }

@@ -1,19 +1,21 @@
-//! A fork by a signal handler that has interrupted the recorder itself, in whose child the handler
-//! returns: the recorder then goes on in the middle of a record, in a process that has nothing of
-//! it, because thread states are wiped in a forked child and pages belong to the parent.
+//! Handles a fork by a signal handler that has interrupted the recorder. When the handler returns
+//! in the child, the recorder continues in the middle of a record. But the child has none of the
+//! recorder's memory: thread states are wiped in a forked child, and pages belong to the parent.
 //!
 //! ```text
-//!  before the fork    copy the thread's state                 (its memory will be wiped)
-//!  in the child       put the copy back, marked as gone       (what is interrupted ends in it)
-//!                     private memory over the parent's page   (and writes nowhere)
-//!  at its next call   attaches anew, as every forked child does
+//!  before the fork    copy the thread's state                    (its memory will be wiped)
+//!  in the child       put the copy back, marked as detached      (the interrupted code finishes in it)
+//!                     map private memory over the parent's page  (its writes go nowhere)
+//!  at the next call   attach again, as every forked child does
 //! ```
 //!
-//! Whether a handler or the program itself forks cannot be told, so every fork of a thread that
-//! records does this: a mapping and a copy. What takes longer than a record (attaching, flushing,
-//! leaving, whatever holds the lock) cannot be interrupted: signals are blocked meanwhile.
+//! Forks by a handler and forks by the program itself look the same, so every fork of a recording
+//! thread does this; it costs a mapping and a copy. Work that takes longer than a record
+//! (attaching, flushing, leaving, everything under the lock) cannot be interrupted, because signals
+//! are blocked meanwhile.
 //!
-//! A `clone` by a bare system call runs none of this; its child must not return from the handler.
+//! A `clone` through a raw system call runs none of this code; its child must not return from the
+//! handler.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -26,21 +28,22 @@ use crate::os::sys::{self, ErrnoGuard};
 use crate::recorder::thread::{self, Thread};
 use crate::state::run::Run;
 
-/// A thread's state while it forks.
+/// A thread's state while the thread forks.
 #[repr(C)]
 pub(crate) struct Saved {
     thread: MaybeUninit<Thread>,
-    /// Pages of counters that are read without the kernel, which a child does not have.
+    /// Pages of counters that are read without a system call. The child does not have these pages.
     counter_pages: [usize; MAX_COUNTERS],
 }
 
 const SAVED_BYTES: usize = size_of::<Saved>().next_multiple_of(4096);
 
-/// Pages of the pool that are private memory in this process: those of its ancestors.
+/// One bit for each page of the pool. It is set if the page is private memory in this process,
+/// because an ancestor used the page.
 static PRIVATE: [AtomicU64; PAGES / 64] = [const { AtomicU64::new(0) }; PAGES / 64];
 
 unsafe extern "C" {
-    /// What `pthread_atfork` is in glibc, which has that one in a static library only.
+    /// The function behind `pthread_atfork`, which glibc provides only in a static library.
     fn __register_atfork(
         prepare: Option<extern "C" fn()>,
         parent: Option<extern "C" fn()>,
@@ -49,7 +52,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// From now on every fork calls the functions below.
+/// Makes every later fork call the functions below.
 pub fn watch() {
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if !WATCHED.swap(true, Ordering::Relaxed) {
@@ -63,7 +66,7 @@ pub fn watch() {
 extern "C" fn before() {
     let _errno = ErrnoGuard::new();
     let thread = thread::current();
-    // SAFETY: null or this thread's own state. What is interrupted goes on only after this.
+    // SAFETY: null, or this thread's own state. The interrupted code continues only after this.
     unsafe {
         if thread.is_null() || (*thread).epoch.load(Ordering::Relaxed) == 0 {
             return;
@@ -94,8 +97,8 @@ extern "C" fn in_child() {
     }
     let _errno = ErrnoGuard::new();
     let thread = thread::current();
-    // SAFETY: the state's memory is there, wiped; no other thread is in this process. The copy is of
-    // this thread's state, plain data.
+    // SAFETY: the state's memory is mapped and wiped, and there is no other thread in this process.
+    // The copy is of this thread's state, which is plain data.
     unsafe {
         thread.copy_from_nonoverlapping((*saved).thread.as_ptr(), 1);
         (*thread).epoch.store(0, Ordering::Relaxed);
@@ -105,20 +108,20 @@ extern "C" fn in_child() {
             PRIVATE[page / 64 % PRIVATE.len()].fetch_or(1 << (page % 64), Ordering::Relaxed);
         }
         for page in (*saved).counter_pages.iter().filter(|page| **page != 0) {
-            // Zeros say that the counter is not on the processor.
+            // Zeros say that the counter is not on the CPU.
             let _ = sys::map_zeros_at(*page, 4096);
         }
     }
     sys::unmap(saved.cast(), SAVED_BYTES);
 }
 
-/// At the begin of a session, whose pool is another: none of its pages is private.
+/// Called when a session begins: it has a new pool, none of whose pages is private.
 pub fn forget_private_pages() {
     PRIVATE.iter().for_each(|word| word.store(0, Ordering::Relaxed));
 }
 
-/// Called before a page that was claimed is used, because it may still be private memory. False: it
-/// cannot be mapped.
+/// Called before a claimed page is used, because it may still be private memory. Maps the shared
+/// page again. Returns false if that fails.
 pub fn share(run: &Run, page: usize) -> bool {
     let (word, bit) = (&PRIVATE[page / 64 % PRIVATE.len()], 1 << (page % 64));
     if word.load(Ordering::Relaxed) & bit == 0 {
@@ -131,20 +134,20 @@ pub fn share(run: &Run, page: usize) -> bool {
     shared
 }
 
-/// glibc's own `_Fork`, since 2.34.
+/// glibc's `_Fork`, which exists since 2.34.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Finds it, in the constructor.
+/// Looks the function up. Called by the constructor.
 pub fn prepare() {
-    // SAFETY: a C string; finds the definition after this library.
+    // SAFETY: a C string; the call finds the definition after this library's.
     let real = unsafe { libc::dlsym(libc::RTLD_NEXT, c"_Fork".as_ptr()) };
     REAL.store(real, Ordering::Relaxed);
 }
 
-/// The fork for signal handlers, which runs no handlers of `pthread_atfork`.
+/// Interposes the async-signal-safe fork, which does not run the handlers of `pthread_atfork`.
 ///
 /// # Safety
-/// As `_Fork(3)`.
+/// As for `_Fork(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Fork() -> libc::pid_t {
     if REAL.load(Ordering::Relaxed).is_null() {

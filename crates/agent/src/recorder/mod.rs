@@ -1,28 +1,28 @@
-//! The fourth layer: records calls of a thread, whatever adapter makes them. It knows no adapter by
-//! name.
+//! The fourth layer: records the calls of a thread, whichever adapter makes them. It knows no
+//! adapter by name.
 //!
-//! What it offers to adapters:
+//! It offers these operations to adapters:
 //!
-//! | verb | where |
+//! | operation | where |
 //! |---|---|
 //! | attach the calling thread | [`attach::attach`], when [`thread::current`] is null or not attached |
-//! | bracket a call | [`bracket`]: begin, end; [`thread::Thread::begin_apart`] where they are two calls |
-//! | keep words with a call in progress | [`thread::Thread::set_slot`] |
-//! | give a call values and texts | [`values`]; users' own by [`collectors`] |
-//! | take ids, and announce what they name | [`crate::process::names`], [`crate::process::part::Process::append`] |
+//! | bracket a call | [`bracket`]: begin and end; [`thread::Thread::begin_apart`] if the host makes two separate calls |
+//! | store data for a call in progress | [`thread::Thread::set_slot`] |
+//! | attach values and texts to a call | [`values`]; those of users by [`collectors`] |
+//! | take ids, and write the names that they stand for | [`crate::process::names`], [`crate::process::part::Process::append`] |
 //! | count a loss | [`crate::process::losses`] |
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | [`bracket`] | the bracket around a call: the hot path |
-//! | [`thread`] | what one thread owns: page, counters, the calls that it is in |
-//! | [`attach`] | how a thread begins to be recorded, and how it ends |
-//! | [`pages`] | the pages that a thread writes to |
-//! | [`values`] | values of a call, and texts |
-//! | [`collectors`] | users' collectors |
-//! | [`adapter`] | what the agent knows about an adapter |
-//! | [`calibrate`] | what the bracket costs when there is nothing in it |
-//! | [`fork`] | a fork by a signal handler that has interrupted the recorder |
+//! | [`bracket`] | brackets a call; the hot path |
+//! | [`thread`] | holds what one thread owns: its page, its counters, its calls in progress |
+//! | [`attach`] | attaches a thread to the recording, and detaches it |
+//! | [`pages`] | claims, flushes and releases the pages that a thread writes to |
+//! | [`values`] | collects the values of a call, and numbers texts |
+//! | [`collectors`] | runs the users' collectors |
+//! | [`adapter`] | defines the interface of an adapter |
+//! | [`calibrate`] | measures the cost of an empty bracket |
+//! | [`fork`] | handles a fork by a signal handler that has interrupted the recorder |
 
 pub mod adapter;
 pub mod attach;

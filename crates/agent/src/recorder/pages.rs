@@ -1,5 +1,5 @@
-//! The pages that a thread writes to: one is claimed from the pool, appended to the profile when it
-//! is full, and released at the end.
+//! The pages that a thread writes to. A page is claimed from the pool, appended to the profile when
+//! it is full, and released at the end.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,14 +12,15 @@ use crate::recorder::fork;
 use crate::recorder::thread::Thread;
 use crate::state::run::Run;
 
-/// Where to look for a free page first: a page that this process has released is still mapped in it.
+/// Index at which to look for a free page first. A page that this process released is still mapped
+/// in it.
 static HINT: AtomicUsize = AtomicUsize::new(0);
 
-/// Claims a page of the pool and has it present. `None`: the loss has been counted.
+/// Claims a page of the pool and makes it present. If it returns `None`, the loss has been counted.
 pub fn claim(run: &Run, process: &Process) -> Option<usize> {
     let page = run.pool.claim_page(process.row_number(), HINT.load(Ordering::Relaxed))?;
     if !fork::share(run, page) {
-        return None; // It stays claimed: this process cannot use it.
+        return None; // The page stays claimed, because this process cannot use it.
     }
     match run.pool.populate(page, &run.pool_path) {
         Ok(()) => Some(page),
@@ -37,7 +38,8 @@ pub fn note_released(page: usize) {
 }
 
 impl Thread {
-    /// Records where the thread's clocks stand, and plans the next such record in a millisecond.
+    /// Records the current values of the thread's clocks, and schedules the next such record in one
+    /// millisecond.
     #[cold]
     #[inline(never)]
     pub(crate) fn clock_record(&mut self) {
@@ -53,14 +55,14 @@ impl Thread {
         self.next_clock = ticks + self.run.ticks_per_ms;
     }
 
-    /// Appends the page to the profile and starts the next one. When the file cannot be written,
-    /// the page stays in the pool and another one is used, for as long as there are any.
+    /// Appends the page to the profile and starts the next one. If the file cannot be written, the
+    /// page stays in the pool and the thread moves on to another page, as long as there are any.
     #[cold]
     #[inline(never)]
     pub(crate) fn flush(&mut self) {
         if self.epoch.load(Ordering::Relaxed) == 0 {
-            // In a forked child, what a handler had interrupted: see `fork`.
-            // SAFETY: attached; private memory by now.
+            // We are in a forked child, in code that a signal handler had interrupted: see `fork`.
+            // SAFETY: a page is attached, and by now it is private memory.
             return unsafe { self.writer.next_page(&self.start) };
         }
         let _errno = ErrnoGuard::new();
@@ -77,21 +79,21 @@ impl Thread {
         start.base_ticks = self.run.clock.begin();
         start.flush_ticks += start.base_ticks.wrapping_sub(begun);
         start.flushes += 1;
-        // What the flush itself used lies between two pages, so it is not the program's.
+        // The flush lies between the two pages, so its own usage is not attributed to the program.
         start.usage = Usage::of_thread(start.base_ticks);
         self.start = start;
-        // Not recorded in this thread's page but in the process's total.
+        // The number of calls is added to the process's total, not written to the page.
         self.process.row().calls.fetch_add(calls.into(), Ordering::Relaxed);
         if let Some(error) = failure {
             if let Some(other) = claim(self.run, &self.process) {
-                // SAFETY: claimed and populated for this thread.
+                // SAFETY: the page was claimed for this thread and is present.
                 unsafe { self.writer.attach(self.run.pool.page(other), &start) };
                 self.page = other;
                 return;
             }
             self.lose_calls(error, calls);
         }
-        // SAFETY: the page is attached and its content was written or given up.
+        // SAFETY: the page is attached, and its content was either written or given up.
         unsafe { self.writer.next_page(&start) };
     }
 
@@ -105,13 +107,13 @@ impl Thread {
 
     pub(super) fn append_page(&mut self, last: bool) -> Result<(), AppendError> {
         let paths = self.process.paths().ok_or(AppendError::Errno(libc::ENOENT))?;
-        // SAFETY: the page is attached and nothing else writes it meanwhile: a signal handler on
+        // SAFETY: the page is attached and nothing else writes to it meanwhile: a signal handler on
         // this thread finds `busy` set.
         let bytes = unsafe { self.writer.seal(last, sys::thread_name()) };
         point!(Append);
         let result = sys::append(&paths.pages, bytes);
         if result.is_err() {
-            // SAFETY: attached.
+            // SAFETY: a page is attached.
             unsafe { self.writer.unseal(last) };
         }
         result

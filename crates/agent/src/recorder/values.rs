@@ -8,23 +8,22 @@ use record::page::MOST_VALUES;
 use crate::process::lock::Lock;
 use crate::process::part::Process;
 
-/// Different texts that a process keeps.
+/// Maximum number of distinct texts that a process keeps.
 const MOST_TEXTS: usize = 4096;
 
-/// The values of one call, by their keys. What does not fit is left out.
+/// The values of one call with their keys. Values that do not fit are left out.
 pub struct Values {
     all: [(u32, u64); MOST_VALUES],
     count: usize,
 }
 
 impl Values {
-    /// None yet.
     #[inline(always)]
     pub fn new() -> Self {
         Self { all: [(0, 0); MOST_VALUES], count: 0 }
     }
 
-    /// Adds one.
+    /// Adds a value.
     pub fn push(&mut self, key: u32, value: u64) {
         if let Some(place) = self.all.get_mut(self.count) {
             *place = (key, value);
@@ -32,17 +31,18 @@ impl Values {
         }
     }
 
-    /// All of them, as the writer of pages takes them.
+    /// Returns all values in the form that the page writer takes.
     pub fn as_slice(&self) -> &[(u32, u64)] {
         self.all.get(..self.count).unwrap_or_default()
     }
 }
 
-/// Each text's number, and the part that has its frame. Under the process's lock.
+/// Each text's number, and the serial of the part that contains its frame. Protected by the
+/// process's lock.
 static mut TEXTS: BTreeMap<Vec<u8>, (u32, u32)> = BTreeMap::new();
 
-/// The number of a text; its frame is in the part afterwards. `None`: there are too many texts, or a
-/// signal handler has interrupted the recorder.
+/// Returns the number of a text, and ensures that its frame is in the part. Returns `None` if there
+/// are too many texts or if a signal handler has interrupted the recorder.
 pub fn text(bytes: &[u8], process: &Process) -> Option<u64> {
     let _lock = Lock::take()?;
     // SAFETY: we hold the lock.

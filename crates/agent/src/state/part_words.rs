@@ -1,42 +1,42 @@
-//! What a process knows about its part of a profile: plain words in memory that a forked child finds
-//! zeroed. [`crate::process::part`] gives them their meaning.
+//! What a process knows about its part of a profile: plain integers in memory that a forked child
+//! finds zeroed. [`crate::process::part`] interprets them.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::os::sys;
 
-/// What this process knows about its part in one run. Zero means that nothing was done yet.
+/// What this process knows about its part in one run. Zero means that nothing has been done yet.
 #[repr(C)]
 #[derive(Debug)]
 pub struct PartWords {
-    /// 0 for a fresh one, [`NAMED`] or [`READY`].
+    /// 0 at first, then [`NAMED`], then [`READY`].
     pub ready: AtomicU32,
-    /// Number of the process's row in the table of losses.
+    /// Index of the process's row in the table of losses.
     pub row: AtomicU32,
-    /// Number of the next thread that attaches.
+    /// Number that the next attaching thread gets.
     pub next_thread: AtomicU32,
-    /// 1 once a thread has begun to calibrate.
+    /// 1 after a thread has begun to calibrate.
     pub calibrated: AtomicU32,
-    /// Process id.
     pub pid: AtomicU32,
-    /// Tells parts of one process apart.
+    /// Distinguishes the parts of one process.
     pub generation: AtomicU32,
-    /// Different for each part that this process and its parents have made.
+    /// Different for each part that this process and its ancestors have made.
     pub serial: AtomicU32,
-    /// Number of pages that threads appended when they ended.
+    /// Number of pages that threads appended while they ended.
     pub leaving_pages: AtomicU32,
-    /// Processor time that this took them, in ns.
+    /// CPU time that those appends took, in ns.
     pub leaving_ns: AtomicU64,
     /// When the process started, in clock ticks since boot.
     pub start_time: AtomicU64,
-    /// The part's files; null where it could not be made.
+    /// The part's files; null if they could not be created.
     pub paths: AtomicPtr<Paths>,
 }
 
-/// The process has a row, so that losses can be counted.
+/// The process has a row, so losses can be counted.
 pub const NAMED: u32 = 1;
-/// Its metadata is in the profile, too: threads may record, and every record has its names.
+/// The process's metadata is in the profile too, so threads may record: every name that a record
+/// refers to is there.
 pub const READY: u32 = 2;
 
 /// The files of a part.
@@ -52,17 +52,19 @@ const BYTES: usize = 4096;
 const _: () = assert!(size_of::<PartWords>() <= BYTES);
 
 impl PartWords {
-    /// Makes a fresh one, which is never freed.
+    /// Allocates zeroed words, which are never freed.
     ///
     /// # Errors
-    /// The `errno` of `mmap` or `madvise`.
+    /// Returns the `errno` of `mmap` or `madvise`.
     pub fn make() -> Result<&'static Self, i32> {
         let at = sys::map_wiped_on_fork(BYTES)?.cast::<Self>();
-        // SAFETY: mapped a moment ago and never unmapped; zeroed, and all fields are atomics.
+        // SAFETY: mapped just now and never unmapped; the memory is zeroed and all fields are
+        // atomics.
         Ok(unsafe { &*at })
     }
 
-    /// Clears the words for the next session. Nothing in the process uses them any more.
+    /// Clears the words for the next session. The caller ensures that nothing in the process uses
+    /// them any more.
     pub fn begin_anew(&'static self) -> &'static Self {
         let words = [
             &self.ready,
@@ -87,14 +89,14 @@ impl PartWords {
 mod tests {
     use super::*;
 
-    /// A session must not begin with what an earlier one has counted.
+    /// A session must not start with the counts of an earlier session.
     #[test]
     fn nothing_of_an_earlier_session_is_left() {
-        let words = PartWords::make().expect("some pages can be mapped");
+        let words = PartWords::make().expect("the pages can be mapped");
         for i in 0..size_of::<PartWords>() / 4 {
             let at = std::ptr::from_ref(words).cast::<AtomicU32>().wrapping_add(i);
-            // SAFETY: inside of the words, all of which are atomics of at least this size; the path,
-            // which becomes an address of nothing, is not read.
+            // SAFETY: this is inside the words, all of which are atomics of at least this size. The
+            // path becomes an invalid address, but nothing reads it.
             unsafe { (*at).store(7, Ordering::Relaxed) };
         }
         words.begin_anew();

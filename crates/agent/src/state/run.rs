@@ -1,5 +1,5 @@
-//! What the run file says, made ready to use. It is loaded when there is something to record
-//! ([`crate::process::load`]), or when a session begins.
+//! The contents of the run file in a form that is ready to use. The file is loaded when there is
+//! something to record ([`crate::process::load`]) or when a session begins.
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
@@ -12,73 +12,72 @@ use record::{ClockKind, Pool, RunFile};
 use crate::os::sys;
 use crate::state::part_words::PartWords;
 
-/// One recording as this process sees it. Never freed; a forked child has it, too.
+/// One recording as this process sees it. It is never freed, and a forked child sees it too.
 #[derive(Debug)]
 pub struct Run {
     /// The profile directory.
     pub profile: String,
-    /// The pool.
     pub pool: Pool,
-    /// Its path.
+    /// The path of the pool.
     pub pool_path: CString,
-    /// What to count.
+    /// The counters to read.
     pub plan: Plan,
-    /// Mask of all counters of the plan.
+    /// A mask with one bit for each counter of the plan.
     pub counter_mask: u32,
-    /// The clock.
+    /// The clock that timestamps are read from.
     pub clock: ClockKind,
-    /// Ticks in a millisecond, roughly.
+    /// Clock ticks per millisecond, approximately.
     pub ticks_per_ms: u64,
-    /// Patterns of the exports to record; empty: all.
+    /// Patterns of the export names to record; an empty list records all.
     pub filters: Vec<String>,
-    /// Whether counters are read for book-keeping ops of virtual machines, too.
+    /// Whether counters are also read for the bookkeeping ops of virtual machines.
     pub bookkeeping: bool,
-    /// What this process knows about its part. A forked child finds it zeroed.
+    /// What this process knows about its part of the profile. A forked child finds it zeroed.
     pub part: &'static PartWords,
-    /// Set at the end of a session: nothing may become part of it any more.
+    /// Set at the end of a session. Nothing may be added to it after that.
     pub ended: AtomicBool,
-    /// Threads whose state belongs to this run: they may use its pool, even after its end.
+    /// Number of threads whose state belongs to this run. They may use its pool even after its end.
     pub threads: AtomicU32,
 }
 
 static RUN: AtomicPtr<Run> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Makes `run` the current one.
 pub fn set(run: &'static Run) {
     RUN.store(std::ptr::from_ref(run).cast_mut(), Ordering::Release);
 }
 
-/// Forgets the current run. Whoever holds it may go on using it: it is never freed.
+/// Clears the current run. Code that still holds the run may go on using it, because it is never
+/// freed.
 pub fn forget() {
     RUN.store(std::ptr::null_mut(), Ordering::Release);
 }
 
-/// The run, if one was loaded. For hot paths and for code that may run in signal handlers.
+/// Returns the run if one was loaded. Suitable for hot paths and signal handlers.
 #[inline(always)]
 pub fn current() -> Option<&'static Run> {
-    // SAFETY: null, or what `set` was given, which is never freed nor changed again.
+    // SAFETY: null, or a value that `set` received, which is neither freed nor changed afterwards.
     unsafe { RUN.load(Ordering::Acquire).as_ref() }
 }
 impl Run {
-    /// Whether calls of what has this name are to be recorded.
+    /// Returns whether calls of the function with this name are recorded.
     pub fn records(&self, name: &str) -> bool {
         self.filters.is_empty() || self.filters.iter().any(|pattern| glob::matches(pattern, name))
     }
 }
 
-/// Reads a run file and maps its pool. `old`: a run that no thread uses any more, whose memory the
-/// new one takes over.
+/// Reads a run file and maps its pool. `old` is a run that no thread uses any more; the new run
+/// takes over its memory.
 pub fn read(path: &CStr, old: Option<&'static Run>) -> Option<Run> {
     let file = RunFile::from_bytes(&sys::read_file(path).ok()?).ok()?;
     let pool_path = CString::new(std::ffi::OsStr::new(&file.pool).as_bytes()).ok()?;
     let opened = match old {
-        // SAFETY: no thread has a state of that run, so none has a page of it.
+        // SAFETY: no thread has state of the old run, so none holds a page of its pool.
         Some(old) => unsafe { Pool::open_in_place_of(old.pool, &pool_path) },
         None => Pool::open(&pool_path),
     };
     let pool = opened.map_err(|errno| lost_pool(&pool_path, errno)).ok()?;
     if pool.profile_id() != file.id {
-        return None; // Another recording has taken its place.
+        return None; // Another recording has replaced the pool.
     }
     let ticks_per_ms = ticks_per_ms(&file);
     let plan = Plan::new(file.counters).ok()?;
@@ -86,7 +85,7 @@ pub fn read(path: &CStr, old: Option<&'static Run>) -> Option<Run> {
     let part = match old {
         Some(old) => Ok(old.part.begin_anew()),
         None => PartWords::make().map_err(|errno| {
-            // Linux before 4.14: a fork could not be noticed.
+            // Linux before 4.14 has no MADV_WIPEONFORK, so a fork would go unnoticed.
             pool.run_row().lose(Loss::AgentDisabled, 1, errno);
         }),
     };
@@ -106,16 +105,18 @@ pub fn read(path: &CStr, old: Option<&'static Run>) -> Option<Run> {
     })
 }
 
-/// A program that may lock no more memory (`mlockall(MCL_FUTURE)`) can map no more, either. A single
-/// page can often still be mapped for a moment, which is enough to count the loss.
+/// Counts the loss of a pool that could not be mapped. A program that may lock no more memory
+/// (`mlockall(MCL_FUTURE)`) cannot map more either. Often a single page can still be mapped for a
+/// moment, which is enough to count the loss.
 fn lost_pool(path: &CStr, errno: i32) {
     if matches!(errno, libc::EAGAIN | libc::ENOMEM) {
         let _ = record::pool::with_run_row(path, |row| row.lose(Loss::PoolTooSmall, 1, errno));
     }
 }
 
-/// From the first snapshot of `run` to now; 3 GHz if there is none. Only paces the thread clock
-/// records, never converts anything.
+/// Estimates the clock's rate from the first snapshot of `run` and the current time; 3 GHz if there
+/// is no snapshot. The result only determines how often thread clock records are written and never
+/// converts a time.
 fn ticks_per_ms(file: &RunFile) -> u64 {
     if file.clock == ClockKind::Monotonic {
         return 1_000_000;

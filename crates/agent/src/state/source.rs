@@ -1,32 +1,34 @@
-//! A source of runs: an adapter's own way of asking for a profile, when there is no run file. IREE's
-//! original hook has one, its environment variables.
+//! A source of runs: an adapter's own way of asking for a profile when there is no run file. The
+//! environment variables of IREE's original hook are one.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// What a source of runs can do. All of it is cold.
+/// The functions of a source of runs. None of them runs on a hot path.
 #[derive(Debug)]
 pub struct RunSource {
-    /// How its variables begin: a program that gets one of them is asked to record, too.
+    /// Common prefix of its environment variables. A program that receives one of them is recorded
+    /// too.
     pub prefix: &'static [u8],
-    /// In the constructor: whether the environment asks for a profile in this way. Not called in a
-    /// process that has more rights than its user.
+    /// Called by the constructor: returns whether the environment asks for a profile in this way.
+    /// Not called in a process that has more rights than its user.
     pub is_asked_for: fn() -> bool,
-    /// At the first thing to record: has the run file made, and puts its path into the buffer,
-    /// terminated. False: nothing can be recorded, and the user has been told why.
+    /// Called when there is something to record for the first time: has the run file made, and
+    /// writes its NUL-terminated path to the buffer. Returns false if nothing can be recorded; the
+    /// user has then been told why.
     pub prepare: fn(&mut [u8]) -> bool,
-    /// In the destructor: reports on the profile at this path.
+    /// Called by the destructor: reports on the profile at this path.
     pub report: fn(&str),
 }
 
 static SOURCE: AtomicPtr<RunSource> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Makes `source` the one that this process asks. Called by the constructor.
+/// Makes `source` the one that this process uses. Called by the constructor.
 pub fn set(source: &'static RunSource) {
     SOURCE.store(std::ptr::from_ref(source).cast_mut(), Ordering::Release);
 }
 
-/// The source of this process, if its run file comes from one.
+/// Returns this process's source, if its run file comes from one.
 pub fn current() -> Option<&'static RunSource> {
-    // SAFETY: null, or what `set` was given.
+    // SAFETY: null, or a value that `set` received.
     unsafe { SOURCE.load(Ordering::Acquire).as_ref() }
 }

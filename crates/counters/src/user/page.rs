@@ -1,4 +1,4 @@
-//! The page that the kernel shares for each mapped counter, and the arithmetic on it.
+//! The page that the kernel shares for each mapped counter, and the arithmetic on its fields.
 //!
 //! ```text
 //!  lock ─► index, offset, width, times ─► the counter itself ─► lock again: equal and even?
@@ -7,11 +7,11 @@
 //!  enabled = time_enabled + ns since the page was written (from the time-stamp counter)
 //! ```
 //!
-//! The counter must be *sign*-extended: the kernel starts it at minus half of its range, so that
-//! it overflows into an interrupt, and puts the rest into `offset`.
+//! The counter must be *sign*-extended. The kernel starts it at minus half of its range, so that
+//! its overflow raises an interrupt, and puts the rest into `offset`.
 //!
-//! Sources: `struct perf_event_mmap_page` in include/uapi/linux/perf_event.h of Linux 6.12 and
-//! the algorithm in its comments.
+//! Sources: `struct perf_event_mmap_page` in include/uapi/linux/perf_event.h of Linux 6.12 and the
+//! algorithm in its comments.
 
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, compiler_fence};
@@ -20,23 +20,23 @@ use model::MAX_COUNTERS;
 
 use super::pmu::Pmu;
 
-/// The part of `struct perf_event_mmap_page` that counting needs. Atomics, because somebody else
-/// writes it; relaxed loads of them are plain loads.
+/// The part of `struct perf_event_mmap_page` that counting needs. The fields are atomics because
+/// the kernel writes them; relaxed loads of atomics are plain loads.
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct Page {
     version: AtomicU32,
     compat_version: AtomicU32,
-    /// Odd while the kernel writes the page, and different afterwards.
+    /// Odd while the kernel writes the page; has another value afterwards.
     pub(crate) lock: AtomicU32,
-    /// Which counter of the processor it is, plus one; 0: not on this processor now.
+    /// Number of the processor's counter plus one; 0 if it is not on this CPU now.
     pub(crate) index: AtomicU32,
-    /// Added to the counter (an `i64`).
+    /// Offset that is added to the counter (an `i64`).
     pub(crate) offset: AtomicU64,
     pub(crate) time_enabled: AtomicU64,
     pub(crate) time_running: AtomicU64,
     pub(crate) capabilities: AtomicU64,
-    /// Bits of the counter.
+    /// Width of the counter in bits.
     pub(crate) pmc_width: AtomicU16,
     pub(crate) time_shift: AtomicU16,
     pub(crate) time_mult: AtomicU32,
@@ -61,25 +61,26 @@ const _: () = {
 
 /// `cap_user_rdpmc`: the counter can be read in user mode.
 pub(crate) const CAP_USER_READ: u64 = 1 << 2;
-/// `cap_user_time`: so can the time since the page was written.
+/// `cap_user_time`: the time since the page was written can be read in user mode, too.
 pub(crate) const CAP_USER_TIME: u64 = 1 << 3;
 /// `cap_user_time_short`: the time-stamp counter is shorter than 64 bits.
 pub(crate) const CAP_USER_TIME_SHORT: u64 = 1 << 5;
-/// Attempts that meet a change of a page before the kernel is asked instead. A change is a context
-/// switch or an overflow, so that a second one in a row is rare already.
+/// Number of attempts that may find a changed page before the kernel is asked instead. A change is a
+/// context switch or an overflow, so two in a row are already rare.
 const ATTEMPTS: usize = 8;
 
-/// What a group needs to be read without the kernel. The times are needed too: without them
-/// nobody knows how much of an interval was counted.
+/// The capabilities needed to read a group without the kernel. The times are needed, too; without
+/// them it is unknown how much of an interval was counted.
 const NEEDED: u64 = CAP_USER_READ | CAP_USER_TIME;
 
 impl Page {
-    /// Whether counter and times can be read in user mode at all.
+    /// Whether the counter and the times can be read in user mode at all.
     pub(crate) fn allows(&self) -> bool {
         self.capabilities.load(Ordering::Relaxed) & NEEDED == NEEDED
     }
 
-    /// The counter of a page that does not change meanwhile, if it is on the processor.
+    /// Returns the counter's value if it is on the CPU. The caller checks that the page did not
+    /// change.
     #[inline(always)]
     fn value<P: Pmu>(&self, pmu: &P, capabilities: u64) -> Option<u64> {
         let index = self.index.load(Ordering::Relaxed);
@@ -91,7 +92,7 @@ impl Page {
         Some(offset.wrapping_add(sign_extend(pmu.counter(index)?, width)))
     }
 
-    /// Nanoseconds since the page was written, if it says how to know.
+    /// Returns the nanoseconds since the page was written, if the page allows computing them.
     #[inline(always)]
     fn elapsed<P: Pmu>(&self, pmu: &P, capabilities: u64) -> Option<u64> {
         if capabilities & CAP_USER_TIME == 0 {
@@ -110,14 +111,14 @@ impl Page {
     }
 }
 
-/// `counter` as a signed number of `width` bits, in 64.
+/// Extends `counter`, a signed number of `width` bits, to 64 bits.
 #[inline(always)]
 pub(crate) fn sign_extend(counter: u64, width: u16) -> u64 {
     let unused = 64u32.wrapping_sub(width.into()) & 63;
     ((counter << unused) as i64 >> unused) as u64
 }
 
-/// `ticks · mult / 2^shift` without overflow in between, modulo 2⁶⁴.
+/// Computes `ticks · mult / 2^shift` modulo 2⁶⁴ without overflow in between.
 #[inline(always)]
 pub(crate) fn nanoseconds(ticks: u64, mult: u32, shift: u16) -> u64 {
     let (mult, shift) = (u64::from(mult), u32::from(shift) & 63);
@@ -126,10 +127,11 @@ pub(crate) fn nanoseconds(ticks: u64, mult: u32, shift: u16) -> u64 {
     whole.wrapping_mul(mult).wrapping_add(rest.wrapping_mul(mult) >> shift)
 }
 
-/// Reads a group into its block (see [`crate::readings`]; number and ids are left alone). False:
-/// ask the kernel.
+/// Reads a group into its block (see [`crate::readings`]; the number and the ids are not written).
+/// Returns false if the kernel must be asked.
 ///
-/// `pages` gives the group's pages by their place in it; the first `None` ends the group.
+/// `pages` returns the group's pages by their position in the group; the first `None` ends the
+/// group.
 #[inline]
 pub(crate) fn read_group<'p, P: Pmu>(
     pages: impl Fn(usize) -> Option<&'p Page>,
@@ -146,24 +148,25 @@ pub(crate) fn read_group<'p, P: Pmu>(
     false
 }
 
-/// What one attempt gave.
+/// The outcome of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
-    /// Values and times of one interval.
+    /// Values and times are of one interval.
     Read,
-    /// Not this way, or not now.
+    /// Reading in user mode is impossible, at least now.
     AskTheKernel,
     /// The kernel wrote a page meanwhile.
     Changed,
 }
 
-/// [`read_group`] without trying again: for the shortest path.
+/// Does what [`read_group`] does, without retrying: for the shortest path.
 ///
-/// All counters are of one interval without a context switch: every switch writes the page of
-/// every counter, and the leader's is looked at last. An overflow writes its counter's page only.
+/// All counters belong to one interval without a context switch. Every switch writes the page of
+/// every counter, and the leader's page is checked last. An overflow only writes its own counter's
+/// page.
 ///
-/// Nothing but the order of the instructions makes this right, as in the kernel's own example:
-/// the page of a thread's counter is written on the thread's processor, between two of its
+/// The order of the instructions is sufficient for this to be correct, as in the kernel's own
+/// example: the page of a thread's counter is written on the thread's CPU, between two of its
 /// instructions.
 #[inline(always)]
 pub(crate) fn attempt<'p, P: Pmu>(
@@ -201,7 +204,7 @@ pub(crate) fn attempt<'p, P: Pmu>(
 }
 
 impl Page {
-    /// What [`Page::changed`] compares with.
+    /// Returns the lock value for [`Page::changed`] to compare with.
     #[inline(always)]
     fn begin(&self) -> u32 {
         let lock = self.lock.load(Ordering::Relaxed);
@@ -209,7 +212,7 @@ impl Page {
         lock
     }
 
-    /// Whether the kernel wrote, or was writing, this page since [`Page::begin`].
+    /// Whether the kernel has written this page since [`Page::begin`], or was writing it then.
     #[inline(always)]
     fn changed(&self, before: u32) -> bool {
         compiler_fence(Ordering::SeqCst);

@@ -1,16 +1,16 @@
-//! The instructions that read a counter and the time, per processor: the only part of user-space
-//! reads that a test replaces.
+//! The instructions that read a counter and the time, for each architecture. This is the only part
+//! of user-space reads that tests replace.
 
-/// Where counters and time come from.
+/// A source of counters and time.
 pub(crate) trait Pmu {
-    /// The counter that a page names by `index` (not 0), in as many low bits as the page's width
-    /// says; `None` if this version cannot read it.
+    /// Returns the counter that a page calls `index` (not 0). The page's width says how many low
+    /// bits are valid. `None` if this version cannot read it.
     fn counter(&self, index: u32) -> Option<u64>;
-    /// The time-stamp counter.
+    /// Returns the time-stamp counter.
     fn ticks(&self) -> u64;
 }
 
-/// This processor. Reading a counter is legal only while a page of the thread names it.
+/// The real processor. A counter may only be read while a page of the thread names it.
 pub(crate) struct Hardware;
 
 #[cfg(target_arch = "x86_64")]
@@ -19,8 +19,8 @@ impl Pmu for Hardware {
     fn counter(&self, index: u32) -> Option<u64> {
         let (low, high): (u32, u32);
         // SAFETY: the page named the counter, so the kernel allows `rdpmc` to this thread (Intel
-        // SDM volume 2B, AMD APM volume 3: ecx selects, edx:eax returns, nothing else changes).
-        // Not serialising; the kernel's example does not serialise either.
+        // SDM volume 2B, AMD APM volume 3: ecx selects, edx:eax returns, nothing else changes). The
+        // instruction is not serialising; the kernel's example does not serialise either.
         unsafe {
             core::arch::asm!(
                 "rdpmc",
@@ -34,7 +34,7 @@ impl Pmu for Hardware {
 
     #[inline(always)]
     fn ticks(&self) -> u64 {
-        // SAFETY: every x86-64 processor has it.
+        // SAFETY: every x86-64 processor has this instruction.
         unsafe { core::arch::x86_64::_rdtsc() }
     }
 }
@@ -43,8 +43,8 @@ impl Pmu for Hardware {
 macro_rules! system_register {
     ($name:literal) => {{
         let value: u64;
-        // SAFETY: reads a register that the kernel opened to user mode (the page says so, or, for
-        // the virtual counter, always).
+        // SAFETY: this reads a register that the kernel has opened to user mode (the page says so;
+        // the virtual counter is always open).
         unsafe {
             core::arch::asm!(concat!("mrs {}, ", $name), out(reg) value,
                 options(nomem, nostack, preserves_flags));
@@ -55,19 +55,21 @@ macro_rules! system_register {
 
 #[cfg(target_arch = "aarch64")]
 impl Pmu for Hardware {
-    /// A register is part of its instruction, so that there is one for each (Arm ARM, D19), and a
-    /// jump into a row of them: entries of two instructions, the first one for no counter. A
-    /// `match` does the same with a table of addresses and takes four instructions more.
+    /// The register number is part of the instruction (Arm ARM, D19), so there is one instruction
+    /// for each counter. The code jumps into a table of entries of two instructions; the first
+    /// entry is for no counter. A `match` does the same with a table of addresses, and takes four
+    /// instructions more.
     ///
-    /// The jump would be refused in code that is guarded by BTI; no stable compiler makes such.
+    /// The jump would fault in code that is guarded by BTI, but no stable compiler generates such
+    /// code.
     #[inline(always)]
     fn counter(&self, index: u32) -> Option<u64> {
         if index > 32 {
             return None;
         }
         let value: u64;
-        // SAFETY: `index` is at most 32, so the jump goes to one of the 33 entries; the registers
-        // are open to user mode because a page of this thread names the counter.
+        // SAFETY: `index` is at most 32, so the jump goes to one of the 33 entries. The registers
+        // are open to user mode, because a page of this thread names the counter.
         unsafe {
             core::arch::asm!(
                 "adr {to}, 2f",
@@ -131,13 +133,13 @@ impl Pmu for Hardware {
     }
 }
 
-/// What tells the calling thread from every other one that lives: its thread pointer.
+/// Returns the thread pointer, which differs between all living threads.
 #[inline(always)]
 pub(crate) fn thread_pointer() -> usize {
     #[cfg(target_arch = "x86_64")]
     {
         let at: usize;
-        // SAFETY: the x86-64 TLS ABI keeps the thread pointer's own address at fs:0.
+        // SAFETY: the x86-64 TLS ABI stores the thread pointer's own address at fs:0.
         unsafe {
             core::arch::asm!("mov {}, qword ptr fs:0", out(reg) at,
                 options(nostack, readonly, preserves_flags));

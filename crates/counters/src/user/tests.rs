@@ -1,4 +1,4 @@
-//! Simulated pages and processors. Expected values by arithmetic on paper.
+//! Tests with simulated pages and processors. Expected values were computed on paper.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use super::page::{
 };
 use super::pmu::Pmu;
 
-/// Counters that stand still, by index − 1, and a clock.
+/// Counters with constant values, indexed by index − 1, and a clock.
 struct Still {
     counters: [u64; 4],
     ticks: u64,
@@ -23,7 +23,7 @@ impl Pmu for Still {
     }
 }
 
-/// A page whose time stands still (`mult` 0), for counter `index`.
+/// Creates a page whose time stands still (`mult` 0), for counter `index`.
 fn page(index: u32, width: u16, offset: u64) -> Page {
     let page = Page::default();
     page.index.store(index, Ordering::Relaxed);
@@ -33,7 +33,7 @@ fn page(index: u32, width: u16, offset: u64) -> Page {
     page
 }
 
-/// The block of a reading, or `None` where the kernel has to be asked.
+/// Returns the block of a reading, or `None` if the kernel must be asked.
 fn read<'p>(pages: impl IntoIterator<Item = &'p Page>, pmu: &impl Pmu) -> Option<Vec<u64>> {
     let pages: Vec<&Page> = pages.into_iter().collect();
     let mut block = vec![0; 3 + 2 * pages.len()];
@@ -56,22 +56,23 @@ fn sign_extension_at_the_edges_of_every_width() {
         assert_eq!(sign_extend(all, width), u64::MAX, "all ones is −1: {width}");
         assert_eq!(sign_extend(all - 1, width) as i64, -2);
         if width < 64 {
-            // What is above the width is not the counter's.
+            // Bits above the width do not belong to the counter.
             assert_eq!(sign_extend(!all | 5, width), 5);
             assert_eq!(sign_extend(!all | top, width), 0u64.wrapping_sub(top));
         }
     }
 }
 
-/// As a kernel arms a counter: it starts at minus half of its range, and `offset` holds the rest.
+/// The kernel arms a counter like this: it starts at minus half of its range, and `offset` holds
+/// the rest.
 #[test]
 fn a_counter_armed_at_half_its_range_counts_through_every_edge() {
     for width in [32u16, 40, 47, 48, 64] {
         let half = 1u64 << (width - 1);
         let all = u64::MAX >> (64 - width);
         let page = page(1, width, half);
-        // The counter as it goes: armed, a little later, before and after its overflow (whose
-        // interrupt may be late), at the last count before the sign would turn.
+        // The counter's values over time: armed, a little later, before and after its overflow
+        // (whose interrupt may be late), and at the last count before the sign would change.
         assert_eq!(value(&page, half), Some(0), "width {width}");
         assert_eq!(value(&page, half + 51), Some(51));
         assert_eq!(value(&page, all), Some(half - 1));
@@ -79,8 +80,8 @@ fn a_counter_armed_at_half_its_range_counts_through_every_edge() {
         assert_eq!(value(&page, 1), Some(half + 1));
         assert_eq!(value(&page, half - 1), Some(all));
     }
-    // 2.4·10⁹ counts on a 32-bit counter, after one interrupt: 2³¹ + 252,516,352 (measured shape:
-    // the offset went from 0x7fffffff to 0xfffffffe).
+    // 2.4·10⁹ counts on a 32-bit counter, after one interrupt: 2³¹ + 252,516,352. As measured, the
+    // offset went from 0x7fffffff to 0xfffffffe.
     let later = page(1, 32, 0x7fff_ffff);
     assert_eq!(value(&later, 0x8000_0001), Some(0));
     let later = page(1, 32, 0xffff_fffe);
@@ -89,7 +90,7 @@ fn a_counter_armed_at_half_its_range_counts_through_every_edge() {
 
 #[test]
 fn offset_and_counter_wrap_as_the_kernels_64_bits_do() {
-    // −3 + 5, −1 + −1, the largest plus one.
+    // −3 + 5, −1 + −1, and the largest value plus one.
     assert_eq!(value(&page(1, 48, 3u64.wrapping_neg()), 5), Some(2));
     assert_eq!(value(&page(1, 48, u64::MAX), 0xffff_ffff_ffff), Some(u64::MAX - 1));
     assert_eq!(value(&page(1, 64, u64::MAX), 1), Some(0));
@@ -98,7 +99,8 @@ fn offset_and_counter_wrap_as_the_kernels_64_bits_do() {
 
 #[test]
 fn time_is_exact_where_it_fits_and_wraps_where_it_does_not() {
-    // 2.5 GHz: 0.4 ns a tick is 429,496,729.6 / 2³⁰; 25 MHz: 40 ns is 40 · 2²⁴ / 2²⁴.
+    // At 2.5 GHz a tick is 0.4 ns, which is 429,496,729.6 / 2³⁰. At 25 MHz it is 40 ns, which is 40
+    // · 2²⁴ / 2²⁴.
     assert_eq!(nanoseconds(2_500_000_000, 429_496_730, 30), 1_000_000_000);
     assert_eq!(nanoseconds(3, 40 << 24, 24), 120);
     let mut random = 0x9e37_79b9_7f4a_7c15u64;
@@ -119,12 +121,12 @@ fn enabled_and_running_go_on_from_where_the_page_was_written() {
     let page = page(2, 48, 0);
     page.time_enabled.store(1_000, Ordering::Relaxed);
     page.time_running.store(400, Ordering::Relaxed);
-    // 2 ns a tick, written at tick 500 (the offset says −1,000 ns).
+    // 2 ns per tick, written at tick 500 (the offset is −1,000 ns).
     page.time_mult.store(2, Ordering::Relaxed);
     page.time_offset.store(1_000u64.wrapping_neg(), Ordering::Relaxed);
     let now = Still { counters: [0, 7, 0, 0], ticks: 530 };
     assert_eq!(read([&page], &now), Some(vec![0, 1_060, 460, 7, 0]));
-    // A 32-bit clock that has gone once around since then: 0xffff_fff0 to 0x10 is 32 ticks.
+    // A 32-bit clock that has wrapped once since then: from 0xffff_fff0 to 0x10 is 32 ticks.
     page.capabilities.fetch_or(CAP_USER_TIME_SHORT, Ordering::Relaxed);
     page.time_cycles.store(0xffff_fff0, Ordering::Relaxed);
     page.time_mask.store(0xffff_ffff, Ordering::Relaxed);
@@ -138,9 +140,9 @@ fn the_kernel_is_asked_whenever_the_page_says_so() {
     let pmu = Still { counters: [1, 2, 3, 4], ticks: 0 };
     let good = || page(1, 48, 10);
     assert_eq!(read([&good()], &pmu).map(|b| b[3]), Some(11));
-    // Not on the processor.
+    // The counter is not on the CPU.
     assert_eq!(read([&page(0, 48, 10)], &pmu), None);
-    // A counter that this version does not know how to read.
+    // This version cannot read such a counter.
     assert_eq!(read([&page(5, 48, 10)], &pmu), None);
     for lacks in [CAP_USER_READ, CAP_USER_TIME] {
         let page = good();
@@ -148,7 +150,7 @@ fn the_kernel_is_asked_whenever_the_page_says_so() {
         assert!(!page.allows());
         assert_eq!(read([&page], &pmu), None);
     }
-    // One member of three is enough; a group without members is none.
+    // One unreadable member of three is enough, and a group without members cannot be read.
     let block = read([&good(), &page(2, 32, 0), &page(4, 64, 0)], &pmu);
     assert_eq!(block, Some(vec![0, 0, 0, 11, 0, 2, 0, 4, 0]));
     assert_eq!(read([&good(), &page(0, 32, 0), &page(4, 64, 0)], &pmu), None);
@@ -159,10 +161,10 @@ fn the_kernel_is_asked_whenever_the_page_says_so() {
 /// A processor on which the kernel writes a page in the middle of a reading.
 struct Interrupted<'p> {
     page: &'p Page,
-    /// Readings of a counter until it happens, and how often it happens.
+    /// Number of counter reads until it happens, and the number of times that it happens.
     after: Cell<u32>,
     times: Cell<u32>,
-    /// What the counter shows; 100 less and 100 more in the offset each time.
+    /// The counter's value. Each time, it decreases by 100 and the offset increases by 100.
     counter: Cell<u64>,
 }
 
@@ -185,7 +187,7 @@ impl Pmu for Interrupted<'_> {
 }
 
 #[test]
-fn a_change_in_the_middle_is_read_again_and_for_ever_changing_is_the_kernels() {
+fn a_reading_is_retried_after_a_change_and_given_up_if_changes_do_not_stop() {
     let (leader, member) = (page(1, 48, 1_000), page(2, 48, 1_000));
     let pmu = |page, after, times| Interrupted {
         page,
@@ -193,7 +195,8 @@ fn a_change_in_the_middle_is_read_again_and_for_ever_changing_is_the_kernels() {
         times: Cell::new(times),
         counter: Cell::new(5),
     };
-    // While the leader is read, while the member is (both pages in turn), once and twice.
+    // The page changes while the leader is read, or while the member is read (each page in turn),
+    // once or twice.
     for (of, after) in [(&leader, 0), (&leader, 1), (&member, 1)] {
         for times in [1, 2] {
             let pmu = pmu(of, after, times);
@@ -205,15 +208,15 @@ fn a_change_in_the_middle_is_read_again_and_for_ever_changing_is_the_kernels() {
         }
     }
     assert_eq!(read([&leader], &pmu(&leader, 0, u32::MAX)), None);
-    // Being written, for as long as anybody looks.
+    // The page is being written, for as long as anybody looks.
     leader.lock.store(7, Ordering::Relaxed);
     assert_eq!(read([&leader], &pmu(&leader, 0, 0)), None);
 }
 
-/// The counter of a page that another thread rewrites all the time: `offset` + counter stay a
-/// multiple of three that is in the times too, so that a torn reading shows. Real pages are written
-/// on the reader's own processor; a writer elsewhere can imitate that only where processors see
-/// each other's stores in order.
+/// The counter of a page that another thread rewrites all the time. `offset` + counter is always a
+/// multiple of three, and the times have the same value, so a torn reading is visible. Real pages
+/// are written on the reader's own CPU. A writer on another CPU can imitate that only where CPUs
+/// see each other's stores in order.
 #[test]
 #[cfg_attr(not(target_arch = "x86_64"), ignore = "the imitation needs ordered stores")]
 fn a_page_that_another_thread_writes_is_never_read_torn() {
@@ -229,7 +232,7 @@ fn a_page_that_another_thread_writes_is_never_read_torn() {
             0
         }
     }
-    /// Ends the writer also when an assertion fails.
+    /// Stops the writer even if an assertion fails.
     struct Stop<'s>(&'s AtomicBool);
     impl Drop for Stop<'_> {
         fn drop(&mut self) {
@@ -244,7 +247,7 @@ fn a_page_that_another_thread_writes_is_never_read_torn() {
             let mut total = 0u64;
             while !stop.load(Ordering::Relaxed) {
                 total += 3;
-                // Odd while anything of it changes: the order of a seqlock's writer.
+                // The locks are odd while anything changes, in the order of a seqlock's writer.
                 leader.lock.fetch_add(1, Ordering::AcqRel);
                 member.lock.fetch_add(1, Ordering::AcqRel);
                 let counter = total % 1_000;

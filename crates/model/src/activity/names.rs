@@ -1,23 +1,23 @@
 //! The published names of activity kinds, as a table.
 //!
-//! Sources: the pull requests of pytorch/kineto that made the list generic (#1212, commit
-//! 93105fe) and that added dynamic plugins (#1148, commit 92fa2ff), and its main branch (commit
-//! 114171d, which torch 2.15 ships). `names` says which of them know a name.
+//! Sources: two pull requests of pytorch/kineto, one that made the list generic (#1212, commit
+//! 93105fe) and one that added dynamic plugins (#1148, commit 92fa2ff), and Kineto's main branch
+//! (commit 114171d, which torch 2.15 ships). `names` returns the names of one of these lists.
 
 use super::Generic;
 
 /// One published list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Published {
-    /// Generic accelerator kinds, pull request #1212.
+    /// The generic accelerator kinds of pull request #1212.
     Pr1212,
-    /// Dynamic plugins, pull request #1148.
+    /// The dynamic plugins of pull request #1148.
     Pr1148,
-    /// The main branch, as in torch 2.15.
+    /// The main branch, as shipped in torch 2.15.
     Main,
 }
 
-/// Where a name was published: bits of [`Published`].
+/// Bits for the lists ([`Published`]) that contain a name.
 const A: u8 = 1;
 const B: u8 = 2;
 const C: u8 = 4;
@@ -33,8 +33,8 @@ const fn row(name: &'static str, kind: Generic, lists: u8) -> Row {
     Row { name, kind, lists }
 }
 
-/// The generic names first, in the order of their numbers; a [`super::Label`] is an index here.
-/// Append, never reorder.
+/// The generic names come first, in the order of their numbers. A [`super::Label`] is an index into
+/// this table, so append new rows and never reorder.
 pub(super) const ROWS: &[Row] = &[
     row("cpu_op", Generic::CpuOp, ALL),
     row("user_annotation", Generic::UserAnnotation, ALL),
@@ -55,7 +55,7 @@ pub(super) const ROWS: &[Row] = &[
     row("counter", Generic::Counter, 0),
     row("gpu_memcpy", Generic::Memcpy, ALL),
     row("gpu_memset", Generic::Memset, ALL),
-    // The constant's name in all three; it prints as `kernel`.
+    // The name of the constant in all three lists; it prints as `kernel`.
     row("concurrent_kernel", Generic::Kernel, ALL),
     row("cuda_runtime", Generic::Runtime, ALL),
     row("cuda_driver", Generic::Driver, ALL),
@@ -67,7 +67,7 @@ pub(super) const ROWS: &[Row] = &[
     row("cuda_event", Generic::DeviceEvent, A | C),
     row("mtia_counters", Generic::Counter, C),
     row("glow_runtime", Generic::Runtime, ALL),
-    // Ranges of kernels that CUPTI measured: slices on a device.
+    // Ranges of kernels that CUPTI measured, which are slices on a device.
     row("cuda_profiler_range", Generic::DeviceEvent, ALL),
     row("hpu_op", Generic::Runtime, ALL),
     row("xpu_runtime", Generic::Runtime, ALL),
@@ -81,7 +81,7 @@ pub(super) const ROWS: &[Row] = &[
     row("hardware_counters", Generic::Counter, C),
 ];
 
-/// The names of one list, in the order of this table.
+/// Returns the names of one list, in the order of this table.
 pub fn names(of: Published) -> impl Iterator<Item = &'static str> {
     let bit = match of {
         Published::Pr1212 => A,
@@ -91,20 +91,20 @@ pub fn names(of: Published) -> impl Iterator<Item = &'static str> {
     ROWS.iter().filter(move |row| row.lists & bit != 0).map(|row| row.name)
 }
 
-/// What a profiler records if nobody chose.
+/// The set of kinds that a profiler records by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DefaultSet {
-    /// Pull request #1212: all but counters and collectives.
+    /// Pull request #1212: all kinds except counters and collectives.
     #[default]
     Generic,
-    /// Pull request #1148: the first seventeen of its list.
+    /// Pull request #1148: the first seventeen kinds of its list.
     Pr1148,
-    /// The main branch: as the generic set, and the counters of MTIA.
+    /// The main branch: the generic set and the counters of MTIA.
     Main,
 }
 
 impl DefaultSet {
-    /// The generic kinds of the set, by number, each once.
+    /// Returns the generic kinds of the set, by number, each only once.
     pub fn kinds(self) -> impl Iterator<Item = Generic> {
         Generic::ALL.iter().copied().filter(move |kind| match kind {
             Generic::Collective => false,

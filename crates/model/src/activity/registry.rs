@@ -1,13 +1,13 @@
-//! Kinds and names beyond the published ones, added at run time.
+//! Kinds and names beyond the published ones, which are added at run time.
 //!
 //! ```text
 //!  label   0 … 65,535                    row of the table of published names
 //!          producer << 16 | number       registered; producers from 1, numbers from 0
 //! ```
 //!
-//! Each producer (an adapter, a plugin, an imported file) has a range of its own, so numbers do
-//! not depend on who came first. Numbers mean something within one registry only; a file keeps
-//! names beside them.
+//! Each producer (an adapter, a plugin, an imported file) has its own range, so numbers do not
+//! depend on the order of registration. Numbers are only meaningful within one registry; files also
+//! store the names.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,41 +15,41 @@ use std::fmt;
 use super::names::ROWS;
 use super::{Generic, Kind, Vocabulary};
 
-/// The word that an activity came with. See the module's page for the numbers.
+/// The name that an activity came with. See the module's documentation for the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label(u32);
 
-/// Who registers kinds: a number from 1.
+/// A producer that registers kinds: a number from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Producer(u16);
 
-/// Numbers that one producer has.
+/// Size of one producer's range of numbers.
 const RANGE: u32 = 1 << 16;
 
 #[derive(Clone, Debug)]
 struct Entry {
     name: String,
-    /// The kind that the name stands for; `None`: a kind of its own.
+    /// The kind that the name stands for; `None` if it is a kind of its own.
     alias_of: Option<Generic>,
-    /// How Kineto's vocabulary says it; `None`: as `name` does.
+    /// The name in Kineto's vocabulary; `None` if it is the same as `name`.
     kineto: Option<&'static str>,
 }
 
-/// Names and what they mean. Starts with the published ones.
+/// Names and their meanings. Initially contains the published names.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     producers: Vec<(String, Vec<Entry>)>,
     by_name: HashMap<String, Label>,
-    /// The first of the names that are equal but for upper and lower case, in lower case.
+    /// Labels by their name in lower case. If several names differ only in case, this is the first.
     by_lower_name: HashMap<String, Label>,
 }
 
-/// A word in a list of kinds that is not a kind.
+/// A name in a list of kinds that is not a known kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownKind {
-    /// The word.
+    /// The unknown name.
     pub name: String,
-    /// Where it starts, in bytes from the start of the list.
+    /// Byte offset of the name in the list.
     pub at: usize,
 }
 
@@ -65,11 +65,12 @@ impl std::error::Error for UnknownKind {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegisterError {
-    /// The name is empty, has a comma or blanks at its ends: no list could name it.
+    /// The name is empty, contains a comma, or has spaces at its ends, so no list could contain it.
     BadName,
-    /// The name means something already.
+    /// The name already has a meaning.
     Taken(Label),
-    /// The producer has used up its range of 65,536 numbers, or there are 65,535 producers.
+    /// The producer has used all 65,536 numbers of its range, or there are already 65,535
+    /// producers.
     Full,
 }
 
@@ -86,29 +87,29 @@ impl fmt::Display for RegisterError {
 impl std::error::Error for RegisterError {}
 
 impl Label {
-    /// Its number; see the module's page.
+    /// Returns its number; see the module's documentation.
     pub fn number(self) -> u32 {
         self.0
     }
 }
 
 impl From<Generic> for Label {
-    /// The generic name of a kind.
+    /// Returns the label for the generic name of a kind.
     fn from(kind: Generic) -> Self {
         Self(kind as u32)
     }
 }
 
 impl Registry {
-    /// A registry of the published names.
+    /// Creates a registry with the published names.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The range of this producer, the same for the same name.
+    /// Returns the producer with this name, and adds it if it is new.
     ///
     /// # Errors
-    /// There are 65,535 producers.
+    /// Fails if there are already 65,535 producers.
     pub fn producer(&mut self, name: &str) -> Result<Producer, RegisterError> {
         let known = self.producers.iter().position(|(known, _)| known == name);
         let index = match known {
@@ -124,10 +125,10 @@ impl Registry {
         Ok(Producer(index as u16 + 1))
     }
 
-    /// Adds a kind of its own. `kineto` is how Kineto's vocabulary says it; without one, `name`.
+    /// Adds a new kind. `kineto` is its name in Kineto's vocabulary; the default is `name`.
     ///
     /// # Errors
-    /// The name is bad or taken, or the range is full.
+    /// Fails if the name is bad or taken, or if the range is full.
     pub fn register(
         &mut self,
         producer: Producer,
@@ -144,12 +145,12 @@ impl Registry {
         }
     }
 
-    /// The label of a word exactly as a file has it. One that is neither published nor registered
-    /// becomes a name of the generic kind that it means but for upper and lower case, or a kind
-    /// of its own.
+    /// Returns the label for a name that is spelled exactly as in a file. A name that is neither
+    /// published nor registered is added. If it differs from a name of a generic kind only in case,
+    /// it becomes another name of that kind; otherwise, it becomes a new kind.
     ///
     /// # Errors
-    /// The range is full.
+    /// Fails if the range is full.
     pub fn note(&mut self, producer: Producer, name: &str) -> Result<Label, RegisterError> {
         if let Some(label) = self.exactly(name) {
             return Ok(label);
@@ -188,8 +189,8 @@ impl Registry {
         published.map(|at| Label(at as u32)).or_else(|| self.by_name.get(name).copied())
     }
 
-    /// The label of a name, upper and lower case alike, so that the constants of C and C++
-    /// headers (`GPU_MEMCPY`) are names too. `None` if nothing is called so.
+    /// Returns the label of a name, ignoring case, so that the constants of C and C++ headers
+    /// (`GPU_MEMCPY`) are names too. Returns `None` for an unknown name.
     pub fn parse(&self, name: &str) -> Option<Label> {
         self.exactly(name).or_else(|| {
             let published = ROWS.iter().position(|row| row.name.eq_ignore_ascii_case(name));
@@ -198,11 +199,11 @@ impl Registry {
         })
     }
 
-    /// The labels of a list such as `runtime, driver,kernel`. Blanks around names mean nothing;
-    /// an empty list has no kinds.
+    /// Parses a list such as `runtime, driver,kernel`. Spaces around names are ignored; an empty
+    /// list has no kinds.
     ///
     /// # Errors
-    /// The first word that is not a kind, an empty one among others included.
+    /// Returns the first name that is not a kind. An empty name between commas is an error, too.
     pub fn parse_list(&self, list: &str) -> Result<Vec<Label>, UnknownKind> {
         let mut labels = Vec::new();
         if list.trim().is_empty() {
@@ -226,7 +227,7 @@ impl Registry {
         self.producers.get(producer)?.1.get((label.0 % RANGE) as usize)
     }
 
-    /// What kind a label means. One of another registry is a registered kind.
+    /// Returns the kind that a label means. A label of another registry is a registered kind.
     pub fn kind(&self, label: Label) -> Kind {
         match ROWS.get(label.0 as usize) {
             Some(row) => Kind::Generic(row.kind),
@@ -237,7 +238,7 @@ impl Registry {
         }
     }
 
-    /// The word itself, as the activity came with it; empty for a label of another registry.
+    /// Returns the name as the activity came with it; empty for a label of another registry.
     pub fn original(&self, label: Label) -> &str {
         match ROWS.get(label.0 as usize) {
             Some(row) => row.name,
@@ -245,7 +246,7 @@ impl Registry {
         }
     }
 
-    /// The word in a vocabulary.
+    /// Returns the label's name in a vocabulary.
     pub fn name(&self, label: Label, vocabulary: Vocabulary) -> &str {
         match (vocabulary, self.kind(label)) {
             (Vocabulary::Generic, Kind::Generic(generic)) => generic.name(),

@@ -1,17 +1,16 @@
-//! The other words of a timeline: where an activity happened, what it belongs to, what is known
-//! of it beyond its time.
+//! The other terms of a timeline: devices, streams, flows, correlation ids and metadata values.
 
 use std::fmt;
 
-/// A device as its producer numbers it; -1 where there is none.
+/// A device, numbered by its producer; −1 if there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceId(pub i64);
 
-/// A stream or queue of a device as its producer numbers it.
+/// A stream or queue of a device, numbered by its producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(pub i64);
 
-/// Joins what the host asked for with what a device did. All 64 bits count.
+/// Links a request of the host to the work that a device did for it. All 64 bits are significant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CorrelationId(pub u64);
 
@@ -21,19 +20,19 @@ impl fmt::Display for CorrelationId {
     }
 }
 
-/// What an arrow from one activity to another says.
+/// The meaning of an arrow from one activity to another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum FlowKind {
     /// From an operator's forward call to its backward call.
     ForwardBackward,
     /// From a call on the host to the work that it started on a device.
     HostToDevice,
-    /// Any other, by its producer's name.
+    /// Any other flow, with its producer's name.
     Named(String),
 }
 
 impl FlowKind {
-    /// The flow of this name; Kineto's two names mean the first two.
+    /// Returns the flow with this name. Kineto's two names stand for the first two kinds.
     pub fn from_name(name: &str) -> Self {
         match name {
             "fwdbwd" => Self::ForwardBackward,
@@ -42,7 +41,7 @@ impl FlowKind {
         }
     }
 
-    /// Kineto's name, which viewers show.
+    /// Returns Kineto's name, which viewers show.
     pub fn name(&self) -> &str {
         match self {
             Self::ForwardBackward => "fwdbwd",
@@ -55,18 +54,18 @@ impl FlowKind {
 /// A value of an activity's metadata.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// Absent: known to be unknown.
+    /// Explicitly absent.
     Null,
-    /// Yes or no.
+    /// A Boolean.
     Bool(bool),
-    /// A signed number.
+    /// A signed integer.
     Int(i64),
-    /// An unsigned number.
+    /// An unsigned integer.
     Uint(u64),
-    /// Not finite is absent in JSON.
+    /// A floating-point number. JSON omits it if it is not finite.
     Float(f64),
     /// Text.
     Text(&'a str),
-    /// JSON, known to be valid: lists and objects.
+    /// Valid JSON: a list or an object.
     Json(&'a str),
 }

@@ -1,4 +1,4 @@
-//! A metric over the counters of one run: names become places in its list, units one unit.
+//! Binds a metric to the counters of one run: replaces names with indices, and determines the unit.
 
 use super::error::{MetricError, MetricErrorKind};
 use super::names::Spelling;
@@ -7,45 +7,45 @@ use super::{Metric, Name, Node, Operator};
 use crate::Unit;
 use crate::suggest::closest;
 
-/// A counter of the run, as far as metrics care.
+/// The properties of a run's counter that metrics need.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Operand<'a> {
-    /// As views show it.
+    /// The name that views show.
     pub name: &'a str,
-    /// What its values are measured in, once multiplied by `scale`.
+    /// The unit of its values after multiplication by `scale`.
     pub unit: Unit,
-    /// One step of a raw value in `unit`.
+    /// The value of one step of a raw value, in `unit`.
     pub scale: f64,
-    /// Which group it was read with.
+    /// The group with which it was read.
     pub group: u16,
 }
 
 /// A metric that can be computed from the counters of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
-    /// What views call it.
+    /// The name that views show.
     pub name: String,
-    /// As written, the unit included.
+    /// The expression as written, including the unit.
     pub expression: String,
-    /// What its values are in.
+    /// The unit of its values.
     pub unit: MetricUnit,
-    /// Nobody asked for it.
+    /// Whether it is a built-in metric, which nobody asked for.
     pub builtin: bool,
-    /// The counters it is made of, ascending, as places in the run's list: all of one group. None
-    /// if it is made of the duration alone.
+    /// The counters that it uses, as ascending indices into the run's list. All belong to one group.
+    /// Empty if it only uses the duration.
     pub counters: Vec<usize>,
     scales: Vec<f64>,
-    /// Counters as places in `counters`.
+    /// Counters are indices into `counters`.
     root: Node<usize>,
 }
 
 impl Bound {
-    /// Whether it is made of the duration, of whatever else besides.
+    /// Whether the metric uses the duration.
     pub fn uses_duration(&self) -> bool {
         self.root.uses_duration()
     }
 
-    /// Whether it is one counter over the duration and nothing else.
+    /// Whether the metric is one counter divided by the duration and nothing else.
     pub fn is_plain_part_of_duration(&self) -> bool {
         let Node::Binary(Operator::Divide, _, a, b) = &self.root else { return false };
         matches!((&**a, &**b), (Node::Counter(_), Node::Duration))
@@ -53,15 +53,17 @@ impl Bound {
 }
 
 impl Metric {
-    /// Finds the counters of this metric among `operands`, all counters of a run in its order.
+    /// Finds the counters of this metric among `operands`, which are all counters of a run in their
+    /// order.
     ///
-    /// A name finds the counter of just this name; else that of another spelling of it
-    /// (`cpu-cycles` for `cycles`), else, if it has no modifiers, the only counter that differs
-    /// in nothing but modifiers.
+    /// A name matches the counter with exactly this name. Otherwise, it matches the counter with
+    /// another spelling of it (`cpu-cycles` for `cycles`). Otherwise, a name without modifiers
+    /// matches a counter that differs only in its modifiers, if there is only one.
     ///
     /// # Errors
-    /// A counter that is not there or not unique; counters of several groups; units that do not
-    /// go together. With the byte of the text that [`Metric::parse`] read.
+    /// Fails if a counter is missing or ambiguous, if the counters are in several groups, or if the
+    /// units do not fit. The error contains the byte offset in the text that [`Metric::parse`]
+    /// read.
     pub fn bind(&self, operands: &[Operand<'_>]) -> Result<Bound, MetricError> {
         self.find_all(operands).map_err(|e| e.moved(self.offset))
     }
@@ -102,11 +104,12 @@ impl Metric {
 }
 
 impl Bound {
-    /// The value in [`Bound::unit`]. `values` are raw values or sums of [`Bound::counters`], in
-    /// that order, and `duration_ns` is the time of the same calls. `None`: not defined.
+    /// Computes the value in [`Bound::unit`]. `values` are raw values or sums of
+    /// [`Bound::counters`], in that order, and `duration_ns` is the time of the same calls. Returns
+    /// `None` if the value is undefined.
     ///
     /// # Panics
-    /// There are fewer values than counters.
+    /// Panics if there are fewer values than counters.
     pub fn value(&self, duration_ns: f64, values: &[f64]) -> Option<f64> {
         let at =
             |i: usize| if self.scales[i] == 1.0 { values[i] } else { values[i] * self.scales[i] };
@@ -114,11 +117,11 @@ impl Bound {
     }
 }
 
-/// A name and the counter it stands for.
+/// A name and the counter that it stands for.
 struct Found<'n> {
     name: &'n Name,
     place: usize,
-    /// It was found although its modifiers were left out.
+    /// Whether it was found although its modifiers were left out.
     loose: bool,
 }
 
@@ -150,7 +153,7 @@ fn find(name: &Name, operands: &[Operand<'_>]) -> Result<(usize, bool), MetricEr
     }
 }
 
-/// What to type instead of a counter that is not there.
+/// Returns advice on what to type instead of a counter that does not exist.
 fn advice(typed: &str, operands: &[Operand<'_>]) -> String {
     let counted = |name: &str| {
         name == "duration" || name.bytes().all(|b| b.is_ascii_digit()) || {
@@ -180,7 +183,8 @@ fn find_quietly(name: &Name, operands: &[Operand<'_>]) -> bool {
     operands.iter().any(|o| Spelling::of(o.name).base == typed.base)
 }
 
-/// All of one group, and where modifiers were left out, all in the same modes.
+/// Checks that all counters belong to one group and, if modifiers were left out, count in the same
+/// modes.
 fn check_together(found: &[Found<'_>], operands: &[Operand<'_>]) -> Result<(), MetricError> {
     let Some(first) = found.first() else { return Ok(()) };
     let name = |f: &Found<'_>| operands[f.place].name.to_owned();
@@ -251,7 +255,7 @@ fn dimension(
 }
 
 impl Node<Name> {
-    /// Shows every counter to `each`, from left to right.
+    /// Passes every counter to `each`, from left to right.
     fn names<'n, E>(&'n self, each: &mut impl FnMut(&'n Name) -> Result<(), E>) -> Result<(), E> {
         match self {
             Self::Number(_) | Self::Duration => Ok(()),
@@ -265,14 +269,15 @@ impl Node<Name> {
         }
     }
 
-    /// The same tree with places in `places`; `next` gives the counter of each name in turn.
+    /// Returns the same tree with indices into `places`. `next` returns the counter of each name in
+    /// turn.
     fn placed(&self, next: &mut impl Iterator<Item = usize>, places: &[usize]) -> Node<usize> {
         match self {
             Self::Number(quantity) => Node::Number(quantity.clone()),
             Self::Duration => Node::Duration,
             Self::Counter(_) => {
                 let place = next.next().and_then(|place| places.binary_search(&place).ok());
-                Node::Counter(place.expect("every name was found, in this order"))
+                Node::Counter(place.expect("`find_all` has found every name, in this order"))
             }
             Self::Negative(inside) => Node::Negative(Box::new(inside.placed(next, places))),
             Self::Binary(operator, at, a, b) => {

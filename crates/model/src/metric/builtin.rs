@@ -1,16 +1,17 @@
-//! Metrics that need no definition: offered wherever their counters were counted in one group.
+//! Built-in metrics, which need no definition. They are offered if their counters were counted in
+//! one group.
 
 use super::names::Spelling;
 use super::{Bound, Metric, Operand};
 
-/// A metric that everybody would define like this.
+/// A metric with a commonly used definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Builtin {
-    /// What views call it.
+    /// The name that views show.
     pub name: &'static str,
-    /// As a person would type it.
+    /// The expression as a person would type it.
     pub expression: &'static str,
-    /// One line.
+    /// Description of one line.
     pub description: &'static str,
 }
 
@@ -22,7 +23,7 @@ const fn builtin(
     Builtin { name, expression, description }
 }
 
-/// In the order in which views show them.
+/// All built-in metrics, in the order in which views show them.
 pub const BUILTINS: &[Builtin] = &[
     builtin("ipc", "instructions / cycles", "instructions per cycle"),
     builtin("cpi", "cycles / instructions", "cycles per instruction"),
@@ -65,16 +66,17 @@ pub const BUILTINS: &[Builtin] = &[
 ];
 
 impl Builtin {
-    /// As if it had been typed.
+    /// Parses the metric.
     pub fn metric(&self) -> Option<Metric> {
         Metric::of(self.name, self.expression).ok()
     }
 }
 
-/// The built-in metrics of these counters: all counters of a run, in its order. Where a metric
-/// can be formed more than once (`cycles:u` and `cycles:k`), its name says of which modes.
+/// Returns the built-in metrics that can be computed from `operands`, which are all counters of a
+/// run in their order. If a metric can be formed more than once (`cycles:u` and `cycles:k`), its
+/// name contains the modes.
 pub fn offered(operands: &[Operand<'_>]) -> Vec<Bound> {
-    // The counters of one group and of the same modes, as places in the list.
+    // Counters of the same group and the same modes, as indices into the list.
     let mut sets: Vec<(u16, String, Vec<usize>)> = Vec::new();
     for (place, operand) in operands.iter().enumerate() {
         let modes = Spelling::of(operand.name).modes();

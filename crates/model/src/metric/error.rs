@@ -1,4 +1,4 @@
-//! The one error of metrics: what is wrong, where, and what to type instead.
+//! The error type of metrics: what is wrong, where, and what to type instead.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub struct MetricError {
     pub kind: MetricErrorKind,
     /// Byte offset in the text that was parsed.
     pub at: usize,
-    /// Advice, for the CLI to print on a line of its own.
+    /// Advice, which the command line prints on a separate line.
     pub hint: Option<String>,
 }
 
@@ -17,80 +17,80 @@ pub struct MetricError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetricErrorKind {
-    /// Not a definition: what was expected, and what is there.
+    /// The text is not a definition.
     Syntax {
-        /// As in "expected …".
+        /// What was expected: the text after "expected".
         expected: &'static str,
-        /// The character there; `None` is the end.
+        /// The character that was found; `None` at the end of the text.
         found: Option<char>,
     },
-    /// Not a number.
+    /// The text is not a number.
     Number {
-        /// As typed.
+        /// The text as typed.
         text: String,
     },
-    /// Not a unit that this version knows.
+    /// The text is not a unit that this version knows.
     Unit {
-        /// As typed.
+        /// The text as typed.
         text: String,
     },
-    /// No such function.
+    /// There is no such function.
     Function {
-        /// As typed.
+        /// The name as typed.
         name: String,
     },
-    /// More than [`super::MOST_BYTES`].
+    /// The expression is longer than [`super::MOST_BYTES`].
     TooLong {
-        /// Bytes.
+        /// Its length in bytes.
         bytes: usize,
     },
-    /// More than [`super::MOST_DEPTH`] parentheses, functions and signs within one another.
+    /// Parentheses, functions and signs are nested more than [`super::MOST_DEPTH`] deep.
     TooDeep,
-    /// No name for a metric.
+    /// The text is not a valid name for a metric.
     Name {
-        /// As typed.
+        /// The name as typed.
         name: String,
     },
-    /// There is neither a counter nor the duration in it.
+    /// The expression contains neither a counter nor the duration.
     Constant,
     /// The run does not count this.
     UnknownCounter {
-        /// As typed.
+        /// The name as typed.
         name: String,
     },
-    /// Several counters of the run could be meant.
+    /// The name matches several counters of the run.
     Ambiguous {
-        /// As typed.
+        /// The name as typed.
         name: String,
-        /// Which.
+        /// The counters that match.
         counters: Vec<String>,
     },
     /// Two of its counters were not read together.
     Groups {
-        /// One of the first group.
+        /// A counter of the first group.
         one: String,
-        /// One of another.
+        /// A counter of another group.
         other: String,
     },
-    /// Names without modifiers that stand for counters with different ones.
+    /// Names without modifiers stand for counters with different modifiers.
     Modes {
         /// A counter.
         one: String,
-        /// One that counts other occurrences.
+        /// A counter that counts in other modes.
         other: String,
     },
-    /// Two values that cannot be added or compared.
+    /// Two values cannot be added or compared.
     Mismatch {
-        /// What stands on the left, or first.
+        /// Unit of the left or first operand.
         left: String,
-        /// What stands on the right, or later.
+        /// Unit of the right or later operand.
         right: String,
     },
-    /// The value has another unit than the one asked for.
+    /// The value has another unit than the requested one.
     Declared {
-        /// Asked for.
+        /// The requested unit.
         asked: String,
-        /// What it is in.
+        /// The actual unit.
         is: String,
     },
 }

@@ -1,12 +1,13 @@
-//! When two spellings mean one counter. Views show counters as they were typed, so a metric that
-//! says `cycles` must find `cpu-cycles`, and `cycles:u` where nothing else can be meant.
+//! Determines when two spellings mean the same counter. Views show counters as they were typed, so
+//! a metric that says `cycles` must find `cpu-cycles`, and also `cycles:u` if nothing else can be
+//! meant.
 
-/// A name taken apart: what is counted, and which of its occurrences.
+/// A name, split into the counter and its modifiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Spelling {
-    /// In lower case, in perf's first spelling.
+    /// The counter's name in lower case, in perf's main spelling.
     pub base: String,
-    /// Letters of modifiers.
+    /// The letters of the modifiers.
     pub modifiers: String,
 }
 
@@ -19,13 +20,14 @@ impl Spelling {
         Self { base: first.to_owned(), modifiers: modifiers.to_owned() }
     }
 
-    /// The modifiers that choose occurrences, sorted: `D`, `p` and `I` do not say where.
+    /// Returns the modifiers that select occurrences, in a fixed order. `D`, `p`, `P` and `I` do
+    /// not.
     pub fn modes(&self) -> String {
         "ukhGH".chars().filter(|c| self.modifiers.contains(*c)).collect()
     }
 }
 
-/// At the last colon, or after the last slash, if only letters of modifiers follow.
+/// Splits at the last colon, or after the last slash, if only modifier letters follow.
 fn split(name: &str) -> (&str, &str) {
     let letters = |text: &str| !text.is_empty() && text.chars().all(|c| "ukhGHIpPD".contains(c));
     for (at, sign) in [(name.rfind(':'), 0), (name.rfind('/'), 1)] {
@@ -38,7 +40,7 @@ fn split(name: &str) -> (&str, &str) {
 }
 
 /// Other spellings of perf's generic names (tools/perf/util/parse-events.c, perf-list(1)), and
-/// PAPI's presets for the same.
+/// PAPI's presets with the same meaning.
 const ALIASES: &[(&str, &str)] = &[
     ("cpu-cycles", "cycles"),
     ("papi_tot_cyc", "cycles"),

@@ -1,10 +1,10 @@
-//! Text to tree. The grammar is at the top of [`super`].
+//! Parses the text of a metric to a tree. [`super`] documents the grammar.
 
 use super::error::{MetricError, MetricErrorKind};
 use super::unit::{MetricUnit, Quantity, UNITS};
 use super::{MOST_BYTES, MOST_DEPTH, Name, Node, Operator};
 
-/// Whether a metric can be called so.
+/// Checks that the text is a valid name for a metric.
 pub(super) fn name(name: &str, at: usize) -> Result<(), MetricError> {
     let mut letters = name.chars();
     let first = letters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
@@ -14,7 +14,7 @@ pub(super) fn name(name: &str, at: usize) -> Result<(), MetricError> {
     Err(MetricError::new(MetricErrorKind::Name { name: name.to_owned() }, at))
 }
 
-/// Reads `expression [in unit]`.
+/// Parses `expression [in unit]`.
 pub(super) fn expression(text: &str) -> Result<(Node<Name>, Option<MetricUnit>), MetricError> {
     if text.len() > MOST_BYTES {
         return Err(MetricError::new(MetricErrorKind::TooLong { bytes: text.len() }, 0));
@@ -41,9 +41,9 @@ pub(super) fn expression(text: &str) -> Result<(Node<Name>, Option<MetricUnit>),
 struct Parser<'t> {
     text: &'t str,
     at: usize,
-    /// A counter or the duration was met.
+    /// Whether a counter or the duration has occurred.
     measures: bool,
-    /// Factors within factors at the place.
+    /// Nesting depth of factors at the current position.
     depth: usize,
 }
 
@@ -177,7 +177,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// The word at the place, without moving.
+    /// Returns the word at the current position without consuming it.
     fn peek_word(&self) -> &'t str {
         let rest = self.rest();
         let mut end = 0;
@@ -186,7 +186,7 @@ impl<'t> Parser<'t> {
             let next = letters
                 .peek()
                 .is_some_and(|(_, next)| next.is_ascii_alphanumeric() || *next == '_');
-            // A colon at the end belongs to nothing.
+            // A colon at the end is not part of the word.
             match c {
                 '-' if next && i > 0 => {}
                 ':' if next || letters.peek().is_some_and(|(_, next)| *next == ':') => {}

@@ -1,12 +1,12 @@
-//! Units of metrics: carried through an expression, and written by people after numbers and
-//! `in`.
+//! Units of metrics. They are propagated through an expression, and people write them after numbers
+//! and after `in`.
 
 use std::fmt;
 
 use crate::Unit;
 
-/// What a value is measured in: a product of powers. Nanoseconds, bytes and joules must agree
-/// where values are added; `counts` and `cycles` only choose a name.
+/// The dimension of a value, as a product of powers. Nanoseconds, bytes and joules must agree where
+/// values are added; `counts` and `cycles` only affect the name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Dimension {
     pub ns: i32,
@@ -16,7 +16,7 @@ pub(super) struct Dimension {
     pub cycles: i32,
 }
 
-/// A factor of tens and twos, exact up to 10²²: applied once, at the end.
+/// A factor of powers of ten and two, exact up to 10²². It is applied only once, at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Factor {
     pub tens: i32,
@@ -26,10 +26,10 @@ pub(super) struct Factor {
 /// The unit of a metric's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricUnit {
-    /// `ratio`, `%`, `count`, `cycles`, `ns`, `Hz`, `/s`, `bytes`, `bytes/s`, `J`, `W`, or what
-    /// was asked for (`GB/s`).
+    /// `ratio`, `%`, `count`, `cycles`, `ns`, `Hz`, `/s`, `bytes`, `bytes/s`, `J`, `W`, or the unit
+    /// that was requested (`GB/s`).
     pub name: String,
-    /// Asked for with `in`: views show values in this unit and in no other.
+    /// Whether it was requested with `in`. Views then show values in this unit and in no other.
     pub declared: bool,
     pub(super) dimension: Dimension,
     pub(super) factor: Factor,
@@ -38,7 +38,7 @@ pub struct MetricUnit {
 /// A number as typed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Quantity {
-    /// In ns, bytes, joules.
+    /// The value in ns, bytes or joules.
     pub value: f64,
     pub dimension: Dimension,
 }
@@ -55,7 +55,7 @@ impl Dimension {
         }
     }
 
-    /// Of a product, or of a quotient if `sign` is −1.
+    /// Returns the dimension of a product, or of a quotient if `sign` is −1.
     pub fn times(self, other: Self, sign: i32) -> Self {
         Self {
             ns: self.ns + sign * other.ns,
@@ -66,8 +66,9 @@ impl Dimension {
         }
     }
 
-    /// Of a sum; `None` if these cannot be added. Occurrences of different things can be, and so
-    /// can plain numbers, which take the other side's name.
+    /// Returns the dimension of a sum; `None` if the operands cannot be added. Occurrences of
+    /// different things can be added. So can plain numbers, which take the name of the other
+    /// operand.
     pub fn plus(self, other: Self) -> Option<Self> {
         if (self.ns, self.bytes, self.joules) != (other.ns, other.bytes, other.joules) {
             return None;
@@ -81,7 +82,7 @@ impl Dimension {
         })
     }
 
-    /// The unit that views show unless another is asked for.
+    /// Returns the unit that views show unless another is requested.
     pub fn unit(self) -> MetricUnit {
         let named = |name: &str, tens| MetricUnit {
             name: name.to_owned(),
@@ -106,7 +107,7 @@ impl Dimension {
         }
     }
 
-    /// In seconds: `bytes²/s`.
+    /// Returns the name of a unit in terms of seconds: `bytes²/s`.
     fn product(self) -> String {
         let powers = [(self.bytes, "bytes"), (self.joules, "J"), (self.ns, "s")];
         let side = |sign: i32| -> Vec<String> {
@@ -125,7 +126,8 @@ impl Dimension {
 }
 
 impl MetricUnit {
-    /// `value`, which is in ns, bytes and joules, in this unit; `None` beyond what a float holds.
+    /// Converts `value` from ns, bytes and joules to this unit; `None` if a float cannot hold the
+    /// result.
     pub(super) fn convert(&self, value: f64) -> Option<f64> {
         let value = value * 2f64.powi(-self.factor.twos);
         let value = match self.factor.tens {
@@ -133,11 +135,11 @@ impl MetricUnit {
             n if n > 0 => value / 10f64.powi(n),
             n => value * 10f64.powi(-n),
         };
-        // Not −0.
+        // Adding 0 turns −0 into 0.
         value.is_finite().then_some(value + 0.0)
     }
 
-    /// The unit that this text names: `GB/s`, `%`, `/ms`.
+    /// Parses the name of a unit: `GB/s`, `%`, `/ms`.
     pub(super) fn named(text: &str) -> Option<Self> {
         let (above, below) = match text.split_once('/') {
             Some((above, below)) => (above.trim(), Some(below.trim())),
@@ -158,11 +160,11 @@ impl MetricUnit {
     }
 }
 
-/// All units that can be typed, without prefixes, for hints.
+/// All units that can be typed, without prefixes. Used in hints.
 pub(super) const UNITS: &str = "%, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi \
                                 Gi Ti) s, B, Hz, J, W; also one per another: GB/s, /s";
 
-/// `ms`, `KiB`, `%`.
+/// Parses a unit without a slash: `ms`, `KiB`, `%`.
 fn atom(text: &str) -> Option<(Dimension, Factor)> {
     let none = Dimension::default();
     let tens = |tens| Factor { tens, twos: 0 };
@@ -206,7 +208,8 @@ fn prefix(text: &str) -> Option<Factor> {
 }
 
 impl Quantity {
-    /// `64` and `KiB`; `None` for a suffix that is neither a prefix nor a unit.
+    /// Combines a number and a suffix, such as `64` and `KiB`. Returns `None` for a suffix that is
+    /// neither a prefix nor a unit.
     pub fn new(number: f64, suffix: &str) -> Option<Self> {
         let (dimension, factor) = match prefix(suffix) {
             Some(factor) => (Dimension::default(), factor),
@@ -221,7 +224,7 @@ impl Quantity {
     }
 }
 
-/// As it can be typed: only units that a number can have.
+/// Writes the quantity in a form that can be typed, using only units that a number can have.
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let d = self.dimension;

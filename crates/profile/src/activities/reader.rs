@@ -1,4 +1,4 @@
-//! Reading activities.
+//! Reads activities.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -18,13 +18,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ledger::LossCount;
 use crate::stream::{Ending, StreamReader, has_columns};
 
-/// One directory of activities, opened for reading: its names and rows; its events are read on
-/// demand.
+/// One directory of activities, opened for reading. Its names and rows are in memory; its events
+/// are read on demand.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Activities {
-    /// The directory's name: who imported it.
+    /// The directory's name, which says what imported it.
     pub name: String,
-    /// What the trace said beside its events; `null` if that was never written.
+    /// What the trace contained besides its events; `null` if it was never written.
     pub document: serde_json::Value,
     /// Damage found in its names and rows.
     pub losses: Vec<LossCount>,
@@ -34,14 +34,14 @@ pub struct Activities {
     all: Option<Dir>,
 }
 
-/// A longer document is not read.
+/// Maximum size of a document that is read, in bytes.
 const MOST_DOCUMENT: u64 = 1 << 28;
 
 impl Activities {
-    /// The directories of activities in the profile in `dir`, by name.
+    /// Opens the directories of activities of the profile in `dir`, sorted by name.
     ///
     /// # Errors
-    /// A directory or file is there and cannot be read, or is something else.
+    /// Fails if a directory or file exists but cannot be read or is of another kind.
     pub fn open_all(dir: &Path) -> Result<Vec<Self>> {
         Self::open_in(&Dir::open(dir)?)
     }
@@ -96,17 +96,17 @@ impl Activities {
         Ok(Self { name, document, losses, names, rows, all: Some(all.clone()) })
     }
 
-    /// The text of a name; `None` if it is damaged.
+    /// Returns the text of a name; `None` if it is damaged.
     pub fn text(&self, name: NameId) -> Option<&str> {
         self.names.get(name.0 as usize).map(String::as_str)
     }
 
-    /// How many rows are described: their numbers count from 0. Events may name others.
+    /// Returns the number of described rows, which are numbered from 0. Events may refer to others.
     pub fn row_count(&self) -> usize {
         self.rows.len()
     }
 
-    /// Process and thread of a row, as JSON.
+    /// Returns the process and the thread of a row, as JSON.
     pub fn row(&self, row: RowId) -> (Option<&str>, Option<&str>) {
         let row = self.rows.get(row.0 as usize);
         row.map_or((None, None), |(process, thread)| (process.as_deref(), thread.as_deref()))
@@ -115,7 +115,7 @@ impl Activities {
     /// Reads its events from the start, in the order of the trace.
     ///
     /// # Errors
-    /// The file is not there any more or not readable.
+    /// Fails if the file is gone or cannot be read.
     pub fn events(&self) -> Result<Events> {
         let Some(all) = &self.all else { return Ok(Events { stream: None }) };
         let dir = all.dir(&self.name)?;
@@ -162,31 +162,31 @@ pub struct Events {
     stream: Option<StreamReader>,
 }
 
-/// Some events that follow one another.
+/// A sequence of consecutive events.
 #[derive(Clone, Debug)]
 pub struct EventBatch(RecordBatch);
 
 impl Events {
-    /// The next events; `None` at the end.
+    /// Returns the next events; `None` at the end.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// Fails if the file cannot be read.
     pub fn next_batch(&mut self) -> Result<Option<EventBatch>> {
         let batch = self.stream.as_mut().map(StreamReader::next_batch).transpose()?;
         Ok(batch.flatten().map(EventBatch))
     }
 
-    /// Damage found so far.
+    /// Returns the damage found so far.
     pub fn losses(&self) -> Vec<LossCount> {
         self.stream.as_ref().and_then(|stream| torn(stream.ending())).into_iter().collect()
     }
 }
 
 impl EventBatch {
-    /// Shows each event to `each`.
+    /// Passes each event to `each`.
     ///
     /// # Errors
-    /// What `each` returned.
+    /// Returns the first error of `each`.
     pub fn visit<E>(&self, mut each: impl FnMut(&Activity<'_>) -> Result<(), E>) -> Result<(), E> {
         let Self(batch) = self;
         let forms = batch.column(0).as_primitive::<UInt8Type>();

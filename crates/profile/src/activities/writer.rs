@@ -1,4 +1,4 @@
-//! Writing activities.
+//! Writes activities.
 
 use std::fs;
 use std::hash::BuildHasher;
@@ -73,22 +73,22 @@ impl Table {
     }
 }
 
-/// Texts and their numbers. A text stands once in memory.
+/// Texts and their numbers. Each text is in memory only once.
 #[derive(Debug)]
 struct Names {
     table: Table,
     hasher: DefaultHashBuilder,
-    /// Numbers by the hashes of their texts.
+    /// Numbers by the hash of their text.
     numbers: HashTable<u32>,
     texts: Vec<Box<str>>,
     written: usize,
 }
 
 impl ActivitiesWriter {
-    /// Makes `activities/NAME` in the profile in `dir`, which must not exist yet.
+    /// Creates `activities/NAME` in the profile in `dir`. It must not exist yet.
     ///
     /// # Errors
-    /// It exists, or the profile is not writable.
+    /// Fails if it exists or if the profile is not writable.
     pub fn create(dir: &Path, name: &str) -> Result<Self> {
         let all = dir.join(ACTIVITIES_NAME);
         fs::create_dir_all(&all).map_err(Error::on("create", &all))?;
@@ -109,17 +109,18 @@ impl ActivitiesWriter {
         })
     }
 
-    /// The number of a name.
+    /// Returns the number of a name, and adds the name if it is new.
     pub fn name(&mut self, text: &str) -> NameId {
         self.names.number(text)
     }
 
-    /// The text of a name.
+    /// Returns the text of a name.
     pub fn text(&self, name: NameId) -> &str {
         self.names.texts.get(name.0 as usize).map_or("", |text| text)
     }
 
-    /// Adds a row of the timeline. Not looked up: the caller knows which ones it has added.
+    /// Adds a row of the timeline. It is not looked up, because the caller knows which rows it has
+    /// added.
     pub fn row(&mut self, process: Option<&str>, thread: Option<&str>) -> RowId {
         let columns = &mut self.columns;
         let id = columns.next_row;
@@ -130,10 +131,10 @@ impl ActivitiesWriter {
         RowId(id)
     }
 
-    /// Adds an event. It is written with [`ActivitiesWriter::flush`], or when a batch is full.
+    /// Adds an event. It is written by [`ActivitiesWriter::flush`] or when a batch is full.
     ///
     /// # Errors
-    /// As for `flush`.
+    /// Same as for `flush`.
     #[inline]
     pub fn push(&mut self, event: &Activity<'_>) -> Result<()> {
         let columns = &mut self.columns;
@@ -151,10 +152,10 @@ impl ActivitiesWriter {
         if full { self.flush() } else { Ok(()) }
     }
 
-    /// Brings everything so far into the files.
+    /// Writes all pending events to the files.
     ///
     /// # Errors
-    /// The disk is full.
+    /// Fails if the disk is full.
     pub fn flush(&mut self) -> Result<()> {
         let dir = &self.dir;
         self.names.flush(dir)?;
@@ -178,10 +179,10 @@ impl ActivitiesWriter {
         self.events.append(dir, events.map(|b| b.finish()).into())
     }
 
-    /// Writes what is left, what the trace says beside its events, and that nothing follows.
+    /// Writes pending events, the rest of the trace (`document`), and end marks.
     ///
     /// # Errors
-    /// As for `flush`.
+    /// Same as for `flush`.
     pub fn finish(mut self, document: &impl Serialize) -> Result<()> {
         self.flush()?;
         for table in [self.names.table, self.rows, self.events] {

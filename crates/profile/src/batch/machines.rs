@@ -1,5 +1,5 @@
-//! Columns that only profiles with calls of virtual machines have, and the one of them that those
-//! with asynchronous spans have.
+//! Columns that exist only in profiles with calls of virtual machines, and the one of them that
+//! profiles with asynchronous spans have, too.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use crate::columns::{
 use crate::ops::Op;
 use crate::profile::Profile;
 
-/// Whether a profile has calls of virtual machines, as far as its metadata says.
+/// Whether a profile has calls of virtual machines, according to its metadata.
 fn has_machines(profile: &Profile) -> bool {
     profile.ops.all().iter().any(|op| op.role.is_of_machine())
 }
 
-/// Whether a profile has calls that are on no thread.
+/// Whether a profile has calls that belong to no thread.
 fn has_apart(profile: &Profile) -> bool {
     profile.ops.all().iter().any(|op| op.role.is_apart())
 }
 
-/// Names and kinds of values of all processes, each once, and the place of each process's keys.
+/// The distinct names and kinds of values of all processes, and the index of each process's keys.
 #[derive(Clone, Debug, Default)]
 struct Values {
     names: Vec<(String, ValueKind)>,
@@ -54,7 +54,7 @@ impl Values {
     }
 }
 
-/// Their fields; none in a profile without such calls.
+/// Returns the fields of these columns; none in a profile without such calls.
 pub(super) fn fields(profile: &Profile) -> Vec<Field> {
     let role_alone = !has_machines(profile);
     if role_alone && !has_apart(profile) {
@@ -81,28 +81,28 @@ pub(super) fn fields(profile: &Profile) -> Vec<Field> {
     fields
 }
 
-/// A column of values in the making.
+/// A column of values under construction.
 enum ValueColumn {
     Whole(Int64Builder),
     Number(Float64Builder),
     Text(StringDictionaryBuilder<Int32Type>),
 }
 
-/// The columns of a batch in the making.
+/// The columns of a batch under construction.
 pub(super) struct MachineRows {
     texts: [StringDictionaryBuilder<Int32Type>; 3],
     numbers: [UInt64Builder; 3],
     failed: BooleanBuilder,
     values: Values,
     columns: Vec<ValueColumn>,
-    /// The values of the row.
+    /// The values of the current row.
     row: Vec<Option<u64>>,
-    /// There is no other column than the role.
+    /// Whether the role is the only column.
     role_alone: bool,
 }
 
 impl MachineRows {
-    /// `None` in a profile without such calls.
+    /// Returns `None` for a profile without such calls.
     pub fn new(profile: &Profile) -> Option<Self> {
         let role_alone = !has_machines(profile);
         if role_alone && !has_apart(profile) {
@@ -127,7 +127,7 @@ impl MachineRows {
         })
     }
 
-    /// Adds call `i`. A dispatch has a role and nothing else.
+    /// Adds call `i`. A dispatch has only a role.
     pub fn append(&mut self, profile: &Profile, columns: &Columns, i: usize, op: Option<&Op>) {
         let called = op.filter(|op| op.role != Role::Workgroup);
         let texts = [

@@ -1,4 +1,4 @@
-//! Profiles of several passes, opened as one: see [`crate::passes`].
+//! Opens a profile of several passes as one profile: see [`crate::passes`].
 
 use model::Loss;
 
@@ -49,7 +49,8 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
     }
     let snapshots: Vec<_> = moments.iter().map(|m| (*m).into()).collect();
     let timeline = fit(manifest.clock.into(), &snapshots, &processes);
-    // Of the whole: whether the clock of a single pass could be fitted does not matter.
+    // Only the profile as a whole counts: whether the clock of a single pass could be fitted does
+    // not matter.
     losses.retain(|loss: &LossCount| loss.loss() != Some(Loss::ClockUncalibrated));
     if !timeline.calibrated && processes.iter().any(|p| !p.threads.is_empty()) {
         losses.push(LossCount::new(Loss::ClockUncalibrated, 1));
@@ -76,8 +77,9 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
     })
 }
 
-/// Counter *i* of its pass is counter *i* + `before` of the profile. Both fit in a mask, since
-/// there are at most [`model::MAX_COUNTERS`] in all; a page that names more than its pass has is torn.
+/// Renumbers the counters: counter *i* of the pass becomes counter *i* + `before` of the profile.
+/// All fit in a mask, because there are at most [`model::MAX_COUNTERS`]. A page that names more
+/// counters than its pass has counts as torn.
 fn shift(process: &mut Process, before: usize) {
     let moved = |mask: u32| u32::try_from(u64::from(mask) << before).unwrap_or(u32::MAX);
     for page in process.threads.iter_mut().flat_map(|thread| &mut thread.pages) {

@@ -1,5 +1,5 @@
-//! What a process said about itself, as JSON: `counterpoint.processes` of an exported trace.
-//! Fields that have their usual value are left out.
+//! The description of a process as JSON: `counterpoint.processes` of an exported trace. Fields with
+//! default values are omitted.
 
 use std::collections::BTreeMap;
 
@@ -34,36 +34,37 @@ macro_rules! facts {
 pub struct ProcessFacts {
     /// Process id.
     pub pid: u32,
-    /// Clock ticks since boot.
+    /// Start time in clock ticks since boot.
     pub start_time: u64,
-    /// How many times it had recorded before an `exec`.
+    /// Number of parts that the same process made before this one, for example before an `exec`.
     pub generation: u32,
-    /// In which pass it ran, from 0.
+    /// The pass in which it ran, from 0.
     #[serde(skip_serializing_if = "usual")]
     pub pass: u32,
-    /// Its parent; `null`, as the two below, without metadata.
+    /// Id of its parent; `null`, like the next two fields, without metadata.
     pub parent: Option<u32>,
     /// Path of its program.
     pub program: Option<String>,
     /// Its arguments.
     pub arguments: Option<Vec<String>>,
-    /// It still ran when it was looked at.
+    /// Whether it was still running when the profile was read.
     #[serde(skip_serializing_if = "usual")]
     pub alive: bool,
-    /// What its probes cost.
+    /// The cost of its probes.
     pub calibrations: Vec<CalibrationFacts>,
     /// The executable libraries that it loaded.
     pub libraries: Vec<LibraryFacts>,
-    /// What its virtual machines call.
+    /// The functions that its virtual machines call.
     #[serde(skip_serializing_if = "usual")]
     pub ops: Vec<OpFacts>,
-    /// What its values mean.
+    /// The meaning of its values.
     #[serde(skip_serializing_if = "usual")]
     pub values: Vec<ValueFacts>,
-    /// Texts that values name.
+    /// Texts that values refer to.
     #[serde(skip_serializing_if = "usual")]
     pub texts: BTreeMap<u32, String>,
-    /// Last pages that its threads appended, and the processor time that took them together, ns.
+    /// Number of last pages that its threads appended, and the CPU time that this took in total, in
+    /// ns.
     #[serde(skip_serializing_if = "usual")]
     pub leaving: Option<(u32, u64)>,
     /// What counters add to a context switch, as `run` measured it before this process's pass.
@@ -75,17 +76,17 @@ pub struct ProcessFacts {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CalibrationFacts {
-    /// Empty calls.
+    /// Number of empty calls.
     pub calls: u32,
-    /// Bit *i*: counter *i*.
+    /// Bit *i* is set if counter *i* was read.
     pub counters: u32,
-    /// Ticks that an empty call is recorded as taking.
+    /// Duration in ticks that is recorded for an empty call.
     pub inside_ticks: u64,
-    /// Ticks that one probe takes.
+    /// Duration of one probe in ticks.
     pub total_ticks: u64,
     /// What an empty call adds to each counter.
     pub inside_values: Vec<u64>,
-    /// How far the empty calls differed.
+    /// How much the empty calls varied.
     #[serde(skip_serializing_if = "usual")]
     pub spread: Option<SpreadFacts>,
 }
@@ -94,20 +95,20 @@ pub struct CalibrationFacts {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SpreadFacts {
-    /// 10th and 90th percentile of the recorded duration, ticks.
+    /// 10th and 90th percentile of the recorded duration, in ticks.
     pub inside_ticks: [u64; 2],
-    /// Likewise of the time that one probe takes.
+    /// The same for the duration of one probe.
     pub total_ticks: [u64; 2],
-    /// Likewise of each counter.
+    /// The same for each counter.
     pub inside_values: Vec<[u64; 2]>,
-    /// For how long each group was enabled, ns: medians.
+    /// Median time for which each group was enabled, in ns.
     pub enabled_ns: Vec<u64>,
 }
 
 facts! {
     /// See [`Library`].
     LibraryFacts {
-        /// Number in its process.
+        /// The library's number in its process.
         id: u32,
         /// The compiler's name.
         name: String,
@@ -119,7 +120,7 @@ facts! {
         features: u32,
         /// Sanitizer kind.
         sanitizer: u32,
-        /// When it was seen.
+        /// When it was first seen, in ticks.
         ticks: u64,
         /// Its functions.
         exports: Vec<ExportFacts>,
@@ -129,11 +130,11 @@ facts! {
 facts! {
     /// See [`Export`].
     ExportFacts {
-        /// Number in the process; what calls name.
+        /// The export's number in the process, which calls refer to.
         id: u32,
-        /// Position in the library.
+        /// The export's position in the library.
         ordinal: u32,
-        /// Its calls are not recorded.
+        /// Whether its calls are not recorded.
         left_out: bool,
         /// The compiler's name.
         name: String,
@@ -149,7 +150,7 @@ facts! {
         bindings: u32,
         /// Number of push constants.
         constants: u32,
-        /// Local memory, 4 KiB each.
+        /// Local memory in pages of 4 KiB.
         local_memory_pages: u32,
     }
 }
@@ -157,7 +158,7 @@ facts! {
 facts! {
     /// See [`OpExport`].
     OpFacts {
-        /// Number in the process; what calls name.
+        /// The export's number in the process, which calls refer to.
         id: u32,
         /// The library that it belongs to.
         library: u32,
@@ -165,11 +166,11 @@ facts! {
         role: String,
         /// Name of the function.
         name: String,
-        /// Types and shapes of its tensors.
+        /// Types and shapes of its tensor arguments.
         arguments: String,
-        /// Device.
+        /// Device of its last tensor argument.
         device: String,
-        /// Its calls return before the device is done.
+        /// Whether its calls return before the device has finished.
         asynchronous: bool,
     }
 }
@@ -179,7 +180,7 @@ facts! {
     ValueFacts {
         /// Number of the key.
         id: u32,
-        /// What views call it.
+        /// The name that views show.
         name: String,
         /// Number of the [`ValueKind`].
         kind: u8,
@@ -325,8 +326,8 @@ impl From<&Process> for ProcessFacts {
 }
 
 impl ProcessFacts {
-    /// Its metadata. `before`: how many counters former passes have, which its calibrations know
-    /// nothing of. None without metadata.
+    /// Returns its metadata frames; none if it has no metadata. `before` is the number of counters
+    /// in earlier passes, which its calibrations do not contain.
     pub(super) fn frames(&self, clock: ClockKind, before: usize, moments: &[Moment]) -> Vec<Frame> {
         let mut frames = Vec::new();
         if let (Some(parent), Some(program), Some(arguments)) =

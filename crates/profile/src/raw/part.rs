@@ -1,4 +1,4 @@
-//! Writing the parts of a profile page by page.
+//! Writes the parts of a profile page by page.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -20,7 +20,7 @@ use crate::manifest::{CounterInfo, MANIFEST_SCHEMA, Manifest, Moment, State};
 use crate::passes::pass_dir;
 use crate::profile::Profile;
 
-/// What a page says beside its calls: `counterpoint_page` of an exported trace.
+/// The content of a page besides its calls: `counterpoint_page` of an exported trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PageFacts {
@@ -30,35 +30,36 @@ pub struct PageFacts {
     pub thread: u32,
     /// The kernel's thread id.
     pub tid: u32,
-    /// The thread's name; bytes, since a program may set any.
+    /// The thread's name as bytes, because a program may set any. Only present if it is not valid
+    /// text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name_bytes: Option<[u8; 16]>,
-    /// The same, where it is a text.
+    /// The thread's name as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Number among the thread's pages.
+    /// Sequence number among the thread's pages.
     pub sequence: u32,
-    /// Bit *i*: the page holds counter *i*.
+    /// Bit *i* is set if the page contains counter *i*.
     pub counters: u32,
-    /// Where its clocks begin: ticks, CPU time, `CLOCK_MONOTONIC`.
+    /// Base values of its clocks: ticks, CPU time, `CLOCK_MONOTONIC`.
     pub base: [u64; 3],
-    /// Ticks that the thread had spent in flushing pages, and how often it had.
+    /// Ticks that the thread had spent flushing pages, and the number of flushes.
     pub flush: (u64, u32),
-    /// Processor time that attaching the thread took, ns.
+    /// CPU time that attaching the thread took, in ns.
     #[serde(skip_serializing_if = "is_zero")]
     pub attach_ns: u64,
-    /// What the kernel had counted for the thread when the page began and when it ended: ticks,
-    /// processor time in ns, minor and major page faults, voluntary and involuntary context
-    /// switches.
+    /// What the kernel had counted for the thread when the page began and when it ended: ticks, CPU
+    /// time in ns, minor and major page faults, voluntary and involuntary context switches.
     #[serde(skip_serializing_if = "is_unknown")]
     pub usage: [Option<[u64; 6]>; 2],
-    /// Calls in progress, and the export of the outermost.
+    /// Number of calls in progress, and the export of the outermost one.
     pub open: (u32, u32),
-    /// The thread's last page.
+    /// Whether this is the thread's last page.
     pub last: bool,
-    /// Calls in it.
+    /// Number of calls in the page.
     pub calls: usize,
-    /// The thread's clocks: ticks, CPU time, `CLOCK_MONOTONIC`, calls before it.
+    /// Readings of the thread's clocks: ticks, CPU time, `CLOCK_MONOTONIC`, and the number of calls
+    /// before the reading.
     pub clocks: Vec<(u64, u64, u64, usize)>,
 }
 
@@ -83,7 +84,7 @@ fn usage(words: [u64; 6]) -> Usage {
 }
 
 impl PageFacts {
-    /// Of a decoded page; `None` if there is none.
+    /// Returns the facts of a decoded page; `None` if no page was decoded.
     pub fn of(columns: &Columns, alive: bool) -> Option<Self> {
         let header = columns.header()?;
         let start = &header.start;
@@ -102,7 +103,7 @@ impl PageFacts {
             flush: (start.flush_ticks, start.flushes),
             attach_ns: start.attach_ns,
             usage: [start.usage, header.usage_end].map(|usage| usage.map(words)),
-            // Those of a process that lives are not cut short.
+            // Open calls of a live process are not cut short.
             open: if alive { (0, 0) } else { (header.open_calls, header.open_export) },
             last: header.last,
             calls: columns.len(),
@@ -121,22 +122,23 @@ impl PageFacts {
     }
 }
 
-/// Calls in the order in which they were recorded, with their readings: for each call one value
+/// Calls in the order in which they were recorded, with their readings: for each call, one value
 /// per counter and one reading per group of the run.
 #[derive(Clone, Debug, Default)]
 pub struct RawCalls {
     /// The calls.
     pub calls: Vec<Call>,
-    /// One per call and counter.
+    /// One value per call and counter.
     pub values: Vec<u64>,
-    /// One per call and group: time enabled and running, ns; `None`: not read.
+    /// One reading per call and group: time enabled and time running, in ns; `None` if the group
+    /// was not read.
     pub groups: Vec<Option<(u64, u64)>>,
-    /// Further values: place of the call, key, bits; by call.
+    /// Other values: index of the call, key, bits; sorted by call.
     pub extras: Vec<(usize, u32, u64)>,
 }
 
 impl RawCalls {
-    /// Forgets the first `n`, of a run with so many counters and groups.
+    /// Removes the first `n` calls, in a run with this many counters and groups.
     pub fn drop_first(&mut self, n: usize, counters: usize, groups: usize) {
         self.calls.drain(..n.min(self.calls.len()));
         self.values.drain(..(n * counters).min(self.values.len()));
@@ -157,18 +159,18 @@ pub struct Parts {
     groups: Groups,
     processes: Vec<ProcessFacts>,
     parts: Vec<PathBuf>,
-    /// What pages with some set of counters hold.
+    /// The groups of pages, by their set of counters.
     layouts: HashMap<u32, Option<PageGroups>>,
-    /// Snapshots beside those of the manifest.
+    /// Snapshots besides those of the manifest.
     moments: Vec<Moment>,
 }
 
 impl Parts {
-    /// Starts the profile that `manifest` describes in `dir`, an existing directory. `moments`:
-    /// its snapshots beside those of the manifest.
+    /// Starts the profile that `manifest` describes in `dir`, an existing directory. `moments` are
+    /// its snapshots besides those of the manifest.
     ///
     /// # Errors
-    /// Not writable; two equal processes.
+    /// Fails if `dir` is not writable or if two processes are equal.
     pub fn create(
         dir: &Path,
         mut manifest: Manifest,
@@ -176,9 +178,9 @@ impl Parts {
         moments: Vec<Moment>,
     ) -> Result<Self> {
         manifest.schema = MANIFEST_SCHEMA.to_owned();
-        // What was in it is in the pages.
+        // The content of the pool is in the pages.
         manifest.pool = None;
-        // Another profile than the one that was exported.
+        // This is another profile than the one that was exported.
         manifest.id = String::new();
         let begun = Manifest { state: State::Recording, ..manifest.clone() };
         begun.write(dir)?;
@@ -202,22 +204,22 @@ impl Parts {
         })
     }
 
-    /// The counters' groups.
+    /// Returns the groups of the counters.
     pub fn groups(&self) -> &Groups {
         &self.groups
     }
 
-    /// How many counters passes before this one have.
+    /// Returns the number of counters in earlier passes.
     fn before(&self, pass: u32) -> usize {
         let counters = self.manifest.counters.iter();
         counters.filter(|c| c.pass.is_some_and(|p| p <= pass)).count()
     }
 
-    /// Appends a page. Returns how many calls there was no room for: none, if a page held them
-    /// before. Clocks after them are lost, too.
+    /// Appends a page. Returns the number of calls that did not fit, which is 0 if they came from
+    /// one page. Clock readings after those calls are lost, too.
     ///
     /// # Errors
-    /// The disk is full.
+    /// Fails if the disk is full.
     pub fn page(&mut self, page: &PageFacts, calls: &RawCalls) -> Result<usize> {
         let Some(process) = self.processes.get(page.process) else { return Ok(calls.calls.len()) };
         let groups = &self.groups;
@@ -298,7 +300,8 @@ impl Parts {
         if let Some(words) = page.usage[1] {
             written.set_end(usage(words));
         }
-        // Opened each time: a profile may have more processes than one may have files.
+        // The file is opened each time, because a profile may have more processes than a process
+        // may have open files.
         let path = self.parts[page.process].join(PAGES_NAME);
         let file = File::options().append(true).create(true).open(&path);
         let done = file.and_then(|mut file| file.write_all(written.seal(page.last)));
@@ -306,14 +309,14 @@ impl Parts {
         Ok(calls.calls.len() - kept)
     }
 
-    /// Writes metadata and manifests. `notes` come to those of the manifest.
+    /// Writes metadata and manifests. `notes` are added to those of the manifest.
     ///
     /// # Errors
-    /// The disk is full.
+    /// Fails if the disk is full.
     pub fn finish(mut self, notes: Vec<String>) -> Result<()> {
         let clock = self.manifest.clock.into();
         let passes = self.manifest.passes > 0;
-        // Which process or pass noted a moment does not matter to any reader.
+        // No reader cares which process or pass recorded a moment.
         let mut moments = std::mem::take(&mut self.moments);
         for pass in 0..self.manifest.passes {
             let mut one = Manifest {
@@ -327,7 +330,7 @@ impl Parts {
             one.metrics.clear();
             one.notes.clear();
             let dir = pass_dir(&self.dir, pass + 1);
-            // A pass that was never run has no directory.
+            // A pass that never ran has no directory.
             if dir.is_dir() {
                 one.write(&dir)?;
             }
@@ -349,7 +352,7 @@ impl Parts {
     }
 }
 
-/// Where the processes of a pass are.
+/// Returns the directory with the processes of a pass.
 fn place(dir: &Path, manifest: &Manifest, pass: u32) -> PathBuf {
     match manifest.passes {
         0 => dir.to_owned(),
@@ -357,7 +360,8 @@ fn place(dir: &Path, manifest: &Manifest, pass: u32) -> PathBuf {
     }
 }
 
-/// The counters of a pass, as it was recorded: [`crate::passes::join_counters`] taken back.
+/// Returns the counters of a pass as they were recorded; the inverse of
+/// [`crate::passes::join_counters`].
 fn of_pass(all: &[CounterInfo], number: u32) -> Vec<CounterInfo> {
     let own: Vec<&CounterInfo> = all.iter().filter(|c| c.pass == Some(number)).collect();
     let first = own.first().map_or(0, |c| c.group);
@@ -371,11 +375,11 @@ fn of_pass(all: &[CounterInfo], number: u32) -> Vec<CounterInfo> {
     own.iter().map(one).collect()
 }
 
-/// Writes the losses of the profile in `dir` that a reader does not find by itself. `wanted`:
-/// those of the run as a whole, and of each process by its place in the profile.
+/// Writes the losses of the profile in `dir` that a reader does not find by itself. `run` are all
+/// losses of the run as a whole, and `processes` are those of each process in the profile's order.
 ///
 /// # Errors
-/// It does not open, or is not writable.
+/// Fails if the profile does not open or is not writable.
 pub fn settle(dir: &Path, run: &[LossCount], processes: &[Vec<LossCount>]) -> Result<()> {
     let profile = Profile::open(dir)?;
     let (_, found) = profile.visit(1, || (), |(), _| ());
@@ -410,11 +414,11 @@ pub fn settle(dir: &Path, run: &[LossCount], processes: &[Vec<LossCount>]) -> Re
     Ok(())
 }
 
-/// Writes losses of the run as a whole, that no reader finds by itself, into a profile without
-/// passes that has none yet.
+/// Writes losses of the run as a whole, which no reader finds by itself, to a profile without
+/// passes and without such losses.
 ///
 /// # Errors
-/// It is not writable.
+/// Fails if the profile is not writable.
 pub fn write_losses(dir: &Path, losses: &[LossCount]) -> Result<()> {
     let losses: Vec<LossCount> = losses.iter().filter(|loss| loss.count > 0).cloned().collect();
     if losses.is_empty() {
@@ -423,7 +427,7 @@ pub fn write_losses(dir: &Path, losses: &[LossCount]) -> Result<()> {
     Ledger { schema: LEDGER_SCHEMA.to_owned(), losses, ..Ledger::default() }.write(&Dir::open(dir)?)
 }
 
-/// What `wanted` has more than `known`.
+/// Returns by how much the losses in `wanted` exceed those in `known`.
 fn missing(wanted: &[LossCount], known: &[LossCount]) -> Vec<LossCount> {
     let less = |one: &LossCount| {
         let known = known.iter().find(|k| k.name == one.name).map_or(0, |k| k.count);

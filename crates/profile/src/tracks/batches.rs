@@ -1,4 +1,4 @@
-//! Samples as Arrow record batches, with the descriptions of their series: what an export writes.
+//! Samples as Arrow record batches, with the descriptions of their series, for exports.
 //! `docs/schema.md` describes the columns.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{Reading, Sample, Samples, Series, Times};
 use crate::ledger::{LossCount, merge_losses};
 use crate::profile::Profile;
 
-/// The columns of [`TrackBatches`].
+/// Returns the columns of [`TrackBatches`].
 pub fn schema() -> SchemaRef {
     let text = |name| {
         let kind = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
@@ -40,10 +40,10 @@ pub fn schema() -> SchemaRef {
     ]))
 }
 
-/// Chooses series.
+/// Selects series.
 pub type SeriesChooser<'a> = Box<dyn Fn(&Series) -> bool + 'a>;
 
-/// All samples of a profile, directory by directory, each in the order of its file.
+/// Iterates over all samples of a profile, directory by directory, in the order of each file.
 pub struct TrackBatches<'a> {
     profile: &'a Profile,
     choose: Option<SeriesChooser<'a>>,
@@ -53,14 +53,15 @@ pub struct TrackBatches<'a> {
 }
 
 impl Profile {
-    /// The samples of this profile's tracks, or of those series that `choose` wants, in batches.
+    /// Returns the samples of this profile's tracks, or of the series that `choose` selects, in
+    /// batches.
     pub fn track_batches<'a>(&'a self, choose: Option<SeriesChooser<'a>>) -> TrackBatches<'a> {
         TrackBatches { profile: self, choose, next: 0, current: None, losses: Vec::new() }
     }
 }
 
 impl TrackBatches<'_> {
-    /// The losses found in the samples so far.
+    /// Returns the losses found in the samples so far.
     pub fn losses(&self) -> &[LossCount] {
         &self.losses
     }

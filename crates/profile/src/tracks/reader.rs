@@ -1,4 +1,4 @@
-//! Reading tracks.
+//! Reads tracks.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -18,12 +18,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ledger::{LossCount, merge_losses};
 use crate::stream::{Ending, StreamReader, has_columns};
 
-/// One directory of tracks, opened for reading: its series; its samples are read on demand.
+/// One directory of tracks, opened for reading. Its series are in memory; its samples are read on
+/// demand.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tracks {
-    /// The directory's name: [`super::SAMPLED_NAME`], or who imported it.
+    /// The directory's name: [`super::SAMPLED_NAME`], or a name that says what imported it.
     pub name: String,
-    /// What its readings are.
+    /// The kind of its readings.
     pub readings: Readings,
     /// Its series by number.
     pub series: HashMap<u32, Series>,
@@ -34,11 +35,12 @@ pub struct Tracks {
 }
 
 impl Tracks {
-    /// The directories of tracks in the profile in `dir`, by name, and the losses of those that
-    /// could not be used at all. One that was made and never written has no series.
+    /// Opens the directories of tracks of the profile in `dir`, sorted by name. Also returns the
+    /// losses of directories that could not be used at all. A directory that was created but never
+    /// written to has no series.
     ///
     /// # Errors
-    /// A directory or file is there and cannot be read.
+    /// Fails if a directory or file exists but cannot be read.
     pub fn open_all(dir: &Path) -> Result<(Vec<Self>, Vec<LossCount>)> {
         Self::open_in(&Dir::open(dir)?)
     }
@@ -105,7 +107,8 @@ impl Tracks {
             let times = [Times::Ticks, Times::Monotonic]
                 .into_iter()
                 .find(|times| times.name() == text("times", row));
-            // A later version's scope or clock: this one cannot say what the series is.
+            // The scope or clock is of a later version, so this version cannot interpret the
+            // series.
             let (Some(id), Some(scope), Some(times)) = (small("series", row), scope, times) else {
                 continue;
             };
@@ -127,7 +130,7 @@ impl Tracks {
     /// Reads its samples from the start, in the order of the file.
     ///
     /// # Errors
-    /// The file is not there any more or not readable.
+    /// Fails if the file is gone or cannot be read.
     pub fn samples(&self) -> Result<Samples<'_>> {
         let stream = StreamReader::open(&self.all.dir(&self.name)?, SAMPLES_NAME)?;
         Ok(Samples { tracks: self, stream, unknown: 0 })
@@ -157,11 +160,11 @@ pub struct Samples<'a> {
 }
 
 impl Samples<'_> {
-    /// The next samples; `None` at the end. Those of a series that is not known (described after
-    /// the series were read, or damaged) are left out.
+    /// Returns the next samples; `None` at the end. Samples of unknown series are left out (the
+    /// series was described after the series were read, or its description is damaged).
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// Fails if the file cannot be read.
     pub fn next_batch(&mut self) -> Result<Option<Vec<Sample>>> {
         let Some(stream) = &mut self.stream else { return Ok(None) };
         let Some(batch) = stream.next_batch()? else { return Ok(None) };
@@ -194,12 +197,12 @@ impl Samples<'_> {
         Ok(Some(samples))
     }
 
-    /// Samples so far whose series is not known.
+    /// Returns the number of samples so far whose series is unknown.
     pub fn unknown(&self) -> u64 {
         self.unknown
     }
 
-    /// Damage found in the samples; complete once `next_batch` has returned `None`.
+    /// Returns the damage found in the samples; complete once `next_batch` has returned `None`.
     pub fn losses(&self) -> Vec<LossCount> {
         self.stream.as_ref().map_or_else(Vec::new, |stream| torn(stream.ending()))
     }

@@ -1,4 +1,4 @@
-//! Writing tracks.
+//! Writes tracks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,10 +32,10 @@ pub struct TracksWriter {
 }
 
 impl TracksWriter {
-    /// Makes `tracks/NAME` in the profile in `dir`, which must not exist yet.
+    /// Creates `tracks/NAME` in the profile in `dir`. It must not exist yet.
     ///
     /// # Errors
-    /// It exists, or the profile is not writable.
+    /// Fails if it exists or if the profile is not writable.
     pub fn create(dir: &Path, name: &str, readings: Readings) -> Result<Self> {
         let tracks = dir.join(TRACKS_NAME);
         fs::create_dir_all(&tracks).map_err(Error::on("create", &tracks))?;
@@ -55,7 +55,7 @@ impl TracksWriter {
         })
     }
 
-    /// Adds a series, at any time, and numbers it: 0, 1, 2, …
+    /// Adds a series and returns its number: 0, 1, 2, … May be called at any time.
     pub fn describe(&mut self, series: Series) -> u32 {
         let id = self.described;
         self.described += 1;
@@ -63,12 +63,12 @@ impl TracksWriter {
         id
     }
 
-    /// Adds a sample. It is written with [`TracksWriter::flush`], or when [`BATCH_ROWS`] of them
-    /// are there.
+    /// Adds a sample. It is written by [`TracksWriter::flush`] or when there are [`BATCH_ROWS`]
+    /// samples.
     ///
     /// # Errors
-    /// As for `flush`; and a reading of the other kind than the directory's, or a series that was
-    /// not described.
+    /// Same as for `flush`. Also fails for a reading of another kind than the directory's, or for a
+    /// series that was not described.
     pub fn push(&mut self, sample: Sample) -> Result<()> {
         let kind_fits = matches!(
             (self.readings, sample.reading),
@@ -101,24 +101,26 @@ impl TracksWriter {
         if self.ids.len() >= BATCH_ROWS { self.flush() } else { Ok(()) }
     }
 
-    /// Brings everything so far into the files.
+    /// Writes all pending series and samples to the files.
     ///
     /// # Errors
-    /// The disk is full. The samples of this batch are lost; later ones may be tried.
+    /// Fails if the disk is full. The samples of this batch are then lost, but later ones may be
+    /// tried.
     pub fn flush(&mut self) -> Result<()> {
         let batch = self.take_samples();
         if !self.fresh.is_empty() {
-            // Kept until they are written: without them no sample means anything.
+            // The descriptions are kept until they are written, because samples are meaningless
+            // without them.
             self.series.append(&series_batch(&self.fresh).map_err(self.broken())?)?;
             self.fresh.clear();
         }
         self.samples.append(&batch.map_err(self.broken())?)
     }
 
-    /// Writes what is left and says in the files that nothing follows.
+    /// Writes pending data and the end marks.
     ///
     /// # Errors
-    /// As for `flush`.
+    /// Same as for `flush`.
     pub fn finish(mut self) -> Result<()> {
         self.flush()?;
         self.series.finish()?;

@@ -1,4 +1,4 @@
-//! Reading a profile back as a plain list.
+//! Reads a profile back as a plain list.
 
 #![allow(dead_code, reason = "not every test file uses everything")]
 
@@ -6,11 +6,11 @@ use std::path::Path;
 
 use profile::{LossCount, PageDecoder, Profile, Status};
 
-/// A call as the reader gives it: pid, thread, export, workgroup x, start, duration, and the
-/// counters' values that are there.
+/// A call as the reader returns it: pid, thread, export, workgroup x, start, duration, and the
+/// values of the counters that are present.
 pub type Call = (u32, u32, u32, u32, u64, u64, Vec<Option<u64>>);
 
-/// All calls in the order of the reader, and all losses.
+/// Returns all calls in the order of the reader, and all losses.
 pub fn read(dir: &Path) -> (Vec<Call>, Vec<LossCount>) {
     read_profile(&Profile::open(dir).expect("the profile opens"))
 }
@@ -44,7 +44,7 @@ pub fn read_profile(profile: &Profile) -> (Vec<Call>, Vec<LossCount>) {
     (calls, profile::merge_losses(&losses))
 }
 
-/// The names and counts of losses.
+/// Returns the names and counts of losses.
 pub fn names(losses: &[LossCount]) -> Vec<(&str, u64)> {
     losses.iter().map(|loss| (loss.name.as_str(), loss.count)).collect()
 }

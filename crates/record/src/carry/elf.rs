@@ -1,13 +1,13 @@
-//! What is read of ELF files: as much as tells whether a program can carry the library.
+//! Reads those parts of an ELF file that determine whether a program can carry the library.
 //!
-//! The file may be anything. Every offset is a number from it, every read may come short, and every
-//! loop has an end of its own.
+//! The file may contain anything. Every offset comes from the file, every read may return fewer
+//! bytes than requested, and every loop has its own bound.
 
 use std::ffi::CStr;
 
 use super::{File, PATH_BYTES, START_BYTES};
 
-/// What is needed of an ELF header of this machine's kind.
+/// The needed fields of an ELF header for this machine's architecture.
 pub(super) struct Header {
     segments: u64,
     segment_bytes: u64,
@@ -26,13 +26,14 @@ const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 const DT_STRSZ: u64 = 10;
 const DT_VERDEF: u64 = 0x6fff_fffc;
-/// More than any real file has; a larger number is garbage.
+/// More than any real file has. A larger number means that the file is garbage.
 const MOST_SEGMENTS: u64 = 128;
 const MOST_ENTRIES: u64 = 256;
-/// An entry of the table of segments on 64-bit machines, and how many are read at once.
+/// Size of an entry of the segment table on 64-bit machines, and the number of entries read at
+/// once.
 const SEGMENT_BYTES: usize = 56;
 const SEGMENTS_AT_ONCE: usize = 16;
-/// An entry of the dynamic section, and how many are read at once.
+/// Size of an entry of the dynamic section, and the number of entries read at once.
 const ENTRY_BYTES: usize = 16;
 const ENTRIES_AT_ONCE: usize = 32;
 
@@ -44,7 +45,7 @@ pub(super) struct Segment {
 }
 
 impl Header {
-    /// `None`: of another class, byte order or machine.
+    /// Reads the header. Returns `None` for another class, byte order or machine.
     pub(super) fn read(start: &[u8; START_BYTES]) -> Option<Self> {
         let is_ours = start[..4] == *b"\x7fELF"
             && start[4] == 2
@@ -57,8 +58,8 @@ impl Header {
         })
     }
 
-    /// The first segment that is wanted. A table with entries of another size is not one of this
-    /// machine: the kernel refuses it.
+    /// Returns the first segment that `wanted` accepts. The kernel refuses a table whose entries
+    /// have another size, so this function does, too.
     fn segment(&self, file: &File, wanted: impl Fn(&Segment) -> bool) -> Option<Segment> {
         if self.segment_bytes != SEGMENT_BYTES as u64 {
             return None;
@@ -88,7 +89,7 @@ impl Header {
         None
     }
 
-    /// The dynamic linker that the program names.
+    /// Returns the dynamic linker that the program names.
     pub(super) fn interpreter<'a>(
         &self,
         file: &File,
@@ -101,7 +102,7 @@ impl Header {
         CStr::from_bytes_until_nul(path).ok()
     }
 
-    /// Where in the file the byte of this address is.
+    /// Returns the file offset of the byte at this address.
     fn offset_of(&self, file: &File, address: u64) -> Option<u64> {
         let holds = |s: &Segment| s.kind == PT_LOAD && address.wrapping_sub(s.address) < s.bytes;
         self.segment(file, holds)?.file_offset(address)
@@ -128,7 +129,7 @@ impl Header {
         }
     }
 
-    /// Whether the library defines symbols of this version (its `DT_VERDEF`).
+    /// Returns whether the library defines symbols of this version (its `DT_VERDEF`).
     pub(super) fn defines_version(&self, file: &File, wanted: &[u8]) -> bool {
         self.find_version(file, wanted).is_some()
     }
@@ -143,7 +144,8 @@ impl Header {
         let strings = self.offset_of(file, strings?)?;
         let mut at = self.offset_of(file, versions?)?;
         for _ in 0..MOST_ENTRIES {
-            // Elf64_Verdef: vd_aux at 12, vd_next at 16; its first Elf64_Verdaux starts with the name.
+            // In an Elf64_Verdef, vd_aux is at offset 12 and vd_next at 16. The first Elf64_Verdaux
+            // starts with the name.
             let (mut definition, mut name) = ([0u8; 20], [0u8; 4]);
             file.read(at, &mut definition);
             file.read(at.checked_add(u32_at(&definition, 12).into())?, &mut name);
@@ -159,8 +161,8 @@ impl Header {
         None
     }
 
-    /// Calls `body` with the names of the libraries that the program needs, as far as they have up
-    /// to 63 letters, until it says that this is enough.
+    /// Calls `body` with the names of the libraries that the program needs until it returns true.
+    /// Names longer than 63 bytes are skipped.
     pub(super) fn any_needed(&self, file: &File, mut body: impl FnMut(&[u8]) -> bool) -> bool {
         let (mut strings, mut needs) = (None, [0u64; MOST_NEEDED]);
         let mut count = 0;
@@ -181,8 +183,8 @@ impl Header {
             .any(|need| text_at(file, strings, *need, &mut text).is_some_and(&mut body))
     }
 
-    /// Whether a symbol of this name is in the program's dynamic table. Looked for among the names,
-    /// so that one which it only imports is found, too.
+    /// Returns whether the program's dynamic symbol table contains this name. The search covers the
+    /// string table, so it also finds a symbol that the program only imports.
     pub(super) fn names_symbol(&self, file: &File, wanted: &[u8]) -> bool {
         let (mut strings, mut bytes) = (None, 0);
         self.each_entry(file, |key, value| match key {
@@ -207,16 +209,17 @@ impl Header {
             if length < window.len() {
                 return false;
             }
-            // The next window begins before the end of this one: the name may lie across.
+            // The next window overlaps the end of this one, because the name may cross the
+            // boundary.
             done += (length - wanted.len() - 1) as u64;
         }
         false
     }
 }
 
-/// More than the names of any program take; the file may say anything, and be that long.
+/// More than the names of any program take. A damaged file may claim any length.
 const MOST_NAME_BYTES: u64 = 64 << 20;
-/// As many libraries as any program needs directly (the most seen: some 60).
+/// More libraries than any program needs directly (the most we have seen: about 60).
 const MOST_NEEDED: usize = 128;
 
 impl Segment {
@@ -225,7 +228,7 @@ impl Segment {
     }
 }
 
-/// The text at a place of a table of texts; `None` where it does not fit `to`.
+/// Returns the text at an offset of a string table; `None` if it does not fit in `to`.
 fn text_at<'a>(file: &File, strings: u64, at: u64, to: &'a mut [u8]) -> Option<&'a [u8]> {
     let length = file.read(strings.checked_add(at)?, to);
     let read = to.get(..length)?;

@@ -1,4 +1,4 @@
-//! The header of a page: written, read, and sealed.
+//! Reads, writes and seals the header of a page.
 
 use std::sync::atomic::AtomicU64;
 
@@ -23,16 +23,16 @@ pub(super) struct RawHeader {
     pub(super) base_ticks: u64,
     pub(super) base_cpu_ns: u64,
     pub(super) base_monotonic_ns: u64,
-    /// Low half: bytes of records; high half: call records among them.
+    /// Lower half: bytes of records. Upper half: number of call records among them.
     pub(super) committed: AtomicU64,
-    /// High half: calls in progress; low half: export of the outermost one.
+    /// Upper half: number of calls in progress. Lower half: export of the outermost one.
     pub(super) open: AtomicU64,
     pub(super) flush_ticks: u64,
     pub(super) flushes: u32,
-    /// [`USAGE_BEGIN`], [`USAGE_END`]: which of the usages below are there.
+    /// [`USAGE_BEGIN`] and [`USAGE_END`]: which of the usages below are present.
     pub(super) usages: u32,
     pub(super) checksum: u64,
-    /// Processor time that the recorder took to attach the thread, ns; see [`PageStart::attach_ns`].
+    /// CPU time in ns that the recorder used to attach the thread; see [`PageStart::attach_ns`].
     pub(super) attach_ns: u64,
     pub(super) usage_begin: [u64; USAGE_WORDS],
     pub(super) usage_end: [u64; USAGE_WORDS],
@@ -41,22 +41,22 @@ pub(super) struct RawHeader {
 
 const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
 
-/// Bit of [`RawHeader::usages`]: `usage_begin` is there.
+/// Bit of [`RawHeader::usages`]: `usage_begin` is present.
 pub(super) const USAGE_BEGIN: u32 = 1;
-/// Bit of [`RawHeader::usages`]: `usage_end` is there.
+/// Bit of [`RawHeader::usages`]: `usage_end` is present.
 pub(super) const USAGE_END: u32 = 2;
 
-/// Whose page it is and what is measured from where: all that a new page's header needs.
+/// The owner of a page and its base values: everything that the header of a new page needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageStart {
-    /// Process id, as the process sees itself.
+    /// Process id in the process's own namespace.
     pub pid: u32,
     /// See [`crate::pool::Row::generation`].
     pub generation: u32,
     /// See [`crate::pool::Row::start_time`].
     pub start_time: u64,
     /// The thread's number in its process, from 0 in the order of the threads' first recorded
-    /// calls. The kernel uses its thread ids again, but these numbers are given once.
+    /// calls. The kernel reuses thread ids, but these numbers are unique.
     pub thread_uid: u32,
     /// The kernel's thread id.
     pub tid: u32,
@@ -64,73 +64,76 @@ pub struct PageStart {
     pub thread_name: [u8; 16],
     /// Number of this page among the thread's pages, from 0.
     pub sequence: u32,
-    /// Bit *i*: counter *i* of the run is recorded in this page. Whole groups only.
+    /// Bit *i* is set if counter *i* of the run is recorded in this page. Groups are always
+    /// complete.
     pub counters: u32,
-    /// Ticks from which the first record counts.
+    /// Ticks to which the first record is relative.
     pub base_ticks: u64,
     /// The thread's CPU time at `base_ticks`, ns.
     pub base_cpu_ns: u64,
     /// `CLOCK_MONOTONIC` at `base_ticks`, ns.
     pub base_monotonic_ns: u64,
-    /// Ticks that this thread has spent in flushing pages so far.
+    /// Ticks that this thread has spent flushing pages so far.
     pub flush_ticks: u64,
-    /// How often it has flushed.
+    /// Number of pages that it has flushed.
     pub flushes: u32,
-    /// Processor time that the recorder took to attach the thread, in its first page, ns: opening
-    /// counters, mapping the page and, in the first thread of a process, calibrating. 0: not known.
+    /// CPU time in ns that the recorder used to attach the thread, in the thread's first page: to
+    /// open counters, to map the page and, in the first thread of a process, to calibrate. 0 means
+    /// unknown.
     pub attach_ns: u64,
-    /// What the kernel had counted for the thread when the page began. `None`: not asked.
+    /// What the kernel had counted for the thread when the page began. `None` if it was not read.
     pub usage: Option<Usage>,
 }
 
-/// The header of a page, checked.
+/// The header of a page after validation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageHeader {
-    /// What the writer said when it started the page (the name: when it ended it).
+    /// The values that the writer stored when it started the page; the thread's name is from when
+    /// it ended the page.
     pub start: PageStart,
     /// Bytes of records.
     pub committed: u32,
-    /// Call records among them.
+    /// Number of call records among them.
     pub calls: u32,
-    /// Calls in progress when the page was last touched.
+    /// Number of calls in progress when the page was last written to.
     pub open_calls: u32,
     /// The export of the outermost of them.
     pub open_export: u32,
-    /// The thread's last page.
+    /// Whether this is the thread's last page.
     pub last: bool,
-    /// Appended to a file: the checksum holds.
+    /// Whether the page was appended to a file; its checksum is then valid.
     pub flushed: bool,
-    /// What the kernel had counted for the thread when the page ended. `None`: not asked, or the
-    /// page has not ended (it is in use, or its process was killed).
+    /// What the kernel had counted for the thread when the page ended. `None` if it was not read,
+    /// or if the page has not ended because it is in use or its process was killed.
     pub usage_end: Option<Usage>,
     pub(super) checksum: u64,
 }
 
-/// Why bytes are not a page.
+/// Why bytes are not a valid page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageError {
-    /// Fewer bytes than the header and the committed records need.
+    /// There are fewer bytes than the header and the committed records need.
     Truncated {
         /// Bytes needed.
         need: usize,
         /// Bytes there.
         have: usize,
     },
-    /// The magic number is not there.
+    /// The magic number is missing.
     NoMagic,
-    /// Written by a later version.
+    /// A later version wrote the page.
     Version(u16),
-    /// The header's sizes contradict one another.
+    /// The sizes in the header contradict each other.
     Inconsistent,
-    /// The records are not those that were written.
+    /// The checksum does not match the content.
     Checksum,
 }
 
 impl PageHeader {
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
-    /// [`PageError`] for anything that is not a complete header of a known version.
+    /// Returns [`PageError`] for anything that is not a complete header of a known version.
     pub fn parse(bytes: &[u8]) -> Result<Self, PageError> {
         let raw: &[u8; HEADER_BYTES] = bytes
             .first_chunk()
@@ -201,12 +204,12 @@ impl PageHeader {
         })
     }
 
-    /// Bytes that this page takes in a file.
+    /// Returns the number of bytes that this page takes in a file.
     pub fn file_bytes(&self) -> usize {
         HEADER_BYTES + self.committed as usize
     }
 
-    /// The thread's name as text.
+    /// Returns the thread's name as text.
     pub fn thread_name(&self) -> String {
         let name = &self.start.thread_name;
         let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
@@ -214,15 +217,14 @@ impl PageHeader {
     }
 }
 
-/// The checksum of a page's bytes, header and records, in which the checksum's own field counts
-/// as zero.
+/// Computes the checksum of a page's header and records. The checksum field itself counts as zero.
 pub(super) fn checksum(page: &[u8]) -> u64 {
     let raw = page.get(FLAGS_AT..FLAGS_AT + 4).unwrap_or_default();
     let flags = raw.first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
     checksum_with(page, flags)
 }
 
-/// The checksum that a page's bytes will have once its flags are `flags`.
+/// Computes the checksum that a page's bytes will have once its flags are `flags`.
 pub(super) fn checksum_with(page: &[u8], flags: u32) -> u64 {
     let (mut header, records) = ([0u8; HEADER_BYTES], page.get(HEADER_BYTES..).unwrap_or_default());
     if let Some(found) = page.first_chunk::<HEADER_BYTES>() {
@@ -236,8 +238,8 @@ pub(super) fn checksum_with(page: &[u8], flags: u32) -> u64 {
 const CHECKSUM_AT: usize = std::mem::offset_of!(RawHeader, checksum);
 const FLAGS_AT: usize = std::mem::offset_of!(RawHeader, flags);
 
-/// A page as it stood in the pool (whose `header` was read from `page`), cut after its last
-/// record and marked as flushed: the bytes to append to a file.
+/// Returns the bytes to append to a file for a page that was in the pool: cut after the last record
+/// and marked as flushed. `header` must have been read from `page`.
 pub fn seal(header: &PageHeader, mut page: Vec<u8>) -> Vec<u8> {
     page.truncate(header.file_bytes());
     if page.len() < HEADER_BYTES {

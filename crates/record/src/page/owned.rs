@@ -1,4 +1,4 @@
-//! A page in memory of its own: for programs that write pages outside of a target.
+//! A page in its own memory, for programs that write pages outside of a profiled process.
 
 use super::{Call, PAGE_BYTES, PageStart, PageWriter};
 use crate::Usage;
@@ -17,12 +17,12 @@ impl std::fmt::Debug for OwnedPage {
 }
 
 impl OwnedPage {
-    /// A page that starts like this.
+    /// Creates a page with this start.
     pub fn new(start: PageStart) -> Self {
         let mut memory = vec![0u64; PAGE_BYTES / 8];
         let mut writer = PageWriter::detached();
-        // SAFETY: the memory is a page, aligned as u64, and the vector never grows; moving the
-        // owner does not move it.
+        // SAFETY: the memory is a whole page, aligned as u64. The vector never grows, and moving
+        // the owner does not move its memory.
         unsafe { writer.attach(memory.as_mut_ptr().cast(), &start) };
         Self { memory, writer, start }
     }
@@ -43,20 +43,20 @@ impl OwnedPage {
         self.writer.has_room_for_values()
     }
 
-    /// Calls in it.
+    /// Returns the number of calls in the page.
     pub fn calls(&self) -> u32 {
         self.writer.calls()
     }
 
-    /// Records a call. `fields` is what its counter groups read, as the page's layout has it;
-    /// `scaled` as for [`PageWriter::call`].
+    /// Records a call. `fields` are the fields of its counter groups in the order of the page's
+    /// layout; `scaled` is as for [`PageWriter::call`].
     ///
     /// # Panics
-    /// The page is full, or there are more fields than the counters of a run can have.
+    /// Panics if the page is full, or if there are more fields than the counters of a run can have.
     #[inline]
     pub fn call(&mut self, call: &Call, scaled: bool, fields: impl IntoIterator<Item = u64>) {
         assert!(self.writer.has_room(), "the page is full");
-        // SAFETY: attached in `new`, with room for the longest record, which has so many fields.
+        // SAFETY: attached in `new`, with room for the longest record, which has this many fields.
         unsafe {
             let mut cursor = self.writer.call(call, scaled);
             for (number, field) in fields.into_iter().enumerate() {
@@ -67,10 +67,10 @@ impl OwnedPage {
         }
     }
 
-    /// Adds values to the last call: see [`PageWriter::values`].
+    /// Adds values to the last call; see [`PageWriter::values`].
     ///
     /// # Panics
-    /// The page is full: ask [`OwnedPage::has_room_with_values`] before the call.
+    /// Panics if the page is full. Check [`OwnedPage::has_room_with_values`] before the call.
     pub fn values(&mut self, values: &[(u32, u64)]) {
         assert!(self.writer.has_room_for_values(), "the page is full");
         // SAFETY: attached in `new`, with room.
@@ -80,49 +80,49 @@ impl OwnedPage {
     /// Records a moment on the thread's clocks.
     ///
     /// # Panics
-    /// The page is full.
+    /// Panics if the page is full.
     pub fn thread_clock(&mut self, ticks: u64, cpu_ns: u64, monotonic_ns: u64) {
         assert!(self.writer.has_room(), "the page is full");
         // SAFETY: attached in `new`, with room.
         unsafe { self.writer.thread_clock(ticks, cpu_ns, monotonic_ns) };
     }
 
-    /// Notes calls in progress.
+    /// Stores the number of calls in progress, and the export of the outermost one.
     pub fn set_open(&mut self, depth: u32, export: u32) {
         // SAFETY: attached in `new`.
         unsafe { self.writer.set_open(depth, export) };
     }
 
-    /// Notes what its thread had used when the page ended; before [`OwnedPage::seal`].
+    /// Stores what its thread had used when the page ended. Call this before [`OwnedPage::seal`].
     pub fn set_end(&mut self, usage: Usage) {
         // SAFETY: attached in `new`.
         unsafe { self.writer.set_end(usage) };
     }
 
-    /// Names its thread from now on: the name goes into the header when it is sealed.
+    /// Changes the name of its thread. The name is written to the header when the page is sealed.
     pub fn set_thread_name(&mut self, name: [u8; 16]) {
         self.start.thread_name = name;
     }
 
-    /// The bytes to append to a file of pages. `last` marks the thread's last page.
+    /// Returns the bytes to append to a file of pages. `last` marks the thread's last page.
     pub fn seal(&mut self, last: bool) -> &[u8] {
-        // SAFETY: attached in `new`; the borrow keeps the page as it is.
+        // SAFETY: attached in `new`; the borrow prevents changes to the page.
         unsafe { self.writer.seal(last, self.start.thread_name) }
     }
 
-    /// Starts over with another page.
+    /// Starts the next page in the same memory.
     pub fn next(&mut self, start: PageStart) {
         self.start = start;
         // SAFETY: attached in `new`.
         unsafe { self.writer.next_page(&start) };
     }
 
-    /// How it starts.
+    /// Returns the values that the page started with.
     pub fn start(&self) -> &PageStart {
         &self.start
     }
 
-    /// The whole page, as a pool holds it.
+    /// Returns the whole page, as a pool holds it.
     pub fn bytes(&self) -> Vec<u8> {
         self.memory.iter().flat_map(|word| word.to_le_bytes()).collect()
     }

@@ -1,4 +1,4 @@
-//! Reading: no byte is trusted.
+//! Reads pages without trusting any byte.
 
 use super::header::{PageError, PageHeader, checksum};
 use super::{
@@ -7,15 +7,15 @@ use super::{
 };
 use crate::wire::{get_varint, unzigzag};
 
-/// How many counters each group of a page has, in the order of the run's counters.
+/// The number of counters in each group of a page, in the order of the run's counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupLayout {
     sizes: Vec<u8>,
 }
 
 impl GroupLayout {
-    /// The layout of pages whose header says `mask`, in a run whose counters belong to `groups`
-    /// (the group number of each counter, ascending).
+    /// Creates the layout of pages whose header contains `mask`. `groups` has the group number of
+    /// each of the run's counters, in ascending order.
     pub fn new(groups: &[u16], mask: u32) -> Self {
         let mut sizes: Vec<u8> = Vec::new();
         let mut previous = None;
@@ -36,7 +36,8 @@ impl GroupLayout {
     }
 }
 
-/// One decoded record. The values of a call are in [`PageReader::groups`].
+/// One decoded record. The counters of a call are in [`PageReader::groups`] and
+/// [`PageReader::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     /// A call of one workgroup.
@@ -50,30 +51,31 @@ pub enum Record {
         /// `CLOCK_MONOTONIC`, ns.
         monotonic_ns: u64,
     },
-    /// More about the last call: see [`PageReader::extras`].
+    /// Values of the last call: see [`PageReader::extras`].
     Values,
-    /// A kind that a later version writes; skipped.
+    /// A kind of record that a later version writes. Its content is skipped.
     Other {
         /// Its number.
         kind: u8,
     },
 }
 
-/// What one group counted during the last call.
+/// When one group counted during the last call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupTimes {
     /// Whether the group was read. If not, its values are meaningless.
     pub read: bool,
-    /// How long the group was enabled during the call, ns (time on a CPU, for a thread's group).
+    /// Time for which the group was enabled during the call, in ns (for a thread's group: time on a
+    /// CPU).
     pub enabled: u64,
-    /// How long it was really counting, ns.
+    /// Time for which it was actually counting, in ns.
     pub running: u64,
 }
 
-/// A record that does not decode. What came before it on the page is good.
+/// A record that cannot be decoded. The records before it on the page are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TornRecord {
-    /// Where it starts, in bytes from the page's start.
+    /// Where the record starts, in bytes from the start of the page.
     pub at: usize,
 }
 
@@ -93,10 +95,10 @@ pub struct PageReader<'a> {
 }
 
 impl<'a> PageReader<'a> {
-    /// Checks the page at the start of `bytes` (which may go on after it).
+    /// Checks the page at the start of `bytes`, which may contain more data after it.
     ///
     /// # Errors
-    /// [`PageError`]; a flushed page whose checksum does not hold is an error as a whole.
+    /// Returns [`PageError`]. A flushed page with a wrong checksum is an error as a whole.
     pub fn new(bytes: &'a [u8], layout: &'a GroupLayout) -> Result<Self, PageError> {
         let header = PageHeader::parse(bytes)?;
         let need = header.file_bytes();
@@ -126,25 +128,26 @@ impl<'a> PageReader<'a> {
         &self.header
     }
 
-    /// Times of each group during the last call.
+    /// Returns the times of each group during the last call.
     pub fn groups(&self) -> &[GroupTimes] {
         &self.groups
     }
 
-    /// What the last call added to each counter of the page, in the order of the run's counters.
+    /// Returns what the last call added to each counter of the page, in the order of the run's
+    /// counters.
     pub fn values(&self) -> &[u64] {
         &self.values
     }
 
-    /// Keys and bits of the last [`Record::Values`].
+    /// Returns the keys and bits of the last [`Record::Values`].
     pub fn extras(&self) -> &[(u32, u64)] {
         &self.extras
     }
 
-    /// The next record, or `None` at the end of the page.
+    /// Returns the next record, or `None` at the end of the page.
     ///
     /// # Errors
-    /// [`TornRecord`]; after it, only `None` follows.
+    /// Returns [`TornRecord`]; after that, the result is always `None`.
     pub fn next_record(&mut self) -> Option<Result<Record, TornRecord>> {
         if self.at >= self.records.len() {
             return None;

@@ -1,4 +1,4 @@
-//! Writing: the hot path's half.
+//! Writes pages. This is the half of the format that runs on the hot path.
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
@@ -11,7 +11,7 @@ use super::{
 use crate::usage::{USAGE_WORDS, Usage};
 use crate::wire::{put_varint, zigzag};
 
-/// Writes records into one mapped page at a time. Plain data, so that it can live in a
+/// Writes records to one mapped page at a time. It is plain data, so that it can be in a
 /// thread-local that is never dropped; see [`PageWriter::detached`].
 #[derive(Debug)]
 pub struct PageWriter {
@@ -25,7 +25,8 @@ pub struct PageWriter {
     next_workgroup: [u32; 3],
 }
 
-/// A record in the making: addresses of bytes that are not committed yet.
+/// A record under construction: the address for the next field, among bytes that are not committed
+/// yet.
 #[derive(Debug)]
 pub struct Cursor {
     at: *mut u8,
@@ -35,7 +36,8 @@ impl Cursor {
     /// Appends one field.
     ///
     /// # Safety
-    /// At most the fields of the longest record, on a page that had room when it was begun.
+    /// The caller may append at most the fields of the longest record, to a page that had room when
+    /// the record was begun.
     #[inline(always)]
     pub unsafe fn put(&mut self, value: u64) {
         // SAFETY: `has_room` reserved LONGEST_RECORD bytes, which includes the slack.
@@ -44,8 +46,8 @@ impl Cursor {
 }
 
 impl PageWriter {
-    /// A writer without a page. Only [`PageWriter::is_attached`] and [`PageWriter::attach`] make
-    /// sense on it.
+    /// Creates a writer without a page. Only [`PageWriter::is_attached`] and [`PageWriter::attach`]
+    /// may be called on it.
     pub const fn detached() -> Self {
         Self {
             page: std::ptr::null_mut(),
@@ -59,7 +61,7 @@ impl PageWriter {
         }
     }
 
-    /// Whether it has a page.
+    /// Whether the writer has a page.
     #[inline(always)]
     pub fn is_attached(&self) -> bool {
         !self.page.is_null()
@@ -73,15 +75,16 @@ impl PageWriter {
     /// Starts a page at `page`.
     ///
     /// # Safety
-    /// `page` is [`PAGE_BYTES`] of writable memory, aligned to 8, that no other thread writes.
+    /// `page` must be [`PAGE_BYTES`] of writable memory, aligned to 8, that no other thread writes
+    /// to.
     pub unsafe fn attach(&mut self, page: *mut u8, start: &PageStart) {
         self.page = page;
         self.base_cpu_ns = start.base_cpu_ns;
         self.base_monotonic_ns = start.base_monotonic_ns;
         self.rewind(start.base_ticks);
         let header = self.header();
-        // SAFETY: inside the page. Until `magic` is stored, readers ignore the page, so a kill
-        // in between leaves no half-made header.
+        // SAFETY: these fields are inside the page. Readers ignore the page until `magic` is
+        // stored, so a kill in between leaves no partial header.
         unsafe {
             (*header).magic.store(0, Ordering::Release);
             (*header).committed.store(0, Ordering::Release);
@@ -119,12 +122,12 @@ impl PageWriter {
         self.next_workgroup = [0; 3];
     }
 
-    /// Forgets the page. What is in it stays.
+    /// Detaches the page. Its content stays.
     pub fn detach(&mut self) {
         *self = Self::detached();
     }
 
-    /// Whether one more record fits, whatever it holds.
+    /// Whether one more record fits, whatever its content.
     #[inline(always)]
     pub fn has_room(&self) -> bool {
         self.at as usize + LONGEST_RECORD <= PAGE_BYTES
@@ -136,29 +139,29 @@ impl PageWriter {
         self.at as usize + LONGEST_RECORD + LONGEST_VALUES <= PAGE_BYTES
     }
 
-    /// Whether values of the last call fit.
+    /// Whether the values of the last call fit.
     #[inline(always)]
     pub fn has_room_for_values(&self) -> bool {
         self.at as usize + LONGEST_VALUES <= PAGE_BYTES
     }
 
-    /// Notes in the header that `depth` calls are in progress, the outermost of `export`:
-    /// what a reader finds if the process dies now.
+    /// Stores in the header that `depth` calls are in progress, and that the outermost one calls
+    /// `export`. A reader finds this if the process dies now.
     ///
     /// # Safety
-    /// A page is attached.
+    /// A page must be attached.
     #[inline(always)]
     pub unsafe fn set_open(&mut self, depth: u32, export: u32) {
-        // SAFETY: attached by contract.
+        // SAFETY: the caller guarantees that a page is attached.
         unsafe { &(*self.header()).open }
             .store(u64::from(depth) << 32 | u64::from(export), Ordering::Relaxed);
     }
 
-    /// Begins a call record; the caller appends what each group read, then commits.
-    /// `scaled` says that some group's time running differs from its time enabled.
+    /// Begins a call record. The caller appends what each group read, then commits the record.
+    /// `scaled` says that the running time of some group differs from its enabled time.
     ///
     /// # Safety
-    /// A page with room is attached.
+    /// A page with room must be attached.
     #[inline(always)]
     pub unsafe fn call(&mut self, call: &Call, scaled: bool) -> Cursor {
         let context =
@@ -166,27 +169,27 @@ impl PageWriter {
         let mut tag = TAG_CALL | (u8::from(scaled) * TAG_RUNNING);
         // SAFETY: `at` is within the page while there is room.
         let start = unsafe { self.page.add(self.at as usize) };
-        // SAFETY: as above.
+        // SAFETY: `at` is within the page while there is room.
         let mut cursor = Cursor { at: unsafe { start.add(1) } };
         if context != self.context {
             tag |= TAG_CONTEXT;
             self.context = context;
             self.next_workgroup = [0; 3];
             for field in context {
-                // SAFETY: room by contract.
+                // SAFETY: the caller guarantees room.
                 unsafe { cursor.put(field.into()) };
             }
         }
         if call.workgroup != self.next_workgroup {
             tag |= TAG_WORKGROUP;
             for field in call.workgroup {
-                // SAFETY: room by contract.
+                // SAFETY: the caller guarantees room.
                 unsafe { cursor.put(field.into()) };
             }
         }
         let [x, y, z] = call.workgroup;
         self.next_workgroup = [x.wrapping_add(1), y, z];
-        // SAFETY: room by contract; `start` is the tag's place.
+        // SAFETY: the caller guarantees room; `start` is the tag's place.
         unsafe {
             start.write(tag);
             cursor.put(zigzag(call.start.wrapping_sub(self.last_ticks) as i64));
@@ -196,14 +199,14 @@ impl PageWriter {
         cursor
     }
 
-    /// Makes a call record count.
+    /// Commits a call record, so that readers see it.
     ///
     /// # Safety
-    /// `cursor` is of the record just begun on the attached page.
+    /// `cursor` must belong to the record that was just begun on the attached page.
     #[inline(always)]
     pub unsafe fn commit_call(&mut self, cursor: Cursor) {
         self.calls += 1;
-        // SAFETY: same contract.
+        // SAFETY: the caller guarantees this.
         unsafe { self.commit(cursor) };
     }
 
@@ -211,22 +214,23 @@ impl PageWriter {
     unsafe fn commit(&mut self, cursor: Cursor) {
         self.at = (cursor.at as usize - self.page as usize) as u32;
         let committed = u64::from(self.at - HEADER_BYTES as u32) | u64::from(self.calls) << 32;
-        // SAFETY: a page is attached. Release: the record's bytes are in memory before the count
-        // that covers them, also for the process that maps the page from outside.
+        // SAFETY: a page is attached. Release ordering ensures that the record's bytes are in
+        // memory before the count that covers them, even for a process that maps the page from
+        // outside.
         unsafe { &(*self.header()).committed }.store(committed, Ordering::Release);
     }
 
-    /// Adds values to the call that was just committed: keys and their 64 bits, at most
-    /// [`MOST_VALUES`] (the rest is left out).
+    /// Adds values to the call that was just committed: keys and their 64 bits. At most
+    /// [`MOST_VALUES`] are written; the rest is left out.
     ///
     /// # Safety
-    /// A page with room for values is attached.
+    /// A page with room for values must be attached.
     pub unsafe fn values(&mut self, values: &[(u32, u64)]) {
-        // SAFETY: room by contract.
+        // SAFETY: the caller guarantees room.
         unsafe {
             let start = self.page.add(self.at as usize);
             start.write(TAG_VALUES);
-            // The length goes before; it is below 2^14, so two bytes hold it always.
+            // The length precedes the values. It is below 2^14, so two bytes always hold it.
             let first = start.add(3);
             let mut cursor = Cursor { at: first };
             for (key, value) in values.iter().take(MOST_VALUES) {
@@ -241,12 +245,12 @@ impl PageWriter {
         }
     }
 
-    /// Records where the thread's CPU clock and `CLOCK_MONOTONIC` stand at `ticks`.
+    /// Records the values of the thread's CPU clock and of `CLOCK_MONOTONIC` at `ticks`.
     ///
     /// # Safety
-    /// A page with room is attached.
+    /// A page with room must be attached.
     pub unsafe fn thread_clock(&mut self, ticks: u64, cpu_ns: u64, monotonic_ns: u64) {
-        // SAFETY: room by contract.
+        // SAFETY: the caller guarantees room.
         unsafe {
             let start = self.page.add(self.at as usize);
             start.write(TAG_THREAD_CLOCK);
@@ -259,15 +263,15 @@ impl PageWriter {
         }
     }
 
-    /// Notes what the thread had used when the recorder was ready for it, and how long that took:
-    /// where its first page begins for the program.
+    /// Stores what the thread had used when the recorder was ready for it, and how long attaching
+    /// took. The program's share of the thread's first page begins here.
     ///
     /// # Safety
-    /// A page is attached.
+    /// A page must be attached.
     pub unsafe fn set_begin(&mut self, usage: Usage, attach_ns: u64) {
         let header = self.header();
-        // SAFETY: attached by contract. The mark goes last, so that a kill in between leaves a page
-        // without usage.
+        // SAFETY: the caller guarantees that a page is attached. The mark is stored last, so a kill
+        // in between leaves a page without usage.
         unsafe {
             (*header).attach_ns = attach_ns;
             (*header).usage_begin = usage.words();
@@ -276,10 +280,10 @@ impl PageWriter {
         }
     }
 
-    /// Notes what the thread had used when its page ended. Before [`PageWriter::seal`].
+    /// Stores what the thread had used when its page ended. Call this before [`PageWriter::seal`].
     ///
     /// # Safety
-    /// A page is attached.
+    /// A page must be attached.
     pub unsafe fn set_end(&mut self, usage: Usage) {
         let header = self.header();
         // SAFETY: as in `set_begin`.
@@ -290,15 +294,15 @@ impl PageWriter {
         }
     }
 
-    /// The bytes to append to the profile: header with checksum, committed records.
-    /// `last` marks the thread's last page. A kill in between leaves a page that is not marked as
-    /// flushed yet, or one whose checksum holds: the mark is stored last.
+    /// Returns the bytes to append to the profile: the header with the checksum, and the committed
+    /// records. `last` marks the thread's last page. The flag is stored last, so a kill in between
+    /// leaves either a page that is not marked as flushed or one with a valid checksum.
     ///
     /// # Safety
-    /// A page is attached and stays so while the slice is used.
+    /// A page must be attached, and stay attached while the slice is used.
     pub unsafe fn seal(&mut self, last: bool, thread_name: [u8; 16]) -> &[u8] {
         let header = self.header();
-        // SAFETY: the page is attached and this thread is its only writer.
+        // SAFETY: a page is attached, and this thread is its only writer.
         unsafe {
             (*header).thread_name = thread_name;
             let flags = FLAG_FLUSHED | if last { FLAG_LAST } else { 0 };
@@ -310,45 +314,45 @@ impl PageWriter {
         }
     }
 
-    /// Takes [`PageWriter::seal`] back: the page was not written and stays in the pool.
+    /// Undoes [`PageWriter::seal`]: the page was not written and stays in the pool.
     ///
     /// # Safety
-    /// A page is attached.
+    /// A page must be attached.
     pub unsafe fn unseal(&mut self, last: bool) {
-        // SAFETY: attached by contract.
+        // SAFETY: the caller guarantees that a page is attached.
         unsafe { (*self.header()).flags = if last { FLAG_LAST } else { 0 } };
     }
 
-    /// Calls recorded in the attached page.
+    /// Returns the number of calls recorded in the attached page.
     pub fn calls(&self) -> u32 {
         self.calls
     }
 
-    /// Empties the page after its content was flushed (or given up) and starts the next one of
-    /// the same thread in the same memory. A reader that finds the page between the two sees
-    /// either the old sequence number, which it already has from the file, or an empty page.
+    /// Empties the page after its content was flushed (or given up) and starts the thread's next
+    /// page in the same memory. A reader that finds the page in between sees either the old
+    /// sequence number, which it already has from the file, or an empty page.
     ///
     /// # Safety
-    /// A page is attached.
+    /// A page must be attached.
     pub unsafe fn next_page(&mut self, start: &PageStart) {
         let page = self.page;
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: attached by contract.
+        // SAFETY: the caller guarantees that a page is attached.
         unsafe { self.attach(page, start) };
     }
 
-    /// Marks the memory as no page any more, before it is given back to the pool.
+    /// Marks the memory as no longer being a page, before it is given back to the pool.
     ///
     /// # Safety
-    /// A page is attached.
+    /// A page must be attached.
     pub unsafe fn retire(&mut self) {
-        // SAFETY: attached by contract.
+        // SAFETY: the caller guarantees that a page is attached.
         unsafe { &(*self.header()).magic }.store(0, Ordering::Release);
         self.detach();
     }
 }
 
-/// A prefix varint of two bytes, also for what would fit into one.
+/// Encodes a prefix varint in two bytes, even if one would do.
 const fn two_byte_varint(value: u16) -> [u8; 2] {
     (value << 2 | 0b10).to_le_bytes()
 }

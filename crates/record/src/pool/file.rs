@@ -1,4 +1,5 @@
-//! The pool as a file: made before the run, and read after it by a program that did not take part.
+//! The pool as a file: created before the run, and read after it by a program that did not take
+//! part.
 
 use std::fs::File;
 use std::io;
@@ -13,10 +14,11 @@ use super::{
 };
 use crate::page::PAGE_BYTES;
 
-/// Makes an empty pool file for the profile of `owner`: sparse, readable by its user only.
+/// Creates an empty pool file for the profile of `owner`. The file is sparse and only accessible to
+/// its user.
 ///
 /// # Errors
-/// The file exists, links included, or cannot be written.
+/// Returns an error if the file already exists (even as a link) or cannot be written.
 pub fn create(path: &Path, owner: &Owner) -> io::Result<()> {
     let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
     file.set_len(POOL_BYTES as u64)?;
@@ -29,10 +31,10 @@ pub fn create(path: &Path, owner: &Owner) -> io::Result<()> {
     file.write_all_at(&header, 0)
 }
 
-/// A process as the pool's table describes it: read after the fact, through the file.
+/// A process as described in the pool's table, read from the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessRow {
-    /// The row's number: page claims name it.
+    /// The row's number, which page claims refer to.
     pub row: u32,
     /// See [`Row::pid`].
     pub pid: u32,
@@ -46,11 +48,11 @@ pub struct ProcessRow {
     pub left: bool,
     /// See [`Row::calls`].
     pub calls: u64,
-    /// Losses that are not zero: number, count, first errno (0: none).
+    /// Losses that are not zero: number, count, and first errno (0 if there was none).
     pub losses: Vec<(usize, u64, u32)>,
 }
 
-/// A pool file opened for reading by a program that does not take part in the run.
+/// A pool file opened by a program that does not take part in the run.
 #[derive(Debug)]
 pub struct PoolFile {
     file: File,
@@ -60,10 +62,10 @@ pub struct PoolFile {
 }
 
 impl PoolFile {
-    /// Opens and checks the header. For paths that are trusted: links are followed.
+    /// Opens the file and checks its header. The path must be trusted, because links are followed.
     ///
     /// # Errors
-    /// As [`File::open`]; `InvalidData` for a file that is not a pool of this version.
+    /// Returns the error of [`File::open`], or `InvalidData` for a file that is not a pool of this version.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::of(File::open(path)?)
     }
@@ -71,7 +73,7 @@ impl PoolFile {
     /// Checks the header of an open file.
     ///
     /// # Errors
-    /// As `read`; `InvalidData` for a file that is not a pool of this version.
+    /// Returns the error of `read`, or `InvalidData` for a file that is not a pool of this version.
     pub fn of(file: File) -> io::Result<Self> {
         let not = |why: &str| {
             let text = format!("not a recorder pool of version {VERSION} ({why})");
@@ -97,30 +99,30 @@ impl PoolFile {
         Ok(Self { file, owner, claims, rows: word(20).min(ROWS as u32) })
     }
 
-    /// The profile that it belongs to.
+    /// Returns the profile that the pool belongs to.
     pub fn owner(&self) -> &Owner {
         &self.owner
     }
 
-    /// The file.
+    /// Returns the underlying file.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Every process that took a row.
+    /// Returns all processes that claimed a row.
     ///
     /// # Errors
-    /// As `read`.
+    /// Returns the error of `read`.
     pub fn processes(&self) -> io::Result<Vec<ProcessRow>> {
         (0..self.rows)
             .map(|row| self.row(row, ROWS_OFFSET + row as usize * size_of::<Row>()))
             .collect()
     }
 
-    /// The row of what happened outside of processes that record; it has no process id.
+    /// Returns the row for events outside of recording processes. It has no process id.
     ///
     /// # Errors
-    /// As `read`.
+    /// Returns the error of `read`.
     pub fn run_row(&self) -> io::Result<ProcessRow> {
         self.row(u32::MAX, RUN_ROW_OFFSET)
     }
@@ -149,15 +151,15 @@ impl PoolFile {
         })
     }
 
-    /// The pages in use: page number and the row of the process that owns it.
+    /// Returns the pages in use: the page's number and the row of the process that owns it.
     pub fn claimed(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
         self.claims.iter().enumerate().filter(|(_, c)| **c > 0).map(|(n, c)| (n, c - 1))
     }
 
-    /// The bytes of one page.
+    /// Returns the bytes of one page.
     ///
     /// # Errors
-    /// As `read`.
+    /// Returns the error of `read`.
     pub fn page(&self, page: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0u8; PAGE_BYTES];
         self.file.read_exact_at(&mut bytes, (PAGES_OFFSET + page * PAGE_BYTES) as u64)?;

@@ -1,4 +1,4 @@
-//! Whose pool it is: the profile that its pages belong to, as the pool's header names it.
+//! The owner of a pool: the profile that its pages belong to, as the pool's header describes it.
 //!
 //! ```text
 //!   64  id           16 bytes, random; the manifest and the run file have the same
@@ -7,9 +7,10 @@
 //!  236  length u32 · text                       its path when it was made; absent if too long
 //! ```
 //!
-//! A profile that was moved is still the same directory; a copy has the same id and is another one.
-//! A path says neither, so the directory itself is noted. The file handle tells a directory that
-//! was deleted from one that was moved away, for those who may ask (`CAP_DAC_READ_SEARCH`).
+//! A profile that was moved is still the same directory, but a copy has the same id and is another
+//! directory. A path cannot tell the two cases apart, so the header identifies the directory
+//! itself. For processes with `CAP_DAC_READ_SEARCH`, the file handle tells a deleted directory from
+//! one that was moved away.
 
 use std::fmt;
 use std::fs::File;
@@ -20,29 +21,29 @@ use std::str::FromStr;
 
 use crate::wire::{Decoder, Encoder, Truncated};
 
-/// Where it is in the pool, and how long at most: the run's row follows.
+/// Offset in the pool, and maximum length. The run's row follows.
 pub(super) const OFFSET: usize = 64;
 pub(super) const BYTES: usize = super::RUN_ROW_OFFSET - OFFSET;
 const HANDLE_BYTES: usize = 128;
 const LONGEST_PATH: usize = BYTES - (16 + 8 + 8 + 4 + 4 + 4 + HANDLE_BYTES + 4);
 
-/// A random number that a profile has from its beginning. Zero: it has none.
+/// A random number that a profile gets when it is created. Zero means that it has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ProfileId(pub [u8; 16]);
 
 impl ProfileId {
-    /// A new one.
+    /// Creates a new id.
     ///
     /// # Errors
-    /// The kernel has no random numbers (a filter forbids `getrandom`).
+    /// Returns an error if the kernel provides no random numbers (a filter forbids `getrandom`).
     pub fn random() -> io::Result<Self> {
         let mut bytes = [0u8; 16];
-        // SAFETY: the buffer is as long as the call is told.
+        // SAFETY: the buffer has the length that is passed.
         let got = unsafe { libc::syscall(libc::SYS_getrandom, bytes.as_mut_ptr(), 16usize, 0) };
         if got == 16 { Ok(Self(bytes)) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Whether it is one.
+    /// Whether this is a real id and not zero.
     pub fn is_some(self) -> bool {
         self.0 != [0; 16]
     }
@@ -57,7 +58,7 @@ impl fmt::Display for ProfileId {
 impl FromStr for ProfileId {
     type Err = ();
 
-    /// Exactly the 32 digits that [`fmt::Display`] writes.
+    /// Accepts exactly the 32 digits that [`fmt::Display`] writes.
     fn from_str(text: &str) -> Result<Self, ()> {
         let number = u128::from_str_radix(text, 16).map_err(drop)?;
         let id = Self(number.to_be_bytes());
@@ -76,13 +77,13 @@ pub struct Owner {
     pub inode: u64,
     /// User id of its directory.
     pub user: u32,
-    /// Its path when it was made; `None` if that was too long to be noted.
+    /// Path of the directory when the pool was made; `None` if it was too long to be stored.
     pub path: Option<String>,
-    /// Kind and bytes of its file handle (`name_to_handle_at`).
+    /// Kind and bytes of the directory's file handle (`name_to_handle_at`).
     handle: Option<(i32, Vec<u8>)>,
 }
 
-/// `struct file_handle` with room for any.
+/// `struct file_handle` with room for the longest handle.
 #[repr(C)]
 struct FileHandle {
     bytes: u32,
@@ -91,10 +92,10 @@ struct FileHandle {
 }
 
 impl Owner {
-    /// The profile whose directory is open as `directory` and lies at `path`.
+    /// Describes the profile whose directory is open as `directory` and is at `path`.
     ///
     /// # Errors
-    /// As `fstat`.
+    /// Returns the error of `fstat`.
     pub fn of(directory: &File, path: &str, id: ProfileId) -> io::Result<Self> {
         let found = directory.metadata()?;
         Ok(Self {
@@ -107,13 +108,13 @@ impl Owner {
         })
     }
 
-    /// Whether the directory with these numbers is this profile's.
+    /// Whether the directory with these numbers is the profile's.
     pub fn is(&self, device: u64, inode: u64, user: u32) -> bool {
         (self.device, self.inode, self.user) == (device, inode, user)
     }
 
-    /// Whether the profile's directory has been deleted, wherever it was moved before. `near`: any
-    /// directory of its file system. `None`: there is no way to know.
+    /// Returns whether the profile's directory has been deleted, wherever it was moved before.
+    /// `near` is any directory of its file system. Returns `None` if this cannot be determined.
     pub fn is_deleted(&self, near: &File) -> Option<bool> {
         if near.metadata().ok()?.dev() != self.device {
             return None;
@@ -124,7 +125,7 @@ impl Owner {
         handle.handle.get_mut(..bytes.len())?.copy_from_slice(bytes);
         let number = |n: i32| libc::c_long::from(n);
         let flags = number(libc::O_PATH | libc::O_CLOEXEC);
-        // SAFETY: the handle is as long as it says; an error is looked at below.
+        // SAFETY: the handle is as long as it states; errors are checked below.
         let fd = unsafe {
             libc::syscall(
                 libc::SYS_open_by_handle_at,
@@ -137,13 +138,13 @@ impl Owner {
             let stale = io::Error::last_os_error().raw_os_error() == Some(libc::ESTALE);
             return stale.then_some(true);
         }
-        // SAFETY: opened above, and nobody else has it.
+        // SAFETY: opened above; nobody else has it.
         let found = File::from(unsafe { OwnedFd::from_raw_fd(fd as i32) });
-        // One that was deleted can still be opened while somebody works in it.
+        // A deleted directory can still be opened while a process uses it.
         Some(found.metadata().ok()?.nlink() == 0)
     }
 
-    /// The block of the header, [`BYTES`] long at most.
+    /// Encodes the block of the header, which has at most [`BYTES`] bytes.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut e = Encoder::new();
         for byte in self.id.0 {
@@ -185,7 +186,7 @@ fn handle_of(directory: &File) -> Option<(i32, Vec<u8>)> {
     let mut handle = FileHandle { bytes: HANDLE_BYTES as u32, kind: 0, handle: [0; HANDLE_BYTES] };
     let mut mount = 0i32;
     let number = |n: i32| libc::c_long::from(n);
-    // SAFETY: all pointers outlive the call; the handle has the room that it says.
+    // SAFETY: all pointers outlive the call; the handle has as much room as it states.
     let done = unsafe {
         libc::syscall(
             libc::SYS_name_to_handle_at,
@@ -200,19 +201,20 @@ fn handle_of(directory: &File) -> Option<(i32, Vec<u8>)> {
     (done == 0).then(|| (handle.kind, bytes.to_vec()))
 }
 
-/// Whether anybody, in whatever container, has the file open for writing or mapped by a descriptor
-/// that was: asked of the kernel, by taking a lease for a moment. `None`: it does not say (the file
-/// is another user's, the file system has no leases).
+/// Returns whether any process, in any container, has the file open for writing or has it mapped
+/// through such a descriptor. The function asks the kernel by taking a lease for a moment. Returns
+/// `None` if the kernel does not answer: the file belongs to another user, or the file system has
+/// no leases.
 pub fn is_in_use(file: &File) -> Option<bool> {
     let fcntl = |command: i32, value: i32| {
-        // SAFETY: commands that take an integer.
+        // SAFETY: both commands take an integer.
         match unsafe { libc::fcntl(file.as_raw_fd(), command, value) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error().raw_os_error()),
         }
     };
-    // Somebody who opens it while we have the lease makes the kernel send us this signal: one that
-    // does nothing, instead of SIGIO, which kills.
+    // If another process opens the file while we hold the lease, the kernel sends us this signal.
+    // It has no effect by default, unlike SIGIO, which kills.
     const F_SETSIG: i32 = 10;
     fcntl(F_SETSIG, libc::SIGURG).ok()?;
     match fcntl(libc::F_SETLEASE, libc::F_RDLCK) {
@@ -230,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_its_32_digits_and_nothing_else() {
+    fn only_the_32_digits_of_an_id_parse() {
         let id = ProfileId::random().unwrap();
         assert!(id.is_some());
         assert_ne!(id, ProfileId::random().unwrap());
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_cut_anywhere_is_an_error() {
+    fn an_owner_round_trips_and_every_truncation_is_an_error() {
         let here = File::open("/").unwrap();
         let owner = Owner::of(&here, "/", ProfileId([7; 16])).unwrap();
         let bytes = owner.to_bytes();
@@ -262,8 +264,8 @@ mod tests {
         assert_eq!(Owner::of(&here, &(long + "x"), ProfileId::default()).unwrap().path, None);
     }
 
-    /// tmpfs and every disk file system have leases; a file that is mapped for writing is in use
-    /// although its descriptor is closed.
+    /// tmpfs and every disk file system have leases. A file that is mapped for writing is in use
+    /// even if its descriptor is closed.
     #[test]
     fn a_mapped_pool_is_in_use() {
         let path = std::env::temp_dir().join(format!("cp-lease-{}", std::process::id()));

@@ -9,7 +9,7 @@ fn scratch(name: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn what_a_process_writes_a_reader_finds() {
+fn a_reader_finds_what_a_process_wrote() {
     let path = scratch("rw");
     create(&path, &Owner::default()).unwrap();
     let c_path = CString::new(path.as_os_str().as_bytes()).unwrap();
@@ -48,7 +48,7 @@ fn what_a_process_writes_a_reader_finds() {
 }
 
 #[test]
-fn pages_and_rows_run_out_politely() {
+fn a_full_pool_refuses_pages_and_shares_its_last_row() {
     let path = scratch("full");
     create(&path, &Owner::default()).unwrap();
     let c_path = CString::new(path.as_os_str().as_bytes()).unwrap();
@@ -68,7 +68,7 @@ fn pages_and_rows_run_out_politely() {
 }
 
 #[test]
-fn a_file_that_is_no_pool_is_refused() {
+fn a_file_that_is_not_a_pool_is_refused() {
     let path = scratch("bad");
     std::fs::write(&path, b"hello").unwrap();
     assert!(PoolFile::open(&path).is_err());

@@ -1,14 +1,15 @@
-//! The two functions that a runtime built with `IREE_HAL_EXECUTABLE_LIBRARY_CALL_HOOK` calls
-//! around each workgroup, if a library exports them.
+//! The two functions that a runtime built with `IREE_HAL_EXECUTABLE_LIBRARY_CALL_HOOK` calls around
+//! each workgroup if a library exports them.
 //!
-//! Export tables are patched in every runtime that can be reached so, and then the trampolines
-//! record. These functions record only what no trampoline stands for: calls of libraries that
-//! never came through `mprotect` or `dlsym`, such as those linked into the program. Which one it
-//! is, the table itself says, at every call: so no call is ever counted twice.
+//! The agent patches export tables in every runtime that it can, and then the trampolines record
+//! the calls. The functions here only record calls that have no trampoline: those of libraries that
+//! never passed through `mprotect` or `dlsym`, such as libraries linked into the program. At every
+//! call, the table itself shows whether it is patched, so no call is counted twice.
 //!
-//! The runtime tells which function it calls, not which workgroup: such calls have a workgroup
-//! count of 0,0,0, which no real dispatch has. Since begin and end are separate calls, the
-//! recorded time includes the way back into the runtime and out again, a few nanoseconds.
+//! The runtime passes the function that it calls, but not the workgroup. Such calls therefore have
+//! a workgroup count of 0,0,0, which no real dispatch has. Since begin and end are separate calls,
+//! the recorded time includes the return to the runtime and the next call from it, which take a few
+//! nanoseconds.
 
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -25,38 +26,40 @@ use crate::process::lock::Lock;
 use crate::process::part::Process;
 use crate::state::epoch;
 
-// Both versions have the table of functions at the same place.
+// Both versions have the table of functions at the same offset.
 const _: () = assert!(offset_of!(LibraryV5, exports) == offset_of!(LibraryV6, exports));
 const _: () = assert!(offset_of!(ExportTableV5, count) == offset_of!(ExportTableV6, count));
 const _: () = assert!(offset_of!(ExportTableV5, ptrs) == offset_of!(ExportTableV6, ptrs));
-/// The exported functions have this type; they are written as instructions.
+/// The exported functions have this type, but they are written in assembly.
 const _: Option<CallHook> = None;
 
-/// Not recorded: the filter leaves it out, or its library cannot be read.
+/// The export is not recorded: the filter excludes it, or its library cannot be read.
 const NOT_RECORDED: u32 = u32::MAX;
 
-/// A library that was first seen in a call. Never freed, and found again by its address and its
-/// table's: a library that is unloaded, and another one in its very place, would be taken for it.
-/// Runtimes unload only what they have loaded, and that is patched.
+/// A library that was first seen in a call. It is never freed, and found again by its address and
+/// that of its table. If a library were unloaded and another one loaded at the same place, it would
+/// be mistaken for the first. But runtimes only unload libraries that they have loaded, and those
+/// are patched.
 struct Known {
     library: usize,
     pointers: usize,
-    /// Id of each export.
+    /// Export ids by ordinal.
     exports: Vec<u32>,
     next: *const Known,
 }
 
 static KNOWN: AtomicPtr<Known> = AtomicPtr::new(std::ptr::null_mut());
 
-// The stack pointer at entry is passed on as a fifth argument: everything that the runtime calls
-// between begin and end lies below it, which is how abandoned calls are told from nested ones.
+// The stack pointer at entry is passed on as a fifth argument. The frames of everything that the
+// runtime calls between begin and end lie below it. This distinguishes abandoned calls from nested
+// ones.
 #[cfg(target_arch = "x86_64")]
 macro_rules! exported {
     ($name:ident, $body:ident) => {
         /// See the module's documentation.
         ///
         /// # Safety
-        /// As [`CallHook`]: called by the runtime, with a library that is loaded.
+        /// As for [`CallHook`]: the runtime calls it with a library that is loaded.
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name() {
@@ -70,7 +73,7 @@ macro_rules! exported {
         /// See the module's documentation.
         ///
         /// # Safety
-        /// As [`CallHook`]: called by the runtime, with a library that is loaded.
+        /// As for [`CallHook`]: the runtime calls it with a library that is loaded.
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name() {
@@ -91,9 +94,9 @@ unsafe extern "C" fn begin(
 ) {
     guarded(|| {
         point!(CallHookBegin);
-        // SAFETY: the runtime's library.
+        // SAFETY: the runtime passes a library that is loaded.
         if let Some(export) = unsafe { export_of(library, ordinal, true) } {
-            // SAFETY: called by the runtime, on the thread that calls the function next.
+            // SAFETY: called by the runtime, on the thread that will call the function next.
             unsafe { probe::begin_hooked(export, frame) };
         }
     });
@@ -108,18 +111,18 @@ unsafe extern "C" fn end(
 ) {
     guarded(|| {
         point!(CallHookEnd);
-        // SAFETY: the runtime's library.
+        // SAFETY: the runtime passes a library that is loaded.
         if let Some(export) = unsafe { export_of(library, ordinal, false) } {
-            // SAFETY: as in `begin`.
+            // SAFETY: called by the runtime, on the thread that called the function.
             unsafe { probe::end_hooked(export) };
         }
     });
 }
 
-/// The export to record, if this call is ours to record.
+/// Returns the export to record, if this call is not recorded by a trampoline.
 ///
 /// # Safety
-/// `library` is null or a library that is loaded.
+/// `library` must be null or a library that is loaded.
 #[inline(always)]
 unsafe fn export_of(library: *const LibraryHead, ordinal: usize, take_in: bool) -> Option<u32> {
     if !epoch::wanted() || library.is_null() {
@@ -150,7 +153,7 @@ unsafe fn export_of(library: *const LibraryHead, ordinal: usize, take_in: bool) 
 
 fn find(library: usize, pointers: usize) -> Option<&'static Known> {
     let mut at: *const Known = KNOWN.load(Ordering::Acquire);
-    // SAFETY: null or leaked by `meet`.
+    // SAFETY: null, or leaked by `meet`.
     while let Some(known) = unsafe { at.as_ref() } {
         if known.library == library && known.pointers == pointers {
             return Some(known);
@@ -168,7 +171,7 @@ fn meet(library: *const LibraryHead, pointers: usize) -> Option<&'static Known> 
         let run = load::load()?;
         let lock = Lock::take()?;
         point!(CallHookMeet);
-        // Another thread may have been faster.
+        // Another thread may have added it first.
         if let Some(known) = find(library as usize, pointers) {
             return Some(known);
         }

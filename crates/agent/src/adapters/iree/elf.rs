@@ -1,14 +1,14 @@
-//! From a range that was just made executable to the query function of an embedded ELF.
+//! Finds the query function of an embedded ELF in a range that was just made executable.
 //!
-//! IREE loads its default executables with a small loader of its own: it reserves a range
-//! (`mmap`, no access, `MAP_NORESERVE`), copies the segments, relocates, and calls
-//! `mprotect(text, READ|EXEC)`. Reservations of that kind are remembered, so the ELF header of a
-//! text is looked for in one place only, and programs that make other memory executable (JIT
-//! compilers) never get further than a comparison of addresses. (Walking back from the text to
-//! the header was tried: with much memory below, it cost a JIT 45 ms per `mprotect`.)
+//! IREE loads its default executables with its own small loader. The loader reserves a range
+//! (`mmap` without access and with `MAP_NORESERVE`), copies the segments, relocates, and calls
+//! `mprotect(text, READ|EXEC)`. The agent remembers reservations of that kind. So it looks for the
+//! ELF header of a text in only one place. For programs that make other memory executable (JIT
+//! compilers), it only compares addresses. (Walking back from the text to the header was tried.
+//! With much memory below the text, it cost a JIT compiler 45 ms per `mprotect`.)
 //!
-//! Everything is read through [`crate::os::sys`], so that no guess can fault; only an ELF whose dynamic
-//! symbol table has the query function *inside the range* counts.
+//! Everything is read through [`crate::os::sys`], so that a wrong guess cannot fault. An ELF counts
+//! only if its dynamic symbol table has the query function *inside the range*.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,8 +16,9 @@ use abi::iree::QUERY_SYMBOL;
 
 use crate::os::sys;
 
-/// The last reservations, oldest overwritten first. A program would have to make as many others
-/// between the reservation of an executable and its `mprotect`, some microseconds later.
+/// The most recent reservations; the oldest is overwritten first. To lose one, a program would have
+/// to make this many others between the reservation of an executable and its `mprotect`, some
+/// microseconds later.
 static RESERVED: [Range; 256] =
     [const { Range { start: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; 256];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -27,8 +28,8 @@ struct Range {
     end: AtomicUsize,
 }
 
-/// Remembers a reservation. Lock-free; one that is overwritten while it is read names a range
-/// that has no ELF at its start, which is found out there.
+/// Remembers a reservation without a lock. If an entry is overwritten while it is read, it
+/// describes a range without an ELF at its start, and the reader finds that out.
 pub fn note_reservation(start: usize, bytes: usize) {
     let range = &RESERVED[NEXT.fetch_add(1, Ordering::Relaxed) % RESERVED.len()];
     range.end.store(0, Ordering::Release);
@@ -36,7 +37,7 @@ pub fn note_reservation(start: usize, bytes: usize) {
     range.end.store(start.saturating_add(bytes), Ordering::Release);
 }
 
-/// Where the newest known reservation around an address starts.
+/// Returns the start of the newest known reservation that contains `address`.
 fn reservation_of(address: usize) -> Option<usize> {
     let next = NEXT.load(Ordering::Relaxed);
     (1..=RESERVED.len()).find_map(|back| {
@@ -46,11 +47,12 @@ fn reservation_of(address: usize) -> Option<usize> {
     })
 }
 
-/// The address of the query function, if `[text, text + bytes)` is the text of an embedded ELF.
+/// Returns the address of the query function, if `[text, text + bytes)` is the text of an embedded
+/// ELF.
 pub fn find_query(text: usize, bytes: usize) -> Option<usize> {
     let base = reservation_of(text).filter(|base| is_header(*base))?;
     let header: [u64; 8] = sys::read_value(base)?;
-    // e_phoff at 32, e_phentsize and e_phnum at 54 and 56.
+    // e_phoff is at offset 32, e_phentsize at 54, and e_phnum at 56.
     let program_headers = header[4] as usize;
     let entry_size = (header[6] >> 48) as usize;
     let entries = (header[7] & 0xffff) as usize;
@@ -101,7 +103,7 @@ const DT_HASH: u64 = 4;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
 
-/// ELF, 64 bits, little-endian, ET_DYN.
+/// Returns whether there is a 64-bit little-endian ELF header of type ET_DYN at this address.
 fn is_header(at: usize) -> bool {
     sys::read_value::<[u8; 18]>(at).is_some_and(|b| {
         b[..4] == *b"\x7fELF" && b[4] == 2 && b[5] == 1 && b[16] == 3 && b[17] == 0

@@ -1,6 +1,7 @@
-//! The drop-in for IREE's original call hook: variables that begin with `IREE_HOOK_`, in the place of a
-//! run file. They are not interpreted here. The program `counterpoint`, found beside this
-//! library, makes the run file from them and writes the report when the process ends.
+//! The replacement for IREE's original call hook. Environment variables that begin with
+//! `IREE_HOOK_` ask for a profile without a run file. This module does not interpret them. The
+//! program `counterpoint`, which is looked for near this library, makes the run file from them, and
+//! writes the report when the process ends.
 //!
 //! ```text
 //!  constructor        sees a variable, remembers the environment
@@ -8,8 +9,8 @@
 //!  destructor         counterpoint hook report PROFILE ──► the host's stdout
 //! ```
 //!
-//! The report belongs to the process that had the profile made: a forked child records into the
-//! same profile and reports nothing; a program that it execs begins anew.
+//! The report belongs to the process that had the profile made. A forked child records into the
+//! same profile and reports nothing; a program that the process execs starts from the beginning.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
@@ -18,29 +19,30 @@ use crate::os::hidden_child;
 use crate::os::sys;
 use crate::state::source::RunSource;
 
-/// How the variables begin.
+/// Common prefix of the variables.
 const PREFIX: &[u8] = b"IREE_HOOK_";
-/// The one variable that lets the host print what it has before anything else is done.
+/// The variable that asks for a list of counters. The host must then write its buffered output
+/// first.
 const LISTING_VARIABLE: &[u8] = b"IREE_HOOK_LIST_EVENT_TYPES=";
-/// What the program answers: to record, followed by the run file's path; or to end the host.
+/// Answers of the program. `record` is followed by the path of the run file; `exit` ends the host.
 const RECORD: &[u8] = b"record\n";
 const EXIT: &[u8] = b"exit\n";
 
-/// This way of asking for a profile, as the constructor uses it.
+/// This way of asking for a profile, for the constructor to use.
 pub static SOURCE: RunSource = RunSource { prefix: PREFIX, is_asked_for, prepare, report };
 
-/// The environment that the process was started with. Programs that change theirs later are not
-/// followed: the array may move under us then, this one never does.
+/// The environment that the process was started with. Later changes by the program are ignored: the
+/// current array may move at any time, and this one never does.
 static ENVIRONMENT: AtomicPtr<*mut c_char> = AtomicPtr::new(std::ptr::null_mut());
 static LISTING: AtomicBool = AtomicBool::new(false);
-/// Process that had the profile made; 0 before.
+/// Id of the process that had the profile made; 0 before that.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
-/// In the constructor: whether the environment has a variable of the hook. Not called in a process
-/// with more rights than its user.
+/// Called by the constructor: returns whether the environment contains a variable of the hook. Not
+/// called in a process that has more rights than its user.
 fn is_asked_for() -> bool {
-    // SAFETY: `environ` is set before constructors run, and nothing changes it meanwhile; it is
-    // an array of C strings that ends with a null pointer.
+    // SAFETY: `environ` is set before constructors run, and nothing changes it meanwhile. It is an
+    // array of C strings that ends with a null pointer.
     unsafe {
         let first = libc::environ;
         let mut at = first;
@@ -63,15 +65,15 @@ fn is_asked_for() -> bool {
 }
 
 /// # Safety
-/// `text` is a C string.
+/// `text` must be a C string.
 unsafe fn starts_with(text: *const c_char, prefix: &[u8]) -> bool {
-    // SAFETY: the comparison ends at the first difference, at the terminating zero at the latest.
+    // SAFETY: the comparison stops at the first difference, at the latest at the terminating zero.
     prefix.iter().enumerate().all(|(i, b)| unsafe { *text.add(i) } as u8 == *b)
 }
 
-/// At the first executable: has the program make the run file, and puts its path into `path`,
-/// terminated. False: nothing can be recorded, and the user has been told why. Does not return if the
-/// user asked for the list of counters.
+/// Called at the first executable: has the program make the run file, and writes its NUL-terminated
+/// path to `path`. Returns false if nothing can be recorded; the user has then been told why. Does
+/// not return if the user asked for the list of counters.
 fn prepare(path: &mut [u8]) -> bool {
     point!(HookPrepare);
     if LISTING.load(Ordering::Relaxed) {
@@ -95,7 +97,7 @@ fn prepare(path: &mut [u8]) -> bool {
     true
 }
 
-/// In the destructor: runs the program that prints the report, after what the host printed.
+/// Called by the destructor: runs the program that prints the report, after the host's own output.
 fn report(profile: &str) {
     if OWNER.load(Ordering::Acquire) != sys::process_id() {
         return;
@@ -106,7 +108,8 @@ fn report(profile: &str) {
     ask(&[c"hook", c"report", profile.as_c_str()], &mut []);
 }
 
-/// Runs the program. `None` if that did not work; it has said so, or it is said here.
+/// Runs the program. Returns `None` if that failed; either the program or this function has then
+/// reported why.
 fn ask(arguments: &[&CStr], answer: &mut [u8]) -> Option<usize> {
     let Some(program) = program() else {
         sys::complain("counterpoint: no program counterpoint beside libcounterpoint.so\n");
@@ -115,7 +118,7 @@ fn ask(arguments: &[&CStr], answer: &mut [u8]) -> Option<usize> {
     let all: Vec<&CStr> = [c"counterpoint"].iter().chain(arguments).copied().collect();
     match hidden_child::run(&program, &all, &environment(), answer) {
         Ok(length) => Some(length),
-        // It ended with a status of its own, and with a line on stderr.
+        // The program ended with a nonzero status and has written a line to stderr.
         Err(libc::EIO) => None,
         Err(errno) => {
             let name = program.to_string_lossy();
@@ -125,11 +128,12 @@ fn ask(arguments: &[&CStr], answer: &mut [u8]) -> Option<usize> {
     }
 }
 
-/// The environment for the program: without what would preload us into it.
+/// Returns the environment for the program. It omits `LD_PRELOAD`, which would load us into the
+/// program.
 fn environment() -> Vec<*const c_char> {
     let mut at = ENVIRONMENT.load(Ordering::Acquire);
     let mut all = Vec::new();
-    // SAFETY: the array that the process was started with, as in `is_asked_for`.
+    // SAFETY: this is the array that the process was started with, as in `is_asked_for`.
     unsafe {
         while !at.is_null() && !(*at).is_null() {
             if !starts_with(*at, b"LD_PRELOAD=") {
@@ -141,8 +145,9 @@ fn environment() -> Vec<*const c_char> {
     all
 }
 
-/// `../bin/counterpoint` of this library, or in its own directory; as the dynamic linker names
-/// it, or with links resolved.
+/// Returns the path of `counterpoint`: `../bin/counterpoint` relative to this library's directory,
+/// or in the same directory. Tries the path that the dynamic linker uses, then the path with links
+/// resolved.
 fn program() -> Option<CString> {
     let here = program as *const () as usize;
     let names = [linker_name(here), sys::file_at(here)];
@@ -159,12 +164,12 @@ fn program() -> Option<CString> {
     None
 }
 
-/// What the dynamic linker calls the library at `address`, if that is an absolute path: a relative
-/// one means another file once the host has changed its directory.
+/// Returns the dynamic linker's name of the library at `address` if it is an absolute path. A
+/// relative path refers to another file once the host has changed its directory.
 fn linker_name(address: usize) -> Option<Vec<u8>> {
-    // SAFETY: all-zero is a valid value to be overwritten.
+    // SAFETY: all zeros are a valid value, which the call overwrites.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: `info` outlives the call; the name belongs to the linker, for as long as this
+    // SAFETY: `info` outlives the call. The name belongs to the linker and is valid while this
     // library is loaded, which is until the process ends.
     unsafe {
         if libc::dladdr(address as *const c_void, &mut info) == 0 || info.dli_fname.is_null() {
@@ -181,11 +186,11 @@ unsafe extern "C" {
     fn funlockfile(file: *mut libc::FILE);
 }
 
-/// Writes out what the host has printed and C still holds, so that it comes before what the
-/// program prints. Not if another thread is using the stream just now: waiting for it could take
-/// for ever. (`fflush(NULL)` would: for a thread that waits for input, too.)
+/// Flushes the C library's buffer of the host's stdout, so that it precedes the output of the
+/// program. Does nothing if another thread is using the stream, because waiting for it could take
+/// for ever. (`fflush(NULL)` would wait, even for a thread that waits for input.)
 fn flush_stdout() {
-    // SAFETY: the C library's own stream, which it never closes by itself.
+    // SAFETY: this is the C library's own stream, which it never closes by itself.
     unsafe {
         if !stdout.is_null() && ftrylockfile(stdout) == 0 {
             libc::fflush(stdout);

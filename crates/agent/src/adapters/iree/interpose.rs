@@ -1,16 +1,17 @@
-//! The functions of glibc that stand between IREE's loaders and their executables.
+//! Interposes the glibc functions that IREE's loaders use to load executables.
 //!
-//! `dlsym` is sensitive to its caller (`RTLD_NEXT` means "after the library that calls"): for
-//! every name but one, the exported function *jumps* to the next one and leaves the return
-//! address alone. `mmap` and `mprotect` call the next one, too: `mmap` remembers ranges that were
-//! reserved as IREE's loader does, `mprotect` looks into them when they become executable.
+//! `dlsym` depends on its caller (`RTLD_NEXT` means "after the library that calls"). For every name
+//! except one, the exported function therefore *jumps* to the next definition and leaves the return
+//! address alone. `mmap` and `mprotect` call the next definition. `mmap` remembers ranges that were
+//! reserved the way IREE's loader does it; `mprotect` examines them when they become executable.
 //!
-//! *Next* is the definition that would be found without us: that of another library in
-//! `LD_PRELOAD`, of an allocator or a sanitizer, else glibc's. The constructor looks for all of
-//! them, before there are threads: a look takes the dynamic linker's lock, and a thread may call
-//! `mmap` while it holds a lock of its own. Calls that come earlier (from constructors of libraries
-//! after us) search by themselves. During a search, what it calls reaches the kernel or glibc
-//! directly: an allocator that is called by `dlsym` and calls `mmap` comes to an end.
+//! *Next* is the definition that would be found without this library: that of another library in
+//! `LD_PRELOAD`, of an allocator or a sanitizer, or else glibc's. The constructor looks all of them
+//! up before there are threads, because a lookup takes the dynamic linker's lock, and a thread may
+//! call `mmap` while it holds its own lock. Earlier calls (from constructors of libraries after
+//! this one) look the function up themselves. While a lookup is in progress, the functions go
+//! directly to the kernel or to glibc, so an allocator that `dlsym` calls, and that calls `mmap`,
+//! does not recurse for ever.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -22,11 +23,11 @@ use crate::os::sys::{self, ErrnoGuard};
 use crate::process::guard::guarded;
 use crate::state::epoch;
 
-/// A function of the next library that has it.
+/// A function of the next library that defines it.
 struct Next {
     name: &'static CStr,
     at: AtomicPtr<c_void>,
-    /// Set while a thread looks for it.
+    /// Set while a thread is looking it up.
     looking: AtomicBool,
 }
 
@@ -35,7 +36,7 @@ static MMAP: Next = Next::new(c"mmap");
 static MMAP64: Next = Next::new(c"mmap64");
 static MPROTECT: Next = Next::new(c"mprotect");
 
-/// Finds the next functions, in the constructor.
+/// Looks up the next functions. Called by the constructor.
 pub fn prepare() {
     for next in [&DLSYM, &MMAP, &MMAP64, &MPROTECT] {
         next.get();
@@ -48,7 +49,7 @@ impl Next {
         Self { name, at, looking: AtomicBool::new(false) }
     }
 
-    /// The function; null if there is none, or while it is being looked for.
+    /// Returns the function, or null if there is none or while it is being looked up.
     #[inline(always)]
     fn get(&self) -> *mut c_void {
         let at = self.at.load(Ordering::Relaxed);
@@ -65,9 +66,10 @@ impl Next {
         let glibc = glibcs_dlsym();
         let mut found = std::ptr::null_mut();
         if !glibc.is_null() {
-            // Called here, in this library: what is next to the caller is next to us. glibc's own
-            // function, since another library's might call what is being looked for.
-            // SAFETY: glibc's `dlsym` has this type; the name is a C string.
+            // Since this library makes the call, RTLD_NEXT finds the definition after ours. It
+            // calls glibc's own `dlsym`, because that of another library might call the function
+            // that is being looked up.
+            // SAFETY: glibc's `dlsym` has this type, and the name is a C string.
             found = unsafe {
                 let dlsym = std::mem::transmute::<*mut c_void, Dlsym>(glibc);
                 dlsym(libc::RTLD_NEXT, self.name.as_ptr())
@@ -83,17 +85,17 @@ type Mmap = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, i64) -
 type Mprotect = unsafe extern "C" fn(*mut c_void, usize, c_int) -> c_int;
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
-/// The version under which glibc has had `dlsym` from its beginning on this machine.
+/// The oldest version of glibc's `dlsym` on this architecture.
 #[cfg(target_arch = "x86_64")]
 const BASE_VERSION: &CStr = c"GLIBC_2.2.5";
 #[cfg(not(target_arch = "x86_64"))]
 const BASE_VERSION: &CStr = c"GLIBC_2.17";
 
-/// `dlsym` for all callers: jumps on to where [`route`] says, with the caller's return address and
-/// arguments as they were.
+/// `dlsym` for all callers. Jumps to the function that [`route`] returns, with the caller's return
+/// address and arguments unchanged.
 ///
 /// # Safety
-/// As `dlsym(3)`.
+/// The requirements of `dlsym(3)` apply.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
@@ -112,10 +114,10 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
     )
 }
 
-/// As the function for x86-64.
+/// Same as the function for x86-64.
 ///
 /// # Safety
-/// As `dlsym(3)`.
+/// The requirements of `dlsym(3)` apply.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
@@ -133,11 +135,11 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
     )
 }
 
-/// Where `dlsym` should go on: at the next one, or at [`query_symbol`].
+/// Returns where `dlsym` continues: in the next definition, or in [`query_symbol`].
 unsafe extern "C" fn route(_handle: *mut c_void, name: *const c_char) -> usize {
     let ours = || {
         point!(Dlsym);
-        // SAFETY: `dlsym` is called with a C string; a null one is the real function's business.
+        // SAFETY: `dlsym` is called with a C string; the real function handles a null pointer.
         epoch::wanted()
             && !name.is_null()
             && unsafe { CStr::from_ptr(name) }.to_bytes() == abi::iree::QUERY_SYMBOL.as_bytes()
@@ -147,13 +149,15 @@ unsafe extern "C" fn route(_handle: *mut c_void, name: *const c_char) -> usize {
     if ours || next.is_null() { query_symbol as *const () as usize } else { next as usize }
 }
 
-/// The next `dlsym`; glibc's, whose callers cannot come back here, while that one is looked for.
+/// Returns the next `dlsym`. While that is being looked up, returns glibc's, which never calls back
+/// here.
 fn next_dlsym() -> *mut c_void {
     let next = DLSYM.get();
     if next.is_null() { glibcs_dlsym() } else { next }
 }
 
-/// glibc's own `dlsym`. By its version, under which no other library defines it.
+/// Returns glibc's own `dlsym`. It is looked up by its symbol version, under which no other library
+/// defines it.
 fn glibcs_dlsym() -> *mut c_void {
     static KNOWN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
     let known = KNOWN.load(Ordering::Relaxed);
@@ -161,20 +165,20 @@ fn glibcs_dlsym() -> *mut c_void {
         return known;
     }
     let next = libc::RTLD_NEXT;
-    // SAFETY: both names are C strings; `dlvsym` finds the definition after this library.
+    // SAFETY: both names are C strings; `dlvsym` finds the definition after this library's.
     let found = unsafe { libc::dlvsym(next, c"dlsym".as_ptr(), BASE_VERSION.as_ptr()) };
     KNOWN.store(found, Ordering::Relaxed);
     found
 }
 
-/// `dlsym` for the one name that matters: the next one's answer, wrapped.
+/// `dlsym` for the query function's name: returns the next definition's answer, wrapped.
 unsafe extern "C" fn query_symbol(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     let next = next_dlsym();
     if next.is_null() {
         return std::ptr::null_mut();
     }
-    // SAFETY: glibc's `dlsym` has this signature. The caller's identity matters for RTLD_NEXT
-    // and RTLD_DEFAULT only; runtimes ask with the handle of the library that they loaded.
+    // SAFETY: glibc's `dlsym` has this signature. The caller's identity only matters for RTLD_NEXT
+    // and RTLD_DEFAULT; runtimes pass the handle of the library that they loaded.
     let found = unsafe { std::mem::transmute::<*mut c_void, Dlsym>(next)(handle, name) };
     if found.is_null() {
         return found;
@@ -182,13 +186,13 @@ unsafe extern "C" fn query_symbol(handle: *mut c_void, name: *const c_char) -> *
     guarded(|| trampolines::wrap_query(found)).unwrap_or(found)
 }
 
-/// `mprotect` with a look at what became executable.
+/// Calls the next `mprotect`, and examines ranges that become executable.
 ///
 /// # Safety
-/// As `mprotect(2)`.
+/// The requirements of `mprotect(2)` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: usize, protection: c_int) -> c_int {
-    // SAFETY: the host's own arguments, passed on.
+    // SAFETY: the host's own arguments are passed on.
     let result = unsafe { next_mprotect(address, bytes, protection) };
     if protection & libc::PROT_EXEC != 0 && result == 0 && epoch::wanted() {
         let _errno = ErrnoGuard::new();
@@ -203,11 +207,11 @@ pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: usize, protection
 }
 
 /// # Safety
-/// As `mprotect(2)`.
+/// The requirements of `mprotect(2)` apply.
 #[inline(always)]
 unsafe fn next_mprotect(address: *mut c_void, bytes: usize, protection: c_int) -> c_int {
     let next = MPROTECT.get();
-    // SAFETY: the caller's promise; whoever defines this name gives it this type.
+    // SAFETY: the caller guarantees the arguments; every definition of this name has this type.
     unsafe {
         if next.is_null() {
             return sys::host_mprotect(address, bytes, protection);
@@ -216,16 +220,16 @@ unsafe fn next_mprotect(address: *mut c_void, bytes: usize, protection: c_int) -
     }
 }
 
-/// What the host gets from `mmap` or `mmap64`, whichever it has called.
+/// The arguments of the host's call of `mmap` or `mmap64`.
 type Arguments = (*mut c_void, usize, c_int, c_int, c_int, i64);
 
 /// # Safety
-/// As `mmap(2)`.
+/// The requirements of `mmap(2)` apply.
 #[inline(always)]
 unsafe fn mmap_by(next: &Next, arguments: Arguments) -> *mut c_void {
     let (address, bytes, protection, flags, fd, offset) = arguments;
     let function = next.get();
-    // SAFETY: the caller's promise; whoever defines this name gives it this type.
+    // SAFETY: the caller guarantees the arguments; every definition of this name has this type.
     let at = unsafe {
         if function.is_null() {
             sys::host_mmap(address, bytes, protection, flags, fd, offset)
@@ -244,13 +248,13 @@ unsafe fn mmap_by(next: &Next, arguments: Arguments) -> *mut c_void {
     at
 }
 
-/// IREE's loader reserves the range of an executable like this.
+/// The flags with which IREE's loader reserves the range of an executable.
 const RESERVATION: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
 
-/// `mmap` that remembers reservations.
+/// Calls the next `mmap`, and remembers reservations.
 ///
 /// # Safety
-/// As `mmap(2)`.
+/// The requirements of `mmap(2)` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmap(
     address: *mut c_void,
@@ -260,14 +264,14 @@ pub unsafe extern "C" fn mmap(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
-    // SAFETY: the host's own arguments, passed on.
+    // SAFETY: the host's own arguments are passed on.
     unsafe { mmap_by(&MMAP, (address, bytes, protection, flags, fd, offset)) }
 }
 
-/// The same function under the name that programs with 64-bit file offsets call.
+/// Same as `mmap`, under the name that programs with 64-bit file offsets use.
 ///
 /// # Safety
-/// As `mmap(2)`.
+/// The requirements of `mmap(2)` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmap64(
     address: *mut c_void,
@@ -277,6 +281,6 @@ pub unsafe extern "C" fn mmap64(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
-    // SAFETY: passed on.
+    // SAFETY: the host's own arguments are passed on.
     unsafe { mmap_by(&MMAP64, (address, bytes, protection, flags, fd, offset)) }
 }

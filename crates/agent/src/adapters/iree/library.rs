@@ -1,4 +1,5 @@
-//! Reads an executable library's tables, in both versions of the interface, without trusting them.
+//! Reads the tables of an executable library, in both versions of the interface, without trusting
+//! them.
 
 use std::mem::offset_of;
 
@@ -10,20 +11,21 @@ use record::meta::{Export, LONGEST_NAME, Library, LibraryKind};
 
 use crate::os::sys::{copy_memory, read_c_string, read_value};
 
-/// More exports than any compiled module has; a larger count is garbage.
+/// More exports than any compiled module has. A larger count means that the table is garbage.
 const MOST_EXPORTS: u32 = 65_536;
 
-/// A library as found: what it says about itself, and where its table of functions is.
+/// A library as it was found: its own description, and the location of its table of functions.
 pub struct Found {
-    /// Ids are not assigned yet.
+    /// The library's metadata. Ids are not assigned yet.
     pub library: Library,
     /// Address of `exports.ptrs`.
     pub pointers: usize,
-    /// Names and paths that were cut.
+    /// Number of names and paths that were cut off.
     pub truncated: u64,
 }
 
-/// Reads the library at `head`. `None`: an unknown version, or tables that cannot be read.
+/// Reads the library at `head`. Returns `None` for an unknown version or tables that cannot be
+/// read.
 pub fn read(head: *const LibraryHead, kind: LibraryKind) -> Option<Found> {
     let at = head as usize;
     let header: Header = read_value(read_value::<LibraryHead>(at)?.header as usize)?;
@@ -93,7 +95,8 @@ impl Reader {
         Some((table.ptrs as usize, exports))
     }
 
-    /// The exports, described by parallel tables of which all but the functions may be absent.
+    /// Reads the exports. Parallel tables describe them; all except the table of functions may be
+    /// absent.
     fn exports(
         &mut self,
         count: u32,

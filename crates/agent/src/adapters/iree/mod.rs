@@ -8,17 +8,17 @@
 //!                         patch: exports.ptrs[i] = trampoline i
 //! ```
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | [`interpose`] | the exported `dlsym`, `mmap` and `mprotect` |
-//! | [`elf`] | from an executable range to the query function of an embedded ELF |
+//! | [`interpose`] | exports `dlsym`, `mmap` and `mprotect` |
+//! | [`elf`] | finds the query function of an embedded ELF in an executable range |
 //! | [`library`] | reads both versions of the interface without trusting it |
-//! | [`patch`] | takes a library in: names it, and overwrites its export table |
-//! | [`slots`] | which original function belongs to which trampoline |
-//! | [`trampolines`] | the functions that take the places of exports and of query functions |
-//! | [`probe`] | the bracket around a dispatch function: the hot path; and its calibration |
-//! | [`call_hook`] | what a runtime with IREE's own hook calls; records what is not patched |
-//! | [`hook_variables`] | the original hook's variables, as a source of runs |
+//! | [`patch`] | registers a library: names it, and overwrites its export table |
+//! | [`slots`] | maps each trampoline to its original function |
+//! | [`trampolines`] | contains the functions that replace exports and query functions |
+//! | [`probe`] | brackets a dispatch function (the hot path), and calibrates that |
+//! | [`call_hook`] | exports IREE's own call hook; records calls that are not patched |
+//! | [`hook_variables`] | makes the original hook's variables a source of runs |
 
 pub mod call_hook;
 mod elf;
@@ -32,7 +32,7 @@ mod trampolines;
 
 use crate::recorder::adapter::Adapter;
 
-/// What the recorder knows about this adapter.
+/// This adapter's interface to the recorder.
 pub static ADAPTER: Adapter = Adapter {
     prepare: interpose::prepare,
     rehearse: probe::rehearse,

@@ -1,5 +1,5 @@
-//! Takes a library in: remembers its names, and puts a trampoline in the place of each export
-//! that is to be recorded.
+//! Registers a library: stores its names, and replaces each export that is to be recorded with a
+//! trampoline.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,14 +17,14 @@ use crate::process::{load, losses, names};
 use crate::state::epoch;
 use crate::state::run::Run;
 
-/// Asks a query function for its library, newest version first, and takes that in. Compiled
-/// modules look at nothing in the environment.
+/// Asks a query function for its library, newest version first, and registers it. The environment
+/// passed is empty, because compiled modules do not use it.
 pub fn query_and_take_in(query: usize, kind: LibraryKind) {
     // SAFETY: `query` is the address of a symbol with the query function's name, inside text that
     // its loader has relocated and made executable.
     let query = unsafe { std::mem::transmute::<usize, Query>(query) };
     for version in VERSIONS {
-        // SAFETY: compiled modules compare the version and return a constant.
+        // SAFETY: compiled modules only compare the version and return a constant.
         let library = unsafe { query(version, &Environment::ZERO) };
         if !library.is_null() {
             take_in(library, kind);
@@ -33,7 +33,8 @@ pub fn query_and_take_in(query: usize, kind: LibraryKind) {
     }
 }
 
-/// As [`take_in`], for callers that come from the host: no panic, `errno` kept.
+/// Does what [`take_in`] does, for callers that the host calls: catches panics and preserves
+/// `errno`.
 pub fn take_in_guarded(head: *const LibraryHead, kind: LibraryKind) {
     if head.is_null() || !epoch::wanted() {
         return;
@@ -42,7 +43,7 @@ pub fn take_in_guarded(head: *const LibraryHead, kind: LibraryKind) {
     guarded(|| take_in(head, kind));
 }
 
-/// Takes a library in. Does nothing to one whose table holds our trampolines already.
+/// Registers a library. Exports whose table entries already hold our trampolines stay as they are.
 fn take_in(head: *const LibraryHead, kind: LibraryKind) {
     let Some(run) = load::load() else { return };
     let Some(lock) = Lock::take() else {
@@ -59,7 +60,7 @@ fn take_in(head: *const LibraryHead, kind: LibraryKind) {
     patch(&found, &process, &lock);
 }
 
-/// Decides which exports are recorded, gives them their ids, and notes a library that is new.
+/// Decides which exports are recorded, assigns their ids, and writes the frame of a new library.
 pub fn introduce(found: &mut Found, run: &Run, process: &Process, lock: &Lock) {
     if found.truncated > 0 {
         process.lose(Loss::NameTruncated, found.truncated, 0);
@@ -95,8 +96,8 @@ fn patch(found: &Found, process: &Process, lock: &Lock) {
     }
 }
 
-/// A table of pointers that may be read-only by now (RELRO). Remembers what it learnt about the
-/// last page, and leaves each page's protection as it was.
+/// A table of pointers that may be read-only by now (RELRO). Caches the protection of the last
+/// page, and leaves the protection of each page as it was.
 #[derive(Default)]
 struct Table {
     page: usize,
@@ -114,8 +115,9 @@ impl Table {
         if !writable {
             sys::protect(page, 4096, self.protection | libc::PROT_WRITE)?;
         }
-        // SAFETY: `place` was read a moment ago, is a pointer's slot of a table of functions, and
-        // is writable now; runtimes read such slots with plain loads, which an atomic store suits.
+        // SAFETY: `place` was read just now, is a pointer's slot in a table of functions, and is
+        // writable now. Runtimes read such slots with plain loads, for which an atomic store is
+        // suitable.
         unsafe { &*(place as *const AtomicUsize) }.store(value, Ordering::Release);
         if !writable {
             sys::protect(page, 4096, self.protection)?;

@@ -1,6 +1,6 @@
-//! The bracket around a dispatch function: the hot path of the adapter.
+//! The bracket around a dispatch function: the hot path of the IREE adapter.
 //!
-//! What it may and may not do is stated in [`crate::recorder::bracket`]. The code of [`call`] is inlined
+//! [`crate::recorder::bracket`] lists what it may and may not do. The code of [`call`] is inlined
 //! into the function that all stubs jump to.
 
 use std::ffi::c_int;
@@ -16,19 +16,18 @@ use crate::recorder::attach;
 use crate::recorder::bracket::{Newcomer, stack_address};
 use crate::recorder::thread::{self, Thread};
 
-/// Attaches the calling thread.
 #[cold]
 #[inline(never)]
 fn attach() -> *mut Thread {
     attach::attach(&ADAPTER)
 }
 
-/// Calls `original` with the probe around it.
+/// Calls `original` inside a bracket.
 ///
 /// # Safety
-/// The arguments are what the runtime passes to a dispatch function, and `original` is that
-/// function. May be left by an unwinding exception or `longjmp` of the original; the next call
-/// of the thread notices.
+/// The arguments must be those that the runtime passes to a dispatch function, and `original` must
+/// be that function. An exception or `longjmp` in the original may unwind through this function;
+/// the thread's next call notices that.
 #[inline(always)]
 pub unsafe fn call(
     export: u32,
@@ -38,30 +37,32 @@ pub unsafe fn call(
     workgroup: *const WorkgroupState,
 ) -> c_int {
     let mut thread = thread::current();
-    // SAFETY: null or this thread's own state, which is unmapped only at thread exit, after the
+    // SAFETY: null, or this thread's own state, which is unmapped only at thread exit, after the
     // pointer was cleared.
     if thread.is_null() || !unsafe { (*thread).is_attached() } {
         thread = attach();
         if thread.is_null() {
-            // SAFETY: the runtime's own call, passed on.
+            // SAFETY: this passes on the runtime's own call.
             return unsafe { original(environment, dispatch, workgroup) };
         }
     }
     touch_stack();
     let frame = stack_address();
-    // SAFETY: attached just now or before.
+    // SAFETY: the thread is attached.
     if !unsafe { begin_guarded(thread, export, frame) } {
-        // SAFETY: as above.
+        // SAFETY: this passes on the runtime's own call.
         return unsafe { original(environment, dispatch, workgroup) };
     }
-    // SAFETY: attached; the clock is a copy.
+    // SAFETY: the thread is attached; the clock is copied.
     let clock = unsafe { (*thread).run.clock };
     let start = clock.begin();
-    // SAFETY: as above.
+    // SAFETY: this passes on the runtime's own call.
     let result = unsafe { original(environment, dispatch, workgroup) };
     let (end, location) = clock.end();
-    // The dispatch and workgroup states live until we return: the caller passed them by address.
-    // SAFETY: as above; in a child that the original forked, `epoch` is 0 and nothing is done.
+    // The dispatch and workgroup states live until we return, because the caller passed them by
+    // address.
+    // SAFETY: this is the thread's own state. In a child that the original forked, its `epoch` is
+    // 0, and nothing is done.
     unsafe {
         if (*thread).is_attached() {
             let call = Call {
@@ -87,53 +88,54 @@ pub unsafe fn call(
     result
 }
 
-// Functions of their own, so that `call`, whose frame lies under the original's, has no landing
-// pads: with them it would have a personality routine, and the program's unwinder, which passes
-// exceptions of the original through here, would call ours, which belongs to the unwinder that is
-// linked into this library (measured: the process crashes).
+// These are separate functions so that `call`, whose frame lies under the original's, has no
+// landing pads. With landing pads it would have a personality routine. An exception of the original
+// passes through `call`, so the program's unwinder would then call our routine, which belongs to a
+// different unwinder: the one linked into this library. Measured: the process crashes.
 
 /// # Safety
-/// `thread` is the calling thread's.
+/// `thread` must be the calling thread's state.
 #[inline(never)]
 unsafe fn begin_guarded(thread: *mut Thread, export: u32, frame: usize) -> bool {
-    // SAFETY: by contract.
+    // SAFETY: the caller guarantees this.
     guarded(|| unsafe { (*thread).begin(export, frame, Newcomer::Synchronous) }) == Some(true)
 }
 
 /// # Safety
-/// As `begin_guarded`.
+/// Same as for `begin_guarded`.
 #[inline(never)]
 unsafe fn end_guarded(thread: *mut Thread, call: &Call, frame: usize) {
-    // SAFETY: by contract.
+    // SAFETY: the caller guarantees this.
     guarded(|| unsafe { (*thread).end(call, frame, &[]) });
 }
 
-/// Writes where the original's return address will be, so that a stack page that is not there yet
-/// (or was shared by a fork) faults before the counters are read: the call itself is ours.
+/// Writes to the place of the original's return address. If that page of the stack is not present
+/// yet, or was shared by a fork, it faults now and not after the counters are read; the fault is
+/// due to our call frame.
 #[inline(always)]
 fn touch_stack() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: below the stack pointer nothing is kept. Without `nostack` the compiler keeps its
+    // SAFETY: nothing is kept below the stack pointer. Without `nostack`, the compiler keeps its
     // own red zone out of the way.
     unsafe {
         std::arch::asm!("mov byte ptr [rsp - 8], 0", options(preserves_flags));
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above.
+    // SAFETY: nothing is kept below the stack pointer.
     unsafe {
         std::arch::asm!("strb wzr, [sp, #-16]", options(preserves_flags));
     }
 }
 
-/// The begin of a call that the runtime itself brackets, with its own hook. `frame`: a stack address
-/// above everything that it calls before the end.
+/// Begins a call that the runtime itself brackets with its own hook. `frame` is a stack address
+/// above everything that the runtime calls before the end.
 ///
 /// # Safety
-/// Called by the runtime on the thread that makes the call.
+/// The runtime must call this on the thread that makes the call.
 #[inline(always)]
 pub unsafe fn begin_hooked(export: u32, frame: usize) {
     let mut thread = thread::current();
-    // SAFETY: as in `call`.
+    // SAFETY: null, or this thread's own state.
     unsafe {
         if thread.is_null() || !(*thread).is_attached() {
             thread = attach();
@@ -147,14 +149,14 @@ pub unsafe fn begin_hooked(export: u32, frame: usize) {
     }
 }
 
-/// The end of a call whose begin was [`begin_hooked`]. Without one, nothing happens.
+/// Ends a call that [`begin_hooked`] began. Does nothing if there is none.
 ///
 /// # Safety
-/// As `begin_hooked`.
+/// Same as for `begin_hooked`.
 #[inline(always)]
 pub unsafe fn end_hooked(export: u32) {
     let thread = thread::current();
-    // SAFETY: as in `call`.
+    // SAFETY: null, or this thread's own state.
     unsafe {
         if thread.is_null()
             || !(*thread).is_attached()
@@ -166,7 +168,7 @@ pub unsafe fn end_hooked(export: u32) {
         let Some(at) = (*thread).innermost_apart(export) else { return };
         let frame = *(*thread).frames.get_unchecked(at);
         let start = (*thread).end_apart(at).start;
-        // The runtime does not tell which workgroup it is; no dispatch has a count of zero.
+        // The runtime does not pass the workgroup; a count of zero, which no dispatch has, says so.
         let call = Call { export, location, start, end, ..Call::default() };
         (*thread).end(&call, frame, &[]);
     }
@@ -181,7 +183,7 @@ unsafe extern "C-unwind" fn nothing(
     0
 }
 
-/// Brackets empty dispatches, for calibration. A counter is read for each.
+/// Brackets empty dispatches, for calibration. Counters are read for each of them.
 pub fn rehearse(thread: &mut Thread, calls: usize, _: bool) -> Took {
     let clock = thread.run.clock;
     let dispatch = DispatchState {
@@ -212,11 +214,11 @@ pub fn rehearse(thread: &mut Thread, calls: usize, _: bool) -> Took {
     let mut probed = Vec::with_capacity(calls);
     for _ in 0..calls {
         let begin = clock.begin();
-        // SAFETY: `empty` takes what a dispatch function takes and reads none of it.
+        // SAFETY: `empty` has the type of a dispatch function and reads none of its arguments.
         unsafe { empty(&Environment::ZERO, &dispatch, &workgroup) };
         bare.push(clock.begin().wrapping_sub(begin));
         let begin = clock.begin();
-        // SAFETY: as above.
+        // SAFETY: `empty` has the type of a dispatch function and reads none of its arguments.
         unsafe { call(0, empty, &Environment::ZERO, &dispatch, &workgroup) };
         probed.push(clock.begin().wrapping_sub(begin));
     }

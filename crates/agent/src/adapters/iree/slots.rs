@@ -1,7 +1,7 @@
-//! The slots of exports that are bracketed: which original function belongs to which stub.
+//! The slots of bracketed exports. A slot maps a stub to its original function.
 //!
-//! A slot is used by one export of one loaded library. Runtimes do not tell us when they unload a
-//! library, so slots are taken back when they run out: if a library's table no longer holds our
+//! A slot belongs to one export of one loaded library. Runtimes do not tell us when they unload a
+//! library, so slots are reclaimed when they run out: if a library's table no longer holds our
 //! stub, the library was unloaded.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -9,34 +9,34 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::os::sys;
 use crate::process::lock::Lock;
 
-/// Exports that can be bracketed at the same time.
+/// Maximum number of exports that can be bracketed at the same time.
 pub const SLOTS: usize = 16_384;
-/// Distinct query functions of system libraries that can be wrapped.
+/// Maximum number of distinct query functions of system libraries that can be wrapped.
 pub const QUERIES: usize = 4_096;
-/// Bytes of one stub.
+/// Size of one stub in bytes.
 pub const STUB_BYTES: usize = 16;
 
-/// What a stub needs to know.
+/// The data of one stub.
 #[repr(C)]
 pub struct Slot {
-    /// The original function. Stays when the slot is given back, so that a late call still lands.
+    /// The original function. It stays after the slot is given back, so that a late call still
+    /// works.
     pub original: AtomicUsize,
-    /// Where in the library's table our stub stands; 0 while the slot is free.
+    /// Address of the table entry that holds our stub; 0 while the slot is free.
     place: AtomicUsize,
-    /// Id of the export.
     pub export: AtomicU32,
 }
 
-/// By the number of the stub.
+/// The slots, indexed by the number of the stub.
 pub static TABLE: [Slot; SLOTS] = [const {
     Slot { original: AtomicUsize::new(0), place: AtomicUsize::new(0), export: AtomicU32::new(0) }
 }; SLOTS];
 
-/// The addresses of the two tables of stubs.
+/// Returns the addresses of the tables of dispatch stubs and of query stubs.
 pub fn stubs() -> (usize, usize) {
     let (dispatch, query): (usize, usize);
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: only computes two addresses of this library.
+    // SAFETY: this only computes two addresses in this library.
     unsafe {
         std::arch::asm!(
             "lea {0}, [rip + cp_stubs]",
@@ -47,7 +47,7 @@ pub fn stubs() -> (usize, usize) {
         );
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: only computes two addresses of this library.
+    // SAFETY: this only computes two addresses in this library.
     unsafe {
         std::arch::asm!(
             "adrp {0}, cp_stubs",
@@ -62,18 +62,18 @@ pub fn stubs() -> (usize, usize) {
     (dispatch, query)
 }
 
-/// Whether an address is one of our dispatch stubs.
+/// Returns whether an address is one of our dispatch stubs.
 pub fn is_stub(address: usize) -> bool {
     let (first, _) = stubs();
     (first..first + SLOTS * STUB_BYTES).contains(&address)
 }
 
-/// A slot for `original`, and the stub that calls it. `place` is the table entry that will hold
-/// the stub. `None` when all slots are in use.
+/// Claims a slot for `original` and returns the stub that calls it. `place` is the table entry that
+/// will hold the stub. Returns `None` if all slots are in use.
 pub fn claim(original: usize, place: usize, export: u32, lock: &Lock) -> Option<usize> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let first = NEXT.load(Ordering::Relaxed);
-    // Round robin, so that a slot just given back is reused last.
+    // The search is round-robin, so that a slot that was just given back is reused last.
     let free = |n: &usize| TABLE[*n].place.load(Ordering::Relaxed) == 0;
     let mut order = (0..SLOTS).map(|i| (first + i) % SLOTS);
     let number = order.clone().find(free).or_else(|| {
@@ -88,7 +88,7 @@ pub fn claim(original: usize, place: usize, export: u32, lock: &Lock) -> Option<
     Some(stubs().0 + number * STUB_BYTES)
 }
 
-/// Gives a slot back that was claimed but never came into a table.
+/// Gives back a slot that was claimed but whose stub was never stored in a table.
 pub fn give_back(stub: usize, _: &Lock) {
     let number = stub.wrapping_sub(stubs().0) / STUB_BYTES;
     if let Some(slot) = TABLE.get(number) {
@@ -96,7 +96,8 @@ pub fn give_back(stub: usize, _: &Lock) {
     }
 }
 
-/// Frees the slots whose table entry is gone or holds something else: its library was unloaded.
+/// Frees the slots whose table entry is gone or holds something else, because their library was
+/// unloaded.
 fn reclaim(_: &Lock) {
     let (first, _) = stubs();
     for (number, slot) in TABLE.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! The functions that take the places of exports: a table of stubs, each of which loads its own
-//! number and jumps to [`dispatch_entry`]. The table is ordinary code of this library, so nothing
-//! ever needs memory that is writable and executable.
+//! The functions that replace exports: a table of stubs, each of which loads its own number and
+//! jumps to [`dispatch_entry`]. The table is ordinary code of this library, so no memory ever needs
+//! to be both writable and executable.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -84,7 +84,8 @@ std::arch::global_asm!(
 
 const _: () = assert!(SLOTS <= 1 << 16 && QUERIES <= 1 << 16);
 
-/// Where every stub jumps: the runtime's call, with the number of the slot after its arguments.
+/// The target of every dispatch stub: the runtime's call, with the slot's number as an additional
+/// argument.
 unsafe extern "C-unwind" fn dispatch_entry(
     environment: *const Environment,
     dispatch: *const DispatchState,
@@ -94,16 +95,16 @@ unsafe extern "C-unwind" fn dispatch_entry(
     // SAFETY: stubs are numbered below SLOTS.
     let slot = unsafe { TABLE.get_unchecked(number as usize) };
     let original = slot.original.load(Ordering::Relaxed);
-    // SAFETY: the runtime holds our stub in the place of this function, so the library is loaded
-    // and the slot in use.
+    // SAFETY: the runtime calls our stub in place of this function, so the library is loaded and
+    // the slot is in use.
     let original = unsafe { std::mem::transmute::<usize, Dispatch>(original) };
     let export = slot.export.load(Ordering::Relaxed);
-    // SAFETY: the runtime's arguments for that function.
+    // SAFETY: these are the runtime's arguments for that function.
     unsafe { probe::call(export, original, environment, dispatch, workgroup) }
 }
 
-/// The stub that stands in for the query function `real` of a system library, or `real` itself
-/// when there is no room.
+/// Returns the stub that replaces the query function `real` of a system library, or `real` itself
+/// if all stubs are in use.
 pub fn wrap_query(real: *mut c_void) -> *mut c_void {
     point!(WrapQuery);
     let (_, first) = stubs();
@@ -120,7 +121,7 @@ pub fn wrap_query(real: *mut c_void) -> *mut c_void {
         })
     };
     let number = find().or_else(|| {
-        // Full: those of libraries that were unloaded are free again.
+        // All stubs are in use. Free those whose library was unloaded.
         for wrapped in &WRAPPED {
             let known = wrapped.load(Ordering::Acquire);
             if sys::read_value::<u8>(known).is_none() {
@@ -138,7 +139,8 @@ pub fn wrap_query(real: *mut c_void) -> *mut c_void {
     }
 }
 
-/// Where every query stub jumps: asks the real library, and takes in what it answers.
+/// The target of every query stub: asks the real library, and registers the library that it
+/// returns.
 unsafe extern "C-unwind" fn query_entry(
     max_version: u32,
     environment: *const Environment,
@@ -148,7 +150,7 @@ unsafe extern "C-unwind" fn query_entry(
     if real == 0 {
         return std::ptr::null();
     }
-    // SAFETY: `real` is what `dlsym` returned for the name of a query function.
+    // SAFETY: `dlsym` returned `real` for the name of a query function.
     let library = unsafe { std::mem::transmute::<usize, Query>(real)(max_version, environment) };
     patch::take_in_guarded(library, record::meta::LibraryKind::SystemLibrary);
     library

@@ -1,5 +1,5 @@
-//! The brackets around what a model does: ops between two calls of the VM; runs, regions and tasks
-//! around a call of ours.
+//! The brackets around the work of a model. An op lies between two calls that the VM makes to us; a
+//! run, region or task lies inside one call of ours.
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,8 @@ use crate::recorder::thread::{self, Slot, Thread};
 use crate::recorder::values::Values;
 use crate::state::epoch;
 
-/// Index in the numbers of a call's slot, which are bytes that it has allocated.
+/// Indices into the numbers of a call's slot: bytes of storage and of workspace that it has
+/// allocated.
 const STORAGE: usize = 0;
 const WORKSPACE: usize = 1;
 
@@ -28,22 +29,23 @@ fn attach() -> *mut Thread {
     attach::attach(&ADAPTER)
 }
 
-/// The calling thread, attached now if need be; null if it cannot be recorded.
+/// Returns the calling thread's state, and attaches the thread first if necessary; null if it
+/// cannot be recorded.
 #[inline(always)]
 pub fn thread() -> *mut Thread {
     let thread = thread::current();
-    // SAFETY: null or this thread's own state.
+    // SAFETY: null, or this thread's own state.
     if thread.is_null() || !unsafe { (*thread).is_attached() } {
         return attach();
     }
     thread
 }
 
-/// The calling thread, if it is attached and not in the recorder itself.
+/// Returns the calling thread's state if it is attached and not inside the recorder itself.
 #[inline(always)]
 fn recording() -> Option<*mut Thread> {
     let thread = thread::current();
-    // SAFETY: as above.
+    // SAFETY: null, or this thread's own state.
     unsafe {
         let usable = !thread.is_null()
             && (*thread).is_attached()
@@ -52,15 +54,15 @@ fn recording() -> Option<*mut Thread> {
     }
 }
 
-/// Begins an op. `frame`: the stack address of the VM's call of us, the same at its end. True: a
-/// collector was interrupted, the op must not be called.
+/// Begins an op. `frame` is the stack address of the VM's call of our instrument, which is the same
+/// when the op ends. Returns true if a collector was interrupted; the op must then not be called.
 ///
 /// # Safety
-/// Called on the thread that calls the op next.
+/// Must be called on the thread that will call the op next.
 #[inline(always)]
 pub unsafe fn begin_op(entry: &'static Entry, storage: u64, frame: usize) -> bool {
     let thread = thread();
-    // SAFETY: null or this thread's own state.
+    // SAFETY: null, or this thread's own state.
     let Some(thread) = (unsafe { thread.as_mut() }) else { return false };
     if !entry.is_recorded(thread) {
         return false;
@@ -79,15 +81,15 @@ pub unsafe fn begin_op(entry: &'static Entry, storage: u64, frame: usize) -> boo
     false
 }
 
-/// Ends the op that began at `frame`; without one, nothing happens. True: a collector was
-/// interrupted.
+/// Ends the op that began at `frame`. Does nothing if there is none. Returns true if a collector
+/// was interrupted.
 ///
 /// # Safety
-/// As [`begin_op`].
+/// Same as for [`begin_op`].
 #[inline(always)]
 pub unsafe fn end_op(frame: usize) -> bool {
     let Some(thread) = recording() else { return false };
-    // SAFETY: this thread's own state.
+    // SAFETY: this is the thread's own state.
     let thread = unsafe { &mut *thread };
     let (end, location) = thread.run.clock.end();
     let Some(at) = thread.wrapped_at(frame) else { return false };
@@ -126,27 +128,28 @@ fn push_bytes(values: &mut Values, bytes: [u64; 2]) {
     }
 }
 
-/// A bracket of ours in progress.
+/// A bracket in progress whose begin and end are in the same function of ours.
 pub struct Bracket {
     thread: *mut Thread,
     start: u64,
     frame: usize,
 }
 
-/// What a bracket of ours is about.
+/// What such a bracket records.
 pub struct What {
     pub export: u32,
     pub entry: &'static Entry,
-    /// Number and count of a task.
+    /// The task's number and the count of tasks, for a task.
     pub task: Option<(u32, u32)>,
-    /// What a region and its tasks have in common.
+    /// A number that a region and its tasks share.
     pub correlation: Option<u64>,
 }
 
-/// Begins a bracket whose end comes in the same function, at `frame`. `None`: it cannot be recorded.
+/// Begins a bracket that will end in the same function, at `frame`. Returns `None` if it cannot be
+/// recorded.
 #[inline(always)]
 pub fn begin(thread: *mut Thread, what: &What, frame: usize) -> Option<Bracket> {
-    // SAFETY: the calling thread's own state, attached.
+    // SAFETY: this is the calling thread's own state, and it is attached.
     let state = unsafe { thread.as_mut() }?;
     if !state.begin(what.export, frame, Newcomer::Synchronous) {
         return None;
@@ -155,9 +158,10 @@ pub fn begin(thread: *mut Thread, what: &What, frame: usize) -> Option<Bracket> 
     Some(Bracket { thread, frame, start: state.run.clock.begin() })
 }
 
-/// Ends it.
+/// Ends the bracket.
 pub fn end(bracket: &Bracket, what: &What, failed: bool) {
-    // SAFETY: as in `begin`; memory of a state stays one as long as its thread lives.
+    // SAFETY: this is the calling thread's own state, whose memory stays mapped as long as the
+    // thread lives.
     let Some(thread) = (unsafe { bracket.thread.as_mut() }) else { return };
     if !thread.is_attached() || thread.busy.load(Ordering::Relaxed) != 0 {
         return;
@@ -187,18 +191,19 @@ pub fn end(bracket: &Bracket, what: &What, failed: bool) {
     thread.end(&call, bracket.frame, values.as_slice());
 }
 
-/// The op that the calling thread is in the middle of, or works for.
+/// Returns the op in which the calling thread is, or for which it works.
 #[inline(always)]
 pub fn current_op(thread: &Thread) -> Option<&'static Entry> {
     let last = thread.innermost_slot(owner())?;
-    // SAFETY: a bit's number; the subject of a slot of ours is null or an entry, which is never freed.
+    // SAFETY: `last` is the index of a call; the subject of a slot of ours is null or an entry,
+    // which is never freed.
     unsafe { thread.slots.get_unchecked(last).subject.cast::<Entry>().as_ref() }
 }
 
-/// Notes workspace for the innermost call of the calling thread.
+/// Adds workspace to the innermost call of the calling thread.
 pub fn add_workspace(bytes: u64) {
     let Some(thread) = recording().filter(|_| epoch::wanted()) else { return };
-    // SAFETY: this thread's own state.
+    // SAFETY: this is the thread's own state.
     let thread = unsafe { &mut *thread };
     if let Some(last) = thread.innermost_slot(owner()) {
         let total = &mut thread.slots[last].numbers[WORKSPACE];
@@ -206,13 +211,13 @@ pub fn add_workspace(bytes: u64) {
     }
 }
 
-/// What a call keeps: what it is about, and how much it has allocated.
+/// Returns the slot of a call: its entry, and the bytes that it has allocated.
 #[inline(always)]
 fn slot(entry: &'static Entry, storage: u64) -> Slot {
     Slot { owner: owner(), subject: std::ptr::from_ref(entry).cast(), numbers: [storage, 0] }
 }
 
-/// Tells our slots from those of other adapters.
+/// Returns the address that distinguishes our slots from those of other adapters.
 #[inline(always)]
 fn owner() -> *const c_void {
     (&raw const ADAPTER).cast()

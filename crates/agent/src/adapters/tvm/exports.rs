@@ -1,4 +1,5 @@
-//! What `tvm_ffi.load_module` finds in this library: `include/counterpoint/tvm.h`.
+//! The functions that `tvm_ffi.load_module` finds in this library, as documented in
+//! `include/counterpoint/tvm.h`.
 
 use std::ffi::{CString, c_int, c_void};
 use std::sync::atomic::Ordering;
@@ -19,20 +20,20 @@ use crate::recorder::bracket::stack_address;
 use crate::recorder::collectors;
 use crate::state::epoch;
 
-/// Why an exported function raises.
+/// Why an exported function raises an error.
 enum Refusal {
-    /// The arguments are of other types, or too few.
+    /// The arguments have wrong types, or there are too few.
     Types,
-    /// There is no such virtual machine.
+    /// There is no virtual machine with this number.
     NoVm,
-    /// An error of our own, or of the FFI.
+    /// An internal error, or an error of the FFI.
     Internal,
 }
 
-/// Runs an exported function's body, and raises what it refuses.
+/// Runs the body of an exported function, and raises an error if it refuses.
 ///
 /// # Safety
-/// Arguments and result as the FFI passes them.
+/// The arguments and the result must be those that the FFI passes.
 unsafe fn export(
     arguments: *const Any,
     count: i32,
@@ -40,9 +41,9 @@ unsafe fn export(
     body: impl FnOnce(&'static Ffi, &[Any]) -> Result<Any, Refusal>,
 ) -> c_int {
     let _errno = ErrnoGuard::new();
-    // Without the FFI's functions, the code is the only way to report that.
+    // Without the FFI's functions, the return code is the only way to report a failure.
     let Some(ffi) = guarded(ffi::get).flatten() else { return -1 };
-    // SAFETY: by contract.
+    // SAFETY: the caller guarantees this.
     let arguments = unsafe { ffi::arguments(arguments, count) };
     let outcome = guarded(|| {
         point!(Exported);
@@ -50,7 +51,7 @@ unsafe fn export(
     });
     match outcome.unwrap_or(Err(Refusal::Internal)) {
         Ok(value) => {
-            // SAFETY: by contract.
+            // SAFETY: the caller guarantees this.
             unsafe { result.write(value) };
             0
         }
@@ -70,7 +71,7 @@ fn integer(value: i64) -> Any {
 }
 
 fn text(arguments: &[Any], at: usize) -> Result<&[u8], Refusal> {
-    // SAFETY: a value as the FFI passes it.
+    // SAFETY: the value comes from the FFI.
     arguments.get(at).and_then(|value| unsafe { ffi::text(value) }).ok_or(Refusal::Types)
 }
 
@@ -79,7 +80,7 @@ fn vm(arguments: &[Any]) -> Result<&'static Vm, Refusal> {
     Vm::find(number).ok_or(Refusal::NoVm)
 }
 
-/// A function object, or any that can be called as one; null for None.
+/// Returns a function object, or null for None.
 fn function(arguments: &[Any], at: usize) -> Result<*mut Object, Refusal> {
     match arguments.get(at) {
         Some(value) if value.type_index == type_index::FUNCTION && value.bits != 0 => {
@@ -94,9 +95,10 @@ fn some_function(arguments: &[Any], at: usize) -> Result<*mut Object, Refusal> {
     function(arguments, at).and_then(|f| if f.is_null() { Err(Refusal::Types) } else { Ok(f) })
 }
 
-/// Registers two functions; the references are ours from then on.
+/// Registers two functions and keeps a reference to each.
 fn register(collector: &Collector, this: *mut Functions) -> i32 {
-    // SAFETY: complete; `this` was leaked a moment ago, and is freed if nobody got it.
+    // SAFETY: the struct is complete. `this` was leaked just now, and is freed if it was not
+    // registered.
     unsafe {
         let number = collectors::add(collector, true);
         let functions = &*this;
@@ -115,7 +117,7 @@ macro_rules! exported {
         $(#[$doc])*
         ///
         /// # Safety
-        /// Called by TVM's FFI.
+        /// Must be called by TVM's FFI.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(
             _: *mut c_void,
@@ -123,7 +125,7 @@ macro_rules! exported {
             count: i32,
             result: *mut Any,
         ) -> c_int {
-            // SAFETY: by contract.
+            // SAFETY: the caller guarantees this.
             unsafe { export(arguments, count, result, |$ffi, $arguments| $body) }
         }
     };
@@ -138,7 +140,7 @@ exported! {
 }
 
 exported! {
-    /// An instrument for it: number, the user's instrument or None → function.
+    /// Makes an instrument for a virtual machine: number, the user's instrument or None → function.
     __tvm_ffi_counterpoint_instrument, ffi, arguments, {
         let (vm, user) = (vm(arguments)?, function(arguments, 1)?);
         Instrument::make(ffi, vm, user).ok_or(Refusal::Internal)
@@ -146,7 +148,7 @@ exported! {
 }
 
 exported! {
-    /// A wrapper for an entry function: number, name, function → function.
+    /// Makes a wrapper for an entry function: number, name, function → function.
     __tvm_ffi_counterpoint_entry, ffi, arguments, {
         let (vm, name) = (vm(arguments)?, text(arguments, 1)?);
         let function = some_function(arguments, 2)?;
@@ -155,7 +157,7 @@ exported! {
 }
 
 exported! {
-    /// Watches parallel launches and workspaces: → 0 or a reason.
+    /// Starts watching parallel launches and workspaces: → 0 or a reason for failure.
     __tvm_ffi_counterpoint_parallel, _ffi, _arguments, { Ok(integer(parallel::watch())) }
 }
 
@@ -174,7 +176,7 @@ exported! {
 }
 
 exported! {
-    /// Whether a metric may have this name: name → 0 or who has it.
+    /// Checks whether a metric may have this name: name → 0, or who uses it.
     __tvm_ffi_counterpoint_metric_name, _ffi, arguments, {
         let name = std::str::from_utf8(text(arguments, 0)?).map_err(|_| Refusal::Types)?;
         Ok(integer(collectors::who_has(name).into()))
@@ -182,21 +184,21 @@ exported! {
 }
 
 exported! {
-    /// Calls that a virtual machine's instruments saw: number → count.
+    /// Counts the calls that a virtual machine's instruments saw: number → count.
     __tvm_ffi_counterpoint_calls, _ffi, arguments, {
         Ok(integer(vm(arguments)?.calls.load(Ordering::Relaxed) as i64))
     }
 }
 
 exported! {
-    /// Whether the calling thread may take its instrument away now: number → 0 or 1.
+    /// Checks whether the calling thread may remove its instrument now: number → 0 or 1.
     __tvm_ffi_counterpoint_quiet, _ffi, arguments, {
         Ok(integer(vm(arguments)?.inside.is_quiet(stack_address()).into()))
     }
 }
 
 exported! {
-    /// Registers a collector: start, stop, name and kind of each slot → number.
+    /// Registers a collector: start, stop, then name and kind of each slot → number.
     __tvm_ffi_counterpoint_collector, ffi, arguments, {
         let (start, stop) = (some_function(arguments, 0)?, some_function(arguments, 1)?);
         let mut names = Vec::new();
@@ -225,7 +227,7 @@ exported! {
 }
 
 exported! {
-    /// Takes a collector out: number → 0 or -1.
+    /// Removes a collector: number → 0 or −1.
     __tvm_ffi_counterpoint_collector_remove, _ffi, arguments, {
         let number = arguments.first().and_then(ffi::integer).ok_or(Refusal::Types)?;
         Ok(integer(collectors::remove(i32::try_from(number).unwrap_or(-1)).into()))

@@ -1,5 +1,5 @@
-//! TVM's FFI from inside: its functions, looked up by name where it is loaded already, and its
-//! values, read without trusting more than their type says.
+//! Access to TVM's FFI. Its functions are looked up by name in the libraries that are already
+//! loaded. Its values are read without trusting more than their type guarantees.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -10,7 +10,7 @@ use abi::tvm_ffi::{
     type_index,
 };
 
-/// The functions, all of them there.
+/// The FFI's functions. All of them are present.
 #[derive(Debug)]
 pub struct Ffi {
     pub function_create: FunctionCreate,
@@ -23,17 +23,21 @@ pub struct Ffi {
     pub register_context_symbol: RegisterContextSymbol,
 }
 
-/// Kinds of errors that end a program and are not about what raised them: Ctrl-C, `sys.exit`.
+/// Kinds of errors that are meant to end the program and not to report a failure: Ctrl-C,
+/// `sys.exit`.
 const INTERRUPTS: [&[u8]; 2] = [b"KeyboardInterrupt", b"SystemExit"];
 
-/// The library, loaded by whoever calls us: Python loads it for itself alone.
+/// The FFI's library, which our caller has loaded. It must be named because Python loads it with
+/// local scope.
 const LIBRARY: &CStr = c"libtvm_ffi.so";
 
-/// Looks `name` up in the first of `libraries` that is loaded and has it, else in the program.
+/// Looks `name` up in the first of `libraries` that is loaded and defines it, or else in the
+/// program.
 pub fn find(libraries: &[&CStr], name: &CStr) -> Option<*mut c_void> {
     let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
     for library in libraries {
-        // SAFETY: C strings. A library that is not loaded stays so.
+        // SAFETY: these are C strings. With RTLD_NOLOAD, a library that is not loaded stays
+        // unloaded.
         let found = unsafe {
             let handle = libc::dlopen(library.as_ptr(), flags);
             if handle.is_null() {
@@ -47,15 +51,15 @@ pub fn find(libraries: &[&CStr], name: &CStr) -> Option<*mut c_void> {
             return Some(found);
         }
     }
-    // SAFETY: a C string.
+    // SAFETY: this is a C string.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!found.is_null()).then_some(found)
 }
 
-/// The FFI of this process, looked up once.
+/// Returns the FFI of this process, which is looked up only once.
 pub fn get() -> Option<&'static Ffi> {
     static FFI: AtomicPtr<Ffi> = AtomicPtr::new(std::ptr::null_mut());
-    // SAFETY: null or leaked below.
+    // SAFETY: null, or leaked below.
     if let Some(known) = unsafe { FFI.load(Ordering::Acquire).as_ref() } {
         return Some(known);
     }
@@ -63,7 +67,7 @@ pub fn get() -> Option<&'static Ffi> {
     macro_rules! function {
         ($name:literal, $type:ty) => {{
             let found = look($name)?;
-            // SAFETY: what has this name has this type, in every version of the FFI.
+            // SAFETY: the symbol with this name has this type in every version of the FFI.
             unsafe { std::mem::transmute::<*mut c_void, $type>(found) }
         }};
     }
@@ -85,14 +89,14 @@ pub fn get() -> Option<&'static Ffi> {
 }
 
 impl Ffi {
-    /// Raises an error. What the exported function returns then.
+    /// Raises an error. Returns the code that the exported function must return.
     pub fn error(&self, kind: &CStr, message: &CStr) -> c_int {
-        // SAFETY: the FFI's own, with two C strings.
+        // SAFETY: this is the FFI's own function, with two C strings.
         unsafe { (self.raise)(kind.as_ptr(), message.as_ptr()) };
         -1
     }
 
-    /// A function object of ours, as an owned value.
+    /// Makes a function object, and returns it as an owned value.
     pub fn function(
         &self,
         this: *mut c_void,
@@ -100,7 +104,7 @@ impl Ffi {
         free: unsafe extern "C" fn(*mut c_void),
     ) -> Option<Any> {
         let mut object = std::ptr::null_mut();
-        // SAFETY: the FFI's own; `object` outlives the call.
+        // SAFETY: this is the FFI's own function; `object` outlives the call.
         let code = unsafe { (self.function_create)(this, call, Some(free), &mut object) };
         (code == 0 && !object.is_null()).then_some(Any {
             type_index: type_index::FUNCTION,
@@ -109,19 +113,19 @@ impl Ffi {
         })
     }
 
-    /// Gives an owned value back.
+    /// Releases an owned value.
     pub fn drop_value(&self, value: Any) {
         if value.type_index >= type_index::FIRST_OBJECT && value.bits != 0 {
-            // SAFETY: an object that we own one reference to.
+            // SAFETY: we own one reference to this object.
             unsafe { (self.release)(value.bits as *mut Object) };
         }
     }
 
-    /// Forgets the error that a call has raised, unless it is for whoever runs the program: such a
-    /// one stays raised. Whether it is.
+    /// Drops the error that a call has raised, unless it is meant to end the program. Such an error
+    /// stays raised, and the function returns true.
     pub fn drop_error(&self) -> bool {
         let mut error = std::ptr::null_mut::<Object>();
-        // SAFETY: the FFI's own functions; `error` is null or owned afterwards.
+        // SAFETY: these are the FFI's own functions; afterwards `error` is null or owned.
         unsafe {
             (self.take_raised)(&mut error);
             let Some(object) = error.as_ref() else { return false };
@@ -139,41 +143,41 @@ impl Ffi {
     }
 }
 
-/// The arguments of a call.
+/// Returns the arguments of a call as a slice.
 ///
 /// # Safety
-/// As the FFI passes them.
+/// The arguments must be those that the FFI passes.
 pub unsafe fn arguments<'a>(at: *const Any, count: i32) -> &'a [Any] {
     match usize::try_from(count) {
-        // SAFETY: by contract.
+        // SAFETY: the caller guarantees this.
         Ok(count) if count > 0 && !at.is_null() => unsafe { std::slice::from_raw_parts(at, count) },
         _ => &[],
     }
 }
 
-/// What a value of this type holds in its object, after the header.
+/// Returns the address of the content of a value's object, after the object's header.
 unsafe fn behind_header<T>(value: &Any) -> *const T {
     (value.bits as *const u8).wrapping_add(size_of::<Object>()).cast()
 }
 
-/// A string: C string, small string or object. `None` for anything else.
+/// Returns the text of a C string, a small string or a string object; `None` for any other type.
 ///
 /// # Safety
-/// A value as the FFI passes it; the text is good as long as the value.
+/// The value must come from the FFI. The text is valid as long as the value.
 #[inline(always)]
 pub unsafe fn text(value: &Any) -> Option<&[u8]> {
     match value.type_index {
         type_index::RAW_STR if value.bits != 0 => {
-            // SAFETY: a C string, as its type says.
+            // SAFETY: the type says that this is a C string.
             Some(unsafe { CStr::from_ptr(value.bits as *const _) }.to_bytes())
         }
         type_index::SMALL_STR => {
             let length = (value.small_length as usize).min(7);
-            // SAFETY: the bytes are in place, eight of them.
+            // SAFETY: the eight bytes are stored in the value itself.
             Some(unsafe { std::slice::from_raw_parts((&raw const value.bits).cast(), length) })
         }
         type_index::STR if value.bits != 0 => {
-            // SAFETY: a string object, as its type says.
+            // SAFETY: the type says that this is a string object.
             unsafe {
                 let bytes = &*behind_header::<Bytes>(value);
                 if bytes.data.is_null() {
@@ -186,33 +190,33 @@ pub unsafe fn text(value: &Any) -> Option<&[u8]> {
     }
 }
 
-/// A tensor, if it is one.
+/// Returns the tensor, if the value is one.
 ///
 /// # Safety
-/// As [`text`].
+/// Same as for [`text`].
 #[inline(always)]
 pub unsafe fn tensor(value: &Any) -> Option<&DlTensor> {
     if value.bits == 0 {
         return None;
     }
     match value.type_index {
-        // SAFETY: a tensor object, as its type says.
+        // SAFETY: the type says that this is a tensor object.
         type_index::TENSOR => Some(unsafe { &*behind_header::<DlTensor>(value) }),
-        // SAFETY: the address of one.
+        // SAFETY: the type says that this is the address of a tensor.
         type_index::TENSOR_PTR => Some(unsafe { &*(value.bits as *const DlTensor) }),
         _ => None,
     }
 }
 
-/// The extents of a shape, if it is one.
+/// Returns the extents of a shape, if the value is one.
 ///
 /// # Safety
-/// As [`text`].
+/// Same as for [`text`].
 pub unsafe fn shape(value: &Any) -> Option<&[i64]> {
     if value.type_index != type_index::SHAPE || value.bits == 0 {
         return None;
     }
-    // SAFETY: a shape object, as its type says.
+    // SAFETY: the type says that this is a shape object.
     unsafe {
         let shape = &*behind_header::<Shape>(value);
         if shape.data.is_null() {
@@ -222,7 +226,7 @@ pub unsafe fn shape(value: &Any) -> Option<&[i64]> {
     }
 }
 
-/// A whole number.
+/// Returns the value if it is an integer or a Boolean.
 pub fn integer(value: &Any) -> Option<i64> {
     matches!(value.type_index, type_index::INT | type_index::BOOL).then_some(value.bits as i64)
 }

@@ -15,7 +15,7 @@ pub struct Functions {
     pub stop: *mut Object,
 }
 
-/// Why a call gave nothing.
+/// Why a call returned no result.
 enum Failure {
     Failed,
     Interrupted,
@@ -27,7 +27,7 @@ fn number(value: i64) -> Any {
 
 fn call(ffi: &Ffi, function: *mut Object, arguments: &[Any]) -> Result<Any, Failure> {
     let mut result = Any::default();
-    // SAFETY: a function that we hold a reference to, and borrowed arguments.
+    // SAFETY: we hold a reference to the function, and it borrows the arguments.
     let code = unsafe {
         (ffi.function_call)(function, arguments.as_ptr(), arguments.len() as i32, &mut result)
     };
@@ -38,9 +38,9 @@ fn call(ffi: &Ffi, function: *mut Object, arguments: &[Any]) -> Result<Any, Fail
     }
 }
 
-/// Null: it failed.
+/// Calls the user's `start`. Returns null if it failed.
 pub unsafe extern "C" fn start(this: *mut c_void, device: Device) -> *mut c_void {
-    // SAFETY: registered with a leaked `Functions`.
+    // SAFETY: the collector was registered with a leaked `Functions`.
     let this = unsafe { &*this.cast::<Functions>() };
     let arguments = [number(device.kind.into()), number(device.id.into())];
     match call(this.ffi, this.start, &arguments) {
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn stop(
     if state.is_null() {
         return 1;
     }
-    // SAFETY: as in `start`, which made the state.
+    // SAFETY: as in `start`, which allocated the state.
     let (this, state) =
         unsafe { (&*this.cast::<Functions>(), *Box::from_raw(state.cast::<Any>())) };
     let place = Any { type_index: type_index::OPAQUE_PTR, small_length: 0, bits: values as u64 };

@@ -1,9 +1,10 @@
 //! The VM's instrument, and the wrapper around an entry function.
 //!
-//! The VM calls its instrument before and after each op from the same place of the same function:
-//! the stack address of that call is equal for the two, lower for ops inside, and higher than or
-//! equal to that of any later op if the op was left by an exception. So the two are told to belong
-//! together without looking at names, and recursion is told from an op that threw.
+//! The VM calls its instrument before and after each op from the same place in the same function.
+//! The stack address of that call is therefore the same for the two calls, and lower for ops
+//! inside. If an op was left by an exception, its address is lower than or equal to that of any
+//! later op. So the agent matches the two calls without comparing names, and distinguishes
+//! recursion from an op that threw.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,21 +22,21 @@ use crate::recorder::bracket::stack_address;
 use crate::recorder::thread::Thread;
 use crate::state::epoch;
 
-/// What a user's instrument returns so that the op is not called.
+/// The value that a user's instrument returns to skip the op.
 const SKIP: u64 = 1;
-/// What our instrument returns when a collector was interrupted; the error is raised already.
+/// Returned by our instrument if a collector was interrupted; the error has already been raised.
 const INTERRUPTED: c_int = -1;
 
-/// What an instrument's function object stands for.
+/// The data behind an instrument's function object.
 pub struct Instrument {
     ffi: &'static Ffi,
     vm: &'static Vm,
-    /// The instrument that was set before; null: none. A reference of ours.
+    /// The instrument that was set before, of which we hold a reference; null if there was none.
     user: *mut Object,
 }
 
 impl Instrument {
-    /// The function object; takes a reference to `user`.
+    /// Makes the function object, and takes a reference to `user`.
     pub fn make(ffi: &'static Ffi, vm: &'static Vm, user: *mut Object) -> Option<Any> {
         retain(ffi, user);
         let this = Box::into_raw(Box::new(Self { ffi, vm, user }));
@@ -43,40 +44,40 @@ impl Instrument {
     }
 
     /// # Safety
-    /// The VM's own arguments.
+    /// The arguments must be the VM's.
     #[inline(always)]
     unsafe fn call_user(&self, arguments: *const Any, count: i32, result: *mut Any) -> c_int {
         if self.user.is_null() {
             return 0;
         }
-        // SAFETY: a function that we hold; the VM's arguments passed on.
+        // SAFETY: we hold a reference to the function; the VM's arguments are passed on.
         unsafe { (self.ffi.function_call)(self.user, arguments, count, result) }
     }
 }
 
 fn retain(ffi: &Ffi, object: *mut Object) {
     if !object.is_null() {
-        // SAFETY: an object that the caller holds.
+        // SAFETY: the caller holds a reference to the object.
         unsafe { (ffi.retain)(object) };
     }
 }
 
 unsafe extern "C" fn drop_instrument(this: *mut c_void) {
-    // SAFETY: made by `make`, and this is the object's end.
+    // SAFETY: made by `make`, and the FFI calls this only once, when the object is freed.
     let this = unsafe { Box::from_raw(this.cast::<Instrument>()) };
     if !this.user.is_null() {
-        // SAFETY: our reference.
+        // SAFETY: this is our own reference.
         unsafe { (this.ffi.release)(this.user) };
     }
 }
 
-/// The function of the object: passes the stack address at entry on as a fifth argument.
+/// The function of the object. Passes the stack address at entry on as a fifth argument.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn called(_: *mut c_void, _: *const Any, _: i32, _: *mut Any) -> c_int {
     std::arch::naked_asm!("endbr64", "mov r8, rsp", "jmp {body}", body = sym instrument)
 }
-/// The function of the object: passes the stack address at entry on as a fifth argument.
+/// The function of the object. Passes the stack address at entry on as a fifth argument.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn called(_: *mut c_void, _: *const Any, _: i32, _: *mut Any) -> c_int {
@@ -90,13 +91,13 @@ unsafe extern "C-unwind" fn instrument(
     result: *mut Any,
     frame: usize,
 ) -> c_int {
-    // SAFETY: made by `Instrument::make`, alive while its object is called.
+    // SAFETY: made by `Instrument::make`, and alive while its object is called.
     let this = unsafe { &*this.cast::<Instrument>() };
-    // SAFETY: as the VM passes them.
+    // SAFETY: the VM passes these arguments.
     let all = unsafe { ffi::arguments(arguments, count) };
     let before = all.get(2).and_then(ffi::integer).map(|before| before != 0);
     let inside = &this.vm.inside;
-    // SAFETY: the VM's own arguments, passed on.
+    // SAFETY: the VM's own arguments are passed on.
     unsafe {
         match before {
             Some(true) => {
@@ -131,7 +132,7 @@ unsafe fn op_begins(vm: &'static Vm, arguments: &[Any], frame: usize) -> bool {
     let interrupted = guarded(|| {
         point!(OpBefore);
         vm.calls.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the VM's arguments; it calls the op next, on this thread.
+        // SAFETY: these are the VM's arguments; it will call the op next, on this thread.
         unsafe {
             let Some(entry) = op::of_call(vm, arguments) else { return false };
             let storage = if entry.allocates { op::storage_bytes(arguments) } else { 0 };
@@ -145,22 +146,22 @@ unsafe fn op_begins(vm: &'static Vm, arguments: &[Any], frame: usize) -> bool {
 unsafe fn op_ends(frame: usize) -> bool {
     let interrupted = guarded(|| {
         point!(OpAfter);
-        // SAFETY: on the thread that has called the op.
+        // SAFETY: this is the thread that has called the op.
         unsafe { bracket::end_op(frame) }
     });
     interrupted.unwrap_or(false)
 }
 
-/// What an entry function's wrapper stands for.
+/// The data behind the function object that wraps an entry function.
 pub struct Wrapper {
     ffi: &'static Ffi,
     entry: &'static Entry,
-    /// The entry function; a reference of ours.
+    /// The entry function, of which we hold a reference.
     function: *mut Object,
 }
 
 impl Wrapper {
-    /// The function object; takes a reference to `function`.
+    /// Makes the function object, and takes a reference to `function`.
     pub fn make(
         ffi: &'static Ffi,
         vm: &'static Vm,
@@ -169,9 +170,9 @@ impl Wrapper {
     ) -> Option<Any> {
         let entry = op::by_name(vm, Role::Run, name)?;
         if epoch::wanted() {
-            // Now, so that the run itself does not wait for it.
+            // Write the entry's frame now, so that the run itself does not wait for it.
             let thread = bracket::thread();
-            // SAFETY: null or this thread's own state.
+            // SAFETY: null, or this thread's own state.
             unsafe { thread.as_ref() }.map(|thread| entry.is_recorded(thread));
         }
         retain(ffi, function);
@@ -181,9 +182,9 @@ impl Wrapper {
 }
 
 unsafe extern "C" fn drop_wrapper(this: *mut c_void) {
-    // SAFETY: made by `make`, and this is the object's end.
+    // SAFETY: made by `make`, and the FFI calls this only once, when the object is freed.
     let this = unsafe { Box::from_raw(this.cast::<Wrapper>()) };
-    // SAFETY: our reference.
+    // SAFETY: this is our own reference.
     unsafe { (this.ffi.release)(this.function) };
 }
 
@@ -193,19 +194,19 @@ unsafe extern "C-unwind" fn entry_called(
     count: i32,
     result: *mut Any,
 ) -> c_int {
-    // SAFETY: made by `Wrapper::make`. The caller may drop its last reference meanwhile: what is
-    // needed afterwards is copied.
+    // SAFETY: made by `Wrapper::make`. The caller may drop its last reference during the call, so
+    // everything that is needed afterwards is copied.
     let (call, function, entry) = unsafe {
         let this = &*this.cast::<Wrapper>();
         (this.ffi.function_call, this.function, this.entry)
     };
     if !epoch::wanted() {
-        // SAFETY: the caller's arguments, passed on.
+        // SAFETY: the caller's arguments are passed on.
         return unsafe { call(function, arguments, count, result) };
     }
     let what = What { export: entry.id, entry, task: None, correlation: None };
     let bracket = run_begins(&what, stack_address());
-    // SAFETY: as above.
+    // SAFETY: the caller's arguments are passed on.
     let code = unsafe { call(function, arguments, count, result) };
     if let Some(bracket) = bracket {
         run_ends(&bracket, &what, code != 0);
@@ -218,7 +219,7 @@ fn run_begins(what: &What, frame: usize) -> Option<Bracket> {
     guarded(|| {
         point!(RunBegin);
         let thread = bracket::thread();
-        // SAFETY: null or this thread's own state.
+        // SAFETY: null, or this thread's own state.
         let recorded = unsafe { thread.as_ref() }.is_some_and(|t| what.entry.is_recorded(t));
         recorded.then(|| bracket::begin(thread, what, frame)).flatten()
     })
@@ -233,9 +234,9 @@ fn run_ends(bracket: &Bracket, what: &What, failed: bool) {
     });
 }
 
-/// Brackets `calls` instrumented ops of three tensors that do nothing, for calibration: without a
-/// user's instrument, and without the VM's own call. `bookkeeping`: ops of that kind, for which no
-/// counter is read.
+/// Brackets `calls` instrumented ops of three tensors that do nothing, for calibration. There is no
+/// user's instrument, and the VM's own call is not included. `bookkeeping` selects ops of that
+/// kind, for which no counter is read.
 pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
     static VM: AtomicU64 = AtomicU64::new(0);
     let mut vm = VM.load(Ordering::Acquire);
@@ -264,7 +265,7 @@ pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
         [Any::default(), name, before, Any::default(), tensor, tensor, tensor]
     };
     let (before, after) = (call(true), call(false));
-    // SAFETY: arguments as a VM passes them.
+    // SAFETY: these arguments have the form in which a VM passes them.
     let Some(entry) = (unsafe { op::of_call(vm, &before) }) else { return Took::default() };
     entry.rehearse(thread);
     let clock = thread.run.clock;
@@ -275,7 +276,7 @@ pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
         bare.push(clock.begin().wrapping_sub(begin));
         let begin = clock.begin();
         let frame = stack_address();
-        // SAFETY: as above; nothing happens in between.
+        // SAFETY: as above; nothing is called in between.
         unsafe {
             op_begins(vm, std::hint::black_box(&before), frame);
             let _ = std::hint::black_box(&after);

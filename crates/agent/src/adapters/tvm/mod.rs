@@ -1,6 +1,6 @@
-//! The adapter for TVM's Relax virtual machine, on the stock releases: its one instrument, and two
-//! of the symbols that compiled modules get from the runtime. `include/counterpoint/tvm.h` is the
-//! contract.
+//! The adapter for the Relax virtual machine of TVM's stock releases. It uses the VM's one
+//! instrument, and replaces two of the symbols that compiled modules get from the runtime.
+//! `include/counterpoint/tvm.h` documents the interface.
 //!
 //! ```text
 //!  vm["main"](…) ──► entry's wrapper ─────────────────────────────── role run
@@ -10,20 +10,21 @@
 //!      generated code ──► workspace                                  a value of the call
 //! ```
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | [`exports`] | what `tvm_ffi.load_module` finds |
-//! | [`ffi`] | the FFI's functions, looked up by name; its values, read |
-//! | [`instrument`] | around each op, and around a run |
-//! | [`bracket`] | what both and the regions have in common: begin, end, values |
-//! | [`function_collector`] | a user's collector that is two functions of TVM's |
-//! | [`op`] | from a call's arguments to the number of its export, without allocation |
-//! | [`vm`] | the virtual machines |
-//! | [`text`] | how data types, shapes and devices are spelled |
-//! | [`parallel`] | regions, tasks and workspaces |
+//! | [`exports`] | contains the functions that `tvm_ffi.load_module` finds |
+//! | [`ffi`] | looks up the FFI's functions by name, and reads its values |
+//! | [`instrument`] | brackets each op, and each run |
+//! | [`bracket`] | contains what ops, runs and regions share: begin, end, values |
+//! | [`function_collector`] | wraps two TVM functions as a user's collector |
+//! | [`op`] | maps a call's arguments to the id of its export, without allocation |
+//! | [`vm`] | registers the virtual machines |
+//! | [`text`] | spells data types, shapes and devices |
+//! | [`parallel`] | brackets regions and tasks, and counts workspaces |
 //!
-//! The VM passes exceptions through its instrument's caller, never through the instrument; compiled
-//! code may pass them through the launch of a region, where no landing pad of ours may lie.
+//! When an op throws, the exception passes through the function that calls the instrument, never
+//! through the instrument itself. Compiled code may throw through the launch of a region, so our
+//! function there must not have a landing pad.
 
 mod bracket;
 pub mod exports;
@@ -37,7 +38,7 @@ mod vm;
 
 use crate::recorder::adapter::Adapter;
 
-/// What the recorder knows about this adapter.
+/// This adapter's interface to the recorder.
 pub static ADAPTER: Adapter = Adapter {
     prepare: || {},
     rehearse: instrument::rehearse,

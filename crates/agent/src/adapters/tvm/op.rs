@@ -1,13 +1,13 @@
-//! From a call's arguments to the number of its export.
+//! Maps a call's arguments to the id of its export.
 //!
 //! ```text
 //!  vm, name, for each tensor: type, device, shape ──► words on the stack ──► hash ──► table ──► entry
 //! ```
 //!
-//! A call of an op that was met before costs one pass over its arguments and one comparison; nothing
-//! is allocated or locked. The first call of each kind makes the entry, under the process's lock,
-//! and the first of each part of a profile writes the entry's frame: so a forked child and the next
-//! session name what they record.
+//! A call of a known op costs one pass over its arguments and one comparison, without allocation or
+//! lock. The first call of each kind creates the entry, under the process's lock. The first call in
+//! each part of a profile writes the entry's frame, so a forked child and the next session also
+//! write the names of what they record.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
@@ -26,65 +26,67 @@ use crate::process::{losses, names};
 use crate::recorder::thread::Thread;
 use crate::state::run::Run;
 
-/// Words of a signature: some sixty tensors.
+/// Maximum number of words of a signature, enough for some sixty tensors.
 const WORDS: usize = 256;
-/// Longest name that a signature holds.
+/// Length in bytes of the longest name that a signature holds.
 const LONGEST_NAME: usize = 1000;
-/// Signatures with shapes; beyond them, ops are told by name alone.
+/// Maximum number of signatures with shapes. After that, ops are distinguished by name alone.
 const MOST_WITH_SHAPES: usize = 1 << 16;
-/// Slots of the table, of which those are half.
+/// Number of slots of the table, twice the number of signatures with shapes.
 const SLOTS: usize = 1 << 17;
-/// Entries at most: the table never fills.
+/// Maximum number of entries, so that the table never fills up.
 const MOST: usize = SLOTS / 4 * 3;
 /// More dimensions than any tensor has.
 const MOST_DIMENSIONS: i32 = 32;
-/// In the place of the number of dimensions, where the shape cannot be read.
+/// Replaces the number of dimensions if the shape cannot be read.
 const NO_SHAPE: u64 = 0xFF;
 
-/// What the names of book-keeping ops begin with.
+/// Common prefix of the names of bookkeeping ops.
 const BOOKKEEPING: &[u8] = b"vm.builtin.";
 
-/// What `vm.builtin.alloc_storage` is called with: context, shape, device, type, scope.
+/// The op that allocates storage. Its arguments are context, shape, device, type and scope.
 const ALLOC_STORAGE: &[u8] = b"vm.builtin.alloc_storage";
 
-/// A kind of call.
+/// All calls of one op with the same tensor types, shapes and devices.
 #[derive(Debug)]
 pub struct Entry {
     hash: u64,
     signature: Box<[u64]>,
     pub vm: &'static Vm,
-    /// The op's number, or the run's; a region's is one more and a task's two.
+    /// Id of the op or of the run. The op's regions have this id plus one, their tasks plus two.
     pub id: u32,
     role: Role,
     name: String,
     arguments: String,
     device_name: String,
-    /// Device of the last tensor; the first CPU if there is none.
+    /// Device of the last tensor, or the first CPU if there is none.
     pub device: Device,
     asynchronous: bool,
-    /// Its arguments tell how much storage it allocates.
+    /// Whether its arguments say how much storage it allocates.
     pub allocates: bool,
-    /// Book-keeping of the virtual machine.
+    /// Whether it is a bookkeeping op of the virtual machine.
     pub bookkeeping: bool,
-    /// The entry that was made before this one.
+    /// The entry created before this one.
     before: *const Entry,
-    /// Twice the serial number of the part that has its frame, and 1 if its calls are recorded.
+    /// Twice the serial number of the part that contains its frame, plus 1 if its calls are
+    /// recorded.
     told: AtomicU32,
-    /// Serial number of the part that has the frames of its regions and tasks.
+    /// Serial number of the part that contains the frames of its regions and tasks.
     regions_told: AtomicU32,
 }
 
-// SAFETY: `before` is set before the entry is shared and never changed.
+// SAFETY: `before` is set before the entry is shared, and never changed afterwards.
 unsafe impl Sync for Entry {}
 
-/// The entry that was made last.
+/// The most recently created entry.
 static LAST: AtomicPtr<Entry> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Table of entries: open addressing, entries are never removed. Mapped at the first entry.
+/// Hash table of entries with open addressing. Entries are never removed. Mapped for the first
+/// entry.
 static TABLE: AtomicPtr<[AtomicPtr<Entry>; SLOTS]> = AtomicPtr::new(std::ptr::null_mut());
 static ENTRIES: AtomicUsize = AtomicUsize::new(0);
 
-/// A signature in the making.
+/// A signature under construction.
 struct Signature {
     words: [std::mem::MaybeUninit<u64>; WORDS],
     length: usize,
@@ -103,7 +105,7 @@ impl Signature {
         signature
     }
 
-    /// Appends a word; what does not fit is noticed by the length.
+    /// Appends a word. If it does not fit, only the length grows, which `words` checks.
     #[inline(always)]
     fn push(&mut self, word: u64) {
         if let Some(place) = self.words.get_mut(self.length) {
@@ -132,19 +134,19 @@ impl Signature {
     #[inline(always)]
     fn words(&self) -> Option<&[u64]> {
         let words = self.words.get(..self.length)?;
-        // SAFETY: `push` has written as many.
+        // SAFETY: `push` has written this many words.
         Some(unsafe { &*(std::ptr::from_ref(words) as *const [u64]) })
     }
 }
 
-/// The tensors of a call, as its signature holds them.
+/// Appends the types, devices and shapes of a call's tensors to its signature.
 ///
 /// # Safety
-/// Arguments as the FFI passes them.
+/// The arguments must be those that the FFI passes.
 #[inline(always)]
 unsafe fn push_tensors(signature: &mut Signature, arguments: &[Any]) {
     for argument in arguments {
-        // SAFETY: by contract.
+        // SAFETY: the caller guarantees this.
         let Some(tensor) = (unsafe { ffi::tensor(argument) }) else { continue };
         let DataType { code, bits, lanes } = tensor.dtype;
         let dtype = u64::from(code) | u64::from(bits) << 8 | u64::from(lanes) << 16;
@@ -164,21 +166,21 @@ unsafe fn push_tensors(signature: &mut Signature, arguments: &[Any]) {
     }
 }
 
-/// The entry for a call of an op; `None` if it cannot be told from others, or has no name.
+/// Returns the entry for a call of an op; `None` if the table is full or the op has no name.
 ///
 /// # Safety
-/// `arguments` are what the VM passes to its instrument, the function, name, "before" and result
-/// included.
+/// `arguments` must be those that the VM passes to its instrument, including the function, the
+/// name, "before" and the result.
 #[inline(always)]
 pub unsafe fn of_call(vm: &'static Vm, arguments: &[Any]) -> Option<&'static Entry> {
-    // SAFETY: by contract.
+    // SAFETY: the caller guarantees this.
     let name = unsafe { ffi::text(arguments.get(1)?) }?;
     if name.len() > LONGEST_NAME {
         return by_name(vm, Role::Op, name);
     }
     let mut signature = Signature::new(vm, Role::Op);
     signature.push_text(name);
-    // SAFETY: by contract.
+    // SAFETY: the caller guarantees this.
     unsafe { push_tensors(&mut signature, arguments.get(4..).unwrap_or_default()) };
     let Some(words) = signature.words() else { return without_shapes(vm, name) };
     match find(signature.hash, words) {
@@ -187,7 +189,8 @@ pub unsafe fn of_call(vm: &'static Vm, arguments: &[Any]) -> Option<&'static Ent
     }
 }
 
-/// The entry for what has no arguments: a run, or an op that is told by name alone.
+/// Returns the entry for something without arguments: a run, or an op that is distinguished by name
+/// alone.
 pub fn by_name(vm: &'static Vm, role: Role, name: &[u8]) -> Option<&'static Entry> {
     let mut cut = name.len().min(LONGEST_NAME);
     if cut < name.len() {
@@ -216,7 +219,8 @@ fn find(hash: u64, words: &[u64]) -> Option<&'static Entry> {
     let table = unsafe { TABLE.load(Ordering::Acquire).as_ref() }?;
     let mut at = hash as usize % SLOTS;
     loop {
-        // SAFETY: null, or leaked by `make`. A quarter of the slots is free.
+        // SAFETY: null, or kept by `make`. The loop ends because a quarter of the slots is always
+        // free.
         let entry = unsafe { table.get(at)?.load(Ordering::Acquire).as_ref() }?;
         if entry.hash == hash && *entry.signature == *words {
             return Some(entry);
@@ -242,7 +246,7 @@ fn make(
         return without_shapes(vm, name);
     }
     let _lock = Lock::take()?;
-    // Another thread may have been faster.
+    // Another thread may have added it first.
     if let Some(entry) = find(hash, words) {
         return Some(entry);
     }
@@ -291,7 +295,7 @@ fn table() -> Option<&'static [AtomicPtr<Entry>; SLOTS]> {
     unsafe { TABLE.load(Ordering::Acquire).as_ref() }
 }
 
-/// Text of the tensors in a signature, and the device of the last one.
+/// Returns the text of the tensors in a signature, and the device of the last one.
 fn describe(mut words: &[u64]) -> (String, Option<Device>) {
     let (mut arguments, mut device) = (String::new(), None);
     while let [kind, place, rest @ ..] = words {
@@ -310,8 +314,8 @@ fn describe(mut words: &[u64]) -> (String, Option<Device>) {
     (arguments, device)
 }
 
-/// Writes the frames of all ops of this machine that are known into the thread's part of the profile,
-/// so that no call has to wait for them.
+/// Writes the frames of all known ops of this machine to the thread's part of the profile, so that
+/// no call has to wait for that.
 pub fn announce(vm: &'static Vm, thread: &Thread) {
     let _errno = ErrnoGuard::new();
     point!(OpTell);
@@ -319,7 +323,7 @@ pub fn announce(vm: &'static Vm, thread: &Thread) {
     let (process, run) = (thread.process(), thread.run);
     let mut frames = Vec::new();
     let mut at: *const Entry = LAST.load(Ordering::Acquire);
-    // SAFETY: null or leaked by `make`.
+    // SAFETY: null, or kept by `make`.
     while let Some(entry) = unsafe { at.as_ref() } {
         at = entry.before;
         if !std::ptr::eq(entry.vm, vm) {
@@ -337,8 +341,8 @@ pub fn announce(vm: &'static Vm, thread: &Thread) {
     vm.tell(process, run);
     process.append_bytes(&frames);
     at = LAST.load(Ordering::Acquire);
-    // Only now that they are there.
-    // SAFETY: as above.
+    // Mark the frames as written only after they are in the profile.
+    // SAFETY: null, or kept by `make`.
     while let Some(entry) = unsafe { at.as_ref() } {
         at = entry.before;
         if std::ptr::eq(entry.vm, vm) {
@@ -351,7 +355,8 @@ pub fn announce(vm: &'static Vm, thread: &Thread) {
 }
 
 impl Entry {
-    /// Whether calls of it are recorded, after its frame is in the thread's part of the profile.
+    /// Returns whether its calls are recorded. Writes its frame to the thread's part of the profile
+    /// first, unless it is already there.
     #[inline(always)]
     pub fn is_recorded(&self, thread: &Thread) -> bool {
         let serial = thread.process().serial();
@@ -374,15 +379,15 @@ impl Entry {
         self.is_told(process, run)
     }
 
-    /// Notes that its frame is in the part. Whether its calls are recorded.
+    /// Marks its frame as written to the part. Returns whether its calls are recorded.
     fn is_told(&self, process: &Process, run: &Run) -> bool {
         let recorded = run.records(&self.name);
         self.told.store(process.serial() << 1 | u32::from(recorded), Ordering::Release);
         recorded
     }
 
-    /// Writes the frames of its regions and tasks into the thread's part of the profile, unless they
-    /// are there.
+    /// Writes the frames of its regions and tasks to the thread's part of the profile, unless they
+    /// are already there. Returns false if that is impossible now.
     #[inline(always)]
     pub fn tell_regions(&self, thread: &Thread) -> bool {
         self.regions_told.load(Ordering::Acquire) == thread.process().serial()
@@ -414,23 +419,23 @@ impl Entry {
         })
     }
 
-    /// Number of its regions.
+    /// Returns the export id of its regions.
     pub fn region(&self) -> u32 {
         self.id + 1
     }
 
-    /// Number of their tasks.
+    /// Returns the export id of its tasks.
     pub fn task(&self) -> u32 {
         self.id + 2
     }
 
-    /// For calibration: nothing is written, calls are recorded.
+    /// Marks the entry as recorded without writing a frame, for calibration.
     pub fn rehearse(&self, thread: &Thread) {
         self.told.store(thread.process().serial() << 1 | 1, Ordering::Release);
     }
 }
 
-/// What parallel regions belong to that are launched outside of any op.
+/// Returns the entry for parallel regions that are launched outside of any op.
 pub fn outside() -> Option<&'static Entry> {
     static OUTSIDE: AtomicPtr<Vm> = AtomicPtr::new(std::ptr::null_mut());
     let mut vm = OUTSIDE.load(Ordering::Acquire);
@@ -442,26 +447,27 @@ pub fn outside() -> Option<&'static Entry> {
             OUTSIDE.store(vm, Ordering::Release);
         }
     }
-    // SAFETY: leaked above.
+    // SAFETY: leaked by `Vm::outside`.
     by_name(unsafe { &*vm }, Role::Op, b"(outside of ops)")
 }
 
-/// Bytes of storage that a call of `vm.builtin.alloc_storage` asks for; 0 if that cannot be told.
+/// Returns the bytes of storage that a call of `vm.builtin.alloc_storage` asks for, or 0 if that is
+/// unknown.
 ///
 /// # Safety
-/// As [`of_call`].
+/// Same as for [`of_call`].
 #[cold]
 #[inline(never)]
 pub unsafe fn storage_bytes(arguments: &[Any]) -> u64 {
     let bytes = || {
-        // SAFETY: by contract.
+        // SAFETY: the caller guarantees this.
         let extents = unsafe { ffi::shape(arguments.get(5)?) }?;
         let dtype = arguments.get(7)?;
         let element = if dtype.type_index == abi::tvm_ffi::type_index::DATA_TYPE {
             let (bits, lanes) = (dtype.bits >> 8 & 0xFF, dtype.bits >> 16 & 0xFFFF);
             (bits * lanes).div_ceil(8)
         } else {
-            // SAFETY: by contract.
+            // SAFETY: the caller guarantees this.
             text::element_bytes(unsafe { ffi::text(dtype) }?)?
         };
         extents.iter().try_fold(element, |n, extent| n.checked_mul(u64::try_from(*extent).ok()?))

@@ -1,13 +1,13 @@
-//! Parallel regions and workspaces: two symbols that the FFI hands to each compiled module when it
-//! is loaded, replaced by ours.
+//! Parallel regions and workspaces. The FFI gives two symbols to each compiled module when it loads
+//! the module; this file replaces them.
 //!
 //! ```text
 //!  op ─► launch (ours): region begins ─► launch (TVM's) ─► task (ours) ─► task (the op's), per thread
 //!                       region ends   ◄─
 //! ```
 //!
-//! While nothing records, the launch costs a load and a tail call. `num_task` may be 0, which leaves
-//! the number to TVM; the tasks see the real one.
+//! While nothing is recorded, a launch costs one additional load and a tail call. `num_task` may be
+//! 0, in which case TVM chooses the number; the tasks see the real one.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -23,7 +23,8 @@ use crate::process::losses;
 use crate::recorder::bracket::stack_address;
 use crate::state::epoch;
 
-/// Where the runtime's functions are: one library of its own since 0.25, one for all before.
+/// The libraries that may contain the runtime's functions: a separate one since 0.25, a single one
+/// before.
 const LIBRARIES: [&CStr; 2] = [c"libtvm_runtime.so", c"libtvm.so"];
 
 const SET: i64 = 0;
@@ -47,7 +48,7 @@ pub fn watch() -> i64 {
         (c"__TVMBackendAllocWorkspace", alloc_workspace as AllocWorkspace as *mut c_void),
     ];
     for (name, ours) in symbols {
-        // SAFETY: the FFI's own; our functions are never unloaded.
+        // SAFETY: this is the FFI's own function; our functions are never unloaded.
         if unsafe { (ffi.register_context_symbol)(name.as_ptr(), ours) } != 0 {
             ffi.drop_error();
             return REFUSED;
@@ -56,7 +57,8 @@ pub fn watch() -> i64 {
     SET
 }
 
-/// What the tasks of one launch have to know; on the launching thread's stack, which waits for them.
+/// The data that the tasks of one launch need. It is on the stack of the launching thread, which
+/// waits for the tasks.
 struct Launch {
     task: ParallelTask,
     data: *mut c_void,
@@ -66,7 +68,7 @@ struct Launch {
 
 #[inline(always)]
 fn real_launch() -> ParallelLaunch {
-    // SAFETY: set, once, before this function was handed to anybody; what has that name has that
+    // SAFETY: stored before any module got this function; the function with that name has that
     // type.
     unsafe {
         std::mem::transmute::<*mut c_void, ParallelLaunch>(REAL_LAUNCH.load(Ordering::Relaxed))
@@ -79,10 +81,10 @@ unsafe extern "C-unwind" fn parallel_launch(
     tasks: c_int,
 ) -> c_int {
     if !epoch::wanted() {
-        // SAFETY: the module's own call, passed on.
+        // SAFETY: this passes on the module's own call.
         return unsafe { real_launch()(task, data, tasks) };
     }
-    // SAFETY: as above.
+    // SAFETY: this passes on the module's own call.
     unsafe { launch_recorded(task, data, tasks) }
 }
 
@@ -90,10 +92,10 @@ unsafe extern "C-unwind" fn parallel_launch(
 unsafe fn launch_recorded(task: ParallelTask, data: *mut c_void, tasks: c_int) -> c_int {
     let mut launch = std::mem::MaybeUninit::<Launch>::uninit();
     let Some(region) = region_begins(task, data, &mut launch, stack_address()) else {
-        // SAFETY: the module's own call, passed on.
+        // SAFETY: this passes on the module's own call.
         return unsafe { real_launch()(task, data, tasks) };
     };
-    // SAFETY: ours, and what it needs; TVM waits until all tasks are done.
+    // SAFETY: our task gets the data that it needs, and TVM waits until all tasks are done.
     let code = unsafe { real_launch()(run_task, launch.as_mut_ptr().cast(), tasks) };
     region_ends(&region, code != 0);
     code
@@ -115,7 +117,7 @@ fn region_begins(
     let begin = || {
         point!(RegionBegin);
         let thread = bracket::thread();
-        // SAFETY: null or this thread's own state.
+        // SAFETY: null, or this thread's own state.
         let state = unsafe { thread.as_ref() }?;
         let entry = bracket::current_op(state).map_or_else(op::outside, Some)?;
         if !entry.is_recorded(state) || !entry.tell_regions(state) {
@@ -144,12 +146,12 @@ unsafe extern "C-unwind" fn run_task(
     group: *mut ParallelGroup,
     data: *mut c_void,
 ) -> c_int {
-    // SAFETY: the launching thread's, which waits.
+    // SAFETY: this points to the stack of the launching thread, which waits.
     let launch = unsafe { &*data.cast::<Launch>() };
-    // SAFETY: null or the runtime's group.
+    // SAFETY: null, or the runtime's group.
     let count = unsafe { group.as_ref() }.map_or(1, |group| group.tasks);
     let begun = task_begins(launch, number, count, stack_address());
-    // SAFETY: the module's own function and data.
+    // SAFETY: these are the module's own function and data.
     let code = unsafe { (launch.task)(number, group, launch.data) };
     if let Some((bracket, what)) = begun {
         task_ends(&bracket, &what, code != 0);
@@ -201,7 +203,7 @@ unsafe extern "C-unwind" fn alloc_workspace(
     let real = unsafe {
         std::mem::transmute::<*mut c_void, AllocWorkspace>(REAL_WORKSPACE.load(Ordering::Relaxed))
     };
-    // SAFETY: the module's own call, passed on.
+    // SAFETY: this passes on the module's own call.
     let memory = unsafe { real(device_type, device, bytes, code, bits) };
     if !memory.is_null() && epoch::wanted() {
         note_workspace(bytes);

@@ -1,11 +1,12 @@
-//! How data types, shapes and devices are spelled: as TVM does.
+//! Spells data types, shapes and devices as TVM does.
 
 use std::fmt::Write;
 
 use abi::collector::Device;
 use abi::tvm_ffi::DataType;
 
-/// Of `DLDataTypeCode`, by number. Those from `float8_e3m4` on say their bits themselves.
+/// Names of the values of `DLDataTypeCode`. From `float8_e3m4` on, the name contains the number of
+/// bits.
 const CODES: [&str; 18] = [
     "int",
     "uint",
@@ -30,7 +31,7 @@ const HANDLE: u8 = 3;
 const BOOL: u8 = 6;
 const FIRST_WITH_BITS: u8 = 7;
 
-/// Of `DLDeviceType`, by number.
+/// Names of the values of `DLDeviceType`; empty for values that are not used.
 const DEVICES: [&str; 19] = [
     "",
     "cpu",
@@ -52,10 +53,10 @@ const DEVICES: [&str; 19] = [
     "maia",
     "trn",
 ];
-/// What TVM multiplies the number of a session by for a device of another machine.
+/// For a device of another machine, TVM adds this times the session's number plus one to its type.
 const REMOTE: i32 = 128;
 
-/// `float32`, `int8x4`, `bool`, `custom[130]16`.
+/// Appends a data type: `float32`, `int8x4`, `bool`, `custom[130]16`.
 pub fn data_type(to: &mut String, dtype: DataType) {
     let name = CODES.get(usize::from(dtype.code));
     let _ = match name {
@@ -80,7 +81,7 @@ pub fn data_type(to: &mut String, dtype: DataType) {
     }
 }
 
-/// `float32[2, 3]`; an unknown shape is `[?]`.
+/// Appends a tensor: `float32[2, 3]`; an unknown shape is `[?]`.
 pub fn tensor(to: &mut String, dtype: DataType, shape: Option<&[u64]>) {
     data_type(to, dtype);
     let Some(shape) = shape else {
@@ -95,7 +96,7 @@ pub fn tensor(to: &mut String, dtype: DataType, shape: Option<&[u64]>) {
     to.push(']');
 }
 
-/// `cpu0`, `remote[1]-cuda0`, `device20:3` for a type that has no name here.
+/// Spells a device: `cpu0`, `remote[1]-cuda0`, or `device20:3` for a type without a name here.
 pub fn device(device: Device) -> String {
     let mut text = String::new();
     let mut kind = device.kind;
@@ -111,14 +112,15 @@ pub fn device(device: Device) -> String {
     text
 }
 
-/// Whether an op on this device returns before the device is done. What is not known is taken for
-/// such: a launch's time must not pass for the device's.
+/// Returns whether an op on this device returns before the device has finished. Unknown devices
+/// count as asynchronous, because the time of a launch must not be shown as the time of the device.
 pub fn is_asynchronous(device: Device) -> bool {
     const CPU_AND_ITS_MEMORY: [i32; 3] = [1, 3, 11];
     !CPU_AND_ITS_MEMORY.contains(&device.kind)
 }
 
-/// Bytes of one element of a type that is given as text, as the VM gives it to its instrument.
+/// Returns the bytes of one element of a type given as text, which is how the VM passes it to its
+/// instrument.
 pub fn element_bytes(text: &[u8]) -> Option<u64> {
     let digits = |from: usize| {
         let rest = text.get(from..).unwrap_or_default();
@@ -148,7 +150,7 @@ mod tests {
         text
     }
 
-    /// Against what `str(tvm_ffi.dtype(…))` says of the same names, and the rules in `dtype.cc`.
+    /// Expected values: `str(tvm_ffi.dtype(…))` for the same names, and the rules in `dtype.cc`.
     #[test]
     fn data_types_are_spelled_as_tvm_does() {
         assert_eq!(dtype(2, 32, 1), "float32");

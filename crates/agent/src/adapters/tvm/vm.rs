@@ -1,4 +1,4 @@
-//! The virtual machines of a process, each with an instrument of ours.
+//! The virtual machines of a process that have an instrument of ours.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -9,39 +9,39 @@ use crate::process::names;
 use crate::process::part::Process;
 use crate::state::run::Run;
 
-/// The one that was registered last.
+/// The most recently registered virtual machine.
 static VMS: AtomicPtr<Vm> = AtomicPtr::new(std::ptr::null_mut());
 
 /// A virtual machine.
 #[derive(Debug)]
 pub struct Vm {
     pub number: u32,
-    /// Id of the library that stands for it in a profile.
+    /// Id of the library that represents it in a profile.
     pub library: u32,
     name: String,
-    /// Calls that its instruments saw while something recorded.
+    /// Number of calls that its instruments saw while something was recorded.
     pub calls: AtomicU64,
-    /// Who calls it, and where its outermost op is.
+    /// Which thread calls it, and where its outermost op is.
     pub inside: Inside,
-    /// Serial number of the part that has its frame.
+    /// Serial number of the part that contains its frame.
     told: AtomicU32,
     next: *const Vm,
 }
 
-/// Whether a machine is between two calls of its instrument: TVM looks for the instrument again
-/// after the op, and finds none if it was taken away meanwhile, which is an error.
+/// Whether a machine is between two calls of its instrument. TVM looks for the instrument again
+/// after the op; if it was removed meanwhile, TVM reports an error.
 #[derive(Debug, Default)]
 pub struct Inside {
-    /// The thread that called it last; 0: none has.
+    /// The thread that called it last; 0 if none has.
     thread: AtomicUsize,
-    /// Stack address of its outermost op in progress, 0 for none. What an op that threw leaves here
-    /// lies below whatever its thread does next.
+    /// Stack address of its outermost op in progress; 0 for none. An op that threw leaves its
+    /// address here, which lies below everything that its thread does next.
     frame: AtomicUsize,
 }
 
 impl Inside {
     fn here() -> usize {
-        // SAFETY: always possible.
+        // SAFETY: `pthread_self` has no preconditions.
         unsafe { libc::pthread_self() as usize }
     }
 
@@ -61,8 +61,8 @@ impl Inside {
         }
     }
 
-    /// Whether the calling thread, at this stack address, may take the instrument away: only the one
-    /// that called the machine last can know.
+    /// Returns whether the calling thread, at this stack address, may remove the instrument. Only
+    /// the thread that called the machine last can know that.
     pub fn is_quiet(&self, frame: usize) -> bool {
         let (thread, open) =
             (self.thread.load(Ordering::Relaxed), self.frame.load(Ordering::Relaxed));
@@ -70,11 +70,11 @@ impl Inside {
     }
 }
 
-// SAFETY: `next` is set before the value is shared and never changed.
+// SAFETY: `next` is set before the value is shared, and never changed afterwards.
 unsafe impl Sync for Vm {}
 
 impl Vm {
-    /// Its frame, once per part. Under the process's lock.
+    /// Writes its frame, at most once per part. The caller holds the process's lock.
     pub fn tell(&self, process: &Process, run: &Run) {
         if self.told.swap(process.serial(), Ordering::Relaxed) == process.serial() {
             return;
@@ -91,11 +91,12 @@ impl Vm {
         }));
     }
 
-    /// Registers one. `None` only if a signal handler has interrupted the recorder.
+    /// Registers a virtual machine. Returns `None` only if a signal handler has interrupted the
+    /// recorder.
     pub fn register(name: String) -> Option<&'static Self> {
         let _lock = Lock::take()?;
         let next = VMS.load(Ordering::Acquire);
-        // SAFETY: null or leaked here.
+        // SAFETY: null, or leaked by `link`.
         let number = unsafe { next.as_ref() }.map_or(0, |last| last.number + 1);
         Some(Self::link(number, name, next))
     }
@@ -109,7 +110,7 @@ impl Vm {
         vm
     }
 
-    /// One that is in no list and no profile, for calibration.
+    /// Makes a machine that is in no list and no profile, for calibration.
     pub fn nowhere() -> &'static Self {
         Box::leak(Box::new(Self {
             number: u32::MAX - 1,
@@ -122,7 +123,7 @@ impl Vm {
         }))
     }
 
-    /// What parallel regions belong to that are launched outside of any virtual machine.
+    /// Makes the machine that owns parallel regions launched outside of any virtual machine.
     pub fn outside() -> &'static Self {
         Box::leak(Box::new(Self {
             number: u32::MAX,
@@ -135,10 +136,10 @@ impl Vm {
         }))
     }
 
-    /// The one with this number.
+    /// Returns the machine with this number.
     pub fn find(number: i64) -> Option<&'static Self> {
         let mut at: *const Self = VMS.load(Ordering::Acquire);
-        // SAFETY: null or leaked by `register`.
+        // SAFETY: null, or leaked by `register`.
         while let Some(vm) = unsafe { at.as_ref() } {
             if i64::from(vm.number) == number {
                 return Some(vm);

@@ -1,8 +1,8 @@
 //! The exported functions: glibc's names for starting a program.
 //!
-//! `execve` and what glibc makes of it with nothing added are the bare system call. What has a
-//! meaning of its own in glibc (the search in `PATH`, `/bin/sh` for files that are no programs,
-//! the attributes of a spawn) is glibc's function, found once.
+//! `execve`, and the glibc functions that add nothing to it, make the system call directly.
+//! Functions for which glibc does more (the search in `PATH`, `/bin/sh` for files that are not
+//! programs, the attributes of a spawn) call glibc's function, which is looked up only once.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use super::{Program, Strings, launch};
 use crate::os::sys::set_errno;
 
-/// A function of the next library that has it.
+/// A function of the next library that defines it.
 struct Real {
     name: &'static CStr,
     at: AtomicPtr<c_void>,
@@ -29,7 +29,7 @@ impl Real {
     fn get(&self) -> Option<*mut c_void> {
         let mut at = self.at.load(Ordering::Relaxed);
         if at.is_null() {
-            // SAFETY: a C string; finds the definition behind this library.
+            // SAFETY: a C string; the call finds the definition after this library's.
             at = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
             self.at.store(at, Ordering::Relaxed);
         }
@@ -48,22 +48,22 @@ fn not_there() -> c_int {
     -1
 }
 
-/// The environment of the calling process, as glibc reads it.
+/// Returns the environment of the calling process, as glibc reads it.
 fn own_environment() -> Strings {
-    // SAFETY: glibc's variable; a program that changes it while another thread starts a program
-    // has that race without us.
+    // SAFETY: this reads glibc's variable. A program that changes it while another thread starts a
+    // program has that race without us, too.
     unsafe { libc::environ }.cast::<*const c_char>().cast_const()
 }
 
 /// # Safety
-/// As `execve(2)`.
+/// The requirements of `execve(2)` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execve(
     path: *const c_char,
     arguments: Strings,
     environment: Strings,
 ) -> c_int {
-    // SAFETY: the host's own arguments, passed on.
+    // SAFETY: the host's own arguments are passed on.
     unsafe {
         launch(Program::Path(path), environment, |environment| {
             libc::syscall(libc::SYS_execve, path, arguments, environment) as c_int
@@ -72,15 +72,15 @@ pub unsafe extern "C" fn execve(
 }
 
 /// # Safety
-/// As `execv(3)`.
+/// The requirements of `execv(3)` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execv(path: *const c_char, arguments: Strings) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the host's own arguments are passed on.
     unsafe { execve(path, arguments, own_environment()) }
 }
 
 /// # Safety
-/// As `execveat(2)`.
+/// The requirements of `execveat(2)` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execveat(
     at: c_int,
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn execveat(
     environment: Strings,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: the host's own arguments, passed on.
+    // SAFETY: the host's own arguments are passed on.
     unsafe {
         launch(Program::At(at, path), environment, |environment| {
             libc::syscall(libc::SYS_execveat, at, path, arguments, environment, flags) as c_int
@@ -98,12 +98,12 @@ pub unsafe extern "C" fn execveat(
 }
 
 /// # Safety
-/// As `fexecve(3)`.
+/// The requirements of `fexecve(3)` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int {
     type Function = unsafe extern "C" fn(c_int, Strings, Strings) -> c_int;
     let Some(real) = FEXECVE.get() else { return not_there() };
-    // SAFETY: glibc's function has this type; the host's own arguments, passed on.
+    // SAFETY: glibc's function has this type; the host's own arguments are passed on.
     unsafe {
         let real = std::mem::transmute::<*mut c_void, Function>(real);
         launch(Program::Descriptor(fd), environment, |environment| real(fd, arguments, environment))
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Str
 }
 
 /// # Safety
-/// As `execvpe(3)`.
+/// The requirements of `execvpe(3)` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvpe(
     file: *const c_char,
@@ -128,10 +128,10 @@ pub unsafe extern "C" fn execvpe(
 }
 
 /// # Safety
-/// As `execvp(3)`.
+/// The requirements of `execvp(3)` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Strings) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the host's own arguments are passed on.
     unsafe { execvpe(file, arguments, own_environment()) }
 }
 
@@ -145,7 +145,8 @@ type Spawn = unsafe extern "C" fn(
 ) -> c_int;
 
 /// # Safety
-/// As `posix_spawn(3)`. (Programs linked before glibc 2.15 got one that also tried `/bin/sh`.)
+/// The requirements of `posix_spawn(3)` apply. (Programs linked before glibc 2.15 got a version
+/// that also tried `/bin/sh`.)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_spawn(
     pid: *mut libc::pid_t,
@@ -166,7 +167,7 @@ pub unsafe extern "C" fn posix_spawn(
 }
 
 /// # Safety
-/// As `posix_spawnp(3)`.
+/// The requirements of `posix_spawnp(3)` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_spawnp(
     pid: *mut libc::pid_t,
@@ -186,13 +187,13 @@ pub unsafe extern "C" fn posix_spawnp(
     }
 }
 
-// The functions with arguments one by one. Those in registers are pushed below those on the stack,
-// over the return address, which makes the array that is wanted where it stands: nothing is
-// copied, however many there are. On failure the return address comes back to its place.
+// These functions take the program's arguments one by one. The arguments in registers are pushed
+// below those on the stack, over the return address. This completes the array in place, so nothing
+// is copied, however many arguments there are. On failure, the return address is put back.
 #[cfg(target_arch = "x86_64")]
 macro_rules! listed {
     ($name:ident, $body:ident, $page:literal) => {
-        #[doc = concat!("# Safety\nAs `", $page, "`.")]
+        #[doc = concat!("# Safety\nThe requirements of `", $page, "` apply.")]
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name() {
@@ -217,11 +218,12 @@ macro_rules! listed {
     };
 }
 
-// As for x86-64; the return address is in a register. Not run yet.
+// Same as for x86-64, except that the return address is in a register. This code has not been run
+// yet.
 #[cfg(target_arch = "aarch64")]
 macro_rules! listed {
     ($name:ident, $body:ident, $page:literal) => {
-        #[doc = concat!("# Safety\nAs `", $page, "`.")]
+        #[doc = concat!("# Safety\nThe requirements of `", $page, "` apply.")]
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name() {
@@ -248,10 +250,10 @@ listed!(execl, execv, "execl(3)");
 listed!(execlp, execvp, "execlp(3)");
 listed!(execle, execle_array, "execle(3)");
 
-/// The environment stands behind the null pointer that ends the arguments.
+/// The environment follows the null pointer that ends the arguments.
 unsafe extern "C" fn execle_array(path: *const c_char, arguments: Strings) -> c_int {
     let mut count = 0;
-    // SAFETY: the caller's arguments end with a null pointer, and the environment follows.
+    // SAFETY: the caller's arguments end with a null pointer, and the environment follows it.
     unsafe {
         while !(*arguments.add(count)).is_null() {
             count += 1;

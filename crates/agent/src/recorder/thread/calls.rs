@@ -1,25 +1,25 @@
-//! What a thread keeps for each call that it is in.
+//! The data that a thread keeps for each of its calls in progress.
 
 use std::ffi::c_void;
 
-/// Users' collectors that can be registered at a time.
+/// Maximum number of users' collectors that can be registered at a time.
 pub(crate) const MOST_COLLECTORS: usize = 8;
 
-/// What the end of a call has to know about its begin, where they are not in one function.
+/// What the end of a call needs to know about its begin when the two are in different functions.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Apart {
     pub(crate) export: u32,
     pub(crate) start: u64,
 }
 
-/// Plain words for the adapter that began the call. The recorder does not interpret them.
+/// Data that the adapter stores with a call it began. The recorder does not interpret it.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot {
-    /// Whose slot it is: an address that no other adapter uses.
+    /// Identifies the owner: an address that no other adapter uses.
     pub(crate) owner: *const c_void,
-    /// Address of something that is never freed: what is being called.
+    /// Address of a description of the called function, which is never freed.
     pub(crate) subject: *const c_void,
-    /// Two numbers that the adapter may add to while the call lasts.
+    /// Two numbers that the adapter may change during the call.
     pub(crate) numbers: [u64; 2],
 }
 
@@ -28,14 +28,14 @@ impl Slot {
         Self { owner: std::ptr::null(), subject: std::ptr::null(), numbers: [0; 2] };
 }
 
-/// Which users' collectors were started for a call, and the state that each gave.
+/// The users' collectors that were started for a call, and the state that each returned.
 #[derive(Clone, Copy)]
 pub(crate) struct Started {
-    /// A bit for each collector.
+    /// One bit for each collector.
     pub(crate) mask: u32,
-    /// One of them was interrupted: nothing may begin.
+    /// Whether one of them was interrupted; the call must then not begin.
     pub(crate) interrupted: bool,
-    /// The collector, which is never freed, and its state.
+    /// For each collector: its address, which is never freed, and its state.
     pub(crate) states: [(*const c_void, *mut c_void); MOST_COLLECTORS],
 }
 

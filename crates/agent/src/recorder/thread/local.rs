@@ -1,21 +1,21 @@
-//! The thread-local: two words in the static TLS block and what goes with them. Reading it never
-//! allocates and is safe in a signal handler.
+//! The thread-local in the static TLS block. Reading it never allocates and is safe in a signal
+//! handler.
 
 use std::ffi::c_void;
 
 use super::Thread;
 
-/// The thread-local: where this thread's state is, and what became of it before.
+/// The thread-local: a pointer to the thread's state, and a few facts that outlive that state.
 #[repr(C)]
 pub(crate) struct Local {
     pub(crate) thread: *mut Thread,
-    /// Not zero while attaching: a signal handler must not attach too.
+    /// Nonzero while the thread is attaching: a signal handler must then not attach it, too.
     pub(crate) attaching: u8,
-    /// How often this thread's exit destructor ran.
+    /// Number of times that this thread's exit destructor has run.
     pub(crate) lives: u8,
-    /// Calls to pass through before trying to attach again.
+    /// Number of calls to let pass before trying to attach again.
     pub(crate) retry: u32,
-    /// A copy of the state, while this thread forks.
+    /// A copy of the thread's state, while the thread forks.
     saved: *mut c_void,
 }
 
@@ -23,8 +23,9 @@ pub(crate) struct Local {
 mod place {
     use super::Local;
 
-    // The initial-exec model needs no call and no allocation, unlike Rust's `thread_local` in a
-    // shared object. 24 bytes fit into the static TLS reserve even when loaded late.
+    // The initial-exec model needs neither a call nor an allocation, unlike Rust's `thread_local`
+    // in a shared object. 24 bytes fit into the reserve of static TLS even if the library is loaded
+    // late.
     std::arch::global_asm!(
         ".pushsection .tbss.cp_local,\"awT\",@nobits",
         ".balign 16",
@@ -40,7 +41,8 @@ mod place {
     #[inline(always)]
     pub fn get() -> *mut Local {
         let at: *mut Local;
-        // SAFETY: the x86-64 TLS ABI: fs:0 holds the thread pointer, the GOT the offset.
+        // SAFETY: by the x86-64 TLS ABI, fs:0 holds the thread pointer and the GOT holds the
+        // offset.
         unsafe {
             std::arch::asm!(
                 "mov {0}, qword ptr fs:0",
@@ -78,36 +80,36 @@ mod place {
 
 const _: () = assert!(size_of::<Local>() == 24);
 
-/// The calling thread's state if it is attached, else null. Safe in signal handlers.
+/// Returns the calling thread's state, or null if it has none. Safe in signal handlers.
 #[inline(always)]
 pub fn current() -> *mut Thread {
     // SAFETY: the thread-local exists as long as the thread.
     unsafe { (*place::get()).thread }
 }
 
-/// Keeps the copy of the calling thread's state while it forks.
+/// Stores the copy of the calling thread's state while it forks.
 pub(crate) fn set_saved(saved: *mut c_void) {
     // SAFETY: the thread-local exists as long as the thread.
     unsafe { (*place::get()).saved = saved }
 }
 
-/// Returns that copy, once.
+/// Returns that copy and clears it.
 pub(crate) fn take_saved() -> *mut c_void {
-    // SAFETY: as above.
+    // SAFETY: the thread-local exists as long as the thread.
     unsafe { std::mem::replace(&mut (*place::get()).saved, std::ptr::null_mut()) }
 }
 
-/// The calling thread's own.
+/// Returns the calling thread's thread-local.
 #[inline(always)]
 pub(crate) fn get() -> *mut Local {
     place::get()
 }
 
-/// Makes `thread` the calling thread's state while `body` runs: for calibration, which brackets
+/// Makes `thread` the calling thread's state while `body` runs. Calibration uses this to bracket
 /// empty calls before the thread counts as attached.
 pub(crate) fn with_current<T>(thread: *mut Thread, body: impl FnOnce() -> T) -> T {
     let local = get();
-    // SAFETY: this thread's own; a signal handler in between finds a state that is ready.
+    // SAFETY: this is the thread's own state; a signal handler in between finds it ready.
     unsafe {
         let before = std::mem::replace(&mut (*local).thread, thread);
         let result = body();

@@ -1,12 +1,13 @@
-//! What the kernel counts for a thread anyway, noted where its pages begin and end.
+//! Stores at the beginning and at the end of each page what the kernel has counted for the page's
+//! thread. The kernel counts these numbers for every thread in any case ([`Usage`]).
 
 use record::Usage;
 
 use super::Thread;
 
 impl Thread {
-    /// Notes what the thread has used so far, attaching included, which is not the program's.
-    /// `begun_ns`: its processor time when attaching began.
+    /// Stores what the thread has used so far. `begun_ns` is its CPU time when attaching began.
+    /// What attaching used is stored separately, because it does not belong to the program.
     pub(crate) fn begin_usage(&mut self, begun_ns: u64) {
         if let Some(usage) = Usage::of_thread(self.run.clock.begin()) {
             // SAFETY: a page is attached.
@@ -14,7 +15,7 @@ impl Thread {
         }
     }
 
-    /// Notes what it has used until its page ended.
+    /// Stores what the thread has used by the end of its page.
     pub(crate) fn end_usage(&mut self) {
         if let Some(usage) = Usage::of_thread(self.run.clock.begin()) {
             // SAFETY: a page is attached.
