@@ -3,6 +3,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`c`] | compiles C programs of `tests/programs` |
 //! | [`counting`] | counters, memory and machines for tests of counting |
 //! | [`script`] | a profile as a test describes it: processes, threads, calls |
 //! | [`make`] | writes a script as a real profile directory, through the real page writer |
@@ -14,6 +15,7 @@
 //!
 //! Dev only: nothing here is in a release, and it may panic, as tests do.
 
+pub mod c;
 pub mod counting;
 pub mod fuzz;
 pub mod golden;
