@@ -16,6 +16,8 @@
 //! | [`session`] | one recording of one profiler |
 //! | [`builder`] | the functions that a plugin hands its events to |
 //! | [`sink`] | where events go |
+//! | [`conformance`] | drives a plugin through everything, to find out what it does wrong |
+//! | [`stream`] | events as bytes, from the process of the plugins to the one that makes a profile |
 //! | [`problem`] | everything that a plugin can do wrong, said with its name |
 //!
 //! A plugin is somebody else's code in our process. Every pointer and size that it gives is checked
@@ -23,12 +25,14 @@
 //! pointer, cannot be detected. What is wrong becomes a [`Problem`] and the rest goes on.
 
 pub mod builder;
+pub mod conformance;
 pub mod discover;
 pub mod load;
 pub mod platform;
 pub mod problem;
 pub mod session;
 pub mod sink;
+pub mod stream;
 
 pub use discover::discover;
 pub use load::{Host, Plugin, Profiler};
