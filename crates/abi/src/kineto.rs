@@ -20,48 +20,46 @@ pub const EXTENSION_VERSION: u32 = 1;
 /// The first number of a type that a plugin declared.
 pub const FIRST_OWN_TYPE: u32 = 1024;
 
-/// A published type of events: its number, the name that Kineto's traces give it, and what it is on
-/// every accelerator.
+/// A published type of events: its number, and the name that Kineto's traces give it. What it means
+/// on every accelerator is in `model::activity`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventType {
     /// Its number.
     pub number: u32,
     /// `cat` in a trace of Kineto's, and the name in a list of kinds.
     pub name: &'static str,
-    /// The word that is the same for all vendors: `runtime`, `driver`, `kernel`, …
-    pub generic: &'static str,
 }
 
-const fn event(number: u32, name: &'static str, generic: &'static str) -> EventType {
-    EventType { number, name, generic }
+const fn event(number: u32, name: &'static str) -> EventType {
+    EventType { number, name }
 }
 
 /// The published types; the type with the number `n` is at `n - 1`.
 pub const EVENT_TYPES: [EventType; 24] = [
-    event(1, "cpu_op", "cpu_op"),
-    event(2, "user_annotation", "user_annotation"),
-    event(3, "gpu_user_annotation", "gpu_user_annotation"),
-    event(4, "gpu_memcpy", "gpu_memcpy"),
-    event(5, "gpu_memset", "gpu_memset"),
-    event(6, "kernel", "kernel"),
-    event(7, "external_correlation", "external_correlation"),
-    event(8, "cuda_runtime", "runtime"),
-    event(9, "cuda_driver", "driver"),
-    event(10, "cpu_instant_event", "cpu_instant_event"),
-    event(11, "python_function", "python_function"),
-    event(12, "overhead", "overhead"),
-    event(13, "mtia_runtime", "runtime"),
-    event(14, "mtia_ccp_events", "kernel"),
-    event(15, "mtia_insight", "mtia_insight"),
-    event(16, "cuda_sync", "sync"),
-    event(17, "glow_runtime", "runtime"),
-    event(18, "cuda_profiler_range", "cuda_profiler_range"),
-    event(19, "hpu_op", "runtime"),
-    event(20, "xpu_runtime", "runtime"),
-    event(21, "collective_comm", "collective_comm"),
-    event(22, "gpu_pm_counter", "counter"),
-    event(23, "privateuse1_runtime", "runtime"),
-    event(24, "privateuse1_driver", "driver"),
+    event(1, "cpu_op"),
+    event(2, "user_annotation"),
+    event(3, "gpu_user_annotation"),
+    event(4, "gpu_memcpy"),
+    event(5, "gpu_memset"),
+    event(6, "kernel"),
+    event(7, "external_correlation"),
+    event(8, "cuda_runtime"),
+    event(9, "cuda_driver"),
+    event(10, "cpu_instant_event"),
+    event(11, "python_function"),
+    event(12, "overhead"),
+    event(13, "mtia_runtime"),
+    event(14, "mtia_ccp_events"),
+    event(15, "mtia_insight"),
+    event(16, "cuda_sync"),
+    event(17, "glow_runtime"),
+    event(18, "cuda_profiler_range"),
+    event(19, "hpu_op"),
+    event(20, "xpu_runtime"),
+    event(21, "collective_comm"),
+    event(22, "gpu_pm_counter"),
+    event(23, "privateuse1_runtime"),
+    event(24, "privateuse1_driver"),
 ];
 /// The type of counters.
 pub const TYPE_COUNTER: u32 = 22;

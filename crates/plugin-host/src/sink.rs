@@ -99,6 +99,9 @@ pub struct Counter<'a> {
 /// Receives what one profiler hands over, during its call. Texts are what the plugin wrote, up to
 /// the zero byte: any bytes.
 pub trait Sink {
+    /// A kind that a plugin declared, before the first event: its number in events, its name, and
+    /// the published type that it is most like.
+    fn kind(&mut self, _number: u32, _name: &str, _base: u32) {}
     /// An event, complete.
     fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata);
     /// A device's row. No name: the device's number is to be shown.

@@ -179,17 +179,6 @@ impl<W: Write> Writer<W> {
         self.buffer.clear();
     }
 
-    /// Names a kind that a plugin declared.
-    pub fn kind(&mut self, number: u32, name: &str, base: u32) {
-        let before = self.buffer.len();
-        let name = self.text(name.as_bytes());
-        self.buffer.push(KIND);
-        [number.into(), name, base.into()]
-            .into_iter()
-            .for_each(|field| put(&mut self.buffer, field));
-        self.added(before);
-    }
-
     /// Brings everything so far to the reader.
     ///
     /// # Errors
@@ -215,6 +204,16 @@ impl<W: Write> Writer<W> {
 }
 
 impl<W: Write> Sink for Writer<W> {
+    fn kind(&mut self, number: u32, name: &str, base: u32) {
+        let before = self.buffer.len();
+        let name = self.text(name.as_bytes());
+        self.buffer.push(KIND);
+        for field in [number.into(), name, base.into()] {
+            put(&mut self.buffer, field);
+        }
+        self.added(before);
+    }
+
     fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata) {
         if !self.fits() {
             return;
@@ -356,17 +355,6 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// A kind that a plugin declared.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Declared {
-    /// Its number in events.
-    pub number: u32,
-    /// Its name.
-    pub name: String,
-    /// The published type that it is most like.
-    pub base: u32,
-}
-
 impl<R: Read> Reader<R> {
     /// Begins to read.
     pub fn new(source: R) -> Self {
@@ -379,15 +367,11 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Hands all records to the sink, and kinds to `declare`.
+    /// Hands all records to the sink.
     ///
     /// # Errors
     /// The source cannot be read.
-    pub fn replay(
-        mut self,
-        sink: &mut dyn Sink,
-        mut declare: impl FnMut(Declared),
-    ) -> io::Result<Ending> {
+    pub fn replay(mut self, sink: &mut dyn Sink) -> io::Result<Ending> {
         let mut magic = [0; 8];
         let begun = match self.bytes(&mut magic) {
             Ok(()) if magic == MAGIC => Ok(()),
@@ -396,7 +380,7 @@ impl<R: Read> Reader<R> {
         };
         let ended = begun.and_then(|()| {
             loop {
-                if let Some(dropped) = self.record(sink, &mut declare)? {
+                if let Some(dropped) = self.record(sink)? {
                     return Ok(dropped);
                 }
             }
@@ -472,11 +456,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// One record; the number of dropped events if it was the last.
-    fn record(
-        &mut self,
-        sink: &mut dyn Sink,
-        declare: &mut impl FnMut(Declared),
-    ) -> Result<Option<u64>, Stop> {
+    fn record(&mut self, sink: &mut dyn Sink) -> Result<Option<u64>, Stop> {
         match self.byte()? {
             TEXT => {
                 let text = self.block(MOST_TEXT)?;
@@ -521,7 +501,7 @@ impl<R: Read> Reader<R> {
             KIND => {
                 let (number, name, base) = (self.unsigned()?, self.text()?, self.unsigned()?);
                 let name = String::from_utf8_lossy(&self.texts[name]).into_owned();
-                declare(Declared { number, name, base });
+                sink.kind(number, &name, base);
             }
             END => return self.number().map(Some),
             _ => return Err(Stop::Damaged),
@@ -570,6 +550,9 @@ mod tests {
     struct Lines(Vec<String>);
 
     impl Sink for Lines {
+        fn kind(&mut self, number: u32, name: &str, base: u32) {
+            self.0.push(format!("{number} {name} {base}"));
+        }
         fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata) {
             let pairs: Vec<_> = metadata.iter().collect();
             self.0.push(format!("{event:?} {name:?} {pairs:?}"));
@@ -590,6 +573,7 @@ mod tests {
 
     /// Something of everything, with the extremes of each field.
     fn feed(sink: &mut dyn Sink) {
+        sink.kind(1024, "tile", 6);
         let mut metadata = Metadata::default();
         metadata.push(b"key", b"{\"a\":1}");
         metadata.push(b"", b"");
@@ -616,7 +600,6 @@ mod tests {
     fn written(limit: Option<u64>) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes, limit);
-        writer.kind(1024, "tile", 6);
         feed(&mut writer);
         writer.finish().expect("a Vec takes all");
         bytes
@@ -626,12 +609,11 @@ mod tests {
     fn what_goes_in_comes_out() {
         let mut expected = Lines::default();
         feed(&mut expected);
-        let (mut lines, mut kinds) = (Lines::default(), Vec::new());
+        let mut lines = Lines::default();
         let bytes = written(None);
-        let ending = Reader::new(&bytes[..]).replay(&mut lines, |kind| kinds.push(kind));
+        let ending = Reader::new(&bytes[..]).replay(&mut lines);
         assert_eq!(ending.expect("reads"), Ending::Whole { dropped: 0 });
         assert_eq!(lines.0, expected.0);
-        assert_eq!(kinds, [Declared { number: 1024, name: "tile".into(), base: 6 }]);
         assert_eq!(bytes.windows(4).filter(|window| window == b"name").count(), 1, "interned");
     }
 
@@ -642,7 +624,7 @@ mod tests {
         feed(&mut whole);
         for length in 0..bytes.len() {
             let mut lines = Lines::default();
-            let ending = Reader::new(&bytes[..length]).replay(&mut lines, |_| {});
+            let ending = Reader::new(&bytes[..length]).replay(&mut lines);
             assert_eq!(ending.expect("reads"), Ending::Cut);
             assert_eq!(lines.0, whole.0[..lines.0.len()]);
         }
@@ -651,9 +633,9 @@ mod tests {
     #[test]
     fn beyond_the_limit_events_are_counted() {
         let (mut lines, bytes) = (Lines::default(), written(Some(40)));
-        let ending = Reader::new(&bytes[..]).replay(&mut lines, |_| {}).expect("reads");
+        let ending = Reader::new(&bytes[..]).replay(&mut lines).expect("reads");
         let Ending::Whole { dropped } = ending else { panic!("{ending:?}") };
-        assert_eq!(dropped as usize + lines.0.len(), 7);
+        assert_eq!(dropped as usize + lines.0.len(), 8);
         assert!(dropped > 0 && !lines.0.is_empty());
     }
 
@@ -666,13 +648,13 @@ mod tests {
                 let mut bytes = bytes.clone();
                 bytes[at] = value;
                 let mut lines = Lines::default();
-                Reader::new(&bytes[..]).replay(&mut lines, |_| {}).expect("reads");
+                Reader::new(&bytes[..]).replay(&mut lines).expect("reads");
                 assert!(lines.0.len() <= bytes.len());
             }
         }
         let mut wrong = bytes;
         wrong[0] = b'X';
-        let ending = Reader::new(&wrong[..]).replay(&mut Lines::default(), |_| {});
+        let ending = Reader::new(&wrong[..]).replay(&mut Lines::default());
         assert_eq!(ending.expect("reads"), Ending::Damaged { at: 8 });
     }
 }

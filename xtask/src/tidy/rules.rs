@@ -49,8 +49,17 @@ pub const ROOMS: &[Room] = &[
     Room {
         name: "cli",
         may_use: &[
-            "model", "abi", "counters", "machine", "names", "record", "profile", "trace", "ir",
+            "model",
+            "abi",
+            "counters",
+            "machine",
+            "names",
+            "record",
+            "profile",
+            "trace",
+            "ir",
             "analysis",
+            "plugin-host",
         ],
         in_target: false,
         safe: false,
