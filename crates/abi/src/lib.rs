@@ -7,5 +7,6 @@
 pub mod agent;
 pub mod collector;
 pub mod iree;
+pub mod kineto;
 pub mod loops;
 pub mod tvm_ffi;

@@ -24,6 +24,7 @@ mod ops;
 mod orphans;
 mod output;
 mod own;
+mod plugin;
 mod prepare;
 mod python;
 mod recover;
@@ -58,6 +59,7 @@ enum Command {
     Export(export::Args),
     Trace(trace::Args),
     Recover(recover::Args),
+    Plugin(plugin::Args),
     List(list::Args),
     Doctor(doctor::Args),
     Env(env::Args),
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         Command::Export(args) => export::main(args),
         Command::Trace(args) => trace::main(args),
         Command::Recover(args) => recover::main(args),
+        Command::Plugin(args) => plugin::main(args),
         Command::List(args) => list::main(args),
         Command::Doctor(args) => doctor::main(args),
         Command::Env(args) => env::main(args),

@@ -33,3 +33,21 @@ pub fn milliseconds(text: &str) -> Result<f64, String> {
         _ => Err("not a number of milliseconds".to_owned()),
     }
 }
+
+/// For options that take a time with its unit; in ns.
+pub fn time(text: &str) -> Result<u64, String> {
+    let units = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
+    let parsed = units.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, ns)));
+    let Some((number, ns)) = parsed else {
+        return Err("add a unit to the time: s, ms, us or ns".to_owned());
+    };
+    match number.trim().parse::<f64>() {
+        Ok(number) if number >= 0.0 && number * ns < 2f64.powi(63) => {
+            Ok((number * ns).round() as u64)
+        }
+        _ => Err(format!(
+            "{number:?} is not a number of {} of at least 0",
+            text.trim_start_matches(number)
+        )),
+    }
+}

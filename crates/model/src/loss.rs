@@ -154,6 +154,10 @@ losses! {
         "calls of an imported trace that took less than half a nanosecond, but more than nothing; views show them as 0 ns";
     47 TraceRestUnread "trace_rest_unread" Missing
         "trace files in which something follows the end of the trace, for example a second trace; it was not read";
+    48 PluginFailed "plugin_failed" Missing
+        "failures of profiler plugins: one could not be loaded, crashed, returned an error, or did something that the plugin interface forbids; what it was doing then is missing";
+    49 PluginBufferFull "plugin_buffer_full" Missing
+        "events of profiler plugins that did not fit into the limit of --max-buffer";
 }
 
 impl Loss {

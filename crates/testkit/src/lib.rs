@@ -3,6 +3,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
+//! | [`c`] | compiles C programs of `tests/programs` |
 //! | [`counting`] | provides counters, memory and machines for tests of counting |
 //! | [`script`] | describes a profile in a test: processes, threads, calls |
 //! | [`make`] | writes a script as a real profile directory, with the real page writer |
@@ -14,6 +15,7 @@
 //!
 //! For development only: nothing here is in a release, and it may panic, as tests do.
 
+pub mod c;
 pub mod counting;
 pub mod fuzz;
 pub mod golden;

@@ -23,6 +23,9 @@ pub const ROOMS: &[Room] = &[
         in_target: true,
         safe: false,
     },
+    // Links with nothing of ours: its users build it into shared objects of their own.
+    Room { name: "plugin", may_use: &["abi"], in_target: true, safe: false },
+    Room { name: "plugin-host", may_use: &["abi"], in_target: true, safe: false },
     Room { name: "machine", may_use: &["counters", "model"], in_target: false, safe: false },
     Room {
         name: "names",
@@ -46,8 +49,17 @@ pub const ROOMS: &[Room] = &[
     Room {
         name: "cli",
         may_use: &[
-            "model", "abi", "counters", "machine", "names", "record", "profile", "trace", "ir",
+            "model",
+            "abi",
+            "counters",
+            "machine",
+            "names",
+            "record",
+            "profile",
+            "trace",
+            "ir",
             "analysis",
+            "plugin-host",
         ],
         in_target: false,
         safe: false,

@@ -22,6 +22,7 @@ use trace::{chrome, perfetto};
 
 use crate::failure::Failure;
 use crate::input;
+use crate::output::time;
 use crate::terminal::{Kind, say};
 use crate::view::losses;
 use crate::view::open::open;
@@ -71,24 +72,6 @@ pub struct Args {
     /// Number of ranks in the job.
     #[arg(long, value_name = "N", requires = "rank")]
     world_size: Option<u32>,
-}
-
-/// A time with its unit, in ns.
-fn time(text: &str) -> Result<u64, String> {
-    let units = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
-    let parsed = units.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, ns)));
-    let Some((number, ns)) = parsed else {
-        return Err("add a unit to the time: s, ms, us or ns".to_owned());
-    };
-    match number.trim().parse::<f64>() {
-        Ok(number) if number >= 0.0 && number * ns < 2f64.powi(63) => {
-            Ok((number * ns).round() as u64)
-        }
-        _ => Err(format!(
-            "{number:?} is not a number of {} of at least 0",
-            text.trim_start_matches(number)
-        )),
-    }
 }
 
 /// `--vocabulary`.

@@ -55,8 +55,9 @@ pub struct Event<'a> {
 pub struct Raw<'a>(&'a str);
 
 impl<'a> Raw<'a> {
-    /// Of a text that is known to be a value, and nothing else.
-    pub(crate) fn of(text: &'a str) -> Self {
+    /// Of a text that is known to be a value, and nothing else. If it is not, what is written of it is
+    /// not JSON.
+    pub fn of(text: &'a str) -> Self {
         Self(text)
     }
 

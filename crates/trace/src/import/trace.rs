@@ -204,6 +204,11 @@ impl Import {
         })
     }
 
+    /// Counts what was lost on the way here.
+    pub fn lose(&mut self, losses: impl IntoIterator<Item = LossCount>) {
+        self.losses.extend(losses);
+    }
+
     /// Writes what is left.
     ///
     /// # Errors

@@ -1,0 +1,87 @@
+//! `counterpoint plugin`: profiler plugins (Kineto's interface for shared objects) without a program
+//! to profile.
+//!
+//! A plugin is somebody else's code, so it is never loaded into this process. A child of ours loads
+//! it (`plugin/child.rs`), and says what it finds on a pipe. If the child crashes, the plugin's name
+//! is known and everything else goes on.
+//!
+//! ```text
+//!  list, check, run ── a child for each file ── plugin_host ── the plugin
+//!        ▲                    │ JSON, or a stream of events
+//!        └────────────────────┘
+//! ```
+
+mod check;
+mod child;
+mod events;
+mod kinds;
+mod list;
+mod record;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::failure::Failure;
+
+/// List, check and run profiler plugins: shared objects with Kineto's plugin interface.
+///
+/// docs/plugins.md describes the interface and how to write one.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// List the profilers in plugins, with the kinds of events that they support
+    List(list::Args),
+    /// Drive a plugin through every call, size and null of the interface, and say what it does wrong
+    Check(check::Args),
+    /// Record with plugins for some time, without a program
+    Run(record::Args),
+    #[command(hide = true)]
+    Child(child::Args),
+}
+
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    match args.what {
+        What::List(args) => list::main(&args),
+        What::Check(args) => check::main(&args),
+        What::Run(args) => record::main(&args),
+        What::Child(args) => child::main(&args),
+    }
+}
+
+/// The files that these paths name: each file itself, and the plugins of each directory.
+fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut all = Vec::new();
+    for path in paths {
+        let found = plugin_host::discover(path)
+            .map_err(|e| Failure::new(format!("read {}: {e}", path.display())))?;
+        if found.is_empty() {
+            return Err(Failure::new(format!("{}: has no plugins", path.display()))
+                .hint("a plugin in a directory is a file whose name ends in .so"));
+        }
+        all.extend(found);
+    }
+    Ok(all)
+}
+
+/// The plugins of `paths`, or else of the directory in KINETO_PLUGIN_LIB_DIR_PATH.
+fn files_or_default(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    if !paths.is_empty() {
+        return files(paths);
+    }
+    let variable = "KINETO_PLUGIN_LIB_DIR_PATH";
+    match std::env::var_os(variable).filter(|value| !value.is_empty()) {
+        Some(directory) => files(&[directory.into()]),
+        None => Err(Failure::new("no plugin was named")
+            .hint(format!("name a file or a directory, or set {variable} to a directory"))),
+    }
+}
+
+/// How a file is called in messages.
+fn shown(file: &Path) -> String {
+    file.display().to_string()
+}

@@ -1,0 +1,250 @@
+//! The process in which a plugin runs. It answers on what was its standard output; what the plugin
+//! prints goes to standard error.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, BufRead, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use plugin_host::conformance::{Level, probes};
+use plugin_host::stream::Writer;
+use plugin_host::{Host, Plugin, Session, Setup, Sink};
+use serde::{Deserialize, Serialize};
+
+use super::kinds;
+use crate::failure::Failure;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Plugin
+    file: PathBuf,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Say what it is
+    List,
+    /// Ask one thing of it
+    Probe { number: usize },
+    /// Record; `start`, `stop`, `end` come on standard input, a line each
+    Record {
+        /// Numbers of types; without any, all that it supports
+        #[arg(long, value_delimiter = ',')]
+        types: Vec<u32>,
+        #[arg(long)]
+        warmup_ns: i64,
+        #[arg(long)]
+        max_buffer: Option<u64>,
+        #[arg(long, default_value = "")]
+        configuration: String,
+    },
+}
+
+/// A plugin, as `list` shows it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Listed {
+    pub profilers: Vec<ListedProfiler>,
+    pub problems: Vec<Said>,
+}
+
+/// A profiler of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ListedProfiler {
+    pub name: String,
+    pub kinds: Vec<String>,
+    pub interface_bytes: usize,
+    pub extension: bool,
+}
+
+/// Something that a plugin did wrong.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Said {
+    pub what: String,
+    pub count: u64,
+    /// Whether something is missing because of it, or it breaks the interface.
+    pub serious: bool,
+}
+
+/// What comes on the answer's stream after the events of `record`: in front, the length of the
+/// stream is not known, so each is a line of JSON on its own descriptor.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// What it does now: the last of these names the call in which a child died.
+    Doing(String),
+    /// It has begun, stopped and handed over.
+    Done(Listed),
+}
+
+/// The lowest level of the plugin's lines that are shown: KINETO_LOG_LEVEL, or warnings.
+pub fn log_level() -> u32 {
+    std::env::var("KINETO_LOG_LEVEL").ok().and_then(|level| level.trim().parse().ok()).unwrap_or(2)
+}
+
+fn say(level: u32, text: &str) {
+    if level >= log_level() {
+        crate::terminal::say!("{text}");
+    }
+}
+
+/// Standard output for us alone: what the plugin prints goes to standard error.
+fn answers() -> io::Result<File> {
+    // SAFETY: descriptors of our own.
+    unsafe {
+        let own = libc::fcntl(1, libc::F_DUPFD_CLOEXEC, 100);
+        if own < 0 || libc::dup2(2, 1) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(File::from(OwnedFd::from_raw_fd(own)))
+    }
+}
+
+pub fn main(args: &Args) -> Result<ExitCode, Failure> {
+    let mut out = answers()?;
+    match &args.what {
+        What::List => {
+            let host = Host::leak(say);
+            let plugin = Plugin::load(&args.file, host);
+            answer(&mut out, &listed(&plugin, host))?;
+        }
+        What::Probe { number } => {
+            let all = probes();
+            let probe = all.get(*number).ok_or_else(|| Failure::new("no such probe"))?;
+            let findings = probe.run(&args.file, is_json);
+            let said: Vec<Said> = findings
+                .0
+                .into_iter()
+                .map(|finding| Said {
+                    what: finding.what,
+                    count: 1,
+                    serious: finding.level == Level::Error,
+                })
+                .collect();
+            answer(&mut out, &said)?;
+        }
+        What::Record { types, warmup_ns, max_buffer, configuration } => {
+            let configuration = CString::new(configuration.as_str())
+                .map_err(|_| Failure::new("a configuration cannot have a zero byte"))?;
+            let setup = Setup {
+                types,
+                configuration: &configuration,
+                warmup_ns: *warmup_ns,
+                max_buffer_bytes: max_buffer.unwrap_or(0),
+            };
+            record(&args.file, &setup, *max_buffer, out)?;
+        }
+    }
+    // Its threads and destructors are none of ours, and may crash.
+    // SAFETY: everything that we wrote has been written.
+    unsafe { libc::_exit(0) }
+}
+
+/// Whether these bytes are a value of JSON.
+pub fn is_json(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
+}
+
+fn answer(out: &mut impl Write, what: &impl Serialize) -> Result<(), Failure> {
+    let mut line = serde_json::to_vec(what).map_err(Failure::new)?;
+    line.push(b'\n');
+    Ok(out.write_all(&line)?)
+}
+
+fn listed(plugin: &Plugin, host: &Host) -> Listed {
+    let declared = host.types();
+    Listed {
+        profilers: plugin
+            .profilers
+            .iter()
+            .map(|profiler| ListedProfiler {
+                name: profiler.name.clone(),
+                kinds: profiler.types.iter().map(|n| kinds::name(*n, &declared)).collect(),
+                interface_bytes: profiler.interface_bytes,
+                extension: profiler.extension.is_some(),
+            })
+            .collect(),
+        problems: plugin
+            .problems
+            .all()
+            .into_iter()
+            .map(|(problem, count)| Said {
+                what: problem.to_string(),
+                count,
+                serious: problem.loses(),
+            })
+            .collect(),
+    }
+}
+
+/// The descriptor for answers beside the events, which the parent opened.
+pub const ANSWERS: i32 = 3;
+
+/// Records: loads and creates, then obeys the parent's lines.
+fn record(
+    file: &std::path::Path,
+    setup: &Setup<'_>,
+    max_buffer: Option<u64>,
+    events: File,
+) -> Result<(), Failure> {
+    // SAFETY: the parent opened it for us, and nothing else uses it.
+    let mut says = File::from(unsafe { OwnedFd::from_raw_fd(ANSWERS) });
+    let mut doing = |what: &str| answer(&mut says, &Answer::Doing(what.to_owned()));
+    doing("while it was loaded and registered")?;
+    let host = Host::leak(say);
+    let plugin = Plugin::load(file, host);
+    doing("in profilerCreate")?;
+    let own: Vec<u32> =
+        (0..host.types().len() as u32).map(|index| abi::kineto::FIRST_OWN_TYPE + index).collect();
+    // Nobody can ask for a kind by a name that is known only now: a plugin's own kinds are recorded
+    // with the published type that they are like.
+    let everything: Vec<u32> = plugin.profilers.iter().flat_map(|p| p.types.clone()).collect();
+    let wanted = if setup.types.is_empty() {
+        everything
+    } else {
+        let declared = host.types();
+        let like = |number: &&u32| {
+            let index = (**number - abi::kineto::FIRST_OWN_TYPE) as usize;
+            declared.get(index).is_some_and(|(_, base)| setup.types.contains(base))
+        };
+        setup.types.iter().chain(own.iter().filter(like)).copied().collect()
+    };
+    let setup = Setup { types: &wanted, ..setup.clone() };
+    let mut sessions: Vec<Session<'_>> =
+        plugin.profilers.iter().filter_map(|profiler| profiler.create(&setup)).collect();
+    doing("while it warmed up")?;
+    for line in io::stdin().lock().lines() {
+        match line?.as_str() {
+            "start" => {
+                doing("in profilerStart")?;
+                for session in &mut sessions {
+                    session.start();
+                }
+                doing("while it recorded")?;
+            }
+            "stop" => {
+                doing("in profilerStop")?;
+                for session in &mut sessions {
+                    session.stop();
+                }
+            }
+            _ => break,
+        }
+    }
+    doing("in profilerProcessEvents")?;
+    let mut writer = Writer::new(events, max_buffer);
+    for (index, (name, base)) in host.types().iter().enumerate() {
+        writer.kind(abi::kineto::FIRST_OWN_TYPE + index as u32, name, *base);
+    }
+    for session in &mut sessions {
+        session.process(&mut writer);
+        writer.flush()?;
+    }
+    writer.finish()?;
+    doing("in profilerDestroy")?;
+    drop(sessions);
+    answer(&mut says, &Answer::Done(listed(&plugin, host)))
+}

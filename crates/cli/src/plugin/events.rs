@@ -1,0 +1,257 @@
+//! What a plugin hands over, as events of a Chrome trace in Kineto's shape: a [`plugin_host::Sink`]
+//! in front of the importer.
+//!
+//! | of the plugin | in the trace |
+//! |---|---|
+//! | event | slice (`X`) with its metadata as arguments, or a moment (`i`) |
+//! | flow | an end of an arrow (`s`, `f`), category `ac2g` or `fwdbwd` |
+//! | `gpu_pm_counter`, a counter of the extension | counter (`C`) with its series as arguments |
+//! | device | name, labels and place of the process with the device's number |
+//! | stream, thread | name and place of a thread |
+//!
+//! A slice on a device has the arguments `device`, `stream` and `correlation`, by which other tools
+//! know work of a device, also if the plugin did not add them.
+
+use std::borrow::Cow;
+
+use abi::kineto::{FLOW_FWD_BWD, TYPE_COUNTER, TYPE_INSTANT};
+use model::activity::{Kind, Registry};
+use plugin_host::{Counter, Event as Given, Metadata, Sink};
+use serde_json::Value;
+use trace::chrome::event::{Event, Raw, Scalar};
+use trace::chrome::read::Sink as _;
+use trace::import::trace::OneTrace;
+
+use super::child::is_json;
+
+/// Gives a trace the events of one plugin.
+pub struct Events<'a, 'b> {
+    trace: &'a mut OneTrace<'b>,
+    base_ns: i64,
+    /// Kinds that the plugin declared: number, name, the published type that each is like.
+    declared: Vec<(u32, String, u32)>,
+    registry: Registry,
+    arguments: String,
+    /// Events, counter values included.
+    pub events: u64,
+    /// Values of metadata that are not JSON; each was kept as text.
+    pub not_json: u64,
+    /// The first of them.
+    pub example: Option<String>,
+    /// Texts that are not UTF-8; other characters stand for their bytes.
+    pub not_text: u64,
+    /// The profile could not be written.
+    pub error: Option<String>,
+}
+
+impl<'a, 'b> Events<'a, 'b> {
+    /// `base_ns`: the trace's time 0, ns since 1970.
+    pub fn new(trace: &'a mut OneTrace<'b>, base_ns: i64) -> Self {
+        Self {
+            trace,
+            base_ns,
+            declared: Vec::new(),
+            registry: Registry::new(),
+            arguments: String::new(),
+            events: 0,
+            not_json: 0,
+            example: None,
+            not_text: 0,
+            error: None,
+        }
+    }
+
+    fn text<'t>(&mut self, bytes: &'t [u8]) -> Cow<'t, str> {
+        let text = String::from_utf8_lossy(bytes);
+        self.not_text += u64::from(matches!(text, Cow::Owned(_)));
+        text
+    }
+
+    fn put(&mut self, event: &Event<'_>) {
+        if let Err(error) = self.trace.event(0, event) {
+            self.error.get_or_insert(error);
+        }
+    }
+
+    /// The name of a type, and whether events of it are on a device.
+    fn kind_of(&self, number: u32) -> (Cow<'static, str>, bool) {
+        let declared = self.declared.iter().find(|declared| declared.0 == number);
+        let published = abi::kineto::event_type(declared.map_or(number, |declared| declared.2));
+        let on_device =
+            published.and_then(|known| self.registry.parse(known.name)).is_some_and(|label| {
+                match self.registry.kind(label) {
+                    Kind::Generic(generic) => generic.on_device(),
+                    Kind::Registered(_) => false,
+                }
+            });
+        let name = match (declared, published) {
+            (Some(declared), _) => Cow::Owned(declared.1.clone()),
+            (None, Some(known)) => Cow::Borrowed(known.name),
+            (None, None) => Cow::Owned(format!("type {number}")),
+        };
+        (name, on_device)
+    }
+
+    fn begin_argument(&mut self, key: &str) {
+        self.arguments.push(if self.arguments.is_empty() { '{' } else { ',' });
+        self.arguments.push_str(&Value::from(key).to_string());
+        self.arguments.push(':');
+    }
+
+    fn metadata(&mut self, metadata: &Metadata) {
+        for (key, value) in metadata.iter() {
+            let key = self.text(key);
+            self.begin_argument(&key);
+            match std::str::from_utf8(value) {
+                Ok(value) if is_json(value.as_bytes()) => {
+                    self.arguments.push_str(value.trim());
+                }
+                _ => {
+                    self.not_json += 1;
+                    let text = String::from_utf8_lossy(value);
+                    self.example.get_or_insert_with(|| format!("{key} = {text}"));
+                    self.arguments.push_str(&Value::from(&*text).to_string());
+                }
+            }
+        }
+    }
+
+    /// An argument that other tools look for, unless the plugin gave it.
+    fn usual(&mut self, metadata: &Metadata, key: &str, value: i64) {
+        if !metadata.iter().any(|(known, _)| known == key.as_bytes()) {
+            self.begin_argument(key);
+            self.arguments.push_str(&value.to_string());
+        }
+    }
+
+    /// Hands over an event with the arguments that were collected.
+    fn with_arguments(&mut self, event: Event<'_>) {
+        if self.arguments.is_empty() {
+            return self.put(&event);
+        }
+        self.arguments.push('}');
+        let arguments = std::mem::take(&mut self.arguments);
+        self.put(&Event { args: Some(Raw::of(&arguments)), ..event });
+        self.arguments = arguments;
+    }
+
+    /// What the trace says about a row: an `M` event with one argument.
+    fn about(&mut self, row: (i64, Option<i64>), what: &'static str, key: &str, value: &Value) {
+        self.arguments.clear();
+        self.begin_argument(key);
+        self.arguments.push_str(&value.to_string());
+        let event = Event {
+            phase: b'M',
+            name: Some(Cow::Borrowed(what)),
+            pid: Some(Scalar::Int(row.0)),
+            tid: Some(Scalar::Int(row.1.unwrap_or(0))),
+            ..Event::default()
+        };
+        self.with_arguments(event);
+    }
+}
+
+impl Sink for Events<'_, '_> {
+    fn kind(&mut self, number: u32, name: &str, base: u32) {
+        self.declared.push((number, name.to_owned(), base));
+    }
+
+    fn event(&mut self, given: &Given, name: &[u8], metadata: &Metadata) {
+        self.events += 1;
+        let name = self.text(name);
+        let (category, on_device) = self.kind_of(given.event_type);
+        self.arguments.clear();
+        self.metadata(metadata);
+        let time_ns = given.start_ns.saturating_sub(self.base_ns);
+        let event = Event {
+            phase: match given.event_type {
+                TYPE_COUNTER => b'C',
+                TYPE_INSTANT => b'i',
+                _ => b'X',
+            },
+            name: Some(name.clone()),
+            category: Some(category),
+            pid: Some(Scalar::Int(given.device.into())),
+            tid: Some(Scalar::Int(given.resource.into())),
+            time_ns: Some(time_ns),
+            duration_ns: Some(given.end_ns.saturating_sub(given.start_ns)),
+            ..Event::default()
+        };
+        match event.phase {
+            b'X' => {
+                if on_device {
+                    self.usual(metadata, "device", given.device.into());
+                    self.usual(metadata, "stream", given.resource.into());
+                }
+                if given.id != 0 {
+                    self.usual(metadata, "correlation", given.id);
+                }
+                self.with_arguments(event);
+            }
+            b'i' => self.with_arguments(Event {
+                duration_ns: None,
+                scope: Some(Cow::Borrowed("t")),
+                ..event
+            }),
+            _ => self.with_arguments(Event { duration_ns: None, ..event }),
+        }
+        if let Some(flow) = given.flow {
+            let category = if flow.flow_type == FLOW_FWD_BWD { "fwdbwd" } else { "ac2g" };
+            self.put(&Event {
+                phase: if flow.is_start { b's' } else { b'f' },
+                name: Some(Cow::Borrowed(category)),
+                category: Some(Cow::Borrowed(category)),
+                pid: Some(Scalar::Int(given.device.into())),
+                tid: Some(Scalar::Int(given.resource.into())),
+                time_ns: Some(time_ns),
+                id: Some(Scalar::Int(flow.id.into())),
+                binding: (!flow.is_start).then_some(Cow::Borrowed("e")),
+                ..Event::default()
+            });
+        }
+    }
+
+    fn device(&mut self, device: i64, sort_index: i64, name: Option<&[u8]>, label: &[u8]) {
+        let name = name.map_or(Cow::Owned(device.to_string()), |name| self.text(name));
+        let label = self.text(label);
+        let row = (device, None);
+        self.about(row, "process_name", "name", &Value::from(&*name));
+        if !label.is_empty() {
+            self.about(row, "process_labels", "labels", &Value::from(&*label));
+        }
+        self.about(row, "process_sort_index", "sort_index", &Value::from(sort_index));
+    }
+
+    fn resource(&mut self, device: i32, resource: i32, order: i32, name: Option<&[u8]>) {
+        let name = name.map_or(Cow::Owned(resource.to_string()), |name| self.text(name));
+        let row = (device.into(), Some(resource.into()));
+        self.about(row, "thread_name", "name", &Value::from(&*name));
+        self.about(row, "thread_sort_index", "sort_index", &Value::from(order));
+    }
+
+    fn thread_name(&mut self, process: i32, thread: i32, name: &[u8]) {
+        let name = self.text(name);
+        let row = (process.into(), Some(thread.into()));
+        self.about(row, "thread_name", "name", &Value::from(&*name));
+    }
+
+    fn counter(&mut self, counter: &Counter<'_>) {
+        self.events += 1;
+        let (track, series) = (self.text(counter.track), self.text(counter.series));
+        let unit = self.text(counter.unit);
+        // As Kineto's counters have it: the unit is part of the series' name.
+        let series = if unit.is_empty() { series } else { Cow::Owned(format!("{series} {unit}")) };
+        self.arguments.clear();
+        self.begin_argument(&series);
+        self.arguments.push_str(&Value::from(counter.value).to_string());
+        self.with_arguments(Event {
+            phase: b'C',
+            name: Some(track.clone()),
+            category: Some(Cow::Borrowed("gpu_pm_counter")),
+            pid: Some(Scalar::Int(counter.device.into())),
+            tid: Some(Scalar::Int(0)),
+            time_ns: Some(counter.time_ns.saturating_sub(self.base_ns)),
+            ..Event::default()
+        });
+    }
+}

@@ -1,0 +1,413 @@
+//! `counterpoint plugin run`: records with plugins for some time.
+//!
+//! A child per plugin: all are created first, then all start, and all stop. Their events come one
+//! plugin after the other, on pipes, so that nothing of a plugin that crashes or hangs is lost but
+//! its own.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ExitCode, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant, SystemTime};
+
+use model::Loss;
+use plugin_host::stream::{Ending, Reader};
+use profile::{LossCount, Manifest};
+use serde_json::json;
+use trace::chrome::event::Raw;
+use trace::chrome::read::{Sink as _, Summary};
+use trace::import::trace::Import;
+
+use super::child::{ANSWERS, Answer, Listed};
+use super::events::Events;
+use super::list::{child, died};
+use super::{files_or_default, kinds, shown};
+use crate::failure::Failure;
+use crate::input;
+use crate::output::time;
+use crate::prepare::{Turn, make_way};
+use crate::terminal::say;
+use crate::view::units::plural;
+
+/// How long a plugin may take for one call before it is given up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Plugin, or directory of plugins. Without any, the directory in KINETO_PLUGIN_LIB_DIR_PATH
+    #[arg(value_name = "FILE|DIR")]
+    paths: Vec<PathBuf>,
+    /// How long to record: 500ms, 10s. Ctrl-C ends it earlier
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    duration_ns: u64,
+    /// How long plugins may prepare themselves before the recording
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s")]
+    warmup: u64,
+    /// Keep at most this much of each plugin's events: 128M. The rest is counted as lost
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    max_buffer: Option<u64>,
+    /// Kinds of events to ask for: kernel, runtime, counter, cuda_runtime and so on. By default each
+    /// plugin gives all that it supports
+    #[arg(long, value_name = "KIND,…")]
+    kinds: Option<String>,
+    /// Text for plugins that take a configuration
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    plugin_config: String,
+    /// Profile directory to create. An existing profile is moved to DIR.old
+    #[arg(short, long, default_value = "counterpoint.cpt", value_name = "DIR",
+          value_parser = input::profile())]
+    output: PathBuf,
+}
+
+/// For `--max-buffer`.
+fn bytes(text: &str) -> Result<u64, String> {
+    let units = [("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30), ("", 1)];
+    let upper = text.trim().to_ascii_uppercase();
+    let found = units.iter().find_map(|(unit, factor)| Some((upper.strip_suffix(unit)?, *factor)));
+    let (number, factor) = found.unwrap_or((&upper, 1));
+    let number = number.trim().parse::<u64>().ok().and_then(|n| n.checked_mul(factor));
+    match number {
+        Some(number) if number > 0 => Ok(number),
+        _ => Err("not a number of bytes: 65536, 512K, 128M".to_owned()),
+    }
+}
+
+pub fn main(args: &Args) -> Result<ExitCode, Failure> {
+    let files = files_or_default(&args.paths)?;
+    let types = args.kinds.as_deref().map(kinds::parse).transpose()?.unwrap_or_default();
+    let turn = Turn::wait(&args.output);
+    make_way(&args.output)?;
+    fs::create_dir_all(&args.output)
+        .map_err(|e| Failure::new(format!("create {}: {e}", args.output.display())))?;
+    drop(turn);
+    let mut manifest = Manifest::new();
+    manifest.program_version = env!("CARGO_PKG_VERSION").to_owned();
+    manifest.command = std::env::args().collect();
+    manifest.working_directory = std::env::current_dir().unwrap_or_default().display().to_string();
+    manifest.host = host_name();
+    let mut import = Import::create(&args.output, manifest).map_err(Failure::new)?;
+
+    let mut recordings: Vec<Recording> =
+        files.iter().map(|file| Recording::begin(file, args, &types)).collect::<Result<_, _>>()?;
+    recordings.iter_mut().for_each(Recording::wait_until_ready);
+    let interrupted = Interrupted::new();
+    interrupted.sleep(Duration::from_nanos(args.warmup));
+    let base_ns = base_ns();
+    recordings.iter_mut().for_each(|recording| recording.tell("start"));
+    interrupted.sleep(Duration::from_nanos(args.duration_ns));
+    recordings.iter_mut().for_each(|recording| recording.tell("stop"));
+
+    // One trace of all: plugins share the numbers of devices, and arrows go from one to another.
+    let mut trace = import.trace("plugins", 0).map_err(Failure::new)?;
+    for (key, value) in [
+        ("schemaVersion", json!(1)),
+        ("displayTimeUnit", json!("ms")),
+        ("host_name", json!(host_name())),
+        ("baseTimeNanoseconds", json!(base_ns)),
+        ("traceName", json!(args.output.display().to_string())),
+    ] {
+        trace.top(0, key, Raw::of(&value.to_string())).map_err(Failure::new)?;
+    }
+    let (mut events, mut not_text, mut plugins) = (0, 0, 0_u32);
+    let mut losses = Vec::new();
+    for recording in recordings {
+        let file = recording.file.clone();
+        let mut sink = Events::new(&mut trace, base_ns);
+        let outcome = recording.finish(&mut sink);
+        if let Some(error) = sink.error {
+            return Err(Failure::new(format!("write {}: {error}", args.output.display())));
+        }
+        events += sink.events;
+        not_text += sink.not_text;
+        plugins += u32::from(sink.events > 0);
+        let not_json = (sink.not_json, sink.example.take());
+        losses.extend(outcome.say(&file, not_json));
+    }
+    let summary = Summary { events, mended: not_text, ..Summary::default() };
+    trace.finish("plugins", &summary).map_err(Failure::new)?;
+    import.lose(losses);
+    import.finish().map_err(Failure::new)?;
+    say!(
+        "{} of {} in {}",
+        plural(events.into(), "event"),
+        plural(plugins.into(), "plugin"),
+        args.output.display()
+    );
+    Ok(if events > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn host_name() -> String {
+    fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}
+
+/// The time that Kineto's traces count from: the begin of the current three months, ns since 1970.
+fn base_ns() -> i64 {
+    const THREE_MONTHS_S: u64 = 7_889_238;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    ((now.as_secs() / THREE_MONTHS_S) * THREE_MONTHS_S * 1_000_000_000) as i64
+}
+
+/// Ctrl-C while we wait.
+struct Interrupted {
+    set: libc::sigset_t,
+}
+
+impl Interrupted {
+    /// From now on SIGINT and SIGTERM end a sleep and nothing else.
+    fn new() -> Self {
+        // SAFETY: plain calls on a set of our own.
+        unsafe {
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            libc::sigaddset(&mut set, libc::SIGINT);
+            libc::sigaddset(&mut set, libc::SIGTERM);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+            Self { set }
+        }
+    }
+
+    /// Sleeps, or returns early because of a signal.
+    fn sleep(&self, duration: Duration) {
+        let until = Instant::now() + duration;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let timeout = libc::timespec {
+                tv_sec: left.as_secs() as libc::time_t,
+                tv_nsec: i64::from(left.subsec_nanos()),
+            };
+            // SAFETY: a set and a time of our own.
+            if unsafe { libc::sigtimedwait(&self.set, std::ptr::null_mut(), &timeout) } > 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// One plugin's child.
+struct Recording {
+    file: PathBuf,
+    child: Child,
+    orders: Option<ChildStdin>,
+    answers: Receiver<Answer>,
+    doing: String,
+    done: Option<Listed>,
+    gave_up: bool,
+}
+
+/// A pipe whose writing end goes to a child.
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: room for two descriptors, which are ours afterwards.
+    unsafe {
+        if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
+}
+
+impl Recording {
+    fn begin(file: &Path, args: &Args, types: &[u32]) -> Result<Self, Failure> {
+        let failed =
+            |e: io::Error| Failure::new(format!("start a process for {}: {e}", shown(file)));
+        let (reads, writes) = pipe().map_err(failed)?;
+        let mut command = child(file)?;
+        command.arg("record").args(["--warmup-ns", &args.warmup.to_string()]);
+        if !types.is_empty() {
+            let list: Vec<String> = types.iter().map(u32::to_string).collect();
+            command.args(["--types", &list.join(",")]);
+        }
+        if let Some(limit) = args.max_buffer {
+            command.args(["--max-buffer", &limit.to_string()]);
+        }
+        // One word, so that a text that begins with a dash is no option.
+        command.arg(format!("--configuration={}", args.plugin_config));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        // Ctrl-C is for us: the plugin is to stop and hand over its events.
+        command.process_group(0);
+        let from: RawFd = writes.as_raw_fd();
+        // SAFETY: dup2 and fcntl are async-signal-safe.
+        unsafe {
+            command.pre_exec(move || {
+                // dup2 of a descriptor onto itself would leave it to be closed.
+                let result = if from == ANSWERS {
+                    libc::fcntl(from, libc::F_SETFD, 0)
+                } else {
+                    libc::dup2(from, ANSWERS)
+                };
+                if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+            });
+        }
+        let mut child = command.spawn().map_err(failed)?;
+        drop(writes);
+        let (sender, answers) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(fs::File::from(reads)).lines() {
+                let Ok(line) = line else { return };
+                let Ok(answer) = serde_json::from_str(&line) else { return };
+                if sender.send(answer).is_err() {
+                    return;
+                }
+            }
+        });
+        let orders = child.stdin.take();
+        Ok(Self {
+            file: file.to_owned(),
+            child,
+            orders,
+            answers,
+            doing: "while its process began".to_owned(),
+            done: None,
+            gave_up: false,
+        })
+    }
+
+    fn take(&mut self, answer: Answer) {
+        match answer {
+            Answer::Doing(what) => self.doing = what,
+            Answer::Done(listed) => self.done = Some(listed),
+        }
+    }
+
+    /// Waits until it has created its sessions, has died, or was given up.
+    fn wait_until_ready(&mut self) {
+        let until = Instant::now() + PATIENCE;
+        while self.doing != "while it warmed up" {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.answers.recv_timeout(left) {
+                Ok(answer) => self.take(answer),
+                Err(RecvTimeoutError::Timeout) => return self.give_up(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.gave_up = true;
+        let _ = self.child.kill();
+    }
+
+    /// Gives an order. A child that is gone does not take it, which shows at the end.
+    fn tell(&mut self, order: &str) {
+        if let Some(orders) = &mut self.orders {
+            let _ = writeln!(orders, "{order}");
+        }
+    }
+
+    /// Takes its events and waits for its end.
+    fn finish(mut self, sink: &mut Events<'_, '_>) -> Outcome {
+        self.tell("end");
+        drop(self.orders.take());
+        let ending = match self.child.stdout.take() {
+            Some(pipe) => {
+                let reader = Reader::new(Patient(pipe));
+                reader.replay(sink)
+            }
+            None => Ok(Ending::Cut),
+        };
+        if matches!(&ending, Err(error) if error.kind() == io::ErrorKind::TimedOut) {
+            self.give_up();
+        }
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.answers.recv_timeout(left) {
+                Ok(answer) => self.take(answer),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.give_up();
+                    break;
+                }
+            }
+        }
+        let status = self.child.wait();
+        let died = match status {
+            _ if self.gave_up => {
+                Some(format!("took longer than {} seconds and was given up", PATIENCE.as_secs()))
+            }
+            Ok(status) if !status.success() => Some(died(status)),
+            _ => None,
+        };
+        Outcome { doing: self.doing, died, ending, done: self.done }
+    }
+}
+
+/// Reads from a pipe, and gives up when nothing comes for too long.
+struct Patient<R: Read + AsRawFd>(R);
+
+impl<R: Read + AsRawFd> Read for Patient<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let mut wanted = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry of our own.
+        let ready = unsafe { libc::poll(&mut wanted, 1, PATIENCE.as_millis() as i32) };
+        match ready {
+            0 => Err(io::ErrorKind::TimedOut.into()),
+            // An interrupted wait is tried again by the reader around us.
+            n if n < 0 => Err(io::Error::last_os_error()),
+            _ => self.0.read(to),
+        }
+    }
+}
+
+/// How a plugin's recording ended.
+struct Outcome {
+    doing: String,
+    died: Option<String>,
+    ending: io::Result<Ending>,
+    done: Option<Listed>,
+}
+
+impl Outcome {
+    /// Says what went wrong, and counts it. `not_json`: values of metadata, and the first of them.
+    fn say(self, file: &Path, not_json: (u64, Option<String>)) -> Vec<LossCount> {
+        let file = shown(file);
+        let mut failed = 0;
+        let mut dropped = 0;
+        for said in self.done.iter().flat_map(|listed| &listed.problems) {
+            let times = if said.count == 1 { String::new() } else { times(said.count) };
+            say!("{file}: {}{times}", said.what);
+            failed += if said.serious { said.count } else { 0 };
+        }
+        if let (count @ 1.., Some(example)) = not_json {
+            let times = if count == 1 { String::new() } else { times(count) };
+            say!("{file}: added metadata that is not JSON, kept as text: {example}{times}");
+            failed += count;
+        }
+        if let Some(died) = &self.died {
+            say!("{file}: {died} {}", self.doing);
+            failed += 1;
+        } else if let Some(listed) = self.done.as_ref().filter(|done| done.profilers.is_empty()) {
+            failed += u64::from(listed.problems.is_empty());
+        }
+        match self.ending {
+            Ok(Ending::Whole { dropped: count }) => dropped = count,
+            // Said already, if the child died.
+            Ok(Ending::Cut) => failed += u64::from(self.died.is_none()),
+            Ok(Ending::Damaged { at }) => {
+                say!("{file}: its events are damaged after byte {at}");
+                failed += 1;
+            }
+            Err(error) if self.died.is_none() => {
+                say!("{file}: its events cannot be read: {error}");
+                failed += 1;
+            }
+            Err(_) => {}
+        }
+        if dropped > 0 {
+            say!("{file}: {} did not fit into --max-buffer", plural(dropped.into(), "event"));
+        }
+        [(Loss::PluginFailed, failed), (Loss::PluginBufferFull, dropped)]
+            .map(|(loss, count)| LossCount::new(loss, count))
+            .into()
+    }
+}
+
+fn times(count: u64) -> String {
+    format!(" ({count} times)")
+}

@@ -1,0 +1,235 @@
+//! A conformance suite: drives a plugin through every call order, size and null case of the
+//! interface and says what it does wrong.
+//!
+//! Each [`Probe`] is to run in a process of its own, because a plugin may crash in it: the caller
+//! does that, and knows by the probe's name what the plugin was asked.
+
+mod calls;
+mod events;
+mod loading;
+
+use std::path::Path;
+
+use abi::kineto::{
+    CreateParams, Function, HandleParams, ProcessParams, ProfilerInterface, PushParams,
+    QueryParams, Registry,
+};
+
+use crate::platform::Library;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Hosts cope, but data is lost or looks wrong in some of them.
+    Warning,
+    /// The plugin breaks the interface.
+    Error,
+}
+
+/// Something that a plugin does wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad it is.
+    pub level: Level,
+    /// What it did.
+    pub what: String,
+}
+
+/// The findings of one probe.
+#[derive(Debug, Default)]
+pub struct Findings(pub Vec<Finding>);
+
+impl Findings {
+    fn error(&mut self, what: impl Into<String>) {
+        self.0.push(Finding { level: Level::Error, what: what.into() });
+    }
+
+    fn warning(&mut self, what: impl Into<String>) {
+        self.0.push(Finding { level: Level::Warning, what: what.into() });
+    }
+
+    /// An error unless it is so.
+    fn check(&mut self, is: bool, what: impl FnOnce() -> String) {
+        if !is {
+            self.error(what());
+        }
+    }
+}
+
+/// One thing that is asked of a plugin.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe {
+    /// What is asked, as a sentence goes on after "while".
+    pub name: &'static str,
+    run: fn(&mut Plugin, &mut Findings),
+}
+
+impl Probe {
+    /// Asks it. Crashes if the plugin does. `is_json` tells whether bytes are a value of JSON: this
+    /// crate has no parser.
+    pub fn run(&self, file: &Path, is_json: fn(&[u8]) -> bool) -> Findings {
+        let mut findings = Findings::default();
+        match Library::open(file) {
+            Ok(library) => {
+                let mut plugin = Plugin { library, interfaces: Vec::new(), is_json };
+                (self.run)(&mut plugin, &mut findings);
+            }
+            Err(why) => findings.error(format!("cannot be loaded: {why}")),
+        }
+        findings
+    }
+}
+
+/// All probes, in the order in which they make sense to read.
+pub fn probes() -> Vec<Probe> {
+    [loading::PROBES, calls::PROBES, events::PROBES].concat()
+}
+
+/// The plugin, in the raw.
+struct Plugin {
+    library: Library,
+    interfaces: Vec<ProfilerInterface>,
+    is_json: fn(&[u8]) -> bool,
+}
+
+unsafe extern "C" fn keep(
+    handle: *mut std::ffi::c_void,
+    interface: *const ProfilerInterface,
+) -> std::ffi::c_int {
+    // SAFETY: the handle is the vector that `Plugin::register` passes.
+    let kept = unsafe { &mut *handle.cast::<Vec<ProfilerInterface>>() };
+    // SAFETY: not null; the size is the first field.
+    if interface.is_null() || unsafe { interface.cast::<usize>().read_unaligned() } < 88 {
+        return -1;
+    }
+    // SAFETY: as large as it says.
+    kept.push(unsafe { interface.read_unaligned() });
+    0
+}
+
+impl Plugin {
+    /// Calls `KinetoPlugin_register` with a table of this size. `None`: it is not exported.
+    fn register(&mut self, size: usize) -> Option<i32> {
+        let register = self.library.symbol(abi::kineto::REGISTER_SYMBOL)?;
+        let mut kept: Vec<ProfilerInterface> = Vec::new();
+        let registry = Registry {
+            size,
+            handle: std::ptr::from_mut(&mut kept).cast(),
+            register_profiler: Some(keep),
+        };
+        // SAFETY: the symbol has this type by the interface's definition.
+        let code = unsafe {
+            let register: abi::kineto::Register = std::mem::transmute(register.as_ptr());
+            register(&registry)
+        };
+        self.interfaces = kept;
+        Some(code)
+    }
+
+    /// Its profilers, registered as a host does it; only those with all functions.
+    fn profilers(&mut self) -> Vec<ProfilerInterface> {
+        if self.interfaces.is_empty() {
+            self.register(Registry::SIZE);
+        }
+        let whole = |i: &ProfilerInterface| {
+            i.create.is_some()
+                && i.destroy.is_some()
+                && i.query.is_some()
+                && i.start.is_some()
+                && i.stop.is_some()
+                && i.process_events.is_some()
+        };
+        self.interfaces.iter().copied().filter(whole).collect()
+    }
+}
+
+/// Types that one query may return.
+const ROOM: usize = 25;
+
+/// The types that a profiler says it supports; empty if its query fails.
+fn supported(interface: &ProfilerInterface) -> Vec<u32> {
+    let mut name = [0_u8; 64];
+    let mut types = [0_u32; ROOM + 1];
+    let mut params = QueryParams {
+        size: QueryParams::SIZE,
+        profiler: std::ptr::null_mut(),
+        name: name.as_mut_ptr().cast(),
+        name_length: abi::kineto::NAME_BYTES,
+        types: types.as_mut_ptr(),
+        types_length: ROOM,
+    };
+    if call(interface.query, &mut params) != Some(0) {
+        return Vec::new();
+    }
+    types.into_iter().take_while(|number| *number != 0).collect()
+}
+
+/// Calls a function of the plugin, if it has it.
+fn call<P>(function: Function<P>, params: &mut P) -> Option<i32> {
+    // SAFETY: a function of the plugin with arguments of its type, which live during the call.
+    function.map(|function| unsafe { function(params) })
+}
+
+/// Calls a function of the plugin with a null pointer.
+fn call_null<P>(function: Function<P>) -> Option<i32> {
+    // SAFETY: whether the plugin copes with null is what is asked.
+    function.map(|function| unsafe { function(std::ptr::null_mut()) })
+}
+
+/// A recording, driven by hand.
+struct Raw<'i> {
+    interface: &'i ProfilerInterface,
+    handle: *mut std::ffi::c_void,
+}
+
+impl<'i> Raw<'i> {
+    /// Creates one for all that the profiler supports. The list and the arguments are overwritten
+    /// afterwards, because a host's memory is its own.
+    fn create(interface: &'i ProfilerInterface) -> Result<Self, i32> {
+        Self::create_for(interface, &mut supported(interface))
+    }
+
+    fn create_for(interface: &'i ProfilerInterface, types: &mut [u32]) -> Result<Self, i32> {
+        let mut params = CreateParams {
+            size: CreateParams::SIZE,
+            profiler: std::ptr::null_mut(),
+            types: types.as_mut_ptr(),
+            types_length: types.len(),
+        };
+        let code = call(interface.create, &mut params).unwrap_or(-1);
+        let handle = params.profiler;
+        types.fill(0xeeee_eeee);
+        if code == 0 { Ok(Self { interface, handle }) } else { Err(code) }
+    }
+
+    fn params(&self) -> HandleParams {
+        HandleParams { size: HandleParams::SIZE, profiler: self.handle }
+    }
+
+    fn start(&self) -> i32 {
+        call(self.interface.start, &mut self.params()).unwrap_or(-1)
+    }
+
+    fn stop(&self) -> i32 {
+        call(self.interface.stop, &mut self.params()).unwrap_or(-1)
+    }
+
+    fn process(&self, builder: *const abi::kineto::TraceBuilder) -> i32 {
+        let mut params =
+            ProcessParams { size: ProcessParams::SIZE, profiler: self.handle, builder };
+        call(self.interface.process_events, &mut params).unwrap_or(-1)
+    }
+
+    fn push(&self, id: u64) -> Option<i32> {
+        let mut params = PushParams { size: PushParams::SIZE, id, profiler: self.handle };
+        call(self.interface.push_correlation, &mut params)
+    }
+
+    fn pop(&self) -> Option<i32> {
+        call(self.interface.pop_correlation, &mut self.params())
+    }
+
+    fn destroy(self) -> i32 {
+        call(self.interface.destroy, &mut self.params()).unwrap_or(-1)
+    }
+}

@@ -1,0 +1,217 @@
+//! Probes of what a plugin hands over.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::{Duration, SystemTime};
+
+use abi::kineto::{
+    FIRST_OWN_TYPE, ProfileDeviceInfo, ProfileEvent, ProfileEventFlow, ProfileResourceInfo,
+    TraceBuilder,
+};
+
+use super::{Findings, Plugin, Probe, Raw, supported};
+use crate::builder::{Asked, Builder};
+use crate::problem::{Problem, Problems};
+use crate::sink::{Counter, Event, Metadata, Sink};
+
+pub(super) const PROBES: &[Probe] = &[
+    Probe { name: "it hands over the events of half a second", run: half_a_second },
+    Probe { name: "the trace builder declines every call", run: declined },
+    Probe { name: "the trace builder is too small", run: small_builder },
+];
+
+static NO_OWN: AtomicU32 = AtomicU32::new(FIRST_OWN_TYPE);
+
+/// Looks at each event.
+struct Judge {
+    is_json: fn(&[u8]) -> bool,
+    begin_ns: i64,
+    end_ns: i64,
+    counts: Counts,
+}
+
+/// How many events had what.
+#[derive(Default)]
+struct Counts {
+    events: u64,
+    outside: u64,
+    wide_id: u64,
+    not_ascii: u64,
+    quotes: u64,
+    not_json: u64,
+    example: String,
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl Judge {
+    fn name(&mut self, name: &[u8]) {
+        self.counts.not_ascii +=
+            u64::from(!name.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' '));
+        self.counts.quotes += u64::from(name.contains(&b'"') || name.contains(&b'\\'));
+    }
+}
+
+impl Sink for Judge {
+    fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata) {
+        self.counts.events += 1;
+        // A device's clock may be off by a little.
+        let slack = Duration::from_secs(1).as_nanos() as i64;
+        let inside = self.begin_ns.saturating_sub(slack)..=self.end_ns.saturating_add(slack);
+        self.counts.outside +=
+            u64::from(!inside.contains(&event.start_ns) || !inside.contains(&event.end_ns));
+        self.counts.wide_id += u64::from(i32::try_from(event.id).is_err());
+        self.name(name);
+        for (key, value) in metadata.iter() {
+            self.name(key);
+            if !(self.is_json)(value) {
+                self.counts.not_json += 1;
+                if self.counts.example.is_empty() {
+                    self.counts.example = format!("{} = {}", text(key), text(value));
+                }
+            }
+        }
+    }
+    fn device(&mut self, _: i64, _: i64, name: Option<&[u8]>, label: &[u8]) {
+        self.name(name.unwrap_or_default());
+        self.name(label);
+    }
+    fn resource(&mut self, _: i32, _: i32, _: i32, name: Option<&[u8]>) {
+        self.name(name.unwrap_or_default());
+    }
+    fn thread_name(&mut self, _: i32, _: i32, _: &[u8]) {}
+    fn counter(&mut self, _: &Counter<'_>) {}
+}
+
+fn unix_ns() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    since.as_nanos() as i64
+}
+
+fn half_a_second(plugin: &mut Plugin, findings: &mut Findings) {
+    for interface in plugin.profilers() {
+        let types = supported(&interface);
+        let Ok(raw) = Raw::create(&interface) else { continue };
+        let begin_ns = unix_ns();
+        raw.start();
+        std::thread::sleep(Duration::from_millis(500));
+        raw.stop();
+        let mut judge = Judge {
+            is_json: plugin.is_json,
+            begin_ns,
+            end_ns: unix_ns(),
+            counts: Counts::default(),
+        };
+        let problems = Arc::new(Problems::of(Path::new("")));
+        let builder = Builder::leak(Arc::clone(&problems), &NO_OWN);
+        let asked = Asked::of(&types);
+        let code = builder.with(&mut judge, &asked, |builder| raw.process(builder));
+        findings.check(code == 0, || format!("profilerProcessEvents returned {code}"));
+        // Whether it goes on using the builder.
+        std::thread::sleep(Duration::from_millis(50));
+        raw.destroy();
+        for (problem, count) in problems.all() {
+            let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
+            if problem.loses() || matches!(problem, Problem::UnknownType(_)) {
+                findings.error(format!("{problem}{times}"));
+            } else {
+                findings.warning(format!("{problem}{times}"));
+            }
+        }
+        say(&judge.counts, findings);
+    }
+}
+
+fn say(counts: &Counts, findings: &mut Findings) {
+    let of = counts.events;
+    let many = |count: u64| format!("{count} of {of} events");
+    if counts.outside > 0 {
+        findings.warning(format!(
+            "{} lie more than a second outside of the recording: times are ns since 1970 UTC",
+            many(counts.outside)
+        ));
+    }
+    if counts.wide_id > 0 {
+        findings.warning(format!(
+            "{} have ids of more than 32 bits, of which Kineto keeps 32",
+            many(counts.wide_id)
+        ));
+    }
+    if counts.not_json > 0 {
+        findings.error(format!(
+            "{} values of metadata are not JSON, which breaks Kineto's files: {}",
+            counts.not_json, counts.example
+        ));
+    }
+    if counts.not_ascii > 0 {
+        findings.warning(format!(
+            "{} names or keys are not printable ASCII; PyTorch writes such a name as \"unknown\"",
+            counts.not_ascii
+        ));
+    }
+    if counts.quotes > 0 {
+        findings.warning(format!(
+            "{} names or keys have a quote or a backslash, which breaks files of some hosts",
+            counts.quotes
+        ));
+    }
+}
+
+unsafe extern "C" fn no_event(_: *mut c_void, _: *const ProfileEvent) -> c_int {
+    -1
+}
+unsafe extern "C" fn no_name(_: *mut c_void, _: *const c_char) -> c_int {
+    -1
+}
+unsafe extern "C" fn no_flow(_: *mut c_void, _: *const ProfileEventFlow) -> c_int {
+    -1
+}
+unsafe extern "C" fn no_metadata(_: *mut c_void, _: *const c_char, _: *const c_char) -> c_int {
+    -1
+}
+unsafe extern "C" fn no_device(_: *mut c_void, _: *const ProfileDeviceInfo) -> c_int {
+    -1
+}
+unsafe extern "C" fn no_resource(_: *mut c_void, _: *const ProfileResourceInfo) -> c_int {
+    -1
+}
+
+fn declining(size: usize) -> TraceBuilder {
+    TraceBuilder {
+        size,
+        handle: std::ptr::null_mut(),
+        add_event: Some(no_event),
+        set_last_name: Some(no_name),
+        set_last_flow: Some(no_flow),
+        add_last_metadata: Some(no_metadata),
+        add_device: Some(no_device),
+        add_resource: Some(no_resource),
+    }
+}
+
+fn declined(plugin: &mut Plugin, _: &mut Findings) {
+    for interface in plugin.profilers() {
+        let Ok(raw) = Raw::create(&interface) else { continue };
+        raw.start();
+        raw.stop();
+        // It may call that an error or not, but not crash.
+        raw.process(&declining(TraceBuilder::SIZE));
+        raw.destroy();
+    }
+}
+
+fn small_builder(plugin: &mut Plugin, findings: &mut Findings) {
+    for interface in plugin.profilers() {
+        let Ok(raw) = Raw::create(&interface) else { continue };
+        raw.start();
+        raw.stop();
+        findings.check(raw.process(&declining(16)) != 0, || {
+            "profilerProcessEvents returned 0 for a trace builder whose size is too small".into()
+        });
+        raw.destroy();
+    }
+}

@@ -1,0 +1,174 @@
+//! Probes of registering and querying.
+
+use std::ffi::c_char;
+
+use abi::kineto::{NAME_BYTES, ProfilerInterface, QueryParams, Registry};
+
+use super::{Findings, Plugin, Probe, ROOM, call, call_null, supported};
+
+pub(super) const PROBES: &[Probe] = &[
+    Probe { name: "it is registered", run: registers },
+    Probe { name: "it is registered with a null registry", run: null_registry },
+    Probe { name: "it is registered with a registry that is too small", run: small_registry },
+    Probe { name: "it is queried", run: query },
+    Probe { name: "it is queried with little room", run: little_room },
+    Probe { name: "it is queried with null or too small arguments", run: bad_query },
+];
+
+fn registers(plugin: &mut Plugin, findings: &mut Findings) {
+    match plugin.register(Registry::SIZE) {
+        None => findings.error("does not export KinetoPlugin_register"),
+        Some(0) if plugin.interfaces.is_empty() => findings.error("registered no profiler"),
+        Some(0) => {}
+        Some(code) => findings.error(format!("KinetoPlugin_register returned {code}")),
+    }
+    for interface in &plugin.interfaces {
+        functions(interface, findings);
+    }
+}
+
+fn functions(interface: &ProfilerInterface, findings: &mut Findings) {
+    let needed = [
+        ("profilerCreate", interface.create.is_some()),
+        ("profilerDestroy", interface.destroy.is_some()),
+        ("profilerQuery", interface.query.is_some()),
+        ("profilerStart", interface.start.is_some()),
+        ("profilerStop", interface.stop.is_some()),
+        ("profilerProcessEvents", interface.process_events.is_some()),
+    ];
+    for (name, there) in needed {
+        findings.check(there, || format!("its interface has no {name}"));
+    }
+    let pairs = [
+        ("profilerPushCorrelationId", interface.push_correlation.is_some()),
+        ("profilerPopCorrelationId", interface.pop_correlation.is_some()),
+        ("profilerPushUserCorrelationId", interface.push_user_correlation.is_some()),
+        ("profilerPopUserCorrelationId", interface.pop_user_correlation.is_some()),
+    ];
+    for pair in pairs.chunks(2) {
+        if pair[0].1 != pair[1].1 {
+            let (has, lacks) = if pair[0].1 { (pair[0], pair[1]) } else { (pair[1], pair[0]) };
+            findings.warning(format!("its interface has {} and no {}", has.0, lacks.0));
+        }
+    }
+}
+
+fn null_registry(plugin: &mut Plugin, findings: &mut Findings) {
+    let Some(register) = plugin.library.symbol(abi::kineto::REGISTER_SYMBOL) else { return };
+    // SAFETY: the symbol has this type by the interface's definition; whether it copes with null is
+    // what is asked.
+    let code = unsafe {
+        let register: abi::kineto::Register = std::mem::transmute(register.as_ptr());
+        register(std::ptr::null())
+    };
+    findings.check(code != 0, || "KinetoPlugin_register returned 0 for a null registry".into());
+}
+
+fn small_registry(plugin: &mut Plugin, findings: &mut Findings) {
+    // A host of the future has a larger one; one that is smaller has no registerProfiler.
+    if plugin.register(16) == Some(0) && !plugin.interfaces.is_empty() {
+        findings.warning("used registerProfiler of a registry whose size does not cover it");
+    }
+    plugin.interfaces.clear();
+    if plugin.register(Registry::SIZE + 64).is_some_and(|code| code != 0) {
+        findings.error("did not register with a registry of a later version, which is larger");
+    }
+}
+
+/// Bytes after the room that a query was given, which must stay.
+const GUARD: u8 = 0xa5;
+
+struct Query {
+    name: [u8; 128],
+    types: [u32; 128],
+}
+
+impl Query {
+    fn new() -> Self {
+        Self { name: [GUARD; 128], types: [u32::from_ne_bytes([GUARD; 4]); 128] }
+    }
+
+    fn params(&mut self, name_length: usize, types_length: usize) -> QueryParams {
+        QueryParams {
+            size: QueryParams::SIZE,
+            profiler: std::ptr::null_mut(),
+            name: self.name.as_mut_ptr().cast::<c_char>(),
+            name_length,
+            types: self.types.as_mut_ptr(),
+            types_length,
+        }
+    }
+
+    /// Whether everything after the room is as it was.
+    fn kept(&self, name_length: usize, types_length: usize) -> bool {
+        let guard = u32::from_ne_bytes([GUARD; 4]);
+        self.name[name_length + 1..].iter().all(|byte| *byte == GUARD)
+            && self.types[types_length..].iter().all(|number| *number == guard)
+    }
+}
+
+fn query(plugin: &mut Plugin, findings: &mut Findings) {
+    for interface in plugin.profilers() {
+        let mut query = Query::new();
+        // What a host has cleared, a plugin need not end.
+        query.types[..ROOM].fill(0);
+        let code = call(interface.query, &mut query.params(NAME_BYTES, ROOM));
+        findings.check(code == Some(0), || format!("profilerQuery returned {code:?}"));
+        findings.check(query.kept(NAME_BYTES, ROOM), || {
+            "profilerQuery wrote outside of the host's room".into()
+        });
+        let end = query.name[..=NAME_BYTES].iter().position(|byte| *byte == 0);
+        match end {
+            None => findings.error("profilerQuery wrote a name without a zero byte at its end"),
+            Some(0) => findings.error("profilerQuery gave no name"),
+            Some(length) if !query.name[..length].is_ascii() => {
+                findings.warning("its name is not ASCII, which PyTorch writes as \"unknown\"");
+            }
+            Some(_) => {}
+        }
+        let types: Vec<u32> =
+            query.types[..ROOM].iter().copied().take_while(|number| *number != 0).collect();
+        findings.check(!types.is_empty(), || {
+            "supports no type of events, so that no host starts it".into()
+        });
+        for number in &types {
+            findings.check(abi::kineto::event_type(*number).is_some(), || {
+                format!("profilerQuery listed event type {number}, which does not exist")
+            });
+        }
+        if !types.is_empty() && !types.iter().any(|number| [1, 8, 9, 23, 24].contains(number)) {
+            findings.warning(
+                "supports no type that PyTorch requests for CPU activity (cpu_op, \
+                 privateuse1_runtime and others), so that PyTorch's own host does not start it",
+            );
+        }
+        findings.check(supported(&interface) == types || types.is_empty(), || {
+            "profilerQuery gave other types when it was called again".into()
+        });
+    }
+}
+
+fn little_room(plugin: &mut Plugin, findings: &mut Findings) {
+    for interface in plugin.profilers() {
+        let mut query = Query::new();
+        call(interface.query, &mut query.params(3, 1));
+        findings.check(query.kept(3, 1), || {
+            "profilerQuery wrote more than the host has room for".into()
+        });
+    }
+}
+
+fn bad_query(plugin: &mut Plugin, findings: &mut Findings) {
+    for interface in plugin.profilers() {
+        findings.check(call_null(interface.query) != Some(0), || {
+            "profilerQuery returned 0 for null arguments".into()
+        });
+        let mut query = Query::new();
+        let mut params = query.params(NAME_BYTES, ROOM);
+        params.size = 16;
+        let code = call(interface.query, &mut params);
+        findings.check(code != Some(0), || {
+            "profilerQuery returned 0 for arguments whose size is too small".into()
+        });
+    }
+}

@@ -1,0 +1,27 @@
+//! Which files are plugins.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The plugins that `path` names: the file itself, whatever its name, or each file of the directory
+/// whose name ends in `.so`, in the order of their names as bytes. Directories below it are not
+/// looked at.
+///
+/// # Errors
+/// The path does not exist or cannot be read.
+pub fn discover(path: &Path) -> io::Result<Vec<PathBuf>> {
+    if !path.metadata()?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in path.read_dir()? {
+        let file = entry?.path();
+        // Through links: a directory of plugins is often made of links.
+        let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
+        if is_file && file.extension().is_some_and(|extension| extension == "so") {
+            files.push(file);
+        }
+    }
+    files.sort_by(|a, b| a.as_os_str().as_encoded_bytes().cmp(b.as_os_str().as_encoded_bytes()));
+    Ok(files)
+}

@@ -1,0 +1,41 @@
+//! A host for Kineto's profiler plugins (`include/counterpoint/kineto_plugin.h`) and for
+//! Counterpoint's extension of that interface. It runs in the program that is profiled and in the
+//! command line, and writes nothing itself: events go to a [`Sink`].
+//!
+//! ```text
+//!  files ─ discover ─► Library ─ load ─► Plugin ─► Profiler ─ create ─► Session
+//!                     (platform)                                      start, stop, push, pop
+//!                                                            process ─► builder ─► Sink
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | [`platform`] | opening a shared object: the only part that differs between systems |
+//! | [`discover`](mod@discover) | which files of a directory are plugins, in which order |
+//! | [`load`] | a plugin: opened, extended, registered, queried |
+//! | [`session`] | one recording of one profiler |
+//! | [`builder`] | the functions that a plugin hands its events to |
+//! | [`sink`] | where events go |
+//! | [`conformance`] | drives a plugin through everything, to find out what it does wrong |
+//! | [`stream`] | events as bytes, from the process of the plugins to the one that makes a profile |
+//! | [`problem`] | everything that a plugin can do wrong, said with its name |
+//!
+//! A plugin is somebody else's code in our process. Every pointer and size that it gives is checked
+//! before it is used, as far as that is possible: a size that lies about readable memory, or a wild
+//! pointer, cannot be detected. What is wrong becomes a [`Problem`] and the rest goes on.
+
+pub mod builder;
+pub mod conformance;
+pub mod discover;
+pub mod load;
+pub mod platform;
+pub mod problem;
+pub mod session;
+pub mod sink;
+pub mod stream;
+
+pub use discover::discover;
+pub use load::{Host, Plugin, Profiler};
+pub use problem::{Problem, Problems};
+pub use session::{Correlation, Session, Setup};
+pub use sink::{Counter, Event, Flow, Metadata, Sink};

@@ -1,0 +1,323 @@
+//! A plugin: opened, extended, registered and queried, once.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use abi::kineto::{
+    EXTENSION_VERSION, Extend, Extension, FIRST_OWN_TYPE, NAME_BYTES, ProfilerInterface,
+    QueryParams, Register, Registry,
+};
+
+use crate::builder::{Builder, add_counter, set_thread_name};
+use crate::platform::Library;
+use crate::problem::{Problem, Problems};
+
+/// Lines that plugins say to the user: level (as KINETO_LOG_LEVEL has them), text.
+pub type Say = fn(level: u32, text: &str);
+
+/// Types of events that plugins may declare.
+const MOST_OWN_TYPES: usize = 1024;
+
+/// What all plugins of a process share. It lives as long as the process.
+#[derive(Debug)]
+pub struct Host {
+    types: Mutex<Vec<(String, u32)>>,
+    /// One more than the number of the last declared type.
+    own_end: AtomicU32,
+    say: Say,
+    raw: abi::kineto::Host,
+}
+
+// SAFETY: the pointer in `raw` is the address of the host itself, which is never freed.
+unsafe impl Send for Host {}
+// SAFETY: as above; everything that changes is behind a lock.
+unsafe impl Sync for Host {}
+
+impl Host {
+    /// The host. `say` receives what plugins log.
+    pub fn leak(say: Say) -> &'static Self {
+        let raw = abi::kineto::Host {
+            size: abi::kineto::Host::SIZE,
+            version: EXTENSION_VERSION,
+            handle: std::ptr::null_mut(),
+            declare_type: Some(declare_type),
+            add_counter: Some(add_counter),
+            set_thread_name: Some(set_thread_name),
+            log: Some(log),
+        };
+        let host = Box::leak(Box::new(Self {
+            types: Mutex::default(),
+            own_end: AtomicU32::new(FIRST_OWN_TYPE),
+            say,
+            raw,
+        }));
+        host.raw.handle = std::ptr::from_mut(host).cast();
+        host
+    }
+
+    /// The types that plugins declared, with the published type that each is most like. The first
+    /// has the number [`FIRST_OWN_TYPE`].
+    pub fn types(&self) -> Vec<(String, u32)> {
+        self.types.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether a type with this number is published or declared.
+    pub fn knows(&self, number: u32) -> bool {
+        abi::kineto::event_type(number).is_some()
+            || (FIRST_OWN_TYPE..self.own_end.load(Ordering::Acquire)).contains(&number)
+    }
+
+    fn declare(&self, name: &str, base: u32) -> u32 {
+        let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = match types.iter().position(|(known, _)| known == name) {
+            Some(index) => index,
+            None if types.len() < MOST_OWN_TYPES => {
+                types.push((name.to_owned(), base));
+                self.own_end.store(FIRST_OWN_TYPE + types.len() as u32, Ordering::Release);
+                types.len() - 1
+            }
+            None => return 0,
+        };
+        FIRST_OWN_TYPE + index as u32
+    }
+}
+
+unsafe extern "C" fn declare_type(handle: *mut c_void, name: *const c_char, base: u32) -> u32 {
+    if handle.is_null() || name.is_null() {
+        return 0;
+    }
+    // SAFETY: the handle is the leaked host, the name a C string of the plugin's.
+    let (host, name) = unsafe { (&*handle.cast::<Host>(), CStr::from_ptr(name)) };
+    let name = name.to_string_lossy();
+    if name.is_empty() { 0 } else { host.declare(&name, base) }
+}
+
+unsafe extern "C" fn log(handle: *mut c_void, level: u32, text: *const c_char) {
+    if handle.is_null() || text.is_null() {
+        return;
+    }
+    // SAFETY: the handle is the leaked host, the text a C string of the plugin's.
+    let (host, text) = unsafe { (&*handle.cast::<Host>(), CStr::from_ptr(text)) };
+    (host.say)(level, &text.to_string_lossy());
+}
+
+/// A file that was loaded.
+#[derive(Debug)]
+pub struct Plugin {
+    /// Where it is.
+    pub file: PathBuf,
+    /// What it did wrong so far.
+    pub problems: Arc<Problems>,
+    /// Its profilers that can be used.
+    pub profilers: Vec<Profiler>,
+}
+
+/// One profiler of a plugin.
+#[derive(Debug)]
+pub struct Profiler {
+    /// Its name, or the file's if it has none.
+    pub name: String,
+    /// The types that it supports, each once, in its own order.
+    pub types: Vec<u32>,
+    /// Bytes of its interface, as it states them.
+    pub interface_bytes: usize,
+    /// What it uses of the extension.
+    pub extension: Option<Extension>,
+    pub(crate) interface: ProfilerInterface,
+    pub(crate) builder: &'static Builder,
+    pub(crate) problems: Arc<Problems>,
+}
+
+// SAFETY: the interface holds addresses of functions, which any thread may call as `session` says.
+unsafe impl Send for Profiler {}
+// SAFETY: as above.
+unsafe impl Sync for Profiler {}
+
+/// What `registerProfiler` collects during one call of `KinetoPlugin_register`.
+struct Collecting {
+    open: bool,
+    interfaces: Vec<ProfilerInterface>,
+    problems: Arc<Problems>,
+}
+
+unsafe extern "C" fn register_profiler(
+    handle: *mut c_void,
+    interface: *const ProfilerInterface,
+) -> c_int {
+    if handle.is_null() {
+        return -1;
+    }
+    // SAFETY: the handle that `Plugin::load` gave out, which is never freed.
+    let collecting = unsafe { &*handle.cast::<Mutex<Collecting>>() };
+    let mut collecting = collecting.lock().unwrap_or_else(PoisonError::into_inner);
+    if !collecting.open {
+        collecting.problems.add(Problem::Late { call: "registerProfiler" });
+        return -1;
+    }
+    if interface.is_null() {
+        collecting.problems.add(Problem::NullInterface);
+        return -1;
+    }
+    // SAFETY: not null; the size is the first field and may be unaligned.
+    let size = unsafe { interface.cast::<usize>().read_unaligned() };
+    if size < ProfilerInterface::SIZE {
+        collecting.problems.add(Problem::SmallInterface(size));
+        return -1;
+    }
+    // SAFETY: it states that many bytes; no more are read.
+    collecting.interfaces.push(unsafe { interface.read_unaligned() });
+    0
+}
+
+impl Plugin {
+    /// Loads a file and lets it register. What is wrong with it is in `problems`; a file that cannot
+    /// be used has no profilers.
+    pub fn load(file: &Path, host: &'static Host) -> Self {
+        let problems = Arc::new(Problems::of(file));
+        let mut plugin =
+            Self { file: file.to_owned(), problems: Arc::clone(&problems), profilers: Vec::new() };
+        let library = match Library::open(file) {
+            Ok(library) => library,
+            Err(why) => {
+                problems.add(Problem::NotLoaded(why));
+                return plugin;
+            }
+        };
+        let Some(register) = library.symbol(abi::kineto::REGISTER_SYMBOL) else {
+            problems.add(Problem::NoRegister);
+            // SAFETY: nothing of it was called but its constructors, and no address of it is kept.
+            unsafe { library.close() };
+            return plugin;
+        };
+        // From here on the file stays loaded: it may have started threads or given out addresses.
+        let extension = extend(&library, host, &problems);
+        let collecting: &'static Mutex<Collecting> = Box::leak(Box::new(Mutex::new(Collecting {
+            open: true,
+            interfaces: Vec::new(),
+            problems: Arc::clone(&problems),
+        })));
+        let registry = Registry {
+            size: Registry::SIZE,
+            handle: std::ptr::from_ref(collecting).cast_mut().cast(),
+            register_profiler: Some(register_profiler),
+        };
+        // SAFETY: the symbol has this type by the interface's definition.
+        let code = unsafe {
+            let register: Register = std::mem::transmute(register.as_ptr());
+            register(&registry)
+        };
+        let interfaces = {
+            let mut collecting = collecting.lock().unwrap_or_else(PoisonError::into_inner);
+            collecting.open = false;
+            std::mem::take(&mut collecting.interfaces)
+        };
+        if code != 0 {
+            problems.add(Problem::RegisterFailed { code, registered: interfaces.len() });
+            return plugin;
+        }
+        if interfaces.is_empty() {
+            problems.add(Problem::NothingRegistered);
+        }
+        plugin.profilers = interfaces
+            .into_iter()
+            .filter_map(|interface| Profiler::query(interface, extension, host, &problems, file))
+            .collect();
+        plugin
+    }
+}
+
+fn extend(library: &Library, host: &'static Host, problems: &Problems) -> Option<Extension> {
+    let extend = library.symbol(abi::kineto::EXTEND_SYMBOL)?;
+    let mut extension =
+        Extension { size: Extension::SIZE, configure: None, toggle: None, flush: None };
+    // SAFETY: the symbol has this type by the extension's definition; the host is never freed.
+    let code = unsafe {
+        let extend: Extend = std::mem::transmute(extend.as_ptr());
+        extend(&host.raw, &mut extension)
+    };
+    if code != 0 {
+        problems.add(Problem::ExtendFailed(code));
+        return None;
+    }
+    Some(extension)
+}
+
+impl Profiler {
+    fn query(
+        interface: ProfilerInterface,
+        extension: Option<Extension>,
+        host: &'static Host,
+        problems: &Arc<Problems>,
+        file: &Path,
+    ) -> Option<Self> {
+        let needed = [
+            ("profilerCreate", interface.create.is_some()),
+            ("profilerDestroy", interface.destroy.is_some()),
+            ("profilerQuery", interface.query.is_some()),
+            ("profilerStart", interface.start.is_some()),
+            ("profilerStop", interface.stop.is_some()),
+            ("profilerProcessEvents", interface.process_events.is_some()),
+        ];
+        for (name, _) in needed.iter().filter(|(_, there)| !there) {
+            problems.add(Problem::MissingFunction(name));
+        }
+        let query = interface.query?;
+        if needed.iter().any(|(_, there)| !there) {
+            return None;
+        }
+        // One byte more than a name may take, so that one which is too long shows.
+        let mut name = [0_u8; NAME_BYTES + 1];
+        let mut types = [0_u32; abi::kineto::EVENT_TYPES.len() + 1 + OWN_ROOM];
+        let mut arguments = QueryParams {
+            size: QueryParams::SIZE,
+            profiler: std::ptr::null_mut(),
+            name: name.as_mut_ptr().cast(),
+            name_length: NAME_BYTES,
+            types: types.as_mut_ptr(),
+            types_length: types.len(),
+        };
+        // SAFETY: the function that the plugin registered for this, with room as stated.
+        let code = unsafe { query(&mut arguments) };
+        if code != 0 {
+            problems.add(Problem::Failed { function: "profilerQuery", code });
+            name = [0; NAME_BYTES + 1];
+            types.fill(0);
+        }
+        let length = name.iter().position(|byte| *byte == 0).unwrap_or_else(|| {
+            problems.add(Problem::LongName);
+            NAME_BYTES
+        });
+        let mut shown = String::from_utf8_lossy(&name[..length]).into_owned();
+        if shown.is_empty() {
+            if code == 0 {
+                problems.add(Problem::NoName);
+            }
+            shown = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        }
+        let mut supported = Vec::new();
+        for number in types.into_iter().take_while(|number| *number != 0) {
+            if !host.knows(number) {
+                problems.add(Problem::UnknownSupported(number));
+            } else if !supported.contains(&number) {
+                supported.push(number);
+            }
+        }
+        if supported.is_empty() {
+            problems.add(Problem::SupportsNothing);
+        }
+        Some(Self {
+            name: shown,
+            types: supported,
+            interface_bytes: interface.size,
+            extension,
+            interface,
+            builder: Builder::leak(Arc::clone(problems), &host.own_end),
+            problems: Arc::clone(problems),
+        })
+    }
+}
+
+/// Types of its own that a profiler can list, beside the published ones.
+const OWN_ROOM: usize = 64;

@@ -1,0 +1,99 @@
+//! Opening shared objects. Another system needs another version of this file and of nothing else.
+
+use std::ptr::NonNull;
+
+/// An open shared object. It stays open when this is dropped; see [`Library::close`].
+#[derive(Debug)]
+pub struct Library {
+    handle: NonNull<std::ffi::c_void>,
+}
+
+// SAFETY: the dynamic linker's handles may be used from any thread.
+unsafe impl Send for Library {}
+// SAFETY: as above.
+unsafe impl Sync for Library {}
+
+#[cfg(unix)]
+mod unix {
+    use std::ffi::{CStr, CString};
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::Path;
+    use std::ptr::NonNull;
+
+    use super::Library;
+
+    fn last_error() -> String {
+        // SAFETY: dlerror has no arguments; its text is valid until the next call of this thread.
+        let text = unsafe { libc::dlerror() };
+        if text.is_null() {
+            return "the dynamic linker gives no reason".to_owned();
+        }
+        // SAFETY: a C string, copied at once.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    }
+
+    impl Library {
+        /// Opens the file with all symbols bound and none visible to others. Its constructors run.
+        ///
+        /// # Errors
+        /// What the dynamic linker says.
+        pub fn open(path: &Path) -> Result<Self, String> {
+            // A name without a slash would be searched for in the system's directories.
+            let path = if path.as_os_str().as_bytes().contains(&b'/') {
+                path.to_owned()
+            } else {
+                Path::new(".").join(path)
+            };
+            let name = CString::new(path.as_os_str().as_bytes())
+                .map_err(|_| "its name has a zero byte".to_owned())?;
+            // SAFETY: a C string. What the constructors of the file do is the user's choice.
+            let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+            NonNull::new(handle).map(|handle| Self { handle }).ok_or_else(last_error)
+        }
+
+        /// The address of an exported function or object.
+        pub fn symbol(&self, name: &CStr) -> Option<NonNull<std::ffi::c_void>> {
+            // SAFETY: an open handle and a C string.
+            NonNull::new(unsafe { libc::dlsym(self.handle.as_ptr(), name.as_ptr()) })
+        }
+
+        /// Closes it.
+        ///
+        /// # Safety
+        /// Nobody uses a function or an address of it from now on.
+        pub unsafe fn close(self) {
+            // SAFETY: an open handle; the caller vouches for the rest.
+            unsafe { libc::dlclose(self.handle.as_ptr()) };
+        }
+    }
+}
+
+#[cfg(not(unix))]
+mod elsewhere {
+    use std::ffi::CStr;
+    use std::path::Path;
+    use std::ptr::NonNull;
+
+    use super::Library;
+
+    impl Library {
+        /// Not possible here.
+        ///
+        /// # Errors
+        /// Always, with the name of the system.
+        pub fn open(_path: &Path) -> Result<Self, String> {
+            Err(format!("plugins cannot be loaded on {} yet", std::env::consts::OS))
+        }
+
+        /// Nothing.
+        pub fn symbol(&self, _name: &CStr) -> Option<NonNull<std::ffi::c_void>> {
+            None
+        }
+
+        /// Nothing.
+        ///
+        /// # Safety
+        /// None is needed.
+        pub unsafe fn close(self) {}
+    }
+}

@@ -1,0 +1,248 @@
+//! One recording of one profiler: create, start, stop, process, destroy, each at its time.
+//!
+//! These take `&mut` and so come one after the other. Correlation ids may be pushed and popped by
+//! any thread meanwhile, through a [`Correlation`].
+
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use abi::kineto::{
+    ConfigureParams, CreateParams, Function, HandleParams, ProcessParams, PushParams, ToggleParams,
+};
+
+use crate::builder::Asked;
+use crate::load::Profiler;
+use crate::problem::{Problem, Problems};
+use crate::sink::Sink;
+
+/// What a recording asks of a profiler.
+#[derive(Clone, Debug, Default)]
+pub struct Setup<'a> {
+    /// The types that the user wants; of these the profiler gets those that it supports.
+    pub types: &'a [u32],
+    /// The user's text for plugins with the extension.
+    pub configuration: &'a CStr,
+    /// Planned time between create and start, ns.
+    pub warmup_ns: i64,
+    /// What the plugin may keep; 0: no limit.
+    pub max_buffer_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Created,
+    Started,
+    Stopped,
+}
+
+/// A recording. Dropping it stops and destroys it.
+#[derive(Debug)]
+pub struct Session<'p> {
+    profiler: &'p Profiler,
+    handle: *mut c_void,
+    asked: Asked,
+    state: State,
+    correlation: Correlation,
+}
+
+// SAFETY: the handle is the plugin's; the interface allows any thread, one at a time.
+unsafe impl Send for Session<'_> {}
+
+/// Pushes and pops correlation ids. The plugin keeps a stack for each thread.
+#[derive(Clone, Debug)]
+pub struct Correlation {
+    /// `None` once the session has ended. Whoever calls the plugin holds the lock.
+    handle: Arc<RwLock<Option<Handle>>>,
+    push: [Function<PushParams>; 2],
+    pop: [Function<HandleParams>; 2],
+    problems: Arc<Problems>,
+}
+
+/// What create made.
+#[derive(Clone, Copy, Debug)]
+struct Handle(*mut c_void);
+
+// SAFETY: the interface allows pushes and pops from any thread at the same time.
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+/// Which stack of ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stack {
+    /// Of ops.
+    Ops = 0,
+    /// Of ranges that the program marks.
+    User = 1,
+}
+
+fn report(problems: &Problems, function: &'static str, code: c_int) -> bool {
+    if code != 0 {
+        problems.add(Problem::Failed { function, code });
+    }
+    code == 0
+}
+
+impl Profiler {
+    /// Begins a recording. `None`: the profiler supports none of the types, or it failed.
+    pub fn create(&self, setup: &Setup<'_>) -> Option<Session<'_>> {
+        let mut types: Vec<u32> =
+            self.types.iter().copied().filter(|number| setup.types.contains(number)).collect();
+        if types.is_empty() {
+            return None;
+        }
+        let mut arguments = CreateParams {
+            size: CreateParams::SIZE,
+            profiler: std::ptr::null_mut(),
+            types: types.as_mut_ptr(),
+            types_length: types.len(),
+        };
+        // SAFETY: the plugin's function for this; `Profiler` has made sure that there is one.
+        let code = unsafe { self.interface.create?(&mut arguments) };
+        if !report(&self.problems, "profilerCreate", code) {
+            return None;
+        }
+        // The plugin could have written into our list.
+        let asked: Vec<u32> =
+            self.types.iter().copied().filter(|number| setup.types.contains(number)).collect();
+        let interface = &self.interface;
+        let session = Session {
+            profiler: self,
+            handle: arguments.profiler,
+            asked: Asked::of(&asked),
+            state: State::Created,
+            correlation: Correlation {
+                handle: Arc::new(RwLock::new(Some(Handle(arguments.profiler)))),
+                push: [interface.push_correlation, interface.push_user_correlation],
+                pop: [interface.pop_correlation, interface.pop_user_correlation],
+                problems: Arc::clone(&self.problems),
+            },
+        };
+        if let Some(configure) = self.extension.and_then(|extension| extension.configure) {
+            let arguments = ConfigureParams {
+                size: ConfigureParams::SIZE,
+                profiler: session.handle,
+                configuration: setup.configuration.as_ptr(),
+                warmup_ns: setup.warmup_ns,
+                max_buffer_bytes: setup.max_buffer_bytes,
+            };
+            // SAFETY: the plugin's function for this.
+            report(&self.problems, "configure", unsafe { configure(&arguments) });
+        }
+        Some(session)
+    }
+}
+
+impl Session<'_> {
+    fn call(&self, function: Function<HandleParams>, name: &'static str) -> bool {
+        let Some(function) = function else { return false };
+        let mut arguments = HandleParams { size: HandleParams::SIZE, profiler: self.handle };
+        // SAFETY: the plugin's function for this.
+        report(&self.profiler.problems, name, unsafe { function(&mut arguments) })
+    }
+
+    /// Collecting begins. Whether the plugin agreed; the recording goes on in any case.
+    pub fn start(&mut self) -> bool {
+        if self.state != State::Created {
+            return false;
+        }
+        self.state = State::Started;
+        self.call(self.profiler.interface.start, "profilerStart")
+    }
+
+    /// Collecting ends.
+    pub fn stop(&mut self) -> bool {
+        if self.state != State::Started {
+            return false;
+        }
+        self.state = State::Stopped;
+        self.call(self.profiler.interface.stop, "profilerStop")
+    }
+
+    /// Pauses (`false`) or goes on; nothing if the plugin does not have that.
+    pub fn toggle(&mut self, enabled: bool) -> bool {
+        let toggle = self.profiler.extension.and_then(|extension| extension.toggle);
+        let Some(toggle) = toggle.filter(|_| self.state == State::Started) else { return false };
+        let arguments = ToggleParams {
+            size: ToggleParams::SIZE,
+            profiler: self.handle,
+            enabled: u32::from(enabled),
+        };
+        // SAFETY: the plugin's function for this.
+        report(&self.profiler.problems, "toggle", unsafe { toggle(&arguments) })
+    }
+
+    fn hand_over(
+        &mut self,
+        function: Function<ProcessParams>,
+        name: &'static str,
+        sink: &mut dyn Sink,
+    ) -> bool {
+        let Some(function) = function else { return false };
+        let handle = self.handle;
+        let code = self.profiler.builder.with(sink, &self.asked, |builder| {
+            let mut arguments =
+                ProcessParams { size: ProcessParams::SIZE, profiler: handle, builder };
+            // SAFETY: the plugin's function for this; the builder is valid during the call.
+            unsafe { function(&mut arguments) }
+        });
+        report(&self.profiler.problems, name, code)
+    }
+
+    /// The events, after [`Session::stop`] and on the same thread. Events that came before an error
+    /// are kept.
+    pub fn process(&mut self, sink: &mut dyn Sink) -> bool {
+        self.state == State::Stopped
+            && self.hand_over(self.profiler.interface.process_events, "profilerProcessEvents", sink)
+    }
+
+    /// The events that are complete, while collecting goes on; nothing if the plugin does not have
+    /// that.
+    pub fn flush(&mut self, sink: &mut dyn Sink) -> bool {
+        let flush = self.profiler.extension.and_then(|extension| extension.flush);
+        flush.is_some() && self.state == State::Started && self.hand_over(flush, "flush", sink)
+    }
+
+    /// For pushing and popping ids. After the session's end it does nothing.
+    pub fn correlation(&self) -> Correlation {
+        self.correlation.clone()
+    }
+
+    /// The profiler.
+    pub fn profiler(&self) -> &Profiler {
+        self.profiler
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.stop();
+        // Waits for threads that are inside of the plugin.
+        *self.correlation.handle.write().unwrap_or_else(PoisonError::into_inner) = None;
+        self.call(self.profiler.interface.destroy, "profilerDestroy");
+    }
+}
+
+impl Correlation {
+    /// Pushes an id on the calling thread. A plugin without that function ignores it.
+    pub fn push(&self, stack: Stack, id: u64) {
+        let name = ["profilerPushCorrelationId", "profilerPushUserCorrelationId"][stack as usize];
+        let Some(push) = self.push[stack as usize] else { return };
+        let handle = self.handle.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(Handle(profiler)) = *handle else { return };
+        let mut arguments = PushParams { size: PushParams::SIZE, id, profiler };
+        // SAFETY: the plugin's function for this.
+        report(&self.problems, name, unsafe { push(&mut arguments) });
+    }
+
+    /// Pops the last id of the calling thread.
+    pub fn pop(&self, stack: Stack) {
+        let name = ["profilerPopCorrelationId", "profilerPopUserCorrelationId"][stack as usize];
+        let Some(pop) = self.pop[stack as usize] else { return };
+        let handle = self.handle.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(Handle(profiler)) = *handle else { return };
+        let mut arguments = HandleParams { size: HandleParams::SIZE, profiler };
+        // SAFETY: the plugin's function for this.
+        report(&self.problems, name, unsafe { pop(&mut arguments) });
+    }
+}

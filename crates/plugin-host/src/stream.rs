@@ -1,0 +1,660 @@
+//! What plugins handed over, as bytes: from the process in which a plugin runs to the one that makes
+//! a profile of it.
+//!
+//! ```text
+//!  "CPPLUG01", then records: tag u8, fields as LEB128, signed ones as zigzag
+//!   1 text      length, bytes                         has the next number, from 0
+//!   2 event     type, name, start − last start, duration, id, device, resource,
+//!               flow (0, or 1 + 2 × type + is start), flow id if there is one,
+//!               pairs, for each: key, length of value, value
+//!   3 device    device, sort index, name + 1 or 0, label
+//!   4 resource  device, resource, order, name + 1 or 0
+//!   5 thread    process, thread, name
+//!   6 counter   time − last start, device, track, series, unit, value f64
+//!   7 kind      number, name, published type
+//!   8 end       events that did not fit
+//! ```
+//!
+//! Names, keys and units are numbers of texts; each text stands once. A stream may end anywhere: what
+//! was whole before is used. [`Reader`] trusts no byte of it.
+
+use std::io::{self, Read, Write};
+
+use crate::sink::{Counter, Event, Flow, MOST_METADATA, MOST_PAIRS, Metadata, Sink};
+
+const MAGIC: [u8; 8] = *b"CPPLUG01";
+const TEXT: u8 = 1;
+const EVENT: u8 = 2;
+const DEVICE: u8 = 3;
+const RESOURCE: u8 = 4;
+const THREAD: u8 = 5;
+const COUNTER: u8 = 6;
+const KIND: u8 = 7;
+const END: u8 = 8;
+
+/// Bytes that are collected before they are written.
+const CHUNK: usize = 64 * 1024;
+
+/// Texts and their numbers.
+#[derive(Debug, Default)]
+struct Texts {
+    bytes: Vec<u8>,
+    /// Hash, begin and end in `bytes`.
+    all: Vec<(u64, u32, u32)>,
+    /// Open addressing by hash: a number plus 1, or 0. Its length is a power of two.
+    slots: Vec<u32>,
+}
+
+/// Eight bytes at a time. Not against an attacker, who could only slow down his own recording.
+fn hash(bytes: &[u8]) -> u64 {
+    let mut hash = bytes.len() as u64;
+    let mut mix = |word: u64| {
+        hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    };
+    let (words, rest) = bytes.as_chunks::<8>();
+    words.iter().for_each(|word| mix(u64::from_le_bytes(*word)));
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    mix(u64::from_le_bytes(last));
+    hash ^ hash >> 32
+}
+
+impl Texts {
+    /// The number of a text, and whether it is new.
+    fn number(&mut self, text: &[u8]) -> (u32, bool) {
+        if self.slots.len() < 2 * (self.all.len() + 1) {
+            self.grow();
+        }
+        let hash = hash(text);
+        let mask = self.slots.len() - 1;
+        let mut at = hash as usize & mask;
+        loop {
+            match self.slots[at] {
+                0 => break,
+                slot => {
+                    let (known, begin, end) = self.all[slot as usize - 1];
+                    if known == hash && &self.bytes[begin as usize..end as usize] == text {
+                        return (slot - 1, false);
+                    }
+                }
+            }
+            at = (at + 1) & mask;
+        }
+        let begin = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(text);
+        self.all.push((hash, begin, self.bytes.len() as u32));
+        self.slots[at] = self.all.len() as u32;
+        (self.all.len() as u32 - 1, true)
+    }
+
+    fn grow(&mut self) {
+        let size = (4 * (self.all.len() + 1)).next_power_of_two().max(64);
+        self.slots = vec![0; size];
+        for (number, (hash, _, _)) in self.all.iter().enumerate() {
+            let mut at = *hash as usize & (size - 1);
+            while self.slots[at] != 0 {
+                at = (at + 1) & (size - 1);
+            }
+            self.slots[at] = number as u32 + 1;
+        }
+    }
+}
+
+/// Longest name, key or unit; a longer one is cut.
+const MOST_TEXT: usize = 64 * 1024;
+
+/// Writes a stream: a [`Sink`].
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    out: W,
+    buffer: Vec<u8>,
+    texts: Texts,
+    last_start: i64,
+    /// Bytes that may still be written; events beyond are counted and dropped.
+    room: u64,
+    dropped: u64,
+    error: Option<io::Error>,
+}
+
+fn put(buffer: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        buffer.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    buffer.push(value as u8);
+}
+
+fn put_signed(buffer: &mut Vec<u8>, value: i64) {
+    put(buffer, (value << 1 ^ value >> 63) as u64);
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a stream of at most `limit` bytes of events and names; `None`: no limit.
+    pub fn new(out: W, limit: Option<u64>) -> Self {
+        let mut buffer = Vec::with_capacity(CHUNK + MOST_TEXT);
+        buffer.extend(MAGIC);
+        Self {
+            out,
+            buffer,
+            texts: Texts::default(),
+            last_start: 0,
+            room: limit.unwrap_or(u64::MAX),
+            dropped: 0,
+            error: None,
+        }
+    }
+
+    fn text(&mut self, text: &[u8]) -> u64 {
+        let text = &text[..text.len().min(MOST_TEXT)];
+        let (number, new) = self.texts.number(text);
+        if new {
+            self.buffer.push(TEXT);
+            put(&mut self.buffer, text.len() as u64);
+            self.buffer.extend_from_slice(text);
+        }
+        number.into()
+    }
+
+    /// Whether something more fits; counts it if not.
+    fn fits(&mut self) -> bool {
+        let fits = self.room > 0 && self.error.is_none();
+        self.dropped += u64::from(!fits);
+        fits
+    }
+
+    /// After each record: `before` is where it began.
+    fn added(&mut self, before: usize) {
+        self.room = self.room.saturating_sub((self.buffer.len() - before) as u64);
+        if self.buffer.len() >= CHUNK {
+            self.write();
+        }
+    }
+
+    fn write(&mut self) {
+        if self.error.is_none()
+            && let Err(error) = self.out.write_all(&self.buffer)
+        {
+            self.error = Some(error);
+        }
+        self.buffer.clear();
+    }
+
+    /// Brings everything so far to the reader.
+    ///
+    /// # Errors
+    /// It could not be written, now or before.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.write();
+        match self.error.take() {
+            Some(error) => Err(error),
+            None => self.out.flush(),
+        }
+    }
+
+    /// Ends the stream and returns how many events did not fit.
+    ///
+    /// # Errors
+    /// As [`Writer::flush`].
+    pub fn finish(mut self) -> io::Result<u64> {
+        self.buffer.push(END);
+        put(&mut self.buffer, self.dropped);
+        self.flush()?;
+        Ok(self.dropped)
+    }
+}
+
+impl<W: Write> Sink for Writer<W> {
+    fn kind(&mut self, number: u32, name: &str, base: u32) {
+        let before = self.buffer.len();
+        let name = self.text(name.as_bytes());
+        self.buffer.push(KIND);
+        for field in [number.into(), name, base.into()] {
+            put(&mut self.buffer, field);
+        }
+        self.added(before);
+    }
+
+    fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata) {
+        if !self.fits() {
+            return;
+        }
+        let before = self.buffer.len();
+        let name = self.text(name);
+        // Keys are texts, which must stand before the record.
+        for (key, _) in metadata.iter() {
+            self.text(key);
+        }
+        let buffer = &mut self.buffer;
+        buffer.push(EVENT);
+        put(buffer, event.event_type.into());
+        put(buffer, name);
+        put_signed(buffer, event.start_ns.wrapping_sub(self.last_start));
+        self.last_start = event.start_ns;
+        put(buffer, event.end_ns.wrapping_sub(event.start_ns) as u64);
+        put_signed(buffer, event.id);
+        put_signed(buffer, event.device.into());
+        put_signed(buffer, event.resource.into());
+        match event.flow {
+            None => buffer.push(0),
+            Some(flow) => {
+                let kind = u64::from(flow.flow_type) << 1 | u64::from(flow.is_start);
+                put(buffer, 1 + kind);
+                put(buffer, flow.id.into());
+            }
+        }
+        put(buffer, metadata.iter().count() as u64);
+        for (key, value) in metadata.iter() {
+            let key = self.texts.number(&key[..key.len().min(MOST_TEXT)]).0;
+            let buffer = &mut self.buffer;
+            put(buffer, key.into());
+            put(buffer, value.len() as u64);
+            buffer.extend_from_slice(value);
+        }
+        self.added(before);
+    }
+
+    fn device(&mut self, device: i64, sort_index: i64, name: Option<&[u8]>, label: &[u8]) {
+        if !self.fits() {
+            return;
+        }
+        let before = self.buffer.len();
+        let name = name.map_or(0, |name| 1 + self.text(name));
+        let label = self.text(label);
+        self.buffer.push(DEVICE);
+        put_signed(&mut self.buffer, device);
+        put_signed(&mut self.buffer, sort_index);
+        put(&mut self.buffer, name);
+        put(&mut self.buffer, label);
+        self.added(before);
+    }
+
+    fn resource(&mut self, device: i32, resource: i32, order: i32, name: Option<&[u8]>) {
+        if !self.fits() {
+            return;
+        }
+        let before = self.buffer.len();
+        let name = name.map_or(0, |name| 1 + self.text(name));
+        self.buffer.push(RESOURCE);
+        for field in [device, resource, order] {
+            put_signed(&mut self.buffer, field.into());
+        }
+        put(&mut self.buffer, name);
+        self.added(before);
+    }
+
+    fn thread_name(&mut self, process: i32, thread: i32, name: &[u8]) {
+        if !self.fits() {
+            return;
+        }
+        let before = self.buffer.len();
+        let name = self.text(name);
+        self.buffer.push(THREAD);
+        for field in [process, thread] {
+            put_signed(&mut self.buffer, field.into());
+        }
+        put(&mut self.buffer, name);
+        self.added(before);
+    }
+
+    fn counter(&mut self, counter: &Counter<'_>) {
+        if !self.fits() {
+            return;
+        }
+        let before = self.buffer.len();
+        let texts = [counter.track, counter.series, counter.unit].map(|text| self.text(text));
+        self.buffer.push(COUNTER);
+        put_signed(&mut self.buffer, counter.time_ns.wrapping_sub(self.last_start));
+        self.last_start = counter.time_ns;
+        put_signed(&mut self.buffer, counter.device.into());
+        texts.into_iter().for_each(|text| put(&mut self.buffer, text));
+        self.buffer.extend(counter.value.to_le_bytes());
+        self.added(before);
+    }
+}
+
+/// How a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// As its writer ended it; so many events did not fit.
+    Whole {
+        /// Events beyond the limit.
+        dropped: u64,
+    },
+    /// Its writer stopped before: it was killed, or it crashed.
+    Cut,
+    /// Bytes that no writer of ours makes, after so many bytes.
+    Damaged {
+        /// Where.
+        at: u64,
+    },
+}
+
+/// Reads a stream.
+#[derive(Debug)]
+pub struct Reader<R: Read> {
+    source: io::BufReader<R>,
+    at: u64,
+    texts: Vec<Box<[u8]>>,
+    last_start: i64,
+    metadata: Metadata,
+}
+
+/// Why a record could not be read.
+enum Stop {
+    Cut,
+    Damaged,
+    Io(io::Error),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Self::Cut,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+impl<R: Read> Reader<R> {
+    /// Begins to read.
+    pub fn new(source: R) -> Self {
+        Self {
+            source: io::BufReader::with_capacity(CHUNK, source),
+            at: 0,
+            texts: Vec::new(),
+            last_start: 0,
+            metadata: Metadata::default(),
+        }
+    }
+
+    /// Hands all records to the sink.
+    ///
+    /// # Errors
+    /// The source cannot be read.
+    pub fn replay(mut self, sink: &mut dyn Sink) -> io::Result<Ending> {
+        let mut magic = [0; 8];
+        let begun = match self.bytes(&mut magic) {
+            Ok(()) if magic == MAGIC => Ok(()),
+            Ok(()) => Err(Stop::Damaged),
+            Err(stop) => Err(stop),
+        };
+        let ended = begun.and_then(|()| {
+            loop {
+                if let Some(dropped) = self.record(sink)? {
+                    return Ok(dropped);
+                }
+            }
+        });
+        match ended {
+            Ok(dropped) => Ok(Ending::Whole { dropped }),
+            Err(Stop::Cut) => Ok(Ending::Cut),
+            Err(Stop::Damaged) => Ok(Ending::Damaged { at: self.at }),
+            Err(Stop::Io(error)) => Err(error),
+        }
+    }
+
+    fn bytes(&mut self, to: &mut [u8]) -> Result<(), Stop> {
+        self.source.read_exact(to)?;
+        self.at += to.len() as u64;
+        Ok(())
+    }
+
+    fn byte(&mut self) -> Result<u8, Stop> {
+        let mut byte = [0];
+        self.bytes(&mut byte)?;
+        Ok(byte[0])
+    }
+
+    fn number(&mut self) -> Result<u64, Stop> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(Stop::Damaged)
+    }
+
+    fn signed(&mut self) -> Result<i64, Stop> {
+        let value = self.number()?;
+        Ok((value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+
+    fn small<T: TryFrom<i64>>(&mut self) -> Result<T, Stop> {
+        T::try_from(self.signed()?).map_err(|_| Stop::Damaged)
+    }
+
+    fn unsigned(&mut self) -> Result<u32, Stop> {
+        u32::try_from(self.number()?).map_err(|_| Stop::Damaged)
+    }
+
+    /// The number of a text that is there.
+    fn text(&mut self) -> Result<usize, Stop> {
+        let number = self.number()? as usize;
+        if number < self.texts.len() { Ok(number) } else { Err(Stop::Damaged) }
+    }
+
+    /// As [`Reader::text`], or none.
+    fn optional(&mut self) -> Result<Option<usize>, Stop> {
+        match (self.number()? as usize).checked_sub(1) {
+            Some(number) if number >= self.texts.len() => Err(Stop::Damaged),
+            known => Ok(known),
+        }
+    }
+
+    /// So many bytes, at most `most`.
+    fn block(&mut self, most: usize) -> Result<Vec<u8>, Stop> {
+        let length = self.number()? as usize;
+        if length > most {
+            return Err(Stop::Damaged);
+        }
+        let mut bytes = vec![0; length];
+        self.bytes(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// One record; the number of dropped events if it was the last.
+    fn record(&mut self, sink: &mut dyn Sink) -> Result<Option<u64>, Stop> {
+        match self.byte()? {
+            TEXT => {
+                let text = self.block(MOST_TEXT)?;
+                self.texts.push(text.into());
+            }
+            EVENT => self.event(sink)?,
+            DEVICE => {
+                let (device, sort_index) = (self.signed()?, self.signed()?);
+                let (name, label) = (self.optional()?, self.text()?);
+                let name = name.map(|name| &*self.texts[name]);
+                sink.device(device, sort_index, name, &self.texts[label]);
+            }
+            RESOURCE => {
+                let (device, resource, order) = (self.small()?, self.small()?, self.small()?);
+                let name = self.optional()?.map(|name| &*self.texts[name]);
+                sink.resource(device, resource, order, name);
+            }
+            THREAD => {
+                let (process, thread, name) = (self.small()?, self.small()?, self.text()?);
+                sink.thread_name(process, thread, &self.texts[name]);
+            }
+            COUNTER => {
+                let time_ns = self.last_start.wrapping_add(self.signed()?);
+                self.last_start = time_ns;
+                let device = self.small()?;
+                let [track, series, unit] = [self.text()?, self.text()?, self.text()?];
+                let mut value = [0; 8];
+                self.bytes(&mut value)?;
+                let value = f64::from_le_bytes(value);
+                if !value.is_finite() {
+                    return Err(Stop::Damaged);
+                }
+                sink.counter(&Counter {
+                    time_ns,
+                    device,
+                    track: &self.texts[track],
+                    series: &self.texts[series],
+                    unit: &self.texts[unit],
+                    value,
+                });
+            }
+            KIND => {
+                let (number, name, base) = (self.unsigned()?, self.text()?, self.unsigned()?);
+                let name = String::from_utf8_lossy(&self.texts[name]).into_owned();
+                sink.kind(number, &name, base);
+            }
+            END => return self.number().map(Some),
+            _ => return Err(Stop::Damaged),
+        }
+        Ok(None)
+    }
+
+    fn event(&mut self, sink: &mut dyn Sink) -> Result<(), Stop> {
+        let (event_type, name) = (self.unsigned()?, self.text()?);
+        let start_ns = self.last_start.wrapping_add(self.signed()?);
+        self.last_start = start_ns;
+        let end_ns = start_ns.wrapping_add(self.number()? as i64);
+        let (id, device, resource) = (self.signed()?, self.small()?, self.small()?);
+        let flow = match self.number()?.checked_sub(1) {
+            None => None,
+            Some(kind) => Some(Flow {
+                flow_type: u32::try_from(kind >> 1).map_err(|_| Stop::Damaged)?,
+                id: self.unsigned()?,
+                is_start: kind & 1 != 0,
+            }),
+        };
+        self.metadata.clear();
+        let pairs = self.number()?;
+        if pairs > MOST_PAIRS as u64 {
+            return Err(Stop::Damaged);
+        }
+        for _ in 0..pairs {
+            let key = self.text()?;
+            let value = self.block(MOST_METADATA)?;
+            if !self.metadata.push(&self.texts[key], &value) {
+                return Err(Stop::Damaged);
+            }
+        }
+        let event = Event { event_type, start_ns, end_ns, id, device, resource, flow };
+        sink.event(&event, &self.texts[name], &self.metadata);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes down what it gets.
+    #[derive(Default)]
+    struct Lines(Vec<String>);
+
+    impl Sink for Lines {
+        fn kind(&mut self, number: u32, name: &str, base: u32) {
+            self.0.push(format!("{number} {name} {base}"));
+        }
+        fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata) {
+            let pairs: Vec<_> = metadata.iter().collect();
+            self.0.push(format!("{event:?} {name:?} {pairs:?}"));
+        }
+        fn device(&mut self, device: i64, sort_index: i64, name: Option<&[u8]>, label: &[u8]) {
+            self.0.push(format!("{device} {sort_index} {name:?} {label:?}"));
+        }
+        fn resource(&mut self, device: i32, resource: i32, order: i32, name: Option<&[u8]>) {
+            self.0.push(format!("{device} {resource} {order} {name:?}"));
+        }
+        fn thread_name(&mut self, process: i32, thread: i32, name: &[u8]) {
+            self.0.push(format!("{process} {thread} {name:?}"));
+        }
+        fn counter(&mut self, counter: &Counter<'_>) {
+            self.0.push(format!("{counter:?}"));
+        }
+    }
+
+    /// Something of everything, with the extremes of each field.
+    fn feed(sink: &mut dyn Sink) {
+        sink.kind(1024, "tile", 6);
+        let mut metadata = Metadata::default();
+        metadata.push(b"key", b"{\"a\":1}");
+        metadata.push(b"", b"");
+        let event = Event {
+            event_type: 6,
+            start_ns: i64::MAX,
+            end_ns: i64::MAX,
+            id: i64::MIN,
+            device: -1,
+            resource: i32::MAX,
+            flow: Some(Flow { flow_type: 2, id: u32::MAX, is_start: true }),
+        };
+        sink.event(&event, b"name", &metadata);
+        let early = Event { start_ns: i64::MIN, end_ns: i64::MAX, flow: None, ..event };
+        sink.event(&early, b"\xff", &Metadata::default());
+        sink.event(&event, b"name", &metadata);
+        sink.device(i64::MIN, -7, None, b"label");
+        sink.resource(3, 7, -1, Some(b"stream"));
+        sink.thread_name(1, 2, b"thread");
+        let (track, series, unit) = (&b"track"[..], &b"series"[..], &b"W"[..]);
+        sink.counter(&Counter { time_ns: 5, device: 3, track, series, unit, value: -0.5 });
+    }
+
+    fn written(limit: Option<u64>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes, limit);
+        feed(&mut writer);
+        writer.finish().expect("a Vec takes all");
+        bytes
+    }
+
+    #[test]
+    fn what_goes_in_comes_out() {
+        let mut expected = Lines::default();
+        feed(&mut expected);
+        let mut lines = Lines::default();
+        let bytes = written(None);
+        let ending = Reader::new(&bytes[..]).replay(&mut lines);
+        assert_eq!(ending.expect("reads"), Ending::Whole { dropped: 0 });
+        assert_eq!(lines.0, expected.0);
+        assert_eq!(bytes.windows(4).filter(|window| window == b"name").count(), 1, "interned");
+    }
+
+    #[test]
+    fn a_stream_may_end_anywhere() {
+        let bytes = written(None);
+        let mut whole = Lines::default();
+        feed(&mut whole);
+        for length in 0..bytes.len() {
+            let mut lines = Lines::default();
+            let ending = Reader::new(&bytes[..length]).replay(&mut lines);
+            assert_eq!(ending.expect("reads"), Ending::Cut);
+            assert_eq!(lines.0, whole.0[..lines.0.len()]);
+        }
+    }
+
+    #[test]
+    fn beyond_the_limit_events_are_counted() {
+        let (mut lines, bytes) = (Lines::default(), written(Some(40)));
+        let ending = Reader::new(&bytes[..]).replay(&mut lines).expect("reads");
+        let Ending::Whole { dropped } = ending else { panic!("{ending:?}") };
+        assert_eq!(dropped as usize + lines.0.len(), 8);
+        assert!(dropped > 0 && !lines.0.is_empty());
+    }
+
+    #[test]
+    fn damaged_bytes_are_said_and_cost_no_memory() {
+        let bytes = written(None);
+        // Each byte replaced by each of some values: an end, but never a panic.
+        for at in 0..bytes.len() {
+            for value in [0, 1, 2, 8, 0x7f, 0x80, 0xff] {
+                let mut bytes = bytes.clone();
+                bytes[at] = value;
+                let mut lines = Lines::default();
+                Reader::new(&bytes[..]).replay(&mut lines).expect("reads");
+                assert!(lines.0.len() <= bytes.len());
+            }
+        }
+        let mut wrong = bytes;
+        wrong[0] = b'X';
+        let ending = Reader::new(&wrong[..]).replay(&mut Lines::default());
+        assert_eq!(ending.expect("reads"), Ending::Damaged { at: 8 });
+    }
+}

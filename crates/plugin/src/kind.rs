@@ -1,0 +1,89 @@
+//! Kinds of events.
+
+use std::fmt;
+
+/// A kind of events: one of the published ones, or one that the plugin declared
+/// ([`crate::Profiler::OWN_KINDS`]).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Kind(u32);
+
+/// Own kinds have these numbers in a plugin; the host's numbers are known when it is loaded.
+const OWN: u32 = 1 << 31;
+
+macro_rules! kinds {
+    ($( $(#[$doc:meta])* $name:ident $number:literal; )*) => {
+        impl Kind {
+            $( $(#[$doc])* pub const $name: Self = Self($number); )*
+        }
+    };
+}
+
+kinds! {
+    /// An op, on the CPU.
+    CPU_OP 1;
+    /// A range that the program marked, on the CPU.
+    USER_ANNOTATION 2;
+    /// Such a range, on the device.
+    GPU_USER_ANNOTATION 3;
+    /// A copy, on the device.
+    MEMCPY 4;
+    /// A fill, on the device.
+    MEMSET 5;
+    /// A kernel, on the device.
+    KERNEL 6;
+    /// Joins an id with an op's.
+    EXTERNAL_CORRELATION 7;
+    /// A call of a runtime library, on the CPU. The published name is one vendor's, the meaning
+    /// is not.
+    RUNTIME 8;
+    /// A call of a driver, on the CPU.
+    DRIVER 9;
+    /// A moment, on the CPU.
+    INSTANT 10;
+    /// A function of Python.
+    PYTHON_FUNCTION 11;
+    /// Time that profiling takes.
+    OVERHEAD 12;
+    /// Waiting for the device.
+    SYNC 16;
+    /// A collective operation.
+    COLLECTIVE 21;
+    /// Values of counters. [`crate::Trace::counter`] makes these.
+    COUNTER 22;
+    /// A call of the runtime of a device that PyTorch knows as PrivateUse1.
+    PRIVATEUSE1_RUNTIME 23;
+    /// A call of its driver.
+    PRIVATEUSE1_DRIVER 24;
+}
+
+impl Kind {
+    /// The kind at this index of [`crate::Profiler::OWN_KINDS`].
+    pub const fn own(index: usize) -> Self {
+        Self(OWN | index as u32)
+    }
+
+    /// The published kind with this number, or the kind that a host gave a number of its own.
+    pub const fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// The index in [`crate::Profiler::OWN_KINDS`], if it is of those.
+    pub(crate) fn own_index(self) -> Option<usize> {
+        (self.0 & OWN != 0).then_some((self.0 & !OWN) as usize)
+    }
+
+    /// Its published number; meaningless for an own kind.
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.own_index(), abi::kineto::event_type(self.0)) {
+            (Some(index), _) => write!(f, "own kind {index}"),
+            (None, Some(known)) => f.write_str(known.name),
+            (None, None) => write!(f, "kind {}", self.0),
+        }
+    }
+}

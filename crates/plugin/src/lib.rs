@@ -1,0 +1,207 @@
+//! Write a profiler plugin in safe Rust. The shared object that comes out is loaded by
+//! `counterpoint run --plugin`, by `counterpoint plugin run`, and by every other host of Kineto's
+//! plugin interface.
+//!
+//! ```
+//! use plugin::{Error, Event, Kind, Profiler, Session, Trace};
+//!
+//! /// What the shared object offers.
+//! struct Telemetry;
+//! /// One recording.
+//! struct Recording;
+//!
+//! impl Profiler for Telemetry {
+//!     const NAME: &'static str = "telemetry";
+//!     const KINDS: &'static [Kind] = &[Kind::KERNEL, Kind::COUNTER];
+//!     type Session = Recording;
+//!
+//!     fn create(_requested: &[Kind]) -> Result<Recording, Error> {
+//!         Ok(Recording)
+//!     }
+//! }
+//!
+//! impl Session for Recording {
+//!     fn start(&self) -> Result<(), Error> {
+//!         Ok(())
+//!     }
+//!     fn stop(&self) -> Result<(), Error> {
+//!         Ok(())
+//!     }
+//!     fn process(&self, trace: &mut Trace<'_>) -> Result<(), Error> {
+//!         trace.device(0, "accelerator 0", "");
+//!         trace
+//!             .event(&Event::new(Kind::KERNEL, 1_000, 2_500).device(0).stream(7).correlation(1))
+//!             .name("matmul")
+//!             .arg("flops", 4096);
+//!         Ok(())
+//!     }
+//! }
+//!
+//! plugin::export_plugin!(Telemetry);
+//! # fn main() {}
+//! ```
+//!
+//! In `Cargo.toml`: `crate-type = ["cdylib"]`, and `panic = "unwind"`, which is the default: a panic
+//! in a plugin becomes an error of that call and never leaves the shared object.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`kind`] | kinds of events: the published ones and those of your own |
+//! | [`trace`] | handing over events, counters, devices and streams |
+//! | [`export`] | the functions behind [`export_plugin!`] |
+//!
+//! The interface in C, with the order of calls: `include/counterpoint/kineto_plugin.h`.
+
+pub mod export;
+pub mod kind;
+pub mod trace;
+
+use std::fmt;
+
+pub use kind::Kind;
+pub use trace::{Event, EventInTrace, Trace, Value};
+
+/// Why a call of a plugin failed. The text is logged, where the host can.
+#[derive(Debug)]
+pub struct Error(pub String);
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<&str> for Error {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// A source of events.
+pub trait Profiler: 'static {
+    /// What the user sees; the first 31 bytes count.
+    const NAME: &'static str;
+    /// The kinds of events that it can give, up to 24. Hosts start a profiler only if one of them was
+    /// asked for; PyTorch asks for [`Kind::CPU_OP`] and [`Kind::PRIVATEUSE1_RUNTIME`] among others,
+    /// not for kernels and counters.
+    const KINDS: &'static [Kind];
+    /// Names of further kinds that it declares, each with the published kind that it is most like.
+    /// A host without Counterpoint's extension sees them as that kind.
+    const OWN_KINDS: &'static [(&'static str, Kind)] = &[];
+    /// One recording.
+    type Session: Session;
+
+    /// Prepares a recording of these kinds: what takes long belongs here.
+    ///
+    /// # Errors
+    /// The plugin takes no part in this recording.
+    fn create(requested: &[Kind]) -> Result<Self::Session, Error>;
+}
+
+/// One recording. Dropping it ends it.
+///
+/// `start`, `stop`, `process` and what has to do with configuration come one after the other.
+/// Correlation ids come from any thread at any time, also from several at once.
+pub trait Session: Send + Sync + 'static {
+    /// From now on events count.
+    ///
+    /// # Errors
+    /// Logged; the recording goes on.
+    fn start(&self) -> Result<(), Error>;
+
+    /// From now on events do not count.
+    ///
+    /// # Errors
+    /// Logged; the recording goes on.
+    fn stop(&self) -> Result<(), Error>;
+
+    /// Hands over the events, once, after `stop`, on the same thread.
+    ///
+    /// # Errors
+    /// Logged; what was handed over before is kept.
+    fn process(&self, trace: &mut Trace<'_>) -> Result<(), Error>;
+
+    /// An op begins on the calling thread; what it launches belongs to this id.
+    fn push_correlation(&self, _id: u64) {}
+    /// It ends.
+    fn pop_correlation(&self) {}
+    /// A range that the program marked begins on the calling thread.
+    fn push_user_correlation(&self, _id: u64) {}
+    /// It ends.
+    fn pop_user_correlation(&self) {}
+
+    /// What the user says to plugins, before `start`. Hosts with Counterpoint's extension only.
+    ///
+    /// # Errors
+    /// Logged; the recording goes on.
+    fn configure(&self, _configuration: &Configuration<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Collect nothing until the next call (`false`), or go on. Extension only.
+    ///
+    /// # Errors
+    /// Logged; the recording goes on.
+    fn toggle(&self, _enabled: bool) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Hands over events that are complete while the recording goes on. Extension only.
+    ///
+    /// # Errors
+    /// Logged; what was handed over before is kept.
+    fn flush(&self, _trace: &mut Trace<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// What the user says to plugins.
+#[derive(Clone, Copy, Debug)]
+pub struct Configuration<'a> {
+    /// The text of `--plugin-config`; empty if there is none.
+    pub text: &'a str,
+    /// Planned time between create and start, ns.
+    pub warmup_ns: i64,
+    /// Bytes that the plugin may keep until `process`; `None`: no limit was given.
+    pub max_buffer_bytes: Option<u64>,
+}
+
+/// Makes the shared object a plugin: exports `KinetoPlugin_register` and `CounterpointPlugin_extend`
+/// for one type that implements [`Profiler`].
+#[macro_export]
+macro_rules! export_plugin {
+    ($profiler:ty) => {
+        /// See `include/counterpoint/kineto_plugin.h`.
+        ///
+        /// # Safety
+        /// Called by a host, with a registry of its own.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn KinetoPlugin_register(
+            registry: *const $crate::export::Registry,
+        ) -> ::core::ffi::c_int {
+            // SAFETY: the host's, as the interface says.
+            unsafe { $crate::export::register::<$profiler>(registry) }
+        }
+
+        /// See `include/counterpoint/kineto_plugin_extension.h`.
+        ///
+        /// # Safety
+        /// Called by a host, with a struct of its own.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn CounterpointPlugin_extend(
+            host: *const $crate::export::Host,
+            extension: *mut $crate::export::Extension,
+        ) -> ::core::ffi::c_int {
+            // SAFETY: the host's, as the interface says.
+            unsafe { $crate::export::extend::<$profiler>(host, extension) }
+        }
+    };
+}

@@ -1,0 +1,87 @@
+//! A plugin made with the SDK, driven by a host in C that shares no code with Counterpoint
+//! (`tests/programs/plugins/host.c`), once without and once with our extension.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use testkit::{Scratch, c};
+
+/// The example, which Cargo builds with the tests.
+fn every_call() -> PathBuf {
+    let test = std::env::current_exe().expect("a path");
+    let profile = test.parent().and_then(Path::parent).expect("target/debug/deps/…");
+    let file = profile.join("examples/libevery_call.so");
+    assert!(file.exists(), "{} is built with the tests", file.display());
+    file
+}
+
+fn drive(flags: &[&str], arguments: &[&str]) -> Option<String> {
+    let scratch = Scratch::new();
+    let host = scratch.join("host");
+    let mut all = vec!["-std=gnu11", "-ldl", "-lpthread"];
+    all.extend(flags);
+    c::compile("cc", "plugins/host.c", &host, &all)?;
+    let output =
+        Command::new(&host).arg(every_call()).args(arguments).output().expect("the host runs");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "", "panics are silent");
+    Some(String::from_utf8(output.stdout).expect("text"))
+}
+
+#[test]
+fn a_plain_host_gets_everything_that_it_can_hold() {
+    let Some(printed) = drive(&[], &[]) else { return testkit::skip("plugin_sdk", "no cc") };
+    let recording = r#"profilerCreate 0
+start with null -1, too small -1
+profilerStart 0
+profilerStop 0
+device 3 accelerator 3 [rev "B"]
+resource 3/7 stream 7
+resource 500/501 launcher
+event type 23 1000..2000 id 11 on 500/501
+  correlation = 11
+  name launch
+  flow 2 id 11 starts
+event type 6 1500..9000 id 11 on 3/7
+  device = 3
+  stream = 7
+  correlation = 11
+  name größte "matmul"
+  flow 2 id 11 ends
+  shape = [64, 32]
+  note = "a \"quoted\"\u000aline"
+  pushed = 4000
+  popped = 4000
+event type 22 3000..3000 id 0 on 3/0
+  name bandwidth
+  read GB/s = 10.5
+profilerProcessEvents 0
+3 events
+profilerDestroy 0
+"#;
+    let head = "null registry -1\nregistered 88 bytes\nregister 0\nprofilerQuery 0\n\
+                name every call\ntypes 23 6 22\n";
+    // A tile is a kernel for this host, and so is not recorded under a type of its own.
+    assert_eq!(printed, format!("{head}{recording}{recording}"));
+}
+
+#[test]
+fn a_host_with_the_extension_gets_more() {
+    let Some(printed) = drive(&["-DEXTENDED"], &["6", "1024"]) else {
+        return testkit::skip("plugin_sdk", "no cc");
+    };
+    for line in [
+        "declares tile like 6: 1024",
+        "types 23 6 22 1024",
+        "configure 0",
+        "toggle 0",
+        "counter 2500 on -1 power/package [W] 12",
+        "flush 0",
+        "thread 500/501 launcher",
+        "event type 1024 1600..1700 id 0 on 3/7",
+        "counter 3000 on 3 bandwidth/read [GB/s] 10.5",
+    ] {
+        assert!(printed.lines().any(|printed| printed == line), "{line} is not in\n{printed}");
+    }
+    assert!(!printed.contains("name launch"), "the runtime was not asked for:\n{printed}");
+}
