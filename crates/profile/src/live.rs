@@ -1,6 +1,8 @@
 //! Whether a process that recorded still lives.
 
-use std::fs;
+use std::fs::File;
+use std::io::Read;
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -31,20 +33,22 @@ impl ProcessId {
     }
 }
 
-struct Stat {
-    start_time: u64,
+/// What the kernel says of a process in one line.
+pub(crate) struct Stat {
+    pub start_time: u64,
     zombie: bool,
 }
 
 impl Stat {
     fn read(pid: u32) -> Option<Self> {
-        let bytes = fs::read(format!("/proc/{pid}/stat")).ok()?;
-        Self::parse(&String::from_utf8_lossy(&bytes))
+        Self::parse(&read_small(&format!("/proc/{pid}/stat"))?)
     }
 
-    /// proc_pid_stat(5). The second field is a name in parentheses that may hold anything.
-    fn parse(text: &str) -> Option<Self> {
-        let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+    /// proc_pid_stat(5). The second field is a name in parentheses that may hold anything. Allocates
+    /// nothing.
+    pub(crate) fn parse(line: &[u8]) -> Option<Self> {
+        let name_ends = line.iter().rposition(|byte| *byte == b')')?;
+        let mut fields = str::from_utf8(&line[name_ends + 1..]).ok()?.split_ascii_whitespace();
         let state = fields.next()?;
         // Field 20 is the number of threads, field 22 the start time; `state` was field 3.
         let threads: u64 = fields.nth(16)?.parse().ok()?;
@@ -55,11 +59,22 @@ impl Stat {
     }
 }
 
-/// The kernel's id of this boot, empty where there is none.
+/// The kernel's id of this boot, empty where there is none. It is looked up once.
 pub fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .map(|id| id.trim().to_owned())
-        .unwrap_or_default()
+    static KNOWN: OnceLock<String> = OnceLock::new();
+    let look = || {
+        let id = read_small("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        String::from_utf8_lossy(&id).trim().to_owned()
+    };
+    KNOWN.get_or_init(look).clone()
+}
+
+/// A file of the kernel, which says of none how long it is. This asks for as much as a line has at
+/// once.
+fn read_small(path: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(1024);
+    File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).ok()?;
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -69,13 +84,13 @@ mod tests {
     #[test]
     fn a_name_with_blanks_and_parentheses_does_not_confuse() {
         let line = "42 (a) b (c) S 1 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 9876 1 2";
-        let stat = Stat::parse(line).unwrap();
+        let stat = Stat::parse(line.as_bytes()).unwrap();
         assert_eq!((stat.start_time, stat.zombie), (9876, false));
-        assert!(Stat::parse("42 (x) Z 1 2 3").is_none());
+        assert!(Stat::parse(b"42 (x) Z 1 2 3").is_none());
         let dead = "42 (x) Z 1 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9876 1 2";
-        assert!(Stat::parse(dead).unwrap().zombie);
+        assert!(Stat::parse(dead.as_bytes()).unwrap().zombie);
         let company = dead.replace(" 20 0 1 0 ", " 20 0 2 0 ");
-        assert!(!Stat::parse(&company).unwrap().zombie);
+        assert!(!Stat::parse(company.as_bytes()).unwrap().zombie);
     }
 
     #[test]
