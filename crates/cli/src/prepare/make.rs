@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use machine::Machine;
+use machine::files::parse_cpus;
 use model::{Counter, Loss};
 use profile::ProfileId;
 use profile::live::{ProcessId, boot_id};
@@ -206,7 +207,7 @@ pub fn manifest(
         kernel,
         boot_id: boot_id(),
         cpu_model: machine.field("proc/cpuinfo", "model name").unwrap_or_default(),
-        logical_cpus: machine.online_cpus().len() as u32,
+        logical_cpus: logical_cpus(machine),
         command: command.to_vec(),
         working_directory: std::env::current_dir()
             .map_or_else(|_| String::new(), |d| d.display().to_string()),
@@ -220,6 +221,15 @@ pub fn manifest(
         watch: ProcessId::current().into_iter().collect(),
         snapshots: snapshots.iter().map(|s| (*s).into()).collect(),
         ..Manifest::new()
+    }
+}
+
+/// How many processors are online; where the kernel does not show its files, how many we may use.
+fn logical_cpus(machine: &Machine) -> u32 {
+    let listed = machine.read_trimmed("sys/devices/system/cpu/online");
+    match listed.and_then(|list| parse_cpus(&list)) {
+        Some(online) => online.len() as u32,
+        None => std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
     }
 }
 
