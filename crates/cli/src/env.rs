@@ -25,7 +25,7 @@ pub struct Args {
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     prepare_process()?;
-    let prepared = prepare(&args.recording, &[], Origin::Env, &[])?;
+    let prepared = prepare(&args.recording, &[], Origin::Env, &[])?.announce(None)?;
     let mut out = stdout(Kind::Lines);
     let lines = prepared
         .variables

@@ -5,8 +5,7 @@
 //! needs SIGCHLD, and the recorder's files need a larger `RLIMIT_FSIZE`. What was there before is
 //! noted before `main` and put back between fork and exec.
 
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::failure::Failure;
@@ -15,11 +14,17 @@ use crate::failure::Failure;
 static ON_BROKEN_PIPE: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
+type Start = extern "C" fn(c_int, *const *const c_char, *const *const c_char);
+
 #[used]
 #[unsafe(link_section = ".init_array")]
-static NOTE: extern "C" fn() = note;
+static NOTE: Start = note;
 
-extern "C" fn note() {
+extern "C" fn note(count: c_int, words: *const *const c_char, _environment: *const *const c_char) {
+    // SAFETY: glibc passes what `main` gets: as many strings as it says.
+    if count > 1 && unsafe { CStr::from_ptr(*words.add(1)) } == c"run" {
+        go_without_stack_overflow_message();
+    }
     // SAFETY: plain system calls with valid arguments; nothing else runs yet.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -28,6 +33,29 @@ extern "C" fn note() {
         }
         for (stream, closed) in CLOSED.iter().enumerate() {
             closed.store(libc::fcntl(stream as i32, libc::F_GETFD) < 0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Before `main`, Rust's runtime prepares a message for the case that the stack overflows: it has
+/// glibc read and parse `/proc/self/maps`, which takes 60 µs. It leaves that out if the signals are
+/// handled already. The handler here has the signal end us, as it does without any handler. The
+/// program does not see it: what is handled becomes the default in `execve`.
+fn go_without_stack_overflow_message() {
+    extern "C" fn end(signal: c_int) {
+        // The instruction is executed again, and then the signal ends us.
+        // SAFETY: async-signal-safe.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    for signal in [libc::SIGSEGV, libc::SIGBUS] {
+        // SAFETY: zeroed `sigaction`s are valid, and live for the calls.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &mut action);
+            if action.sa_sigaction == libc::SIG_DFL {
+                action.sa_sigaction = end as *const () as usize;
+                libc::sigaction(signal, &action, std::ptr::null_mut());
+            }
         }
     }
 }
@@ -67,28 +95,26 @@ pub fn prepare_process() -> Result<Inherited, Failure> {
 }
 
 impl Inherited {
-    /// Has the program start with what was there before.
-    pub fn restore_in(self, command: &mut Command) {
+    /// Puts back what was there before, in the child that becomes the program. Makes only system
+    /// calls.
+    pub fn restore(&self) {
         let ignored = |handler: usize| handler == libc::SIG_IGN;
         let (excess, child) = (ignored(self.on_excess), ignored(self.on_child));
         let pipe = ignored(ON_BROKEN_PIPE.load(Ordering::Relaxed));
-        // SAFETY: between fork and exec only async-signal-safe functions are called. Handlers do
-        // not survive exec, so what was not ignored is the default.
+        // SAFETY: system calls with valid arguments. Handlers do not survive `execve`, so what was
+        // not ignored is the default.
         unsafe {
-            command.pre_exec(move || {
-                libc::setrlimit(libc::RLIMIT_FSIZE, &self.file_size);
-                for (signal, ignore) in
-                    [(libc::SIGXFSZ, excess), (libc::SIGCHLD, child), (libc::SIGPIPE, pipe)]
-                {
-                    libc::signal(signal, if ignore { libc::SIG_IGN } else { libc::SIG_DFL });
+            libc::setrlimit(libc::RLIMIT_FSIZE, &self.file_size);
+            for (signal, ignore) in
+                [(libc::SIGXFSZ, excess), (libc::SIGCHLD, child), (libc::SIGPIPE, pipe)]
+            {
+                libc::signal(signal, if ignore { libc::SIG_IGN } else { libc::SIG_DFL });
+            }
+            for (stream, closed) in CLOSED.iter().enumerate() {
+                if closed.load(Ordering::Relaxed) {
+                    libc::close(stream as i32);
                 }
-                for (stream, closed) in CLOSED.iter().enumerate() {
-                    if closed.load(Ordering::Relaxed) {
-                        libc::close(stream as i32);
-                    }
-                }
-                Ok(())
-            });
+            }
         }
     }
 }

@@ -27,7 +27,7 @@ pub use make::{PRELOAD_VARIABLE, Prepared, make, manifest};
 pub use options::{Beside, Recording};
 pub use place::{Turn, make_directory, make_way, place};
 
-/// Makes the profile. `system` names counters to sample on every CPU. If this fails, it removes what
+/// Makes the profile, but for its manifest: [`Prepared::announce`]. `system` names counters to sample on every CPU. If this fails, it removes what
 /// it made.
 pub fn prepare(
     recording: &Recording,
@@ -48,7 +48,7 @@ pub fn prepare(
     let metrics = before_run(&recording.metrics, &infos)?;
     let mut choice = Choice { counters, beside, notes, metrics };
     if recording.events.is_empty() && choice.counters.is_empty() {
-        choice.notes.extend(ask_for_counters(origin, &resolver, &machine));
+        choice.notes.extend(ask_for_counters(origin, &resolver));
     }
-    make(recording, choice, &place(recording)?, origin, command)
+    make(recording, choice, &machine, &place(recording)?, origin, command)
 }

@@ -2,7 +2,6 @@
 //! TVM and has its virtual machines recorded (`bindings/python/src/counterpoint/_hook`).
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where Python looks for modules first.
@@ -11,7 +10,7 @@ pub const PATH_VARIABLE: &str = "PYTHONPATH";
 /// The value of [`PATH_VARIABLE`]: ours before what is there. `None` where the Python package is not
 /// installed. A path with a colon, which would be two, is reached through a link in `links`.
 pub fn path(links: &Path) -> Option<OsString> {
-    let program = std::env::current_exe().and_then(fs::canonicalize).ok()?;
+    let program = std::env::current_exe().ok()?;
     let hook = places(&program).into_iter().find(|hook| hook.join("sitecustomize.py").is_file())?;
     let hook = if hook.as_os_str().as_encoded_bytes().contains(&b':') {
         // Python resolves links only for files, so the package is linked, not the directory in it.

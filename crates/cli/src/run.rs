@@ -3,6 +3,7 @@
 //! While the program runs, nothing is printed. Signals sent to `run` are passed on; those that a
 //! terminal sends reach the program by themselves. `run` ends as the program did.
 
+mod begin;
 mod passes;
 mod sampler;
 
@@ -10,7 +11,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::process::{ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use model::Counter;
 use profile::TracksWriter;
 use profile::collect::{Closing, Collected, PoolFate, finish};
 use profile::live::ProcessId;
-use profile::manifest::{Exit, Manifest, Origin, State};
+use profile::manifest::{Announcement, Exit, MANIFEST_NAME, Manifest, Origin, State};
 use profile::tracks::{Readings, SAMPLED_NAME};
 use record::carry::{self, Carrier};
 use record::{ClockKind, Snapshot};
@@ -28,6 +29,7 @@ use crate::inherited::{Inherited, prepare_process};
 use crate::prepare::{Beside, PRELOAD_VARIABLE, Prepared, Recording, prepare};
 use crate::terminal::say;
 
+use begin::{Program, Trouble, wait_for};
 use sampler::{Sampler, Wanted};
 
 /// Run a program and record every dispatch in it
@@ -78,66 +80,96 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             return Err(failure);
         }
     };
-    let started = start(&program, &args.command, &prepared, inherited);
-    let mut child = match started {
-        Ok(child) => child,
-        Err(failure) => {
-            prepared.discard();
-            return Err(failure);
-        }
-    };
+    let running = start(&program, &args.command, prepared, inherited)?;
     sampler.iter().for_each(Sampler::manifest_is_free);
-    let status = wait(&mut child, &program)?;
+    let status = running.wait(&program)?;
+    let is_sampled = sampler.is_some();
     let trouble = sampler.and_then(Sampler::finish);
+    let Running { prepared, mut manifest, .. } = running;
     let directory = &prepared.directory;
-    let closed = close(directory, status, trouble);
+    if is_sampled {
+        // The sampler has added to it.
+        manifest = Manifest::read(directory).unwrap_or(manifest);
+    }
+    let closed = close(directory, manifest, status, trouble);
     prepared.tidy();
     say(closed, directory, &args.recording.output);
     Ok(end_as(status))
 }
 
-/// Starts the program once.
+/// A program that was started, and its profile.
+struct Running {
+    pid: libc::pid_t,
+    prepared: Prepared,
+    manifest: Manifest,
+}
+
+/// Starts the program once. If it cannot be started, what was prepared is removed.
 fn start(
     program: &Path,
     words: &[std::ffi::OsString],
-    prepared: &Prepared,
+    mut prepared: Prepared,
     inherited: Inherited,
-) -> Result<Child, Failure> {
-    let mut command = Command::new(program);
-    {
-        use std::os::unix::process::CommandExt;
-        command.arg0(&words[0]);
-    }
-    command.args(&words[1..]);
+) -> Result<Running, Failure> {
     let carrier = carrier_of(program);
+    match begin(program, words, &carrier, &mut prepared, inherited) {
+        Ok((process, mut manifest)) => {
+            prepared.is_announced();
+            if let Some(loss) = carrier.loss() {
+                prepared.lose(loss);
+            }
+            // The program starts meanwhile.
+            crate::orphans::remove_old();
+            manifest.watch.push(process);
+            Ok(Running { pid: process.pid.cast_signed(), prepared, manifest })
+        }
+        Err(failure) => {
+            prepared.discard();
+            Err(failure)
+        }
+    }
+}
+
+fn begin(
+    program: &Path,
+    words: &[std::ffi::OsString],
+    carrier: &Carrier,
+    prepared: &mut Prepared,
+    inherited: Inherited,
+) -> Result<(ProcessId, Manifest), Failure> {
     let brought = prepared.variables.iter().filter(|(name, _)| {
         // With ours in the list it would not start; what else is there stays.
         !(carrier.refuses() && *name == PRELOAD_VARIABLE)
     });
-    command.envs(brought.map(|(n, v)| (n, v)));
-    inherited.restore_in(&mut command);
-    let child = command.spawn().map_err(|e| {
-        // Its interpreter may be missing.
-        let code = match e.kind() {
-            ErrorKind::NotFound => NOT_FOUND,
-            _ => NOT_EXECUTABLE,
-        };
-        Failure::new(format!("start {}: {e}", program.display())).exit_code(code)
+    let to_begin = Program::new(program, words, brought)?;
+    let manifest = prepared.manifest.clone();
+    let mut announcement =
+        Announcement::new(&manifest, &prepared.directory).map_err(Failure::new)?;
+    let process = to_begin.begin(&mut announcement, inherited).map_err(|trouble| {
+        let start = |e| format!("start {}: {e}", program.display());
+        match trouble {
+            Trouble::Manifest(e) => {
+                let path = prepared.directory.join(MANIFEST_NAME);
+                Failure::new(format!("write {}: {e}", path.display()))
+            }
+            Trouble::Process(e) => Failure::new(start(e)).exit_code(NOT_EXECUTABLE),
+            // Its interpreter may be missing.
+            Trouble::Execute(e) if e.kind() == ErrorKind::NotFound => {
+                Failure::new(start(e)).exit_code(NOT_FOUND)
+            }
+            Trouble::Execute(e) => Failure::new(start(e)).exit_code(NOT_EXECUTABLE),
+        }
     })?;
-    CHILD.store(child.id() as i32, Ordering::SeqCst);
-    if let Some(loss) = carrier.loss() {
-        prepared.lose(loss);
-    }
-    pass_on_early_signal();
-    watch(prepared, child.id());
-    Ok(child)
+    Ok((process, manifest))
 }
 
-/// Waits for the program's end.
-fn wait(child: &mut Child, program: &Path) -> Result<ExitStatus, Failure> {
-    let status = child.wait();
-    CHILD.store(0, Ordering::SeqCst);
-    status.map_err(|e| Failure::new(format!("wait for {}: {e}", program.display())))
+impl Running {
+    /// Waits for the program's end.
+    fn wait(&self, program: &Path) -> Result<ExitStatus, Failure> {
+        let status = wait_for(self.pid);
+        CHILD.store(0, Ordering::SeqCst);
+        status.map_err(|e| Failure::new(format!("wait for {}: {e}", program.display())))
+    }
 }
 
 /// Starts sampling what is counted beside the program, if anything is.
@@ -293,29 +325,21 @@ fn pass_on_early_signal() {
     }
 }
 
-/// Notes in the manifest which process to ask whether the recording is over, should we be killed.
-fn watch(prepared: &Prepared, child: u32) {
-    let Ok(mut manifest) = Manifest::read(&prepared.directory) else { return };
-    manifest.watch.extend(ProcessId::of(child));
-    let _ = manifest.write(&prepared.directory);
-}
-
 /// The recording is over: the manifest says so, and what is left in memory moves to the profile.
 /// Trouble here is told and nothing more: the program's status is what counts.
 fn close(
     directory: &Path,
+    mut manifest: Manifest,
     status: ExitStatus,
     trouble: Option<String>,
 ) -> profile::Result<Collected> {
-    Manifest::read(directory).and_then(|mut manifest| {
-        let clock: ClockKind = manifest.clock.into();
-        manifest.state = State::Finished;
-        manifest.snapshots.push(Snapshot::take(clock).into());
-        manifest.exit =
-            Some(Exit { code: status.code(), signal: status.signal(), core: status.core_dumped() });
-        manifest.notes.extend(trouble.map(|t| format!("samples of tracks were lost: {t}")));
-        finish(directory, manifest, Closing::WhenOver)
-    })
+    let clock: ClockKind = manifest.clock.into();
+    manifest.state = State::Finished;
+    manifest.snapshots.push(Snapshot::take(clock).into());
+    manifest.exit =
+        Some(Exit { code: status.code(), signal: status.signal(), core: status.core_dumped() });
+    manifest.notes.extend(trouble.map(|t| format!("samples of tracks were lost: {t}")));
+    finish(directory, manifest, Closing::WhenOver)
 }
 
 /// The last word of a run.

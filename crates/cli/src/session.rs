@@ -19,7 +19,7 @@ use record::run_file::RUN_FILE_NAME;
 use record::{ClockKind, Snapshot};
 use serde::Serialize;
 
-use crate::asker::{command_of, watch};
+use crate::asker::command_of;
 use crate::failure::Failure;
 use crate::inherited::prepare_process;
 use crate::metrics::before_run;
@@ -115,7 +115,8 @@ fn prepare_main(args: &PrepareArgs) -> Result<ExitCode, Failure> {
         true => prepare_available(&args.recording, &command)?,
         false => prepare(&args.recording, &[], Origin::Session, &command)?,
     };
-    let told = watch(&prepared.directory, asker).and_then(|()| tell(&prepared));
+    let prepared = prepared.announce(Some(asker))?;
+    let told = tell(&prepared);
     if told.is_err() {
         prepared.discard(); // Nobody knows of it.
     }
@@ -131,7 +132,7 @@ fn prepare_available(recording: &Recording, command: &[String]) -> Result<Prepar
     let metrics = before_run(&recording.metrics, &infos)?;
     let choice =
         Choice { counters: chosen.threads, beside: Vec::new(), notes: chosen.notes, metrics };
-    make(recording, choice, &place(recording)?, Origin::Session, command)
+    make(recording, choice, &machine, &place(recording)?, Origin::Session, command)
 }
 
 fn tell(prepared: &Prepared) -> Result<ExitCode, Failure> {

@@ -21,6 +21,7 @@ struct Known {
     cpuinfo: OnceLock<Option<String>>,
     status: OnceLock<Option<String>>,
     pmus: OnceLock<Vec<String>>,
+    virtualisation: OnceLock<Option<String>>,
 }
 
 /// Where sysfs describes the PMUs.
@@ -37,9 +38,12 @@ pub const TRACEFS_READABLE: &str =
 
 const CPUINFO: &str = "proc/cpuinfo";
 const STATUS: &str = "proc/self/status";
-/// As much of `/proc/cpuinfo` as is read: the first processors of many, of which the first is looked
-/// at. The kernel writes the text as it is read, and takes milliseconds for hundreds of processors.
-const CPUINFO_BYTES: u64 = 16 * 1024;
+/// The most of `/proc/cpuinfo` that is read. Only the first processor is looked at, so reading stops
+/// at the empty line after it: the kernel writes the text as it is read, may interrupt each processor
+/// for its frequency, and takes milliseconds for hundreds of them.
+const CPUINFO_BYTES: usize = 16 * 1024;
+/// How much of it is asked for at a time: less than the text of one processor.
+const CPUINFO_STEP: usize = 1024;
 
 impl Default for Machine {
     fn default() -> Self {
@@ -66,7 +70,11 @@ impl Machine {
 
     /// Whether a seccomp filter is active for this process.
     pub fn is_filtered(&self) -> bool {
-        self.field("proc/self/status", "Seccomp").is_some_and(|mode| mode == "2")
+        if self.known.is_some() {
+            // SAFETY: a plain system call. It says the same as the file, for a tenth of the time.
+            return unsafe { libc::prctl(libc::PR_GET_SECCOMP) } == 2;
+        }
+        self.field(STATUS, "Seccomp").is_some_and(|mode| mode == "2")
     }
 
     /// `path` without its leading slash, on this machine.
@@ -101,11 +109,23 @@ impl Machine {
         }
     }
 
-    /// The file, but only the first processors of `/proc/cpuinfo`.
+    /// The file, but of `/proc/cpuinfo` only the first processor, and what was read with it.
     fn start_of(&self, path: &str) -> Option<String> {
-        let mut text = Vec::new();
-        let most = if path == CPUINFO { CPUINFO_BYTES } else { u64::MAX };
-        fs::File::open(self.path(path)).ok()?.take(most).read_to_end(&mut text).ok()?;
+        let mut file = fs::File::open(self.path(path)).ok()?;
+        let mut text = Vec::with_capacity(4 * CPUINFO_STEP);
+        if path == CPUINFO {
+            let mut step = [0; CPUINFO_STEP];
+            while text.len() < CPUINFO_BYTES && !text.windows(2).any(|two| two == b"\n\n") {
+                match file.read(&mut step) {
+                    Ok(0) => break,
+                    Ok(read) => text.extend_from_slice(&step[..read]),
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => return None,
+                }
+            }
+        } else {
+            file.read_to_end(&mut text).ok()?;
+        }
         Some(String::from_utf8_lossy(&text).into_owned())
     }
 
@@ -186,6 +206,13 @@ impl Machine {
 
     /// Which hypervisor's guest this is; `None` if there is no sign of one.
     pub fn virtualisation(&self) -> Option<String> {
+        match &self.known {
+            Some(known) => known.virtualisation.get_or_init(|| self.hypervisor()).clone(),
+            None => self.hypervisor(),
+        }
+    }
+
+    fn hypervisor(&self) -> Option<String> {
         let dmi = |file| self.read_trimmed(&format!("sys/class/dmi/id/{file}"));
         let flagged = self
             .field("proc/cpuinfo", "flags")

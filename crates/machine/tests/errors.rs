@@ -3,9 +3,10 @@
 
 use counters::{OpenError, OpenErrorKind, Target, perf};
 use machine::Machine;
-use machine::check::check;
+use machine::check::{check, is_allowed};
 use model::PerfAttr;
 use names::Resolver;
+use testkit::counting::perf as perf_counter;
 use testkit::counting::*;
 
 fn open(attr: &PerfAttr, target: Target, group: i32) -> Option<(OpenErrorKind, i32)> {
@@ -130,6 +131,35 @@ fn a_filter_is_explained() {
         }
         assert_eq!(code, 0, "errno {errno}");
     }
+}
+
+/// Asking for the right to a software counter gives the same answer as opening it, and opens nothing:
+/// as whoever runs the tests, as a user without rights, and under a filter.
+#[test]
+fn a_right_is_asked_for_without_opening() {
+    let agree = || {
+        let descriptors = || std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+        let before = descriptors();
+        for attr in [0, 1, 2].map(software) {
+            for attr in [attr.clone(), PerfAttr { exclude_kernel: true, ..attr }] {
+                let opens = open(&attr, Target::CALLING_THREAD, -1).is_none();
+                if is_allowed(&perf_counter("it", 0, attr)) != opens || descriptors() != before {
+                    return 1;
+                }
+            }
+        }
+        0
+    };
+    assert_eq!(in_child(agree), 0);
+    // SAFETY: plain system calls.
+    let drop_rights = || unsafe { libc::setgid(65_534) == 0 && libc::setuid(65_534) == 0 };
+    let code = in_child(|| if !is_root() || drop_rights() { agree() } else { 2 });
+    assert_eq!(code, 0, "as nobody");
+    let code = in_child(|| if forbid_perf(libc::EPERM) { agree() } else { 77 });
+    if code == 77 {
+        return skip("seccomp filters are not available");
+    }
+    assert_eq!(code, 0, "under a filter");
 }
 
 /// What happens in the kernel alone is 0 without the kernel's part: refused, and never advised.

@@ -276,6 +276,23 @@ fn the_library() {
     assert_eq!(of(Some(missing.as_path())).level, Level::Problem);
 }
 
+/// Only the first processor is looked at, however far its lines reach.
+#[test]
+fn the_first_processor_speaks_for_all() {
+    let tree = Tree::new("cpuinfo");
+    let flags = "f ".repeat(3_000);
+    let text = format!(
+        "processor\t: 0\nflags\t\t: {flags}\nmodel name\t: first\n\n\
+         processor\t: 1\nmodel name\t: second\nonly here\t: yes\n\n"
+    );
+    tree.file("proc/cpuinfo", &text);
+    let field = |key| Machine::at(&tree.root).field("proc/cpuinfo", key);
+    assert_eq!(field("model name").as_deref(), Some("first"));
+    assert_eq!(field("flags").map(|f| f.len()), Some(flags.trim().len()));
+    tree.file("proc/cpuinfo", "model name\t: alone");
+    assert_eq!(field("model name").as_deref(), Some("alone"));
+}
+
 #[test]
 fn signs_of_virtualisation() {
     let of = |files: &[(&str, &str)]| {

@@ -39,7 +39,7 @@ impl PartialEq for Dir {
     }
 }
 
-const OPEN: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK);
+pub(crate) const OPEN: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK);
 
 impl Dir {
     /// Opens a directory that a person has named; links in `path` are followed.
@@ -69,6 +69,11 @@ impl Dir {
     /// Returns the error of `fstat`.
     pub fn stat(&self) -> Result<Stat> {
         rustix::fs::fstat(&*self.fd).map_err(|e| self.error("read", "", e))
+    }
+
+    /// Returns its descriptor, for calls that must not allocate.
+    pub(crate) fn descriptor(&self) -> &OwnedFd {
+        &self.fd
     }
 
     /// Returns a second descriptor of the directory.
@@ -198,8 +203,7 @@ impl Dir {
     /// Fails if the directory is not writable or the disk is full.
     pub(crate) fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let failed = |e| Error::new("write", &self.path_of(name), e);
-        // Nobody can have put anything under this name before, and two writers never share it.
-        let temporary = format!(".{name}.{}.tmp", ProfileId::random().map_err(failed)?);
+        let temporary = temporary(name).map_err(failed)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OPEN;
         let fd = rustix::fs::openat(&*self.fd, &temporary, flags, Mode::from_raw_mode(0o666));
         let mut file = File::from(fd.map_err(|e| failed(e.into()))?);
@@ -237,6 +241,12 @@ impl Dir {
         }
         Error::new(action, &self.path_of(name), io::Error::from(errno))
     }
+}
+
+/// A new name for a file that will be renamed to `name`: nobody can have put anything there before,
+/// and two writers never share one.
+pub(crate) fn temporary(name: &str) -> io::Result<String> {
+    Ok(format!(".{name}.{}.tmp", ProfileId::random()?))
 }
 
 fn kind_of(found: &Stat) -> &'static str {

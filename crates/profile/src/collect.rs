@@ -82,12 +82,14 @@ pub fn is_over(manifest: &Manifest) -> bool {
     if manifest.pool.is_none() && manifest.passes == 0 {
         return true;
     }
-    let same_boot = manifest.boot_id.is_empty() || manifest.boot_id == boot_id();
-    let watched = same_boot && manifest.watch.iter().any(|process| process.is_alive());
+    let watched = || {
+        let same_boot = manifest.boot_id.is_empty() || manifest.boot_id == boot_id();
+        same_boot && manifest.watch.iter().any(|process| process.is_alive())
+    };
     match (manifest.state, manifest.origin) {
         (State::Finished, _) => true,
         (State::Recording, Origin::Run | Origin::Hook | Origin::Session | Origin::Import) => {
-            !watched
+            !watched()
         }
         (State::Recording, Origin::Env) => false,
     }

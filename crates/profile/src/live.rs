@@ -1,6 +1,8 @@
 //! Checks whether a process that recorded is still alive.
 
-use std::fs;
+use std::fs::File;
+use std::io::Read;
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -31,21 +33,22 @@ impl ProcessId {
     }
 }
 
-struct Stat {
-    start_time: u64,
+/// What the kernel says of a process in one line.
+pub(crate) struct Stat {
+    pub start_time: u64,
     zombie: bool,
 }
 
 impl Stat {
     fn read(pid: u32) -> Option<Self> {
-        let bytes = fs::read(format!("/proc/{pid}/stat")).ok()?;
-        Self::parse(&String::from_utf8_lossy(&bytes))
+        Self::parse(&read_small(&format!("/proc/{pid}/stat"))?)
     }
 
     /// Parses the line as described in proc_pid_stat(5). The second field is a name in parentheses
-    /// that may contain anything.
-    fn parse(text: &str) -> Option<Self> {
-        let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+    /// that may contain anything. Allocates nothing.
+    pub(crate) fn parse(line: &[u8]) -> Option<Self> {
+        let name_ends = line.iter().rposition(|byte| *byte == b')')?;
+        let mut fields = str::from_utf8(&line[name_ends + 1..]).ok()?.split_ascii_whitespace();
         let state = fields.next()?;
         // Field 20 is the number of threads and field 22 is the start time; `state` was field 3.
         let threads: u64 = fields.nth(16)?.parse().ok()?;
@@ -56,11 +59,22 @@ impl Stat {
     }
 }
 
-/// Returns the kernel's id of this boot; empty if there is none.
+/// Returns the kernel's id of this boot; empty if there is none. The id is read once.
 pub fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .map(|id| id.trim().to_owned())
-        .unwrap_or_default()
+    static KNOWN: OnceLock<String> = OnceLock::new();
+    let look = || {
+        let id = read_small("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        String::from_utf8_lossy(&id).trim().to_owned()
+    };
+    KNOWN.get_or_init(look).clone()
+}
+
+/// Reads a file of the kernel. The kernel does not state the size of such files, so this asks for
+/// as much at once as a line usually has.
+fn read_small(path: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(1024);
+    File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).ok()?;
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -70,13 +84,13 @@ mod tests {
     #[test]
     fn a_name_may_contain_spaces_and_parentheses() {
         let line = "42 (a) b (c) S 1 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 9876 1 2";
-        let stat = Stat::parse(line).unwrap();
+        let stat = Stat::parse(line.as_bytes()).unwrap();
         assert_eq!((stat.start_time, stat.zombie), (9876, false));
-        assert!(Stat::parse("42 (x) Z 1 2 3").is_none());
+        assert!(Stat::parse(b"42 (x) Z 1 2 3").is_none());
         let dead = "42 (x) Z 1 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9876 1 2";
-        assert!(Stat::parse(dead).unwrap().zombie);
+        assert!(Stat::parse(dead.as_bytes()).unwrap().zombie);
         let company = dead.replace(" 20 0 1 0 ", " 20 0 2 0 ");
-        assert!(!Stat::parse(&company).unwrap().zombie);
+        assert!(!Stat::parse(company.as_bytes()).unwrap().zombie);
     }
 
     #[test]

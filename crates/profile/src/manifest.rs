@@ -9,6 +9,8 @@
 //! The manifest is always replaced as a whole (temporary file, then rename), so a reader sees
 //! either the old or the new one. `docs/schema.md` describes every field.
 
+mod announce;
+
 use std::path::{Path, PathBuf};
 
 use model::Unit;
@@ -18,6 +20,8 @@ use serde::{Deserialize, Serialize};
 use crate::beneath::Dir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::ProcessId;
+
+pub use announce::Announcement;
 
 /// Name of the manifest in a profile directory.
 pub const MANIFEST_NAME: &str = "manifest.json";
@@ -353,8 +357,13 @@ impl Manifest {
 
 /// Writes `value` as JSON to the file with this name, which it replaces.
 pub(crate) fn replace_json(dir: &Dir, name: &str, value: &impl Serialize) -> Result<()> {
+    dir.replace(name, &json_of(dir, name, value)?)
+}
+
+/// What stands in the file of this name.
+fn json_of(dir: &Dir, name: &str, value: &impl Serialize) -> Result<Vec<u8>> {
     let text = serde_json::to_vec_pretty(value);
     let mut text = text.map_err(Error::on("write", &dir.path_of(name)))?;
     text.push(b'\n');
-    dir.replace(name, &text)
+    Ok(text)
 }

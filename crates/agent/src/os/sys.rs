@@ -252,6 +252,13 @@ pub fn make_directory(path: &CStr) -> Result<(), i32> {
     syscall!(libc::SYS_mkdirat, libc::AT_FDCWD, path.as_ptr(), 0o700).map(|_| ())
 }
 
+/// Makes a directory for its owner only, in which all processes of that owner can make their own.
+/// This program's file mode creation mask does not apply.
+pub fn make_directory_for_all(path: &CStr) -> Result<(), i32> {
+    make_directory(path)?;
+    syscall!(libc::SYS_fchmodat, libc::AT_FDCWD, path.as_ptr(), 0o700).map(|_| ())
+}
+
 /// Reads a whole small file, such as those in `/proc`.
 pub fn read_file(path: &CStr) -> Result<Vec<u8>, i32> {
     let file = Descriptor::open(path, libc::O_RDONLY)?;

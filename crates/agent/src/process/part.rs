@@ -95,18 +95,28 @@ impl Process {
     }
 
     /// Creates the directory of the part. The first generation whose directory does not exist yet
-    /// is ours.
+    /// is ours. The first process that records into a profile also creates the directory that
+    /// contains all parts.
     fn make_part(&self, pid: u32, start_time: u64) -> (u32, Result<Paths, i32>) {
-        for generation in 0..10_000 {
+        let parts = format!("{}/{PARTS_NAME}", self.run.profile);
+        let (mut generation, mut tried) = (0, false);
+        while generation < 10_000 {
             let name = part_name(pid, start_time, generation);
-            let directory = format!("{}/{PARTS_NAME}/{name}", self.run.profile);
+            let directory = format!("{parts}/{name}");
             match sys::make_directory(&sys::path(directory.clone())) {
                 Ok(()) => {
                     let meta = sys::path(format!("{directory}/{META_NAME}"));
                     let pages = sys::path(format!("{directory}/{PAGES_NAME}"));
                     return (generation, Ok(Paths { meta, pages }));
                 }
-                Err(libc::EEXIST) => {}
+                Err(libc::EEXIST) => generation += 1,
+                Err(libc::ENOENT) if !tried => {
+                    tried = true;
+                    match sys::make_directory_for_all(&sys::path(parts.clone())) {
+                        Ok(()) | Err(libc::EEXIST) => {}
+                        Err(errno) => return (0, Err(errno)),
+                    }
+                }
                 Err(errno) => return (0, Err(errno)),
             }
         }

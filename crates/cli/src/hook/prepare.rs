@@ -10,7 +10,7 @@ use record::run_file::RUN_FILE_NAME;
 
 use super::choose;
 use super::settings::Settings;
-use crate::asker::{command_of, watch};
+use crate::asker::command_of;
 use crate::failure::Failure;
 use crate::naming::Naming;
 use crate::prepare::{Recording, prepare};
@@ -48,10 +48,10 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
     };
     crate::inherited::prepare_process()?;
     let prepared = prepare(&recording, &[], Origin::Hook, &command_of(process))?;
+    let prepared = prepared.announce(Some(process))?;
     let run_file = prepared.directory.join(RUN_FILE_NAME);
     let told = settings
         .write(&prepared.directory)
-        .and_then(|()| watch(&prepared.directory, process))
         .and_then(|()| answer(&format!("record\n{}", run_file.display())));
     if told.is_err() {
         prepared.discard();

@@ -164,16 +164,18 @@ fn unasked(resolver: &Resolver, machine: &Machine) -> Result<Chosen, Failure> {
     Ok(Chosen { threads, packages, notes })
 }
 
-/// A hint how to ask for software counters. `None` if they do not work here, or if a variable already
-/// says what to count.
-pub fn ask_for_counters(origin: Origin, resolver: &Resolver, machine: &Machine) -> Option<String> {
+/// A hint how to ask for software counters. `None` if we have no right to them here, or if a variable
+/// already says what to count. They are not opened for a hint: the first software counter that is
+/// open on a machine makes the kernel change its own code, for which it stops every processor.
+pub fn ask_for_counters(origin: Origin, resolver: &Resolver) -> Option<String> {
     let kinds = defaults::asked(&|_| None);
     let named =
         kinds.iter().flat_map(|kind| kind.variables()).any(|v| std::env::var_os(v).is_some());
     let list = defaults::SOFTWARE_COUNTERS;
-    let works =
-        || check::check(&resolver.resolve(list).ok()?, machine).problem().is_none().then_some(());
-    (!named).then(works)??;
+    let allowed = || resolver.resolve(list).is_ok_and(|all| all.iter().all(check::is_allowed));
+    if named || !allowed() {
+        return None;
+    }
     Some(match origin {
         Origin::Session => format!(
             "to count in each call, which makes calls slower, name counters: counters={:?}",

@@ -2,8 +2,8 @@
 //! clock, and what counters add to a context switch.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use counters::Plan;
 use machine::Machine;
@@ -18,7 +18,8 @@ const LIBRARY: &str = "libcounterpoint.so";
 
 /// Where the shared library may be: in `../lib` relative to the program, or next to the program.
 pub fn library_places() -> std::io::Result<[PathBuf; 2]> {
-    let program = std::env::current_exe().and_then(fs::canonicalize)?;
+    // The kernel's own word, in which no link is left.
+    let program = std::env::current_exe()?;
     let beside = program.parent().unwrap_or(Path::new("/")).to_owned();
     let above = beside.parent().unwrap_or(Path::new("/"));
     Ok([above.join("lib").join(LIBRARY), beside.join(LIBRARY)])
@@ -92,12 +93,15 @@ fn is_writable(path: &Path) -> bool {
     unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
 }
 
-/// The clock of this machine's recordings.
+/// The clock of this machine's recordings. Looked up once.
 pub(super) fn choose_clock(machine: &Machine) -> ClockKind {
-    let clocksource = machine
-        .read_trimmed("sys/devices/system/clocksource/clocksource0/current_clocksource")
-        .unwrap_or_default();
-    ClockKind::choose(&clocksource)
+    static CHOSEN: OnceLock<ClockKind> = OnceLock::new();
+    *CHOSEN.get_or_init(|| {
+        let clocksource = machine
+            .read_trimmed("sys/devices/system/clocksource/clocksource0/current_clocksource")
+            .unwrap_or_default();
+        ClockKind::choose(&clocksource)
+    })
 }
 
 /// What the counters add to each context switch of the program's threads. Measured here, in 5 ms, so

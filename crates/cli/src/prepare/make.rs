@@ -6,12 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use machine::Machine;
+use machine::files::parse_cpus;
 use model::{Counter, Loss};
 use profile::ProfileId;
 use profile::live::{ProcessId, boot_id};
 use profile::manifest::{CounterInfo, Manifest, Origin, State};
 use profile::pools::{POOL_NAME, owner};
-use record::meta::PARTS_NAME;
 use record::run_file::{RUN_FILE_NAME, RUN_FILE_VARIABLE};
 use record::{ClockKind, RunFile, Snapshot};
 
@@ -34,7 +34,11 @@ pub struct Prepared {
     pub beside: Vec<Counter>,
     /// Environment variables that bring the agent into a program.
     pub variables: Vec<(&'static str, OsString)>,
+    /// What the manifest will say. It is not written yet: see [`Prepared::announce`].
+    pub manifest: Manifest,
     pool_directory: PathBuf,
+    /// Until the manifest is there.
+    turn: Option<Turn>,
     /// The pool and the profile's directory, held open so that both keep their inode numbers: some
     /// file systems assign new ones to a file that nobody has open.
     #[expect(dead_code, reason = "only held")]
@@ -45,6 +49,29 @@ impl Prepared {
     /// Removes what was made, if the program could not be started after all.
     pub fn discard(self) {
         drop(Undo { directories: vec![self.directory, self.pool_directory] });
+    }
+
+    /// Writes the manifest: from now on this is a profile. With `watched`, the recording is over when
+    /// that process is, and not when we are.
+    ///
+    /// # Errors
+    /// The manifest cannot be written, and what was made is removed.
+    pub fn announce(mut self, watched: Option<u32>) -> Result<Self, Failure> {
+        if let Some(process) = watched {
+            self.manifest.watch = ProcessId::of(process).into_iter().collect();
+        }
+        if let Err(e) = self.manifest.write(&self.directory) {
+            self.discard();
+            return Err(Failure::new(e));
+        }
+        self.is_announced();
+        crate::orphans::remove_old();
+        Ok(self)
+    }
+
+    /// The manifest is there: another command may have its turn.
+    pub fn is_announced(&mut self) {
+        self.turn = None;
     }
 
     /// Counts something that no recording process can count.
@@ -78,16 +105,18 @@ impl Drop for Undo {
     }
 }
 
-/// Makes the profile in `directory`. If this fails, it removes what it made.
+/// Makes the profile in `directory`, but for its manifest, which the caller writes when it is known
+/// what is watched. If this fails, it removes what it made.
 pub fn make(
     recording: &Recording,
     choice: Choice,
+    machine: &Machine,
     directory: &Path,
     origin: Origin,
     command: &[String],
 ) -> Result<Prepared, Failure> {
     let Choice { counters, beside, notes, metrics } = choice;
-    let clock = choose_clock(&Machine::here());
+    let clock = choose_clock(machine);
     let switch_cost = switch_cost(&counters);
     let first = Snapshot::take(clock);
     let directory = directory.to_owned();
@@ -98,15 +127,19 @@ pub fn make(
     make(&directory).map_err(|f| f.hint("choose another place with -o DIR"))?;
     let mut made = Undo { directories: vec![directory.clone()] };
     let library = library()?;
-    make(&directory.join(PARTS_NAME))?;
-    crate::orphans::remove_old();
     let (pool_directory, pool_note) = pool_directory(&directory);
     make(&pool_directory)?;
     made.directories.push(pool_directory.clone());
     let pool = pool_directory.join(POOL_NAME);
     let id = ProfileId::random().map_err(|e| Failure::new(format!("random number: {e}")))?;
     let owner = owner(&directory, id).map_err(Failure::new)?;
-    record::pool::create(&pool, &owner).map_err(|e| {
+    let created = record::pool::create(&pool, &owner).or_else(|_| {
+        // Pools that nobody uses any more may take the room.
+        crate::orphans::remove_old();
+        let _ = fs::remove_file(&pool);
+        record::pool::create(&pool, &owner)
+    });
+    created.map_err(|e| {
         Failure::new(format!("create {}: {e}", pool.display()))
             .hint("the recorder keeps unfinished pages there; free some space (df /dev/shm)")
     })?;
@@ -132,10 +165,8 @@ pub fn make(
         switch_cost,
         pool: Some(pool.clone()),
         notes: notes.into_iter().chain(pool_note).collect(),
-        ..manifest(recording, origin, command, &run_file.snapshots)
+        ..manifest(recording, machine, origin, command, &run_file.snapshots)
     };
-    manifest.write(&directory).map_err(Failure::new)?;
-    drop(turn);
     // Written while it is held: whoever looks for pools that nobody uses sees that this one is
     // used.
     let opened = fs::File::options().write(true).open(&pool);
@@ -151,6 +182,8 @@ pub fn make(
             .into_iter()
             .chain(python.map(|path| (crate::python::PATH_VARIABLE, path)))
             .collect(),
+        manifest,
+        turn: Some(turn),
         held: held.map_err(|e| Failure::new(format!("open {}: {e}", pool.display())))?,
         pool_directory,
     })
@@ -159,21 +192,22 @@ pub fn make(
 /// A manifest with everything that is known about the machine and the command.
 pub fn manifest(
     recording: &Recording,
+    machine: &Machine,
     origin: Origin,
     command: &[String],
     snapshots: &[Snapshot],
 ) -> Manifest {
-    let machine = Machine::here();
+    let (host, kernel) = names();
     Manifest {
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
         origin,
         state: State::Recording,
         created_unix_ns: snapshots.first().map_or(0, |s| s.realtime_ns),
-        host: machine.read_trimmed("proc/sys/kernel/hostname").unwrap_or_default(),
-        kernel: machine.read_trimmed("proc/sys/kernel/osrelease").unwrap_or_default(),
+        host,
+        kernel,
         boot_id: boot_id(),
         cpu_model: machine.field("proc/cpuinfo", "model name").unwrap_or_default(),
-        logical_cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
+        logical_cpus: logical_cpus(machine),
         command: command.to_vec(),
         working_directory: std::env::current_dir()
             .map_or_else(|_| String::new(), |d| d.display().to_string()),
@@ -181,13 +215,36 @@ pub fn manifest(
             .container()
             .map(|sign| format!("in a container ({sign})"))
             .or_else(|| machine.virtualisation().map(|sign| format!("virtualised ({sign})"))),
-        clock: choose_clock(&machine).into(),
+        clock: choose_clock(machine).into(),
         filters: recording.filter.clone(),
         bookkeeping: recording.bookkeeping,
         watch: ProcessId::current().into_iter().collect(),
         snapshots: snapshots.iter().map(|s| (*s).into()).collect(),
         ..Manifest::new()
     }
+}
+
+/// How many processors are online; where the kernel does not show its files, how many we may use.
+fn logical_cpus(machine: &Machine) -> u32 {
+    let listed = machine.read_trimmed("sys/devices/system/cpu/online");
+    match listed.and_then(|list| parse_cpus(&list)) {
+        Some(online) => online.len() as u32,
+        None => std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
+    }
+}
+
+/// Of this machine and its kernel.
+fn names() -> (String, String) {
+    // SAFETY: zeroed, it is a valid value to be overwritten.
+    let mut found: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: `found` lives for the call. If it fails, both names stay empty.
+    unsafe { libc::uname(&mut found) };
+    let text = |field: &[std::ffi::c_char]| {
+        let bytes: Vec<u8> =
+            field.iter().map(|c| c.cast_unsigned()).take_while(|c| *c != 0).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    (text(&found.nodename), text(&found.release))
 }
 
 fn utf8(path: &Path) -> Result<String, Failure> {

@@ -27,7 +27,7 @@ use profile::passes::{PASSES_NAME, join_counters, pass_dir};
 use record::Snapshot;
 
 use super::{
-    Args, Sampler, TOLD_TO_END, close, end_as, end_by, forward_signals, sampler, say, start, wait,
+    Args, Sampler, TOLD_TO_END, close, end_as, end_by, forward_signals, sampler, say, start,
 };
 use crate::failure::Failure;
 use crate::inherited::Inherited;
@@ -115,7 +115,9 @@ pub fn main(
 
 fn finish(sampler: Option<Sampler>, directory: &Path, status: ExitStatus, args: &Args) {
     let trouble = sampler.and_then(Sampler::finish);
-    say(close(directory, status, trouble), directory, &args.recording.output);
+    let closed =
+        Manifest::read(directory).and_then(|manifest| close(directory, manifest, status, trouble));
+    say(closed, directory, &args.recording.output);
 }
 
 /// Everything that can be refused before anything is made.
@@ -210,7 +212,7 @@ fn begin(
     words: &[String],
 ) -> Result<record::ClockKind, Failure> {
     make_directory(&directory.join(PASSES_NAME))?;
-    let about = manifest(recording, Origin::Run, words, &[]);
+    let about = manifest(recording, &Machine::here(), Origin::Run, words, &[]);
     let clock = about.clock.into();
     let snapshot = Snapshot::take(clock);
     let about = Manifest {
@@ -244,17 +246,12 @@ fn one(
         metrics: vec![],
     };
     let place = pass_dir(directory, number);
-    let prepared = make(&args.recording, choice, &place, Origin::Run, words)?;
-    let mut child = match start(program, command, &prepared, inherited) {
-        Ok(child) => child,
-        Err(failure) => {
-            prepared.discard();
-            return Err(failure);
-        }
-    };
-    let status = wait(&mut child, program)?;
-    let closed = close(&place, status, None);
-    prepared.tidy();
+    let machine = Machine::here();
+    let prepared = make(&args.recording, choice, &machine, &place, Origin::Run, words)?;
+    let running = start(program, command, prepared, inherited)?;
+    let status = running.wait(program)?;
+    let closed = close(&place, running.manifest, status, None);
+    running.prepared.tidy();
     closed.map_err(Failure::new)?;
     Ok(status)
 }

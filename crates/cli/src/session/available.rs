@@ -24,7 +24,7 @@ pub fn counters_of(
         let mut notes = chosen.notes;
         notes.extend(chosen.packages.iter().map(of_package));
         if chosen.threads.is_empty() {
-            notes.extend(prepare::ask_for_counters(Origin::Session, resolver, machine));
+            notes.extend(prepare::ask_for_counters(Origin::Session, resolver));
         }
         return Ok(Chosen { threads: chosen.threads, packages: Vec::new(), notes });
     }

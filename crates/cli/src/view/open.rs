@@ -4,7 +4,10 @@ use std::io::ErrorKind as IoErrorKind;
 use std::path::Path;
 
 use profile::collect::{Closing, Collected, PoolFate, collect, is_over};
+use profile::manifest::MANIFEST_NAME;
+use profile::passes::PASSES_NAME;
 use profile::{ErrorKind, Manifest, Origin, Profile, Role};
+use record::meta::PARTS_NAME;
 
 use super::units::plural;
 use crate::failure::Failure;
@@ -33,13 +36,19 @@ pub fn open(dir: &Path, closing: Closing) -> Result<Profile, Failure> {
 
 /// What a profile holds, in one line as `run` prints it at its end: counted from page headers, without decoding a call.
 pub fn in_one_line(dir: &Path) -> String {
+    const NOTHING: &str = "no calls were recorded; `counterpoint report` lists likely reasons";
+    let is_there = |name: &str| dir.join(name).symlink_metadata().is_ok();
+    // The first process that records makes the directory of the parts.
+    if !is_there(PARTS_NAME) && !is_there(PASSES_NAME) && is_there(MANIFEST_NAME) {
+        return NOTHING.to_owned();
+    }
     let profile = match Profile::open(dir) {
         Ok(profile) => profile,
         Err(e) => return format!("{e}"),
     };
     let calls = profile.calls();
     if calls == 0 {
-        return "no calls were recorded; `counterpoint report` lists likely reasons".to_owned();
+        return NOTHING.to_owned();
     }
     let threads = profile.processes.iter().map(|p| p.threads.len() as u128);
     let processes = threads.clone().filter(|n| *n > 0).count() as u128;

@@ -332,6 +332,9 @@ fn dispositions_and_closed_streams_are_handed_on() {
         "ulimit -S -f 100; $RUN sh -c 'ulimit -f'",
         "ulimit -c 0; trap '' XFSZ; $RUN sh -c 'kill -XFSZ $$; echo survived'",
         "ulimit -c 0; $RUN sh -c 'kill -XFSZ $$; echo survived'",
+        // Which signals are blocked, ignored and caught.
+        "trap '' USR1 TERM; $RUN grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status",
+        "env --block-signal=USR2,HUP $RUN grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status",
         // A script that names no interpreter: execvp gives it to a shell.
         "echo 'echo \"plain $1\"' > plain; chmod +x plain; $RUN ./plain word",
     ] {
@@ -345,6 +348,65 @@ fn dispositions_and_closed_streams_are_handed_on() {
         assert_eq!(with.status.code(), bare.status.code(), "{script}: {with:?}");
         assert_eq!(with.stdout, bare.stdout, "{script}");
     }
+}
+
+/// Should `run` be killed, the manifest must say which process to ask whether the recording is over:
+/// from the program's first instruction on, not from some moment later.
+#[test]
+fn the_program_finds_itself_in_the_manifest() {
+    let Some(program) = counterpoint("watched") else { return };
+    let scratch = testkit::Scratch::new();
+    let run = Command::new(&program)
+        .args(["run", "-e", "none", "-o", "p.cpt", "--"])
+        .args(["sh", "-c", "cp p.cpt/manifest.json then.json; ls -a p.cpt; exec cat /proc/$$/stat"])
+        .current_dir(scratch.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let run_id = run.id();
+    let output = run.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(!said.contains(".tmp"), "{said}");
+    // proc_pid_stat(5): the id is the first field, the start time the 22nd.
+    let stat = said.lines().last().unwrap();
+    let pid: u32 = stat.split(' ').next().unwrap().parse().unwrap();
+    let after_name = stat.rsplit_once(") ").unwrap().1;
+    let start_time: u64 = after_name.split(' ').nth(19).unwrap().parse().unwrap();
+    let then: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(scratch.join("then.json")).unwrap()).unwrap();
+    assert_eq!(then["state"], "recording");
+    assert_eq!(then["watch"][0]["pid"], run_id);
+    assert_eq!(then["watch"][1], serde_json::json!({ "pid": pid, "start_time": start_time }));
+    // What `run` writes at the end says the same.
+    let last = profile::Manifest::read(&scratch.join("p.cpt")).unwrap();
+    assert_eq!(last.watch[1], profile::ProcessId { pid, start_time });
+    assert_eq!(last.state, profile::manifest::State::Finished);
+}
+
+/// The first process that records makes the directory of all parts, whatever its umask is.
+#[test]
+fn the_directory_of_the_parts_is_for_its_owner() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let Some(program) = counterpoint("umask") else { return };
+    let programs = Programs::get();
+    let scratch = testkit::Scratch::new();
+    let run = |out: &str, mask: &str, mode: &str| {
+        let status = Command::new(&program)
+            .args(["run", "-e", "none", "-o", out, "--", "sh", "-c", "umask $0; exec \"$@\"", mask])
+            .arg(&programs.host)
+            .arg(&programs.library)
+            .args(mode.split(' '))
+            .current_dir(scratch.path())
+            .status()
+            .unwrap();
+        assert!(status.success(), "{out}: {status}");
+        scratch.join(out).join("processes")
+    };
+    let parts = run("masked.cpt", "777", "calls 1");
+    assert_eq!(parts.metadata().unwrap().permissions().mode() & 0o7777, 0o700);
+    assert!(!run("idle.cpt", "22", "idle").exists(), "nothing was recorded");
 }
 
 /// Signals to `run` reach the program, and the way it ends is the way `run` ends.

@@ -1,0 +1,232 @@
+//! Starting the program: a child that shares our memory until it becomes the program.
+//!
+//! ```text
+//!  run                                   child (our memory, a stack and descriptors of its own)
+//!  all signals blocked
+//!  clone(CLONE_VM | CLONE_VFORK) ──────► writes the manifest, which names it as watched
+//!    waits                               puts back what the program is to find as it was
+//!                                        signals as they were before, execve
+//!  signals as before  ◄────────────────  is the program, or says what failed
+//! ```
+//!
+//! `fork` would copy the page tables, and both sides would then copy each page that they touch: a
+//! quarter of a millisecond. The child makes only system calls, because another thread of ours may
+//! hold any lock, and because what it changes in memory stays changed.
+
+use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+
+use profile::live::ProcessId;
+use profile::manifest::Announcement;
+
+use super::{CHILD, FORWARDED, pass_on_early_signal};
+use crate::failure::Failure;
+use crate::inherited::Inherited;
+
+/// The program, with everything that `execve` needs.
+pub struct Program {
+    path: CString,
+    words: Vec<CString>,
+    environment: Vec<CString>,
+}
+
+impl Program {
+    /// `words` are the arguments, the name first. The environment is ours with these variables.
+    ///
+    /// # Errors
+    /// A byte 0 in one of them.
+    pub fn new<'a>(
+        path: &Path,
+        words: &[OsString],
+        variables: impl Iterator<Item = &'a (&'static str, OsString)>,
+    ) -> Result<Self, Failure> {
+        let text = |bytes: &[u8]| {
+            CString::new(bytes)
+                .map_err(|_| Failure::new(format!("start {}: a byte 0 in it", path.display())))
+        };
+        let set: Vec<(&str, &OsStr)> = variables.map(|(n, v)| (*n, v.as_os_str())).collect();
+        let kept = std::env::vars_os().filter(|(name, _)| set.iter().all(|(n, _)| name != n));
+        let join =
+            |name: &OsStr, value: &OsStr| text(&[name.as_bytes(), b"=", value.as_bytes()].concat());
+        let kept = kept.map(|(name, value)| join(&name, &value));
+        let ours = set.iter().map(|(name, value)| join(OsStr::new(name), value));
+        Ok(Self {
+            path: text(path.as_os_str().as_bytes())?,
+            words: words.iter().map(|word| text(word.as_bytes())).collect::<Result<_, _>>()?,
+            environment: kept.chain(ours).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Starts it, as the process that `announcement` then names.
+    ///
+    /// # Errors
+    /// Why there is no such process now.
+    pub fn begin(
+        &self,
+        announcement: &mut Announcement,
+        inherited: Inherited,
+    ) -> Result<ProcessId, Trouble> {
+        let stack = stack().map_err(Trouble::Process)?;
+        let words = pointers(&self.words);
+        let environment = pointers(&self.environment);
+        // SAFETY: zeroed sets are valid values to be overwritten.
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
+        // SAFETY: the sets live for the calls.
+        unsafe {
+            libc::sigfillset(&mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        }
+        let mut child = Child {
+            program: self,
+            words: &words,
+            environment: &environment,
+            announcement,
+            inherited,
+            mask: before,
+            process: None,
+            trouble: None,
+        };
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+        // SAFETY: the stack is ours and large enough. `child` outlives the call, which returns only
+        // once the new process runs another program or is gone; until then nobody else touches it.
+        let pid = unsafe { libc::clone(become_it, stack, flags, (&raw mut child).cast()) };
+        let error = io::Error::last_os_error();
+        let trouble = match pid {
+            ..0 => Some(Trouble::Process(error)),
+            _ => child.trouble.take(),
+        };
+        let process = child.process;
+        // What came since, the handlers see now, before they know of a child: they note it.
+        // SAFETY: the set lives for the call.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
+        if let Some(trouble) = trouble {
+            if pid > 0 {
+                let _ = wait_for(pid);
+            }
+            return Err(trouble);
+        }
+        CHILD.store(pid, Ordering::SeqCst);
+        pass_on_early_signal();
+        let pid = pid.cast_unsigned();
+        // Emulators of a processor make `fork` of it, and do not share memory with the child.
+        let process = process.or_else(|| ProcessId::of(pid));
+        Ok(process.unwrap_or(ProcessId { pid, start_time: 0 }))
+    }
+}
+
+/// Waits for the end of a child.
+///
+/// # Errors
+/// It is not a child of ours, or was waited for.
+pub fn wait_for(pid: libc::pid_t) -> io::Result<ExitStatus> {
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` lives for the call.
+        if unsafe { libc::waitpid(pid, &mut status, 0) } >= 0 {
+            return Ok(ExitStatus::from_raw(status));
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Why the program does not run.
+#[derive(Debug)]
+pub enum Trouble {
+    /// No process could be made.
+    Process(io::Error),
+    /// The manifest could not be written.
+    Manifest(io::Error),
+    /// The kernel does not execute the file.
+    Execute(io::Error),
+}
+
+/// What the child reads, and where it leaves what it has to say.
+struct Child<'a> {
+    program: &'a Program,
+    words: &'a [*const c_char],
+    environment: &'a [*const c_char],
+    announcement: &'a mut Announcement,
+    inherited: Inherited,
+    mask: libc::sigset_t,
+    process: Option<ProcessId>,
+    trouble: Option<Trouble>,
+}
+
+/// The child, from its first instruction. It returns only if it could not become the program.
+extern "C" fn become_it(child: *mut c_void) -> c_int {
+    // SAFETY: `begin` passes it and waits.
+    let child = unsafe { &mut *child.cast::<Child<'_>>() };
+    match child.announcement.write() {
+        Ok(process) => child.process = Some(process),
+        Err(e) => {
+            child.trouble = Some(Trouble::Manifest(e));
+            return 1;
+        }
+    }
+    // SAFETY: system calls with valid arguments. The table of handlers is a copy, and a handler of
+    // ours must not run here: what has one gets the default, as `execve` would give it.
+    unsafe {
+        let mut default: libc::sigaction = std::mem::zeroed();
+        default.sa_sigaction = libc::SIG_DFL;
+        for signal in FORWARDED {
+            let mut now: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &mut now);
+            if now.sa_sigaction != libc::SIG_IGN {
+                libc::sigaction(signal, &default, std::ptr::null_mut());
+            }
+        }
+        child.inherited.restore();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &child.mask, std::ptr::null_mut());
+        // Not `execve`: a script without an interpreter's name goes to a shell.
+        libc::execvpe(
+            child.program.path.as_ptr(),
+            child.words.as_ptr(),
+            child.environment.as_ptr(),
+        );
+    }
+    child.trouble = Some(Trouble::Execute(io::Error::last_os_error()));
+    1
+}
+
+/// As `execve` takes them: a null pointer ends the list.
+fn pointers(texts: &[CString]) -> Vec<*const c_char> {
+    texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+}
+
+/// Where the child's stack begins: it grows downwards, to a part that may not be touched. It is made
+/// once and never given back, because unmapping memory interrupts the processor on which the program
+/// has just started.
+fn stack() -> io::Result<*mut c_void> {
+    /// Room for a long list of arguments, which `execvpe` copies for a script without an
+    /// interpreter's name. What is not used takes no memory.
+    const BYTES: usize = 8 << 20;
+    const GUARD: usize = 64 << 10;
+    static TOP: OnceLock<usize> = OnceLock::new();
+    if let Some(top) = TOP.get() {
+        return Ok(std::ptr::with_exposed_provenance_mut(*top));
+    }
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping, which nobody else knows.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), BYTES, access, flags, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the lowest part of the mapping.
+    if unsafe { libc::mprotect(start, GUARD, libc::PROT_NONE) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: one past the end of the mapping; a multiple of the page size.
+    let top = unsafe { start.byte_add(BYTES) };
+    TOP.get_or_init(|| top.expose_provenance());
+    Ok(top)
+}
