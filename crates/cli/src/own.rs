@@ -1,4 +1,4 @@
-//! What of the recorder itself a counter counts, where it is known exactly.
+//! Which events of the recorder itself a counter counts, where the number is known exactly.
 //!
 //! ```text
 //!  begin of a call                      end of it
@@ -6,14 +6,15 @@
 //!     │ enters, takes values, leaves
 //! ```
 //!
-//! Values are taken inside of the system call. So between the values of a group lie the rest of the
-//! reads at the begin and the first part of those at the end: together one read per group, seen by
-//! tracepoints of entering and of leaving alike. The values stay as the kernel counts them; what an
-//! empty call counts is in the profile, and `report --subtract-probe` takes it off.
+//! The kernel takes a group's values inside of the system call. Between a group's two sets of
+//! values lie the rest of the reads at the begin and the first part of the reads at the end.
+//! Together that is one read per group, both for tracepoints of entering a call and for those of
+//! leaving it. The values are kept as the kernel counts them. The profile records what an empty
+//! call counts, and `report --subtract-probe` subtracts it.
 
 use model::{Counter, Source};
 
-/// Tracepoints that `read(2)` hits once.
+/// Tracepoints that one `read(2)` hits once.
 const OF_READ: [&str; 4] = [
     "raw_syscalls:sys_enter",
     "raw_syscalls:sys_exit",
@@ -21,7 +22,7 @@ const OF_READ: [&str; 4] = [
     "syscalls:sys_exit_read",
 ];
 
-/// A sentence about each counter of threads that counts the recorder's own readings.
+/// A sentence about each per-thread counter that counts the recorder's own readings.
 pub fn notes(counters: &[Counter]) -> Vec<String> {
     let mut groups: Vec<u16> = counters.iter().map(|counter| counter.group).collect();
     groups.sort_unstable();

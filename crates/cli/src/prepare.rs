@@ -1,5 +1,5 @@
-//! What `run`, `env`, `session` and `hook` do before any program starts: everything is resolved and
-//! checked, and the profile is made.
+//! What `run`, `env`, `session` and `hook` do before a program starts: resolve and check
+//! everything, and make the profile.
 //!
 //! ```text
 //!  options: what was asked ─► choice: counters that work here ─┐
@@ -27,8 +27,8 @@ pub use make::{PRELOAD_VARIABLE, Prepared, make, manifest};
 pub use options::{Beside, Recording};
 pub use place::{Turn, make_directory, make_way, place};
 
-/// Makes the profile. `system` names counters to sample on every CPU. If this fails, it removes what
-/// it made.
+/// Makes the profile. `system` names counters to sample on every CPU. On failure, removes
+/// everything that it made.
 pub fn prepare(
     recording: &Recording,
     system: &[String],

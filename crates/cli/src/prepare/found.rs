@@ -33,8 +33,9 @@ pub(super) fn library() -> Result<PathBuf, Failure> {
     })
 }
 
-/// The value of `LD_PRELOAD`: our library, then what the variable already names. The dynamic linker splits it at colons
-/// and spaces, so a library whose path has any is reached through a link.
+/// The value of `LD_PRELOAD`: our library, then what the variable already names. The dynamic linker
+/// splits the value at colons and spaces, so a library whose path contains one is preloaded through
+/// a symbolic link.
 pub(super) fn preload(library: &Path, pool_directory: &Path) -> Result<OsString, Failure> {
     let awkward = |path: &Path| path.to_string_lossy().contains([' ', ':', '\t', '\n']);
     let mut value = if awkward(library) {
@@ -52,7 +53,8 @@ pub(super) fn preload(library: &Path, pool_directory: &Path) -> Result<OsString,
     Ok(value)
 }
 
-/// Where the pool goes: a memory file system, where memory is written without page faults.
+/// The directory for the pool. It is on a memory file system, where writes cause no page faults
+/// once the pages are present. The second result is a warning if there is no such file system.
 pub(super) fn pool_directory(profile: &Path) -> (PathBuf, Option<String>) {
     for base in places(user()) {
         if is_memory(&base) && is_writable(&base) {
@@ -92,7 +94,7 @@ fn is_writable(path: &Path) -> bool {
     unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
 }
 
-/// The clock of this machine's recordings.
+/// The clock that recordings on this machine use.
 pub(super) fn choose_clock(machine: &Machine) -> ClockKind {
     let clocksource = machine
         .read_trimmed("sys/devices/system/clocksource/clocksource0/current_clocksource")
@@ -100,8 +102,8 @@ pub(super) fn choose_clock(machine: &Machine) -> ClockKind {
     ClockKind::choose(&clocksource)
 }
 
-/// What the counters add to each context switch of the program's threads. Measured here, in 5 ms, so
-/// that it does not cost the program time.
+/// What the counters add to each context switch of the program's threads. It is measured here, in 5
+/// ms, so that the program does not lose time.
 pub(super) fn switch_cost(counters: &[Counter]) -> Option<SwitchCost> {
     let plan = Plan::new(counters.to_vec()).ok()?;
     machine::switches::measure(&plan).map(|found| SwitchCost {

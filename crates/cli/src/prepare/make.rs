@@ -30,7 +30,7 @@ pub struct Prepared {
     pub directory: PathBuf,
     /// Its clock.
     pub clock: ClockKind,
-    /// What is sampled beside the program.
+    /// Counters that are sampled while the program runs.
     pub beside: Vec<Counter>,
     /// Environment variables that bring the agent into a program.
     pub variables: Vec<(&'static str, OsString)>,
@@ -42,12 +42,12 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Removes what was made, if the program could not be started after all.
+    /// Removes everything that was made, if the program could not be started after all.
     pub fn discard(self) {
         drop(Undo { directories: vec![self.directory, self.pool_directory] });
     }
 
-    /// Counts something that no recording process can count.
+    /// Counts a loss that no recording process can count.
     pub fn lose(&self, loss: Loss) {
         use std::os::unix::ffi::OsStrExt;
         let pool = self.pool_directory.join(POOL_NAME);
@@ -57,7 +57,7 @@ impl Prepared {
         }
     }
 
-    /// Removes what may be left next to the pool after the pool itself is gone.
+    /// Removes what is left next to the pool once the pool itself is gone.
     pub fn tidy(&self) {
         if !self.pool_directory.join(POOL_NAME).exists() {
             let _ = fs::remove_dir_all(&self.pool_directory);
@@ -65,7 +65,7 @@ impl Prepared {
     }
 }
 
-/// Removes directories when dropped, unless they were taken out before.
+/// Removes its directories when dropped, unless they were taken out before.
 struct Undo {
     directories: Vec<PathBuf>,
 }
@@ -136,8 +136,8 @@ pub fn make(
     };
     manifest.write(&directory).map_err(Failure::new)?;
     drop(turn);
-    // Written while it is held: whoever looks for pools that nobody uses sees that this one is
-    // used.
+    // Written while the pool is held open: a process that looks for unused pools sees that this one
+    // is in use.
     let opened = fs::File::options().write(true).open(&pool);
     let held = opened.and_then(|pool| Ok([pool, fs::File::open(&directory)?]));
     let preload = preload(&library, &pool_directory)?;

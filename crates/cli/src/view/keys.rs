@@ -1,4 +1,4 @@
-//! What a row or a thread is, in JSON.
+//! The identity of a row or a thread, in JSON.
 
 use analysis::Key;
 use profile::{Profile, Role};
@@ -16,7 +16,7 @@ pub enum KeyOut<'a> {
         library: &'a str,
         source: Option<String>,
         tag: Option<&'a str>,
-        /// What a virtual machine calls, or one of its parts; not of a dispatch.
+        /// Only for ops of virtual machines and their parts, not for dispatches.
         #[serde(flatten)]
         of_machine: Option<OfMachine<'a>>,
     },
@@ -37,7 +37,7 @@ pub enum KeyOut<'a> {
     },
 }
 
-/// What is known of ops of virtual machines only.
+/// Facts that only ops of virtual machines have.
 #[derive(Serialize)]
 pub struct OfMachine<'a> {
     role: &'static str,
