@@ -1,13 +1,13 @@
-//! `cargo xtask bench`: claims about speed, as ratios and differences inside one run.
+//! `cargo xtask bench`: measures speed, as ratios and differences within one run.
 //!
-//! A benchmark is a [`Plan`]: commands that are started again and again in turn (so that a
-//! machine that slows down slows all of them), what to read from each, and the figures to form
-//! from the readings of one round. The result is the median over rounds with a bootstrap
-//! interval; a target inside the interval is reported as inconclusive, never as met. Results
-//! are kept in `benches/runs/`, one JSON file and one page of text per run.
+//! A benchmark is a [`Plan`]: a set of commands, the readings to take from each, and the figures to
+//! compute from the readings of one round. The commands run in turn, round after round, so that a
+//! machine that slows down slows all of them. The result is the median over the rounds with a
+//! bootstrap interval. A target inside the interval is reported as inconclusive, never as met.
+//! Results are kept in `benches/runs/`, with one JSON file and one page of text per run.
 //!
-//! To add one: a file below `bench/` with a function that returns a `Plan`, and a line in
-//! [`BENCHMARKS`].
+//! To add a benchmark, write a file below `bench/` with a function that returns a `Plan`, and add a
+//! line to [`BENCHMARKS`].
 
 mod child;
 mod dispatch;
@@ -50,11 +50,11 @@ pub struct Args {
     strict: bool,
 }
 
-/// One entry of the list.
+/// One entry of the list of benchmarks.
 struct Benchmark {
     name: &'static str,
     about: &'static str,
-    /// Builds what it needs and says what to run.
+    /// Builds what the benchmark needs, and returns what to run.
     prepare: fn(&Layout) -> Result<Plan>,
 }
 
@@ -126,7 +126,7 @@ const BENCHMARKS: &[Benchmark] = &[
     },
 ];
 
-/// Fewer processes than this say nothing about spread.
+/// With fewer rounds, the spread is not meaningful.
 const FEWEST_ROUNDS: usize = 10;
 
 pub fn main(layout: &Layout, args: &Args) -> Result<()> {
@@ -165,7 +165,7 @@ fn run(layout: &Layout, benchmark: &Benchmark, args: &Args) -> Result<Vec<Outcom
     let mut rounds = Vec::with_capacity(count);
     for number in 0..count {
         let mut round = Round::default();
-        // The order rotates: no command always runs after the same other one.
+        // The order rotates, so that no command always runs after the same other one.
         for position in 0..plan.cases.len() {
             let case = &plan.cases[(number + position) % plan.cases.len()];
             let readings = child::run(layout, case)

@@ -1,6 +1,6 @@
-//! `guest-reads`: a pair of readings in instructions of the emulated machine, beside the least that
-//! a C program needs for the same. Nearly without noise: interrupts of the guest's timer are all
-//! that differs from one boot to the next.
+//! `guest-reads`: the cost of a pair of readings in instructions of the emulated machine, compared
+//! with the minimum that a C program needs for the same. There is almost no noise: only the
+//! interrupts of the guest's timer differ from one boot to the next.
 
 use std::process::Command;
 

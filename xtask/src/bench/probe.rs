@@ -1,6 +1,7 @@
-//! `probe`: the hot path alone. `tests/programs/probe_bench.c` calls an empty function of an
-//! executable library through the real shared library, and times it beside the cheapest
-//! conceivable pair (the floor) and the usual one (the peer), batches interleaved in one process.
+//! `probe`: measures only the hot path. `tests/programs/probe_bench.c` calls an empty function of
+//! an executable library through the real shared library. It compares the time with the cheapest
+//! possible pair of readings (the floor) and the usual pair (the peer), in interleaved batches in
+//! one process.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +13,7 @@ use crate::dist;
 use crate::layout::Layout;
 use crate::process::output;
 
-/// Software counters in the group, and what `run -e` is told.
+/// The number of software counters in the group, a name for it, and the value of `run -e`.
 const GROUPS: [(u32, &str, &str); 4] = [
     (0, "none", "none"),
     (1, "one", "page-faults"),

@@ -1,5 +1,5 @@
-//! `read`: a begin and end with software counters, ours beside PAPI and the crate `perf-event2`,
-//! batches interleaved in one process (`benches/peers`, a workspace of its own).
+//! `read`: a begin and an end with software counters, compared with PAPI and the crate
+//! `perf-event2`, in interleaved batches in one process (`benches/peers`, a separate workspace).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -74,7 +74,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     Ok(Plan { cases, figures, rounds: USUAL_ROUNDS, notes })
 }
 
-/// PAPI from the distribution's packages, unpacked below `target`, not installed.
+/// PAPI from the distribution's packages, unpacked below `target` and not installed.
 #[derive(Clone)]
 struct Papi {
     libraries: PathBuf,

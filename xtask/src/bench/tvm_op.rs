@@ -1,6 +1,6 @@
-//! `tvm-op`: the price per call of TVM's virtual machine. `benches/tvm/op.py` runs a module of a
-//! hundred trivial kernels in the stock TVM, bare and under three instruments in turn, in one
-//! process; what an instrument costs is mostly the machine's own call of it.
+//! `tvm-op`: the cost per call of TVM's virtual machine. `benches/tvm/op.py` runs a module of a
+//! hundred trivial kernels in unmodified TVM, without an instrument and with three different ones
+//! in turn, in one process. Most of an instrument's cost is the machine's own call of it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,10 +12,10 @@ use crate::dist;
 use crate::layout::Layout;
 use crate::process::output;
 
-/// What `run -e` is told.
+/// The names of the cases, and the value of `run -e` for each.
 const GROUPS: [(&str, &str); 2] = [("none", "none"), ("one", "page-faults")];
 
-/// The environment with TVM's wheel.
+/// The virtual environment with TVM's wheel.
 pub fn venv(layout: &Layout) -> PathBuf {
     std::env::var_os("COUNTERPOINT_VENV_TVM").map_or_else(|| layout.venv_tvm(), Into::into)
 }
@@ -43,8 +43,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             command: Box::new(move || {
                 let mut command = Command::new(&program);
                 command.args(["run", "-e", list, "-o"]).arg(&profile).arg("--");
-                // -E: without the hook that `run` has Python load, which would give the machine our
-                // instrument in all four cases.
+                // -E disables the hook that `run` has Python load. The hook would give the machine
+                // our instrument in all four cases.
                 command.arg(&python).arg("-E").args([&script, &library, &noop, &scratch]);
                 command
             }),
