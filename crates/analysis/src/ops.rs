@@ -19,7 +19,7 @@
 //! Each moment of a run belongs to exactly one of these: the run itself (before the first op and
 //! after the last one), the gaps between its ops, and the self time of an op. Regions and tasks are
 //! part of their op. Therefore `duration = own + between + Σ self`, where the sum covers the ops of
-//! the run, and likewise the parts of runs inside it.
+//! the run and all parts of the runs inside it.
 
 mod rows;
 mod tasks;

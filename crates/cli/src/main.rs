@@ -2,9 +2,9 @@
 //!
 //! Each command has a module with `Args` and a `main` that returns the exit code. Data goes to
 //! stdout, and messages go to stderr with the prefix `counterpoint:`. Both go through [`terminal`],
-//! which decides how a terminal gets text that we did not write. Exit codes: 0 means success, 1 a
-//! finding, and 2 an error. `run` passes on the exit status of its program; it uses 127 if the
-//! program was not found, and 126 if it cannot be executed.
+//! which decides how text that we did not write is shown on a terminal. Exit codes: 0 means
+//! success, 1 a finding, and 2 an error. `run` passes on the exit status of its program; it uses
+//! 127 if the program was not found, and 126 if it cannot be executed.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

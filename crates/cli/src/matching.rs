@@ -1,4 +1,4 @@
-//! For a pattern that matches nothing in a profile: shows what the profile has instead.
+//! If a pattern matches nothing in a profile, shows what the profile has instead.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Which events of the recorder itself a counter counts, where the number is known exactly.
+//! Says which of the recorder's own system calls a counter also counts, where their number is known
+//! exactly.
 //!
 //! ```text
 //!  begin of a call                      end of it
@@ -6,11 +7,12 @@
 //!     │ enters, takes values, leaves
 //! ```
 //!
-//! The kernel takes a group's values inside of the system call. Between a group's two sets of
-//! values lie the rest of the reads at the begin and the first part of the reads at the end.
-//! Together that is one read per group, both for tracepoints of entering a call and for those of
-//! leaving it. The values are kept as the kernel counts them. The profile records what an empty
-//! call counts, and `report --subtract-probe` subtracts it.
+//! The kernel takes a group's values inside of the system call. So a group also counts the rest of
+//! its own `read` and the reads of all later groups at the begin of a call. At the end of the call
+//! it counts the reads of all earlier groups and the first part of its own `read`. Together that is
+//! one read per group, both for tracepoints of entering a system call and for those of leaving it.
+//! The values are kept as the kernel counts them. The profile records what an empty call counts,
+//! and `report --subtract-probe` subtracts it.
 
 use model::{Counter, Source};
 

@@ -42,7 +42,7 @@ pub fn prepare(
     beside.extend(system_wide(system, beside.len() as u16, &resolver, &machine)?);
     if let (Some(counter), true) = (beside.first(), origin != Origin::Run) {
         return Err(Failure::new(format!("{} counts a whole package, not a thread", counter.name))
-            .hint("`counterpoint run` samples it beside the program"));
+            .hint("`counterpoint run` samples it while the program runs"));
     }
     let infos: Vec<CounterInfo> = counters.iter().map(Into::into).collect();
     let metrics = before_run(&recording.metrics, &infos)?;

@@ -85,8 +85,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         // that.
         rounds: 20,
         notes: vec![
-            "nanoseconds added per dispatch; real and cpu are timed inside the program, per inference of 100,000 dispatches, mean of 8 inferences".into(),
-            "whole command's cpu is user + system time of everything, counterpoint run included".into(),
+            "unit: nanoseconds added per dispatch; real and cpu are timed inside the program, per inference of 100,000 dispatches, as means of 8 inferences".into(),
+            "the cpu of a whole command is the user and system time of all its processes, including counterpoint run".into(),
         ],
     })
 }

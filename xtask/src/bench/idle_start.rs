@@ -65,7 +65,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         // because the scheduler's noise is as large as the effect.
         rounds: 100,
         notes: vec![
-            "preloaded: no profile is configured; configured: as every child of `counterpoint run`"
+            "preloaded: no profile is configured; configured: with a profile, like every child of `counterpoint run`"
                 .into(),
         ],
     })

@@ -105,8 +105,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         figures,
         rounds: USUAL_ROUNDS,
         notes: vec![
-            "truth: processor time per inference with the recorder over that without it, of one round".into(),
-            "stated: the factor that the report says, without starting threads; 1.2 is 20 % more".into(),
+            "truth: processor time per inference with the recorder, divided by that without it in the same round".into(),
+            "stated: the factor that the report states, without the cost of starting threads; 1.2 means 20 % more".into(),
         ],
     })
 }

@@ -77,10 +77,10 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         figures,
         rounds: USUAL_ROUNDS,
         notes: vec![
-            "floor.N: two raw reads of the recorder's own group, two clock reads, one record store".into(),
+            "floor.N: two direct reads of the recorder's own group, two clock reads, and storing one record".into(),
             "cycle.N: reset and enable each counter, then disable and read each".into(),
-            "ours.N: an intercepted empty call less the same call through an untouched pointer".into(),
-            "a floor of two system calls in immediate succession came out dearer than ours, which has more instructions between them; seen with glibc's read and with an inlined syscall instruction, with own and shared groups; not explained".into(),
+            "ours.N: the time of an intercepted empty call minus the time of the same call through an unchanged pointer".into(),
+            "a floor of two consecutive system calls was measured as more expensive than ours, although ours executes more instructions between them; this happens with glibc's read and with an inlined syscall instruction, and with own and shared groups; the reason is unknown".into(),
         ],
     })
 }

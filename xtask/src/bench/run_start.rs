@@ -79,7 +79,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         ));
         figures.push(ratio("wall, beside perf stat", "run", "perf", 1.0));
     } else {
-        notes.push("perf is not installed: no peer".to_owned());
+        notes.push("perf is not installed, so there is nothing to compare with".to_owned());
     }
     if let Some(before) = named("COUNTERPOINT_BEFORE") {
         cases.push(case("before", run(before, &[])));

@@ -118,7 +118,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             format!(
                 "{CALLS} calls with {COUNTERS} counters, made by testkit's example big-profile; files in the page cache"
             ),
-            "numpy and scipy compute means, deviations, extremes, 16 buckets, both correlations and the tables of each pair, per op for all threads and for each, from the exported Parquet".into(),
+            "numpy and scipy read the exported Parquet file and compute, for each op over all threads and for each thread, means, deviations, extremes and 16 buckets, and for each pair both correlations and the table".into(),
         ],
     })
 }

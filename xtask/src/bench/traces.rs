@@ -233,16 +233,16 @@ pub fn export(layout: &Layout) -> Result<Plan> {
         rounds: ROUNDS,
         notes: vec![
             format!(
-                "torch: 500,000 times torch.relu, profiled anew in each process, a file of {} bytes; only export_chrome_trace is timed, of ours the whole process",
+                "torch: 500,000 calls of torch.relu, profiled anew in each process, in a file of {} bytes; for torch, only export_chrome_trace is timed, and for us the whole process",
                 ground.bytes
             ),
-            "same: what trace import made of torch's file, exported as JSON again".into(),
+            "same: the profile that trace import made of torch's file, exported as JSON".into(),
             format!(
-                "json, pftrace: {CALLS} calls with {COUNTERS} counters, made by testkit's example big-profile, with their dispatches and counter tracks: {json} bytes; {pftrace}"
+                "json, pftrace: {CALLS} calls with {COUNTERS} counters, made by testkit's example big-profile, with their dispatches and counter tracks; JSON: {json} bytes; Perfetto: {pftrace}"
             ),
-            format!("same in Perfetto's format, not timed: {same_pftrace}"),
-            "our exports have two threads, torch's has one".into(),
-            "all files on tmpfs, nothing compressed".into(),
+            format!("the profile of \"same\" in Perfetto's format, not timed: {same_pftrace}"),
+            "our exports use two threads, and torch's uses one".into(),
+            "all files are on tmpfs and uncompressed".into(),
         ],
     })
 }
@@ -269,17 +269,17 @@ pub fn import(layout: &Layout) -> Result<Plan> {
     ];
     let mut notes = vec![
         format!(
-            "torch's file: 500,000 times torch.relu, {bytes} bytes; the targets are 300 MB/s and 0.2 of the file"
+            "torch's file: 500,000 calls of torch.relu, {bytes} bytes; the targets are 300 MB/s and memory of 0.2 times the file"
         ),
-        "of json.load only the call is timed, of ours the whole process, which has one thread"
+        "for json.load, only the call is timed; for us, the whole process, which has one thread"
             .into(),
-        "all files on tmpfs, nothing compressed".into(),
+        "all files are on tmpfs and uncompressed".into(),
     ];
     let hta = layout.venv_hta().join("bin/python");
     if hta.exists() {
         cases.push(ground.script(hta, "hta", HTA, "torch.json"));
         figures.push(value("HolisticTraceAnalysis", "ms", Of::new("hta", "load"), None));
-        notes.push("of HolisticTraceAnalysis only TraceAnalysis(…) is timed".into());
+        notes.push("for HolisticTraceAnalysis, only TraceAnalysis(…) is timed".into());
     } else {
         notes.push("HolisticTraceAnalysis is not installed (cargo xtask setup hta)".into());
     }

@@ -22,7 +22,11 @@ pub fn venv(layout: &Layout) -> PathBuf {
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
     let python = venv(layout).join("bin/python");
-    ensure!(python.is_file(), "{}: not there; it needs TVM's wheel", python.display());
+    ensure!(
+        python.is_file(),
+        "{} does not exist; the benchmark needs TVM's wheel",
+        python.display()
+    );
     let built = dist::release(layout)?;
     let scratch = layout.target.join("bench");
     std::fs::create_dir_all(&scratch)?;
@@ -83,8 +87,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         figures,
         rounds: USUAL_ROUNDS,
         notes: vec![
-            "nanoseconds of CPU time per call of the machine, before and after together; medians over 300 turns in each process".into(),
-            "of the 307 calls of a run, 100 are kernels with three tensors, the rest book-keeping".into(),
+            "unit: nanoseconds of CPU time per call of the machine, including the instrument before and after it; medians over 300 turns in each process".into(),
+            "of the 307 calls of a run, 100 are kernels with three tensors, the others book-keeping".into(),
         ],
     })
 }

@@ -48,16 +48,16 @@ impl Outcome {
                     };
                     end = number(said_ran, "ran").zip(number(said_failed, "failed"));
                 }
-                _ => bail!("the guest said something else than agreed: {line}"),
+                _ => bail!("the guest wrote an unknown line: {line}"),
             }
         }
         if !booted {
-            bail!("the guest's init never spoke");
+            bail!("the guest's init wrote nothing");
         }
         let (said_ran, failed) = end.context("the guest ended without its last line")?;
         if (said_ran, failed) != (ran, failures.len() as u64) {
             bail!(
-                "the guest says {said_ran} tests and {failed} failures, its lines say {ran} and {}",
+                "the guest reports {said_ran} tests and {failed} failures, its lines {ran} and {}",
                 failures.len()
             );
         }

@@ -91,7 +91,7 @@ fn linker(sysroot: &Path) -> Result<PathBuf> {
     let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     let version = output(rustc.arg("-vV"), "ask rustc for its version")?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    let host = host.context("rustc -vV names no host")?;
+    let host = host.context("the output of rustc -vV has no host")?;
     let own = sysroot.join("lib/rustlib").join(host).join("bin/rust-lld");
     Ok(if own.is_file() { own } else { "ld.lld".into() })
 }

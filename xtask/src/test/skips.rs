@@ -17,11 +17,11 @@ struct Expected {
 /// Keep this list short. Each entry has the reason why CI cannot run the test.
 const EXPECTED: &[Expected] = &[
     Expected { test: "torchs_sums", why: "PyTorch's wheels are several GB" },
-    Expected { test: "hta", why: "HolisticTraceAnalysis brings PyTorch" },
+    Expected { test: "hta", why: "HolisticTraceAnalysis requires PyTorch" },
     Expected { test: "documented", why: "one example of docs/metrics.md counts with a PMU" },
     Expected {
         test: "output_files kernel",
-        why: "CI's kernel does not protect links, which the test compares with",
+        why: "the test compares with the kernel's protection of links, which CI's kernel lacks",
     },
     Expected {
         test: "a_tracefs_that_may_not_be_read",

@@ -75,7 +75,7 @@ fn check_room(layout: &Layout, room: &Room, package: &Package, findings: &mut Fi
         if !text.lines().any(|line| line.trim() == "#![forbid(unsafe_code)]") {
             findings.add(
                 format_args!("crates/{}/src/lib.rs", room.name),
-                "no #![forbid(unsafe_code)], and the crate is listed as safe",
+                "no #![forbid(unsafe_code)], although the crate is listed as safe",
             );
         }
     }

@@ -47,7 +47,7 @@ fn check_length(file: &Path, text: &str, findings: &mut Findings) {
     if lines > LONGEST_FILE && !explained {
         findings.add(
             file.display(),
-            format_args!("{lines} lines, and no header line says \"{LONG_FILE_REASON}\" why"),
+            format_args!("{lines} lines, and no header line \"{LONG_FILE_REASON} …\" explains why"),
         );
     }
 }

@@ -79,7 +79,7 @@ pub fn main(
         let status = match (status, last) {
             (Ok(status), _) => status,
             (Err(failure), None) => return Err(undone(failure)),
-            // The passes that were recorded stay.
+            // Keeps the passes that were recorded.
             (Err(failure), Some(status)) => {
                 say!("pass {number} of {}: could not be started", work.sets.len());
                 finish(sampler, &directory, status, args);
@@ -227,7 +227,7 @@ fn begin(
 }
 
 /// Runs one pass, from making its profile to its end.
-#[expect(clippy::too_many_arguments, reason = "all of them differ between passes or are words")]
+#[expect(clippy::too_many_arguments, reason = "all of them differ between passes")]
 fn one(
     args: &Args,
     directory: &Path,

@@ -38,7 +38,8 @@ enum Told {
 
 /// What to sample.
 pub struct Wanted {
-    /// Counters, in groups. A counter of threads is a simulated one here, and counts the machine.
+    /// Counters, in groups. A counter of threads can only be a simulated one here; it counts for
+    /// the whole machine.
     pub counters: Vec<Counter>,
     /// Time between samples.
     pub interval: Duration,

@@ -75,7 +75,7 @@ pub fn counters_of(
 fn of_package(counter: &Counter) -> String {
     format!(
         "{} is left out: it counts a whole package, not a thread (`counterpoint run` samples \
-         it beside the program)",
+         it while the program runs)",
         counter.name
     )
 }

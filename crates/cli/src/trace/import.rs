@@ -120,8 +120,8 @@ fn stops_early(file: &Input, summary: &Summary) {
     }
 }
 
-/// Makes a profile of traces from any program. [`shifts`] returns `shifts`. Also returns the head
-/// of a file that `trace export` wrote, if there is one.
+/// Makes a profile of traces from any program. `shifts` comes from [`shifts`]. Also returns the
+/// head of a file that `trace export` wrote, if there is one.
 pub fn plain(
     files: &[Input],
     output: &Path,

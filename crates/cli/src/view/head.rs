@@ -101,7 +101,7 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// What percentages refer to. The text follows the sum of all durations.
+/// Says what percentages refer to. This text is printed after the sum of all durations.
 fn shares_of(profile: &Profile, summary: &Summary) -> String {
     if summary.self_ticks == 0 {
         return String::new();

@@ -55,14 +55,14 @@ pub struct ThreadRef {
     tid: u32,
 }
 
-/// Names a thread.
+/// Identifies a thread.
 pub fn thread_ref(profile: &Profile, process: usize, thread: usize) -> ThreadRef {
     let p = &profile.processes[process];
     let t = &p.threads[thread];
     ThreadRef { process, pid: p.id.pid, thread: t.uid, tid: t.tid }
 }
 
-/// Names a row.
+/// Identifies a row.
 pub fn key_out(profile: &Profile, key: Key) -> KeyOut<'_> {
     match key {
         Key::Op(op_id) => {

@@ -18,7 +18,8 @@ pub struct Overview<'a> {
     pub by: By,
     /// Only ops whose name matches this are shown.
     pub filter: Option<&'a str>,
-    /// Calls in the first milliseconds of each thread, up to this number, are left out; 0 for none.
+    /// Calls that began in the first `skip_ms` milliseconds of each thread are left out; 0 for
+    /// none.
     pub skip_ms: f64,
     /// Whether the readings of an empty call were subtracted from each call.
     pub subtract_probe: bool,

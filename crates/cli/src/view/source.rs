@@ -45,7 +45,8 @@ pub fn shared(table: &Table) -> Option<String> {
     }
     let mut ops: HashMap<&str, usize> = HashMap::new();
     places.iter().flatten().for_each(|place| *ops.entry(place).or_default() += 1);
-    // Some ops may share a line because they were made from it, so all of them must be shared.
+    // Some ops may share a line because they were made from it, so this is only reported if every
+    // location is shared.
     let all = !ops.is_empty() && ops.values().all(|n| *n > 1);
     all.then(|| format!("each source location belongs to several ops; {REMEDY}"))
 }

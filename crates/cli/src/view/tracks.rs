@@ -186,7 +186,7 @@ pub fn evenness(overview: &Overview<'_>) -> String {
     };
     let off = (max - interval).abs().max((interval - min).abs()) / interval;
     format!(
-        "sampled every {}; steps from {} to {} ({} off at most)",
+        "sampled every {}; time between samples from {} to {} (at most {} off)",
         time(interval),
         time(min),
         time(max),

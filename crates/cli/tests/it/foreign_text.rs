@@ -1,5 +1,5 @@
-//! Names that would make a terminal obey, hide or reorder something: none of them reaches a
-//! terminal, whatever the command and the format. Programs get every byte.
+//! Names with characters that control a terminal, or that hide or reorder text. None of these
+//! characters reaches a terminal, whatever the command and the format. Programs get every byte.
 
 use std::fs;
 use std::path::{Path, PathBuf};

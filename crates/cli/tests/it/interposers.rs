@@ -29,8 +29,7 @@ fn seen(output: &Output) -> String {
     lines.join("\n")
 }
 
-/// Once by its own constructor, and five times by the program; the others as the program calls
-/// them.
+/// The library's own constructor calls `mmap` once. The program makes all other calls.
 const ALL: &str = "mmap 6 mmap64 2 mprotect 3 dlsym 4";
 
 #[test]

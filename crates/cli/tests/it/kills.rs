@@ -78,7 +78,7 @@ fn verify(dir: &Path, slots: &[Slot], when: &str) -> usize {
     let profile = Profile::open(dir).unwrap();
     let (states, damage) =
         profile.visit(2, BTreeMap::<(usize, usize), Numbers>::new, |threads, columns| {
-            // A page without calls shows one that was cut short.
+            // A page without calls only shows that one was cut short.
             if !columns.is_empty() {
                 threads.entry((columns.process, columns.thread)).or_default().add(columns);
             }
@@ -181,7 +181,7 @@ enum Victim {
     Both,
 }
 
-/// With `counterpoint run`, dead or alive. The program counts the returned calls in shared memory.
+/// Kills processes of `counterpoint run`, including `run` itself. The program counts the returned calls in shared memory.
 /// The recorder must have that many, or one more that had been recorded but not yet counted.
 #[test]
 fn kills_of_run_too() {

@@ -94,7 +94,8 @@ fn every_part_of_the_cost_is_reported() {
     let median = empty["counters"][0].as_f64().unwrap();
     let range = &empty["counter_ranges"][0];
     assert!(range[0].as_f64().unwrap() <= median && median <= range[1].as_f64().unwrap());
-    // The calls do nothing, so their clock is the bracket's, and no metric is formed from it.
+    // The calls do nothing, so they only count the CPU time of the bracket. No metric is computed
+    // from that.
     let row = &report["rows"][0];
     assert!(row["counters"][0]["empty_share"].as_f64().unwrap() > 0.5, "{row}");
     let busy = row["metrics"].as_array().unwrap();

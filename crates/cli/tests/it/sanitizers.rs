@@ -1,6 +1,6 @@
-//! Programs that are built with a sanitizer start as they do without us, are recorded, and report
-//! the same as without us, and nothing about our code. Or they run without our library, which is a
-//! named loss.
+//! Programs that are built with a sanitizer start and are recorded. The sanitizer reports the same
+//! as without us, and nothing about our code. Programs that cannot run with our library run without
+//! it, which is a named loss.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

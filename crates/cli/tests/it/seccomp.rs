@@ -183,7 +183,8 @@ fn doctor_says_what_forbids_counting() {
     assert_eq!(seccomp["state"], "a filter is active and lets perf_event_open pass");
 }
 
-/// A filter that kills at the call: a child process finds this out, and the command reports it.
+/// A filter that kills callers of perf_event_open: every command detects this with a child process
+/// and reports it.
 #[test]
 fn a_filter_that_kills_is_survived() {
     let Some(program) = program("seccomp kills") else { return };

@@ -104,7 +104,7 @@ fn a_missing_counter_fails_or_is_left_out_with_a_warning() {
     json_of(&run(&program, &["finish", place]), 0);
 }
 
-/// A recording whose process is alive: this one.
+/// A recording of the test's own process, which is alive.
 fn recorded(scratch: &Scratch) -> PathBuf {
     let me = ProcessId::current().unwrap();
     let mut script = ProfileScript::monotonic();

@@ -151,8 +151,8 @@ fn one_bad_event_only_loses_itself() {
     assert_eq!(losses(&report(&profile)), expected);
 }
 
-/// By hand: a request of 9 µs with 1 µs inside, and an old span of 3 µs. Percentages are of the
-/// slice alone.
+/// Computed by hand: a request of 9 µs with 1 µs inside, and an old span of 3 µs. Spans have no
+/// percentage; the slice is 100 %.
 #[test]
 fn spans_and_counters_are_in_every_view() {
     let scratch = Scratch::new();

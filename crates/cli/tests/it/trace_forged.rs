@@ -14,7 +14,7 @@ fn run(args: &[&str], paths: &[&Path]) -> Output {
     Command::new(PROGRAM).args(args).args(paths).output().unwrap()
 }
 
-/// An export with everything from which an import takes numbers.
+/// An export with all the numbers that an import reads.
 fn exported(scratch: &Scratch) -> Value {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);

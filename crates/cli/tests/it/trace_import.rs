@@ -103,8 +103,8 @@ fn our_sums_equal_torchs() {
     }
 }
 
-/// Random nested slices: split again and again, some of them equal to the surrounding slice, some
-/// empty.
+/// Random slices, which are split recursively into nested ones. Some are equal to the surrounding
+/// slice, and some are empty.
 fn nest(
     draw: &mut impl FnMut(u64) -> u64,
     (begin, end): (u64, u64),

@@ -255,8 +255,8 @@ fn torchs_traces_are_shown_correctly() {
     }
 }
 
-/// Perfetto's format shows everything that Chrome's format shows, except for the rows; it also
-/// shows the slices that are dropped there.
+/// Checks that Perfetto's format shows everything that Chrome's format shows, possibly in other
+/// rows, and in addition the `more` slices that are dropped there.
 fn assert_includes(what: &str, all: &Timeline, part: &Timeline, base_ns: i64, more: u64) {
     let key = |s: &Shown, base_ns: i64| {
         // Times may differ by 1 ns.

@@ -43,7 +43,7 @@ use scan::Scan;
 use shape::Shapes;
 use window::Window;
 
-/// How far after an error the end of the damaged value is searched.
+/// After an error, the reader looks for the end of the damaged value in this many bytes.
 const MENDABLE: usize = 4 << 20;
 
 /// Receives the contents of a trace, in the order of the file.
@@ -85,7 +85,7 @@ pub struct Summary {
     pub damaged: u64,
     /// Number of packets of Perfetto's format that do not describe events.
     pub skipped: u64,
-    /// The byte at which something follows the end of the document. It was not read.
+    /// If something follows the end of the document, the byte where it begins. It was not read.
     pub rest: Option<u64>,
     /// Whether the document stops before its end, because its writer was killed. What was complete
     /// was handed out. An array without its closing bracket is legal and does not count.
@@ -325,7 +325,8 @@ impl<R: Read> Reader<R> {
     /// the next one.
     fn whole_events(&mut self, sink: &mut impl Sink) -> Result<(), Stop> {
         let (base, bytes) = (self.window.at(), self.window.bytes());
-        // What does not fit in here ends at a wrong byte, so no byte is checked twice.
+        // If the window is not valid UTF-8, use the part before the first wrong byte. Only this
+        // function reports that byte, so no byte is checked twice.
         let text = match simdutf8::compat::from_utf8(bytes) {
             Ok(text) => text,
             Err(error) => str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
@@ -488,7 +489,7 @@ fn unusual<T>(
     }
 }
 
-/// Number of places after a damaged event at which the next event is searched.
+/// Number of places after a damaged event at which the reader looks for the next event.
 const MOST_TRIES: usize = 64;
 
 /// Where an event that cannot be read ends: before a comma that is followed by an event, or before

@@ -238,7 +238,7 @@ struct Before {
 }
 
 impl<'a, S: Sink> Part<'a, S> {
-    /// [`Ends::whole`] returns `arrows`.
+    /// `arrows` are the ids that [`Ends::whole`] returned.
     pub fn new(sink: &'a mut S, filter: &'a Filter, arrows: HashSet<u64>) -> Self {
         let left_out = LeftOut::default();
         Self { sink, filter, arrows, before: HashMap::new(), left_out }

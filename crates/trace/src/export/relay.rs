@@ -91,7 +91,8 @@ pub struct CounterLabel<'a> {
 #[derive(Debug)]
 pub struct Gone;
 
-/// Receives a timeline, slice by slice: first the parts of a slice, then [`Relay::slice`].
+/// Receives a timeline slice by slice. The caller first adds the parts of a slice, then calls
+/// [`Relay::slice`].
 #[derive(Debug)]
 pub struct Relay<'a> {
     batch: Batch<'a>,

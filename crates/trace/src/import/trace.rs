@@ -76,8 +76,8 @@ pub struct OneTrace<'a> {
     by_id: HashMap<Ids, usize>,
     /// The row of the previous event, which is often the row of the next one, too.
     last: Option<(Ids, usize)>,
-    /// The number of the calls with a name in a category, for each process, and whether they belong
-    /// to a profiler's own work.
+    /// The export of the calls with a certain name and category, for each process, and whether they
+    /// belong to a profiler's own work.
     exports: FastMap<(ProcessKey, u64), (u32, bool)>,
     /// The same for asynchronous spans.
     span_exports: FastMap<(ProcessKey, u64), u32>,
@@ -523,8 +523,8 @@ impl Sink for OneTrace<'_> {
     }
 }
 
-/// A number for a name, or 0 for none. It needs 33 bits, which are never used up: no trace has so
-/// many names.
+/// A number for a name, or 0 for none. It needs up to 33 bits, but no trace has so many names that
+/// it uses all of them.
 fn number(name: Option<NameId>) -> u64 {
     name.map_or(0, |name| u64::from(name.0) + 1)
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Replaces each number that neither a 64-bit integer nor a double can hold by a text. The trace
+/// Turns each number that fits neither a 64-bit integer nor a double into a text. The trace
 /// processor (version 55) misreads such numbers: it reads `18446744073709551616` as 0, and from
 /// `1e999` on it reads nothing at all.
 pub fn large_numbers_as_text(json: &str) -> Cow<'_, str> {

@@ -17,7 +17,7 @@ pub struct Head {
     pub facts: Facts,
     /// `baseTimeNanoseconds`.
     pub base_ns: i64,
-    /// Whether its losses are complete. Then the object is after the events.
+    /// Whether its losses are complete, because the object comes after the events.
     pub whole: bool,
 }
 

@@ -72,7 +72,7 @@ impl Lanes {
 
     /// Whether lane `at` is the first one whose high bit is set. It is not written as `first(lanes)
     /// == at`, because a compiler could then continue with the computed index instead of `at`;
-    /// [`Guess`](super::shape) explains why that would be slower.
+    /// [`shape`](super::shape) explains why that would be slower.
     #[inline(always)]
     fn first_is(lanes: u64, at: usize) -> bool {
         let bit = 0x80u64 << (8 * at as u32 % u64::BITS);

@@ -10,7 +10,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use crate::chrome::event::Raw;
 use crate::timeline::{Arg, ArgValue};
 
-/// Duplicate keys are only searched among this many keys.
+/// Duplicate keys are only detected among this many keys.
 const MOST_SEARCHED: usize = 256;
 
 /// The keys and values of an object, in order. If a key appears twice, its last value counts.

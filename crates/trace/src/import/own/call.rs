@@ -41,9 +41,9 @@ enum Group {
     Other(serde::de::IgnoredAny),
 }
 
-/// Tells arguments from counters with the same name. A counter always has its argument, so any
-/// additional one is the other argument. Arguments for views come before the counters, and
-/// arguments for imports after them.
+/// Tells a counter's argument from another argument of the same name. A counter always has its
+/// argument, so if more arguments than counters have a name, the additional one is the other
+/// argument. Arguments for views come before the counters, and arguments for imports after them.
 struct Twice {
     counts: HashMap<String, (usize, usize)>,
     ticks: bool,

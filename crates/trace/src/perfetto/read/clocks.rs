@@ -91,7 +91,7 @@ impl Clocks {
             }
         };
         match self.moved(clock, at, target) {
-            // No snapshot relates any clocks, so there is only one.
+            // There are no snapshots, so assume that there is only one clock.
             None if self.pairs.is_empty() => Some(at),
             moved => moved,
         }
