@@ -91,7 +91,7 @@ fn print(profile: &Profile, settings: &Settings) -> Result<(), Failure> {
         .map_err(|e| Failure::new(format!("write {}: {e}", csv.display())))
 }
 
-/// Whether names alone do not tell apart the threads that have calls.
+/// Whether several of the threads with calls have the same name.
 fn names_repeat(profile: &Profile, found: &Stats) -> bool {
     let threads: HashSet<(usize, usize)> =
         found.ops.iter().flat_map(|op| &op.threads).map(|t| (t.process, t.thread)).collect();

@@ -284,7 +284,7 @@ fn filters_do_not_affect_other_functions() {
     assert_eq!(profile.calls(), 2);
 }
 
-/// `env`: there is no `run` around the program, which is even started after the profile was made.
+/// `env`: the program is started without `run`, after the profile was made.
 #[test]
 fn variables_set_by_hand_record_too() {
     let Some(program) = counterpoint("env") else { return };
