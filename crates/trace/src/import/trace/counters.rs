@@ -1,5 +1,5 @@
-//! Counters of a trace (`C`) as tracks: a series for each key of the arguments, by process, name and
-//! id, as viewers draw them.
+//! Imports the counters of a trace (`C`) as tracks. As viewers draw them, there is a series for
+//! each key of the arguments, by process, name and id.
 
 use std::collections::HashMap;
 
@@ -16,9 +16,9 @@ use crate::chrome::event::{Event, Raw, args};
 pub(super) struct Counters {
     /// Name of the directory of tracks.
     name: String,
-    /// Made with the first counter.
+    /// Created with the first counter.
     writer: Option<TracksWriter>,
-    /// Numbers of the series, by process, name and id of their counter, with their keys.
+    /// Numbers of the series with their keys, by process, name and id of their counter.
     series: HashMap<Key, Vec<(Box<str>, u32)>>,
 }
 
@@ -35,7 +35,7 @@ impl Counters {
     }
 }
 
-/// The value of a series. `Ok(None)`: it has none here.
+/// The value of a series. `Ok(None)` if it has none here.
 fn number(value: Raw<'_>) -> std::result::Result<Option<f64>, ()> {
     let text = value.get();
     if text == "null" {
@@ -46,7 +46,7 @@ fn number(value: Raw<'_>) -> std::result::Result<Option<f64>, ()> {
 }
 
 impl OneTrace<'_> {
-    /// Takes the values of a counter.
+    /// Adds the values of a counter.
     pub(super) fn counter(
         &mut self,
         event: &Event<'_>,
