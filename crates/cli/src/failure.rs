@@ -42,6 +42,14 @@ impl Failure {
         self.hints([hint])
     }
 
+    /// The same failure with this advice, if there is some. An earlier one stays otherwise.
+    pub fn advise(self, advice: Option<String>) -> Self {
+        match advice {
+            Some(advice) => self.hint(advice),
+            None => self,
+        }
+    }
+
     /// The same failure with several.
     pub fn hints<H: Display>(mut self, hints: impl IntoIterator<Item = H>) -> Self {
         self.hints = hints.into_iter().map(|hint| hint.to_string()).collect();

@@ -1,19 +1,20 @@
-//! Whether counters work on this machine, tried as the agent will open them, and the remedy for
-//! each that does not.
+//! Whether counters work on this machine, and why those that do not work fail. Counters are opened
+//! in the same way as the agent opens them.
 //!
 //! ```text
-//!  each counter alone ──► opens? counts?  ──► Problem { message, remedy }
-//!  the whole plan     ──► fits together?  ──► which set does
+//!  each counter alone ──► does it open and count?       ──► Problem { message, cause }
+//!  all of them        ──► do they work at the same time? ──► if not, which of them do
 //! ```
 
+mod cause;
 mod explain;
 
 use std::time::{Duration, Instant};
 
 use model::{Counter, PerfAttr, Scope, Source};
 
-pub(crate) use explain::CONTAINER_REMEDY;
-use explain::{explain, kernel_part};
+pub use cause::Cause;
+use explain::explain;
 
 use crate::files::Machine;
 use crate::killer;
@@ -29,9 +30,9 @@ pub struct Problem {
     pub message: String,
     /// The reason, without the counter's name; empty where the error number says all.
     pub why: String,
-    /// What to type or change, for a line of its own.
-    pub remedy: Option<String>,
-    /// What the kernel said, if it refused to open.
+    /// The reason as a value, from which the command line makes advice.
+    pub cause: Cause,
+    /// The kernel's error, if it refused to open the counter.
     pub error: Option<OpenError>,
 }
 
@@ -123,10 +124,7 @@ fn check_one(counter: &Counter, machine: &Machine) -> Result<(), Problem> {
                 counter.name
             ),
             why: "happens in the kernel, so it is always 0 without the kernel's part".into(),
-            remedy: Some(format!(
-                "count the kernel's part too; if that is forbidden: {}",
-                kernel_part(machine)
-            )),
+            cause: Cause::AlwaysZero,
             error: None,
         });
     }
@@ -141,7 +139,7 @@ fn check_together(counters: &[Counter], machine: &Machine) -> Result<(), Problem
     let plan = Plan::new(counters.clone()).map_err(|e| Problem {
         message: e.to_string(),
         why: String::new(),
-        remedy: None,
+        cause: Cause::Unknown,
         error: None,
     })?;
     let (at, error) = match probe_at_once(&plan) {
@@ -168,20 +166,20 @@ fn check_together(counters: &[Counter], machine: &Machine) -> Result<(), Problem
     Err(too_many(message, fits, refused, error))
 }
 
-/// `fits` can be counted at once, and `refused` not beside them.
+/// The counters `fits` can be counted at once, but not together with `refused`.
 fn too_many(message: String, fits: &[Counter], refused: &Counter, error: OpenError) -> Problem {
-    // Breakpoints have as many places as the processor has, and take no turns.
-    let estimate = match error.kind {
-        OpenErrorKind::NoSlot => "",
-        _ => ", or estimate: --multiplex",
+    let cause = Cause::TooMany {
+        fits: list(fits),
+        refused: vec![refused.name.clone()],
+        // There are only as many breakpoints as the processor has places for them.
+        can_take_turns: error.kind != OpenErrorKind::NoSlot,
     };
-    let remedy = format!(
-        "{} fit together; count {} in another run (run --passes makes the runs that are needed){estimate}",
-        names(fits),
-        refused.name
-    );
     let why = "too many for the machine at once".into();
-    Problem { message, why, remedy: Some(remedy), error: Some(error) }
+    Problem { message, why, cause, error: Some(error) }
+}
+
+fn list(counters: &[Counter]) -> Vec<String> {
+    counters.iter().map(|counter| counter.name.clone()).collect()
 }
 
 fn names(counters: &[Counter]) -> String {
@@ -198,21 +196,22 @@ enum Failure {
 }
 
 fn no_counts(what: &str, failure: Failure) -> Problem {
-    let (message, remedy) = match failure {
+    let (message, cause) = match failure {
         Failure::NeverRan { enabled_ns } => (
             format!("{what} opens but does not count (enabled for {enabled_ns} ns)"),
-            "something else holds the PMU's counters (the NMI watchdog: sudo sysctl \
-             kernel.nmi_watchdog=0; another profiler), or the group is too large for it",
+            Cause::NeverScheduled,
         ),
-        Failure::Read(status) => (
-            format!("{what} opens but cannot be read: {status:?}"),
-            "a pinned counter (:D) reads like this when it does not get its hardware",
-        ),
-        Failure::Open { counter, error } => (format!("open counter {counter}: {error}"), ""),
-        Failure::TakesTurns { .. } => (format!("{what} counts for only part of the time"), ""),
+        Failure::Read(status) => {
+            (format!("{what} opens but cannot be read: {status:?}"), Cause::Unreadable)
+        }
+        Failure::Open { counter, error } => {
+            (format!("open counter {counter}: {error}"), Cause::Unknown)
+        }
+        Failure::TakesTurns { .. } => {
+            (format!("{what} counts for only part of the time"), Cause::Unknown)
+        }
     };
-    let remedy = Some(remedy.to_owned()).filter(|r| !r.is_empty());
-    Problem { message, why: "does not count".into(), remedy, error: None }
+    Problem { message, why: "does not count".into(), cause, error: None }
 }
 
 fn probe_one(counter: &Counter) -> Result<(), Failure> {
@@ -307,25 +306,15 @@ fn is_scripted(plan: &Plan) -> bool {
 fn take_turns(counters: &[Counter], waits: usize) -> Problem {
     let (waiting, others): (Vec<Counter>, Vec<Counter>) =
         counters.iter().cloned().partition(|c| c.group == counters[waits].group);
-    let (message, remedy) = match others.is_empty() {
-        true => (
-            format!("{} counts for only part of the time", names(&waiting)),
-            "something else uses the PMU's counters (another profiler, the NMI watchdog: sudo sysctl \
-             kernel.nmi_watchdog=0); or estimate: --multiplex"
-                .to_owned(),
-        ),
+    let (message, cause) = match others.is_empty() {
+        true => (format!("{} counts for only part of the time", names(&waiting)), Cause::SharedPmu),
         false => (
             format!("{} and {} take turns on the PMU", names(&others), names(&waiting)),
-            format!(
-                "{} fit together; count {} in another run (run --passes makes the runs that are needed), or \
-                 estimate: --multiplex",
-                names(&others),
-                names(&waiting)
-            ),
+            Cause::TooMany { fits: list(&others), refused: list(&waiting), can_take_turns: true },
         ),
     };
     let why = "too many for the machine at once".into();
-    Problem { message, why, remedy: Some(remedy), error: None }
+    Problem { message, why, cause, error: None }
 }
 
 /// The same counters in as few groups as the PMU can count one at a time, so that they can take

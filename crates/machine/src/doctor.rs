@@ -1,7 +1,7 @@
-//! What about this machine matters to counting and recording, what each finding prevents, and
-//! the command that changes it.
+//! What about this machine matters to counting and recording, and what each finding prevents.
 
 mod facts;
+mod limit;
 mod limits;
 
 use std::path::Path;
@@ -9,10 +9,11 @@ use std::{fs, io};
 
 use model::{Counter, PerfAttr, Source, Unit};
 
-use crate::check::{CONTAINER_REMEDY, check};
-use crate::files::{DEVICES, Machine, TRACEFS, TRACEFS_READABLE};
+use crate::check::check;
+use crate::files::{DEVICES, Machine, TRACEFS};
 use crate::killer;
 use counters::perf::Target;
+pub use limit::Limit;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,26 +40,25 @@ impl Level {
 /// One fact about the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at: the key of schemas.
+    /// What was looked at. Schemas use it as a key.
     pub name: &'static str,
-    /// How it is.
+    /// What was found.
     pub state: String,
     /// How much that matters.
     pub level: Level,
-    /// What it prevents or limits.
+    /// What it prevents or limits; `None` at [`Level::Ok`].
     pub prevents: Option<String>,
-    /// What to type or change.
-    pub remedy: Option<String>,
+    /// Why, as a value from which the command line makes advice; `None` at [`Level::Ok`].
+    pub limit: Option<Limit>,
 }
 
 impl Finding {
     fn ok(name: &'static str, state: impl Into<String>) -> Self {
-        Self { name, state: state.into(), level: Level::Ok, prevents: None, remedy: None }
+        Self { name, state: state.into(), level: Level::Ok, prevents: None, limit: None }
     }
 
-    fn at(self, level: Level, prevents: &str, remedy: &str) -> Self {
-        let some = |s: &str| Some(s.to_owned()).filter(|s| !s.is_empty());
-        Self { level, prevents: some(prevents), remedy: some(remedy), ..self }
+    fn at(self, level: Level, prevents: impl Into<String>, limit: Limit) -> Self {
+        Self { level, prevents: Some(prevents.into()), limit: Some(limit), ..self }
     }
 }
 
@@ -144,13 +144,13 @@ fn kernel(machine: &Machine) -> Finding {
         _ if version.is_some_and(|version| version < OLDEST) => finding.at(
             Level::Problem,
             "recording: Linux 4.14 or newer is needed (MADV_WIPEONFORK)",
-            "a newer kernel",
+            Limit::OldKernel,
         ),
         Some(_) => finding,
         None => finding.at(
             Level::Problem,
             "every counter: this kernel has no perf (no kernel.perf_event_paranoid)",
-            "a kernel with CONFIG_PERF_EVENTS; timing works without: -e none",
+            Limit::NoPerf,
         ),
     }
 }
@@ -165,17 +165,11 @@ fn virtualisation(machine: &Machine) -> Finding {
 fn pmu(machine: &Machine) -> Finding {
     let pmus = machine.core_pmus();
     if pmus.is_empty() {
-        let remedy = match machine.virtualisation() {
-            Some(_) => {
-                "let the hypervisor pass the PMU on (QEMU/KVM: -cpu host,pmu=on; clouds: metal \
-                 or whole-socket sizes)"
-            }
-            None => "a kernel with the driver of this processor's PMU",
-        };
+        let is_virtual = machine.virtualisation().is_some();
         return Finding::ok("pmu", "none").at(
             Level::Note,
             "hardware counters (cycles, instructions, cache-misses, …): ENOENT",
-            remedy,
+            Limit::NoPmu { is_virtual },
         );
     }
     let counters = facts::hardware_counters().filter(|_| machine.is_here());
@@ -195,8 +189,8 @@ fn nmi_watchdog(machine: &Machine) -> Option<Finding> {
     if !on {
         return Some(Finding::ok(name, "off"));
     }
-    let remedy = machine.sysctl("kernel.nmi_watchdog=0");
-    Some(Finding::ok(name, "on").at(Level::Note, "one hardware counter is always taken", &remedy))
+    let prevents = "one hardware counter is always taken";
+    Some(Finding::ok(name, "on").at(Level::Note, prevents, Limit::NmiWatchdog))
 }
 
 /// Whether programs may read hardware counters without a system call: on x86 `rdpmc` of the core's
@@ -214,7 +208,7 @@ fn user_reads(machine: &Machine) -> Option<Finding> {
             "0" => Finding::ok(name, "rdpmc=0: forbidden").at(
                 Level::Note,
                 slower,
-                &format!("echo 1 | sudo tee /{path}"),
+                Limit::NoRdpmc { file: path },
             ),
             "1" => Finding::ok(name, "rdpmc=1: allowed while a counter is open"),
             "2" => Finding::ok(name, "rdpmc=2: always allowed"),
@@ -225,7 +219,7 @@ fn user_reads(machine: &Machine) -> Option<Finding> {
     let value = machine.read_trimmed("proc/sys/kernel/perf_user_access")?;
     let finding = Finding::ok(name, format!("perf_user_access={value}"));
     Some(match value.as_str() {
-        "0" => finding.at(Level::Note, slower, &machine.sysctl("kernel.perf_user_access=1")),
+        "0" => finding.at(Level::Note, slower, Limit::NoUserAccess),
         _ => finding,
     })
 }
@@ -250,7 +244,7 @@ fn paranoid(machine: &Machine, allowed: Option<Allowed>) -> Finding {
         return Finding::ok(name, "not readable").at(
             Level::Note,
             "to know what may be counted",
-            "counterpoint doctor -e LIST tries it",
+            Limit::ParanoidUnknown,
         );
     };
     // Where nothing could be tried: what the level means, taken strictly.
@@ -258,12 +252,11 @@ fn paranoid(machine: &Machine, allowed: Option<Allowed>) -> Finding {
         true => Allowed { user: true, kernel: true, system: true },
         false => Allowed { user: level <= 2, kernel: level <= 1, system: level <= 0 },
     });
-    let sysctl = |level: i32| machine.sysctl(&format!("kernel.perf_event_paranoid={level}"));
     match allowed {
         Allowed { user: false, .. } => Finding::ok(name, level.to_string()).at(
             Level::Problem,
             "every counter, for users without CAP_PERFMON",
-            &format!("{} (:u only) or 1 (the kernel's part too)", sysctl(2)),
+            Limit::NothingAllowed,
         ),
         Allowed { kernel: false, .. } => {
             let state = match level {
@@ -273,7 +266,7 @@ fn paranoid(machine: &Machine, allowed: Option<Allowed>) -> Finding {
             Finding::ok(name, state).at(
                 Level::Note,
                 "counting in the kernel: counters need :u",
-                &sysctl(1),
+                Limit::KernelForbidden,
             )
         }
         Allowed { system: true, .. } if level > 0 => {
@@ -300,7 +293,7 @@ fn capabilities(machine: &Machine) -> Finding {
         Some(2..) => finding.at(
             Level::Note,
             "what perf_event_paranoid forbids: the kernel asks for the capabilities in the initial namespace",
-            &machine.sysctl("kernel.perf_event_paranoid=1"),
+            Limit::NamespaceCapabilities,
         ),
         _ => finding,
     }
@@ -317,14 +310,14 @@ fn seccomp(machine: &Machine) -> Finding {
     let finding = Finding::ok("seccomp", state);
     if !machine.is_here() {
         let limits = "perf_event_open, if the filter forbids it (EPERM or ENOSYS)";
-        return finding.at(Level::Note, limits, CONTAINER_REMEDY);
+        return finding.at(Level::Note, limits, Limit::Filter { forbids: false });
     }
     match killer::reaches_the_kernel() {
         Ok(()) => Finding::ok("seccomp", format!("{state} and lets perf_event_open pass")),
         Err(error) => finding.at(
             Level::Problem,
-            &format!("perf_event_open ({error}): every counter; timing works: -e none"),
-            CONTAINER_REMEDY,
+            format!("perf_event_open ({error}): every counter"),
+            Limit::Filter { forbids: true },
         ),
     }
 }
@@ -336,7 +329,7 @@ fn container(machine: &Machine) -> Finding {
         Some(sign) => Finding::ok("container", sign).at(
             Level::Note,
             "counters, where the container's limits forbid them",
-            CONTAINER_REMEDY,
+            Limit::Container,
         ),
     }
 }
@@ -360,8 +353,8 @@ fn software(machine: &Machine) -> Finding {
         None => Finding::ok(name, "page-faults:u,task-clock:u opens and counts"),
         Some(problem) => Finding::ok(name, problem.message.clone()).at(
             Level::Problem,
-            "every counter; timing works: -e none",
-            problem.remedy.as_deref().unwrap_or(""),
+            "every counter",
+            Limit::NoCounting(problem.cause.clone()),
         ),
     }
 }
@@ -385,10 +378,7 @@ fn clock(machine: &Machine) -> Finding {
         (_, Some(false)) => finding.at(
             Level::Note,
             "timing by time-stamp counter: each call costs two clock_gettime instead",
-            match machine.virtualisation() {
-                Some(_) => "let the hypervisor pass it on (QEMU/KVM: -cpu host,+invtsc)",
-                None => "none: this processor's counter changes its rate",
-            },
+            Limit::VariableClock { is_virtual: machine.virtualisation().is_some() },
         ),
         (
             "tsc" | "arch_sys_counter" | "unknown" | "kvm-clock" | "hyperv_clocksource_tsc_page",
@@ -397,7 +387,7 @@ fn clock(machine: &Machine) -> Finding {
         _ => finding.at(
             Level::Note,
             "cheap clock_gettime: the kernel does not trust the time-stamp counter",
-            "sudo dmesg | grep -i tsc says why",
+            Limit::DistrustedClock,
         ),
     }
 }
@@ -421,49 +411,38 @@ fn tracefs(machine: &Machine) -> Finding {
     }
     let denied = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
     let at = TRACEFS[0];
-    let contained = machine.container().is_some();
     match events(&at).is_err_and(denied) {
         true => Finding::ok(name, format!("/{at}, not readable for us (EACCES)")).at(
             Level::Note,
             prevents,
-            TRACEFS_READABLE,
+            Limit::ClosedTracefs,
         ),
-        false => Finding::ok(name, "not mounted").at(
-            Level::Note,
-            prevents,
-            &match contained {
-                true => format!(
-                    "start the container with -v /{at}:/{at}:ro, or as root in it: \
-                                 mount -t tracefs tracefs /{at}"
-                ),
-                false => format!("sudo mount -t tracefs -o mode=755,gid=$(id -g) tracefs /{at}"),
-            },
-        ),
+        false => Finding::ok(name, "not mounted").at(Level::Note, prevents, Limit::NoTracefs),
     }
 }
 
 fn glibc(version: String) -> Finding {
     let finding = Finding::ok("glibc", version.clone());
     match version.strip_prefix("2.").and_then(|minor| minor.parse::<u32>().ok()) {
-        Some(..17) => finding.at(Level::Problem, "run: the library needs 2.17", "a newer system"),
+        Some(..17) => finding.at(Level::Problem, "run: the library needs 2.17", Limit::OldGlibc),
         _ => finding,
     }
 }
 
 fn agent(library: Option<&Path>) -> Finding {
     let name = "agent library";
-    let remedy = "keep bin/ and lib/ of a build together; from source: cargo xtask dist";
+    let nothing = "run: nothing to load into programs";
     match library {
         Some(path) if path.is_file() => Finding::ok(name, path.display().to_string()),
         Some(path) => Finding::ok(name, format!("{} is not there", path.display())).at(
             Level::Problem,
-            "run: nothing to load into programs",
-            remedy,
+            nothing,
+            Limit::NoAgent,
         ),
         None => Finding::ok(name, "not found beside the program").at(
             Level::Problem,
-            "run: nothing to load into programs",
-            remedy,
+            nothing,
+            Limit::NoAgent,
         ),
     }
 }

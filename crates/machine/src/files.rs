@@ -29,12 +29,6 @@ pub const DEVICES: &str = "sys/bus/event_source/devices";
 /// Where tracefs can be mounted, the modern place first.
 pub const TRACEFS: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
 
-/// The command that lets a user read tracefs. Its mode alone is not enough: its files belong to its
-/// group and are closed to others (measured, Linux 6.18). Members of the group that the shell names
-/// can read them.
-pub const TRACEFS_READABLE: &str =
-    "sudo mount -o remount,mode=755,gid=$(id -g) /sys/kernel/tracing";
-
 const CPUINFO: &str = "proc/cpuinfo";
 const STATUS: &str = "proc/self/status";
 /// As much of `/proc/cpuinfo` as is read: the first processors of many, of which the first is looked
@@ -156,14 +150,6 @@ impl Machine {
             let words: Vec<&str> = map.split_whitespace().collect();
             !words.is_empty() && words != ["0", "0", "4294967295"]
         })
-    }
-
-    /// The command that changes a kernel setting: inside of a container it can only be read.
-    pub fn sysctl(&self, setting: &str) -> String {
-        match self.container() {
-            None => format!("sudo sysctl {setting}"),
-            Some(_) => format!("on the host: sudo sysctl {setting}"),
-        }
     }
 
     /// Why this looks like the inside of a container; `None` if it does not.

@@ -1,7 +1,7 @@
 //! The doctor and the machine's files, on trees written for the purpose.
 
 use machine::Machine;
-use machine::doctor::{Allowed, Finding, Level, examine, examine_allowed};
+use machine::doctor::{Allowed, Finding, Level, Limit, examine, examine_allowed};
 use model::PerfAttr;
 use testkit::counting::Tree;
 
@@ -76,76 +76,70 @@ fn a_good_machine_has_nothing_to_say() {
 fn each_trouble_is_found() {
     type Change = fn(&Tree);
     #[rustfmt::skip]
-    let golden: &[(Change, &str, &str, Level, &str)] = &[
+    let golden: &[(Change, &str, &str, Level, Option<Limit>)] = &[
         (|t| t.file("proc/sys/kernel/perf_event_paranoid", "2\n"),
-            "perf_event_paranoid", "2", Level::Note, "sudo sysctl kernel.perf_event_paranoid=1"),
+            "perf_event_paranoid", "2", Level::Note, Some(Limit::KernelForbidden)),
         (|t| t.file("proc/sys/kernel/perf_event_paranoid", "4\n"),
-            "perf_event_paranoid", "4", Level::Problem, "sudo sysctl kernel.perf_event_paranoid=2 (:u only) or 1 (the kernel's part too)"),
+            "perf_event_paranoid", "4", Level::Problem, Some(Limit::NothingAllowed)),
         (|t| { t.file("proc/sys/kernel/perf_event_paranoid", "4\n"); t.file("proc/self/status", &status("0000004000000000", "0")) },
-            "perf_event_paranoid", "4, which does not apply to us", Level::Ok, ""),
+            "perf_event_paranoid", "4, which does not apply to us", Level::Ok, None),
         (|t| t.file("proc/self/status", &status("0000004000000000", "0")),
-            "capabilities", "CAP_PERFMON", Level::Ok, ""),
+            "capabilities", "CAP_PERFMON", Level::Ok, None),
         (|t| t.file("proc/self/status", &status("000001ffffffffff", "0")),
-            "capabilities", "CAP_PERFMON, CAP_SYS_ADMIN", Level::Ok, ""),
+            "capabilities", "CAP_PERFMON, CAP_SYS_ADMIN", Level::Ok, None),
         (|t| t.remove("proc/sys/kernel/perf_event_paranoid"),
-            "kernel", "6.12.1", Level::Problem, "a kernel with CONFIG_PERF_EVENTS; timing works without: -e none"),
+            "kernel", "6.12.1", Level::Problem, Some(Limit::NoPerf)),
         (|t| t.remove("sys/bus/event_source/devices/cpu"),
-            "pmu", "none", Level::Note, "a kernel with the driver of this processor's PMU"),
+            "pmu", "none", Level::Note, Some(Limit::NoPmu { is_virtual: false })),
         (|t| t.file("proc/sys/kernel/nmi_watchdog", "1\n"),
-            "nmi watchdog", "on", Level::Note, "sudo sysctl kernel.nmi_watchdog=0"),
+            "nmi watchdog", "on", Level::Note, Some(Limit::NmiWatchdog)),
         (|t| t.file("sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet\n"),
-            "clock", "hpet, invariant time-stamp counter", Level::Note, "sudo dmesg | grep -i tsc says why"),
+            "clock", "hpet, invariant time-stamp counter", Level::Note, Some(Limit::DistrustedClock)),
         (|t| t.file("proc/cpuinfo", "flags\t: fpu tsc\n"),
-            "clock", "tsc, time-stamp counter not invariant", Level::Note, "none: this processor's counter changes its rate"),
+            "clock", "tsc, time-stamp counter not invariant", Level::Note, Some(Limit::VariableClock { is_virtual: false })),
         (|t| t.file("proc/cpuinfo", "flags\t: fpu tsc hypervisor\n"),
-            "clock", "tsc, time-stamp counter not invariant", Level::Note, "let the hypervisor pass it on (QEMU/KVM: -cpu host,+invtsc)"),
+            "clock", "tsc, time-stamp counter not invariant", Level::Note, Some(Limit::VariableClock { is_virtual: true })),
         (|t| t.file("proc/sys/kernel/osrelease", "4.9.0-19-amd64\n"),
-            "kernel", "4.9.0-19-amd64", Level::Problem, "a newer kernel"),
+            "kernel", "4.9.0-19-amd64", Level::Problem, Some(Limit::OldKernel)),
         (|t| t.file("proc/sys/kernel/osrelease", "4.14.336\n"),
-            "kernel", "4.14.336", Level::Ok, ""),
+            "kernel", "4.14.336", Level::Ok, None),
         (|t| t.file("sys/bus/event_source/devices/cpu/rdpmc", "0\n"),
-            "user-space reads", "rdpmc=0: forbidden", Level::Note, "echo 1 | sudo tee /sys/bus/event_source/devices/cpu/rdpmc"),
+            "user-space reads", "rdpmc=0: forbidden", Level::Note, Some(Limit::NoRdpmc { file: "sys/bus/event_source/devices/cpu/rdpmc".into() })),
         (|t| t.file("sys/bus/event_source/devices/cpu/rdpmc", "2\n"),
-            "user-space reads", "rdpmc=2: always allowed", Level::Ok, ""),
+            "user-space reads", "rdpmc=2: always allowed", Level::Ok, None),
         (|t| { t.remove("sys/bus/event_source/devices/cpu"); t.file("proc/sys/kernel/perf_user_access", "0\n") },
-            "user-space reads", "perf_user_access=0", Level::Note, "sudo sysctl kernel.perf_user_access=1"),
+            "user-space reads", "perf_user_access=0", Level::Note, Some(Limit::NoUserAccess)),
         (|t| { t.remove("sys/bus/event_source/devices/cpu"); t.file("proc/sys/kernel/perf_user_access", "1\n") },
-            "user-space reads", "perf_user_access=1", Level::Ok, ""),
-        // Inside of a container, settings can only be read.
-        (|t| { t.file("proc/sys/kernel/perf_event_paranoid", "2\n"); t.file("run/systemd/container", "lxc\n") },
-            "perf_event_paranoid", "2", Level::Note, "on the host: sudo sysctl kernel.perf_event_paranoid=1"),
-        (|t| { t.remove("sys/kernel"); t.file("run/systemd/container", "lxc\n") },
-            "tracefs", "not mounted", Level::Note, "start the container with -v /sys/kernel/tracing:/sys/kernel/tracing:ro, or as root in it: mount -t tracefs tracefs /sys/kernel/tracing"),
+            "user-space reads", "perf_user_access=1", Level::Ok, None),
         // Every right of a user namespace, and not one that counts.
         (|t| { t.file("proc/sys/kernel/perf_event_paranoid", "2\n"); t.file("proc/self/status", &status("000001ffffffffff", "0")); t.file("proc/self/uid_map", "0 1000 1\n") },
-            "perf_event_paranoid", "2", Level::Note, "sudo sysctl kernel.perf_event_paranoid=1"),
+            "perf_event_paranoid", "2", Level::Note, Some(Limit::KernelForbidden)),
         (|t| { t.file("proc/sys/kernel/perf_event_paranoid", "2\n"); t.file("proc/self/status", &status("000001ffffffffff", "0")); t.file("proc/self/uid_map", "0 1000 1\n") },
-            "capabilities", "CAP_PERFMON, CAP_SYS_ADMIN, of a user namespace only", Level::Note, "sudo sysctl kernel.perf_event_paranoid=1"),
+            "capabilities", "CAP_PERFMON, CAP_SYS_ADMIN, of a user namespace only", Level::Note, Some(Limit::NamespaceCapabilities)),
         (|t| { t.file("proc/self/status", &status("000001ffffffffff", "0")); t.file("proc/self/uid_map", "0 1000 1\n") },
-            "capabilities", "CAP_PERFMON, CAP_SYS_ADMIN, of a user namespace only", Level::Ok, ""),
+            "capabilities", "CAP_PERFMON, CAP_SYS_ADMIN, of a user namespace only", Level::Ok, None),
         // 16 pages, and 5 times 16: 96 counters.
         (|t| { t.file("proc/self/limits", "Max locked memory  65536 65536 bytes\n"); t.file("proc/sys/kernel/perf_event_mlock_kb", "64\n") },
-            "locked memory", "RLIMIT_MEMLOCK 64 KiB, perf_event_mlock_kb 64 × 5 CPUs", Level::Note, "ulimit -l unlimited, or sudo sysctl kernel.perf_event_mlock_kb=4096"),
+            "locked memory", "RLIMIT_MEMLOCK 64 KiB, perf_event_mlock_kb 64 × 5 CPUs", Level::Note, Some(Limit::LittleLockedMemory)),
         (|t| t.remove("dev"),
-            "/dev/shm", "not there", Level::Problem, "sudo mount -t tmpfs tmpfs /dev/shm"),
+            "/dev/shm", "not there", Level::Problem, Some(Limit::NoSharedMemory)),
         (|t| t.file("proc/self/limits", &LIMITS.replace("1024 ", "256  ")),
-            "open files", "256", Level::Note, "ulimit -n 65536"),
+            "open files", "256", Level::Note, Some(Limit::FewDescriptors)),
         (|t| t.file("proc/self/limits", "Max file size  10485760 unlimited bytes\n"),
-            "file size", "10 MiB", Level::Note, "ulimit -f unlimited"),
+            "file size", "10 MiB", Level::Note, Some(Limit::FileSize)),
         (|t| t.remove("sys/kernel"),
-            "tracefs", "not mounted", Level::Note, "sudo mount -t tracefs -o mode=755,gid=$(id -g) tracefs /sys/kernel/tracing"),
+            "tracefs", "not mounted", Level::Note, Some(Limit::NoTracefs)),
         (|t| t.file("run/systemd/container", "podman\n"),
-            "container", "podman", Level::Note, "start the container with --cap-add PERFMON (Docker, Podman; in Kubernetes securityContext.capabilities.add), or with a seccomp profile that allows perf_event_open"),
+            "container", "podman", Level::Note, Some(Limit::Container)),
         (|t| t.file("proc/self/status", &status("0", "2")),
-            "seccomp", "a filter is active", Level::Note, "start the container with --cap-add PERFMON (Docker, Podman; in Kubernetes securityContext.capabilities.add), or with a seccomp profile that allows perf_event_open"),
+            "seccomp", "a filter is active", Level::Note, Some(Limit::Filter { forbids: false })),
     ];
-    for (change, name, state, level, remedy) in golden {
+    for (change, name, state, level, limit) in golden {
         let tree = good();
         change(&tree);
         let all = examine(&Machine::at(&tree.root), None);
         let f = find(&all, name);
-        let got = (f.state.as_str(), f.level, f.remedy.as_deref().unwrap_or(""));
-        assert_eq!(got, (*state, *level, *remedy), "{name}");
+        assert_eq!((f.state.as_str(), f.level, &f.limit), (*state, *level, limit), "{name}");
         assert_eq!(f.prevents.is_some(), f.level > Level::Ok, "{name}");
     }
 }
@@ -253,8 +247,7 @@ fn a_tracefs_that_may_not_be_read() {
         let finding = find(&examine(&Machine::at(&tree.root), None), "tracefs").clone();
         std::fs::set_permissions(&closed, before).unwrap();
         assert_eq!(finding.state, "/sys/kernel/tracing, not readable for us (EACCES)");
-        let remedy = "sudo mount -o remount,mode=755,gid=$(id -g) /sys/kernel/tracing";
-        assert_eq!(finding.remedy.as_deref(), Some(remedy));
+        assert_eq!(finding.limit, Some(Limit::ClosedTracefs));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Why counters could not be opened or read.
 
 use counters::{OpenError, PlanError};
-use machine::check::Problem;
+use machine::check::{Cause, Problem};
 use names::NameError;
 
 /// Why a reading lacks some values or all.
@@ -31,7 +31,6 @@ pub struct Error(Box<Told>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Told {
     message: String,
-    hint: Option<String>,
     kind: ErrorKind,
 }
 
@@ -55,31 +54,42 @@ impl Error {
         &self.0.kind
     }
 
-    /// What to type or change, where that is known.
-    pub fn hint(&self) -> Option<&str> {
-        self.0.hint.as_deref()
-    }
-
-    pub(crate) fn new(message: String, hint: Option<String>, kind: ErrorKind) -> Self {
-        Self(Box::new(Told { message, hint, kind }))
+    pub(crate) fn new(message: String, kind: ErrorKind) -> Self {
+        Self(Box::new(Told { message, kind }))
     }
 
     pub(crate) fn name(error: NameError, text: &str) -> Self {
-        Self::new(format!("{text}: {error}"), error.hint.clone(), ErrorKind::Name(error))
+        let known = match &error.cause {
+            Some(names::Cause::Near(near)) => format!(" (similar: {})", near.join(", ")),
+            _ => String::new(),
+        };
+        Self::new(format!("{text}: {error}{known}"), ErrorKind::Name(error))
     }
 
     pub(crate) fn plan(error: PlanError) -> Self {
-        Self::new(error.to_string(), None, ErrorKind::Plan(error))
+        Self::new(error.to_string(), ErrorKind::Plan(error))
     }
 
     pub(crate) fn memory(error: &std::io::Error) -> Self {
         let error = OpenError::from_errno(error.raw_os_error().unwrap_or(0));
         let message = format!("map memory that a fork wipes: {error}");
-        Self::new(message, None, ErrorKind::Open(error))
+        Self::new(message, ErrorKind::Open(error))
     }
 
     pub(crate) fn problem(problem: Problem) -> Self {
-        let kind = problem.error.map_or(ErrorKind::DoesNotCount, ErrorKind::Open);
-        Self::new(problem.message, problem.remedy, kind)
+        let known = match &problem.cause {
+            Cause::TooMany { fits, .. } => format!("; {{{}}} fit together", fits.join(",")),
+            Cause::KernelForbidden { user_only } => format!("; {user_only} is allowed"),
+            Cause::Forbidden { paranoid: Some(level) } => {
+                format!("; perf_event_paranoid={level} or CAP_PERFMON would allow it")
+            }
+            Cause::Forbidden { paranoid: None } => "; CAP_PERFMON would allow it".to_owned(),
+            _ => String::new(),
+        };
+        let kind = match problem.error {
+            Some(error) => ErrorKind::Open(error),
+            None => ErrorKind::DoesNotCount,
+        };
+        Self::new(problem.message + &known, kind)
     }
 }

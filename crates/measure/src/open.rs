@@ -74,7 +74,8 @@ impl Builder {
     /// one group 0.1 ms to see that they do not take turns.
     ///
     /// # Errors
-    /// What failed, on what, and why, with the remedy in [`Error::hint`]. Nothing stays open.
+    /// What failed, on what, and why; if the counters only work apart, also which of them fit
+    /// together. Nothing stays open.
     pub fn open(self) -> Result<Counters, Error> {
         let machine = Machine::here();
         let text = match self.groups.as_slice() {
@@ -151,7 +152,7 @@ impl Counters {
                 Target { pid, .. } => format!("thread {pid}"),
             };
             let message = format!("open {name} on {whom}: {}", failure.error);
-            Error::new(message, None, ErrorKind::Open(failure.error))
+            Error::new(message, ErrorKind::Open(failure.error))
         })?;
         Ok(counters)
     }

@@ -125,7 +125,7 @@ fn errors_say_what_failed_on_what_and_why() {
     let error = Counters::open(["page-fault"]).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Name(_)), "{error:?}");
     assert!(error.to_string().starts_with("page-fault: counter list, byte 0: unknown"), "{error}");
-    assert!(error.hint().unwrap().contains("page-faults"));
+    assert!(error.to_string().contains("(similar: page-faults"), "{error}");
     if !can_count() {
         return;
     }
@@ -146,7 +146,7 @@ fn errors_say_what_failed_on_what_and_why() {
         let error = Counters::open(&names).unwrap_err();
         let ErrorKind::Open(open) = error.kind() else { panic!("{error:?}") };
         assert_eq!(open.kind, OpenErrorKind::NoSlot, "{error}");
-        assert!(error.hint().unwrap().contains("fit together"), "{error:?}");
+        assert!(error.to_string().ends_with("} fit together"), "{error}");
         std::hint::black_box(value);
     }
 }

@@ -10,12 +10,12 @@
 
 use model::Counter;
 
-use crate::devices::{CountedBy, DeviceKind, Devices, KINDS};
+use crate::devices::{CountedBy, DeviceKind, Devices, KINDS, Missing};
 use crate::{NameError, Resolver};
 use counters::plan::Plan;
 use counters::thread::ThreadCounters;
 use machine::Machine;
-use machine::check::{Opens, all_at_once, check, opens, user_only};
+use machine::check::{Opens, Problem, all_at_once, check, opens, user_only};
 
 /// What is counted when nobody asked for anything in particular.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,8 +24,20 @@ pub struct Defaults {
     pub counters: Vec<Counter>,
     /// A sentence for what is left out or narrowed.
     pub notes: Vec<String>,
-    /// One sentence for each device that cannot be counted.
-    pub skipped: Vec<String>,
+    /// The devices that cannot be counted.
+    pub skipped: Vec<Skipped>,
+}
+
+/// A device that cannot be counted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no counters of {device}: {}", missing.what)]
+pub struct Skipped {
+    /// [`DeviceKind::name`]
+    pub device: &'static str,
+    /// PAPI's name of the component that would count it.
+    pub component: &'static str,
+    /// Why it cannot.
+    pub missing: Missing,
 }
 
 /// A variable whose list cannot be used.
@@ -36,10 +48,20 @@ pub struct VariableError {
     pub variable: String,
     /// Its value.
     pub text: String,
-    /// What is wrong with it: it is not a list of counters, or these do not work here.
-    pub problem: String,
-    /// Advice, for a line of its own.
-    pub hint: Option<String>,
+    /// What is wrong with the value.
+    #[source]
+    pub problem: Box<VariableProblem>,
+}
+
+/// What is wrong with the value of a variable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VariableProblem {
+    /// It is not a list of counters that this machine knows.
+    #[error("{0}")]
+    Name(NameError),
+    /// The counters do not work here.
+    #[error("{}", .0.message)]
+    Counter(Problem),
 }
 
 /// What can be counted almost everywhere, for those who ask. Not counted by default: two system
@@ -73,27 +95,21 @@ pub fn of_devices(
         if let CountedBy::Component(component) = kind.counted_by
             && let Some(Err(missing)) = devices.source(component).map(|source| source.available())
         {
-            let permission = match missing.permission.as_str() {
-                "" => String::new(),
-                permission => format!("; {permission}"),
-            };
-            let note = format!("no counters of {}: {}{permission}", kind.name, missing.what);
-            set.skipped.push(note);
+            set.skipped.push(Skipped { device: kind.name, component, missing });
             continue;
         }
         let named = kind.variables().into_iter().find_map(|name| Some((variable(&name)?, name)));
         let more = match named {
             Some((text, variable)) => {
-                let error = |problem: String, hint: Option<String>| VariableError {
+                let error = |problem: VariableProblem| VariableError {
                     variable: variable.clone(),
                     text: text.clone(),
-                    problem,
-                    hint,
+                    problem: Box::new(problem),
                 };
                 let counters =
-                    typed(&text, resolver).map_err(|e| error(e.to_string(), e.hint.clone()))?;
+                    typed(&text, resolver).map_err(|e| error(VariableProblem::Name(e)))?;
                 if let Some(problem) = check(&counters, machine).problem() {
-                    return Err(error(problem.message.clone(), problem.remedy.clone()));
+                    return Err(error(VariableProblem::Counter(problem.clone())));
                 }
                 Defaults { counters, ..Defaults::default() }
             }

@@ -6,10 +6,10 @@
 //!  Devices      all of them, as one more source of names
 //! ```
 //!
-//! A component without a source in this version is there too: as one that says which library is
-//! missing and how its counters are allowed. The kinds are DLPack's and have TVM's names.
+//! A component for which this version has no source is listed too; it says which library is missing.
+//! The kinds are those of DLPack, with the names that TVM gives them.
 
-use crate::{Entry, Head, NameErrorKind, NameSource, Resolved, Trouble};
+use crate::{Cause, Entry, Head, NameErrorKind, NameSource, Resolved, Trouble};
 
 /// A kind of device that work can run on.
 #[derive(Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub trait DeviceSource {
     /// Whether anything can be counted here and now.
     ///
     /// # Errors
-    /// [`Missing`]: which library is not there, or how its counters are allowed.
+    /// [`Missing`]: for example which library is not there.
     fn available(&self) -> Result<(), Missing>;
 
     /// What a name after the three colons means (`event:elapsed_cycles_sm:device=0`). Called
@@ -111,41 +111,22 @@ pub trait DeviceSource {
 pub struct Missing {
     /// What is missing, in words: a library, a source in this version.
     pub what: String,
-    /// How its counters are allowed to a user; empty where there is nothing to say.
-    pub permission: String,
 }
 
 /// A component for which this version has no source.
 struct Absent {
     component: &'static str,
     library: &'static str,
-    permission: &'static str,
 }
 
+#[rustfmt::skip]
 const ABSENT: [Absent; 6] = [
-    Absent {
-        component: "cuda",
-        library: "libcupti.so (CUPTI, part of NVIDIA's CUDA toolkit)",
-        permission: "NVIDIA's driver keeps its counters for root unless the module option \
-                     NVreg_RestrictProfilingToAdminUsers is 0: put `options nvidia \
-                     NVreg_RestrictProfilingToAdminUsers=0` into a file below /etc/modprobe.d, \
-                     rebuild the initramfs if it loads the driver, and reboot",
-    },
-    Absent {
-        component: "rocm",
-        library: "librocprofiler64.so (AMD's ROCm)",
-        permission: "the user must be in the groups that own /dev/kfd and /dev/dri/renderD*: \
-                     sudo usermod -aG render,video USER, then log in again",
-    },
-    Absent { component: "opencl", library: "libOpenCL.so", permission: "" },
-    Absent { component: "vulkan", library: "libvulkan.so", permission: "" },
-    Absent { component: "metal", library: "Apple's Metal framework", permission: "" },
-    Absent {
-        component: "intel_gpu",
-        library: "libze_loader.so (Intel's Level Zero)",
-        permission: "counting on Intel's GPUs takes sudo sysctl dev.i915.perf_stream_paranoid=0 \
-                     (dev.xe.observation_paranoid=0 with the driver xe) and ZET_ENABLE_METRICS=1",
-    },
+    Absent { component: "cuda", library: "libcupti.so (CUPTI, part of NVIDIA's CUDA toolkit)" },
+    Absent { component: "rocm", library: "librocprofiler64.so (AMD's ROCm)" },
+    Absent { component: "opencl", library: "libOpenCL.so" },
+    Absent { component: "vulkan", library: "libvulkan.so" },
+    Absent { component: "metal", library: "Apple's Metal framework" },
+    Absent { component: "intel_gpu", library: "libze_loader.so (Intel's Level Zero)" },
 ];
 
 impl DeviceSource for Absent {
@@ -154,8 +135,7 @@ impl DeviceSource for Absent {
     }
 
     fn available(&self) -> Result<(), Missing> {
-        let what = format!("this version cannot count with {}", self.library);
-        Err(Missing { what, permission: self.permission.to_owned() })
+        Err(Missing { what: format!("this version cannot count with {}", self.library) })
     }
 
     fn resolve(&self, name: &str) -> Result<Vec<Resolved>, Trouble> {
@@ -198,23 +178,19 @@ impl NameSource for Devices {
     fn resolve(&self, head: &Head) -> Option<Result<Vec<Resolved>, Trouble>> {
         let Head::Device { component, name } = head else { return None };
         let Some(source) = self.source(component) else {
-            let known: Vec<&str> = self.sources.iter().map(|s| s.component()).collect();
-            let hint = match component.as_str() {
-                "perf_event" | "cpu" => "the processor's counters have no component: perf::CYCLES",
-                _ => &format!("components: {}", known.join(", ")),
+            let known = self.sources.iter().map(|s| s.component().to_owned()).collect();
+            let cause = match component.as_str() {
+                "perf_event" | "cpu" => Cause::NoComponent,
+                _ => Cause::Components(known),
             };
             let kind = NameErrorKind::Unknown { name: format!("{component}:::{name}") };
-            return Some(Err(Trouble::new(kind).hint(hint)));
+            return Some(Err(Trouble::new(kind).because(cause)));
         };
         Some(match source.available() {
             Ok(()) => source.resolve(name),
             Err(missing) => {
-                let (device, what) = (component.clone(), missing.what);
-                let trouble = Trouble::new(NameErrorKind::NoSource { device, missing: what });
-                Err(match missing.permission.as_str() {
-                    "" => trouble,
-                    permission => trouble.hint(permission),
-                })
+                let device = component.clone();
+                Err(Trouble::new(NameErrorKind::NoSource { device, missing: missing.what }))
             }
         })
     }

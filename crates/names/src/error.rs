@@ -1,4 +1,6 @@
-//! The one error of names: what is wrong, where, and what to type instead.
+//! The one error of names: what is wrong, and where.
+
+use crate::cause::Cause;
 
 /// A counter list that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -8,8 +10,8 @@ pub struct NameError {
     pub kind: NameErrorKind,
     /// Byte offset in the typed text.
     pub at: usize,
-    /// Advice, for the CLI to print on a line of its own.
-    pub hint: Option<String>,
+    /// What led to it, as far as that is known and the kind does not say it.
+    pub cause: Option<Cause>,
 }
 
 /// What is wrong with a counter list; its text does not say where.
@@ -96,7 +98,7 @@ pub enum NameErrorKind {
 
 impl NameError {
     pub(crate) fn new(kind: NameErrorKind, at: usize) -> Self {
-        Self { kind, at, hint: None }
+        Self { kind, at, cause: None }
     }
 
     pub(crate) fn expected(expected: &'static str, text: &str, at: usize) -> Self {
@@ -104,8 +106,8 @@ impl NameError {
         Self::new(NameErrorKind::Syntax { expected, found }, at)
     }
 
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+    pub(crate) fn because(mut self, cause: Cause) -> Self {
+        self.cause = Some(cause);
         self
     }
 

@@ -17,8 +17,9 @@
 //!      │  devices   component:::name of accelerators (module `devices`)
 //!      │  tables    a vendor's names again, from an installed perf
 //!      ▼
-//!  advice         what to type instead of an unknown name
-//!  NameError      one type for everything that can be wrong, with the byte where it is
+//!  near           which names are spelled like an unknown one
+//!  NameError      one type for everything that can be wrong, with the byte where it is, and a
+//!                 Cause from which the command line makes advice
 //! ```
 //!
 //! `source` has the types that all sources share. A further kind of name is one more [`NameSource`]:
@@ -27,12 +28,13 @@
 pub mod defaults;
 pub mod devices;
 
-mod advice;
 mod amd;
+mod cause;
 mod error;
 mod format;
 mod generic;
 mod memory;
+mod near;
 mod papi;
 mod parse;
 mod print;
@@ -47,6 +49,7 @@ mod units;
 mod uprobe;
 mod vendor;
 
+pub use cause::Cause;
 pub use error::{NameError, NameErrorKind};
 pub use parse::{parse, pieces};
 pub use resolve::Resolver;

@@ -8,6 +8,7 @@
 use model::Unit;
 
 use crate::amd;
+use crate::cause::Cause;
 use crate::error::NameErrorKind;
 use crate::generic::{self, Numbers};
 use crate::source::{Entry, NameSource, Resolved, Trouble};
@@ -15,39 +16,20 @@ use crate::syntax::{Head, Modifiers, Term};
 use machine::Machine;
 use model::suggest;
 
-/// Intel's counters of one precision, each of which stands for as many operations as its vectors
-/// have elements (Intel's SDM, volume 3, FP_ARITH_INST_RETIRED; a fused multiply-add counts twice).
+/// Intel's counters of one precision, and how many operations each of them stands for: as many as
+/// its vectors have elements (Intel's SDM, volume 3, FP_ARITH_INST_RETIRED; a fused multiply-add
+/// counts twice).
 macro_rules! intel {
-    ($precision:literal, $one:literal, $two:literal, $four:literal, $eight:literal) => {
-        concat!(
-            "on Intel it is a weighted sum: -e '{fp_arith_inst_retired.scalar_",
-            $precision,
-            ",fp_arith_inst_retired.128b_packed_",
-            $precision,
-            ",fp_arith_inst_retired.256b_packed_",
-            $precision,
-            ",fp_arith_inst_retired.512b_packed_",
-            $precision,
-            "}' --metric 'flops = ",
-            $one,
-            " * fp_arith_inst_retired.scalar_",
-            $precision,
-            " + ",
-            $two,
-            " * fp_arith_inst_retired.128b_packed_",
-            $precision,
-            " + ",
-            $four,
-            " * fp_arith_inst_retired.256b_packed_",
-            $precision,
-            " + ",
-            $eight,
-            " * fp_arith_inst_retired.512b_packed_",
-            $precision,
-            "', with --events-dir or an installed perf"
-        )
+    ($precision:literal, $two:literal, $four:literal, $eight:literal) => {
+        Cause::WeightedSum(&[
+            (1, concat!("fp_arith_inst_retired.scalar_", $precision)),
+            ($two, concat!("fp_arith_inst_retired.128b_packed_", $precision)),
+            ($four, concat!("fp_arith_inst_retired.256b_packed_", $precision)),
+            ($eight, concat!("fp_arith_inst_retired.512b_packed_", $precision)),
+        ])
     };
 }
+
 /// Presets that are a generic counter, and which.
 pub(crate) const EXACT: &[(&str, &str)] = &[
     ("PAPI_TOT_CYC", "cycles"),
@@ -97,15 +79,13 @@ const INEXACT: &[(&str, &str, &str)] = &[
     ("PAPI_BR_TKN", VENDOR, ""),
     ("PAPI_BR_NTK", VENDOR, ""),
 ];
-/// Presets of floating-point operations, which are one event on some processors of AMD's
-/// ([`amd::papi`]); elsewhere, what to type.
-const FLOATING: &[(&str, &str)] = &[
-    (
-        "PAPI_FP_OPS",
-        "single and double precision are a sum each: PAPI_SP_OPS, PAPI_DP_OPS say which",
-    ),
-    ("PAPI_SP_OPS", intel!("single", "1", "4", "8", "16")),
-    ("PAPI_DP_OPS", intel!("double", "1", "2", "4", "8")),
+
+/// Presets of floating-point operations. Some processors of AMD's have one event for them
+/// ([`amd::papi`]); the second column is for all others.
+const FLOATING: &[(&str, Cause)] = &[
+    ("PAPI_FP_OPS", Cause::Precisions(&["PAPI_SP_OPS", "PAPI_DP_OPS"])),
+    ("PAPI_SP_OPS", intel!("single", 4, 8, 16)),
+    ("PAPI_DP_OPS", intel!("double", 2, 4, 8)),
 ];
 const SUM: &str = "a sum of several counters";
 const DIFFERS: &str = "the nearest generic counter counts something else on some processors";
@@ -181,38 +161,37 @@ impl Papi {
             let numbers = generic::numbers(name).into_iter();
             return Ok(numbers.flat_map(|n| n.everywhere(name, &self.0)).collect());
         }
-        if let Some((preset, hint)) = FLOATING.iter().find(|(preset, _)| same(preset)) {
+        if let Some((preset, cause)) = FLOATING.iter().find(|(preset, _)| same(preset)) {
             if let Some(resolved) = amd::papi(preset, &self.0) {
                 return Ok(vec![resolved]);
             }
             let problem = "this processor has no single counter for the PAPI preset".to_owned();
             let trouble = Trouble::new(NameErrorKind::Value { text: word.into(), problem });
-            return Err(trouble.hint(*hint));
+            return Err(trouble.because(cause.clone()));
         }
         let Some((_, why, near)) = INEXACT.iter().find(|(preset, ..)| same(preset)) else {
             let known = EXACT.iter().map(|(preset, _)| *preset);
-            let near = suggest::closest(word, known).join(", ");
-            let hint = match near.as_str() {
-                "" => "docs/counters.md lists the presets that exist here".to_owned(),
-                near => format!("did you mean {near}?"),
+            let near = suggest::closest(word, known);
+            let cause = match near.is_empty() {
+                true => Cause::NoSuchPreset,
+                false => Cause::Near(near.into_iter().map(str::to_owned).collect()),
             };
-            return Err(Trouble::new(NameErrorKind::Unknown { name: word.into() }).hint(hint));
+            return Err(Trouble::new(NameErrorKind::Unknown { name: word.into() }).because(cause));
         };
-        let hint = match *near {
-            "" => "a vendor's name for it, with --events-dir or an installed perf".to_owned(),
-            near => format!("the nearest: {near}"),
+        let cause = match *near {
+            "" => Cause::VendorOnly,
+            near => Cause::NearestPreset(near),
         };
         let problem = format!("the PAPI preset has no single generic counter: {why}");
-        Err(Trouble::new(NameErrorKind::Value { text: word.into(), problem }).hint(hint))
+        Err(Trouble::new(NameErrorKind::Value { text: word.into(), problem }).because(cause))
     }
 
     fn perf(&self, pmu: &str, name: &str, attributes: &[Term]) -> Result<Vec<Resolved>, Trouble> {
         if !pmu.eq_ignore_ascii_case("perf") {
             let problem = "libpfm4's names for single processors are not supported".into();
             let text = format!("{pmu}::{name}");
-            let hint = "perf's spelling of a vendor's name (inst_retired.any), with --events-dir or \
-                        an installed perf";
-            return Err(Trouble::new(NameErrorKind::Value { text, problem }).hint(hint));
+            let kind = NameErrorKind::Value { text, problem };
+            return Err(Trouble::new(kind).because(Cause::VendorSpelling));
         }
         let mut left = attributes;
         let numbers = match self.cache(name, &mut left) {
@@ -228,14 +207,12 @@ impl Papi {
             let near = suggest::closest(name, entries.iter().map(String::as_str));
             let near: Vec<String> =
                 near.iter().map(|n| format!("perf::{}", n.to_ascii_uppercase())).collect();
-            let hint = match near.join(", ").as_str() {
-                "" => {
-                    "counterpoint list shows perf's own names, which also work after perf::".into()
-                }
-                near => format!("did you mean {near}?"),
+            let cause = match near.is_empty() {
+                true => Cause::NoSuchPerfName,
+                false => Cause::Near(near),
             };
             let name = format!("{pmu}::{name}");
-            return Err(Trouble::new(NameErrorKind::Unknown { name }).hint(hint));
+            return Err(Trouble::new(NameErrorKind::Unknown { name }).because(cause));
         };
         let modifiers = modifiers(left)?;
         Ok(self.everywhere(numbers, name, modifiers))
@@ -299,8 +276,7 @@ fn modifiers(attributes: &[Term]) -> Result<Modifiers, Trouble> {
             _ => {
                 let (pmu, term_name) = ("perf::".into(), term.name.clone());
                 let kind = NameErrorKind::UnknownTerm { pmu, term: term_name };
-                let hint = "u user, k kernel, h hypervisor, mg guest, mh host, pinned, excl";
-                return Err(Trouble::new(kind).at(term.at).hint(hint));
+                return Err(Trouble::new(kind).at(term.at).because(Cause::PerfAttribute));
             }
         }
     }

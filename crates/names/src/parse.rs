@@ -18,6 +18,7 @@
 //! `a:b` is a name with modifiers if `b` consists of letters that perf uses as modifiers, and
 //! otherwise a tracepoint. White space around items is ignored.
 
+use crate::cause::Cause;
 use crate::error::{NameError, NameErrorKind};
 use crate::syntax::{Access, Entries, Filter, Head, Item, List, Modifiers, Term};
 
@@ -170,8 +171,7 @@ impl<'t> Parser<'t> {
                     _ => {
                         let pmu = format!("{system}:{name}");
                         let kind = NameErrorKind::UnknownTerm { pmu, term: term.name };
-                        let hint = "a tracepoint takes one filter: /filter=\"count > 100\"/";
-                        return Err(NameError::new(kind, term.at).hint(hint));
+                        return Err(NameError::new(kind, term.at).because(Cause::OneFilter));
                     }
                 }
             }
@@ -241,7 +241,7 @@ impl<'t> Parser<'t> {
         let open = self.at - 1;
         let unclosed = |p: &Self| {
             NameError::expected("a second \"/\"", p.text, p.text.len())
-                .hint(format!("the first one is at byte {open}"))
+                .because(Cause::OpenedAt(open))
         };
         let mut terms = Vec::new();
         if self.eat('/') {
@@ -303,17 +303,12 @@ impl<'t> Parser<'t> {
             }
         }
         Err(NameError::expected("a second quote", self.text, self.text.len())
-            .hint(format!("the first one is at byte {open}")))
+            .because(Cause::OpenedAt(open)))
     }
 
     /// Behind `mem:`.
     fn breakpoint(&mut self) -> Result<(Head, Modifiers), NameError> {
-        let address = self.number("/:").map_err(|error| {
-            error.hint(
-                "a breakpoint is at an address (nm PROGRAM shows them); to count calls of a function: \
-                 uprobe:PATH:FUNCTION",
-            )
-        })?;
+        let address = self.number("/:").map_err(|e| e.because(Cause::AddressExpected))?;
         let len = if self.eat('/') { Some(self.number(":")?) } else { None };
         let (mut access, mut modifiers) = (None, Modifiers::default());
         if self.eat(':') {
@@ -371,12 +366,9 @@ fn letters(word: &str, at: usize) -> Result<Modifiers, NameError> {
             'X' => return useless("counters are never regrouped"),
             letter => {
                 let kind = NameErrorKind::UnknownModifier { letter };
-                return Err(NameError::new(kind, at + i).hint(MODIFIERS_HINT));
+                return Err(NameError::new(kind, at + i));
             }
         }
     }
     Ok(m)
 }
-
-pub(crate) const MODIFIERS_HINT: &str =
-    "u user, k kernel, h hypervisor, G guest, H host, I not idle, D pinned, e exclusive";

@@ -6,14 +6,15 @@ use std::rc::Rc;
 
 use model::{Counter, MAX_COUNTERS, PerfAttr, Source};
 
-use crate::advice;
 use crate::amd::Amd;
+use crate::cause::Cause;
 use crate::devices::Devices;
 use crate::error::{NameError, NameErrorKind};
 use crate::generic::Generic;
 use crate::memory::Breakpoints;
+use crate::near;
 use crate::papi::Papi;
-use crate::parse::{MODIFIERS_HINT, is_perfs, parse};
+use crate::parse::{is_perfs, parse};
 use crate::script::Scripts;
 use crate::source::{Called, Entry, NameSource, Resolved};
 use crate::syntax::{Entries, Head, Item, List, Modifiers};
@@ -133,7 +134,7 @@ impl Resolver {
                 if counters.len() == MAX_COUNTERS {
                     let problem = format!("more than {MAX_COUNTERS} counters");
                     return Err(NameError::new(NameErrorKind::Group { problem }, at)
-                        .hint("that is what one profile holds; record the others in another run"));
+                        .because(Cause::TooMany));
                 }
                 counter.group = number as u16;
                 counters.push(counter);
@@ -236,17 +237,17 @@ impl Resolver {
             }
             let at = trouble.at.unwrap_or(item.at).min(text.len());
             match trouble.kind {
-                NameErrorKind::Unknown { name } if trouble.hint.is_none() => {
+                NameErrorKind::Unknown { name } if trouble.cause.is_none() => {
                     self.unknown(&name, at)
                 }
-                kind => NameError { kind, at, hint: trouble.hint },
+                kind => NameError { kind, at, cause: trouble.cause },
             }
         })
     }
 
     fn unknown(&self, name: &str, at: usize) -> NameError {
         if name == "none" {
-            let problem = "use none alone: it records only times".into();
+            let problem = "none records only times and cannot be combined with counters".into();
             return NameError::new(NameErrorKind::Group { problem }, at);
         }
         let mut entries = self.catalogue();
@@ -256,17 +257,10 @@ impl Resolver {
         if !self.sources.iter().any(|s| matches!(s.resolve(&amd), Some(Ok(_)))) {
             entries.retain(|entry| entry.source != "AMD");
         }
-        let error = NameError::new(NameErrorKind::Unknown { name: name.into() }, at);
-        error.hint(match (advice::about(name, &entries), self.vendor.problem()) {
-            (Some(advice), _) => advice,
-            (None, Some(problem)) => problem.to_owned(),
-            (None, None) if name.contains('.') => {
-                "a processor's own names need its tables (--events-dir DIR) or an installed perf \
-                 of Linux 6.2 or later"
-                    .to_owned()
-            }
-            (None, None) => "counterpoint list shows every name".to_owned(),
-        })
+        let near = near::nearest(name, &entries);
+        let problem = || Some(Cause::Tables(self.vendor.problem()?.to_owned()));
+        let cause = if near.is_empty() { problem() } else { Some(Cause::Near(near)) };
+        NameError { kind: NameErrorKind::Unknown { name: name.into() }, at, cause }
     }
 }
 
@@ -274,9 +268,9 @@ fn bad_modifier(letters: &str, at: usize) -> NameError {
     let Some((offset, letter)) = letters.char_indices().find(|(_, c)| !is_perfs(*c)) else {
         let problem = "modifiers are written together".to_owned();
         let kind = NameErrorKind::Value { text: letters.into(), problem };
-        return NameError::new(kind, at).hint("as in page-faults:uk");
+        return NameError::new(kind, at).because(Cause::SeparatedModifiers);
     };
-    NameError::new(NameErrorKind::UnknownModifier { letter }, at + offset).hint(MODIFIERS_HINT)
+    NameError::new(NameErrorKind::UnknownModifier { letter }, at + offset)
 }
 
 /// Whether two counters of one group always have the same value. Simulated ones are told apart by

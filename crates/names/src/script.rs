@@ -14,6 +14,7 @@
 
 use model::{SimReading, SimScript, Source, Unit};
 
+use crate::cause::Cause;
 use crate::error::NameErrorKind;
 use crate::parse::number;
 use crate::source::{Called, Entry, NameSource, Resolved, Trouble};
@@ -51,7 +52,7 @@ fn script(terms: &[Term]) -> Result<Resolved, Trouble> {
         let problem = "a simulated counter begins with its name".into();
         let text = terms.first().map_or_else(String::new, Term::to_string);
         let trouble = Trouble::new(NameErrorKind::Value { text, problem });
-        return Err(trouble.hint("for example sim/NAME,readings=0:5/"));
+        return Err(trouble.because(Cause::ScriptIncomplete));
     };
     let (mut unit, mut enabled, mut readings) = (Unit::Count, 1000, None);
     for term in options {
@@ -70,14 +71,14 @@ fn script(terms: &[Term]) -> Result<Resolved, Trouble> {
             _ => {
                 let (pmu, term_name) = ("sim".into(), term.name.clone());
                 let kind = NameErrorKind::UnknownTerm { pmu, term: term_name };
-                return Err(Trouble::new(kind).at(term.at).hint("readings=, enabled=, unit="));
+                return Err(Trouble::new(kind).at(term.at).because(Cause::ScriptTerm));
             }
         }
     }
     let Some(term) = readings else {
         let problem = "a simulated counter needs readings=".into();
         let kind = NameErrorKind::Value { text: name.clone(), problem };
-        return Err(Trouble::new(kind).hint("for example sim/NAME,readings=0:5/"));
+        return Err(Trouble::new(kind).because(Cause::ScriptIncomplete));
     };
     let mut script = SimScript::default();
     let value = term.value.as_deref().unwrap_or("");

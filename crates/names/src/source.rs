@@ -2,6 +2,7 @@
 
 use model::{Scale, Scope, Source, Unit};
 
+use crate::cause::Cause;
 use crate::error::NameErrorKind;
 use crate::syntax::{Head, Modifiers};
 
@@ -72,13 +73,13 @@ impl Resolved {
 pub struct Trouble {
     pub(crate) kind: NameErrorKind,
     pub(crate) at: Option<usize>,
-    pub(crate) hint: Option<String>,
+    pub(crate) cause: Option<Cause>,
 }
 
 impl Trouble {
     /// At the beginning of the item.
     pub fn new(kind: NameErrorKind) -> Self {
-        Self { kind, at: None, hint: None }
+        Self { kind, at: None, cause: None }
     }
 
     /// At this byte of the list.
@@ -92,9 +93,9 @@ impl Trouble {
         Self { at: None, ..self }
     }
 
-    /// With advice.
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+    /// Adds what led to it.
+    pub fn because(mut self, cause: Cause) -> Self {
+        self.cause = Some(cause);
         self
     }
 }

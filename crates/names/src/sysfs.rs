@@ -19,6 +19,7 @@ use std::rc::Rc;
 
 use model::{PerfAttr, Scale, Scope, Source, Unit};
 
+use crate::cause::Cause;
 use crate::error::NameErrorKind;
 use crate::format::{self, Format};
 use crate::generic;
@@ -152,23 +153,21 @@ impl Pmus {
     fn look_up(&self, typed: &str, terms: &[Term]) -> Result<Vec<Resolved>, Trouble> {
         if typed == "uprobe" || typed == "kprobe" {
             let what = format!("{typed}/…/");
-            let hint = match typed {
-                "uprobe" => "uprobe:PATH:FUNCTION",
-                _ => "a probe made with perf probe is a tracepoint: probe:NAME",
-            };
-            return Err(Trouble::new(NameErrorKind::Unsupported { what }).hint(hint));
+            let cause = if typed == "uprobe" { Cause::UprobePmu } else { Cause::KprobePmu };
+            return Err(Trouble::new(NameErrorKind::Unsupported { what }).because(cause));
         }
         let pmus = self.called(typed);
         if pmus.is_empty() {
             let all = self.0.list(DEVICES);
-            let near = suggest::closest(typed, all.iter().map(String::as_str)).join(", ");
-            let hint = match (all.is_empty(), near.as_str()) {
-                (true, _) => "sysfs describes no PMU of this machine".into(),
-                (false, "") => format!("PMUs of this machine: {}", all.join(", ")),
-                (false, near) => format!("did you mean {near}?"),
+            let near = suggest::closest(typed, all.iter().map(String::as_str));
+            let near: Vec<String> = near.into_iter().map(str::to_owned).collect();
+            let cause = match (all.is_empty(), near.is_empty()) {
+                (true, _) => Cause::NoPmus,
+                (false, true) => Cause::Pmus(all),
+                (false, false) => Cause::Near(near),
             };
             let problem = format!("this machine has no PMU {typed:?}");
-            return Err(Trouble::new(NameErrorKind::Machine { problem }).hint(hint));
+            return Err(Trouble::new(NameErrorKind::Machine { problem }).because(cause));
         }
         let several = pmus.len();
         let each =
@@ -299,7 +298,7 @@ impl Pmus {
                 value.ok_or_else(|| {
                     let text = all.first().map_or_else(String::new, Term::to_string);
                     wrong(&text, format!("needs a value for {}", term.name))
-                        .hint(format!("{pmu}/{text},{}=…/", term.name))
+                        .because(Cause::Instead(format!("{pmu}/{text},{}=…/", term.name)))
                 })?
             }
             text => text,
@@ -381,16 +380,17 @@ impl Pmus {
         let capability = format!("{DEVICES}/{pmu}/caps/{}", term.name);
         let plain = !term.name.contains(['/', '.']);
         if let Some(value) = self.0.read_trimmed(&capability).filter(|_| plain) {
-            return trouble.hint(format!("caps/{} = {value} says what {pmu} can do", term.name));
+            let value = format!("{} = {value}", term.name);
+            return trouble.because(Cause::Capability(value));
         }
         let mut known = self.events(pmu);
         known.extend(self.0.list(&format!("{DEVICES}/{pmu}/format")));
         let near = suggest::closest(&term.name, known.iter().map(String::as_str));
         if near.is_empty() {
             known.truncate(12);
-            return trouble.hint(format!("some of {pmu}'s: {}", known.join(", ")));
+            return trouble.because(Cause::Terms(known));
         }
-        trouble.hint(format!("did you mean {}?", near.join(", ")))
+        trouble.because(Cause::Near(near.into_iter().map(str::to_owned).collect()))
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use crate::cause::Cause;
 use crate::error::NameErrorKind;
 use crate::source::{Entry, NameSource, Resolved, Trouble};
 use crate::syntax::Head;
@@ -77,8 +78,8 @@ fn look_up(
 fn of_event(pmus: &Pmus, event: &VendorEvent, several: bool) -> Result<Vec<Resolved>, Trouble> {
     let terms = split_terms(&event.terms, 0);
     // A term that does not fit is the table's fault, not at a place that was typed.
-    let anywhere =
-        |trouble: Trouble| trouble.anywhere().hint(format!("{}/{}/", event.pmu, event.terms));
+    let row = || Cause::TableRow(format!("{}/{}/", event.pmu, event.terms));
+    let anywhere = |trouble: Trouble| trouble.anywhere().because(row());
     let called = pmus.called(&event.pmu);
     let mut found = Vec::new();
     if called.is_empty() && event.pmu == "cpu" {

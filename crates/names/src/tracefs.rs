@@ -5,11 +5,12 @@ use std::{fs, io};
 
 use model::{PerfAttr, Source, Unit};
 
+use crate::cause::Cause;
 use crate::error::NameErrorKind;
 use crate::source::{Entry, NameSource, Resolved, Trouble};
 use crate::syntax::{Filter, Head};
 use machine::Machine;
-use machine::files::{TRACEFS, TRACEFS_READABLE};
+use machine::files::TRACEFS;
 
 const TYPE_TRACEPOINT: u32 = 2;
 
@@ -55,9 +56,8 @@ impl Tracepoints {
         let typed = || format!("{system}:{name}");
         if system.contains('*') || name.contains('*') {
             let what = format!("a pattern of tracepoints ({})", typed());
-            let hint =
-                format!("counterpoint list '{}' shows them; name those that you want", typed());
-            return Err(Trouble::new(NameErrorKind::Unsupported { what }).hint(hint));
+            let cause = Cause::TracepointPattern(typed());
+            return Err(Trouble::new(NameErrorKind::Unsupported { what }).because(cause));
         }
         let plain = |s: &str| s.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
         if !plain(system) || !plain(name) {
@@ -69,13 +69,11 @@ impl Tracepoints {
             if TRACEFS.iter().any(|t| at(t).is_err_and(denied)) {
                 let problem = format!("{}: you may not read tracefs (EACCES)", typed());
                 let trouble = Trouble::new(NameErrorKind::Machine { problem });
-                return Err(trouble.hint(TRACEFS_READABLE));
+                return Err(trouble.because(Cause::ClosedTracefs));
             }
             let problem = format!("{}: tracefs is not mounted here", typed());
             let trouble = Trouble::new(NameErrorKind::Machine { problem });
-            let mount =
-                "sudo mount -t tracefs -o mode=755,gid=$(id -g) tracefs /sys/kernel/tracing";
-            return Err(trouble.hint(mount));
+            return Err(trouble.because(Cause::NoTracefs));
         };
         let path = format!("{root}/events/{system}/{name}/id");
         let id = match self.0.read(&path) {
@@ -86,7 +84,7 @@ impl Tracepoints {
             Err(error) => {
                 let problem = format!("{}: read /{path}: {error}", typed());
                 let trouble = Trouble::new(NameErrorKind::Machine { problem });
-                return Err(trouble.hint(TRACEFS_READABLE));
+                return Err(trouble.because(Cause::ClosedTracefs));
             }
         };
         let Some(config) = id else {
@@ -114,8 +112,7 @@ impl Tracepoints {
                 let known = ["cpu", "CPU", "comm", "COMM", "common_pid"].contains(&field);
                 if !known && !fields.iter().any(|f| f == field) {
                     let problem = "no field of this tracepoint".into();
-                    let hint = format!("its fields: {}", fields.join(", "));
-                    return Err(wrong(field, problem).hint(hint));
+                    return Err(wrong(field, problem).because(Cause::Fields(fields.clone())));
                 }
             }
         }

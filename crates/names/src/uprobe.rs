@@ -24,6 +24,7 @@ use model::{PerfAttr, Source, Unit};
 use object::elf::{FileHeader32, FileHeader64};
 use object::{Endianness, FileKind};
 
+use crate::cause::Cause;
 use crate::error::NameErrorKind;
 use crate::format::Format;
 use crate::source::{Entry, NameSource, Resolved, Trouble};
@@ -70,7 +71,7 @@ impl Uprobes {
         let number = self.0.read_trimmed(&format!("{DEVICES}/uprobe/type"));
         let kind = number.and_then(|text| text.parse().ok()).ok_or_else(|| {
             machine(format!("this kernel has no uprobe PMU (/{DEVICES}/uprobe/type)"))
-                .hint("a kernel with CONFIG_UPROBE_EVENTS")
+                .because(Cause::NoUprobes)
         })?;
         let mut attr = PerfAttr { kind, config2, ..PerfAttr::default() };
         if returns {
@@ -99,8 +100,7 @@ fn read(typed: &str) -> Result<(PathBuf, Vec<u8>), Trouble> {
         Trouble::new(NameErrorKind::Machine { problem })
     };
     let Some(path) = found else {
-        let hint = "a library needs its whole path; ldd PROGRAM shows it";
-        return Err(unreadable("no such program in PATH").hint(hint));
+        return Err(unreadable("no such program in PATH").because(Cause::NotInPath));
     };
     let path = std::path::absolute(&path).map_err(|e| unreadable(&e.to_string()))?;
     // Devices and pipes might never end.
@@ -143,12 +143,8 @@ impl Asked<'_> {
         };
         if self.returns {
             let typed = self.symbol.map_or_else(|| format!("{offset:#x}"), str::to_owned);
-            entry::check(file, offset).map_err(|problem| {
-                wrong(typed, problem).hint(
-                    "a return probe replaces the return address, which is in its place at the entry \
-                     of a function only; count the entries: uprobe:PATH:FUNCTION",
-                )
-            })?;
+            entry::check(file, offset)
+                .map_err(|problem| wrong(typed, problem).because(Cause::NotAnEntry))?;
         }
         Ok(offset)
     }
@@ -162,8 +158,8 @@ impl Asked<'_> {
                 "this is the code that chooses an implementation of {}, not the function",
                 chosen.name
             );
-            let hint = format!("type its name: uprobe:{}:{}", self.path.display(), chosen.name);
-            return Err(wrong(typed, problem).hint(hint));
+            let named = format!("uprobe:{}:{}", self.path.display(), chosen.name);
+            return Err(wrong(typed, problem).because(Cause::ChoosingCode(named)));
         }
         Ok(self.offset)
     }
@@ -177,16 +173,15 @@ impl Asked<'_> {
         if self.returns && self.offset > 0 {
             let problem = "a return probe in the middle of a function would damage the \
                            program's stack";
-            let hint = format!("without the offset: uretprobe:{}:{symbol}", self.path.display());
-            return Err(wrong(typed(), problem).hint(hint));
+            let instead = format!("uretprobe:{}:{symbol}", self.path.display());
+            return Err(wrong(typed(), problem).because(Cause::Instead(instead)));
         }
         let function = file.find(self.path, symbol)?;
         if function.indirect {
             if self.offset > 0 {
                 let problem = "an offset into a function of which each process chooses an \
                                implementation when it starts";
-                let hint = "leave the offset out, or probe one implementation by its own name";
-                return Err(wrong(typed(), problem).hint(hint));
+                return Err(wrong(typed(), problem).because(Cause::OffsetIntoIndirect));
             }
             return indirect::implementation(self.path, &function)
                 .ok_or_else(|| file.not_chosen(symbol, &function));

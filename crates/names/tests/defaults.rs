@@ -4,9 +4,9 @@
 
 use machine::Machine;
 use model::{SimReading, SimScript, Source, Unit};
-use names::defaults::{Defaults, VariableError, asked, of_devices};
+use names::defaults::{Defaults, VariableError, VariableProblem, asked, of_devices};
 use names::devices::{DeviceKind, DeviceSource, Devices, KINDS, Missing};
-use names::{Called, Entry, Resolved, Resolver, Trouble};
+use names::{Called, Cause, Entry, NameErrorKind, Resolved, Resolver, Trouble};
 use testkit::counting::*;
 
 fn of(
@@ -61,7 +61,8 @@ fn a_source_of_an_accelerator() {
     let resolver = Resolver::new(&Machine::here()).with(Box::new(test_devices()));
     // Resolver::with asks after those that are there, and the component is not among these.
     let error = Resolver::new(&Machine::here()).resolve("toy:::cycles").unwrap_err();
-    assert!(error.hint.unwrap().starts_with("components: cuda"));
+    let Some(Cause::Components(all)) = error.cause else { panic!("{error:?}") };
+    assert_eq!(all[0], "cuda");
     assert!(resolver.catalogue().iter().any(|entry| entry.name == "toy:::cycles"));
     let toy = test_devices();
     assert_eq!(toy.source("TOY").unwrap().available(), Ok(()));
@@ -72,20 +73,20 @@ fn a_source_of_an_accelerator() {
 fn a_device_without_a_source_is_skipped_with_one_sentence() {
     let set = of(&["cuda"], &[], Devices::known()).unwrap();
     assert_eq!((names(&set), set.notes.len(), set.skipped.len()), (vec![], 0, 1));
-    let sentence = &set.skipped[0];
+    let sentence = set.skipped[0].to_string();
     assert!(sentence.starts_with("no counters of cuda: "), "{sentence}");
     assert!(sentence.contains("libcupti.so"), "{sentence}");
-    assert!(sentence.contains("NVreg_RestrictProfilingToAdminUsers=0"), "{sentence}");
+    assert_eq!(set.skipped[0].component, "cuda");
     let set = of(&["rocm"], &[("TVM_PAPI_ROCM_METRICS", "rocm:::SQ_WAVES")], Devices::known());
-    assert!(set.unwrap().skipped[0].contains("librocprofiler64.so"));
-    // Typed behind -e it is an error instead.
+    assert!(set.unwrap().skipped[0].missing.what.contains("librocprofiler64.so"));
+    // After -e it is an error instead.
     let error = Resolver::new(&Machine::here())
         .resolve("cs,cuda:::event:elapsed_cycles_sm:device=0")
         .unwrap_err();
     let expected = "counter list, byte 3: no counters of cuda here: this version cannot count with \
                     libcupti.so (CUPTI, part of NVIDIA's CUDA toolkit)";
     assert_eq!(error.to_string(), expected);
-    assert!(error.hint.unwrap().contains("NVreg_RestrictProfilingToAdminUsers"));
+    assert!(matches!(error.kind, NameErrorKind::NoSource { device, .. } if device == "cuda"));
 }
 
 #[test]
@@ -116,7 +117,8 @@ fn a_wrong_variable_is_an_error_with_a_place() {
         error.to_string(),
         "TVM_PAPI_CPU_METRICS=cs;cycels: counter list, byte 3: unknown counter \"cycels\""
     );
-    assert_eq!(error.hint.as_deref(), Some("did you mean cycles?"));
+    let VariableProblem::Name(name) = *error.problem else { panic!("{error:?}") };
+    assert_eq!(name.cause, Some(Cause::Near(vec!["cycles".into()])));
     let error = of(&["cpu"], &[("COUNTERPOINT_CPU_METRICS", "cs:u")], Devices::known());
     assert!(error.unwrap_err().to_string().contains("cs:u is always 0"));
 }

@@ -3,7 +3,7 @@
 
 use counters::{OpenErrorKind, Plan, ReadStatus, Readings, ThreadCounters};
 use machine::Machine;
-use machine::check::{Opens, check, opens};
+use machine::check::{Cause, Opens, check, opens};
 use model::Counter;
 use names::Resolver;
 use names::defaults::defaults;
@@ -108,8 +108,12 @@ fn one_breakpoint_too_many() {
     assert!(
         problem.message.ends_with(&format!("as one group: ENOSPC at {}", list[failure.counter]))
     );
-    let fits = format!("{{{}}} fit together", list[..failure.counter].join(","));
-    assert!(problem.remedy.as_ref().unwrap().starts_with(&fits), "{problem:?}");
+    let cause = Cause::TooMany {
+        fits: list[..failure.counter].to_vec(),
+        refused: vec![list[failure.counter].clone()],
+        can_take_turns: false,
+    };
+    assert_eq!(problem.cause, cause);
 }
 
 #[test]
@@ -130,7 +134,8 @@ fn hardware_counters_work_or_the_machine_has_no_pmu() {
                 return skip(&problem.message);
             }
             assert_eq!(problem.message, format!("open cycles:u on this thread: ENOENT {expected}"));
-            assert!(problem.remedy.as_ref().unwrap().contains("leave out -e"));
+            let is_virtual = machine.virtualisation().is_some();
+            assert_eq!(problem.cause, Cause::NoPmu { is_virtual });
         }
     }
 }
@@ -155,7 +160,7 @@ fn a_process_out_of_descriptors() {
         let report = check(&counters, &Machine::here());
         let problem = report.problem().unwrap();
         let message = format!("open page-faults:u on this thread: EMFILE (RLIMIT_NOFILE={lowest})");
-        let ok = problem.message == message && problem.remedy.as_deref() == Some("ulimit -n 65536");
+        let ok = problem.message == message && problem.cause == Cause::ProcessDescriptors;
         // With room for one, at whatever number, it works.
         let limit = libc::rlimit { rlim_cur: lowest, ..limit };
         // SAFETY: as above; nothing is open at the last number.
@@ -174,8 +179,8 @@ fn is_open(fd: i32) -> bool {
     unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
 }
 
-/// Gives up root in a child: with `perf_event_paranoid` at 2 the kernel's part is forbidden, and
-/// what to type instead is said, not done.
+/// A child gives up root. With `perf_event_paranoid` at 2 it may not count in the kernel, and the
+/// cause names the counter that works.
 #[test]
 fn without_privileges() {
     let machine = Machine::here();
@@ -196,10 +201,7 @@ fn without_privileges() {
         let report = check(&kernel, &machine);
         let Some(problem) = report.problem() else { return 3 };
         if problem.message != "open page-faults on this thread: EACCES (perf_event_paranoid=2)"
-            || problem.remedy.as_deref().is_none_or(|remedy| {
-                let ours = "count user mode only: page-faults:u; or allow the kernel's part: ";
-                !(remedy.starts_with(ours) && remedy.contains("kernel.perf_event_paranoid=1"))
-            })
+            || problem.cause != (Cause::KernelForbidden { user_only: "page-faults:u".into() })
         {
             eprintln!("{problem:?}");
             return 4;

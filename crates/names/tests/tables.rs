@@ -5,7 +5,7 @@
 
 use machine::Machine;
 use model::{Counter, Scope, Source, Unit};
-use names::Resolver;
+use names::{Cause, Resolver};
 use testkit::counting::Tree;
 
 const DEVICES: &str = "sys/bus/event_source/devices";
@@ -28,7 +28,10 @@ fn rows(resolver: &Resolver, text: &str) -> Vec<String> {
     };
     match resolver.resolve(text) {
         Ok(counters) => counters.iter().map(row).collect(),
-        Err(e) => vec![format!("{e} | {}", e.hint.as_deref().unwrap_or_default())],
+        Err(e) => {
+            let cause = e.cause.as_ref().map_or_else(String::new, |cause| format!("{cause:?}"));
+            vec![format!("{e} | {cause}")]
+        }
     }
 }
 
@@ -66,7 +69,7 @@ fn the_kernels_layout() {
         assert_eq!(of("old.name"), ["old.name 4 0x11 0x0"]);
         assert_eq!(
             of("cs,too.big"),
-            ["counter list, byte 3: \"0x100\": event has 8 bits | cpu/event=0x100/"]
+            ["counter list, byte 3: \"0x100\": event has 8 bits | TableRow(\"cpu/event=0x100/\")"]
         );
         assert_eq!(
             of("unc_m.reads"),
@@ -77,7 +80,7 @@ fn the_kernels_layout() {
         assert_eq!(
             of("machine.claers"),
             [
-                "counter list, byte 0: unknown counter \"machine.claers\" | did you mean MACHINE.CLEARS?"
+                "counter list, byte 0: unknown counter \"machine.claers\" | Near([\"MACHINE.CLEARS\"])"
             ]
         );
     }
@@ -124,7 +127,7 @@ fn sysfs_has_the_last_word() {
     assert_eq!(
         rows(&resolver, "slow.loads"),
         [
-            "counter list, byte 0: cpu has no event or term \"ldlat\" | cpu/event=0xcd,umask=0x1,ldlat=0x80/"
+            "counter list, byte 0: cpu has no event or term \"ldlat\" | TableRow(\"cpu/event=0xcd,umask=0x1,ldlat=0x80/\")"
         ]
     );
 }
@@ -231,8 +234,8 @@ fn directories_that_give_nothing() {
     ] {
         let resolver = resolver(&tree, directory);
         let error = resolver.resolve("qqqqqq.zzzzzz").unwrap_err();
-        let hint = error.hint.unwrap_or_default();
-        assert!(hint.ends_with(expected), "{directory}: {hint}");
+        let Some(Cause::Tables(problem)) = error.cause else { panic!("{directory}: {error:?}") };
+        assert!(problem.ends_with(expected), "{directory}: {problem}");
         assert!(resolver.resolve("cycles,page-faults").is_ok());
     }
 }
@@ -250,8 +253,9 @@ fn what_is_broken_is_left_out() {
     tree.file("partly/b.json", "[{");
     let resolver = resolver(&tree, "partly");
     assert_eq!(rows(&resolver, "good.one"), ["good.one 4 0x76 0x0"]);
-    let hint = resolver.resolve("qqqqqq.zzzzzz").unwrap_err().hint.unwrap_or_default();
+    let error = resolver.resolve("qqqqqq.zzzzzz").unwrap_err();
+    let Some(Cause::Tables(problem)) = error.cause else { panic!("{error:?}") };
     let expected =
         "partly/a.json: strange.one: EventCode \"y\" is not a number; and 2 more like it";
-    assert!(hint.ends_with(expected), "{hint}");
+    assert!(problem.ends_with(expected), "{problem}");
 }

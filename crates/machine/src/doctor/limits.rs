@@ -1,7 +1,7 @@
 //! What the machine allows a program to use: shared memory, descriptors, file sizes, locked memory.
 
 use super::facts;
-use super::{Finding, Level};
+use super::{Finding, Level, Limit};
 use crate::files::Machine;
 
 /// All of them, in the order of the screen.
@@ -19,7 +19,7 @@ fn shared_memory(machine: &Machine) -> Finding {
         return Finding::ok(name, "not there").at(
             Level::Problem,
             "recording: its pages are kept there",
-            "sudo mount -t tmpfs tmpfs /dev/shm",
+            Limit::NoSharedMemory,
         );
     };
     let finding = Finding::ok(name, format!("{} MiB, {} MiB free", size / MIB, free / MIB));
@@ -30,7 +30,7 @@ fn shared_memory(machine: &Machine) -> Finding {
     finding.at(
         level,
         "programs with many threads: calls are dropped when no page is free",
-        "docker run --shm-size=1g, or sudo mount -o remount,size=1G /dev/shm",
+        Limit::LittleSharedMemory,
     )
 }
 
@@ -43,7 +43,7 @@ fn open_files(machine: &Machine) -> Finding {
         Some(Some(n)) => Finding::ok(name, n.to_string()).at(
             Level::Note,
             "counters in many threads: each takes a descriptor per thread",
-            "ulimit -n 65536",
+            Limit::FewDescriptors,
         ),
     }
 }
@@ -56,7 +56,7 @@ fn file_size(machine: &Machine) -> Finding {
         Some(Some(bytes)) => Finding::ok(name, format!("{} MiB", bytes / MIB)).at(
             Level::Note,
             "larger profiles: calls beyond the limit are dropped",
-            "ulimit -f unlimited",
+            Limit::FileSize,
         ),
     }
 }
@@ -88,7 +88,5 @@ fn locked_memory(machine: &Machine) -> Option<Finding> {
     let prevents = format!(
         "user-space reads of more than {room} hardware counters at once: system calls then"
     );
-    let remedy =
-        format!("ulimit -l unlimited, or {}", machine.sysctl("kernel.perf_event_mlock_kb=4096"));
-    Some(finding.at(Level::Note, &prevents, &remedy))
+    Some(finding.at(Level::Note, prevents, Limit::LittleLockedMemory))
 }

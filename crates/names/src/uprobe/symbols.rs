@@ -20,6 +20,7 @@ use object::{
 };
 
 use super::wrong;
+use crate::cause::Cause;
 use crate::source::Trouble;
 use machine::Machine;
 use model::suggest;
@@ -99,22 +100,17 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
             all().filter(|f| f.name == base).filter_map(Function::versioned).collect();
         if base != typed && !versions.is_empty() {
             let problem = format!("{} has no such version of {base}", path.display());
-            return wrong(typed, problem).hint(format!("it has {}", unique(versions).join(", ")));
+            return wrong(typed, problem).because(Cause::Versions(unique(versions)));
         }
         let trouble = wrong(typed, format!("no function of {}", path.display()));
         if self.imported.iter().any(|name| name == base) {
-            return trouble.hint(format!(
-                "{} only calls it; probe the library that has it (ldd PROGRAM lists them)",
-                path.display()
-            ));
+            return trouble.because(Cause::Imported(path.display().to_string()));
         }
-        let near = suggest::closest(base, all().map(|f| f.name.as_str())).join(", ");
-        trouble.hint(match near.as_str() {
-            "" if self.functions.is_empty() && self.separate.is_empty() => {
-                "the file has no symbols; type an offset: uprobe:PATH:0x1234".to_owned()
-            }
-            "" => "nm -D and nm show what a file defines".to_owned(),
-            near => format!("did you mean {near}?"),
+        let near = suggest::closest(base, all().map(|f| f.name.as_str()));
+        trouble.because(match near.is_empty() {
+            true if self.functions.is_empty() && self.separate.is_empty() => Cause::NoSymbols,
+            true => Cause::NoSuchSymbol,
+            false => Cause::Near(near.into_iter().map(str::to_owned).collect()),
         })
     }
 
@@ -122,7 +118,7 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         let versions: Vec<String> = several.iter().filter_map(|f| f.versioned()).collect();
         if versions.len() == several.len() {
             let problem = format!("{} versions, none of which is the default", several.len());
-            return wrong(typed, problem).hint(format!("choose one: {}", versions.join(", ")));
+            return wrong(typed, problem).because(Cause::NoDefaultVersion(versions));
         }
         let place = |f: &&Function| {
             let offset = self.offset_of(f.address)?;
@@ -135,7 +131,7 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         };
         let places: Vec<String> = several.iter().filter_map(place).collect();
         wrong(typed, format!("{} functions of that name", several.len()))
-            .hint(format!("choose one by its offset: {}", places.join(", ")))
+            .because(Cause::Places(places))
     }
 
     /// Why an indirect function cannot be probed by its name.
@@ -146,21 +142,9 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         let named =
             |f: &&Function| !f.indirect && f.name.contains(&inside) && !f.name.contains("ifunc");
         let all = self.functions.iter().chain(&self.separate);
-        let names = unique(all.filter(named).map(|f| f.name.clone()).collect());
-        wrong(typed, problem).hint(match names.as_slice() {
-            [] => {
-                "probe the implementation that is chosen, by its own name or offset: the line of a \
-                   disassembly that a debugger shows when the program calls it"
-                    .to_owned()
-            }
-            names => {
-                let few: Vec<&str> = names.iter().take(8).map(String::as_str).collect();
-                format!(
-                    "probe the implementation that this machine chooses, one of {}",
-                    few.join(", ")
-                )
-            }
-        })
+        let mut names = unique(all.filter(named).map(|f| f.name.clone()).collect());
+        names.truncate(8);
+        wrong(typed, problem).because(Cause::Implementations(names))
     }
 
     /// The indirect function whose choosing code has `address` in it.
