@@ -32,7 +32,6 @@
 //! `collector_failed`, and costs the values of that call.
 
 use std::ffi::{CStr, c_void};
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use abi::agent::{AgentTable, TABLE_SYMBOL};
@@ -135,33 +134,22 @@ impl Drop for Registered {
 }
 
 /// Why a collector is not registered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// There is no recorder in this process, or its version has no collectors.
+    #[error("register a collector: no recorder (libcounterpoint.so) in this process")]
     NoAgent,
     /// It has no slots.
+    #[error("register a collector: it has no slots")]
     NoSlots,
     /// There are more slots, or collectors, than the recorder has room for.
+    #[error("register a collector: no room for more slots")]
     TooMany,
     /// Another collector has a slot of the same name.
+    #[error("register a collector: another one has a slot of the same name")]
     SameName,
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoAgent => {
-                "register a collector: no recorder (libcounterpoint.so) in this process"
-            }
-            Self::NoSlots => "register a collector: it has no slots",
-            Self::TooMany => "register a collector: no room for more slots",
-            Self::SameName => "register a collector: another one has a slot of the same name",
-        })
-    }
-}
-
-impl std::error::Error for Error {}
 
 /// Has the recorder of this process ask `collector` from the next op on.
 ///

@@ -32,7 +32,6 @@ mod tests;
 mod window;
 mod word;
 
-use std::fmt;
 use std::io::{self, BufReader, Read};
 
 use serde::de::Deserialize;
@@ -93,54 +92,45 @@ pub struct Summary {
 }
 
 /// Why a document could not be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}{kind}", place(*at, kind))]
 pub struct ReadError {
     /// Where, in bytes from its start.
     pub at: u64,
     /// What is wrong.
+    #[source]
     pub kind: ReadErrorKind,
 }
 
 /// See [`ReadError`].
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadErrorKind {
     /// The file cannot be read, or its compression is damaged.
-    Io(io::Error),
+    #[error("{0}")]
+    Io(#[source] io::Error),
     /// It is not JSON there.
+    #[error("not JSON: {0}")]
     Syntax(String),
     /// It is JSON, but not a trace.
+    #[error("not a trace: {0}")]
     Shape(String),
     /// A single value is larger than this many bytes.
+    #[error("a single value of more than {} MiB", .0 >> 20)]
     TooLarge(usize),
     /// It is another kind of file.
+    #[error("not a trace: {0}")]
     Other(&'static str),
     /// The sink refused it.
+    #[error("{0}")]
     Refused(String),
 }
 
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = self.at;
-        match &self.kind {
-            ReadErrorKind::Io(error) => write!(f, "byte {at}: {error}"),
-            ReadErrorKind::Syntax(what) => write!(f, "byte {at}: not JSON: {what}"),
-            ReadErrorKind::Shape(what) => write!(f, "byte {at}: not a trace: {what}"),
-            ReadErrorKind::TooLarge(limit) => {
-                write!(f, "byte {at}: a single value of more than {} MiB", limit >> 20)
-            }
-            ReadErrorKind::Other(what) => write!(f, "not a trace: {what}"),
-            ReadErrorKind::Refused(what) => write!(f, "byte {at}: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for ReadError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.kind {
-            ReadErrorKind::Io(error) => Some(error),
-            _ => None,
-        }
+/// The place before the words. What is wrong with a file as a whole has none.
+fn place(at: u64, kind: &ReadErrorKind) -> String {
+    match kind {
+        ReadErrorKind::Other(_) => String::new(),
+        _ => format!("byte {at}: "),
     }
 }
 

@@ -25,7 +25,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use profile::activities::{ActivitiesWriter, Activity, NameId, RowId};
-use profile::writer::{CallsWriter, ProcessKey, ThreadKey};
+use profile::writer::{CallsWriter, ExportKey, ProcessKey, ThreadKey};
 use profile::{Clock, LossCount, Manifest, Moment, Origin, Role, State, merge_losses};
 use serde_json::{Map, Value};
 
@@ -77,9 +77,9 @@ pub struct OneTrace<'a> {
     last: Option<(Ids, usize)>,
     /// Numbers that calls have for a name in a category, in each process, and whether they are
     /// those of a profiler's book-keeping.
-    exports: FastMap<(ProcessKey, u64), (u32, bool)>,
+    exports: FastMap<(ProcessKey, u64), (ExportKey, bool)>,
     /// Likewise of asynchronous spans.
-    span_exports: FastMap<(ProcessKey, u64), u32>,
+    span_exports: FastMap<(ProcessKey, u64), ExportKey>,
     /// The made-up threads of calls that are on none.
     apart: HashMap<(ProcessKey, Role), ThreadKey>,
     spans: Spans,
@@ -389,7 +389,7 @@ impl OneTrace<'_> {
     fn put_call(
         &mut self,
         thread: ThreadKey,
-        export: u32,
+        export: ExportKey,
         start_ns: i64,
         end_ns: i64,
     ) -> Result<(), String> {
