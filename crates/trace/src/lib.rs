@@ -1,15 +1,15 @@
 //! Other people's trace formats.
 //!
 //! ```text
-//!  profile ─► export::calls, export::tracks ─► timeline::Sink ─┬─ chrome::write::Writer ───► .json
-//!                                                              └─ perfetto::write::Writer ─► .pftrace
+//!  profile ─► export::calls, export::tracks ─► TimelineSink ─┬─ chrome::write::Writer ───► .json
+//!                                                            └─ perfetto::write::Writer ─► .pftrace
 //!  .json ────► chrome::read ───┐
 //!  .pftrace ─► perfetto::read ─┴► events ─► import ─► profile ─► export::activities ─► .json, .pftrace
 //! ```
 //!
 //! | module | what |
 //! |---|---|
-//! | [`timeline`] | what a timeline consists of, and [`timeline::Sink`], which takes one |
+//! | [`timeline`] | what a timeline consists of, and `TimelineSink`, which takes one |
 //! | [`export`] | timelines from profiles: of recorded calls, time series and imported activities |
 //! | [`import`] | profiles from traces: from any trace, and from one that we exported |
 //! | [`round_trip`] | what an export adds so that its import gives the same profile |

@@ -86,12 +86,12 @@ impl<'a> Arg<'a> {
     }
 }
 
-/// Names a list of arguments by its keys: all that have one number (below [`Shape::MOST`]) have
+/// Names a list of arguments by its keys: all that have one number (below [`KeysId::MOST`]) have
 /// the same keys in the same order, as long as a timeline is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape(pub u8);
+pub struct KeysId(pub u8);
 
-impl Shape {
+impl KeysId {
     /// How many there are.
     pub const MOST: u8 = 64;
 }
@@ -99,9 +99,9 @@ impl Shape {
 /// Names a text, or a list of texts, of a row: what has one number in one row has the same texts, as
 /// long as a timeline is written. Writers that number texts themselves then need not look them up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Label(pub u32);
+pub struct TextId(pub u32);
 
-impl Label {
+impl TextId {
     /// Higher numbers are as good as none.
     pub const MOST: u32 = 1 << 12;
 
@@ -130,13 +130,13 @@ pub struct Slice<'a> {
     /// Formats that are not imported leave them out.
     pub raw: &'a str,
     /// What the keys of its arguments are, for writers that remember them.
-    pub shape: Option<Shape>,
+    pub shape: Option<KeysId>,
     /// Stands for its category and name among the slices of its row.
-    pub label: Option<Label>,
+    pub label: Option<TextId>,
     /// The arrows that begin or end at its begin.
     pub flows: &'a [Flow<'a>],
     /// Points of time series at its begin, in its row; some may have no series.
-    pub counters: &'a [Counter<'a>],
+    pub counters: &'a [SeriesPoint<'a>],
 }
 
 /// An end of an arrow.
@@ -178,7 +178,7 @@ pub struct Instant<'a> {
 
 /// A point of one or more time series.
 #[derive(Clone, Copy, Debug)]
-pub struct Counter<'a> {
+pub struct SeriesPoint<'a> {
     /// Where.
     pub row: Row<'a>,
     /// Kind of activity.
@@ -190,16 +190,16 @@ pub struct Counter<'a> {
     /// Name and value of each series. A series that is not known at this point is left out.
     pub series: &'a [Arg<'a>],
     /// Stands for its name and its series' names among the counters of its row.
-    pub label: Option<Label>,
+    pub label: Option<TextId>,
     /// The unit of each series, by the series' name, left out or empty where it is not known.
     pub units: &'a [(&'a str, &'a str)],
 }
 
 /// Takes a timeline. Rows are named before anything happens in them; activities of one row come
 /// in the order of their begins as far as their source has that order.
-pub trait Sink {
+pub trait TimelineSink {
     /// Whether what is written is imported again, and so wants [`Slice::raw`] and
-    /// [`Sink::fact`].
+    /// [`TimelineSink::fact`].
     fn is_imported(&self) -> bool {
         false
     }
@@ -234,5 +234,5 @@ pub trait Sink {
     ///
     /// # Errors
     /// Writing failed.
-    fn counter(&mut self, counter: &Counter<'_>) -> io::Result<()>;
+    fn counter(&mut self, counter: &SeriesPoint<'_>) -> io::Result<()>;
 }

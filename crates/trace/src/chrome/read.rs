@@ -2,16 +2,16 @@
 //!
 //! ```text
 //!  file ──gz?──► window (1 MiB; as much more as the largest single value needs)
-//!                  │  outside of the events: keys and values of the document    ──► Sink::top
+//!                  │  outside of the events: keys and values of the document    ──► EventSink::top
 //!                  │  inside `traceEvents`, or an array that is all there is:
 //!                  ▼
 //!                is it UTF-8? asked once for all that is there
 //!                  ▼
-//!                shape: an event like an earlier one, borrowed                   ──► Sink::event
+//!                shape: an event like an earlier one, borrowed                   ──► EventSink::event
 //!                  │ or else
-//!                scan: an event as they usually are; leaves its shape            ──► Sink::event
+//!                scan: an event as they usually are; leaves its shape            ──► EventSink::event
 //!                  │ or else
-//!                serde_json on the window's rest                                 ──► Sink::event
+//!                serde_json on the window's rest                                 ──► EventSink::event
 //!                  │ ran into the window's end: move the rest to the front, read more, again
 //!                  │ not UTF-8, a control character in a string, `NaN`: mended copy, counted
 //!                  │ still not an event, and another one follows: left out, counted
@@ -46,7 +46,7 @@ use window::Window;
 const MENDABLE: usize = 4 << 20;
 
 /// Takes what a trace consists of, in the order of the file.
-pub trait Sink {
+pub trait EventSink {
     /// One event; `at` is the byte where it starts.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ pub trait Sink {
     /// A key of the document other than `traceEvents`, with its value.
     ///
     /// # Errors
-    /// As [`Sink::event`].
+    /// As [`EventSink::event`].
     fn top(&mut self, at: u64, key: &str, value: Raw<'_>) -> Result<(), String>;
 
     /// A key of the document, `traceEvents` included, comes at this byte.
@@ -68,7 +68,7 @@ pub trait Sink {
 
 /// What was read, if nothing was wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct ReadSummary {
     /// Events.
     pub events: u64,
     /// Bytes of the document, uncompressed.
@@ -138,7 +138,7 @@ fn place(at: u64, kind: &ReadErrorKind) -> String {
 ///
 /// # Errors
 /// [`ReadError`]; what came before it was handed out.
-pub fn read(source: impl Read, sink: &mut impl Sink) -> Result<Summary, ReadError> {
+pub fn read(source: impl Read, sink: &mut impl EventSink) -> Result<ReadSummary, ReadError> {
     let (mut source, mut start) = (source, Vec::new());
     // A pipe may give one byte at a time.
     let head = source.by_ref().take(2).read_to_end(&mut start);
@@ -152,9 +152,12 @@ pub fn read(source: impl Read, sink: &mut impl Sink) -> Result<Summary, ReadErro
     }
 }
 
-fn document<R: Read>(window: Window<R>, sink: &mut impl Sink) -> Result<Summary, ReadError> {
+fn document<R: Read>(
+    window: Window<R>,
+    sink: &mut impl EventSink,
+) -> Result<ReadSummary, ReadError> {
     let mut reader =
-        Reader { window, shapes: Shapes::default(), summary: Summary::default(), first: None };
+        Reader { window, shapes: Shapes::default(), summary: ReadSummary::default(), first: None };
     reader.window.skip_byte_order_mark()?;
     let result = match reader.next_byte()? {
         Some(b'[') => reader.array(sink),
@@ -194,7 +197,7 @@ impl From<ReadError> for Stop {
 struct Reader<R> {
     window: Window<R>,
     shapes: Shapes,
-    summary: Summary,
+    summary: ReadSummary,
     /// Why the first damaged event is one.
     first: Option<ReadError>,
 }
@@ -224,7 +227,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// `{"key": value, …}`
-    fn object(&mut self, sink: &mut impl Sink) -> Result<(), Stop> {
+    fn object(&mut self, sink: &mut impl EventSink) -> Result<(), Stop> {
         self.window.advance(1);
         let mut has_events = false;
         if self.next_byte()? == Some(b'}') {
@@ -268,7 +271,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// `[event, …`, with or without its end.
-    fn array(&mut self, sink: &mut impl Sink) -> Result<(), Stop> {
+    fn array(&mut self, sink: &mut impl EventSink) -> Result<(), Stop> {
         self.window.advance(1);
         loop {
             self.whole_events(sink)?;
@@ -292,7 +295,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// The array inside an object.
-    fn events(&mut self, sink: &mut impl Sink) -> Result<(), Stop> {
+    fn events(&mut self, sink: &mut impl EventSink) -> Result<(), Stop> {
         self.window.advance(1);
         self.whole_events(sink)?;
         loop {
@@ -313,7 +316,7 @@ impl<R: Read> Reader<R> {
     /// Hands out events for as long as they are whole in the window and a comma follows, and
     /// stops after a comma. It need not hand out any: the next one is then for
     /// [`Reader::event`], which can read more.
-    fn whole_events(&mut self, sink: &mut impl Sink) -> Result<(), Stop> {
+    fn whole_events(&mut self, sink: &mut impl EventSink) -> Result<(), Stop> {
         let (base, bytes) = (self.window.at(), self.window.bytes());
         // What does not fit in here ends where a byte is wrong, so no byte is looked at twice.
         let text = match simdutf8::compat::from_utf8(bytes) {
@@ -358,7 +361,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    fn event(&mut self, sink: &mut impl Sink) -> Result<(), Stop> {
+    fn event(&mut self, sink: &mut impl EventSink) -> Result<(), Stop> {
         let mut lost = 0;
         let read = self.value(|at, bytes, nulls| {
             let (mut event, used) = parse::<Event<'_>>(bytes)?;
@@ -383,7 +386,7 @@ impl<R: Read> Reader<R> {
 
     /// Skips an event that cannot be read, if it is clear where the next one starts.
     #[cold]
-    fn leave_out(&mut self, error: ReadError, sink: &mut impl Sink) -> Result<(), Stop> {
+    fn leave_out(&mut self, error: ReadError, sink: &mut impl EventSink) -> Result<(), Stop> {
         loop {
             if let Some(used) = damaged_extent(self.window.bytes()) {
                 self.window.advance(used);

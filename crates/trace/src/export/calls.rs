@@ -36,10 +36,10 @@ use profile::{merge_losses, profile::Thread};
 use self::machine::{Kinds, Machines, has_machines, op_of};
 use self::slice::What;
 use crate::export::dispatch::{Assembler, Dispatch, Workgroup};
-use crate::export::relay::{Gone, Head, Relay, relay};
+use crate::export::relay::{Gone, Relay, SliceHead, relay};
 use crate::hash::FastMap;
 use crate::round_trip::events::{PAGE_EVENT, RawCalls};
-use crate::timeline::{Arg, ArgValue, Flow, FlowEnd, Id, Label, Row, Shape, Sink};
+use crate::timeline::{Arg, ArgValue, Flow, FlowEnd, Id, KeysId, Row, TextId, TimelineSink};
 
 /// The row of a process's dispatches has this number and the process's index: above every
 /// process id of Linux (2²²).
@@ -81,7 +81,7 @@ pub(crate) fn register_machines(
 pub fn export_calls(
     profile: &Profile,
     options: &CallsOptions,
-    sink: &mut (impl Sink + Send),
+    sink: &mut (impl TimelineSink + Send),
 ) -> io::Result<Vec<Vec<LossCount>>> {
     let mut registry = Registry::new();
     let workgroup = register(&mut registry).map_err(io::Error::other)?;
@@ -178,7 +178,7 @@ fn threads_of_rows(profile: &Profile) -> FastMap<(u32, u32), usize> {
 
 /// What the rows of a thread are called.
 struct Labels {
-    /// No other thread is in its row, so that numbers of its names can be [`Label`]s.
+    /// No other thread is in its row, so that numbers of its names can be [`TextId`]s.
     alone: bool,
     thread: String,
     /// One per group of counters.
@@ -422,9 +422,9 @@ impl<'a> ProcessExport<'a, '_> {
         let what = What {
             category: self.call_kind,
             name: self.names[name].clone(),
-            shape: Some(Shape(shape)),
+            shape: Some(KeysId(shape)),
             // Calls of virtual machines have no label, and all other calls one category.
-            label: self.labels[columns.thread].alone.then_some(Label(name as u32)),
+            label: self.labels[columns.thread].alone.then_some(TextId(name as u32)),
         };
         self.slice(columns, i, times, values, self.counter_tracks, what)?;
         for dispatch in placed.map(|p| p.over).unwrap_or_default() {
@@ -457,7 +457,7 @@ impl<'a> ProcessExport<'a, '_> {
         }
         self.push_counters(&dispatch.counters);
         self.relay.flow(Flow { kind: self.flow, id: dispatch.id, end: FlowEnd::Finish });
-        self.relay.slice(Head {
+        self.relay.slice(SliceHead {
             process: DEVICE_ROWS + self.index as i64,
             thread: dispatch.lane as i64,
             category: self.dispatch_kind,
@@ -466,7 +466,7 @@ impl<'a> ProcessExport<'a, '_> {
             duration_ns: dispatch.end_ns.abs_diff(dispatch.start_ns),
             shape: None,
             // The row is this process's own.
-            label: Some(Label(name as u32)),
+            label: Some(TextId(name as u32)),
         })
     }
 }

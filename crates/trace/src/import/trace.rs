@@ -31,10 +31,10 @@ use serde_json::{Map, Value};
 
 use super::Imported;
 use crate::chrome::event::{Event, Raw, Scalar, args};
-use crate::chrome::read::{Sink, Summary};
+use crate::chrome::read::{EventSink, ReadSummary};
 use crate::hash::FastMap;
 use crate::round_trip::events::PAGE_EVENT;
-use crate::round_trip::head::Head;
+use crate::round_trip::head::OwnHead;
 use counters::Counters;
 use held::held;
 use model::Loss;
@@ -62,7 +62,7 @@ pub struct Import {
     forms: Box<[u64; 256]>,
 }
 
-/// Takes one trace: a [`Sink`].
+/// Takes one trace: an [`EventSink`].
 #[derive(Debug)]
 pub struct OneTrace<'a> {
     all: &'a mut Import,
@@ -231,18 +231,18 @@ impl Import {
 impl OneTrace<'_> {
     /// What makes the trace an export of ours, if it is one with everything that makes a profile
     /// of it.
-    pub fn head(&self) -> Option<Head> {
+    pub fn head(&self) -> Option<OwnHead> {
         // Calls without their pages are of an older export, or not all there.
         let whole = self.has_pages || self.all.calls.calls() == 0;
         let facts = self.document.get("counterpoint").filter(|_| whole)?;
-        Head::of(facts.clone(), self.document.get("baseTimeNanoseconds"))
+        OwnHead::of(facts.clone(), self.document.get("baseTimeNanoseconds"))
     }
 
     /// Ends the trace. `file` names it in notes.
     ///
     /// # Errors
     /// The disk is full.
-    pub fn finish(self, file: &str, summary: &Summary) -> profile::Result<()> {
+    pub fn finish(self, file: &str, summary: &ReadSummary) -> profile::Result<()> {
         let open: usize = self.rows.iter().map(|row| row.open.len()).sum();
         let unpaired = self.unpaired + open as u64 + self.spans.open();
         self.all.counts.unpaired += unpaired;
@@ -510,7 +510,7 @@ impl OneTrace<'_> {
     }
 }
 
-impl Sink for OneTrace<'_> {
+impl EventSink for OneTrace<'_> {
     fn event(&mut self, _: u64, event: &Event<'_>) -> Result<(), String> {
         self.activity(event)
     }

@@ -23,7 +23,7 @@ pub struct Facts {
     /// How ticks were made times.
     pub clock: ClockFacts,
     /// Each process of the profile.
-    pub processes: Vec<ProcessRow>,
+    pub processes: Vec<ExportedProcess>,
     /// Each directory of tracks.
     pub tracks: Vec<TracksFacts>,
     /// Losses that were known before any call was read.
@@ -47,7 +47,7 @@ pub struct ClockFacts {
 /// A process and where its dispatches are.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct ProcessRow {
+pub struct ExportedProcess {
     /// The process.
     #[serde(flatten)]
     pub process: ProcessFacts,
@@ -136,7 +136,7 @@ fn losses(profile: &Profile, found: &Found) -> Vec<LossOf> {
 
 /// The object for a profile, from what is known before its calls are read.
 pub fn of_profile(profile: &Profile) -> Facts {
-    let processes = profile.processes.iter().enumerate().map(|(i, process)| ProcessRow {
+    let processes = profile.processes.iter().enumerate().map(|(i, process)| ExportedProcess {
         process: process.into(),
         dispatches_pid: crate::export::calls::DEVICE_ROWS + i as i64,
     });

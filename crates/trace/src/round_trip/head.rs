@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use super::document::{Facts, TRACE_SCHEMA};
 use crate::chrome::event::{Event, Raw};
-use crate::chrome::read::{Sink, read};
+use crate::chrome::read::{EventSink, read};
 
 /// What stands before the events of a trace of ours.
 #[derive(Clone, Debug, Default)]
-pub struct Head {
+pub struct OwnHead {
     /// The object `counterpoint`.
     pub facts: Facts,
     /// `baseTimeNanoseconds`.
@@ -21,7 +21,7 @@ pub struct Head {
     pub whole: bool,
 }
 
-impl Head {
+impl OwnHead {
     /// Of what stands beside the events; `None` if the trace is not ours.
     pub fn of(facts: Value, base: Option<&Value>) -> Option<Self> {
         if facts.get("schema")?.as_str()? != TRACE_SCHEMA {
@@ -42,7 +42,7 @@ impl Head {
     pub fn look(file: impl Read) -> Option<Self> {
         #[derive(Default)]
         struct Before(HashMap<String, Value>);
-        impl Sink for Before {
+        impl EventSink for Before {
             fn event(&mut self, _: u64, _: &Event<'_>) -> Result<(), String> {
                 Err(String::new())
             }
