@@ -26,16 +26,17 @@ use std::collections::binary_heap::PeekMut;
 use std::io;
 
 use model::Severity;
-use model::activity::{FlowKind, Generic, RegisterError, Registry, Value, Vocabulary};
+use model::activity::{FlowKind, Generic, Registry, Value, Vocabulary};
 use profile::batch::unknown_op;
 use profile::columns::node_of;
 use profile::groups::Group;
 use profile::{Clock, Columns, LossCount, PageDecoder, PageKey, Process, Profile, Role};
 use profile::{merge_losses, profile::Thread};
 
-use self::machine::{Kinds, Machines, has_machines, op_of};
+use self::machine::{Machines, has_machines, op_of};
 use self::slice::What;
 use crate::export::dispatch::{Assembler, Dispatch, Workgroup};
+use crate::export::kinds::Categories;
 use crate::export::relay::{Gone, Relay, SliceHead, relay};
 use crate::hash::FastMap;
 use crate::round_trip::events::{PAGE_EVENT, RawCalls};
@@ -54,26 +55,6 @@ pub struct CallsOptions {
     pub counter_tracks: bool,
 }
 
-/// The kinds that this producer registers.
-///
-/// # Errors
-/// Another producer took the name.
-pub fn register(registry: &mut Registry) -> Result<model::activity::Label, RegisterError> {
-    let producer = registry.producer("iree")?;
-    registry.register(producer, "workgroup", Some("cpu_op"))
-}
-
-/// The kinds of calls of virtual machines: of regions and of tasks. Ops and runs are generic kinds.
-pub(crate) fn register_machines(
-    registry: &mut Registry,
-) -> Result<[model::activity::Label; 2], RegisterError> {
-    let producer = registry.producer("tvm")?;
-    Ok([
-        registry.register(producer, "region", Some("cpu_op"))?,
-        registry.register(producer, "task", Some("cpu_op"))?,
-    ])
-}
-
 /// Gives `sink` every call of the profile. Returns the losses found inside pages, by process.
 ///
 /// # Errors
@@ -84,15 +65,9 @@ pub fn export_calls(
     sink: &mut (impl TimelineSink + Send),
 ) -> io::Result<Vec<Vec<LossCount>>> {
     let mut registry = Registry::new();
-    let workgroup = register(&mut registry).map_err(io::Error::other)?;
-    let [region, task] = register_machines(&mut registry).map_err(io::Error::other)?;
+    let categories =
+        Categories::new(&mut registry, options.vocabulary).map_err(io::Error::other)?;
     let name = |label| registry.name(label, options.vocabulary);
-    let kinds = Kinds {
-        run: name(Generic::UserAnnotation.into()),
-        op: name(Generic::CpuOp.into()),
-        region: name(region),
-        task: name(task),
-    };
     let units: Vec<_> = profile.groups.all().iter().map(|group| units(profile, group)).collect();
     let flow = FlowKind::HostToDevice;
     // What slices name must be there for as long as the other thread is.
@@ -120,7 +95,7 @@ pub fn export_calls(
                 process,
                 index,
                 counter_tracks: options.counter_tracks && profile.groups.counters() > 0,
-                call_kind: name(workgroup),
+                categories: &categories,
                 dispatch_kind: name(Generic::Kernel.into()),
                 counter_kind: name(Generic::Counter.into()),
                 flow: &flow,
@@ -132,7 +107,6 @@ pub fn export_calls(
                 labels,
                 raw: relay.is_imported().then(|| RawCalls::new(profile, index)),
                 units: &units,
-                kinds,
                 has_machines: has_machines(profile, index),
                 machines,
                 relay: &mut *relay,
@@ -255,7 +229,7 @@ struct ProcessExport<'a, 'r> {
     process: &'a Process,
     index: usize,
     counter_tracks: bool,
-    call_kind: &'a str,
+    categories: &'a Categories,
     dispatch_kind: &'a str,
     counter_kind: &'a str,
     flow: &'a FlowKind,
@@ -271,7 +245,6 @@ struct ProcessExport<'a, 'r> {
     raw: Option<RawCalls<'a>>,
     /// Counters of each group, with their units.
     units: &'a [Vec<(&'a str, &'a str)>],
-    kinds: Kinds<'a>,
     has_machines: bool,
     machines: &'a Machines,
     /// Takes the timeline.
@@ -420,7 +393,7 @@ impl<'a> ProcessExport<'a, '_> {
         let whether = [known, has_node, placed.is_some(), first.is_some()];
         let shape = whether.iter().fold(0, |bits, bit| bits << 1 | u8::from(*bit));
         let what = What {
-            category: self.call_kind,
+            category: self.categories.of(Role::Workgroup),
             name: self.names[name].clone(),
             shape: Some(KeysId(shape)),
             // Calls of virtual machines have no label, and all other calls one category.

@@ -7,7 +7,9 @@ use profile::raw::ProcessFacts;
 use profile::tracks::{Readings, Scope, Series, Times};
 use profile::{LossCount, Manifest, Moment, Profile, merge_losses};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
+
+use crate::export::kinds;
 
 /// The version of the object.
 pub const TRACE_SCHEMA: &str = "counterpoint.trace/1";
@@ -140,11 +142,6 @@ pub fn of_profile(profile: &Profile) -> Facts {
         process: process.into(),
         dispatches_pid: crate::export::calls::DEVICE_ROWS + i as i64,
     });
-    let mut kinds = vec![json!({ "producer": "iree", "name": "workgroup", "kineto": "cpu_op" })];
-    if profile.processes.iter().any(|process| !process.op_exports.is_empty()) {
-        let kind = |name| json!({ "producer": "tvm", "name": name, "kineto": "cpu_op" });
-        kinds.extend(["region", "task"].map(kind));
-    }
     Facts {
         schema: TRACE_SCHEMA.to_owned(),
         // Traces are handed on; the id is for this profile and its pool.
@@ -157,7 +154,7 @@ pub fn of_profile(profile: &Profile) -> Facts {
         processes: processes.collect(),
         tracks: profile.tracks.iter().map(of_tracks).collect(),
         losses: losses(profile, &Found::default()),
-        kinds: kinds.iter().filter_map(Value::as_object).cloned().collect(),
+        kinds: kinds::listed(profile).iter().filter_map(Value::as_object).cloned().collect(),
     }
 }
 

@@ -16,7 +16,7 @@ use model::activity::{Registry, Vocabulary};
 use profile::activities::{Activities, Activity, NameId};
 use serde_json::{Map, Value};
 
-use crate::export::calls;
+use crate::export::kinds;
 
 /// The key of the category that an event had before it was exported.
 pub const ORIGINAL: &str = "original_cat";
@@ -42,8 +42,7 @@ impl Categories {
     pub fn new(vocabulary: Option<Vocabulary>) -> Self {
         let mut registry = Registry::new();
         // What our own exports call their calls. Nobody else registers here, so no name is taken.
-        let _ = calls::register(&mut registry);
-        let _ = calls::register_machines(&mut registry);
+        let _ = kinds::register(&mut registry);
         Self { vocabulary, known: HashMap::new(), registry }
     }
 
