@@ -18,7 +18,7 @@ pub use limit::Limit;
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// As it should be.
+    /// It is as it should be.
     Ok,
     /// Something is limited.
     Note,
@@ -62,20 +62,20 @@ impl Finding {
     }
 }
 
-/// Which counters the kernel lets us open, found out with `page-faults`.
+/// Which counters the kernel lets us open. It is found out by opening `page-faults`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowed {
-    /// Of our own threads, in user mode.
+    /// Counters of our own threads in user mode.
     pub user: bool,
-    /// Of our own threads, in the kernel too.
+    /// Counters of our own threads that also count the kernel.
     pub kernel: bool,
-    /// Of everybody on a processor.
+    /// Counters of all threads of a processor.
     pub system: bool,
 }
 
 impl Allowed {
-    /// Tries it; `None` if something before the kernel's own rules answers (a seccomp filter, a
-    /// kernel without perf).
+    /// Tries to open them. `None` if the answer does not come from the kernel's rules: there is a
+    /// seccomp filter, or the kernel has no perf.
     pub fn here(machine: &Machine) -> Option<Self> {
         killer::reaches_the_kernel().ok()?;
         let opens = |user_only: bool, target: Target| {
@@ -97,13 +97,14 @@ impl Allowed {
     }
 }
 
-/// Looks at everything, in the order of the screen. `library` is where the agent should be.
+/// All findings, in the order in which they are shown. `library` is the path at which the agent
+/// should be.
 pub fn examine(machine: &Machine, library: Option<&Path>) -> Vec<Finding> {
     let allowed = if machine.is_here() { Allowed::here(machine) } else { None };
     examine_allowed(machine, library, allowed)
 }
 
-/// [`examine`] on a machine that allows this; `None` where it is not known.
+/// [`examine`] for a machine on which `allowed` is allowed; `None` if that is not known.
 pub fn examine_allowed(
     machine: &Machine,
     library: Option<&Path>,
@@ -129,8 +130,8 @@ pub fn examine_allowed(
     all
 }
 
-/// The first with `MADV_WIPEONFORK`, without which a forked child would write into its parent's
-/// records.
+/// The first version of Linux with `MADV_WIPEONFORK`, without which a forked child would write into
+/// the records of its parent.
 const OLDEST: (u32, u32) = (4, 14);
 
 fn kernel(machine: &Machine) -> Finding {
@@ -193,8 +194,9 @@ fn nmi_watchdog(machine: &Machine) -> Option<Finding> {
     Some(Finding::ok(name, "on").at(Level::Note, prevents, Limit::NmiWatchdog))
 }
 
-/// Whether programs may read hardware counters without a system call: on x86 `rdpmc` of the core's
-/// PMU in sysfs (arch/x86/events/core.c), on Arm a sysctl (Documentation/arch/arm64/perf.rst).
+/// Whether programs may read hardware counters without a system call. On x86 this is the file
+/// `rdpmc` of the core's PMU in sysfs (arch/x86/events/core.c), on Arm a sysctl
+/// (Documentation/arch/arm64/perf.rst).
 fn user_reads(machine: &Machine) -> Option<Finding> {
     let name = "user-space reads";
     let slower = "reading hardware counters without a system call; each reading takes about ten times \
@@ -224,20 +226,20 @@ fn user_reads(machine: &Machine) -> Option<Finding> {
     })
 }
 
-/// Bits of linux/capability.h.
+/// Numbers of capabilities (linux/capability.h).
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_PERFMON: u32 = 38;
 
-/// Whether the kernel lets us count whatever `perf_event_paranoid` says.
+/// Whether we have a right to count that does not depend on `perf_event_paranoid`.
 fn may_everything(machine: &Machine) -> bool {
     let caps = machine.capabilities().unwrap_or(0);
     let capable = caps >> CAP_PERFMON & 1 == 1 || caps >> CAP_SYS_ADMIN & 1 == 1;
     capable && !machine.in_user_namespace()
 }
 
-/// What the level forbids us. It is tried, because a level above 2 means "no counters for users" to
-/// kernels with a patch of Debian's, Ubuntu's or Android's and the same as 2 to all others, and
-/// because capabilities and security modules have a say too.
+/// What `perf_event_paranoid` forbids us. The number does not tell: above 2 it forbids users every
+/// counter in kernels with a patch of Debian, Ubuntu or Android, and means the same as 2 in all
+/// others; and capabilities and security modules also matter. So it is tried.
 fn paranoid(machine: &Machine, allowed: Option<Allowed>) -> Finding {
     let name = "perf_event_paranoid";
     let Some(level) = machine.paranoid() else {
@@ -247,7 +249,7 @@ fn paranoid(machine: &Machine, allowed: Option<Allowed>) -> Finding {
             Limit::ParanoidUnknown,
         );
     };
-    // Where nothing could be tried: what the level means, taken strictly.
+    // If nothing could be tried, use the strict meaning of the level.
     let allowed = allowed.unwrap_or_else(|| match may_everything(machine) {
         true => Allowed { user: true, kernel: true, system: true },
         false => Allowed { user: level <= 2, kernel: level <= 1, system: level <= 0 },
@@ -334,7 +336,7 @@ fn container(machine: &Machine) -> Finding {
     }
 }
 
-/// Tried, not concluded: the least that must work, in user mode.
+/// Whether the simplest software counters work in user mode. They are opened to find out.
 fn software(machine: &Machine) -> Finding {
     let name = "counting";
     // `PERF_COUNT_SW_PAGE_FAULTS` and `PERF_COUNT_SW_TASK_CLOCK` (linux/perf_event.h).
@@ -392,13 +394,13 @@ fn clock(machine: &Machine) -> Finding {
     }
 }
 
-/// A tracepoint that every kernel with tracepoints has.
+/// A tracepoint that exists in every kernel with tracepoints.
 const A_TRACEPOINT: &str = "sched/sched_switch";
 
 fn tracefs(machine: &Machine) -> Finding {
     let name = "tracefs";
     let prevents = "tracepoints (syscalls:sys_enter_openat)";
-    // The directories can be open to all and the files in them not.
+    // The files can be closed to us even if their directories are open to everybody.
     let events = |at: &&str| {
         fs::read_dir(machine.path(&format!("{at}/events")))?;
         match machine.read(&format!("{at}/events/{A_TRACEPOINT}/id")) {

@@ -8,7 +8,7 @@ use names::NameError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// A group is in error state (a pinned one, `:D`, that lost its place on the PMU). Later
+    /// A group is in error state: it is pinned (`:D`), and lost its place on the PMU. Later
     /// readings may work.
     #[error("read counters: a group is in error state (pinned, and not on the PMU)")]
     Group,
@@ -34,7 +34,7 @@ struct Told {
     kind: ErrorKind,
 }
 
-/// What kind of trouble an [`Error`] is.
+/// The kind of an [`Error`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -44,12 +44,12 @@ pub enum ErrorKind {
     Plan(PlanError),
     /// The kernel refused a counter, or memory.
     Open(OpenError),
-    /// They open but do not count, or not all at once.
+    /// The counters open, but they do not count, or not all at once.
     DoesNotCount,
 }
 
 impl Error {
-    /// What kind of trouble it is.
+    /// The kind of this error.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }

@@ -37,7 +37,8 @@ pub enum Cause {
     Pmus(Vec<String>),
     /// Some events and then some terms of the PMU.
     Terms(Vec<String>),
-    /// The name is not a term, but a file in `caps`, which says what the PMU can do: `NAME = VALUE`.
+    /// The name is not a term, but a file in `caps`, which says what the PMU can do: `NAME =
+    /// VALUE`.
     Capability(String),
     /// Uprobes have a spelling of their own.
     UprobePmu,

@@ -1,9 +1,9 @@
-//! PAPI's and libpfm4's names: `perf::CYCLES`, and the presets `PAPI_*` that one generic counter
-//! gives.
+//! Names as PAPI and libpfm4 write them: `perf::CYCLES`, and those presets `PAPI_*` that are one
+//! generic counter.
 //!
 //! Sources: `pfmlib_perf_event` of libpfm4 4.13 for names and attributes; `papiStdEventDefs.h` and
-//! `papi_events.csv` of PAPI 7.0 for what presets mean. PAPI counts in user mode only unless told
-//! otherwise; here, as with perf's own names, a counter without `:u` or `:k` counts in all modes.
+//! `papi_events.csv` of PAPI 7.0 for the meaning of presets. By default PAPI counts only in user
+//! mode. Here a counter without `:u` or `:k` counts in all modes, as with perf's own names.
 
 use model::Unit;
 
@@ -30,7 +30,7 @@ macro_rules! intel {
     };
 }
 
-/// Presets that are a generic counter, and which.
+/// Presets that are the same as a generic counter, and that counter.
 pub(crate) const EXACT: &[(&str, &str)] = &[
     ("PAPI_TOT_CYC", "cycles"),
     ("PAPI_REF_CYC", "ref-cycles"),
@@ -48,7 +48,8 @@ pub(crate) const EXACT: &[(&str, &str)] = &[
     ("PAPI_TLB_IM", "iTLB-load-misses"),
 ];
 
-/// Presets that no generic counter gives: why not, and what comes near (or nothing).
+/// Presets that are not a single generic counter: the reason, and the nearest generic counters if
+/// there are any.
 const INEXACT: &[(&str, &str, &str)] = &[
     ("PAPI_L1_TCM", SUM, "L1-dcache-load-misses and L1-icache-load-misses"),
     ("PAPI_L1_TCA", SUM, "L1-dcache-loads, L1-dcache-stores and L1-icache-loads"),
@@ -91,7 +92,7 @@ const SUM: &str = "a sum of several counters";
 const DIFFERS: &str = "the nearest generic counter counts something else on some processors";
 const VENDOR: &str = "no generic counter is similar";
 
-/// The kernel's names of its generic counters, which libpfm4 takes too.
+/// The kernel's names of its generic counters, with type and config. libpfm4 accepts them, too.
 const KERNELS: &[(&str, u32, u64)] = &[
     ("PERF_COUNT_HW_CPU_CYCLES", 0, 0),
     ("PERF_COUNT_HW_INSTRUCTIONS", 0, 1),
@@ -113,7 +114,7 @@ const KERNELS: &[(&str, u32, u64)] = &[
     ("PERF_COUNT_SW_CGROUP_SWITCHES", 1, 11),
 ];
 
-/// The kernel's names of caches and what their attributes leave to be said: perf's word.
+/// The kernel's names of caches, and perf's words for them.
 const CACHES: &[(&str, &str)] = &[
     ("PERF_COUNT_HW_CACHE_L1D", "L1-dcache"),
     ("PERF_COUNT_HW_CACHE_L1I", "L1-icache"),
@@ -157,7 +158,7 @@ impl Papi {
     fn preset(&self, word: &str) -> Result<Vec<Resolved>, Trouble> {
         let same = |preset: &&str| preset.eq_ignore_ascii_case(word);
         if let Some((_, name)) = EXACT.iter().find(|(preset, _)| same(preset)) {
-            // Every name of the table is one of the generic ones: tests/papi.rs.
+            // tests/papi.rs checks that every name of the table is a generic one.
             let numbers = generic::numbers(name).into_iter();
             return Ok(numbers.flat_map(|n| n.everywhere(name, &self.0)).collect());
         }
@@ -224,7 +225,8 @@ impl Papi {
         found.map(|resolved| Resolved { modifiers, ..resolved }).collect()
     }
 
-    /// `PERF_COUNT_HW_CACHE_L1D:READ:MISS` in perf's words; takes those attributes from `left`.
+    /// perf's name of `PERF_COUNT_HW_CACHE_L1D:READ:MISS`. Removes the attributes that it used from
+    /// `left`.
     fn cache(&self, name: &str, left: &mut &[Term]) -> Option<String> {
         let (_, cache) = CACHES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name))?;
         let (mut operation, mut result) = ("loads", "refs");
@@ -243,7 +245,8 @@ impl Papi {
     }
 }
 
-/// `:u:k=0` and so on. libpfm4 lets modes be switched off as well as on.
+/// The modifiers that attributes such as `:u:k=0` stand for. In libpfm4 an attribute can switch a
+/// mode off, too.
 fn modifiers(attributes: &[Term]) -> Result<Modifiers, Trouble> {
     let mut m = Modifiers::default();
     let (mut on, mut off) = ([false; 3], [false; 3]);
@@ -280,7 +283,7 @@ fn modifiers(attributes: &[Term]) -> Result<Modifiers, Trouble> {
             }
         }
     }
-    // Only switched off: all the others count.
+    // If modes are only switched off, all other modes count.
     if !on.contains(&true) && off.contains(&true) {
         on = off.map(|off| !off);
         if !on.contains(&true) {

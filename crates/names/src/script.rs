@@ -5,12 +5,11 @@
 //!  step     := [add] [ "@" running ] [ "!" ] [ "x" times ]
 //! ```
 //!
-//! Each step is one reading of a thread (begin, end, begin, …; after the last the script starts
-//! over). Numbers are decimal. `add` is what the counter counted since the last reading, 0 if left
-//! out. Of the
-//! `enabled` nanoseconds (1000 unless the term `enabled=` says otherwise) of each reading the
-//! group was `running`, all of them if left out. `!` makes the reading fail. `unit=` is one of
-//! `count`, `ns`, `bytes`, `cycles`.
+//! Each step is one reading of a thread: begin, end, begin, and so on. After the last step the
+//! script starts again. Numbers are decimal. `add` is what the counter counted since the last
+//! reading (default 0). `running` is for how many of the `enabled` nanoseconds of each reading the
+//! group counted (default: all of them); the term `enabled=` changes their number from 1000. `!`
+//! makes the reading fail. `unit=` is one of `count`, `ns`, `bytes`, `cycles`.
 
 use model::{SimReading, SimScript, Source, Unit};
 
@@ -20,7 +19,7 @@ use crate::parse::number;
 use crate::source::{Called, Entry, NameSource, Resolved, Trouble};
 use crate::syntax::{Head, Term};
 
-/// Bounds the run file and what a slip of the finger allocates.
+/// Limits the size of the run file, and what a typing error can allocate.
 const MOST_READINGS: usize = 65_536;
 
 /// [`NameSource`] of simulated counters.
@@ -101,7 +100,7 @@ fn step(text: &str, enabled: u64) -> Option<(SimReading, usize)> {
     if text.is_empty() {
         return None;
     }
-    // So numbers are decimal here: "0x3" is nothing, three times.
+    // This is why numbers are decimal: "0x3" means 0, three times.
     let (text, times) = match text.split_once('x') {
         Some((before, times)) => (before, number(times)?.try_into().ok()?),
         None => (text, 1),

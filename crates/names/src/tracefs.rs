@@ -1,4 +1,4 @@
-//! Tracepoints: `system:name`, with the number from tracefs.
+//! Tracepoints: `system:name`. tracefs has their numbers.
 
 use std::ffi::CString;
 use std::{fs, io};
@@ -100,7 +100,8 @@ impl Tracepoints {
         Ok(PerfAttr { kind: TYPE_TRACEPOINT, config, filter, ..PerfAttr::default() })
     }
 
-    /// The filter for the kernel, its fields looked up so that a slip has a place and a hint.
+    /// The filter as the kernel takes it. Its fields are looked up, so that an error can name the
+    /// field that is wrong and those that exist.
     fn condition(&self, filter: &Filter, dir: &str) -> Result<CString, Trouble> {
         let wrong = |text: &str, problem: String| {
             Trouble::new(NameErrorKind::Value { text: text.into(), problem }).at(filter.at)
@@ -108,7 +109,8 @@ impl Tracepoints {
         let fields = self.0.read(&format!("{dir}/format")).map(|text| fields(&text));
         if let Ok(fields) = &fields {
             for field in compared(&filter.text) {
-                // What filters may name beside fields: Documentation/trace/events.rst.
+                // Names that are not fields but are allowed in filters:
+                // Documentation/trace/events.rst.
                 let known = ["cpu", "CPU", "comm", "COMM", "common_pid"].contains(&field);
                 if !known && !fields.iter().any(|f| f == field) {
                     let problem = "no field of this tracepoint".into();
@@ -131,7 +133,7 @@ fn fields(format: &str) -> Vec<String> {
     declarations.filter(|name| !name.starts_with("common_")).collect()
 }
 
-/// What stands left of an operator, quotes skipped.
+/// The words to the left of an operator. Text in quotes is skipped.
 fn compared(filter: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -150,7 +152,7 @@ fn compared(filter: &str) -> Vec<&str> {
                 word = filter.get(at..end);
             }
             None if "=!<>&~".contains(c) => {
-                // && and || part conditions; all other operators compare.
+                // && and || separate conditions; all other operators compare.
                 let doubled = c == '&' && chars.next_if(|(_, c)| *c == '&').is_some();
                 let name = word.take().filter(|w| !w.starts_with(|c: char| c.is_ascii_digit()));
                 found.extend(name.filter(|_| !doubled));

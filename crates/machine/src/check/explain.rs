@@ -1,4 +1,4 @@
-//! What the kernel's error number means for a counter on this machine.
+//! Finds out why the kernel refused a counter on this machine, from its error number.
 
 use model::{Counter, Scope, Source};
 
@@ -121,7 +121,7 @@ fn is_uprobe(counter: &Counter) -> bool {
 /// The soft `RLIMIT_NOFILE`.
 fn descriptor_limit() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: writes the struct that it is given.
+    // SAFETY: it only writes to `limit`.
     let failed = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
     (failed == 0).then_some(limit.rlim_cur)
 }

@@ -4,7 +4,7 @@ use super::facts;
 use super::{Finding, Level, Limit};
 use crate::files::Machine;
 
-/// All of them, in the order of the screen.
+/// All findings of this module, in the order in which they are shown.
 pub(super) fn examine(machine: &Machine) -> Vec<Finding> {
     let mut all = vec![shared_memory(machine), open_files(machine), file_size(machine)];
     all.extend(locked_memory(machine));
@@ -61,13 +61,14 @@ fn file_size(machine: &Machine) -> Finding {
     }
 }
 
-/// Bytes that the kernel counts for each counter that is mapped for reading in user space.
+/// How many bytes the kernel counts for each counter that is mapped for reading in user mode.
 const PAGE: u64 = 4096;
-/// Counters mapped at once that are plenty: eight of each of 64 threads.
+/// As many mapped counters as are enough: eight for each of 64 threads.
 const PLENTY: u64 = 512;
 
-/// How many counters can be mapped: `perf_event_mlock_kb` per processor for all processes of a
-/// user, then `RLIMIT_MEMLOCK` of each process (kernel/events/core.c, `perf_mmap`, Linux 6.12).
+/// How many counters can be mapped. All processes of a user share `perf_event_mlock_kb` for each
+/// processor; beyond that, each process has its `RLIMIT_MEMLOCK` (kernel/events/core.c,
+/// `perf_mmap`, Linux 6.12).
 fn locked_memory(machine: &Machine) -> Option<Finding> {
     let name = "locked memory";
     let per_cpu = machine.read_trimmed("proc/sys/kernel/perf_event_mlock_kb")?;
