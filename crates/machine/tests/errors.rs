@@ -1,5 +1,5 @@
-//! Every way in which the kernel refuses, told apart. What this machine does not refuse by
-//! itself, a seccomp filter refuses in a child, as a container's would.
+//! Each error with which the kernel refuses a counter has its kind. Errors that this machine does
+//! not give are made by a seccomp filter in a child, as in a container.
 
 use counters::{OpenError, OpenErrorKind, Target, perf};
 use machine::Machine;
@@ -30,7 +30,7 @@ fn what_the_kernel_itself_refuses() {
     let nobody = Target { pid: i32::MAX, cpu: -1 };
     assert_eq!(open(&DUMMY, nobody, -1), Some((OpenErrorKind::NoSuchThread, libc::ESRCH)));
     assert_eq!(open(&DUMMY, me, 1 << 20), Some((OpenErrorKind::Other, libc::EBADF)));
-    // Only a leader may be pinned.
+    // Only the first counter of a group may be pinned.
     let leader = perf::open(&DUMMY, me, -1).unwrap();
     let pinned = PerfAttr { pinned: true, ..DUMMY };
     assert_eq!(open(&pinned, me, leader), Some((OpenErrorKind::Invalid, libc::EINVAL)));
@@ -38,9 +38,9 @@ fn what_the_kernel_itself_refuses() {
     unsafe { libc::close(leader) };
 }
 
-/// From now on, in this process, perf_event_open fails with `errno`.
+/// Makes perf_event_open fail with `errno` in this process, from now on.
 fn forbid_perf(errno: i32) -> bool {
-    // struct seccomp_data begins with the number of the system call.
+    // `struct seccomp_data` begins with the number of the system call.
     let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     let equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     let ret = (libc::BPF_RET | libc::BPF_K) as u16;
@@ -73,7 +73,7 @@ fn every_number_has_its_kind() {
         (libc::EOPNOTSUPP, OpenErrorKind::Unsupported),
         (libc::ENODEV, OpenErrorKind::NoDevice),
         (libc::EBUSY, OpenErrorKind::Busy),
-        // Also the end of trying smaller attributes.
+        // This is also how trying smaller attributes ends.
         (libc::E2BIG, OpenErrorKind::TooBig),
         (libc::ESRCH, OpenErrorKind::NoSuchThread),
         (libc::EIO, OpenErrorKind::Other),
@@ -131,7 +131,8 @@ fn a_filter_is_explained() {
     }
 }
 
-/// What happens in the kernel alone is 0 without the kernel's part: refused, and never advised.
+/// Counters of what happens only in the kernel are refused with `:u`, because they would be 0, and
+/// `:u` is never suggested for them.
 #[test]
 fn switches_are_not_counted_in_user_mode() {
     let machine = Machine::here();

@@ -1,4 +1,4 @@
-//! The doctor and the machine's files, on trees written for the purpose.
+//! The doctor and the files of a machine, on made-up trees of files.
 
 use machine::Machine;
 use machine::doctor::{Allowed, Finding, Level, Limit, examine, examine_allowed};
@@ -47,7 +47,7 @@ fn a_good_machine_has_nothing_to_say() {
     let tree = good();
     let library = tree.root.join("lib/libcounterpoint.so");
     let all = examine(&Machine::at(&tree.root), Some(&library));
-    // How full the disk under the test's directory is, is none of our business.
+    // The test does not control how full the disk of its directory is.
     let bad: Vec<_> = all.iter().filter(|f| f.level > Level::Ok && f.name != "/dev/shm").collect();
     assert!(bad.is_empty(), "{bad:?}");
     let states = [
@@ -111,7 +111,7 @@ fn each_trouble_is_found() {
             "user-space reads", "perf_user_access=0", Level::Note, Some(Limit::NoUserAccess)),
         (|t| { t.remove("sys/bus/event_source/devices/cpu"); t.file("proc/sys/kernel/perf_user_access", "1\n") },
             "user-space reads", "perf_user_access=1", Level::Ok, None),
-        // Every right of a user namespace, and not one that counts.
+        // All capabilities of a user namespace, which do not allow counting.
         (|t| { t.file("proc/sys/kernel/perf_event_paranoid", "2\n"); t.file("proc/self/status", &status("000001ffffffffff", "0")); t.file("proc/self/uid_map", "0 1000 1\n") },
             "perf_event_paranoid", "2", Level::Note, Some(Limit::KernelForbidden)),
         (|t| { t.file("proc/sys/kernel/perf_event_paranoid", "2\n"); t.file("proc/self/status", &status("000001ffffffffff", "0")); t.file("proc/self/uid_map", "0 1000 1\n") },
@@ -144,8 +144,8 @@ fn each_trouble_is_found() {
     }
 }
 
-/// What a level forbids is what was tried: above 2, kernels differ (the patch is Debian's), and so do
-/// the rights that we have.
+/// What a level forbids is found out by trying, because kernels differ above 2 (Debian has a
+/// patch), and because users have different rights.
 #[test]
 fn a_level_forbids_what_was_refused() {
     let all = Allowed { user: true, kernel: true, system: true };
@@ -177,8 +177,8 @@ fn a_level_forbids_what_was_refused() {
     }
 }
 
-/// As somebody without rights, at the level of this machine: what is said agrees with what the
-/// counters themselves do, opened by a plain system call.
+/// For a user without rights, at the level of this machine: the finding agrees with what happens
+/// when counters are opened by a plain system call.
 #[test]
 fn what_is_said_is_what_happens() {
     let machine = Machine::here();
@@ -212,7 +212,7 @@ fn what_is_said_is_what_happens() {
     }
 }
 
-/// What is said of locked memory names the number of counters that fit.
+/// The finding about locked memory names the number of counters that fit.
 #[test]
 fn room_for_mapped_counters() {
     let tree = good();
@@ -221,14 +221,14 @@ fn room_for_mapped_counters() {
     let all = examine(&Machine::at(&tree.root), None);
     let prevents = find(&all, "locked memory").prevents.clone().unwrap();
     assert!(prevents.contains("more than 96 hardware counters"), "{prevents}");
-    // Without a PMU nothing is mapped.
+    // Without a PMU no counter is mapped.
     tree.remove("sys/bus/event_source/devices/cpu");
     let all = examine(&Machine::at(&tree.root), None);
     assert_eq!(find(&all, "locked memory").level, Level::Ok);
     assert!(all.iter().all(|f| f.name != "user-space reads" && f.name != "nmi watchdog"));
 }
 
-/// A tracefs that is there, but not for us.
+/// A tracefs that is mounted, but that we may not read.
 #[test]
 fn a_tracefs_that_may_not_be_read() {
     use std::os::unix::fs::PermissionsExt;
@@ -238,8 +238,8 @@ fn a_tracefs_that_may_not_be_read() {
     let tree = good();
     let id = "sys/kernel/tracing/events/sched/sched_switch/id";
     tree.file(id, "372\n");
-    // Nothing open at all; and files that are not open in directories that are, as Linux 6.18
-    // leaves them after a remount with `mode=755` alone.
+    // First the directory is closed, then only the files in it, as in Linux 6.18 after a remount
+    // with `mode=755` alone.
     for closed in ["sys/kernel/tracing/events", id] {
         let closed = tree.root.join(closed);
         let before = std::fs::metadata(&closed).unwrap().permissions();
@@ -287,7 +287,7 @@ fn signs_of_virtualisation() {
     assert_eq!(of(&[("sys/hypervisor/type", "xen\n")]).as_deref(), Some("xen"));
 }
 
-/// On the real machine nothing panics and every name is there once.
+/// On the real machine nothing panics, and every finding is there once.
 #[test]
 fn this_machine() {
     let all = examine(&Machine::here(), None);

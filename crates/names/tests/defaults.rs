@@ -1,4 +1,5 @@
-//! What is counted without `-e`: sets per device, variables, and devices without a source.
+//! The counters of a recording without `-e`: default sets, variables, and devices that cannot be
+//! counted.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -55,11 +56,11 @@ fn test_devices() -> Devices {
     Devices::known().with(Box::new(Toy))
 }
 
-/// The seam: a component that brings a source is counted like everything else.
+/// A component with a source is counted like everything else.
 #[test]
 fn a_source_of_an_accelerator() {
     let resolver = Resolver::new(&Machine::here()).with(Box::new(test_devices()));
-    // Resolver::with asks after those that are there, and the component is not among these.
+    // The component is not one of the known ones. Resolver::with asks it after those.
     let error = Resolver::new(&Machine::here()).resolve("toy:::cycles").unwrap_err();
     let Some(Cause::Components(all)) = error.cause else { panic!("{error:?}") };
     assert_eq!(all[0], "cuda");
@@ -100,10 +101,10 @@ fn variables_beat_the_sets() {
     assert_eq!(names(&set), [("page-faults:u", 0), ("perf::TASK-CLOCK:u", 0)]);
     let set = of(&["cpu"], &[tvms], Devices::known()).unwrap();
     assert_eq!(names(&set), [("minor-faults:u", 0)]);
-    // Nothing is something, too.
+    // An empty list means no counters, and not the defaults.
     let set = of(&["cpu"], &[("COUNTERPOINT_CPU_METRICS", "")], Devices::known()).unwrap();
     assert_eq!(names(&set), []);
-    // Pinned memory is the processor's; what both have is counted once.
+    // Pinned memory is counted by the processor. A counter of both lists is counted once.
     let pinned = ("COUNTERPOINT_CPU_PINNED_METRICS", "minor-faults:u;major-faults:u");
     let set = of(&["cpu", "cpu_pinned"], &[tvms, pinned], Devices::known()).unwrap();
     assert_eq!(names(&set), [("minor-faults:u", 0), ("major-faults:u", 1)]);
@@ -134,7 +135,7 @@ fn which_devices_are_asked() {
     assert_eq!(asked(set), ["cpu", "cuda_host", "cuda"]);
 }
 
-/// The sets of the original collectors, and names that find their kind.
+/// The default sets are those of TVM's original collectors, and kinds are found by all their names.
 #[test]
 fn kinds() {
     let cpu = [

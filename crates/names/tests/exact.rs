@@ -1,5 +1,5 @@
-//! From a typed name to an exact count, the checks of a machine, and every error kind that can
-//! be reached on purpose.
+//! Exact counts of typed names, the checks of a machine, and each kind of error that a test can
+//! cause.
 
 use counters::{OpenErrorKind, Plan, ReadStatus, Readings, ThreadCounters};
 use machine::Machine;
@@ -40,7 +40,7 @@ fn page_faults_by_name() {
 static WATCHED: [std::sync::atomic::AtomicU64; 2] =
     [const { std::sync::atomic::AtomicU64::new(0) }; 2];
 
-/// Breakpoints count exactly, and independently of each other in one group.
+/// The breakpoints of a group count exactly, each for itself.
 #[test]
 fn breakpoints_by_address() {
     use std::sync::atomic::Ordering::Relaxed;
@@ -66,7 +66,7 @@ fn breakpoints_by_address() {
     counters.close();
 }
 
-/// System calls by their tracepoint: exact, as 1,000 calls are 1,000 hits.
+/// A tracepoint counts system calls exactly: 1,000 calls are 1,000 hits.
 #[test]
 fn tracepoints_by_name() {
     let counters = match Resolver::new(&Machine::here()).resolve("syscalls:sys_enter_getppid:u") {
@@ -89,7 +89,8 @@ fn tracepoints_by_name() {
     counters.close();
 }
 
-/// x86-64 and most others have four; the one too many is named, with the set that fits.
+/// x86-64 and most other processors have four. The error names the first one that does not fit, and
+/// those that fit.
 #[test]
 fn one_breakpoint_too_many() {
     let at = &raw const WATCHED[0] as usize;
@@ -161,7 +162,7 @@ fn a_process_out_of_descriptors() {
         let problem = report.problem().unwrap();
         let message = format!("open page-faults:u on this thread: EMFILE (RLIMIT_NOFILE={lowest})");
         let ok = problem.message == message && problem.cause == Cause::ProcessDescriptors;
-        // With room for one, at whatever number, it works.
+        // It works when there is one free descriptor, whatever its number.
         let limit = libc::rlimit { rlim_cur: lowest, ..limit };
         // SAFETY: as above; nothing is open at the last number.
         unsafe {
@@ -236,7 +237,7 @@ fn the_default_set() {
     Plan::new(set.counters.clone()).unwrap();
     assert_eq!(check(&set.counters, &machine).problem(), None);
     let hardware = match opens(&resolve("cycles")[0], &machine) {
-        // Where each reading would be a system call, nothing is counted unasked.
+        // Nothing is counted by default where each reading would be a system call.
         Opens::Yes | Opens::OnlyUser if names.is_empty() => {
             return assert!(set.notes[0].contains("system call"), "{:?}", set.notes);
         }
@@ -245,7 +246,7 @@ fn the_default_set() {
         }
         Opens::No(problem) => problem.message,
     };
-    // Without hardware counters: nothing, and one sentence.
+    // Without hardware counters there are no defaults, and one note says so.
     let why = format!("only times are recorded, because hardware counters are missing: {hardware}");
     assert_eq!((names, &set.notes), (vec![], &vec![why]));
 }
@@ -256,8 +257,8 @@ fn simulated_counters_always_work() {
     assert_eq!(check(&counters, &Machine::here()).problem(), None);
 }
 
-/// The independent opinion: perf counts the same program. Programs start alike but not exactly
-/// alike (address randomisation), so it is switched off for both.
+/// Compares with perf, which counts the same program. Address randomisation is switched off for
+/// both, so that both programs start in the same way.
 #[test]
 fn perf_counts_the_same() {
     use std::os::unix::process::CommandExt;
@@ -291,7 +292,7 @@ fn perf_counts_the_same() {
     let line = text.lines().find(|l| l.contains("page-faults")).expect("perf's line");
     let with_pages: i64 = line.split(',').next().unwrap().parse().expect("perf's count");
 
-    // Ours, of the part of the same program that differs from a run without it.
+    // Our own count of what this part of the program adds to a run without it.
     let mut without = Command::new("perf");
     without.args(["stat", "-x,", "-e", "page-faults:u", "--"]).arg(&argument);
     without.args(["--ignored", "--exact", "touch_no_pages"]);
@@ -312,7 +313,7 @@ fn perf_counts_the_same() {
     counters.close();
     let ours = end.since(&begin, 0).unwrap() as i64;
     assert_eq!(ours, 5000);
-    // A few pages of start-up differ from run to run.
+    // The number of pages that are touched at the start differs a little between runs.
     let theirs = with_pages - without_pages;
     assert!((theirs - ours).abs() < 50, "perf stat {theirs}, ours {ours}");
 }

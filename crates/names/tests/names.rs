@@ -1,11 +1,11 @@
-//! The parser and resolver against tables: what is typed, what it must mean (numbers from
-//! linux/perf_event.h and perf's own tables), and what must be said when it means nothing.
+//! Tables of lists with the counters that they stand for (numbers from linux/perf_event.h and from
+//! perf's tables), and with the errors of lists that cannot be used.
 
 use machine::Machine;
 use model::{Counter, PerfAttr, SimReading, Source, Unit};
 use names::{Cause, Resolver, parse, pieces};
 
-/// A machine without PMUs and tracefs, so that only what is built in has a meaning.
+/// A machine without PMUs and tracefs, on which only built-in names can be resolved.
 fn bare() -> Resolver {
     Resolver::new(&Machine::at("/nonexistent"))
 }
@@ -142,7 +142,8 @@ fn breakpoints() {
     assert_eq!(fields(of("MEM:0x10/1:u")), (5, 0x10, 1, 3, true));
 }
 
-/// What is typed, the byte, the message after the byte, and the cause (`Debug` of [`names::Cause`]).
+/// What is typed, the byte, the message after the byte, and the cause (`Debug` of
+/// [`names::Cause`]).
 #[test]
 fn errors_say_what_where_and_what_instead() {
     #[rustfmt::skip]
@@ -228,7 +229,7 @@ fn a_mark_under_the_place() {
     assert_eq!(error.pointed_at(text), "größe,cs:y\n      ^");
 }
 
-/// What fuzzing found: an attribute is printed as it was typed, for it knows no quotes.
+/// An attribute is printed as it was typed, because quotes have no meaning in it. Found by fuzzing.
 #[test]
 fn what_is_printed_reads_back() {
     for text in ["%::*:X:=:c", "perf::CYCLES:u=1:k", "p::n:a=\"x\":b=\\", "p::n:a="] {
@@ -244,7 +245,7 @@ fn more_than_can_be_recorded() {
     assert_eq!(bare().resolve(&many[..32].join(",")).unwrap().len(), 32);
 }
 
-/// Every name of the catalogue means something, itself, and has no namesake.
+/// Every name of the catalogue can be resolved, to the unit of its entry, and is there once.
 #[test]
 fn the_catalogue_resolves() {
     let resolver = bare();
@@ -252,7 +253,7 @@ fn the_catalogue_resolves() {
     for entry in resolver.catalogue() {
         for name in std::iter::once(&entry.name).chain(&entry.aliases) {
             assert!(seen.insert(name.to_lowercase()), "{name} twice");
-            // AMD's names resolve on AMD's processors: tests/amd.rs.
+            // tests/amd.rs resolves AMD's names, on processors of AMD.
             if !entry.is_pattern && entry.source != "AMD" {
                 let counter = resolver.resolve(name).unwrap_or_else(|e| panic!("{name}: {e}"));
                 assert_eq!(counter[0].unit, entry.unit, "{name}");
@@ -263,7 +264,7 @@ fn the_catalogue_resolves() {
     assert!(seen.len() > 50);
 }
 
-/// One wrong entry does not spoil the others.
+/// A wrong entry does not change the others.
 #[test]
 fn entries_apart() {
     for (text, expected) in [
@@ -293,8 +294,8 @@ fn none_stands_alone() {
     }
 }
 
-/// What a group has under another name already is counted once, if that is asked for; names of one's
-/// own, simulated counters and other groups are left alone.
+/// `resolve_once` leaves out a counter that its group already has under another name. Counters with
+/// a name of the user, simulated counters and other groups stay as they are.
 #[test]
 fn one_counter_under_two_names() {
     let resolver = Resolver::new(&Machine::at("/nonexistent"));
@@ -325,7 +326,7 @@ fn too_many_counters() {
     assert_eq!(error.cause, Some(Cause::TooMany));
 }
 
-/// Modifiers that are each known are not called unknown.
+/// Known modifiers in two parts are not reported as unknown.
 #[test]
 fn modifiers_in_two_parts() {
     let error = Resolver::new(&Machine::at("/nonexistent")).resolve("faults:u:k").unwrap_err();

@@ -1,5 +1,5 @@
-//! PAPI's and libpfm4's spellings: against perf's own for the same, and what is refused. That
-//! libpfm4 itself agrees is in oracle.rs.
+//! Names as PAPI and libpfm4 write them: they stand for the same counters as perf's names, and some
+//! are refused. oracle.rs compares them with libpfm4 itself.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -107,7 +107,7 @@ fn what_is_refused() {
     }
 }
 
-/// Every preset of the catalogue is one counter.
+/// Every preset of the catalogue stands for one counter.
 #[test]
 fn every_preset_resolves() {
     let entries = bare().catalogue();
@@ -119,9 +119,9 @@ fn every_preset_resolves() {
     }
 }
 
-/// The processor's event for floating-point operations, where it has one. Numbers from libpfm4 4.13
-/// for the definitions in PAPI's `papi_events.csv` (oracle.rs asks it again), and for Zen 5 from the
-/// kernel's `amdzen5/floating-point.json`.
+/// The processor's event for floating-point operations, if it has one. The numbers are those of
+/// libpfm4 4.13 for the definitions in PAPI's `papi_events.csv` (oracle.rs compares again), and for
+/// Zen 5 those of the kernel's `amdzen5/floating-point.json`.
 #[test]
 fn floating_point_operations() {
     let tree = testkit::counting::Tree::new("papi-flops");
@@ -134,7 +134,7 @@ fn floating_point_operations() {
         ("AuthenticAMD", 0x19, 0x01, "PAPI_FP_OPS", Some(0x0f03)),
         ("AuthenticAMD", 0x19, 0x61, "PAPI_FP_OPS", Some(0x1f03)),
         ("AuthenticAMD", 0x1a, 0x02, "PAPI_FP_OPS", Some(0x0f03)),
-        // Not Zen 5; and what comes after.
+        // Not Zen 5, and a family after it.
         ("AuthenticAMD", 0x1a, 0x50, "PAPI_FP_OPS", None),
         ("AuthenticAMD", 0x1b, 0x02, "PAPI_FP_OPS", None),
         ("GenuineIntel", 0x06, 0x8f, "PAPI_FP_OPS", None),

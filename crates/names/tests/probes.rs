@@ -1,5 +1,5 @@
-//! Counts that are exact because the program decides them: uprobes, tracepoints with filters,
-//! breakpoints, each with a number of hits chosen at run time.
+//! Exact counts of uprobes, tracepoints with filters and breakpoints. The test chooses the number
+//! of hits when it runs.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -12,7 +12,7 @@ use model::{PerfAttr, Source};
 use names::{Cause, Resolver};
 use testkit::counting::*;
 
-/// Some hits, another number in every run.
+/// A number of hits that differs between runs.
 fn some() -> u64 {
     let mut bytes = [0; 8];
     // SAFETY: writes at most the length it is given.
@@ -26,7 +26,7 @@ extern "C" fn counterpoint_test_probed(x: u64) -> u64 {
     black_box(x) + 1
 }
 
-/// Its address divides by nothing that matters; it exists so that a name is nearly right.
+/// Another function, whose name is similar to a mistyped one.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn counterpoint_test_other(x: u64) -> u64 {
@@ -46,7 +46,8 @@ fn attr(text: &str) -> Result<PerfAttr, String> {
     }
 }
 
-/// What the list counts while `body` runs; `None` with a line if it does not open here.
+/// What the counters of the list count while `body` runs. `None`: they do not open here, which was
+/// reported as a skip.
 fn counted(text: &str, body: impl FnOnce()) -> Option<Vec<Option<u64>>> {
     let counters = match Resolver::new(&Machine::here()).resolve(text) {
         Ok(counters) => counters,
@@ -81,7 +82,7 @@ fn uprobes_count_calls() {
         for i in 0..calls {
             counterpoint_test_probed(i);
         }
-        // Another thread's hits are not this one's.
+        // Hits of another thread are not counted.
         std::thread::scope(|scope| {
             scope.spawn(move || (0..others).map(|i| counterpoint_test_probed(i)).sum::<u64>());
         });
@@ -94,7 +95,7 @@ fn uprobes_count_calls() {
     }
 }
 
-/// The same by execution breakpoint: independent of the symbol table.
+/// The same with an execution breakpoint, which does not depend on the symbol table.
 #[test]
 fn breakpoints_count_calls() {
     let address = counterpoint_test_probed as *const () as usize;
@@ -109,7 +110,7 @@ fn breakpoints_count_calls() {
     }
 }
 
-/// Where the function lies in the file, by the mapping that it runs from.
+/// The offset of the function in the file is the one that follows from its mapping.
 #[test]
 fn symbols_become_offsets_of_the_file() {
     let address = counterpoint_test_probed as *const () as u64;
@@ -159,7 +160,7 @@ fn what_is_no_place_for_a_probe() {
     assert!(error.contains("\"0x0\": the file has no code there"), "{error}");
 }
 
-/// As somebody without privileges: refused, and it is said what would be needed.
+/// A user without privileges may not open a uprobe.
 #[test]
 fn a_probe_takes_a_capability() {
     let program = own_program();
@@ -186,7 +187,7 @@ fn a_probe_takes_a_capability() {
     }
 }
 
-/// Makes sure that tracefs is there, if need be in a mount namespace of this process alone.
+/// Makes sure that tracefs is mounted, if necessary in a mount namespace of this process alone.
 fn tracefs() -> bool {
     if std::path::Path::new("/sys/kernel/tracing/events").is_dir() {
         return true;
@@ -201,7 +202,7 @@ fn tracefs() -> bool {
     }
 }
 
-/// A process of its own, for the mount namespace is the process's: `in_child`'s answer.
+/// Runs `body` in a child, because it needs a mount namespace of its own.
 fn with_tracefs(body: impl FnOnce() -> i32) {
     match in_child(|| if tracefs() { body() } else { 77 }) {
         77 => skip("no tracefs, and not allowed to mount one"),
@@ -244,7 +245,7 @@ fn filters_choose_hits() {
     });
 }
 
-/// A filter that the kernel refuses is an error of opening, with its reason.
+/// If the kernel refuses a filter, opening fails, and the message gives the reason.
 #[test]
 fn a_filter_that_the_kernel_refuses() {
     with_tracefs(|| {
@@ -260,7 +261,7 @@ fn a_filter_that_the_kernel_refuses() {
     });
 }
 
-/// Thousands of names are listed without opening one, and a slip is answered from them.
+/// Thousands of tracepoints are listed without opening one, and similar names are found among them.
 #[test]
 fn tracepoints_are_listed_and_suggested() {
     with_tracefs(|| {

@@ -1,4 +1,4 @@
-//! Names that the machine's files define, against a tree of such files in a temporary directory.
+//! Names that the files of a machine define. The files are in a temporary directory.
 
 use machine::Machine;
 use model::{Counter, PerfAttr, Scope, Source, Unit};
@@ -76,12 +76,12 @@ fn terms_go_where_the_format_says() {
         (name, a.kind, a.config, a.config1)
     };
     let plain = |text: &str, kind, config, config1| (text.to_string(), kind, config, config1);
-    // AMD's way: event bits 8 to 11 live at config bits 32 to 35 (0x1c2 is 0xc2 and 1 << 32).
+    // As on AMD: bits 8 to 11 of the event are bits 32 to 35 of config (0x1c2 is 0xc2 and 1 << 32).
     let text = "cpu/event=0x1c2,umask=0x1/";
     assert_eq!(of(text), plain(text, 4, 0x1_0000_01c2, 0));
     assert_eq!(of("cpu/cpu-cycles/"), plain("cpu/cpu-cycles/", 4, 0x3c, 0));
     assert_eq!(of("cpu/mem-loads/"), plain("cpu/mem-loads/", 4, 0x1cd, 3));
-    // A later term overrides the event's own.
+    // A later term replaces that of the event.
     let text = "cpu/mem-loads,ldlat=30/";
     assert_eq!(of(text), plain(text, 4, 0x1cd, 30));
     assert_eq!(of("cpu/event=1,name=mine/"), plain("mine", 4, 1, 0));
@@ -141,12 +141,12 @@ fn tracepoints_have_filters() {
     assert_eq!(name, "syscalls:sys_enter_read/filter=\"count > 100 && fd == 3\"/:u");
     assert_eq!((attr.kind, attr.config, attr.exclude_kernel), (2, 711, true));
     assert_eq!(attr.filter.as_deref(), Some(c"count > 100 && fd == 3"));
-    // Without the fields the kernel is left to judge.
+    // If the fields are not known, the filter is left to the kernel.
     tree.remove("sys/kernel/tracing/events/syscalls/sys_enter_read/format");
     assert!(resolve(&tree, "syscalls:sys_enter_read/filter=\"cuont > 1\"/").is_ok());
 }
 
-/// Two kinds of cores: a hardware name is a counter of each, and no group has both.
+/// With two kinds of cores, a hardware name stands for a counter of each, and no group has both.
 #[test]
 fn two_kinds_of_cores() {
     let tree = Tree::new("hybrid");
@@ -202,7 +202,7 @@ fn two_kinds_of_cores() {
     );
 }
 
-/// A PMU that is there several times, by what they have in common.
+/// Several PMUs are named by what their names have in common.
 #[test]
 fn several_equal_pmus() {
     let tree = Tree::new("several");
