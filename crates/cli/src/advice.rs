@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `counters` | a counter that does not open or count ([`machine::check::Cause`]) |
 //! | `machine` | what limits this machine ([`machine::doctor::Limit`]) |
-//! | `names` | a counter list that cannot be used ([`names::Cause`]) |
+//! | `names` | a counter list that cannot be used ([`names::NameCause`]) |
 //! | `wanted` | words that people type for which there is no counter (`ipc`, `memory`) |
 //! | `devices` | a device that cannot be counted |
 //!

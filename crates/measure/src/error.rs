@@ -60,7 +60,7 @@ impl Error {
 
     pub(crate) fn name(error: NameError, text: &str) -> Self {
         let known = match &error.cause {
-            Some(names::Cause::Near(near)) => format!(" (similar: {})", near.join(", ")),
+            Some(names::NameCause::Near(near)) => format!(" (similar: {})", near.join(", ")),
             _ => String::new(),
         };
         Self::new(format!("{text}: {error}{known}"), ErrorKind::Name(error))

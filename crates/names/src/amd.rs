@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 
 use model::{PerfAttr, Source, Unit};
 
-use crate::cause::Cause;
+use crate::cause::NameCause;
 use crate::error::NameErrorKind;
 use crate::source::{Entry, NameSource, Resolved, Trouble};
 use crate::syntax::Head;
@@ -376,7 +376,7 @@ impl NameSource for Amd {
                 "this is a counter of AMD's Zen 4 (family 19h), but this processor is {here}"
             );
             let trouble = Trouble::new(NameErrorKind::Value { text: word.clone(), problem });
-            return Some(Err(trouble.because(Cause::OtherProcessor)));
+            return Some(Err(trouble.because(NameCause::OtherProcessor)));
         }
         let attr = PerfAttr { kind: TYPE_RAW, config: known.config, ..PerfAttr::default() };
         Some(Ok(vec![Resolved::new(Source::Perf(attr), known.unit)]))

@@ -4,7 +4,7 @@
 /// What led to a [`NameError`](crate::NameError), with values. A new variant needs advice in the
 /// command line; the enum is exhaustive so that the compiler asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum NameCause {
     /// Other names are spelled like this one. The nearest is first; never empty.
     Near(Vec<String>),
     /// This can be typed instead.

@@ -9,7 +9,7 @@
 //! A component for which this version has no source is listed too; it says which library is
 //! missing. The kinds are those of DLPack, with the names that TVM gives them.
 
-use crate::{Cause, Entry, Head, NameErrorKind, NameSource, Resolved, Trouble};
+use crate::{Entry, Head, NameCause, NameErrorKind, NameSource, Resolved, Trouble};
 
 /// A kind of device that work can run on.
 #[derive(Debug, PartialEq, Eq)]
@@ -181,8 +181,8 @@ impl NameSource for Devices {
         let Some(source) = self.source(component) else {
             let known = self.sources.iter().map(|s| s.component().to_owned()).collect();
             let cause = match component.as_str() {
-                "perf_event" | "cpu" => Cause::NoComponent,
-                _ => Cause::Components(known),
+                "perf_event" | "cpu" => NameCause::NoComponent,
+                _ => NameCause::Components(known),
             };
             let kind = NameErrorKind::Unknown { name: format!("{component}:::{name}") };
             return Some(Err(Trouble::new(kind).because(cause)));

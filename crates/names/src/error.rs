@@ -1,6 +1,6 @@
 //! The one error of names: what is wrong, and where.
 
-use crate::cause::Cause;
+use crate::cause::NameCause;
 
 /// A counter list that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -11,7 +11,7 @@ pub struct NameError {
     /// Byte offset in the typed text.
     pub at: usize,
     /// What is known beyond `kind`, from which the command line makes advice.
-    pub cause: Option<Cause>,
+    pub cause: Option<NameCause>,
 }
 
 /// What is wrong with a counter list. Its text does not include the place.
@@ -106,7 +106,7 @@ impl NameError {
         Self::new(NameErrorKind::Syntax { expected, found }, at)
     }
 
-    pub(crate) fn because(mut self, cause: Cause) -> Self {
+    pub(crate) fn because(mut self, cause: NameCause) -> Self {
         self.cause = Some(cause);
         self
     }

@@ -19,7 +19,7 @@
 //!      ▼
 //!  near           which names are spelled like an unknown one
 //!  NameError      one type for everything that can be wrong, with the byte where it is, and a
-//!                 Cause from which the command line makes advice
+//!                 NameCause from which the command line makes advice
 //! ```
 //!
 //! `source` has the types that all sources share. To add a kind of names, write a [`NameSource`] in
@@ -49,7 +49,7 @@ mod units;
 mod uprobe;
 mod vendor;
 
-pub use cause::Cause;
+pub use cause::NameCause;
 pub use error::{NameError, NameErrorKind};
 pub use parse::{parse, pieces};
 pub use resolve::Resolver;

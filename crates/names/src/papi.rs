@@ -8,7 +8,7 @@
 use model::Unit;
 
 use crate::amd;
-use crate::cause::Cause;
+use crate::cause::NameCause;
 use crate::error::NameErrorKind;
 use crate::generic::{self, Numbers};
 use crate::source::{Entry, NameSource, Resolved, Trouble};
@@ -21,7 +21,7 @@ use model::suggest;
 /// counts twice).
 macro_rules! intel {
     ($precision:literal, $two:literal, $four:literal, $eight:literal) => {
-        Cause::WeightedSum(&[
+        NameCause::WeightedSum(&[
             (1, concat!("fp_arith_inst_retired.scalar_", $precision)),
             ($two, concat!("fp_arith_inst_retired.128b_packed_", $precision)),
             ($four, concat!("fp_arith_inst_retired.256b_packed_", $precision)),
@@ -83,8 +83,8 @@ const INEXACT: &[(&str, &str, &str)] = &[
 
 /// Presets of floating-point operations. Some processors of AMD's have one event for them
 /// ([`amd::papi`]); the second column is for all others.
-const FLOATING: &[(&str, Cause)] = &[
-    ("PAPI_FP_OPS", Cause::Precisions(&["PAPI_SP_OPS", "PAPI_DP_OPS"])),
+const FLOATING: &[(&str, NameCause)] = &[
+    ("PAPI_FP_OPS", NameCause::Precisions(&["PAPI_SP_OPS", "PAPI_DP_OPS"])),
     ("PAPI_SP_OPS", intel!("single", 4, 8, 16)),
     ("PAPI_DP_OPS", intel!("double", 2, 4, 8)),
 ];
@@ -174,14 +174,14 @@ impl Papi {
             let known = EXACT.iter().map(|(preset, _)| *preset);
             let near = suggest::closest(word, known);
             let cause = match near.is_empty() {
-                true => Cause::NoSuchPreset,
-                false => Cause::Near(near.into_iter().map(str::to_owned).collect()),
+                true => NameCause::NoSuchPreset,
+                false => NameCause::Near(near.into_iter().map(str::to_owned).collect()),
             };
             return Err(Trouble::new(NameErrorKind::Unknown { name: word.into() }).because(cause));
         };
         let cause = match *near {
-            "" => Cause::VendorOnly,
-            near => Cause::NearestPreset(near),
+            "" => NameCause::VendorOnly,
+            near => NameCause::NearestPreset(near),
         };
         let problem = format!("the PAPI preset has no single generic counter: {why}");
         Err(Trouble::new(NameErrorKind::Value { text: word.into(), problem }).because(cause))
@@ -192,7 +192,7 @@ impl Papi {
             let problem = "libpfm4's names for single processors are not supported".into();
             let text = format!("{pmu}::{name}");
             let kind = NameErrorKind::Value { text, problem };
-            return Err(Trouble::new(kind).because(Cause::VendorSpelling));
+            return Err(Trouble::new(kind).because(NameCause::VendorSpelling));
         }
         let mut left = attributes;
         let numbers = match self.cache(name, &mut left) {
@@ -209,8 +209,8 @@ impl Papi {
             let near: Vec<String> =
                 near.iter().map(|n| format!("perf::{}", n.to_ascii_uppercase())).collect();
             let cause = match near.is_empty() {
-                true => Cause::NoSuchPerfName,
-                false => Cause::Near(near),
+                true => NameCause::NoSuchPerfName,
+                false => NameCause::Near(near),
             };
             let name = format!("{pmu}::{name}");
             return Err(Trouble::new(NameErrorKind::Unknown { name }).because(cause));
@@ -279,7 +279,7 @@ fn modifiers(attributes: &[Term]) -> Result<Modifiers, Trouble> {
             _ => {
                 let (pmu, term_name) = ("perf::".into(), term.name.clone());
                 let kind = NameErrorKind::UnknownTerm { pmu, term: term_name };
-                return Err(Trouble::new(kind).at(term.at).because(Cause::PerfAttribute));
+                return Err(Trouble::new(kind).at(term.at).because(NameCause::PerfAttribute));
             }
         }
     }

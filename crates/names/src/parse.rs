@@ -18,7 +18,7 @@
 //! `a:b` is a name with modifiers if `b` has only letters that perf uses as modifiers; otherwise it
 //! is a tracepoint. White space around items is ignored.
 
-use crate::cause::Cause;
+use crate::cause::NameCause;
 use crate::error::{NameError, NameErrorKind};
 use crate::syntax::{Access, Entries, Filter, Head, Item, List, Modifiers, Term};
 
@@ -175,7 +175,7 @@ impl<'t> Parser<'t> {
                     _ => {
                         let pmu = format!("{system}:{name}");
                         let kind = NameErrorKind::UnknownTerm { pmu, term: term.name };
-                        return Err(NameError::new(kind, term.at).because(Cause::OneFilter));
+                        return Err(NameError::new(kind, term.at).because(NameCause::OneFilter));
                     }
                 }
             }
@@ -245,7 +245,7 @@ impl<'t> Parser<'t> {
         let open = self.at - 1;
         let unclosed = |p: &Self| {
             NameError::expected("a second \"/\"", p.text, p.text.len())
-                .because(Cause::OpenedAt(open))
+                .because(NameCause::OpenedAt(open))
         };
         let mut terms = Vec::new();
         if self.eat('/') {
@@ -307,12 +307,12 @@ impl<'t> Parser<'t> {
             }
         }
         Err(NameError::expected("a second quote", self.text, self.text.len())
-            .because(Cause::OpenedAt(open)))
+            .because(NameCause::OpenedAt(open)))
     }
 
     /// Reads what follows `mem:`.
     fn breakpoint(&mut self) -> Result<(Head, Modifiers), NameError> {
-        let address = self.number("/:").map_err(|e| e.because(Cause::AddressExpected))?;
+        let address = self.number("/:").map_err(|e| e.because(NameCause::AddressExpected))?;
         let len = if self.eat('/') { Some(self.number(":")?) } else { None };
         let (mut access, mut modifiers) = (None, Modifiers::default());
         if self.eat(':') {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use model::{Counter, MAX_COUNTERS, PerfAttr, Source};
 
 use crate::amd::Amd;
-use crate::cause::Cause;
+use crate::cause::NameCause;
 use crate::devices::Devices;
 use crate::error::{NameError, NameErrorKind};
 use crate::generic::Generic;
@@ -141,7 +141,7 @@ impl Resolver {
                 if counters.len() == MAX_COUNTERS {
                     let problem = format!("more than {MAX_COUNTERS} counters");
                     return Err(NameError::new(NameErrorKind::Group { problem }, at)
-                        .because(Cause::TooMany));
+                        .because(NameCause::TooMany));
                 }
                 counter.group = number as u16;
                 counters.push(counter);
@@ -268,8 +268,8 @@ impl Resolver {
             entries.retain(|entry| entry.source != "AMD");
         }
         let near = near::nearest(name, &entries);
-        let problem = || Some(Cause::Tables(self.vendor.problem()?.to_owned()));
-        let cause = if near.is_empty() { problem() } else { Some(Cause::Near(near)) };
+        let problem = || Some(NameCause::Tables(self.vendor.problem()?.to_owned()));
+        let cause = if near.is_empty() { problem() } else { Some(NameCause::Near(near)) };
         NameError { kind: NameErrorKind::Unknown { name: name.into() }, at, cause }
     }
 }
@@ -278,7 +278,7 @@ fn bad_modifier(letters: &str, at: usize) -> NameError {
     let Some((offset, letter)) = letters.char_indices().find(|(_, c)| !is_perfs(*c)) else {
         let problem = "modifiers are written together".to_owned();
         let kind = NameErrorKind::Value { text: letters.into(), problem };
-        return NameError::new(kind, at).because(Cause::SeparatedModifiers);
+        return NameError::new(kind, at).because(NameCause::SeparatedModifiers);
     };
     NameError::new(NameErrorKind::UnknownModifier { letter }, at + offset)
 }

@@ -13,7 +13,7 @@
 
 use model::{SimReading, SimScript, Source, Unit};
 
-use crate::cause::Cause;
+use crate::cause::NameCause;
 use crate::error::NameErrorKind;
 use crate::parse::number;
 use crate::source::{Called, Entry, NameSource, Resolved, Trouble};
@@ -51,7 +51,7 @@ fn script(terms: &[Term]) -> Result<Resolved, Trouble> {
         let problem = "a simulated counter begins with its name".into();
         let text = terms.first().map_or_else(String::new, Term::to_string);
         let trouble = Trouble::new(NameErrorKind::Value { text, problem });
-        return Err(trouble.because(Cause::ScriptIncomplete));
+        return Err(trouble.because(NameCause::ScriptIncomplete));
     };
     let (mut unit, mut enabled, mut readings) = (Unit::Count, 1000, None);
     for term in options {
@@ -70,14 +70,14 @@ fn script(terms: &[Term]) -> Result<Resolved, Trouble> {
             _ => {
                 let (pmu, term_name) = ("sim".into(), term.name.clone());
                 let kind = NameErrorKind::UnknownTerm { pmu, term: term_name };
-                return Err(Trouble::new(kind).at(term.at).because(Cause::ScriptTerm));
+                return Err(Trouble::new(kind).at(term.at).because(NameCause::ScriptTerm));
             }
         }
     }
     let Some(term) = readings else {
         let problem = "a simulated counter needs readings=".into();
         let kind = NameErrorKind::Value { text: name.clone(), problem };
-        return Err(Trouble::new(kind).because(Cause::ScriptIncomplete));
+        return Err(Trouble::new(kind).because(NameCause::ScriptIncomplete));
     };
     let mut script = SimScript::default();
     let value = term.value.as_deref().unwrap_or("");

@@ -2,7 +2,7 @@
 
 use model::{Scale, Scope, Source, Unit};
 
-use crate::cause::Cause;
+use crate::cause::NameCause;
 use crate::error::NameErrorKind;
 use crate::syntax::{Head, Modifiers};
 
@@ -76,7 +76,7 @@ impl Resolved {
 pub struct Trouble {
     pub(crate) kind: NameErrorKind,
     pub(crate) at: Option<usize>,
-    pub(crate) cause: Option<Cause>,
+    pub(crate) cause: Option<NameCause>,
 }
 
 impl Trouble {
@@ -97,7 +97,7 @@ impl Trouble {
     }
 
     /// The same error with its cause.
-    pub fn because(mut self, cause: Cause) -> Self {
+    pub fn because(mut self, cause: NameCause) -> Self {
         self.cause = Some(cause);
         self
     }

@@ -19,7 +19,7 @@ use std::rc::Rc;
 
 use model::{PerfAttr, Scale, Scope, Source, Unit};
 
-use crate::cause::Cause;
+use crate::cause::NameCause;
 use crate::error::NameErrorKind;
 use crate::format::{self, Format};
 use crate::generic;
@@ -153,7 +153,7 @@ impl Pmus {
     fn look_up(&self, typed: &str, terms: &[Term]) -> Result<Vec<Resolved>, Trouble> {
         if typed == "uprobe" || typed == "kprobe" {
             let what = format!("{typed}/…/");
-            let cause = if typed == "uprobe" { Cause::UprobePmu } else { Cause::KprobePmu };
+            let cause = if typed == "uprobe" { NameCause::UprobePmu } else { NameCause::KprobePmu };
             return Err(Trouble::new(NameErrorKind::Unsupported { what }).because(cause));
         }
         let pmus = self.called(typed);
@@ -162,9 +162,9 @@ impl Pmus {
             let near = suggest::closest(typed, all.iter().map(String::as_str));
             let near: Vec<String> = near.into_iter().map(str::to_owned).collect();
             let cause = match (all.is_empty(), near.is_empty()) {
-                (true, _) => Cause::NoPmus,
-                (false, true) => Cause::Pmus(all),
-                (false, false) => Cause::Near(near),
+                (true, _) => NameCause::NoPmus,
+                (false, true) => NameCause::Pmus(all),
+                (false, false) => NameCause::Near(near),
             };
             let problem = format!("this machine has no PMU {typed:?}");
             return Err(Trouble::new(NameErrorKind::Machine { problem }).because(cause));
@@ -300,7 +300,7 @@ impl Pmus {
                 value.ok_or_else(|| {
                     let text = all.first().map_or_else(String::new, Term::to_string);
                     wrong(&text, format!("needs a value for {}", term.name))
-                        .because(Cause::Instead(format!("{pmu}/{text},{}=…/", term.name)))
+                        .because(NameCause::Instead(format!("{pmu}/{text},{}=…/", term.name)))
                 })?
             }
             text => text,
@@ -384,16 +384,16 @@ impl Pmus {
         let plain = !term.name.contains(['/', '.']);
         if let Some(value) = self.0.read_trimmed(&capability).filter(|_| plain) {
             let value = format!("{} = {value}", term.name);
-            return trouble.because(Cause::Capability(value));
+            return trouble.because(NameCause::Capability(value));
         }
         let mut known = self.events(pmu);
         known.extend(self.0.list(&format!("{DEVICES}/{pmu}/format")));
         let near = suggest::closest(&term.name, known.iter().map(String::as_str));
         if near.is_empty() {
             known.truncate(12);
-            return trouble.because(Cause::Terms(known));
+            return trouble.because(NameCause::Terms(known));
         }
-        trouble.because(Cause::Near(near.into_iter().map(str::to_owned).collect()))
+        trouble.because(NameCause::Near(near.into_iter().map(str::to_owned).collect()))
     }
 }
 

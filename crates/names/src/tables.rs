@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use crate::cause::Cause;
+use crate::cause::NameCause;
 use crate::error::NameErrorKind;
 use crate::source::{Entry, NameSource, Resolved, Trouble};
 use crate::syntax::Head;
@@ -78,7 +78,7 @@ fn look_up(
 fn of_event(pmus: &Pmus, event: &VendorEvent, several: bool) -> Result<Vec<Resolved>, Trouble> {
     let terms = split_terms(&event.terms, 0);
     // A term that does not fit is an error of the table, so it has no place in what was typed.
-    let row = || Cause::TableRow(format!("{}/{}/", event.pmu, event.terms));
+    let row = || NameCause::TableRow(format!("{}/{}/", event.pmu, event.terms));
     let anywhere = |trouble: Trouble| trouble.anywhere().because(row());
     let called = pmus.called(&event.pmu);
     let mut found = Vec::new();

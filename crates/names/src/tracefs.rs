@@ -5,7 +5,7 @@ use std::{fs, io};
 
 use model::{PerfAttr, Source, Unit};
 
-use crate::cause::Cause;
+use crate::cause::NameCause;
 use crate::error::NameErrorKind;
 use crate::source::{Entry, NameSource, Resolved, Trouble};
 use crate::syntax::{Filter, Head};
@@ -56,7 +56,7 @@ impl Tracepoints {
         let typed = || format!("{system}:{name}");
         if system.contains('*') || name.contains('*') {
             let what = format!("a pattern of tracepoints ({})", typed());
-            let cause = Cause::TracepointPattern(typed());
+            let cause = NameCause::TracepointPattern(typed());
             return Err(Trouble::new(NameErrorKind::Unsupported { what }).because(cause));
         }
         let plain = |s: &str| s.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
@@ -69,11 +69,11 @@ impl Tracepoints {
             if TRACEFS.iter().any(|t| at(t).is_err_and(denied)) {
                 let problem = format!("{}: you may not read tracefs (EACCES)", typed());
                 let trouble = Trouble::new(NameErrorKind::Machine { problem });
-                return Err(trouble.because(Cause::ClosedTracefs));
+                return Err(trouble.because(NameCause::ClosedTracefs));
             }
             let problem = format!("{}: tracefs is not mounted here", typed());
             let trouble = Trouble::new(NameErrorKind::Machine { problem });
-            return Err(trouble.because(Cause::NoTracefs));
+            return Err(trouble.because(NameCause::NoTracefs));
         };
         let path = format!("{root}/events/{system}/{name}/id");
         let id = match self.0.read(&path) {
@@ -84,7 +84,7 @@ impl Tracepoints {
             Err(error) => {
                 let problem = format!("{}: read /{path}: {error}", typed());
                 let trouble = Trouble::new(NameErrorKind::Machine { problem });
-                return Err(trouble.because(Cause::ClosedTracefs));
+                return Err(trouble.because(NameCause::ClosedTracefs));
             }
         };
         let Some(config) = id else {
@@ -114,7 +114,7 @@ impl Tracepoints {
                 let known = ["cpu", "CPU", "comm", "COMM", "common_pid"].contains(&field);
                 if !known && !fields.iter().any(|f| f == field) {
                     let problem = "no field of this tracepoint".into();
-                    return Err(wrong(field, problem).because(Cause::Fields(fields.clone())));
+                    return Err(wrong(field, problem).because(NameCause::Fields(fields.clone())));
                 }
             }
         }

@@ -23,7 +23,7 @@ use model::{PerfAttr, Source, Unit};
 use object::elf::{FileHeader32, FileHeader64};
 use object::{Endianness, FileKind};
 
-use crate::cause::Cause;
+use crate::cause::NameCause;
 use crate::error::NameErrorKind;
 use crate::format::Format;
 use crate::source::{Entry, NameSource, Resolved, Trouble};
@@ -70,7 +70,7 @@ impl Uprobes {
         let number = self.0.read_trimmed(&format!("{DEVICES}/uprobe/type"));
         let kind = number.and_then(|text| text.parse().ok()).ok_or_else(|| {
             machine(format!("this kernel has no uprobe PMU (/{DEVICES}/uprobe/type)"))
-                .because(Cause::NoUprobes)
+                .because(NameCause::NoUprobes)
         })?;
         let mut attr = PerfAttr { kind, config2, ..PerfAttr::default() };
         if returns {
@@ -99,7 +99,7 @@ fn read(typed: &str) -> Result<(PathBuf, Vec<u8>), Trouble> {
         Trouble::new(NameErrorKind::Machine { problem })
     };
     let Some(path) = found else {
-        return Err(unreadable("no such program in PATH").because(Cause::NotInPath));
+        return Err(unreadable("no such program in PATH").because(NameCause::NotInPath));
     };
     let path = std::path::absolute(&path).map_err(|e| unreadable(&e.to_string()))?;
     // Reading a device or a pipe might never end.
@@ -143,7 +143,7 @@ impl Asked<'_> {
         if self.returns {
             let typed = self.symbol.map_or_else(|| format!("{offset:#x}"), str::to_owned);
             entry::check(file, offset)
-                .map_err(|problem| wrong(typed, problem).because(Cause::NotAnEntry))?;
+                .map_err(|problem| wrong(typed, problem).because(NameCause::NotAnEntry))?;
         }
         Ok(offset)
     }
@@ -158,7 +158,7 @@ impl Asked<'_> {
                 chosen.name
             );
             let named = format!("uprobe:{}:{}", self.path.display(), chosen.name);
-            return Err(wrong(typed, problem).because(Cause::ChoosingCode(named)));
+            return Err(wrong(typed, problem).because(NameCause::ChoosingCode(named)));
         }
         Ok(self.offset)
     }
@@ -173,14 +173,14 @@ impl Asked<'_> {
             let problem = "a return probe in the middle of a function would damage the \
                            program's stack";
             let instead = format!("uretprobe:{}:{symbol}", self.path.display());
-            return Err(wrong(typed(), problem).because(Cause::Instead(instead)));
+            return Err(wrong(typed(), problem).because(NameCause::Instead(instead)));
         }
         let function = file.find(self.path, symbol)?;
         if function.indirect {
             if self.offset > 0 {
                 let problem = "an offset into a function of which each process chooses an \
                                implementation when it starts";
-                return Err(wrong(typed(), problem).because(Cause::OffsetIntoIndirect));
+                return Err(wrong(typed(), problem).because(NameCause::OffsetIntoIndirect));
             }
             return indirect::implementation(self.path, &function)
                 .ok_or_else(|| file.not_chosen(symbol, &function));

@@ -7,7 +7,7 @@ use machine::Machine;
 use model::{SimReading, SimScript, Source, Unit};
 use names::defaults::{Defaults, VariableError, VariableProblem, asked, of_devices};
 use names::devices::{DeviceKind, DeviceSource, Devices, KINDS, Missing};
-use names::{Called, Cause, Entry, NameErrorKind, Resolved, Resolver, Trouble};
+use names::{Called, Entry, NameCause, NameErrorKind, Resolved, Resolver, Trouble};
 use testkit::counting::*;
 
 fn of(
@@ -62,7 +62,7 @@ fn a_source_of_an_accelerator() {
     let resolver = Resolver::new(&Machine::here()).with(Box::new(test_devices()));
     // The component is not one of the known ones. Resolver::with asks it after those.
     let error = Resolver::new(&Machine::here()).resolve("toy:::cycles").unwrap_err();
-    let Some(Cause::Components(all)) = error.cause else { panic!("{error:?}") };
+    let Some(NameCause::Components(all)) = error.cause else { panic!("{error:?}") };
     assert_eq!(all[0], "cuda");
     assert!(resolver.catalogue().iter().any(|entry| entry.name == "toy:::cycles"));
     let toy = test_devices();
@@ -119,7 +119,7 @@ fn a_wrong_variable_is_an_error_with_a_place() {
         "TVM_PAPI_CPU_METRICS=cs;cycels: counter list, byte 3: unknown counter \"cycels\""
     );
     let VariableProblem::Name(name) = *error.problem else { panic!("{error:?}") };
-    assert_eq!(name.cause, Some(Cause::Near(vec!["cycles".into()])));
+    assert_eq!(name.cause, Some(NameCause::Near(vec!["cycles".into()])));
     let error = of(&["cpu"], &[("COUNTERPOINT_CPU_METRICS", "cs:u")], Devices::known());
     assert!(error.unwrap_err().to_string().contains("cs:u is always 0"));
 }

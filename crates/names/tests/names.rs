@@ -3,7 +3,7 @@
 
 use machine::Machine;
 use model::{Counter, PerfAttr, SimReading, Source, Unit};
-use names::{Cause, Resolver, parse, pieces};
+use names::{NameCause, Resolver, parse, pieces};
 
 /// A machine without PMUs and tracefs, on which only built-in names can be resolved.
 fn bare() -> Resolver {
@@ -143,7 +143,7 @@ fn breakpoints() {
 }
 
 /// What is typed, the byte, the message after the byte, and the cause (`Debug` of
-/// [`names::Cause`]).
+/// [`names::NameCause`]).
 #[test]
 fn errors_say_what_where_and_what_instead() {
     #[rustfmt::skip]
@@ -323,7 +323,7 @@ fn too_many_counters() {
     let list: Vec<String> = (0..33).map(|n| format!("mem:{:#x}/1:w", 4096 + n)).collect();
     let error = Resolver::new(&Machine::at("/nonexistent")).resolve(&list.join(",")).unwrap_err();
     assert_eq!(error.what(), "more than 32 counters");
-    assert_eq!(error.cause, Some(Cause::TooMany));
+    assert_eq!(error.cause, Some(NameCause::TooMany));
 }
 
 /// Known modifiers in two parts are not reported as unknown.

@@ -5,7 +5,7 @@
 
 use machine::Machine;
 use model::{PerfAttr, Source};
-use names::{Cause, Resolver};
+use names::{NameCause, Resolver};
 
 fn bare() -> Resolver {
     Resolver::new(&Machine::at("/nonexistent"))
@@ -166,7 +166,7 @@ fn the_sum_for_intel() {
     for (preset, precision, bits) in [("PAPI_SP_OPS", "single", 32), ("PAPI_DP_OPS", "double", 64)]
     {
         let cause = bare().resolve(preset).unwrap_err().cause;
-        let Some(Cause::WeightedSum(parts)) = cause else { panic!("{cause:?}") };
+        let Some(NameCause::WeightedSum(parts)) = cause else { panic!("{cause:?}") };
         let widths = ["scalar", "128b_packed", "256b_packed", "512b_packed"];
         let expected = widths
             .iter()

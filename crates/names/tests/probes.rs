@@ -9,7 +9,7 @@ use counters::{OpenErrorKind, Plan, ReadStatus, Readings, ThreadCounters};
 use machine::Machine;
 use machine::check::{Privilege, check, needs};
 use model::{PerfAttr, Source};
-use names::{Cause, Resolver};
+use names::{NameCause, Resolver};
 use testkit::counting::*;
 
 /// A number of hits that differs between runs.
@@ -268,7 +268,7 @@ fn tracepoints_are_listed_and_suggested() {
         let resolver = Resolver::new(&Machine::here());
         let listed = resolver.bulk().into_iter().filter(|e| e.source == "tracepoint").count();
         let error = resolver.resolve("syscalls:sys_enter_getppdi").unwrap_err();
-        let Some(Cause::Near(near)) = error.cause else { return 2 };
+        let Some(NameCause::Near(near)) = error.cause else { return 2 };
         let found = near.iter().any(|name| name == "syscalls:sys_enter_getppid");
         if listed > 300 && found { 0 } else { 1 }
     });

@@ -5,7 +5,7 @@
 
 use machine::Machine;
 use model::{Counter, Scope, Source, Unit};
-use names::{Cause, Resolver};
+use names::{NameCause, Resolver};
 use testkit::counting::Tree;
 
 const DEVICES: &str = "sys/bus/event_source/devices";
@@ -235,7 +235,9 @@ fn directories_that_give_nothing() {
     ] {
         let resolver = resolver(&tree, directory);
         let error = resolver.resolve("qqqqqq.zzzzzz").unwrap_err();
-        let Some(Cause::Tables(problem)) = error.cause else { panic!("{directory}: {error:?}") };
+        let Some(NameCause::Tables(problem)) = error.cause else {
+            panic!("{directory}: {error:?}")
+        };
         assert!(problem.ends_with(expected), "{directory}: {problem}");
         assert!(resolver.resolve("cycles,page-faults").is_ok());
     }
@@ -255,7 +257,7 @@ fn what_is_broken_is_left_out() {
     let resolver = resolver(&tree, "partly");
     assert_eq!(rows(&resolver, "good.one"), ["good.one 4 0x76 0x0"]);
     let error = resolver.resolve("qqqqqq.zzzzzz").unwrap_err();
-    let Some(Cause::Tables(problem)) = error.cause else { panic!("{error:?}") };
+    let Some(NameCause::Tables(problem)) = error.cause else { panic!("{error:?}") };
     let expected =
         "partly/a.json: strange.one: EventCode \"y\" is not a number; and 2 more like it";
     assert!(problem.ends_with(expected), "{problem}");

@@ -1,7 +1,7 @@
 //! What to type instead of a counter list that cannot be used.
 
 use machine::Machine;
-use names::{Cause, NameError, NameErrorKind};
+use names::{NameCause, NameError, NameErrorKind};
 
 use super::{OPEN_TRACEFS, devices, mount_tracefs, wanted};
 
@@ -36,96 +36,100 @@ fn unknown(name: &str) -> String {
     }
 }
 
-fn for_cause(cause: &Cause, kind: &NameErrorKind, machine: &Machine) -> String {
+fn for_cause(cause: &NameCause, kind: &NameErrorKind, machine: &Machine) -> String {
     let pmu = match kind {
         NameErrorKind::UnknownTerm { pmu, .. } => pmu,
         _ => "the PMU",
     };
     match cause {
-        Cause::Near(names) => format!("did you mean {}?", names.join(", ")),
-        Cause::Instead(counter) => format!("type {counter}"),
-        Cause::OpenedAt(byte) => format!("the first one is at byte {byte}"),
-        Cause::SeparatedModifiers => "as in page-faults:uk".into(),
-        Cause::AddressExpected => {
+        NameCause::Near(names) => format!("did you mean {}?", names.join(", ")),
+        NameCause::Instead(counter) => format!("type {counter}"),
+        NameCause::OpenedAt(byte) => format!("the first one is at byte {byte}"),
+        NameCause::SeparatedModifiers => "as in page-faults:uk".into(),
+        NameCause::AddressExpected => {
             "a breakpoint is at an address (nm PROGRAM shows them); to count \
              calls of a function: uprobe:PATH:FUNCTION"
                 .into()
         }
-        Cause::OneFilter => "a tracepoint takes one filter: /filter=\"count > 100\"/".into(),
-        Cause::TooMany => "that is what one profile holds; record the others in another run".into(),
-        Cause::Tables(problem) => problem.clone(),
-        Cause::TableRow(row) => format!("the processor's table has {row}"),
-        Cause::OtherProcessor => "perf's own names work on every processor".into(),
+        NameCause::OneFilter => "a tracepoint takes one filter: /filter=\"count > 100\"/".into(),
+        NameCause::TooMany => {
+            "that is what one profile holds; record the others in another run".into()
+        }
+        NameCause::Tables(problem) => problem.clone(),
+        NameCause::TableRow(row) => format!("the processor's table has {row}"),
+        NameCause::OtherProcessor => "perf's own names work on every processor".into(),
 
-        Cause::ScriptIncomplete => "for example sim/NAME,readings=0:5/".into(),
-        Cause::ScriptTerm => "the terms are readings=, enabled= and unit=".into(),
+        NameCause::ScriptIncomplete => "for example sim/NAME,readings=0:5/".into(),
+        NameCause::ScriptTerm => "the terms are readings=, enabled= and unit=".into(),
 
-        Cause::NoPmus => "sysfs describes no PMU of this machine".into(),
-        Cause::Pmus(all) => format!("PMUs of this machine: {}", all.join(", ")),
-        Cause::Terms(some) => format!("some of {pmu}'s: {}", some.join(", ")),
-        Cause::Capability(value) => format!("caps/{value} says what {pmu} can do"),
-        Cause::UprobePmu => "type uprobe:PATH:FUNCTION".into(),
-        Cause::KprobePmu => "a probe made with perf probe is a tracepoint: probe:NAME".into(),
+        NameCause::NoPmus => "sysfs describes no PMU of this machine".into(),
+        NameCause::Pmus(all) => format!("PMUs of this machine: {}", all.join(", ")),
+        NameCause::Terms(some) => format!("some of {pmu}'s: {}", some.join(", ")),
+        NameCause::Capability(value) => format!("caps/{value} says what {pmu} can do"),
+        NameCause::UprobePmu => "type uprobe:PATH:FUNCTION".into(),
+        NameCause::KprobePmu => "a probe made with perf probe is a tracepoint: probe:NAME".into(),
 
-        Cause::TracepointPattern(pattern) => {
+        NameCause::TracepointPattern(pattern) => {
             format!("counterpoint list '{pattern}' shows them; name those that you want")
         }
-        Cause::ClosedTracefs => OPEN_TRACEFS.into(),
-        Cause::NoTracefs => mount_tracefs(machine),
-        Cause::Fields(fields) => format!("its fields: {}", fields.join(", ")),
+        NameCause::ClosedTracefs => OPEN_TRACEFS.into(),
+        NameCause::NoTracefs => mount_tracefs(machine),
+        NameCause::Fields(fields) => format!("its fields: {}", fields.join(", ")),
 
-        Cause::NoUprobes => "use a kernel with CONFIG_UPROBE_EVENTS".into(),
-        Cause::NotInPath => "a library needs its whole path; ldd PROGRAM shows it".into(),
-        Cause::NotAnEntry => {
+        NameCause::NoUprobes => "use a kernel with CONFIG_UPROBE_EVENTS".into(),
+        NameCause::NotInPath => "a library needs its whole path; ldd PROGRAM shows it".into(),
+        NameCause::NotAnEntry => {
             "a return probe replaces the return address, which is in its place at \
              the entry of a function only; count the entries: uprobe:PATH:FUNCTION"
                 .into()
         }
-        Cause::OffsetIntoIndirect => {
+        NameCause::OffsetIntoIndirect => {
             "leave the offset out, or probe one implementation by its own name".into()
         }
-        Cause::ChoosingCode(counter) => format!("type the function's name: {counter}"),
-        Cause::Versions(versions) => format!("it has {}", versions.join(", ")),
-        Cause::NoDefaultVersion(versions) => format!("choose one: {}", versions.join(", ")),
-        Cause::Places(places) => format!("choose one by its offset: {}", places.join(", ")),
-        Cause::Imported(file) => {
+        NameCause::ChoosingCode(counter) => format!("type the function's name: {counter}"),
+        NameCause::Versions(versions) => format!("it has {}", versions.join(", ")),
+        NameCause::NoDefaultVersion(versions) => format!("choose one: {}", versions.join(", ")),
+        NameCause::Places(places) => format!("choose one by its offset: {}", places.join(", ")),
+        NameCause::Imported(file) => {
             format!("{file} only calls it; probe the library that has it (ldd PROGRAM lists them)")
         }
-        Cause::NoSymbols => "the file has no symbols; type an offset: uprobe:PATH:0x1234".into(),
-        Cause::NoSuchSymbol => "nm -D and nm show what a file defines".into(),
-        Cause::Implementations(names) if names.is_empty() => {
+        NameCause::NoSymbols => {
+            "the file has no symbols; type an offset: uprobe:PATH:0x1234".into()
+        }
+        NameCause::NoSuchSymbol => "nm -D and nm show what a file defines".into(),
+        NameCause::Implementations(names) if names.is_empty() => {
             "probe the implementation that is chosen, by its own name or offset: a debugger shows \
              it in the disassembly when the program calls the function"
                 .into()
         }
-        Cause::Implementations(names) => {
+        NameCause::Implementations(names) => {
             format!(
                 "probe the implementation that this machine chooses, one of {}",
                 names.join(", ")
             )
         }
 
-        Cause::NoSuchPreset => "docs/counters.md lists the presets that exist here".into(),
-        Cause::NearestPreset(near) => format!("the nearest: {near}"),
-        Cause::VendorOnly => {
+        NameCause::NoSuchPreset => "docs/counters.md lists the presets that exist here".into(),
+        NameCause::NearestPreset(near) => format!("the nearest: {near}"),
+        NameCause::VendorOnly => {
             "a vendor's name for it, with --events-dir or an installed perf".into()
         }
-        Cause::VendorSpelling => "perf's spelling of a vendor's name (inst_retired.any), with \
+        NameCause::VendorSpelling => "perf's spelling of a vendor's name (inst_retired.any), with \
              --events-dir or an installed perf"
             .into(),
-        Cause::NoSuchPerfName => {
+        NameCause::NoSuchPerfName => {
             "counterpoint list shows perf's own names, which also work after perf::".into()
         }
-        Cause::PerfAttribute => {
+        NameCause::PerfAttribute => {
             "u user, k kernel, h hypervisor, mg guest, mh host, pinned, excl".into()
         }
-        Cause::Precisions(presets) => {
+        NameCause::Precisions(presets) => {
             format!("single and double precision are a sum each: {} say which", presets.join(", "))
         }
-        Cause::WeightedSum(parts) => weighted_sum(parts),
+        NameCause::WeightedSum(parts) => weighted_sum(parts),
 
-        Cause::NoComponent => "the processor's counters have no component: perf::CYCLES".into(),
-        Cause::Components(all) => format!("components: {}", all.join(", ")),
+        NameCause::NoComponent => "the processor's counters have no component: perf::CYCLES".into(),
+        NameCause::Components(all) => format!("components: {}", all.join(", ")),
     }
 }
 

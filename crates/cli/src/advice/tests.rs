@@ -112,7 +112,7 @@ fn about_a_machines_own_names() {
 /// Functions of files, which the tests of the crate `names` make with a compiler.
 #[test]
 fn about_functions() {
-    use ::names::Cause::*;
+    use ::names::NameCause::*;
     let error = ::names::parse("").expect_err("nothing was typed");
     let list = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     for (cause, expected) in [

@@ -20,7 +20,7 @@ use object::{
 };
 
 use super::wrong;
-use crate::cause::Cause;
+use crate::cause::NameCause;
 use crate::source::Trouble;
 use machine::Machine;
 use model::suggest;
@@ -102,17 +102,17 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
             all().filter(|f| f.name == base).filter_map(Function::versioned).collect();
         if base != typed && !versions.is_empty() {
             let problem = format!("{} has no such version of {base}", path.display());
-            return wrong(typed, problem).because(Cause::Versions(unique(versions)));
+            return wrong(typed, problem).because(NameCause::Versions(unique(versions)));
         }
         let trouble = wrong(typed, format!("no function of {}", path.display()));
         if self.imported.iter().any(|name| name == base) {
-            return trouble.because(Cause::Imported(path.display().to_string()));
+            return trouble.because(NameCause::Imported(path.display().to_string()));
         }
         let near = suggest::closest(base, all().map(|f| f.name.as_str()));
         trouble.because(match near.is_empty() {
-            true if self.functions.is_empty() && self.separate.is_empty() => Cause::NoSymbols,
-            true => Cause::NoSuchSymbol,
-            false => Cause::Near(near.into_iter().map(str::to_owned).collect()),
+            true if self.functions.is_empty() && self.separate.is_empty() => NameCause::NoSymbols,
+            true => NameCause::NoSuchSymbol,
+            false => NameCause::Near(near.into_iter().map(str::to_owned).collect()),
         })
     }
 
@@ -120,7 +120,7 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         let versions: Vec<String> = several.iter().filter_map(|f| f.versioned()).collect();
         if versions.len() == several.len() {
             let problem = format!("{} versions, none of which is the default", several.len());
-            return wrong(typed, problem).because(Cause::NoDefaultVersion(versions));
+            return wrong(typed, problem).because(NameCause::NoDefaultVersion(versions));
         }
         let place = |f: &&Function| {
             let offset = self.offset_of(f.address)?;
@@ -133,7 +133,7 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         };
         let places: Vec<String> = several.iter().filter_map(place).collect();
         wrong(typed, format!("{} functions of that name", several.len()))
-            .because(Cause::Places(places))
+            .because(NameCause::Places(places))
     }
 
     /// Why an indirect function cannot be probed by its name.
@@ -146,7 +146,7 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         let all = self.functions.iter().chain(&self.separate);
         let mut names = unique(all.filter(named).map(|f| f.name.clone()).collect());
         names.truncate(8);
-        wrong(typed, problem).because(Cause::Implementations(names))
+        wrong(typed, problem).because(NameCause::Implementations(names))
     }
 
     /// The indirect function whose choosing code contains `address`.
