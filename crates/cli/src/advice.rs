@@ -1,5 +1,5 @@
-//! What to do about an error or a finding: the only place with advice about counters, names and
-//! the machine. The other crates give a cause, with the facts that belong to it; here each cause has
+//! What to do about an error or a finding: the only place with advice about counters, names,
+//! metrics and the machine. The other crates give a cause, with the facts that belong to it; here each cause has
 //! a sentence for people.
 //!
 //! | module | advice about |
@@ -7,6 +7,7 @@
 //! | `counters` | a counter that does not open or count ([`machine::check::Cause`]) |
 //! | `machine` | what limits this machine ([`machine::doctor::Limit`]) |
 //! | `names` | a counter list that cannot be used ([`names::NameCause`]) |
+//! | `metrics` | a metric that cannot be used ([`model::metric::MetricCause`]) |
 //! | `wanted` | words that people type for which there is no counter (`ipc`, `memory`) |
 //! | `devices` | a device that cannot be counted |
 //!
@@ -16,6 +17,7 @@
 mod counters;
 mod devices;
 mod machine;
+mod metrics;
 mod names;
 #[cfg(test)]
 mod tests;
@@ -24,6 +26,7 @@ mod wanted;
 pub use counters::{for_cause, for_problem};
 pub use devices::skipped;
 pub use machine::for_limit;
+pub use metrics::for_metric;
 pub use names::for_name;
 
 use ::machine::Machine;

@@ -43,7 +43,7 @@ use std::fmt;
 
 pub use bind::{Bound, Operand};
 pub use builtin::{BUILTINS, Builtin, offered};
-pub use error::{MetricError, MetricErrorKind};
+pub use error::{MetricCause, MetricError, MetricErrorKind};
 pub use unit::MetricUnit;
 
 /// The longest definition.

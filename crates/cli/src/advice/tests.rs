@@ -271,3 +271,49 @@ fn about_permissions() {
         assert!(advice.starts_with(expected), "{paranoid:?} {files:?}: {advice}");
     }
 }
+
+#[test]
+fn about_a_metric() {
+    use model::metric::{Metric, Operand};
+    let operand = |name, unit, group| Operand { name, unit, scale: 1.0, group };
+    let count = model::Unit::Count;
+    let counters = [
+        operand("cycles", model::Unit::Cycles, 0),
+        operand("instructions", count, 0),
+        operand("cache-misses", count, 0),
+        operand("task-clock", model::Unit::Nanoseconds, 0),
+        operand("read", model::Unit::Bytes, 0),
+        operand("msr/tsc/", count, 0),
+        operand("page-faults:u", count, 1),
+        operand("page-faults:k", count, 1),
+        operand("cpu-migrations:u", count, 1),
+        operand("energy", count, 2),
+    ];
+    #[rustfmt::skip]
+    let golden = [
+        ("x=cycles instructions", "put names with slashes, commas or spaces in quotes: \"msr/tsc/\" / duration"),
+        ("x=5parsec*cycles", "units: %, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi Gi Ti) s, B, Hz, J, W; also one per another: GB/s, /s"),
+        ("x=avg(cycles)", "there are min(…) and max(…)"),
+        ("x=cycles in", "units: %, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi Gi Ti) s, B, Hz, J, W; also one per another: GB/s, /s"),
+        ("x=cycles in furlongs", "units: %, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi Gi Ti) s, B, Hz, J, W; also one per another: GB/s, /s"),
+        ("x=cycels / 2", "did you mean cycles?"),
+        ("x=branch-misses/2", "did you mean cache-misses?"),
+        ("x=nothing-like-it", "this recording has the counters cycles, instructions, cache-misses, task-clock, read, msr/tsc/, page-faults:u, page-faults:k, cpu-migrations:u, energy"),
+        ("x=cycles-instructions", "a minus needs spaces around it: cycles - instructions"),
+        ("x=cache-misses-3", "a minus needs spaces around it: cache-misses - 3"),
+        ("x=cycles:k", "did you mean cycles?"),
+        ("x=page-faults", "write it with its modifiers"),
+        ("x = cycles / page-faults:u", "count them in one group: -e '{cycles,page-faults:u}'"),
+        ("x=cpu-migrations/page-faults:k", "if that is what you want, write them with their modifiers"),
+        ("x=task-clock + 5", "numbers can have a unit: 5ms, 64B, 1kHz"),
+        ("x=2+2", ""),
+    ];
+    for (typed, expected) in golden {
+        let bound = Metric::parse(typed).and_then(|metric| metric.bind(&counters));
+        let advice = for_metric(&bound.expect_err(typed)).unwrap_or_default();
+        assert_eq!(advice, expected, "{typed}");
+    }
+    let nothing = Metric::parse("x=cycles").and_then(|metric| metric.bind(&[]));
+    let advice = for_metric(&nothing.expect_err("no counters"));
+    assert_eq!(advice.as_deref(), Some("this recording has no counters"));
+}
