@@ -160,7 +160,7 @@ fn check_together(counters: &[Counter], machine: &Machine) -> Result<(), Problem
     let fits: Vec<Counter> =
         counters[..at].iter().filter(|c| c.group == refused.group).cloned().collect();
     let message = match fits.is_empty() {
-        true => format!("open {} beside {}: {error}", refused.name, names(&counters[..at])),
+        true => format!("open {} together with {}: {error}", refused.name, names(&counters[..at])),
         false => format!("open {} as one group: {error} at {}", names(&group), refused.name),
     };
     let fits = if fits.is_empty() { &counters[..at] } else { &fits };
@@ -349,7 +349,7 @@ pub fn split(counters: &[Counter], machine: &Machine) -> Result<Vec<Counter>, Pr
         Ok(Err(Failure::Open { counter, error })) if error.kind == OpenErrorKind::NoSlot => {
             let (fits, refused) = (&split[..counter], &split[counter]);
             let message = format!(
-                "open {} beside {}: {error} (hardware breakpoints do not take turns)",
+                "open {} together with {}: {error} (hardware breakpoints do not take turns)",
                 refused.name,
                 names(fits)
             );

@@ -159,7 +159,7 @@ fn kernel(machine: &Machine) -> Finding {
 fn virtualisation(machine: &Machine) -> Finding {
     match machine.virtualisation() {
         Some(kind) => Finding::ok("virtualisation", kind),
-        None => Finding::ok("virtualisation", "no sign of it"),
+        None => Finding::ok("virtualisation", "not detected"),
     }
 }
 
@@ -290,7 +290,7 @@ fn capabilities(machine: &Machine) -> Finding {
     if have.is_empty() || !machine.in_user_namespace() {
         return Finding::ok(name, state);
     }
-    let finding = Finding::ok(name, format!("{state}, of a user namespace only"));
+    let finding = Finding::ok(name, format!("{state}, but only in a user namespace"));
     match machine.paranoid() {
         Some(2..) => finding.at(
             Level::Note,
@@ -326,7 +326,7 @@ fn seccomp(machine: &Machine) -> Finding {
 
 fn container(machine: &Machine) -> Finding {
     match machine.container() {
-        None => Finding::ok("container", "no sign of one"),
+        None => Finding::ok("container", "not detected"),
         Some(sign) if may_everything(machine) => Finding::ok("container", sign),
         Some(sign) => Finding::ok("container", sign).at(
             Level::Note,
@@ -414,7 +414,7 @@ fn tracefs(machine: &Machine) -> Finding {
     let denied = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
     let at = TRACEFS[0];
     match events(&at).is_err_and(denied) {
-        true => Finding::ok(name, format!("/{at}, not readable for us (EACCES)")).at(
+        true => Finding::ok(name, format!("/{at}, we may not read it (EACCES)")).at(
             Level::Note,
             prevents,
             Limit::ClosedTracefs,
@@ -441,7 +441,7 @@ fn agent(library: Option<&Path>) -> Finding {
             nothing,
             Limit::NoAgent,
         ),
-        None => Finding::ok(name, "not found beside the program").at(
+        None => Finding::ok(name, "not found next to the program").at(
             Level::Problem,
             nothing,
             Limit::NoAgent,

@@ -52,7 +52,7 @@ fn a_good_machine_has_nothing_to_say() {
     assert!(bad.is_empty(), "{bad:?}");
     let states = [
         ("kernel", "6.12.1"),
-        ("virtualisation", "no sign of it"),
+        ("virtualisation", "not detected"),
         ("pmu", "cpu"),
         ("nmi watchdog", "off"),
         ("user-space reads", "rdpmc=1: allowed while a counter is open"),
@@ -60,7 +60,7 @@ fn a_good_machine_has_nothing_to_say() {
         ("perf_event_paranoid", "1"),
         ("capabilities", "neither CAP_PERFMON nor CAP_SYS_ADMIN"),
         ("seccomp", "off"),
-        ("container", "no sign of one"),
+        ("container", "not detected"),
         ("clock", "tsc, invariant time-stamp counter"),
         ("open files", "1024"),
         ("file size", "unlimited"),
@@ -115,9 +115,9 @@ fn each_trouble_is_found() {
         (|t| { t.file("proc/sys/kernel/perf_event_paranoid", "2\n"); t.file("proc/self/status", &status("000001ffffffffff", "0")); t.file("proc/self/uid_map", "0 1000 1\n") },
             "perf_event_paranoid", "2", Level::Note, Some(Limit::KernelForbidden)),
         (|t| { t.file("proc/sys/kernel/perf_event_paranoid", "2\n"); t.file("proc/self/status", &status("000001ffffffffff", "0")); t.file("proc/self/uid_map", "0 1000 1\n") },
-            "capabilities", "CAP_PERFMON, CAP_SYS_ADMIN, of a user namespace only", Level::Note, Some(Limit::NamespaceCapabilities)),
+            "capabilities", "CAP_PERFMON, CAP_SYS_ADMIN, but only in a user namespace", Level::Note, Some(Limit::NamespaceCapabilities)),
         (|t| { t.file("proc/self/status", &status("000001ffffffffff", "0")); t.file("proc/self/uid_map", "0 1000 1\n") },
-            "capabilities", "CAP_PERFMON, CAP_SYS_ADMIN, of a user namespace only", Level::Ok, None),
+            "capabilities", "CAP_PERFMON, CAP_SYS_ADMIN, but only in a user namespace", Level::Ok, None),
         // 16 pages, and 5 times 16: 96 counters.
         (|t| { t.file("proc/self/limits", "Max locked memory  65536 65536 bytes\n"); t.file("proc/sys/kernel/perf_event_mlock_kb", "64\n") },
             "locked memory", "RLIMIT_MEMLOCK 64 KiB, perf_event_mlock_kb 64 × 5 CPUs", Level::Note, Some(Limit::LittleLockedMemory)),
@@ -246,7 +246,7 @@ fn a_tracefs_that_may_not_be_read() {
         std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).unwrap();
         let finding = find(&examine(&Machine::at(&tree.root), None), "tracefs").clone();
         std::fs::set_permissions(&closed, before).unwrap();
-        assert_eq!(finding.state, "/sys/kernel/tracing, not readable for us (EACCES)");
+        assert_eq!(finding.state, "/sys/kernel/tracing, we may not read it (EACCES)");
         assert_eq!(finding.limit, Some(Limit::ClosedTracefs));
     }
 }
@@ -265,7 +265,7 @@ fn the_library() {
     let tree = good();
     let missing = tree.root.join("lib/other.so");
     let of = |library| find(&examine(&Machine::at(&tree.root), library), "agent library").clone();
-    assert_eq!(of(None).state, "not found beside the program");
+    assert_eq!(of(None).state, "not found next to the program");
     assert_eq!(of(Some(missing.as_path())).level, Level::Problem);
 }
 
