@@ -13,6 +13,7 @@ use model::Counter;
 use names::{Entries, Item, Modifiers, NameError, parse};
 use serde::Serialize;
 
+use crate::advice;
 use crate::failure::Failure;
 use crate::naming::Naming;
 use crate::terminal::{self, known_width, stdout, visible};
@@ -51,14 +52,14 @@ struct Row {
     remedy: Option<String>,
 }
 
-impl From<Finding> for Row {
-    fn from(f: Finding) -> Self {
+impl Row {
+    fn new(finding: Finding, machine: &Machine) -> Self {
         Self {
-            name: f.name.into(),
-            level: f.level.name(),
-            state: f.state,
-            prevents: f.prevents,
-            remedy: f.remedy,
+            name: finding.name.into(),
+            level: finding.level.name(),
+            state: finding.state,
+            prevents: finding.prevents,
+            remedy: finding.limit.map(|limit| advice::for_limit(&limit, machine)),
         }
     }
 }
@@ -70,7 +71,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         None => None,
     };
     let findings = examine(&machine, library().as_deref());
-    let findings: Vec<Row> = findings.into_iter().map(Row::from).chain(left_in_memory()).collect();
+    let findings = findings.into_iter().map(|finding| Row::new(finding, &machine));
+    let findings: Vec<Row> = findings.chain(left_in_memory()).collect();
     let mut out = stdout(match args.format {
         Format::Table => terminal::Kind::People,
         Format::Json => terminal::Kind::Json,
@@ -106,14 +108,14 @@ fn left_in_memory() -> impl Iterator<Item = Row> {
 /// name that this machine does not know becomes a row that says it does not work; only a list that
 /// cannot be parsed is an error.
 fn asked(list: &str, naming: &Naming, machine: &Machine) -> Result<Vec<Row>, Failure> {
-    let typed = parse(list).map_err(|error| unreadable(list, &error))?;
+    let typed = parse(list).map_err(|error| unreadable(list, &error, machine))?;
     let resolver = naming.resolver(machine);
     match resolver.resolve(list) {
         Ok(counters) => return Ok(tried(&counters, machine)),
         // Each name resolves alone, so the error is about the whole list: a name that appears
         // twice, or a group that is impossible.
         Err(error) if typed.entries.iter().all(|e| resolver.resolve(&e.to_string()).is_ok()) => {
-            return Err(unreadable(list, &error));
+            return Err(unreadable(list, &error, machine));
         }
         Err(_) => {}
     }
@@ -134,7 +136,7 @@ fn asked(list: &str, naming: &Naming, machine: &Machine) -> Result<Vec<Row>, Fai
                     level: Level::Problem.name(),
                     state: error.kind.to_string(),
                     prevents: None,
-                    remedy: error.hint,
+                    remedy: advice::for_name(&error, machine),
                 }),
             }
         }
@@ -142,12 +144,8 @@ fn asked(list: &str, naming: &Naming, machine: &Machine) -> Result<Vec<Row>, Fai
     Ok(rows)
 }
 
-fn unreadable(list: &str, error: &NameError) -> Failure {
-    let failure = Failure::new(format!("-e {list}: {error}"));
-    match &error.hint {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
+fn unreadable(list: &str, error: &NameError, machine: &Machine) -> Failure {
+    Failure::new(format!("-e {list}: {error}")).advise(advice::for_name(error, machine))
 }
 
 fn tried(counters: &[Counter], machine: &Machine) -> Vec<Row> {
@@ -163,9 +161,9 @@ fn tried(counters: &[Counter], machine: &Machine) -> Vec<Row> {
         Err(problem) => Row {
             name,
             level: Level::Problem.name(),
+            remedy: advice::for_problem(&problem, machine),
             state: problem.message,
             prevents: None,
-            remedy: problem.remedy,
         },
     };
     let names = counters.iter().map(|c| c.name.clone());

@@ -41,6 +41,14 @@ impl Failure {
         self.hints([hint])
     }
 
+    /// The same failure with this advice. Without advice, an earlier hint stays.
+    pub fn advise(self, advice: Option<String>) -> Self {
+        match advice {
+            Some(advice) => self.hint(advice),
+            None => self,
+        }
+    }
+
     /// The same failure with several hints. They replace earlier hints.
     pub fn hints<H: Display>(mut self, hints: impl IntoIterator<Item = H>) -> Self {
         self.hints = hints.into_iter().map(|hint| hint.to_string()).collect();

@@ -10,6 +10,7 @@ use model::{Counter, Source};
 use names::{Entry, NameError, NameErrorKind, Resolver};
 use serde::Serialize;
 
+use crate::advice;
 use crate::failure::Failure;
 use crate::naming::Naming;
 use crate::output::Format;
@@ -83,7 +84,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         say!("{problem}");
     }
     if rows.is_empty() {
-        say_why(&resolver, pattern);
+        say_why(&resolver, pattern, &machine);
         return Ok(ExitCode::from(1));
     }
     if args.format == Format::Table {
@@ -94,22 +95,25 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 
 /// Says why there are no rows: what is wrong with the pattern as a name, or which names are
 /// similar.
-fn say_why(resolver: &Resolver, pattern: &str) {
-    let (problem, hint) = match resolver.resolve(pattern) {
-        Err(NameError { kind: NameErrorKind::Unknown { .. }, hint, .. }) => (None, hint),
+fn say_why(resolver: &Resolver, pattern: &str, machine: &Machine) {
+    let error = match resolver.resolve(pattern) {
         // It is a pattern, so an error about its syntax as a counter list does not help.
-        Err(_) if pattern.contains(['*', '?', ' ']) => (None, None),
-        Err(NameError { kind, hint, .. }) => (Some(kind), hint),
-        Ok(_) => (None, None),
+        Err(error) if is_unknown(&error) || !pattern.contains(['*', '?', ' ']) => Some(error),
+        _ => None,
     };
-    match problem {
-        Some(problem) => say!("{problem}"),
-        None => say!("no counter matches {pattern:?}"),
+    match &error {
+        Some(error) if !is_unknown(error) => say!("{}", error.kind),
+        _ => say!("no counter matches {pattern:?}"),
     }
-    // This hint suggests the command that the user has just typed.
+    // A hint to type `counterpoint list` does not help, because the user has just typed it.
+    let hint = error.and_then(|error| advice::for_name(&error, machine));
     if let Some(hint) = hint.filter(|hint| !hint.starts_with("counterpoint list")) {
         say!("hint: {hint}");
     }
+}
+
+fn is_unknown(error: &NameError) -> bool {
+    matches!(error.kind, NameErrorKind::Unknown { .. })
 }
 
 /// The entry of a name that no catalogue lists (`r01c2`, a tracepoint) and that was typed in full.
@@ -150,10 +154,16 @@ fn row(entry: Entry, open: bool, resolver: &Resolver, machine: &Machine) -> Row 
         _ => None,
     };
     let (error, reason, remedy) = match problem {
-        Some(Problem { error, why, remedy, .. }) => {
+        Some(problem) => {
+            let remedy = advice::for_problem(&problem, machine);
+            let Problem { error, why, .. } = problem;
             (error.map(|e| e.to_string()), Some(why).filter(|w| !w.is_empty()), remedy)
         }
-        None => (None, unknown.as_ref().map(|e| e.what()), unknown.and_then(|e| e.hint)),
+        None => (
+            None,
+            unknown.as_ref().map(NameError::what),
+            unknown.and_then(|error| advice::for_name(&error, machine)),
+        ),
     };
     Row {
         name: entry.name,

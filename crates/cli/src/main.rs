@@ -8,6 +8,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod advice;
 mod asker;
 mod doctor;
 mod env;

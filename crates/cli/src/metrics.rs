@@ -14,6 +14,7 @@ use model::metric::{BUILTINS, Bound, MetricError, Operand, offered};
 use model::suggest::closest;
 use profile::{CounterInfo, MetricInfo, Profile};
 
+use crate::advice;
 use crate::failure::Failure;
 use crate::terminal::say;
 
@@ -166,11 +167,7 @@ fn unknown(name: &str) -> Failure {
 }
 
 fn failure(from: &str, error: MetricError) -> Failure {
-    let failure = Failure::new(format!("{from}: {error}"));
-    match error.hint {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
+    Failure::new(format!("{from}: {error}")).advise(advice::for_metric(&error))
 }
 
 /// Names and titles of columns and variables that every view has.

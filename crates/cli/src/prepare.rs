@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::metrics::before_run;
 
 pub use choice::{
-    Choice, Chosen, ask_for_counters, counters_of, own_readings, resolve, system_wide,
+    Choice, Chosen, ask_for_counters, counters_of, own_readings, refused, resolve, system_wide,
 };
 pub use found::library_places;
 pub use make::{PRELOAD_VARIABLE, Prepared, make, manifest};

@@ -1,19 +1,20 @@
-//! Whether counters work on this machine, tried as the agent will open them, and the remedy for
-//! each that does not.
+//! Whether counters work on this machine, and why those that do not work fail. Counters are opened
+//! in the same way as the agent opens them.
 //!
 //! ```text
-//!  each counter alone ──► opens? counts?  ──► Problem { message, remedy }
-//!  the whole plan     ──► fits together?  ──► which set does
+//!  each counter alone ──► does it open and count?       ──► Problem { message, cause }
+//!  all of them        ──► do they work at the same time? ──► if not, which of them do
 //! ```
 
+mod cause;
 mod explain;
 
 use std::time::{Duration, Instant};
 
 use model::{Counter, PerfAttr, Scope, Source};
 
-pub(crate) use explain::CONTAINER_REMEDY;
-use explain::{explain, kernel_part};
+pub use cause::Cause;
+use explain::explain;
 
 use crate::files::Machine;
 use crate::killer;
@@ -25,27 +26,28 @@ use counters::thread::{ReadStatus, ThreadCounters};
 /// Why a counter or a set of counters does not work here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// `open cycles on this thread: ENOENT (no PMU in this virtual machine)`
+    /// The whole message: `open cycles on this thread: ENOENT (no PMU in this virtual machine)`.
     pub message: String,
-    /// The reason, without the counter's name; empty where the error number says all.
+    /// The reason without the counter's name. Empty if the error number says it all.
     pub why: String,
-    /// What to type or change, for a line of its own.
-    pub remedy: Option<String>,
-    /// What the kernel said, if it refused to open.
+    /// The reason as a value, from which the command line makes advice.
+    pub cause: Cause,
+    /// The kernel's error, if it refused to open the counter.
     pub error: Option<OpenError>,
 }
 
 /// What [`check`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// One for each counter, opened alone.
+    /// The result for each counter when it is opened alone.
     pub counters: Vec<Result<(), Problem>>,
-    /// All of them in their groups; not tried if one does not work alone.
+    /// The result for all of them in their groups. `Ok` if it was not tried, because a counter does
+    /// not work alone.
     pub together: Result<(), Problem>,
 }
 
 impl Report {
-    /// The first thing that is wrong; `None` if the counters can be used.
+    /// The first problem; `None` if the counters can be used.
     pub fn problem(&self) -> Option<&Problem> {
         let alone = self.counters.iter().find_map(|c| c.as_ref().err());
         alone.or(self.together.as_ref().err())
@@ -53,8 +55,8 @@ impl Report {
 }
 
 /// Opens all counters together for the calling thread, reads them until their times grow, and
-/// closes them. If that does not work, each is opened alone, to find out which ones do. Takes some
-/// tenths of a millisecond; a counter that never runs is given 20.
+/// closes them. If that fails, each counter is opened alone, to find out which ones work. Takes
+/// some tenths of a millisecond, or 20 ms if a counter never runs.
 pub fn check(counters: &[Counter], machine: &Machine) -> Report {
     if all_at_once(counters) {
         return Report { counters: vec![Ok(()); counters.len()], together: Ok(()) };
@@ -67,9 +69,9 @@ pub fn check(counters: &[Counter], machine: &Machine) -> Report {
     Report { counters: alone, together }
 }
 
-/// Whether all of them open and count together, and so each of them alone. Each opening and closing
-/// has its price: the first of a kind of software counter on a machine changes the kernel's own
-/// code, for which it stops every processor.
+/// Whether all of them open and count together. Each of them then also works alone, and need not be
+/// tried: opening a counter can be slow, because the first one of a kind of software counter makes
+/// the kernel change its own code, for which it stops every processor.
 pub fn all_at_once(counters: &[Counter]) -> bool {
     let (threads, packages) = by_scope(counters.to_vec());
     !counters.iter().any(is_always_zero)
@@ -95,7 +97,7 @@ pub fn is_allowed(counter: &Counter) -> bool {
 /// many are in a set. The counters of a set form one group, as far as they have one kind of source.
 ///
 /// # Errors
-/// A counter that does not work even alone.
+/// The first counter that does not work even alone.
 pub fn sets(
     counters: &[Counter],
     most: usize,
@@ -115,8 +117,8 @@ pub fn sets(
     Ok(sets)
 }
 
-/// The set and one counter more, in the last group if that has its kind of source, else in one of
-/// its own; `None` if they do not work at once.
+/// The set with one more counter. It joins the last group if that has the same kind of source, and
+/// otherwise begins a group. `None` if they cannot be counted at once.
 pub fn with(set: &[Counter], counter: &Counter, machine: &Machine) -> Option<Vec<Counter>> {
     let kind = |c: &Counter| matches!(c.source, Source::Sim(_));
     let pinned = matches!(&counter.source, Source::Perf(attr) if attr.pinned);
@@ -136,10 +138,7 @@ fn check_one(counter: &Counter, machine: &Machine) -> Result<(), Problem> {
                 counter.name
             ),
             why: "happens in the kernel, so it is always 0 without the kernel's part".into(),
-            remedy: Some(format!(
-                "count the kernel's part too; if that is forbidden: {}",
-                kernel_part(machine)
-            )),
+            cause: Cause::AlwaysZero,
             error: None,
         });
     }
@@ -154,7 +153,7 @@ fn check_together(counters: &[Counter], machine: &Machine) -> Result<(), Problem
     let plan = Plan::new(counters.clone()).map_err(|e| Problem {
         message: e.to_string(),
         why: String::new(),
-        remedy: None,
+        cause: Cause::Unknown,
         error: None,
     })?;
     let (at, error) = match probe_at_once(&plan) {
@@ -168,33 +167,33 @@ fn check_together(counters: &[Counter], machine: &Machine) -> Result<(), Problem
         OpenErrorKind::Invalid | OpenErrorKind::NoSlot => {}
         _ => return Err(explain(refused, error, machine)),
     }
-    // Each works alone, so the ones before it are what fits.
+    // Each counter works alone, so the ones before the refused one fit together.
     let group: Vec<Counter> =
         counters.iter().filter(|c| c.group == refused.group).cloned().collect();
     let fits: Vec<Counter> =
         counters[..at].iter().filter(|c| c.group == refused.group).cloned().collect();
     let message = match fits.is_empty() {
-        true => format!("open {} beside {}: {error}", refused.name, names(&counters[..at])),
+        true => format!("open {} together with {}: {error}", refused.name, names(&counters[..at])),
         false => format!("open {} as one group: {error} at {}", names(&group), refused.name),
     };
     let fits = if fits.is_empty() { &counters[..at] } else { &fits };
     Err(too_many(message, fits, refused, error))
 }
 
-/// `fits` can be counted at once, and `refused` not beside them.
+/// The counters `fits` can be counted at once, but not together with `refused`.
 fn too_many(message: String, fits: &[Counter], refused: &Counter, error: OpenError) -> Problem {
-    // Breakpoints have as many places as the processor has, and take no turns.
-    let estimate = match error.kind {
-        OpenErrorKind::NoSlot => "",
-        _ => ", or estimate: --multiplex",
+    let cause = Cause::TooMany {
+        fits: list(fits),
+        refused: vec![refused.name.clone()],
+        // There are only as many breakpoints as the processor has places for them.
+        can_take_turns: error.kind != OpenErrorKind::NoSlot,
     };
-    let remedy = format!(
-        "{} fit together; count {} in another run (run --passes makes the runs that are needed){estimate}",
-        names(fits),
-        refused.name
-    );
     let why = "too many for the machine at once".into();
-    Problem { message, why, remedy: Some(remedy), error: Some(error) }
+    Problem { message, why, cause, error: Some(error) }
+}
+
+fn list(counters: &[Counter]) -> Vec<String> {
+    counters.iter().map(|counter| counter.name.clone()).collect()
 }
 
 fn names(counters: &[Counter]) -> String {
@@ -211,21 +210,22 @@ enum Failure {
 }
 
 fn no_counts(what: &str, failure: Failure) -> Problem {
-    let (message, remedy) = match failure {
+    let (message, cause) = match failure {
         Failure::NeverRan { enabled_ns } => (
             format!("{what} opens but does not count (enabled for {enabled_ns} ns)"),
-            "something else holds the PMU's counters (the NMI watchdog: sudo sysctl \
-             kernel.nmi_watchdog=0; another profiler), or the group is too large for it",
+            Cause::NeverScheduled,
         ),
-        Failure::Read(status) => (
-            format!("{what} opens but cannot be read: {status:?}"),
-            "a pinned counter (:D) reads like this when it does not get its hardware",
-        ),
-        Failure::Open { counter, error } => (format!("open counter {counter}: {error}"), ""),
-        Failure::TakesTurns { .. } => (format!("{what} counts for only part of the time"), ""),
+        Failure::Read(status) => {
+            (format!("{what} opens but cannot be read: {status:?}"), Cause::Unreadable)
+        }
+        Failure::Open { counter, error } => {
+            (format!("open counter {counter}: {error}"), Cause::Unknown)
+        }
+        Failure::TakesTurns { .. } => {
+            (format!("{what} counts for only part of the time"), Cause::Unknown)
+        }
     };
-    let remedy = Some(remedy.to_owned()).filter(|r| !r.is_empty());
-    Problem { message, why: "does not count".into(), remedy, error: None }
+    Problem { message, why: "does not count".into(), cause, error: None }
 }
 
 fn probe_one(counter: &Counter) -> Result<(), Failure> {
@@ -242,7 +242,8 @@ fn probe_one(counter: &Counter) -> Result<(), Failure> {
     }
 }
 
-/// Of a whole package: opens once per processor of its PMU, and does not wait for it to run.
+/// Tries a counter of a whole package: opens it once for each processor of its PMU, and does not
+/// wait until it runs.
 fn probe_cpus(attr: &PerfAttr, cpus: &[u32]) -> Result<(), Failure> {
     for &cpu in cpus {
         let target = Target { pid: -1, cpu: cpu.cast_signed() };
@@ -255,12 +256,12 @@ fn is_clock(counter: &Counter) -> bool {
     matches!(&counter.source, Source::Perf(attr) if attr.kind == 1 && attr.config <= 1)
 }
 
-/// Opens, reads until every group has run, closes.
+/// Opens the counters, reads them until every group has run, and closes them.
 fn probe(plan: &Plan) -> Result<(), Failure> {
     probe_with(plan, counts)
 }
 
-/// [`probe`], and that no group waits while another one counts.
+/// [`probe`], which also fails if a group waits while another one counts.
 fn probe_at_once(plan: &Plan) -> Result<(), Failure> {
     probe_with(plan, |counters, plan| counts(counters, plan).and_then(|()| at_once(counters, plan)))
 }
@@ -278,8 +279,8 @@ fn probe_with(
     result
 }
 
-/// Whether all groups count during the same tenth of a millisecond: if they do not fit the PMU
-/// together, at least one of them does not.
+/// Fails if not all groups count for a whole tenth of a millisecond, as happens if they do not fit
+/// the PMU together.
 fn at_once(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure> {
     if is_scripted(plan) {
         return Ok(());
@@ -300,8 +301,8 @@ fn at_once(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure
     }
 }
 
-/// What [`check`] finds out about counters that are open already: that they count, and all at
-/// once.
+/// Does for counters that are open what [`check`] does for others: finds out whether they count,
+/// and all of them at once.
 pub fn count_at_once(open: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Problem> {
     let groups = plan.groups().len();
     let result = counts(open, plan);
@@ -316,33 +317,24 @@ fn is_scripted(plan: &Plan) -> bool {
     plan.counters().iter().any(|c| matches!(c.source, Source::Sim(_)))
 }
 
-/// Groups that open and are read but do not all fit the PMU: `waits` is of one that waited.
+/// The problem of groups that open but do not all fit the PMU. `waits` is a counter of a group that
+/// had to wait.
 fn take_turns(counters: &[Counter], waits: usize) -> Problem {
     let (waiting, others): (Vec<Counter>, Vec<Counter>) =
         counters.iter().cloned().partition(|c| c.group == counters[waits].group);
-    let (message, remedy) = match others.is_empty() {
-        true => (
-            format!("{} counts for only part of the time", names(&waiting)),
-            "something else uses the PMU's counters (another profiler, the NMI watchdog: sudo sysctl \
-             kernel.nmi_watchdog=0); or estimate: --multiplex"
-                .to_owned(),
-        ),
+    let (message, cause) = match others.is_empty() {
+        true => (format!("{} counts for only part of the time", names(&waiting)), Cause::SharedPmu),
         false => (
             format!("{} and {} take turns on the PMU", names(&others), names(&waiting)),
-            format!(
-                "{} fit together; count {} in another run (run --passes makes the runs that are needed), or \
-                 estimate: --multiplex",
-                names(&others),
-                names(&waiting)
-            ),
+            Cause::TooMany { fits: list(&others), refused: list(&waiting), can_take_turns: true },
         ),
     };
     let why = "too many for the machine at once".into();
-    Problem { message, why, remedy: Some(remedy), error: None }
+    Problem { message, why, cause, error: None }
 }
 
-/// The same counters in as few groups as the PMU can count one at a time, so that they can take
-/// turns: each group is split where the machine refuses its next member.
+/// The same counters in groups that the PMU can count one after another, so that they can take
+/// turns. Each group is split only where the machine refuses the next counter.
 ///
 /// # Errors
 /// The first counter that does not work alone, or that cannot take turns.
@@ -365,12 +357,12 @@ pub fn split(counters: &[Counter], machine: &Machine) -> Result<Vec<Counter>, Pr
         typed = Some(counter.group);
         split.push(Counter { group: number, ..counter.clone() });
     }
-    // What cannot take turns (breakpoints have as many places as they have) fails here.
+    // Counters that cannot take turns, such as breakpoints, fail here.
     match Plan::new(split.clone()).map(|plan| probe_with(&plan, |_, _| Ok(()))) {
         Ok(Err(Failure::Open { counter, error })) if error.kind == OpenErrorKind::NoSlot => {
             let (fits, refused) = (&split[..counter], &split[counter]);
             let message = format!(
-                "open {} beside {}: {error} (hardware breakpoints do not take turns)",
+                "open {} together with {}: {error} (hardware breakpoints do not take turns)",
                 refused.name,
                 names(fits)
             );
@@ -381,10 +373,10 @@ pub fn split(counters: &[Counter], machine: &Machine) -> Result<Vec<Counter>, Pr
     }
 }
 
-/// Whether every group of open counters counts, as far as its times tell.
+/// Waits until every group of open counters has counted, which its times show.
 fn counts(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure> {
     if is_scripted(plan) {
-        return Ok(()); // A script says itself what it does.
+        return Ok(()); // The times of a simulated counter are part of its script.
     }
     let mut now = Readings::new();
     let start = Instant::now();
@@ -393,7 +385,7 @@ fn counts(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure>
         if status != ReadStatus::Complete {
             return Err(Failure::Read(status));
         }
-        // A clock that stands still while its group runs is not scheduled, whatever the times say.
+        // A clock that does not advance is not scheduled, even if the times of its group grow.
         let stands = |i: usize| is_clock(&plan.counters()[i]) && now.value(i) == Some(0);
         let idle = (0..plan.counters().len()).find(|&i| now.running(i) == Some(0) || stands(i));
         match idle {
@@ -407,18 +399,18 @@ fn counts(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure>
     }
 }
 
-/// Who may count with it.
+/// Whether a counter opens and counts here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opens {
-    /// As typed.
+    /// It works as it was typed.
     Yes,
-    /// Only with `:u`, because the kernel's part is forbidden.
+    /// It works only with `:u`, because counting in the kernel is forbidden.
     OnlyUser,
-    /// Not at all.
+    /// It does not work.
     No(Problem),
 }
 
-/// Whether a counter opens and counts here, and if not as it is, whether `:u` would.
+/// Whether a counter opens and counts here. If not, it is tried again with `:u`.
 pub fn opens(counter: &Counter, machine: &Machine) -> Opens {
     match check_one(counter, machine) {
         Ok(()) => Opens::Yes,
@@ -429,24 +421,26 @@ pub fn opens(counter: &Counter, machine: &Machine) -> Opens {
     }
 }
 
-/// Who may open a counter, as far as its kind says.
+/// Who may open a counter of some kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privilege {
-    /// Anyone, anywhere: a script.
+    /// Anyone, on every machine: a simulated counter.
     Anyone,
-    /// With `:u` any user up to `perf_event_paranoid=2`; in all modes up to 1, or with CAP_PERFMON.
+    /// With `:u` any user if `perf_event_paranoid` is at most 2. In all modes it must be at most 1,
+    /// or the user needs CAP_PERFMON.
     User,
-    /// Any user up to `perf_event_paranoid=1`, or with CAP_PERFMON: it counts the kernel too.
-    /// Tracepoints also need a tracefs that the user may read.
+    /// Any user if `perf_event_paranoid` is at most 1, or with CAP_PERFMON, because it also counts
+    /// the kernel. For tracepoints the user must be able to read tracefs, too.
     Kernel,
-    /// Any user up to `perf_event_paranoid=0`, or with CAP_PERFMON: it counts everybody.
+    /// Any user if `perf_event_paranoid` is at most 0, or with CAP_PERFMON, because it counts all
+    /// processes.
     System,
-    /// Only with CAP_PERFMON (root has it).
+    /// Only a user with CAP_PERFMON, which root has.
     PerfMon,
 }
 
 impl Privilege {
-    /// The word in documents.
+    /// The word for it in JSON and in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Anyone => "anyone",
@@ -466,7 +460,7 @@ pub fn needs(counter: &Counter, machine: &Machine) -> Privilege {
         _ if !counter.scope.is_thread() => Privilege::System,
         _ if attr.path.is_some() => Privilege::PerfMon,
         _ if in_kernel_only(counter) => Privilege::Kernel,
-        // The kernel lets anybody count system calls of his own.
+        // The kernel lets any user count the system calls of his own threads.
         2 if counter.name.starts_with("syscalls:") => Privilege::User,
         2 => Privilege::Kernel,
         0 | 1 | 3 | 4 | 5 => Privilege::User,
@@ -484,9 +478,9 @@ fn has_filter(counter: &Counter) -> bool {
     matches!(&counter.source, Source::Perf(attr) if attr.filter.is_some())
 }
 
-/// Software counters of what the kernel does with a thread: context switches, migrations, cgroup
-/// switches (linux/perf_event.h). The kernel's scheduler counts them in its own mode, so that
-/// without the kernel's part they stay 0, which nobody could tell from a true 0.
+/// Whether it is a software counter of what the kernel does with a thread: context switches,
+/// migrations, cgroup switches (linux/perf_event.h). They happen in kernel mode. Without counting
+/// in the kernel they would always be 0, which looks like a true 0.
 fn in_kernel_only(counter: &Counter) -> bool {
     matches!(&counter.source, Source::Perf(attr) if attr.kind == 1 && matches!(attr.config, 3 | 4 | 11))
 }
@@ -495,7 +489,8 @@ fn is_always_zero(counter: &Counter) -> bool {
     in_kernel_only(counter) && matches!(&counter.source, Source::Perf(attr) if attr.exclude_kernel)
 }
 
-/// The same counter with `:u`, if it has no modifier about modes yet and can count anything so.
+/// The same counter with `:u`. `None` if it already has a modifier about modes, or could count
+/// nothing in user mode.
 pub fn user_only(counter: &Counter) -> Option<Counter> {
     if in_kernel_only(counter) {
         return None;

@@ -1,7 +1,7 @@
-//! What about this machine matters to counting and recording, what each finding prevents, and
-//! the command that changes it.
+//! What about this machine matters to counting and recording, and what each finding prevents.
 
 mod facts;
+mod limit;
 mod limits;
 
 use std::path::Path;
@@ -9,15 +9,16 @@ use std::{fs, io};
 
 use model::{Counter, PerfAttr, Source, Unit};
 
-use crate::check::{CONTAINER_REMEDY, check};
-use crate::files::{DEVICES, Machine, TRACEFS, TRACEFS_READABLE};
+use crate::check::check;
+use crate::files::{DEVICES, Machine, TRACEFS};
 use crate::killer;
 use counters::perf::Target;
+pub use limit::Limit;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// As it should be.
+    /// It is as it should be.
     Ok,
     /// Something is limited.
     Note,
@@ -39,43 +40,42 @@ impl Level {
 /// One fact about the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at: the key of schemas.
+    /// What was looked at. Schemas use it as a key.
     pub name: &'static str,
-    /// How it is.
+    /// What was found.
     pub state: String,
     /// How much that matters.
     pub level: Level,
-    /// What it prevents or limits.
+    /// What it prevents or limits; `None` at [`Level::Ok`].
     pub prevents: Option<String>,
-    /// What to type or change.
-    pub remedy: Option<String>,
+    /// Why, as a value from which the command line makes advice; `None` at [`Level::Ok`].
+    pub limit: Option<Limit>,
 }
 
 impl Finding {
     fn ok(name: &'static str, state: impl Into<String>) -> Self {
-        Self { name, state: state.into(), level: Level::Ok, prevents: None, remedy: None }
+        Self { name, state: state.into(), level: Level::Ok, prevents: None, limit: None }
     }
 
-    fn at(self, level: Level, prevents: &str, remedy: &str) -> Self {
-        let some = |s: &str| Some(s.to_owned()).filter(|s| !s.is_empty());
-        Self { level, prevents: some(prevents), remedy: some(remedy), ..self }
+    fn at(self, level: Level, prevents: impl Into<String>, limit: Limit) -> Self {
+        Self { level, prevents: Some(prevents.into()), limit: Some(limit), ..self }
     }
 }
 
-/// Which counters the kernel lets us open, found out with `page-faults`.
+/// Which counters the kernel lets us open. It is found out by opening `page-faults`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowed {
-    /// Of our own threads, in user mode.
+    /// Counters of our own threads in user mode.
     pub user: bool,
-    /// Of our own threads, in the kernel too.
+    /// Counters of our own threads that also count the kernel.
     pub kernel: bool,
-    /// Of everybody on a processor.
+    /// Counters of all threads of a processor.
     pub system: bool,
 }
 
 impl Allowed {
-    /// Tries it; `None` if something before the kernel's own rules answers (a seccomp filter, a
-    /// kernel without perf).
+    /// Tries to open them. `None` if the answer does not come from the kernel's rules: there is a
+    /// seccomp filter, or the kernel has no perf.
     pub fn here(machine: &Machine) -> Option<Self> {
         killer::reaches_the_kernel().ok()?;
         let opens = |user_only: bool, target: Target| {
@@ -97,13 +97,14 @@ impl Allowed {
     }
 }
 
-/// Looks at everything, in the order of the screen. `library` is where the agent should be.
+/// All findings, in the order in which they are shown. `library` is the path at which the agent
+/// should be.
 pub fn examine(machine: &Machine, library: Option<&Path>) -> Vec<Finding> {
     let allowed = if machine.is_here() { Allowed::here(machine) } else { None };
     examine_allowed(machine, library, allowed)
 }
 
-/// [`examine`] on a machine that allows this; `None` where it is not known.
+/// [`examine`] for a machine on which `allowed` is allowed; `None` if that is not known.
 pub fn examine_allowed(
     machine: &Machine,
     library: Option<&Path>,
@@ -129,8 +130,8 @@ pub fn examine_allowed(
     all
 }
 
-/// The first with `MADV_WIPEONFORK`, without which a forked child would write into its parent's
-/// records.
+/// The first version of Linux with `MADV_WIPEONFORK`, without which a forked child would write into
+/// the records of its parent.
 const OLDEST: (u32, u32) = (4, 14);
 
 fn kernel(machine: &Machine) -> Finding {
@@ -144,13 +145,13 @@ fn kernel(machine: &Machine) -> Finding {
         _ if version.is_some_and(|version| version < OLDEST) => finding.at(
             Level::Problem,
             "recording: Linux 4.14 or newer is needed (MADV_WIPEONFORK)",
-            "a newer kernel",
+            Limit::OldKernel,
         ),
         Some(_) => finding,
         None => finding.at(
             Level::Problem,
             "every counter: this kernel has no perf (no kernel.perf_event_paranoid)",
-            "a kernel with CONFIG_PERF_EVENTS; timing works without: -e none",
+            Limit::NoPerf,
         ),
     }
 }
@@ -158,24 +159,18 @@ fn kernel(machine: &Machine) -> Finding {
 fn virtualisation(machine: &Machine) -> Finding {
     match machine.virtualisation() {
         Some(kind) => Finding::ok("virtualisation", kind),
-        None => Finding::ok("virtualisation", "no sign of it"),
+        None => Finding::ok("virtualisation", "not detected"),
     }
 }
 
 fn pmu(machine: &Machine) -> Finding {
     let pmus = machine.core_pmus();
     if pmus.is_empty() {
-        let remedy = match machine.virtualisation() {
-            Some(_) => {
-                "let the hypervisor pass the PMU on (QEMU/KVM: -cpu host,pmu=on; clouds: metal \
-                 or whole-socket sizes)"
-            }
-            None => "a kernel with the driver of this processor's PMU",
-        };
+        let is_virtual = machine.virtualisation().is_some();
         return Finding::ok("pmu", "none").at(
             Level::Note,
             "hardware counters (cycles, instructions, cache-misses, …): ENOENT",
-            remedy,
+            Limit::NoPmu { is_virtual },
         );
     }
     let counters = facts::hardware_counters().filter(|_| machine.is_here());
@@ -195,12 +190,13 @@ fn nmi_watchdog(machine: &Machine) -> Option<Finding> {
     if !on {
         return Some(Finding::ok(name, "off"));
     }
-    let remedy = machine.sysctl("kernel.nmi_watchdog=0");
-    Some(Finding::ok(name, "on").at(Level::Note, "one hardware counter is always taken", &remedy))
+    let prevents = "one hardware counter is always taken";
+    Some(Finding::ok(name, "on").at(Level::Note, prevents, Limit::NmiWatchdog))
 }
 
-/// Whether programs may read hardware counters without a system call: on x86 `rdpmc` of the core's
-/// PMU in sysfs (arch/x86/events/core.c), on Arm a sysctl (Documentation/arch/arm64/perf.rst).
+/// Whether programs may read hardware counters without a system call. On x86 this is the file
+/// `rdpmc` of the core's PMU in sysfs (arch/x86/events/core.c), on Arm a sysctl
+/// (Documentation/arch/arm64/perf.rst).
 fn user_reads(machine: &Machine) -> Option<Finding> {
     let name = "user-space reads";
     let slower = "reading hardware counters without a system call; each reading takes about ten times \
@@ -214,7 +210,7 @@ fn user_reads(machine: &Machine) -> Option<Finding> {
             "0" => Finding::ok(name, "rdpmc=0: forbidden").at(
                 Level::Note,
                 slower,
-                &format!("echo 1 | sudo tee /{path}"),
+                Limit::NoRdpmc { file: path },
             ),
             "1" => Finding::ok(name, "rdpmc=1: allowed while a counter is open"),
             "2" => Finding::ok(name, "rdpmc=2: always allowed"),
@@ -225,45 +221,44 @@ fn user_reads(machine: &Machine) -> Option<Finding> {
     let value = machine.read_trimmed("proc/sys/kernel/perf_user_access")?;
     let finding = Finding::ok(name, format!("perf_user_access={value}"));
     Some(match value.as_str() {
-        "0" => finding.at(Level::Note, slower, &machine.sysctl("kernel.perf_user_access=1")),
+        "0" => finding.at(Level::Note, slower, Limit::NoUserAccess),
         _ => finding,
     })
 }
 
-/// Bits of linux/capability.h.
+/// Numbers of capabilities (linux/capability.h).
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_PERFMON: u32 = 38;
 
-/// Whether the kernel lets us count whatever `perf_event_paranoid` says.
+/// Whether we have a right to count that does not depend on `perf_event_paranoid`.
 fn may_everything(machine: &Machine) -> bool {
     let caps = machine.capabilities().unwrap_or(0);
     let capable = caps >> CAP_PERFMON & 1 == 1 || caps >> CAP_SYS_ADMIN & 1 == 1;
     capable && !machine.in_user_namespace()
 }
 
-/// What the level forbids us. It is tried, because a level above 2 means "no counters for users" to
-/// kernels with a patch of Debian's, Ubuntu's or Android's and the same as 2 to all others, and
-/// because capabilities and security modules have a say too.
+/// What `perf_event_paranoid` forbids us. The number does not tell: above 2 it forbids users every
+/// counter in kernels with a patch of Debian, Ubuntu or Android, and means the same as 2 in all
+/// others; and capabilities and security modules also matter. So it is tried.
 fn paranoid(machine: &Machine, allowed: Option<Allowed>) -> Finding {
     let name = "perf_event_paranoid";
     let Some(level) = machine.paranoid() else {
         return Finding::ok(name, "not readable").at(
             Level::Note,
             "to know what may be counted",
-            "counterpoint doctor -e LIST tries it",
+            Limit::ParanoidUnknown,
         );
     };
-    // Where nothing could be tried: what the level means, taken strictly.
+    // If nothing could be tried, use the strict meaning of the level.
     let allowed = allowed.unwrap_or_else(|| match may_everything(machine) {
         true => Allowed { user: true, kernel: true, system: true },
         false => Allowed { user: level <= 2, kernel: level <= 1, system: level <= 0 },
     });
-    let sysctl = |level: i32| machine.sysctl(&format!("kernel.perf_event_paranoid={level}"));
     match allowed {
         Allowed { user: false, .. } => Finding::ok(name, level.to_string()).at(
             Level::Problem,
             "every counter, for users without CAP_PERFMON",
-            &format!("{} (:u only) or 1 (the kernel's part too)", sysctl(2)),
+            Limit::NothingAllowed,
         ),
         Allowed { kernel: false, .. } => {
             let state = match level {
@@ -273,7 +268,7 @@ fn paranoid(machine: &Machine, allowed: Option<Allowed>) -> Finding {
             Finding::ok(name, state).at(
                 Level::Note,
                 "counting in the kernel: counters need :u",
-                &sysctl(1),
+                Limit::KernelForbidden,
             )
         }
         Allowed { system: true, .. } if level > 0 => {
@@ -295,12 +290,12 @@ fn capabilities(machine: &Machine) -> Finding {
     if have.is_empty() || !machine.in_user_namespace() {
         return Finding::ok(name, state);
     }
-    let finding = Finding::ok(name, format!("{state}, of a user namespace only"));
+    let finding = Finding::ok(name, format!("{state}, but only in a user namespace"));
     match machine.paranoid() {
         Some(2..) => finding.at(
             Level::Note,
             "what perf_event_paranoid forbids: the kernel asks for the capabilities in the initial namespace",
-            &machine.sysctl("kernel.perf_event_paranoid=1"),
+            Limit::NamespaceCapabilities,
         ),
         _ => finding,
     }
@@ -317,31 +312,31 @@ fn seccomp(machine: &Machine) -> Finding {
     let finding = Finding::ok("seccomp", state);
     if !machine.is_here() {
         let limits = "perf_event_open, if the filter forbids it (EPERM or ENOSYS)";
-        return finding.at(Level::Note, limits, CONTAINER_REMEDY);
+        return finding.at(Level::Note, limits, Limit::Filter { forbids: false });
     }
     match killer::reaches_the_kernel() {
         Ok(()) => Finding::ok("seccomp", format!("{state} and lets perf_event_open pass")),
         Err(error) => finding.at(
             Level::Problem,
-            &format!("perf_event_open ({error}): every counter; timing works: -e none"),
-            CONTAINER_REMEDY,
+            format!("perf_event_open ({error}): every counter"),
+            Limit::Filter { forbids: true },
         ),
     }
 }
 
 fn container(machine: &Machine) -> Finding {
     match machine.container() {
-        None => Finding::ok("container", "no sign of one"),
+        None => Finding::ok("container", "not detected"),
         Some(sign) if may_everything(machine) => Finding::ok("container", sign),
         Some(sign) => Finding::ok("container", sign).at(
             Level::Note,
             "counters, where the container's limits forbid them",
-            CONTAINER_REMEDY,
+            Limit::Container,
         ),
     }
 }
 
-/// Tried, not concluded: the least that must work, in user mode.
+/// Whether the simplest software counters work in user mode. They are opened to find out.
 fn software(machine: &Machine) -> Finding {
     let name = "counting";
     // `PERF_COUNT_SW_PAGE_FAULTS` and `PERF_COUNT_SW_TASK_CLOCK` (linux/perf_event.h).
@@ -360,8 +355,8 @@ fn software(machine: &Machine) -> Finding {
         None => Finding::ok(name, "page-faults:u,task-clock:u opens and counts"),
         Some(problem) => Finding::ok(name, problem.message.clone()).at(
             Level::Problem,
-            "every counter; timing works: -e none",
-            problem.remedy.as_deref().unwrap_or(""),
+            "every counter",
+            Limit::NoCounting(problem.cause.clone()),
         ),
     }
 }
@@ -385,10 +380,7 @@ fn clock(machine: &Machine) -> Finding {
         (_, Some(false)) => finding.at(
             Level::Note,
             "timing by time-stamp counter: each call costs two clock_gettime instead",
-            match machine.virtualisation() {
-                Some(_) => "let the hypervisor pass it on (QEMU/KVM: -cpu host,+invtsc)",
-                None => "none: this processor's counter changes its rate",
-            },
+            Limit::VariableClock { is_virtual: machine.virtualisation().is_some() },
         ),
         (
             "tsc" | "arch_sys_counter" | "unknown" | "kvm-clock" | "hyperv_clocksource_tsc_page",
@@ -397,18 +389,18 @@ fn clock(machine: &Machine) -> Finding {
         _ => finding.at(
             Level::Note,
             "cheap clock_gettime: the kernel does not trust the time-stamp counter",
-            "sudo dmesg | grep -i tsc says why",
+            Limit::DistrustedClock,
         ),
     }
 }
 
-/// A tracepoint that every kernel with tracepoints has.
+/// A tracepoint that exists in every kernel with tracepoints.
 const A_TRACEPOINT: &str = "sched/sched_switch";
 
 fn tracefs(machine: &Machine) -> Finding {
     let name = "tracefs";
     let prevents = "tracepoints (syscalls:sys_enter_openat)";
-    // The directories can be open to all and the files in them not.
+    // The files can be closed to us even if their directories are open to everybody.
     let events = |at: &&str| {
         fs::read_dir(machine.path(&format!("{at}/events")))?;
         match machine.read(&format!("{at}/events/{A_TRACEPOINT}/id")) {
@@ -421,49 +413,38 @@ fn tracefs(machine: &Machine) -> Finding {
     }
     let denied = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
     let at = TRACEFS[0];
-    let contained = machine.container().is_some();
     match events(&at).is_err_and(denied) {
-        true => Finding::ok(name, format!("/{at}, not readable for us (EACCES)")).at(
+        true => Finding::ok(name, format!("/{at}, we may not read it (EACCES)")).at(
             Level::Note,
             prevents,
-            TRACEFS_READABLE,
+            Limit::ClosedTracefs,
         ),
-        false => Finding::ok(name, "not mounted").at(
-            Level::Note,
-            prevents,
-            &match contained {
-                true => format!(
-                    "start the container with -v /{at}:/{at}:ro, or as root in it: \
-                                 mount -t tracefs tracefs /{at}"
-                ),
-                false => format!("sudo mount -t tracefs -o mode=755,gid=$(id -g) tracefs /{at}"),
-            },
-        ),
+        false => Finding::ok(name, "not mounted").at(Level::Note, prevents, Limit::NoTracefs),
     }
 }
 
 fn glibc(version: String) -> Finding {
     let finding = Finding::ok("glibc", version.clone());
     match version.strip_prefix("2.").and_then(|minor| minor.parse::<u32>().ok()) {
-        Some(..17) => finding.at(Level::Problem, "run: the library needs 2.17", "a newer system"),
+        Some(..17) => finding.at(Level::Problem, "run: the library needs 2.17", Limit::OldGlibc),
         _ => finding,
     }
 }
 
 fn agent(library: Option<&Path>) -> Finding {
     let name = "agent library";
-    let remedy = "keep bin/ and lib/ of a build together; from source: cargo xtask dist";
+    let nothing = "run: nothing to load into programs";
     match library {
         Some(path) if path.is_file() => Finding::ok(name, path.display().to_string()),
         Some(path) => Finding::ok(name, format!("{} is not there", path.display())).at(
             Level::Problem,
-            "run: nothing to load into programs",
-            remedy,
+            nothing,
+            Limit::NoAgent,
         ),
-        None => Finding::ok(name, "not found beside the program").at(
+        None => Finding::ok(name, "not found next to the program").at(
             Level::Problem,
-            "run: nothing to load into programs",
-            remedy,
+            nothing,
+            Limit::NoAgent,
         ),
     }
 }

@@ -1,15 +1,15 @@
-//! What the kernel says about the machine in files, below a root that tests can choose.
+//! Reads what the kernel says about the machine in files. Tests can choose another root than `/`.
 
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// A machine, seen through the files below its root.
+/// A machine, described by the files below its root.
 ///
-/// The machine we run on caches what many questions need and what does not change while a command
-/// runs: what the kernel says about the processor and this process, and which PMUs there are. A clone
-/// shares the cache; another [`Machine::here`] reads again.
+/// For the machine we run on, files that are needed often and do not change while a command runs
+/// are read once: those about the processor, about this process, and the list of PMUs. Clones share
+/// them; another [`Machine::here`] reads them again.
 #[derive(Clone, Debug)]
 pub struct Machine {
     root: PathBuf,
@@ -24,17 +24,11 @@ struct Known {
     virtualisation: OnceLock<Option<String>>,
 }
 
-/// Where sysfs describes the PMUs.
+/// The directory in sysfs that describes the PMUs.
 pub const DEVICES: &str = "sys/bus/event_source/devices";
 
-/// Where tracefs can be mounted, the modern place first.
+/// The places where tracefs can be mounted, the modern one first.
 pub const TRACEFS: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
-
-/// The command that lets a user read tracefs. Its mode alone is not enough: its files belong to its
-/// group and are closed to others (measured, Linux 6.18). Members of the group that the shell names
-/// can read them.
-pub const TRACEFS_READABLE: &str =
-    "sudo mount -o remount,mode=755,gid=$(id -g) /sys/kernel/tracing";
 
 const CPUINFO: &str = "proc/cpuinfo";
 const STATUS: &str = "proc/self/status";
@@ -57,13 +51,14 @@ impl Machine {
         Self { root: "/".into(), known: Some(Arc::default()) }
     }
 
-    /// The tree below `root` instead of `/`: for tests. What is not in files (CPUID, file system
-    /// sizes, opening a counter) still is this machine's, or not known.
+    /// A machine whose files are below `root` and not below `/`, for tests. Facts that are not in
+    /// files (CPUID, sizes of file systems, whether a counter opens) are those of the machine we
+    /// run on, or not known.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into(), known: None }
     }
 
-    /// Whether this is the machine we run on, so that asking the processor makes sense.
+    /// Whether this is the machine we run on, so that the processor can be asked.
     pub fn is_here(&self) -> bool {
         self.root == Path::new("/")
     }
@@ -77,22 +72,22 @@ impl Machine {
         self.field(STATUS, "Seccomp").is_some_and(|mode| mode == "2")
     }
 
-    /// `path` without its leading slash, on this machine.
+    /// The path of a file of this machine. `path` has no leading slash.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
 
-    /// A whole small file.
+    /// The content of a small file.
     pub fn read(&self, path: &str) -> io::Result<String> {
         fs::read_to_string(self.path(path))
     }
 
-    /// A whole small file without white space at its ends; `None` if it cannot be read.
+    /// The content of a small file without white space at its ends; `None` if it cannot be read.
     pub fn read_trimmed(&self, path: &str) -> Option<String> {
         Some(self.read(path).ok()?.trim().to_owned())
     }
 
-    /// The value after `key:` in a file of such lines (`/proc/self/status`, `/proc/cpuinfo`).
+    /// The value after `key:` in a file with such lines (`/proc/self/status`, `/proc/cpuinfo`).
     pub fn field(&self, path: &str, key: &str) -> Option<String> {
         let find = |text: &str| {
             let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
@@ -129,12 +124,12 @@ impl Machine {
         Some(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Whether there is something that we may look at.
+    /// Whether the path exists and we may see it.
     pub fn exists(&self, path: &str) -> bool {
         self.path(path).exists()
     }
 
-    /// Names in a directory, sorted; none if it cannot be read.
+    /// The names in a directory, sorted; empty if it cannot be read.
     pub fn list(&self, path: &str) -> Vec<String> {
         match &self.known {
             Some(known) if path == DEVICES => {
@@ -152,41 +147,33 @@ impl Machine {
         names
     }
 
-    /// Logical CPUs that are online; CPU 0 where the kernel does not say.
+    /// The logical CPUs that are online; CPU 0 if the kernel does not say.
     pub fn online_cpus(&self) -> Vec<u32> {
         let list = self.read_trimmed("sys/devices/system/cpu/online").unwrap_or_default();
         parse_cpus(&list).unwrap_or_else(|| vec![0])
     }
 
-    /// `kernel.perf_event_paranoid`.
+    /// The value of `kernel.perf_event_paranoid`; `None` if it cannot be read.
     pub fn paranoid(&self) -> Option<i32> {
         self.read_trimmed("proc/sys/kernel/perf_event_paranoid")?.parse().ok()
     }
 
-    /// Effective capabilities, one bit each.
+    /// The effective capabilities of this process, one bit each.
     pub fn capabilities(&self) -> Option<u64> {
         u64::from_str_radix(&self.field("proc/self/status", "CapEff")?, 16).ok()
     }
 
-    /// Whether we are inside a user namespace: capabilities there are not those that the kernel
-    /// asks for before it counts (`perfmon_capable` looks in the first namespace).
+    /// Whether we are in a user namespace. Capabilities of a user namespace do not allow counting,
+    /// because the kernel checks them in the initial namespace (`perfmon_capable`).
     pub fn in_user_namespace(&self) -> bool {
-        // The first namespace maps every id to itself (user_namespaces(7)).
+        // The initial namespace maps every id to itself (user_namespaces(7)).
         self.read("proc/self/uid_map").is_ok_and(|map| {
             let words: Vec<&str> = map.split_whitespace().collect();
             !words.is_empty() && words != ["0", "0", "4294967295"]
         })
     }
 
-    /// The command that changes a kernel setting: inside of a container it can only be read.
-    pub fn sysctl(&self, setting: &str) -> String {
-        match self.container() {
-            None => format!("sudo sysctl {setting}"),
-            Some(_) => format!("on the host: sudo sysctl {setting}"),
-        }
-    }
-
-    /// Why this looks like the inside of a container; `None` if it does not.
+    /// The sign by which this looks like a container; `None` if there is no such sign.
     pub fn container(&self) -> Option<String> {
         if self.exists(".dockerenv") {
             return Some("/.dockerenv exists".into());
@@ -204,7 +191,7 @@ impl Machine {
             .map(|sign| format!("control group of process 1 names {sign}"))
     }
 
-    /// Which hypervisor's guest this is; `None` if there is no sign of one.
+    /// The hypervisor of which this is a guest; `None` if there is no sign of one.
     pub fn virtualisation(&self) -> Option<String> {
         match &self.known {
             Some(known) => known.virtualisation.get_or_init(|| self.hypervisor()).clone(),
@@ -233,7 +220,7 @@ impl Machine {
         let vendor =
             dmi("sys_vendor").unwrap_or_default() + " " + &dmi("product_name").unwrap_or_default();
         let named = known.iter().find(|(sign, _)| vendor.contains(sign)).map(|(_, name)| *name);
-        // Google and Microsoft also build machines that are real.
+        // Google and Microsoft also build physical machines, so their names are not enough.
         match (named, flagged) {
             (Some(name), true) => Some(name.into()),
             (Some(name @ ("QEMU" | "KVM" | "VirtualBox" | "Xen")), false) => Some(name.into()),
@@ -242,8 +229,8 @@ impl Machine {
         }
     }
 
-    /// The PMUs of [`Machine::core_pmus`] and their types: several where there are several kinds
-    /// of cores.
+    /// The PMUs of [`Machine::core_pmus`] with their types. There are several if there are several
+    /// kinds of cores.
     pub fn core_types(&self) -> Vec<(String, u32)> {
         let pmus = self.core_pmus().into_iter();
         let typed = pmus.filter_map(|pmu| {
@@ -254,7 +241,8 @@ impl Machine {
         typed.collect()
     }
 
-    /// PMUs of the processor's cores, by sysfs: `cpu`, `cpu_core`, `armv8_pmuv3_0`, …
+    /// The names in sysfs of the PMUs of the processor's cores: `cpu`, `cpu_core`, `armv8_pmuv3_0`,
+    /// …
     pub fn core_pmus(&self) -> Vec<String> {
         let mut pmus = self.list(DEVICES);
         pmus.retain(|p| {
@@ -265,9 +253,10 @@ impl Machine {
     }
 }
 
-/// Processors of a list as the kernel writes it (`0,18-19`); `None` if it names none.
+/// The processors of a list as the kernel writes it (`0,18-19`); `None` if it has none or is
+/// damaged.
 pub fn parse_cpus(text: &str) -> Option<Vec<u32>> {
-    /// Bounds what a damaged file makes us allocate.
+    /// Limits what a damaged file can make us allocate.
     const MOST: u32 = 65_536;
     let mut cpus = Vec::new();
     for range in text.split(',') {

@@ -1,13 +1,14 @@
 //! Whether a seccomp filter kills the process that calls `perf_event_open`.
 //!
-//! Most filters make the call fail, and then we can say what is forbidden. A filter that kills
-//! would end the whole command. So everything outside of the target asks [`survivable`] (or one
-//! of the other functions here) before it opens a counter: a child process makes the call, once per process and only where a
-//! filter is active. The child shares nothing with us (`clone` without flags: no handler of
-//! `pthread_atfork` runs, no SIGCHLD is sent) and makes only system calls.
+//! Most filters make the call fail, and then we can report what is forbidden. A filter that kills
+//! would end the whole command. So all code outside of the recorded program calls [`survivable`]
+//! (or another function of this module) before it opens a counter. If a filter is active, a child
+//! process makes the call, once per process. The child shares nothing with us (`clone` without
+//! flags, so that no handler of `pthread_atfork` runs and no SIGCHLD is sent) and makes only system
+//! calls.
 //!
-//! The agent does not ask: a recorder that forks inside of somebody else's program would do more
-//! harm than such a filter.
+//! The agent does not do this, because a fork inside of somebody else's program could do more harm
+//! than such a filter.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::OnceLock;
@@ -19,8 +20,8 @@ use counters::perf::{self, OpenError, Target};
 use counters::plan::{Plan, SourceKind};
 use counters::thread::OpenFailure;
 
-/// Whether this process may call `perf_event_open` and live. The first call costs a file read, and
-/// a child process where a filter is active. A filter that is installed later is not noticed.
+/// Checks that this process survives a call of `perf_event_open`. The first call reads a file, and
+/// makes a child process if a filter is active. A filter that is installed later is not noticed.
 ///
 /// # Errors
 /// [`OpenError::KILLS`] if a filter would kill the process.
@@ -32,7 +33,7 @@ pub fn survivable() -> Result<(), OpenError> {
     }
 }
 
-/// [`perf::reaches_the_kernel`], without being killed for it.
+/// [`perf::reaches_the_kernel`], which cannot kill this process.
 ///
 /// # Errors
 /// As [`survivable`] and [`perf::reaches_the_kernel`].
@@ -41,10 +42,11 @@ pub fn reaches_the_kernel() -> Result<(), OpenError> {
     perf::reaches_the_kernel()
 }
 
-/// Whether `plan` may be opened: always, if the kernel counts nothing of it.
+/// Checks that this process survives opening `plan`. It always does if the kernel counts nothing of
+/// it.
 ///
 /// # Errors
-/// As [`survivable`], for the first counter that the kernel would be asked for.
+/// As [`survivable`], with the first counter that the kernel would open.
 pub fn may_open(plan: &Plan) -> Result<(), OpenFailure> {
     match plan.groups().iter().find(|group| group.kind == SourceKind::Perf) {
         Some(group) => {
@@ -54,29 +56,30 @@ pub fn may_open(plan: &Plan) -> Result<(), OpenFailure> {
     }
 }
 
-/// Opens a counter and closes it again, to see whether that works.
+/// Opens a counter and closes it again, to find out whether it opens.
 ///
 /// # Errors
-/// As [`survivable`], or what the kernel said.
+/// As [`survivable`], or the error of the kernel.
 pub fn try_open(attr: &PerfAttr, target: Target) -> Result<(), OpenError> {
     survivable()?;
     let fd = perf::open(attr, target, -1)?;
-    // SAFETY: opened just now, and nobody else knows the number.
+    // SAFETY: it was just opened, so nothing else uses the number.
     drop(unsafe { OwnedFd::from_raw_fd(fd) });
     Ok(())
 }
 
-/// Has a child make the call. False where there can be no child: then nothing is known.
+/// Makes the call in a child, and returns whether that killed it. False if there can be no child,
+/// because then nothing is known.
 fn a_child_dies() -> bool {
     // SAFETY: `clone` without flags and without a stack is `fork`: the child goes on here with a
     // copy of everything. It is the only thread of its process and makes only system calls.
     let child = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
     if child == 0 {
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // No core file: it is expected to die.
+        // It may die, which should not leave a core file.
         // SAFETY: a plain system call.
         unsafe { libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_CORE, &raw const none, 0) };
-        // Passes no attributes, so that nothing is opened.
+        // Opens nothing, because it passes no attributes.
         let _ = perf::reaches_the_kernel();
         loop {
             // SAFETY: a plain system call.
@@ -85,7 +88,7 @@ fn a_child_dies() -> bool {
     }
     let mut status = 0i32;
     loop {
-        // `__WALL`: also children whose end sends no signal.
+        // `__WALL` also waits for children that send no signal when they end.
         // SAFETY: `status` outlives the call.
         let waited = unsafe { libc::waitpid(child as i32, &mut status, libc::__WALL) };
         if waited == child as i32 {

@@ -1,10 +1,10 @@
-//! What this machine lets us count and record. Outside of the target only.
+//! What this machine lets us count and record. Not used inside other people's programs.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`files`] | [`Machine`]: what the kernel says about the machine in files |
-//! | [`killer`] | whether a seccomp filter kills whoever opens a counter; ask before opening any |
-//! | [`check`] | whether counters work here, tried as the agent will open them, and why not |
+//! | [`killer`] | whether a seccomp filter kills a process that opens a counter; ask before opening one |
+//! | [`check`] | whether counters work here, and why not; they are opened as the agent opens them |
 //! | [`doctor`] | everything about this machine that matters to counting and recording |
 //! | [`switches`] | what counters add to a thread's context switches |
 

@@ -1,10 +1,10 @@
-//! What the counters of a thread add to each of its context switches.
+//! Measures how much counters slow down the context switches of a thread.
 //!
-//! The kernel saves and restores the counters of a thread whenever it leaves or enters a
-//! processor, whether or not anybody reads them. A program whose threads sleep and wake between
-//! short pieces of work pays that all the time. It is measured here: two threads of this process
-//! wake each other in turn on one CPU, in batches with and without counters, which takes about
-//! 5 ms. Nothing of it touches the program that is going to be recorded.
+//! The kernel saves and restores the counters of a thread whenever the thread leaves or enters a
+//! processor, even if nobody reads them. This matters for programs whose threads sleep and wake
+//! often. To measure it, two threads of this process wake each other in turn on one CPU, in batches
+//! with and without counters. It takes about 5 ms, and does not touch the program that will be
+//! recorded.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,26 +14,27 @@ use crate::killer;
 use counters::plan::{Plan, SourceKind};
 use counters::thread::ThreadCounters;
 
-/// Batches of each kind. The median of a few tells those apart that something else disturbed.
+/// How many batches there are of each kind. The median ignores the few that something else
+/// disturbed.
 const BATCHES: usize = 7;
-/// How often each thread wakes the other one in a batch.
+/// How many times each thread wakes the other one in a batch.
 const TURNS: u32 = 60;
 
-/// What was measured: processor time in ns.
+/// The result, in ns of processor time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Switches {
-    /// Switches with counters, of both threads.
+    /// Number of switches with counters, of both threads together.
     pub switches: u64,
-    /// One without counters: median over the batches.
+    /// Time of a switch without counters: the median of the batches.
     pub bare_ns: f64,
-    /// What counters add to one: median over the batches, not below 0.
+    /// What counters add to a switch: the median of the batches, at least 0.
     pub added_ns: f64,
-    /// The least and the most of a batch.
+    /// The least and the most that counters added in a batch.
     pub added_range_ns: [f64; 2],
 }
 
-/// Measures with the counters of `plan`. `None` if it has none that the kernel counts for a
-/// thread, or if threads cannot be kept on one CPU, or counters not opened.
+/// Measures with the counters of `plan`. `None` if the kernel counts none of them for a thread, if
+/// threads cannot be kept on one CPU, or if the counters do not open.
 pub fn measure(plan: &Plan) -> Option<Switches> {
     if !plan.groups().iter().any(|group| group.kind == SourceKind::Perf) {
         return None;
@@ -67,14 +68,14 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 
 /// Two threads that take turns.
 struct Pair {
-    /// Number of turns taken; the even ones are the first thread's. [`GIVEN_UP`]: no more.
+    /// Number of turns so far. The first thread has the even ones. [`GIVEN_UP`]: a thread failed.
     turn: AtomicU32,
     threads: [OnceLock<Thread>; 2],
 }
 
 const GIVEN_UP: u32 = u32::MAX;
 
-/// What one thread, or both, used in one batch.
+/// What one thread, or both threads, used in a batch.
 #[derive(Clone, Copy)]
 struct Batch {
     cpu_ns: u64,
@@ -86,7 +87,7 @@ impl Batch {
         self.cpu_ns as f64 / self.switches as f64
     }
 
-    /// Both threads'. `None` if they hardly switched: they were not on one CPU.
+    /// The sum of both threads. `None` if they hardly switched, because they were not on one CPU.
     fn and(self, other: Self) -> Option<Self> {
         let switches = self.switches + other.switches;
         (switches >= u64::from(TURNS))
@@ -95,7 +96,7 @@ impl Batch {
 }
 
 impl Pair {
-    /// One of the two threads: batches without and with counters in turn.
+    /// Runs one of the two threads: batches without and with counters in turn.
     fn run(&self, me: u32, cpu: usize, plan: &Plan) -> Option<Vec<Batch>> {
         let _ = self.threads[me as usize].set(thread::current());
         let other = loop {
@@ -109,7 +110,7 @@ impl Pair {
         });
         if result.is_none() {
             self.turn.store(GIVEN_UP, Ordering::Release);
-            other.unpark(); // It may wait for a turn that does not come any more.
+            other.unpark(); // It may wait for a turn that will not come.
         }
         result
     }
@@ -132,7 +133,7 @@ impl Pair {
         })
     }
 
-    /// Waits for turn `number` and hands on to the other thread.
+    /// Waits for turn `number`, and passes the next turn to the other thread.
     fn take(&self, number: u32, other: &Thread) -> Option<()> {
         loop {
             match self.turn.load(Ordering::Acquire) {

@@ -1,7 +1,7 @@
-//! The doctor and the machine's files, on trees written for the purpose.
+//! The doctor and the files of a machine, on made-up trees of files.
 
 use machine::Machine;
-use machine::doctor::{Allowed, Finding, Level, examine, examine_allowed};
+use machine::doctor::{Allowed, Finding, Level, Limit, examine, examine_allowed};
 use model::PerfAttr;
 use testkit::counting::Tree;
 
@@ -47,12 +47,12 @@ fn a_good_machine_has_nothing_to_say() {
     let tree = good();
     let library = tree.root.join("lib/libcounterpoint.so");
     let all = examine(&Machine::at(&tree.root), Some(&library));
-    // How full the disk under the test's directory is, is none of our business.
+    // The test does not control how full the disk of its directory is.
     let bad: Vec<_> = all.iter().filter(|f| f.level > Level::Ok && f.name != "/dev/shm").collect();
     assert!(bad.is_empty(), "{bad:?}");
     let states = [
         ("kernel", "6.12.1"),
-        ("virtualisation", "no sign of it"),
+        ("virtualisation", "not detected"),
         ("pmu", "cpu"),
         ("nmi watchdog", "off"),
         ("user-space reads", "rdpmc=1: allowed while a counter is open"),
@@ -60,7 +60,7 @@ fn a_good_machine_has_nothing_to_say() {
         ("perf_event_paranoid", "1"),
         ("capabilities", "neither CAP_PERFMON nor CAP_SYS_ADMIN"),
         ("seccomp", "off"),
-        ("container", "no sign of one"),
+        ("container", "not detected"),
         ("clock", "tsc, invariant time-stamp counter"),
         ("open files", "1024"),
         ("file size", "unlimited"),
@@ -76,82 +76,76 @@ fn a_good_machine_has_nothing_to_say() {
 fn each_trouble_is_found() {
     type Change = fn(&Tree);
     #[rustfmt::skip]
-    let golden: &[(Change, &str, &str, Level, &str)] = &[
+    let golden: &[(Change, &str, &str, Level, Option<Limit>)] = &[
         (|t| t.file("proc/sys/kernel/perf_event_paranoid", "2\n"),
-            "perf_event_paranoid", "2", Level::Note, "sudo sysctl kernel.perf_event_paranoid=1"),
+            "perf_event_paranoid", "2", Level::Note, Some(Limit::KernelForbidden)),
         (|t| t.file("proc/sys/kernel/perf_event_paranoid", "4\n"),
-            "perf_event_paranoid", "4", Level::Problem, "sudo sysctl kernel.perf_event_paranoid=2 (:u only) or 1 (the kernel's part too)"),
+            "perf_event_paranoid", "4", Level::Problem, Some(Limit::NothingAllowed)),
         (|t| { t.file("proc/sys/kernel/perf_event_paranoid", "4\n"); t.file("proc/self/status", &status("0000004000000000", "0")) },
-            "perf_event_paranoid", "4, which does not apply to us", Level::Ok, ""),
+            "perf_event_paranoid", "4, which does not apply to us", Level::Ok, None),
         (|t| t.file("proc/self/status", &status("0000004000000000", "0")),
-            "capabilities", "CAP_PERFMON", Level::Ok, ""),
+            "capabilities", "CAP_PERFMON", Level::Ok, None),
         (|t| t.file("proc/self/status", &status("000001ffffffffff", "0")),
-            "capabilities", "CAP_PERFMON, CAP_SYS_ADMIN", Level::Ok, ""),
+            "capabilities", "CAP_PERFMON, CAP_SYS_ADMIN", Level::Ok, None),
         (|t| t.remove("proc/sys/kernel/perf_event_paranoid"),
-            "kernel", "6.12.1", Level::Problem, "a kernel with CONFIG_PERF_EVENTS; timing works without: -e none"),
+            "kernel", "6.12.1", Level::Problem, Some(Limit::NoPerf)),
         (|t| t.remove("sys/bus/event_source/devices/cpu"),
-            "pmu", "none", Level::Note, "a kernel with the driver of this processor's PMU"),
+            "pmu", "none", Level::Note, Some(Limit::NoPmu { is_virtual: false })),
         (|t| t.file("proc/sys/kernel/nmi_watchdog", "1\n"),
-            "nmi watchdog", "on", Level::Note, "sudo sysctl kernel.nmi_watchdog=0"),
+            "nmi watchdog", "on", Level::Note, Some(Limit::NmiWatchdog)),
         (|t| t.file("sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet\n"),
-            "clock", "hpet, invariant time-stamp counter", Level::Note, "sudo dmesg | grep -i tsc says why"),
+            "clock", "hpet, invariant time-stamp counter", Level::Note, Some(Limit::DistrustedClock)),
         (|t| t.file("proc/cpuinfo", "flags\t: fpu tsc\n"),
-            "clock", "tsc, time-stamp counter not invariant", Level::Note, "none: this processor's counter changes its rate"),
+            "clock", "tsc, time-stamp counter not invariant", Level::Note, Some(Limit::VariableClock { is_virtual: false })),
         (|t| t.file("proc/cpuinfo", "flags\t: fpu tsc hypervisor\n"),
-            "clock", "tsc, time-stamp counter not invariant", Level::Note, "let the hypervisor pass it on (QEMU/KVM: -cpu host,+invtsc)"),
+            "clock", "tsc, time-stamp counter not invariant", Level::Note, Some(Limit::VariableClock { is_virtual: true })),
         (|t| t.file("proc/sys/kernel/osrelease", "4.9.0-19-amd64\n"),
-            "kernel", "4.9.0-19-amd64", Level::Problem, "a newer kernel"),
+            "kernel", "4.9.0-19-amd64", Level::Problem, Some(Limit::OldKernel)),
         (|t| t.file("proc/sys/kernel/osrelease", "4.14.336\n"),
-            "kernel", "4.14.336", Level::Ok, ""),
+            "kernel", "4.14.336", Level::Ok, None),
         (|t| t.file("sys/bus/event_source/devices/cpu/rdpmc", "0\n"),
-            "user-space reads", "rdpmc=0: forbidden", Level::Note, "echo 1 | sudo tee /sys/bus/event_source/devices/cpu/rdpmc"),
+            "user-space reads", "rdpmc=0: forbidden", Level::Note, Some(Limit::NoRdpmc { file: "sys/bus/event_source/devices/cpu/rdpmc".into() })),
         (|t| t.file("sys/bus/event_source/devices/cpu/rdpmc", "2\n"),
-            "user-space reads", "rdpmc=2: always allowed", Level::Ok, ""),
+            "user-space reads", "rdpmc=2: always allowed", Level::Ok, None),
         (|t| { t.remove("sys/bus/event_source/devices/cpu"); t.file("proc/sys/kernel/perf_user_access", "0\n") },
-            "user-space reads", "perf_user_access=0", Level::Note, "sudo sysctl kernel.perf_user_access=1"),
+            "user-space reads", "perf_user_access=0", Level::Note, Some(Limit::NoUserAccess)),
         (|t| { t.remove("sys/bus/event_source/devices/cpu"); t.file("proc/sys/kernel/perf_user_access", "1\n") },
-            "user-space reads", "perf_user_access=1", Level::Ok, ""),
-        // Inside of a container, settings can only be read.
-        (|t| { t.file("proc/sys/kernel/perf_event_paranoid", "2\n"); t.file("run/systemd/container", "lxc\n") },
-            "perf_event_paranoid", "2", Level::Note, "on the host: sudo sysctl kernel.perf_event_paranoid=1"),
-        (|t| { t.remove("sys/kernel"); t.file("run/systemd/container", "lxc\n") },
-            "tracefs", "not mounted", Level::Note, "start the container with -v /sys/kernel/tracing:/sys/kernel/tracing:ro, or as root in it: mount -t tracefs tracefs /sys/kernel/tracing"),
-        // Every right of a user namespace, and not one that counts.
+            "user-space reads", "perf_user_access=1", Level::Ok, None),
+        // All capabilities of a user namespace, which do not allow counting.
         (|t| { t.file("proc/sys/kernel/perf_event_paranoid", "2\n"); t.file("proc/self/status", &status("000001ffffffffff", "0")); t.file("proc/self/uid_map", "0 1000 1\n") },
-            "perf_event_paranoid", "2", Level::Note, "sudo sysctl kernel.perf_event_paranoid=1"),
+            "perf_event_paranoid", "2", Level::Note, Some(Limit::KernelForbidden)),
         (|t| { t.file("proc/sys/kernel/perf_event_paranoid", "2\n"); t.file("proc/self/status", &status("000001ffffffffff", "0")); t.file("proc/self/uid_map", "0 1000 1\n") },
-            "capabilities", "CAP_PERFMON, CAP_SYS_ADMIN, of a user namespace only", Level::Note, "sudo sysctl kernel.perf_event_paranoid=1"),
+            "capabilities", "CAP_PERFMON, CAP_SYS_ADMIN, but only in a user namespace", Level::Note, Some(Limit::NamespaceCapabilities)),
         (|t| { t.file("proc/self/status", &status("000001ffffffffff", "0")); t.file("proc/self/uid_map", "0 1000 1\n") },
-            "capabilities", "CAP_PERFMON, CAP_SYS_ADMIN, of a user namespace only", Level::Ok, ""),
+            "capabilities", "CAP_PERFMON, CAP_SYS_ADMIN, but only in a user namespace", Level::Ok, None),
         // 16 pages, and 5 times 16: 96 counters.
         (|t| { t.file("proc/self/limits", "Max locked memory  65536 65536 bytes\n"); t.file("proc/sys/kernel/perf_event_mlock_kb", "64\n") },
-            "locked memory", "RLIMIT_MEMLOCK 64 KiB, perf_event_mlock_kb 64 × 5 CPUs", Level::Note, "ulimit -l unlimited, or sudo sysctl kernel.perf_event_mlock_kb=4096"),
+            "locked memory", "RLIMIT_MEMLOCK 64 KiB, perf_event_mlock_kb 64 × 5 CPUs", Level::Note, Some(Limit::LittleLockedMemory)),
         (|t| t.remove("dev"),
-            "/dev/shm", "not there", Level::Problem, "sudo mount -t tmpfs tmpfs /dev/shm"),
+            "/dev/shm", "not there", Level::Problem, Some(Limit::NoSharedMemory)),
         (|t| t.file("proc/self/limits", &LIMITS.replace("1024 ", "256  ")),
-            "open files", "256", Level::Note, "ulimit -n 65536"),
+            "open files", "256", Level::Note, Some(Limit::FewDescriptors)),
         (|t| t.file("proc/self/limits", "Max file size  10485760 unlimited bytes\n"),
-            "file size", "10 MiB", Level::Note, "ulimit -f unlimited"),
+            "file size", "10 MiB", Level::Note, Some(Limit::FileSize)),
         (|t| t.remove("sys/kernel"),
-            "tracefs", "not mounted", Level::Note, "sudo mount -t tracefs -o mode=755,gid=$(id -g) tracefs /sys/kernel/tracing"),
+            "tracefs", "not mounted", Level::Note, Some(Limit::NoTracefs)),
         (|t| t.file("run/systemd/container", "podman\n"),
-            "container", "podman", Level::Note, "start the container with --cap-add PERFMON (Docker, Podman; in Kubernetes securityContext.capabilities.add), or with a seccomp profile that allows perf_event_open"),
+            "container", "podman", Level::Note, Some(Limit::Container)),
         (|t| t.file("proc/self/status", &status("0", "2")),
-            "seccomp", "a filter is active", Level::Note, "start the container with --cap-add PERFMON (Docker, Podman; in Kubernetes securityContext.capabilities.add), or with a seccomp profile that allows perf_event_open"),
+            "seccomp", "a filter is active", Level::Note, Some(Limit::Filter { forbids: false })),
     ];
-    for (change, name, state, level, remedy) in golden {
+    for (change, name, state, level, limit) in golden {
         let tree = good();
         change(&tree);
         let all = examine(&Machine::at(&tree.root), None);
         let f = find(&all, name);
-        let got = (f.state.as_str(), f.level, f.remedy.as_deref().unwrap_or(""));
-        assert_eq!(got, (*state, *level, *remedy), "{name}");
+        assert_eq!((f.state.as_str(), f.level, &f.limit), (*state, *level, limit), "{name}");
         assert_eq!(f.prevents.is_some(), f.level > Level::Ok, "{name}");
     }
 }
 
-/// What a level forbids is what was tried: above 2, kernels differ (the patch is Debian's), and so do
-/// the rights that we have.
+/// What a level forbids is found out by trying, because kernels differ above 2 (Debian has a
+/// patch), and because users have different rights.
 #[test]
 fn a_level_forbids_what_was_refused() {
     let all = Allowed { user: true, kernel: true, system: true };
@@ -183,8 +177,8 @@ fn a_level_forbids_what_was_refused() {
     }
 }
 
-/// As somebody without rights, at the level of this machine: what is said agrees with what the
-/// counters themselves do, opened by a plain system call.
+/// For a user without rights, at the level of this machine: the finding agrees with what happens
+/// when counters are opened by a plain system call.
 #[test]
 fn what_is_said_is_what_happens() {
     let machine = Machine::here();
@@ -218,7 +212,7 @@ fn what_is_said_is_what_happens() {
     }
 }
 
-/// What is said of locked memory names the number of counters that fit.
+/// The finding about locked memory names the number of counters that fit.
 #[test]
 fn room_for_mapped_counters() {
     let tree = good();
@@ -227,14 +221,14 @@ fn room_for_mapped_counters() {
     let all = examine(&Machine::at(&tree.root), None);
     let prevents = find(&all, "locked memory").prevents.clone().unwrap();
     assert!(prevents.contains("more than 96 hardware counters"), "{prevents}");
-    // Without a PMU nothing is mapped.
+    // Without a PMU no counter is mapped.
     tree.remove("sys/bus/event_source/devices/cpu");
     let all = examine(&Machine::at(&tree.root), None);
     assert_eq!(find(&all, "locked memory").level, Level::Ok);
     assert!(all.iter().all(|f| f.name != "user-space reads" && f.name != "nmi watchdog"));
 }
 
-/// A tracefs that is there, but not for us.
+/// A tracefs that is mounted, but that we may not read.
 #[test]
 fn a_tracefs_that_may_not_be_read() {
     use std::os::unix::fs::PermissionsExt;
@@ -244,17 +238,16 @@ fn a_tracefs_that_may_not_be_read() {
     let tree = good();
     let id = "sys/kernel/tracing/events/sched/sched_switch/id";
     tree.file(id, "372\n");
-    // Nothing open at all; and files that are not open in directories that are, as Linux 6.18
-    // leaves them after a remount with `mode=755` alone.
+    // First the directory is closed, then only the files in it, as in Linux 6.18 after a remount
+    // with `mode=755` alone.
     for closed in ["sys/kernel/tracing/events", id] {
         let closed = tree.root.join(closed);
         let before = std::fs::metadata(&closed).unwrap().permissions();
         std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).unwrap();
         let finding = find(&examine(&Machine::at(&tree.root), None), "tracefs").clone();
         std::fs::set_permissions(&closed, before).unwrap();
-        assert_eq!(finding.state, "/sys/kernel/tracing, not readable for us (EACCES)");
-        let remedy = "sudo mount -o remount,mode=755,gid=$(id -g) /sys/kernel/tracing";
-        assert_eq!(finding.remedy.as_deref(), Some(remedy));
+        assert_eq!(finding.state, "/sys/kernel/tracing, we may not read it (EACCES)");
+        assert_eq!(finding.limit, Some(Limit::ClosedTracefs));
     }
 }
 
@@ -272,7 +265,7 @@ fn the_library() {
     let tree = good();
     let missing = tree.root.join("lib/other.so");
     let of = |library| find(&examine(&Machine::at(&tree.root), library), "agent library").clone();
-    assert_eq!(of(None).state, "not found beside the program");
+    assert_eq!(of(None).state, "not found next to the program");
     assert_eq!(of(Some(missing.as_path())).level, Level::Problem);
 }
 
@@ -311,7 +304,7 @@ fn signs_of_virtualisation() {
     assert_eq!(of(&[("sys/hypervisor/type", "xen\n")]).as_deref(), Some("xen"));
 }
 
-/// On the real machine nothing panics and every name is there once.
+/// On the real machine nothing panics, and every finding is there once.
 #[test]
 fn this_machine() {
     let all = examine(&Machine::here(), None);

@@ -1,4 +1,5 @@
-//! What counters add to context switches: a measurement, so only what must hold of any is tested.
+//! The measurement of context switches. Only properties that every measurement must have are
+//! tested.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -19,18 +20,18 @@ fn two_threads_take_turns_with_and_without_counters() {
     let Some(found) = switches::measure(&plan) else {
         return skip("threads cannot be kept on one CPU");
     };
-    // Seven batches of 60 turns of each of two threads; a turn that finds the other one awake
-    // already needs no switch.
+    // Seven batches of 60 turns for each of two threads. A turn needs no switch if the other thread
+    // is still awake.
     assert!(found.switches > 7 * 60, "{found:?}");
     assert!(found.bare_ns > 0.0 && found.added_ns >= 0.0, "{found:?}");
     let [least, most] = found.added_range_ns;
     assert!(least <= most && found.added_ns <= most.max(0.0), "{found:?}");
-    // The caller's own CPUs are what they were.
+    // The CPUs on which the caller may run are the same as before.
     let cpus = std::thread::available_parallelism().unwrap();
     assert_eq!(cpus, std::thread::available_parallelism().unwrap());
 }
 
-/// Counters that cannot be opened in a thread end it at once, in both threads.
+/// If the counters do not open in a thread, both threads end at once.
 #[test]
 fn nothing_to_measure() {
     let plan = |counters: Vec<Counter>| Plan::new(counters).unwrap();
@@ -38,7 +39,7 @@ fn nothing_to_measure() {
     let simulated = sim("simulated", 0, &[SimReading { add: 1, ..SimReading::default() }]);
     assert_eq!(switches::measure(&plan(vec![simulated])), None);
     if can_count() {
-        // A type that no kernel has.
+        // No kernel has a PMU with this type.
         let nowhere = perf("nowhere", 0, PerfAttr { kind: u32::MAX, ..software(2) });
         assert_eq!(switches::measure(&plan(vec![nowhere])), None);
     }

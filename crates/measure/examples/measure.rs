@@ -31,10 +31,7 @@ fn measure() -> Result<(), Box<dyn std::error::Error>> {
     if names.is_empty() {
         names = vec!["task-clock:u".into(), "page-faults:u".into()];
     }
-    let mut counters = Counters::open(&names).map_err(|error| match error.hint() {
-        Some(hint) => format!("{error}\n{hint}"),
-        None => error.to_string(),
-    })?;
+    let mut counters = Counters::open(&names)?;
 
     // A closure, and what it gives.
     let (numbers, m) = counters.measure(|| (0..1_000_000).collect::<Vec<u64>>());

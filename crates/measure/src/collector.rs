@@ -1,5 +1,5 @@
-//! Values of your own for each op of a model: what a [`Collector`] reads before and after an op of a
-//! virtual machine is kept in the profile, next to the recorder's counters.
+//! Your own values for each op of a model. A [`Collector`] is called before and after each op of a
+//! virtual machine, and the profile keeps its values next to the recorder's counters.
 //!
 //! ```no_run
 //! use measure::collector::{self, Collector, Device, Kind, Slot, Values};
@@ -25,21 +25,21 @@
 //! # Ok::<(), collector::Error>(())
 //! ```
 //!
-//! The recorder is `libcounterpoint.so` in this process, preloaded or loaded with `RTLD_GLOBAL`; this
-//! module links nothing and only fills the struct of `include/counterpoint/collector.h`, where the
-//! rules are: called on the op's thread, by several threads at once, outside of the op's own time.
-//! Nothing here allocates or locks in a call. A panic is caught, counted as the loss
-//! `collector_failed`, and costs the values of that call.
+//! The recorder is `libcounterpoint.so` in this process, either preloaded or loaded with
+//! `RTLD_GLOBAL`. This module does not link it; it fills the struct of
+//! `include/counterpoint/collector.h`, which also has the rules: a collector is called on the
+//! thread of the op, by several threads at once, and its time is not part of the op's time. This
+//! module does not allocate or lock in a call. If a collector panics, the panic is caught and
+//! counted as the loss `collector_failed`, and the values of that call are missing.
 
 use std::ffi::{CStr, c_void};
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use abi::agent::{AgentTable, TABLE_SYMBOL};
 use abi::collector as c;
 pub use abi::collector::Device;
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
@@ -47,7 +47,7 @@ pub enum Kind {
     Count = 0,
     /// Microseconds.
     Duration = 1,
-    /// Of a hundred.
+    /// A percentage.
     Percent = 2,
     /// A number without a unit.
     Ratio = 3,
@@ -58,28 +58,31 @@ pub enum Kind {
 /// One value that a collector gives.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
-    /// What views call it; unique among the slots of all collectors.
+    /// Its name in views. It must be unique among the slots of all collectors.
     pub name: &'static CStr,
-    /// How to read it.
+    /// The kind of its values.
     pub kind: Kind,
 }
 
-/// Reads something of its own around each op.
+/// Reads its own values around each op.
 pub trait Collector: Send + Sync + 'static {
-    /// Its slots, always the same; from one to sixteen for all collectors together. Whatever has to
-    /// be resolved or opened once is done before it is registered.
+    /// Its slots, which must always be the same. There must be at least one, and all collectors
+    /// together can have sixteen. Resolve and open what the collector needs before it is
+    /// registered.
     fn slots(&self) -> &[Slot];
 
-    /// Before an op on this device (that of its last tensor argument; the first CPU if it has
-    /// none): a state of 64 bits below [`LARGEST_STATE`], which `stop` gets. `None`: there is
-    /// nothing to say about this device, and no `stop`. An op that throws has none, either.
+    /// Called before an op. The device is that of its last tensor argument, or the first CPU if it
+    /// has none. Returns a state of at most [`LARGEST_STATE`], which is passed to `stop`. `None`:
+    /// the collector has no values for this device, and `stop` is not called. It is not called for
+    /// an op that throws, either.
     fn start(&self, device: Device) -> Option<u64>;
 
-    /// Behind the op: fills the slots. One that is not filled is missing, which is not 0.
+    /// Called after the op, to fill the slots. A slot that is not filled is missing, which is not
+    /// the same as 0.
     fn stop(&self, state: u64, values: &mut Values<'_>);
 }
 
-/// Larger states are failures.
+/// The largest state. A larger one is a failure of the collector.
 pub const LARGEST_STATE: u64 = u64::MAX - 2;
 const NOTHING: u64 = u64::MAX;
 const FAILED: u64 = u64::MAX - 1;
@@ -114,14 +117,14 @@ impl Values<'_> {
         self.put(slot, value.as_ptr() as u64);
     }
 
-    /// The values of this call are not to be used.
+    /// Marks the values of this call as not usable.
     pub fn fail(&mut self) {
         self.failed = true;
     }
 }
 
-/// A collector that is asked, until this is dropped. What it is made of lives until the process
-/// ends: another thread may be in a call of it.
+/// A registered collector. It is called until this value is dropped. Its memory is kept until the
+/// process ends, because another thread may be in one of its calls.
 #[derive(Debug)]
 pub struct Registered {
     number: i32,
@@ -135,40 +138,29 @@ impl Drop for Registered {
 }
 
 /// Why a collector is not registered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// There is no recorder in this process, or its version has no collectors.
+    #[error("register a collector: no recorder (libcounterpoint.so) in this process")]
     NoAgent,
     /// It has no slots.
+    #[error("register a collector: it has no slots")]
     NoSlots,
     /// There are more slots, or collectors, than the recorder has room for.
+    #[error("register a collector: no room for more slots")]
     TooMany,
     /// Another collector has a slot of the same name.
+    #[error("register a collector: another one has a slot of the same name")]
     SameName,
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoAgent => {
-                "register a collector: no recorder (libcounterpoint.so) in this process"
-            }
-            Self::NoSlots => "register a collector: it has no slots",
-            Self::TooMany => "register a collector: no room for more slots",
-            Self::SameName => "register a collector: another one has a slot of the same name",
-        })
-    }
-}
-
-impl std::error::Error for Error {}
-
-/// Has the recorder of this process ask `collector` from the next op on.
+/// Registers `collector` with the recorder of this process. It is called from the next op on.
 ///
 /// # Errors
-/// There is no recorder, or it does not want this one.
+/// There is no recorder, or it refuses this collector.
 pub fn register<C: Collector>(collector: C) -> Result<Registered, Error> {
-    // SAFETY: a C string. What has this name is a table that begins with its size, and is constant.
+    // SAFETY: the name is a C string, and stands for a constant table that begins with its size.
     let table = unsafe {
         let found = libc::dlsym(libc::RTLD_DEFAULT, TABLE_SYMBOL.as_ptr());
         found.cast::<AgentTable>().cast_const().as_ref()
@@ -178,7 +170,7 @@ pub fn register<C: Collector>(collector: C) -> Result<Registered, Error> {
         .ok_or(Error::NoAgent)?;
     let collector: &'static C = Box::leak(Box::new(collector));
     let slots = c_slots(collector);
-    // SAFETY: complete; the functions get the collector that they are made for.
+    // SAFETY: all fields are filled, and the functions get the collector for which they are made.
     match unsafe { (table.collector_add)(&c_struct(collector, &slots)) } {
         number @ 0.. => Ok(Registered { number, table }),
         -2 => Err(Error::TooMany),
@@ -205,7 +197,7 @@ fn c_struct<C: Collector>(collector: &'static C, slots: &[c::Slot]) -> c::Collec
     }
 }
 
-/// The state is the pointer's bits; the pointer is never followed.
+/// The bits of the returned pointer are the state; nothing dereferences it.
 unsafe extern "C" fn start<C: Collector>(this: *mut c_void, device: Device) -> *mut c_void {
     // SAFETY: registered with a leaked `C`.
     let collector = unsafe { &*this.cast::<C>() };

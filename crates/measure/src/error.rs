@@ -1,14 +1,14 @@
 //! Why counters could not be opened or read.
 
 use counters::{OpenError, PlanError};
-use machine::check::Problem;
+use machine::check::{Cause, Problem};
 use names::NameError;
 
 /// Why a reading lacks some values or all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// A group is in error state (a pinned one, `:D`, that lost its place on the PMU). Later
+    /// A group is in error state: it is pinned (`:D`), and lost its place on the PMU. Later
     /// readings may work.
     #[error("read counters: a group is in error state (pinned, and not on the PMU)")]
     Group,
@@ -31,11 +31,10 @@ pub struct Error(Box<Told>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Told {
     message: String,
-    hint: Option<String>,
     kind: ErrorKind,
 }
 
-/// What kind of trouble an [`Error`] is.
+/// The kind of an [`Error`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -45,41 +44,52 @@ pub enum ErrorKind {
     Plan(PlanError),
     /// The kernel refused a counter, or memory.
     Open(OpenError),
-    /// They open but do not count, or not all at once.
+    /// The counters open, but they do not count, or not all at once.
     DoesNotCount,
 }
 
 impl Error {
-    /// What kind of trouble it is.
+    /// The kind of this error.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// What to type or change, where that is known.
-    pub fn hint(&self) -> Option<&str> {
-        self.0.hint.as_deref()
-    }
-
-    pub(crate) fn new(message: String, hint: Option<String>, kind: ErrorKind) -> Self {
-        Self(Box::new(Told { message, hint, kind }))
+    pub(crate) fn new(message: String, kind: ErrorKind) -> Self {
+        Self(Box::new(Told { message, kind }))
     }
 
     pub(crate) fn name(error: NameError, text: &str) -> Self {
-        Self::new(format!("{text}: {error}"), error.hint.clone(), ErrorKind::Name(error))
+        let known = match &error.cause {
+            Some(names::NameCause::Near(near)) => format!(" (similar: {})", near.join(", ")),
+            _ => String::new(),
+        };
+        Self::new(format!("{text}: {error}{known}"), ErrorKind::Name(error))
     }
 
     pub(crate) fn plan(error: PlanError) -> Self {
-        Self::new(error.to_string(), None, ErrorKind::Plan(error))
+        Self::new(error.to_string(), ErrorKind::Plan(error))
     }
 
     pub(crate) fn memory(error: &std::io::Error) -> Self {
         let error = OpenError::from_errno(error.raw_os_error().unwrap_or(0));
         let message = format!("map memory that a fork wipes: {error}");
-        Self::new(message, None, ErrorKind::Open(error))
+        Self::new(message, ErrorKind::Open(error))
     }
 
     pub(crate) fn problem(problem: Problem) -> Self {
-        let kind = problem.error.map_or(ErrorKind::DoesNotCount, ErrorKind::Open);
-        Self::new(problem.message, problem.remedy, kind)
+        let known = match &problem.cause {
+            Cause::TooMany { fits, .. } => format!("; {{{}}} fit together", fits.join(",")),
+            Cause::KernelForbidden { user_only } => format!("; {user_only} is allowed"),
+            Cause::Forbidden { paranoid: Some(level) } => {
+                format!("; perf_event_paranoid={level} or CAP_PERFMON would allow it")
+            }
+            Cause::Forbidden { paranoid: None } => "; CAP_PERFMON would allow it".to_owned(),
+            _ => String::new(),
+        };
+        let kind = match problem.error {
+            Some(error) => ErrorKind::Open(error),
+            None => ErrorKind::DoesNotCount,
+        };
+        Self::new(problem.message + &known, kind)
     }
 }

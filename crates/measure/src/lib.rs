@@ -12,10 +12,10 @@
 //! # Ok::<(), measure::Error>(())
 //! ```
 //!
-//! Names are those of `counterpoint list`. All counters of one list are one group: counted and
-//! read together, so that they may be divided by one another. What does not fit the machine is
-//! refused when it is opened, with the set that fits; nothing is narrowed, left out or scaled
-//! silently. A value that could not be had is `None`, never 0.
+//! `counterpoint list` shows the names. All counters of one list form a group: they are counted and
+//! read together, so that they may be divided by one another. If the machine cannot count all of
+//! them at once, opening them fails, and the error names those that fit. Nothing is left out or
+//! scaled silently. A value that could not be read is `None`, never 0.
 //!
 //! In a loop that is itself measured, reuse one [`Measurement`]:
 //!
@@ -32,17 +32,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Begin and end allocate nothing, take no lock, and make one system call each per group, or none
-//! where the processor's counters can be read in user mode ([`Counters::user_reads`]).
+//! `begin` and `end` allocate nothing and take no lock. Each makes one system call per group, or
+//! none if the counters can be read in user mode ([`Counters::user_reads`]).
 //!
-//! Only what the thread that opened does is counted, from opening on, wherever it runs. For other
-//! threads: [`Builder::thread`].
+//! Only the thread that opened the counters is counted, from then on, on whichever processor it
+//! runs. [`Builder::thread`] counts another thread.
 //!
 //! | module | what |
 //! |---|---|
 //! | `open` | [`Counters`] and [`Builder`]: counters by name, and reading them |
-//! | `measurement` | [`Measurement`]: what was counted between a begin and an end |
-//! | [`collector`] | [`Collector`](collector::Collector): values of your own for each op of a model |
+//! | `measurement` | [`Measurement`]: the counts between a begin and an end |
+//! | [`collector`] | [`Collector`](collector::Collector): your own values for each op of a model |
 //! | `error` | why counters could not be opened or read |
 
 pub mod collector;

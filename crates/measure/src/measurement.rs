@@ -1,4 +1,4 @@
-//! What was counted between a begin and an end.
+//! The counts between a begin and an end.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use model::{Scale, Unit, scaled};
 use crate::error::ReadError;
 use counters::{Coverage, Plan, Readings};
 
-/// Two readings of the same counters. Values are found by the counter's name as it was typed,
-/// modifiers included (`page-faults:u`).
+/// Two readings of the same counters. A value is found by the counter's name as it was typed, with
+/// modifiers (`page-faults:u`).
 #[derive(Clone)]
 pub struct Measurement {
     plan: Arc<Plan>,
@@ -23,15 +23,15 @@ pub struct Measurement {
 pub struct Count<'m> {
     /// The counter's name.
     pub name: &'m str,
-    /// What its values are measured in, once multiplied by `scale`.
+    /// The unit of its values after they are multiplied by `scale`.
     pub unit: Unit,
-    /// One step of a value, in `unit`; 1 but for the rare counter whose PMU says otherwise.
+    /// How much one step of a value is, in `unit`. It is 1 for all but a few PMUs.
     pub scale: Scale,
-    /// Its group, from 0. Only counters of one group may be divided by one another.
+    /// Number of its group, from 0. Only counters of the same group may be divided by one another.
     pub group: u16,
-    /// What the counter advanced by, while it ran; `None` if it could not be read.
+    /// By how much the counter advanced while it ran; `None` if it could not be read.
     pub raw: Option<u64>,
-    /// How much of the interval it ran.
+    /// For how much of the interval it ran.
     pub coverage: Coverage,
 }
 
@@ -40,13 +40,13 @@ impl Measurement {
         Self { plan, begin: Readings::new(), end: Readings::new(), problem: None }
     }
 
-    /// Whether its begin was taken with this plan.
+    /// Whether its begin was read with this plan.
     #[inline]
     pub(crate) fn is_of(&self, plan: &Arc<Plan>) -> bool {
         Arc::ptr_eq(&self.plan, plan)
     }
 
-    /// Made for another plan, it becomes one for this.
+    /// Prepares the measurement for a begin with this plan, even if it was made for another one.
     #[inline]
     pub(crate) fn begin_anew(&mut self, plan: &Arc<Plan>) {
         if !Arc::ptr_eq(&self.plan, plan) {
@@ -57,19 +57,19 @@ impl Measurement {
         self.problem = None;
     }
 
-    /// What was counted, exactly. `None` if there is no such counter, if it could not be read, or
-    /// if it ran only part of the time (see [`Measurement::estimate`]).
+    /// The exact count. `None` if there is no such counter, if it could not be read, or if it ran
+    /// for only part of the time (see [`Measurement::estimate`]).
     pub fn value(&self, name: &str) -> Option<u64> {
         self.count(name)?.exact()
     }
 
-    /// What was counted, or an estimate of it where the counter took turns with others.
+    /// The count, or an estimate if the counter took turns with others.
     pub fn estimate(&self, name: &str) -> Option<u64> {
         self.count(name)?.estimate()
     }
 
-    /// Everything that is known about one counter. A name without modifiers finds a counter with
-    /// some, if there is none without.
+    /// Everything that is known about one counter. If there is no counter with exactly this name, a
+    /// name without modifiers also finds a counter with modifiers.
     pub fn count(&self, name: &str) -> Option<Count<'_>> {
         let whole = self.counts().find(|count| count.name == name);
         whole.or_else(|| self.counts().find(|count| without_modifiers(count.name) == name))
@@ -87,34 +87,34 @@ impl Measurement {
         })
     }
 
-    /// For how long group `group` was enabled: the thread's time on a processor between the two
-    /// readings, ns. `None` if the group was not read.
+    /// For how many ns the group was enabled: the time that the thread spent on a processor between
+    /// the two readings. `None` if the group was not read.
     pub fn enabled_ns(&self, group: usize) -> Option<u64> {
         let first = usize::from(self.plan.groups().get(group)?.first);
         Some(self.end.enabled(first)?.wrapping_sub(self.begin.enabled(first)?))
     }
 
-    /// What went wrong in [`Counters::measure`](crate::Counters::measure), if anything; the values of which it is
-    /// true are missing.
+    /// The error of [`Counters::measure`](crate::Counters::measure), if there was one. The values
+    /// that it is about are missing.
     pub fn problem(&self) -> Option<ReadError> {
         self.problem
     }
 
-    /// The two readings, for whoever wants the kernel's own words.
+    /// The two readings with the raw numbers of the kernel.
     pub fn readings(&self) -> [&Readings; 2] {
         [&self.begin, &self.end]
     }
 }
 
 impl Count<'_> {
-    /// The count, if the counter ran all the time.
+    /// The count; `None` unless the counter ran all the time.
     pub fn exact(&self) -> Option<u64> {
         self.raw.filter(|_| self.coverage == Coverage::Whole)
     }
 
-    /// The count; if the counter ran only part of the time, scaled to all of it
-    /// ([`model::scaled`]), which is right only if things went on as in that part. `None` if it
-    /// never ran.
+    /// The count. If the counter ran for only part of the time, the count is scaled to all of it
+    /// ([`model::scaled`]), which is right only if the rest of the time was like that part. `None`
+    /// if it never ran.
     pub fn estimate(&self) -> Option<u64> {
         match self.coverage {
             Coverage::Whole => self.raw,
@@ -133,8 +133,8 @@ impl Count<'_> {
     }
 }
 
-/// A table, one line for each counter: value (`–` where there is none), name and unit, and what
-/// there is to say about it.
+/// A table with one line for each counter: value (`–` if there is none), name, unit, and a note if
+/// the value is missing or an estimate.
 impl fmt::Display for Measurement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows: Vec<[String; 3]> = self.counts().map(row).collect();
@@ -159,7 +159,8 @@ impl fmt::Debug for Measurement {
     }
 }
 
-/// `cycles` of `cycles:uD`. The letters of `names::Modifiers`.
+/// The name without modifiers: `cycles` of `cycles:uD`. The letters are those of
+/// `names::Modifiers`.
 fn without_modifiers(name: &str) -> &str {
     match name.rsplit_once(':') {
         Some((head, letters)) if letters.chars().all(|c| "ukhGHIpD".contains(c)) => head,
@@ -188,7 +189,7 @@ fn row(count: Count<'_>) -> [String; 3] {
     [value, name, note]
 }
 
-/// `1234567` as `1,234,567`.
+/// The number with commas: `1234567` as `1,234,567`.
 fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

@@ -31,50 +31,51 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// One more group: names as `counterpoint run -e` takes them, modifiers included. Its
-    /// counters are read together; counters of different groups are read one after another.
+    /// Adds a group. Names are as in `counterpoint run -e`, with modifiers. The counters of a group
+    /// are read together; groups are read one after another.
     pub fn group<S: AsRef<str>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         let names: Vec<String> = names.into_iter().map(|n| n.as_ref().to_owned()).collect();
         self.groups.push(names.join(","));
         self
     }
 
-    /// Count in user mode only, without the kernel's work for the thread: what an unprivileged
-    /// user may do where `perf_event_paranoid` is 2. As `:u` after each name that says nothing
-    /// about modes and can be counted so.
+    /// Counts in user mode only, and not what the kernel does for the thread. If
+    /// `perf_event_paranoid` is 2, users without privileges can count only so. This is the same as
+    /// `:u` after each name that has no modifier about modes and that can be counted in user mode.
     pub fn user_only(mut self) -> Self {
         self.user_only = true;
         self
     }
 
-    /// Allow more counters than the machine has: they take turns, and a value is an estimate
-    /// ([`Count::estimate`](crate::Count::estimate)) or missing. Turns last about 4 ms; for regions much shorter than
-    /// that, most values are missing.
+    /// Allows more counters than the machine has. They take turns, and a value is an estimate
+    /// ([`Count::estimate`](crate::Count::estimate)) or missing. A turn lasts about 4 ms; in
+    /// regions that are much shorter most values are missing.
     pub fn multiplex(mut self) -> Self {
         self.multiplex = true;
         self
     }
 
-    /// Count another thread of this or another process, by its kernel thread id (`gettid`), from
-    /// now on. It may have been running for long and may end at any time. Each reading of a
-    /// thread that runs on another processor costs about 18 µs, because the kernel interrupts
-    /// that processor.
+    /// Counts another thread of this or another process, by its kernel thread id (`gettid`), from
+    /// the moment of opening. The thread may already run, and may end at any time. If it runs on
+    /// another processor, each reading takes about 18 µs, because the kernel interrupts that
+    /// processor.
     pub fn thread(mut self, tid: i32) -> Self {
         self.thread = tid;
         self
     }
 
-    /// Never read in user mode (see [`Plan::kernel_reads_only`]).
+    /// Always reads by system call, never in user mode (see [`Plan::kernel_reads_only`]).
     pub fn kernel_reads_only(mut self) -> Self {
         self.kernel_reads = true;
         self
     }
 
-    /// Opens the counters, counting from now on. Some microseconds for each, and with more than
-    /// one group 0.1 ms to see that they do not take turns.
+    /// Opens the counters, which count from now on. Takes some microseconds for each, and 0.1 ms if
+    /// there are several groups, to check that they do not take turns.
     ///
     /// # Errors
-    /// What failed, on what, and why, with the remedy in [`Error::hint`]. Nothing stays open.
+    /// What failed, on what, and why; if the counters only work apart, also which of them fit
+    /// together. Nothing stays open.
     pub fn open(self) -> Result<Counters, Error> {
         let machine = Machine::here();
         let text = match self.groups.as_slice() {
@@ -98,14 +99,14 @@ impl Builder {
         let target = Target { pid: self.thread, cpu: -1 };
         let open = match Counters::from_plan(plan.clone(), target) {
             Ok(open) => open,
-            // Opening each alone finds out whether it is one counter or all of them together.
+            // Each counter is opened alone, to find out whether one of them or all together fail.
             Err(error) if target == Target::CALLING_THREAD => {
                 let report = check::check(plan.counters(), &machine);
                 return Err(report.problem().map_or(error, |p| Error::problem(p.clone())));
             }
             Err(error) => return Err(error),
         };
-        // Another thread may not be running, so its counters may stand still.
+        // The counters of another thread may not advance, because it may not be running.
         if self.multiplex || target != Target::CALLING_THREAD {
             return Ok(open);
         }
@@ -118,8 +119,8 @@ fn braced(group: &str) -> String {
 }
 
 impl Counters {
-    /// Opens one group of counters for the calling thread, counting from now on: names as
-    /// `counterpoint run -e` takes them, modifiers included.
+    /// Opens one group of counters for the calling thread, which count from now on. Names are as in
+    /// `counterpoint run -e`, with modifiers.
     ///
     /// # Errors
     /// As [`Builder::open`].
@@ -127,19 +128,20 @@ impl Counters {
         Self::builder().group(names).open()
     }
 
-    /// For several groups, another thread, user mode only, or more counters than fit.
+    /// Opens counters with options: several groups, another thread, user mode only, or more
+    /// counters than the machine has.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// Opens what was resolved before, and nothing else: no look at whether it counts.
+    /// Opens counters that are already resolved. It does not check that they count.
     ///
     /// # Errors
     /// The first counter that does not open.
     pub fn from_plan(plan: Plan, target: Target) -> Result<Self, Error> {
         let plan = Arc::new(plan);
-        // SAFETY: the plan is on the heap, not written any more, and lives as long as `thread`
-        // beside it does: `Counters` never gives the one without the other.
+        // SAFETY: the plan is on the heap and is not changed any more. `Counters` keeps it as long
+        // as `thread`, which refers to it, and never gives out `thread` alone.
         let forever: &'static Plan = unsafe { &*Arc::as_ptr(&plan) };
         let mark = ForkMark::new().map_err(|error| Error::memory(&error))?;
         let mut counters = Self { thread: ThreadCounters::closed(), plan, mark };
@@ -151,12 +153,12 @@ impl Counters {
                 Target { pid, .. } => format!("thread {pid}"),
             };
             let message = format!("open {name} on {whom}: {}", failure.error);
-            Error::new(message, None, ErrorKind::Open(failure.error))
+            Error::new(message, ErrorKind::Open(failure.error))
         })?;
         Ok(counters)
     }
 
-    /// Itself, if the counters really count, and all at once.
+    /// Returns the counters if they count, and all at once.
     fn examined(mut self) -> Result<Self, Error> {
         match check::count_at_once(&mut self.thread, &self.plan) {
             Ok(()) => Ok(self),
@@ -164,8 +166,8 @@ impl Counters {
         }
     }
 
-    /// Counts what `work` does, on this thread. What it gives comes back with the counts,
-    /// whatever became of them: see [`Measurement::problem`].
+    /// Counts what `work` does on this thread, and returns its result with the counts. If counting
+    /// failed, [`Measurement::problem`] says why.
     pub fn measure<T>(&mut self, work: impl FnOnce() -> T) -> (T, Measurement) {
         let mut m = self.measurement();
         let begun = self.begin(&mut m);
@@ -175,16 +177,16 @@ impl Counters {
         (result, m)
     }
 
-    /// An empty measurement for [`Counters::begin`] and [`Counters::end`], to be reused. 2.7 kB;
-    /// this is what allocates nothing afterwards.
+    /// An empty measurement of 2.7 kB for [`Counters::begin`] and [`Counters::end`], which allocate
+    /// nothing. It can be used again and again.
     pub fn measurement(&self) -> Measurement {
         Measurement::new(Arc::clone(&self.plan))
     }
 
-    /// Reads the counters as the begin of `m`, whose earlier values are gone.
+    /// Reads the counters as the begin of `m`, and removes its earlier values.
     ///
     /// # Errors
-    /// Values that could not be read are missing in `m`; the others are good.
+    /// Some values could not be read, and are missing in `m`. The others are correct.
     #[inline]
     pub fn begin(&mut self, m: &mut Measurement) -> Result<(), ReadError> {
         m.begin_anew(&self.plan);
@@ -194,7 +196,7 @@ impl Counters {
         judged(self.thread.read(&mut m.begin))
     }
 
-    /// Reads the counters as the end of `m`. The same begin may have several ends.
+    /// Reads the counters as the end of `m`. There may be several ends after one begin.
     ///
     /// # Errors
     /// As [`Counters::begin`].
@@ -215,7 +217,7 @@ impl Counters {
         &self.plan
     }
 
-    /// Whether every counter is read without the kernel, as far as the pages of the moment say.
+    /// Whether every counter can be read without a system call at this moment.
     pub fn user_reads(&self) -> bool {
         let groups = self.plan.groups();
         let starts = groups.iter().fold(0u32, |mask, group| mask | 1 << group.first);
@@ -245,7 +247,7 @@ impl fmt::Debug for Counters {
     }
 }
 
-/// A word that is not zero, and that a forked child finds zero.
+/// A word that is 1 in this process and 0 in a forked child.
 struct ForkMark(*mut u8);
 
 impl ForkMark {
@@ -254,13 +256,13 @@ impl ForkMark {
     fn new() -> std::io::Result<Self> {
         let (read_write, private) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping where the kernel finds room takes nothing from anybody.
+        // SAFETY: the kernel chooses a free address, so the new mapping replaces nothing.
         let at = unsafe { libc::mmap(ptr::null_mut(), Self::BYTES, read_write, private, -1, 0) };
         if at == libc::MAP_FAILED {
             return Err(std::io::Error::last_os_error());
         }
         let mark = Self(at.cast());
-        // SAFETY: mapped just now, and nobody else knows it.
+        // SAFETY: it was just mapped, and nothing else uses it.
         if unsafe { libc::madvise(at, Self::BYTES, libc::MADV_WIPEONFORK) } != 0 {
             return Err(std::io::Error::last_os_error());
         }
@@ -271,19 +273,19 @@ impl ForkMark {
 
     #[inline]
     fn is_set(&self) -> bool {
-        // SAFETY: mapped until drop. Volatile: a fork changes it without a write of ours.
+        // SAFETY: it is mapped until drop. Volatile, because a fork changes it without a write.
         unsafe { self.0.read_volatile() != 0 }
     }
 }
 
 impl Drop for ForkMark {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, used by nobody after this.
+        // SAFETY: it is our own mapping, and nothing uses it after this.
         unsafe { libc::munmap(self.0.cast(), Self::BYTES) };
     }
 }
 
-// SAFETY: the pointer is to memory of its own, written once before it is shared.
+// SAFETY: the memory belongs to this value, and is written only before the value is shared.
 unsafe impl Send for ForkMark {}
 // SAFETY: as above; `is_set` only reads.
 unsafe impl Sync for ForkMark {}

@@ -1,4 +1,5 @@
-//! The public way to measure: exact where the source is exact, absent where it is not.
+//! The public interface: counts are exact if their source is, and missing if they could not be
+//! read.
 
 use measure::{Counters, Coverage, Measurement, OpenErrorKind};
 use measure::{ErrorKind, ReadError};
@@ -31,7 +32,7 @@ fn a_closure_is_measured_and_its_result_comes_back() {
     let count = m.count("minor-faults:u").unwrap();
     assert_eq!((count.group, count.coverage), (0, Coverage::Whole));
     assert_eq!(m.to_string(), "700  page-faults:u\n700  minor-faults:u");
-    // Software counters have no page that allows it.
+    // Software counters have no page that allows reading in user mode.
     assert!(!counters.user_reads());
 }
 
@@ -44,7 +45,7 @@ fn begin_and_end_reuse_one_measurement() {
     let mut counters = builder.user_only().open().unwrap();
     let mut m = counters.measurement();
     assert_eq!(m.value("page-faults"), None, "nothing was measured");
-    // Pages to touch, chosen at run time.
+    // The number of pages to touch is chosen when the test runs.
     let mut random = std::process::id() as usize;
     let mut expected = Vec::new();
     let mut counted = Vec::new();
@@ -59,14 +60,14 @@ fn begin_and_end_reuse_one_measurement() {
         counters.end(&mut m).unwrap();
         let faults = m.value("page-faults").unwrap();
         assert_eq!(m.value("dummy"), Some(0));
-        // One begin, a second end.
+        // A second end after the same begin.
         memory.touch_page(pages);
         counters.end(&mut m).unwrap();
         if round > 0 {
             assert_eq!(m.value("page-faults"), Some(faults + 1), "round {round}");
             assert_eq!(m.value("minor-faults"), m.value("page-faults"));
         }
-        // Not before: a vector that grows touches pages too.
+        // This is not done earlier, because a vector that grows also touches pages.
         expected.push(pages as u64);
         counted.push(faults);
     }
@@ -88,13 +89,14 @@ fn a_measurement_belongs_to_its_counters() {
     assert_eq!(other.end(&mut m), Err(ReadError::OtherCounters));
     one.end(&mut m).unwrap();
     assert_eq!(m.value("dummy:u"), Some(0));
-    // Begun anew by others, it is theirs.
+    // After a begin of the other counters, it belongs to them.
     other.begin(&mut m).unwrap();
     other.end(&mut m).unwrap();
     assert_eq!(m.counts().count(), 2);
 }
 
-/// Scripts: what is whole, partly counted, not counted and not read looks different.
+/// Values that are exact, counted for part of the time, never counted, and not read all look
+/// different.
 #[test]
 fn missing_is_never_zero() {
     let mut counters = Counters::builder()
@@ -125,16 +127,16 @@ fn errors_say_what_failed_on_what_and_why() {
     let error = Counters::open(["page-fault"]).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Name(_)), "{error:?}");
     assert!(error.to_string().starts_with("page-fault: counter list, byte 0: unknown"), "{error}");
-    assert!(error.hint().unwrap().contains("page-faults"));
+    assert!(error.to_string().contains("(similar: page-faults"), "{error}");
     if !can_count() {
         return;
     }
-    // A thread that is not there. Its number is above every possible one.
+    // A thread that does not exist, because its number is too large.
     let error = Counters::builder().group(["dummy:u"]).thread(0x7fff_ffff).open().unwrap_err();
     assert_eq!(error.to_string(), "open dummy:u on thread 2147483647: ESRCH");
     let ErrorKind::Open(open) = error.kind() else { panic!("{error:?}") };
     assert_eq!(open.kind, OpenErrorKind::NoSuchThread);
-    // A breakpoint too many: five of four places on x86-64.
+    // Five breakpoints, of which x86-64 has four.
     if cfg!(target_arch = "x86_64") {
         let value = 0u64;
         let at = &raw const value as usize;
@@ -146,12 +148,12 @@ fn errors_say_what_failed_on_what_and_why() {
         let error = Counters::open(&names).unwrap_err();
         let ErrorKind::Open(open) = error.kind() else { panic!("{error:?}") };
         assert_eq!(open.kind, OpenErrorKind::NoSlot, "{error}");
-        assert!(error.hint().unwrap().contains("fit together"), "{error:?}");
+        assert!(error.to_string().ends_with("} fit together"), "{error}");
         std::hint::black_box(value);
     }
 }
 
-/// A thread that ran before anybody looked, is counted from outside, and ends.
+/// Another thread is counted, which already ran before, and which ends.
 #[test]
 fn another_thread_is_counted_from_outside() {
     if !can_count() {
@@ -187,7 +189,7 @@ fn another_thread_is_counted_from_outside() {
     assert!(own.value("page-faults:u").unwrap() < 100, "{own}");
     drop(to_worker);
     worker.join().unwrap();
-    // What it counted stays readable.
+    // Its count can still be read.
     counters.end(&mut m).unwrap();
     assert!(m.value("page-faults:u").unwrap() >= 321);
 }
@@ -208,13 +210,13 @@ fn a_forked_child_is_told_and_reads_nothing() {
         i32::from(!(forked && begin && m.value("page-faults:u").is_none()))
     });
     assert_eq!(code, 0);
-    // The parent's go on.
+    // The parent's counters still work.
     counters.begin(&mut m).unwrap();
     counters.end(&mut m).unwrap();
     assert!(m.value("page-faults:u").is_some());
 }
 
-/// Every mapping of a counter's page, and every descriptor, is gone with the counters.
+/// No mapping and no descriptor is left when the counters are dropped.
 #[test]
 fn dropping_closes_and_unmaps() {
     if !can_count() {

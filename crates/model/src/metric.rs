@@ -44,7 +44,7 @@ use std::fmt;
 
 pub use bind::{Bound, Operand};
 pub use builtin::{BUILTINS, Builtin, offered};
-pub use error::{MetricError, MetricErrorKind};
+pub use error::{MetricCause, MetricError, MetricErrorKind};
 pub use unit::MetricUnit;
 
 /// Maximum length of an expression in bytes.

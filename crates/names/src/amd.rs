@@ -1,22 +1,23 @@
 //! AMD's own names for the counters of Zen 4 cores, as IREE's original call hook offered them.
 //!
-//! From AMD's "Processor Programming Reference for Family 19h Model 11h", section on core
-//! performance monitor counters; spelled as perf's tables spell them (Linux 6.12,
-//! `tools/perf/pmu-events/arch/x86/amdzen4`). An event has twelve bits, which the configuration
-//! holds apart: event[7:0] | umask << 8 | event[11:8] << 32. (The original added umask · 256 to the
-//! event, which names another counter where the event is above 0xff.)
+//! Source: AMD's "Processor Programming Reference for Family 19h Model 11h", section on core
+//! performance monitor counters, with the spelling of perf's tables (Linux 6.12,
+//! `tools/perf/pmu-events/arch/x86/amdzen4`). An event number has twelve bits, which are in two
+//! places of the configuration: event[7:0] | umask << 8 | event[11:8] << 32. (The original hook
+//! added umask · 256 to the event, which selects another counter if the event is above 0xff.)
 //!
-//! Left out of what it offered: `l3_…`. Those count the cache of a whole core complex and
-//! belong to another PMU (`amd_l3/…/`), which cannot count for one thread; on the core's PMU their
-//! numbers mean something else.
+//! The original hook also had names that begin with `l3_`; they are left out. They count the cache
+//! of a whole core complex and belong to another PMU (`amd_l3/…/`), which cannot count a single
+//! thread. On the core's PMU their numbers mean something else.
 //!
-//! The numbers mean this on family 19h only, and on Zen 3 some mean nothing, so there the names are
-//! refused: a number that the processor takes for something else gives a count that looks right.
+//! The numbers have this meaning only on family 19h, and Zen 3 does not have all of them. Elsewhere
+//! the names are refused, because a number with another meaning gives a count that looks right.
 
 use std::sync::OnceLock;
 
 use model::{PerfAttr, Source, Unit};
 
+use crate::cause::NameCause;
 use crate::error::NameErrorKind;
 use crate::source::{Entry, NameSource, Resolved, Trouble};
 use crate::syntax::Head;
@@ -24,21 +25,21 @@ use machine::Machine;
 
 const TYPE_RAW: u32 = 4;
 const FAMILY: &str = "25";
-/// Events that Zen 3, the older half of the family, does not have (libpfm4 4.13: in the table
-/// `amd64_fam19h_zen4`, not in `amd64_fam19h_zen3`).
+/// Events that Zen 3, the older half of the family, does not have: those that libpfm4 4.13 has in
+/// the table `amd64_fam19h_zen4` but not in `amd64_fam19h_zen3`.
 const NOT_ON_ZEN3: [u16; 12] =
     [0x02, 0x08, 0x0a, 0x0b, 0x0c, 0x0d, 0xd6, 0x120, 0x1c1, 0x1c2, 0x1c8, 0x1c9];
 
-/// Unit mask, what is appended to the family's name, and what to its description.
+/// A unit mask, and what it appends to the name and to the description of its event.
 type Mask = (u8, &'static str, &'static str);
 
-/// Counters of one event.
+/// The counters of one event.
 struct Family {
     event: u16,
     name: &'static str,
     unit: Unit,
     what: &'static str,
-    /// Empty: the event has no unit mask and the family one counter.
+    /// The unit masks. Empty: the event has none, and is one counter.
     masks: &'static [Mask],
 }
 
@@ -60,7 +61,7 @@ const fn cycles(
     Family { event, name, unit: Unit::Cycles, what, masks }
 }
 
-/// Where the data came from.
+/// Unit masks by where the data came from.
 const FILLS: &[Mask] = &[
     (0x01, "local_l2", "the core's L2"),
     (0x02, "local_ccx", "the L3 or another L2 of the core complex"),
@@ -71,10 +72,10 @@ const FILLS: &[Mask] = &[
     (0x80, "alternate_memories", "extension memory (CXL)"),
 ];
 const ALL_FILLS: Mask = (0xff, "all", "anywhere");
-/// As perf has it for prefetches: without the reserved bit 5.
+/// The same for prefetches, as in perf's tables: without the reserved bit 5.
 const ALL_PREFETCH_FILLS: Mask = (0xdf, "all", "anywhere");
 
-/// Which prefetcher of the L2 or L1.
+/// Unit masks by the prefetcher of the L2 or L1.
 const PREFETCHERS: &[Mask] = &[
     (0x01, "l2_stream", "L2 stream"),
     (0x02, "l2_next_line", "L2 next line"),
@@ -219,17 +220,17 @@ const FAMILIES: &[Family] = &[
     ]),
 ];
 
-/// Events whose unit mask has a kind of operation in each half: four bits for the one class of
-/// ops, four for the other.
+/// Events whose unit mask has a code for a kind of operation in each half: four bits for one class
+/// of ops, and four bits for the other.
 struct Halves {
     event: u16,
     name: &'static str,
     what: &'static str,
-    /// Name and words for the class of the low and of the high half, and the codes that it has.
+    /// For the low and for the high half: name and description of the class, and its codes.
     classes: [(&'static str, &'static str, &'static str); 2],
 }
 
-/// Letters stand for codes: 1 to f, in [`FLOAT`] or [`INTEGER`].
+/// The codes of a class as hexadecimal digits, which are places in [`FLOAT`] or [`INTEGER`].
 #[rustfmt::skip]
 const HALVES: &[Halves] = &[
     Halves { event: 0x0a, name: "fp_ops_retired_by_type", what: "floating-point", classes: [
@@ -246,12 +247,12 @@ const HALVES: &[Halves] = &[
     ] },
 ];
 
-/// Operations by code, from 1.
+/// Names of operations by code, from 1.
 const FLOAT: [&str; 15] = [
     "add", "sub", "mul", "mac", "div", "sqrt", "cmp", "cvt", "blend", "mov", "shuffle", "pack",
     "logical", "other", "all",
 ];
-/// Likewise, for the events 0x0b and 0x0d.
+/// Names of operations by code, from 1, for the events 0x0b and 0x0d.
 const INTEGER: [&str; 15] = [
     "add", "sub", "mul", "mac", "aes", "sha", "cmp", "clm", "shift", "mov", "shuffle", "pack",
     "logical", "other", "all",
@@ -318,15 +319,16 @@ fn make_table() -> Vec<Known> {
     table
 }
 
-/// Models 00h to 0fh, 2xh, 4xh and 5xh of family 19h, as perf's `mapfile.csv` tells them apart.
+/// Whether a model of family 19h is Zen 3: 00h to 0fh, 2xh, 4xh and 5xh (perf's `mapfile.csv`).
 fn is_zen3(model: &str) -> bool {
     model.parse::<u32>().is_ok_and(|model| matches!(model >> 4, 0 | 2 | 4 | 5))
 }
 
-/// What PAPI's presets of floating-point operations are on this processor; `None` where they are
-/// not one event. The event is 0x03 since Zen, its unit masks differ: by precision on the first
-/// generation, later by operation, without bfloat16's on Zen 4. Kernels before 5.6 count it wrongly
-/// (it can grow by more than 15 in a cycle, for which they do not merge two counters).
+/// The event of a PAPI preset for floating-point operations on this processor; `None` if it has no
+/// such event. It is event 0x03 since Zen, but the unit masks differ: the first generation has one
+/// for each precision, later ones have one for each operation, and on Zen 4 the one for bfloat16 is
+/// left out. Kernels before 5.6 count it wrongly: it can grow by more than 15 in a cycle, and they
+/// do not combine two counters for it.
 ///
 /// Sources: `papi_events.csv` of PAPI for Zen 1 to 3 (RETIRED_SSE_AVX_OPERATIONS,
 /// RETIRED_SSE_AVX_FLOPS:ANY), libpfm4 4.13 for Zen 4, `amdzen5/floating-point.json` of Linux 6.12
@@ -374,7 +376,7 @@ impl NameSource for Amd {
                 "this is a counter of AMD's Zen 4 (family 19h), but this processor is {here}"
             );
             let trouble = Trouble::new(NameErrorKind::Value { text: word.clone(), problem });
-            return Some(Err(trouble.hint("perf's own names work on every processor")));
+            return Some(Err(trouble.because(NameCause::OtherProcessor)));
         }
         let attr = PerfAttr { kind: TYPE_RAW, config: known.config, ..PerfAttr::default() };
         Some(Ok(vec![Resolved::new(Source::Perf(attr), known.unit)]))

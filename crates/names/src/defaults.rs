@@ -1,31 +1,43 @@
-//! What is counted when no list was typed: a set for each kind of device, or what its
-//! environment variable says.
+//! The counters of a recording without `-e`: for each kind of device those of its environment
+//! variable, or else its default set.
 //!
 //! ```text
-//!  -e LIST                         beats everything (not handled here)
+//!  -e LIST                         comes first (not handled here)
 //!  COUNTERPOINT_CPU_METRICS=a;b    or TVM_PAPI_CPU_METRICS: as typed, or an error
-//!  the device's default set        what of it works here; for a processor, none where hardware
-//!                                  counters are missing or every reading is a system call
+//!  the device's default set        those that work here. For a processor: none, if there are no
+//!                                  hardware counters or if every reading is a system call
 //! ```
 
 use model::Counter;
 
-use crate::devices::{CountedBy, DeviceKind, Devices, KINDS};
+use crate::devices::{CountedBy, DeviceKind, Devices, KINDS, Missing};
 use crate::{NameError, Resolver};
 use counters::plan::Plan;
 use counters::thread::ThreadCounters;
 use machine::Machine;
-use machine::check::{Opens, all_at_once, check, opens, user_only};
+use machine::check::{Opens, Problem, all_at_once, check, opens, user_only};
 
-/// What is counted when nobody asked for anything in particular.
+/// The counters of a recording without `-e`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Defaults {
-    /// Empty if the machine lets us count nothing.
+    /// The counters. Empty if nothing can be counted here.
     pub counters: Vec<Counter>,
-    /// A sentence for what is left out or narrowed.
+    /// A sentence for each counter that is left out, or that counts only user mode.
     pub notes: Vec<String>,
-    /// One sentence for each device that cannot be counted.
-    pub skipped: Vec<String>,
+    /// The devices that cannot be counted.
+    pub skipped: Vec<Skipped>,
+}
+
+/// A device that cannot be counted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no counters of {device}: {}", missing.what)]
+pub struct Skipped {
+    /// [`DeviceKind::name`]
+    pub device: &'static str,
+    /// PAPI's name of the component that would count it.
+    pub component: &'static str,
+    /// Why it cannot.
+    pub missing: Missing,
 }
 
 /// A variable whose list cannot be used.
@@ -36,30 +48,41 @@ pub struct VariableError {
     pub variable: String,
     /// Its value.
     pub text: String,
-    /// What is wrong with it: it is not a list of counters, or these do not work here.
-    pub problem: String,
-    /// Advice, for a line of its own.
-    pub hint: Option<String>,
+    /// What is wrong with the value.
+    #[source]
+    pub problem: Box<VariableProblem>,
 }
 
-/// What can be counted almost everywhere, for those who ask. Not counted by default: two system
-/// calls for each call of a dispatch, and dearer context switches, made programs up to 1.9 times
-/// as slow (measured: a small transformer on IREE's `local-task`).
+/// What is wrong with the value of a variable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VariableProblem {
+    /// It is not a list of counters that this machine knows.
+    #[error("{0}")]
+    Name(NameError),
+    /// The counters do not work here.
+    #[error("{}", .0.message)]
+    Counter(Problem),
+}
+
+/// Counters that work almost everywhere. They are not counted by default, because they take two
+/// system calls for each call of a dispatch and make context switches slower. Programs took up to
+/// 1.9 times as long (measured with a small transformer on IREE's `local-task`).
 pub const SOFTWARE_COUNTERS: &str = "page-faults,task-clock";
 
-/// The kinds of devices of a run that names none: the processor, and those whose variable is set.
+/// The kinds of devices to count if none was named: the processor, and those whose variable is set.
 pub fn asked(variable: &dyn Fn(&str) -> Option<String>) -> Vec<&'static DeviceKind> {
     let set = |kind: &&DeviceKind| kind.variables().iter().any(|name| variable(name).is_some());
     KINDS.iter().filter(|kind| kind.name == "cpu" || set(kind)).collect()
 }
 
-/// What is counted for these kinds of devices. `variable` is the environment.
+/// The counters for these kinds of devices. `variable` reads the environment.
 ///
-/// A device without a source is skipped with exactly one note. What is only a default is left out
-/// or narrowed to user mode where it has to be, with a note; what a variable asks for is not.
+/// A device that cannot be counted is in [`Defaults::skipped`]. A default counter that does not
+/// work is left out, or counts only user mode, with a note. A counter of a variable must work as it
+/// is.
 ///
 /// # Errors
-/// A variable whose list is wrong, or whose counters do not work here.
+/// The list of a variable is wrong, or its counters do not work here.
 pub fn of_devices(
     kinds: &[&DeviceKind],
     variable: &dyn Fn(&str) -> Option<String>,
@@ -73,27 +96,21 @@ pub fn of_devices(
         if let CountedBy::Component(component) = kind.counted_by
             && let Some(Err(missing)) = devices.source(component).map(|source| source.available())
         {
-            let permission = match missing.permission.as_str() {
-                "" => String::new(),
-                permission => format!("; {permission}"),
-            };
-            let note = format!("no counters of {}: {}{permission}", kind.name, missing.what);
-            set.skipped.push(note);
+            set.skipped.push(Skipped { device: kind.name, component, missing });
             continue;
         }
         let named = kind.variables().into_iter().find_map(|name| Some((variable(&name)?, name)));
         let more = match named {
             Some((text, variable)) => {
-                let error = |problem: String, hint: Option<String>| VariableError {
+                let error = |problem: VariableProblem| VariableError {
                     variable: variable.clone(),
                     text: text.clone(),
-                    problem,
-                    hint,
+                    problem: Box::new(problem),
                 };
                 let counters =
-                    typed(&text, resolver).map_err(|e| error(e.to_string(), e.hint.clone()))?;
+                    typed(&text, resolver).map_err(|e| error(VariableProblem::Name(e)))?;
                 if let Some(problem) = check(&counters, machine).problem() {
-                    return Err(error(problem.message.clone(), problem.remedy.clone()));
+                    return Err(error(VariableProblem::Counter(problem.clone())));
                 }
                 Defaults { counters, ..Defaults::default() }
             }
@@ -111,14 +128,16 @@ pub fn of_devices(
     Ok(set)
 }
 
-/// Of the processor alone, as if no variable were set.
+/// The default counters of the processor, as if no variable were set.
 pub fn defaults(machine: &Machine) -> Defaults {
     processor(crate::devices::PROCESSOR_DEFAULTS, &Resolver::new(machine), machine)
 }
 
-/// Semicolons part the counters, as in TVM; each may also be a list of its own.
+/// Resolves the list of a variable. Semicolons separate counters, as in TVM; between them there may
+/// be lists with commas.
 fn typed(text: &str, resolver: &Resolver) -> Result<Vec<Counter>, NameError> {
-    // A semicolon at the end parts nothing. The others keep the places of errors.
+    // A semicolon at the end separates nothing. The others are replaced by a character of the same
+    // length, so that the places of errors stay the same.
     let text = text.trim_end().trim_end_matches(';').replace(';', ",");
     match text.trim() {
         "" => Ok(Vec::new()),
@@ -126,7 +145,7 @@ fn typed(text: &str, resolver: &Resolver) -> Result<Vec<Counter>, NameError> {
     }
 }
 
-/// Adds the counters that are not there yet, as groups of their own.
+/// Adds the counters that `set` does not have yet, in groups of their own.
 fn join(set: &mut Defaults, more: Defaults) {
     let first = set.counters.iter().map(|c| c.group + 1).max().unwrap_or(0);
     let mut number = None;
@@ -134,7 +153,7 @@ fn join(set: &mut Defaults, more: Defaults) {
         if set.counters.iter().any(|c| c.name == counter.name) {
             continue;
         }
-        // Groups that lost all of their counters leave no gap.
+        // A group of which no counter is added gets no number.
         let (from, to) = match number {
             None => (counter.group, first),
             Some((from, to)) if from == counter.group => (from, to),
@@ -147,12 +166,12 @@ fn join(set: &mut Defaults, more: Defaults) {
     set.notes.extend(more.notes);
 }
 
-/// What of the processor's set works here. None where that would be dear: without hardware
-/// counters, and where they cannot be read without a system call.
+/// The counters of the processor's set that work here. There are none if hardware counters are
+/// missing or if reading them takes a system call, because counting would then be slow.
 fn processor(names: &[&str], resolver: &Resolver, machine: &Machine) -> Defaults {
     let (mut set, at_once) = alone(names, resolver, machine);
     if set.counters.is_empty() {
-        // One reason instead of five.
+        // The reason is the same for all five counters, so that it is given once.
         let first = names.first().and_then(|name| resolver.resolve(name).ok()?.pop());
         let why = match first.map(|counter| opens(&counter, machine)) {
             Some(Opens::No(problem)) => problem.message,
@@ -162,7 +181,7 @@ fn processor(names: &[&str], resolver: &Resolver, machine: &Machine) -> Defaults
             vec![format!("only times are recorded, because hardware counters are missing: {why}")];
         return Defaults { notes, ..Defaults::default() };
     }
-    // Fewer, until they fit the machine at once.
+    // Remove counters until the machine can count the rest at once.
     while !at_once && let Some(problem) = check(&set.counters, machine).problem().cloned() {
         let Some(last) = set.counters.pop() else { break };
         set.notes.push(format!("without {}: {}", last.name, problem.message));
@@ -178,7 +197,7 @@ fn processor(names: &[&str], resolver: &Resolver, machine: &Machine) -> Defaults
     set
 }
 
-/// Whether a thread can read these counters without the kernel.
+/// Whether a thread can read these counters without a system call.
 fn is_read_in_user_mode(counters: &[Counter]) -> bool {
     let Ok(plan) = Plan::new(counters.to_vec()) else { return false };
     let mut open = ThreadCounters::closed();
@@ -188,14 +207,14 @@ fn is_read_in_user_mode(counters: &[Counter]) -> bool {
     in_user
 }
 
-/// What of a set works here, each for itself, with notes; and whether all of it is known to work at
-/// once.
+/// The counters of a set that work alone, with notes; and whether it is known that all of them work
+/// at once.
 fn alone(names: &[&str], resolver: &Resolver, machine: &Machine) -> (Defaults, bool) {
     let mut set = Defaults::default();
     let mut narrowed = Vec::new();
-    // In one list, so that they share a group.
+    // They are resolved as one list, so that they share a group.
     let list = resolver.resolve(&names.join(",")).unwrap_or_default();
-    // Mostly all of them work, and then they need not be tried one by one.
+    // Usually all of them work, and then it is not necessary to try each one.
     if !list.is_empty() && all_at_once(&list) {
         let (threads, packages) = counters::plan::by_scope(list);
         set.counters = threads.into_iter().chain(packages).collect();

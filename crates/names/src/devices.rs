@@ -1,26 +1,26 @@
-//! Kinds of devices, and the seam through which accelerators bring their counters.
+//! Kinds of devices, and the interface through which accelerators add their counters.
 //!
 //! ```text
-//!  DeviceKind   cpu, cuda, …: its default set, its variable, what counts it
-//!  DeviceSource one component's counters (`cuda:::…`): CUPTI, rocprofiler, … bring one each
-//!  Devices      all of them, as one more source of names
+//!  DeviceKind   cpu, cuda, …: its default counters, its variable, and what counts it
+//!  DeviceSource the counters of one component (`cuda:::…`), as of CUPTI or rocprofiler
+//!  Devices      all components together, as one source of names
 //! ```
 //!
-//! A component without a source in this version is there too: as one that says which library is
-//! missing and how its counters are allowed. The kinds are DLPack's and have TVM's names.
+//! A component for which this version has no source is listed too; it says which library is
+//! missing. The kinds are those of DLPack, with the names that TVM gives them.
 
-use crate::{Entry, Head, NameErrorKind, NameSource, Resolved, Trouble};
+use crate::{Entry, Head, NameCause, NameErrorKind, NameSource, Resolved, Trouble};
 
 /// A kind of device that work can run on.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DeviceKind {
     /// `cuda`
     pub name: &'static str,
-    /// What else it is called.
+    /// Other names that are accepted.
     pub aliases: &'static [&'static str],
     /// What counts it.
     pub counted_by: CountedBy,
-    /// What is counted when nobody asked for anything in particular.
+    /// Its counters in a recording without `-e`.
     pub defaults: &'static [&'static str],
 }
 
@@ -33,7 +33,7 @@ pub enum CountedBy {
     Component(&'static str),
 }
 
-/// The set of the original collectors of TVM, in its order.
+/// The counters that TVM's original collectors have by default, in their order.
 pub const PROCESSOR_DEFAULTS: &[&str] = &[
     "cycles",
     "stalled-cycles-frontend",
@@ -51,7 +51,7 @@ const fn kind(
     DeviceKind { name, aliases, counted_by, defaults }
 }
 
-/// Every kind. Pinned memory of accelerators belongs to the processor.
+/// Every kind of device. Kinds for pinned memory of accelerators are counted by the processor.
 pub const KINDS: &[DeviceKind] = {
     use CountedBy::{Component, Processor};
     &[
@@ -70,82 +70,64 @@ pub const KINDS: &[DeviceKind] = {
 };
 
 impl DeviceKind {
-    /// By name or alias, without regard to case.
+    /// The kind with this name or alias. Case does not matter.
     pub fn named(name: &str) -> Option<&'static Self> {
         let same = |n: &&str| n.eq_ignore_ascii_case(name);
         KINDS.iter().find(|k| same(&k.name) || k.aliases.iter().any(same))
     }
 
-    /// The environment variables that hold its counters, separated by semicolons: ours and TVM's.
-    /// The first that is set counts.
+    /// The environment variables that name its counters, separated by semicolons: ours, then TVM's.
+    /// The first one that is set is used.
     pub fn variables(&self) -> [String; 2] {
         let upper = self.name.to_ascii_uppercase();
         [format!("COUNTERPOINT_{upper}_METRICS"), format!("TVM_PAPI_{upper}_METRICS")]
     }
 }
 
-/// One component's counters, read at the begin and the end of a call as all others are.
+/// The counters of one component. They are read at the begin and at the end of a call, as all
+/// others.
 pub trait DeviceSource {
-    /// Before the three colons: `cuda`.
+    /// Its name before the three colons: `cuda`.
     fn component(&self) -> &str;
 
-    /// Whether anything can be counted here and now.
+    /// Whether its counters can be used here and now.
     ///
     /// # Errors
-    /// [`Missing`]: which library is not there, or how its counters are allowed.
+    /// [`Missing`]: for example which library is not there.
     fn available(&self) -> Result<(), Missing>;
 
-    /// What a name after the three colons means (`event:elapsed_cycles_sm:device=0`). Called
-    /// only if it is available.
+    /// The counters that the text after the three colons stands for
+    /// (`event:elapsed_cycles_sm:device=0`). Called only if the component is available.
     ///
     /// # Errors
     /// As [`NameSource::resolve`].
     fn resolve(&self, name: &str) -> Result<Vec<Resolved>, Trouble>;
 
-    /// Everything it can name, for `list` and for suggestions.
+    /// All names that it has, for `list` and for suggestions.
     fn entries(&self) -> Vec<Entry>;
 }
 
 /// Why a component cannot count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// What is missing, in words: a library, a source in this version.
+    /// What is missing, for example a library.
     pub what: String,
-    /// How its counters are allowed to a user; empty where there is nothing to say.
-    pub permission: String,
 }
 
 /// A component for which this version has no source.
 struct Absent {
     component: &'static str,
     library: &'static str,
-    permission: &'static str,
 }
 
+#[rustfmt::skip]
 const ABSENT: [Absent; 6] = [
-    Absent {
-        component: "cuda",
-        library: "libcupti.so (CUPTI, part of NVIDIA's CUDA toolkit)",
-        permission: "NVIDIA's driver keeps its counters for root unless the module option \
-                     NVreg_RestrictProfilingToAdminUsers is 0: put `options nvidia \
-                     NVreg_RestrictProfilingToAdminUsers=0` into a file below /etc/modprobe.d, \
-                     rebuild the initramfs if it loads the driver, and reboot",
-    },
-    Absent {
-        component: "rocm",
-        library: "librocprofiler64.so (AMD's ROCm)",
-        permission: "the user must be in the groups that own /dev/kfd and /dev/dri/renderD*: \
-                     sudo usermod -aG render,video USER, then log in again",
-    },
-    Absent { component: "opencl", library: "libOpenCL.so", permission: "" },
-    Absent { component: "vulkan", library: "libvulkan.so", permission: "" },
-    Absent { component: "metal", library: "Apple's Metal framework", permission: "" },
-    Absent {
-        component: "intel_gpu",
-        library: "libze_loader.so (Intel's Level Zero)",
-        permission: "counting on Intel's GPUs takes sudo sysctl dev.i915.perf_stream_paranoid=0 \
-                     (dev.xe.observation_paranoid=0 with the driver xe) and ZET_ENABLE_METRICS=1",
-    },
+    Absent { component: "cuda", library: "libcupti.so (CUPTI, part of NVIDIA's CUDA toolkit)" },
+    Absent { component: "rocm", library: "librocprofiler64.so (AMD's ROCm)" },
+    Absent { component: "opencl", library: "libOpenCL.so" },
+    Absent { component: "vulkan", library: "libvulkan.so" },
+    Absent { component: "metal", library: "Apple's Metal framework" },
+    Absent { component: "intel_gpu", library: "libze_loader.so (Intel's Level Zero)" },
 ];
 
 impl DeviceSource for Absent {
@@ -154,8 +136,7 @@ impl DeviceSource for Absent {
     }
 
     fn available(&self) -> Result<(), Missing> {
-        let what = format!("this version cannot count with {}", self.library);
-        Err(Missing { what, permission: self.permission.to_owned() })
+        Err(Missing { what: format!("this version cannot count with {}", self.library) })
     }
 
     fn resolve(&self, name: &str) -> Result<Vec<Resolved>, Trouble> {
@@ -168,25 +149,25 @@ impl DeviceSource for Absent {
     }
 }
 
-/// The components of one program.
+/// All components.
 pub struct Devices {
     sources: Vec<Box<dyn DeviceSource>>,
 }
 
 impl Devices {
-    /// Those of this version.
+    /// The components of this version.
     pub fn known() -> Self {
         let sources = ABSENT.into_iter().map(|absent| Box::new(absent) as Box<dyn DeviceSource>);
         Self { sources: sources.collect() }
     }
 
-    /// With one more, which is asked before those that were there.
+    /// The same components with one more, which is asked before the others.
     pub fn with(mut self, source: Box<dyn DeviceSource>) -> Self {
         self.sources.insert(0, source);
         self
     }
 
-    /// The source of a component.
+    /// The source of a component by its name.
     pub fn source(&self, component: &str) -> Option<&dyn DeviceSource> {
         let mut sources = self.sources.iter();
         let found = sources.find(|s| s.component().eq_ignore_ascii_case(component));
@@ -198,23 +179,19 @@ impl NameSource for Devices {
     fn resolve(&self, head: &Head) -> Option<Result<Vec<Resolved>, Trouble>> {
         let Head::Device { component, name } = head else { return None };
         let Some(source) = self.source(component) else {
-            let known: Vec<&str> = self.sources.iter().map(|s| s.component()).collect();
-            let hint = match component.as_str() {
-                "perf_event" | "cpu" => "the processor's counters have no component: perf::CYCLES",
-                _ => &format!("components: {}", known.join(", ")),
+            let known = self.sources.iter().map(|s| s.component().to_owned()).collect();
+            let cause = match component.as_str() {
+                "perf_event" | "cpu" => NameCause::NoComponent,
+                _ => NameCause::Components(known),
             };
             let kind = NameErrorKind::Unknown { name: format!("{component}:::{name}") };
-            return Some(Err(Trouble::new(kind).hint(hint)));
+            return Some(Err(Trouble::new(kind).because(cause)));
         };
         Some(match source.available() {
             Ok(()) => source.resolve(name),
             Err(missing) => {
-                let (device, what) = (component.clone(), missing.what);
-                let trouble = Trouble::new(NameErrorKind::NoSource { device, missing: what });
-                Err(match missing.permission.as_str() {
-                    "" => trouble,
-                    permission => trouble.hint(permission),
-                })
+                let device = component.clone();
+                Err(Trouble::new(NameErrorKind::NoSource { device, missing: missing.what }))
             }
         })
     }

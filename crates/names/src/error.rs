@@ -1,4 +1,6 @@
-//! The one error of names: what is wrong, where, and what to type instead.
+//! The one error of names: what is wrong, and where.
+
+use crate::cause::NameCause;
 
 /// A counter list that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -8,23 +10,23 @@ pub struct NameError {
     pub kind: NameErrorKind,
     /// Byte offset in the typed text.
     pub at: usize,
-    /// Advice, for the CLI to print on a line of its own.
-    pub hint: Option<String>,
+    /// What is known beyond `kind`, from which the command line makes advice.
+    pub cause: Option<NameCause>,
 }
 
-/// What is wrong with a counter list; its text does not say where.
+/// What is wrong with a counter list. Its text does not include the place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameErrorKind {
-    /// Not a counter list: what was expected, and what is there.
+    /// The text is not a counter list.
     #[error("expected {expected}, found {}", shown(*found))]
     Syntax {
-        /// As in "expected …".
+        /// What was expected, as in `"," between counters`.
         expected: &'static str,
-        /// The character there; `None` is the end.
+        /// The character that is there; `None` at the end of the text.
         found: Option<char>,
     },
-    /// No source of names knows it.
+    /// No source of names knows the name.
     #[error("unknown counter {name:?}")]
     Unknown {
         /// What was typed.
@@ -41,15 +43,15 @@ pub enum NameErrorKind {
     UselessModifier {
         /// The letter.
         letter: char,
-        /// Why.
+        /// Why it has no meaning.
         why: String,
     },
-    /// A counter of a device for which this version has no source, or whose source cannot work.
+    /// A counter of a device that this version cannot count, or that cannot be counted here.
     #[error("no counters of {device} here: {missing}")]
     NoSource {
-        /// The device.
+        /// PAPI's name of the device's component.
         device: String,
-        /// What is missing.
+        /// What is missing to count it.
         missing: String,
     },
     /// A term between slashes that its PMU does not know.
@@ -60,43 +62,43 @@ pub enum NameErrorKind {
         /// What was typed.
         term: String,
     },
-    /// A value that does not fit: of what, and why not.
+    /// A value that is not possible.
     #[error("{text:?}: {problem}")]
     Value {
         /// What was typed.
         text: String,
-        /// As in "…: a number that fits 8 bits".
+        /// Why it is not possible, as in `umask has 8 bits`.
         problem: String,
     },
-    /// Understood, but not possible in this version, or not when counting.
+    /// The syntax is right, but this version cannot count it.
     #[error("not supported yet: {what}")]
     Unsupported {
-        /// What.
+        /// What cannot be counted.
         what: String,
     },
-    /// This machine could not be asked: the file and the reason.
+    /// The machine does not have the counter, or a file about it could not be read.
     #[error("{problem}")]
     Machine {
-        /// A path and an error.
+        /// What is missing, or the path and the error.
         problem: String,
     },
-    /// Two counters would have the same name in every table.
+    /// Two counters of the list have the same name.
     #[error("{name:?} is listed twice")]
     Twice {
         /// The name.
         name: String,
     },
-    /// The counters cannot be grouped as typed.
+    /// The counters cannot be grouped as they were typed.
     #[error("{problem}")]
     Group {
-        /// Why.
+        /// Why not.
         problem: String,
     },
 }
 
 impl NameError {
     pub(crate) fn new(kind: NameErrorKind, at: usize) -> Self {
-        Self { kind, at, hint: None }
+        Self { kind, at, cause: None }
     }
 
     pub(crate) fn expected(expected: &'static str, text: &str, at: usize) -> Self {
@@ -104,24 +106,24 @@ impl NameError {
         Self::new(NameErrorKind::Syntax { expected, found }, at)
     }
 
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+    pub(crate) fn because(mut self, cause: NameCause) -> Self {
+        self.cause = Some(cause);
         self
     }
 
-    /// What is wrong, without the place.
+    /// The message without the place.
     pub fn what(&self) -> String {
         self.kind.to_string()
     }
 
-    /// The typed text with a mark under the place: two lines for a terminal.
+    /// The typed text and, on a second line, a mark under the place.
     pub fn pointed_at(&self, text: &str) -> String {
         let before = text.get(..self.at).map_or(0, |b| b.chars().count());
         format!("{text}\n{:before$}^", "")
     }
 }
 
-/// What stands in the text, for an error's words.
+/// How an error names what it found in the text.
 fn shown(found: Option<char>) -> String {
     found.map_or_else(|| "the end".to_owned(), |c| format!("{c:?}"))
 }

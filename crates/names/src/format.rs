@@ -1,5 +1,5 @@
-//! Where a term's bits go: `config:0-7,32-35`, as sysfs says it or, for a processor whose PMU the
-//! kernel does not show here, as its manual does.
+//! The place of a term's bits in the configuration: `config:0-7,32-35`. sysfs has it; for a
+//! processor whose PMU the kernel does not show, the tables here have it from the manual.
 
 use model::PerfAttr;
 
@@ -13,8 +13,7 @@ enum Field {
     Config3,
 }
 
-/// Bits of one of the configuration words, in the order of the value's own, least significant
-/// first.
+/// Which bits of a configuration word hold the bits of a value, from the least significant one on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
     field: Field,
@@ -22,7 +21,7 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    /// `config:0-7,32-35`; `None` if it is something else.
+    /// Reads `config:0-7,32-35`; `None` if the text is something else.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (field, ranges) = text.split_once(':')?;
         let field = match field {
@@ -49,7 +48,7 @@ impl Format {
         self.bits.len()
     }
 
-    /// Puts a value that fits in its place.
+    /// Writes a value to its place. It must fit [`Format::bits`].
     pub(crate) fn put(&self, attr: &mut PerfAttr, value: u64) {
         let word = match self.field {
             Field::Config => &mut attr.config,
@@ -63,7 +62,7 @@ impl Format {
     }
 }
 
-/// A term and its format.
+/// The name of a term, and its format as sysfs writes it.
 pub(crate) type Row = (&'static str, &'static str);
 
 /// Intel SDM volume 3, "Architectural Performance Monitoring" (IA32_PERFEVTSELx) and the

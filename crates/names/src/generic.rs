@@ -1,11 +1,11 @@
 //! perf's own names: software and hardware counters, cache triples, and `rNNNN`.
 //!
 //! Numbers from include/uapi/linux/perf_event.h, spellings from perf's parse-events and evsel
-//! tables (Linux 6.1 to 6.12). perf matches some of them without regard to case; here all are.
+//! tables (Linux 6.1 to 6.12). perf ignores the case of some of them; we ignore the case of all.
 //!
 //! On a machine with several kinds of cores (`cpu_core` and `cpu_atom`, big and LITTLE) each kind
-//! has a PMU, and a hardware name stands for one counter of each: the upper half of `config` is
-//! then the PMU's type (`PERF_PMU_TYPE_SHIFT`). A thread is counted by one of them at a time.
+//! has a PMU, and a hardware name stands for one counter of each PMU. The upper half of `config` is
+//! then the PMU's type (`PERF_PMU_TYPE_SHIFT`). Only one of these PMUs counts a thread at a time.
 
 use model::{PerfAttr, Source, Unit};
 
@@ -23,7 +23,7 @@ struct Known {
     kind: u32,
     config: u64,
     unit: Unit,
-    /// Ours first, then perf's aliases.
+    /// The name that we print, and then the other names that perf accepts.
     names: &'static [&'static str],
     description: &'static str,
 }
@@ -63,10 +63,11 @@ const KNOWN: &[Known] = {
     ]
 };
 
-/// A part of a cache triple: all spellings, the first two as used in our names.
+/// All spellings of one part of a cache triple. The names that we print use the first two.
 type Spellings = &'static [&'static str];
 
-/// Cache, and the operations that exist for it (bit 0 read, 1 write, 2 prefetch).
+/// Spellings of a cache, the operations that it has (bit 0 read, 1 write, 2 prefetch), and a
+/// description.
 const CACHES: &[(Spellings, u8, &str)] = &[
     (&["L1-dcache", "l1-d", "l1d", "L1-data"], 0b111, "level 1 data cache"),
     (&["L1-icache", "l1-i", "l1i", "L1-instruction"], 0b101, "level 1 instruction cache"),
@@ -83,7 +84,7 @@ const OPERATIONS: &[Spellings] = &[
 ];
 const RESULTS: &[Spellings] = &[&["refs", "reference", "ops", "access"], &["misses", "miss"]];
 
-/// A generic name's numbers.
+/// The numbers that a generic name stands for in `perf_event_attr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Numbers {
     pub(crate) kind: u32,
@@ -92,12 +93,12 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// Of the processor's own counters, not the kernel's.
+    /// Whether the processor counts it, and not the kernel.
     pub(crate) fn is_hardware(self) -> bool {
         self.kind != TYPE_SOFTWARE
     }
 
-    /// For one of several kinds of cores.
+    /// The same counter of one PMU, where there are several kinds of cores.
     pub(crate) fn of_pmu(self, pmu_type: u32) -> PerfAttr {
         let (kind, config) = match self.kind {
             TYPE_RAW => (pmu_type, self.config),
@@ -106,7 +107,7 @@ impl Numbers {
         PerfAttr { kind, config, ..PerfAttr::default() }
     }
 
-    /// As it is, or one counter for each kind of core.
+    /// One counter, or one for each kind of core where there are several.
     pub(crate) fn everywhere(self, typed: &str, machine: &Machine) -> Vec<Resolved> {
         let attr = PerfAttr { kind: self.kind, config: self.config, ..PerfAttr::default() };
         let cores = machine.core_types();
@@ -124,7 +125,7 @@ impl Numbers {
     }
 }
 
-/// What a hardware, software or cache name stands for.
+/// The numbers of a hardware, software or cache name.
 pub(crate) fn numbers(word: &str) -> Option<Numbers> {
     let same = |k: &&Known| k.names.iter().any(|n| n.eq_ignore_ascii_case(word));
     let known = KNOWN.iter().find(same);
@@ -134,12 +135,12 @@ pub(crate) fn numbers(word: &str) -> Option<Numbers> {
     })
 }
 
-/// The name that stands for these numbers.
+/// The name that we print for these numbers.
 pub(crate) fn name_of(kind: u32, config: u64) -> Option<&'static str> {
     KNOWN.iter().find(|k| k.kind == kind && k.config == config).map(|k| k.names[0])
 }
 
-/// Every name and alias that is not a form to fill in.
+/// Every name and alias. Patterns such as `rNNNN` are left out.
 pub(crate) fn names() -> Vec<String> {
     let known = KNOWN.iter().flat_map(|k| k.names).map(|&name| name.to_owned());
     known.chain(cache_entries().map(|entry| entry.name)).collect()
@@ -175,7 +176,8 @@ impl NameSource for Generic {
     }
 }
 
-/// `type[-operation][-result]`: reads and accesses where a part is left out.
+/// `config` of `type[-operation][-result]`. The default operation is read, and the default result
+/// is access.
 fn cache(word: &str) -> Option<u64> {
     let lower = word.to_ascii_lowercase();
     for (cache, (names, operations, _)) in CACHES.iter().enumerate() {
@@ -189,7 +191,7 @@ fn cache(word: &str) -> Option<u64> {
     None
 }
 
-/// Of `-load-misses` or a part of it.
+/// The numbers of `-load-misses`, or of a part of it.
 fn operation_and_result(rest: &str) -> Option<(u64, u64)> {
     if rest.is_empty() {
         return Some((0, 0));
@@ -231,7 +233,7 @@ fn cache_entries() -> impl Iterator<Item = Entry> {
     )
 }
 
-/// `r` and hexadecimal digits; `None` if it is something else.
+/// The number of `rNNNN`; `None` if the word is not `r` and hexadecimal digits.
 pub(crate) fn raw(word: &str) -> Option<Result<u64, Trouble>> {
     let digits = word.strip_prefix('r')?;
     if digits.is_empty() || !digits.chars().all(|c| c.is_ascii_hexdigit()) {

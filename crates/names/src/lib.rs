@@ -1,13 +1,13 @@
-//! From what a person types to [`model::Counter`]s. Outside of the target only.
+//! Makes [`model::Counter`]s of what a person types. Not used inside other people's programs.
 //!
 //! ```text
 //!  "{cycles,instructions}:u,page-faults"
-//!      │ parse    syntax only: positions, groups, modifiers          ──► List
+//!      │ parse    the syntax: positions, groups, modifiers            ──► List
 //!      ▼
-//!  Resolver       asks each NameSource in turn what a head means     ──► Vec<Counter>
+//!  Resolver       asks each NameSource in turn what a name means     ──► Vec<Counter>
 //!      │  generic   software and hardware names, cache triples, rNNNN
-//!      │  papi      perf::NAME and PAPI_* for the same
-//!      │  tables    a vendor's names, from JSON tables that the user has
+//!      │  papi      the same counters as perf::NAME and PAPI_*
+//!      │  tables    a vendor's names, from JSON tables of the user
 //!      │  amd       AMD's names for the counters of its cores
 //!      │  script    sim/NAME,readings=…/
 //!      │  memory    mem:address[/length][:rwx]
@@ -17,22 +17,24 @@
 //!      │  devices   component:::name of accelerators (module `devices`)
 //!      │  tables    a vendor's names again, from an installed perf
 //!      ▼
-//!  advice         what to type instead of an unknown name
-//!  NameError      one type for everything that can be wrong, with the byte where it is
+//!  near           which names are spelled like an unknown one
+//!  NameError      one type for everything that can be wrong, with the byte where it is, and a
+//!                 NameCause from which the command line makes advice
 //! ```
 //!
-//! `source` has the types that all sources share. A further kind of name is one more [`NameSource`]:
-//! a file, and a line in `resolve`; the parser stays as it is.
+//! `source` has the types that all sources share. To add a kind of names, write a [`NameSource`] in
+//! a file of its own and add a line to `resolve`; the parser does not change.
 
 pub mod defaults;
 pub mod devices;
 
-mod advice;
 mod amd;
+mod cause;
 mod error;
 mod format;
 mod generic;
 mod memory;
+mod near;
 mod papi;
 mod parse;
 mod print;
@@ -47,6 +49,7 @@ mod units;
 mod uprobe;
 mod vendor;
 
+pub use cause::NameCause;
 pub use error::{NameError, NameErrorKind};
 pub use parse::{parse, pieces};
 pub use resolve::Resolver;

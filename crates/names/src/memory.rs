@@ -1,5 +1,5 @@
-//! Hardware breakpoints: `mem:address[/length][:rwx]`. Exact, and for addresses that are known
-//! before the program starts (`-no-pie` programs, tests).
+//! Hardware breakpoints: `mem:address[/length][:rwx]`. They count exactly, but the address must be
+//! known before the program starts (`-no-pie` programs, tests).
 
 use model::{PerfAttr, Source, Unit};
 
@@ -16,7 +16,7 @@ impl NameSource for Breakpoints {
     fn resolve(&self, head: &Head) -> Option<Result<Vec<Resolved>, Trouble>> {
         let &Head::Breakpoint { address, len, access } = head else { return None };
         let access = access.unwrap_or(Access { read: true, write: true, execute: false });
-        // perf's defaults: a long for code (anything else is EINVAL), 4 bytes for data.
+        // The defaults of perf: the size of a long for code (others are EINVAL), 4 bytes for data.
         let len = len.unwrap_or(if access.execute { size_of::<usize>() as u64 } else { 4 });
         let wrong = |problem: &str| {
             let (text, problem) = (head.to_string(), problem.into());

@@ -1,13 +1,14 @@
-//! PAPI's and libpfm4's names: `perf::CYCLES`, and the presets `PAPI_*` that one generic counter
-//! gives.
+//! Names as PAPI and libpfm4 write them: `perf::CYCLES`, and those presets `PAPI_*` that are one
+//! generic counter.
 //!
 //! Sources: `pfmlib_perf_event` of libpfm4 4.13 for names and attributes; `papiStdEventDefs.h` and
-//! `papi_events.csv` of PAPI 7.0 for what presets mean. PAPI counts in user mode only unless told
-//! otherwise; here, as with perf's own names, a counter without `:u` or `:k` counts in all modes.
+//! `papi_events.csv` of PAPI 7.0 for the meaning of presets. By default PAPI counts only in user
+//! mode. Here a counter without `:u` or `:k` counts in all modes, as with perf's own names.
 
 use model::Unit;
 
 use crate::amd;
+use crate::cause::NameCause;
 use crate::error::NameErrorKind;
 use crate::generic::{self, Numbers};
 use crate::source::{Entry, NameSource, Resolved, Trouble};
@@ -15,40 +16,21 @@ use crate::syntax::{Head, Modifiers, Term};
 use machine::Machine;
 use model::suggest;
 
-/// Intel's counters of one precision, each of which stands for as many operations as its vectors
-/// have elements (Intel's SDM, volume 3, FP_ARITH_INST_RETIRED; a fused multiply-add counts twice).
+/// Intel's counters of one precision, and how many operations each of them stands for: as many as
+/// its vectors have elements (Intel's SDM, volume 3, FP_ARITH_INST_RETIRED; a fused multiply-add
+/// counts twice).
 macro_rules! intel {
-    ($precision:literal, $one:literal, $two:literal, $four:literal, $eight:literal) => {
-        concat!(
-            "on Intel it is a weighted sum: -e '{fp_arith_inst_retired.scalar_",
-            $precision,
-            ",fp_arith_inst_retired.128b_packed_",
-            $precision,
-            ",fp_arith_inst_retired.256b_packed_",
-            $precision,
-            ",fp_arith_inst_retired.512b_packed_",
-            $precision,
-            "}' --metric 'flops = ",
-            $one,
-            " * fp_arith_inst_retired.scalar_",
-            $precision,
-            " + ",
-            $two,
-            " * fp_arith_inst_retired.128b_packed_",
-            $precision,
-            " + ",
-            $four,
-            " * fp_arith_inst_retired.256b_packed_",
-            $precision,
-            " + ",
-            $eight,
-            " * fp_arith_inst_retired.512b_packed_",
-            $precision,
-            "', with --events-dir or an installed perf"
-        )
+    ($precision:literal, $two:literal, $four:literal, $eight:literal) => {
+        NameCause::WeightedSum(&[
+            (1, concat!("fp_arith_inst_retired.scalar_", $precision)),
+            ($two, concat!("fp_arith_inst_retired.128b_packed_", $precision)),
+            ($four, concat!("fp_arith_inst_retired.256b_packed_", $precision)),
+            ($eight, concat!("fp_arith_inst_retired.512b_packed_", $precision)),
+        ])
     };
 }
-/// Presets that are a generic counter, and which.
+
+/// Presets that are the same as a generic counter, and that counter.
 pub(crate) const EXACT: &[(&str, &str)] = &[
     ("PAPI_TOT_CYC", "cycles"),
     ("PAPI_REF_CYC", "ref-cycles"),
@@ -66,7 +48,8 @@ pub(crate) const EXACT: &[(&str, &str)] = &[
     ("PAPI_TLB_IM", "iTLB-load-misses"),
 ];
 
-/// Presets that no generic counter gives: why not, and what comes near (or nothing).
+/// Presets that are not a single generic counter: the reason, and the nearest generic counters if
+/// there are any.
 const INEXACT: &[(&str, &str, &str)] = &[
     ("PAPI_L1_TCM", SUM, "L1-dcache-load-misses and L1-icache-load-misses"),
     ("PAPI_L1_TCA", SUM, "L1-dcache-loads, L1-dcache-stores and L1-icache-loads"),
@@ -97,21 +80,19 @@ const INEXACT: &[(&str, &str, &str)] = &[
     ("PAPI_BR_TKN", VENDOR, ""),
     ("PAPI_BR_NTK", VENDOR, ""),
 ];
-/// Presets of floating-point operations, which are one event on some processors of AMD's
-/// ([`amd::papi`]); elsewhere, what to type.
-const FLOATING: &[(&str, &str)] = &[
-    (
-        "PAPI_FP_OPS",
-        "single and double precision are a sum each: PAPI_SP_OPS, PAPI_DP_OPS say which",
-    ),
-    ("PAPI_SP_OPS", intel!("single", "1", "4", "8", "16")),
-    ("PAPI_DP_OPS", intel!("double", "1", "2", "4", "8")),
+
+/// Presets of floating-point operations. Some processors of AMD's have one event for them
+/// ([`amd::papi`]); the second column is for all others.
+const FLOATING: &[(&str, NameCause)] = &[
+    ("PAPI_FP_OPS", NameCause::Precisions(&["PAPI_SP_OPS", "PAPI_DP_OPS"])),
+    ("PAPI_SP_OPS", intel!("single", 4, 8, 16)),
+    ("PAPI_DP_OPS", intel!("double", 2, 4, 8)),
 ];
 const SUM: &str = "a sum of several counters";
 const DIFFERS: &str = "the nearest generic counter counts something else on some processors";
 const VENDOR: &str = "no generic counter is similar";
 
-/// The kernel's names of its generic counters, which libpfm4 takes too.
+/// The kernel's names of its generic counters, with type and config. libpfm4 accepts them, too.
 const KERNELS: &[(&str, u32, u64)] = &[
     ("PERF_COUNT_HW_CPU_CYCLES", 0, 0),
     ("PERF_COUNT_HW_INSTRUCTIONS", 0, 1),
@@ -133,7 +114,7 @@ const KERNELS: &[(&str, u32, u64)] = &[
     ("PERF_COUNT_SW_CGROUP_SWITCHES", 1, 11),
 ];
 
-/// The kernel's names of caches and what their attributes leave to be said: perf's word.
+/// The kernel's names of caches, and perf's words for them.
 const CACHES: &[(&str, &str)] = &[
     ("PERF_COUNT_HW_CACHE_L1D", "L1-dcache"),
     ("PERF_COUNT_HW_CACHE_L1I", "L1-icache"),
@@ -177,42 +158,41 @@ impl Papi {
     fn preset(&self, word: &str) -> Result<Vec<Resolved>, Trouble> {
         let same = |preset: &&str| preset.eq_ignore_ascii_case(word);
         if let Some((_, name)) = EXACT.iter().find(|(preset, _)| same(preset)) {
-            // Every name of the table is one of the generic ones: tests/papi.rs.
+            // tests/papi.rs checks that every name of the table is a generic one.
             let numbers = generic::numbers(name).into_iter();
             return Ok(numbers.flat_map(|n| n.everywhere(name, &self.0)).collect());
         }
-        if let Some((preset, hint)) = FLOATING.iter().find(|(preset, _)| same(preset)) {
+        if let Some((preset, cause)) = FLOATING.iter().find(|(preset, _)| same(preset)) {
             if let Some(resolved) = amd::papi(preset, &self.0) {
                 return Ok(vec![resolved]);
             }
             let problem = "this processor has no single counter for the PAPI preset".to_owned();
             let trouble = Trouble::new(NameErrorKind::Value { text: word.into(), problem });
-            return Err(trouble.hint(*hint));
+            return Err(trouble.because(cause.clone()));
         }
         let Some((_, why, near)) = INEXACT.iter().find(|(preset, ..)| same(preset)) else {
             let known = EXACT.iter().map(|(preset, _)| *preset);
-            let near = suggest::closest(word, known).join(", ");
-            let hint = match near.as_str() {
-                "" => "docs/counters.md lists the presets that exist here".to_owned(),
-                near => format!("did you mean {near}?"),
+            let near = suggest::closest(word, known);
+            let cause = match near.is_empty() {
+                true => NameCause::NoSuchPreset,
+                false => NameCause::Near(near.into_iter().map(str::to_owned).collect()),
             };
-            return Err(Trouble::new(NameErrorKind::Unknown { name: word.into() }).hint(hint));
+            return Err(Trouble::new(NameErrorKind::Unknown { name: word.into() }).because(cause));
         };
-        let hint = match *near {
-            "" => "a vendor's name for it, with --events-dir or an installed perf".to_owned(),
-            near => format!("the nearest: {near}"),
+        let cause = match *near {
+            "" => NameCause::VendorOnly,
+            near => NameCause::NearestPreset(near),
         };
         let problem = format!("the PAPI preset has no single generic counter: {why}");
-        Err(Trouble::new(NameErrorKind::Value { text: word.into(), problem }).hint(hint))
+        Err(Trouble::new(NameErrorKind::Value { text: word.into(), problem }).because(cause))
     }
 
     fn perf(&self, pmu: &str, name: &str, attributes: &[Term]) -> Result<Vec<Resolved>, Trouble> {
         if !pmu.eq_ignore_ascii_case("perf") {
             let problem = "libpfm4's names for single processors are not supported".into();
             let text = format!("{pmu}::{name}");
-            let hint = "perf's spelling of a vendor's name (inst_retired.any), with --events-dir or \
-                        an installed perf";
-            return Err(Trouble::new(NameErrorKind::Value { text, problem }).hint(hint));
+            let kind = NameErrorKind::Value { text, problem };
+            return Err(Trouble::new(kind).because(NameCause::VendorSpelling));
         }
         let mut left = attributes;
         let numbers = match self.cache(name, &mut left) {
@@ -228,14 +208,12 @@ impl Papi {
             let near = suggest::closest(name, entries.iter().map(String::as_str));
             let near: Vec<String> =
                 near.iter().map(|n| format!("perf::{}", n.to_ascii_uppercase())).collect();
-            let hint = match near.join(", ").as_str() {
-                "" => {
-                    "counterpoint list shows perf's own names, which also work after perf::".into()
-                }
-                near => format!("did you mean {near}?"),
+            let cause = match near.is_empty() {
+                true => NameCause::NoSuchPerfName,
+                false => NameCause::Near(near),
             };
             let name = format!("{pmu}::{name}");
-            return Err(Trouble::new(NameErrorKind::Unknown { name }).hint(hint));
+            return Err(Trouble::new(NameErrorKind::Unknown { name }).because(cause));
         };
         let modifiers = modifiers(left)?;
         Ok(self.everywhere(numbers, name, modifiers))
@@ -247,7 +225,8 @@ impl Papi {
         found.map(|resolved| Resolved { modifiers, ..resolved }).collect()
     }
 
-    /// `PERF_COUNT_HW_CACHE_L1D:READ:MISS` in perf's words; takes those attributes from `left`.
+    /// perf's name of `PERF_COUNT_HW_CACHE_L1D:READ:MISS`. Removes the attributes that it used from
+    /// `left`.
     fn cache(&self, name: &str, left: &mut &[Term]) -> Option<String> {
         let (_, cache) = CACHES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name))?;
         let (mut operation, mut result) = ("loads", "refs");
@@ -266,7 +245,8 @@ impl Papi {
     }
 }
 
-/// `:u:k=0` and so on. libpfm4 lets modes be switched off as well as on.
+/// The modifiers that attributes such as `:u:k=0` stand for. In libpfm4 an attribute can switch a
+/// mode off, too.
 fn modifiers(attributes: &[Term]) -> Result<Modifiers, Trouble> {
     let mut m = Modifiers::default();
     let (mut on, mut off) = ([false; 3], [false; 3]);
@@ -299,12 +279,11 @@ fn modifiers(attributes: &[Term]) -> Result<Modifiers, Trouble> {
             _ => {
                 let (pmu, term_name) = ("perf::".into(), term.name.clone());
                 let kind = NameErrorKind::UnknownTerm { pmu, term: term_name };
-                let hint = "u user, k kernel, h hypervisor, mg guest, mh host, pinned, excl";
-                return Err(Trouble::new(kind).at(term.at).hint(hint));
+                return Err(Trouble::new(kind).at(term.at).because(NameCause::PerfAttribute));
             }
         }
     }
-    // Only switched off: all the others count.
+    // If modes are only switched off, all other modes count.
     if !on.contains(&true) && off.contains(&true) {
         on = off.map(|off| !off);
         if !on.contains(&true) {

@@ -1,4 +1,4 @@
-//! Syntax of counter lists, as perf's `-e` has it.
+//! Reads counter lists, whose syntax is that of perf's `-e`.
 //!
 //! ```text
 //!  list   := entry { "," entry }
@@ -8,20 +8,24 @@
 //!          | word "/" [ term { "," term } ] "/" [ [":"] letters ]
 //!          | "mem:" number [ "/" number ] [ ":" rwx ] [ ":" letters ]
 //!          | ( "uprobe:" | "uretprobe:" ) path ":" place [ ":" letters ]
-//!          | word "::" word { ":" attribute [ "=" value ] }               libpfm4's and PAPI's
-//!          | word ":::" anything                                          a PAPI component's
+//!          | word "::" word { ":" attribute [ "=" value ] }               as in libpfm4 and PAPI
+//!          | word ":::" anything                                          of a component of PAPI
 //!  place  := symbol [ "+" number ] | number
 //!  term   := word [ "=" value ]
 //! ```
 //!
-//! A value or path may be in double quotes, with a backslash before a quote or a backslash in it.
-//! `a:b` is a name with modifiers if `b` consists of letters that perf uses as modifiers, and
-//! otherwise a tracepoint. White space around items is ignored.
+//! A value or path may be in double quotes, with a backslash before each quote or backslash in it.
+//! `a:b` is a name with modifiers if `b` has only letters that perf uses as modifiers; otherwise it
+//! is a tracepoint. White space around items is ignored.
 
+use crate::cause::NameCause;
 use crate::error::{NameError, NameErrorKind};
 use crate::syntax::{Access, Entries, Filter, Head, Item, List, Modifiers, Term};
 
-/// Reads a counter list. Says nothing about whether its names exist.
+/// Reads a counter list. It does not check whether the names exist.
+///
+/// # Errors
+/// The first place where the text is not a counter list.
 pub fn parse(text: &str) -> Result<List, NameError> {
     let mut p = Parser { text, at: 0 };
     let mut entries = Vec::new();
@@ -38,8 +42,8 @@ pub fn parse(text: &str) -> Result<List, NameError> {
     }
 }
 
-/// The entries of a list, each as it was typed, so that one that is wrong does not spoil the
-/// others: it ends at the next comma. Empty ones are left out.
+/// The entries of a list, each as it was typed. An entry with an error ends at the next comma, so
+/// that the others can still be used. Empty entries are left out.
 pub fn pieces(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut p = Parser { text, at: 0 };
@@ -49,7 +53,8 @@ pub fn pieces(text: &str) -> Vec<&str> {
         let entry = if p.eat('{') { p.group().map(drop) } else { p.item().map(drop) };
         p.skip_space();
         if entry.is_err() || !(p.rest().is_empty() || p.rest().starts_with(',')) {
-            // Where it went wrong may be after other entries (a quote that is never closed).
+            // The error may have been found after other entries, as with a quote that is not
+            // closed.
             p.at = start;
             p.at += p.rest().find(',').unwrap_or(p.rest().len());
         }
@@ -65,7 +70,7 @@ struct Parser<'t> {
     at: usize,
 }
 
-/// Letters that perf (Linux 6.14) knows as modifiers, whether they mean something here or not.
+/// Whether perf (Linux 6.14) has this modifier. It need not have a meaning here.
 pub(crate) fn is_perfs(letter: char) -> bool {
     "ukhGHIpPSDWebRX".contains(letter)
 }
@@ -89,7 +94,7 @@ impl<'t> Parser<'t> {
         NameError::expected(what, self.text, self.at)
     }
 
-    /// Everything up to one of `stops`, white space, a comma or a brace; may be empty.
+    /// The text up to one of `stops`, white space, a comma or a brace, and its place. May be empty.
     fn until(&mut self, stops: &str) -> (usize, &'t str) {
         let start = self.at;
         let stop = |c: char| c.is_whitespace() || ",{}".contains(c) || stops.contains(c);
@@ -105,7 +110,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Behind the opening brace.
+    /// Reads a group, after its opening brace.
     fn group(&mut self) -> Result<Entries, NameError> {
         let mut items = Vec::new();
         loop {
@@ -141,17 +146,17 @@ impl<'t> Parser<'t> {
             (head, if self.eat(':') { self.modifiers()? } else { none })
         } else if self.eat('/') {
             let terms = self.terms()?;
-            (Head::Pmu { pmu: word.into(), terms }, self.behind_slash()?)
+            (Head::Pmu { pmu: word.into(), terms }, self.after_slash()?)
         } else if self.eat(':') {
-            self.behind_colon(word)?
+            self.after_colon(word)?
         } else {
             (Head::Word(word.into()), none)
         };
         Ok(Item { at, head, modifiers })
     }
 
-    /// `word:` was read: its modifiers, or a tracepoint's name.
-    fn behind_colon(&mut self, word: &str) -> Result<(Head, Modifiers), NameError> {
+    /// Reads what follows `word:`, which is modifiers or the name of a tracepoint.
+    fn after_colon(&mut self, word: &str) -> Result<(Head, Modifiers), NameError> {
         let (at, second) = self.word(":/", "modifiers or a tracepoint's name")?;
         if !self.rest().starts_with([':', '/']) && second.chars().all(is_perfs) {
             return Ok((Head::Word(word.into()), letters(second, at)?));
@@ -170,25 +175,24 @@ impl<'t> Parser<'t> {
                     _ => {
                         let pmu = format!("{system}:{name}");
                         let kind = NameErrorKind::UnknownTerm { pmu, term: term.name };
-                        let hint = "a tracepoint takes one filter: /filter=\"count > 100\"/";
-                        return Err(NameError::new(kind, term.at).hint(hint));
+                        return Err(NameError::new(kind, term.at).because(NameCause::OneFilter));
                     }
                 }
             }
-            modifiers = self.behind_slash()?;
+            modifiers = self.after_slash()?;
         } else if self.eat(':') {
             modifiers = self.modifiers()?;
         }
         Ok((Head::Tracepoint { system, name, filter }, modifiers))
     }
 
-    /// Modifiers after the last slash: the colon may be left out.
-    fn behind_slash(&mut self) -> Result<Modifiers, NameError> {
+    /// Reads modifiers after the last slash, with or without a colon.
+    fn after_slash(&mut self) -> Result<Modifiers, NameError> {
         let more = self.eat(':') || self.rest().starts_with(|c: char| c.is_alphanumeric());
         if more { self.modifiers() } else { Ok(Modifiers::default()) }
     }
 
-    /// Behind `uprobe:`.
+    /// Reads what follows `uprobe:`.
     fn uprobe(&mut self, returns: bool) -> Result<Head, NameError> {
         let path = match self.quoted()? {
             Some(path) => path,
@@ -216,7 +220,7 @@ impl<'t> Parser<'t> {
         Ok(Head::Uprobe { returns, path, at, symbol, offset })
     }
 
-    /// Behind `pmu::`.
+    /// Reads what follows `pmu::`.
     fn papi(&mut self, pmu: &str) -> Result<Head, NameError> {
         let (_, name) = self.word(":", "a counter name")?;
         let mut attributes = Vec::new();
@@ -236,12 +240,12 @@ impl<'t> Parser<'t> {
         letters(word, at)
     }
 
-    /// Behind the first slash, up to and with the second.
+    /// Reads the terms after the first slash, and the second slash.
     fn terms(&mut self) -> Result<Vec<Term>, NameError> {
         let open = self.at - 1;
         let unclosed = |p: &Self| {
             NameError::expected("a second \"/\"", p.text, p.text.len())
-                .hint(format!("the first one is at byte {open}"))
+                .because(NameCause::OpenedAt(open))
         };
         let mut terms = Vec::new();
         if self.eat('/') {
@@ -271,7 +275,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Behind a term's equals sign.
+    /// Reads what follows the equals sign of a term.
     fn value(&mut self) -> Result<String, NameError> {
         if let Some(text) = self.quoted()? {
             return Ok(text);
@@ -284,7 +288,7 @@ impl<'t> Parser<'t> {
         Ok(value.to_owned())
     }
 
-    /// A text in double quotes, if there is one here.
+    /// Reads a text in double quotes; `None` if there is no quote here.
     fn quoted(&mut self) -> Result<Option<String>, NameError> {
         let open = self.at;
         if !self.eat('"') {
@@ -303,17 +307,12 @@ impl<'t> Parser<'t> {
             }
         }
         Err(NameError::expected("a second quote", self.text, self.text.len())
-            .hint(format!("the first one is at byte {open}")))
+            .because(NameCause::OpenedAt(open)))
     }
 
-    /// Behind `mem:`.
+    /// Reads what follows `mem:`.
     fn breakpoint(&mut self) -> Result<(Head, Modifiers), NameError> {
-        let address = self.number("/:").map_err(|error| {
-            error.hint(
-                "a breakpoint is at an address (nm PROGRAM shows them); to count calls of a function: \
-                 uprobe:PATH:FUNCTION",
-            )
-        })?;
+        let address = self.number("/:").map_err(|e| e.because(NameCause::AddressExpected))?;
         let len = if self.eat('/') { Some(self.number(":")?) } else { None };
         let (mut access, mut modifiers) = (None, Modifiers::default());
         if self.eat(':') {
@@ -338,7 +337,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// `0x1F` or `31`.
+/// The number of a text like `0x1F` or `31`.
 pub(crate) fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) if !hex.starts_with('+') => u64::from_str_radix(hex, 16).ok(),
@@ -371,12 +370,9 @@ fn letters(word: &str, at: usize) -> Result<Modifiers, NameError> {
             'X' => return useless("counters are never regrouped"),
             letter => {
                 let kind = NameErrorKind::UnknownModifier { letter };
-                return Err(NameError::new(kind, at + i).hint(MODIFIERS_HINT));
+                return Err(NameError::new(kind, at + i));
             }
         }
     }
     Ok(m)
 }
-
-pub(crate) const MODIFIERS_HINT: &str =
-    "u user, k kernel, h hypervisor, G guest, H host, I not idle, D pinned, e exclusive";

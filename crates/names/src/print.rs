@@ -1,4 +1,4 @@
-//! A counter list as text again: what [`super::parse()`] reads back.
+//! Prints a counter list, so that [`super::parse()`] reads the same list from the text.
 
 use std::fmt;
 
@@ -73,7 +73,7 @@ impl fmt::Display for Head {
             }
             Self::Papi { pmu, name, attributes } => {
                 write!(f, "{pmu}::{name}")?;
-                // Here quotes are letters like any other.
+                // In attributes quotes have no special meaning.
                 attributes.iter().try_for_each(|Term { name, value, .. }| match value {
                     Some(value) => write!(f, ":{name}={value}"),
                     None => write!(f, ":{name}"),
@@ -107,14 +107,14 @@ impl fmt::Display for Term {
     }
 }
 
-/// What makes a value need quotes.
+/// Characters for which a value needs quotes.
 const AWKWARD_IN_VALUES: [char; 4] = [',', '/', '"', '\\'];
 
 fn awkward_in_paths(c: char) -> bool {
     c.is_whitespace() || ",:{}\"\\".contains(c)
 }
 
-/// As the parser reads back: in double quotes, a backslash before quotes and backslashes.
+/// The text in double quotes, with a backslash before quotes and backslashes.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
@@ -125,7 +125,7 @@ impl fmt::Display for Access {
     }
 }
 
-/// The colon included; nothing where there is no letter.
+/// With the colon; nothing if there is no letter.
 impl fmt::Display for Modifiers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {

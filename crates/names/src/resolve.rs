@@ -1,4 +1,4 @@
-//! What a parsed list means on this machine.
+//! Finds the counters that a parsed list stands for on this machine.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,14 +6,15 @@ use std::rc::Rc;
 
 use model::{Counter, MAX_COUNTERS, PerfAttr, Source};
 
-use crate::advice;
 use crate::amd::Amd;
+use crate::cause::NameCause;
 use crate::devices::Devices;
 use crate::error::{NameError, NameErrorKind};
 use crate::generic::Generic;
 use crate::memory::Breakpoints;
+use crate::near;
 use crate::papi::Papi;
-use crate::parse::{MODIFIERS_HINT, is_perfs, parse};
+use crate::parse::{is_perfs, parse};
 use crate::script::Scripts;
 use crate::source::{Called, Entry, NameSource, Resolved};
 use crate::syntax::{Entries, Head, Item, List, Modifiers};
@@ -29,7 +30,7 @@ struct Placed {
     /// The byte where it was typed.
     at: usize,
     counter: Counter,
-    /// Its name was chosen by whoever typed it (`cpu/…,name=mine/`).
+    /// Whether the user chose its name (`cpu/…,name=mine/`).
     named: bool,
 }
 
@@ -43,12 +44,14 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// With every source that this version has. Reads nothing yet.
+    /// A resolver with every source of names. It reads nothing yet.
     pub fn new(machine: &Machine) -> Self {
         Self::with_tables(machine, None)
     }
 
-    /// With a vendor's names from a directory of JSON tables (`vendor.rs` says in which layouts) too; without one, from an installed perf that can list them. Reads nothing yet.
+    /// A resolver that reads a vendor's names from a directory of JSON tables, in one of the
+    /// layouts that `vendor.rs` describes. Without a directory it asks an installed perf. It reads
+    /// nothing yet.
     pub fn with_tables(machine: &Machine, directory: Option<&Path>) -> Self {
         let vendor = Rc::new(Vendor::new(machine, directory));
         Self {
@@ -69,39 +72,44 @@ impl Resolver {
         }
     }
 
-    /// Asks `source` after all others.
+    /// The same resolver with one more source, which is asked last.
     pub fn with(mut self, source: Box<dyn NameSource>) -> Self {
         self.sources.push(source);
         self
     }
 
-    /// The names of every source, in the order of the sources, without those by the thousand.
+    /// The names of every source, in the order of the sources. Those of [`Resolver::bulk`] are left
+    /// out.
     pub fn catalogue(&self) -> Vec<Entry> {
         self.sources.iter().flat_map(|s| s.entries()).collect()
     }
 
-    /// The names by the thousand: tracepoints, a vendor's tables. Reads files, and may run perf.
+    /// Names of which there are thousands: tracepoints, and a vendor's names. Reads files, and may
+    /// run perf.
     pub fn bulk(&self) -> Vec<Entry> {
         self.sources.iter().flat_map(|s| s.bulk()).collect()
     }
 
-    /// Why the directory of tables gave no names; reads it.
+    /// Why the directory of tables gave no names. Reads the tables if that was not done yet.
     pub fn tables_problem(&self) -> Option<&str> {
         self.vendor.problem()
     }
 
-    /// From text to counters that can be opened. `none` is the empty list: timing only.
+    /// The counters that the text stands for, ready to be opened. `none` stands for no counters, so
+    /// that only times are recorded.
     ///
-    /// Counters outside of braces form one group together, as far as they have one kind of
-    /// source; each pair of braces is a group of its own; a pinned counter outside of braces is
-    /// alone. The counters of a group are neighbours in the result, groups in the order in which
-    /// they were begun.
+    /// Counters outside of braces form one group for each kind of source. Each pair of braces is a
+    /// group, and so is each pinned counter outside of braces. The counters of a group are next to
+    /// each other in the result, and groups are in the order of their first counters.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with the list.
     pub fn resolve(&self, text: &str) -> Result<Vec<Counter>, NameError> {
         self.read(text, false).map(|(counters, _)| counters)
     }
 
-    /// [`Resolver::resolve`], but what a group has already under another name
-    /// (`page-faults,faults`) is left out; with a sentence about each.
+    /// [`Resolver::resolve`], but a counter that its group already has under another name
+    /// (`page-faults,faults`) is left out. The second list has a note about each of them.
     pub fn resolve_once(&self, text: &str) -> Result<(Vec<Counter>, Vec<String>), NameError> {
         self.read(text, true)
     }
@@ -133,7 +141,7 @@ impl Resolver {
                 if counters.len() == MAX_COUNTERS {
                     let problem = format!("more than {MAX_COUNTERS} counters");
                     return Err(NameError::new(NameErrorKind::Group { problem }, at)
-                        .hint("that is what one profile holds; record the others in another run"));
+                        .because(NameCause::TooMany));
                 }
                 counter.group = number as u16;
                 counters.push(counter);
@@ -144,7 +152,7 @@ impl Resolver {
 
     fn groups(&self, list: &List, text: &str) -> Result<Vec<Group>, NameError> {
         let mut groups: Vec<Group> = Vec::new();
-        // Where the counters outside of braces go, by kind of source and PMU.
+        // The groups of counters outside of braces, by kind of source and PMU.
         let mut open: Vec<((bool, Option<String>), usize)> = Vec::new();
         for entry in &list.entries {
             match entry {
@@ -174,7 +182,8 @@ impl Resolver {
         Ok(groups)
     }
 
-    /// One group; where names stand for counters of several PMUs, one for each of these.
+    /// The group of a pair of braces, or one group for each PMU if its names stand for counters of
+    /// several PMUs.
     fn braces(
         &self,
         items: &[Item],
@@ -185,7 +194,8 @@ impl Resolver {
         for item in items {
             for resolved in self.head(item, text)? {
                 let pmu = resolved.pmu.clone();
-                // What is the same everywhere goes to the first group; the first PMU joins it.
+                // A counter that belongs to no PMU goes to the first group, and so does the first
+                // PMU.
                 let place = groups.iter().position(|(p, _)| match &pmu {
                     None => true,
                     Some(_) => *p == pmu || (p.is_none() && groups.len() == 1),
@@ -227,7 +237,8 @@ impl Resolver {
             return Err(self.unknown(&item.head.to_string(), item.at));
         };
         answer.map_err(|trouble| {
-            // `page-faults:x` looks like a tracepoint; if its first half is a name, it is not.
+            // `page-faults:x` has the syntax of a tracepoint, but if its first half is a counter,
+            // `x` was meant as a modifier.
             if let Head::Tracepoint { system, name, .. } = &item.head {
                 let word = Head::Word(system.clone());
                 if self.sources.iter().any(|s| s.resolve(&word).is_some()) {
@@ -236,17 +247,17 @@ impl Resolver {
             }
             let at = trouble.at.unwrap_or(item.at).min(text.len());
             match trouble.kind {
-                NameErrorKind::Unknown { name } if trouble.hint.is_none() => {
+                NameErrorKind::Unknown { name } if trouble.cause.is_none() => {
                     self.unknown(&name, at)
                 }
-                kind => NameError { kind, at, hint: trouble.hint },
+                kind => NameError { kind, at, cause: trouble.cause },
             }
         })
     }
 
     fn unknown(&self, name: &str, at: usize) -> NameError {
         if name == "none" {
-            let problem = "use none alone: it records only times".into();
+            let problem = "none records only times and cannot be combined with counters".into();
             return NameError::new(NameErrorKind::Group { problem }, at);
         }
         let mut entries = self.catalogue();
@@ -256,17 +267,10 @@ impl Resolver {
         if !self.sources.iter().any(|s| matches!(s.resolve(&amd), Some(Ok(_)))) {
             entries.retain(|entry| entry.source != "AMD");
         }
-        let error = NameError::new(NameErrorKind::Unknown { name: name.into() }, at);
-        error.hint(match (advice::about(name, &entries), self.vendor.problem()) {
-            (Some(advice), _) => advice,
-            (None, Some(problem)) => problem.to_owned(),
-            (None, None) if name.contains('.') => {
-                "a processor's own names need its tables (--events-dir DIR) or an installed perf \
-                 of Linux 6.2 or later"
-                    .to_owned()
-            }
-            (None, None) => "counterpoint list shows every name".to_owned(),
-        })
+        let near = near::nearest(name, &entries);
+        let problem = || Some(NameCause::Tables(self.vendor.problem()?.to_owned()));
+        let cause = if near.is_empty() { problem() } else { Some(NameCause::Near(near)) };
+        NameError { kind: NameErrorKind::Unknown { name: name.into() }, at, cause }
     }
 }
 
@@ -274,13 +278,13 @@ fn bad_modifier(letters: &str, at: usize) -> NameError {
     let Some((offset, letter)) = letters.char_indices().find(|(_, c)| !is_perfs(*c)) else {
         let problem = "modifiers are written together".to_owned();
         let kind = NameErrorKind::Value { text: letters.into(), problem };
-        return NameError::new(kind, at).hint("as in page-faults:uk");
+        return NameError::new(kind, at).because(NameCause::SeparatedModifiers);
     };
-    NameError::new(NameErrorKind::UnknownModifier { letter }, at + offset).hint(MODIFIERS_HINT)
+    NameError::new(NameErrorKind::UnknownModifier { letter }, at + offset)
 }
 
-/// Whether two counters of one group always have the same value. Simulated ones are told apart by
-/// their names alone.
+/// Whether two counters of one group always have the same value. Simulated counters differ if their
+/// names differ.
 fn is_same(a: &Counter, b: &Counter) -> bool {
     !is_sim(a) && a.source == b.source && a.scope == b.scope
 }
@@ -289,7 +293,8 @@ fn is_sim(counter: &Counter) -> bool {
     matches!(counter.source, Source::Sim(_))
 }
 
-/// The kernel takes these flags for a whole group, from its first counter.
+/// Whether only the first counter of a group can be like this, because the kernel reads these flags
+/// from the first one.
 fn must_lead(counter: &Counter) -> bool {
     matches!(&counter.source, Source::Perf(attr) if attr.pinned || attr.exclusive)
 }
@@ -315,7 +320,7 @@ fn put(item: &Item, resolved: Resolved, group: Modifiers) -> Result<Placed, Name
     Ok(Placed { at: item.at, counter, named })
 }
 
-/// perf's meaning of the letters: naming a mode leaves the others out.
+/// Applies the letters as perf does: if a mode is named, the modes that are not named do not count.
 fn modified(attr: PerfAttr, m: Modifiers) -> PerfAttr {
     let modes = m.user | m.kernel | m.hypervisor;
     let machines = m.guest | m.host;

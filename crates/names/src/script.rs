@@ -5,21 +5,21 @@
 //!  step     := [add] [ "@" running ] [ "!" ] [ "x" times ]
 //! ```
 //!
-//! Each step is one reading of a thread (begin, end, begin, …; after the last the script starts
-//! over). Numbers are decimal. `add` is what the counter counted since the last reading, 0 if left
-//! out. Of the
-//! `enabled` nanoseconds (1000 unless the term `enabled=` says otherwise) of each reading the
-//! group was `running`, all of them if left out. `!` makes the reading fail. `unit=` is one of
-//! `count`, `ns`, `bytes`, `cycles`.
+//! Each step is one reading of a thread: begin, end, begin, and so on. After the last step the
+//! script starts again. Numbers are decimal. `add` is what the counter counted since the last
+//! reading (default 0). `running` is for how many of the `enabled` nanoseconds of each reading the
+//! group counted (default: all of them); the term `enabled=` changes their number from 1000. `!`
+//! makes the reading fail. `unit=` is one of `count`, `ns`, `bytes`, `cycles`.
 
 use model::{SimReading, SimScript, Source, Unit};
 
+use crate::cause::NameCause;
 use crate::error::NameErrorKind;
 use crate::parse::number;
 use crate::source::{Called, Entry, NameSource, Resolved, Trouble};
 use crate::syntax::{Head, Term};
 
-/// Bounds the run file and what a slip of the finger allocates.
+/// Limits the size of the run file, and what a typing error can allocate.
 const MOST_READINGS: usize = 65_536;
 
 /// [`NameSource`] of simulated counters.
@@ -51,7 +51,7 @@ fn script(terms: &[Term]) -> Result<Resolved, Trouble> {
         let problem = "a simulated counter begins with its name".into();
         let text = terms.first().map_or_else(String::new, Term::to_string);
         let trouble = Trouble::new(NameErrorKind::Value { text, problem });
-        return Err(trouble.hint("for example sim/NAME,readings=0:5/"));
+        return Err(trouble.because(NameCause::ScriptIncomplete));
     };
     let (mut unit, mut enabled, mut readings) = (Unit::Count, 1000, None);
     for term in options {
@@ -70,14 +70,14 @@ fn script(terms: &[Term]) -> Result<Resolved, Trouble> {
             _ => {
                 let (pmu, term_name) = ("sim".into(), term.name.clone());
                 let kind = NameErrorKind::UnknownTerm { pmu, term: term_name };
-                return Err(Trouble::new(kind).at(term.at).hint("readings=, enabled=, unit="));
+                return Err(Trouble::new(kind).at(term.at).because(NameCause::ScriptTerm));
             }
         }
     }
     let Some(term) = readings else {
         let problem = "a simulated counter needs readings=".into();
         let kind = NameErrorKind::Value { text: name.clone(), problem };
-        return Err(Trouble::new(kind).hint("for example sim/NAME,readings=0:5/"));
+        return Err(Trouble::new(kind).because(NameCause::ScriptIncomplete));
     };
     let mut script = SimScript::default();
     let value = term.value.as_deref().unwrap_or("");
@@ -100,7 +100,7 @@ fn step(text: &str, enabled: u64) -> Option<(SimReading, usize)> {
     if text.is_empty() {
         return None;
     }
-    // So numbers are decimal here: "0x3" is nothing, three times.
+    // This is why numbers are decimal: "0x3" means 0, three times.
     let (text, times) = match text.split_once('x') {
         Some((before, times)) => (before, number(times)?.try_into().ok()?),
         None => (text, 1),

@@ -1,21 +1,23 @@
-//! What a kind of names offers: [`NameSource`], and what it answers.
+//! The interface of a source of names ([`NameSource`]), and the types of its answers.
 
 use model::{Scale, Scope, Source, Unit};
 
+use crate::cause::NameCause;
 use crate::error::NameErrorKind;
 use crate::syntax::{Head, Modifiers};
 
-/// A kind of names: perf's own, a machine's PMUs, …
+/// A source of counter names: perf's own names, the PMUs of the machine, …
 pub trait NameSource {
-    /// What `head` means; `None` if it is not this source's kind of name, so that the next one
-    /// is asked. More than one where the machine has several PMUs that a name stands for
-    /// (`cycles` of two kinds of cores, `uncore_imc/data_reads/` of eight controllers).
+    /// The counters that `head` stands for; `None` if this source does not have such names, so that
+    /// the next source is asked. There are several counters if several PMUs have the name (`cycles`
+    /// of two kinds of cores, `uncore_imc/data_reads/` of eight controllers).
     fn resolve(&self, head: &Head) -> Option<Result<Vec<Resolved>, Trouble>>;
 
-    /// What this source can name, for `list` and for suggestions; quick.
+    /// The names that `list` shows and that are suggested. Must be quick.
     fn entries(&self) -> Vec<Entry>;
 
-    /// Further names by the thousand ([`Entry::bulk`]): read only when a name is looked for.
+    /// Further names, of which there may be thousands ([`Entry::bulk`]). They are read only when
+    /// somebody searches for a name.
     fn bulk(&self) -> Vec<Entry> {
         Vec::new()
     }
@@ -24,36 +26,37 @@ pub trait NameSource {
 /// What a name stands for, before modifiers and grouping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
-    /// Where values come from.
+    /// The source of its values.
     pub source: Source,
-    /// What they are measured in, once multiplied by `scale`.
+    /// The unit of its values after they are multiplied by `scale`.
     pub unit: Unit,
-    /// One step of a raw value, in `unit`.
+    /// How much one step of a raw value is, in `unit`.
     pub scale: Scale,
-    /// Whose occurrences it counts.
+    /// Which threads it counts.
     pub scope: Scope,
-    /// The PMU, where a name stands for counters of several: they cannot be in one group.
+    /// The PMU, if the name stands for counters of several PMUs. Such counters cannot be in one
+    /// group.
     pub pmu: Option<String>,
     /// Modifiers that are part of the name (`perf::CYCLES:u`).
     pub modifiers: Modifiers,
-    /// What views call it.
+    /// How views name it.
     pub name: Called,
 }
 
-/// What views call a counter.
+/// How views name a counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Called {
-    /// What was typed.
+    /// By what was typed.
     #[default]
     AsTyped,
-    /// This, followed by the modifiers that were typed.
+    /// By this name, followed by the modifiers that were typed.
     Instead(String),
-    /// This and nothing else.
+    /// By exactly this name.
     Exactly(String),
 }
 
 impl Resolved {
-    /// A counter of threads that is called what was typed.
+    /// A counter of threads that is named by what was typed.
     pub fn new(source: Source, unit: Unit) -> Self {
         Self {
             source,
@@ -67,34 +70,35 @@ impl Resolved {
     }
 }
 
-/// A [`NameError`](crate::NameError) in the making: the resolver adds the place unless the source knows it better.
+/// An error of a source. The resolver makes a [`NameError`](crate::NameError) of it, and adds the
+/// place if the source does not know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
     pub(crate) kind: NameErrorKind,
     pub(crate) at: Option<usize>,
-    pub(crate) hint: Option<String>,
+    pub(crate) cause: Option<NameCause>,
 }
 
 impl Trouble {
-    /// At the beginning of the item.
+    /// An error about the whole item.
     pub fn new(kind: NameErrorKind) -> Self {
-        Self { kind, at: None, hint: None }
+        Self { kind, at: None, cause: None }
     }
 
-    /// At this byte of the list.
+    /// The same error, at this byte of the list.
     pub fn at(mut self, at: usize) -> Self {
         self.at = Some(at);
         self
     }
 
-    /// At the beginning of the item after all.
+    /// The same error, about the whole item.
     pub(crate) fn anywhere(self) -> Self {
         Self { at: None, ..self }
     }
 
-    /// With advice.
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+    /// The same error with its cause.
+    pub fn because(mut self, cause: NameCause) -> Self {
+        self.cause = Some(cause);
         self
     }
 }
@@ -109,18 +113,19 @@ pub struct Entry {
     /// `software`, `hardware`, `cache`, `AMD`, `PAPI`, `raw`, `pmu msr`, `table`, `perf list`,
     /// `tracepoint`, `breakpoint`, `uprobe`, `device cuda`, `simulated`.
     pub source: String,
-    /// Of its values.
+    /// The unit of its values.
     pub unit: Unit,
-    /// One line.
+    /// A description of one line.
     pub description: String,
-    /// The name is a form to fill in, not a counter.
+    /// The name is a pattern to fill in (`rNNNN`) and not a counter.
     pub is_pattern: bool,
-    /// One of thousands (a tracepoint, a vendor's table): not opened unless asked for.
+    /// It is one of thousands (a tracepoint, a vendor's name), and is not opened unless the user
+    /// asks for it.
     pub bulk: bool,
 }
 
 impl Entry {
-    /// One counter.
+    /// An entry for one counter.
     pub fn new(
         name: impl Into<String>,
         source: impl Into<String>,
@@ -138,7 +143,7 @@ impl Entry {
         }
     }
 
-    /// A form to fill in.
+    /// An entry for a pattern to fill in.
     pub fn pattern(name: &str, source: &str, description: &str) -> Self {
         Self { is_pattern: true, ..Self::new(name, source, Unit::Count, description) }
     }

@@ -10,25 +10,25 @@ pub struct List {
 /// One counter, or a group in braces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entries {
-    /// Not in braces.
+    /// A counter outside of braces.
     Single(Item),
     /// `{c,d}:k`
     Group {
-        /// At least one.
+        /// Its counters; at least one.
         items: Vec<Item>,
-        /// Behind the closing brace; they apply to every item.
+        /// The modifiers after the closing brace, which apply to every item.
         modifiers: Modifiers,
     },
 }
 
-/// One counter: what, and which of its occurrences.
+/// One counter: what is counted, and in which modes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     /// Byte offset of its first character in the list.
     pub at: usize,
     /// What is counted.
     pub head: Head,
-    /// Its own modifiers.
+    /// The modifiers after the item itself.
     pub modifiers: Modifiers,
 }
 
@@ -48,18 +48,18 @@ pub enum Head {
     Tracepoint {
         /// Before the colon.
         system: String,
-        /// Behind it.
+        /// After the colon.
         name: String,
-        /// `/filter="count > 100"/`: which of its hits count.
+        /// `/filter="count > 100"/`: the condition under which a hit counts.
         filter: Option<Filter>,
     },
     /// `mem:0x401000/8:rw`
     Breakpoint {
-        /// Virtual address.
+        /// Virtual address of the first byte that is watched.
         address: u64,
-        /// Bytes watched.
+        /// Number of bytes that are watched.
         len: Option<u64>,
-        /// What kind of access counts.
+        /// Which kinds of access count.
         access: Option<Access>,
     },
     /// `uprobe:/usr/lib/libm.so.6:expf+4`, `uretprobe:…`
@@ -68,18 +68,18 @@ pub enum Head {
         returns: bool,
         /// The file, as typed.
         path: String,
-        /// Byte offset in the list of what follows the path.
+        /// Byte offset in the list of what follows the path and its colon.
         at: usize,
-        /// The function; `None` if `offset` alone is typed, from the beginning of the file.
+        /// The function. `None`: only an offset was typed, which is from the beginning of the file.
         symbol: Option<String>,
-        /// Bytes after the symbol.
+        /// Number of bytes after the start of the function, or after the start of the file.
         offset: u64,
     },
     /// `perf::CYCLES:u=1`, as libpfm4 and PAPI spell it
     Papi {
         /// Before the two colons.
         pmu: String,
-        /// Behind them.
+        /// After the two colons.
         name: String,
         /// `:attribute` and `:attribute=value`.
         attributes: Vec<Term>,
@@ -98,7 +98,7 @@ pub enum Head {
 pub struct Filter {
     /// Byte offset in the list of its term.
     pub at: usize,
-    /// In the kernel's language, without quotes.
+    /// The condition in the kernel's filter language, without quotes.
     pub text: String,
 }
 
@@ -110,7 +110,7 @@ pub struct Term {
     pub at: usize,
     /// Before the equals sign.
     pub name: String,
-    /// Behind it.
+    /// After the equals sign.
     pub value: Option<String>,
 }
 
@@ -125,34 +125,34 @@ pub struct Access {
     pub execute: bool,
 }
 
-/// perf's letters after the colon, as far as they have a meaning when counting.
+/// Letters after the colon, as in perf. Letters that only matter to sampling are not here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Modifiers {
-    /// `u`: in user mode. With none of `u`, `k`, `h`, all modes count.
+    /// `u`: count in user mode. Without any of `u`, `k` and `h`, all modes count.
     pub user: bool,
-    /// `k`: in the kernel.
+    /// `k`: count in the kernel.
     pub kernel: bool,
-    /// `h`: in a hypervisor.
+    /// `h`: count in a hypervisor.
     pub hypervisor: bool,
-    /// `G`: in guests. With neither of `G` and `H`, both count.
+    /// `G`: count in guests. Without `G` and `H`, both guests and the host count.
     pub guest: bool,
-    /// `H`: outside guests.
+    /// `H`: count in the host.
     pub host: bool,
-    /// `I`: not while idle.
+    /// `I`: do not count while the processor is idle.
     pub not_idle: bool,
-    /// `D`: pinned to the PMU, in error rather than multiplexed.
+    /// `D`: pinned to the PMU. If it loses its place, reading fails, and it does not take turns.
     pub pinned: bool,
-    /// `e`: alone on the PMU.
+    /// `e`: the group has the PMU to itself.
     pub exclusive: bool,
 }
 
 impl Modifiers {
-    /// No letter at all.
+    /// Whether there is no letter at all.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What an item in a group with modifiers has: as in perf, the letters of both.
+    /// The modifiers of an item in a group: as in perf, the letters of the item and of the group.
     pub fn and(self, group: Self) -> Self {
         Self {
             user: self.user | group.user,

@@ -1,17 +1,17 @@
-//! `pmu/term=value,…/` by what sysfs says about the PMUs of this machine.
+//! Names of the form `pmu/term=value,…/`, which sysfs describes for the PMUs of this machine.
 //!
 //! ```text
 //!  /sys/bus/event_source/devices/<pmu>/type            perf_event_attr.type
-//!                                     /format/<term>   "config:0-7,32-35": where its bits go
-//!                                     /events/<name>   "event=0x3c,umask=0x00": terms by a name
+//!                                     /format/<term>   "config:0-7,32-35": the place of its bits
+//!                                     /events/<name>   "event=0x3c,umask=0x00": the terms of a name
 //!                                     /events/<name>.scale, .unit
-//!                                     /caps/<name>     what it can do: no terms
-//!                                     /cpumask         there: counts a whole package, not a thread
+//!                                     /caps/<name>     what it can do; these are not terms
+//!                                     /cpumask         exists if it counts whole packages, not threads
 //! ```
 //!
-//! A name from `events` also stands by itself (`mem-loads`, `energy-pkg`), and a PMU's name may
-//! leave out what tells equal ones apart (`uncore_imc/data_reads/` for `uncore_imc_0` and all
-//! others): then the counters of all of them are meant.
+//! A name from `events` can also be typed alone (`mem-loads`, `energy-pkg`). The number at the end
+//! of a PMU's name can be left out: `uncore_imc/data_reads/` stands for the counters of
+//! `uncore_imc_0` and of all other PMUs that differ only by that number.
 //!
 //! Source: Documentation/ABI/testing/sysfs-bus-event_source-devices-{format,events}.
 
@@ -19,6 +19,7 @@ use std::rc::Rc;
 
 use model::{PerfAttr, Scale, Scope, Source, Unit};
 
+use crate::cause::NameCause;
 use crate::error::NameErrorKind;
 use crate::format::{self, Format};
 use crate::generic;
@@ -34,11 +35,10 @@ use model::suggest;
 /// [`NameSource`] of the machine's PMUs.
 pub(crate) struct Pmus(pub Machine, pub Rc<Vendor>);
 
-/// PMUs whose numbers are named otherwise (`page-faults`, `system:name`, `mem:…`), or that need
-/// more than numbers (a uprobe needs a path).
+/// PMUs whose counters have another syntax: `page-faults`, `system:name`, `mem:…`, `uprobe:…`.
 const NAMED_OTHERWISE: [&str; 5] = ["software", "tracepoint", "breakpoint", "uprobe", "kprobe"];
 
-/// Terms of perf's that say how to sample.
+/// Terms of perf that control sampling, which this program does not do.
 const OF_SAMPLING: [&str; 15] = [
     "period",
     "freq",
@@ -86,7 +86,7 @@ impl NameSource for Pmus {
     }
 }
 
-/// What is being put together of terms.
+/// A counter while its terms are applied.
 struct Draft {
     attr: PerfAttr,
     unit: Unit,
@@ -106,8 +106,9 @@ impl Pmus {
         plain.then(|| self.0.read_trimmed(&format!("{DEVICES}/{pmu}/events/{event}")))?
     }
 
-    /// The PMUs of this machine that a name means: itself, all that differ from it by a number
-    /// only, all that match where it has `*`; for `cpu` those of the cores.
+    /// The PMUs of this machine that a name stands for: the PMU of that name, or all PMUs that add
+    /// only a number to it, or all that match if it has a `*`. `cpu` stands for the PMUs of the
+    /// cores.
     pub(crate) fn called(&self, typed: &str) -> Vec<String> {
         let all = self.0.list(DEVICES);
         if all.iter().any(|p| p == typed) {
@@ -129,7 +130,7 @@ impl Pmus {
         }
     }
 
-    /// `mem-loads`: an event by its name alone, of the cores or else of any PMU.
+    /// An event that was typed without its PMU (`mem-loads`): of the cores, or else of any PMU.
     fn by_event(&self, word: &str) -> Option<Result<Vec<Resolved>, Trouble>> {
         let mut having = self.0.list(DEVICES);
         having.retain(|pmu| self.event(pmu, word).is_some());
@@ -142,7 +143,7 @@ impl Pmus {
         for pmu in &having {
             match self.one(pmu, &term) {
                 Ok(resolved) => found.push(self.told_apart(pmu, &term, having.len(), resolved)),
-                // The place is not that of a term: none was typed.
+                // No term was typed, so the error is about the whole item.
                 Err(trouble) => return Some(Err(trouble.anywhere())),
             }
         }
@@ -152,23 +153,21 @@ impl Pmus {
     fn look_up(&self, typed: &str, terms: &[Term]) -> Result<Vec<Resolved>, Trouble> {
         if typed == "uprobe" || typed == "kprobe" {
             let what = format!("{typed}/…/");
-            let hint = match typed {
-                "uprobe" => "uprobe:PATH:FUNCTION",
-                _ => "a probe made with perf probe is a tracepoint: probe:NAME",
-            };
-            return Err(Trouble::new(NameErrorKind::Unsupported { what }).hint(hint));
+            let cause = if typed == "uprobe" { NameCause::UprobePmu } else { NameCause::KprobePmu };
+            return Err(Trouble::new(NameErrorKind::Unsupported { what }).because(cause));
         }
         let pmus = self.called(typed);
         if pmus.is_empty() {
             let all = self.0.list(DEVICES);
-            let near = suggest::closest(typed, all.iter().map(String::as_str)).join(", ");
-            let hint = match (all.is_empty(), near.as_str()) {
-                (true, _) => "sysfs describes no PMU of this machine".into(),
-                (false, "") => format!("PMUs of this machine: {}", all.join(", ")),
-                (false, near) => format!("did you mean {near}?"),
+            let near = suggest::closest(typed, all.iter().map(String::as_str));
+            let near: Vec<String> = near.into_iter().map(str::to_owned).collect();
+            let cause = match (all.is_empty(), near.is_empty()) {
+                (true, _) => NameCause::NoPmus,
+                (false, true) => NameCause::Pmus(all),
+                (false, false) => NameCause::Near(near),
             };
             let problem = format!("this machine has no PMU {typed:?}");
-            return Err(Trouble::new(NameErrorKind::Machine { problem }).hint(hint));
+            return Err(Trouble::new(NameErrorKind::Machine { problem }).because(cause));
         }
         let several = pmus.len();
         let each =
@@ -176,7 +175,7 @@ impl Pmus {
         each.collect()
     }
 
-    /// Where a name stands for counters of several PMUs, each has its own.
+    /// Adds the PMU to the counter's name if the name stands for counters of several PMUs.
     pub(crate) fn told_apart(
         &self,
         pmu: &str,
@@ -197,7 +196,7 @@ impl Pmus {
         Resolved { name, pmu: Some(pmu.to_owned()), ..resolved }
     }
 
-    /// The counter that these terms make of this very PMU.
+    /// The counter of exactly this PMU with these terms.
     pub(crate) fn one(&self, pmu: &str, terms: &[Term]) -> Result<Resolved, Trouble> {
         let dir = format!("{DEVICES}/{pmu}");
         let machine = |problem: String| Trouble::new(NameErrorKind::Machine { problem });
@@ -228,7 +227,8 @@ impl Pmus {
         })
     }
 
-    /// The counter of the processor's own PMU that the kernel does not show here, by its manual.
+    /// The counter of the processor's PMU with these terms, by the layout in the processor's
+    /// manual. For machines where the kernel shows no PMU in sysfs.
     pub(crate) fn documented(&self, terms: &[Term]) -> Result<Resolved, Trouble> {
         const TYPE_RAW: u32 = 4;
         let layout = format::documented(&self.0);
@@ -259,7 +259,8 @@ impl Pmus {
         Ok(draft)
     }
 
-    /// Puts one term into the attributes; a name from `events` stands for terms of its own.
+    /// Applies one term. A name from `events` stands for other terms, which are applied in its
+    /// place.
     fn apply(
         &self,
         pmu: &str,
@@ -292,14 +293,14 @@ impl Pmus {
             Trouble::new(NameErrorKind::Machine { problem }).at(term.at)
         })?;
         let text = match term.value.as_deref().unwrap_or("1") {
-            // A parameter: another term of the list says it.
+            // `?` is a parameter: another term of the list has its value.
             "?" => {
                 let given = all.iter().find(|t| t.name == term.name && t.value.is_some());
                 let value = given.and_then(|t| t.value.as_deref()).filter(|v| *v != "?");
                 value.ok_or_else(|| {
                     let text = all.first().map_or_else(String::new, Term::to_string);
                     wrong(&text, format!("needs a value for {}", term.name))
-                        .hint(format!("{pmu}/{text},{}=…/", term.name))
+                        .because(NameCause::Instead(format!("{pmu}/{text},{}=…/", term.name)))
                 })?
             }
             text => text,
@@ -313,7 +314,8 @@ impl Pmus {
         Ok(())
     }
 
-    /// A term that is a name: of an event in sysfs, a generic counter, a number, a vendor's name.
+    /// Applies a term that is a name: of an event in sysfs, of a generic counter, `rNNNN`, or a
+    /// vendor's name.
     fn apply_name(
         &self,
         pmu: &str,
@@ -355,7 +357,7 @@ impl Pmus {
         Ok(())
     }
 
-    /// What a name from `events` is measured in.
+    /// Unit and scale of a name from `events`.
     fn unit(&self, pmu: &str, term: &Term) -> Result<(Unit, Scale), Trouble> {
         let file = |ending| format!("{DEVICES}/{pmu}/events/{}.{ending}", term.name);
         let (unit, more) =
@@ -381,20 +383,22 @@ impl Pmus {
         let capability = format!("{DEVICES}/{pmu}/caps/{}", term.name);
         let plain = !term.name.contains(['/', '.']);
         if let Some(value) = self.0.read_trimmed(&capability).filter(|_| plain) {
-            return trouble.hint(format!("caps/{} = {value} says what {pmu} can do", term.name));
+            let value = format!("{} = {value}", term.name);
+            return trouble.because(NameCause::Capability(value));
         }
         let mut known = self.events(pmu);
         known.extend(self.0.list(&format!("{DEVICES}/{pmu}/format")));
         let near = suggest::closest(&term.name, known.iter().map(String::as_str));
         if near.is_empty() {
             known.truncate(12);
-            return trouble.hint(format!("some of {pmu}'s: {}", known.join(", ")));
+            return trouble.because(NameCause::Terms(known));
         }
-        trouble.hint(format!("did you mean {}?", near.join(", ")))
+        trouble.because(NameCause::Near(near.into_iter().map(str::to_owned).collect()))
     }
 }
 
-/// `event=0x3c,umask=0x1` as sysfs and tables write it.
+/// The terms of a text like `event=0x3c,umask=0x1`, as sysfs and tables write it. `at` is the place
+/// that errors about them have.
 pub(crate) fn split_terms(terms: &str, at: usize) -> Vec<Term> {
     let pieces = terms.split(',').map(str::trim).filter(|piece| !piece.is_empty());
     pieces

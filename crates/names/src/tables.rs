@@ -1,8 +1,9 @@
-//! A vendor's names (`inst_retired.any`, `ls_dispatch.ld_dispatch`): what a row of the vendor's
-//! tables ([`Vendor`]) means on this machine, by the formats in sysfs or the processor's manual.
+//! A vendor's names (`inst_retired.any`, `ls_dispatch.ld_dispatch`). [`Vendor`] reads the tables;
+//! this module makes a counter of a row, by the formats in sysfs or in the processor's manual.
 
 use std::rc::Rc;
 
+use crate::cause::NameCause;
 use crate::error::NameErrorKind;
 use crate::source::{Entry, NameSource, Resolved, Trouble};
 use crate::syntax::Head;
@@ -31,7 +32,7 @@ impl NameSource for Tables {
     }
 }
 
-/// [`NameSource`] of what an installed perf lists; asked last.
+/// [`NameSource`] of what an installed perf lists. It is asked last.
 pub(crate) struct PerfList(pub Machine, pub Rc<Vendor>);
 
 impl NameSource for PerfList {
@@ -52,7 +53,7 @@ impl NameSource for PerfList {
     }
 }
 
-/// What `word` means.
+/// The counters that `word` stands for; `None` if it is not a vendor's name.
 fn look_up(
     vendor: &Rc<Vendor>,
     machine: &Machine,
@@ -65,7 +66,7 @@ fn look_up(
     let pmus = Pmus(machine.clone(), vendor.clone());
     let several = events.len() > 1;
     let each = events.into_iter().map(|event| of_event(&pmus, event, several));
-    // Of several kinds of cores this machine may have one.
+    // A table can have the name for several kinds of cores, of which this machine has only one.
     let (good, bad): (Vec<_>, Vec<_>) = each.partition(Result::is_ok);
     let found: Vec<Resolved> = good.into_iter().flatten().flatten().collect();
     match bad.into_iter().next() {
@@ -76,9 +77,9 @@ fn look_up(
 
 fn of_event(pmus: &Pmus, event: &VendorEvent, several: bool) -> Result<Vec<Resolved>, Trouble> {
     let terms = split_terms(&event.terms, 0);
-    // A term that does not fit is the table's fault, not at a place that was typed.
-    let anywhere =
-        |trouble: Trouble| trouble.anywhere().hint(format!("{}/{}/", event.pmu, event.terms));
+    // A term that does not fit is an error of the table, so it has no place in what was typed.
+    let row = || NameCause::TableRow(format!("{}/{}/", event.pmu, event.terms));
+    let anywhere = |trouble: Trouble| trouble.anywhere().because(row());
     let called = pmus.called(&event.pmu);
     let mut found = Vec::new();
     if called.is_empty() && event.pmu == "cpu" {

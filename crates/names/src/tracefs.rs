@@ -1,15 +1,16 @@
-//! Tracepoints: `system:name`, with the number from tracefs.
+//! Tracepoints: `system:name`. tracefs has their numbers.
 
 use std::ffi::CString;
 use std::{fs, io};
 
 use model::{PerfAttr, Source, Unit};
 
+use crate::cause::NameCause;
 use crate::error::NameErrorKind;
 use crate::source::{Entry, NameSource, Resolved, Trouble};
 use crate::syntax::{Filter, Head};
 use machine::Machine;
-use machine::files::{TRACEFS, TRACEFS_READABLE};
+use machine::files::TRACEFS;
 
 const TYPE_TRACEPOINT: u32 = 2;
 
@@ -55,9 +56,8 @@ impl Tracepoints {
         let typed = || format!("{system}:{name}");
         if system.contains('*') || name.contains('*') {
             let what = format!("a pattern of tracepoints ({})", typed());
-            let hint =
-                format!("counterpoint list '{}' shows them; name those that you want", typed());
-            return Err(Trouble::new(NameErrorKind::Unsupported { what }).hint(hint));
+            let cause = NameCause::TracepointPattern(typed());
+            return Err(Trouble::new(NameErrorKind::Unsupported { what }).because(cause));
         }
         let plain = |s: &str| s.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
         if !plain(system) || !plain(name) {
@@ -69,13 +69,11 @@ impl Tracepoints {
             if TRACEFS.iter().any(|t| at(t).is_err_and(denied)) {
                 let problem = format!("{}: you may not read tracefs (EACCES)", typed());
                 let trouble = Trouble::new(NameErrorKind::Machine { problem });
-                return Err(trouble.hint(TRACEFS_READABLE));
+                return Err(trouble.because(NameCause::ClosedTracefs));
             }
             let problem = format!("{}: tracefs is not mounted here", typed());
             let trouble = Trouble::new(NameErrorKind::Machine { problem });
-            let mount =
-                "sudo mount -t tracefs -o mode=755,gid=$(id -g) tracefs /sys/kernel/tracing";
-            return Err(trouble.hint(mount));
+            return Err(trouble.because(NameCause::NoTracefs));
         };
         let path = format!("{root}/events/{system}/{name}/id");
         let id = match self.0.read(&path) {
@@ -86,7 +84,7 @@ impl Tracepoints {
             Err(error) => {
                 let problem = format!("{}: read /{path}: {error}", typed());
                 let trouble = Trouble::new(NameErrorKind::Machine { problem });
-                return Err(trouble.hint(TRACEFS_READABLE));
+                return Err(trouble.because(NameCause::ClosedTracefs));
             }
         };
         let Some(config) = id else {
@@ -102,7 +100,8 @@ impl Tracepoints {
         Ok(PerfAttr { kind: TYPE_TRACEPOINT, config, filter, ..PerfAttr::default() })
     }
 
-    /// The filter for the kernel, its fields looked up so that a slip has a place and a hint.
+    /// The filter as the kernel takes it. Its fields are looked up, so that an error can name the
+    /// field that is wrong and those that exist.
     fn condition(&self, filter: &Filter, dir: &str) -> Result<CString, Trouble> {
         let wrong = |text: &str, problem: String| {
             Trouble::new(NameErrorKind::Value { text: text.into(), problem }).at(filter.at)
@@ -110,12 +109,12 @@ impl Tracepoints {
         let fields = self.0.read(&format!("{dir}/format")).map(|text| fields(&text));
         if let Ok(fields) = &fields {
             for field in compared(&filter.text) {
-                // What filters may name beside fields: Documentation/trace/events.rst.
+                // Names that are not fields but are allowed in filters:
+                // Documentation/trace/events.rst.
                 let known = ["cpu", "CPU", "comm", "COMM", "common_pid"].contains(&field);
                 if !known && !fields.iter().any(|f| f == field) {
                     let problem = "no field of this tracepoint".into();
-                    let hint = format!("its fields: {}", fields.join(", "));
-                    return Err(wrong(field, problem).hint(hint));
+                    return Err(wrong(field, problem).because(NameCause::Fields(fields.clone())));
                 }
             }
         }
@@ -134,7 +133,7 @@ fn fields(format: &str) -> Vec<String> {
     declarations.filter(|name| !name.starts_with("common_")).collect()
 }
 
-/// What stands left of an operator, quotes skipped.
+/// The words to the left of an operator. Text in quotes is skipped.
 fn compared(filter: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -153,7 +152,7 @@ fn compared(filter: &str) -> Vec<&str> {
                 word = filter.get(at..end);
             }
             None if "=!<>&~".contains(c) => {
-                // && and || part conditions; all other operators compare.
+                // && and || separate conditions; all other operators compare.
                 let doubled = c == '&' && chars.next_if(|(_, c)| *c == '&').is_some();
                 let name = word.take().filter(|w| !w.starts_with(|c: char| c.is_ascii_digit()));
                 found.extend(name.filter(|_| !doubled));

@@ -1,9 +1,9 @@
-//! Words for units, as the kernel and the vendors' tables write them.
+//! Reads units as the kernel and the vendors' tables write them.
 
 use model::{Scale, Unit};
 
-/// The kernel's words for units (its drivers write `Joules`, `MiB`, `Bytes`; perf's tables
-/// `MiB`, `64Bytes`), and how many of ours one of them is.
+/// The unit that a word stands for, and by how much a value must be multiplied. Drivers of the
+/// kernel write `Joules`, `MiB` and `Bytes`, and perf's tables `MiB` and `64Bytes`.
 pub(crate) fn unit_of(word: &str) -> (Unit, f64) {
     match word.to_ascii_lowercase().as_str() {
         "" => (Unit::Count, 1.0),
@@ -24,10 +24,10 @@ pub(crate) fn unit_of(word: &str) -> (Unit, f64) {
     }
 }
 
-/// `6.1e-5MiB` and the like.
+/// Unit and scale of a text like `6.1e-5MiB`.
 pub(crate) fn unit_and_scale(text: &str) -> Option<(Unit, Scale)> {
     let text = text.trim();
-    // The longest beginning that is a number: `1e6Hz`, `2E` is not an exponent in `2EiB`.
+    // The longest start that is a number: `1e6` of `1e6Hz`, but only `2` of `2EiB`.
     let cut = (1..=text.len())
         .rev()
         .find(|&end| text.get(..end).is_some_and(|number| number.parse::<f64>().is_ok()));

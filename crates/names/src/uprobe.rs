@@ -1,16 +1,15 @@
-//! Uprobes: `uprobe:/path/of/a/file:function[@version][+offset]` and `uretprobe:…`, spelled as
-//! bpftrace spells them. Each hit of an instruction in a file, in whichever process maps it, is a
-//! trap that the kernel counts.
+//! Uprobes: `uprobe:/path/of/a/file:function[@version][+offset]` and `uretprobe:…`, as in bpftrace.
+//! When a process reaches the instruction at that place of the file, the kernel counts a hit.
 //!
 //! ```text
 //!  symbol ── symbols: .symtab, .dynsym, or the file's separate symbols ──► address
-//!         ── indirect: of a function that is chosen at start-up, the implementation
-//!         ── entry: whether a return probe may be there
+//!         ── indirect: the implementation, if each process chooses one when it starts
+//!         ── entry: whether a return probe is allowed there
 //!         ── program headers ──► offset in the file = config2
 //!  path ──► config1 (the kernel's pointer)      return probe ──► a bit of config (format/retprobe)
 //! ```
 //!
-//! Source: kernel/events/core.c (`perf_uprobe`, Linux 6.18). The PMU takes CAP_PERFMON.
+//! Source: kernel/events/core.c (`perf_uprobe`, Linux 6.18). Opening one takes CAP_PERFMON.
 
 mod entry;
 mod indirect;
@@ -24,6 +23,7 @@ use model::{PerfAttr, Source, Unit};
 use object::elf::{FileHeader32, FileHeader64};
 use object::{Endianness, FileKind};
 
+use crate::cause::NameCause;
 use crate::error::NameErrorKind;
 use crate::format::Format;
 use crate::source::{Entry, NameSource, Resolved, Trouble};
@@ -70,7 +70,7 @@ impl Uprobes {
         let number = self.0.read_trimmed(&format!("{DEVICES}/uprobe/type"));
         let kind = number.and_then(|text| text.parse().ok()).ok_or_else(|| {
             machine(format!("this kernel has no uprobe PMU (/{DEVICES}/uprobe/type)"))
-                .hint("a kernel with CONFIG_UPROBE_EVENTS")
+                .because(NameCause::NoUprobes)
         })?;
         let mut attr = PerfAttr { kind, config2, ..PerfAttr::default() };
         if returns {
@@ -80,13 +80,13 @@ impl Uprobes {
                 Format::parse(&text).ok_or_else(|| machine(format!("/{file}: {text:?}")))?;
             format.put(&mut attr, 1);
         }
-        // A file's name holds no zero byte: it was just read.
+        // The path has no zero byte, because the file was just read.
         attr.path = CString::new(path.as_os_str().as_bytes()).ok();
         Ok(attr)
     }
 }
 
-/// The file, absolute, and its content. A name without a slash is a program in PATH.
+/// The absolute path of the file, and its content. A name without a slash is looked for in PATH.
 fn read(typed: &str) -> Result<(PathBuf, Vec<u8>), Trouble> {
     let found = match typed.contains('/') {
         true => Some(PathBuf::from(typed)),
@@ -99,11 +99,10 @@ fn read(typed: &str) -> Result<(PathBuf, Vec<u8>), Trouble> {
         Trouble::new(NameErrorKind::Machine { problem })
     };
     let Some(path) = found else {
-        let hint = "a library needs its whole path; ldd PROGRAM shows it";
-        return Err(unreadable("no such program in PATH").hint(hint));
+        return Err(unreadable("no such program in PATH").because(NameCause::NotInPath));
     };
     let path = std::path::absolute(&path).map_err(|e| unreadable(&e.to_string()))?;
-    // Devices and pipes might never end.
+    // Reading a device or a pipe might never end.
     let found = std::fs::metadata(&path).map_err(|e| unreadable(&e.to_string()))?;
     if !found.is_file() {
         return Err(unreadable("not a file"));
@@ -116,7 +115,7 @@ fn wrong(text: impl Into<String>, problem: impl Into<String>) -> Trouble {
     Trouble::new(NameErrorKind::Value { text: text.into(), problem: problem.into() })
 }
 
-/// What was typed about one file.
+/// What was asked about one file.
 struct Asked<'a> {
     machine: &'a Machine,
     path: &'a Path,
@@ -126,7 +125,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Offset in the file of the instruction to probe.
+    /// The offset in the file of the instruction to probe.
     fn place(&self, bytes: &[u8]) -> Result<u64, Trouble> {
         match FileKind::parse(bytes) {
             Ok(FileKind::Elf64) => self.place_in::<FileHeader64<Endianness>>(bytes),
@@ -143,12 +142,8 @@ impl Asked<'_> {
         };
         if self.returns {
             let typed = self.symbol.map_or_else(|| format!("{offset:#x}"), str::to_owned);
-            entry::check(file, offset).map_err(|problem| {
-                wrong(typed, problem).hint(
-                    "a return probe replaces the return address, which is in its place at the entry \
-                     of a function only; count the entries: uprobe:PATH:FUNCTION",
-                )
-            })?;
+            entry::check(file, offset)
+                .map_err(|problem| wrong(typed, problem).because(NameCause::NotAnEntry))?;
         }
         Ok(offset)
     }
@@ -162,8 +157,8 @@ impl Asked<'_> {
                 "this is the code that chooses an implementation of {}, not the function",
                 chosen.name
             );
-            let hint = format!("type its name: uprobe:{}:{}", self.path.display(), chosen.name);
-            return Err(wrong(typed, problem).hint(hint));
+            let named = format!("uprobe:{}:{}", self.path.display(), chosen.name);
+            return Err(wrong(typed, problem).because(NameCause::ChoosingCode(named)));
         }
         Ok(self.offset)
     }
@@ -177,16 +172,15 @@ impl Asked<'_> {
         if self.returns && self.offset > 0 {
             let problem = "a return probe in the middle of a function would damage the \
                            program's stack";
-            let hint = format!("without the offset: uretprobe:{}:{symbol}", self.path.display());
-            return Err(wrong(typed(), problem).hint(hint));
+            let instead = format!("uretprobe:{}:{symbol}", self.path.display());
+            return Err(wrong(typed(), problem).because(NameCause::Instead(instead)));
         }
         let function = file.find(self.path, symbol)?;
         if function.indirect {
             if self.offset > 0 {
                 let problem = "an offset into a function of which each process chooses an \
                                implementation when it starts";
-                let hint = "leave the offset out, or probe one implementation by its own name";
-                return Err(wrong(typed(), problem).hint(hint));
+                return Err(wrong(typed(), problem).because(NameCause::OffsetIntoIndirect));
             }
             return indirect::implementation(self.path, &function)
                 .ok_or_else(|| file.not_chosen(symbol, &function));

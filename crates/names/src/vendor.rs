@@ -1,17 +1,17 @@
-//! Where a vendor's names are read from: the JSON tables that the user has, or an installed perf.
-//! No tables are built in: the kernel's are under its licence.
+//! Reads a vendor's names from JSON tables of the user, or from an installed perf. No tables are
+//! built in, because those of the kernel have the kernel's licence.
 //!
 //! ```text
-//!  DIR/mapfile.csv  ──► row of this processor ──► a folder (the kernel's layout) or files
+//!  DIR/mapfile.csv  ──► row of this processor ──► a folder (as in the kernel) or files
 //!  DIR/x86/…, DIR/arch/x86/…                      (Intel's perfmon)
-//!  DIR/*.json       without a mapfile: all of them
+//!  DIR/*.json       all of them, if there is no mapfile
 //!      │ json
 //!      ▼
 //!  VendorEvent { pmu, terms "event=0xc0,umask=0x1" }
 //! ```
 //!
-//! Nothing is read before somebody asks for a name that is not perf's own. Sources: the kernel's
-//! tools/perf/pmu-events/README and jevents.py (Linux 6.12), github.com/intel/perfmon.
+//! Nothing is read until somebody asks for a name that is not one of perf's own. Sources: the
+//! kernel's tools/perf/pmu-events/README and jevents.py (Linux 6.12), github.com/intel/perfmon.
 
 mod json;
 mod mapfile;
@@ -25,13 +25,13 @@ use model::{Scale, Unit};
 
 use machine::Machine;
 
-/// One name of a vendor's.
+/// One event of a vendor's tables.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct VendorEvent {
     pub(crate) name: String,
-    /// The PMU as sysfs calls it, possibly without its number; `cpu` is that of the cores.
+    /// The PMU's name in sysfs, possibly without its number. `cpu` is the PMU of the cores.
     pub(crate) pmu: String,
-    /// As in sysfs: `event=0xc0,umask=0x1`.
+    /// Its terms as in sysfs: `event=0xc0,umask=0x1`.
     pub(crate) terms: String,
     pub(crate) unit: Unit,
     pub(crate) scale: Scale,
@@ -39,7 +39,7 @@ pub(crate) struct VendorEvent {
     pub(crate) deprecated: bool,
 }
 
-/// Names that were read, and how to find them.
+/// The events that were read, with an index by name.
 #[derive(Default)]
 struct Names {
     events: Vec<VendorEvent>,
@@ -57,7 +57,7 @@ impl Names {
     }
 }
 
-/// Where a machine's vendor names come from: a directory, or else an installed perf.
+/// The vendor's names of one machine, from a directory or else from an installed perf.
 pub(crate) struct Vendor {
     machine: Machine,
     directory: Option<PathBuf>,
@@ -84,14 +84,14 @@ impl Vendor {
         })
     }
 
-    /// Everything of that name, without regard to case: one for each kind of core or unit.
+    /// The events of that name: one for each kind of core or unit. Case does not matter.
     pub(crate) fn find(&self, name: &str) -> Vec<&VendorEvent> {
         let names = self.names();
         let found = names.by_name.get(&name.to_ascii_lowercase());
         found.into_iter().flatten().filter_map(|&i| names.events.get(i)).collect()
     }
 
-    /// Why the directory, or a perf that hangs, gave no names or not all.
+    /// Why some or all names are missing: what is wrong with the directory, or a perf that hangs.
     pub(crate) fn problem(&self) -> Option<&str> {
         self.names().problem.as_deref()
     }
@@ -101,13 +101,13 @@ impl Vendor {
         self.directory.is_some()
     }
 
-    /// Everything that was read.
+    /// All events.
     pub(crate) fn events(&self) -> &[VendorEvent] {
         &self.names().events
     }
 }
 
-/// What the tables of this processor have, and what of them cannot be used.
+/// The events of this processor's tables, and what is wrong with those that cannot be used.
 fn read(directory: &Path, machine: &Machine) -> (Vec<VendorEvent>, Vec<String>) {
     let chosen = match mapfile::choose(directory, machine) {
         Ok(chosen) => chosen,

@@ -1,4 +1,4 @@
-//! AMD's names against the tables of libpfm4 (`amd.txt`, which names the version), on made-up
+//! Compares AMD's names with the tables of libpfm4 (`amd.txt` says which version), on made-up
 //! machines.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -48,7 +48,8 @@ fn every_name_is_what_libpfm4_says() {
     }
 }
 
-/// Some of them by hand, from the manual: event[7:0] | umask << 8 | event[11:8] << 32.
+/// Some numbers that were made by hand from the manual: event[7:0] | umask << 8 | event[11:8] <<
+/// 32.
 #[test]
 fn the_twelve_bits_of_an_event_are_held_apart() {
     let expected = expected();
@@ -77,7 +78,7 @@ fn modifiers_work() {
     assert!(kernel.exclude_user && !kernel.exclude_kernel && kernel.config == 0x7f41);
 }
 
-/// Where the numbers mean something else, the names are refused, with the reason.
+/// Names are refused on processors on which their numbers mean something else.
 #[test]
 fn other_processors_refuse() {
     let refused = |vendor, family, model, name: &str| {
@@ -93,7 +94,7 @@ fn other_processors_refuse() {
     assert_eq!(refused("AuthenticAMD", 26, 2, name), text("AuthenticAMD family 26"));
     assert_eq!(refused("", 0, 0, name), text("of an unknown vendor"));
     assert_eq!(refused("AuthenticAMD", 25, 0x61, name), None);
-    // Zen 3 has the event of the one, not of the other.
+    // Zen 3 has the event of the first name, but not of the second.
     for model in [0x01, 0x21, 0x44, 0x50] {
         assert_eq!(refused("AuthenticAMD", 25, model, name), text("Zen 3"));
         assert_eq!(refused("AuthenticAMD", 25, model, "ls_any_fills_from_sys.all_dram_io"), None);

@@ -1,12 +1,13 @@
-//! What is counted without `-e`: sets per device, variables, and devices without a source.
+//! The counters of a recording without `-e`: default sets, variables, and devices that cannot be
+//! counted.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use machine::Machine;
 use model::{SimReading, SimScript, Source, Unit};
-use names::defaults::{Defaults, VariableError, asked, of_devices};
+use names::defaults::{Defaults, VariableError, VariableProblem, asked, of_devices};
 use names::devices::{DeviceKind, DeviceSource, Devices, KINDS, Missing};
-use names::{Called, Entry, Resolved, Resolver, Trouble};
+use names::{Called, Entry, NameCause, NameErrorKind, Resolved, Resolver, Trouble};
 use testkit::counting::*;
 
 fn of(
@@ -55,13 +56,14 @@ fn test_devices() -> Devices {
     Devices::known().with(Box::new(Toy))
 }
 
-/// The seam: a component that brings a source is counted like everything else.
+/// A component with a source is counted like everything else.
 #[test]
 fn a_source_of_an_accelerator() {
     let resolver = Resolver::new(&Machine::here()).with(Box::new(test_devices()));
-    // Resolver::with asks after those that are there, and the component is not among these.
+    // The component is not one of the known ones. Resolver::with asks it after those.
     let error = Resolver::new(&Machine::here()).resolve("toy:::cycles").unwrap_err();
-    assert!(error.hint.unwrap().starts_with("components: cuda"));
+    let Some(NameCause::Components(all)) = error.cause else { panic!("{error:?}") };
+    assert_eq!(all[0], "cuda");
     assert!(resolver.catalogue().iter().any(|entry| entry.name == "toy:::cycles"));
     let toy = test_devices();
     assert_eq!(toy.source("TOY").unwrap().available(), Ok(()));
@@ -72,20 +74,20 @@ fn a_source_of_an_accelerator() {
 fn a_device_without_a_source_is_skipped_with_one_sentence() {
     let set = of(&["cuda"], &[], Devices::known()).unwrap();
     assert_eq!((names(&set), set.notes.len(), set.skipped.len()), (vec![], 0, 1));
-    let sentence = &set.skipped[0];
+    let sentence = set.skipped[0].to_string();
     assert!(sentence.starts_with("no counters of cuda: "), "{sentence}");
     assert!(sentence.contains("libcupti.so"), "{sentence}");
-    assert!(sentence.contains("NVreg_RestrictProfilingToAdminUsers=0"), "{sentence}");
+    assert_eq!(set.skipped[0].component, "cuda");
     let set = of(&["rocm"], &[("TVM_PAPI_ROCM_METRICS", "rocm:::SQ_WAVES")], Devices::known());
-    assert!(set.unwrap().skipped[0].contains("librocprofiler64.so"));
-    // Typed behind -e it is an error instead.
+    assert!(set.unwrap().skipped[0].missing.what.contains("librocprofiler64.so"));
+    // After -e it is an error instead.
     let error = Resolver::new(&Machine::here())
         .resolve("cs,cuda:::event:elapsed_cycles_sm:device=0")
         .unwrap_err();
     let expected = "counter list, byte 3: no counters of cuda here: this version cannot count with \
                     libcupti.so (CUPTI, part of NVIDIA's CUDA toolkit)";
     assert_eq!(error.to_string(), expected);
-    assert!(error.hint.unwrap().contains("NVreg_RestrictProfilingToAdminUsers"));
+    assert!(matches!(error.kind, NameErrorKind::NoSource { device, .. } if device == "cuda"));
 }
 
 #[test]
@@ -99,10 +101,10 @@ fn variables_beat_the_sets() {
     assert_eq!(names(&set), [("page-faults:u", 0), ("perf::TASK-CLOCK:u", 0)]);
     let set = of(&["cpu"], &[tvms], Devices::known()).unwrap();
     assert_eq!(names(&set), [("minor-faults:u", 0)]);
-    // Nothing is something, too.
+    // An empty list means no counters, and not the defaults.
     let set = of(&["cpu"], &[("COUNTERPOINT_CPU_METRICS", "")], Devices::known()).unwrap();
     assert_eq!(names(&set), []);
-    // Pinned memory is the processor's; what both have is counted once.
+    // Pinned memory is counted by the processor. A counter of both lists is counted once.
     let pinned = ("COUNTERPOINT_CPU_PINNED_METRICS", "minor-faults:u;major-faults:u");
     let set = of(&["cpu", "cpu_pinned"], &[tvms, pinned], Devices::known()).unwrap();
     assert_eq!(names(&set), [("minor-faults:u", 0), ("major-faults:u", 1)]);
@@ -116,7 +118,8 @@ fn a_wrong_variable_is_an_error_with_a_place() {
         error.to_string(),
         "TVM_PAPI_CPU_METRICS=cs;cycels: counter list, byte 3: unknown counter \"cycels\""
     );
-    assert_eq!(error.hint.as_deref(), Some("did you mean cycles?"));
+    let VariableProblem::Name(name) = *error.problem else { panic!("{error:?}") };
+    assert_eq!(name.cause, Some(NameCause::Near(vec!["cycles".into()])));
     let error = of(&["cpu"], &[("COUNTERPOINT_CPU_METRICS", "cs:u")], Devices::known());
     assert!(error.unwrap_err().to_string().contains("cs:u is always 0"));
 }
@@ -132,7 +135,7 @@ fn which_devices_are_asked() {
     assert_eq!(asked(set), ["cpu", "cuda_host", "cuda"]);
 }
 
-/// The sets of the original collectors, and names that find their kind.
+/// The default sets are those of TVM's original collectors, and kinds are found by all their names.
 #[test]
 fn kinds() {
     let cpu = [

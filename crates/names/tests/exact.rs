@@ -1,9 +1,9 @@
-//! From a typed name to an exact count, the checks of a machine, and every error kind that can
-//! be reached on purpose.
+//! Exact counts of typed names, the checks of a machine, and each kind of error that a test can
+//! cause.
 
 use counters::{OpenErrorKind, Plan, ReadStatus, Readings, ThreadCounters};
 use machine::Machine;
-use machine::check::{Opens, check, opens};
+use machine::check::{Cause, Opens, check, opens};
 use model::Counter;
 use names::Resolver;
 use names::defaults::defaults;
@@ -40,7 +40,7 @@ fn page_faults_by_name() {
 static WATCHED: [std::sync::atomic::AtomicU64; 2] =
     [const { std::sync::atomic::AtomicU64::new(0) }; 2];
 
-/// Breakpoints count exactly, and independently of each other in one group.
+/// The breakpoints of a group count exactly, each for itself.
 #[test]
 fn breakpoints_by_address() {
     use std::sync::atomic::Ordering::Relaxed;
@@ -66,7 +66,7 @@ fn breakpoints_by_address() {
     counters.close();
 }
 
-/// System calls by their tracepoint: exact, as 1,000 calls are 1,000 hits.
+/// A tracepoint counts system calls exactly: 1,000 calls are 1,000 hits.
 #[test]
 fn tracepoints_by_name() {
     let counters = match Resolver::new(&Machine::here()).resolve("syscalls:sys_enter_getppid:u") {
@@ -89,7 +89,8 @@ fn tracepoints_by_name() {
     counters.close();
 }
 
-/// x86-64 and most others have four; the one too many is named, with the set that fits.
+/// x86-64 and most other processors have four. The error names the first one that does not fit, and
+/// those that fit.
 #[test]
 fn one_breakpoint_too_many() {
     let at = &raw const WATCHED[0] as usize;
@@ -108,8 +109,12 @@ fn one_breakpoint_too_many() {
     assert!(
         problem.message.ends_with(&format!("as one group: ENOSPC at {}", list[failure.counter]))
     );
-    let fits = format!("{{{}}} fit together", list[..failure.counter].join(","));
-    assert!(problem.remedy.as_ref().unwrap().starts_with(&fits), "{problem:?}");
+    let cause = Cause::TooMany {
+        fits: list[..failure.counter].to_vec(),
+        refused: vec![list[failure.counter].clone()],
+        can_take_turns: false,
+    };
+    assert_eq!(problem.cause, cause);
 }
 
 #[test]
@@ -130,7 +135,8 @@ fn hardware_counters_work_or_the_machine_has_no_pmu() {
                 return skip(&problem.message);
             }
             assert_eq!(problem.message, format!("open cycles:u on this thread: ENOENT {expected}"));
-            assert!(problem.remedy.as_ref().unwrap().contains("leave out -e"));
+            let is_virtual = machine.virtualisation().is_some();
+            assert_eq!(problem.cause, Cause::NoPmu { is_virtual });
         }
     }
 }
@@ -155,8 +161,8 @@ fn a_process_out_of_descriptors() {
         let report = check(&counters, &Machine::here());
         let problem = report.problem().unwrap();
         let message = format!("open page-faults:u on this thread: EMFILE (RLIMIT_NOFILE={lowest})");
-        let ok = problem.message == message && problem.remedy.as_deref() == Some("ulimit -n 65536");
-        // With room for one, at whatever number, it works.
+        let ok = problem.message == message && problem.cause == Cause::ProcessDescriptors;
+        // It works when there is one free descriptor, whatever its number.
         let limit = libc::rlimit { rlim_cur: lowest, ..limit };
         // SAFETY: as above; nothing is open at the last number.
         unsafe {
@@ -174,8 +180,8 @@ fn is_open(fd: i32) -> bool {
     unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
 }
 
-/// Gives up root in a child: with `perf_event_paranoid` at 2 the kernel's part is forbidden, and
-/// what to type instead is said, not done.
+/// A child gives up root. With `perf_event_paranoid` at 2 it may not count in the kernel, and the
+/// cause names the counter that works.
 #[test]
 fn without_privileges() {
     let machine = Machine::here();
@@ -196,10 +202,7 @@ fn without_privileges() {
         let report = check(&kernel, &machine);
         let Some(problem) = report.problem() else { return 3 };
         if problem.message != "open page-faults on this thread: EACCES (perf_event_paranoid=2)"
-            || problem.remedy.as_deref().is_none_or(|remedy| {
-                let ours = "count user mode only: page-faults:u; or allow the kernel's part: ";
-                !(remedy.starts_with(ours) && remedy.contains("kernel.perf_event_paranoid=1"))
-            })
+            || problem.cause != (Cause::KernelForbidden { user_only: "page-faults:u".into() })
         {
             eprintln!("{problem:?}");
             return 4;
@@ -234,7 +237,7 @@ fn the_default_set() {
     Plan::new(set.counters.clone()).unwrap();
     assert_eq!(check(&set.counters, &machine).problem(), None);
     let hardware = match opens(&resolve("cycles")[0], &machine) {
-        // Where each reading would be a system call, nothing is counted unasked.
+        // Nothing is counted by default where each reading would be a system call.
         Opens::Yes | Opens::OnlyUser if names.is_empty() => {
             return assert!(set.notes[0].contains("system call"), "{:?}", set.notes);
         }
@@ -243,7 +246,7 @@ fn the_default_set() {
         }
         Opens::No(problem) => problem.message,
     };
-    // Without hardware counters: nothing, and one sentence.
+    // Without hardware counters there are no defaults, and one note says so.
     let why = format!("only times are recorded, because hardware counters are missing: {hardware}");
     assert_eq!((names, &set.notes), (vec![], &vec![why]));
 }
@@ -254,8 +257,8 @@ fn simulated_counters_always_work() {
     assert_eq!(check(&counters, &Machine::here()).problem(), None);
 }
 
-/// The independent opinion: perf counts the same program. Programs start alike but not exactly
-/// alike (address randomisation), so it is switched off for both.
+/// Compares with perf, which counts the same program. Address randomisation is switched off for
+/// both, so that both programs start in the same way.
 #[test]
 fn perf_counts_the_same() {
     use std::os::unix::process::CommandExt;
@@ -289,7 +292,7 @@ fn perf_counts_the_same() {
     let line = text.lines().find(|l| l.contains("page-faults")).expect("perf's line");
     let with_pages: i64 = line.split(',').next().unwrap().parse().expect("perf's count");
 
-    // Ours, of the part of the same program that differs from a run without it.
+    // Our own count of what this part of the program adds to a run without it.
     let mut without = Command::new("perf");
     without.args(["stat", "-x,", "-e", "page-faults:u", "--"]).arg(&argument);
     without.args(["--ignored", "--exact", "touch_no_pages"]);
@@ -310,7 +313,7 @@ fn perf_counts_the_same() {
     counters.close();
     let ours = end.since(&begin, 0).unwrap() as i64;
     assert_eq!(ours, 5000);
-    // A few pages of start-up differ from run to run.
+    // The number of pages that are touched at the start differs a little between runs.
     let theirs = with_pages - without_pages;
     assert!((theirs - ours).abs() < 50, "perf stat {theirs}, ours {ours}");
 }

@@ -1,4 +1,4 @@
-//! The same names asked of perf and of libpfm4, where they are installed.
+//! Compares names with what perf and libpfm4 make of them, if these are installed.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -10,7 +10,7 @@ use model::Source;
 use names::Resolver;
 use testkit::counting::*;
 
-/// Generic names: everything in the catalogue that is no form to fill in.
+/// The generic names: all of the catalogue but patterns.
 fn generic() -> Vec<String> {
     let resolver = Resolver::new(&Machine::at("/nonexistent"));
     let kinds = ["software", "hardware", "cache"];
@@ -18,7 +18,7 @@ fn generic() -> Vec<String> {
     entries.filter(|e| !e.is_pattern).flat_map(|e| [vec![e.name], e.aliases].concat()).collect()
 }
 
-/// Type, config, and whether user, kernel and hypervisor are left out.
+/// Type, config, and whether user mode, kernel and hypervisor are excluded.
 type Numbers = (u32, u64, [bool; 3]);
 
 fn ours(name: &str) -> Numbers {
@@ -53,7 +53,7 @@ fn perf_encodes_the_same() {
     }
     let mut compared = 0;
     let more = ["r01c2", "cycles:u", "instructions:k", "cache-misses:uk", "cpu-clock:u"];
-    // Spellings that only newer or only older perfs know are not compared.
+    // Spellings that only some versions of perf have are not compared.
     for name in generic().iter().map(String::as_str).chain(more) {
         let Some(theirs) = attr(name) else { continue };
         assert_eq!(ours(name), theirs, "{name}");
@@ -110,7 +110,7 @@ impl Pfm {
 
     fn numbers(&self, name: &str) -> Result<Numbers, String> {
         const OS_PERF_EVENT: c_int = 1;
-        // Kernel and user and hypervisor, as ours without modifiers.
+        // User mode, kernel and hypervisor, as a counter without modifiers.
         const ALL_MODES: c_int = 1 | 8 | 16;
         let mut attr = [0u64; 32];
         let mut arg = EncodeArg {
@@ -142,7 +142,7 @@ fn libpfm4_encodes_the_same() {
     if let Err(why) = pfm.numbers("perf::CYCLES") {
         return skip(&format!("libpfm4 knows no perf::CYCLES here: {why}"));
     }
-    // On processors of which it thinks that they have none, it says nothing about hypervisors.
+    // libpfm4 leaves hypervisors out on processors that have none in its opinion.
     let hypervisor = pfm.numbers("perf::CYCLES:h").is_ok();
     let said = |(kind, config, [user, kernel, hv]): Numbers| {
         (kind, config, [user, kernel, hv && hypervisor])
@@ -161,7 +161,7 @@ fn libpfm4_encodes_the_same() {
     ];
     let names = generic().into_iter().map(|name| format!("perf::{}", name.to_ascii_uppercase()));
     for name in names.chain(more.map(str::to_owned)) {
-        // What is only perf's spelling, libpfm4 does not know.
+        // libpfm4 does not have spellings that only perf has.
         let Ok(theirs) = pfm.numbers(&name) else { continue };
         assert_eq!(said(ours(&name)), said(theirs), "{name}");
         compared += 1;
@@ -169,12 +169,11 @@ fn libpfm4_encodes_the_same() {
     assert!(compared > 50, "only {compared} names were compared");
 }
 
-/// The processor's numbers for PAPI's presets of floating-point operations, for processors that are not
-/// this one.
+/// The numbers of PAPI's presets of floating-point operations, for other processors than this one.
 #[test]
 fn libpfm4_encodes_floating_point_operations() {
     let Ok(me) = std::env::current_exe() else { return };
-    // libpfm4 looks at the variable when it is initialized, once in a process.
+    // libpfm4 reads the variable when it is initialized, which happens once in a process.
     if std::env::var_os("LIBPFM_ENCODE_INACTIVE").is_none() {
         let name = "libpfm4_encodes_floating_point_operations";
         let status = Command::new(me)

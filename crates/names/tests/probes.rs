@@ -1,5 +1,5 @@
-//! Counts that are exact because the program decides them: uprobes, tracepoints with filters,
-//! breakpoints, each with a number of hits chosen at run time.
+//! Exact counts of uprobes, tracepoints with filters and breakpoints. The test chooses the number
+//! of hits when it runs.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -9,10 +9,10 @@ use counters::{OpenErrorKind, Plan, ReadStatus, Readings, ThreadCounters};
 use machine::Machine;
 use machine::check::{Privilege, check, needs};
 use model::{PerfAttr, Source};
-use names::Resolver;
+use names::{NameCause, Resolver};
 use testkit::counting::*;
 
-/// Some hits, another number in every run.
+/// A number of hits that differs between runs.
 fn some() -> u64 {
     let mut bytes = [0; 8];
     // SAFETY: writes at most the length it is given.
@@ -26,7 +26,7 @@ extern "C" fn counterpoint_test_probed(x: u64) -> u64 {
     black_box(x) + 1
 }
 
-/// Its address divides by nothing that matters; it exists so that a name is nearly right.
+/// Another function, whose name is similar to a mistyped one.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn counterpoint_test_other(x: u64) -> u64 {
@@ -42,11 +42,12 @@ fn attr(text: &str) -> Result<PerfAttr, String> {
     match counters.map(|mut c| c.remove(0).source) {
         Ok(Source::Perf(attr)) => Ok(attr),
         Ok(Source::Sim(_)) => Err("simulated".into()),
-        Err(e) => Err(format!("{e} | {}", e.hint.as_deref().unwrap_or(""))),
+        Err(e) => Err(format!("{e} | {:?}", e.cause)),
     }
 }
 
-/// What the list counts while `body` runs; `None` with a line if it does not open here.
+/// What the counters of the list count while `body` runs. `None`: they do not open here, which was
+/// reported as a skip.
 fn counted(text: &str, body: impl FnOnce()) -> Option<Vec<Option<u64>>> {
     let counters = match Resolver::new(&Machine::here()).resolve(text) {
         Ok(counters) => counters,
@@ -81,7 +82,7 @@ fn uprobes_count_calls() {
         for i in 0..calls {
             counterpoint_test_probed(i);
         }
-        // Another thread's hits are not this one's.
+        // Hits of another thread are not counted.
         std::thread::scope(|scope| {
             scope.spawn(move || (0..others).map(|i| counterpoint_test_probed(i)).sum::<u64>());
         });
@@ -94,7 +95,7 @@ fn uprobes_count_calls() {
     }
 }
 
-/// The same by execution breakpoint: independent of the symbol table.
+/// The same with an execution breakpoint, which does not depend on the symbol table.
 #[test]
 fn breakpoints_count_calls() {
     let address = counterpoint_test_probed as *const () as usize;
@@ -109,7 +110,7 @@ fn breakpoints_count_calls() {
     }
 }
 
-/// Where the function lies in the file, by the mapping that it runs from.
+/// The offset of the function in the file is the one that follows from its mapping.
 #[test]
 fn symbols_become_offsets_of_the_file() {
     let address = counterpoint_test_probed as *const () as u64;
@@ -152,14 +153,14 @@ fn what_is_no_place_for_a_probe() {
     let refused = |text: String| attr(&text).expect_err("accepted");
     let error = refused(format!("uprobe:{program}:counterpoint_test_porbed"));
     assert!(error.contains("no function of"), "{error}");
-    assert!(error.contains("| did you mean counterpoint_test_probed, "), "{error}");
+    assert!(error.contains(r#"| Some(Near(["counterpoint_test_probed", "#), "{error}");
     let error = refused(format!("uprobe:{program}:counterpoint_test_probed+0x100000"));
     assert!(error.contains(": the function has "), "{error}");
     let error = refused(format!("uprobe:{program}:0"));
     assert!(error.contains("\"0x0\": the file has no code there"), "{error}");
 }
 
-/// As somebody without privileges: refused, and it is said what would be needed.
+/// A user without privileges may not open a uprobe.
 #[test]
 fn a_probe_takes_a_capability() {
     let program = own_program();
@@ -186,7 +187,7 @@ fn a_probe_takes_a_capability() {
     }
 }
 
-/// Makes sure that tracefs is there, if need be in a mount namespace of this process alone.
+/// Makes sure that tracefs is mounted, if necessary in a mount namespace of this process alone.
 fn tracefs() -> bool {
     if std::path::Path::new("/sys/kernel/tracing/events").is_dir() {
         return true;
@@ -201,7 +202,7 @@ fn tracefs() -> bool {
     }
 }
 
-/// A process of its own, for the mount namespace is the process's: `in_child`'s answer.
+/// Runs `body` in a child, because it needs a mount namespace of its own.
 fn with_tracefs(body: impl FnOnce() -> i32) {
     match in_child(|| if tracefs() { body() } else { 77 }) {
         77 => skip("no tracefs, and not allowed to mount one"),
@@ -244,7 +245,7 @@ fn filters_choose_hits() {
     });
 }
 
-/// A filter that the kernel refuses is an error of opening, with its reason.
+/// If the kernel refuses a filter, opening fails, and the message gives the reason.
 #[test]
 fn a_filter_that_the_kernel_refuses() {
     with_tracefs(|| {
@@ -260,14 +261,15 @@ fn a_filter_that_the_kernel_refuses() {
     });
 }
 
-/// Thousands of names are listed without opening one, and a slip is answered from them.
+/// Thousands of tracepoints are listed without opening one, and similar names are found among them.
 #[test]
 fn tracepoints_are_listed_and_suggested() {
     with_tracefs(|| {
         let resolver = Resolver::new(&Machine::here());
         let listed = resolver.bulk().into_iter().filter(|e| e.source == "tracepoint").count();
         let error = resolver.resolve("syscalls:sys_enter_getppdi").unwrap_err();
-        let hint = error.hint.unwrap_or_default();
-        if listed > 300 && hint.contains("syscalls:sys_enter_getppid") { 0 } else { 1 }
+        let Some(NameCause::Near(near)) = error.cause else { return 2 };
+        let found = near.iter().any(|name| name == "syscalls:sys_enter_getppid");
+        if listed > 300 && found { 0 } else { 1 }
     });
 }

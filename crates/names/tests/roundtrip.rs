@@ -1,4 +1,4 @@
-//! Random lists: what is printed reads back the same, and no text whatsoever panics.
+//! Random lists: a printed list is read as the same list, and no text makes the parser panic.
 
 use machine::Machine;
 use names::{Access, Entries, Filter, Head, Item, List, Modifiers, Resolver, Term, parse, pieces};
@@ -22,7 +22,7 @@ fn modifiers() -> impl Strategy<Value = Modifiers> {
     )
 }
 
-/// Whatever a value, a path or a filter may be: quotes, slashes, commas, nothing.
+/// A value, a path or a filter, which may have quotes, slashes and commas, or be empty.
 fn anything() -> impl Strategy<Value = String> {
     prop_oneof!["[a-z0-9]{0,8}", "[-a-zA-Z0-9 ,/:{}=\"\\\\.é<>&]{1,12}", "\\PC{1,12}"]
 }
@@ -33,7 +33,7 @@ fn word() -> impl Strategy<Value = String> {
     })
 }
 
-/// The name of a tracepoint: nothing that consists of modifiers alone.
+/// The name of a tracepoint, which must not consist of modifiers alone.
 fn point() -> impl Strategy<Value = String> {
     "[a-zA-Z0-9_]{0,8}z"
 }
@@ -85,7 +85,7 @@ fn head() -> impl Strategy<Value = Head> {
 
 fn item() -> impl Strategy<Value = Item> {
     (head(), modifiers()).prop_map(|(head, modifiers)| {
-        // libpfm4's attributes and components' names take the place of modifiers.
+        // After names of libpfm4 and of components there are no modifiers.
         let takes = !matches!(head, Head::Papi { .. } | Head::Device { .. });
         let modifiers = if takes { modifiers } else { Modifiers::default() };
         Item { at: 0, head, modifiers }
@@ -101,7 +101,7 @@ fn list() -> impl Strategy<Value = List> {
     vec(entries, 1..5).prop_map(|entries| List { entries })
 }
 
-/// Without places, which printing moves.
+/// The list without places, which printing changes.
 fn placeless(mut list: List) -> List {
     fn clear(item: &mut Item) {
         item.at = 0;
@@ -137,7 +137,7 @@ proptest! {
         prop_assert_eq!(pieces(&text), printed);
     }
 
-    /// An answer, never a panic, and a place inside the text.
+    /// There is always an answer and never a panic, and errors have a place inside the text.
     #[test]
     fn no_text_panics(
         text in prop_oneof![

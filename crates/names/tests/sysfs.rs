@@ -1,8 +1,8 @@
-//! Names that the machine's files define, against a tree of such files in a temporary directory.
+//! Names that the files of a machine define. The files are in a temporary directory.
 
 use machine::Machine;
 use model::{Counter, PerfAttr, Scope, Source, Unit};
-use names::Resolver;
+use names::{NameError, Resolver};
 use testkit::counting::Tree;
 
 const DEVICES: &str = "sys/bus/event_source/devices";
@@ -52,10 +52,15 @@ fn tree() -> Tree {
     tree
 }
 
+/// `Debug` of the error's cause; empty if there is none.
+fn cause(error: &NameError) -> String {
+    error.cause.as_ref().map_or_else(String::new, |cause| format!("{cause:?}"))
+}
+
 fn resolve(tree: &Tree, text: &str) -> Result<(String, PerfAttr), String> {
     let mut counters = Resolver::new(&Machine::at(&tree.root))
         .resolve(text)
-        .map_err(|e| format!("{e} | {}", e.hint.as_deref().unwrap_or("")))?;
+        .map_err(|e| format!("{e} | {}", cause(&e)))?;
     let counter = counters.remove(0);
     match counter.source {
         Source::Perf(attr) => Ok((counter.name, attr)),
@@ -71,12 +76,12 @@ fn terms_go_where_the_format_says() {
         (name, a.kind, a.config, a.config1)
     };
     let plain = |text: &str, kind, config, config1| (text.to_string(), kind, config, config1);
-    // AMD's way: event bits 8 to 11 live at config bits 32 to 35 (0x1c2 is 0xc2 and 1 << 32).
+    // As on AMD: bits 8 to 11 of the event are bits 32 to 35 of config (0x1c2 is 0xc2 and 1 << 32).
     let text = "cpu/event=0x1c2,umask=0x1/";
     assert_eq!(of(text), plain(text, 4, 0x1_0000_01c2, 0));
     assert_eq!(of("cpu/cpu-cycles/"), plain("cpu/cpu-cycles/", 4, 0x3c, 0));
     assert_eq!(of("cpu/mem-loads/"), plain("cpu/mem-loads/", 4, 0x1cd, 3));
-    // A later term overrides the event's own.
+    // A later term replaces that of the event.
     let text = "cpu/mem-loads,ldlat=30/";
     assert_eq!(of(text), plain(text, 4, 0x1cd, 30));
     assert_eq!(of("cpu/event=1,name=mine/"), plain("mine", 4, 1, 0));
@@ -100,27 +105,27 @@ fn what_the_machine_does_not_have() {
     let tree = tree();
     #[rustfmt::skip]
     let golden = [
-        ("cup/event=1/", "byte 0: this machine has no PMU \"cup\" | did you mean cpu?"),
-        ("cpu/evnt=1/", "byte 4: cpu has no event or term \"evnt\" | did you mean event?"),
-        ("cpu/event=1,zzzzzz/", "byte 12: cpu has no event or term \"zzzzzz\" | some of cpu's: cpu-cycles, mem-loads, open, event, ldlat, strange, umask"),
+        ("cup/event=1/", "byte 0: this machine has no PMU \"cup\" | Near([\"cpu\"])"),
+        ("cpu/evnt=1/", "byte 4: cpu has no event or term \"evnt\" | Near([\"event\"])"),
+        ("cpu/event=1,zzzzzz/", "byte 12: cpu has no event or term \"zzzzzz\" | Terms([\"cpu-cycles\", \"mem-loads\", \"open\", \"event\", \"ldlat\", \"strange\", \"umask\"])"),
         ("cpu/umask=0x100/", "byte 4: \"0x100\": umask has 8 bits | "),
         ("cpu/event=seven/", "byte 4: \"seven\": not a number (0x… or decimal) | "),
-        ("cpu/open/", "byte 4: \"open\": needs a value for umask | cpu/open,umask=…/"),
-        ("cpu/open,umask=?/", "byte 4: \"open\": needs a value for umask | cpu/open,umask=…/"),
+        ("cpu/open/", "byte 4: \"open\": needs a value for umask | Instead(\"cpu/open,umask=…/\")"),
+        ("cpu/open,umask=?/", "byte 4: \"open\": needs a value for umask | Instead(\"cpu/open,umask=…/\")"),
         ("cpu/event=1,period=1000/", "byte 12: \"period=1000\": says how to sample, but this program counts | "),
-        ("cpu/slots/", "byte 4: cpu has no event or term \"slots\" | caps/slots = 8 says what cpu can do"),
-        ("cpu/../", "byte 4: cpu has no event or term \"..\" | some of cpu's: cpu-cycles, mem-loads, open, event, ldlat, strange, umask"),
+        ("cpu/slots/", "byte 4: cpu has no event or term \"slots\" | Capability(\"slots = 8\")"),
+        ("cpu/../", "byte 4: cpu has no event or term \"..\" | Terms([\"cpu-cycles\", \"mem-loads\", \"open\", \"event\", \"ldlat\", \"strange\", \"umask\"])"),
         ("cpu/r12345678123456789/", "byte 4: \"r12345678123456789\": a raw counter has at most 16 hexadecimal digits | "),
-        ("open", "byte 0: \"open\": needs a value for umask | cpu/open,umask=…/"),
+        ("open", "byte 0: \"open\": needs a value for umask | Instead(\"cpu/open,umask=…/\")"),
         ("cpu/strange/", "byte 4: /sys/bus/event_source/devices/cpu/format/strange: \"config9:1\" | "),
         ("scaled/bytes/", "byte 0: not supported yet: scaled, a counter of threads whose values have a scale | "),
         ("uncore_imc_0/broken/", "byte 13: /sys/bus/event_source/devices/uncore_imc_0/events/broken.scale: \"0\" is not a scale | "),
         ("nowhere/config=1/", "byte 0: /sys/bus/event_source/devices/nowhere/cpumask: \"\" names no processors | "),
         ("{power/energy-pkg/,page-faults}", "byte 19: a group cannot count both threads and a whole package | "),
-        ("uprobe/config=1/", "byte 0: not supported yet: uprobe/…/ | uprobe:PATH:FUNCTION"),
-        ("kprobe/config=1/", "byte 0: not supported yet: kprobe/…/ | a probe made with perf probe is a tracepoint: probe:NAME"),
-        ("syscalls:sys_enter_raed", "byte 0: unknown counter \"syscalls:sys_enter_raed\" | did you mean syscalls:sys_enter_read?"),
-        ("syscalls:sys_enter_read/filter=\"cuont > 1\"/", "byte 24: \"cuont\": no field of this tracepoint | its fields: __syscall_nr, fd, buf, count"),
+        ("uprobe/config=1/", "byte 0: not supported yet: uprobe/…/ | UprobePmu"),
+        ("kprobe/config=1/", "byte 0: not supported yet: kprobe/…/ | KprobePmu"),
+        ("syscalls:sys_enter_raed", "byte 0: unknown counter \"syscalls:sys_enter_raed\" | Near([\"syscalls:sys_enter_read\"])"),
+        ("syscalls:sys_enter_read/filter=\"cuont > 1\"/", "byte 24: \"cuont\": no field of this tracepoint | Fields([\"__syscall_nr\", \"fd\", \"buf\", \"count\"])"),
     ];
     for (text, expected) in golden {
         let error = resolve(&tree, text).err().unwrap_or_else(|| panic!("{text} is accepted"));
@@ -136,12 +141,12 @@ fn tracepoints_have_filters() {
     assert_eq!(name, "syscalls:sys_enter_read/filter=\"count > 100 && fd == 3\"/:u");
     assert_eq!((attr.kind, attr.config, attr.exclude_kernel), (2, 711, true));
     assert_eq!(attr.filter.as_deref(), Some(c"count > 100 && fd == 3"));
-    // Without the fields the kernel is left to judge.
+    // If the fields are not known, the filter is left to the kernel.
     tree.remove("sys/kernel/tracing/events/syscalls/sys_enter_read/format");
     assert!(resolve(&tree, "syscalls:sys_enter_read/filter=\"cuont > 1\"/").is_ok());
 }
 
-/// Two kinds of cores: a hardware name is a counter of each, and no group has both.
+/// With two kinds of cores, a hardware name stands for a counter of each, and no group has both.
 #[test]
 fn two_kinds_of_cores() {
     let tree = Tree::new("hybrid");
@@ -197,7 +202,7 @@ fn two_kinds_of_cores() {
     );
 }
 
-/// A PMU that is there several times, by what they have in common.
+/// Several PMUs are named by what their names have in common.
 #[test]
 fn several_equal_pmus() {
     let tree = Tree::new("several");

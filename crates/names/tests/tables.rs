@@ -1,11 +1,11 @@
-//! A vendor's names from tables in the kernel's and in Intel's layout. The tables are made up;
-//! only the form of their objects is that of the real ones.
+//! A vendor's names from tables in the layouts of the kernel and of Intel. The tables are made up,
+//! but their objects have the same keys as real ones.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use machine::Machine;
 use model::{Counter, Scope, Source, Unit};
-use names::Resolver;
+use names::{NameCause, Resolver};
 use testkit::counting::Tree;
 
 const DEVICES: &str = "sys/bus/event_source/devices";
@@ -28,7 +28,10 @@ fn rows(resolver: &Resolver, text: &str) -> Vec<String> {
     };
     match resolver.resolve(text) {
         Ok(counters) => counters.iter().map(row).collect(),
-        Err(e) => vec![format!("{e} | {}", e.hint.as_deref().unwrap_or_default())],
+        Err(e) => {
+            let cause = e.cause.as_ref().map_or_else(String::new, |cause| format!("{cause:?}"));
+            vec![format!("{e} | {cause}")]
+        }
     }
 }
 
@@ -46,7 +49,8 @@ const UNCORE: &str = r#"[
   {"Unit": "CHA", "EventCode": "0x35", "UMask": "0x21", "UMaskExt": "0xC001FE", "EventName": "UNC_CHA.X"}
 ]"#;
 
-/// The kernel's layout: a folder per model. Without sysfs the bits go where Intel's manual says.
+/// The kernel's layout has a folder for each model. Without sysfs, Intel's manual has the places of
+/// bits.
 #[test]
 fn the_kernels_layout() {
     let tree = Tree::new("tables");
@@ -66,7 +70,7 @@ fn the_kernels_layout() {
         assert_eq!(of("old.name"), ["old.name 4 0x11 0x0"]);
         assert_eq!(
             of("cs,too.big"),
-            ["counter list, byte 3: \"0x100\": event has 8 bits | cpu/event=0x100/"]
+            ["counter list, byte 3: \"0x100\": event has 8 bits | TableRow(\"cpu/event=0x100/\")"]
         );
         assert_eq!(
             of("unc_m.reads"),
@@ -77,7 +81,7 @@ fn the_kernels_layout() {
         assert_eq!(
             of("machine.claers"),
             [
-                "counter list, byte 0: unknown counter \"machine.claers\" | did you mean MACHINE.CLEARS?"
+                "counter list, byte 0: unknown counter \"machine.claers\" | Near([\"MACHINE.CLEARS\"])"
             ]
         );
     }
@@ -86,7 +90,7 @@ fn the_kernels_layout() {
     assert!(!listed.contains(&"OLD.NAME".to_owned()), "deprecated names are not advertised");
 }
 
-/// What sysfs says about the PMUs counts more than the manual.
+/// sysfs comes before the manual.
 #[test]
 fn sysfs_has_the_last_word() {
     let tree = Tree::new("tables");
@@ -124,12 +128,12 @@ fn sysfs_has_the_last_word() {
     assert_eq!(
         rows(&resolver, "slow.loads"),
         [
-            "counter list, byte 0: cpu has no event or term \"ldlat\" | cpu/event=0xcd,umask=0x1,ldlat=0x80/"
+            "counter list, byte 0: cpu has no event or term \"ldlat\" | TableRow(\"cpu/event=0xcd,umask=0x1,ldlat=0x80/\")"
         ]
     );
 }
 
-/// Intel's layout: a file per kind of core, events below a header.
+/// Intel's layout has a file for each kind of core, with events after a header.
 #[test]
 fn intels_layout() {
     let tree = Tree::new("tables");
@@ -153,7 +157,7 @@ fn intels_layout() {
         ["cpu_core/event=0x3c/ 4 0x3c 0x0", "cpu_atom/event=0x3d/ 10 0x3d 0x0"]
     );
     assert_eq!(rows(&resolver, "cpu_atom/the.same/"), ["cpu_atom/the.same/ 10 0x3d 0x0"]);
-    // A machine with one kind of core has its half.
+    // A machine with one kind of core gets only its event.
     tree.remove(&format!("{DEVICES}/cpu_atom"));
     assert_eq!(rows(&resolver, "the.same"), ["cpu_core/event=0x3c/ 4 0x3c 0x0"]);
 }
@@ -180,7 +184,7 @@ fn arms_layout() {
     );
 }
 
-/// AMD's events have twelve bits; the manual's layout holds them apart.
+/// AMD's events have twelve bits, in two places of the manual's layout.
 #[test]
 fn amds_layout_and_precedence() {
     let tree = Tree::new("tables");
@@ -193,11 +197,11 @@ fn amds_layout_and_precedence() {
     );
     let resolver = resolver(&tree, "");
     assert_eq!(rows(&resolver, "twelve.bits"), ["twelve.bits 4 0x1000003c2 0x0"]);
-    // The user's table goes before what is built in.
+    // A table of the user comes before built-in names.
     assert_eq!(rows(&resolver, "ex_ret_instr"), ["ex_ret_instr 4 0xff 0x0"]);
 }
 
-/// What is wrong with a directory is said when a name was not found, and changes nothing else.
+/// A problem with the directory is reported if a name is not found, and has no other effect.
 #[test]
 fn directories_that_give_nothing() {
     let tree = Tree::new("tables");
@@ -207,7 +211,7 @@ fn directories_that_give_nothing() {
     tree.file("strange/a.json", r#"[{"EventName": "x", "EventCode": "y"}]"#);
     tree.file("dangling/a.json", r#"[{"ArchStdEvent": "x"}]"#);
     tree.file("empty/readme", "");
-    // What a mapfile names lies in its directory: none of these is read, though all are there.
+    // Mapfiles may not name files outside of their directory. These exist, but are not read.
     tree.file("beside/a.json", r#"[{"EventName": "qqqqqq.zzzzzz", "EventCode": "1"}]"#);
     for (directory, place) in [("up", "../beside"), ("up-file", "x/../../beside/a.json")] {
         let map = format!(
@@ -231,13 +235,15 @@ fn directories_that_give_nothing() {
     ] {
         let resolver = resolver(&tree, directory);
         let error = resolver.resolve("qqqqqq.zzzzzz").unwrap_err();
-        let hint = error.hint.unwrap_or_default();
-        assert!(hint.ends_with(expected), "{directory}: {hint}");
+        let Some(NameCause::Tables(problem)) = error.cause else {
+            panic!("{directory}: {error:?}")
+        };
+        assert!(problem.ends_with(expected), "{directory}: {problem}");
         assert!(resolver.resolve("cycles,page-faults").is_ok());
     }
 }
 
-/// One entry, or one file, that cannot be used takes nothing else with it.
+/// If an entry or a file cannot be used, the others still can.
 #[test]
 fn what_is_broken_is_left_out() {
     let tree = Tree::new("tables");
@@ -250,8 +256,9 @@ fn what_is_broken_is_left_out() {
     tree.file("partly/b.json", "[{");
     let resolver = resolver(&tree, "partly");
     assert_eq!(rows(&resolver, "good.one"), ["good.one 4 0x76 0x0"]);
-    let hint = resolver.resolve("qqqqqq.zzzzzz").unwrap_err().hint.unwrap_or_default();
+    let error = resolver.resolve("qqqqqq.zzzzzz").unwrap_err();
+    let Some(NameCause::Tables(problem)) = error.cause else { panic!("{error:?}") };
     let expected =
         "partly/a.json: strange.one: EventCode \"y\" is not a number; and 2 more like it";
-    assert!(hint.ends_with(expected), "{hint}");
+    assert!(problem.ends_with(expected), "{problem}");
 }

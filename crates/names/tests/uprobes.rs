@@ -1,6 +1,6 @@
-//! Which instruction a uprobe's name means, on libraries compiled for the purpose: versions, indirect
-//! functions, names that mean several places, and where a return probe may not be. `nm` says where
-//! symbols are, and the counts are numbers of calls that the test itself makes.
+//! Which instruction the name of a uprobe stands for, in libraries that the tests compile:
+//! versions, indirect functions, names of several functions, and places where no return probe is
+//! allowed. Expected places come from `nm`, and expected counts are the calls that the test makes.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -11,14 +11,14 @@ use std::process::Command;
 use counters::{Plan, ReadStatus, Readings, ThreadCounters};
 use machine::Machine;
 use model::Source;
-use names::Resolver;
+use names::{NameError, Resolver};
 use testkit::counting::*;
 
-/// A directory of this test alone, with what it compiles.
+/// A directory of one test, with the files that it compiles.
 struct Workshop(PathBuf);
 
 impl Workshop {
-    /// `None`, with a line, where there is no C compiler.
+    /// `None`: there is no C compiler, which was reported as a skip.
     fn new(name: &str) -> Option<Self> {
         if Command::new("cc").arg("--version").output().is_err() {
             skip("no C compiler");
@@ -41,7 +41,7 @@ impl Workshop {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// A shared library of C sources.
+    /// Compiles a shared library.
     fn library(&self, name: &str, sources: &[(&str, &str)], options: &[&str]) -> PathBuf {
         let files: Vec<&str> = sources.iter().map(|(name, _)| *name).collect();
         sources.iter().for_each(|(name, text)| drop(self.write(name, text)));
@@ -50,7 +50,7 @@ impl Workshop {
         self.0.join(name)
     }
 
-    /// Offset in the file of a symbol, by nm and readelf.
+    /// The offset of a symbol in the file, from nm and readelf.
     fn offset(&self, file: &Path, symbol: &str) -> u64 {
         let symbols = self.run("nm", &[file.to_str().unwrap()]);
         let line = symbols.lines().find(|line| line.ends_with(&format!(" {symbol}")));
@@ -76,19 +76,24 @@ fn hex(text: &str) -> u64 {
     u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap()
 }
 
-/// A machine with a uprobe PMU, so that names mean something without one.
+/// A made-up machine with a uprobe PMU, so that names can be resolved where the kernel has none.
 fn tree() -> Tree {
     let tree = Tree::new("uprobe-pmu");
     tree.file("sys/bus/event_source/devices/uprobe/type", "8\n");
     tree
 }
 
-/// Offset in the file, or the error and its hint.
+/// `Debug` of the error's cause; empty if there is none.
+fn cause(error: &NameError) -> String {
+    error.cause.as_ref().map_or_else(String::new, |cause| format!("{cause:?}"))
+}
+
+/// The offset in the file, or the error and its cause.
 fn place_at(machine: &Machine, text: &str) -> Result<u64, String> {
     match Resolver::new(machine).resolve(text).map(|mut c| c.remove(0).source) {
         Ok(Source::Perf(attr)) => Ok(attr.config2),
         Ok(Source::Sim(_)) => Err("simulated".into()),
-        Err(e) => Err(format!("{} | {}", e.what(), e.hint.unwrap_or_default())),
+        Err(e) => Err(format!("{} | {}", e.what(), cause(&e))),
     }
 }
 
@@ -100,8 +105,8 @@ fn refused(text: String) -> String {
     place(&text).expect_err(&text)
 }
 
-/// What each counter of the list counts while `body` runs; `None`, with a line, where that is not
-/// possible.
+/// What each counter of the list counts while `body` runs. `None`: it is not possible here, which
+/// was reported as a skip.
 fn counted(list: &str, body: impl FnOnce()) -> Option<Vec<Option<u64>>> {
     let machine = Machine::here();
     let plan = match Resolver::new(&machine).resolve(list) {
@@ -125,7 +130,7 @@ fn counted(list: &str, body: impl FnOnce()) -> Option<Vec<Option<u64>>> {
     Some((0..plan.counters().len()).map(|i| end.since(&begin, i)).collect())
 }
 
-/// A library, loaded, and its function `calls(n)`.
+/// Loads a library, and returns its function `calls(n)`.
 fn loaded(path: &Path, function: &str) -> extern "C" fn(i32) -> i32 {
     let path = CString::new(path.to_str().unwrap()).unwrap();
     let name = CString::new(function).unwrap();
@@ -145,8 +150,9 @@ fn loaded_file(name: &str) -> Option<String> {
     words.find(|word| word.ends_with(name)).map(str::to_owned)
 }
 
-/// libm has an old `expf`, and a new one of which each process chooses an implementation. What C
-/// programs call is counted exactly, 500 of 500; not the old one, and not the choosing.
+/// libm has an old `expf`, and a new one for which each process chooses an implementation. The 500
+/// calls of a C program are counted exactly; the old function and the choosing code are not
+/// counted.
 #[test]
 fn expf_counts_what_programs_call() {
     let Some(shop) = Workshop::new("expf") else { return };
@@ -168,8 +174,8 @@ fn expf_counts_what_programs_call() {
     }
 }
 
-/// The choosing code is refused by its offset too, and nothing is added to a function that is not
-/// known before the program starts.
+/// The choosing code is also refused by its offset, and an offset cannot be added to a function
+/// whose implementation is chosen when the program starts.
 #[test]
 fn choosing_code_is_no_function() {
     let Some(shop) = Workshop::new("indirect") else { return };
@@ -187,7 +193,7 @@ fn choosing_code_is_no_function() {
     for offset in [offset, offset + 4] {
         let error = refused(format!("uprobe:{file}:{offset:#x}"));
         assert!(error.contains("the code that chooses an implementation of chosen"), "{error}");
-        assert!(error.contains(&format!("type its name: uprobe:{file}:chosen")), "{error}");
+        assert!(error.contains(&format!("| ChoosingCode(\"uprobe:{file}:chosen\")")), "{error}");
     }
     let implementation = shop.offset(&library, "_chosen_one");
     assert_eq!(place(&format!("uprobe:{file}:_chosen_one")), Ok(implementation));
@@ -198,7 +204,8 @@ const VERSIONS: &str = "int old(void) { return 1; }\nint new(void) { return 2; }
     __asm__(\".symver old,f@V1\\n.symver new,f@@V2\\n.symver gone,g@V1\\n.symver gone2,g@V2\\n\
     .symver last,h@V1\");\n";
 
-/// A name means its default version; others are named with theirs; stripped files say the same.
+/// A name stands for its default version, and other versions are named with theirs. It is the same
+/// for stripped files.
 #[test]
 fn versions_of_a_name() {
     let Some(shop) = Workshop::new("versions") else { return };
@@ -215,17 +222,18 @@ fn versions_of_a_name() {
         assert_eq!(of("f@V2"), Ok(new));
         assert_eq!(of("f@@V2"), Ok(new));
         assert_eq!(of("f@V1"), Ok(old));
-        // One version only, though not a default one: there is nothing else that it could mean.
+        // There is only one version. It is not the default, but nothing else can be meant.
         assert_eq!(of("h"), Ok(last));
         let error = of("f@V3").unwrap_err();
-        assert!(error.contains("no such version of f | it has f@V1, f@V2"), "{error}");
+        assert!(error.contains(r#"no such version of f | Versions(["f@V1", "f@V2"])"#), "{error}");
         let error = of("g").unwrap_err();
         assert!(error.contains("2 versions, none of which is the default"), "{error}");
-        assert!(error.contains("| choose one: g@V1, g@V2"), "{error}");
+        assert!(error.contains(r#"| NoDefaultVersion(["g@V1", "g@V2"])"#), "{error}");
     }
 }
 
-/// Two files have a function `helper` of their own: none is guessed, and the sources are named.
+/// Two source files have a local function `helper`. None is guessed, and the error names the
+/// sources.
 #[test]
 fn one_name_in_several_places() {
     let Some(shop) = Workshop::new("static") else { return };
@@ -252,15 +260,15 @@ fn one_name_in_several_places() {
     let [first, second] = places[..] else { panic!("{symbols}") };
     let named = [format!("{first:#x} (one.c)"), format!("{second:#x} (two.c)")];
     let swapped = [format!("{first:#x} (two.c)"), format!("{second:#x} (one.c)")];
-    assert!([named, swapped].iter().any(|n| error.ends_with(&n.join(", "))), "{error}");
-    // By an offset each is counted exactly.
+    assert!([named, swapped].iter().any(|n| error.ends_with(&format!("Places({n:?})"))), "{error}");
+    // With an offset each of them is counted exactly.
     let one = if error.contains(&format!("{first:#x} (one.c)")) { first } else { second };
     let call = loaded(&library, "call1");
     if let Some(counts) = counted(&format!("uprobe:{file}:{one:#x}"), || assert_eq!(call(321), 321))
     {
         assert_eq!(counts, [Some(321)]);
     }
-    // Two symbols of one address are one function.
+    // Two symbols with the same address are one function.
     assert_eq!(place(&format!("uprobe:{file}:alias1")), place(&format!("uprobe:{file}:call1")));
 }
 
@@ -277,17 +285,17 @@ fn what_is_no_code() {
     assert!(error.contains("\"indata\": its address is not in the code of the file"), "{error}");
     let error = refused(format!("uprobe:{file}:fixed"));
     assert!(error.contains("no function of"), "{error}");
-    // In the table of calls, but another library's.
+    // The file calls this function, but another library defines it.
     let error = refused(format!("uprobe:{file}:expf"));
-    assert!(error.contains("only calls it; probe the library that has it"), "{error}");
-    // Beyond every number.
+    assert!(error.contains(&format!("| Imported(\"{file}\")")), "{error}");
+    // Offsets that overflow.
     let error = refused(format!("uprobe:{file}:calls+{}", u64::MAX));
     assert!(error.contains("the function has "), "{error}");
     let error = refused(format!("uprobe:{file}:{}", u64::MAX));
     assert!(error.contains("the file has no code there"), "{error}");
 }
 
-/// A stripped file's symbols in its separate file, found by its build id.
+/// The symbols of a stripped file are found in its separate file, by the build id.
 #[test]
 fn separate_symbols() {
     let Some(shop) = Workshop::new("separate") else { return };
@@ -311,12 +319,13 @@ fn separate_symbols() {
     assert!(place(&tree).unwrap_err().contains("no function of"));
 }
 
-/// A return probe is taken at the entry of a function and nowhere else: neither by name nor by
-/// number, with symbols or without.
+/// A return probe is accepted only at the entry of a function, by name and by number, with and
+/// without symbols.
 #[test]
 fn return_probes_are_at_entries() {
     let Some(shop) = Workshop::new("returns") else { return };
-    // `cold` ends in a part of its own, which is jumped to when registers are on the stack.
+    // The compiler puts the unlikely code into `split.cold`, to which the function jumps when
+    // registers are on the stack.
     let source = "#include <stdlib.h>\n#include <stdio.h>\n\
         int calls(int n) { volatile int s = 0; for (volatile int i = 0; i < n; i++) s += i; return n; }\n\
         __attribute__((cold, noinline, noreturn)) void fail(int a, int b) { printf(\"%d%d\", a, b); abort(); }\n\
@@ -336,7 +345,7 @@ fn return_probes_are_at_entries() {
         let error = refused(text);
         assert!(error.contains(expected), "{error}");
         assert!(
-            error.contains("| without the offset") || error.contains("count the entries"),
+            error.contains("| Instead(\"uretprobe:") || error.ends_with("| NotAnEntry"),
             "{error}"
         );
     };
@@ -357,12 +366,12 @@ fn return_probes_are_at_entries() {
     }
 }
 
-/// What the refusal is for: the same probe, opened as the kernel lets it be, destroys the program's
-/// stack. Where this fails, kernels have learnt to refuse it themselves.
+/// Why such probes are refused: the kernel opens them, and they destroy the program's stack. If
+/// this test fails, the kernel has begun to refuse them itself.
 #[test]
 fn the_kernel_would_let_it_happen() {
     let Some(shop) = Workshop::new("harm") else { return };
-    // Two words are on the stack at the label: a return probe replaces the upper one.
+    // There are two words on the stack at the label, and a return probe replaces the upper one.
     if !cfg!(target_arch = "x86_64") {
         return skip("written for x86-64");
     }
@@ -401,8 +410,8 @@ fn the_kernel_would_let_it_happen() {
     assert!(place(&format!("uretprobe:{}:{inside:#x}", library.display())).is_err());
 }
 
-/// The kernel refuses some instructions with an error number of its own (524): it has a name and an
-/// explanation.
+/// The kernel refuses some instructions with an internal error number (524). The message has its
+/// name and an explanation.
 #[test]
 fn an_instruction_that_cannot_be_probed() {
     let Some(shop) = Workshop::new("refused") else { return };
@@ -413,7 +422,7 @@ fn an_instruction_that_cannot_be_probed() {
     let source = "__asm__(\".globl odd\\n.type odd,@function\\nodd: nop\\n.byte 0x06\\nret\\n.size odd,.-odd\");\n\
                   int calls(int n) { return n; }\n";
     let library = shop.library("libodd.so", &[("o.c", source)], &[]);
-    // The kernel looks at the instruction where a process has it in memory.
+    // The kernel checks the instruction only if a process has mapped it.
     loaded(&library, "calls");
     let machine = Machine::here();
     let list = format!("uprobe:{}:odd+1", library.display());
@@ -425,10 +434,10 @@ fn an_instruction_that_cannot_be_probed() {
     }
     let expected = "ENOTSUPP (the kernel cannot put a probe on this instruction)";
     assert!(problem.message.ends_with(expected), "{}", problem.message);
-    assert!(problem.remedy.as_deref().unwrap().contains("first byte of an instruction"));
+    assert_eq!(problem.cause, machine::check::Cause::NotProbeable);
 }
 
-/// Damaged files, of the kinds that names are looked up in, are errors or places, and end nothing.
+/// A damaged file gives an error or a place, and never a panic.
 #[test]
 fn damaged_files_are_errors() {
     let Some(shop) = Workshop::new("damaged") else { return };
@@ -453,7 +462,7 @@ fn damaged_files_are_errors() {
     for round in 0..1000 {
         let mut bytes = whole.clone();
         for _ in 0..=next(3) {
-            // Headers, tables and unwinding data rather than padding.
+            // Change bytes of headers, tables and unwinding data, and not padding.
             let used = bytes.iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(at, _)| at);
             let used: Vec<usize> = used.collect();
             let at = used[next(used.len())];

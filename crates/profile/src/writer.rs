@@ -46,6 +46,10 @@ pub struct ProcessKey(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ThreadKey(usize);
 
+/// A function of a process of a [`CallsWriter`]. It means nothing in another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ExportKey(u32);
+
 #[derive(Debug)]
 struct Process {
     pid: u32,
@@ -144,7 +148,13 @@ impl CallsWriter {
 
     /// Adds a function to a library, which is created if it is new. The function is not looked up,
     /// because the caller knows which ones it has added.
-    pub fn export(&mut self, process: ProcessKey, role: Role, library: &str, name: &str) -> u32 {
+    pub fn export(
+        &mut self,
+        process: ProcessKey,
+        role: Role,
+        library: &str,
+        name: &str,
+    ) -> ExportKey {
         let of = &mut self.processes[process.0];
         let next = of.libraries.len();
         let at = *of.by_name.entry(library.to_owned()).or_insert(next);
@@ -165,12 +175,12 @@ impl CallsWriter {
         let name = kept(name);
         if role != Role::Workgroup {
             of.ops.push(OpExport { id, library: at as u32, role, name, ..OpExport::default() });
-            return id;
+            return ExportKey(id);
         }
         let exports = &mut of.libraries[at].exports;
         let ordinal = exports.len() as u32;
         exports.push(Export { id, ordinal, recorded: true, name, ..Export::default() });
-        id
+        ExportKey(id)
     }
 
     /// Adds a call.
@@ -178,12 +188,18 @@ impl CallsWriter {
     /// # Errors
     /// Fails if a page was full and cannot be written.
     #[inline]
-    pub fn call(&mut self, thread: ThreadKey, export: u32, start: u64, end: u64) -> Result<()> {
+    pub fn call(
+        &mut self,
+        thread: ThreadKey,
+        export: ExportKey,
+        start: u64,
+        end: u64,
+    ) -> Result<()> {
         if !self.threads[thread.0].page.as_ref().is_some_and(|page| page.has_room()) {
             self.turn_page(thread, start)?;
         }
         if let Some(page) = &mut self.threads[thread.0].page {
-            page.call(&Call { export, start, end, ..Call::default() }, false, []);
+            page.call(&Call { export: export.0, start, end, ..Call::default() }, false, []);
             self.calls += 1;
         }
         Ok(())

@@ -108,6 +108,15 @@ pub enum LibraryKind {
 }
 
 impl LibraryKind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Self; 5] =
+        [Self::EmbeddedElf, Self::SystemLibrary, Self::Hooked, Self::Imported, Self::RelaxVm];
+
+    /// Returns whether it is a virtual machine, whose ops `counterpoint ops` shows.
+    pub fn is_machine(self) -> bool {
+        self == Self::RelaxVm
+    }
+
     /// Returns `embedded-elf`, `system-library`, `hooked`, `imported` or `relax-vm`.
     pub fn name(self) -> &'static str {
         match self {
@@ -428,13 +437,7 @@ fn put_library(e: &mut Encoder, l: &Library) {
 
 fn get_library(d: &mut Decoder<'_>) -> Result<Library, Truncated> {
     let (id, name, kind) = (d.u32()?, d.string()?, d.u8()?);
-    let kind = match kind {
-        0 => LibraryKind::EmbeddedElf,
-        1 => LibraryKind::SystemLibrary,
-        3 => LibraryKind::Imported,
-        4 => LibraryKind::RelaxVm,
-        _ => LibraryKind::Hooked,
-    };
+    let kind = LibraryKind::ALL.get(usize::from(kind)).copied().unwrap_or(LibraryKind::Hooked);
     let (abi, features, sanitizer, ticks) = (d.u32()?, d.u32()?, d.u32()?, d.u64()?);
     let exports = (0..d.u32()?)
         .map(|_| {
@@ -653,6 +656,13 @@ mod tests {
             let at_boundary = cut == 0 || ends.contains(&cut);
             assert_eq!(read.torn_at.is_none(), at_boundary, "cut at {cut}");
         }
+    }
+
+    /// The numbers in files are places in these lists.
+    #[test]
+    fn lists_are_in_the_order_of_their_numbers() {
+        assert!(LibraryKind::ALL.iter().enumerate().all(|(i, kind)| *kind as usize == i));
+        assert!(Role::ALL.iter().enumerate().all(|(i, role)| *role as usize == i));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use trace::chrome::event::{Event, Raw, args};
-use trace::chrome::read::{Sink, read};
+use trace::chrome::read::{EventSink, read};
 
 /// Reads every field, as an import does.
 #[derive(Default)]
@@ -12,7 +12,7 @@ struct Sums {
     args: u64,
 }
 
-impl Sink for Sums {
+impl EventSink for Sums {
     fn event(&mut self, _: u64, event: &Event<'_>) -> Result<(), String> {
         self.duration_ns += event.duration_ns.unwrap_or(0);
         if let Some(raw) = event.args {

@@ -9,7 +9,7 @@ use crate::perfetto::decode::{Field, Fields, varint};
 
 /// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     /// JSON: Chrome's trace event format, if it is a trace.
     Json,
     /// Packets of Perfetto's format.
@@ -48,7 +48,7 @@ impl<R: Read> Read for Source<R> {
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn open<R: Read>(mut source: R) -> io::Result<(Kind, Source<R>)> {
+pub fn open<R: Read>(mut source: R) -> io::Result<(FileKind, Source<R>)> {
     let head = start_of(&mut source)?;
     if !head.starts_with(b"\x1f\x8b") {
         return Ok((of(&head), Source::Plain(Cursor::new(head).chain(source))));
@@ -82,7 +82,7 @@ fn start_of(source: &mut impl Read) -> io::Result<Vec<u8>> {
 }
 
 /// The kind of a file with these first bytes.
-pub fn of(head: &[u8]) -> Kind {
+pub fn of(head: &[u8]) -> FileKind {
     const STARTS: [(&[u8], &str); 14] = [
         (b"\x7fELF", "a program or library (ELF)"),
         (b"PAR1", "a Parquet file"),
@@ -100,10 +100,10 @@ pub fn of(head: &[u8]) -> Kind {
         (b"\xfe\xff", "text in UTF-16"),
     ];
     if head.is_empty() {
-        return Kind::Empty;
+        return FileKind::Empty;
     }
     if let Some((_, what)) = STARTS.iter().find(|(start, _)| head.starts_with(start)) {
-        return Kind::Other(what);
+        return FileKind::Other(what);
     }
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     let space = |b: &u8| matches!(b, b' ' | b'\n' | b'\r' | b'\t');
@@ -118,13 +118,13 @@ pub fn of(head: &[u8]) -> Kind {
         _ => false,
     };
     match head[0] {
-        _ if json => Kind::Json,
+        _ if json => FileKind::Json,
         0x0a if is_xplane(head) => {
-            Kind::Other("an XSpace (xplane.pb), as JAX and TensorFlow write it beside a trace")
+            FileKind::Other("an XSpace (xplane.pb), as JAX and TensorFlow write it beside a trace")
         }
-        0x0a if starts_with_packet(head) => Kind::Perfetto,
-        _ if matches!(first, Some(b'{' | b'[')) => Kind::Json,
-        _ => Kind::Unknown,
+        0x0a if starts_with_packet(head) => FileKind::Perfetto,
+        _ if matches!(first, Some(b'{' | b'[')) => FileKind::Json,
+        _ => FileKind::Unknown,
     }
 }
 
@@ -174,7 +174,7 @@ pub fn of_directory(path: &std::path::Path) -> &'static str {
 mod tests {
     use super::*;
 
-    fn kind(bytes: &[u8]) -> Kind {
+    fn kind(bytes: &[u8]) -> FileKind {
         let (kind, mut source) = open(bytes).unwrap();
         let mut all = Vec::new();
         // The examined bytes can be read again.
@@ -193,16 +193,17 @@ mod tests {
             gz.finish().unwrap()
         };
         for text in [&b"{\"a\":1}"[..], b"\n{ }", b"[", b" [ {", b"\xef\xbb\xbf{\"", b"\n\n[{}]"] {
-            assert_eq!(kind(text), Kind::Json, "{text:?}");
-            assert_eq!(kind(&gz(text)), Kind::Json, "{text:?}");
+            assert_eq!(kind(text), FileKind::Json, "{text:?}");
+            assert_eq!(kind(&gz(text)), FileKind::Json, "{text:?}");
         }
         // A packet of 123 bytes, whose length is the byte of a brace.
         let mut packet = b"\x0a\x7b\x40\x05".to_vec();
         packet.resize(125, 0x08);
-        assert_eq!(kind(&packet), Kind::Perfetto);
-        assert_eq!(kind(&gz(&packet)), Kind::Perfetto);
+        assert_eq!(kind(&packet), FileKind::Perfetto);
+        assert_eq!(kind(&gz(&packet)), FileKind::Perfetto);
         // XSpace{planes{id: 1, name: "/host:CPU"}} and the same without an id.
-        let named = |what: Kind| matches!(what, Kind::Other(what) if what.contains("xplane.pb"));
+        let named =
+            |what: FileKind| matches!(what, FileKind::Other(what) if what.contains("xplane.pb"));
         assert!(named(kind(b"\x0a\x0d\x08\x01\x12\x09/host:CPU")));
         assert!(named(kind(b"\x0a\x0f\x12\x0d/device:TPU:0")));
         for (bytes, what) in [
@@ -212,10 +213,11 @@ mod tests {
             (b"ARROW1\0\0", "Arrow"),
             (b"\xff\xfe{\0", "UTF-16"),
         ] {
-            let named = |kind: Kind| matches!(kind, Kind::Other(found) if found.contains(what));
+            let named =
+                |kind: FileKind| matches!(kind, FileKind::Other(found) if found.contains(what));
             assert!(named(kind(bytes)) && named(kind(&gz(bytes))), "{what}");
         }
-        assert_eq!(kind(b""), Kind::Empty);
-        assert_eq!(kind(b"hello"), Kind::Unknown);
+        assert_eq!(kind(b""), FileKind::Empty);
+        assert_eq!(kind(b"hello"), FileKind::Unknown);
     }
 }

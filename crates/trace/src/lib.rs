@@ -1,8 +1,8 @@
 //! Reads and writes trace formats of other programs.
 //!
 //! ```text
-//!  profile ─► export::calls, export::tracks ─► timeline::Sink ─┬─ chrome::write::Writer ───► .json
-//!                                                              └─ perfetto::write::Writer ─► .pftrace
+//!  profile ─► export::calls, export::tracks ─► TimelineSink ─┬─ chrome::write::Writer ───► .json
+//!                                                            └─ perfetto::write::Writer ─► .pftrace
 //!  .json ────► chrome::read ───┐
 //!  .pftrace ─► perfetto::read ─┴► events ─► import ─► profile ─► export::activities ─► .json, .pftrace
 //! ```

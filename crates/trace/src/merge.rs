@@ -18,11 +18,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::chrome::event::{Event, Raw, Scalar};
-use crate::chrome::read::{ReadError, Sink, Summary, read};
+use crate::chrome::read::{EventSink, ReadError, ReadSummary, read};
 use crate::chrome::time::shifted;
 use crate::chrome::write::{RawEvent, Writer};
 use crate::text;
-use crate::timeline::{Id, ProcessRow, Sink as Rows};
+use crate::timeline::{Id, ProcessRow, TimelineSink};
 
 /// The version of the object `counterpoint` of a merged trace.
 pub const MERGE_SCHEMA: &str = "counterpoint.trace-merge/1";
@@ -48,7 +48,7 @@ pub struct Look {
     /// The time of its first event, in ns since its base.
     pub first_ns: Option<i64>,
     /// The summary of reading it.
-    pub summary: Summary,
+    pub summary: ReadSummary,
     pub(crate) clock: Option<BootClock>,
     pub(crate) document: serde_json::Map<String, Value>,
     pub(crate) processes: BTreeMap<ProcessKey, Process>,
@@ -158,7 +158,7 @@ impl Look {
     }
 }
 
-impl Sink for Look {
+impl EventSink for Look {
     fn event(&mut self, _: u64, event: &Event<'_>) -> Result<(), String> {
         if event.phase != b'M' {
             let first = self.first_ns.into_iter().chain(event.time_ns).min();
@@ -402,7 +402,7 @@ struct Again<'a, W: Write> {
     texts: [Vec<u8>; 5],
 }
 
-impl<W: Write> Sink for Again<'_, W> {
+impl<W: Write> EventSink for Again<'_, W> {
     fn event(&mut self, _: u64, event: &Event<'_>) -> Result<(), String> {
         if event.phase == b'M' && event.name.as_deref().is_some_and(names_process) {
             return Ok(());

@@ -89,9 +89,9 @@ impl<'a> Arg<'a> {
 /// Identifies a list of arguments by its keys: while a timeline is written, all lists with the same
 /// number (below [`Shape::MOST`]) have the same keys in the same order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape(pub u8);
+pub struct KeysId(pub u8);
 
-impl Shape {
+impl KeysId {
     /// The number of possible shapes.
     pub const MOST: u8 = 64;
 }
@@ -100,9 +100,9 @@ impl Shape {
 /// the same row means the same texts. Writers that number texts themselves then need not look them
 /// up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Label(pub u32);
+pub struct TextId(pub u32);
 
-impl Label {
+impl TextId {
     /// Higher numbers are ignored.
     pub const MOST: u32 = 1 << 12;
 
@@ -131,13 +131,13 @@ pub struct Slice<'a> {
     /// Formats that are not imported leave them out.
     pub raw: &'a str,
     /// Identifies the keys of its arguments, for writers that remember them.
-    pub shape: Option<Shape>,
+    pub shape: Option<KeysId>,
     /// Identifies its category and name among the slices of its row.
-    pub label: Option<Label>,
+    pub label: Option<TextId>,
     /// The arrows that begin or end at its begin.
     pub flows: &'a [Flow<'a>],
     /// Points of time series at its begin, in its row. A point may have no series.
-    pub counters: &'a [Counter<'a>],
+    pub counters: &'a [SeriesPoint<'a>],
 }
 
 /// An end of an arrow.
@@ -179,7 +179,7 @@ pub struct Instant<'a> {
 
 /// A point of one or more time series.
 #[derive(Clone, Copy, Debug)]
-pub struct Counter<'a> {
+pub struct SeriesPoint<'a> {
     /// Its row.
     pub row: Row<'a>,
     /// The kind of activity.
@@ -191,15 +191,15 @@ pub struct Counter<'a> {
     /// Name and value of each series. A series without a known value at this point is left out.
     pub series: &'a [Arg<'a>],
     /// Identifies its name and its series' names among the counters of its row.
-    pub label: Option<Label>,
+    pub label: Option<TextId>,
     /// The unit of each series, by the series' name. It is left out or empty if it is unknown.
     pub units: &'a [(&'a str, &'a str)],
 }
 
 /// Receives a timeline. Rows are named before anything happens in them. Activities of one row come
 /// in the order of their begins if their source has that order.
-pub trait Sink {
-    /// Whether the output will be imported again, and so needs [`Slice::raw`] and [`Sink::fact`].
+pub trait TimelineSink {
+    /// Whether the output will be imported again, and so needs [`Slice::raw`] and [`TimelineSink::fact`].
     fn is_imported(&self) -> bool {
         false
     }
@@ -234,5 +234,5 @@ pub trait Sink {
     ///
     /// # Errors
     /// Writing failed.
-    fn counter(&mut self, counter: &Counter<'_>) -> io::Result<()>;
+    fn counter(&mut self, counter: &SeriesPoint<'_>) -> io::Result<()>;
 }

@@ -9,7 +9,7 @@ use profile::activities::{Activities, ActivitiesWriter, Activity, RowId};
 use profile::{Manifest, Origin, Profile, State};
 use serde_json::{Value, json};
 use testkit::Scratch;
-use trace::chrome::read::{Summary, read};
+use trace::chrome::read::{ReadSummary, read};
 use trace::export::activities::{Options, write_perfetto};
 use trace::import::Imported;
 use trace::import::trace::Import;
@@ -18,7 +18,7 @@ fn import(dir: &Path, texts: &[&[u8]], shifts: &[i64]) -> Imported {
     let mut all = Import::create(dir, Manifest::new()).unwrap();
     for (number, (text, shift)) in texts.iter().zip(shifts).enumerate() {
         let mut one = all.trace(&format!("t{number}"), *shift).unwrap();
-        let summary: Summary = read(*text, &mut one).unwrap();
+        let summary: ReadSummary = read(*text, &mut one).unwrap();
         one.finish("t.json", &summary).unwrap();
     }
     all.finish().unwrap()

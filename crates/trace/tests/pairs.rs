@@ -15,8 +15,8 @@ use proptest::prelude::*;
 use support::{Field, fields};
 use testkit::{CallScript, Item, ProfileScript, Scratch};
 use trace::export::calls::{CallsOptions, export_calls};
-use trace::perfetto::write::{Head, Writer};
-use trace::timeline::{Counter, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow};
+use trace::perfetto::write::{PerfettoHead, Writer};
+use trace::timeline::{Id, Instant, ProcessRow, Row, SeriesPoint, Slice, ThreadRow, TimelineSink};
 
 /// A slice: name, begin, end.
 type One = (String, i64, i64);
@@ -122,7 +122,7 @@ struct Both<S> {
     slices: Vec<One>,
 }
 
-impl<S: Sink> Sink for Both<S> {
+impl<S: TimelineSink> TimelineSink for Both<S> {
     fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
         self.sink.process(process)
     }
@@ -141,7 +141,7 @@ impl<S: Sink> Sink for Both<S> {
         self.sink.instant(instant)
     }
 
-    fn counter(&mut self, counter: &Counter<'_>) -> io::Result<()> {
+    fn counter(&mut self, counter: &SeriesPoint<'_>) -> io::Result<()> {
         self.sink.counter(counter)
     }
 }
@@ -210,7 +210,7 @@ fn export(script: &ProfileScript) -> (Vec<u8>, Vec<One>) {
     let dir = scratch.join("x.cpt");
     script.write(&dir);
     let profile = Profile::open(&dir).unwrap();
-    let writer = Writer::new(Vec::new(), &Head::default()).unwrap();
+    let writer = Writer::new(Vec::new(), &PerfettoHead::default()).unwrap();
     let mut both = Both { sink: writer, slices: Vec::new() };
     let options = CallsOptions { vocabulary: Vocabulary::Kineto, counter_tracks: true };
     export_calls(&profile, &options, &mut both).unwrap();
@@ -303,7 +303,7 @@ proptest! {
         if sorted {
             slices.sort_by_key(|(begin, ..)| *begin);
         }
-        let mut writer = Writer::new(Vec::new(), &Head::default()).unwrap();
+        let mut writer = Writer::new(Vec::new(), &PerfettoHead::default()).unwrap();
         let row = Row { process: Id::Number(1), thread: Id::Number(2) };
         let mut expected = Vec::new();
         for (i, (begin, duration_ns, other)) in slices.iter().enumerate() {

@@ -37,9 +37,9 @@ fn more_than_there_are() {
     let names: Vec<String> =
         (0..12).map(|i| format!("armv8_pmuv3/config=0x8,name=i{i}/u")).collect();
     let Err(refused) = Counters::open(&names) else { panic!("twelve do not fit six") };
-    println!("{refused}\n{}", refused.hint().unwrap_or_default());
+    println!("{refused}");
     assert!(!matches!(refused.kind(), ErrorKind::Name(_)), "{refused}");
-    assert!(refused.hint().is_some_and(|hint| hint.contains("i0,i1,i2,i3,i4,i5}")), "{refused}");
+    assert!(refused.to_string().ends_with("i0,i1,i2,i3,i4,i5} fit together"), "{refused}");
 
     let builder = names.iter().fold(Counters::builder(), |builder, name| builder.group([name]));
     let mut counters = builder.multiplex().open().expect("open counters that take turns");

@@ -56,7 +56,7 @@ PROFILES = {
     "counters: a line feed": (lambda vm, ex: cp.profile(vm, ["a\nb"]), r"'a\\nb' is not the name"),
     "counters: unknown": (lambda vm, ex: begun(vm, ["page-fautls"]), '^counters: unknown counter "page-fautls"\nhint: did you mean page-faults'),
     "counters: twice": (lambda vm, ex: begun(vm, ["page-faults"] * 2), "is listed twice"),
-    "counters: none and more": (lambda vm, ex: begun(vm, ["none", "page-faults"]), "use none alone"),
+    "counters: none and more": (lambda vm, ex: begun(vm, ["none", "page-faults"]), "cannot be combined with counters"),
     "counters: half a group": (lambda vm, ex: begun(vm, ["{page-faults"]), 'expected "," or "}"'),
     "counters: no such PMU": (lambda vm, ex: begun(vm, ["nonesuch/energy/"]), 'no PMU "nonesuch"'),
     "collectors: one": (lambda vm, ex: cp.profile(vm, collectors=collecting({})), "a list of collectors, not a Mine"),

@@ -6,7 +6,8 @@ use anyhow::{Context, Result};
 
 use super::Findings;
 use super::rules::{
-    LONG_FILE_REASON, LONGEST_FILE, MACHINE_PATHS, NOT_OURS, SOURCE_ENDINGS, UNFINISHED,
+    LONG_FILE_REASON, LONGEST_FILE, MACHINE_PATHS, NOT_OURS, OWN_ERROR, ROOMS, SOURCE_ENDINGS,
+    UNFINISHED,
 };
 use crate::layout::Layout;
 
@@ -21,6 +22,9 @@ pub fn check(layout: &Layout, files: &[PathBuf], findings: &mut Findings) -> Res
             check_length(file, text, findings);
             find_words(file, text, UNFINISHED, "unfinished", findings);
         }
+        if is_host_side(file) {
+            find_words(file, text, OWN_ERROR, "an error without thiserror", findings);
+        }
         for (number, line) in text.lines().enumerate() {
             for start in MACHINE_PATHS {
                 if has_absolute(line, start) {
@@ -33,6 +37,13 @@ pub fn check(layout: &Layout, files: &[PathBuf], findings: &mut Findings) -> Res
         }
     }
     Ok(())
+}
+
+/// Whether a room that does not run inside other people's programs has this file in its `src`.
+fn is_host_side(file: &Path) -> bool {
+    ROOMS
+        .iter()
+        .any(|room| !room.in_target && file.starts_with(format!("crates/{}/src", room.name)))
 }
 
 fn is_source(file: &Path) -> bool {
@@ -85,5 +96,21 @@ mod tests {
         assert!(has_absolute(&format!("PATH={start}x"), start));
         assert!(!has_absolute(&format!("target{start}x"), start));
         assert!(!has_absolute(&format!("https://host{start}x"), start));
+    }
+
+    #[test]
+    fn errors_outside_of_the_target_are_derived() {
+        for (file, host_side) in [
+            ("crates/profile/src/error.rs", true),
+            ("crates/trace/src/chrome/read.rs", true),
+            ("crates/counters/src/plan.rs", false),
+            ("crates/profile/tests/read.rs", false),
+        ] {
+            assert_eq!(is_host_side(Path::new(file)), host_side, "{file}");
+        }
+        let mut findings = Findings::default();
+        let text = "struct E;\nimpl std::error::Error for E {}\n";
+        find_words(Path::new("e.rs"), text, OWN_ERROR, "by hand", &mut findings);
+        assert_eq!(findings.lines, ["e.rs:2: by hand: impl std::error::Error for"]);
     }
 }

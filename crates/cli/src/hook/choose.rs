@@ -12,6 +12,7 @@ use machine::check::check;
 use model::{Counter, PerfAttr, Source};
 use names::{self, Resolver};
 
+use crate::advice;
 use crate::naming::Naming;
 
 /// Counters that work here.
@@ -48,8 +49,9 @@ pub fn choose(typed: &str, machine: &Machine) -> Chosen {
                 }
             },
             Err(error) => {
-                // The hint is the one that `run` would print; it is just as useful here.
-                let hint = error.hint.as_ref().map_or_else(String::new, |h| format!(" ({h})"));
+                // The same advice as `run` gives.
+                let hint = advice::for_name(&error, machine);
+                let hint = hint.map_or_else(String::new, |hint| format!(" ({hint})"));
                 chosen.notes.push(format!(
                     "IREE_HOOK_PERF_EVENT_TYPES: {}; it is left out{hint}",
                     error.what()

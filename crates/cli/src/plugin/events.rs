@@ -19,7 +19,7 @@ use model::activity::{Kind, Registry};
 use plugin_host::{Counter, Event as Given, Metadata, Sink};
 use serde_json::Value;
 use trace::chrome::event::{Event, Raw, Scalar};
-use trace::chrome::read::Sink as _;
+use trace::chrome::read::EventSink as _;
 use trace::import::trace::OneTrace;
 
 use super::child::is_json;

@@ -18,7 +18,7 @@ use plugin_host::stream::{Ending, Reader};
 use profile::{LossCount, Manifest};
 use serde_json::json;
 use trace::chrome::event::Raw;
-use trace::chrome::read::{Sink as _, Summary};
+use trace::chrome::read::{EventSink as _, ReadSummary};
 use trace::import::trace::Import;
 
 use super::child::{ANSWERS, Answer, Listed};
@@ -126,7 +126,7 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
         let not_json = (sink.not_json, sink.example.take());
         losses.extend(outcome.say(&file, not_json));
     }
-    let summary = Summary { events, mended: not_text, ..Summary::default() };
+    let summary = ReadSummary { events, mended: not_text, ..ReadSummary::default() };
     trace.finish("plugins", &summary).map_err(Failure::new)?;
     import.lose(losses);
     import.finish().map_err(Failure::new)?;

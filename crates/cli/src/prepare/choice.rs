@@ -11,6 +11,7 @@ use names::devices::Devices;
 use profile::manifest::{MetricInfo, Origin};
 
 use super::options::Recording;
+use crate::advice;
 use crate::failure::Failure;
 use crate::terminal::say;
 
@@ -47,12 +48,13 @@ pub fn counters_of(
         return unasked(resolver, machine);
     }
     let typed = recording.events.join(",");
-    let counters = resolve("-e", &typed, resolver)?;
+    let counters = resolve("-e", &typed, resolver, machine)?;
     let (threads, packages) = by_scope(counters.clone());
     Plan::new(threads.clone()).map_err(|e| Failure::new(format!("-e {typed}: {e}")))?;
     if recording.multiplex {
         works(&packages, machine)?;
-        let threads = check::split(&threads, machine).map_err(|problem| refused(&problem))?;
+        let threads =
+            check::split(&threads, machine).map_err(|problem| refused(&problem, machine))?;
         let notes = turns(&threads).into_iter().chain(own_readings(&threads)).collect();
         return Ok(Chosen { threads, packages, notes });
     }
@@ -82,7 +84,7 @@ pub fn system_wide(
     if lists.is_empty() {
         return Ok(Vec::new());
     }
-    let mut counters = resolve("--system", &lists.join(","), resolver)?;
+    let mut counters = resolve("--system", &lists.join(","), resolver, machine)?;
     for counter in &mut counters {
         if counter.scope.is_thread() && matches!(counter.source, Source::Perf(_)) {
             counter.scope = Scope::Cpus(machine.online_cpus());
@@ -94,13 +96,14 @@ pub fn system_wide(
 }
 
 /// The counters of a list. A name that appears twice is counted once, with a note on stderr.
-pub fn resolve(option: &str, typed: &str, resolver: &Resolver) -> Result<Vec<Counter>, Failure> {
+pub fn resolve(
+    option: &str,
+    typed: &str,
+    resolver: &Resolver,
+    machine: &Machine,
+) -> Result<Vec<Counter>, Failure> {
     let (counters, notes) = resolver.resolve_once(typed).map_err(|e| {
-        let failure = Failure::new(format!("{option} {typed}: {e}"));
-        match e.hint {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
+        Failure::new(format!("{option} {typed}: {e}")).advise(advice::for_name(&e, machine))
     })?;
     for note in notes {
         say!("{option} {typed}: {note}");
@@ -116,8 +119,8 @@ fn works(counters: &[Counter], machine: &Machine) -> Result<(), Failure> {
     if problems.is_empty() {
         return Ok(());
     }
-    let mut remedies: Vec<&str> = Vec::new();
-    for remedy in problems.iter().filter_map(|problem| problem.remedy.as_deref()) {
+    let mut remedies: Vec<String> = Vec::new();
+    for remedy in problems.iter().filter_map(|problem| advice::for_problem(problem, machine)) {
         if !remedies.contains(&remedy) {
             remedies.push(remedy);
         }
@@ -126,12 +129,9 @@ fn works(counters: &[Counter], machine: &Machine) -> Result<(), Failure> {
     Err(Failure::several(messages).hints(remedies))
 }
 
-fn refused(problem: &check::Problem) -> Failure {
-    let failure = Failure::new(&problem.message);
-    match &problem.remedy {
-        Some(remedy) => failure.hint(remedy),
-        None => failure,
-    }
+/// A counter, or a set of counters, that does not work.
+pub fn refused(problem: &check::Problem, machine: &Machine) -> Failure {
+    Failure::new(&problem.message).advise(advice::for_problem(problem, machine))
 }
 
 /// If groups take turns on the PMU, says which counters are on it together.
@@ -149,18 +149,13 @@ fn unasked(resolver: &Resolver, machine: &Machine) -> Result<Chosen, Failure> {
     let variable = |name: &str| std::env::var(name).ok();
     let kinds = defaults::asked(&variable);
     let set = defaults::of_devices(&kinds, &variable, resolver, &Devices::known(), machine)
-        .map_err(|error| {
-            let failure = Failure::new(error.to_string());
-            match error.hint {
-                Some(hint) => failure.hint(hint),
-                None => failure,
-            }
-        })?;
-    for skipped in &set.skipped {
+        .map_err(|error| Failure::new(&error).advise(advice::for_variable(&error, machine)))?;
+    let skipped: Vec<String> = set.skipped.iter().map(advice::skipped).collect();
+    for skipped in &skipped {
         say!("{skipped}");
     }
     let (threads, packages) = by_scope(set.counters);
-    let notes = set.notes.into_iter().chain(set.skipped).collect();
+    let notes = set.notes.into_iter().chain(skipped).collect();
     Ok(Chosen { threads, packages, notes })
 }
 

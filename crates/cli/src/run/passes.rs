@@ -35,7 +35,7 @@ use crate::inherited::Inherited;
 use crate::metrics::before_run;
 use crate::prepare::{
     Choice, Recording, Turn, make, make_directory, make_way, manifest, own_readings, place,
-    resolve, system_wide,
+    refused, resolve, system_wide,
 };
 
 /// The counter that every pass includes if possible.
@@ -132,7 +132,7 @@ fn choose(args: &Args, passes: u32) -> Result<Work, Failure> {
         return Err(Failure::new("--passes: no counters to divide").hint("name some with -e"));
     }
     let resolver = args.recording.naming.resolver(&machine);
-    let (counters, mut beside) = by_scope(resolve(&option, &typed, &resolver)?);
+    let (counters, mut beside) = by_scope(resolve(&option, &typed, &resolver, &machine)?);
     beside.extend(system_wide(&args.beside.system, beside.len() as u16, &resolver, &machine)?);
     let mut sets = divide(&counters, passes, &machine)?;
     anchor(&mut sets, &resolver, &machine);
@@ -159,19 +159,14 @@ fn divide(
     passes: u32,
     machine: &Machine,
 ) -> Result<Vec<Vec<Counter>>, Failure> {
-    let failed = |problem: &check::Problem| {
-        let failure = Failure::new(&problem.message);
-        match &problem.remedy {
-            Some(remedy) => failure.hint(remedy),
-            None => failure,
-        }
-    };
     let groups: Vec<&[Counter]> = counters.chunk_by(|a, b| a.group == b.group).collect();
     if groups.len() > 1 && passes == 0 {
         let alone = |group: &[Counter]| {
             let set: Vec<Counter> =
                 group.iter().map(|c| Counter { group: 0, ..c.clone() }).collect();
-            check::check(&set, machine).problem().map_or(Ok(set), |problem| Err(failed(problem)))
+            check::check(&set, machine)
+                .problem()
+                .map_or(Ok(set), |problem| Err(refused(problem, machine)))
         };
         return groups.into_iter().map(alone).collect();
     }
@@ -179,7 +174,8 @@ fn divide(
         0 => MAX_COUNTERS,
         n => counters.len().div_ceil(n as usize).max(1),
     };
-    let sets = check::sets(counters, most, machine).map_err(|problem| failed(&problem))?;
+    let sets =
+        check::sets(counters, most, machine).map_err(|problem| refused(&problem, machine))?;
     if passes > 0 && sets.len() > passes as usize {
         let failure = format!("--passes={passes}: {} passes are needed here", sets.len());
         return Err(Failure::new(failure)
@@ -190,7 +186,7 @@ fn divide(
 
 /// Adds the anchor to the sets that lack it, where the set and the profile have room.
 fn anchor(sets: &mut [Vec<Counter>], resolver: &Resolver, machine: &Machine) {
-    let Ok(anchor) = resolve("-e", ANCHOR, resolver) else { return };
+    let Ok(anchor) = resolve("-e", ANCHOR, resolver, machine) else { return };
     let [anchor] = anchor.as_slice() else { return };
     let mut room = MAX_COUNTERS.saturating_sub(sets.iter().map(Vec::len).sum());
     for set in sets {

@@ -6,6 +6,7 @@ use machine::check::{self, Problem};
 use model::Counter;
 use names::Resolver;
 
+use crate::advice;
 use crate::failure::Failure;
 use profile::Origin;
 
@@ -36,7 +37,8 @@ pub fn counters_of(
             let known = items(&typed).filter(|item| match resolver.resolve(item) {
                 Ok(_) => true,
                 Err(e) => {
-                    let hint = e.hint.as_ref().map_or(String::new(), |h| format!(" ({h})"));
+                    let hint = advice::for_name(&e, machine);
+                    let hint = hint.map_or(String::new(), |hint| format!(" ({hint})"));
                     notes.push(format!("{item} is left out: {e}{hint}"));
                     false
                 }
@@ -44,7 +46,7 @@ pub fn counters_of(
             let known = known.collect::<Vec<_>>().join(",");
             // If the list as a whole is wrong, this call reports it.
             let list = if known.is_empty() { "none" } else { &known };
-            prepare::resolve("-e", list, resolver)?
+            prepare::resolve("-e", list, resolver, machine)?
         }
     };
     let (mut counters, packages) = by_scope(counters);
@@ -53,7 +55,7 @@ pub fn counters_of(
     let mut alone = alone.iter();
     counters.retain(|counter| match alone.next() {
         Some(Err(problem)) => {
-            notes.push(left_out(counter, problem));
+            notes.push(left_out(counter, problem, machine));
             false
         }
         _ => true,
@@ -63,7 +65,7 @@ pub fn counters_of(
         (recording.multiplex, check::check(&counters, machine).together)
     {
         let Some(last) = counters.pop() else { break };
-        notes.push(left_out(&last, &problem));
+        notes.push(left_out(&last, &problem, machine));
     }
     if recording.multiplex && !counters.is_empty() {
         counters =
@@ -80,8 +82,9 @@ fn of_package(counter: &Counter) -> String {
     )
 }
 
-fn left_out(counter: &Counter, problem: &Problem) -> String {
-    let remedy = problem.remedy.as_ref().map_or(String::new(), |r| format!(" ({r})"));
+fn left_out(counter: &Counter, problem: &Problem, machine: &Machine) -> String {
+    let remedy = advice::for_problem(problem, machine);
+    let remedy = remedy.map_or(String::new(), |remedy| format!(" ({remedy})"));
     format!("{} is left out: {}{remedy}", counter.name, problem.message)
 }
 

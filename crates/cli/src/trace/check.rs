@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use serde::Serialize;
 use trace::check::Report;
-use trace::kind::{self, Kind};
+use trace::kind::{self, FileKind};
 use trace::{chrome, perfetto};
 
 use crate::failure::Failure;
@@ -98,13 +98,13 @@ fn check(path: &Path) -> Result<FileOut, Failure> {
     }
     let (kind, source) = kind::open(input::once(path).map_err(failed)?).map_err(failed)?;
     match kind {
-        Kind::Other(what) => Ok(other(what)),
-        Kind::Empty => Ok(other("it is empty")),
-        Kind::Perfetto => {
+        FileKind::Other(what) => Ok(other(what)),
+        FileKind::Empty => Ok(other("it is empty")),
+        FileKind::Perfetto => {
             let report = perfetto::check::check(source).map_err(failed)?;
             Ok(FileOut::new(path, "perfetto", report))
         }
-        Kind::Json | Kind::Unknown => {
+        FileKind::Json | FileKind::Unknown => {
             let report = match chrome::check::check(source) {
                 Ok(report) => report,
                 Err((mut report, error)) => {

@@ -17,7 +17,7 @@ use trace::export::calls::{CallsOptions, export_calls};
 use trace::export::filter::{Ends, Filter, First, LeftOut, Part, Wish};
 use trace::export::tracks::export_tracks;
 use trace::round_trip::document::{self, Facts, Found};
-use trace::timeline::Sink;
+use trace::timeline::TimelineSink;
 use trace::{chrome, perfetto};
 
 use crate::failure::Failure;
@@ -293,7 +293,7 @@ fn say_left_out(args: &Args, left_out: LeftOut) {
 /// Gives `sink` the timeline, or the selected part of it. Returns the losses that were found while
 /// reading, and what was left out.
 fn fill(
-    sink: &mut (impl Sink + Send),
+    sink: &mut (impl TimelineSink + Send),
     profile: &Profile,
     args: &Args,
     part: Option<&Selection>,
@@ -307,7 +307,11 @@ fn fill(
 }
 
 /// Gives `sink` the whole timeline.
-fn fill_all(sink: &mut (impl Sink + Send), profile: &Profile, args: &Args) -> io::Result<Found> {
+fn fill_all(
+    sink: &mut (impl TimelineSink + Send),
+    profile: &Profile,
+    args: &Args,
+) -> io::Result<Found> {
     let options = CallsOptions {
         vocabulary: args.vocabulary.map_or(Vocabulary::Kineto, Vocabulary::from),
         counter_tracks: !args.no_counter_tracks,
@@ -340,7 +344,7 @@ fn write_json<W: Write + Send>(
     let near_ns = clocks.chain([manifest.created_unix_ns]).min().unwrap_or(0);
     let facts = document::of_profile(profile);
     let of_part = part.map(|part| part.filter.facts());
-    let head = chrome::write::Head {
+    let head = chrome::write::ChromeHead {
         near_ns: i64::try_from(near_ns).unwrap_or(i64::MAX),
         host_name: &manifest.host,
         devices: &[device],
@@ -365,7 +369,7 @@ fn write_perfetto_calls(
     part: Option<&Selection>,
 ) -> io::Result<(Vec<LossCount>, LeftOut)> {
     let clocks = profile.snapshots.iter().map(|s| (s.realtime_ns, s.monotonic_ns)).collect();
-    let head = perfetto::write::Head { clocks, compress: args.compress };
+    let head = perfetto::write::PerfettoHead { clocks, compress: args.compress };
     let mut writer = perfetto::write::Writer::new(out, &head)?;
     let (found, left_out) = fill(&mut writer, profile, args, part)?;
     // This part is at the end of the file, so it can include the losses that were found while calls

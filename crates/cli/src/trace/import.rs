@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 use profile::Manifest;
 use trace::chrome::event::{Event, Raw};
-use trace::chrome::read::{ReadError, Sink, Summary};
+use trace::chrome::read::{EventSink, ReadError, ReadSummary};
 use trace::import::own::Restore;
 use trace::import::trace::Import;
 use trace::import::{Imported, read_any};
-use trace::round_trip::head::Head;
+use trace::round_trip::head::OwnHead;
 
 use crate::failure::Failure;
 use crate::input::{self, Input, at_most_one_standard};
@@ -77,7 +77,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 /// Returns what was imported, and whether it is a profile that `trace export` wrote.
 fn import(args: &Args, files: &[Input], shifts: &[i64]) -> Result<(Imported, bool), Failure> {
     if let [file] = files
-        && let Some(head) = Head::look(file.read())
+        && let Some(head) = OwnHead::look(file.read())
         && let Some(done) = restore(args, file, head)?
     {
         return Ok((done, true));
@@ -103,7 +103,7 @@ fn again(output: &Path) -> Result<(), Failure> {
 
 /// Restores the profile that was exported. `None` if its head contradicts itself; the output
 /// directory is then empty.
-fn restore(args: &Args, file: &Input, head: Head) -> Result<Option<Imported>, Failure> {
+fn restore(args: &Args, file: &Input, head: OwnHead) -> Result<Option<Imported>, Failure> {
     let Ok(mut one) = Restore::create(&args.output, head) else {
         again(&args.output)?;
         return Ok(None);
@@ -113,7 +113,7 @@ fn restore(args: &Args, file: &Input, head: Head) -> Result<Option<Imported>, Fa
     one.finish(&summary).map(Some).map_err(Failure::new)
 }
 
-fn stops_early(file: &Input, summary: &Summary) {
+fn stops_early(file: &Input, summary: &ReadSummary) {
     if summary.truncated {
         let at = summary.bytes;
         say!("{}: is truncated after byte {at}", file.name());
@@ -126,7 +126,7 @@ pub fn plain(
     files: &[Input],
     output: &Path,
     shifts: &[i64],
-) -> Result<(Imported, Option<Head>), Failure> {
+) -> Result<(Imported, Option<OwnHead>), Failure> {
     let mut late = None;
     let mut manifest = Manifest::new();
     manifest.program_version = env!("CARGO_PKG_VERSION").to_owned();
@@ -139,7 +139,7 @@ pub fn plain(
         let (summary, perfetto) =
             read_any(file.read(), &mut one).map_err(|e| unreadable(file, e))?;
         stops_early(file, &summary);
-        late = one.head().map(|head| Head { whole: perfetto, ..head });
+        late = one.head().map(|head| OwnHead { whole: perfetto, ..head });
         one.finish(file.name(), &summary).map_err(Failure::new)?;
     }
     Ok((all.finish().map_err(Failure::new)?, late))
@@ -153,7 +153,7 @@ fn unreadable(file: &Input, error: ReadError) -> Failure {
 /// its events what its times count from, so several files are read twice.
 pub fn shifts(files: &[Input]) -> Result<Vec<i64>, Failure> {
     struct Base(i64);
-    impl Sink for Base {
+    impl EventSink for Base {
         fn event(&mut self, _: u64, _: &Event<'_>) -> Result<(), String> {
             Ok(())
         }

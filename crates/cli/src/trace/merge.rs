@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use profile::Profile;
-use trace::chrome::write::{Head, Writer};
+use trace::chrome::write::{ChromeHead, Writer};
 use trace::export::activities::{Options, write_perfetto};
 use trace::merge::{self, Alignment, By, Look};
 
@@ -145,7 +145,7 @@ fn write<W: Write>(
     alignments: &[Alignment],
 ) -> io::Result<W> {
     let near_ns = merge::first_ns(files, alignments);
-    let head = Head { near_ns, ..Head::default() };
+    let head = ChromeHead { near_ns, ..ChromeHead::default() };
     let writer = Writer::new(out, &head)?;
     let writer = merge::write(files, alignments, writer, |i| Ok(inputs[i].read()))?;
     writer.finish("counterpoint", &merge::facts(files, alignments), &args.output.to_string_lossy())

@@ -93,10 +93,6 @@ pub fn notes(overview: &Overview<'_>) -> Vec<String> {
 pub const MACHINE_WITHOUT_CALLS: &str = "a virtual machine of TVM was seen, but none of its calls: it was not called, or it was \
      compiled with exec_mode=\"compiled\", which makes no calls that can be seen";
 
-fn is_machine(library: &profile::Library) -> bool {
-    library.kind == profile::LibraryKind::RelaxVm
-}
-
 /// Why there may be no calls: what is known for certain, or guesses if nothing is.
 pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
     let profile = overview.profile;
@@ -157,7 +153,7 @@ pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
              system call, or by a program that is not recorded itself"
                 .into(),
         );
-    } else if profile.processes.iter().flat_map(|p| &p.libraries).any(is_machine) {
+    } else if profile.processes.iter().flat_map(|p| &p.libraries).any(|l| l.kind.is_machine()) {
         reasons.push(MACHINE_WITHOUT_CALLS.into());
     } else {
         reasons.push("an executable was loaded, but none of its functions was called".into());

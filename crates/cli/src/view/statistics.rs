@@ -27,7 +27,7 @@ use profile::columns::{cpu_of, node_of};
 use super::labels::{labels, process_label, thread_label};
 use super::shades::shade;
 use super::units::{general, time};
-use super::variables::{Kind, kind, name_and_unit};
+use super::variables::{VariableKind, kind, name_and_unit};
 use super::wrap::wrapped;
 use crate::terminal::visible;
 
@@ -166,11 +166,13 @@ fn scope(
 /// The name in headings. The duration includes its unit, as in the hook's CSV.
 fn name(profile: &Profile, stats: &Stats, variable: usize) -> String {
     match kind(profile, stats, variable) {
-        Kind::Duration => "duration_us".to_owned(),
+        VariableKind::Duration => "duration_us".to_owned(),
         // The counter took turns with others, so its values may be estimates.
-        Kind::Counter(info) if profile.manifest.multiplex => format!("≈{}", visible(&info.name)),
-        Kind::Counter(info) => visible(&info.name).into_owned(),
-        Kind::Metric(metric) => visible(&metric.name).into_owned(),
+        VariableKind::Counter(info) if profile.manifest.multiplex => {
+            format!("≈{}", visible(&info.name))
+        }
+        VariableKind::Counter(info) => visible(&info.name).into_owned(),
+        VariableKind::Metric(metric) => visible(&metric.name).into_owned(),
     }
 }
 
@@ -185,13 +187,13 @@ fn describe(
 ) -> io::Result<()> {
     let kind = kind(profile, stats, i);
     let unit = match name_and_unit(profile, stats, i).1 {
-        _ if matches!(kind, Kind::Duration) => String::new(),
+        _ if matches!(kind, VariableKind::Duration) => String::new(),
         "count" | "cycles" | "ratio" | "other" => String::new(),
         unit => format!(" ({})", visible(unit)),
     };
     let some = match (variable.calls, kind) {
         (n, _) if n == calls => String::new(),
-        (n, Kind::Metric(_)) => format!(", defined in {n} of these calls"),
+        (n, VariableKind::Metric(_)) => format!(", defined in {n} of these calls"),
         (n, _) => format!(", read in {n} of these calls"),
     };
     let scale = if i == 0 { profile.timeline.ns_per_tick() / 1e3 } else { 1.0 };

@@ -12,27 +12,27 @@ pub fn name_and_unit<'a>(
     variable: usize,
 ) -> (&'a str, &'a str) {
     match kind(profile, stats, variable) {
-        Kind::Duration => ("duration_ns", Unit::Nanoseconds.name()),
-        Kind::Counter(info) => (&info.name, info.unit().name()),
-        Kind::Metric(metric) => (&metric.name, &metric.unit.name),
+        VariableKind::Duration => ("duration_ns", Unit::Nanoseconds.name()),
+        VariableKind::Counter(info) => (&info.name, info.unit().name()),
+        VariableKind::Metric(metric) => (&metric.name, &metric.unit.name),
     }
 }
 
 /// The kind of a variable.
-pub enum Kind<'a> {
+pub enum VariableKind<'a> {
     Duration,
     Counter(&'a CounterInfo),
     Metric(&'a Bound),
 }
 
-pub fn kind<'a>(profile: &'a Profile, stats: &'a Stats, variable: usize) -> Kind<'a> {
-    let Some(i) = variable.checked_sub(1) else { return Kind::Duration };
+pub fn kind<'a>(profile: &'a Profile, stats: &'a Stats, variable: usize) -> VariableKind<'a> {
+    let Some(i) = variable.checked_sub(1) else { return VariableKind::Duration };
     let counters = &profile.manifest.counters;
     match (counters.get(i), i.checked_sub(counters.len()).and_then(|i| stats.metrics.get(i))) {
-        (Some(info), _) => Kind::Counter(info),
-        (None, Some(metric)) => Kind::Metric(metric),
+        (Some(info), _) => VariableKind::Counter(info),
+        (None, Some(metric)) => VariableKind::Metric(metric),
         // There are no other variables.
-        (None, None) => Kind::Duration,
+        (None, None) => VariableKind::Duration,
     }
 }
 

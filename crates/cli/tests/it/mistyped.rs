@@ -51,7 +51,7 @@ fn every_mistake_gets_a_helpful_answer() {
         ("rss", "page-faults counts the first touches"),
         ("energy", "power/energy-pkg/"),
         ("flops", "PAPI_FP_OPS"),
-        ("none,page-faults", "use none alone"),
+        ("none,page-faults", "none records only times and cannot be combined with counters"),
         // Lists that cannot be parsed.
         ("page-faults;task-clock", "commas separate counters: -e page-faults,task-clock"),
         ("page-faults task-clock", "expected \",\" between counters"),

@@ -361,7 +361,7 @@ pub fn views(dir: &Path) {
 fn timelines(profile: &Profile, vocabulary: Vocabulary) {
     let options = CallsOptions { vocabulary, counter_tracks: true };
     let facts = document::of_profile(profile);
-    let head = chrome::write::Head {
+    let head = chrome::write::ChromeHead {
         near_ns: 0,
         host_name: &profile.manifest.host,
         devices: &[],
@@ -377,7 +377,7 @@ fn timelines(profile: &Profile, vocabulary: Vocabulary) {
         let _ = json.finish("counterpoint_end", &end, "x").map(drop);
     }
     let clocks = profile.snapshots.iter().map(|s| (s.realtime_ns, s.monotonic_ns)).collect();
-    let head = perfetto::write::Head { clocks, compress: false };
+    let head = perfetto::write::PerfettoHead { clocks, compress: false };
     let mut binary = perfetto::write::Writer::new(std::io::sink(), &head).unwrap();
     let done = export_calls(profile, &options, &mut binary);
     if done.is_ok() && export_tracks(profile, vocabulary, &mut binary).is_ok() {

@@ -1,4 +1,4 @@
-//! Facts that are in no file, and the small parsers of those that are.
+//! Facts about the machine: from system calls, from the processor, and from small files.
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
@@ -6,7 +6,8 @@ use std::path::Path;
 
 use crate::files::Machine;
 
-/// A limit of `/proc/self/limits`: `Some(None)` is unlimited.
+/// A soft limit of `/proc/self/limits`. `Some(None)` means unlimited; `None`: the file does not
+/// have it.
 pub(super) fn soft_limit(machine: &Machine, name: &str) -> Option<Option<u64>> {
     let text = machine.read("proc/self/limits").ok()?;
     let line = text.lines().find_map(|l| l.strip_prefix(name))?;
@@ -16,11 +17,12 @@ pub(super) fn soft_limit(machine: &Machine, name: &str) -> Option<Option<u64>> {
     }
 }
 
-/// Bytes of the file system at `path`, in all and free for us.
+/// The size of the file system at `path`, and how much of it is free for us, in bytes.
 pub(super) fn file_system(path: &Path) -> Option<(u64, u64)> {
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     let mut stat = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
-    // SAFETY: a C string and a place for the answer; zeroed is a valid statvfs.
+    // SAFETY: `path` is a C string, `stat` has room for the answer, and all zero is a valid
+    // statvfs.
     let stat = unsafe {
         if libc::statvfs(path.as_ptr(), stat.as_mut_ptr()) != 0 {
             return None;
@@ -31,10 +33,10 @@ pub(super) fn file_system(path: &Path) -> Option<(u64, u64)> {
     Some((stat.f_blocks as u64 * block, stat.f_bavail as u64 * block))
 }
 
-/// The C library's version, if it is glibc.
+/// The version of the C library; `None` if it is not glibc.
 #[cfg(target_env = "gnu")]
 pub(super) fn glibc() -> Option<String> {
-    // SAFETY: returns a pointer to a static string.
+    // SAFETY: it returns a pointer to a static string.
     let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
     Some(version.to_string_lossy().into_owned())
 }
@@ -45,8 +47,8 @@ pub(super) fn glibc() -> Option<String> {
     None
 }
 
-/// Whether the processor's counter ticks at one rate in all power states: CPUID 8000_0007h, EDX
-/// bit 8 (both vendors' manuals). AArch64's always does.
+/// Whether the processor's time-stamp counter has the same rate in all power states: CPUID
+/// 8000_0007h, EDX bit 8 (manuals of Intel and AMD). On AArch64 it always has.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn invariant_counter() -> Option<bool> {
     if cpuid(0x8000_0000)[0] < 0x8000_0007 {
@@ -60,8 +62,8 @@ pub(super) fn invariant_counter() -> Option<bool> {
     Some(true)
 }
 
-/// General-purpose hardware counters of a core, as the processor says: CPUID leaf 0Ah (Intel
-/// SDM), 8000_0022h or the PerfCtrExtCore bit of 8000_0001h (AMD APM).
+/// How many general-purpose hardware counters a core has, from CPUID: leaf 0Ah (Intel SDM),
+/// 8000_0022h or the PerfCtrExtCore bit of 8000_0001h (AMD APM).
 #[cfg(target_arch = "x86_64")]
 pub(super) fn hardware_counters() -> Option<u32> {
     let [largest, b, c, d] = cpuid(0);
@@ -95,9 +97,9 @@ pub(super) fn invariant_counter() -> Option<bool> {
 
 #[cfg(target_arch = "x86_64")]
 fn cpuid(leaf: u32) -> [u32; 4] {
-    // Safe from Rust 1.93 on, unsafe before.
+    // The function is safe since Rust 1.93, and was unsafe before.
     #[allow(unused_unsafe)]
-    // SAFETY: every x86-64 processor has CPUID; an unknown leaf gives numbers, not a fault.
+    // SAFETY: every x86-64 processor has CPUID, and an unknown leaf does not fault.
     let r = unsafe { core::arch::x86_64::__cpuid(leaf) };
     [r.eax, r.ebx, r.ecx, r.edx]
 }

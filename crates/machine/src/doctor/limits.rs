@@ -1,10 +1,10 @@
 //! What the machine allows a program to use: shared memory, descriptors, file sizes, locked memory.
 
 use super::facts;
-use super::{Finding, Level};
+use super::{Finding, Level, Limit};
 use crate::files::Machine;
 
-/// All of them, in the order of the screen.
+/// All findings of this module, in the order in which they are shown.
 pub(super) fn examine(machine: &Machine) -> Vec<Finding> {
     let mut all = vec![shared_memory(machine), open_files(machine), file_size(machine)];
     all.extend(locked_memory(machine));
@@ -19,7 +19,7 @@ fn shared_memory(machine: &Machine) -> Finding {
         return Finding::ok(name, "not there").at(
             Level::Problem,
             "recording: its pages are kept there",
-            "sudo mount -t tmpfs tmpfs /dev/shm",
+            Limit::NoSharedMemory,
         );
     };
     let finding = Finding::ok(name, format!("{} MiB, {} MiB free", size / MIB, free / MIB));
@@ -30,7 +30,7 @@ fn shared_memory(machine: &Machine) -> Finding {
     finding.at(
         level,
         "programs with many threads: calls are dropped when no page is free",
-        "docker run --shm-size=1g, or sudo mount -o remount,size=1G /dev/shm",
+        Limit::LittleSharedMemory,
     )
 }
 
@@ -43,7 +43,7 @@ fn open_files(machine: &Machine) -> Finding {
         Some(Some(n)) => Finding::ok(name, n.to_string()).at(
             Level::Note,
             "counters in many threads: each takes a descriptor per thread",
-            "ulimit -n 65536",
+            Limit::FewDescriptors,
         ),
     }
 }
@@ -56,18 +56,19 @@ fn file_size(machine: &Machine) -> Finding {
         Some(Some(bytes)) => Finding::ok(name, format!("{} MiB", bytes / MIB)).at(
             Level::Note,
             "larger profiles: calls beyond the limit are dropped",
-            "ulimit -f unlimited",
+            Limit::FileSize,
         ),
     }
 }
 
-/// Bytes that the kernel counts for each counter that is mapped for reading in user space.
+/// How many bytes the kernel counts for each counter that is mapped for reading in user mode.
 const PAGE: u64 = 4096;
-/// Counters mapped at once that are plenty: eight of each of 64 threads.
+/// As many mapped counters as are enough: eight for each of 64 threads.
 const PLENTY: u64 = 512;
 
-/// How many counters can be mapped: `perf_event_mlock_kb` per processor for all processes of a
-/// user, then `RLIMIT_MEMLOCK` of each process (kernel/events/core.c, `perf_mmap`, Linux 6.12).
+/// How many counters can be mapped. All processes of a user share `perf_event_mlock_kb` for each
+/// processor; beyond that, each process has its `RLIMIT_MEMLOCK` (kernel/events/core.c,
+/// `perf_mmap`, Linux 6.12).
 fn locked_memory(machine: &Machine) -> Option<Finding> {
     let name = "locked memory";
     let per_cpu = machine.read_trimmed("proc/sys/kernel/perf_event_mlock_kb")?;
@@ -88,7 +89,5 @@ fn locked_memory(machine: &Machine) -> Option<Finding> {
     let prevents = format!(
         "user-space reads of more than {room} hardware counters at once: system calls then"
     );
-    let remedy =
-        format!("ulimit -l unlimited, or {}", machine.sysctl("kernel.perf_event_mlock_kb=4096"));
-    Some(finding.at(Level::Note, &prevents, &remedy))
+    Some(finding.at(Level::Note, prevents, Limit::LittleLockedMemory))
 }

@@ -1,6 +1,6 @@
 //! Binds a metric to the counters of one run: replaces names with indices, and determines the unit.
 
-use super::error::{MetricError, MetricErrorKind};
+use super::error::{MetricCause, MetricError, MetricErrorKind};
 use super::names::Spelling;
 use super::unit::{Dimension, MetricUnit};
 use super::{Metric, Name, Node, Operator};
@@ -143,18 +143,18 @@ fn find(name: &Name, operands: &[Operand<'_>]) -> Result<(usize, bool), MetricEr
         [one] => Ok((*one, loose)),
         [] => {
             let kind = MetricErrorKind::UnknownCounter { name: name.text.clone() };
-            Err(MetricError::new(kind, name.at).hint(advice(&name.text, operands)))
+            Err(MetricError::new(kind, name.at).because(cause(&name.text, operands)))
         }
         several => {
             let counters = several.iter().map(|i| operands[*i].name.to_owned()).collect();
             let kind = MetricErrorKind::Ambiguous { name: name.text.clone(), counters };
-            Err(MetricError::new(kind, name.at).hint("write it with its modifiers"))
+            Err(MetricError::new(kind, name.at))
         }
     }
 }
 
-/// Returns advice on what to type instead of a counter that does not exist.
-fn advice(typed: &str, operands: &[Operand<'_>]) -> String {
+/// Returns cause on what to type instead of a counter that does not exist.
+fn cause(typed: &str, operands: &[Operand<'_>]) -> MetricCause {
     let counted = |name: &str| {
         name == "duration" || name.bytes().all(|b| b.is_ascii_digit()) || {
             let one = Name { text: name.to_owned(), at: 0 };
@@ -164,18 +164,14 @@ fn advice(typed: &str, operands: &[Operand<'_>]) -> String {
     for (at, _) in typed.match_indices('-') {
         let (left, right) = (&typed[..at], &typed[at + 1..]);
         if counted(left) && counted(right) {
-            return format!("a minus needs spaces around it: {left} - {right}");
+            return MetricCause::Minus { left: left.to_owned(), right: right.to_owned() };
         }
     }
     let near = closest(typed, operands.iter().map(|operand| operand.name));
     if !near.is_empty() {
-        return format!("did you mean {}?", near.join(", "));
+        return MetricCause::Near(near.into_iter().map(str::to_owned).collect());
     }
-    let names: Vec<&str> = operands.iter().map(|operand| operand.name).collect();
-    match names.as_slice() {
-        [] => "this recording has no counters".to_owned(),
-        names => format!("this recording has the counters {}", names.join(", ")),
-    }
+    MetricCause::Counters(operands.iter().map(|operand| operand.name.to_owned()).collect())
 }
 
 fn find_quietly(name: &Name, operands: &[Operand<'_>]) -> bool {
@@ -191,16 +187,14 @@ fn check_together(found: &[Found<'_>], operands: &[Operand<'_>]) -> Result<(), M
     if let Some(other) =
         found.iter().find(|f| operands[f.place].group != operands[first.place].group)
     {
-        let mut names: Vec<&str> = Vec::new();
+        let mut names: Vec<String> = Vec::new();
         for f in found {
-            let name = operands[f.place].name;
-            if !names.contains(&name) {
-                names.push(name);
+            if !names.contains(&name(f)) {
+                names.push(name(f));
             }
         }
         let kind = MetricErrorKind::Groups { one: name(first), other: name(other) };
-        return Err(MetricError::new(kind, other.name.at)
-            .hint(format!("count them in one group: -e '{{{}}}'", names.join(","))));
+        return Err(MetricError::new(kind, other.name.at).because(MetricCause::OneGroup(names)));
     }
     let modes = |f: &Found<'_>| Spelling::of(operands[f.place].name).modes();
     let mut loose = found.iter().filter(|f| f.loose);
@@ -209,8 +203,7 @@ fn check_together(found: &[Found<'_>], operands: &[Operand<'_>]) -> Result<(), M
         None => Ok(()),
         Some(other) => {
             let kind = MetricErrorKind::Modes { one: name(one), other: name(other) };
-            Err(MetricError::new(kind, other.name.at)
-                .hint("if that is what you want, write them with their modifiers"))
+            Err(MetricError::new(kind, other.name.at))
         }
     }
 }
@@ -224,7 +217,7 @@ fn dimension(
             let (left, right) = (a.unit().name, b.unit().name);
             let plain = left == "ratio" || right == "ratio";
             let error = MetricError::new(MetricErrorKind::Mismatch { left, right }, at);
-            if plain { error.hint("numbers can have a unit: 5ms, 64B, 1kHz") } else { error }
+            if plain { error.because(MetricCause::PlainNumber) } else { error }
         })
     };
     Ok(match node {

@@ -9,8 +9,33 @@ pub struct MetricError {
     pub kind: MetricErrorKind,
     /// Byte offset in the text that was parsed.
     pub at: usize,
-    /// Advice, which the command line prints on a separate line.
-    pub hint: Option<String>,
+    /// What is known beyond `kind`, from which the command line makes advice.
+    pub cause: Option<MetricCause>,
+}
+
+/// What led to a [`MetricError`], with values. A new variant needs advice in the command line; the
+/// enum is exhaustive so that the compiler asks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MetricCause {
+    /// A name with slashes, commas or spaces is not in quotes.
+    UnquotedName,
+    /// A unit must be one of these, described in words.
+    Units(&'static str),
+    /// A minus without spaces is part of the name. These are the two sides of it.
+    Minus {
+        /// What stands on its left.
+        left: String,
+        /// What stands on its right.
+        right: String,
+    },
+    /// Counters of the recording are spelled like this name. The nearest is first; never empty.
+    Near(Vec<String>),
+    /// These are all counters of the recording.
+    Counters(Vec<String>),
+    /// The counters of the metric, which must be in one group.
+    OneGroup(Vec<String>),
+    /// One side is a number without a unit.
+    PlainNumber,
 }
 
 /// What is wrong with a metric.
@@ -97,7 +122,7 @@ pub enum MetricErrorKind {
 
 impl MetricError {
     pub(super) fn new(kind: MetricErrorKind, at: usize) -> Self {
-        Self { kind, at, hint: None }
+        Self { kind, at, cause: None }
     }
 
     pub(super) fn expected(expected: &'static str, text: &str, at: usize) -> Self {
@@ -105,8 +130,8 @@ impl MetricError {
         Self::new(MetricErrorKind::Syntax { expected, found }, at)
     }
 
-    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+    pub(super) fn because(mut self, cause: MetricCause) -> Self {
+        self.cause = Some(cause);
         self
     }
 

@@ -1,6 +1,6 @@
 //! Parses the text of a metric to a tree. [`super`] documents the grammar.
 
-use super::error::{MetricError, MetricErrorKind};
+use super::error::{MetricCause, MetricError, MetricErrorKind};
 use super::unit::{MetricUnit, Quantity, UNITS};
 use super::{MOST_BYTES, MOST_DEPTH, Name, Node, Operator};
 
@@ -26,9 +26,7 @@ pub(super) fn expression(text: &str) -> Result<(Node<Name>, Option<MetricUnit>),
     if parser.at < text.len() {
         let mut error = parser.expected("an operator or the end");
         if parser.rest().starts_with(|c: char| c.is_alphanumeric() || c == '"' || c == '{') {
-            error = error.hint(
-                "names with slashes, commas or spaces stand in quotes: \"msr/tsc/\" / duration",
-            );
+            error = error.because(MetricCause::UnquotedName);
         }
         return Err(error);
     }
@@ -173,7 +171,7 @@ impl<'t> Parser<'t> {
         };
         Quantity::new(value, suffix).filter(|q| q.value.is_finite()).ok_or_else(|| {
             let kind = MetricErrorKind::Unit { text: suffix.to_owned() };
-            MetricError::new(kind, start + end).hint(format!("units: {UNITS}"))
+            MetricError::new(kind, start + end).because(MetricCause::Units(UNITS))
         })
     }
 
@@ -208,7 +206,7 @@ impl<'t> Parser<'t> {
                 "min" => false,
                 _ => {
                     let kind = MetricErrorKind::Function { name: word.to_owned() };
-                    return Err(MetricError::new(kind, at).hint("there are min(…) and max(…)"));
+                    return Err(MetricError::new(kind, at));
                 }
             };
             self.eat('(');
@@ -238,11 +236,11 @@ impl<'t> Parser<'t> {
         let (at, unit) = (self.at, self.rest().trim_end());
         self.at = self.text.len();
         if unit.is_empty() {
-            return Err(self.expected("a unit").hint(format!("units: {UNITS}")));
+            return Err(self.expected("a unit").because(MetricCause::Units(UNITS)));
         }
         MetricUnit::named(unit).map(Some).ok_or_else(|| {
             let kind = MetricErrorKind::Unit { text: unit.to_owned() };
-            MetricError::new(kind, at).hint(format!("units: {UNITS}"))
+            MetricError::new(kind, at).because(MetricCause::Units(UNITS))
         })
     }
 }

@@ -1,14 +1,14 @@
-//! Where a return probe may be put.
+//! Whether a return probe can be put at a place.
 //!
-//! For a return probe the kernel replaces the return address, at the moment when the probed
-//! instruction is reached: the word on top of the stack on x86, the link register on AArch64
-//! (`arch_uretprobe_hijack_return_addr`, Linux 6.18). It does not know whether a return address is
-//! there. In the middle of a function it destroys a saved register or a variable instead. So we ask
-//! the file: a function must begin there, and its unwinding tables (`.eh_frame`) must say that the
-//! return address is in its place. The second question finds symbols that look like functions and
-//! are jumped to with a frame set up: `NAME.cold`, trampolines, the first instruction of a program.
+//! When a program reaches a return probe, the kernel replaces the return address: the word on top
+//! of the stack on x86, the link register on AArch64 (`arch_uretprobe_hijack_return_addr`, Linux
+//! 6.18). It does not know whether a return address is there. In the middle of a function it would
+//! destroy a saved register or a variable. So two things are checked in the file: a function must
+//! begin there, and the unwinding tables (`.eh_frame`) must say that the return address is in that
+//! place. The second check finds symbols that look like functions but are reached by a jump, with a
+//! frame already set up: `NAME.cold`, trampolines, the first instruction of a program.
 //!
-//! Source of registers: the System V ABI of x86-64 and i386, the AArch64 DWARF ABI.
+//! Sources for the registers: the System V ABI of x86-64 and i386, the AArch64 DWARF ABI.
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EndianSlice, Register, RegisterRule, RunTimeEndian,
@@ -18,12 +18,12 @@ use object::{Architecture, Endianness, Object};
 
 use super::symbols::{Class, Symbols};
 
-/// Whether the instruction at `offset` of the file is the entry of a function that returns; if not,
-/// what it is.
+/// Checks that the instruction at `offset` of the file is the entry of a function that returns. The
+/// error says what it is instead.
 pub(super) fn check<Elf: Class>(file: &Symbols<'_, Elf>, offset: u64) -> Result<(), String> {
     let address = file.address_of(offset).ok_or("the file has no code there")?;
-    // Go's runtime walks and moves stacks, and ends the program where it finds the kernel's address
-    // among the return addresses.
+    // Go's runtime moves stacks, and ends the program if it finds the address of the kernel's
+    // return probe on one.
     if [".gopclntab", ".go.buildinfo"].iter().any(|name| file.section(name).is_some()) {
         return Err("a return probe crashes programs written in Go when they move a stack".into());
     }
@@ -41,19 +41,20 @@ pub(super) fn check<Elf: Class>(file: &Symbols<'_, Elf>, offset: u64) -> Result<
     }
 }
 
-/// What the unwinding tables say about an address.
+/// What the unwinding tables say about the return address at an instruction.
 enum Frame {
-    /// The return address is where it is at the entry of a function; and whether a description of
-    /// a function begins there.
+    /// It is where it is at the entry of a function. `begins`: the description of a function begins
+    /// at this instruction.
     Entered { begins: bool },
-    /// The return address is somewhere else.
+    /// It is somewhere else.
     Elsewhere,
-    /// They say nothing.
+    /// They say nothing about this instruction.
     Unknown,
 }
 
 fn frame<Elf: Class>(file: &Symbols<'_, Elf>, address: u64) -> Frame {
-    // Registers by DWARF number: stack pointer, return address; and the size of what a call pushes.
+    // DWARF numbers of the stack pointer and of the return address, and how many bytes a call
+    // pushes.
     let (stack, returns, pushed) = match file.file.architecture() {
         Architecture::X86_64 => (Register(7), Register(16), 8),
         Architecture::I386 => (Register(4), Register(8), 4),

@@ -1,12 +1,12 @@
-//! Indirect functions (`STT_GNU_IFUNC`): which implementation this machine uses.
+//! Finds the implementation of an indirect function (`STT_GNU_IFUNC`) that this machine uses.
 //!
-//! What the symbol names is the code that chooses, and it runs once in each process. The dynamic
-//! linker of our own process chooses too, for libraries that we have loaded, by the same processor:
-//! what it answers for the name is the implementation. Only the C library's own libm is loaded for
-//! the question. Any other file that is not loaded gets no answer, so that naming a file never runs
-//! its code.
+//! The symbol of such a function is code that chooses an implementation, and that runs once in each
+//! process. The dynamic linker of our own process has made the same choice on the same processor
+//! for the libraries that we have loaded, so it is asked for the address of the name. The only
+//! library that is loaded for this purpose is the libm of the C library. For other files that are
+//! not loaded the answer is not known, so that the code of a file never runs because it was named.
 //!
-//! A program that is started with other `GLIBC_TUNABLES` than we are can choose another one.
+//! A program with other `GLIBC_TUNABLES` than ours can choose another implementation.
 
 use std::ffi::CString;
 use std::fs;
@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use super::symbols::Function;
 
-/// Offset in the file of the implementation; `None` if the file is not loaded here, or if what it
-/// chooses is in another file.
+/// The offset of the implementation in the file; `None` if the file is not loaded here, or if the
+/// implementation is in another file.
 pub(super) fn implementation(path: &Path, function: &Function) -> Option<u64> {
     let file = fs::canonicalize(path).ok()?;
     let loaded = mappings()?.into_iter().any(|m| m.path == file);
@@ -29,7 +29,7 @@ pub(super) fn implementation(path: &Path, function: &Function) -> Option<u64> {
     (address - mapping.start).checked_add(mapping.offset)
 }
 
-/// Whether the file is the libm that belongs to the C library that runs us.
+/// Whether the file is the libm of the C library that this process uses.
 fn is_libm(file: &Path, ours: &[Mapping]) -> bool {
     let name = |path: &Path| path.file_name().is_some_and(|name| name == "libm.so.6");
     name(file)
@@ -54,7 +54,7 @@ impl Mapping {
         let hex = |text: &str| u64::from_str_radix(text, 16).ok();
         let (range, rest) = line.split_once(' ')?;
         let (start, end) = range.split_once('-')?;
-        // Permissions, offset, device, inode, and the path after some spaces.
+        // The fields are permissions, offset, device, inode, and the path after some spaces.
         let mut fields = rest.splitn(5, ' ');
         let _permissions = fields.next()?;
         let offset = hex(fields.next()?)?;
@@ -66,7 +66,7 @@ impl Mapping {
     }
 }
 
-/// Where our dynamic linker finds the function. `loaded`: it has the file already.
+/// The address that our dynamic linker has for the function. `loaded`: the file is already loaded.
 fn chosen(file: &Path, loaded: bool, function: &Function) -> Option<u64> {
     let path = CString::new(file.as_os_str().as_bytes()).ok()?;
     let name = CString::new(function.name.as_str()).ok()?;

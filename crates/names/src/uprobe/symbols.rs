@@ -1,13 +1,13 @@
 //! The functions of an ELF file, by name, version and address.
 //!
 //! ```text
-//!  .symtab  name, name@VERSION, name@@VERSION; local ones belong to the source file before them
+//!  .symtab  name, name@VERSION, name@@VERSION; a local one belongs to the last source file before it
 //!  .dynsym  name, with its version in .gnu.version and .gnu.version_d; "hidden" is name@VERSION
-//!  /usr/lib/debug/.build-id/ab/cdef….debug     the same two tables of a file that was stripped
+//!  /usr/lib/debug/.build-id/ab/cdef….debug     the same two tables for a file that was stripped
 //! ```
 //!
-//! A name without a version means its default version (`name@@VERSION`), which is what programs
-//! that are linked today call.
+//! A name without a version stands for the default version (`name@@VERSION`), which newly linked
+//! programs call.
 //!
 //! Sources: the ELF specification (gABI); "LSB symbol versioning" for .gnu.version.
 
@@ -20,6 +20,7 @@ use object::{
 };
 
 use super::wrong;
+use crate::cause::NameCause;
 use crate::source::Trouble;
 use machine::Machine;
 use model::suggest;
@@ -33,17 +34,17 @@ impl<T: FileHeader<Endian = Endianness>> Class for T {}
 pub(super) struct Function {
     /// Virtual address in the file.
     pub address: u64,
-    /// Bytes; 0 where the symbol does not say.
+    /// Size in bytes; 0 if the symbol does not say.
     pub size: u64,
     /// `STT_GNU_IFUNC`: the code there chooses an implementation.
     pub indirect: bool,
-    /// Without its version.
+    /// Its name without the version.
     pub name: String,
-    /// `GLIBC_2.27`.
+    /// Its version, as `GLIBC_2.27`.
     pub version: Option<String>,
-    /// What the name means without a version.
+    /// Whether the name without a version stands for it.
     pub is_default: bool,
-    /// The source file of a function that only this file sees.
+    /// The source file, for a function that is local to the file.
     pub source: Option<String>,
 }
 
@@ -51,10 +52,11 @@ pub(super) struct Function {
 pub(super) struct Symbols<'f, Elf: Class> {
     /// The file.
     pub file: ElfFile<'f, Elf>,
-    /// Of its own symbol tables, or of its separate ones if those have none of a name.
+    /// Functions of its own symbol tables.
     functions: Vec<Function>,
+    /// Functions of its separate symbols, for names that its own tables do not have.
     separate: Vec<Function>,
-    /// Names of functions that the file calls and does not have.
+    /// Names of functions that the file calls but does not define.
     imported: Vec<String>,
 }
 
@@ -78,7 +80,8 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         if found.is_empty() {
             found = named(&self.separate, typed);
         }
-        // Several symbols of one address are one function; if one says that it is indirect, it is.
+        // Symbols with the same address are one function. If one of them is indirect, the function
+        // is.
         found.sort_by_key(|f| (f.address, !f.indirect));
         found.dedup_by_key(|f| f.address);
         if found.is_empty() {
@@ -99,22 +102,17 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
             all().filter(|f| f.name == base).filter_map(Function::versioned).collect();
         if base != typed && !versions.is_empty() {
             let problem = format!("{} has no such version of {base}", path.display());
-            return wrong(typed, problem).hint(format!("it has {}", unique(versions).join(", ")));
+            return wrong(typed, problem).because(NameCause::Versions(unique(versions)));
         }
         let trouble = wrong(typed, format!("no function of {}", path.display()));
         if self.imported.iter().any(|name| name == base) {
-            return trouble.hint(format!(
-                "{} only calls it; probe the library that has it (ldd PROGRAM lists them)",
-                path.display()
-            ));
+            return trouble.because(NameCause::Imported(path.display().to_string()));
         }
-        let near = suggest::closest(base, all().map(|f| f.name.as_str())).join(", ");
-        trouble.hint(match near.as_str() {
-            "" if self.functions.is_empty() && self.separate.is_empty() => {
-                "the file has no symbols; type an offset: uprobe:PATH:0x1234".to_owned()
-            }
-            "" => "nm -D and nm show what a file defines".to_owned(),
-            near => format!("did you mean {near}?"),
+        let near = suggest::closest(base, all().map(|f| f.name.as_str()));
+        trouble.because(match near.is_empty() {
+            true if self.functions.is_empty() && self.separate.is_empty() => NameCause::NoSymbols,
+            true => NameCause::NoSuchSymbol,
+            false => NameCause::Near(near.into_iter().map(str::to_owned).collect()),
         })
     }
 
@@ -122,7 +120,7 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         let versions: Vec<String> = several.iter().filter_map(|f| f.versioned()).collect();
         if versions.len() == several.len() {
             let problem = format!("{} versions, none of which is the default", several.len());
-            return wrong(typed, problem).hint(format!("choose one: {}", versions.join(", ")));
+            return wrong(typed, problem).because(NameCause::NoDefaultVersion(versions));
         }
         let place = |f: &&Function| {
             let offset = self.offset_of(f.address)?;
@@ -135,7 +133,7 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         };
         let places: Vec<String> = several.iter().filter_map(place).collect();
         wrong(typed, format!("{} functions of that name", several.len()))
-            .hint(format!("choose one by its offset: {}", places.join(", ")))
+            .because(NameCause::Places(places))
     }
 
     /// Why an indirect function cannot be probed by its name.
@@ -146,39 +144,27 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         let named =
             |f: &&Function| !f.indirect && f.name.contains(&inside) && !f.name.contains("ifunc");
         let all = self.functions.iter().chain(&self.separate);
-        let names = unique(all.filter(named).map(|f| f.name.clone()).collect());
-        wrong(typed, problem).hint(match names.as_slice() {
-            [] => {
-                "probe the implementation that is chosen, by its own name or offset: the line of a \
-                   disassembly that a debugger shows when the program calls it"
-                    .to_owned()
-            }
-            names => {
-                let few: Vec<&str> = names.iter().take(8).map(String::as_str).collect();
-                format!(
-                    "probe the implementation that this machine chooses, one of {}",
-                    few.join(", ")
-                )
-            }
-        })
+        let mut names = unique(all.filter(named).map(|f| f.name.clone()).collect());
+        names.truncate(8);
+        wrong(typed, problem).because(NameCause::Implementations(names))
     }
 
-    /// The indirect function whose choosing code has `address` in it.
+    /// The indirect function whose choosing code contains `address`.
     pub fn indirect_at(&self, address: u64) -> Option<&Function> {
         let all = self.functions.iter().chain(&self.separate).filter(|f| f.indirect);
         let holds = |f: &&Function| {
             address.checked_sub(f.address).is_some_and(|inside| inside < f.size.max(1))
         };
-        // Of several names the one that programs use.
+        // If there are several names, take the one that programs use.
         all.filter(holds).min_by_key(|f| (!f.is_default, f.name.starts_with('_'), f.name.len()))
     }
 
-    /// The functions of which `address` is the first byte.
+    /// The functions that begin at `address`.
     pub fn beginning_at(&self, address: u64) -> impl Iterator<Item = &Function> {
         self.functions.iter().chain(&self.separate).filter(move |f| f.address == address)
     }
 
-    /// Offset in the file of the code at `address`; `None` if no code is there.
+    /// The offset in the file of the code at `address`; `None` if there is no code.
     pub fn offset_of(&self, address: u64) -> Option<u64> {
         self.code().find_map(|(virtual_address, offset, size)| {
             let inside = address.checked_sub(virtual_address)?;
@@ -205,7 +191,7 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
             })
     }
 
-    /// Content of a section; `None` if it is not there or cannot be read.
+    /// Address and content of a section; `None` if it does not exist or cannot be read.
     pub fn section(&self, name: &str) -> Option<(u64, &'f [u8])> {
         let section = self.file.section_by_name(name)?;
         Some((section.address(), section.data().ok()?))
@@ -213,13 +199,14 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
 }
 
 impl Function {
-    /// `expf@GLIBC_2.27`, if it has a version.
+    /// The name with the version (`expf@GLIBC_2.27`); `None` if it has no version.
     fn versioned(&self) -> Option<String> {
         Some(format!("{}@{}", self.name, self.version.as_ref()?))
     }
 }
 
-/// Those that `typed` means: of several versions the default one, if there is one.
+/// The functions that `typed` stands for. If there are several versions, only the default one, if
+/// there is one.
 fn named<'s>(functions: &'s [Function], typed: &str) -> Vec<&'s Function> {
     let (base, version, _) = split(typed);
     let mut found: Vec<&Function> = functions.iter().filter(|f| f.name == base).collect();
@@ -231,7 +218,8 @@ fn named<'s>(functions: &'s [Function], typed: &str) -> Vec<&'s Function> {
     found
 }
 
-/// `name@@VERSION` is the default version of `name`, `name@VERSION` another one.
+/// The parts of a symbol: its name, its version, and whether this is the default version
+/// (`name@@VERSION`) or not (`name@VERSION`).
 fn split(symbol: &str) -> (&str, Option<&str>, bool) {
     match symbol.split_once('@') {
         Some((name, version))
@@ -249,7 +237,7 @@ fn unique(mut names: Vec<String>) -> Vec<String> {
     names
 }
 
-/// Every function of both symbol tables.
+/// The functions of both symbol tables.
 fn functions<Elf: Class>(file: &ElfFile<'_, Elf>) -> Vec<Function> {
     let mut found = Vec::new();
     let mut source = None;
@@ -292,7 +280,7 @@ fn functions<Elf: Class>(file: &ElfFile<'_, Elf>) -> Vec<Function> {
     found
 }
 
-/// A symbol that names code of this file, and whether it is an indirect function.
+/// The symbol, if it names code of this file, and whether it is an indirect function.
 fn function<'d, 's, S: ObjectSymbol<'d>>(symbol: &'s S) -> Option<(bool, &'s S)> {
     let indirect = matches!(symbol.flags(), SymbolFlags::Elf { st_info, .. } if st_info.0 & 0xf == STT_GNU_IFUNC.0);
     let absolute = matches!(symbol.section(), SymbolSection::Absolute | SymbolSection::Common);
@@ -300,7 +288,7 @@ fn function<'d, 's, S: ObjectSymbol<'d>>(symbol: &'s S) -> Option<(bool, &'s S)>
     (code && !absolute && !symbol.is_undefined()).then_some((indirect, symbol))
 }
 
-/// The symbols that distributions keep beside a stripped file, found by its build id.
+/// The file in which distributions keep the symbols of a stripped file, found by its build id.
 fn separate_symbols<Elf: Class>(machine: &Machine, file: &ElfFile<'_, Elf>) -> Option<Vec<u8>> {
     let id = file.build_id().ok()??;
     let (first, rest) = id.split_first()?;

@@ -1,17 +1,17 @@
-//! One table: a list of objects, or Intel's `{"Header": …, "Events": […]}`.
+//! Reads one table: a list of objects, or in Intel's layout `{"Header": …, "Events": […]}`.
 //!
 //! | key | becomes |
 //! |---|---|
-//! | `EventCode`, `ExtSel` | `event=`; of several codes the first, which the kernel exchanges as it needs |
-//! | `UMask`, `UMaskExt` | `umask=`, the extension above its eight bits |
+//! | `EventCode`, `ExtSel` | `event=`; the first code if there are several, which the kernel can exchange |
+//! | `UMask`, `UMaskExt` | `umask=`, with the extension above its eight bits |
 //! | `CounterMask`, `Invert`, `EdgeDetect`, `AnyThread` | `cmask=`, `inv=`, `edge=`, `any=` |
-//! | `MSRIndex`, `MSRValue` | `offcore_rsp=`, `ldlat=`, `frontend=` by the register |
-//! | `ConfigCode`, `EventidCode` | `config=`, `eventid=` instead of an event |
+//! | `MSRIndex`, `MSRValue` | `offcore_rsp=`, `ldlat=` or `frontend=`, which depends on the register |
+//! | `ConfigCode`, `EventidCode` | `config=`, `eventid=` in place of `event=` |
 //! | `PortMask`, `FCMask`, `NodeType`, `EnAllCores`, `EnAllSlices`, `SliceId`, `ThreadMask`, `RdWrMask` | terms of uncore units |
-//! | `Filter` | terms as they are |
+//! | `Filter` | these terms, unchanged |
 //! | `Unit` | the PMU |
 //! | `ScaleUnit` | unit and scale |
-//! | `ArchStdEvent` | another event, which the rest of the object changes |
+//! | `ArchStdEvent` | the event of that name, changed by the other keys of the object |
 
 use std::collections::HashMap;
 use std::fs;
@@ -26,7 +26,7 @@ use crate::units::unit_and_scale;
 
 type Object = Map<String, Value>;
 
-/// Events that others refer to, by name in lower case.
+/// Events to which others refer (`ArchStdEvent`), by name in lower case.
 pub(super) struct Standard(HashMap<String, Object>);
 
 impl Standard {
@@ -43,8 +43,8 @@ impl Standard {
     }
 }
 
-/// Adds the events of `file`; those that name no unit are of `pmu`. What cannot be used is left
-/// out, and told.
+/// Adds the events of `file`. Those that name no unit belong to `pmu`. Events that cannot be used
+/// are left out, and `problems` says why.
 pub(super) fn read(
     file: &Path,
     pmu: &str,
@@ -60,7 +60,7 @@ pub(super) fn read(
     }
 }
 
-/// The event of an object; tables of metrics have other objects.
+/// The event of an object; `None` for objects of tables of metrics.
 fn event(
     mut object: Object,
     pmu: &str,
@@ -86,7 +86,7 @@ fn event(
     Ok(Some(VendorEvent { name, pmu, terms, unit, scale, description, deprecated }))
 }
 
-/// The objects of `file`; none, and a problem, if it is not a table.
+/// The objects of `file`. If it is not a table, there are none, and `problems` says why.
 fn objects(file: &Path, problems: &mut Vec<String>) -> Vec<Object> {
     list(file).unwrap_or_else(|problem| {
         problems.push(problem);
@@ -115,7 +115,7 @@ fn list(file: &Path) -> Result<Vec<Object>, String> {
         .collect())
 }
 
-/// A value as text; `None` where it is missing, empty or null.
+/// A value as text; `None` if it is missing, empty or null.
 fn text(object: &Object, key: &str) -> Option<String> {
     match object.get(key)? {
         Value::String(text) if !text.trim().is_empty() => Some(text.trim().to_owned()),
@@ -124,7 +124,7 @@ fn text(object: &Object, key: &str) -> Option<String> {
     }
 }
 
-/// The first of one or more numbers.
+/// The first number of a list.
 fn first(object: &Object, key: &str) -> Result<Option<u64>, String> {
     let Some(text) = text(object, key) else { return Ok(None) };
     let one = text.split(',').next().unwrap_or("").trim();
@@ -146,8 +146,9 @@ const TERMS: [(&str, &str); 12] = [
     ("ThreadMask", "threadmask"),
 ];
 
-/// Intel's counters that only count one thing. Tables give them pseudo codes; the kernel puts the
-/// architectural event of the same meaning on them (SDM volume 3, table of fixed counters).
+/// Intel's fixed counters, each of which counts only one event. Tables have pseudo codes for them;
+/// the kernel uses them for the architectural event of the same meaning (SDM volume 3, table of
+/// fixed counters).
 const FIXED: [(&str, &str); 5] = [
     ("inst_retired.any", "event=0xc0"),
     ("cpu_clk_unhalted.thread", "event=0x3c"),
@@ -190,7 +191,7 @@ fn terms(object: &Object, name: &str) -> Result<String, String> {
         let value = first(object, "MSRValue")?.unwrap_or(0);
         terms.push(format!("{term}={value:#x}"));
     }
-    // Intel's own tables also have sentences here.
+    // In Intel's tables this can be a sentence.
     if let Some(filter) = text(object, "Filter") {
         let is_term = |piece: &str| {
             piece.split_once('=').is_some_and(|(_, value)| number(value.trim()).is_some())
@@ -200,7 +201,7 @@ fn terms(object: &Object, name: &str) -> Result<String, String> {
     Ok(terms.join(","))
 }
 
-/// sysfs's name of a unit's PMU.
+/// The name in sysfs of a unit's PMU.
 fn pmu_of(unit: &str) -> String {
     match unit {
         "CBO" => "uncore_cbox".into(),

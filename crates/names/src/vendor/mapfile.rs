@@ -1,9 +1,9 @@
-//! Which tables of a directory are this processor's: `mapfile.csv`.
+//! Chooses the tables of this processor in a directory, by its `mapfile.csv`.
 //!
 //! ```text
-//!  the kernel's   GenuineIntel-6-(8F|CF),v1.20,sapphirerapids,core          → folder, all its files
+//!  the kernel     GenuineIntel-6-(8F|CF),v1.20,sapphirerapids,core          → folder, all its files
 //!                 0x00000000410fd0c0,v1,arm/neoverse-n1,core
-//!  Intel's        GenuineIntel-6-8F,V1.20,/SPR/events/sapphirerapids_core.json,core,,,   → file
+//!  Intel          GenuineIntel-6-8F,V1.20,/SPR/events/sapphirerapids_core.json,core,,,   → file
 //!                 GenuineIntel-6-97,V1.28,/ADL/…_goldencove_core.json,hybridcore,0x40,0x1,Core
 //! ```
 
@@ -12,16 +12,16 @@ use std::path::{Component, Path, PathBuf};
 
 use machine::Machine;
 
-/// What to read.
+/// The files to read.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Chosen {
-    /// Files of events, and the PMU of those that name none.
+    /// Files of events, with the PMU of the events that name none.
     pub(super) files: Vec<(PathBuf, String)>,
-    /// Files of events that others refer to (`ArchStdEvent`).
+    /// Files of events to which other events refer (`ArchStdEvent`).
     pub(super) standard: Vec<PathBuf>,
 }
 
-/// Finds the tables of `machine` below `directory`.
+/// Chooses the tables of `machine` below `directory`.
 pub(super) fn choose(directory: &Path, machine: &Machine) -> Result<Chosen, String> {
     let arch = if is_arm(machine) { "arm64" } else { "x86" };
     let roots = [directory.to_owned(), directory.join(arch), directory.join("arch").join(arch)];
@@ -45,7 +45,7 @@ pub(super) fn choose(directory: &Path, machine: &Machine) -> Result<Chosen, Stri
         if !cpu.matches(pattern) {
             continue;
         }
-        // As a path it could leave the directory; a slash at the start is the kernel's habit.
+        // A path must not lead out of the directory. The kernel's mapfiles begin it with a slash.
         let place = Path::new(place.trim_start_matches('/'));
         if !place.components().all(|part| matches!(part, Component::Normal(_))) {
             let place = place.display();
@@ -86,11 +86,11 @@ fn is_arm(machine: &Machine) -> bool {
 enum Cpu {
     /// `GenuineIntel-6-8F` and its stepping.
     X86 { model: String, stepping: String },
-    /// Main id register without variant and revision.
+    /// The main id register (MIDR_EL1) without variant and revision.
     Arm { midr: u64 },
 }
 
-/// Variant and revision of MIDR_EL1: tables are per part.
+/// The bits of variant and revision in MIDR_EL1. There is one table for all of them.
 const MIDR_VERSION: u64 = 0x00f0_000f;
 
 impl Cpu {
@@ -108,8 +108,8 @@ impl Cpu {
         Some(Self::X86 { model: format!("{vendor}-{family}-{model:X}"), stepping })
     }
 
-    /// Whether a row is for this processor. Patterns are POSIX extended expressions; one
-    /// without a stepping is for all.
+    /// Whether a row is for this processor. Patterns are POSIX extended regular expressions. A
+    /// pattern without a stepping matches all steppings.
     fn matches(&self, pattern: &str) -> bool {
         match self {
             Self::Arm { midr } => {

@@ -1,8 +1,8 @@
-//! An installed perf as a source of names: `perf list -j` (Linux 6.2 or later).
+//! Reads names from an installed perf: `perf list -j` (Linux 6.2 or later).
 //!
-//! It is asked once, and only about a name that no other source knows or for the whole list. It may
-//! be missing, too old, slow or broken: then there are no such names. Only a perf that hangs is
-//! reported, because the user has waited for it.
+//! It is run at most once, for a name that no other source knows or for the whole list. If it is
+//! missing, too old or broken, there are no such names. Only a perf that hangs is reported, because
+//! the user has waited for it.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -15,21 +15,21 @@ use serde_json::Value;
 use super::VendorEvent;
 use crate::units::unit_and_scale;
 
-/// How long perf may take.
+/// How long perf may run.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How much it may say.
+/// How many bytes it may print.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// What the installed perf lists; if it does not, what there is to tell of it.
+/// The events that the installed perf lists. The error is what the user should know, if anything.
 pub(super) fn read() -> Result<Vec<VendorEvent>, Option<String>> {
     parse(&run("perf", PATIENCE)?).map_err(|_| None)
 }
 
-/// What `program list -j` says.
+/// The output of `program list -j`.
 fn run(program: &str, patience: Duration) -> Result<Vec<u8>, Option<String>> {
     let mut command = Command::new(program);
     command.args(["list", "-j"]).stdin(Stdio::null()).stderr(Stdio::null());
-    // Nobody pages, and nothing of ours is preloaded into it.
+    // Without a pager, and without our library preloaded.
     command.stdout(Stdio::piped()).env("PAGER", "cat").env_remove("LD_PRELOAD");
     let mut child = command.spawn().map_err(|_| None)?;
     let (sender, receiver) = mpsc::channel();
@@ -40,7 +40,7 @@ fn run(program: &str, patience: Duration) -> Result<Vec<u8>, Option<String>> {
         let _ = sender.send(read.is_some_and(|r| r.is_ok()).then_some(text));
     });
     let text = receiver.recv_timeout(patience);
-    // Whatever it does after its output, or instead of it, is not waited for.
+    // It is not waited for, whatever it does after its output or in place of it.
     if text.is_err() {
         let _ = child.kill();
     }
@@ -54,14 +54,14 @@ fn run(program: &str, patience: Duration) -> Result<Vec<u8>, Option<String>> {
     }
 }
 
-/// The list's objects that have an encoding: `"Encoding": "cpu/event=0xc0,umask=0x1/"`.
+/// The events of the list that have an encoding: `"Encoding": "cpu/event=0xc0,umask=0x1/"`.
 fn parse(text: &[u8]) -> Result<Vec<VendorEvent>, String> {
     let list: Vec<Value> = serde_json::from_slice(text).map_err(|e| e.to_string())?;
     let event = |value: &Value| {
         let text = |key: &str| value.get(key).and_then(Value::as_str);
         let name = text("EventName").filter(|name| !name.contains([' ', '/']))?;
         let (pmu, terms) = text("Encoding")?.trim_end_matches('/').split_once('/')?;
-        // How often perf record would sample.
+        // The sampling period of perf record.
         let kept: Vec<&str> =
             terms.split(',').filter(|term| !term.starts_with("period=")).collect();
         let scale = text("ScaleUnit").and_then(unit_and_scale);
@@ -116,8 +116,8 @@ mod tests {
         for program in ["/nonexistent/perf", "/bin/false"] {
             assert_eq!(run(program, PATIENCE).unwrap_err(), None);
         }
-        // Here, and not in a test beside this one, which might start its program while we write
-        // ours.
+        // This is not a test of its own, because the other test might start its program while this
+        // one writes its own.
         let name = format!("counterpoint-perf-{}", std::process::id());
         let program = std::env::temp_dir().join(name);
         std::fs::write(&program, "#!/bin/sh\nexec sleep 60\n").unwrap();

@@ -187,14 +187,6 @@ facts! {
     }
 }
 
-const KINDS: [LibraryKind; 5] = [
-    LibraryKind::EmbeddedElf,
-    LibraryKind::SystemLibrary,
-    LibraryKind::Hooked,
-    LibraryKind::Imported,
-    LibraryKind::RelaxVm,
-];
-
 impl From<&Library> for LibraryFacts {
     fn from(l: &Library) -> Self {
         let exports = l.exports.iter().map(|e| ExportFacts {
@@ -225,7 +217,7 @@ impl From<&Library> for LibraryFacts {
 
 impl From<LibraryFacts> for Library {
     fn from(l: LibraryFacts) -> Self {
-        let kind = KINDS.into_iter().find(|kind| kind.name() == l.kind);
+        let kind = LibraryKind::ALL.into_iter().find(|kind| kind.name() == l.kind);
         let exports = l.exports.into_iter().map(|e| Export {
             id: e.id,
             ordinal: e.ordinal,

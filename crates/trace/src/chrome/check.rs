@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::Read;
 
 use super::event::{Event, Raw, Scalar, args};
-use super::read::{ReadError, Sink, read};
+use super::read::{EventSink, ReadError, read};
 use crate::check::Report;
 
 /// Reads the whole file and reports what is wrong. Memory grows with the number of rows, and with
@@ -150,7 +150,7 @@ impl Check {
     }
 }
 
-impl Sink for Check {
+impl EventSink for Check {
     fn event(&mut self, at: u64, event: &Event<'_>) -> Result<(), String> {
         let phase = event.phase;
         let row = || (show(&event.pid), show(&event.tid));

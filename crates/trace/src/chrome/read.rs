@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!  file ──gz?──► window (1 MiB; as much more as the largest single value needs)
-//!                  │  outside of the events: keys and values of the document    ──► Sink::top
+//!                  │  outside of the events: keys and values of the document    ──► EventSink::top
 //!                  │  inside `traceEvents`, or an array that is all there is:
 //!                  ▼
 //!                is it UTF-8? checked once for the whole window
 //!                  ▼
-//!                shape: an event like an earlier one, borrowed                   ──► Sink::event
+//!                shape: an event like an earlier one, borrowed                   ──► EventSink::event
 //!                  │ or else
 //!                scan: a usual event; leaves its shape                           ──► Sink::event
 //!                  │ or else
@@ -32,7 +32,6 @@ mod tests;
 mod window;
 mod word;
 
-use std::fmt;
 use std::io::{self, BufReader, Read};
 
 use serde::de::Deserialize;
@@ -47,7 +46,7 @@ use window::Window;
 const MENDABLE: usize = 4 << 20;
 
 /// Receives the contents of a trace, in the order of the file.
-pub trait Sink {
+pub trait EventSink {
     /// Receives one event, which starts at byte `at`.
     ///
     /// # Errors
@@ -57,7 +56,7 @@ pub trait Sink {
     /// Receives a key of the document other than `traceEvents`, with its value.
     ///
     /// # Errors
-    /// As [`Sink::event`].
+    /// As [`EventSink::event`].
     fn top(&mut self, at: u64, key: &str, value: Raw<'_>) -> Result<(), String>;
 
     /// Receives the place of each key of the document, including `traceEvents`.
@@ -69,7 +68,7 @@ pub trait Sink {
 
 /// The result of reading a document without an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct ReadSummary {
     /// Number of events.
     pub events: u64,
     /// Bytes of the document, uncompressed.
@@ -93,54 +92,45 @@ pub struct Summary {
 }
 
 /// Why a document could not be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}{kind}", place(*at, kind))]
 pub struct ReadError {
     /// The place, in bytes from the start.
     pub at: u64,
     /// What is wrong.
+    #[source]
     pub kind: ReadErrorKind,
 }
 
 /// The kind of a [`ReadError`].
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadErrorKind {
     /// The file cannot be read, or its compression is damaged.
-    Io(io::Error),
+    #[error("{0}")]
+    Io(#[source] io::Error),
     /// The text is not JSON.
+    #[error("not JSON: {0}")]
     Syntax(String),
     /// The text is JSON, but not a trace.
+    #[error("not a trace: {0}")]
     Shape(String),
     /// A single value is larger than this many bytes.
+    #[error("a single value of more than {} MiB", .0 >> 20)]
     TooLarge(usize),
     /// It is another kind of file.
+    #[error("not a trace: {0}")]
     Other(&'static str),
     /// The sink refused something.
+    #[error("{0}")]
     Refused(String),
 }
 
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = self.at;
-        match &self.kind {
-            ReadErrorKind::Io(error) => write!(f, "byte {at}: {error}"),
-            ReadErrorKind::Syntax(what) => write!(f, "byte {at}: not JSON: {what}"),
-            ReadErrorKind::Shape(what) => write!(f, "byte {at}: not a trace: {what}"),
-            ReadErrorKind::TooLarge(limit) => {
-                write!(f, "byte {at}: a single value of more than {} MiB", limit >> 20)
-            }
-            ReadErrorKind::Other(what) => write!(f, "not a trace: {what}"),
-            ReadErrorKind::Refused(what) => write!(f, "byte {at}: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for ReadError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.kind {
-            ReadErrorKind::Io(error) => Some(error),
-            _ => None,
-        }
+/// The place before the words. What is wrong with a file as a whole has none.
+fn place(at: u64, kind: &ReadErrorKind) -> String {
+    match kind {
+        ReadErrorKind::Other(_) => String::new(),
+        _ => format!("byte {at}: "),
     }
 }
 
@@ -148,7 +138,7 @@ impl std::error::Error for ReadError {
 ///
 /// # Errors
 /// [`ReadError`]; everything before it was handed out.
-pub fn read(source: impl Read, sink: &mut impl Sink) -> Result<Summary, ReadError> {
+pub fn read(source: impl Read, sink: &mut impl EventSink) -> Result<ReadSummary, ReadError> {
     let (mut source, mut start) = (source, Vec::new());
     // A pipe may return one byte at a time.
     let head = source.by_ref().take(2).read_to_end(&mut start);
@@ -162,9 +152,12 @@ pub fn read(source: impl Read, sink: &mut impl Sink) -> Result<Summary, ReadErro
     }
 }
 
-fn document<R: Read>(window: Window<R>, sink: &mut impl Sink) -> Result<Summary, ReadError> {
+fn document<R: Read>(
+    window: Window<R>,
+    sink: &mut impl EventSink,
+) -> Result<ReadSummary, ReadError> {
     let mut reader =
-        Reader { window, shapes: Shapes::default(), summary: Summary::default(), first: None };
+        Reader { window, shapes: Shapes::default(), summary: ReadSummary::default(), first: None };
     reader.window.skip_byte_order_mark()?;
     let result = match reader.next_byte()? {
         Some(b'[') => reader.array(sink),
@@ -204,7 +197,7 @@ impl From<ReadError> for Stop {
 struct Reader<R> {
     window: Window<R>,
     shapes: Shapes,
-    summary: Summary,
+    summary: ReadSummary,
     /// The error of the first damaged event.
     first: Option<ReadError>,
 }
@@ -234,7 +227,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// `{"key": value, …}`
-    fn object(&mut self, sink: &mut impl Sink) -> Result<(), Stop> {
+    fn object(&mut self, sink: &mut impl EventSink) -> Result<(), Stop> {
         self.window.advance(1);
         let mut has_events = false;
         if self.next_byte()? == Some(b'}') {
@@ -278,7 +271,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// Reads `[event, …`, with or without its end.
-    fn array(&mut self, sink: &mut impl Sink) -> Result<(), Stop> {
+    fn array(&mut self, sink: &mut impl EventSink) -> Result<(), Stop> {
         self.window.advance(1);
         loop {
             self.whole_events(sink)?;
@@ -302,7 +295,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// Reads the array of events inside an object.
-    fn events(&mut self, sink: &mut impl Sink) -> Result<(), Stop> {
+    fn events(&mut self, sink: &mut impl EventSink) -> Result<(), Stop> {
         self.window.advance(1);
         self.whole_events(sink)?;
         loop {
@@ -323,7 +316,7 @@ impl<R: Read> Reader<R> {
     /// Hands out events as long as they are complete in the window and a comma follows. Stops after
     /// a comma. It may hand out no event; then [`Reader::event`], which can read more, must read
     /// the next one.
-    fn whole_events(&mut self, sink: &mut impl Sink) -> Result<(), Stop> {
+    fn whole_events(&mut self, sink: &mut impl EventSink) -> Result<(), Stop> {
         let (base, bytes) = (self.window.at(), self.window.bytes());
         // If the window is not valid UTF-8, use the part before the first wrong byte. Only this
         // function reports that byte, so no byte is checked twice.
@@ -369,7 +362,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    fn event(&mut self, sink: &mut impl Sink) -> Result<(), Stop> {
+    fn event(&mut self, sink: &mut impl EventSink) -> Result<(), Stop> {
         let mut lost = 0;
         let read = self.value(|at, bytes, nulls| {
             let (mut event, used) = parse::<Event<'_>>(bytes)?;
@@ -394,7 +387,7 @@ impl<R: Read> Reader<R> {
 
     /// Skips an event that cannot be read, if it is clear where the next one starts.
     #[cold]
-    fn leave_out(&mut self, error: ReadError, sink: &mut impl Sink) -> Result<(), Stop> {
+    fn leave_out(&mut self, error: ReadError, sink: &mut impl EventSink) -> Result<(), Stop> {
         loop {
             if let Some(used) = damaged_extent(self.window.bytes()) {
                 self.window.advance(used);

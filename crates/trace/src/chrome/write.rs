@@ -15,7 +15,8 @@ use std::io::{self, Write};
 use crate::round_trip::document::Facts;
 use crate::text;
 use crate::timeline::{
-    Arg, ArgValue, Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow,
+    Arg, ArgValue, Flow, FlowEnd, Id, Instant, ProcessRow, Row, SeriesPoint, Slice, ThreadRow,
+    TimelineSink,
 };
 use model::activity::Value;
 
@@ -27,7 +28,7 @@ const DEL: u8 = 0x7f;
 
 /// What precedes the events.
 #[derive(Clone, Debug, Default)]
-pub struct Head<'a> {
+pub struct ChromeHead<'a> {
     /// Some moment of the trace, in ns since 1970. The base is at most three months earlier.
     pub near_ns: i64,
     /// The machine's name.
@@ -92,7 +93,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// Writing failed.
-    pub fn new(out: W, head: &Head<'_>) -> io::Result<Self> {
+    pub fn new(out: W, head: &ChromeHead<'_>) -> io::Result<Self> {
         let base_ns = base_time_ns(head.near_ns);
         let mut buffer = Vec::with_capacity(2 * FLUSH_BYTES);
         let b = &mut buffer;
@@ -363,7 +364,7 @@ fn value(out: &mut Vec<u8>, value: &ArgValue<'_>) {
     }
 }
 
-impl<W: Write> Sink for Writer<W> {
+impl<W: Write> TimelineSink for Writer<W> {
     fn is_imported(&self) -> bool {
         true
     }
@@ -420,7 +421,7 @@ impl<W: Write> Sink for Writer<W> {
         instant.flows.iter().try_for_each(|flow| self.flow(instant.row, instant.at_ns, flow))
     }
 
-    fn counter(&mut self, counter: &Counter<'_>) -> io::Result<()> {
+    fn counter(&mut self, counter: &SeriesPoint<'_>) -> io::Result<()> {
         self.begin(b'C')?;
         self.text(b",\"cat\":", counter.category);
         self.text(b",\"name\":", counter.name);

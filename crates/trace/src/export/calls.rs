@@ -26,20 +26,21 @@ use std::collections::binary_heap::PeekMut;
 use std::io;
 
 use model::Severity;
-use model::activity::{FlowKind, Generic, RegisterError, Registry, Value, Vocabulary};
+use model::activity::{FlowKind, Generic, Registry, Value, Vocabulary};
 use profile::batch::unknown_op;
 use profile::columns::node_of;
 use profile::groups::Group;
 use profile::{Clock, Columns, LossCount, PageDecoder, PageKey, Process, Profile, Role};
 use profile::{merge_losses, profile::Thread};
 
-use self::machine::{Kinds, Machines, has_machines, op_of};
+use self::machine::{Machines, has_machines, op_of};
 use self::slice::What;
 use crate::export::dispatch::{Assembler, Dispatch, Workgroup};
-use crate::export::relay::{Gone, Head, Relay, relay};
+use crate::export::kinds::Categories;
+use crate::export::relay::{Gone, Relay, SliceHead, relay};
 use crate::hash::FastMap;
 use crate::round_trip::events::{PAGE_EVENT, RawCalls};
-use crate::timeline::{Arg, ArgValue, Flow, FlowEnd, Id, Label, Row, Shape, Sink};
+use crate::timeline::{Arg, ArgValue, Flow, FlowEnd, Id, KeysId, Row, TextId, TimelineSink};
 
 /// The row of a process's dispatches has this number plus the process's index, which is above every
 /// process id of Linux (2²²).
@@ -54,27 +55,6 @@ pub struct CallsOptions {
     pub counter_tracks: bool,
 }
 
-/// Registers the kinds of this producer.
-///
-/// # Errors
-/// Another producer has taken the name.
-pub fn register(registry: &mut Registry) -> Result<model::activity::Label, RegisterError> {
-    let producer = registry.producer("iree")?;
-    registry.register(producer, "workgroup", Some("cpu_op"))
-}
-
-/// Registers the kinds of calls of virtual machines: regions and tasks. Ops and runs are generic
-/// kinds.
-pub(crate) fn register_machines(
-    registry: &mut Registry,
-) -> Result<[model::activity::Label; 2], RegisterError> {
-    let producer = registry.producer("tvm")?;
-    Ok([
-        registry.register(producer, "region", Some("cpu_op"))?,
-        registry.register(producer, "task", Some("cpu_op"))?,
-    ])
-}
-
 /// Gives `sink` every call of the profile. Returns the losses found inside pages, by process.
 ///
 /// # Errors
@@ -82,18 +62,12 @@ pub(crate) fn register_machines(
 pub fn export_calls(
     profile: &Profile,
     options: &CallsOptions,
-    sink: &mut (impl Sink + Send),
+    sink: &mut (impl TimelineSink + Send),
 ) -> io::Result<Vec<Vec<LossCount>>> {
     let mut registry = Registry::new();
-    let workgroup = register(&mut registry).map_err(io::Error::other)?;
-    let [region, task] = register_machines(&mut registry).map_err(io::Error::other)?;
+    let categories =
+        Categories::new(&mut registry, options.vocabulary).map_err(io::Error::other)?;
     let name = |label| registry.name(label, options.vocabulary);
-    let kinds = Kinds {
-        run: name(Generic::UserAnnotation.into()),
-        op: name(Generic::CpuOp.into()),
-        region: name(region),
-        task: name(task),
-    };
     let units: Vec<_> = profile.groups.all().iter().map(|group| units(profile, group)).collect();
     let flow = FlowKind::HostToDevice;
     // Slices refer to these names, so they must live as long as the other thread.
@@ -121,7 +95,7 @@ pub fn export_calls(
                 process,
                 index,
                 counter_tracks: options.counter_tracks && profile.groups.counters() > 0,
-                call_kind: name(workgroup),
+                categories: &categories,
                 dispatch_kind: name(Generic::Kernel.into()),
                 counter_kind: name(Generic::Counter.into()),
                 flow: &flow,
@@ -133,7 +107,6 @@ pub fn export_calls(
                 labels,
                 raw: relay.is_imported().then(|| RawCalls::new(profile, index)),
                 units: &units,
-                kinds,
                 has_machines: has_machines(profile, index),
                 machines,
                 relay: &mut *relay,
@@ -257,7 +230,7 @@ struct ProcessExport<'a, 'r> {
     process: &'a Process,
     index: usize,
     counter_tracks: bool,
-    call_kind: &'a str,
+    categories: &'a Categories,
     dispatch_kind: &'a str,
     counter_kind: &'a str,
     flow: &'a FlowKind,
@@ -273,7 +246,6 @@ struct ProcessExport<'a, 'r> {
     raw: Option<RawCalls<'a>>,
     /// The counters of each group, with their units.
     units: &'a [Vec<(&'a str, &'a str)>],
-    kinds: Kinds<'a>,
     has_machines: bool,
     machines: &'a Machines,
     /// Receives the timeline.
@@ -424,11 +396,11 @@ impl<'a> ProcessExport<'a, '_> {
         let whether = [known, has_node, placed.is_some(), first.is_some()];
         let shape = whether.iter().fold(0, |bits, bit| bits << 1 | u8::from(*bit));
         let what = What {
-            category: self.call_kind,
+            category: self.categories.of(Role::Workgroup),
             name: self.names[name].clone(),
-            shape: Some(Shape(shape)),
+            shape: Some(KeysId(shape)),
             // Calls of virtual machines have no label; all other calls have the same category.
-            label: self.labels[columns.thread].alone.then_some(Label(name as u32)),
+            label: self.labels[columns.thread].alone.then_some(TextId(name as u32)),
         };
         self.slice(columns, i, times, values, self.counter_tracks, what)?;
         for dispatch in placed.map(|p| p.over).unwrap_or_default() {
@@ -461,7 +433,7 @@ impl<'a> ProcessExport<'a, '_> {
         }
         self.push_counters(&dispatch.counters);
         self.relay.flow(Flow { kind: self.flow, id: dispatch.id, end: FlowEnd::Finish });
-        self.relay.slice(Head {
+        self.relay.slice(SliceHead {
             process: DEVICE_ROWS + self.index as i64,
             thread: dispatch.lane as i64,
             category: self.dispatch_kind,
@@ -470,7 +442,7 @@ impl<'a> ProcessExport<'a, '_> {
             duration_ns: dispatch.end_ns.abs_diff(dispatch.start_ns),
             shape: None,
             // The row belongs to this process only.
-            label: Some(Label(name as u32)),
+            label: Some(TextId(name as u32)),
         })
     }
 }

@@ -22,7 +22,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::timeline::{
-    Arg, ArgValue, Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow,
+    Arg, ArgValue, Flow, FlowEnd, Id, Instant, ProcessRow, Row, SeriesPoint, Slice, ThreadRow,
+    TimelineSink,
 };
 
 /// What is wanted. Times are nanoseconds since 1970.
@@ -143,7 +144,7 @@ impl First {
     }
 }
 
-impl Sink for First {
+impl TimelineSink for First {
     fn process(&mut self, _: &ProcessRow<'_>) -> io::Result<()> {
         Ok(())
     }
@@ -156,7 +157,7 @@ impl Sink for First {
     fn instant(&mut self, instant: &Instant<'_>) -> io::Result<()> {
         self.note(instant.at_ns)
     }
-    fn counter(&mut self, counter: &Counter<'_>) -> io::Result<()> {
+    fn counter(&mut self, counter: &SeriesPoint<'_>) -> io::Result<()> {
         self.note(counter.at_ns)
     }
 }
@@ -191,7 +192,7 @@ impl<'a> Ends<'a> {
     }
 }
 
-impl Sink for Ends<'_> {
+impl TimelineSink for Ends<'_> {
     fn process(&mut self, _: &ProcessRow<'_>) -> io::Result<()> {
         Ok(())
     }
@@ -210,7 +211,7 @@ impl Sink for Ends<'_> {
         }
         Ok(())
     }
-    fn counter(&mut self, _: &Counter<'_>) -> io::Result<()> {
+    fn counter(&mut self, _: &SeriesPoint<'_>) -> io::Result<()> {
         Ok(())
     }
 }
@@ -237,7 +238,7 @@ struct Before {
     series: Vec<(String, f64, String)>,
 }
 
-impl<'a, S: Sink> Part<'a, S> {
+impl<'a, S: TimelineSink> Part<'a, S> {
     /// `arrows` are the ids that [`Ends::whole`] returned.
     pub fn new(sink: &'a mut S, filter: &'a Filter, arrows: HashSet<u64>) -> Self {
         let left_out = LeftOut::default();
@@ -263,7 +264,7 @@ impl<'a, S: Sink> Part<'a, S> {
                 .collect();
             let units = point.series.iter().map(|(key, _, unit)| (key.as_str(), unit.as_str()));
             let units: Vec<_> = units.collect();
-            self.sink.counter(&Counter {
+            self.sink.counter(&SeriesPoint {
                 row: Row { process: Id::Number(process), thread: Id::Number(thread) },
                 category: &point.category,
                 name: &name,
@@ -284,7 +285,7 @@ impl<'a, S: Sink> Part<'a, S> {
     }
 }
 
-impl<S: Sink> Sink for Part<'_, S> {
+impl<S: TimelineSink> TimelineSink for Part<'_, S> {
     fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
         self.sink.process(process)
     }
@@ -298,9 +299,9 @@ impl<S: Sink> Sink for Part<'_, S> {
         let end_ns = slice.start_ns.saturating_add_unsigned(slice.duration_ns);
         let has_time = self.filter.has_time(slice.start_ns, end_ns);
         let wanted =
-            |counter: &&Counter<'_>| has_time && self.filter.has_category(counter.category);
+            |counter: &&SeriesPoint<'_>| has_time && self.filter.has_category(counter.category);
         let counters: Vec<_> = slice.counters.iter().filter(wanted).copied().collect();
-        let points = |counters: &[Counter<'_>]| {
+        let points = |counters: &[SeriesPoint<'_>]| {
             counters.iter().map(|counter| counter.series.len() as u64).sum::<u64>()
         };
         self.left_out.points += points(slice.counters) - points(&counters);
@@ -323,7 +324,7 @@ impl<S: Sink> Sink for Part<'_, S> {
         Ok(())
     }
 
-    fn counter(&mut self, counter: &Counter<'_>) -> io::Result<()> {
+    fn counter(&mut self, counter: &SeriesPoint<'_>) -> io::Result<()> {
         let wanted = self.filter.has_category(counter.category);
         if wanted && self.filter.has_moment(counter.at_ns) {
             return self.sink.counter(counter);

@@ -1,7 +1,7 @@
 //! A timeline that one thread produces and another thread writes.
 //!
 //! ```text
-//!  calls ─► Relay ─ a batch of slices ─► thread ─► Sink ─► file
+//!  calls ─► Relay ─ a batch of slices ─► thread ─► TimelineSink ─► file
 //!             ▲                            │
 //!             └───── the batch, emptied ◄──┘
 //! ```
@@ -18,7 +18,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
 use crate::timeline::{
-    Arg, Counter, Flow, Id, Label, ProcessRow, Row, Shape, Sink, Slice, ThreadRow,
+    Arg, Flow, Id, KeysId, ProcessRow, Row, SeriesPoint, Slice, TextId, ThreadRow, TimelineSink,
 };
 
 /// Number of slices in a batch.
@@ -43,7 +43,7 @@ struct Batch<'a> {
 /// anything.
 #[derive(Debug)]
 struct Kept<'a> {
-    head: Head<'a>,
+    head: SliceHead<'a>,
     args_end: u32,
     counters_end: u32,
     flows_end: u32,
@@ -53,7 +53,7 @@ struct Kept<'a> {
 /// Its series start where those of the previous counter end, or where the slice's arguments end.
 #[derive(Debug)]
 struct KeptCounter<'a> {
-    label: CounterLabel<'a>,
+    label: CounterNames<'a>,
     series_end: usize,
 }
 
@@ -66,24 +66,24 @@ enum Other {
 
 /// A slice without its lists, in a row whose ids are numbers; see [`Slice`].
 #[derive(Clone, Debug)]
-pub struct Head<'a> {
+pub struct SliceHead<'a> {
     pub process: i64,
     pub thread: i64,
     pub category: &'a str,
     pub name: Cow<'a, str>,
     pub start_ns: i64,
     pub duration_ns: u64,
-    pub shape: Option<Shape>,
-    pub label: Option<Label>,
+    pub shape: Option<KeysId>,
+    pub label: Option<TextId>,
 }
 
 /// The names of a slice's counters; see [`Counter`].
 #[derive(Clone, Copy, Debug)]
-pub struct CounterLabel<'a> {
+pub struct CounterNames<'a> {
     pub category: &'a str,
     pub name: &'a str,
     /// Identifies its name, and the names of its series if all of them are known.
-    pub label: Option<Label>,
+    pub label: Option<TextId>,
     pub units: &'a [(&'a str, &'a str)],
 }
 
@@ -108,7 +108,7 @@ pub struct Relay<'a> {
 /// # Errors
 /// Writing failed, or no other thread could be started.
 pub fn relay<'a, T>(
-    sink: &mut (impl Sink + Send),
+    sink: &mut (impl TimelineSink + Send),
     make: impl FnOnce(&mut Relay<'a>) -> Result<T, Gone>,
 ) -> io::Result<T> {
     let (full, batches) = sync_channel(BATCHES);
@@ -136,7 +136,7 @@ pub fn relay<'a, T>(
 
 /// Passes every batch to `sink`, and returns the empty batches.
 fn write<'a>(
-    sink: &mut impl Sink,
+    sink: &mut impl TimelineSink,
     batches: &Receiver<Batch<'a>>,
     back: &Sender<Batch<'a>>,
 ) -> io::Result<()> {
@@ -150,7 +150,7 @@ fn write<'a>(
 }
 
 impl<'a> Relay<'a> {
-    /// See [`Sink::is_imported`].
+    /// See [`TimelineSink::is_imported`].
     pub fn is_imported(&self) -> bool {
         self.imported
     }
@@ -171,7 +171,7 @@ impl<'a> Relay<'a> {
     }
 
     /// Adds counters to the next slice. It cannot have more arguments after this.
-    pub fn counter(&mut self, label: CounterLabel<'a>, series: impl IntoIterator<Item = Arg<'a>>) {
+    pub fn counter(&mut self, label: CounterNames<'a>, series: impl IntoIterator<Item = Arg<'a>>) {
         let batch = &mut self.batch;
         self.args_end.get_or_insert(batch.args.len());
         batch.args.extend(series);
@@ -182,7 +182,7 @@ impl<'a> Relay<'a> {
     ///
     /// # Errors
     /// The other thread has ended.
-    pub fn slice(&mut self, head: Head<'a>) -> Result<(), Gone> {
+    pub fn slice(&mut self, head: SliceHead<'a>) -> Result<(), Gone> {
         let batch = &mut self.batch;
         batch.slices.push(Kept {
             head,
@@ -194,12 +194,12 @@ impl<'a> Relay<'a> {
         if batch.slices.len() >= MOST_SLICES { self.send() } else { Ok(()) }
     }
 
-    /// See [`Sink::fact`].
+    /// See [`TimelineSink::fact`].
     pub fn fact(&mut self, row: Row<'static>, name: &'static str, at_ns: i64, args: String) {
         self.other(Other::Fact { row, name, at_ns, args });
     }
 
-    /// See [`Sink::process`].
+    /// See [`TimelineSink::process`].
     pub fn process(
         &mut self,
         id: Id<'static>,
@@ -211,7 +211,7 @@ impl<'a> Relay<'a> {
         self.other(Other::Process { id, name, labels, sort_index, at_ns });
     }
 
-    /// See [`Sink::thread`].
+    /// See [`TimelineSink::thread`].
     pub fn thread(&mut self, row: Row<'static>, name: String, sort_index: i64, at_ns: i64) {
         self.other(Other::Thread { row, name, sort_index, at_ns });
     }
@@ -239,7 +239,7 @@ impl Batch<'_> {
         others.clear();
     }
 
-    fn write(&mut self, sink: &mut impl Sink) -> io::Result<()> {
+    fn write(&mut self, sink: &mut impl TimelineSink) -> io::Result<()> {
         let mut others = self.others.iter().peekable();
         let (mut args, mut counters, mut flows, mut raw) = (0, 0, 0, 0);
         let mut points = Vec::new();
@@ -247,7 +247,7 @@ impl Batch<'_> {
             while let Some((_, other)) = others.next_if(|(before, _)| *before <= number) {
                 other.write(sink)?;
             }
-            let Head { process, thread, category, name, start_ns, duration_ns, shape, label } =
+            let SliceHead { process, thread, category, name, start_ns, duration_ns, shape, label } =
                 &slice.head;
             let row = Row { process: Id::Number(*process), thread: Id::Number(*thread) };
             let [args_end, counters_end, flows_end, raw_end] =
@@ -256,11 +256,11 @@ impl Batch<'_> {
             let mut series = args_end;
             points.clear();
             points.extend(self.counters[counters..counters_end].iter().map(|counter| {
-                let CounterLabel { category, name, label, units } = counter.label;
+                let CounterNames { category, name, label, units } = counter.label;
                 let from = std::mem::replace(&mut series, counter.series_end);
                 let series = &self.args[from..series];
                 let label = label.filter(|_| series.len() == units.len());
-                Counter { row, category, name, at_ns: *start_ns, series, label, units }
+                SeriesPoint { row, category, name, at_ns: *start_ns, series, label, units }
             }));
             sink.slice(&Slice {
                 row,
@@ -282,7 +282,7 @@ impl Batch<'_> {
 }
 
 impl Other {
-    fn write(&self, sink: &mut impl Sink) -> io::Result<()> {
+    fn write(&self, sink: &mut impl TimelineSink) -> io::Result<()> {
         match self {
             Self::Fact { row, name, at_ns, args } => sink.fact(*row, name, *at_ns, args),
             Self::Process { id, name, labels, sort_index, at_ns } => sink.process(&ProcessRow {
@@ -324,7 +324,7 @@ mod tests {
         }
     }
 
-    impl Sink for Said {
+    impl TimelineSink for Said {
         fn is_imported(&self) -> bool {
             true
         }
@@ -347,7 +347,7 @@ mod tests {
         fn instant(&mut self, _: &Instant<'_>) -> io::Result<()> {
             unreachable!("calls have no instants")
         }
-        fn counter(&mut self, _: &Counter<'_>) -> io::Result<()> {
+        fn counter(&mut self, _: &SeriesPoint<'_>) -> io::Result<()> {
             unreachable!("counters come with slices")
         }
     }
@@ -382,19 +382,19 @@ mod tests {
             let flows = vec![Flow { kind, id: i as u64, end: FlowEnd::Start }; i % 2];
             let series: Vec<Arg<'a>> =
                 (0..i % 4).map(|n| Arg::text(text, texts[n].as_str())).collect();
-            let (label, units) = (Label(i as u32), &[("a", "b"), ("c", "d")][..]);
+            let (label, units) = (TextId(i as u32), &[("a", "b"), ("c", "d")][..]);
             relay.args().extend(args.iter().copied());
             relay.raw().push_str(&raw);
             flows.iter().for_each(|flow| relay.flow(*flow));
             let counters = [&series[..], &series[..i % 2]];
             let counters = &counters[..i % 3];
             for series in counters {
-                let of = CounterLabel { category: "k", name: text, label: Some(label), units };
+                let of = CounterNames { category: "k", name: text, label: Some(label), units };
                 relay.counter(of, series.iter().copied());
             }
-            let counters: Vec<Counter<'_>> = counters
+            let counters: Vec<SeriesPoint<'_>> = counters
                 .iter()
-                .map(|series| Counter {
+                .map(|series| SeriesPoint {
                     row: ROW,
                     category: "k",
                     name: text,
@@ -412,20 +412,20 @@ mod tests {
                 duration_ns: 9,
                 args: &args,
                 raw: &raw,
-                shape: Some(Shape(3)),
+                shape: Some(KeysId(3)),
                 label: Some(label),
                 flows: &flows,
                 counters: &counters,
             };
             expected.push(format!("{slice:?}"));
-            relay.slice(Head {
+            relay.slice(SliceHead {
                 process: 7,
                 thread: 8,
                 category: "c",
                 name: text.as_str().into(),
                 start_ns: i as i64,
                 duration_ns: 9,
-                shape: Some(Shape(3)),
+                shape: Some(KeysId(3)),
                 label: Some(label),
             })?;
         }

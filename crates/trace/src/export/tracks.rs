@@ -18,7 +18,7 @@ use profile::tracks::{Reading, Sample, Scope, Series, Times};
 use profile::{LossCount, Profile, merge_losses};
 
 use crate::round_trip::events::{RawSamples, SAMPLES_EVENT};
-use crate::timeline::{Arg, ArgValue, Counter, Id, ProcessRow, Row, Sink};
+use crate::timeline::{Arg, ArgValue, Id, ProcessRow, Row, SeriesPoint, TimelineSink};
 
 /// A track that belongs to no process has this number plus the index of its directory as its
 /// process number.
@@ -40,7 +40,7 @@ struct State<'a> {
 pub fn export_tracks(
     profile: &Profile,
     vocabulary: Vocabulary,
-    sink: &mut impl Sink,
+    sink: &mut impl TimelineSink,
 ) -> io::Result<Vec<LossCount>> {
     let registry = Registry::new();
     let category = registry.name(Generic::Counter.into(), vocabulary);
@@ -78,7 +78,7 @@ pub fn export_tracks(
                 };
                 let value = ArgValue::Plain(Value::Float(value));
                 let series = [Arg { key: &state.key, value }];
-                sink.counter(&Counter {
+                sink.counter(&SeriesPoint {
                     row: Row { process, thread: Id::Number(0) },
                     category,
                     name: &state.name,

@@ -26,10 +26,10 @@ use serde_json::Value;
 
 use super::Imported;
 use crate::chrome::event::{Event, Raw, Scalar};
-use crate::chrome::read::{Sink, Summary};
+use crate::chrome::read::{EventSink, ReadSummary};
 use crate::round_trip::document::{End, Facts, LossOf};
 use crate::round_trip::events::{COUNTS_EVENT, PAGE_EVENT, PageArgs, SAMPLES_EVENT, SamplesArgs};
-use crate::round_trip::head::Head;
+use crate::round_trip::head::OwnHead;
 
 mod call;
 mod counters;
@@ -44,7 +44,7 @@ fn is_derived(row: &str) -> bool {
     row.starts_with("dispatches of ") || row.starts_with("counters of ")
 }
 
-/// Makes the profile: a [`Sink`].
+/// Makes the profile: an [`EventSink`].
 #[derive(Debug)]
 pub struct Restore {
     dir: PathBuf,
@@ -126,8 +126,8 @@ impl Restore {
     ///
     /// # Errors
     /// The directory is not writable, or the head contradicts itself.
-    pub fn create(dir: &Path, head: Head) -> profile::Result<Self> {
-        let Head { facts, base_ns, whole } = head;
+    pub fn create(dir: &Path, head: OwnHead) -> profile::Result<Self> {
+        let OwnHead { facts, base_ns, whole } = head;
         let own = facts.manifest.snapshots.len();
         let more = facts.clock.snapshots.get(own..).unwrap_or_default().to_vec();
         let processes: Vec<ProcessFacts> =
@@ -175,7 +175,7 @@ impl Restore {
     ///
     /// # Errors
     /// The disk is full.
-    pub fn finish(mut self, summary: &Summary) -> profile::Result<Imported> {
+    pub fn finish(mut self, summary: &ReadSummary) -> profile::Result<Imported> {
         for process in 0..self.processes.len() {
             let mut threads: Vec<u32> = self.processes[process].threads.keys().copied().collect();
             threads.sort_unstable();
@@ -414,7 +414,7 @@ fn sample(value: &Value) -> Option<Sample> {
     Some(Sample { series: u32::try_from(word(0)?).ok()?, time, reading })
 }
 
-impl Sink for Restore {
+impl EventSink for Restore {
     fn event(&mut self, _: u64, event: &Event<'_>) -> Result<(), String> {
         match (event.phase, event.name.as_deref()) {
             (b'M', Some(PAGE_EVENT)) => self.page(event.args)?,

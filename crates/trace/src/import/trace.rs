@@ -26,16 +26,16 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use profile::activities::{ActivitiesWriter, Activity, NameId, RowId};
-use profile::writer::{CallsWriter, ProcessKey, ThreadKey};
+use profile::writer::{CallsWriter, ExportKey, ProcessKey, ThreadKey};
 use profile::{Clock, LossCount, Manifest, Moment, Origin, Role, State, merge_losses};
 use serde_json::{Map, Value};
 
 use super::Imported;
 use crate::chrome::event::{Event, Raw, Scalar, args};
-use crate::chrome::read::{Sink, Summary};
+use crate::chrome::read::{EventSink, ReadSummary};
 use crate::hash::FastMap;
 use crate::round_trip::events::PAGE_EVENT;
-use crate::round_trip::head::Head;
+use crate::round_trip::head::OwnHead;
 use counters::Counters;
 use held::held;
 use model::Loss;
@@ -78,9 +78,9 @@ pub struct OneTrace<'a> {
     last: Option<(Ids, usize)>,
     /// The export of the calls with a certain name and category, for each process, and whether they
     /// belong to a profiler's own work.
-    exports: FastMap<(ProcessKey, u64), (u32, bool)>,
+    exports: FastMap<(ProcessKey, u64), (ExportKey, bool)>,
     /// The same for asynchronous spans.
-    span_exports: FastMap<(ProcessKey, u64), u32>,
+    span_exports: FastMap<(ProcessKey, u64), ExportKey>,
     /// The made-up threads of calls that belong to no thread.
     apart: HashMap<(ProcessKey, Role), ThreadKey>,
     spans: Spans,
@@ -237,18 +237,18 @@ impl Import {
 impl OneTrace<'_> {
     /// The head of the trace, if it is an export of ours that contains everything to restore the
     /// profile.
-    pub fn head(&self) -> Option<Head> {
+    pub fn head(&self) -> Option<OwnHead> {
         // If calls have no pages, the export is an older one or incomplete.
         let whole = self.has_pages || self.all.calls.calls() == 0;
         let facts = self.document.get("counterpoint").filter(|_| whole)?;
-        Head::of(facts.clone(), self.document.get("baseTimeNanoseconds"))
+        OwnHead::of(facts.clone(), self.document.get("baseTimeNanoseconds"))
     }
 
     /// Ends the trace. `file` is its name in notes.
     ///
     /// # Errors
     /// The disk is full.
-    pub fn finish(self, file: &str, summary: &Summary) -> profile::Result<()> {
+    pub fn finish(self, file: &str, summary: &ReadSummary) -> profile::Result<()> {
         let open: usize = self.rows.iter().map(|row| row.open.len()).sum();
         let unpaired = self.unpaired + open as u64 + self.spans.open();
         self.all.counts.unpaired += unpaired;
@@ -395,7 +395,7 @@ impl OneTrace<'_> {
     fn put_call(
         &mut self,
         thread: ThreadKey,
-        export: u32,
+        export: ExportKey,
         start_ns: i64,
         end_ns: i64,
     ) -> Result<(), String> {
@@ -516,7 +516,7 @@ impl OneTrace<'_> {
     }
 }
 
-impl Sink for OneTrace<'_> {
+impl EventSink for OneTrace<'_> {
     fn event(&mut self, _: u64, event: &Event<'_>) -> Result<(), String> {
         self.activity(event)
     }

@@ -384,11 +384,11 @@ impl Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perfetto::write::{Head, Writer};
-    use crate::timeline::{Arg, Id, Row, Sink, Slice};
+    use crate::perfetto::write::{PerfettoHead, Writer};
+    use crate::timeline::{Arg, Id, Row, Slice, TimelineSink};
 
     fn trace(compress: bool) -> Vec<u8> {
-        let head = Head { clocks: vec![(1_000, 1)], compress };
+        let head = PerfettoHead { clocks: vec![(1_000, 1)], compress };
         let mut writer = Writer::new(Vec::new(), &head).unwrap();
         let row = Row { process: Id::Number(1), thread: Id::Text("t") };
         for (start_ns, name) in [(2_000, "a"), (2_010, "b"), (2_500, "é")] {

@@ -1,7 +1,7 @@
 //! Reads a trace in Perfetto's format as the events of Chrome's format, whatever program wrote it.
 //!
 //! ```text
-//!  packets ─► sequence: state, interned texts, clock ─► track event ─► row's queue ─► Sink::event
+//!  packets ─► sequence: state, interned texts, clock ─► track event ─► row's queue ─► EventSink::event
 //!                 │                                        │
 //!                 └─ descriptions of tracks ─► names of rows (`M`)
 //! ```
@@ -38,7 +38,7 @@ use model::activity::Value as Word;
 use super::decode::{Fields, varint};
 use super::fields::{chrome, packet, trace};
 use crate::chrome::event::{Event, Raw, Scalar};
-use crate::chrome::read::{ReadError, ReadErrorKind, Sink, Summary};
+use crate::chrome::read::{EventSink, ReadError, ReadErrorKind, ReadSummary};
 use crate::chrome::write::base_time_ns;
 use crate::hash::FastMap;
 use crate::round_trip::events::{COUNTS_EVENT, PAGE_EVENT};
@@ -57,7 +57,7 @@ const MOST_WAITING: usize = 1 << 18;
 /// # Errors
 /// The source cannot be read, or the sink refuses something; everything before that was handed out.
 /// A trace that is truncated or damaged is read up to there.
-pub fn read(source: impl Read, sink: &mut impl Sink) -> Result<Summary, ReadError> {
+pub fn read(source: impl Read, sink: &mut impl EventSink) -> Result<ReadSummary, ReadError> {
     let mut source = BufReader::with_capacity(1 << 18, source);
     let mut reader = Reader::new(sink);
     let mut body = Vec::new();
@@ -65,12 +65,12 @@ pub fn read(source: impl Read, sink: &mut impl Sink) -> Result<Summary, ReadErro
         let at = reader.summary.bytes;
         let io = |error| ReadError { at, kind: ReadErrorKind::Io(error) };
         let length = match head(&mut source).map_err(io)? {
-            Head::End => break,
-            Head::Packet { length, head } if length <= MOST_PACKET => {
+            PacketHead::End => break,
+            PacketHead::Packet { length, head } if length <= MOST_PACKET => {
                 reader.summary.bytes += head;
                 length
             }
-            Head::Packet { .. } | Head::Damaged => {
+            PacketHead::Packet { .. } | PacketHead::Damaged => {
                 reader.summary.truncated = true;
                 break;
             }
@@ -99,13 +99,13 @@ fn refused(at: u64, what: String) -> ReadError {
 }
 
 /// What precedes a packet.
-enum Head {
+enum PacketHead {
     End,
     Packet { length: u64, head: u64 },
     Damaged,
 }
 
-fn head(source: &mut impl BufRead) -> io::Result<Head> {
+fn head(source: &mut impl BufRead) -> io::Result<PacketHead> {
     let (mut bytes, mut used, mut values) = ([0u8; 20], 0, [0u64; 2]);
     for value in &mut values {
         let from = used;
@@ -116,7 +116,7 @@ fn head(source: &mut impl BufRead) -> io::Result<Head> {
                 Err(e) => return Err(e),
             };
             let Some(byte) = next else {
-                return Ok(if used == 0 { Head::End } else { Head::Damaged });
+                return Ok(if used == 0 { PacketHead::End } else { PacketHead::Damaged });
             };
             source.consume(1);
             bytes[used] = byte;
@@ -124,19 +124,19 @@ fn head(source: &mut impl BufRead) -> io::Result<Head> {
             match varint(&bytes[from..used]) {
                 Ok((n, _)) => break n,
                 Err(_) if used - from < 10 => {}
-                Err(_) => return Ok(Head::Damaged),
+                Err(_) => return Ok(PacketHead::Damaged),
             }
         };
     }
     match values[0] == u64::from(trace::PACKET << 3 | 2) {
-        true => Ok(Head::Packet { length: values[1], head: used as u64 }),
-        false => Ok(Head::Damaged),
+        true => Ok(PacketHead::Packet { length: values[1], head: used as u64 }),
+        false => Ok(PacketHead::Damaged),
     }
 }
 
 struct Reader<'a, S> {
     sink: &'a mut S,
-    summary: Summary,
+    summary: ReadSummary,
     sequences: FastMap<u64, Sequence>,
     tracks: Tracks,
     clocks: Clocks,
@@ -204,11 +204,11 @@ struct Place {
 
 type Done = Result<(), String>;
 
-impl<'a, S: Sink> Reader<'a, S> {
+impl<'a, S: EventSink> Reader<'a, S> {
     fn new(sink: &'a mut S) -> Self {
         Self {
             sink,
-            summary: Summary::default(),
+            summary: ReadSummary::default(),
             sequences: FastMap::default(),
             tracks: Tracks::default(),
             clocks: Clocks::default(),
@@ -512,7 +512,7 @@ impl<'a, S: Sink> Reader<'a, S> {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Summary, String> {
+    fn finish(mut self) -> Result<ReadSummary, String> {
         for row in 0..self.rows.len() {
             while !self.rows[row].queue.is_empty() {
                 self.take(row)?;

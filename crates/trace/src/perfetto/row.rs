@@ -15,7 +15,7 @@ use super::fields::{annotation, clocks, defaults, event, interned, packet, trace
 use super::intern::{Interned, Interner};
 use super::json::large_numbers_as_text;
 use super::nest::Nest;
-use crate::timeline::{Arg, ArgValue, Flow, FlowEnd, Label, Shape, Slice};
+use crate::timeline::{Arg, ArgValue, Flow, FlowEnd, KeysId, Slice, TextId};
 use model::activity::Value;
 
 /// After this many texts, a sequence restarts its numbers, so that memory stays bounded.
@@ -55,8 +55,8 @@ pub struct Point<'a> {
     pub category: &'a str,
     pub name: &'a str,
     pub args: &'a [Arg<'a>],
-    pub shape: Option<Shape>,
-    pub label: Option<Label>,
+    pub shape: Option<KeysId>,
+    pub label: Option<TextId>,
     pub flows: &'a [Flow<'a>],
     /// Values of counter tracks.
     pub extras: &'a Extras,
@@ -157,7 +157,7 @@ impl Sequence {
             });
         }
         let mut fresh = Fresh::new();
-        let label = point.label.and_then(Label::index);
+        let label = point.label.and_then(TextId::index);
         let known = label.and_then(|label| self.labels.get(label)).filter(|known| known[1] != 0);
         let [category, name] = match known {
             Some(known) => *known,
@@ -173,7 +173,7 @@ impl Sequence {
         let (same, at) = (&self.same, advance(&mut self.now_ns, point.at_ns));
         let keys = &mut self.keys;
         let mut shape = match point.shape {
-            Some(Shape(number)) if number < Shape::MOST => {
+            Some(KeysId(number)) if number < KeysId::MOST => {
                 let number = usize::from(number);
                 if self.shapes.len() <= number {
                     self.shapes.resize_with(number + 1, Vec::new);

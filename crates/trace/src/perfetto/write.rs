@@ -25,7 +25,9 @@ use super::extras::Extras;
 use super::fields::{chrome, clocks, event, packet, trace, track};
 use super::row::{Number, Point, Sequence, end_of};
 use crate::hash::FastMap;
-use crate::timeline::{Arg, Counter, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow};
+use crate::timeline::{
+    Arg, Id, Instant, ProcessRow, Row, SeriesPoint, Slice, ThreadRow, TimelineSink,
+};
 
 /// When this many bytes are buffered, the packets are written, and compressed together.
 const FLUSH_BYTES: usize = 1 << 18;
@@ -40,7 +42,7 @@ pub const MOST_LANES: usize = 64;
 
 /// What precedes the events.
 #[derive(Clone, Debug, Default)]
-pub struct Head {
+pub struct PerfettoHead {
     /// `CLOCK_REALTIME` and `CLOCK_MONOTONIC` at several moments, in ns, in any order.
     pub clocks: Vec<(u64, u64)>,
     /// Whether to compress packets with zlib.
@@ -110,7 +112,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// Writing failed.
-    pub fn new(out: W, head: &Head) -> io::Result<Self> {
+    pub fn new(out: W, head: &PerfettoHead) -> io::Result<Self> {
         let mut writer = Self {
             out,
             compress: head.compress,
@@ -318,7 +320,7 @@ fn sort(index: i64) -> i64 {
     index.clamp(i32::MIN.into(), i32::MAX.into())
 }
 
-impl<W: Write> Sink for Writer<W> {
+impl<W: Write> TimelineSink for Writer<W> {
     fn is_imported(&self) -> bool {
         true
     }
@@ -422,7 +424,7 @@ impl<W: Write> Sink for Writer<W> {
         self.flush_if_full()
     }
 
-    fn counter(&mut self, counter: &Counter<'_>) -> io::Result<()> {
+    fn counter(&mut self, counter: &SeriesPoint<'_>) -> io::Result<()> {
         let index = self.row(counter.row);
         self.extras.clear();
         self.points(index, counter);

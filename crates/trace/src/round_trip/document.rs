@@ -7,7 +7,9 @@ use profile::raw::ProcessFacts;
 use profile::tracks::{Readings, Scope, Series, Times};
 use profile::{LossCount, Manifest, Moment, Profile, merge_losses};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
+
+use crate::export::kinds;
 
 /// The version of the object.
 pub const TRACE_SCHEMA: &str = "counterpoint.trace/1";
@@ -23,7 +25,7 @@ pub struct Facts {
     /// How ticks were converted to times.
     pub clock: ClockFacts,
     /// Each process of the profile.
-    pub processes: Vec<ProcessRow>,
+    pub processes: Vec<ExportedProcess>,
     /// Each directory of tracks.
     pub tracks: Vec<TracksFacts>,
     /// Losses that were known before any call was read.
@@ -47,7 +49,7 @@ pub struct ClockFacts {
 /// A process and the row of its dispatches.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct ProcessRow {
+pub struct ExportedProcess {
     /// The process.
     #[serde(flatten)]
     pub process: ProcessFacts,
@@ -136,15 +138,10 @@ fn losses(profile: &Profile, found: &Found) -> Vec<LossOf> {
 
 /// The object for a profile, from what is known before its calls are read.
 pub fn of_profile(profile: &Profile) -> Facts {
-    let processes = profile.processes.iter().enumerate().map(|(i, process)| ProcessRow {
+    let processes = profile.processes.iter().enumerate().map(|(i, process)| ExportedProcess {
         process: process.into(),
         dispatches_pid: crate::export::calls::DEVICE_ROWS + i as i64,
     });
-    let mut kinds = vec![json!({ "producer": "iree", "name": "workgroup", "kineto": "cpu_op" })];
-    if profile.processes.iter().any(|process| !process.op_exports.is_empty()) {
-        let kind = |name| json!({ "producer": "tvm", "name": name, "kineto": "cpu_op" });
-        kinds.extend(["region", "task"].map(kind));
-    }
     Facts {
         schema: TRACE_SCHEMA.to_owned(),
         // Traces are shared with others, but the id is only for this profile and its pool.
@@ -157,7 +154,7 @@ pub fn of_profile(profile: &Profile) -> Facts {
         processes: processes.collect(),
         tracks: profile.tracks.iter().map(of_tracks).collect(),
         losses: losses(profile, &Found::default()),
-        kinds: kinds.iter().filter_map(Value::as_object).cloned().collect(),
+        kinds: kinds::listed(profile).iter().filter_map(Value::as_object).cloned().collect(),
     }
 }
 

@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use super::document::{Facts, TRACE_SCHEMA};
 use crate::chrome::event::{Event, Raw};
-use crate::chrome::read::{Sink, read};
+use crate::chrome::read::{EventSink, read};
 
 /// What precedes the events of one of our traces.
 #[derive(Clone, Debug, Default)]
-pub struct Head {
+pub struct OwnHead {
     /// The object `counterpoint`.
     pub facts: Facts,
     /// `baseTimeNanoseconds`.
@@ -21,7 +21,7 @@ pub struct Head {
     pub whole: bool,
 }
 
-impl Head {
+impl OwnHead {
     /// Parses the keys next to the events. `None` if the trace is not ours.
     pub fn of(facts: Value, base: Option<&Value>) -> Option<Self> {
         if facts.get("schema")?.as_str()? != TRACE_SCHEMA {
@@ -43,7 +43,7 @@ impl Head {
     pub fn look(file: impl Read) -> Option<Self> {
         #[derive(Default)]
         struct Before(HashMap<String, Value>);
-        impl Sink for Before {
+        impl EventSink for Before {
             fn event(&mut self, _: u64, _: &Event<'_>) -> Result<(), String> {
                 Err(String::new())
             }

@@ -8,11 +8,12 @@ use std::borrow::Cow;
 use model::activity::{FlowKind, Value as Word};
 use serde_json::{Map, Value, json};
 use trace::chrome::event::{Event, Raw, Scalar};
-use trace::chrome::read::{Sink as ReadSink, Summary, read};
-use trace::chrome::write::{Head, RawEvent, Writer};
+use trace::chrome::read::{EventSink, ReadSummary, read};
+use trace::chrome::write::{ChromeHead, RawEvent, Writer};
 use trace::perfetto;
 use trace::timeline::{
-    Arg, ArgValue, Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow,
+    Arg, ArgValue, Flow, FlowEnd, Id, Instant, ProcessRow, Row, SeriesPoint, Slice, ThreadRow,
+    TimelineSink,
 };
 
 /// Bytes as a source of decisions.
@@ -65,7 +66,7 @@ fn scalar(scalar: Option<&Scalar<'_>>) -> Option<String> {
     })
 }
 
-impl ReadSink for Again {
+impl EventSink for Again {
     fn event(&mut self, _: u64, event: &Event<'_>) -> Result<(), String> {
         let quoted = |text: &Cow<'_, str>| Value::from(&**text).to_string();
         let mut more: Vec<(&str, String)> = Vec::new();
@@ -105,7 +106,7 @@ impl ReadSink for Again {
 
 impl Again {
     /// Writes the document, and each of its events as the only event of a document.
-    fn of(bytes: &[u8]) -> (Self, Option<Summary>) {
+    fn of(bytes: &[u8]) -> (Self, Option<ReadSummary>) {
         let mut again = Self::default();
         let summary = read(bytes, &mut again).ok();
         (again, summary)
@@ -173,7 +174,7 @@ pub fn packets(bytes: &[u8]) {
 pub fn values(bytes: &[u8]) {
     let mut choices = Choices(bytes);
     let mut events: Vec<Value> = Vec::new();
-    let mut out = Writer::new(Vec::new(), &Head::default()).expect("write to memory");
+    let mut out = Writer::new(Vec::new(), &ChromeHead::default()).expect("write to memory");
     while !choices.0.is_empty() && events.len() < 50 {
         let mut keys: Vec<String> = (0..choices.below(6)).map(|_| choices.text().into()).collect();
         keys.sort();
@@ -259,7 +260,7 @@ fn nest(choices: &mut Choices<'_>) -> String {
 /// and end as were given, and names are written unchanged.
 pub fn perfetto(bytes: &[u8]) {
     let mut choices = Choices(bytes);
-    let head = perfetto::write::Head { clocks: vec![(1_000, 10)], compress: false };
+    let head = perfetto::write::PerfettoHead { clocks: vec![(1_000, 10)], compress: false };
     let mut out = perfetto::write::Writer::new(Vec::new(), &head).expect("write to memory");
     let (mut slices, mut names) = (0usize, Vec::new());
     for _ in 0..60 {
@@ -300,7 +301,7 @@ pub fn perfetto(bytes: &[u8]) {
                 let series = [Arg { key: &text, value: args[0].value }];
                 let units = [(&*text, "ns")];
                 let (category, name, series, units) = ("c", &*name, &series[..], &units[..]);
-                out.counter(&Counter { row, category, name, at_ns, series, label: None, units })
+                out.counter(&SeriesPoint { row, category, name, at_ns, series, label: None, units })
             }
             3 => {
                 let (category, name, args) = ("c", &*name, &args[..]);

@@ -20,7 +20,7 @@ use std::borrow::Cow;
 
 use super::fields::Field;
 use super::notes::{Mark, Notes, Slot};
-use super::word::{Lanes, WIDTH};
+use super::word::{WIDTH, Word};
 use crate::chrome::event::{Event, Raw};
 use crate::chrome::time::{Time, micros};
 
@@ -111,7 +111,7 @@ impl<'a> Scan<'a> {
     pub(super) fn string(self, mut at: usize) -> Option<(usize, bool)> {
         let mut escaped = false;
         loop {
-            let stop = Lanes::of(self.chunk(at)).string_stop();
+            let stop = Word::of(self.chunk(at)).string_stop();
             at += stop;
             if stop < WIDTH {
                 match self.byte(at)? {
@@ -156,14 +156,14 @@ impl<'a> Scan<'a> {
     pub(super) fn is_string(self, at: usize, length: usize) -> bool {
         let Some(quote) = length.checked_sub(1) else { return false };
         let (whole, rest) = (quote & !(WIDTH - 1), quote % WIDTH);
-        (0..whole).step_by(WIDTH).all(|i| Lanes::of(self.chunk(at + i)).string_stop() == WIDTH)
-            && Lanes::of(self.chunk(at + whole)).quote_is(rest)
+        (0..whole).step_by(WIDTH).all(|i| Word::of(self.chunk(at + i)).string_stop() == WIDTH)
+            && Word::of(self.chunk(at + whole)).quote_is(rest)
     }
 
     /// Whether an integer with this many digits (less than [`WIDTH`]) is at `at`.
     #[inline(always)]
     pub(super) fn is_number(self, at: usize, digits: usize) -> bool {
-        let lanes = Lanes::of(self.chunk(at));
+        let lanes = Word::of(self.chunk(at));
         (digits == 1 || digits > 1 && lanes.byte(0) != b'0')
             && lanes.digits_are(digits)
             && !matches!(lanes.byte(digits), b'.' | b'e' | b'E')
@@ -173,8 +173,8 @@ impl<'a> Scan<'a> {
     /// [`MOST_WHOLE`]) and three decimals at `at`.
     #[inline(always)]
     pub(super) fn is_time(self, at: usize, whole: usize) -> Option<i64> {
-        let start = Lanes::of(self.chunk(at));
-        let point = Lanes::of(self.chunk(at + whole));
+        let start = Word::of(self.chunk(at));
+        let point = Word::of(self.chunk(at + whole));
         let decimals = point.behind();
         let usual = (whole == 1 || whole > 1 && start.byte(0) != b'0')
             && point.byte(0) == b'.'
@@ -183,7 +183,7 @@ impl<'a> Scan<'a> {
         let (whole_ok, number) = if whole < WIDTH {
             (start.digits_are(whole), start.number(whole))
         } else {
-            let (more, rest) = (whole - WIDTH, Lanes::of(self.chunk(at + WIDTH)));
+            let (more, rest) = (whole - WIDTH, Word::of(self.chunk(at + WIDTH)));
             let ok = start.past_digits() == WIDTH && rest.digits_are(more);
             (
                 ok,
@@ -203,7 +203,7 @@ impl<'a> Scan<'a> {
     fn digits(self, mut at: usize, before: u64) -> (usize, u64) {
         let mut digits = before;
         loop {
-            let lanes = Lanes::of(self.chunk(at));
+            let lanes = Word::of(self.chunk(at));
             let count = lanes.past_digits();
             digits = digits.wrapping_mul(TENS[count]).wrapping_add(lanes.number(count));
             at += count;
@@ -256,7 +256,7 @@ impl<'a> Scan<'a> {
     fn skip_digits(self, start: usize) -> Option<usize> {
         let mut at = start;
         loop {
-            let count = Lanes::of(self.chunk(at)).past_digits();
+            let count = Word::of(self.chunk(at)).past_digits();
             at += count;
             if count < WIDTH {
                 return (at > start).then_some(at);

@@ -24,7 +24,7 @@ fn parsed(raw: Raw<'_>) -> Value {
     raw.parse().unwrap()
 }
 
-impl Sink for Kept {
+impl EventSink for Kept {
     fn event(&mut self, at: u64, e: &Event<'_>) -> Result<(), String> {
         let mut map = serde_json::Map::new();
         let mut put = |key: &str, value: Option<Value>| {
@@ -54,7 +54,7 @@ impl Sink for Kept {
     }
 }
 
-fn kept(text: &[u8], window: usize) -> Result<(Kept, Summary), ReadError> {
+fn kept(text: &[u8], window: usize) -> Result<(Kept, ReadSummary), ReadError> {
     let mut sink = Kept::default();
     let summary = document(Window::of_size(text, window), &mut sink)?;
     Ok((sink, summary))
@@ -138,7 +138,7 @@ fn errors_say_the_byte() {
 /// Everything that can be read is there, and what cannot be read is counted.
 #[test]
 fn only_the_damaged_part_is_lost() {
-    let counts = |s: Summary| (s.events, s.lost, s.damaged, s.mended, s.rest);
+    let counts = |s: ReadSummary| (s.events, s.lost, s.damaged, s.mended, s.rest);
     for (text, expected) in [
         (r#"[{"ph":"X"}] x"#.to_owned(), (1, 0, 0, 0, Some(13))),
         (r#"[{"ph":tru}]"#.to_owned(), (1, 1, 0, 0, None)),
@@ -155,7 +155,7 @@ fn only_the_damaged_part_is_lost() {
 #[test]
 fn the_sink_may_refuse() {
     struct Never;
-    impl Sink for Never {
+    impl EventSink for Never {
         fn event(&mut self, _: u64, _: &Event<'_>) -> Result<(), String> {
             Err("no".into())
         }

@@ -4,7 +4,7 @@
 
 /// Some bytes of a document. The first byte is the lowest byte of the number.
 #[derive(Clone, Copy)]
-pub(super) struct Lanes(u64);
+pub(super) struct Word(u64);
 
 /// The number of bytes.
 pub(super) const WIDTH: usize = 8;
@@ -22,7 +22,7 @@ const fn not_zero(lanes: u64) -> u64 {
     (((lanes & LOW) + LOW) | lanes) & HIGH
 }
 
-impl Lanes {
+impl Word {
     #[inline(always)]
     pub(super) fn of(bytes: [u8; WIDTH]) -> Self {
         Self(u64::from_le_bytes(bytes))
@@ -62,7 +62,7 @@ impl Lanes {
     }
 
     /// Whether byte `count` (below [`WIDTH`]) is a quote, and the first one of
-    /// [`Lanes::string_stop`].
+    /// [`Word::string_stop`].
     #[inline(always)]
     pub(super) fn quote_is(self, count: usize) -> bool {
         let visible = ((self.0 & LOW) + all(0x80 - 0x20)) | self.0;
@@ -108,7 +108,7 @@ impl Lanes {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Lanes, WIDTH};
+    use super::{WIDTH, Word};
 
     proptest! {
         #[test]
@@ -121,15 +121,15 @@ mod tests {
         ) {
             let first = |of: fn(u8) -> bool| bytes.iter().position(|b| of(*b)).unwrap_or(WIDTH);
             let stop = first(|b| b == b'"' || b == b'\\' || b < 0x20);
-            prop_assert_eq!(Lanes::of(bytes).string_stop(), stop);
+            prop_assert_eq!(Word::of(bytes).string_stop(), stop);
             for (at, byte) in bytes.iter().enumerate() {
                 let quote = at == stop && *byte == b'"';
-                prop_assert_eq!(Lanes::of(bytes).quote_is(at), quote);
-                prop_assert_eq!(Lanes::of(bytes).byte(at), *byte);
+                prop_assert_eq!(Word::of(bytes).quote_is(at), quote);
+                prop_assert_eq!(Word::of(bytes).byte(at), *byte);
             }
 
             bytes[..digits.len()].copy_from_slice(&digits);
-            let lanes = Lanes::of(bytes);
+            let lanes = Word::of(bytes);
             let past = bytes.iter().position(|b| !b.is_ascii_digit()).unwrap_or(WIDTH);
             prop_assert_eq!(lanes.past_digits(), past);
             for at in 0..WIDTH {

@@ -16,7 +16,7 @@ use model::activity::{Registry, Vocabulary};
 use profile::activities::{Activities, Activity, NameId};
 use serde_json::{Map, Value};
 
-use crate::export::calls;
+use crate::export::kinds;
 
 /// The key with the category that an event had before it was exported.
 pub const ORIGINAL: &str = "original_cat";
@@ -43,8 +43,7 @@ impl Categories {
         let mut registry = Registry::new();
         // The categories of calls in our own exports. Nobody else registers here, so no name is
         // taken.
-        let _ = calls::register(&mut registry);
-        let _ = calls::register_machines(&mut registry);
+        let _ = kinds::register(&mut registry);
         Self { vocabulary, known: HashMap::new(), registry }
     }
 

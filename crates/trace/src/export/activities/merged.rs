@@ -8,7 +8,7 @@ use profile::activities::{Activities, RowId};
 use super::categories::Categories;
 use super::keep::{Keep, visit_kept};
 use super::{Exact, Options, Written, look, scalar};
-use crate::chrome::write::{Head, RawEvent, Writer};
+use crate::chrome::write::{ChromeHead, RawEvent, Writer};
 use crate::export::filter::LeftOut;
 use crate::merge::{self, Moved};
 
@@ -28,7 +28,7 @@ pub fn write_merged<W: Write>(
     let files = files.collect::<io::Result<Vec<_>>>()?;
     let (alignments, labels) = (merge::align(&files), merge::labels(&files));
     let near_ns = merge::first_ns(&files, &alignments);
-    let mut writer = Writer::new(out, &Head { near_ns, ..Head::default() })?;
+    let mut writer = Writer::new(out, &ChromeHead { near_ns, ..ChromeHead::default() })?;
     merge::write_rows(&files, &labels, &mut writer)?;
     let filter = options.wish.since(near_ns);
     let (mut losses, mut left_out) = (Vec::new(), LeftOut::default());

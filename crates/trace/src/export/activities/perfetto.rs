@@ -20,9 +20,9 @@ use super::{Options, look, scalar, visit};
 use crate::chrome::event::Scalar;
 use crate::export::filter::LeftOut;
 use crate::merge::{self, Alignment, Look, Moved, ProcessKey};
-use crate::perfetto::write::{Head, REAL_IDS, Writer};
+use crate::perfetto::write::{PerfettoHead, REAL_IDS, Writer};
 use crate::timeline::{
-    Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow,
+    Flow, FlowEnd, Id, Instant, ProcessRow, Row, SeriesPoint, Slice, ThreadRow, TimelineSink,
 };
 
 /// The result of writing traces.
@@ -61,7 +61,7 @@ pub fn write_perfetto<W: Write>(
     let filter = options.wish.since(merge::first_ns(&files, &alignments));
     let mut filtered = LeftOut::default();
     let shift_ns = merge::first_ns(&files, &alignments).min(0).saturating_neg();
-    let mut writer = Writer::new(out, &Head { compress, ..Head::default() })?;
+    let mut writer = Writer::new(out, &PerfettoHead { compress, ..PerfettoHead::default() })?;
     let (mut losses, mut left_out) = (Vec::new(), 0);
     let mut arrows = Arrows::default();
     for (i, trace) in traces.iter().enumerate() {
@@ -348,7 +348,7 @@ impl<W: Write> OneTrace<'_, W> {
                 // Counters with equal names have different ids. Name them as Perfetto does.
                 let with_id = event.id.and_then(scalar).map(|id| format!("{name} id: {id}"));
                 let name = with_id.as_deref().unwrap_or(name);
-                self.writer.counter(&Counter {
+                self.writer.counter(&SeriesPoint {
                     row,
                     category,
                     name,

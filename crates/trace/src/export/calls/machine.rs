@@ -24,15 +24,6 @@ use crate::timeline::{Arg, ArgValue, Flow, FlowEnd};
 /// Numbers of arrows from regions to tasks start here, above those of all dispatches.
 const FIRST_ARROW: u64 = 1 << 40;
 
-/// The categories of calls of virtual machines, in the vocabulary of the output.
-#[derive(Clone, Copy, Debug)]
-pub struct Kinds<'a> {
-    pub run: &'a str,
-    pub op: &'a str,
-    pub region: &'a str,
-    pub task: &'a str,
-}
-
 /// The arrows of one region: one to each of its tasks.
 #[derive(Debug, Default)]
 struct Arrows {
@@ -171,13 +162,11 @@ impl<'a> ProcessExport<'a, '_> {
         }
 
         let args = self.relay.args();
-        let (category, inputs) = match op.role {
-            Role::Run => (self.kinds.run, None),
-            Role::Region => (self.kinds.region, None),
-            Role::Task => (self.kinds.task, None),
-            Role::Op | Role::Workgroup | Role::Span | Role::Bookkeeping => {
-                (self.kinds.op, machines.inputs.get(&columns.export[i]))
-            }
+        let category = self.categories.of(op.role);
+        // Runs, regions and tasks repeat the arguments of their op.
+        let inputs = match op.role.is_of_machine() && op.role != Role::Op {
+            true => None,
+            false => machines.inputs.get(&columns.export[i]),
         };
         if let Some((dims, types)) = inputs.filter(|_| !op.arguments.is_empty()) {
             let json = |key, json| Arg { key, value: ArgValue::Plain(Value::Json(json)) };

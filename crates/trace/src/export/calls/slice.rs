@@ -8,8 +8,8 @@ use profile::Columns;
 use profile::columns::{cpu_of, node_of};
 
 use super::ProcessExport;
-use crate::export::relay::{CounterLabel, Gone, Head};
-use crate::timeline::{Arg, ArgValue, Label, Shape};
+use crate::export::relay::{CounterNames, Gone, SliceHead};
+use crate::timeline::{Arg, ArgValue, KeysId, TextId};
 
 /// When a call began and ended.
 #[derive(Clone, Copy, Debug)]
@@ -24,8 +24,8 @@ pub(super) struct Times {
 pub(super) struct What<'a> {
     pub category: &'a str,
     pub name: Cow<'a, str>,
-    pub shape: Option<Shape>,
-    pub label: Option<Label>,
+    pub shape: Option<KeysId>,
+    pub label: Option<TextId>,
 }
 
 impl<'a> ProcessExport<'a, '_> {
@@ -86,7 +86,7 @@ impl<'a> ProcessExport<'a, '_> {
         if series {
             self.push_series(columns.thread, values);
         }
-        self.relay.slice(Head {
+        self.relay.slice(SliceHead {
             process: self.process.id.pid.into(),
             thread: self.tid(columns.thread),
             category: what.category,
@@ -118,10 +118,10 @@ impl<'a> ProcessExport<'a, '_> {
         let counters = &self.profile.manifest.counters;
         for (number, group) in self.profile.groups.all().iter().enumerate() {
             let labels = &self.labels[thread];
-            let label = CounterLabel {
+            let label = CounterNames {
                 category: self.counter_kind,
                 name: &labels.groups[number],
-                label: labels.alone.then_some(Label(number as u32)),
+                label: labels.alone.then_some(TextId(number as u32)),
                 units: &self.units[number],
             };
             let of_group = group.counters.clone();

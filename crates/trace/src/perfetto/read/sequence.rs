@@ -8,7 +8,7 @@ use super::clocks::{self, BOOTTIME, Clocks};
 use super::tracks::{Id, ThreadTrack};
 use super::{Done, Pending, Reader};
 use crate::chrome::event::{Event, Raw, Scalar};
-use crate::chrome::read::Sink;
+use crate::chrome::read::EventSink;
 use crate::perfetto::decode::{Field, Fields, varint};
 use crate::perfetto::fields::{annotation, defaults, event, interned, legacy, packet};
 use crate::text;
@@ -257,7 +257,7 @@ impl<'a> TrackEvent<'a> {
     }
 }
 
-impl<S: Sink> Reader<'_, S> {
+impl<S: EventSink> Reader<'_, S> {
     pub(super) fn track_event(
         &mut self,
         sequence: &Sequence,

@@ -9,7 +9,7 @@ use super::{NO_TRACK, Writer};
 use crate::perfetto::fields::track;
 use crate::perfetto::row::Number;
 use crate::text::same;
-use crate::timeline::{ArgValue, Counter, Label};
+use crate::timeline::{ArgValue, SeriesPoint, TextId};
 
 /// A process and its counters, which its threads share.
 #[derive(Debug)]
@@ -34,11 +34,11 @@ struct CounterTracks {
 impl<W: Write> Writer<W> {
     /// Adds the values of a counter of a row to those that will be written. Integers are added to
     /// the extras of a slice, as far as there is room.
-    pub(super) fn points(&mut self, row: usize, counter: &Counter<'_>) {
+    pub(super) fn points(&mut self, row: usize, counter: &SeriesPoint<'_>) {
         if counter.series.is_empty() {
             return;
         }
-        let label = counter.label.and_then(Label::index);
+        let label = counter.label.and_then(TextId::index);
         let labelled = label.and_then(|label| self.rows[row].by_label.get_mut(label));
         let mut tracks = std::mem::take(labelled.unwrap_or(&mut self.found));
         if tracks.len() != counter.series.len() {
@@ -68,7 +68,7 @@ impl<W: Write> Writer<W> {
 
     /// Puts the track of each series of a counter into `tracks`; [`NO_TRACK`] for a series without
     /// numbers.
-    fn find_tracks(&mut self, row: usize, counter: &Counter<'_>, tracks: &mut Vec<u64>) {
+    fn find_tracks(&mut self, row: usize, counter: &SeriesPoint<'_>, tracks: &mut Vec<u64>) {
         tracks.clear();
         let process = self.rows[row].process;
         let at = self.processes[process].counter(counter.name);
@@ -84,7 +84,7 @@ impl<W: Write> Writer<W> {
     fn add_counter_track(
         &mut self,
         (process, at): (usize, usize),
-        counter: &Counter<'_>,
+        counter: &SeriesPoint<'_>,
         series: &str,
     ) -> u64 {
         let parent = self.processes[process].track;

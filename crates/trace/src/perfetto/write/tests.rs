@@ -3,14 +3,14 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::timeline::{Arg, Label};
+use crate::timeline::{Arg, TextId};
 
 /// Row, label, number of series, and whether the name is unique.
 type Step = (u8, u32, usize, bool);
 
 fn write(steps: &[Step], new_names: usize, labels: bool) -> Vec<u8> {
-    let mut writer = Writer::new(Vec::new(), &Head::default()).unwrap();
-    let label = |label: u32| labels.then_some(Label(label));
+    let mut writer = Writer::new(Vec::new(), &PerfettoHead::default()).unwrap();
+    let label = |label: u32| labels.then_some(TextId(label));
     let all = steps.iter().enumerate();
     for (i, (row, number, series, new)) in all {
         let row = Row { process: Id::Number(1), thread: Id::Number((*row).into()) };
@@ -19,7 +19,7 @@ fn write(steps: &[Step], new_names: usize, labels: bool) -> Vec<u8> {
         let values: Vec<Arg<'_>> =
             keys[..*series].iter().map(|key| Arg::uint(key, value)).collect();
         let at_ns = i as i64;
-        let counter = Counter {
+        let counter = SeriesPoint {
             row,
             category: "c",
             name: &name,
@@ -56,7 +56,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn labels_do_not_change_the_output(steps in prop::collection::vec(
-        (0u8..3, prop_oneof![0u32..5, Just(Label::MOST), Just(u32::MAX)], 0usize..=3, any::<bool>()),
+        (0u8..3, prop_oneof![0u32..5, Just(TextId::MOST), Just(u32::MAX)], 0usize..=3, any::<bool>()),
         0..60,
     )) {
         prop_assert!(write(&steps, 2, true) == write(&steps, 2, false));

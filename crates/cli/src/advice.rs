@@ -1,0 +1,75 @@
+//! What to do about an error or a finding: the only place with advice about counters, names,
+//! metrics and the machine. The other crates give a cause, with the facts that belong to it; here each cause has
+//! a sentence for people.
+//!
+//! | module | advice about |
+//! |---|---|
+//! | `counters` | a counter that does not open or count ([`machine::check::Cause`]) |
+//! | `machine` | what limits this machine ([`machine::doctor::Limit`]) |
+//! | `names` | a counter list that cannot be used ([`names::NameCause`]) |
+//! | `metrics` | a metric that cannot be used ([`model::metric::MetricCause`]) |
+//! | `wanted` | words that people type for which there is no counter (`ipc`, `memory`) |
+//! | `devices` | a device that cannot be counted |
+//!
+//! Advice about one command (`--force`, another directory) is where that command fails:
+//! [`Failure::hint`](crate::failure::Failure::hint).
+
+mod counters;
+mod devices;
+mod machine;
+mod metrics;
+mod names;
+#[cfg(test)]
+mod tests;
+mod wanted;
+
+pub use counters::{for_cause, for_problem};
+pub use devices::skipped;
+pub use machine::for_limit;
+pub use metrics::for_metric;
+pub use names::for_name;
+
+use ::machine::Machine;
+use ::names::defaults::{VariableError, VariableProblem};
+
+/// What to do about a variable whose list cannot be used.
+pub fn for_variable(error: &VariableError, machine: &Machine) -> Option<String> {
+    match &*error.problem {
+        VariableProblem::Name(error) => for_name(error, machine),
+        VariableProblem::Counter(problem) => for_problem(problem, machine),
+    }
+}
+
+/// How to let a container count: with its default filter and with the kernel's own rules.
+const CONTAINER: &str = "start the container with --cap-add PERFMON (Docker, Podman; in Kubernetes \
+     securityContext.capabilities.add), or with a seccomp profile that allows perf_event_open";
+
+/// How to give a command CAP_PERFMON. `setcap` on the program would not do: a program that gets
+/// rights from its file ignores LD_PRELOAD (ld.so(8), secure execution). With ambient capabilities
+/// it does not.
+const WITH_PERFMON: &str = "run as root, or with CAP_PERFMON: sudo setpriv --reuid=$(id -u) \
+     --regid=$(id -g) --init-groups --inh-caps=+perfmon --ambient-caps=+perfmon COMMAND";
+
+/// The command that changes a setting of the kernel. In a container settings can only be read.
+fn sysctl(setting: &str, machine: &Machine) -> String {
+    match machine.container() {
+        None => format!("sudo sysctl {setting}"),
+        Some(_) => format!("on the host: sudo sysctl {setting}"),
+    }
+}
+
+/// The command that lets this user read tracefs. Its mode is not enough: the files belong to the
+/// group of the mount and are closed to others (measured, Linux 6.18). The shell fills in the user's
+/// group.
+const OPEN_TRACEFS: &str = "sudo mount -o remount,mode=755,gid=$(id -g) /sys/kernel/tracing";
+
+/// The command that mounts tracefs.
+fn mount_tracefs(machine: &Machine) -> String {
+    let at = "/sys/kernel/tracing";
+    match machine.container() {
+        None => format!("sudo mount -t tracefs -o mode=755,gid=$(id -g) tracefs {at}"),
+        Some(_) => format!(
+            "start the container with -v {at}:{at}:ro, or as root in it: mount -t tracefs tracefs {at}"
+        ),
+    }
+}

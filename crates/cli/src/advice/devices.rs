@@ -1,0 +1,33 @@
+//! What to do about a device whose counters cannot be read.
+
+use names::defaults::Skipped;
+
+/// How the driver of this component (PAPI's name) lets a user read its counters; `None` where
+/// nothing has to be allowed.
+pub(super) fn for_device(component: &str) -> Option<&'static str> {
+    match component.to_ascii_lowercase().as_str() {
+        "cuda" => Some(
+            "NVIDIA's driver keeps its counters for root unless the module option \
+             NVreg_RestrictProfilingToAdminUsers is 0: put `options nvidia \
+             NVreg_RestrictProfilingToAdminUsers=0` into a file below /etc/modprobe.d, rebuild the \
+             initramfs if it loads the driver, and reboot",
+        ),
+        "rocm" => Some(
+            "the user must be in the groups that own /dev/kfd and /dev/dri/renderD*: sudo usermod \
+             -aG render,video USER, then log in again",
+        ),
+        "intel_gpu" => Some(
+            "counting on Intel's GPUs takes sudo sysctl dev.i915.perf_stream_paranoid=0 \
+             (dev.xe.observation_paranoid=0 with the driver xe) and ZET_ENABLE_METRICS=1",
+        ),
+        _ => None,
+    }
+}
+
+/// A note about a device that is left out, with advice.
+pub fn skipped(skipped: &Skipped) -> String {
+    match for_device(skipped.component) {
+        Some(advice) => format!("{skipped}; {advice}"),
+        None => skipped.to_string(),
+    }
+}

@@ -1,0 +1,38 @@
+//! What to type instead of a metric that cannot be used.
+
+use model::metric::{MetricCause, MetricError, MetricErrorKind};
+
+/// What to type instead; `None` where the message says it all.
+pub fn for_metric(error: &MetricError) -> Option<String> {
+    let advice = match (&error.kind, &error.cause) {
+        (_, Some(cause)) => for_cause(cause),
+        (MetricErrorKind::Function { .. }, None) => "there are min(…) and max(…)".into(),
+        (MetricErrorKind::Ambiguous { .. }, None) => "write it with its modifiers".into(),
+        (MetricErrorKind::Modes { .. }, None) => {
+            "if that is what you want, write them with their modifiers".into()
+        }
+        _ => return None,
+    };
+    Some(advice)
+}
+
+fn for_cause(cause: &MetricCause) -> String {
+    match cause {
+        MetricCause::UnquotedName => {
+            "put names with slashes, commas or spaces in quotes: \"msr/tsc/\" / duration".into()
+        }
+        MetricCause::Units(units) => format!("units: {units}"),
+        MetricCause::Minus { left, right } => {
+            format!("a minus needs spaces around it: {left} - {right}")
+        }
+        MetricCause::Near(names) => format!("did you mean {}?", names.join(", ")),
+        MetricCause::Counters(names) if names.is_empty() => "this recording has no counters".into(),
+        MetricCause::Counters(names) => {
+            format!("this recording has the counters {}", names.join(", "))
+        }
+        MetricCause::OneGroup(names) => {
+            format!("count them in one group: -e '{{{}}}'", names.join(","))
+        }
+        MetricCause::PlainNumber => "numbers can have a unit: 5ms, 64B, 1kHz".into(),
+    }
+}

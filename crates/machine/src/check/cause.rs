@@ -1,0 +1,63 @@
+//! Causes of a [`Problem`](super::Problem), with the facts that advice needs. This crate gives no
+//! advice: `crates/cli/src/advice` says what to do about each cause.
+
+/// Why a counter or a set of counters does not work. A new variant needs advice in the command
+/// line; the enum is exhaustive so that the compiler asks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Only what the message says is known.
+    Unknown,
+    /// The counter counts only the kernel's work, and it was asked to leave out the kernel.
+    AlwaysZero,
+    /// The machine cannot count all of them at once.
+    TooMany {
+        /// Names of counters that can be counted at once.
+        fits: Vec<String>,
+        /// Names of counters that cannot be counted together with `fits`.
+        refused: Vec<String>,
+        /// Whether the kernel can let them take turns. Breakpoints cannot.
+        can_take_turns: bool,
+    },
+    /// The counters fit the PMU, but something else uses it for part of the time.
+    SharedPmu,
+    /// The counters open, but the PMU never counts them.
+    NeverScheduled,
+    /// The counters open, but reading them fails.
+    Unreadable,
+    /// A seccomp filter does not let `perf_event_open` reach the kernel.
+    Filtered,
+    /// There is no PMU, so no hardware counter works.
+    NoPmu {
+        /// This is a virtual machine, whose hypervisor could pass a PMU on.
+        is_virtual: bool,
+    },
+    /// The PMU or the kernel does not have this counter.
+    NoSuchCounter,
+    /// Counting in the kernel is forbidden.
+    KernelForbidden {
+        /// The same counter in user mode only, which works.
+        user_only: String,
+    },
+    /// The counter is forbidden to this user.
+    Forbidden {
+        /// The highest `perf_event_paranoid` at which every user may open it. `None`: no level is
+        /// enough, only CAP_PERFMON is.
+        paranoid: Option<i32>,
+    },
+    /// The kernel is built without perf.
+    NoPerf,
+    /// This process has as many descriptors as it may have.
+    ProcessDescriptors,
+    /// The system has as many descriptors as it may have.
+    SystemDescriptors,
+    /// All hardware breakpoints are in use.
+    BreakpointsInUse,
+    /// Another process has exclusive use of the PMU.
+    ExclusivePmu,
+    /// The kernel rejects the filter of a tracepoint.
+    BadFilter,
+    /// The kernel rejects the counter with these modifiers, or at this address.
+    BadModifiers,
+    /// The kernel cannot put a probe on this instruction.
+    NotProbeable,
+}

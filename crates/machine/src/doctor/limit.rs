@@ -1,0 +1,70 @@
+//! What limits counting or recording, with the facts that advice needs. `crates/cli/src/advice`
+//! says what to do about each.
+
+use crate::check::Cause;
+
+/// The reason for a finding that is not as it should be. A new variant needs advice in the command
+/// line; the enum is exhaustive so that the compiler asks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// The kernel is older than the recorder needs.
+    OldKernel,
+    /// The kernel is built without perf.
+    NoPerf,
+    /// The processor's PMU is not visible.
+    NoPmu {
+        /// This is a virtual machine, whose hypervisor could pass a PMU on.
+        is_virtual: bool,
+    },
+    /// The NMI watchdog uses a hardware counter.
+    NmiWatchdog,
+    /// `rdpmc` of an x86 PMU is 0.
+    NoRdpmc {
+        /// The file in sysfs, without its leading slash.
+        file: String,
+    },
+    /// `perf_user_access` of an Arm kernel is 0.
+    NoUserAccess,
+    /// `perf_event_paranoid` cannot be read.
+    ParanoidUnknown,
+    /// `perf_event_paranoid` forbids every counter.
+    NothingAllowed,
+    /// `perf_event_paranoid` forbids counting in the kernel.
+    KernelForbidden,
+    /// The capabilities are those of a user namespace, and the kernel does not accept them.
+    NamespaceCapabilities,
+    /// A seccomp filter is active, and it forbids or may forbid counting.
+    Filter {
+        /// It was tried, and it does forbid counting.
+        forbids: bool,
+    },
+    /// This is a container, whose limits may forbid counting.
+    Container,
+    /// The simplest software counters do not work.
+    NoCounting(Cause),
+    /// The time-stamp counter changes its rate.
+    VariableClock {
+        /// This is a virtual machine, whose hypervisor could pass a constant clock on.
+        is_virtual: bool,
+    },
+    /// The kernel does not use the time-stamp counter, although its rate is constant.
+    DistrustedClock,
+    /// There is no `/dev/shm`.
+    NoSharedMemory,
+    /// `/dev/shm` is nearly full.
+    LittleSharedMemory,
+    /// A process may have fewer descriptors than many counted threads need.
+    FewDescriptors,
+    /// The size of files is limited.
+    FileSize,
+    /// Fewer counters can be mapped for reading in user mode than many threads need.
+    LittleLockedMemory,
+    /// The files of tracefs are closed to this user.
+    ClosedTracefs,
+    /// tracefs is not mounted.
+    NoTracefs,
+    /// glibc is older than the agent's library needs.
+    OldGlibc,
+    /// The agent's library is not where the program looks for it.
+    NoAgent,
+}
