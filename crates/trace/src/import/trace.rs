@@ -35,6 +35,7 @@ use crate::chrome::read::{Sink, Summary};
 use crate::hash::FastMap;
 use crate::round_trip::events::PAGE_EVENT;
 use crate::round_trip::head::Head;
+pub use counters::CounterValue;
 use counters::Counters;
 use held::held;
 use model::Loss;
@@ -55,6 +56,8 @@ pub struct Import {
     base_ns: Option<i64>,
     first_ns: i64,
     last_ns: i64,
+    /// Likewise of the values of counters, for a trace that has nothing else.
+    counters_ns: Option<(i64, i64)>,
     manifest: Manifest,
     counts: Imported,
     losses: Vec<LossCount>,
@@ -168,6 +171,7 @@ impl Import {
             base_ns: None,
             first_ns: i64::MAX,
             last_ns: i64::MIN,
+            counters_ns: None,
             manifest,
             counts: Imported::default(),
             losses: Vec::new(),
@@ -204,6 +208,11 @@ impl Import {
         })
     }
 
+    fn saw_counter(&mut self, time_ns: i64) {
+        let (first, last) = self.counters_ns.unwrap_or((time_ns, time_ns));
+        self.counters_ns = Some((first.min(time_ns), last.max(time_ns)));
+    }
+
     /// Counts what was lost on the way here.
     pub fn lose(&mut self, losses: impl IntoIterator<Item = LossCount>) {
         self.losses.extend(losses);
@@ -217,6 +226,9 @@ impl Import {
         self.counts.calls = self.calls.calls() - self.counts.spans;
         if self.counts.calls == 0 {
             self.manifest.notes.push(format!("the trace has no slices: {}", held(&self.forms)));
+        }
+        if let (true, Some((first, last))) = (self.first_ns > self.last_ns, self.counters_ns) {
+            (self.first_ns, self.last_ns) = (first, last);
         }
         let manifest = &mut self.manifest;
         manifest.state = State::Finished;
@@ -459,6 +471,15 @@ impl OneTrace<'_> {
     }
 
     fn activity(&mut self, event: &Event<'_>) -> Result<(), String> {
+        let (row, category, name) = self.keep(event)?;
+        self.understand(event, row, category, name)
+    }
+
+    /// Keeps an event as it is. Returns its row, its category and its name.
+    fn keep(
+        &mut self,
+        event: &Event<'_>,
+    ) -> Result<(usize, Option<NameId>, Option<NameId>), String> {
         let row = self.row(event)?;
         let name = event.name.as_deref().map(|text| self.activities.name(text));
         let category = event.category.as_deref().map(|text| self.activities.name(text));
@@ -481,6 +502,17 @@ impl OneTrace<'_> {
         if event.exact_time.is_some() || event.exact_duration.is_some() {
             self.imprecise(event);
         }
+        Ok((row, category, name))
+    }
+
+    /// Makes of an event what views compute with: a call, the name of a row, values of a counter.
+    fn understand(
+        &mut self,
+        event: &Event<'_>,
+        row: usize,
+        category: Option<NameId>,
+        name: Option<NameId>,
+    ) -> Result<(), String> {
         let what = (category, name);
         match (event.phase, event.time_ns, event.duration_ns) {
             (b'X', Some(start), Some(duration)) if duration >= 0 => {
