@@ -1,13 +1,13 @@
-//! `cargo xtask bench`: claims about speed, as ratios and differences inside one run.
+//! `cargo xtask bench`: measures speed, as ratios and differences within one run.
 //!
-//! A benchmark is a [`Plan`]: commands that are started again and again in turn (so that a
-//! machine that slows down slows all of them), what to read from each, and the figures to form
-//! from the readings of one round. The result is the median over rounds with a bootstrap
-//! interval; a target inside the interval is reported as inconclusive, never as met. Results
-//! are kept in `benches/runs/`, one JSON file and one page of text per run.
+//! A benchmark is a [`Plan`]: a set of commands, the readings to take from each, and the figures to
+//! compute from the readings of one round. The commands run in turn, round after round, so that a
+//! machine that slows down slows all of them. The result is the median over the rounds with a
+//! bootstrap interval. A target inside the interval is reported as inconclusive, never as met.
+//! Results are kept in `benches/runs/`, with one JSON file and one page of text per run.
 //!
-//! To add one: a file below `bench/` with a function that returns a `Plan`, and a line in
-//! [`BENCHMARKS`].
+//! To add a benchmark, write a file below `bench/` with a function that returns a `Plan`, and add a
+//! line to [`BENCHMARKS`].
 
 mod child;
 mod dispatch;
@@ -50,48 +50,48 @@ pub struct Args {
     strict: bool,
 }
 
-/// One entry of the list.
+/// One entry of the list of benchmarks.
 struct Benchmark {
     name: &'static str,
     about: &'static str,
-    /// Builds what it needs and says what to run.
+    /// Builds what the benchmark needs, and returns what to run.
     prepare: fn(&Layout) -> Result<Plan>,
 }
 
 const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         name: "idle-start",
-        about: "what a preloaded but idle library adds to the start of python",
+        about: "time that the preloaded, idle library adds to the start of Python",
         prepare: idle_start::prepare,
     },
     Benchmark {
         name: "run-start",
-        about: "what `counterpoint run` takes for a program that does nothing",
+        about: "time of `counterpoint run` for a program that does nothing",
         prepare: run_start::prepare,
     },
     Benchmark {
         name: "dispatch-e2e",
-        about: "what profiling adds to each of 100,000 tiny dispatches, IREE on one thread",
+        about: "time that profiling adds to each of 100,000 tiny dispatches of IREE on one thread",
         prepare: dispatch::prepare,
     },
     Benchmark {
         name: "probe",
-        about: "a begin and end pair against its floor and its peer, in one thread",
+        about: "a pair of readings, compared with the cheapest possible pair and the usual pair",
         prepare: probe::prepare,
     },
     Benchmark {
         name: "price",
-        about: "what recording costs a program, beside what its report says that it costs",
+        about: "real cost of recording, compared with the cost that the report states",
         prepare: price::prepare,
     },
     Benchmark {
         name: "guest-reads",
-        about: "readings of hardware counters in instructions of an emulated machine",
+        about: "cost of reading hardware counters, in instructions of an emulated machine",
         prepare: guest_reads::prepare,
     },
     Benchmark {
         name: "read",
-        about: "a begin and end with software counters, beside PAPI and perf-event2",
+        about: "a pair of readings of software counters, compared with PAPI and perf-event2",
         prepare: read::prepare,
     },
     Benchmark {
@@ -101,22 +101,22 @@ const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "stats-10m",
-        about: "distributions of ten million calls with four counters, beside numpy and scipy",
+        about: "distributions of ten million calls with four counters, compared with numpy and scipy",
         prepare: stats_10m::prepare,
     },
     Benchmark {
         name: "trace-export",
-        about: "a million events as a timeline, beside torch's export_chrome_trace",
+        about: "exporting a million events, compared with torch's export_chrome_trace",
         prepare: traces::export,
     },
     Benchmark {
         name: "trace-import",
-        about: "reading the million events that torch wrote, beside Python's json.load",
+        about: "reading a million events that torch wrote, compared with Python's json.load",
         prepare: traces::import,
     },
     Benchmark {
         name: "tvm-op",
-        about: "what an instrument adds to each call of TVM's virtual machine",
+        about: "time that an instrument adds to each call of TVM's virtual machine",
         prepare: tvm_op::prepare,
     },
     Benchmark {
@@ -126,7 +126,7 @@ const BENCHMARKS: &[Benchmark] = &[
     },
 ];
 
-/// Fewer processes than this say nothing about spread.
+/// With fewer rounds, the spread is not meaningful.
 const FEWEST_ROUNDS: usize = 10;
 
 pub fn main(layout: &Layout, args: &Args) -> Result<()> {
@@ -165,7 +165,7 @@ fn run(layout: &Layout, benchmark: &Benchmark, args: &Args) -> Result<Vec<Outcom
     let mut rounds = Vec::with_capacity(count);
     for number in 0..count {
         let mut round = Round::default();
-        // The order rotates: no command always runs after the same other one.
+        // The order rotates, so that no command always runs after the same other one.
         for position in 0..plan.cases.len() {
             let case = &plan.cases[(number + position) % plan.cases.len()];
             let readings = child::run(layout, case)

@@ -1,8 +1,8 @@
 //! `cargo xtask demo`: from a fresh checkout to a report about a real model.
 //!
-//! The program under the profiler is `iree-benchmark-module` with a fixed number of inferences.
-//! A single inference (`iree-run-module`) takes 0.3 ms and shows page faults of first touches
-//! and little else; a few hundred give percentiles something to say, still in a fraction of a
+//! The profiled program is `iree-benchmark-module` with a fixed number of inferences. A single
+//! inference (`iree-run-module`) takes 0.3 ms and shows little more than page faults on first
+//! accesses. A few hundred inferences give meaningful percentiles and still take a fraction of a
 //! second.
 
 use std::fs::File;
@@ -59,7 +59,8 @@ fn benchmark(layout: &Layout, model: &Fixture, module: &Path, inferences: u32) -
     words.push(format!("--function={}", model.function));
     words.extend(model.inputs.iter().map(|input| format!("--input={input}")));
     words.push(format!("--benchmark_min_time={inferences}x"));
-    // Without it the program describes the machine on stderr, into the middle of ours.
+    // Without this flag, the program describes the machine on stderr, in the middle of our
+    // messages.
     words.push("--benchmark_format=json".to_owned());
     words
 }

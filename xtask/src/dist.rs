@@ -1,13 +1,13 @@
-//! `cargo xtask dist`: what people install, in `dist/{bin,lib,include}`; the Python package is in
-//! `dist/lib/python`, for `PYTHONPATH` and for `counterpoint run`.
+//! `cargo xtask dist`: builds what people install, in `dist/{bin,lib,include}`. The Python package
+//! is in `dist/lib/python`, for `PYTHONPATH` and for `counterpoint run`.
 //!
-//! Linking is the point here. A cdylib linked by the host's gcc needs the host's glibc (2.34 on
-//! Debian 12) and `libgcc_s.so.1`; preloaded into a program with an older glibc it keeps that
-//! program from starting. So the release is linked by zig's lld against the symbol versions of
-//! glibc 2.17 with an unwinder linked in (measured: the highest version needed is 2.14, and a
-//! caught panic still unwinds). The linker comes from pip, pinned in `xtask/requirements`.
-//! Rejected: a container with an old distribution (not everybody can start one), building std
-//! (needs a nightly compiler), musl (it cannot be preloaded into glibc programs).
+//! The linker matters most here. A cdylib that the host's gcc links needs the host's glibc (2.34 on
+//! Debian 12) and `libgcc_s.so.1`. Preloaded into a program with an older glibc, it would keep that
+//! program from starting. So zig's lld links the release against the symbol versions of glibc 2.17,
+//! with an unwinder linked in (measured: the highest version needed is 2.14, and a caught panic
+//! still unwinds). The linker comes from pip, pinned in `xtask/requirements`. Rejected
+//! alternatives: a container with an old distribution (not everybody can start one), building std
+//! (needs a nightly compiler), and musl (it cannot be preloaded into glibc programs).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,7 +31,7 @@ pub struct Args {
     inject_panics: bool,
 }
 
-/// The oldest glibc that the release runs on; `tidy` checks the built files against it.
+/// The oldest glibc that the release supports. `tidy` checks the built files against it.
 pub const GLIBC_FLOOR: (u32, u32) = (2, 17);
 
 #[cfg(target_arch = "x86_64")]
@@ -49,7 +49,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The release, for glibc 2.17 and later.
+/// Builds the release, for glibc 2.17 and later.
 pub fn release(layout: &Layout) -> Result<Dist> {
     setup::install(layout, &[List::Build])?;
     let _lock = Lock::take(&layout.target, "dist")?;
@@ -74,15 +74,15 @@ pub fn release(layout: &Layout) -> Result<Dist> {
     )
 }
 
-/// The same layout in a minute less: host linker, library without the whole-program pass,
-/// program in the profile that `cargo test` has already built.
+/// Builds the same layout in a minute less: with the host's linker, without link-time optimisation
+/// of the library, and with the program in the build profile that `cargo test` has already built.
 pub fn quick(layout: &Layout) -> Result<Dist> {
     let _lock = Lock::take(&layout.target, "dist")?;
     let library = quick_library(layout, "artifacts", &[])?;
     with_quick_program(layout, layout.quick_dist(), &library)
 }
 
-/// As [`quick`], with a library that panics where it is told to.
+/// Like [`quick`], with a library that panics where it is told to.
 pub fn injecting(layout: &Layout) -> Result<Dist> {
     let _lock = Lock::take(&layout.target, "dist")?;
     let library = quick_library(layout, "artifacts-inject", &["--features", "inject-panics"])?;
@@ -111,7 +111,7 @@ fn with_quick_program(layout: &Layout, dist: Dist, library: &Path) -> Result<Dis
     fill(layout, dist, &layout.target.join("debug/counterpoint"), library)
 }
 
-/// Cargo with zig as its linker, for `target` with a glibc version behind it.
+/// Cargo with zig as its linker. `target` ends with a glibc version.
 pub fn zigbuild(layout: &Layout, target: &str, target_dir: &Path, profile: &str) -> Command {
     let mut build = Command::new(layout.venv_bin("cargo-zigbuild"));
     for (name, value) in cargo().get_envs() {
@@ -119,7 +119,7 @@ pub fn zigbuild(layout: &Layout, target: &str, target_dir: &Path, profile: &str)
             build.env_remove(name);
         }
     }
-    // Named explicitly: cargo-zigbuild would otherwise try every python3 of PATH for ziglang.
+    // Named explicitly, because otherwise cargo-zigbuild tries every python3 of PATH for ziglang.
     build.env("CARGO_ZIGBUILD_PYTHON_PATH", layout.venv_bin("python"));
     build.env("CARGO_ZIGBUILD_CACHE_DIR", layout.target.join("zigbuild"));
     build.args(["zigbuild", "--quiet", "--profile", profile, "--target", target, "--target-dir"]);
@@ -146,8 +146,8 @@ fn fill(layout: &Layout, dist: Dist, program: &Path, library: &Path) -> Result<D
     Ok(dist)
 }
 
-/// Puts a copy in place by renaming: a process that has the old library mapped keeps the old
-/// file, where writing into it would crash that process.
+/// Puts a copy in place by renaming. A process that has mapped the old library keeps the old file;
+/// writing into that file would crash the process.
 fn replace(from: &Path, to: &Path) -> Result<()> {
     let what = || format!("copy {} to {}", from.display(), to.display());
     let folder = to.parent().with_context(what)?;
@@ -157,7 +157,7 @@ fn replace(from: &Path, to: &Path) -> Result<()> {
     std::fs::rename(&new, to).with_context(what)
 }
 
-/// Regular files below `folder`, sorted.
+/// The regular files below `folder`, sorted.
 pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_path_buf()];

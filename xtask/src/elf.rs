@@ -1,4 +1,4 @@
-//! What a built ELF file asks of the machine it is loaded on, and what it offers.
+//! Reads what a built ELF file needs from the machine that loads it, and what it exports.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,13 +8,14 @@ use object::Endianness;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
 
-/// The dynamic side of a 64-bit shared library or program.
+/// The dynamic section of a 64-bit shared library or program.
 #[derive(Default)]
 pub struct Elf {
     /// `DT_NEEDED`, in order.
     pub needed: Vec<String>,
-    /// Symbol versions it requires, weak ones included: without `VER_FLG_WEAK` the loader
-    /// refuses a file whose version is missing even if only a weak symbol carries it.
+    /// The symbol versions that it requires, including those of weak symbols: without
+    /// `VER_FLG_WEAK`, the loader refuses a file whose version is missing even if only a weak
+    /// symbol has it.
     pub versions: BTreeSet<String>,
     /// Defined dynamic symbols that other objects can bind to.
     pub exports: BTreeSet<String>,
@@ -82,7 +83,8 @@ impl Elf {
     }
 }
 
-/// The numbers of `GLIBC_2.17`; `None` for other versions, `GLIBC_PRIVATE` among them.
+/// The numbers of a version such as `GLIBC_2.17`; `None` for other versions, including
+/// `GLIBC_PRIVATE`.
 pub fn glibc_version(name: &str) -> Option<(u32, u32)> {
     let numbers = name.strip_prefix("GLIBC_")?;
     let mut parts = numbers.split('.').map(str::parse::<u32>);

@@ -1,10 +1,10 @@
 //! `cargo xtask fixtures`: compiles `fixtures/iree/*.mlir` into `target/fixtures/`.
 //!
-//! Tile sizes, and with them the number of workgroup calls, depend on the CPU that is compiled
-//! for. So each module is compiled for *named* CPUs, never for the host: `NAME.v4.vmfb` has
-//! AVX-512 tiling, `NAME.v3.vmfb` runs on any x86-64 of the last ten years; which of the two a
-//! machine can run is for the tests to ask (`needs` in `expected.json`). Beside each lies
-//! `….system.vmfb`, whose code is a shared library of the system instead of IREE's embedded ELF.
+//! Tile sizes, and so the number of workgroup calls, depend on the target CPU. So each module is
+//! compiled for *named* CPUs, never for the host. `NAME.v4.vmfb` has AVX-512 tiling, and
+//! `NAME.v3.vmfb` runs on any x86-64 machine of the last ten years. Tests must check which of the
+//! two a machine can run (`needs` in `expected.json`). Next to each is a `….system.vmfb`, whose
+//! code is a shared library of the system instead of IREE's embedded ELF.
 
 mod oracle;
 mod table;
@@ -38,7 +38,7 @@ pub struct Args {
 /// The kind of code inside a module.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// IREE's own ELF loader; the compiler's default.
+    /// Code for IREE's own ELF loader, which is the compiler's default.
     Embedded,
     /// A shared library for `dlopen`.
     System,
@@ -53,21 +53,22 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Where the compiled form of a fixture lies.
+/// The path of a compiled fixture.
 pub fn module(layout: &Layout, fixture: &Fixture, variant: &Variant, kind: Kind) -> PathBuf {
     let system = if kind == Kind::System { ".system" } else { "" };
     layout.fixtures().join(format!("{}.{}{system}.vmfb", fixture.name, variant.name))
 }
 
-/// One compilation: what it makes, and the command that makes it.
+/// One compilation: the file that it makes, and the command that makes it.
 struct Job {
     output: PathBuf,
     command: Command,
-    /// Hash of the command, the compiler's version and the source; its stamp says "unchanged".
+    /// Hash of the command, the compiler's version and the source. If the stored stamp is equal,
+    /// nothing has changed.
     stamp: String,
 }
 
-/// Compiles what is missing or changed.
+/// Compiles what is missing or has changed.
 pub fn compile(layout: &Layout) -> Result<()> {
     setup::install(layout, &[List::Iree])?;
     let _lock = Lock::take(&layout.target, "fixtures")?;
@@ -112,8 +113,8 @@ fn job(
     let output = module(layout, fixture, variant, kind);
     let mut command = compiler(layout, fixture, variant.cpu);
     if kind == Kind::System {
-        // The wheel's own linker: neither ld nor lld need be installed. The path is asked for
-        // lazily, because its folder carries the Python version.
+        // The wheel's own linker, so that neither ld nor lld must be installed. The path is only
+        // looked up here, because its folder name contains the Python version.
         let lld = site_packages(layout)?.join("iree/compiler/_mlir_libs/iree-lld");
         command.arg("--iree-llvmcpu-link-embedded=false");
         command.arg(format!("--iree-llvmcpu-system-linker-path={} -flavor gnu", lld.display()));
@@ -130,8 +131,8 @@ fn job(
 
 /// `iree-compile` with the flags that every fixture shares, for the CPU `cpu`.
 ///
-/// Run from the root with a relative source path: the compiler copies that path into the module
-/// as each export's source location.
+/// It must run in the root with a relative source path, because the compiler copies that path into
+/// the module as each export's source location.
 pub fn compiler(layout: &Layout, fixture: &Fixture, cpu: &str) -> Command {
     let mut command = Command::new(layout.venv_bin("iree-compile"));
     command.arg(format!("fixtures/iree/{}.mlir", fixture.name));
@@ -144,12 +145,12 @@ pub fn compiler(layout: &Layout, fixture: &Fixture, cpu: &str) -> Command {
     command
 }
 
-/// The environment's `site-packages`.
+/// The `site-packages` folder of IREE's environment.
 pub fn site_packages(layout: &Layout) -> Result<PathBuf> {
     packages_of(&layout.venv())
 }
 
-/// Those of the environment in `venv`.
+/// The `site-packages` folder of the environment in `venv`.
 pub fn packages_of(venv: &Path) -> Result<PathBuf> {
     let lib = venv.join("lib");
     let entries = std::fs::read_dir(&lib).with_context(|| format!("read {}", lib.display()))?;
@@ -189,7 +190,7 @@ fn run_all(jobs: Vec<Job>) -> Result<()> {
     })
 }
 
-/// What the wheels call themselves, for `expected.json` and benchmark results.
+/// The version of IREE's wheels, for `expected.json` and benchmark results.
 pub fn iree_version(layout: &Layout) -> Result<String> {
     let mut python = Command::new(layout.venv_bin("python"));
     python.args(["-c", "import importlib.metadata as m; print(m.version('iree-base-runtime'))"]);

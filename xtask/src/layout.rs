@@ -1,26 +1,26 @@
-//! Where things are: the one place that knows the repository's folders.
+//! The folders of the repository. This is the only place that knows them.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Folders of this checkout. All absolute; [`Layout::show`] makes them relative again.
+/// Folders of this checkout. All are absolute; [`Layout::show`] makes them relative again.
 pub struct Layout {
     pub root: PathBuf,
-    /// Cargo's target folder; everything that can be built again lies below it.
+    /// Cargo's target folder. Everything below it can be built again.
     pub target: PathBuf,
 }
 
-/// A place that looks like an installation: `bin/`, `lib/`, `include/`.
+/// A folder that looks like an installation: `bin/`, `lib/`, `include/`.
 pub struct Dist {
     pub root: PathBuf,
 }
 
 impl Layout {
-    /// Finds the checkout and makes its root the current folder, so that relative paths in
-    /// printed commands can be pasted.
+    /// Finds the checkout and makes its root the current folder, so that relative paths in printed
+    /// commands can be pasted.
     pub fn find() -> Result<Self> {
-        // Cargo sets the variable at run time as well; the compiled-in value serves a direct call.
+        // Cargo sets the variable at run time as well. The compiled-in value is for a direct call.
         let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
         let root = manifest
@@ -33,18 +33,19 @@ impl Layout {
         Ok(Layout { root, target })
     }
 
-    /// The release: older-glibc linker, to be copied anywhere.
+    /// The release. It is linked for an older glibc and can be copied anywhere.
     pub fn dist(&self) -> Dist {
         Dist { root: self.root.join("dist") }
     }
 
-    /// The same layout from the host's linker and without optimised dependencies, for quick tests.
+    /// The same layout, built with the host's linker and without optimised dependencies, for quick
+    /// tests.
     pub fn quick_dist(&self) -> Dist {
         Dist { root: self.target.join("quick-dist") }
     }
 
-    /// The quick layout with a library that panics on demand (the agent's feature
-    /// `inject-panics`): for one test.
+    /// The quick layout with a library that panics on demand (the agent's feature `inject-panics`),
+    /// for one test.
     pub fn inject_dist(&self) -> Dist {
         Dist { root: self.target.join("inject-dist") }
     }
@@ -53,32 +54,32 @@ impl Layout {
         self.target.join("venv")
     }
 
-    /// A second one, with an IREE of the executable library's version 5.
+    /// A virtual environment with an IREE of the executable library's version 5.
     pub fn venv_v5(&self) -> PathBuf {
         self.target.join("venv-iree-v5")
     }
 
-    /// A third one, with PyTorch.
+    /// A virtual environment with PyTorch.
     pub fn venv_torch(&self) -> PathBuf {
         self.target.join("venv-torch")
     }
 
-    /// With the TVM that the Python package is made for.
+    /// A virtual environment with the TVM version for which the Python package is made.
     pub fn venv_tvm(&self) -> PathBuf {
         self.target.join("venv-tvm")
     }
 
-    /// With TVM 0.26.
+    /// A virtual environment with TVM 0.26.
     pub fn venv_tvm_026(&self) -> PathBuf {
         self.target.join("venv-tvm-026")
     }
 
-    /// With TVM 0.25.
+    /// A virtual environment with TVM 0.25.
     pub fn venv_tvm_025(&self) -> PathBuf {
         self.target.join("venv-tvm-025")
     }
 
-    /// A fourth one, with HolisticTraceAnalysis.
+    /// A virtual environment with HolisticTraceAnalysis.
     pub fn venv_hta(&self) -> PathBuf {
         self.target.join("venv-hta")
     }
@@ -88,7 +89,7 @@ impl Layout {
         self.venv().join("bin").join(program)
     }
 
-    /// The Python package's sources.
+    /// The sources of the Python package.
     pub fn python_package(&self) -> PathBuf {
         self.root.join("bindings/python/src/counterpoint")
     }

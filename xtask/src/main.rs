@@ -1,8 +1,8 @@
-//! `cargo xtask`: the chores of the workspace. Run with no arguments for the list.
+//! `cargo xtask`: the chores of the workspace. Without arguments, it prints the list.
 //!
-//! Each chore does its own set-up, so that every one of them works on a fresh checkout. All of
-//! them run in the repository's root and write only below `target/` and `dist/` (and `bench`
-//! below `benches/runs/`). Words go to stderr; a failing chore exits with 2.
+//! Each chore does its own set-up, so every chore works on a fresh checkout. All of them run in the
+//! repository's root and write only below `target/` and `dist/` (and `bench` below
+//! `benches/runs/`). Messages go to stderr. A chore that fails exits with 2.
 
 mod bench;
 mod demo;

@@ -1,6 +1,6 @@
-//! `cargo xtask pmu-vm`: tests of hardware counters on a machine that has them, without having
-//! one. QEMU emulates an AArch64 machine with a PMU, Debian's kernel drives it, and our guest
-//! program (`tests/pmu-vm`) is all that runs there.
+//! `cargo xtask pmu-vm`: tests hardware counters without needing a machine that has them. QEMU
+//! emulates an AArch64 machine with a PMU, Debian's kernel drives it, and our guest program
+//! (`tests/pmu-vm`) is the only program that runs there.
 //!
 //! ```text
 //!  debian     apt: QEMU (installed), kernel and libraries for arm64 (unpacked, not installed)
@@ -9,16 +9,17 @@
 //!             is preloaded into
 //!  mutant     a copy of our sources with a fault, which the tests must find
 //!  initramfs  all of it in one archive
-//!  machine    boots it, passes the serial line on
-//!  outcome    reads the guest's lines: no test, no last line or a failure is an error
+//!  machine    boots it and passes on the serial line
+//!  outcome    reads the guest's lines: it is an error if no test ran, the last line is missing,
+//!             or a test failed
 //! ```
 //!
-//! `-icount shift=0` gives the guest one instruction per tick of its clock, so it counts exactly
-//! and the same in every run; with two processors, whose instructions share one clock, almost. So
-//! the machine boots twice, and the guest picks the tests for the processors that it finds. What is
-//! fetched stays below `target/pmu-vm`. The PMU is emulated: this tests the kernel's and our code,
-//! and says nothing about any processor's hardware. There is no x86-64 counterpart: QEMU emulates
-//! no PMU there.
+//! `-icount shift=0` gives the guest one instruction per tick of its clock, so it counts exactly,
+//! and the same in every run. With two processors, whose instructions share one clock, this is only
+//! almost true. So the machine boots twice, and the guest chooses the tests for the number of
+//! processors that it finds. Downloads stay below `target/pmu-vm`. The PMU is emulated, so this
+//! tests the kernel's code and ours, and says nothing about the hardware of any processor. There is
+//! no x86-64 counterpart, because QEMU emulates no PMU there.
 
 mod debian;
 mod initramfs;
@@ -65,15 +66,16 @@ pub struct Args {
 pub struct Request<'a> {
     /// Only tests whose name contains this.
     pub filter: Option<&'a str>,
-    /// Of an earlier boot.
+    /// The seed of an earlier boot.
     pub seed: Option<u64>,
-    /// Measure instead of testing.
+    /// Whether to measure instead of testing.
     pub bench: bool,
-    /// Another checkout's guest.
+    /// A checkout from which to build the guest, if it is not this one.
     pub sources: Option<PathBuf>,
 }
 
-/// What stops the machine when its guest does not. A boot with its tests takes some 10 s.
+/// The machine is stopped after this time if its guest does not stop it. A boot with its tests
+/// takes about 10 s.
 const LONGEST: Duration = Duration::from_secs(300);
 
 pub fn main(layout: &Layout, args: &Args) -> Result<()> {
@@ -102,12 +104,12 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     outcome.verdict()
 }
 
-/// Why the machine cannot run here, if it cannot.
+/// The reason why the machine cannot run here, if there is one.
 pub fn missing() -> Option<String> {
     debian::missing().or_else(toolchain::missing)
 }
 
-/// Fetches, builds, boots and reads the result.
+/// Downloads, builds and boots the machine, and reads the result.
 pub fn run(layout: &Layout, request: &Request<'_>) -> Result<Outcome> {
     let home = home(layout);
     let _lock = Lock::take(&layout.target, "pmu-vm")?;
@@ -149,10 +151,10 @@ fn home(layout: &Layout) -> PathBuf {
     layout.target.join("pmu-vm")
 }
 
-/// Where a seed comes from when none is given.
+/// A random seed, for runs without a given one.
 fn random() -> u64 {
     let mut bytes = [0; 8];
-    // SAFETY: writes at most as many bytes as the array has; a short read leaves zeros.
+    // SAFETY: writes at most as many bytes as the array has. A short read leaves zeros.
     unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     u64::from_le_bytes(bytes)
 }

@@ -1,4 +1,5 @@
-//! Running other programs: quietly with their output kept for a failure, or in the open.
+//! Runs other programs: either quietly, keeping the output for an error message, or with visible
+//! output.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -9,17 +10,17 @@ use anyhow::{Context, Result, bail};
 
 use crate::layout::Layout;
 
-/// One line of progress.
+/// Prints one line of progress.
 pub fn say(line: impl std::fmt::Display) {
     eprintln!("xtask: {line}");
 }
 
-/// Runs to the end, shows nothing unless it fails; then everything it printed.
+/// Runs the command to its end. Shows its output only if it fails.
 pub fn quiet(command: &mut Command, what: &str) -> Result<()> {
     output(command, what).map(drop)
 }
 
-/// Like [`quiet`], and returns what it wrote to stdout.
+/// Like [`quiet`], but returns what the command wrote to stdout.
 pub fn output(command: &mut Command, what: &str) -> Result<String> {
     let program = command.get_program().to_owned();
     let result = command
@@ -34,7 +35,7 @@ pub fn output(command: &mut Command, what: &str) -> Result<String> {
     Ok(stdout.into_owned())
 }
 
-/// Runs with our stdout and stderr.
+/// Runs the command with our stdout and stderr.
 pub fn loud(command: &mut Command, what: &str) -> Result<()> {
     let program = command.get_program().to_owned();
     let status = command
@@ -68,7 +69,7 @@ pub fn shell_form(layout: &Layout, command: &Command) -> String {
     words.join(" ")
 }
 
-/// Quotes for a POSIX shell where needed, drops the root's path wherever it occurs and writes
+/// Quotes for a POSIX shell where necessary, removes the root's path wherever it occurs, and writes
 /// the home folder as `~`: what we print and store must be usable in another checkout.
 fn quote(layout: &Layout, word: &OsStr) -> String {
     let root = format!("{}/", layout.root.display());
@@ -88,7 +89,7 @@ fn quote(layout: &Layout, word: &OsStr) -> String {
     }
 }
 
-/// Whether `program` can be started from `PATH` (it is asked for its version).
+/// Whether `program` can be started from `PATH`. It is run with `version_arguments`.
 pub fn exists(program: &str, version_arguments: &[&str]) -> bool {
     Command::new(program)
         .args(version_arguments)
@@ -99,8 +100,8 @@ pub fn exists(program: &str, version_arguments: &[&str]) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Cargo as the one that runs us, without what cargo exported about the xtask package itself:
-/// build scripts would see our package's variables change and rebuild.
+/// The cargo that runs us, without the variables that cargo sets for the xtask package itself. With
+/// them, build scripts would see the variables of our package change, and rebuild.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os() {
@@ -122,7 +123,7 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
-/// Runs a step and says how long it took when that was noticeable.
+/// Runs a step, and reports how long it took if that was noticeable.
 pub fn timed<T>(what: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
     let start = Instant::now();
     let value = step()?;

@@ -1,9 +1,10 @@
-//! `cargo xtask setup`: a private virtual environment below `target/`, filled from the pinned
-//! lists in `xtask/requirements/`.
+//! `cargo xtask setup`: makes private virtual environments below `target/`, from the pinned lists
+//! in `xtask/requirements/`.
 //!
-//! Each list leaves a stamp with its own text when it is installed, so a later call compares two
-//! small files and is done. The first stamp line names the environment's folder: its programs
-//! start with an absolute path, so a checkout that was moved installs again.
+//! After each list is installed, a stamp with the list's text is written, so a later call only
+//! compares two small files. The first line of the stamp names the environment's folder: the
+//! installed programs start with an absolute path, so after a checkout was moved, everything is
+//! installed again.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,21 +32,21 @@ pub enum List {
     Iree,
     /// The Python test runner.
     Test,
-    /// IREE of the executable library's version 5, in an environment of its own.
+    /// An IREE whose executable libraries have version 5, in its own environment.
     IreeV5,
-    /// TVM, for the tests of the Python package, in an environment of its own.
+    /// TVM, for the tests of the Python package, in its own environment.
     Tvm,
-    /// The oldest TVM that is supported but one, in an environment of its own.
+    /// TVM 0.26, the second-oldest supported version, in its own environment.
     #[value(name = "tvm-026")]
     Tvm026,
-    /// The oldest TVM that is supported, in an environment of its own.
+    /// TVM 0.25, the oldest supported version, in its own environment.
     #[value(name = "tvm-025")]
     Tvm025,
-    /// PyTorch, which the benchmarks of traces compare with, in an environment of its own: several
-    /// GB, so only they ask for it.
+    /// PyTorch, with which the benchmarks of traces compare, in its own environment. It takes
+    /// several GB, so nothing else installs it.
     Torch,
-    /// HolisticTraceAnalysis, which the benchmark of reading traces stands beside where it is
-    /// installed, in an environment of its own.
+    /// HolisticTraceAnalysis, with which the benchmark of reading traces compares if it is
+    /// installed, in its own environment.
     Hta,
 }
 
@@ -70,7 +71,7 @@ impl List {
         }
     }
 
-    /// The environment that it goes into.
+    /// The environment into which the list is installed.
     fn venv(self, layout: &Layout) -> PathBuf {
         match self {
             List::IreeV5 => layout.venv_v5(),
@@ -91,7 +92,8 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Makes sure that the environment exists and holds `lists`. A few file reads when it does.
+/// Makes sure that the environment exists and contains `lists`. If it does, this only reads a few
+/// files.
 pub fn install(layout: &Layout, lists: &[List]) -> Result<()> {
     let missing = |layout: &Layout| -> Result<Vec<List>> {
         let mut missing = Vec::new();
@@ -110,7 +112,7 @@ pub fn install(layout: &Layout, lists: &[List]) -> Result<()> {
     for list in lists {
         create(layout, &list.venv(layout))?;
     }
-    // Asked again: another xtask may have installed them while we waited for the lock.
+    // Checks again: another xtask may have installed them while we waited for the lock.
     for list in missing(layout)? {
         let what = format!("install {} list", list.name());
         say(format_args!("{what} into {} …", layout.show(&list.venv(layout))));
@@ -148,12 +150,12 @@ fn pip(layout: &Layout, list: List) -> Result<()> {
     if first.status.success() {
         return Ok(());
     }
-    // pip retries single requests; an index that answers with an error page it gives up on.
+    // pip retries single requests, but it gives up if the index answers with an error page.
     say("pip failed, trying once more …");
     quiet(&mut command(), &format!("pip install of xtask/requirements/{}.txt", list.name()))
 }
 
-/// The environment itself, with a pip that answers.
+/// Creates the environment itself, with a working pip.
 fn create(layout: &Layout, venv: &Path) -> Result<()> {
     let python = venv.join("bin/python");
     let works = |python: &PathBuf| {
@@ -200,8 +202,8 @@ fn check_python() -> Result<()> {
     Ok(())
 }
 
-/// Programs that tests ask for a second opinion, and the packages that have them on Debian and its
-/// children. Where they cannot be had, those tests skip and say so.
+/// Installs programs that tests use for comparison; these are the packages that have them on Debian
+/// and its derivatives. If they cannot be installed, those tests are skipped and say so.
 pub fn oracles() {
     let has_libpfm = || {
         let listed = Command::new("ldconfig").arg("-p").output();
@@ -226,11 +228,11 @@ pub fn oracles() {
         .args(&missing)
         .output();
     if !installed.is_ok_and(|out| out.status.success()) {
-        say("they cannot be installed; tests that compare with them skip");
+        say("they cannot be installed; tests that compare with them will be skipped");
     }
 }
 
-/// Debian and its children ship `venv` without `ensurepip`; the rest is a package.
+/// Debian and its derivatives ship `venv` without `ensurepip`, which is in a separate package.
 fn install_venv_package() -> Result<()> {
     // SAFETY: geteuid has no preconditions and cannot fail.
     let root = unsafe { libc::geteuid() } == 0;

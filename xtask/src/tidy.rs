@@ -1,6 +1,6 @@
-//! `cargo xtask tidy`: the rules of the house that no compiler checks.
+//! `cargo xtask tidy`: checks the rules of the project that no compiler checks.
 //!
-//! Every check reports all that it finds, then the chore fails once. The rules themselves are
+//! Every check reports all of its findings; then the chore fails once. The rules themselves are
 //! data, in `tidy/rules.rs`.
 
 mod arrows;
@@ -27,14 +27,14 @@ pub struct Args {
     built: bool,
 }
 
-/// What the checks found so far.
+/// The findings of the checks so far.
 #[derive(Default)]
 pub struct Findings {
     lines: Vec<String>,
 }
 
 impl Findings {
-    /// `place` is a file (with a line where it has one) or a crate.
+    /// Adds a finding. `place` is a crate or a file, with a line number if there is one.
     pub fn add(&mut self, place: impl std::fmt::Display, what: impl std::fmt::Display) {
         self.lines.push(format!("{place}: {what}"));
     }
@@ -60,14 +60,14 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Files of the repository, tracked or about to be, relative to the root, sorted.
+/// The files of the repository, tracked or not ignored, relative to the root and sorted.
 fn repository_files(layout: &Layout) -> Result<Vec<PathBuf>> {
     let mut git = Command::new("git");
     git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"]);
     let list = output(&mut git, "list the repository's files").context("tidy needs git")?;
     let mut files: Vec<PathBuf> =
         list.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from).collect();
-    // A file deleted but not yet staged is still in the index.
+    // A file that was deleted, but whose deletion is not staged, is still in the index.
     files.retain(|file| layout.root.join(file).is_file());
     files.sort();
     Ok(files)

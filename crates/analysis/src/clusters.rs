@@ -1,20 +1,21 @@
-//! Pages of a thread whose calls overlap in time, found from the times of the pages alone.
+//! Finds the pages of a thread whose calls overlap in time, from the times of the pages alone.
 
 use profile::PageKey;
 
-/// When the calls of a page were.
+/// The time span of a page's calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageSpan {
     pub key: PageKey,
     pub first_begin: u64,
     pub last_begin: u64,
     pub last_end: u64,
-    /// No call begins before the ones recorded before it have ended.
+    /// Whether the page has no nested calls: each call begins after all calls recorded before it
+    /// have ended.
     pub flat: bool,
 }
 
-/// The pages, each thread's in the order of their begins, as clusters: those with one flat page
-/// are left out.
+/// Groups each thread's pages, in the order in which they begin, into clusters of pages that
+/// overlap in time. A cluster that consists of one flat page is left out.
 pub(crate) fn clusters(spans: impl Iterator<Item = PageSpan>) -> Vec<Vec<PageSpan>> {
     let mut spans: Vec<PageSpan> = spans.collect();
     spans.sort_by_key(|s| (s.key.process, s.key.thread, s.first_begin, s.key.page));

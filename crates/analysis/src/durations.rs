@@ -1,6 +1,7 @@
-//! Many durations in little memory, for exact quantiles.
+//! Stores many durations compactly, and computes exact quantiles of them.
 
-/// Durations in ticks: four bytes each, the few longer than 2³²−1 ticks beside them.
+/// Durations in ticks. Each takes four bytes; the few that are longer than 2³²−1 ticks are stored
+/// separately.
 #[derive(Clone, Debug, Default)]
 pub struct Durations {
     short: Vec<u32>,
@@ -8,7 +9,7 @@ pub struct Durations {
 }
 
 impl Durations {
-    /// Adds one.
+    /// Adds a duration.
     #[inline]
     pub fn push(&mut self, ticks: u64) {
         match u32::try_from(ticks) {
@@ -17,17 +18,17 @@ impl Durations {
         }
     }
 
-    /// How many there are.
+    /// The number of durations.
     pub fn len(&self) -> usize {
         self.short.len() + self.long.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no durations.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Adds those of `other`.
+    /// Adds the durations of `other`.
     pub fn append(&mut self, mut other: Self) {
         if self.short.len() < other.short.len() {
             std::mem::swap(self, &mut other);
@@ -36,9 +37,9 @@ impl Durations {
         self.long.append(&mut other.long);
     }
 
-    /// The value below which the part `q` (0 to 1) of all durations lies: linear between the
-    /// closest ranks, as numpy's `percentile` does by default. `None` if there is no duration.
-    /// Reorders them; takes linear time.
+    /// The value below which the part `q` (0 to 1) of all durations lies, interpolated linearly
+    /// between the closest ranks, as numpy's `percentile` does by default. `None` if there is no
+    /// duration. Reorders the durations; takes linear time.
     pub fn quantile(&mut self, q: f64) -> Option<f64> {
         let last = self.len().checked_sub(1)?;
         let place = last as f64 * q.clamp(0.0, 1.0);
@@ -50,11 +51,11 @@ impl Durations {
         }
         let high = self.rank_above(rank)?;
         let step = (high - low) as f64;
-        // The two forms agree on paper; numpy picks the one nearer to its end point.
+        // Both forms are mathematically equal; numpy uses the one that starts from the nearer end.
         Some(if part >= 0.5 { high as f64 - step * (1.0 - part) } else { low as f64 + step * part })
     }
 
-    /// The `rank`-th smallest, from 0.
+    /// The `rank`-th smallest duration, counted from 0.
     fn rank(&mut self, rank: usize) -> Option<u64> {
         match rank.checked_sub(self.short.len()) {
             None => Some((*self.short.select_nth_unstable(rank).1).into()),
@@ -63,7 +64,8 @@ impl Durations {
         }
     }
 
-    /// The one after the `rank`-th, which `rank` has just put in its place.
+    /// The duration after the `rank`-th. The call of `rank` before this one has partitioned the
+    /// values.
     fn rank_above(&mut self, rank: usize) -> Option<u64> {
         let next = rank + 1;
         match next.checked_sub(self.short.len()) {
@@ -89,7 +91,7 @@ mod tests {
         assert_eq!(of(&[]).quantile(0.5), None);
         assert_eq!(of(&[7]).quantile(0.99), Some(7.0));
         assert_eq!(of(&[30, 10]).quantile(0.5), Some(20.0));
-        // Ranks 0..=4; 0.99 · 4 = 3.96: between 40 and 1000, 0.96 of the way: 961.6.
+        // Ranks are 0..=4; 0.99 · 4 = 3.96, which is 0.96 of the way from 40 to 1000: 961.6.
         assert_eq!(
             of(&[1000, 10, 40, 20, 30]).quantile(0.99),
             Some(1000.0 - 960.0 * (1.0 - 3.96 + 3.0))
@@ -99,13 +101,13 @@ mod tests {
     }
 
     #[test]
-    fn across_the_border_of_the_long_ones() {
+    fn quantiles_between_short_and_long_durations() {
         let big = 1u64 << 40;
         let mut all = of(&[big, 3, big + 8, 1]);
-        // Median halfway between rank 1 (3) and rank 2 (2^40).
+        // The median is halfway between rank 1 (3) and rank 2 (2^40).
         assert_eq!(all.quantile(0.5), Some((1u64 << 39) as f64 + 1.5));
         assert_eq!(all.quantile(1.0), Some((big + 8) as f64));
-        // 0.75 · 3 = 2.25: a quarter between the two long ones.
+        // 0.75 · 3 = 2.25, a quarter of the way between the two long durations.
         assert_eq!(all.quantile(0.75), Some(big as f64 + 2.0));
     }
 

@@ -1,44 +1,44 @@
-//! What an empty call reads: the calibration of a process, applied to calls with a set of counters.
+//! What an empty call reads: the calibration of a process for one set of counters.
 
 use profile::{Calibration, Profile};
 
-/// What an empty call is recorded as, by the calibration of its process.
+/// The recorded values of an empty call, from the calibration of its process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EmptyCall {
-    /// Duration in ticks: median.
+    /// Median duration in ticks.
     pub ticks: u64,
-    /// 10th and 90th percentile of that; `None` in profiles of before they were written down, as
-    /// the next ones.
+    /// 10th and 90th percentile of the duration. This field and `ranges` are `None` in older
+    /// profiles, which do not contain them.
     pub ticks_range: Option<[u64; 2]>,
-    /// For each counter of the run what it adds: median; `None` if not calibrated.
+    /// The median of each counter of the run; `None` if it was not calibrated.
     pub values: Vec<Option<u64>>,
-    /// 10th and 90th percentile of those.
+    /// 10th and 90th percentile of each counter.
     pub ranges: Vec<Option<[u64; 2]>>,
 }
 
 impl EmptyCall {
-    /// By how much more than the median nine of ten empty calls read of a counter at most; the
-    /// median itself where no range is known.
+    /// How far above the median nine of ten empty calls read at most, for one counter. If the range
+    /// is not known, the median itself.
     pub(crate) fn doubt(&self, counter: usize) -> u64 {
         let median = self.values.get(counter).copied().flatten().unwrap_or(0);
         let high = self.ranges.get(counter).copied().flatten().map(|[_, high]| high);
         high.map_or(median, |high| high.saturating_sub(median))
     }
 
-    /// The same of the duration, in ticks.
+    /// Like [`doubt`](Self::doubt), for the duration, in ticks.
     pub(crate) fn doubt_ticks(&self) -> u64 {
         self.ticks_range.map_or(self.ticks, |[_, high]| high.saturating_sub(self.ticks))
     }
 }
 
-/// The calibration of a process for pages with this set of counters. That of another set says
-/// nothing about it.
+/// The calibration of a process for pages with exactly this set of counters. A calibration with
+/// another set does not apply.
 pub(crate) fn calibration(profile: &Profile, process: usize, mask: u32) -> Option<&Calibration> {
     let all = &profile.processes.get(process)?.calibrations;
     all.iter().find(|c| c.counters == mask)
 }
 
-/// What an empty call reads in pages with this set of counters. `None`: not calibrated.
+/// What an empty call reads in pages with this set of counters. `None` if it was not calibrated.
 pub(crate) fn empty_call(profile: &Profile, process: usize, mask: u32) -> Option<EmptyCall> {
     let calibration = calibration(profile, process, mask)?;
     let spread = calibration.spread.as_ref();

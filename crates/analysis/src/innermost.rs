@@ -1,23 +1,25 @@
-//! Who owns each moment of a thread: the innermost call. What a call owns is its self time.
+//! Self time. At each moment, the innermost call of a thread owns the time. The time that a call
+//! owns is its self time.
 //!
 //! ```text
 //!  a ├───────────────────────┤            begins  a b c d       owns
 //!  b   ├───────┤                          a  2 + 3 + 4          b  2 + 3     c  3     d  5
 //!  c      ├──┤
-//!  d                ├─────────────┤       d begins in a and ends behind it: what both have in
-//!                                         common is d's, which began last
+//!  d                ├─────────────┤       d begins in a and ends after it: the time that both
+//!                                         have in common belongs to d, which began last
 //! ```
 //!
-//! Of several calls at one moment the one that began last owns it. Where calls lie within one
-//! another, that is the usual self time: the duration less that of what was called. Where they
-//! overlap otherwise (rows of a trace that are no threads), no moment counts twice all the same, so
-//! the self times of a thread always add up to the time in which it was in some call.
+//! If there are several calls at one moment, the one that began last owns it. For properly nested
+//! calls this gives the usual self time: the duration minus that of the calls inside. Calls can
+//! also overlap in other ways (in rows of a trace that are not threads), but no moment is ever
+//! counted twice. So the self times of a thread always add up to the time in which it was in some
+//! call.
 
-/// Goes through the calls of one thread in the order of their begins. Memory: as many calls as
-/// lie within one another.
+/// Processes the calls of one thread in the order in which they begin. Memory grows with the depth
+/// of nesting.
 #[derive(Clone, Debug)]
 pub struct Innermost<T> {
-    /// Begun, and to own something once more: each ends before the one below it.
+    /// Calls that have begun and can still own time. Each ends before the one below it.
     open: Vec<Open<T>>,
     now: u64,
     busy: u64,
@@ -38,9 +40,9 @@ impl<T> Default for Innermost<T> {
 }
 
 impl<T> Innermost<T> {
-    /// A call from `begin` to `end`. None may begin before the one given before it; of those that
-    /// begin together the longest comes first. `done` gets each call that will own nothing more,
-    /// with its self time.
+    /// Adds a call from `begin` to `end`. It must not begin before the previous one; among calls
+    /// that begin together, the longest comes first. `done` is called for each call that can own
+    /// nothing more, with the call's self time.
     #[inline]
     pub fn call(&mut self, begin: u64, end: u64, of: T, mut done: impl FnMut(T, u64)) {
         self.advance(begin, &mut done);
@@ -53,7 +55,7 @@ impl<T> Innermost<T> {
         self.open.push(Open { end, own: 0, of });
     }
 
-    /// No call follows.
+    /// Must be called after the last call.
     pub fn finish(&mut self, mut done: impl FnMut(T, u64)) {
         self.advance(u64::MAX, &mut done);
         while let Some(top) = self.open.pop() {
@@ -61,19 +63,19 @@ impl<T> Innermost<T> {
         }
     }
 
-    /// Time in some call, so far.
+    /// Total time in some call so far.
     pub fn busy(&self) -> u64 {
         self.busy
     }
 
-    /// Calls that ended behind one in which they began. 0 if and only if all calls lie properly
-    /// in one another or side by side; else not each such call is counted: where one had outlived
-    /// the call already, a second one does not.
+    /// Number of calls that ended after a call in which they had begun. It is 0 if and only if all
+    /// calls are properly nested or disjoint. Otherwise it is a lower bound: if an enclosing call
+    /// had already been outlived by one call, a second one is not counted.
     pub fn overlapping(&self) -> u64 {
         self.overlapping
     }
 
-    /// Deals out the time until `to`.
+    /// Assigns the time until `to` to its owners.
     fn advance(&mut self, to: u64, done: &mut impl FnMut(T, u64)) {
         while let Some(top) = self.open.last_mut() {
             let until = top.end.min(to);
@@ -108,17 +110,17 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        // The picture above.
+        // The drawing at the top of this file.
         assert_eq!(own(&[(10, 35), (12, 20), (15, 18), (25, 40)]), (vec![2 + 5, 5, 3, 15], 30, 1));
         assert_eq!(own(&[]), (vec![], 0, 0));
         assert_eq!(own(&[(0, 0), (0, u64::MAX)]).1, u64::MAX);
-        // Equal ones: the one that comes last is the inner one. Empty ones own nothing.
+        // Of equal calls, the last one is the innermost. Empty calls own nothing.
         assert_eq!(own(&[(5, 9), (5, 9), (5, 5), (9, 9)]), (vec![0, 4, 0, 0], 4, 0));
-        // A child that ends with its parent.
+        // A child that ends together with its parent.
         assert_eq!(own(&[(0, 10), (4, 10), (10, 12)]), (vec![4, 6, 2], 12, 0));
-        // A staircase.
+        // Each call begins in the one before it and ends after it.
         assert_eq!(own(&[(0, 10), (5, 15), (12, 20)]), (vec![5, 7, 8], 20, 2));
-        // One that outlives all that it began in.
+        // A call that outlives all the calls in which it began.
         assert_eq!(own(&[(0, 10), (1, 9), (2, 12)]), (vec![1, 1, 10], 12, 1));
     }
 }

@@ -1,30 +1,30 @@
-//! What the calls of a profile say: op table, distributions, threads, cost of the probes. Takes an opened
-//! profile and looks at its columns page by page; opens no file and prints nothing.
+//! Analyses the calls of a profile: op table, distributions, threads, cost of the probes. It takes
+//! an opened profile and reads its columns page by page. It opens no file and prints nothing.
 //!
 //! ```text
 //!  Profile ─ visit ─► Columns ─┬─► table: one accumulator per row and worker ─┐
 //!                              └─► threads: one summary per page ─┬───────────┼─► Summary
-//!                                  nested: pages with calls in calls, again ──┤
+//!                                  nested: second pass over nested calls ─────┤
 //!  calibrations, page headers ──────► probe ──────────────────────────────────┘
 //! ```
 //!
-//! | module | what |
+//! | module | what it does |
 //! |---|---|
-//! | [`summary`] | the one pass over a profile, and everything that it gives |
+//! | [`summary`] | makes one pass over a profile and returns everything that a report shows |
 //! | [`table`] | rows by op, thread, CPU or process |
-//! | [`stats`](mod@stats) | distributions and correlations per op: a second way over the pages |
-//! | [`metrics`] | metrics of a row, from the calls that have their counters |
-//! | [`ops`] | ops of virtual machines as trees: self time, pool threads, what lies between |
-//! | [`durations`] | many durations in little memory, exact quantiles |
-//! | [`innermost`] | self time: who owns each moment of a thread |
-//! | [`threads`] | per thread: time in dispatches, in none, off the CPU |
+//! | [`stats`](mod@stats) | distributions and correlations per op, in a pass of its own over the pages |
+//! | [`metrics`] | metrics of a row, computed from the calls that have their counters |
+//! | [`ops`] | ops of virtual machines as trees: self time, pool threads, time between ops |
+//! | [`durations`] | stores many durations compactly, with exact quantiles |
+//! | [`innermost`] | self time: which call owns each moment of a thread |
+//! | [`threads`] | per thread: time inside and outside of dispatches, and off the CPU |
 //! | [`tracks`](mod@tracks) | time series: totals, rates, how evenly they were sampled |
-//! | [`probe`] | what the probes cost |
+//! | [`probe`] | the cost of the probes |
 //! | `empty` | what an empty call reads, from the calibration of its process |
-//! | `clusters`, `nested` | self time: which pages overlap in time, and the second pass over them |
+//! | `clusters`, `nested` | self time: finds pages that overlap in time, and reads them a second time |
 //!
-//! Sums are of integers, so results do not depend on how many workers there were. Missing is
-//! never zero: what is not known is `None`.
+//! Sums are integers, so results do not depend on the number of workers. Missing is never zero: an
+//! unknown value is `None`.
 #![forbid(unsafe_code)]
 
 mod clusters;

@@ -1,7 +1,7 @@
-//! What metrics are computed from: for each set of counters that some metric is made of, the sums
-//! over just those calls in which all of them were read and counting all the time, less what an
-//! empty call reads. A metric is absent where its values say more about the bracket than about
-//! what is in it.
+//! Computes metrics. For each set of counters that a metric needs, this module adds up only those
+//! calls in which all of these counters were read and counting all the time, and subtracts what an
+//! empty call reads. A metric is absent if its value would mostly describe the bracket and not the
+//! code inside it.
 
 use model::metric::Bound;
 use profile::{Columns, Profile, Status};
@@ -11,10 +11,11 @@ use crate::empty::{EmptyCall, empty_call};
 /// A metric of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MetricValue {
-    /// In the metric's unit, from the sums over these calls. `None`: no such call, not defined
-    /// (a division by zero), or [`MetricValue::hidden`].
+    /// In the metric's unit, computed from the sums over these calls. `None` if there is no such
+    /// call, if the value is not defined (division by zero), or if it is hidden (see
+    /// [`MetricValue::hidden`]).
     pub value: Option<f64>,
-    /// Calls that have all its counters.
+    /// Number of calls that have all its counters.
     pub calls: u64,
     /// Why there is no value although it could be computed.
     pub hidden: Option<Hidden>,
@@ -23,29 +24,30 @@ pub struct MetricValue {
 /// Why a metric is not shown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Hidden {
-    /// More than half of a counter is what the bracket itself counts.
+    /// More than half of a counter's value comes from the bracket itself.
     Counter {
-        /// Its place in the run's list.
+        /// The counter's index in the run's list.
         counter: usize,
-        /// The part, 0.5 to 1.
+        /// The bracket's part of the value, 0.5 to 1.
         empty_share: f64,
     },
-    /// More than half of the durations is what an empty call takes.
+    /// More than half of the durations is the duration of empty calls.
     Duration {
-        /// The part, 0.5 to 1.
+        /// The empty calls' part of the durations, 0.5 to 1.
         empty_share: f64,
     },
-    /// It is a part of the time, and above the whole by more than the bracket explains.
+    /// The metric is a part of the time, and exceeds 100 % by more than the bracket explains.
     MoreThanAll {
-        /// What it would be, 1 for 100 %.
+        /// The value it would have; 1 is 100 %.
         part: f64,
     },
 }
 
-/// What is above this part of a value says more about the bracket than about what is in it.
+/// If the bracket's part of a value is larger than this, the value says more about the bracket than
+/// about the code inside it.
 pub const MOSTLY_EMPTY: f64 = 0.5;
 
-/// The part of `sum` that is an empty bracket's, 0 to 1. `None` where nothing was calibrated.
+/// The part of `sum` that comes from empty brackets, 0 to 1. `None` if nothing was calibrated.
 pub(crate) fn empty_share(sum: u128, empty: u128, calibrated: u64) -> Option<f64> {
     match (calibrated, sum) {
         (0, _) => None,
@@ -54,19 +56,20 @@ pub(crate) fn empty_share(sum: u128, empty: u128, calibrated: u64) -> Option<f64
     }
 }
 
-/// The sets of counters that metrics are made of, each once.
+/// The distinct sets of counters that metrics are computed from.
 #[derive(Debug, Default)]
 pub(crate) struct Sets {
     sets: Vec<Set>,
-    /// For each metric its set.
+    /// The index of each metric's set.
     of_metric: Vec<usize>,
 }
 
 #[derive(Debug)]
 struct Set {
-    /// As places in the run's list.
+    /// Indices in the run's list of counters.
     counters: Vec<usize>,
-    /// Their group; `None` for the duration alone, which every call has.
+    /// The group of the counters. `None` if the metric uses only the duration, which every call
+    /// has.
     group: Option<usize>,
 }
 
@@ -76,12 +79,12 @@ pub(crate) struct SetSum {
     calls: u64,
     ticks: u128,
     counters: Vec<u128>,
-    /// Calls of those whose bracket was calibrated.
+    /// Number of these calls whose bracket was calibrated.
     calibrated: u64,
     /// What empty calls would have read in those.
     empty_ticks: u128,
     empty: Vec<u128>,
-    /// By how much that may be too little.
+    /// How much more than that empty calls may have read.
     doubt_ticks: u128,
     doubt: Vec<u128>,
 }
@@ -102,7 +105,7 @@ impl Sets {
         all
     }
 
-    /// Sums of nothing.
+    /// Empty sums for each set.
     pub fn sums(&self) -> Vec<SetSum> {
         let empty = |set: &Set| {
             let zeros = vec![0; set.counters.len()];
@@ -112,9 +115,9 @@ impl Sets {
         self.sets.iter().map(empty).collect()
     }
 
-    /// Adds the calls of a page to `sums`, of which `rows` has the place for each call; one that
-    /// is outside is skipped. `empty` is what an empty call reads, `subtract` whether to take it off
-    /// each call.
+    /// Adds the calls of a page to `sums`. `rows` has the index of each call's sum; a call whose
+    /// index is out of range is skipped. `empty` is what an empty call reads; `subtract` says
+    /// whether to subtract it from each call.
     pub fn add(
         &self,
         columns: &Columns,
@@ -169,7 +172,8 @@ impl Sets {
         }
     }
 
-    /// Each metric over these sums. `subtracted`: each call is less what an empty one reads already.
+    /// Computes each metric from these sums. `subtracted` says whether the reading of an empty call
+    /// was already subtracted from each call.
     pub fn values(
         &self,
         profile: &Profile,
@@ -182,8 +186,8 @@ impl Sets {
     }
 }
 
-/// Sums of all calls are compensated, not each call: a call that read less than an empty one makes
-/// up for one that read more.
+/// Subtracts the empty calls from the sums and not from each call, so that calls which read less
+/// than an empty one balance those which read more.
 fn value(profile: &Profile, metric: &Bound, sum: &SetSum, subtracted: bool) -> MetricValue {
     let ns_per_tick = profile.timeline.ns_per_tick();
     let less =
@@ -209,7 +213,7 @@ fn value(profile: &Profile, metric: &Bound, sum: &SetSum, subtracted: bool) -> M
     {
         return result(None, Some(Hidden::Duration { empty_share }));
     }
-    // A thread is on one processor at a time.
+    // A thread runs on one processor at a time, so it cannot use more than all of the time.
     if is_part_of_time(profile, metric) && ns > 0.0 {
         let part = totals.first().copied().unwrap_or(0.0) / ns;
         let doubt = sum.doubt.first().copied().unwrap_or(0) as f64;
@@ -221,12 +225,12 @@ fn value(profile: &Profile, metric: &Bound, sum: &SetSum, subtracted: bool) -> M
     result(metric.value(ns, &totals), None)
 }
 
-/// Two clocks that are not the same run a little differently.
+/// Two different clocks run at slightly different rates.
 const ROUNDING: f64 = 0.01;
 
-/// What empty calls read of the clock that a part of the time is formed of: the largest of all
-/// calibrations that have the clock. For values of single calls, of which nobody knows any more
-/// what process they are of.
+/// For metrics that are a part of the time: what empty calls read of that clock. It is the largest
+/// value of all calibrations that include the clock. Used for values of single calls, whose process
+/// is no longer known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartOfTime {
     clock_ns: f64,
@@ -235,7 +239,7 @@ pub(crate) struct PartOfTime {
 }
 
 impl PartOfTime {
-    /// `None`: the metric is something else, or nothing was calibrated.
+    /// `None` if the metric is something else, or if nothing was calibrated.
     pub fn of(profile: &Profile, metric: &Bound) -> Option<Self> {
         let counter = *metric.counters.first().filter(|_| is_part_of_time(profile, metric))?;
         let processes = 0..profile.processes.len();
@@ -255,8 +259,8 @@ impl PartOfTime {
             .max_by(|a, b| a.clock_ns.total_cmp(&b.clock_ns))
     }
 
-    /// Of one call, less what an empty one reads. `None` where that is more than half of it, or
-    /// where it cannot be.
+    /// The metric of one call, after subtracting an empty call. `None` if the empty call is more
+    /// than half of the call, or if the result is impossible.
     pub fn value(&self, metric: &Bound, duration_ns: f64, clock_ns: f64) -> Option<f64> {
         if self.clock_ns > MOSTLY_EMPTY * clock_ns || self.duration_ns > MOSTLY_EMPTY * duration_ns
         {
@@ -268,7 +272,7 @@ impl PartOfTime {
     }
 }
 
-/// Whether a metric is the time of a clock that stands still while the thread waits, over the
+/// Whether a metric is the time of a clock that stops while the thread waits, divided by the
 /// duration.
 fn is_part_of_time(profile: &Profile, metric: &Bound) -> bool {
     let [counter] = metric.counters.as_slice() else { return false };
@@ -279,7 +283,7 @@ fn is_part_of_time(profile: &Profile, metric: &Bound) -> bool {
     is_clock && metric.is_plain_part_of_duration()
 }
 
-/// Adds what another worker found.
+/// Adds the sums of another worker.
 pub(crate) fn merge(sums: &mut [SetSum], others: Vec<SetSum>) {
     for (sum, other) in sums.iter_mut().zip(others) {
         sum.calls += other.calls;

@@ -1,18 +1,18 @@
-//! Self time over a profile: the second way over those pages whose calls overlap.
+//! Self time over a whole profile: the second pass over those pages whose calls overlap.
 //!
 //! ```text
 //!  a thread's pages over time   ├ 1 ┤ ├ 2 ┤   ├──── 5 ────┤   ├ 6 ┤
 //!                                               ├ 3 ┤ ├ 4 ┤
-//!                               flat  flat      one cluster   calls in calls: a cluster, too
+//!                               flat  flat      one cluster   nested calls: a cluster, too
 //! ```
 //!
-//! Most profiles have no calls within calls, and then everything is known after one pass: self
-//! time is duration. Only clusters are read again: pages that overlap one another in time, or
-//! whose own calls do. A cluster's calls are needed in the order of their begins, which is not
-//! that of the pages (calls are recorded when they end, traces have any order). So they are
-//! brought in rounds, each time as many of the earliest as fit in a buffer, and only pages that
-//! may hold some of them are decoded. Memory is the buffer; the price is time where pages are
-//! badly out of order.
+//! Most profiles have no nested calls. Then everything is known after one pass, because self time
+//! is duration. Only clusters are read again: pages that overlap one another in time, or whose own
+//! calls overlap. The calls of a cluster are needed in the order in which they begin, which is not
+//! the order of the pages: calls are recorded when they end, and traces can have any order. So the
+//! calls are collected in rounds. Each round takes as many of the earliest calls as fit into a
+//! buffer, and decodes only the pages that may contain some of them. Memory is limited to the
+//! buffer; pages that are badly out of order cost time instead.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,20 +24,20 @@ use crate::empty::{EmptyCall, empty_call};
 use crate::innermost::Innermost;
 use crate::table::Table;
 
-/// Calls that a round keeps; up to twice as many, of 32 bytes, are in memory.
+/// Number of calls that a round keeps. Up to twice as many, of 32 bytes each, are in memory.
 const ROUND: usize = 1 << 18;
 
-/// What the second way found.
+/// The result of the second pass.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// For each cluster the time in some call.
+    /// For each cluster, the time in some call.
     pub busy: Vec<u64>,
-    /// Calls that overlap others without lying within them.
+    /// Number of calls that overlap others without being nested in them.
     pub overlapping: u64,
 }
 
-/// Goes through the clusters. What calls do not own of their durations is noted in the rows of
-/// the tables that `make` makes.
+/// Processes the clusters. The part of each duration that belongs to other calls is added to the
+/// rows of the tables that `make` creates.
 pub(crate) fn visit<'a>(
     profile: &'a Profile,
     clusters: &[Vec<PageSpan>],
@@ -78,8 +78,8 @@ pub(crate) fn visit<'a>(
     (tables.collect(), found)
 }
 
-/// A call in the order in which [`Innermost`] wants it: by begin, then the longest first, then
-/// the outer one of equal ones first.
+/// A call, in the order that [`Innermost`] needs: by begin, then the longest first, then the outer
+/// one of two equal calls first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Begun {
     begin: u64,
@@ -94,7 +94,7 @@ struct Worker<'a> {
     decoder: PageDecoder<'a>,
     table: Table<'a>,
     subtract_probe: bool,
-    /// What an empty call takes, by process and set of counters.
+    /// The duration of an empty call, by process and set of counters.
     empty: HashMap<(usize, u32), u32>,
     round: usize,
     calls: Vec<Begun>,
@@ -125,7 +125,8 @@ impl Worker<'_> {
 
     /// Collects the earliest calls after `after`, sorted. Returns whether there are more.
     fn bring(&mut self, pages: &[PageSpan], after: Option<Begun>) -> bool {
-        // Recorded when they end, the outer one of two comes last; traces name it first.
+        // The recorder writes calls when they end, so the outer one comes last; traces name it
+        // first.
         let outer_is_last = self.profile.manifest.origin != Origin::Import;
         let mut most: Option<Begun> = None;
         self.calls.clear();
@@ -170,7 +171,7 @@ impl Worker<'_> {
     }
 }
 
-/// Keeps the `n` smallest and returns the largest of them.
+/// Keeps the `n` smallest calls and returns the largest of them.
 fn keep(calls: &mut Vec<Begun>, n: usize) -> Option<Begun> {
     if calls.len() > n {
         calls.select_nth_unstable(n - 1);

@@ -6,18 +6,20 @@
 //!                                            between      ├─ op ─┤   inside: not self time
 //!                  region       ├──────────┤
 //!                    task       ├─ 0 ─┤
-//!  pool thread       task        ├── 1 ───┤        found by the number that it has in common
-//!                                                  with the region
+//!  pool thread       task        ├── 1 ───┤        belongs to the region, because both
+//!                                                  have the same region number
 //! ```
 //!
-//! A thread's calls are recorded when they end, so a call finds what lies in it among those that
-//! ended before it and that nobody else has taken: one way over the pages, with the calls of one
-//! run in memory. A first way ([`OpTrees::new`]) notes the tasks of all threads, and for each page
-//! when the earliest call behind it begins, which tells when a tree is whole.
+//! A thread's calls are recorded when they end. So the calls inside a call are among those that
+//! ended before it and that no other call has claimed. This takes one pass over the pages, with the
+//! calls of one run in memory. An earlier pass ([`OpTrees::new`]) collects the tasks of all
+//! threads, and for each page the earliest begin of any call after it, which tells when a tree is
+//! complete.
 //!
-//! Of a run, each moment belongs to exactly one of: the run itself (before the first op and behind
-//! the last), the gaps between its ops, an op's self time. Regions and tasks are part of their op.
-//! So `duration = own + between + Σ self`, over the ops of the run and the parts of runs in it.
+//! Each moment of a run belongs to exactly one of these: the run itself (before the first op and
+//! after the last one), the gaps between its ops, and the self time of an op. Regions and tasks are
+//! part of their op. Therefore `duration = own + between + Σ self`, where the sum covers the ops of
+//! the run and all parts of the runs inside it.
 
 mod rows;
 mod tasks;
@@ -29,109 +31,110 @@ use profile::{LossCount, OpId, Profile};
 
 use tasks::Tasks;
 
-/// Which trees to look at: each counts as a whole, by its outermost call.
+/// Selects the trees to show. A tree is selected as a whole, by its outermost call.
 #[derive(Clone, Debug, Default)]
 pub struct OpFilter {
-    /// Of the machine with this name.
+    /// The name of the machine.
     pub machine: Option<String>,
-    /// Begun at this tick or later.
+    /// Only trees that began at this tick or later.
     pub since: Option<u64>,
-    /// Begun before this tick.
+    /// Only trees that began before this tick.
     pub until: Option<u64>,
 }
 
-/// A call of an entry function. Times in ticks.
+/// A call of an entry function. Times are in ticks.
 #[derive(Clone, Debug)]
 pub struct RunCall<'a> {
     /// Its number among the runs of the view, from 0.
     pub number: u64,
-    /// The run in which it lies.
+    /// The run that contains it.
     pub parent: Option<u64>,
     /// Process index.
     pub process: usize,
     /// Thread index.
     pub thread: usize,
-    /// The function.
+    /// The entry function.
     pub op: OpId,
-    /// It ended with an error.
+    /// Whether it ended with an error.
     pub failed: bool,
-    /// The op that threw, if one did: the innermost that had not returned.
+    /// The op that threw, if one did: the innermost op that had not returned.
     pub failed_op: Option<OpId>,
-    /// Begin.
+    /// Its begin.
     pub start: u64,
-    /// Length.
+    /// Its duration.
     pub duration: u64,
-    /// From its begin to that of its first op; `None` without ops.
+    /// The time from its begin to the begin of its first op; `None` without ops.
     pub first_op: Option<u64>,
-    /// Gaps between its ops.
+    /// The time between its ops.
     pub between: u64,
-    /// Before the first and behind the last op; all without ops.
+    /// The time before the first op and after the last one; the whole duration without ops.
     pub own: u64,
-    /// What each counter of the profile read; `None`: not known.
+    /// The value of each counter of the profile; `None` if it is not known.
     pub counters: &'a [Option<u64>],
-    /// The same without its ops: of `own` and `between` together, and of book-keeping ops that were
-    /// timed only.
+    /// The same without its ops: the counts of `own` and `between` together, and of book-keeping
+    /// ops that were only timed.
     pub own_counters: &'a [Option<u64>],
-    /// Parallel regions in it, but in no op.
+    /// Its parallel regions that belong to no op.
     pub regions: &'a [Region],
 }
 
-/// A call of an op. Times in ticks.
+/// A call of an op. Times are in ticks.
 #[derive(Clone, Debug)]
 pub struct OpCall<'a> {
-    /// Its number among the ops of the view, from 0; an op has a higher one than that it lies in.
+    /// Its number among the ops of the view, from 0. It is higher than the number of the op that
+    /// contains it.
     pub number: u64,
-    /// The innermost run in which it lies.
+    /// The innermost run that contains it.
     pub run: Option<u64>,
-    /// The op in which it lies.
+    /// The op that contains it.
     pub parent: Option<u64>,
-    /// In how many ops it lies.
+    /// The number of ops that contain it.
     pub depth: u32,
     /// Process index.
     pub process: usize,
     /// Thread index.
     pub thread: usize,
-    /// What was called.
+    /// The op that was called.
     pub op: OpId,
-    /// Begin.
+    /// Its begin.
     pub start: u64,
-    /// Length.
+    /// Its duration.
     pub duration: u64,
-    /// Length without the ops and runs in it.
+    /// Its duration without the ops and runs inside it.
     pub self_ticks: u64,
     /// Bytes of storage that it allocated.
     pub storage: Option<u64>,
     /// Bytes of workspace that it allocated.
     pub workspace: Option<u64>,
-    /// What each counter of the profile read on the calling thread; `None`: not known.
+    /// The value of each counter of the profile on the calling thread; `None` if it is not known.
     pub counters: &'a [Option<u64>],
-    /// The same without the ops and runs in it.
+    /// The same without the ops and runs inside it.
     pub self_counters: &'a [Option<u64>],
-    /// The sum over its tasks on other threads; `None` where a task is missing or does not know.
-    /// Empty for an op without regions.
+    /// The sum over its tasks on other threads. `None` if a task is missing or does not have the
+    /// value. Empty for an op without regions.
     pub workers: &'a [Option<u64>],
     /// Values of users' collectors: keys and bits.
     pub values: &'a [(u32, u64)],
-    /// Parallel regions in it.
+    /// Its parallel regions.
     pub regions: &'a [Region],
 }
 
 /// A parallel launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Region {
-    /// What it is called by.
+    /// The op that names it.
     pub op: OpId,
-    /// Begin.
+    /// Its begin.
     pub start: u64,
-    /// Length.
+    /// Its duration.
     pub duration: u64,
-    /// How many tasks it has; `None` if none of them was recorded.
+    /// The number of its tasks; `None` if none of them was recorded.
     pub of: Option<u32>,
-    /// Its tasks that were recorded, by number.
+    /// Its recorded tasks, sorted by number.
     pub tasks: Vec<Task>,
-    /// The longest task by the mean of all; `None` unless all were recorded.
+    /// The longest task divided by the mean of all tasks; `None` unless all were recorded.
     pub imbalance: Option<f64>,
-    /// Tasks waited for one another where they need not have.
+    /// Set if tasks waited for one another although they did not have to.
     pub serial: Option<Serial>,
 }
 
@@ -149,55 +152,55 @@ pub struct Task {
     pub number: u32,
     /// Thread index.
     pub thread: usize,
-    /// CPU at its end.
+    /// The CPU at its end.
     pub cpu: u32,
-    /// Begin.
+    /// Its begin.
     pub start: u64,
-    /// Length.
+    /// Its duration.
     pub duration: u64,
-    /// What each counter of the profile read; `None`: not known.
+    /// The value of each counter of the profile; `None` if it is not known.
     pub counters: Vec<Option<u64>>,
-    /// It lies in another call of its thread, which has counted the same.
+    /// Whether it is inside another call of its thread, which has counted the same.
     pub nested: bool,
 }
 
-/// How tasks ran one after the other although there were processors for more of them at once.
+/// How tasks ran one after the other although there were enough processors to run more at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serial {
-    /// Two on one thread.
+    /// Two tasks on one thread.
     Thread,
-    /// Two on one CPU, by different threads.
+    /// Two tasks of different threads on one CPU.
     Cpu(u32),
 }
 
-/// Takes trees, each call before those in it.
+/// Receives trees. Each call comes before the calls inside it.
 pub trait OpVisitor {
-    /// A run.
+    /// Receives a run.
     fn run(&mut self, run: &RunCall<'_>);
-    /// An op.
+    /// Receives an op.
     fn op(&mut self, op: &OpCall<'_>);
-    /// A region in no run and no op: of process and thread.
+    /// Receives a region that is in no run and in no op, with its process and thread.
     fn region(&mut self, process: usize, thread: usize, region: &Region);
 }
 
-/// What is known before the trees are looked at.
+/// What is known before the trees are shown.
 #[derive(Debug)]
 pub struct OpTrees<'a> {
     profile: &'a Profile,
     tasks: Tasks,
-    /// For each process, thread and page the earliest begin in the pages behind it.
+    /// For each process, thread and page, the earliest begin in the pages after it.
     later: Vec<Vec<Vec<u64>>>,
     first_tick: Option<u64>,
     losses: Vec<LossCount>,
 }
 
 impl<'a> OpTrees<'a> {
-    /// Goes once over every page.
+    /// Reads every page once.
     pub fn new(profile: &'a Profile) -> Self {
         tasks::collect(profile)
     }
 
-    /// The begin of the profile's first call, whatever it is; `None` without calls.
+    /// The begin of the profile's first call of any kind; `None` without calls.
     pub fn first_tick(&self) -> Option<u64> {
         self.first_tick
     }
@@ -207,8 +210,8 @@ impl<'a> OpTrees<'a> {
         &self.losses
     }
 
-    /// Shows every tree that `filter` wants, ordered by process, thread and begin. Numbers are the
-    /// same each time.
+    /// Shows every tree that `filter` selects, ordered by process, thread and begin. The numbers of
+    /// runs and ops are the same each time.
     pub fn visit(&self, filter: &OpFilter, visitor: &mut impl OpVisitor) {
         tree::visit(self, filter, visitor);
     }

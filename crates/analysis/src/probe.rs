@@ -1,19 +1,19 @@
-//! What the probes cost.
+//! The cost of the probes.
 //!
 //! ```text
-//!  price of a process = calls × bracket in place    calibrated × how much longer readings took
+//!  cost of a process  = calls × bracket in place    calibrated × how much longer readings took
 //!                     + ops × way of the machine    TVM: its own path to an instrument
 //!                     + switches × switch           threads with counters, measured by `run`
 //!                     + flushes + attaching         measured in the program
 //! ```
 //!
-//! All of it is processor time of the program's threads, so it is set against processor time, and
-//! against the time in dispatches; never against wall time, in which idle workers only wait.
+//! All of this is processor time of the program's threads. So it is compared with processor time,
+//! and with the time in dispatches, but never with wall time, in which idle workers only wait.
 //!
-//! The bracket is calibrated with an empty call in a warm loop. A program that does something
-//! between two calls finds colder caches. How much longer its readings take is in each record: a
-//! counter group is enabled from somewhere in the first reading to somewhere in the second, so what
-//! its time enabled is more than the duration is about one reading.
+//! The bracket is calibrated with an empty call in a warm loop. A program that does something else
+//! between two calls finds colder caches. Each record shows how much longer its readings take: a
+//! counter group is enabled from some point in the first reading to some point in the second one.
+//! So the time enabled exceeds the call's duration by about one reading.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,52 +24,56 @@ use crate::durations::Durations;
 use crate::empty::{EmptyCall, calibration, empty_call};
 use crate::threads::ThreadTime;
 
-/// What recording is estimated to have cost one process, in ns of processor time, summed over its
-/// threads. Calls with a set of counters that was not calibrated are left out: with and without
-/// counters the cost differs by a factor of thirty.
+/// The estimated cost of recording for one process, in ns of processor time, summed over its
+/// threads. Calls with a set of counters that was not calibrated are left out, because the cost
+/// with and without counters differs by a factor of thirty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeCost {
     /// Process index.
     pub process: usize,
-    /// Recorded calls whose set of counters was calibrated: what the estimate covers.
+    /// Number of recorded calls whose set of counters was calibrated. The estimate covers these
+    /// calls.
     pub calls: u64,
-    /// All recorded calls.
+    /// Number of all recorded calls.
     pub of_calls: u64,
-    /// By how much one probe lengthens the program: mean over those calls.
+    /// How much one probe lengthens the program: the mean over those calls.
     pub per_call_ns: f64,
-    /// The same by the calibration alone, without what readings took longer in the program.
+    /// The same from the calibration alone, without the extra time of readings in the program.
     pub calibrated_per_call_ns: f64,
-    /// The probes of those calls together.
+    /// The cost of the probes of all those calls.
     pub probes_ns: f64,
-    /// Those of them for which no counter was read although their thread had counters: the
-    /// book-keeping ops of a virtual machine.
+    /// Number of those calls for which no counter was read although their thread had counters.
+    /// These are the book-keeping ops of a virtual machine.
     pub uncounted: u64,
-    /// What the probe of such a call costs. `None`: not calibrated.
+    /// The cost of the probe of such a call. `None` if it was not calibrated.
     pub uncounted_call_ns: Option<f64>,
-    /// What a virtual machine itself takes to call an instrument, and for the step between two
-    /// ops, which cannot be told apart: at most so much. `None`: there is no such machine, or too few
-    /// of its ops follow one another.
+    /// Upper bound for the time in which a virtual machine itself calls an instrument. It includes
+    /// the machine's step between two ops, because the two cannot be told apart. `None` if there is
+    /// no such machine, or if too few of its ops follow one another.
     pub way_ns: Option<f64>,
-    /// What counters add to the context switches of threads that have them. `None`: there are
-    /// counters, and it was not measured. 0 without counters.
+    /// What counters add to the context switches of threads that have them; 0 without counters.
+    /// `None` if there are counters and it was not measured.
     pub switches_ns: Option<f64>,
-    /// Those context switches.
+    /// Number of those context switches.
     pub switches: u64,
-    /// Flushing pages, the last ones of threads included where the process ended in an orderly way.
+    /// The cost of flushing pages. It includes the last page of each thread if the process ended in
+    /// an orderly way.
     pub flush_ns: f64,
-    /// Attaching threads: opening counters, mapping pages, and calibrating once.
+    /// The cost of attaching threads: opening counters, mapping pages, and one calibration.
     pub attach_ns: f64,
-    /// Processor time of its threads between their first call and the last that is known of them.
-    /// Flushing and attaching are not in it. `None`: not known of some thread with calls.
+    /// Processor time of its threads, each between its first call and the last known moment.
+    /// Flushing and attaching are not included. `None` if it is not known for some thread with
+    /// calls.
     pub cpu_ns: Option<f64>,
     /// Time of its threads in dispatches.
     pub dispatch_ns: Option<f64>,
-    /// What an empty call reads, for the calibrated set of counters that most calls had.
+    /// The readings of an empty call, for the calibrated set of counters that most calls had.
     pub empty_call: EmptyCall,
 }
 
 impl ProbeCost {
-    /// What the probe of a call costs whose counters are read, where there are any: mean.
+    /// The mean cost of the probe of a call whose counters are read; of any call if there are no
+    /// such calls.
     pub fn counted_call_ns(&self) -> f64 {
         let counted = self.calls - self.uncounted;
         match counted {
@@ -81,7 +85,7 @@ impl ProbeCost {
         }
     }
 
-    /// Everything that is known, ns, summed over threads.
+    /// The sum of everything that is known, in ns, over all threads.
     pub fn total_ns(&self) -> f64 {
         self.probes_ns
             + self.way_ns.unwrap_or(0.0)
@@ -90,22 +94,22 @@ impl ProbeCost {
             + self.attach_ns
     }
 
-    /// What the threads would have used without us. `None`: their processor time is not known, or
-    /// the estimate is more than all of it.
+    /// The processor time that the threads would have used without us. `None` if their processor
+    /// time is not known, or if the estimate exceeds it.
     pub fn alone_ns(&self) -> Option<f64> {
         let ours = self.total_ns() - self.flush_ns - self.attach_ns;
         self.cpu_ns.map(|cpu| cpu - ours).filter(|alone| *alone > 0.0)
     }
 }
 
-/// What the calls themselves say about the cost of their probes.
+/// What the recorded calls themselves tell about the cost of their probes.
 #[derive(Debug, Default)]
 pub(crate) struct InPlace {
     /// By process and set of counters.
     readings: HashMap<(usize, u32), Reading>,
-    /// By process and set of counters: calls for which none of the set was read.
+    /// Number of calls for which no counter of the set was read, by process and set of counters.
     uncounted: HashMap<(usize, u32), u64>,
-    /// By process, from the end of one op to the begin of the next, ticks.
+    /// Times in ticks from the end of one op to the begin of the next, by process.
     gaps: HashMap<usize, Gaps>,
 }
 
@@ -122,10 +126,10 @@ struct Gaps {
     gaps: Durations,
 }
 
-/// Longer than this, something else happened during a reading, or the clocks' rates matter.
+/// Above these, something else happened during a reading, or the rates of the clocks matter.
 const LONGEST_READING_NS: f64 = 20_000.0;
 const LONGEST_CALL_NS: f64 = 1_000_000.0;
-/// Fewer calls say nothing.
+/// With fewer calls, the result is not meaningful.
 const FEWEST_CALLS: u64 = 30;
 
 impl InPlace {
@@ -164,7 +168,7 @@ impl InPlace {
         self.add_gaps(columns, profile);
     }
 
-    /// Of ops that follow one another in the same function of a machine.
+    /// Adds the times between consecutive ops in the same function of a machine.
     fn add_gaps(&mut self, columns: &Columns, profile: &Profile) {
         let ops = &profile.ops;
         if !ops.all().iter().any(|op| op.role == Role::Op) {
@@ -190,7 +194,7 @@ impl InPlace {
         }
     }
 
-    /// Adds what another worker found.
+    /// Adds the findings of another worker.
     pub fn merge(&mut self, other: Self) {
         for (key, more) in other.readings {
             let sum = self.readings.entry(key).or_default();
@@ -222,8 +226,8 @@ impl InPlace {
         }
     }
 
-    /// What a machine takes from op to op without the bracket's part of it, in ticks, and of how
-    /// many ops.
+    /// The machine's time from op to op without the bracket's part of it, in ticks, and the number
+    /// of ops.
     fn way(&mut self, process: usize, outside_ticks: f64) -> Option<(f64, u64)> {
         let found = self.gaps.get_mut(&process)?;
         if (found.gaps.len() as u64) < FEWEST_CALLS {
@@ -234,7 +238,7 @@ impl InPlace {
     }
 }
 
-/// All of a profile.
+/// Reads the calls of a whole profile.
 pub(crate) fn in_place(profile: &Profile, workers: usize) -> InPlace {
     let add = |found: &mut InPlace, columns: &Columns| found.add(columns, profile);
     let (states, _) = profile.visit(workers, InPlace::default, add);
@@ -244,8 +248,8 @@ pub(crate) fn in_place(profile: &Profile, workers: usize) -> InPlace {
     })
 }
 
-/// The cost in every process that recorded calls with a set of counters that was calibrated.
-/// `threads`: the times of all threads, where they are known.
+/// The cost in every process that recorded calls with a calibrated set of counters. `threads` has
+/// the times of all threads, if they are known.
 pub(crate) fn costs(
     profile: &Profile,
     mut in_place: InPlace,
@@ -285,7 +289,7 @@ fn cost(
     if calls == 0 {
         return None;
     }
-    // Calls that were only timed cost less, where that was calibrated.
+    // Calls that were only timed cost less, if that was calibrated.
     let mut uncounted = 0;
     let timing = calibration(profile, process, 0);
     for (mask, calls) in by_set.iter().filter(|(mask, _)| **mask != 0) {
@@ -303,7 +307,7 @@ fn cost(
     let most = by_set.into_iter().max_by_key(|(_, calls)| *calls)?.0;
     let empty_call = empty_call(profile, process, most)?;
     let probes_ns = in_place_ticks * line.ns_per_tick();
-    // Of a bracket, what lies outside of the duration that it records.
+    // The part of a bracket that lies outside of the duration that it records.
     let outside = in_place_ticks / calls as f64 - empty_call.ticks as f64;
     let way = in_place.way(process, outside);
     let mine = || threads.iter().filter(|thread| thread.process == process);
@@ -329,8 +333,8 @@ fn cost(
     })
 }
 
-/// What a thread used to flush pages: between the end of one and the begin of the next. Where that
-/// is not known, the time that flushing took, waiting included.
+/// The processor time that a thread used to flush pages: from the end of one page to the begin of
+/// the next. If that is not known, the time that flushing took, which includes waiting.
 fn flushing_ns(thread: &Thread, line: &Timeline) -> f64 {
     let headers: Vec<&PageHeader> = thread.headers().collect();
     let used = headers.windows(2).map(|pair| {
@@ -343,8 +347,8 @@ fn flushing_ns(thread: &Thread, line: &Timeline) -> f64 {
     })
 }
 
-/// The context switches of threads while they had counters of the kernel, and what the counters
-/// added to them.
+/// The context switches of threads while they had kernel counters open, and the time that these
+/// counters added.
 fn switches(profile: &Profile, process: usize) -> (u64, Option<f64>) {
     let of = &profile.processes[process];
     let groups = profile.groups.all();

@@ -1,4 +1,4 @@
-//! The distribution of each variable of an op's calls, and how its variables go together.
+//! The distribution of each variable of an op's calls, and the correlation of its variables.
 //!
 //! ```text
 //!  Profile ─ visit ─► collect: chunks per op and thread ─► Samples: one column per variable
@@ -8,27 +8,27 @@
 //!                                                             └─► pairs ──────────► Pair
 //! ```
 //!
-//! The variables of a call are its duration in ticks, each counter of the run and each metric
-//! that was asked for. A counter has a value where it was read and counting all the time; elsewhere
-//! it is missing, and so is a metric where one of its counters is, or where it is not defined. Every
-//! variable
-//! is described over the calls in which it has a value, every pair over those in which both have.
+//! The variables of a call are its duration in ticks, each counter of the run, and each requested
+//! metric. A counter has a value if it was read and was counting all the time; otherwise the value
+//! is missing. A metric is missing if one of its counters is, or if it is not defined. Every
+//! variable is described over the calls in which it has a value, and every pair over the calls in
+//! which both have one.
 //!
 //! **Buckets.** Sort the `n` values of a variable. Bucket `b` of `B` covers the sorted positions
-//! from `n·b/B` to before `n·(b+1)/B`, in whole numbers; its mean is that of the values there.
-//! With fewer values than buckets some cover nothing: they have no mean and no calls.
+//! from `n·b/B` to before `n·(b+1)/B`, in integer arithmetic; its mean is that of the values there.
+//! With fewer values than buckets, some buckets are empty: they have no mean and no calls.
 //!
-//! **Ties.** Equal values can lie in several buckets. In the table of a pair all of them count
-//! for the lowest bucket that holds such a value, which is the bucket of the first sorted
-//! position that they take. So equal calls are never told apart, and a value counts for a bucket
-//! whose mean it is part of.
+//! **Ties.** Equal values can lie in several buckets. In the table of a pair, all of them count for
+//! the lowest bucket that contains this value, which is the bucket of the first sorted position
+//! that they take. So equal calls are never told apart, and a value counts for a bucket whose mean
+//! includes it.
 //!
-//! **Numbers.** Sums of values are exact. Squares and products are summed as `f64` of
-//! differences from the mean, values taken relative to the smallest one first, so that large
-//! values with small differences lose nothing; ranks and their products are whole numbers.
-//! The values of a metric are floats; they are put on a grid of 2⁵² steps between the smallest
-//! and the largest one of the op, which keeps their order and moves none by more than half a step.
-//! A variable with one value only has no correlation with anything: `None`, not NaN.
+//! **Numbers.** Sums of values are exact. Squares and products are sums in `f64` of differences
+//! from the mean. The values are first taken relative to the smallest one, so that large values
+//! with small differences lose nothing. Ranks and their products are integers. The values of a
+//! metric are floats; they are mapped to a grid of 2⁵² steps between the smallest and the largest
+//! value of the op, which keeps their order and moves none by more than half a step. A variable
+//! with only one value has no correlation with anything: `None`, not NaN.
 
 mod collect;
 mod grid;
@@ -47,30 +47,31 @@ use crate::table::Key;
 pub use samples::{Column, Samples};
 use work::{Workspace, parallel};
 
-/// Most buckets that a distribution can be cut into: their numbers have two hexadecimal digits.
+/// The largest number of buckets: bucket numbers have two hexadecimal digits.
 pub const MOST_BUCKETS: usize = 256;
-/// Most calls of one op: doubled ranks have 32 bits.
+/// The largest number of calls of one op: doubled ranks have 32 bits.
 pub const MOST_CALLS: u64 = (1 << 31) - 1;
-/// Below this many calls, whole scopes are dealt out to workers; above, their variables are.
+/// Scopes with fewer calls than this are given to workers as a whole; in larger ones, the variables
+/// are distributed.
 const SMALL: usize = 1 << 16;
 
-/// Which calls to describe and how.
+/// Which calls to describe, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Only calls of ops whose name matches (`*`, `?`).
     pub op: Option<String>,
-    /// Only threads with this kernel id or a name that matches (`*`, `?`).
+    /// Only threads with this kernel id, or with a name that matches (`*`, `?`).
     pub thread: Option<String>,
-    /// Leave out the calls that begin earlier than this after the begin of their thread's first
-    /// call: of the first one recorded, whatever its op.
+    /// Leave out calls that begin within this time after the begin of their thread's first recorded
+    /// call, which may be of any op.
     pub skip_ns: u64,
-    /// Number of buckets, 1 to [`MOST_BUCKETS`]; what is outside is moved to the nearer end.
+    /// Number of buckets, 1 to [`MOST_BUCKETS`]; other values are clamped.
     pub buckets: usize,
-    /// Whether pairs get their tables.
+    /// Whether to compute the tables of pairs.
     pub tables: bool,
-    /// Metrics to describe beside the counters, bound to those of the profile.
+    /// Metrics to describe besides the counters, bound to those of the profile.
     pub metrics: Vec<Bound>,
-    /// Threads to work with; 0: as many as the machine has.
+    /// Number of worker threads; 0 for as many as the machine has.
     pub workers: usize,
 }
 
@@ -88,7 +89,7 @@ impl Default for Options {
     }
 }
 
-/// What the calls of each op look like.
+/// The statistics of the calls of each op.
 #[derive(Clone, Debug)]
 pub struct Stats {
     /// Number of buckets.
@@ -97,22 +98,23 @@ pub struct Stats {
     pub metrics: Vec<Bound>,
     /// The ops that have such calls, the one with the largest sum of durations first.
     pub ops: Vec<OpStats>,
-    /// What the probes cost in each process that was calibrated. Nothing is taken off the values.
+    /// The cost of the probes in each process that was calibrated. It is not subtracted from the
+    /// values.
     pub probes: Vec<ProbeCost>,
     /// All losses of the profile.
     pub losses: Vec<LossCount>,
 }
 
-/// One op.
+/// The statistics of one op.
 #[derive(Clone, Debug)]
 pub struct OpStats {
-    /// Which one: [`Key::Op`] or [`Key::Unknown`].
+    /// The op: [`Key::Op`] or [`Key::Unknown`].
     pub key: Key,
     /// Sum of the durations of the described calls.
     pub total_ticks: u128,
     /// All threads together.
     pub all: Scope,
-    /// Each thread that made such calls, by process and number.
+    /// Each thread that made such calls, sorted by process and number.
     pub threads: Vec<ThreadStats>,
 }
 
@@ -123,38 +125,38 @@ pub struct ThreadStats {
     pub process: usize,
     /// Thread index.
     pub thread: usize,
-    /// Its calls.
+    /// The calls of this thread.
     pub scope: Scope,
 }
 
-/// A set of calls, described.
+/// The statistics of a set of calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scope {
-    /// How many.
+    /// Number of calls.
     pub calls: u64,
-    /// How many ended where: by `node << 12 | cpu`.
+    /// Number of calls that ended at each location, by `node << 12 | cpu`.
     pub locations: BTreeMap<u32, u64>,
-    /// The duration in ticks, each counter of the run, each metric.
+    /// The duration in ticks, then each counter of the run, then each metric.
     pub variables: Vec<Variable>,
-    /// Each pair of variables: for each variable all earlier ones.
+    /// Each pair of variables: for each variable, all earlier ones.
     pub pairs: Vec<Pair>,
 }
 
 /// One variable over the calls in which it has a value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Variable {
-    /// In how many calls it has one.
+    /// Number of calls with a value.
     pub calls: u64,
     /// `None` without calls.
     pub mean: Option<f64>,
-    /// Of a sample: the squares are divided by `calls - 1` (numpy's `ddof=1`). `None` with fewer
-    /// than two calls.
+    /// The standard deviation of a sample: the squares are divided by `calls - 1` (numpy's
+    /// `ddof=1`). `None` with fewer than two calls.
     pub standard_deviation: Option<f64>,
     /// Smallest value.
     pub min: Option<Number>,
     /// Largest value.
     pub max: Option<Number>,
-    /// The mean of each bucket; `None` for one that covers no call.
+    /// The mean of each bucket; `None` for an empty one.
     pub bucket_means: Vec<Option<f64>>,
 }
 
@@ -168,7 +170,7 @@ pub enum Number {
 }
 
 impl Number {
-    /// Rounded where it has more than 53 bits.
+    /// Converts to a float; a value with more than 53 bits is rounded.
     pub fn to_f64(self) -> f64 {
         match self {
             Self::Whole(n) => n as f64,
@@ -177,27 +179,27 @@ impl Number {
     }
 }
 
-/// How two variables go together, over the calls in which both have a value.
+/// The correlation of two variables, over the calls in which both have a value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pair {
-    /// Index of the variable whose probabilities the table holds: the earlier one.
+    /// Index of the variable whose probabilities the table holds. It is the earlier one.
     pub of: usize,
-    /// Index of the variable that they are given.
+    /// Index of the variable that is the condition.
     pub given: usize,
-    /// In how many calls both have a value.
+    /// Number of calls in which both have a value.
     pub calls: u64,
-    /// Pearson's correlation; `None` if one of them is constant there.
+    /// Pearson's correlation; `None` if one variable is constant in these calls.
     pub pearson: Option<f64>,
-    /// Spearman's: that of the ranks, equal values taking the mean of the ranks they span.
+    /// Spearman's correlation, of the ranks. Equal values have the mean of the ranks they span.
     pub spearman: Option<f64>,
-    /// Calls by buckets; `None` if not asked for.
+    /// Calls by buckets; `None` if it was not requested.
     pub table: Option<Table>,
 }
 
 /// Calls by the buckets of two variables. The buckets are those of [`Variable::bucket_means`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// The cells with calls, by bucket of `given`, then of `of`.
+    /// The cells with calls, sorted by the bucket of `given`, then of `of`.
     pub cells: Vec<Cell>,
 }
 
@@ -208,13 +210,14 @@ pub struct Cell {
     pub given: u8,
     /// Bucket of [`Pair::of`]: the row.
     pub of: u8,
-    /// Its calls.
+    /// Number of calls.
     pub calls: u32,
 }
 
 impl Table {
     /// The probability of each bucket of `of` (rows) given each bucket of `given` (columns):
-    /// `buckets` × `buckets`, row by row. A column sums to one; one without calls is `None`.
+    /// `buckets` × `buckets`, row by row. Each column sums to one; in a column without calls, all
+    /// are `None`.
     pub fn probabilities(&self, buckets: usize) -> Vec<Vec<Option<f64>>> {
         let mut rows = vec![vec![None; buckets]; buckets];
         for column in self.cells.chunk_by(|a, b| a.given == b.given) {
@@ -237,16 +240,17 @@ impl Table {
 /// An op has more than [`MOST_CALLS`] calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyCalls {
-    /// Which op.
+    /// The op.
     pub key: Key,
-    /// So many.
+    /// Its number of calls.
     pub calls: u64,
 }
 
 /// Describes the calls of `profile`, reading every page once.
 ///
-/// Memory: 4 bytes per call and variable (8 where a value is 2³² or more, and for metrics), and for the op at
-/// hand 5 more per call and variable and 8 (or 12) per call and worker.
+/// Memory: 4 bytes per call and variable (8 if a value is 2³² or more, and for metrics). In
+/// addition, for the op that is being described, 5 bytes per call and variable, and 8 (or 12) per
+/// call and worker.
 ///
 /// # Errors
 /// [`TooManyCalls`].
@@ -286,7 +290,7 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
             .collect();
         let mut all = Scope::default();
         let mut jobs = Vec::new();
-        // One thread is all threads: described once.
+        // If only one thread made calls, it equals the total, so it is described only once.
         let several = threads.len() > 1;
         if several {
             jobs.push((0, samples.len(), &mut all));
@@ -316,8 +320,8 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
     Ok(Stats { buckets, metrics, ops, probes: costs(profile, InPlace::default(), &[]), losses })
 }
 
-/// Describes calls that are already in columns: for what did not come from a profile.
-/// [`Scope::locations`] stays empty. At most [`MOST_CALLS`] calls are looked at.
+/// Describes calls that are already in columns, for data that did not come from a profile.
+/// [`Scope::locations`] stays empty. Calls after the first [`MOST_CALLS`] are ignored.
 pub fn describe(samples: &Samples, buckets: usize, tables: bool) -> Scope {
     let kept = samples.len().min(MOST_CALLS as usize);
     Workspace::new(1).describe(&samples.slice(0, kept), buckets.clamp(1, MOST_BUCKETS), tables)

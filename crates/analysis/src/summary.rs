@@ -1,4 +1,4 @@
-//! One pass over a profile, and everything that a report shows of it.
+//! One pass over a profile, which computes everything that a report shows of it.
 
 use std::collections::HashMap;
 
@@ -12,56 +12,56 @@ use crate::probe::{InPlace, ProbeCost, costs};
 use crate::table::{Apart, By, Row, Table};
 use crate::threads::{PageTimes, ThreadTime};
 
-/// What to add up and how.
+/// What to add up, and how.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// What a row stands for.
     pub by: By,
     /// Only calls of ops whose name matches (`*`, `?`).
     pub filter: Option<String>,
-    /// Take what an empty call reads off every call, not below zero.
+    /// Subtract from every call what an empty call reads, but not below zero.
     pub subtract_probe: bool,
     /// Metrics to compute for each row, bound to the counters of the profile.
     pub metrics: Vec<Bound>,
-    /// Threads to work with; 0: as many as the machine has.
+    /// Number of worker threads; 0 for as many as the machine has.
     pub workers: usize,
-    /// Calls that each of them sorts at a time where calls lie in calls; `None`: 262,144. The
-    /// result does not depend on it.
+    /// Number of nested calls that a worker sorts at a time; `None` for 262,144. The result does
+    /// not depend on it.
     pub round: Option<usize>,
 }
 
-/// What the calls of a profile say.
+/// The sums over the calls of a profile.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// The table, in no order.
+    /// The rows of the table, in no particular order.
     pub rows: Vec<Row>,
-    /// All recorded calls, whatever the filter says.
+    /// Number of all recorded calls. This and the following totals ignore the filter.
     pub calls: u64,
-    /// All dispatches, likewise; `None` if it is not known of some call which workgroup it was.
+    /// Number of all dispatches. `None` if it is unknown for some call which workgroup it was.
     pub dispatches: Option<u64>,
-    /// Sum of the durations of all calls, likewise.
+    /// Sum of the durations of all calls.
     pub total_ticks: u128,
-    /// Sum of their self times, likewise: what shares are shares of. Less than `total_ticks` by
-    /// the time that counts several times there, because calls lie within calls.
+    /// Sum of their self times, which is what percentages refer to. It is less than `total_ticks`
+    /// if calls are nested, because there the same time counts several times.
     pub self_ticks: u128,
-    /// Calls that ended behind one of their thread in which they began; see
+    /// Calls that ended after a call of their thread in which they had begun; see
     /// [`crate::innermost::Innermost::overlapping`].
     pub overlapping: u64,
-    /// Calls on no thread, likewise. They have rows by op, and are in nothing else here.
+    /// Calls that belong to no thread. They have rows by op, and are included in nothing else here.
     pub apart: Apart,
-    /// Each thread that has calls, whatever the filter says.
+    /// Each thread that has calls. Ignores the filter.
     pub threads: Vec<ThreadTime>,
     /// Each process that has calls with a calibrated set of counters.
     pub probes: Vec<ProbeCost>,
     /// Whether some calls have a set of counters that their process did not calibrate.
     pub uncalibrated_probes: bool,
-    /// Losses of each process: its own, those of its files and those inside its pages.
+    /// Losses of each process: its own, those of its files, and those inside its pages.
     pub process_losses: Vec<Vec<LossCount>>,
-    /// All losses together, with those of the run as a whole.
+    /// All losses together, including those of the run as a whole.
     pub losses: Vec<LossCount>,
 }
 
-/// Reads every page of `profile` once and adds it up; those with calls in calls once more.
+/// Reads every page of `profile` once and adds it up. Pages with nested calls are read twice.
 pub fn summarize(profile: &Profile, options: &Options) -> Summary {
     let workers = match options.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -83,7 +83,7 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
     };
     let (states, found) = profile.visit(workers, make, |worker, columns| {
         worker.in_place.add(columns, profile);
-        // What is on no thread has no place among the times of threads, nor in self times.
+        // Calls that belong to no thread count neither for the times of threads nor for self times.
         if worker.table.apart(columns).is_none() {
             worker.times.add(columns, profile);
         }
@@ -134,7 +134,7 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
     }
 }
 
-/// Of each thread with clusters, how long it was in some call of them.
+/// For each thread with clusters, how long it was in some call of them.
 fn busy(clusters: &[Vec<PageSpan>], busy: &[u64]) -> HashMap<(usize, usize), u64> {
     let mut threads = HashMap::new();
     for (cluster, ticks) in clusters.iter().zip(busy) {

@@ -1,10 +1,4 @@
 //! The table of a report: calls added up by op, thread, CPU or process.
-//!
-//! ```text
-//!  pages ─► fill: the row of each call ─► sum: one accumulator per row ─► finish: rows
-//! ```
-//!
-//! Each worker fills a table of its own; the tables are merged before the rows are finished.
 
 mod fill;
 mod finish;
@@ -21,7 +15,7 @@ pub(crate) use fill::Table;
 /// What a row of the table stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
-    /// One exported function; see [`profile::ops`] for when two are the same.
+    /// One exported function; [`profile::ops`] says when two functions are the same.
     #[default]
     Op,
     /// One thread.
@@ -32,7 +26,7 @@ pub enum By {
     Process,
 }
 
-/// Names a row.
+/// Identifies a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     /// An op of the profile.
@@ -47,40 +41,40 @@ pub enum Key {
     Process(usize),
 }
 
-/// One row. Durations in ticks.
+/// One row. Durations are in ticks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// What it stands for.
     pub key: Key,
-    /// The first call of each thread among them.
+    /// The first call of each thread.
     pub first: FirstCalls,
-    /// Workgroup calls.
+    /// Number of workgroup calls.
     pub calls: u64,
-    /// Calls whose workgroup id is 0,0,0: one per dispatch. `None` if it is not known of some
-    /// call which workgroup it was, and where some is a virtual machine's.
+    /// Number of calls with workgroup id 0,0,0, which is one per dispatch. `None` if it is unknown
+    /// for some call which workgroup it was, or if some call belongs to a virtual machine.
     pub dispatches: Option<u64>,
     /// Sum of the durations.
     pub total_ticks: u128,
-    /// The part of the durations that empty calls would have taken, 0 to 1; `None` where that was
-    /// not calibrated.
+    /// The part of the durations that empty calls would have taken, 0 to 1. `None` if that was not
+    /// calibrated.
     pub empty_share: Option<f64>,
-    /// Sum of the self times: the durations less the time in which a call that began later on the
-    /// same thread owned the moment ([`crate::innermost`]).
+    /// Sum of the self times: the durations minus the time that belongs to calls which began later
+    /// on the same thread ([`crate::innermost`]).
     pub self_ticks: u128,
-    /// Shortest.
+    /// Shortest duration.
     pub min_ticks: u64,
-    /// Longest.
+    /// Longest duration.
     pub max_ticks: u64,
-    /// Median, linear between closest ranks.
+    /// Median, interpolated linearly between the closest ranks.
     pub p50_ticks: f64,
-    /// 99th percentile, likewise.
+    /// 99th percentile, interpolated in the same way.
     pub p99_ticks: f64,
-    /// For each counter of the run; `None` if no call of this row has a usable value.
+    /// One entry for each counter of the run; `None` if no call of this row has a usable value.
     pub counters: Vec<Option<CounterTotal>>,
-    /// Each metric that was asked for.
+    /// Each requested metric.
     pub metrics: Vec<MetricValue>,
-    /// What each pass that recorded something has of all this; empty in a profile without passes.
-    /// A pass that was not run is missing here, not 0.
+    /// The part of each pass that recorded something. Empty in a profile without passes. A pass
+    /// that was not run is missing here, not 0.
     pub passes: Vec<PassTotal>,
     /// Threads that made these calls: process index and thread index.
     pub threads: BTreeSet<(usize, usize)>,
@@ -91,56 +85,58 @@ pub struct Row {
 /// The part of one pass in a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PassTotal {
-    /// Workgroup calls.
+    /// Number of workgroup calls.
     pub calls: u64,
-    /// Calls whose workgroup id is known and 0,0,0.
+    /// Number of calls whose workgroup id is known to be 0,0,0.
     pub dispatches: u64,
     /// Sum of the durations.
     pub total_ticks: u128,
 }
 
-/// A counter over the calls that have a value of it ([`profile::columns::Columns::value`]): in which it was read
-/// and counting all the time, or, in a run that asked for estimates, part of the time.
+/// A counter over the calls that have a value of it ([`profile::columns::Columns::value`]). In
+/// these calls it was read and counting all the time, or, in a run with estimates, part of the
+/// time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterTotal {
-    /// Sum of the values, estimates included.
+    /// Sum of the values, including estimates.
     pub total: u128,
     /// Number of those calls.
     pub calls: u64,
-    /// How many of them have an estimate. The fields below are 0 in a run without estimates.
+    /// Number of those calls that have an estimate. In a run without estimates, this and the
+    /// following two fields are 0.
     pub estimated: u64,
-    /// Time for which its group was enabled in every call in which it was read, also where it
-    /// never counted, ns.
+    /// Time for which its group was enabled in every call in which it was read, even if it never
+    /// counted, in ns.
     pub enabled_ns: u128,
-    /// Time of that for which it counted, ns.
+    /// The part of that time in which it counted, in ns.
     pub running_ns: u128,
-    /// Those of the calls whose bracket was calibrated.
+    /// Number of the calls whose bracket was calibrated.
     pub calibrated: u64,
     /// What empty calls would have read in those.
     pub empty: u128,
-    /// What was taken off.
+    /// Whether the readings of empty calls were subtracted.
     pub subtracted: bool,
 }
 
 impl CounterTotal {
-    /// Per call that has a value.
+    /// The mean over the calls that have a value.
     pub fn mean(&self) -> f64 {
         self.total as f64 / self.calls as f64
     }
 
-    /// The part of the time for which it counted, 0 to 1; `None` without estimates.
+    /// The part of the time in which it counted, 0 to 1; `None` without estimates.
     pub fn covered(&self) -> Option<f64> {
         (self.enabled_ns > 0).then(|| self.running_ns as f64 / self.enabled_ns as f64)
     }
 
-    /// The part of what was read that is an empty bracket's, 0 to 1; `None` where that was not
-    /// calibrated. Of what is left after `--subtract-probe` it is what was taken off.
+    /// The part of the readings that comes from empty brackets, 0 to 1; `None` if that was not
+    /// calibrated. After `--subtract-probe`, it is the part that was subtracted.
     pub fn empty_share(&self) -> Option<f64> {
         let read = if self.subtracted { self.total + self.empty } else { self.total };
         metrics::empty_share(read, self.empty, self.calibrated)
     }
 
-    /// Adds a call's value. `bracket`: what an empty call reads, if that was calibrated.
+    /// Adds a call's value. `bracket` is what an empty call reads, if that was calibrated.
     fn count(&mut self, value: u64, bracket: Option<u64>, subtract: bool) {
         let empty = bracket.unwrap_or(0);
         self.total += u128::from(if subtract { value.saturating_sub(empty) } else { value });
@@ -176,12 +172,12 @@ impl Row {
     }
 }
 
-/// How many calls are on no thread.
+/// Number of calls that belong to no thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Apart {
     /// Asynchronous spans.
     pub spans: u64,
-    /// What a profiler wrote about its own work.
+    /// Entries of a profiler about its own work.
     pub bookkeeping: u64,
 }
 
@@ -197,9 +193,9 @@ impl Apart {
 /// The first calls of a row, one per thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FirstCalls {
-    /// How many: one for each thread.
+    /// The number of first calls, one for each thread.
     pub calls: u64,
-    /// Their durations together.
+    /// The sum of their durations.
     pub total_ticks: u128,
     /// The longest of them.
     pub max_ticks: u64,

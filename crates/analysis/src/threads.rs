@@ -1,4 +1,5 @@
-//! Per thread: how much time it spent in dispatches, in none, and off the CPU meanwhile.
+//! For each thread: how much time it spent in dispatches and outside of them, and how much of the
+//! latter off the CPU.
 //!
 //! ```text
 //!  first begin                                                     last moment
@@ -6,12 +7,12 @@
 //!                          └ nested: not counted again
 //! ```
 //!
-//! Most calls are recorded when they end. Going through them backwards, a call that ends after the
-//! earliest begin seen so far lies (partly) inside another one, and only what sticks out in
-//! front counts: the union of all dispatches with one number of state. Pages are summed up one by
-//! one, in any order, and joined backwards afterwards; only where a call reaches into an earlier
-//! page must that page be looked at again. Imported calls can have any order: for threads with
-//! calls in calls the union is the one that [`crate::innermost`] finds.
+//! Most calls are recorded when they end. This module goes through them backwards. A call that ends
+//! after the earliest begin seen so far lies at least partly inside another call, and only the part
+//! before that begin counts. So the union of all dispatches needs a single number of state. Pages
+//! are summed separately, in any order, and joined backwards afterwards. Only if a call reaches
+//! into an earlier page must that page be read again. Imported calls can have any order: for
+//! threads with nested calls, the union is the one that [`crate::innermost`] computes.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -20,42 +21,43 @@ use profile::{Columns, PageDecoder, PageHeader, PageKey, Profile, Status, Usage}
 
 use crate::clusters::PageSpan;
 
-/// The times of one thread. Nanoseconds as far as the clock is calibrated.
+/// The times of one thread. They are in nanoseconds, as exactly as the clock is calibrated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ThreadTime {
     /// Process index.
     pub process: usize,
     /// Thread index.
     pub thread: usize,
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
-    /// From the beginning of its first call to the last known moment of the thread.
+    /// From the begin of its first call to the last known moment of the thread.
     pub wall_ns: f64,
-    /// In dispatches; nested ones count once.
+    /// Time in dispatches; nested ones count once.
     pub dispatch_ns: f64,
-    /// How long of the rest it was not on a CPU. `None` if its CPU clock was not read twice.
+    /// How long it was off the CPU while it was in no dispatch. `None` if its CPU clock was not
+    /// read twice.
     pub off_cpu: Option<OffCpu>,
-    /// Ticks that it spent in flushing pages.
+    /// Ticks that it spent flushing pages.
     pub flush_ticks: u64,
-    /// What the kernel counted for it in its pages: since its first call, flushes and what came
-    /// after the last flush of a process that was killed left out. `None`: in profiles of before
-    /// it was noted, or no page has ended.
+    /// What the kernel counted for it in its pages: since its first call, without flushes and
+    /// without what a killed process did after its last flush. `None` in older profiles, which do
+    /// not contain it, and if no page has ended.
     pub usage: Option<Usage>,
-    /// Processor time since its first call, ns: of [`ThreadTime::usage`], and of a page that has
-    /// not ended what the last reading of the thread's clocks says.
+    /// Processor time since its first call, in ns. It comes from [`ThreadTime::usage`]; for a page
+    /// that has not ended, it comes from the last reading of the thread's clocks.
     pub cpu_ns: Option<f64>,
 }
 
 /// How long a thread was neither in a dispatch nor on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OffCpu {
-    /// So long.
+    /// That time in ns.
     pub ns: f64,
-    /// Of this time in no dispatch: that between the first and the last reading of its CPU
-    /// clock, which can be less than its whole time.
+    /// The time in no dispatch between the first and the last reading of its CPU clock. It can be
+    /// less than the thread's whole time.
     pub of_ns: f64,
-    /// For some calls there was no counter group that tells their time on a CPU; they are
-    /// assumed to have been on one all the time, so `ns` may be too large.
+    /// Some calls had no counter group that says how long they were on a CPU. They are assumed to
+    /// have been on one all the time, so `ns` may be too large.
     pub assumed: bool,
 }
 
@@ -69,11 +71,11 @@ impl ThreadTime {
 /// Time in dispatches up to some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Spent {
-    /// Union of the dispatches.
+    /// The union of the dispatches.
     ticks: u64,
-    /// The part of that for which a group told that the thread was not on a CPU.
+    /// The part of it for which a group showed that the thread was not on a CPU.
     off_ticks: u64,
-    /// The part for which no group told.
+    /// The part of it for which no group showed anything.
     assumed_ticks: u64,
 }
 
@@ -101,16 +103,16 @@ pub(crate) struct PageTime {
     last_begin: u64,
     last_end: u64,
     last_moment: u64,
-    /// No call begins before the ones recorded before it have ended.
+    /// Whether each call begins after all calls recorded before it have ended.
     flat: bool,
     all: Spent,
     /// The thread's clocks where the page begins.
     base: Moment,
-    /// Their last record before the page's first call.
+    /// The last clock record before the page's first call.
     early: Option<Moment>,
-    /// Their first record behind a call.
+    /// The first clock record after a call.
     first: Option<Moment>,
-    /// Their last record.
+    /// The last clock record.
     last: Option<Moment>,
 }
 
@@ -119,7 +121,8 @@ pub(crate) struct PageTime {
 struct Moment {
     ticks: u64,
     cpu_ns: u64,
-    /// What was spent before it: in its page, and after joining in its thread.
+    /// The time in dispatches before it: at first within its page, and after joining within its
+    /// thread.
     before: Spent,
 }
 
@@ -164,7 +167,7 @@ impl PageTime {
             }
             let counted = end.min(earliest).saturating_sub(begin);
             earliest = earliest.min(begin);
-            // A call inside another one: its CPU time is in that one's already.
+            // The call is inside another one, whose CPU time includes its own.
             if counted == 0 {
                 continue;
             }
@@ -172,8 +175,8 @@ impl PageTime {
             let told = told_by.filter(|c| whole && c.status[i] != Status::NotRead);
             all.add(match told {
                 Some(column) => {
-                    // The group is read outside of the clock, so it tells a little more than the
-                    // call: never more than the call's duration counts.
+                    // The group is read outside of the clock readings, so its time slightly exceeds
+                    // the call. Never count more than the call's duration.
                     let on = (column.enabled_ns[i] as f64 / ns_per_tick) as u64;
                     let off_ticks = counted.saturating_sub(on);
                     Spent { ticks: counted, off_ticks, assumed_ticks: 0 }
@@ -207,7 +210,7 @@ impl PageTime {
     }
 }
 
-/// The pages that a worker saw.
+/// The pages that a worker has seen.
 #[derive(Debug, Default)]
 pub(crate) struct PageTimes {
     pages: BTreeMap<PageKey, PageTime>,
@@ -223,7 +226,7 @@ impl PageTimes {
         self.pages.append(&mut other.pages);
     }
 
-    /// When the calls of each page that has some were.
+    /// The time span of the calls of each page that has some.
     pub fn spans(&self) -> impl Iterator<Item = PageSpan> {
         self.pages.iter().filter(|(_, time)| time.calls > 0).map(|(key, time)| PageSpan {
             key: *key,
@@ -234,8 +237,8 @@ impl PageTimes {
         })
     }
 
-    /// Joins the pages of each thread that has calls. `busy`: how long a thread was in some call
-    /// of its pages in `clusters`. That holds in whatever order its calls were recorded.
+    /// Joins the pages of each thread that has calls. `busy` is how long a thread was in some call
+    /// of its pages in `clusters`, which is correct for calls recorded in any order.
     pub fn finish(
         self,
         profile: &Profile,
@@ -289,8 +292,9 @@ fn join(
     let (mut early, mut called) = (None, false);
     for (_, time) in &pages {
         until = Some(time.last.unwrap_or(time.base).after(spent));
-        // A page begins, and its thread with it, before the recorder is ready: the first record
-        // is where the program goes on. Without it, the first moment not before the first call.
+        // A page, and with it the thread's data, begins before the recorder is ready. The program
+        // continues at the first clock record. Without one, use the first moment that is not before
+        // the first call.
         if from.is_none() {
             if !called {
                 early = time.early.or(early);
@@ -315,7 +319,7 @@ fn join(
         let none = line.duration_ns(window.saturating_sub(inside.ticks));
         let in_dispatches = line.duration_ns(inside.ticks.saturating_sub(inside.off_ticks));
         let on_ns = cpu_ns - in_dispatches.min(cpu_ns);
-        // The first record lies a little before the first call, where `wall_ns` begins.
+        // The first clock record is slightly before the first call, where `wall_ns` begins.
         let of_ns = none.min(no_dispatch_ns);
         let ns = (none - on_ns).clamp(0.0, of_ns);
         Some(OffCpu { ns, of_ns, assumed: inside.assumed_ticks > 0 })
@@ -335,8 +339,8 @@ fn join(
     })
 }
 
-/// Page by page: from its begin to its end, or to its last reading of the clocks. What lies between
-/// two pages is the flush.
+/// The processor time of each page, from its begin to its end, or to its last clock reading. The
+/// time between two pages is the flush.
 fn cpu_ns<'a>(
     headers: impl Iterator<Item = &'a PageHeader>,
     pages: &[(PageKey, PageTime)],

@@ -1,13 +1,13 @@
-//! What the series of tracks say: totals, rates and how evenly they were sampled. One pass over
-//! the samples, one small state per series; the order of samples within a series is the only one
-//! that matters.
+//! Summaries of the series of tracks: totals, rates, and how evenly they were sampled. One pass
+//! over the samples keeps a small state per series. Only the order of samples within a series
+//! matters.
 //!
-//! A cumulative series (a sampled counter) is a list of intervals between two readings. What an
-//! interval counted is the difference of the raw values, whatever they wrap around at 2⁶⁴. If the
-//! kernel ran the counter during only a part of it, the difference is scaled by enabled / running
-//! (the intervals are far longer than the kernel's turns, so that this is a fair estimate) and
-//! the coverage says how much was really counted; if it ran not at all, the interval has no value.
-//! A reading that failed ends no interval: the next one reaches back to the last that did not.
+//! A cumulative series (a sampled counter) is a list of intervals between two readings. The count
+//! of an interval is the difference of the raw values, modulo 2⁶⁴. If the kernel ran the counter
+//! during only a part of the interval, the difference is scaled by enabled / running, and the
+//! coverage says how much was really counted. The intervals are far longer than the kernel's turns,
+//! so this is a fair estimate. If the counter did not run at all, the interval has no value. A
+//! failed reading ends no interval: the next interval begins at the last successful reading.
 
 use std::collections::BTreeMap;
 
@@ -15,73 +15,74 @@ use model::Loss;
 use profile::tracks::{Reading, Sample, Series, Tracks};
 use profile::{LossCount, Profile, merge_losses};
 
-/// What one series says.
+/// The summary of one series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeriesSummary {
     /// Index in [`Profile::tracks`].
     pub tracks: usize,
-    /// Its number there.
+    /// The number of the series there.
     pub series: u32,
-    /// Samples, those without a reading included.
+    /// Number of samples, including those without a reading.
     pub samples: u64,
-    /// Samples whose reading failed.
+    /// Number of samples whose reading failed.
     pub failed: u64,
-    /// Samples that should have been between its own and are not.
+    /// Number of samples that are missing between the existing ones.
     pub overruns: u64,
-    /// Time of the first and the last sample, ns on `CLOCK_MONOTONIC`.
+    /// Time of the first sample, in ns on `CLOCK_MONOTONIC`.
     pub first_ns: i64,
-    /// See `first_ns`.
+    /// Time of the last sample, in ns on `CLOCK_MONOTONIC`.
     pub last_ns: i64,
-    /// Shortest and longest time from sample to sample, ns; `None` with fewer than two. The last
-    /// one of a sampled series is cut short by the end of the program, and is not among them if
-    /// there is another.
+    /// Shortest and longest time between samples, in ns; `None` with fewer than two. The end of the
+    /// program cuts the last interval of a sampled series short, so it is left out if there is
+    /// another.
     pub steps_ns: Option<(f64, f64)>,
-    /// Its readings; `None` if there are none.
+    /// The values of its readings; `None` if there are none.
     pub values: Option<Values>,
 }
 
-/// What the readings of a series say, in its unit (scale applied).
+/// The values of a series, in its unit (the scale is applied).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Values {
-    /// Of a cumulative series.
+    /// Values of a cumulative series.
     Counted {
-        /// Over all intervals that have a value.
+        /// The total over all intervals that have a value.
         total: f64,
-        /// How long these are together, ns.
+        /// The sum of these intervals, in ns.
         over_ns: f64,
         /// `total` per second of `over_ns`.
         rate: f64,
         /// The smallest rate of an interval, per second.
         min_rate: f64,
-        /// The largest.
+        /// The largest rate of an interval, per second.
         max_rate: f64,
-        /// Which part of the time the counter was really counting; below 1 the total is scaled.
+        /// The part of the time in which the counter was really counting. If it is below 1, the
+        /// total is scaled.
         coverage: f64,
     },
-    /// Of levels.
+    /// Values of a series of levels.
     Level {
-        /// Over time, each reading counting until the next; over readings where there is no time
-        /// between them, or where they are not in the order of time.
+        /// The mean over time, in which each reading counts until the next one. It is the mean over
+        /// readings if there is no time between them, or if they are not ordered by time.
         mean: f64,
-        /// Smallest reading.
+        /// The smallest reading.
         min: f64,
-        /// Largest.
+        /// The largest reading.
         max: f64,
-        /// Last.
+        /// The last reading.
         last: f64,
     },
 }
 
-/// What all tracks of a profile say, and what was lost of them.
+/// The summaries of all tracks of a profile, and the losses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TracksSummary {
     /// In the order of the profile's tracks and the numbers of their series.
     pub series: Vec<SeriesSummary>,
-    /// Damage, failed readings, samples that are not there.
+    /// Damaged data, failed readings, and missing samples.
     pub losses: Vec<LossCount>,
 }
 
-/// Looks at every sample of `profile` once.
+/// Reads every sample of `profile` once.
 ///
 /// # Errors
 /// A file of samples cannot be read.
@@ -114,7 +115,7 @@ pub fn tracks(profile: &Profile) -> profile::Result<TracksSummary> {
     Ok(summary)
 }
 
-/// Names a series: its track, and its own name where it has one.
+/// The track of a series, and the series' own name if it has one.
 pub fn series_of<'a>(
     profile: &'a Profile,
     summary: &SeriesSummary,
@@ -123,19 +124,19 @@ pub fn series_of<'a>(
     Some((tracks, tracks.series.get(&summary.series)?))
 }
 
-/// How late the first sample may be, in intervals, without an overrun being counted for it.
+/// How late a sample may be, in intervals, without an overrun being counted.
 const LATE: f64 = 0.1;
 
-/// A series while its samples go by.
+/// The state of a series while its samples are read.
 #[derive(Clone, Debug, Default)]
 struct State {
     samples: u64,
     failed: u64,
     overruns: u64,
-    /// Of the last sample, counted in intervals from the first one.
+    /// The number of the last sample's interval, counted from the first sample.
     turn: u64,
     times: Option<(i64, i64)>,
-    /// Of all steps but the last.
+    /// The shortest and longest step, without the last one.
     steps: Option<(f64, f64)>,
     last_step: Option<f64>,
     counted: Counted,
@@ -160,7 +161,7 @@ struct Level {
     weight: f64,
     sum: f64,
     readings: u64,
-    /// Some reading is earlier than the one before it.
+    /// Whether some reading is earlier than the one before it.
     unordered: bool,
 }
 
@@ -180,8 +181,8 @@ impl State {
         self.times =
             Some(self.times.map_or((ns, ns), |(first, last)| (first.min(ns), last.max(ns))));
         if series.interval_ns > 0 {
-            // The turn to which it belongs: the one before it, since a sample may be late. The
-            // first one may be late too.
+            // The number of the interval: rounded down, since a sample may be late. The first
+            // sample may be late, too.
             let since = ns.saturating_sub(self.times.map_or(ns, |(first, _)| first)) as f64;
             let turn = (since / series.interval_ns as f64 + LATE).floor() as u64;
             self.overruns += turn.saturating_sub(self.turn + 1);

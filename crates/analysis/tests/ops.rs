@@ -1,4 +1,4 @@
-//! Trees of ops on random threads, against an owner looked up for every single tick.
+//! Compares trees of ops on random threads with an owner that is looked up for every single tick.
 
 use analysis::ops::{OpCall, OpRowKind, OpVisitor, Region, RunCall, Serial};
 use analysis::{OpFilter, OpTable, OpTrees};
@@ -6,7 +6,7 @@ use profile::columns::KEY_CORRELATION;
 use profile::{Profile, Role};
 use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 
-/// A call as it is recorded: at its end.
+/// A call. Calls are listed in the order in which they are recorded, which is by their end.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     role: Role,
@@ -15,7 +15,7 @@ struct Call {
     faults: Option<u64>,
 }
 
-/// Calls in `begin..end` of what may lie in `outer`, never empty, one behind the other.
+/// Adds non-empty consecutive calls in `begin..end`, of kinds that may be inside of `outer`.
 fn fill(r: &mut Random, outer: Option<Role>, (begin, end): (u64, u64), into: &mut Vec<Call>) {
     let mut at = begin;
     while at < end && r.below(5) > 0 {
@@ -103,22 +103,23 @@ fn timed(role: Role) -> bool {
     matches!(role, Role::Run | Role::Op)
 }
 
-/// The innermost call that contains call `i` and is wanted: recorded behind it, and around it.
+/// The innermost call that contains call `i` and that `wanted` accepts. It is recorded after call
+/// `i`.
 fn outer(calls: &[Call], i: usize, wanted: impl Fn(Role) -> bool) -> Option<usize> {
     let around = |o: &Call| o.begin <= calls[i].begin && calls[i].end <= o.end;
     (i + 1..calls.len()).find(|o| around(&calls[*o]) && wanted(calls[*o].role))
 }
 
-/// What a visitor should see of one thread, numbered from what was seen before.
+/// What a visitor should see of one thread. Numbers continue after what was seen before.
 fn expected(calls: &[Call], seen: &mut Seen) {
-    // The owner of each tick: the innermost op or run.
+    // The owner of each tick is the innermost op or run.
     let last = calls.iter().map(|call| call.end).max().unwrap_or(0);
     let owner = |tick: u64| {
         let inside = |c: &Call| c.begin <= tick && tick < c.end && timed(c.role);
         (0..calls.len()).find(|i| inside(&calls[*i]))
     };
     let owners: Vec<Option<usize>> = (0..last).map(owner).collect();
-    // Outer calls come first: by begin, and of those that begin together the last recorded.
+    // Outer calls come first: sorted by begin, and for equal begins, the last recorded one first.
     let mut order: Vec<usize> = (0..calls.len()).filter(|i| timed(calls[*i].role)).collect();
     order.sort_by_key(|i| (calls[*i].begin, std::cmp::Reverse(*i)));
     let (mut runs, mut ops) = (seen.runs.len() as u64, seen.ops.len() as u64);
@@ -214,7 +215,7 @@ fn random_trees() {
         let scratch = Scratch::new();
         let dir = scratch.join("x.cpt");
         script.write(&dir);
-        let profile = Profile::open(&dir).expect("the profile opens");
+        let profile = Profile::open(&dir).expect("open the scripted profile");
         let trees = OpTrees::new(&profile);
         let mut seen = Seen::default();
         trees.visit(&OpFilter::default(), &mut seen);
@@ -222,13 +223,13 @@ fn random_trees() {
         assert_eq!(seen.ops, wanted.ops, "round {round}");
         assert_eq!(seen.loose, wanted.loose);
 
-        // The rows of runs add up to their wall time, whatever is folded.
+        // The rows of runs add up to their wall time, whether book-keeping is folded or not.
         for fold in [true, false] {
             let table = OpTable::new(&trees, &OpFilter::default(), fold);
             let rows = || table.rows.iter().filter(|row| !row.outside);
             assert_eq!(rows().map(|row| row.self_ticks).sum::<u128>(), table.wall_ticks);
             let outermost = wanted.runs.iter().filter(|run| run.parent.is_none());
-            // A run in an op that lies in no run is in none.
+            // A run inside an op that is outside of all runs counts as outside of all runs.
             assert_eq!(table.wall_ticks, outermost.map(|run| u128::from(run.duration)).sum());
             let of_ops: u64 =
                 wanted.ops.iter().filter(|op| op.run.is_none()).map(|op| op.own).sum();
@@ -241,7 +242,7 @@ fn random_trees() {
     assert!(runs_in_ops > 20 && deep > 20 && outside > 20, "{runs_in_ops} {deep} {outside}");
 }
 
-/// Takes the regions of ops.
+/// Collects the regions of ops.
 #[derive(Default)]
 struct Regions(Vec<(Region, Vec<Option<u64>>)>);
 
@@ -253,7 +254,8 @@ impl OpVisitor for Regions {
     fn region(&mut self, _: usize, _: usize, _: &Region) {}
 }
 
-/// One region on a machine with `cpus` processors: tasks as thread, CPU, begin and end.
+/// One region on a machine with `cpus` processors. Each task has a thread, a CPU, a begin and an
+/// end.
 fn region(cpus: u32, of: u32, tasks: &[(usize, u32, u64, u64)]) -> (Region, Vec<Option<u64>>) {
     let mut script = ProfileScript::monotonic();
     script.manifest.logical_cpus = cpus;
@@ -279,20 +281,20 @@ fn region(cpus: u32, of: u32, tasks: &[(usize, u32, u64, u64)]) -> (Region, Vec<
     let scratch = Scratch::new();
     let dir = scratch.join("x.cpt");
     script.write(&dir);
-    let profile = Profile::open(&dir).expect("the profile opens");
+    let profile = Profile::open(&dir).expect("open the scripted profile");
     let mut regions = Regions::default();
     OpTrees::new(&profile).visit(&OpFilter::default(), &mut regions);
-    regions.0.pop().expect("one region")
+    regions.0.pop().expect("the script has one region")
 }
 
 #[test]
-fn tasks_one_after_the_other() {
+fn tasks_that_ran_one_after_the_other_are_found() {
     let serial = |cpus, tasks: &[_]| region(cpus, tasks.len() as u32, tasks).0.serial;
-    // At the same time on two processors, one after the other on two, and on one.
+    // At the same time on two processors, then one after the other on two processors and on one.
     assert_eq!(serial(2, &[(0, 0, 10, 50), (1, 1, 20, 60)]), None);
     assert_eq!(serial(2, &[(0, 0, 10, 50), (1, 1, 50, 60)]), None);
     assert_eq!(serial(2, &[(0, 1, 10, 50), (1, 1, 50, 60)]), Some(Serial::Cpu(1)));
-    // They took turns on it: not one after the other.
+    // They took turns on one CPU, so they did not run one after the other.
     assert_eq!(serial(2, &[(0, 1, 10, 50), (1, 1, 49, 60)]), None);
     assert_eq!(serial(2, &[(0, 0, 10, 50), (0, 0, 50, 60)]), Some(Serial::Thread));
     // There is only one processor, or as many as were used.
@@ -301,7 +303,7 @@ fn tasks_one_after_the_other() {
     let four = [(0, 0, 10, 30), (0, 0, 30, 50), (1, 1, 10, 30), (1, 1, 30, 50)];
     assert_eq!(serial(2, &four), None);
     assert_eq!(serial(3, &four), Some(Serial::Thread));
-    // Not the neighbours by begin, but the first and the last.
+    // The two tasks are not neighbours by begin, but the first and the last one.
     let three = [(0, 2, 10, 20), (1, 2, 12, 40), (2, 2, 30, 40)];
     assert_eq!(serial(4, &three), Some(Serial::Cpu(2)));
 }
@@ -319,7 +321,7 @@ fn imbalance_and_workers() {
     assert_eq!(workers, [None]);
 }
 
-/// With tensors or without: on paper, one row of 2 + 3 ticks beside the op's.
+/// On paper: calls with and without tensors make one row of 2 + 3 ticks, besides the op's row.
 #[test]
 fn book_keeping_is_one_row() {
     let mut script = ProfileScript::monotonic();
@@ -335,7 +337,7 @@ fn book_keeping_is_one_row() {
     let scratch = Scratch::new();
     let dir = scratch.join("x.cpt");
     script.write(&dir);
-    let profile = Profile::open(&dir).expect("the profile opens");
+    let profile = Profile::open(&dir).expect("open the scripted profile");
     let table = OpTable::new(&OpTrees::new(&profile), &OpFilter::default(), true);
     let rows = table.rows.iter().map(|row| (row.kind.clone(), row.calls, row.self_ticks));
     let rows: Vec<(OpRowKind, u64, u128)> = rows.collect();

@@ -1,4 +1,5 @@
-//! What recording costs, and which figures it hides: numbers computed on paper. One tick is 1 ns.
+//! The cost of recording, and the values that it hides: numbers computed on paper. One tick is 1
+//! ns.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -13,7 +14,7 @@ fn summary(script: &ProfileScript, options: &Options) -> Summary {
     let scratch = Scratch::new();
     let dir = scratch.join("x.cpt");
     script.write(&dir);
-    summarize(&Profile::open(&dir).expect("the profile opens"), options)
+    summarize(&Profile::open(&dir).expect("open the scripted profile"), options)
 }
 
 fn used(ticks: u64, cpu_ns: u64, faults: u64, voluntary: u64, involuntary: u64) -> Usage {
@@ -27,9 +28,10 @@ fn used(ticks: u64, cpu_ns: u64, faults: u64, voluntary: u64, involuntary: u64) 
     }
 }
 
-/// One thread with `task-clock`; an empty call takes 40, reads 400 of its clock and is enabled for
-/// as long; a probe takes 900. Forty calls of 1,000, which the clock sees as 1,720: in place, a
-/// reading takes 720 instead of 360, so the bracket twice as long, 1,800. Two pages.
+/// One thread with `task-clock` and two pages of forty calls. An empty call takes 40, reads 400 of
+/// its clock, and is enabled for 400. A probe takes 900. The forty calls take 1,000 each, of which
+/// the clock sees 1,720. So a reading takes 720 in the program instead of 360, and the bracket
+/// takes twice as long: 1,800.
 fn counted() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("task-clock", 0).unit = "ns".into();
@@ -77,25 +79,26 @@ fn cost(script: &ProfileScript) -> ProbeCost {
 }
 
 #[test]
-fn every_part_of_the_price() {
+fn every_part_of_the_cost() {
     let cost = cost(&counted());
     assert_eq!((cost.calls, cost.of_calls), (40, 40));
     assert_eq!((cost.calibrated_per_call_ns, cost.per_call_ns), (900.0, 1_800.0));
     assert_eq!(cost.probes_ns, 72_000.0);
     // (9 − 5) + (2 − 1) switches in the first page, (23 − 20) + (5 − 3) in the second.
     assert_eq!((cost.switches, cost.switches_ns), (10, Some(12_000.0)));
-    // 110,000 − 90,000 between the pages, and 7,000 at the end; not the 50,000 that it took.
+    // 110,000 − 90,000 between the pages, and 7,000 at the end. The 50,000 of wall time do not
+    // count.
     assert_eq!((cost.flush_ns, cost.attach_ns), (27_000.0, 300_000.0));
     assert_eq!(cost.way_ns, None, "no virtual machine");
     assert_eq!(cost.total_ns(), 72_000.0 + 12_000.0 + 27_000.0 + 300_000.0);
-    // 80,000 and 110,000 in the pages; what lies between them was the flush.
+    // 80,000 and 110,000 in the pages. The time between the pages was the flush.
     assert_eq!(cost.cpu_ns, Some(190_000.0));
     assert_eq!(cost.alone_ns(), Some(190_000.0 - 84_000.0));
     assert_eq!(cost.dispatch_ns, Some(40_000.0));
 }
 
 #[test]
-fn what_a_thread_used() {
+fn usage_and_processor_time_of_a_thread() {
     let thread = summary(&counted(), &Options::default()).threads[0];
     let expected = Usage {
         ticks: 190_000,
@@ -107,7 +110,8 @@ fn what_a_thread_used() {
         involuntary_switches: 3,
     };
     assert_eq!((thread.usage, thread.cpu_ns), (Some(expected), Some(190_000.0)));
-    // Killed in its second page: what came after the flush is lost, but for the clock's record.
+    // The process is killed in its second page. What came after the flush is lost, except for the
+    // clock record.
     let mut killed = counted();
     let thread = &mut killed.processes[0].threads[0];
     thread.usages[1].1 = None;
@@ -116,7 +120,7 @@ fn what_a_thread_used() {
     let first = Usage { ticks: 90_000, cpu_ns: 80_000, minor_faults: 30, ..expected };
     let first = Usage { voluntary_switches: 4, involuntary_switches: 1, ..first };
     assert_eq!((thread.usage, thread.cpu_ns), (Some(first), Some(140_000.0)));
-    // An earlier version's: nothing but the clocks.
+    // A profile of an earlier version has only the clock records.
     let mut old = counted();
     let thread = &mut old.processes[0].threads[0];
     thread.usages.clear();
@@ -125,7 +129,7 @@ fn what_a_thread_used() {
     assert_eq!((thread.usage, thread.cpu_ns), (None, Some(60_000.0)));
 }
 
-/// A number that goes backwards is no thread's: the page says nothing, its neighbours do.
+/// A value that goes backwards is damaged: this page yields nothing, but its neighbours do.
 #[test]
 fn damaged_usages() {
     let mut script = counted();
@@ -142,13 +146,13 @@ fn damaged_usages() {
     assert_eq!((cost.switches, cost.switches_ns), (u64::MAX, Some(0.0)));
 }
 
-/// What is not known is not 0.
+/// An unknown cost is not 0.
 #[test]
 fn switches_that_were_not_measured() {
     let mut script = counted();
     script.manifest.switch_cost = None;
     assert_eq!((cost(&script).switches, cost(&script).switches_ns), (10, None));
-    // A thread without counters pays nothing.
+    // A thread without counters has no such cost.
     let mut timing = counted();
     timing.manifest.counters.clear();
     timing.processes[0].calibrations[0] =
@@ -162,10 +166,10 @@ fn switches_that_were_not_measured() {
     assert_eq!((cost.switches, cost.switches_ns, cost.per_call_ns), (0, Some(0.0), 50.0));
 }
 
-/// Ops that follow one another: 700 from the end of one to the begin of the next, of which the
+/// Consecutive ops: there are 700 ticks from the end of one to the begin of the next, of which the
 /// bracket explains 300 − 20.
 #[test]
-fn the_way_of_a_machine() {
+fn the_time_in_which_a_machine_calls_the_instrument() {
     let mut script = ProfileScript::monotonic();
     let process = script.process(1);
     let vm = process.machine("vm");
@@ -192,7 +196,7 @@ fn metric(script: &ProfileScript, text: &str, subtract_probe: bool) -> MetricVal
     summary(script, &options).rows[0].metrics[0]
 }
 
-/// Forty calls of this duration, with this much of the clock.
+/// Forty calls of this duration, with this value of the clock.
 fn calls(duration: u64, clock: u64) -> ProfileScript {
     let mut script = counted();
     let thread = &mut script.processes[0].threads[0];
@@ -207,8 +211,9 @@ fn calls(duration: u64, clock: u64) -> ProfileScript {
 const BUSY: &str = "busy = task-clock / duration in %";
 
 #[test]
-fn metrics_are_less_the_bracket() {
-    // (2,360 − 400) / (2,040 − 40); with each call less that already, the same.
+fn the_bracket_is_subtracted_from_metrics() {
+    // (2,360 − 400) / (2,040 − 40). If it was subtracted from each call before, the result is the
+    // same.
     let script = calls(2_040, 2_360);
     for subtract in [false, true] {
         let busy = metric(&script, BUSY, subtract);
@@ -223,12 +228,12 @@ fn metrics_are_less_the_bracket() {
 }
 
 #[test]
-fn metrics_of_mostly_the_bracket_are_absent() {
-    // A dispatch of 65: its clock is the bracket's, four hundred of 425.
+fn a_metric_that_is_mostly_the_bracket_is_absent() {
+    // A dispatch of 65: 400 of the 425 of its clock come from the bracket.
     let busy = metric(&calls(65, 425), BUSY, false);
     let Some(Hidden::Counter { counter: 0, empty_share }) = busy.hidden else { panic!("{busy:?}") };
     assert_eq!((busy.value, empty_share), (None, 400.0 / 425.0));
-    // One of 70: durations are the bracket's by 40 of 70.
+    // A dispatch of 70: 40 of its duration come from the bracket.
     let rate = metric(&calls(70, 900), "x = 1 / duration", false);
     assert_eq!(
         (rate.value, rate.hidden),
@@ -238,14 +243,14 @@ fn metrics_of_mostly_the_bracket_are_absent() {
     let rate = metric(&calls(80, 900), "x = 1 / duration", false);
     assert_eq!(rate.hidden, None);
     assert!(rate.value.is_some());
-    // Without a calibration nobody knows.
+    // Without a calibration, this is unknown.
     let mut old = calls(65, 425);
     old.processes[0].calibrations.clear();
     assert_eq!(summary(&old, &Options::default()).rows[0].empty_share, None);
 }
 
-/// Of single calls likewise: 90 % (of 1,000, 900 are left of 1,300), nothing where the bracket is
-/// more than half, nothing above all of the time.
+/// The same rule for single calls: 90 % (900 of 1,000 are left of 1,300), no value if the bracket
+/// is more than half, and no value above all of the time.
 #[test]
 fn parts_of_the_time_of_single_calls() {
     for (clock, part) in [(1_300, Some(90.0)), (799, None), (1_450, Some(105.0)), (1_470, None)] {
@@ -262,18 +267,18 @@ fn parts_of_the_time_of_single_calls() {
     }
 }
 
-/// A thread is on one processor at a time: (2,000 − 400) / (1,040 − 40) cannot be, and nine of ten
-/// empty calls read at most 50 more than the median.
+/// A thread runs on one processor at a time, so (2,000 − 400) / (1,040 − 40) is impossible. Nine of
+/// ten empty calls read at most 50 more than the median.
 #[test]
-fn no_more_than_all_of_the_time() {
+fn a_part_of_the_time_above_the_whole_is_hidden() {
     let busy = metric(&calls(1_040, 2_000), BUSY, false);
     assert_eq!((busy.value, busy.hidden), (None, Some(Hidden::MoreThanAll { part: 1.6 })));
-    // 1,050 of 1,000: the clock may be 50 too much, and the duration 4 too little.
+    // 1,050 of 1,000: the clock may be 50 too high, and the duration 4 too low.
     let busy = metric(&calls(1_040, 1_450), BUSY, false);
     assert_eq!((busy.value, busy.hidden), (Some(105.0), None));
-    // 1,070 are more than these and the clocks' rounding explain.
+    // 1,070 is more than these and the rounding of the clocks explain.
     assert_eq!(metric(&calls(1_040, 1_470), BUSY, false).value, None);
-    // Anything but a plain part of the time may be above 1.
+    // A metric that is not simply a part of the time may be above 1.
     let twice = metric(&calls(1_040, 2_000), "x = 2 * task-clock / duration", false);
     assert_eq!(twice.value, Some(3.2));
 }

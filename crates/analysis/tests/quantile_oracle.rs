@@ -1,4 +1,4 @@
-//! Quantiles against numpy, where the test environment has it.
+//! Compares quantiles with numpy, if the test environment has it.
 
 use std::fmt::Write;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Self time of calls within calls, against an owner looked up for every single tick.
+//! Compares the self time of nested calls with an owner that is looked up for every single tick.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,14 @@ use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 /// A call: op, begin, end.
 type Call = (u32, u64, u64);
 
-/// Calls of one thread in the order in which they are recorded.
+/// The calls of one thread in the order in which they are recorded.
 struct Thread(Vec<Call>);
 
-/// Self time of each call, what the thread was busy, and how many overlap: tick by tick.
+/// The self time of each call, the time in some call, and the number of overlapping calls, computed
+/// tick by tick.
 fn by_ticks(calls: &[Call], first_is_outer: bool) -> (Vec<u64>, u64, u64) {
-    // Which of two is further inside: the later begun, the shorter, then the one whose place says.
+    // The innermost call is the one that began last, then the shortest, then the one by order of
+    // record.
     let inside = |i: usize| {
         let (_, begin, end) = calls[i];
         let place = if first_is_outer { i as i64 } else { -(i as i64) };
@@ -33,7 +35,7 @@ fn by_ticks(calls: &[Call], first_is_outer: bool) -> (Vec<u64>, u64, u64) {
     (own, busy, calls.iter().filter(|call| overlaps(call)).count() as u64)
 }
 
-/// Calls that lie in one another: split again and again.
+/// Adds nested calls by splitting the interval again and again.
 fn nest(r: &mut Random, begin: u64, end: u64, into: &mut Vec<Call>) {
     let mut at = begin;
     while at < end && r.below(4) > 0 {
@@ -50,9 +52,9 @@ fn nest(r: &mut Random, begin: u64, end: u64, into: &mut Vec<Call>) {
 fn thread(r: &mut Random) -> Thread {
     let mut calls = Vec::new();
     match r.below(3) {
-        // As an agent records: at the end of each.
+        // Like an agent, which records each call at its end.
         0 => nest(r, 0, 300, &mut calls),
-        // As a trace may have them: in any order, nested or not.
+        // Like a trace, which can have any order, nested or not.
         1 => {
             nest(r, 0, 300, &mut calls);
             for i in (1..calls.len()).rev() {
@@ -108,7 +110,7 @@ fn random_calls() {
         let scratch = Scratch::new();
         let dir = scratch.join("x.cpt");
         script(&mut r, &threads, origin).write(&dir);
-        let profile = Profile::open(&dir).expect("the profile opens");
+        let profile = Profile::open(&dir).expect("open the scripted profile");
 
         let expected: Vec<_> =
             threads.iter().map(|t| by_ticks(&t.0, origin == Origin::Import)).collect();
@@ -126,13 +128,13 @@ fn random_calls() {
         }
         let busy: u64 = expected.iter().map(|e| e.1).sum();
         let overlapping: u64 = expected.iter().map(|e| e.2).sum();
-        // Few calls a round: many rounds.
+        // With few calls per round, there are many rounds.
         for calls in [None, Some(1), Some(2), Some(7)] {
             let with = |by| Options { by, round: calls, workers: 2, ..Options::default() };
             let of = summarize(&profile, &with(By::Op));
             assert_eq!(self_ticks(&of), ops, "round {round}");
             assert_eq!(of.self_ticks, busy.into());
-            // Those that reach out of one that owns nothing any more are not counted.
+            // A call that outlives one which owns nothing any more is not counted.
             assert!(of.overlapping <= overlapping);
             assert_eq!(of.overlapping > 0, overlapping > 0);
             assert_eq!(self_ticks(&summarize(&profile, &with(By::Thread))), of_threads);
@@ -142,7 +144,7 @@ fn random_calls() {
             }
             let filter = Some("a".to_owned());
             let some = summarize(&profile, &Options { filter, ..with(By::Op) });
-            assert_eq!(some.self_ticks, busy.into(), "shares stay shares of all");
+            assert_eq!(some.self_ticks, busy.into(), "percentages refer to all calls");
             assert_eq!(self_ticks(&some).get(&Key::Op(0)), ops.get(&Key::Op(0)));
             let less = summarize(&profile, &Options { subtract_probe: true, ..with(By::Op) });
             assert_eq!(less.self_ticks, less_probe);

@@ -1,4 +1,4 @@
-//! Distributions and correlations; every expected value is computed on paper.
+//! Distributions and correlations. Every expected value is computed on paper.
 
 use analysis::stats::{Cell, Number, Options, Samples, Scope, describe, stats};
 use analysis::{Key, Stats};
@@ -12,7 +12,7 @@ fn of(columns: &[&[u64]], buckets: usize) -> Scope {
 }
 
 fn cells(scope: &Scope, pair: usize) -> Vec<(u8, u8, u32)> {
-    let cells = &scope.pairs[pair].table.as_ref().expect("asked for").cells;
+    let cells = &scope.pairs[pair].table.as_ref().expect("the table was requested").cells;
     cells.iter().map(|Cell { given, of, calls }| (*given, *of, *calls)).collect()
 }
 
@@ -34,7 +34,7 @@ fn moments_and_buckets() {
     assert_eq!(scope.variables[0].bucket_means, [Some(10.0), Some(20.0), Some(30.0), Some(45.0)]);
 }
 
-/// 3·b/4 = 0, 0, 1, 2, 3: the first bucket covers nothing.
+/// 3·b/4 = 0, 0, 1, 2, 3: the first bucket is empty.
 #[test]
 fn fewer_calls_than_buckets() {
     let scope = of(&[&[3, 1, 2], &[10, 30, 20]], 4);
@@ -57,7 +57,7 @@ fn one_call_and_none() {
     assert_eq!(variable.bucket_means.iter().flatten().count(), 1);
     assert_eq!(variable.bucket_means[15], Some(7.0));
     assert_eq!((scope.pairs[0].pearson, scope.pairs[0].spearman), (None, None));
-    assert_eq!(cells(&scope, 0), [(15, 15, 1)], "the bucket whose mean it is");
+    assert_eq!(cells(&scope, 0), [(15, 15, 1)], "the only bucket that has a mean");
 
     let scope = of(&[&[], &[]], 16);
     assert_eq!(scope.calls, 0);
@@ -66,8 +66,8 @@ fn one_call_and_none() {
     assert_eq!((scope.pairs[0].pearson, cells(&scope, 0)), (None, vec![]));
 }
 
-/// x sorted: 1 1 | 1 1 | 1 2 | 3 4. The ones span three buckets and all count for the first;
-/// the 2 is the last of bucket 2.
+/// x sorted: 1 1 | 1 1 | 1 2 | 3 4. The ones span three buckets, and all count for the first; the 2
+/// is the last value of bucket 2.
 #[test]
 fn ties_count_for_the_lowest_bucket_that_holds_the_value() {
     let scope = of(&[&[1, 1, 1, 1, 1, 2, 3, 4], &[1, 2, 3, 4, 5, 6, 7, 8]], 4);
@@ -83,7 +83,7 @@ fn ties_count_for_the_lowest_bucket_that_holds_the_value() {
     assert_eq!(rows[2], [Some(0.0), Some(0.0), Some(0.5), Some(0.0)]);
 }
 
-/// As many distinct values as buckets: each value in its own, also the first one of each bucket.
+/// As many distinct values as buckets: each value, also the first one of a bucket, is in its own.
 #[test]
 fn values_without_ties_stay_in_their_bucket() {
     let values: Vec<u64> = (0..16).map(|i| 1_000 * i).collect();
@@ -124,14 +124,14 @@ fn a_constant_has_no_correlation() {
     }
 }
 
-/// In 64-bit floats these would all be one value.
+/// As 64-bit floats, all of these would be one value.
 #[test]
 fn large_values_with_small_differences() {
     let scope = of(&[&[u64::MAX, u64::MAX - 1, u64::MAX - 2], &[0, 1, 2]], 3);
     assert_eq!((scope.pairs[0].pearson, scope.pairs[0].spearman), (Some(-1.0), Some(-1.0)));
     assert_eq!(scope.variables[0].standard_deviation, Some(1.0));
     assert_eq!(scope.variables[0].min, Some(Number::Whole(u64::MAX - 2)));
-    // Their sum does not fit 64 bits.
+    // Their sum does not fit in 64 bits.
     assert_eq!(scope.variables[0].mean, Some(u64::MAX as f64));
     let scope = of(&[&[0, u64::MAX]], 1);
     assert_eq!(scope.variables[0].mean, Some(u64::MAX as f64 / 2.0));
@@ -147,8 +147,8 @@ fn missing_values_are_left_out_pair_by_pair() {
     let calls: Vec<u64> = scope.variables.iter().map(|v| v.calls).collect();
     assert_eq!((scope.calls, calls), (5, vec![4, 4, 0, 1]));
     assert_eq!(scope.variables[0].mean, Some(4.25));
-    // Both: (1, 2), (4, 8), (9, 6). Means 14/3 and 16/3; products 1·2 + 4·8 + 9·6 − 14·16/3
-    // = 40/3, squares 98 − 196/3 = 98/3 and 104 − 256/3 = 56/3.
+    // Calls with both: (1, 2), (4, 8), (9, 6). Means 14/3 and 16/3; products 1·2 + 4·8 + 9·6 −
+    // 14·16/3 = 40/3, squares 98 − 196/3 = 98/3 and 104 − 256/3 = 56/3.
     let pair = &scope.pairs[0];
     assert_eq!(pair.calls, 3);
     assert!((pair.pearson.unwrap() - 40.0 / (98.0f64 * 56.0).sqrt()).abs() < 1e-15);
@@ -164,22 +164,22 @@ fn missing_values_are_left_out_pair_by_pair() {
     assert_eq!((scope.pairs[4].of, scope.pairs[4].given, scope.pairs[4].calls), (1, 3, 1));
 }
 
-/// Where both are there, x is constant; elsewhere it is not.
+/// x is constant in the calls that have both values, but not in the others.
 #[test]
-fn constant_where_both_are_there() {
+fn constant_in_the_calls_that_have_both_values() {
     let x = vec![Some(5), Some(5), Some(5), Some(1 << 60)];
     let y = vec![Some(1), Some(2), Some(3), None];
     let scope = describe(&Samples::new(&[x, y]), 2, false);
     assert_eq!((scope.pairs[0].pearson, scope.pairs[0].spearman), (None, None));
-    assert_eq!(scope.pairs[0].table, None, "not asked for");
+    assert_eq!(scope.pairs[0].table, None, "the table was not requested");
 }
 
 fn open(script: &ProfileScript, options: &Options) -> (Stats, Profile) {
     let scratch = Scratch::new();
     let dir = scratch.join("x.cpt");
     script.write(&dir);
-    let profile = Profile::open(&dir).expect("the profile opens");
-    let stats = stats(&profile, options).expect("not too many calls");
+    let profile = Profile::open(&dir).expect("open the scripted profile");
+    let stats = stats(&profile, options).expect("at most MOST_CALLS calls");
     (stats, profile)
 }
 
@@ -211,7 +211,7 @@ fn script() -> ProfileScript {
 #[test]
 fn calls_are_grouped_by_op_and_thread() {
     let (stats, _) = open(&script(), &Options { buckets: 2, ..Options::default() });
-    assert_eq!(stats.ops.len(), 2, "not mixed");
+    assert_eq!(stats.ops.len(), 2, "calls of different ops are not mixed");
     let f = &stats.ops[0];
     assert_eq!((f.key, f.total_ticks, f.all.calls), (Key::Op(0), 1_000, 4));
     let duration = &f.all.variables[0];
@@ -231,14 +231,14 @@ fn calls_are_grouped_by_op_and_thread() {
     let threads: Vec<_> = f.threads.iter().map(|t| (t.process, t.thread, t.scope.calls)).collect();
     assert_eq!(threads, [(0, 0, 2), (0, 1, 2)]);
     assert_eq!(f.threads[1].scope.variables[0].mean, Some(350.0));
-    assert_eq!(f.threads[0].scope.variables[1].calls, 1, "multiplexed is no value");
+    assert_eq!(f.threads[0].scope.variables[1].calls, 1, "a multiplexed reading is not a value");
     let g = &stats.ops[1];
     assert_eq!((g.key, g.all.calls, g.threads.len()), (Key::Op(1), 1, 1));
     assert_eq!(g.all, g.threads[0].scope);
 }
 
 #[test]
-fn calls_are_chosen() {
+fn calls_are_chosen_by_op_thread_and_time() {
     let calls = |options: Options| -> Vec<(Key, u64)> {
         let (stats, _) = open(&script(), &options);
         stats.ops.iter().map(|op| (op.key, op.all.calls)).collect()
@@ -250,15 +250,15 @@ fn calls_are_chosen() {
     assert_eq!(calls(Options { thread: Some("work*".into()), ..base() }), worker);
     assert_eq!(calls(Options { thread: Some("11".into()), ..base() }), worker, "by kernel id");
     assert_eq!(calls(Options { thread: Some("12".into()), ..base() }), []);
-    // main starts at 1,000 and worker at 1,500: what begins 1,000 later is in.
+    // main starts at 1,000 and worker at 1,500. A call that begins exactly 1,000 later is included.
     let kept = [(Key::Op(0), 2), (Key::Op(1), 1)];
     assert_eq!(calls(Options { skip_ns: 1_000, ..base() }), kept);
     assert_eq!(calls(Options { skip_ns: 1_001, ..base() }), [(Key::Op(0), 2)]);
     assert_eq!(calls(Options { skip_ns: u64::MAX, ..base() }), []);
 }
 
-/// Thousands of calls over many pages: more workers than one, or buffers used again, change
-/// nothing, not even the last bit.
+/// Thousands of calls over many pages: neither several workers nor reused buffers change the
+/// result, not even in the last bit.
 #[test]
 fn the_number_of_workers_does_not_matter() {
     let mut script = ProfileScript::monotonic();

@@ -9,7 +9,7 @@ fn open(script: &ProfileScript) -> (Scratch, Profile) {
     let scratch = Scratch::new();
     let dir = scratch.join("x.cpt");
     script.write(&dir);
-    let profile = Profile::open(&dir).expect("the profile opens");
+    let profile = Profile::open(&dir).expect("open the scripted profile");
     (scratch, profile)
 }
 
@@ -18,11 +18,11 @@ fn summary(script: &ProfileScript, options: &Options) -> Summary {
 }
 
 fn row(summary: &Summary, key: Key) -> &Row {
-    summary.rows.iter().find(|row| row.key == key).expect("the row is there")
+    summary.rows.iter().find(|row| row.key == key).expect("the summary has this row")
 }
 
-/// Two processes with the same library; ops `f` (0) and `g` (1); tiles of dispatches spread over
-/// two threads and CPUs.
+/// Two processes with the same library and the ops `f` (0) and `g` (1). The tiles of the dispatches
+/// are spread over two threads and CPUs.
 fn two_processes() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("faults", 0);
@@ -33,7 +33,7 @@ fn two_processes() -> ProfileScript {
         // f: one dispatch of two workgroups, 100 and 300 ns.
         main.call(CallScript::new(0, 1_000, 100).workgroup(0, 2).on(1, 0).group(100, &[5]))
             .call(CallScript::new(0, 2_000, 300).workgroup(1, 2).on(1, 0).group(300, &[7]));
-        // g: one dispatch of one workgroup, 600 ns, its counter not read.
+        // g: one dispatch of one workgroup, 600 ns, whose counter was not read.
         let worker = process.thread("worker");
         worker.call(CallScript::new(1, 1_500, 600).on(2, 1).unread());
     }
@@ -56,12 +56,12 @@ fn the_op_table() {
     assert_eq!(f.cpus.iter().copied().collect::<Vec<_>>(), [1]);
     let g = row(&summary, Key::Op(1));
     assert_eq!((g.calls, g.dispatches, g.total_ticks, g.p50_ticks), (2, Some(2), 1_200, 600.0));
-    assert_eq!(g.counters, [None], "never read is not zero");
+    assert_eq!(g.counters, [None], "a counter that was never read is missing, not zero");
     assert!(summary.losses.is_empty());
 }
 
 #[test]
-fn other_rows() {
+fn rows_by_thread_cpu_and_process() {
     let script = two_processes();
     let by = |by| summary(&script, &Options { by, ..Options::default() });
     let threads = by(By::Thread);
@@ -80,7 +80,7 @@ fn other_rows() {
         let some = summary(&script, &options);
         let total: u128 = some.rows.iter().map(|row| row.total_ticks).sum();
         assert_eq!(total, 1_200, "{by:?}");
-        assert_eq!((some.calls, some.total_ticks), (6, 2_000), "shares stay shares of all");
+        assert_eq!((some.calls, some.total_ticks), (6, 2_000), "percentages refer to all calls");
     }
 }
 
@@ -96,7 +96,7 @@ fn no_calls_and_one_call() {
     let one = summary(&script, &Options::default());
     let row = row(&one, Key::Unknown(0, 3));
     assert_eq!((row.calls, row.p50_ticks, row.p99_ticks, row.min_ticks), (1, 11.0, 11.0, 11));
-    assert_eq!(one.threads[0].off_cpu, None, "one reading of the CPU clock is none");
+    assert_eq!(one.threads[0].off_cpu, None, "off-CPU time needs two readings of the CPU clock");
 }
 
 #[test]
@@ -134,9 +134,10 @@ fn counts_beyond_64_bits_and_clocks_that_go_back() {
     assert_eq!((row.total_ticks, row.min_ticks, row.max_ticks), (5_000_000_000, 0, 5_000_000_000));
 }
 
-/// begin 1000: calls 1000–1400 and 2000–2500, on a CPU for 300 and 500 of that; clock read at
-/// 1000 and 3000, between them 1300 on a CPU. Wall 2000, in dispatches 900, in none 1100, there
-/// on a CPU 1300 − 800 = 500, so off it 600.
+/// Begin 1000; calls 1000–1400 and 2000–2500, on a CPU for 300 and 500 of that. The clock is read
+/// at 1000 and 3000, and shows 1300 on a CPU between them. Wall time is 2000: 900 in dispatches and
+/// 1100 in none. Outside of dispatches the thread is on a CPU for 1300 − 800 = 500, so off it for
+/// 600.
 fn on_and_off() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("a", 0);
@@ -159,7 +160,7 @@ fn time_in_no_dispatch_and_off_the_cpu() {
     let off = time.off_cpu.unwrap();
     assert_eq!((off.ns, off.of_ns, off.assumed), (600.0, 1_100.0, false));
 
-    // Without a counter that tells, calls count as on a CPU: 1100 − (1300 − 900).
+    // Without a counter that shows it, calls count as being on a CPU: 1100 − (1300 − 900).
     for simulated in [true, false] {
         let mut script = script.clone();
         if simulated {
@@ -177,8 +178,9 @@ fn time_in_no_dispatch_and_off_the_cpu() {
     }
 }
 
-/// The page begins 9 ms before the first call, of which the thread sleeps 8: the recorder's own
-/// start, which is over at the first record. Wall and window 10,000,000 to 10,002,000.
+/// The page begins 9 ms before the first call, and the thread sleeps for 8 of these. This is the
+/// start of the recorder itself, which is over at the first clock record. The wall time and the
+/// window are 10,000,000 to 10,002,000.
 #[test]
 fn the_recorders_own_start_is_not_off_the_cpu() {
     let with = |first: Option<Item>| {
@@ -196,22 +198,25 @@ fn the_recorders_own_start_is_not_off_the_cpu() {
         assert_eq!((time.wall_ns, time.no_dispatch_ns()), (2_000.0, 1_000.0));
         time.off_cpu.unwrap()
     };
-    // On a CPU 1600 of 2000, 1000 of that in dispatches.
+    // On a CPU for 1600 of 2000, of which 1000 in dispatches.
     let off = with(Some(Item::Clock(10_000_000, 1_000_000, 10_000_000)));
     assert_eq!((off.ns, off.of_ns), (400.0, 1_000.0));
-    // A record 300 before the first call, off the CPU meanwhile: not more than there is.
+    // A record 300 before the first call, and the thread was off the CPU until then. The result is
+    // limited to the time in no dispatch.
     let off = with(Some(Item::Clock(9_999_700, 1_000_000, 9_999_700)));
     assert_eq!((off.ns, off.of_ns), (700.0, 1_000.0));
     let off = with(Some(Item::Clock(9_000_000, 1_000_000, 9_000_000)));
     assert_eq!((off.ns, off.of_ns), (1_000.0, 1_000.0));
-    // Without one, from the record behind the first call: on a CPU 1000 of 1400, 500 in dispatches.
+    // Without such a record, count from the record after the first call: on a CPU for 1000 of 1400,
+    // of which 500 in dispatches.
     let off = with(None);
     assert_eq!((off.ns, off.of_ns), (400.0, 900.0));
 }
 
-/// A group is read outside of the clock: of an empty call it tells more than its duration.
+/// A group is read outside of the clock readings, so for an empty call it shows more than the
+/// duration.
 #[test]
-fn a_group_that_tells_more_than_the_call_took() {
+fn a_group_that_was_enabled_for_longer_than_the_call() {
     let mut script = ProfileScript::monotonic();
     script.counter("a", 0);
     let thread = script.process(1).thread("t");
@@ -219,23 +224,23 @@ fn a_group_that_tells_more_than_the_call_took() {
     for i in 0..10 {
         thread.call(CallScript::new(0, 1_000 + 100 * i, 20).group(70, &[1]));
     }
-    // On a CPU all the time: 800 in no dispatch, none of it off.
+    // On a CPU all the time: 800 in no dispatch, none of it off the CPU.
     thread.then(Item::Clock(2_000, 1_000, 2_000));
     let off = summary(&script, &Options::default()).threads[0].off_cpu.unwrap();
     assert_eq!((off.ns, off.of_ns, off.assumed), (0.0, 800.0, false));
 }
 
-/// The clock is read at the begin of page 2 for the last time: what comes after is not in the
-/// window, and the process died in it.
+/// The clock is read for the last time at the begin of page 2. What comes after is not in the
+/// window, and the process died there.
 #[test]
-fn off_the_cpu_as_far_as_the_clock_was_read() {
+fn off_cpu_time_ends_at_the_last_clock_reading() {
     let mut script = on_and_off();
     script.processes[0].threads[0]
         .then(Item::NextPage(4_000, 2_000, 4_000))
         .call(CallScript::new(0, 5_000, 1_000).group(1_000, &[1]));
     let time = summary(&script, &Options::default()).threads[0];
     assert_eq!((time.wall_ns, time.dispatch_ns), (5_000.0, 1_900.0));
-    // Window 1000–4000: 3000 − 900 in no dispatch, on a CPU 1500 − 800 of that.
+    // Window 1000–4000: 3000 − 900 in no dispatch, of which 1500 − 800 on a CPU.
     let off = time.off_cpu.unwrap();
     assert_eq!((off.ns, off.of_ns), (1_400.0, 2_100.0));
 }
@@ -264,14 +269,14 @@ fn probes_and_empty_calls() {
 
     let options = Options { subtract_probe: true, ..Options::default() };
     let less = summary(&script, &options);
-    // 400, 500, 500 less 450 each, not below 0; 1, 1, 7 less 3 each.
+    // 400, 500 and 500 minus 450 each, but not below 0; 1, 1 and 7 minus 3 each.
     assert_eq!((less.total_ticks, less.rows[0].total_ticks), (100, 100));
     assert_eq!((less.rows[0].min_ticks, less.rows[0].max_ticks), (0, 50));
     assert_eq!(less.rows[0].counters[0].unwrap().total, 4);
     assert!(!less.uncalibrated_probes);
 }
 
-/// What a probe costs with counters says nothing about one without: such calls are left out.
+/// The cost of a probe with counters says nothing about one without, so such calls are left out.
 #[test]
 fn probes_of_a_set_of_counters_that_was_not_calibrated() {
     let mut script = on_and_off();
@@ -295,7 +300,7 @@ fn probes_of_a_set_of_counters_that_was_not_calibrated() {
     assert_eq!((probe.calls, probe.of_calls, probe.probes_ns), (2, 7, 180.0));
     assert_eq!(probe.empty_call.values, [Some(0)]);
     assert!(found.uncalibrated_probes);
-    // 400 and 500 less 100 each; five of 20 as they are.
+    // 400 and 500 minus 100 each; five calls of 20 unchanged.
     assert_eq!(found.total_ticks, 800);
 
     script.processes[0].threads.remove(0);
@@ -304,7 +309,8 @@ fn probes_of_a_set_of_counters_that_was_not_calibrated() {
     assert_eq!(found.total_ticks, 100);
 }
 
-/// A random tree of calls over several pages: time in dispatches against a bitmap of ticks.
+/// A random tree of calls over several pages: compares the time in dispatches with a bitmap of
+/// ticks.
 #[test]
 fn nested_calls_are_not_counted_twice() {
     let mut random = 0x2545_F491_4F6C_DD1Du64;
@@ -342,7 +348,7 @@ fn nested_calls_are_not_counted_twice() {
     }
 }
 
-/// Damaged headers hold any number; sums saturate and nothing panics.
+/// Damaged headers can hold any number; sums saturate and nothing panics.
 #[test]
 fn damage_never_panics() {
     let (_scratch, profile) = open(&on_and_off());

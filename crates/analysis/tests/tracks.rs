@@ -22,7 +22,7 @@ fn series(scale: f64, interval_ns: u64, cumulative: bool) -> Series {
     }
 }
 
-/// What the one series with these samples says, and the losses. One tick is 1 ns.
+/// The summary of one series with these samples, and the losses. One tick is 1 ns.
 fn summary(
     series: Series,
     samples: &[(i64, Option<Reading>)],
@@ -47,7 +47,7 @@ fn count(raw: u64, enabled_ns: u64, running_ns: u64) -> Option<Reading> {
     Some(Reading::Count { raw, enabled_ns, running_ns })
 }
 
-/// 100 ms apart: 10 and 30 raw steps of 2 J; the counter wraps around at 2⁶⁴ between.
+/// 100 ms apart: 10 and 30 raw steps of 2 J. The counter wraps around at 2⁶⁴ in between.
 #[test]
 fn totals_and_rates_of_a_counter() {
     let ms = 1_000_000;
@@ -70,12 +70,13 @@ fn totals_and_rates_of_a_counter() {
     assert_eq!(one.values, Some(expected));
     assert_eq!((one.samples, one.failed, one.overruns), (3, 0, 0));
     assert_eq!((one.first_ns, one.last_ns), (1_000 * ms, 1_200 * ms));
-    // The last step may be cut short: it is not a statement about the sampler.
+    // The last step may be cut short, so it says nothing about the sampler.
     assert_eq!(one.steps_ns, Some((1e8, 1e8)));
     assert_eq!(losses, []);
 }
 
-/// Times 0, 100, 200, 600, 700, 710: three are missing before 600, the last one is short.
+/// Times 0, 100, 200, 600, 700, 710: three samples are missing before 600, and the last step is
+/// short.
 #[test]
 fn missed_and_failed_samples() {
     let times = [0i64, 100, 200, 600, 700, 710];
@@ -88,11 +89,11 @@ fn missed_and_failed_samples() {
     assert_eq!((one.samples, one.failed, one.overruns), (6, 1, 3));
     assert_eq!(one.steps_ns, Some((100.0, 400.0)));
     let Some(Values::Counted { total, over_ns, .. }) = one.values else { panic!("{one:?}") };
-    assert_eq!((total, over_ns), (8.0, 710.0), "the interval over the failed one counts");
+    assert_eq!((total, over_ns), (8.0, 710.0), "the interval spans the failed sample");
     assert_eq!(losses, [("track_overrun".to_owned(), 3), ("track_read_failed".to_owned(), 1)]);
 }
 
-/// A late sample is no missed one: the next is in time again.
+/// A late sample is not a missed one: the next sample is in time again.
 #[test]
 fn late_samples() {
     let samples: Vec<_> =
@@ -102,9 +103,9 @@ fn late_samples() {
     assert_eq!(one.steps_ns, Some((11.0, 189.0)));
 }
 
-/// Of 1,000 ns each: counted all the time, a quarter of it, never.
+/// Intervals of 1,000 ns each: counted all the time, a quarter of it, and never.
 #[test]
-fn what_was_counted_in_part_is_scaled_and_what_never_ran_is_missing() {
+fn partial_counts_are_scaled_and_a_counter_that_never_ran_is_missing() {
     let (one, _) = summary(
         series(1.0, 1_000, true),
         &[
@@ -115,7 +116,7 @@ fn what_was_counted_in_part_is_scaled_and_what_never_ran_is_missing() {
         ],
     );
     let expected = Values::Counted {
-        // 50, and 10 in a quarter.
+        // 50, and 10 in a quarter of the time.
         total: 90.0,
         over_ns: 2_000.0,
         rate: 45e6,
@@ -127,15 +128,15 @@ fn what_was_counted_in_part_is_scaled_and_what_never_ran_is_missing() {
 }
 
 #[test]
-fn one_reading_is_no_interval() {
+fn one_reading_makes_no_interval() {
     let (one, _) = summary(series(1.0, 100, true), &[(0, count(7, 1, 1)), (100, None)]);
-    assert_eq!(one.values, None, "not 0");
+    assert_eq!(one.values, None, "the total is missing, not 0");
     assert_eq!(one.steps_ns, Some((100.0, 100.0)));
     let (none, _) = summary(series(1.0, 100, true), &[]);
     assert_eq!((none.samples, none.values, none.steps_ns), (0, None, None));
 }
 
-/// 1 for 300 ns, 5 for 100 ns, then −3 from the end on; scaled by 10.
+/// 1 for 300 ns, 5 for 100 ns, then −3 at the end; scaled by 10.
 #[test]
 fn levels_are_weighted_by_time() {
     let value = |value| Some(Reading::Value(value));

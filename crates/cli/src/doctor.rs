@@ -1,5 +1,5 @@
-//! `counterpoint doctor`: what about this machine limits counting and recording, and the command
-//! that changes it.
+//! `counterpoint doctor`: shows what limits counting and recording on this machine, and the
+//! commands that change it.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ enum Format {
     Json,
 }
 
-/// One row; also the shape of `findings` and `counters` in `counterpoint.doctor/1`.
+/// One row of the table; it also defines `findings` and `counters` in `counterpoint.doctor/1`.
 #[derive(Serialize)]
 struct Row {
     name: String,
@@ -86,7 +86,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!works)))
 }
 
-/// A row for each pool whose profile is not there any more.
+/// A row for each pool whose profile no longer exists.
 fn left_in_memory() -> impl Iterator<Item = Row> {
     profile::pools::orphans().into_iter().map(|orphan| Row {
         name: "orphaned pool".to_owned(),
@@ -102,20 +102,22 @@ fn left_in_memory() -> impl Iterator<Item = Row> {
     })
 }
 
-/// A row for each counter, and one more if they only work apart. What the machine does not know is
-/// a counter that does not work; only a list that cannot be read is an error.
+/// A row for each counter, and one more row if the counters work separately but not together. A
+/// name that this machine does not know becomes a row that says it does not work; only a list that
+/// cannot be parsed is an error.
 fn asked(list: &str, naming: &Naming, machine: &Machine) -> Result<Vec<Row>, Failure> {
     let typed = parse(list).map_err(|error| unreadable(list, &error))?;
     let resolver = naming.resolver(machine);
     match resolver.resolve(list) {
         Ok(counters) => return Ok(tried(&counters, machine)),
-        // It is about the list as a whole: the same name twice, a group that cannot be.
+        // Each name resolves alone, so the error is about the whole list: a name that appears
+        // twice, or a group that is impossible.
         Err(error) if typed.entries.iter().all(|e| resolver.resolve(&e.to_string()).is_ok()) => {
             return Err(unreadable(list, &error));
         }
         Err(_) => {}
     }
-    // One by one: some names mean nothing here.
+    // Some names do not exist here, so check the entries one by one.
     let mut rows = Vec::new();
     for entry in &typed.entries {
         let (items, of_group) = match entry {
@@ -174,7 +176,7 @@ fn tried(counters: &[Counter], machine: &Machine) -> Vec<Row> {
     rows
 }
 
-/// The shared library that `run` would preload, or where it should be.
+/// The shared library that `run` would preload. If it does not exist, the place where it should be.
 fn library() -> Option<PathBuf> {
     let places = crate::prepare::library_places().ok()?;
     places.iter().find(|path| path.is_file()).or(places.first()).cloned()
@@ -214,7 +216,7 @@ fn json(findings: &[Row], counters: Option<&[Row]>, out: &mut impl Write) -> io:
     struct Document<'a> {
         schema: &'a str,
         findings: &'a [Row],
-        /// Null without `-e`.
+        /// `null` without `-e`.
         counters: Option<&'a [Row]>,
     }
     let document = Document { schema: "counterpoint.doctor/1", findings, counters };

@@ -33,7 +33,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         .map(|(name, value)| format!("export {name}={}\n", quote(&value.to_string_lossy())));
     let text: String = lines.collect();
     if let Err(e) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        prepared.discard(); // Nobody knows of it.
+        prepared.discard(); // Its path was never printed.
         return Err(e.into());
     }
     say!(
@@ -45,7 +45,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// As a POSIX shell reads back.
+/// Quotes `text` so that a POSIX shell reads it back unchanged.
 fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -1,4 +1,4 @@
-//! `counterpoint export`: every call, or every sample of the tracks, one row each, for other
+//! `counterpoint export`: writes every call, or every sample of the tracks, as one row for other
 //! programs.
 
 mod lines;
@@ -111,17 +111,17 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Rows that are written, whatever they are of.
+/// The rows to write, whether they are calls or samples.
 struct Rows<'a> {
     what: What,
     profile: &'a Profile,
-    /// What the columns of metrics are, as JSON.
+    /// Definitions of the metric columns, as JSON.
     metrics: Option<String>,
     schema: SchemaRef,
     batches: &'a mut dyn Iterator<Item = Result<RecordBatch, ArrowError>>,
 }
 
-/// Writes what was asked for; returns every loss of the profile, and how many rows there were.
+/// Writes what the arguments ask for. Returns every loss of the profile, and the number of rows.
 fn write(
     out: &mut (impl Write + Send),
     profile: &Profile,
@@ -161,7 +161,7 @@ fn rows_of(batch: &Result<RecordBatch, ArrowError>) -> u64 {
     batch.as_ref().map_or(0, |batch| batch.num_rows() as u64)
 }
 
-/// Calls of the ops whose name matches.
+/// Chooses the calls of ops whose name matches `glob`.
 fn calls_like<'a>(profile: &'a Profile, glob: &'a str) -> profile::batch::Chooser<'a> {
     let wanted: Vec<bool> =
         profile.ops.all().iter().map(|op| model::glob::matches(glob, &op.name)).collect();
@@ -180,7 +180,7 @@ fn rows(out: &mut (impl Write + Send), mut rows: Rows<'_>, format: ExportFormat)
 }
 
 fn csv(out: &mut impl Write, rows: &mut Rows<'_>) -> io::Result<()> {
-    // The header line, also when there is no row.
+    // The header line is written even if there are no rows.
     out.write_all(lines::csv_header(&rows.schema).as_bytes())?;
     for batch in &mut *rows.batches {
         out.write_all(&lines::csv(&batch.map_err(io_error)?)?)?;
@@ -207,7 +207,7 @@ fn json(out: &mut impl Write, rows: &mut Rows<'_>) -> io::Result<()> {
     writeln!(out, "\n]}}")
 }
 
-/// Keeps a broken pipe what it is.
+/// Unwraps I/O errors, so that a broken pipe can still be recognised.
 fn io_error(error: ArrowError) -> io::Error {
     match error {
         ArrowError::IoError(_, io) => io,

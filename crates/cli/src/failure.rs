@@ -1,5 +1,5 @@
-//! How a command fails: a line for each thing that went wrong, which says what, on what and why,
-//! and advice.
+//! How a command fails: one line for each problem, which says what failed, on what and why,
+//! followed by advice.
 
 use std::fmt::Display;
 use std::io;
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use crate::terminal::say;
 
-/// An error that ends the command, with the advice that is added once, here.
+/// An error that ends the command. Advice is added here and nowhere else.
 #[derive(Debug)]
 pub struct Failure {
     messages: Vec<String>,
@@ -22,13 +22,13 @@ impl Failure {
         Self::several([message])
     }
 
-    /// Several things that went wrong, a line each.
+    /// A failure with several messages, which are printed one per line.
     pub fn several<M: Display>(messages: impl IntoIterator<Item = M>) -> Self {
         let messages = messages.into_iter().map(|message| message.to_string()).collect();
         Self { messages, hints: Vec::new(), quiet: false, code: 2 }
     }
 
-    /// An error of writing to this path; `-` is standard output.
+    /// An error from writing to `path`, where `-` is standard output.
     pub fn writing(path: &std::path::Path, error: io::Error) -> Self {
         match path.as_os_str() == "-" {
             true => error.into(),
@@ -36,25 +36,25 @@ impl Failure {
         }
     }
 
-    /// The same failure with one piece of advice: what to type or change. It replaces an earlier
-    /// one.
+    /// The same failure with one hint that says what to type or change. It replaces earlier hints.
     pub fn hint(self, hint: impl Display) -> Self {
         self.hints([hint])
     }
 
-    /// The same failure with several.
+    /// The same failure with several hints. They replace earlier hints.
     pub fn hints<H: Display>(mut self, hints: impl IntoIterator<Item = H>) -> Self {
         self.hints = hints.into_iter().map(|hint| hint.to_string()).collect();
         self
     }
 
-    /// The same failure with another exit code than 2.
+    /// The same failure with an exit code other than 2.
     pub fn exit_code(mut self, code: u8) -> Self {
         self.code = code;
         self
     }
 
-    /// Says it on stderr and gives its exit code, or 0 without a word for a reader that went away.
+    /// Prints the failure on stderr and returns its exit code. Prints nothing and returns 0 if the
+    /// reader of stdout has gone away.
     pub fn report(self) -> ExitCode {
         if self.quiet {
             return ExitCode::SUCCESS;

@@ -1,11 +1,11 @@
-//! `counterpoint hook`: what the agent has done for it in a program that has the variables of
-//! IREE's original call hook. Not for people; `docs/hook.md` is.
+//! `counterpoint hook`: the agent starts it in a program that has the variables of IREE's original
+//! call hook. It is not meant for people; `docs/hook.md` describes the feature for them.
 //!
 //! ```text
 //!  hook prepare PID      settings ─► counters ─► a profile ──► fd 3: "record", path of the run file
 //!                            └─ list of counters on stdout ──► fd 3: "exit"
 //!  hook report PROFILE   the profile ─┬─► statistics per thread on stdout
-//!                                     └─► a CSV file per thread    then the profile goes
+//!                                     └─► a CSV file per thread    then removes the profile
 //! ```
 
 mod choose;

@@ -1,16 +1,17 @@
-//! What this process inherited, and hands on to the program unchanged.
+//! State that this process inherited and passes on to the program unchanged.
 //!
-//! Being a Rust program that starts another changes things that the program would have got: the
-//! runtime ignores SIGPIPE and opens `/dev/null` for standard streams that were closed, waiting
-//! needs SIGCHLD, and the recorder's files need a larger `RLIMIT_FSIZE`. What was there before is
-//! noted before `main` and put back between fork and exec.
+//! A Rust program changes some state that its child would otherwise inherit. The runtime ignores
+//! SIGPIPE and opens `/dev/null` for standard streams that were closed. We need SIGCHLD to wait for
+//! the program, and the recorder's files need a larger `RLIMIT_FSIZE`. This module remembers the
+//! original state before `main` and restores it between fork and exec.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::failure::Failure;
 
-/// SIGPIPE's disposition and whether streams 0 to 2 were closed, before Rust's runtime started.
+/// The disposition of SIGPIPE, and whether streams 0 to 2 were closed, before Rust's runtime
+/// started.
 static ON_BROKEN_PIPE: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
@@ -37,10 +38,10 @@ extern "C" fn note(count: c_int, words: *const *const c_char, _environment: *con
     }
 }
 
-/// Before `main`, Rust's runtime prepares a message for the case that the stack overflows: it has
-/// glibc read and parse `/proc/self/maps`, which takes 60 µs. It leaves that out if the signals are
-/// handled already. The handler here has the signal end us, as it does without any handler. The
-/// program does not see it: what is handled becomes the default in `execve`.
+/// Keeps Rust's runtime from preparing its message about stack overflows before `main`. For that
+/// message, glibc reads and parses `/proc/self/maps`, which takes 60 µs. The runtime leaves it out if
+/// the signals already have handlers. The handler here lets the signal end this process, as would
+/// happen without any handler. The program does not see it, because `execve` resets handled signals.
 fn go_without_stack_overflow_message() {
     extern "C" fn end(signal: c_int) {
         // The instruction is executed again, and then the signal ends us.
@@ -60,7 +61,7 @@ fn go_without_stack_overflow_message() {
     }
 }
 
-/// What the program is to find as it was.
+/// The state to restore for the program.
 #[derive(Clone, Copy)]
 pub struct Inherited {
     file_size: libc::rlimit,
@@ -68,8 +69,8 @@ pub struct Inherited {
     on_child: libc::sighandler_t,
 }
 
-/// Makes this process fit to record and to wait: lifts the soft limit on file sizes to the hard
-/// one (passing it gives an error instead of SIGXFSZ) and lets children be waited for.
+/// Prepares this process for recording and waiting. Raises the soft limit on file sizes to the hard
+/// limit, makes a write above it an error instead of SIGXFSZ, and allows waiting for children.
 pub fn prepare_process() -> Result<Inherited, Failure> {
     let mut file_size = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `file_size` outlives the call.
@@ -83,7 +84,7 @@ pub fn prepare_process() -> Result<Inherited, Failure> {
         .hint("raise it where it was set (ulimit -Hf, limits.conf, a service's LimitFSIZE=)"));
     }
     let lifted = libc::rlimit { rlim_cur: file_size.rlim_max, rlim_max: file_size.rlim_max };
-    // SAFETY: plain calls with valid arguments.
+    // SAFETY: system calls with valid arguments.
     unsafe {
         libc::setrlimit(libc::RLIMIT_FSIZE, &lifted);
         Ok(Inherited {
@@ -95,8 +96,7 @@ pub fn prepare_process() -> Result<Inherited, Failure> {
 }
 
 impl Inherited {
-    /// Puts back what was there before, in the child that becomes the program. Makes only system
-    /// calls.
+    /// Restores the original state in the child that becomes the program. Makes only system calls.
     pub fn restore(&self) {
         let ignored = |handler: usize| handler == libc::SIG_IGN;
         let (excess, child) = (ignored(self.on_excess), ignored(self.on_child));

@@ -1,7 +1,7 @@
 //! Files that a command reads: by name, or `-` for standard input.
 //!
-//! Some are read several times, and not everything can be: what comes from a pipe, a FIFO or a
-//! device is copied into a file without a name first, in the directory for temporary files.
+//! Some files are read several times, but a pipe, a FIFO or a device can be read only once. Its
+//! contents are first copied into an unnamed file in the directory for temporary files.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek};
@@ -14,19 +14,19 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 
 use crate::failure::Failure;
 
-/// What `-` is called.
+/// How messages name `-`.
 const STANDARD_INPUT: &str = "standard input";
 
-/// A file that can be read from its begin as often as one likes.
+/// A file that can be read from its beginning any number of times.
 #[derive(Clone, Debug)]
 pub struct Input {
     name: String,
     file: Arc<File>,
-    /// Where it begins.
+    /// The offset at which the data begins.
     from: u64,
 }
 
-/// Reads an [`Input`] once.
+/// A reader of an [`Input`], starting at its beginning.
 #[derive(Debug)]
 pub struct Reading {
     file: Arc<File>,
@@ -40,7 +40,7 @@ impl Input {
         let failed = |e: io::Error| Failure::new(format!("open {name}: {e}"));
         let mut file = once(path).map_err(failed)?;
         let found = file.metadata().map_err(failed)?;
-        // Standard input may have been read by somebody else, to some place.
+        // Another process may have read standard input up to some offset.
         let from = if found.is_file() { file.stream_position().map_err(failed)? } else { 0 };
         if !found.is_file() {
             file = copy(file).map_err(|e| {
@@ -51,12 +51,12 @@ impl Input {
         Ok(Self { name, file: Arc::new(file), from })
     }
 
-    /// What to call it.
+    /// The name to use in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Reads it from its begin.
+    /// Returns a reader from the beginning.
     pub fn read(&self) -> Reading {
         Reading { file: self.file.clone(), at: self.from }
     }
@@ -70,7 +70,7 @@ impl Read for Reading {
     }
 }
 
-/// What to call the file at `path`.
+/// The name of the file at `path` for messages.
 pub fn name(path: &Path) -> String {
     if is_standard(path) { STANDARD_INPUT.to_owned() } else { path.display().to_string() }
 }
@@ -80,7 +80,7 @@ pub fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Refuses standard input that is to be read by two readers: the second one would find nothing.
+/// Refuses standard input if two readers name it: the second one would find nothing.
 pub fn at_most_one_standard<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
     match paths.into_iter().filter(|path| is_standard(path)).count() {
         0 | 1 => Ok(()),
@@ -88,20 +88,20 @@ pub fn at_most_one_standard<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Re
     }
 }
 
-/// The file at `path`, to be read once.
+/// Opens the file at `path` for reading once.
 pub fn once(path: &Path) -> io::Result<File> {
     let file = match is_standard(path) {
         true => File::from(io::stdin().as_fd().try_clone_to_owned()?),
         false => File::open(path)?,
     };
     match file.metadata()?.is_dir() {
-        // A profile is easily taken for a trace.
+        // It is easy to name a profile where a trace is expected.
         true => Err(io::Error::new(ErrorKind::IsADirectory, trace::kind::of_directory(path))),
         false => Ok(file),
     }
 }
 
-/// Everything that is in `from`, in a file without a name.
+/// Copies the contents of `from` into an unnamed file.
 fn copy(mut from: File) -> io::Result<File> {
     let place = std::env::temp_dir();
     let unnamed = File::options()
@@ -118,7 +118,8 @@ fn copy(mut from: File) -> io::Result<File> {
     Ok(file)
 }
 
-/// Likewise, where a file system has no such files.
+/// Like an unnamed file, for file systems that do not support those: creates a file and removes its
+/// name.
 fn named(place: &Path) -> io::Result<File> {
     loop {
         let path = place.join(format!(".counterpoint-{:016x}.tmp", crate::whole::random()?));
@@ -134,7 +135,7 @@ fn named(place: &Path) -> io::Result<File> {
     }
 }
 
-/// Reads the arguments that name a profile: `-` cannot be one.
+/// Parses the arguments that name a profile. `-` is not allowed there.
 pub fn profile() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| match is_standard(&path) {
         true => Err("a profile is a directory and cannot be standard input or output; for a \

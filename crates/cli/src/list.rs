@@ -33,25 +33,27 @@ pub struct Args {
     format: Format,
 }
 
-/// One row; also the shape of `counterpoint.list/1` (docs/counters.md).
+/// One row; it also defines the rows of `counterpoint.list/1` (docs/counters.md).
 #[derive(Serialize)]
 struct Row {
     name: String,
     aliases: Vec<String>,
     source: String,
     unit: &'static str,
-    /// `yes`, `only_user`, `no`, or null for a form to fill in and for what was not tried.
+    /// `yes`, `only_user` or `no`. `null` if the counter was not tried, or if its name is a form
+    /// with parts to fill in.
     opens: Option<&'static str>,
-    /// Why not: `ENOENT`, …
+    /// The reason for `no`: `ENOENT`, …
     error: Option<String>,
     reason: Option<String>,
     remedy: Option<String>,
     description: String,
-    /// Who may open it: `anyone`, `user`, `kernel`, `system`, `perfmon`; null where unknown.
+    /// Who may open it: `anyone`, `user`, `kernel`, `system` or `perfmon`; `null` if that is
+    /// unknown.
     needs: Option<&'static str>,
 }
 
-/// Up to so many names by the thousand are opened unasked.
+/// Up to this many tracepoints and vendor names are opened without `--open`.
 const FEW: usize = 50;
 
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
@@ -90,11 +92,12 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why there is no row: what is wrong with the pattern as a name, or what is near.
+/// Says why there are no rows: what is wrong with the pattern as a name, or which names are
+/// similar.
 fn say_why(resolver: &Resolver, pattern: &str) {
     let (problem, hint) = match resolver.resolve(pattern) {
         Err(NameError { kind: NameErrorKind::Unknown { .. }, hint, .. }) => (None, hint),
-        // A pattern of names is not a counter list.
+        // It is a pattern, so an error about its syntax as a counter list does not help.
         Err(_) if pattern.contains(['*', '?', ' ']) => (None, None),
         Err(NameError { kind, hint, .. }) => (Some(kind), hint),
         Ok(_) => (None, None),
@@ -103,13 +106,13 @@ fn say_why(resolver: &Resolver, pattern: &str) {
         Some(problem) => say!("{problem}"),
         None => say!("no counter matches {pattern:?}"),
     }
-    // Of no use to somebody who has just typed it.
+    // This hint suggests the command that the user has just typed.
     if let Some(hint) = hint.filter(|hint| !hint.starts_with("counterpoint list")) {
         say!("hint: {hint}");
     }
 }
 
-/// A name that no catalogue lists (`r01c2`, a tracepoint), typed in full.
+/// The entry of a name that no catalogue lists (`r01c2`, a tracepoint) and that was typed in full.
 fn by_name(resolver: &Resolver, name: &str) -> Option<Entry> {
     let [counter] = <[Counter; 1]>::try_from(resolver.resolve(name).ok()?).ok()?;
     let source = match &counter.source {
@@ -134,7 +137,7 @@ fn row(entry: Entry, open: bool, resolver: &Resolver, machine: &Machine) -> Row 
     let counter = resolved.as_ref().and_then(|r| r.as_ref().ok()?.first());
     let opens = counter.map(|counter| opens(counter, machine));
     let needs = counter.map(|counter| check::needs(counter, machine).name());
-    // A name that means nothing on this processor.
+    // The name does not exist on this processor.
     let unknown = resolved.and_then(|r| r.err());
     let word = match (&opens, &unknown) {
         (Some(Opens::Yes), _) => Some("yes"),
@@ -166,7 +169,8 @@ fn row(entry: Entry, open: bool, resolver: &Resolver, machine: &Machine) -> Row 
     }
 }
 
-/// Without regard to case: `*` and `?` as in a shell, over the whole name; without them, anywhere.
+/// Matches without regard to case. A pattern with `*` or `?` must match the whole name, as in a
+/// shell; other patterns may occur anywhere in it.
 fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.to_lowercase(), name.to_lowercase());
     if !pattern.contains(['*', '?']) {
@@ -175,7 +179,8 @@ fn matches(pattern: &str, name: &str) -> bool {
     model::glob::matches(&pattern, &name)
 }
 
-/// Names are not shortened, since people copy them. Without a width each row is one line.
+/// Prints the table. Names are not shortened, because people copy them. Without a width, each row
+/// is one line.
 fn table(rows: &[Row], out: &mut impl Write, width: Option<usize>) -> io::Result<()> {
     if rows.is_empty() {
         return Ok(());
@@ -208,7 +213,7 @@ fn table(rows: &[Row], out: &mut impl Write, width: Option<usize>) -> io::Result
     layout(out, columns, Names::Whole, width)?.say_left_out(out, width)
 }
 
-/// Once per reason, in words, what the table's `no` means.
+/// Prints what the table's `no` means, once for each reason.
 fn explain(rows: &[Row]) {
     let mut told = BTreeSet::new();
     for row in rows {

@@ -1,10 +1,10 @@
-//! `counterpoint`: the command line. The only place with hints and prose for people.
+//! `counterpoint`: the command line. This is the only place with hints and prose for people.
 //!
-//! One module per command; each has its `Args` and a `main` that returns the exit code. Data goes
-//! to stdout, words to stderr with the prefix `counterpoint:`; both by way of [`terminal`], which
-//! decides what a terminal gets of text that we did not write. Exit codes: 0 ok, 1 a finding, 2 an
-//! error; `run` passes on the status of the program it ran, and says 127 and 126 of one that is not
-//! there and one that cannot be executed.
+//! Each command has a module with `Args` and a `main` that returns the exit code. Data goes to
+//! stdout, and messages go to stderr with the prefix `counterpoint:`. Both go through [`terminal`],
+//! which decides how text that we did not write is shown on a terminal. Exit codes: 0 means
+//! success, 1 a finding, and 2 an error. `run` passes on the exit status of its program; it uses
+//! 127 if the program was not found, and 126 if it cannot be executed.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -95,8 +95,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// `run` and its arguments, if there is nothing to say about them. The options of all other commands
-/// are not even put together: that takes a tenth of a millisecond, which `run` adds to the program.
+/// Returns `run` and its arguments, if they are valid. The options of all other commands are not even
+/// constructed, because that takes 0.1 ms, by which `run` would delay the program.
 fn run_alone() -> Option<Command> {
     let mut words = std::env::args_os().skip(1).peekable();
     if words.peek()? != "run" {
@@ -107,15 +107,15 @@ fn run_alone() -> Option<Command> {
     Some(Command::Run(run::Args::from_arg_matches(&matches).ok()?))
 }
 
-/// Help, the version, or what is wrong with the arguments. The latter repeats them, so that it
-/// goes to the terminal as all foreign text does, and without colours.
+/// Prints help, the version, or what is wrong with the arguments. An error message repeats the
+/// arguments, so it is printed like all foreign text, and without colours.
 fn usage(mut error: clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
         _ => {
-            // A line break in an argument is none of ours.
+            // A line break in an argument did not come from us.
             let typed: Vec<_> =
                 error.context().map(|(kind, value)| (kind, value.clone())).collect();
             for (kind, value) in typed {

@@ -1,4 +1,4 @@
-//! A pattern that matches nothing in a profile: what is there instead.
+//! If a pattern matches nothing in a profile, shows what the profile has instead.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,11 @@ use profile::Profile;
 
 use crate::terminal::say;
 
-/// Names shown where none is near.
+/// Number of names to show if none is similar.
 const FEW: usize = 8;
 
-/// Says on stderr that no op matches `glob`, and which ones the profile has. `option` is the one that
-/// was typed, `--op`.
+/// Says on stderr that no op matches `glob`, and which ops the profile has. `option` is the option
+/// that the user typed, for example `--op`.
 pub fn no_op(profile: &Profile, option: &str, glob: &str) {
     say!("{option} {glob}: no op of this profile matches");
     let names: BTreeSet<&str> = profile.ops.all().iter().map(|op| op.name.as_str()).collect();
@@ -20,7 +20,7 @@ pub fn no_op(profile: &Profile, option: &str, glob: &str) {
     }
 }
 
-/// Likewise of threads, which are named or numbered.
+/// Like [`no_op`], but for threads, which have names and numbers.
 pub fn no_thread(profile: &Profile, option: &str, glob: &str) {
     say!("{option} {glob}: no thread of this profile matches");
     let threads = profile.processes.iter().flat_map(|process| &process.threads);
@@ -30,12 +30,13 @@ pub fn no_thread(profile: &Profile, option: &str, glob: &str) {
     }
 }
 
-/// What to type instead, or what there is. `None` if there is nothing.
+/// A hint that says what to type instead, or what exists. `None` if nothing exists.
 fn near(option: &str, glob: &str, names: &BTreeSet<&str>, what: &str) -> Option<String> {
     let word = glob.trim_matches(['*', '?']).to_lowercase();
     let contains = |name: &&&str| name.to_lowercase().contains(&word);
     if let Some(first) = names.iter().find(contains).filter(|_| !word.is_empty()) {
-        // A pattern is about the whole name; somebody typed a part of one, or in other case.
+        // A pattern must match the whole name, but the user typed a part of it, or used another
+        // case.
         let all = names.iter().filter(contains).count();
         let more = if all > 1 { format!(" and {} more", all - 1) } else { String::new() };
         return Some(match first.contains(&word) {
@@ -58,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_instead() {
+    fn hints_say_what_the_profile_has() {
         let names: BTreeSet<&str> = ["matmul_16", "matmul_32", "softmax", "Copy"].into();
         let near = |glob: &str| near("--op", glob, &names, "ops").unwrap();
         assert_eq!(near("matmul"), "--op '*matmul*' matches matmul_16 and 1 more");

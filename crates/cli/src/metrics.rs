@@ -31,24 +31,24 @@ pub struct MetricArgs {
     pub metrics_file: Vec<PathBuf>,
 }
 
-/// Whether a view shows built-in metrics that nobody named.
+/// Whether a view shows built-in metrics that the user did not name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
     Nothing,
     Builtins,
 }
 
-/// `--metric builtin`: every built-in metric that can be formed.
+/// `--metric builtin` selects every built-in metric that can be computed.
 const BUILTIN: &str = "builtin";
 
-/// Says of a metric where it comes from, for errors.
+/// A metric, and where it comes from, for error messages.
 struct Asked {
     from: String,
     metric: Metric,
     builtin: bool,
 }
 
-/// The metrics of a command line, each checked against the counters that a run is to count.
+/// The metrics of a command line, each checked against the counters of the run to come.
 pub fn before_run(args: &MetricArgs, counters: &[CounterInfo]) -> Result<Vec<MetricInfo>, Failure> {
     let operands: Vec<Operand<'_>> = counters.iter().map(CounterInfo::operand).collect();
     if args.metric.iter().any(|text| text == BUILTIN) {
@@ -64,8 +64,8 @@ pub fn before_run(args: &MetricArgs, counters: &[CounterInfo]) -> Result<Vec<Met
     Ok(asked.iter().map(|asked| MetricInfo::from(&asked.metric)).collect())
 }
 
-/// The metrics of a view of `profile`. One of the profile's own that cannot be computed (the
-/// manifest was edited) is left out with a word.
+/// The metrics of a view of `profile`. If the manifest was edited, one of the profile's own metrics
+/// may be impossible to compute; it is left out with a message.
 pub fn of_profile(
     args: &MetricArgs,
     profile: &Profile,
@@ -101,7 +101,7 @@ pub fn of_profile(
     Ok(all)
 }
 
-/// What the command line asks for, in its order, files first.
+/// The metrics of the command line, in its order, but those of files first.
 fn asked(args: &MetricArgs, operands: &[Operand<'_>]) -> Result<Vec<Asked>, Failure> {
     let mut all: Vec<Asked> = Vec::new();
     for path in &args.metrics_file {
@@ -173,7 +173,7 @@ fn failure(from: &str, error: MetricError) -> Failure {
     }
 }
 
-/// Names of columns and variables that every view has, and heads of its columns.
+/// Names and titles of columns and variables that every view has.
 const COLUMNS: &[&str] = &[
     "op",
     "thread",
@@ -221,7 +221,8 @@ const COLUMNS: &[&str] = &[
     "duration",
 ];
 
-/// What else has this name, so that a metric cannot have it: tables would have it twice.
+/// What else has this name. A metric cannot have it, because a table would then have two such
+/// columns.
 fn taken(name: &str, operands: &[Operand<'_>]) -> Option<&'static str> {
     let made = ["_calls", "_per_call"].iter().any(|end| name.ends_with(end))
         || (name.starts_with("group") && name.ends_with("_ns"));

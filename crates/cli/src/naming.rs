@@ -1,4 +1,4 @@
-//! Where names of counters come from, for every command that takes some.
+//! Where counter names come from. Every command that takes counter names has these options.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ pub struct Naming {
 }
 
 impl Naming {
-    /// The resolver of this machine.
+    /// The resolver for this machine.
     pub fn resolver(&self, machine: &Machine) -> Resolver {
         let variable = || std::env::var_os("COUNTERPOINT_EVENTS_DIR").filter(|dir| !dir.is_empty());
         let directory = self.events_dir.clone().or_else(|| variable().map(PathBuf::from));

@@ -1,4 +1,5 @@
-//! `counterpoint ops`: what virtual machines of TVM called, with what pool threads did for it.
+//! `counterpoint ops`: shows what TVM's virtual machines called, including the work of pool
+//! threads.
 //!
 //! ```text
 //!  open ─► analysis::ops, trees ─┬─► analysis::OpTable ─► rows of columns ─┬─► text
@@ -56,7 +57,7 @@ pub struct Args {
     width: Option<usize>,
 }
 
-/// What the formats print.
+/// What each format needs to print.
 struct View<'a> {
     profile: &'a Profile,
     trees: &'a OpTrees<'a>,
@@ -73,7 +74,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         known_machine(&profile, name)?;
     }
     let trees = OpTrees::new(&profile);
-    // Every call is in the JSON, so that nothing is folded there.
+    // JSON contains every call, so nothing is folded there.
     let table = OpTable::new(&trees, &filter, !args.all);
     let losses = merge_losses(profile.all_losses().iter().chain(trees.losses()));
     let view = View { profile: &profile, trees: &trees, filter: &filter, table: &table, losses };
@@ -87,7 +88,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Names of the virtual machines with their processes, each once.
+/// The names of the virtual machines with their processes, without duplicates.
 fn machines(profile: &Profile) -> Vec<(usize, &str)> {
     let mut all: Vec<(usize, &str)> = Vec::new();
     for (index, process) in profile.processes.iter().enumerate() {

@@ -1,18 +1,19 @@
-//! Pools that nobody can use any more: `run` was killed with its program, and the profile deleted.
+//! Pools that nobody can use any more, because `run` was killed together with its program and the
+//! profile was deleted.
 
 use profile::pools::{Lost, Orphan, orphans};
 
 use crate::terminal::say;
 
-/// After so long, a profile that was moved away and never opened there is not waited for.
+/// After this time, a profile that was moved and has not been opened since is given up.
 const PATIENCE_S: u64 = 24 * 60 * 60;
 
-/// Whether nobody can miss it.
+/// Whether nobody can miss the pool.
 fn is_over(orphan: &Orphan) -> bool {
     orphan.state == Lost::Deleted || orphan.age_s >= PATIENCE_S
 }
 
-/// Removes those that nobody can miss, without a word: they are our own litter. What cannot be
+/// Silently removes the pools that nobody can miss, since we created them. A pool that cannot be
 /// removed stays, and `doctor` shows it.
 pub fn remove_old() {
     for orphan in orphans().into_iter().filter(is_over) {
@@ -20,8 +21,8 @@ pub fn remove_old() {
     }
 }
 
-/// Removes the orphans that nobody can miss, or all (`also_moved`), and says so. Returns how many
-/// there still are.
+/// Removes the pools that nobody can miss, or with `also_moved` all orphans, and reports each.
+/// Returns how many are left.
 pub fn remove(also_moved: bool) -> usize {
     let mut left = 0;
     for orphan in orphans() {
@@ -42,7 +43,7 @@ pub fn remove(also_moved: bool) -> usize {
     left
 }
 
-/// Which profile it belonged to, in words.
+/// Describes the profile to which the pool belonged.
 pub fn of(orphan: &Orphan) -> String {
     let path = orphan.profile.as_ref().map(|path| path.display().to_string());
     let path = path.unwrap_or_else(|| "a profile".to_owned());

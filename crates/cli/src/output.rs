@@ -1,4 +1,4 @@
-//! Options that several views have.
+//! Options that several views share.
 
 use clap::ValueEnum;
 
@@ -26,7 +26,7 @@ impl From<Format> for Kind {
     }
 }
 
-/// For options that take milliseconds.
+/// Parses the value of an option that takes milliseconds.
 pub fn milliseconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(ms) if ms >= 0.0 && ms.is_finite() => Ok(ms),

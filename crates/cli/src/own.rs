@@ -1,4 +1,5 @@
-//! What of the recorder itself a counter counts, where it is known exactly.
+//! Says which of the recorder's own system calls a counter also counts, where their number is known
+//! exactly.
 //!
 //! ```text
 //!  begin of a call                      end of it
@@ -6,14 +7,16 @@
 //!     │ enters, takes values, leaves
 //! ```
 //!
-//! Values are taken inside of the system call. So between the values of a group lie the rest of the
-//! reads at the begin and the first part of those at the end: together one read per group, seen by
-//! tracepoints of entering and of leaving alike. The values stay as the kernel counts them; what an
-//! empty call counts is in the profile, and `report --subtract-probe` takes it off.
+//! The kernel takes a group's values inside of the system call. So a group also counts the rest of
+//! its own `read` and the reads of all later groups at the begin of a call. At the end of the call
+//! it counts the reads of all earlier groups and the first part of its own `read`. Together that is
+//! one read per group, both for tracepoints of entering a system call and for those of leaving it.
+//! The values are kept as the kernel counts them. The profile records what an empty call counts,
+//! and `report --subtract-probe` subtracts it.
 
 use model::{Counter, Source};
 
-/// Tracepoints that `read(2)` hits once.
+/// Tracepoints that one `read(2)` hits once.
 const OF_READ: [&str; 4] = [
     "raw_syscalls:sys_enter",
     "raw_syscalls:sys_exit",
@@ -21,7 +24,7 @@ const OF_READ: [&str; 4] = [
     "syscalls:sys_exit_read",
 ];
 
-/// A sentence about each counter of threads that counts the recorder's own readings.
+/// A sentence about each per-thread counter that counts the recorder's own readings.
 pub fn notes(counters: &[Counter]) -> Vec<String> {
     let mut groups: Vec<u16> = counters.iter().map(|counter| counter.group).collect();
     groups.sort_unstable();

@@ -1,5 +1,5 @@
-//! What `run`, `env`, `session` and `hook` do before any program starts: everything is resolved and
-//! checked, and the profile is made.
+//! What `run`, `env`, `session` and `hook` do before a program starts: resolve and check
+//! everything, and make the profile.
 //!
 //! ```text
 //!  options: what was asked ─► choice: counters that work here ─┐
@@ -27,8 +27,8 @@ pub use make::{PRELOAD_VARIABLE, Prepared, make, manifest};
 pub use options::{Beside, Recording};
 pub use place::{Turn, make_directory, make_way, place};
 
-/// Makes the profile, but for its manifest: [`Prepared::announce`]. `system` names counters to sample on every CPU. If this fails, it removes what
-/// it made.
+/// Makes the profile except for its manifest, which [`Prepared::announce`] writes. `system` names
+/// counters to sample on every CPU. On failure, removes everything that it made.
 pub fn prepare(
     recording: &Recording,
     system: &[String],
@@ -42,7 +42,7 @@ pub fn prepare(
     beside.extend(system_wide(system, beside.len() as u16, &resolver, &machine)?);
     if let (Some(counter), true) = (beside.first(), origin != Origin::Run) {
         return Err(Failure::new(format!("{} counts a whole package, not a thread", counter.name))
-            .hint("`counterpoint run` samples it beside the program"));
+            .hint("`counterpoint run` samples it while the program runs"));
     }
     let infos: Vec<CounterInfo> = counters.iter().map(Into::into).collect();
     let metrics = before_run(&recording.metrics, &infos)?;

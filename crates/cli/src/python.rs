@@ -1,14 +1,16 @@
-//! Python programs in a run: a directory in front of `PYTHONPATH`, whose `sitecustomize` waits for
-//! TVM and has its virtual machines recorded (`bindings/python/src/counterpoint/_hook`).
+//! Python programs in a run: puts a directory at the front of `PYTHONPATH`. Its `sitecustomize`
+//! waits for TVM and has TVM's virtual machines recorded
+//! (`bindings/python/src/counterpoint/_hook`).
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// Where Python looks for modules first.
+/// The variable with the directories in which Python looks for modules first.
 pub const PATH_VARIABLE: &str = "PYTHONPATH";
 
-/// The value of [`PATH_VARIABLE`]: ours before what is there. `None` where the Python package is not
-/// installed. A path with a colon, which would be two, is reached through a link in `links`.
+/// The value of [`PATH_VARIABLE`]: our directory, then what the variable already names. `None` if
+/// the Python package is not installed. A path with a colon would be read as two directories, so it
+/// is reached through a symbolic link in `links`.
 pub fn path(links: &Path) -> Option<OsString> {
     let program = std::env::current_exe().ok()?;
     let hook = places(&program).into_iter().find(|hook| hook.join("sitecustomize.py").is_file())?;
@@ -23,13 +25,15 @@ pub fn path(links: &Path) -> Option<OsString> {
     Some(before(hook, std::env::var_os(PATH_VARIABLE).as_deref()))
 }
 
-/// In `dist/`, beside the library; in an installed Python package, around the program.
+/// The directory's place in `dist/`, next to the library, and in an installed Python package,
+/// around the program.
 fn places(program: &Path) -> [PathBuf; 2] {
     let above = |levels: usize| program.ancestors().nth(levels).unwrap_or(Path::new("/"));
     [above(2).join("lib/python/counterpoint/_hook"), above(3).join("_hook")]
 }
 
-/// An empty variable is none: a colon behind ours would add the working directory.
+/// Puts `hook` in front. An empty variable is treated as unset, because a colon at the end would
+/// add the working directory.
 fn before(hook: PathBuf, there: Option<&OsStr>) -> OsString {
     let mut value = hook.into_os_string();
     if let Some(there) = there.filter(|there| !there.is_empty()) {
@@ -44,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comes_before_what_is_there() {
+    fn comes_before_the_existing_directories() {
         let value = |there: Option<&str>| before("/hook".into(), there.map(OsStr::new));
         assert_eq!(value(None), "/hook");
         assert_eq!(value(Some("")), "/hook");
@@ -52,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn lies_in_dist_or_around_the_program() {
+    fn is_in_dist_or_around_the_program() {
         let places = |program: &str| places(Path::new(program));
         let hook = Path::new("/x/dist/lib/python/counterpoint/_hook");
         assert_eq!(places("/x/dist/bin/counterpoint")[0], hook);

@@ -1,4 +1,4 @@
-//! `counterpoint recover`: what a crash left in the pool becomes part of the profile.
+//! `counterpoint recover`: moves what a crash left in the pool into the profile.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -52,7 +52,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(code))
 }
 
-/// Exit status and words for what was done.
+/// The exit status, and a message that says what was done.
 fn outcome(manifest: &Manifest, collected: &Collected) -> (u8, String) {
     let pages = format!("{} recovered", plural(collected.pages as u128, "page"));
     match &collected.pool {

@@ -1,4 +1,4 @@
-//! `counterpoint report`: the op table and what belongs beside it.
+//! `counterpoint report`: prints the op table, and what belongs next to it.
 //!
 //! ```text
 //!  open (collects what a crash left) ─► analysis::summarize ─► rows of columns ─┬─► text

@@ -1,7 +1,7 @@
 //! `counterpoint run`: starts a program with the agent in it.
 //!
-//! While the program runs, nothing is printed. Signals sent to `run` are passed on; those that a
-//! terminal sends reach the program by themselves. `run` ends as the program did.
+//! While the program runs, nothing is printed. Signals that are sent to `run` are passed on.
+//! Signals from the terminal reach the program directly. `run` ends with the program's status.
 
 mod begin;
 mod passes;
@@ -138,7 +138,8 @@ fn begin(
     inherited: Inherited,
 ) -> Result<(ProcessId, Manifest), Failure> {
     let brought = prepared.variables.iter().filter(|(name, _)| {
-        // With ours in the list it would not start; what else is there stays.
+        // The program would not start with our library preloaded. The other entries of the list
+        // stay.
         !(carrier.refuses() && *name == PRELOAD_VARIABLE)
     });
     let to_begin = Program::new(program, words, brought)?;
@@ -153,7 +154,7 @@ fn begin(
                 Failure::new(format!("write {}: {e}", path.display()))
             }
             Trouble::Process(e) => Failure::new(start(e)).exit_code(NOT_EXECUTABLE),
-            // Its interpreter may be missing.
+            // The file exists, but its interpreter may be missing.
             Trouble::Execute(e) if e.kind() == ErrorKind::NotFound => {
                 Failure::new(start(e)).exit_code(NOT_FOUND)
             }
@@ -172,7 +173,7 @@ impl Running {
     }
 }
 
-/// Starts sampling what is counted beside the program, if anything is.
+/// Starts to sample the counters that do not belong to the program, if there are any.
 fn sampler(
     directory: &Path,
     (clock, counters): (ClockKind, Vec<Counter>),
@@ -187,12 +188,12 @@ fn sampler(
     Sampler::start(Wanted { counters, interval, clock, directory }, writer).map(Some)
 }
 
-/// Exit codes of shells, env(1) and others for a program that is not there, and for one that is
-/// there and cannot be executed.
+/// Exit codes of shells, env(1) and others, for a program that does not exist, and for one that
+/// exists but cannot be executed.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
-/// The program's file, so that a missing one is noticed before anything is made.
+/// Finds the program's file, so that a missing one is noticed before anything is created.
 fn find(name: &Path) -> Result<PathBuf, Failure> {
     let is_program = |path: &Path| {
         std::ffi::CString::new(path.as_os_str().as_bytes())
@@ -203,7 +204,7 @@ fn find(name: &Path) -> Result<PathBuf, Failure> {
         if is_program(name) {
             return Ok(name.to_owned());
         }
-        // As shells say it, so that it can be told from the program's own status.
+        // The exit codes are those of shells, which differ from most programs' own.
         let (why, code) = match name.metadata() {
             Err(e) if e.kind() == ErrorKind::NotFound => ("no such file".to_owned(), NOT_FOUND),
             Err(e) => (e.to_string(), NOT_EXECUTABLE),
@@ -225,17 +226,17 @@ fn find(name: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Whether the program can be recorded at all.
+/// Whether the program can carry the library.
 fn carrier_of(program: &Path) -> Carrier {
     let path = std::ffi::CString::new(program.as_os_str().as_bytes());
     path.map_or(Carrier::Able, |path| carry::examine(libc::AT_FDCWD, &path))
 }
 
-/// The running program; 0 before and after.
+/// The pid of the running program; 0 before it starts and after it ends.
 static CHILD: AtomicI32 = AtomicI32::new(0);
-/// A signal that came before the program was there.
+/// A signal that arrived before the program was started.
 static EARLY: AtomicI32 = AtomicI32::new(0);
-/// One of [`ENDING`] that came while no program was there; never cleared.
+/// One of [`ENDING`] that arrived while no program was running. It is never cleared.
 static TOLD_TO_END: AtomicI32 = AtomicI32::new(0);
 
 /// Signals by which people and their tools end a command.
@@ -254,8 +255,9 @@ const FORWARDED: [i32; 10] = [
     libc::SIGTSTP,
 ];
 
-/// Handlers, not `SIG_IGN`: what is ignored stays so in the program after `exec`, what is handled
-/// does not. A signal that whoever started us has ignored (nohup) stays ignored.
+/// Installs handlers and does not use `SIG_IGN`: an ignored signal stays ignored in the program
+/// after `exec`, while a handled one does not. A signal that our parent ignored (nohup) stays
+/// ignored.
 fn forward_signals() {
     extern "C" fn forward(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
         // A positive code comes from the kernel: the terminal has sent it to the whole group.
@@ -264,14 +266,14 @@ fn forward_signals() {
         let child = CHILD.load(Ordering::SeqCst);
         let ending = ENDING.contains(&signal);
         if child > 0 && from_kernel {
-            // The program has it already.
+            // The program has received it, too.
         } else if child > 0 {
             // SAFETY: `kill` is async-signal-safe; the child has not been waited for yet, or its
             // number was cleared.
             unsafe { libc::kill(child, signal) };
         } else if ending || !from_kernel {
-            // What a terminal sends while the program is about to start may reach it twice: better
-            // than not at all.
+            // A signal from the terminal while the program is about to start may reach the program
+            // twice, which is better than not at all.
             EARLY.store(signal, Ordering::SeqCst);
             if ending {
                 TOLD_TO_END.store(signal, Ordering::SeqCst);
@@ -281,8 +283,8 @@ fn forward_signals() {
             stop(forward as *const () as usize);
         }
     }
-    // Stops as one does without a handler (not at all in an orphaned process group, where nobody
-    // could continue us), until SIGCONT. Only calls that are async-signal-safe.
+    // Stops until SIGCONT, as a process without a handler would. In an orphaned process group,
+    // where nobody could continue us, it does not stop. Only makes async-signal-safe calls.
     fn stop(handler: usize) {
         // SAFETY: zeroed `sigaction`s and sets are valid; all pointers outlive the calls.
         unsafe {
@@ -325,8 +327,8 @@ fn pass_on_early_signal() {
     }
 }
 
-/// The recording is over: the manifest says so, and what is left in memory moves to the profile.
-/// Trouble here is told and nothing more: the program's status is what counts.
+/// Marks the recording as finished in the manifest, and moves what is left in memory to the
+/// profile. Problems here are only reported, because the program's status is what matters.
 fn close(
     directory: &Path,
     mut manifest: Manifest,
@@ -342,7 +344,7 @@ fn close(
     finish(directory, manifest, Closing::WhenOver)
 }
 
-/// The last word of a run.
+/// Prints the summary at the end of a run.
 fn say(closed: profile::Result<Collected>, directory: &Path, output: &Path) {
     match closed {
         Ok(collected) => {
@@ -365,7 +367,7 @@ fn say(closed: profile::Result<Collected>, directory: &Path, output: &Path) {
     }
 }
 
-/// The exit code of the program; if a signal ended it, the same signal ends us.
+/// Returns the program's exit code. If a signal ended the program, the same signal ends us.
 fn end_as(status: ExitStatus) -> ExitCode {
     match status.signal() {
         Some(signal) => end_by(signal),
@@ -373,9 +375,10 @@ fn end_as(status: ExitStatus) -> ExitCode {
     }
 }
 
-/// Ends as a program without a handler for the signal does.
+/// Ends by `signal`, like a program without a handler for it.
 fn end_by(signal: i32) -> ExitCode {
-    // SAFETY: plain system calls; a second core dump would only hide the program's.
+    // SAFETY: system calls with valid arguments. The limit prevents a second core dump, which would
+    // only hide the program's.
     unsafe {
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         libc::setrlimit(libc::RLIMIT_CORE, &none);

@@ -1,5 +1,5 @@
-//! `counterpoint session`: profiles that a program opens and ends itself, through the table of
-//! `include/counterpoint/agent.h`. The Python package calls it.
+//! `counterpoint session`: makes profiles for a program that starts and stops recording itself,
+//! through the table of `include/counterpoint/agent.h`. The Python package calls this command.
 //!
 //! ```text
 //!  session prepare ─► profile, run file, pool ─► agent->session_begin(run file) … session_end()
@@ -92,7 +92,7 @@ struct CounterOut<'a> {
 #[derive(Serialize)]
 struct FinishedOut {
     profile: String,
-    /// Pages that were moved.
+    /// The number of pages that were moved.
     pages: usize,
     /// Processes that still record into it.
     running: Vec<u32>,
@@ -118,12 +118,12 @@ fn prepare_main(args: &PrepareArgs) -> Result<ExitCode, Failure> {
     let prepared = prepared.announce(Some(asker))?;
     let told = tell(&prepared);
     if told.is_err() {
-        prepared.discard(); // Nobody knows of it.
+        prepared.discard(); // Its path was never printed.
     }
     told
 }
 
-/// As [`prepare`], with what works of the counters.
+/// Like [`prepare`], but only with those counters that work.
 fn prepare_available(recording: &Recording, command: &[String]) -> Result<Prepared, Failure> {
     let machine = Machine::here();
     let resolver = recording.naming.resolver(&machine);
@@ -137,7 +137,7 @@ fn prepare_available(recording: &Recording, command: &[String]) -> Result<Prepar
 
 fn tell(prepared: &Prepared) -> Result<ExitCode, Failure> {
     let manifest = Manifest::read(&prepared.directory).map_err(Failure::new)?;
-    // All of them are in the run file, which holds nothing but UTF-8.
+    // All of these paths are in the run file, which only holds UTF-8.
     let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
     let out = PreparedOut {
         profile: &text(&prepared.directory),
@@ -161,8 +161,8 @@ fn print(document: &impl Serialize) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Exit status 1: a process still records into it. What is over is collected all the same, and
-/// the command can be repeated.
+/// Collects the profile. The exit status is 1 if a process still records into it. Data of processes
+/// that have ended is collected anyway, and the command can be repeated.
 fn finish(args: &FinishArgs) -> Result<ExitCode, Failure> {
     let Format::Json = args.format;
     let dir = &args.profile;

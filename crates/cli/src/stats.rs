@@ -1,5 +1,5 @@
-//! `counterpoint stats`: how the values of an op's calls are distributed, and how they go
-//! together.
+//! `counterpoint stats`: shows how the values of an op's calls are distributed and how they
+//! correlate.
 //!
 //! ```text
 //!  open (collects what a crash left) ─► analysis::stats ─┬─► text: for people, and for the
@@ -142,7 +142,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Says which of the options matches nothing, if one alone is to blame. Exit code 1.
+/// Says which option matches nothing, if a single option is to blame. The exit code is 1.
 fn nothing_matches(profile: &Profile, args: &Args) -> ExitCode {
     let ops = profile.ops.all().iter().map(|op| op.name.as_str());
     let threads = profile.processes.iter().flat_map(|process| &process.threads);

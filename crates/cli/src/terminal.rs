@@ -1,40 +1,41 @@
-//! Text that we did not write, on its way to people: the one place that decides how it is printed.
+//! The one place that decides how foreign text is printed for people.
 //!
-//! Names of ops, threads, counters and metrics, paths, commands and arguments come from programs
-//! and files of others. In them a terminal would obey escape sequences, hide zero-width characters,
-//! and show text after a right-to-left mark in another order than it has. So:
+//! Names of ops, threads, counters and metrics, paths, commands and arguments come from other
+//! people's programs and files. A terminal would obey escape sequences in them, hide zero-width
+//! characters, and reorder text after a right-to-left mark. Therefore:
 //!
-//! | where to | what happens |
+//! | destination | what happens |
 //! |---|---|
 //! | tables and text on stdout ([`Kind::People`]), and everything on stderr ([`say!`]) | each such character becomes `U+FFFD` (`�`) |
-//! | CSV on a terminal | likewise, and so does a line break in a cell; in a file or a pipe nothing is changed |
-//! | lines for a shell on a terminal | likewise; in a pipe nothing is changed |
+//! | CSV on a terminal | the same, also for a line break in a cell; in a file or a pipe nothing is changed |
+//! | lines for a shell on a terminal | the same; in a pipe nothing is changed |
 //! | JSON on a terminal | such a character is written as `\uXXXX`, which means the same; in a file or a pipe nothing is changed |
 //! | Parquet and compressed files on a terminal | refused ([`crate::whole`]) |
 //!
-//! [`Screen`] does it for everything that is written, whatever the caller has done before. Our own
-//! colours pass it as characters that stand for nothing ([`Style`]), so that no escape sequence
-//! from outside can be mistaken for one of ours. Code that lays text out calls [`visible`] first:
-//! only there can a line break in a name be told from one of ours.
+//! [`Screen`] applies these rules to everything that is written, whatever the caller has done
+//! before. Our own colours pass through it as noncharacters ([`Style`]), so an escape sequence from
+//! outside cannot be mistaken for one of ours. Code that lays out text calls [`visible`] first,
+//! because only there can a line break in a name be told from one of our own.
 
 use std::borrow::Cow;
 use std::fmt::Arguments;
 use std::io::{self, IsTerminal, Write};
 
-/// Says something on stderr: one line with the prefix `counterpoint:`.
+/// Prints one line on stderr, with the prefix `counterpoint:`.
 macro_rules! say {
     ($($words:tt)*) => { $crate::terminal::say_line(format_args!($($words)*)) };
 }
 pub(crate) use say;
 
-/// What `say!` does. Where stderr cannot be written there is nobody to tell.
+/// Implements `say!`. An error is ignored: if stderr cannot be written, there is no way to report
+/// it.
 pub fn say_line(words: Arguments<'_>) {
     let words = words.to_string();
     let line = format!("counterpoint: {}\n", visible(&words));
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// Text of several lines on stderr, without a prefix.
+/// Prints several lines on stderr, without a prefix.
 pub fn say_lines(text: &str) {
     let mut lines: String = text.lines().map(|line| format!("{}\n", visible(line))).collect();
     if lines.is_empty() {
@@ -43,11 +44,11 @@ pub fn say_lines(text: &str) {
     let _ = io::stderr().write_all(lines.as_bytes());
 }
 
-/// What a stand-in looks like.
+/// The character that replaces a hidden one.
 const STAND_IN: char = '\u{fffd}';
 
-/// `text` as one line in which everything can be seen: what a terminal would obey or hide is
-/// replaced by `U+FFFD`, character by character.
+/// Returns `text` as one line in which everything is visible: each character that a terminal would
+/// obey or hide is replaced by `U+FFFD`.
 pub fn visible(text: &str) -> Cow<'_, str> {
     match text.contains(is_hidden) {
         true => text.chars().map(|c| if is_hidden(c) { STAND_IN } else { c }).collect(),
@@ -55,11 +56,11 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether a terminal would obey or hide this character, or change the order of others by it:
-/// control characters (C0, DEL, C1), separators of lines and paragraphs, marks of direction,
-/// everything that Unicode calls a format character or ignorable by default, and noncharacters.
-/// From the Unicode Character Database 16 (`Cc`, `Cf`, `Zl`, `Zp`,
-/// `Default_Ignorable_Code_Point`, `Noncharacter_Code_Point`).
+/// Whether a terminal would obey or hide this character, or reorder others because of it. These are
+/// control characters (C0, DEL, C1), line and paragraph separators, direction marks, everything
+/// that Unicode calls a format character or ignorable by default, and noncharacters. Source:
+/// Unicode Character Database 16 (`Cc`, `Cf`, `Zl`, `Zp`, `Default_Ignorable_Code_Point`,
+/// `Noncharacter_Code_Point`).
 pub fn is_hidden(c: char) -> bool {
     let n = c as u32;
     if n < 0x80 {
@@ -74,7 +75,8 @@ pub fn is_hidden(c: char) -> bool {
             | 0x1bca0..=0x1bca3 | 0x1d173..=0x1d17a | 0xe0000..=0xe0fff)
 }
 
-/// Columns of the terminal on stdout; without one, `COLUMNS`; `None` without that.
+/// The width of the terminal on stdout in columns. If stdout is not a terminal, the value of
+/// `COLUMNS`; `None` if that is not set either.
 pub fn known_width() -> Option<usize> {
     if let Some((terminal_size::Width(columns), _)) =
         terminal_size::terminal_size_of(std::io::stdout())
@@ -84,12 +86,12 @@ pub fn known_width() -> Option<usize> {
     std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok())
 }
 
-/// Whether to colour stdout: a terminal, and `NO_COLOR` not set.
+/// Whether to use colours on stdout: it is a terminal, and `NO_COLOR` is not set.
 pub fn colour() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }
 
-/// What is written, which decides what a terminal may get of it.
+/// The kind of output, which decides what a terminal gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Text and tables.
@@ -100,7 +102,7 @@ pub enum Kind {
     Csv,
     /// JSON.
     Json,
-    /// No text at all.
+    /// Data that is not text.
     Binary,
 }
 
@@ -121,7 +123,7 @@ impl Style {
         (Self::Off, '\u{fdd3}', "\x1b[0m"),
     ];
 
-    /// What to write for it: nothing where there are no colours.
+    /// The mark to write for this style. Empty if colours are off.
     pub fn mark(self) -> &'static str {
         match self {
             _ if !colour() => "",
@@ -133,14 +135,14 @@ impl Style {
     }
 }
 
-/// What [`Screen`] does with a character that is hidden.
+/// What [`Screen`] does with a hidden character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     Pass,
     Replace,
-    /// Likewise, and line breaks within quotes, too.
+    /// Replaces it, and also line breaks inside quotes.
     Cells,
-    /// As `\uXXXX`. JSON has such characters in texts only.
+    /// Writes it as `\uXXXX`. JSON has such characters only inside of strings.
     Escape,
 }
 
@@ -149,9 +151,9 @@ enum Rule {
 pub struct Screen<W: Write> {
     out: W,
     rule: Rule,
-    /// Within the quotes of a cell.
+    /// Whether we are inside the quotes of a cell.
     quoted: bool,
-    /// The bytes of a character, or of a line's end, that is not whole yet.
+    /// The bytes of a character, or of a line ending, that is not complete yet.
     rest: Vec<u8>,
 }
 
@@ -162,7 +164,7 @@ pub fn stdout(kind: Kind) -> Screen<io::Stdout> {
 }
 
 impl<W: Write> Screen<W> {
-    /// A writer for output of this kind into `out`, which is a terminal or not.
+    /// A writer for output of this kind into `out`. `terminal` says whether `out` is a terminal.
     pub fn new(out: W, kind: Kind, terminal: bool) -> Self {
         let rule = match kind {
             Kind::People => Rule::Replace,
@@ -174,18 +176,18 @@ impl<W: Write> Screen<W> {
         Self { out, rule, quoted: false, rest: Vec::new() }
     }
 
-    /// What it writes to.
+    /// The underlying writer.
     pub fn inner(&self) -> &W {
         &self.out
     }
 
-    /// Adds `text` to `shown`, as it is printed.
+    /// Appends to `shown` what is printed for `text`.
     fn shown(&mut self, text: &str, shown: &mut String) {
         let mut chars = text.chars().peekable();
         while let Some(c) = chars.next() {
             self.quoted ^= c == '"' && self.rule == Rule::Cells;
             if c == '\r' && chars.peek() == Some(&'\n') && !self.quoted {
-                // A terminal makes one of its own.
+                // A terminal needs no carriage return before a line feed.
             } else if (c == '\n' && !self.quoted) || !is_hidden(c) {
                 shown.push(c);
             } else if self.rule == Rule::Escape {
@@ -221,7 +223,7 @@ impl<W: Write> Write for Screen<W> {
                 Err(e) => (e.valid_up_to(), e.error_len()),
             };
             let mut whole = valid;
-            // Whether it belongs to a line's end, the next bytes tell.
+            // Only the next bytes tell whether it is part of a line ending.
             if valid == left.len() && left.last() == Some(&b'\r') {
                 whole -= 1;
             }
@@ -229,7 +231,7 @@ impl<W: Write> Write for Screen<W> {
             left = &left[whole..];
             match invalid {
                 _ if whole < valid => break,
-                // The next bytes may make it whole.
+                // The next bytes may complete the character.
                 None => break,
                 Some(0) => {}
                 Some(n) => {
@@ -261,7 +263,7 @@ impl<W: Write> Drop for Screen<W> {
 mod tests {
     use super::*;
 
-    /// Written in pieces of every length: what is printed does not depend on where they end.
+    /// Writes `bytes` in pieces of every length and checks that the output is always the same.
     fn printed(kind: Kind, bytes: &[u8]) -> String {
         let of_pieces = |length: usize| {
             let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! `counterpoint trace`: timelines for other programs, and of other programs.
+//! `counterpoint trace`: converts between profiles and the timelines of other programs.
 
 mod check;
 mod export;

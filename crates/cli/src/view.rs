@@ -1,5 +1,5 @@
-//! What the views of a profile share: tables, layout, units, losses, what stands above and below a
-//! table. A view is a command that shows a profile; none uses another one's module.
+//! What the views of a profile share: tables, layout, units, losses, and what is printed above and
+//! below a table. A view is a command that shows a profile. No view uses another view's module.
 
 pub mod columns;
 pub mod csv;

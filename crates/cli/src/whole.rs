@@ -1,28 +1,28 @@
-//! A file that has its name once it is whole, and that never follows somebody else's link.
+//! A file that gets its name only when it is complete, and that never follows another user's link.
 //!
-//! Half a trace that looks like a whole one would be worse than none, and what was there before
-//! would be lost for it. So what is written goes into a new file without a name in the same
-//! directory (`O_TMPFILE`), which gets its name at the end: whatever ends the program before, even
-//! `SIGKILL`, leaves nothing. Where a file system has no such files (or `/proc` is not there), the
-//! new file has a random name, `.counterpoint-….tmp`, and is removed when something fails and when
-//! SIGINT, SIGTERM, SIGHUP or SIGQUIT ends the program. A file that replaces another one has such
-//! a name too, for the moment between its making and the `rename`.
+//! A part of a trace that looks complete would be worse than none, and it would also replace an
+//! earlier file. So the output is written to an unnamed file in the same directory (`O_TMPFILE`),
+//! which gets its name at the end. If the program ends before that, even by `SIGKILL`, nothing is
+//! left behind. If the file system does not support unnamed files, or `/proc` is not mounted, the
+//! new file has a random name, `.counterpoint-….tmp`. It is removed if something fails, and if
+//! SIGINT, SIGTERM, SIGHUP or SIGQUIT ends the program. A file that replaces another one also has
+//! such a name for a moment, between its creation and the `rename`.
 //!
-//! What the name stands for decides how it is written:
+//! What the name refers to decides how the file is written:
 //!
-//! | name | written |
+//! | name | how it is written |
 //! |---|---|
-//! | `-` | standard output |
-//! | nothing yet, or a regular file | a new file takes the name; it has the old one's mode, but never set-user-id bits, nor more rights than a new file if the old one was somebody else's |
-//! | a link | what it points to is looked at in the same way, link by link; the link stays |
-//! | `/dev/stdout`, `/dev/fd/3`, `/proc/self/fd/3` | that descriptor |
-//! | another device, a FIFO | written directly: nobody names one by accident |
+//! | `-` | to standard output |
+//! | nothing yet, or a regular file | a new file takes the name; it gets the old file's mode, but never set-user-id bits, and not more rights than a new file if the old one belonged to another user |
+//! | a symbolic link | the link stays, and its target is handled in the same way, link by link |
+//! | `/dev/stdout`, `/dev/fd/3`, `/proc/self/fd/3` | to that descriptor |
+//! | another device, a FIFO | directly, because nobody names one by accident |
 //! | a directory | refused |
 //!
-//! In a directory that everybody may write to and that is sticky, as `/tmp`, a link, a file or a
-//! FIFO that belongs neither to us nor to the directory's owner is refused. The kernel has the
-//! same rule (`fs.protected_symlinks`, `protected_regular`, `protected_fifos`; proc_sys_fs(5)), but
-//! not switched on everywhere, and `rename` is not subject to it.
+//! In a sticky directory that everybody may write to, such as `/tmp`, a link, a file or a FIFO is
+//! refused if it belongs neither to us nor to the directory's owner. The kernel has the same rule
+//! (`fs.protected_symlinks`, `protected_regular`, `protected_fifos`; proc_sys_fs(5)), but it is not
+//! enabled everywhere, and `rename` is not subject to it.
 
 use std::ffi::CString;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -36,40 +36,41 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::terminal::{Kind, Screen};
 
-/// As many links as the kernel follows (`MAXSYMLINKS`).
+/// The number of links that the kernel follows (`MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
 
-/// See the module's page.
+/// A file being written; see the module's documentation.
 #[derive(Debug)]
 pub struct WholeFile {
     out: Screen<File>,
-    /// How it gets its name; `None` where it has one, or none to get.
+    /// How it gets its name. `None` if it already has a name, or needs none.
     end: Option<Naming>,
 }
 
 /// How a new file gets its name.
 #[derive(Debug)]
 enum Naming {
-    /// It has none.
+    /// The file has no name yet.
     Unnamed { target: PathBuf },
-    /// It has a random one.
+    /// The file has a random name.
     Random { own: Temporary, target: PathBuf },
 }
 
 impl WholeFile {
-    /// Starts a file that is to have this name, for output of this kind.
+    /// Starts a file that will have this name, for output of this kind.
     pub fn create(path: &Path, kind: Kind) -> io::Result<Self> {
         if path.as_os_str() == "-" {
             return descriptor(io::stdout().as_fd(), kind);
         }
         let (target, old) = match Place::of(path)? {
             Place::Descriptor(number) => {
-                // SAFETY: borrowed for this statement; a number that is not open is an error.
+                // SAFETY: the descriptor is borrowed for this statement only; if it is not open,
+                // that is an error.
                 return descriptor(unsafe { BorrowedFd::borrow_raw(number) }, kind);
             }
             Place::Special(path, old) => return direct(same(open(&path, 0)?, &old)?, kind),
             Place::File(path, old) => {
-                // It may not be written: that is to be said, not gone around.
+                // If the file must not be written, report that instead of replacing the file.
                 same(open(&path, 0)?, &old)?;
                 (path, Some(old))
             }
@@ -77,14 +78,14 @@ impl WholeFile {
         };
         match (fresh(&target), old) {
             (Ok((file, end)), old) => {
-                // Made before, so that `end` removes the file when this fails.
+                // Made first, so that `end` removes the file if this fails.
                 let whole = Self { out: Screen::new(file, kind, false), end: Some(end) };
                 if let Some(old) = old {
                     take_mode(whole.out.inner(), &old)?;
                 }
                 Ok(whole)
             }
-            // The directory takes no other file.
+            // No new file can be created in the directory, so the existing one is overwritten.
             (Err(_), Some(old)) if old.nlink() == 1 => {
                 direct(same(open(&target, libc::O_TRUNC)?, &old)?, kind)
             }
@@ -122,12 +123,12 @@ impl Write for WholeFile {
     }
 }
 
-/// What a name stands for.
+/// What a name refers to.
 enum Place {
     New(PathBuf),
     File(PathBuf, Metadata),
     Special(PathBuf, Metadata),
-    /// An open file of our own.
+    /// An open descriptor of this process.
     Descriptor(i32),
 }
 
@@ -163,7 +164,7 @@ impl Place {
     }
 }
 
-/// The directory of a name.
+/// The directory of a path.
 fn directory(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -172,14 +173,14 @@ fn directory(path: &Path) -> &Path {
     }
 }
 
-/// The number of a descriptor of this process that `path` names.
+/// The number of the descriptor of this process that `path` names, if it names one.
 fn own_descriptor(path: &Path) -> Option<i32> {
     let number: i32 = path.file_name()?.to_str()?.parse().ok()?;
     let ours = fs::canonicalize("/proc/self/fd").ok()?;
     (fs::canonicalize(directory(path)).ok()? == ours).then_some(number)
 }
 
-/// Refuses what somebody else may have put where everybody can.
+/// Refuses a file that another user may have put into a directory where everybody can write.
 fn allowed(path: &Path, found: &Metadata) -> io::Result<()> {
     const EVERYBODY: u32 = libc::S_ISVTX | libc::S_IWOTH;
     let around = fs::metadata(directory(path))?;
@@ -202,13 +203,13 @@ fn allowed(path: &Path, found: &Metadata) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::PermissionDenied, why))
 }
 
-/// Gives a new file the permissions of the one that it replaces, as far as they give nobody more
-/// rights than the old file did.
+/// Gives a new file the permissions of the file that it replaces, but gives nobody more rights than
+/// the old file did.
 ///
-/// The new file is ours, whoever owned the old one. Set-user-id and set-group-id bits are never
-/// taken over: somebody else's file would become a program that runs with our rights. A file of
-/// somebody else can only take away permissions that a new file of ours has. Likewise for the
-/// group, where the new file cannot have the old one's.
+/// The new file belongs to us, whoever owned the old one. Set-user-id and set-group-id bits are
+/// never copied, because another user's file would become a program that runs with our rights. If
+/// the old file belonged to another user, its mode can only remove permissions that a new file of
+/// ours has. The same holds for the group if the new file cannot have the old file's group.
 fn take_mode(file: &File, old: &Metadata) -> io::Result<()> {
     const GROUP: u32 = 0o070;
     let new = file.metadata()?;
@@ -218,19 +219,19 @@ fn take_mode(file: &File, old: &Metadata) -> io::Result<()> {
     }
     if old.gid() != new.gid() && std::os::unix::fs::fchown(file, None, Some(old.gid())).is_err() {
         mode &= new.mode() | !GROUP;
-        // Whoever is in our group had the rights of everybody.
+        // The old file treated members of our group as "others".
         mode &= (mode & 0o007) << 3 | !GROUP;
     }
     file.set_permissions(fs::Permissions::from_mode(mode))
 }
 
-/// Opens what is there, and no link.
+/// Opens an existing file, but not through a symbolic link.
 fn open(path: &Path, flags: i32) -> io::Result<File> {
     let flags = flags | libc::O_NOFOLLOW | libc::O_NOCTTY;
     OpenOptions::new().write(true).custom_flags(flags).open(path)
 }
 
-/// The file, if it is still the one that was looked at.
+/// Returns the file if it is still the one that was checked.
 fn same(file: File, looked_at: &Metadata) -> io::Result<File> {
     let opened = file.metadata()?;
     if (opened.dev(), opened.ino()) == (looked_at.dev(), looked_at.ino()) {
@@ -253,14 +254,14 @@ fn direct(file: File, kind: Kind) -> io::Result<WholeFile> {
     Ok(WholeFile { out: Screen::new(file, kind, terminal), end: None })
 }
 
-/// A new file in the directory of `target`.
+/// Creates a new file in the directory of `target`.
 fn fresh(target: &Path) -> io::Result<(File, Naming)> {
     let unnamed = OpenOptions::new()
         .write(true)
         .custom_flags(libc::O_TMPFILE)
         .open(directory(target))
         .ok()
-        // It could not get a name.
+        // Without `/proc`, it could not get a name.
         .filter(|file| fs::symlink_metadata(through_proc(file)).is_ok());
     if let Some(file) = unnamed {
         return Ok((file, Naming::Unnamed { target: target.to_owned() }));
@@ -276,7 +277,7 @@ fn through_proc(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// Gives a file without a name this one, if nothing has it.
+/// Gives an unnamed file this name, if the name is free.
 fn link(file: &File, path: &Path) -> io::Result<()> {
     let (from, to) = (CString::new(through_proc(file))?, c_path(path)?);
     let at = libc::AT_FDCWD;
@@ -290,7 +291,7 @@ fn c_path(path: &Path) -> io::Result<CString> {
     Ok(CString::new(path.as_os_str().as_bytes())?)
 }
 
-/// A file with a random name, which is removed unless it gets another one.
+/// A file with a random name. It is removed unless it gets another name.
 #[derive(Debug)]
 struct Temporary {
     path: PathBuf,
@@ -300,7 +301,8 @@ struct Temporary {
 static REMOVED_BY_SIGNALS: AtomicPtr<libc::c_char> = AtomicPtr::new(null_mut());
 
 impl Temporary {
-    /// Has `make` make one beside `target`.
+    /// Calls `make` with a random name next to `target`, until it succeeds or fails for another
+    /// reason than an existing file.
     fn make<T>(target: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(Self, T)> {
         loop {
             let path = target.with_file_name(format!(".counterpoint-{:016x}.tmp", random()?));
@@ -321,7 +323,7 @@ impl Temporary {
 
     fn rename(self, target: &Path) -> io::Result<()> {
         fs::rename(&self.path, target)?;
-        // `drop` finds nothing to remove.
+        // After the rename, `drop` finds nothing to remove.
         Ok(())
     }
 }
@@ -335,17 +337,18 @@ impl Drop for Temporary {
 
 fn forget(path: *mut libc::c_char) {
     if !path.is_null() {
-        // SAFETY: only `Temporary::make` puts pointers there, each from `into_raw`, and whoever
-        // swaps one out has it alone.
+        // SAFETY: only `Temporary::make` stores pointers here, each from `into_raw`. Whoever swaps
+        // one out is its only owner.
         drop(unsafe { CString::from_raw(path) });
     }
 }
 
-/// A number for a name that nobody can guess.
+/// A random number, for a name that nobody can guess.
 pub fn random() -> io::Result<u64> {
     let mut bytes = [0u8; 8];
-    // Not glibc's function, which is newer than the oldest glibc that the release runs on.
-    // SAFETY: as many bytes as are there.
+    // glibc's function is newer than the oldest glibc that the release supports.
+    //
+    // SAFETY: the kernel writes at most `bytes.len()` bytes.
     let got = unsafe { libc::syscall(libc::SYS_getrandom, bytes.as_mut_ptr(), bytes.len(), 0) };
     if usize::try_from(got) == Ok(bytes.len()) {
         return Ok(u64::from_ne_bytes(bytes));
@@ -353,12 +356,12 @@ pub fn random() -> io::Result<u64> {
     Err(io::Error::last_os_error())
 }
 
-/// Has the signals by which people and their tools end a command remove the file. One that was
-/// ignored or handled before stays so.
+/// Makes the signals by which people and their tools end a command remove the file first. A signal
+/// that was ignored or handled before is left alone.
 fn watch_signals() {
     extern "C" fn end(signal: libc::c_int) {
         let path = REMOVED_BY_SIGNALS.swap(null_mut(), Ordering::SeqCst);
-        // SAFETY: a C string that nobody else has any more, and calls that are async-signal-safe.
+        // SAFETY: a C string that nobody else owns any more, and async-signal-safe calls only.
         unsafe {
             if !path.is_null() {
                 libc::unlink(path);

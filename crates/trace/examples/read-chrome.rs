@@ -1,11 +1,11 @@
-//! Reads a Chrome trace and says how fast: `read-chrome FILE`.
+//! Reads a Chrome trace and reports the speed: `read-chrome FILE`.
 
 use std::time::Instant;
 
 use trace::chrome::event::{Event, Raw, args};
 use trace::chrome::read::{Sink, read};
 
-/// Looks at every field, as an import does.
+/// Reads every field, as an import does.
 #[derive(Default)]
 struct Sums {
     duration_ns: i64,

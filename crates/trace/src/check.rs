@@ -1,35 +1,36 @@
-//! What is wrong with a trace file, and at which byte.
+//! Findings about a trace file, each with the byte where it is.
 //!
-//! Only what every reader must stumble over is a finding: damaged syntax, events without what
-//! their kind needs, ends without begins. What a producer may leave out is none.
+//! A finding is only something that every reader must fail on: damaged syntax, events without what
+//! their kind needs, and ends without begins. Anything that a producer may leave out is not a
+//! finding.
 
 use std::collections::BTreeMap;
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Where, in bytes from the start of the uncompressed file.
+    /// The place, in bytes from the start of the uncompressed file.
     pub at: u64,
-    /// What.
+    /// A description.
     pub what: String,
 }
 
-/// Findings of one kind that are kept; the rest is counted.
+/// Number of findings of each kind that are kept. The others are only counted.
 pub const KEPT: usize = 10;
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// The first [`KEPT`] of each kind, by place.
+    /// The first [`KEPT`] findings of each kind, in the order of the file.
     pub findings: Vec<Finding>,
-    /// How often each kind was found.
+    /// The number of findings of each kind.
     pub counts: BTreeMap<&'static str, u64>,
-    /// What the file holds: slices, counters, … by name.
+    /// The contents of the file: the numbers of slices, counters and so on, by name.
     pub contents: BTreeMap<&'static str, u64>,
 }
 
 impl Report {
-    /// Notes something wrong. `kind` says what in general, `what` this one.
+    /// Adds a finding. `kind` is its general kind, and `what` describes this one.
     pub fn find(&mut self, at: u64, kind: &'static str, what: impl Into<String>) {
         let count = self.counts.entry(kind).or_insert(0);
         *count += 1;
@@ -38,12 +39,12 @@ impl Report {
         }
     }
 
-    /// Counts something that is there.
+    /// Counts something that the file contains.
     pub fn count(&mut self, name: &'static str) {
         *self.contents.entry(name).or_insert(0) += 1;
     }
 
-    /// How many things are wrong.
+    /// The number of all findings.
     pub fn wrong(&self) -> u64 {
         self.counts.values().sum()
     }

@@ -1,4 +1,4 @@
-//! Chrome's JSON trace format, as torch, Kineto, TensorFlow and we write it.
+//! Chrome's JSON trace format, as torch, Kineto, TensorFlow and Counterpoint write it.
 
 pub mod check;
 pub mod event;

@@ -1,5 +1,5 @@
-//! Timelines from profiles: what a profile holds, given to a [`Sink`](crate::timeline::Sink) or
-//! written as a file.
+//! Timelines from profiles: gives the contents of a profile to a [`Sink`](crate::timeline::Sink),
+//! or writes them to a file.
 
 pub mod activities;
 pub mod calls;

@@ -1,4 +1,4 @@
-//! Profiles from traces.
+//! Makes profiles from traces.
 
 mod any;
 pub mod own;
@@ -9,14 +9,14 @@ pub use any::read_any;
 /// What was imported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// Events.
+    /// Number of events.
     pub events: u64,
-    /// Slices that became calls.
+    /// Number of slices that became calls.
     pub calls: u64,
-    /// Asynchronous spans.
+    /// Number of asynchronous spans.
     pub spans: u64,
-    /// Values of counters.
+    /// Number of counter values.
     pub samples: u64,
-    /// Slices that begin without an end, end without a begin, or end before they begin.
+    /// Number of slices that begin without an end, end without a begin, or end before they begin.
     pub unpaired: u64,
 }

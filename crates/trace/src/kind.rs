@@ -1,5 +1,5 @@
-//! What kind of file this is, by its first bytes. A trace is Chrome's JSON or Perfetto's protobuf;
-//! of other files, those that profilers of the same programs write are known by name.
+//! Recognises the kind of a file by its first bytes. A trace is Chrome's JSON or Perfetto's
+//! protobuf. Other files that profilers of the same programs write are recognised by name.
 
 use std::io::{self, BufReader, Chain, Cursor, Read};
 
@@ -7,29 +7,29 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::perfetto::decode::{Field, Fields, varint};
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// JSON: Chrome's trace event format, if it is a trace.
     Json,
     /// Packets of Perfetto's format.
     Perfetto,
-    /// There is nothing in it.
+    /// The file is empty.
     Empty,
-    /// Something else, which stands here.
+    /// Another known kind of file, with its description.
     Other(&'static str),
-    /// Nothing that is known.
+    /// An unknown kind of file.
     Unknown,
 }
 
-/// Bytes that are looked at.
+/// Number of bytes that are examined.
 const HEAD: usize = 1024;
 
 /// A file from its start, uncompressed.
 pub enum Source<R: Read> {
-    /// As it is.
+    /// The file itself.
     Plain(Chain<Cursor<Vec<u8>>, R>),
-    /// Compressed with gzip.
+    /// Decompressed with gzip.
     Gzip(Box<Chain<Cursor<Vec<u8>>, Gunzip<R>>>),
 }
 
@@ -44,10 +44,10 @@ impl<R: Read> Read for Source<R> {
     }
 }
 
-/// Looks at the start of a file, and inside of gzip, and gives it back whole.
+/// Examines the start of a file, also inside of gzip, and returns the file from its start.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub fn open<R: Read>(mut source: R) -> io::Result<(Kind, Source<R>)> {
     let head = start_of(&mut source)?;
     if !head.starts_with(b"\x1f\x8b") {
@@ -56,14 +56,14 @@ pub fn open<R: Read>(mut source: R) -> io::Result<(Kind, Source<R>)> {
     let compressed = BufReader::with_capacity(1 << 16, Cursor::new(head).chain(source));
     let mut inside = MultiGzDecoder::new(compressed);
     let head = match start_of(&mut inside) {
-        // Cut or damaged: what there is of it.
+        // Truncated or damaged: use what can be decompressed.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Vec::new(),
         other => other?,
     };
     Ok((of(&head), Source::Gzip(Box::new(Cursor::new(head).chain(inside)))))
 }
 
-/// As much of a source as is looked at, or as there is.
+/// The bytes that are examined, or less if the source is shorter.
 fn start_of(source: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut head = vec![0; HEAD];
     let mut length = 0;
@@ -72,7 +72,7 @@ fn start_of(source: &mut impl Read) -> io::Result<Vec<u8>> {
             Ok(0) => break,
             Ok(n) => length += n,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // Compressed data that are damaged further on are read up to there.
+            // Compressed data that is damaged further on is used up to there.
             Err(_) if length > 0 => break,
             Err(error) => return Err(error),
         }
@@ -81,7 +81,7 @@ fn start_of(source: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Of the first bytes of a file.
+/// The kind of a file with these first bytes.
 pub fn of(head: &[u8]) -> Kind {
     const STARTS: [(&[u8], &str); 14] = [
         (b"\x7fELF", "a program or library (ELF)"),
@@ -110,7 +110,8 @@ pub fn of(head: &[u8]) -> Kind {
     let spaces = text.iter().take_while(|b| space(b)).count();
     let first = text.get(spaces);
     let second = text.iter().skip(spaces + 1).find(|b| !space(b));
-    // A packet starts with the byte of a new line and its length, which may be that of a brace.
+    // A packet starts with the byte of a line feed and its length, which may be the byte of a
+    // brace.
     let json = match (first, second) {
         (Some(b'{'), second) => second.is_none_or(|b| matches!(b, b'"' | b'}')),
         (Some(b'['), second) => second.is_none_or(|b| matches!(b, b'{' | b']')),
@@ -127,7 +128,7 @@ pub fn of(head: &[u8]) -> Kind {
     }
 }
 
-/// The content of the first field, if that has number 1, as far as it is in `head`.
+/// The contents of the first field if it has number 1, as far as `head` has them.
 fn first_field(head: &[u8]) -> Option<&[u8]> {
     let rest = head.strip_prefix(&[0x0a])?;
     let (length, used) = varint(rest).ok()?;
@@ -135,8 +136,8 @@ fn first_field(head: &[u8]) -> Option<&[u8]> {
     Some(&inside[..usize::try_from(length).unwrap_or(usize::MAX).min(inside.len())])
 }
 
-/// `XSpace` begins with an `XPlane`: a number (1) and a name (2) like `/host:CPU`. A packet of
-/// Perfetto has messages there.
+/// Whether it is an `XSpace`, which begins with an `XPlane`: a number (1) and a name (2) such as
+/// `/host:CPU`. A packet of Perfetto has messages there.
 fn is_xplane(head: &[u8]) -> bool {
     let Some(plane) = first_field(head) else { return false };
     let mut fields = Fields::new(plane).flatten();
@@ -151,7 +152,7 @@ fn is_xplane(head: &[u8]) -> bool {
     matches!(next, Some((2, Field::Bytes(name), _)) if is_name(name))
 }
 
-/// Whether the first field is a packet: a message, as far as it can be seen.
+/// Whether the first field is a packet, that is, a message, as far as can be seen.
 fn starts_with_packet(head: &[u8]) -> bool {
     let Some(packet) = first_field(head) else { return false };
     let whole = head.len() < HEAD || packet.len() + 16 < head.len();
@@ -161,7 +162,7 @@ fn starts_with_packet(head: &[u8]) -> bool {
     }
 }
 
-/// What a directory is, by what is in it.
+/// Describes a directory by its contents.
 pub fn of_directory(path: &std::path::Path) -> &'static str {
     match path.join("manifest.json").is_file() {
         true => "a profile of Counterpoint, not a trace",
@@ -176,7 +177,7 @@ mod tests {
     fn kind(bytes: &[u8]) -> Kind {
         let (kind, mut source) = open(bytes).unwrap();
         let mut all = Vec::new();
-        // What was looked at is there again.
+        // The examined bytes can be read again.
         if source.read_to_end(&mut all).is_ok() && !bytes.starts_with(b"\x1f\x8b") {
             assert_eq!(all, bytes);
         }
@@ -195,7 +196,7 @@ mod tests {
             assert_eq!(kind(text), Kind::Json, "{text:?}");
             assert_eq!(kind(&gz(text)), Kind::Json, "{text:?}");
         }
-        // A packet of 123 bytes: the byte of a brace.
+        // A packet of 123 bytes, whose length is the byte of a brace.
         let mut packet = b"\x0a\x7b\x40\x05".to_vec();
         packet.resize(125, 0x08);
         assert_eq!(kind(&packet), Kind::Perfetto);

@@ -1,4 +1,4 @@
-//! Other people's trace formats.
+//! Reads and writes trace formats of other programs.
 //!
 //! ```text
 //!  profile ─► export::calls, export::tracks ─► timeline::Sink ─┬─ chrome::write::Writer ───► .json
@@ -7,21 +7,21 @@
 //!  .pftrace ─► perfetto::read ─┴► events ─► import ─► profile ─► export::activities ─► .json, .pftrace
 //! ```
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | [`timeline`] | what a timeline consists of, and [`timeline::Sink`], which takes one |
+//! | [`timeline`] | the parts of a timeline, and [`timeline::Sink`], which receives one |
 //! | [`export`] | timelines from profiles: of recorded calls, time series and imported activities |
 //! | [`import`] | profiles from traces: from any trace, and from one that we exported |
 //! | [`round_trip`] | what an export adds so that its import gives the same profile |
-//! | [`merge`] | several traces as one, on one clock |
+//! | [`merge`] | merges several traces into one, on one clock |
 //! | [`chrome`] | Chrome's JSON with Kineto's schema: reading, writing, checking |
 //! | [`perfetto`] | Perfetto's protobuf format: reading, writing, checking |
-//! | [`check`] | the findings about a file, each with its byte |
-//! | [`kind`] | which format a file has |
+//! | [`check`] | findings about a file, each with its byte |
+//! | [`kind`] | recognises the format of a file |
 //! | [`text`] | strings and numbers of JSON |
 //!
-//! Invariants. Memory does not grow with the number of calls. Every string is escaped, whatever
-//! it holds. Times are integers of nanoseconds all the way; only writers know of microseconds.
+//! Invariants. Memory does not grow with the number of calls. Every string is escaped, whatever it
+//! contains. Times are integer nanoseconds everywhere; only the writers convert to microseconds.
 #![forbid(unsafe_code)]
 
 pub mod check;

@@ -1,4 +1,4 @@
-//! Several traces as one.
+//! Merges several traces into one.
 //!
 //! ```text
 //!  A ─► look: base time, clocks, rank, host, rows ─┐
@@ -6,9 +6,9 @@
 //!  …                                               ┘
 //! ```
 //!
-//! Each file is read twice, so memory holds rows and no events. Events stay as they are but for
-//! their time, the process that they belong to and the ids of arrows: the ones of the second file
-//! and later are moved out of the way of those before.
+//! Each file is read twice, so memory holds rows but no events. Events are unchanged, except for
+//! their times, process ids, and ids of arrows: the ids of the second and later files are moved to
+//! ranges that earlier files do not use.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -26,38 +26,39 @@ use crate::timeline::{Id, ProcessRow, Sink as Rows};
 
 /// The version of the object `counterpoint` of a merged trace.
 pub const MERGE_SCHEMA: &str = "counterpoint.trace-merge/1";
-/// Process numbers of the second file are theirs plus this, of the third plus twice this, ….
+/// This is added to the process numbers of the second file, twice this to those of the third, and
+/// so on.
 pub const PROCESSES_APART: i64 = 100_000_000;
-/// Likewise for the ids of arrows.
+/// The same for the ids of arrows.
 const FLOWS_APART: i64 = 1 << 40;
-/// Likewise for the order of rows: Kineto's own go up to 2²⁹.
+/// The same for the order of rows. Kineto's own numbers go up to 2²⁹.
 const SORTS_APART: i64 = 1 << 30;
 
-/// What one file says beside its events.
+/// What a file says besides its events.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
-    /// How it is called.
+    /// Its name.
     pub name: String,
-    /// What its times count from, ns since 1970.
+    /// The time from which its times count, in ns since 1970.
     pub base_ns: Option<i64>,
-    /// Its place among the ranks.
+    /// Its rank.
     pub rank: Option<u64>,
-    /// Name of the machine.
+    /// The machine's name.
     pub host: Option<String>,
-    /// Time of its first event, ns since its base.
+    /// The time of its first event, in ns since its base.
     pub first_ns: Option<i64>,
-    /// What reading it found.
+    /// The summary of reading it.
     pub summary: Summary,
     pub(crate) clock: Option<BootClock>,
     pub(crate) document: serde_json::Map<String, Value>,
     pub(crate) processes: BTreeMap<ProcessKey, Process>,
 }
 
-/// How `CLOCK_REALTIME` stood to `CLOCK_MONOTONIC` of one boot of a machine.
+/// The offset between `CLOCK_REALTIME` and `CLOCK_MONOTONIC` during one boot of a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BootClock {
     boot: String,
-    /// Real minus monotonic time, ns, by which the file's times were made.
+    /// Real minus monotonic time in ns, with which the file's times were computed.
     offset_ns: i64,
     uncertainty_ns: f64,
 }
@@ -65,7 +66,7 @@ pub(crate) struct BootClock {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ProcessKey {
     Number(i64),
-    /// A text, or a number that is not whole.
+    /// A text, or a number that is not an integer.
     Text(String),
 }
 
@@ -75,21 +76,21 @@ pub(crate) struct Process {
     pub(crate) sort_index: Option<i64>,
 }
 
-/// How the times of a file were brought to those of the first one.
+/// How the times of a file were aligned with those of the first one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Alignment {
     /// The file.
     pub file: String,
-    /// Its rank, if it says one.
+    /// Its rank, if the file contains one.
     pub rank: Option<u64>,
-    /// Its machine, if it says one.
+    /// Its machine, if the file contains one.
     pub host: Option<String>,
-    /// What was added to its times, ns, after its base time was.
+    /// What was added to its times in ns, besides its base time.
     pub shift_ns: i64,
-    /// How far its times can be off against those of the first file, ns; `None`: the files do
+    /// How much its times can differ from those of the first file, in ns; `None` if the files do
     /// not tell.
     pub uncertainty_ns: Option<f64>,
-    /// What the alignment rests on.
+    /// The basis of the alignment.
     pub by: By,
 }
 
@@ -99,18 +100,18 @@ pub struct Alignment {
 pub enum By {
     /// It is the first file.
     First,
-    /// Same boot of one machine, with snapshots of its clocks in both files.
+    /// Both files are of the same boot of one machine, and have snapshots of its clocks.
     Monotonic,
-    /// Base times: as good as the `CLOCK_REALTIME` of both machines agree.
+    /// Base times. They are as good as the agreement of `CLOCK_REALTIME` on both machines.
     BaseTime,
-    /// One of the two has no base time: their first events are put at the same moment.
+    /// One of the two has no base time, so their first events are put at the same moment.
     FirstEvent,
 }
 
-/// Reads a file for what stands beside its events.
+/// Reads what a file says besides its events.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub fn look(name: &str, source: impl Read) -> Result<Look, ReadError> {
     let mut look = Look { name: name.to_owned(), ..Look::default() };
     look.summary = read(source, &mut look)?;
@@ -118,12 +119,12 @@ pub fn look(name: &str, source: impl Read) -> Result<Look, ReadError> {
 }
 
 impl Look {
-    /// Its first event, ns since 1970.
+    /// Its first event, in ns since 1970.
     pub(crate) fn start_ns(&self) -> i64 {
         self.base_ns.unwrap_or(0).saturating_add(self.first_ns.unwrap_or(0))
     }
 
-    /// Takes what an event says of its process.
+    /// Adds what an event says about its process.
     pub(crate) fn add(&mut self, pid: &Scalar<'_>, metadata: Option<(&str, &str)>) {
         let key = ProcessKey::of(pid);
         if !self.processes.contains_key(&key) {
@@ -143,7 +144,7 @@ impl Look {
         }
     }
 
-    /// Takes a key that stands beside the events.
+    /// Adds a key that is next to the events.
     pub(crate) fn add_top(&mut self, key: &str, value: Value) {
         let whole = |v: &Value| v.as_i64().or_else(|| v.as_str()?.parse().ok());
         match key {
@@ -178,12 +179,12 @@ impl Sink for Look {
 }
 
 impl BootClock {
-    /// Of an object that an export wrote.
+    /// Parses an object that an export wrote.
     fn of(facts: &Value) -> Option<Self> {
         let boot = facts["manifest"]["boot_id"].as_str().filter(|boot| !boot.is_empty())?;
         let clock = &facts["clock"];
         let snapshots = clock["snapshots"].as_array()?;
-        // Times were made with the earliest one.
+        // The file's times were computed with the earliest snapshot.
         let first = snapshots.iter().min_by_key(|s| s["ticks"].as_u64())?;
         let ns = |key: &str| first[key].as_i64();
         let ticks = first["uncertainty_ticks"].as_f64()?;
@@ -196,7 +197,7 @@ impl BootClock {
     }
 }
 
-/// Says how to bring all files to the times of the first one.
+/// Computes how to align all files with the first one.
 pub fn align(files: &[Look]) -> Vec<Alignment> {
     let Some(first) = files.first() else { return Vec::new() };
     let one = |(i, file): (usize, &Look)| {
@@ -236,8 +237,8 @@ impl ProcessKey {
     }
 }
 
-/// Names a file's rows: its rank, else its machine, else its name, and the number of the file
-/// where that is not enough.
+/// Labels for the rows of each file: its rank, or its machine, or its name, with the number of the
+/// file if labels would be equal.
 pub(crate) fn labels(files: &[Look]) -> Vec<String> {
     let label = |file: &Look| match (file.rank, &file.host) {
         (Some(rank), Some(host)) => format!("rank {rank} on {host}"),
@@ -253,7 +254,7 @@ pub(crate) fn labels(files: &[Look]) -> Vec<String> {
     all.iter().enumerate().map(numbered).collect()
 }
 
-/// The earliest moment of all files, ns since 1970.
+/// The earliest moment of all files, in ns since 1970.
 pub fn first_ns(files: &[Look], alignments: &[Alignment]) -> i64 {
     let start = |(file, alignment): (&Look, &Alignment)| {
         let first = file.base_ns.unwrap_or(0).saturating_add(file.first_ns.unwrap_or(0));
@@ -290,10 +291,10 @@ pub(crate) fn write_rows<W: Write>(
     Ok(())
 }
 
-/// Writes the rows of all files, then the events of each that `open` opens again.
+/// Writes the rows of all files, then the events of each file, which `open` opens again.
 ///
 /// # Errors
-/// Writing failed, or a file cannot be read any more.
+/// Writing failed, or a file cannot be read again.
 pub fn write<W: Write, R: Read>(
     files: &[Look],
     alignments: &[Alignment],
@@ -334,19 +335,19 @@ pub fn facts(files: &[Look], alignments: &[Alignment]) -> Value {
     json!({ "schema": MERGE_SCHEMA, "files": files.collect::<Vec<_>>() })
 }
 
-/// Whether rows of the merged trace have what this metadata event says already.
+/// Whether the rows of the merged trace already contain what this metadata event says.
 pub(crate) fn names_process(metadata: &str) -> bool {
     ["process_name", "process_sort_index"].contains(&metadata)
 }
 
-/// The time of an event in the merged trace. What names rows says nothing about a time, and readers
-/// drop it where its time is negative.
+/// The time of an event in the merged trace. The time of a metadata event has no meaning, but
+/// readers drop the event if it is negative.
 pub(crate) fn moved_ns(ns: i64, shift_ns: i64, phase: u8) -> i64 {
     let moved = ns.saturating_add(shift_ns);
     if phase == b'M' { moved.max(0) } else { moved }
 }
 
-/// Where the ids of one file go.
+/// Where the ids of one file are moved.
 #[derive(Clone, Copy)]
 pub(crate) struct Moved<'a> {
     pub(crate) index: i64,
@@ -397,7 +398,7 @@ struct Again<'a, W: Write> {
     moved: Moved<'a>,
     shift_ns: i64,
     error: Option<io::Error>,
-    /// Process, thread, id, binding, scope as JSON; used again.
+    /// Process, thread, id, binding and scope as JSON. The buffers are reused.
     texts: [Vec<u8>; 5],
 }
 
@@ -454,7 +455,8 @@ impl<W: Write> Sink for Again<'_, W> {
     }
 }
 
-/// A time that has more digits than nanoseconds, so much later. What is not a time stays what it is.
+/// A time that is more precise than nanoseconds, moved by `by_ns`. What is not a time is not
+/// changed.
 pub(crate) fn later(exact: &str, by_ns: i64) -> Cow<'_, str> {
     match by_ns {
         0 => Cow::Borrowed(exact),

@@ -1,4 +1,4 @@
-//! What makes an export of ours importable as the profile that it was made of.
+//! What makes one of our exports importable as the profile from which it was made.
 
 pub mod document;
 pub mod events;

@@ -1,7 +1,7 @@
-//! JSON's strings and numbers, appended to bytes.
+//! Appends JSON's strings and numbers to bytes.
 
-/// What a byte needs inside a string: 0 nothing, `u` the form with four digits, else the letter
-/// after the backslash.
+/// What a byte needs inside a string: 0 for nothing, `u` for the form with four digits, and
+/// otherwise the letter after the backslash.
 const ESCAPE: [u8; 256] = {
     let mut table = [0; 256];
     let mut i = 0;
@@ -25,11 +25,11 @@ pub fn string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let bytes = text.as_bytes();
     let mut from = 0;
-    // Nearly all texts have nothing to escape: eight bytes at a time say so.
+    // Nearly all texts have nothing to escape, which is checked for eight bytes at a time.
     let words = bytes.chunks_exact(8);
     let rest = words.remainder();
     let plain = |word: &[u8]| word.try_into().is_ok_and(|word| is_plain(u64::from_le_bytes(word)));
-    // Of a longer text, its last eight bytes, some of them looked at twice.
+    // For a longer text, the last eight bytes are checked together; some of them are checked twice.
     let rest_is_plain = match bytes.last_chunk::<8>() {
         Some(last) => is_plain(u64::from_le_bytes(*last)),
         None => rest.iter().all(|byte| ESCAPE[usize::from(*byte)] == 0),
@@ -59,7 +59,8 @@ pub fn string(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Whether none of eight bytes needs an escape. A byte that needs one is never missed: the lowest
-/// of them is always found, the ones above may be found wrongly (a borrow), never lost.
+/// such byte is always found. Bytes above it may be reported wrongly because of a borrow, but are
+/// never missed.
 #[inline]
 fn is_plain(word: u64) -> bool {
     const ONES: u64 = u64::MAX / 255;
@@ -72,8 +73,8 @@ fn is_plain(word: u64) -> bool {
     (below(0x20) | equal(b'"') | equal(b'\\') | equal(0x7f)) & HIGH == 0
 }
 
-/// Whether two texts are the same. They are short as a rule: comparing them in place takes a third
-/// of the time of the call that `==` makes.
+/// Whether two texts are equal. They are usually short: comparing them in place takes a third of
+/// the time of the function call that `==` makes.
 #[inline]
 pub fn same(a: &[u8], b: &[u8]) -> bool {
     fn ends<const N: usize>(a: &[u8], b: &[u8]) -> bool {
@@ -104,13 +105,13 @@ pub fn int(out: &mut Vec<u8>, n: i64) {
     out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
 }
 
-/// Appends the shortest decimal that reads back as `n`; `null` for what JSON cannot say.
+/// Appends the shortest decimal that reads back as `n`, or `null` if JSON has no such number.
 pub fn float(out: &mut Vec<u8>, n: f64) {
     if !n.is_finite() {
         out.extend_from_slice(b"null");
         return;
     }
-    // Debug has a point or an exponent, so that a reader sees a float.
+    // Debug output has a point or an exponent, so that a reader sees a float.
     out.extend_from_slice(format!("{n:?}").as_bytes());
 }
 
@@ -146,9 +147,9 @@ mod tests {
         assert_eq!(with(|out| string(out, "a\"b\\c\n\u{1}é")), r#""a\"b\\c\n\u0001é""#);
     }
 
-    /// Every byte at every place of a word, alone and beside others.
+    /// Every byte at every position of a word, alone and next to others.
     #[test]
-    fn no_byte_hides_in_a_word() {
+    fn every_byte_is_found_at_every_position() {
         for byte in 0..=0x7fu8 {
             for at in 0..19 {
                 for around in [b'a', 0x21, 0x80] {
@@ -164,9 +165,9 @@ mod tests {
         }
     }
 
-    /// Every length, with a difference at every place.
+    /// Every length, with a difference at every position.
     #[test]
-    fn texts_are_the_same_or_not() {
+    fn texts_are_equal_or_not() {
         for length in 0..70 {
             let text: Vec<u8> = (0..length).collect();
             assert!(same(&text, &text.clone()));
@@ -193,7 +194,7 @@ mod tests {
             assert_eq!(with(|out| uint(out, n)), text);
         }
         assert_eq!(with(|out| int(out, i64::MIN)), i64::MIN.to_string());
-        // Every number of four digits as each part of a longer one.
+        // Every number of four digits, as each part of a longer number.
         for n in 0..10_000u64 {
             for n in [n, n * 10_000 + 42, n * 100_000_000 + n, n * 1_000_000_000_000 + 7] {
                 assert_eq!(with(|out| uint(out, n)), n.to_string());

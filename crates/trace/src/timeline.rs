@@ -1,66 +1,66 @@
-//! What a timeline consists of, and what takes it. All moments are nanoseconds since 1970-01-01
-//! UTC, all names whatever their producer called them.
+//! The parts of a timeline, and the trait that receives one. All moments are nanoseconds since
+//! 1970-01-01 UTC. All names are those of their producer.
 
 use std::io;
 
 use model::activity::{FlowKind, Value};
 
-/// A number or a text that names a process or a thread: traces have both.
+/// A number or a text that identifies a process or a thread. Traces have both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Id<'a> {
-    /// A process or thread id, a device's number.
+    /// A process or thread id, or a device's number.
     Number(i64),
     /// A made-up row.
     Text(&'a str),
 }
 
-/// A row of the timeline: what viewers draw slices in.
+/// A row of the timeline, in which viewers draw slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Row<'a> {
-    /// The process, or what stands for a device.
+    /// The process, or what represents a device.
     pub process: Id<'a>,
-    /// The thread in it, or what stands for a stream.
+    /// The thread in it, or what represents a stream.
     pub thread: Id<'a>,
 }
 
 /// Names the rows of a process or device.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessRow<'a> {
-    /// Which.
+    /// The process or device.
     pub id: Id<'a>,
-    /// What viewers call it.
+    /// Its name in viewers.
     pub name: &'a str,
-    /// More about it: `CPU`, the device.
+    /// More about it: `CPU`, or the device.
     pub labels: &'a str,
-    /// Viewers sort by it, smallest first.
+    /// Viewers sort by this, smallest first.
     pub sort_index: i64,
-    /// Since when.
+    /// The time from which this holds.
     pub at_ns: i64,
 }
 
 /// Names the row of a thread or stream.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadRow<'a> {
-    /// Which.
+    /// The row.
     pub row: Row<'a>,
-    /// What viewers call it.
+    /// Its name in viewers.
     pub name: &'a str,
-    /// Viewers sort by it, smallest first.
+    /// Viewers sort by this, smallest first.
     pub sort_index: i64,
-    /// Since when.
+    /// The time from which this holds.
     pub at_ns: i64,
 }
 
 /// One argument of a slice, or one series of a counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arg<'a> {
-    /// What it is called.
+    /// Its name.
     pub key: &'a str,
     /// Its value.
     pub value: ArgValue<'a>,
 }
 
-/// See [`Arg`].
+/// The value of an [`Arg`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ArgValue<'a> {
     /// Any value.
@@ -70,39 +70,40 @@ pub enum ArgValue<'a> {
 }
 
 impl<'a> Arg<'a> {
-    /// An unsigned number.
+    /// An argument with an unsigned number.
     pub fn uint(key: &'a str, value: u64) -> Self {
         Self { key, value: ArgValue::Plain(Value::Uint(value)) }
     }
 
-    /// Text.
+    /// An argument with a text.
     pub fn text(key: &'a str, value: &'a str) -> Self {
         Self { key, value: ArgValue::Plain(Value::Text(value)) }
     }
 
-    /// x, y, z.
+    /// An argument with x, y and z.
     pub fn triple(key: &'a str, value: [u32; 3]) -> Self {
         Self { key, value: ArgValue::Triple(value) }
     }
 }
 
-/// Names a list of arguments by its keys: all that have one number (below [`Shape::MOST`]) have
-/// the same keys in the same order, as long as a timeline is written.
+/// Identifies a list of arguments by its keys: while a timeline is written, all lists with the same
+/// number (below [`Shape::MOST`]) have the same keys in the same order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape(pub u8);
 
 impl Shape {
-    /// How many there are.
+    /// The number of possible shapes.
     pub const MOST: u8 = 64;
 }
 
-/// Names a text, or a list of texts, of a row: what has one number in one row has the same texts, as
-/// long as a timeline is written. Writers that number texts themselves then need not look them up.
+/// Identifies a text, or a list of texts, of a row: while a timeline is written, the same number in
+/// the same row means the same texts. Writers that number texts themselves then need not look them
+/// up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(pub u32);
 
 impl Label {
-    /// Higher numbers are as good as none.
+    /// Higher numbers are ignored.
     pub const MOST: u32 = 1 << 12;
 
     /// The number as an index; `None` if it is too high.
@@ -114,43 +115,43 @@ impl Label {
 /// Work with a begin and an end.
 #[derive(Clone, Copy, Debug)]
 pub struct Slice<'a> {
-    /// Where.
+    /// Its row.
     pub row: Row<'a>,
-    /// Kind of activity, in the vocabulary of the output.
+    /// The kind of activity, in the vocabulary of the output.
     pub category: &'a str,
     /// Name.
     pub name: &'a str,
     /// Begin.
     pub start_ns: i64,
-    /// Length.
+    /// Its duration.
     pub duration_ns: u64,
-    /// What else is known.
+    /// Its arguments.
     pub args: &'a [Arg<'a>],
-    /// More arguments, as members of a JSON object: what an import needs and viewers do not.
+    /// More arguments, as members of a JSON object, that an import needs and viewers do not.
     /// Formats that are not imported leave them out.
     pub raw: &'a str,
-    /// What the keys of its arguments are, for writers that remember them.
+    /// Identifies the keys of its arguments, for writers that remember them.
     pub shape: Option<Shape>,
-    /// Stands for its category and name among the slices of its row.
+    /// Identifies its category and name among the slices of its row.
     pub label: Option<Label>,
     /// The arrows that begin or end at its begin.
     pub flows: &'a [Flow<'a>],
-    /// Points of time series at its begin, in its row; some may have no series.
+    /// Points of time series at its begin, in its row. A point may have no series.
     pub counters: &'a [Counter<'a>],
 }
 
 /// An end of an arrow.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow<'a> {
-    /// What the arrow says.
+    /// What the arrow means.
     pub kind: &'a FlowKind,
-    /// Both ends of an arrow have it.
+    /// Both ends of an arrow have the same id.
     pub id: u64,
-    /// Which end.
+    /// Which end it is.
     pub end: FlowEnd,
 }
 
-/// See [`Flow`].
+/// Which end of an arrow a [`Flow`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowEnd {
     /// The arrow starts here.
@@ -162,15 +163,15 @@ pub enum FlowEnd {
 /// A moment with a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Instant<'a> {
-    /// Where.
+    /// Its row.
     pub row: Row<'a>,
-    /// Kind of activity.
+    /// The kind of activity.
     pub category: &'a str,
     /// Name.
     pub name: &'a str,
-    /// When.
+    /// The moment.
     pub at_ns: i64,
-    /// What else is known.
+    /// Its arguments.
     pub args: &'a [Arg<'a>],
     /// The arrows that begin or end here.
     pub flows: &'a [Flow<'a>],
@@ -179,31 +180,30 @@ pub struct Instant<'a> {
 /// A point of one or more time series.
 #[derive(Clone, Copy, Debug)]
 pub struct Counter<'a> {
-    /// Where.
+    /// Its row.
     pub row: Row<'a>,
-    /// Kind of activity.
+    /// The kind of activity.
     pub category: &'a str,
-    /// What the series have in common.
+    /// The name that the series have in common.
     pub name: &'a str,
-    /// When.
+    /// The moment.
     pub at_ns: i64,
-    /// Name and value of each series. A series that is not known at this point is left out.
+    /// Name and value of each series. A series without a known value at this point is left out.
     pub series: &'a [Arg<'a>],
-    /// Stands for its name and its series' names among the counters of its row.
+    /// Identifies its name and its series' names among the counters of its row.
     pub label: Option<Label>,
-    /// The unit of each series, by the series' name, left out or empty where it is not known.
+    /// The unit of each series, by the series' name. It is left out or empty if it is unknown.
     pub units: &'a [(&'a str, &'a str)],
 }
 
-/// Takes a timeline. Rows are named before anything happens in them; activities of one row come
-/// in the order of their begins as far as their source has that order.
+/// Receives a timeline. Rows are named before anything happens in them. Activities of one row come
+/// in the order of their begins if their source has that order.
 pub trait Sink {
-    /// Whether what is written is imported again, and so wants [`Slice::raw`] and
-    /// [`Sink::fact`].
+    /// Whether the output will be imported again, and so needs [`Slice::raw`] and [`Sink::fact`].
     fn is_imported(&self) -> bool {
         false
     }
-    /// Takes something that viewers do not show: a name, and a JSON object.
+    /// Receives something that viewers do not show: a name, and a JSON object.
     ///
     /// # Errors
     /// Writing failed.
@@ -220,17 +220,17 @@ pub trait Sink {
     /// # Errors
     /// Writing failed.
     fn thread(&mut self, thread: &ThreadRow<'_>) -> io::Result<()>;
-    /// Takes a slice.
+    /// Receives a slice.
     ///
     /// # Errors
     /// Writing failed.
     fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()>;
-    /// Takes a moment.
+    /// Receives a moment.
     ///
     /// # Errors
     /// Writing failed.
     fn instant(&mut self, instant: &Instant<'_>) -> io::Result<()>;
-    /// Takes a point of a time series.
+    /// Receives a point of a time series.
     ///
     /// # Errors
     /// Writing failed.

@@ -1,7 +1,7 @@
-//! Readers and writers on what nobody made: deterministic, so that a failure is found again;
-//! `fuzz/` holds the same as fuzzers. `COUNTERPOINT_MUTANTS` says how many inputs each test makes,
-//! and `COUNTERPOINT_SEED` which ones: `COUNTERPOINT_MUTANTS=1000000 cargo test --release -p
-//! counterpoint-trace --test fuzzed`.
+//! Runs readers and writers on random input. The input is deterministic, so that a failure can be
+//! repeated; `fuzz/` has the same functions as fuzzers. `COUNTERPOINT_MUTANTS` is the number of
+//! inputs of each test, and `COUNTERPOINT_SEED` selects them: `COUNTERPOINT_MUTANTS=1000000 cargo
+//! test --release -p counterpoint-trace --test fuzzed`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -9,13 +9,13 @@ mod support;
 use support as fuzz;
 use testkit::Random;
 
-/// A number from a variable.
+/// The number in an environment variable.
 fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
 /// Calls `round` with random numbers, in as many threads as there are processors, until it has made
-/// `inputs` inputs (or what the variable says), `each` at a time.
+/// `inputs` inputs (or the number in the variable), `each` at a time.
 fn rounds(seed: u64, inputs: u64, each: u64, round: impl Fn(&mut Random) + Sync) {
     let inputs = variable("COUNTERPOINT_MUTANTS").unwrap_or(inputs);
     let seed = variable("COUNTERPOINT_SEED").unwrap_or(seed);
@@ -29,7 +29,7 @@ fn rounds(seed: u64, inputs: u64, each: u64, round: impl Fn(&mut Random) + Sync)
                     let state = random.0;
                     let known = std::panic::AssertUnwindSafe(|| round(&mut random));
                     if let Err(panic) = std::panic::catch_unwind(known) {
-                        // The first thread with this seed makes this input first.
+                        // With this seed, the first thread makes this input first.
                         eprintln!("COUNTERPOINT_SEED={state} makes this input at once");
                         std::panic::resume_unwind(panic);
                     }
@@ -49,7 +49,7 @@ const WHOLE: &str = r#"{"schemaVersion":1,"baseTimeNanoseconds":1700000000000000
 "args":{"name":"p"}},{"ph":"s","id":18446744073709551615,"bp":"e","s":"t","ts":"-3"},{"ph":"C",
 "name":5,"ts":1e3,"args":{"x":-0.0}},{"ph":"E","pid":1.5,"tid":null,"cat":true},{}],"z":{"q":"\n"}}"#;
 
-/// Pieces that readers take apart.
+/// Pieces of text with which readers have to deal.
 const PIECES: [&str; 18] = [
     "\"",
     "\\",
@@ -134,7 +134,7 @@ fn field(number: u32, r: &mut Random) -> Vec<u8> {
     }
 }
 
-/// A message with fields that readers know, some of them messages.
+/// A message with fields that readers know. Some of them are messages.
 fn message(r: &mut Random, depth: usize) -> Vec<u8> {
     const KNOWN: [u32; 30] = [
         1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 17, 22, 23, 30, 31, 41, 42, 43, 44, 45, 47, 48, 50,
@@ -222,8 +222,8 @@ fn field_of(number: u32, bytes: &[u8]) -> Vec<u8> {
     [&tag[..], &length, bytes].concat()
 }
 
-/// Compressed packets inside of a compressed packet: some kilobytes that would become 60 GiB. They
-/// are said to be damaged and not unpacked, or this test would take hours.
+/// Compressed packets inside of a compressed packet: a few kilobytes that would become 60 GiB. They
+/// are reported as damaged and not decompressed; otherwise this test would take hours.
 #[test]
 fn packets_that_are_compressed_twice() {
     use std::io::Write;
@@ -233,7 +233,7 @@ fn packets_that_are_compressed_twice() {
         encoder.finish().unwrap()
     };
     let compressed = |bytes: &[u8]| field_of(1, &field_of(50, &zlib(bytes)));
-    // Packets with a timestamp and nothing else.
+    // Packets that only have a timestamp.
     let many = [0x0a, 0x02, 0x40, 0x01].repeat(1 << 21);
     let bomb = compressed(&compressed(&many).repeat(8_000));
     assert!(bomb.len() < 1 << 20, "{} bytes", bomb.len());
@@ -243,10 +243,11 @@ fn packets_that_are_compressed_twice() {
     fuzz::packets(&bomb);
 }
 
-/// Events of Chrome's format inside of Perfetto's have a number as their phase: any byte of it reads
-/// as in Chrome's format, where a phase is a character of ASCII. (Found by `any_packets`: 186.)
+/// Chrome's events in Perfetto's format have a number as their phase. It is read as in Chrome's
+/// format, where a phase is an ASCII character, whatever its value is. (Found by `any_packets`:
+/// 186.)
 #[test]
-fn phases_that_are_no_characters() {
+fn phases_that_are_not_ascii_characters() {
     for phase in 0..=255u8 {
         // TrackEvent{legacy_event(6){phase(2): int32}}, with a timestamp and a sequence.
         let number = if phase < 0x80 { vec![phase] } else { vec![phase, 1] };
@@ -256,8 +257,8 @@ fn phases_that_are_no_characters() {
     }
 }
 
-/// Arguments that only our own writer puts into a packet: space around the JSON does not survive the
-/// export as Chrome JSON, so it is not read. (Found by `any_packets`.)
+/// Arguments that only our own writer puts into a packet. White space around the JSON would not
+/// survive the export as Chrome JSON, so it is not read. (Found by `any_packets`.)
 #[test]
 fn space_around_arguments_is_not_read() {
     let fact = field_of(2041, &field_of(2, b"\r 1\n"));

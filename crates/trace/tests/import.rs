@@ -1,4 +1,4 @@
-//! Traces in, profiles out: what is in them is compared with what serde_json reads in the text.
+//! Imports traces and compares the profiles with what serde_json reads in the text.
 
 #![allow(clippy::unwrap_used)]
 
@@ -24,7 +24,7 @@ fn import(dir: &Path, texts: &[&[u8]], shifts: &[i64]) -> Imported {
     all.finish().unwrap()
 }
 
-/// Calls and sum of durations by process, thread, library and name.
+/// Number of calls and sum of durations by process, thread, library and name.
 fn sums(profile: &Profile) -> BTreeMap<(u32, u32, String, String), (u64, u64)> {
     let add = |sums: &mut BTreeMap<_, (u64, u64)>, columns: &profile::Columns| {
         let process = &profile.processes[columns.process];
@@ -103,7 +103,7 @@ fn example() -> Value {
 }
 
 #[test]
-fn slices_are_calls_and_nothing_else_is_lost() {
+fn slices_become_calls_and_nothing_else_is_lost() {
     let scratch = Scratch::new();
     let dir = scratch.path().join("p.cpt");
     std::fs::create_dir(&dir).unwrap();
@@ -146,7 +146,8 @@ fn slices_are_calls_and_nothing_else_is_lost() {
     assert_eq!(all[0].document, rest);
 }
 
-/// Many threads, many names, more calls than pages hold, out of order: sums as serde_json's.
+/// Many threads and names, and more calls than pages hold, out of order: the sums must equal
+/// serde_json's.
 #[test]
 fn many_events() {
     let scratch = Scratch::new();
@@ -202,7 +203,7 @@ fn several_files_share_one_time() {
 
 /// What a killed import left behind, cut at every byte, is read up to there.
 #[test]
-fn activities_that_stop_anywhere() {
+fn activities_can_be_cut_at_any_byte() {
     let scratch = Scratch::new();
     let dir = scratch.path().join("p.cpt");
     std::fs::create_dir(&dir).unwrap();
@@ -232,7 +233,7 @@ fn activities_that_stop_anywhere() {
     assert_eq!(events(&Activities::open_all(&dir).unwrap()[0]), whole);
 }
 
-/// An event may name any row of the timeline. A table up to that row would take 600 GB.
+/// An event may contain any row number. A table up to that row would take 600 GB.
 #[test]
 fn a_row_that_nobody_described_costs_nothing() {
     let scratch = Scratch::new();

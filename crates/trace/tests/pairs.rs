@@ -1,6 +1,6 @@
-//! Perfetto's format has begins and ends, and its readers pair them: by time, equal times in the
-//! order of the file, and each end with the last begin of its track that is open. What comes out
-//! of that has to be what went in, whatever the order in which it was given.
+//! Perfetto's format has begins and ends, and its readers pair them. They sort by time, and by the
+//! order of the file at equal times, and pair each end with the last open begin of its track. The
+//! resulting slices must be those that were written, whatever their order was.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -21,12 +21,12 @@ use trace::timeline::{Counter, Id, Instant, ProcessRow, Row, Sink, Slice, Thread
 /// A slice: name, begin, end.
 type One = (String, i64, i64);
 
-/// What is known of a sequence of packets.
+/// The state of a sequence of packets.
 #[derive(Default)]
 struct Sequence {
     names: HashMap<u64, String>,
     track: u64,
-    /// What its clock shows.
+    /// The time of its clock.
     now: u64,
 }
 
@@ -57,7 +57,7 @@ fn messages(bytes: &[u8], wanted: u64) -> Vec<&[u8]> {
     wanted.collect()
 }
 
-/// Begins and ends in the order of the file; field numbers are those of Perfetto's definitions.
+/// Begins and ends in the order of the file. The field numbers are those of Perfetto's definitions.
 fn events(trace: &[u8]) -> Vec<Event> {
     let (mut sequences, mut events) = (HashMap::<u64, Sequence>::new(), Vec::new());
     for packet in messages(trace, 1) {
@@ -96,10 +96,10 @@ fn events(trace: &[u8]) -> Vec<Event> {
     events
 }
 
-/// The slices that a reader makes of a trace, sorted; and on how many tracks they are.
+/// The slices that a reader makes from a trace, sorted, and the number of their tracks.
 fn paired(trace: &[u8]) -> (Vec<One>, usize) {
     let mut events = events(trace);
-    events.sort_by_key(|event| event.at); // stable
+    events.sort_by_key(|event| event.at); // a stable sort
     let (mut open, mut slices) = (HashMap::<u64, Vec<(String, u64)>>::new(), Vec::new());
     for event in events {
         let stack = open.entry(event.track).or_default();
@@ -146,9 +146,8 @@ impl<S: Sink> Sink for Both<S> {
     }
 }
 
-/// A call and what happened in it: how long nothing had been going on before it, its own time at
-/// its end, whether it was left by an exception and so is not recorded, and whether its page was
-/// full afterwards.
+/// A call and what happened in it: the idle time before it, its own time at its end, whether an
+/// exception left it so that it is not recorded, and whether its page was full afterwards.
 #[derive(Clone, Debug)]
 struct Tree {
     before: u64,
@@ -158,7 +157,7 @@ struct Tree {
     children: Vec<Tree>,
 }
 
-/// Steps are short, and so much begins and ends at the same tick if some are 0.
+/// Steps are short. If some are 0, many calls begin and end at the same tick.
 fn tree(shortest: u64) -> impl Strategy<Value = Tree> {
     let parts =
         move || (shortest..3, shortest..3, prop::bool::weighted(0.1), prop::bool::weighted(0.3));
@@ -205,7 +204,7 @@ fn record(
     }
 }
 
-/// The trace of a profile, and what was to be in it.
+/// The trace of a profile, and the slices that it must contain.
 fn export(script: &ProfileScript) -> (Vec<u8>, Vec<One>) {
     let scratch = Scratch::new();
     let dir = scratch.join("x.cpt");
@@ -219,8 +218,8 @@ fn export(script: &ProfileScript) -> (Vec<u8>, Vec<One>) {
     (both.sink.finish([]).unwrap(), both.slices)
 }
 
-/// The trace of threads of ops, each op with a name of its own; what was given to the writer, and
-/// what was recorded.
+/// The trace of threads of ops with unique names; the slices that the writer received; and the
+/// slices that were recorded.
 fn export_ops(threads: &[Vec<Tree>]) -> (Vec<u8>, Vec<One>, Vec<One>) {
     let mut script = ProfileScript::monotonic();
     let process = script.process(100);
@@ -254,7 +253,7 @@ const REALTIME: i64 = 1_700_000_000_000_000_000;
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Ops of a virtual machine on two threads, each with a name of its own.
+    /// Ops of a virtual machine on two threads, each with a unique name.
     #[test]
     fn ops_within_ops(threads in prop::collection::vec(prop::collection::vec(tree(0), 1..12), 1..3)) {
         let (trace, given, expected) = export_ops(&threads);
@@ -262,7 +261,7 @@ proptest! {
         prop_assert_eq!(paired(&trace).0, expected);
     }
 
-    /// Without equal times one track is enough, on however many pages a call's inner ones are.
+    /// Without equal times, one track is enough, on however many pages the calls inside a call are.
     #[test]
     fn one_track_for_a_thread(trees in prop::collection::vec(tree(1), 1..12)) {
         let (trace, _, expected) = export_ops(&[trees]);
@@ -294,7 +293,7 @@ proptest! {
         prop_assert_eq!(paired(&trace).0, given);
     }
 
-    /// Slices that overlap as they like, in any order, with other things between them.
+    /// Slices that overlap in any way, in any order, with other items between them.
     #[test]
     fn any_slices(
         slices in prop::collection::vec((0..30i64, 0..12u64, 0..8u8), 0..60),
@@ -335,8 +334,8 @@ proptest! {
     }
 }
 
-/// A program that replaced itself, and threads that had one number after one another, share a row.
-/// What calls there are named by means one thing in each of them.
+/// A program that replaced itself, and threads that had the same number one after another, share a
+/// row. The names of calls still mean the right thing for each of them.
 #[test]
 fn rows_that_several_threads_share() {
     let mut script = ProfileScript::monotonic();

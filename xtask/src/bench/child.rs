@@ -1,4 +1,4 @@
-//! One process of a benchmark: started, watched, waited for with its own resource usage.
+//! Runs one process of a benchmark and reads its own resource usage.
 
 use std::fs::File;
 use std::process::{Command, ExitStatus, Stdio};
@@ -11,7 +11,7 @@ use super::plan::{Case, Observe, Reading, Readings};
 use crate::layout::Layout;
 use crate::process::describe;
 
-/// Runs the case once. Output goes to files, so that no pipe of ours can hold the program up.
+/// Runs the case once. Its output goes to files, so that no pipe of ours can delay the program.
 pub fn run(layout: &Layout, case: &Case) -> Result<Readings> {
     let folder = layout.target.join("bench");
     std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
@@ -34,7 +34,7 @@ pub fn run(layout: &Layout, case: &Case) -> Result<Readings> {
     Ok(readings)
 }
 
-/// Starts the program and waits with `wait4`: `getrusage(RUSAGE_CHILDREN)` would add up all
+/// Starts the program and waits with `wait4`. `getrusage(RUSAGE_CHILDREN)` would add up all
 /// processes of the run, and its maximum never falls.
 fn usage(command: &mut Command, private_memory: bool) -> Result<(ExitStatus, Readings)> {
     let start = Instant::now();
@@ -43,12 +43,12 @@ fn usage(command: &mut Command, private_memory: bool) -> Result<(ExitStatus, Rea
     let pid = child.id().cast_signed();
     let mut private = None;
     let mut status = 0;
-    // SAFETY: rusage is plain integers; all zero is a valid value.
+    // SAFETY: `rusage` consists of plain integers, so all zeros is a valid value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     loop {
         let options = if private_memory { libc::WNOHANG } else { 0 };
-        // SAFETY: both pointers are to live locals of the right type. The child is ours, and
-        // `Child` is never waited for, so its pid cannot be reused before this call.
+        // SAFETY: both pointers are to live locals of the right type. The child is ours, and nobody
+        // else waits for it, so its pid cannot be reused before this call.
         let waited = unsafe { libc::wait4(pid, &raw mut status, options, &raw mut usage) };
         match waited {
             0 => {
@@ -82,7 +82,7 @@ fn usage(command: &mut Command, private_memory: bool) -> Result<(ExitStatus, Rea
     Ok((status, readings))
 }
 
-/// Private memory of a process now; None once it is gone.
+/// The private memory that a process has now, in KiB; `None` once the process is gone.
 fn private_kib(pid: i32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let field = |name: &str| -> Option<u64> {
@@ -92,7 +92,7 @@ fn private_kib(pid: i32) -> Option<u64> {
     Some(field("Private_Clean:")? + field("Private_Dirty:")?)
 }
 
-/// `NAME VALUE UNIT` lines.
+/// Parses lines of the form `NAME VALUE UNIT`.
 fn lines(text: &str) -> Readings {
     text.lines()
         .filter_map(|line| {

@@ -1,11 +1,11 @@
-//! `dispatch-e2e`: the price per dispatch in a real program.
+//! `dispatch-e2e`: the cost per dispatch in a real program.
 //!
-//! `tinyloop` makes 100,000 dispatches of one workgroup per inference; `local-sync` runs them on
-//! one thread (on `local-task` a tiny dispatch costs 16 µs and drowns everything). The program
-//! is `iree-benchmark-module`: it times its inferences inside the process, so neither start-up
-//! nor what `counterpoint run` does before and after enters. Differencing two runs of
-//! `iree-run-module` (2,000 and 12,000 iterations) was the alternative: it needs two processes
-//! per value and its noise is that of both.
+//! `tinyloop` makes 100,000 dispatches of one workgroup per inference, and `local-sync` runs them
+//! on one thread. (On `local-task`, a tiny dispatch costs 16 µs, which hides everything else.) The
+//! program is `iree-benchmark-module`. It times its inferences inside the process, so the result
+//! includes neither its start-up nor what `counterpoint run` does before and after it. The
+//! alternative was the difference between two runs of `iree-run-module` (2,000 and 12,000
+//! iterations). It needs two processes per value, and has the noise of both.
 
 use std::process::Command;
 
@@ -19,7 +19,7 @@ use crate::{dist, fixtures::site_packages};
 /// Loop iterations per inference, and inferences per process.
 const ITERATIONS: u32 = 2000;
 const INFERENCES: u32 = 8;
-/// `fixtures/iree/expected.json`: 50 dispatches per iteration.
+/// 50 dispatches per iteration, according to `fixtures/iree/expected.json`.
 const DISPATCHES: f64 = 50.0 * ITERATIONS as f64;
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
@@ -27,7 +27,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     fixtures::compile(layout)?;
     let variant = Variant::best().context("no variant of the fixtures runs on this CPU")?;
     let module = fixtures::module(layout, &TINYLOOP, variant, Kind::Embedded);
-    // The program itself: the wheel's script of that name starts a Python first.
+    // The program itself. The wheel's script of the same name first starts a Python.
     let tool = site_packages(layout)?.join("iree/_runtime_libs/iree-benchmark-module");
     let profile = layout.target.join("bench/dispatch.cpt");
 
@@ -61,7 +61,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         },
         at_most,
     };
-    // Whole commands are timed in milliseconds and hold all inferences.
+    // Whole commands are timed in milliseconds and contain all inferences.
     let whole = DISPATCHES * f64::from(INFERENCES) / 1e6;
     Ok(Plan {
         cases: vec![
@@ -81,11 +81,12 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             added("timing only, whole command's cpu", "timing", "cpu-total", whole, None),
             added("two counters, whole command's cpu", "counters", "cpu-total", whole, None),
         ],
-        // Single rounds scatter by 30 ns on a virtual machine; the interval of twenty is a third.
+        // Single rounds differ by 30 ns on a virtual machine; the interval of twenty is a third of
+        // that.
         rounds: 20,
         notes: vec![
-            "nanoseconds added per dispatch; real and cpu are timed inside the program, per inference of 100,000 dispatches, mean of 8 inferences".into(),
-            "whole command's cpu is user + system time of everything, counterpoint run included".into(),
+            "unit: nanoseconds added per dispatch; real and cpu are timed inside the program, per inference of 100,000 dispatches, as means of 8 inferences".into(),
+            "the cpu of a whole command is the user and system time of all its processes, including counterpoint run".into(),
         ],
     })
 }

@@ -1,6 +1,6 @@
-//! `guest-reads`: a pair of readings in instructions of the emulated machine, beside the least that
-//! a C program needs for the same. Nearly without noise: interrupts of the guest's timer are all
-//! that differs from one boot to the next.
+//! `guest-reads`: the cost of a pair of readings in instructions of the emulated machine, compared
+//! with the minimum that a C program needs for the same. There is almost no noise: only the
+//! interrupts of the guest's timer differ from one boot to the next.
 
 use std::process::Command;
 
@@ -54,10 +54,10 @@ pub fn prepare(_: &Layout) -> Result<Plan> {
         figures,
         rounds: FEWEST_ROUNDS,
         notes: vec![
-            "instructions of a begin and end pair, user and kernel, QEMU's AArch64 machine with -icount; not of any real processor".into(),
-            "user.N: ours in user mode, N hardware counters of one group; read.N: ours by group reads".into(),
-            "c-group.N: a minimal C reader (tests/pmu-vm/c/reader.c) of the same words, values and times; c-values.N: of values only, each counter on its own".into(),
-            "bare.N: two group reads, nothing checked".into(),
+            "unit: instructions of a begin and end pair, in user and kernel mode, on QEMU's AArch64 machine with -icount; they do not apply to a real processor".into(),
+            "user.N: our reads in user mode, of N hardware counters in one group; read.N: our group reads".into(),
+            "c-group.N: a minimal C reader (tests/pmu-vm/c/reader.c) that reads the same values and times; c-values.N: one that only reads values, each counter separately".into(),
+            "bare.N: two group reads without any checks".into(),
         ],
     })
 }

@@ -1,4 +1,4 @@
-//! `idle-start`: the library is preloaded into a process that it has nothing to do in.
+//! `idle-start`: the cost of preloading the library into a process in which it has nothing to do.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -48,7 +48,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
                 command: Box::new(move || {
                     let mut command = pass(&python);
                     command.env("LD_PRELOAD", &library);
-                    // Looked at when the first executable is loaded, which never happens.
+                    // The library reads this when the first executable is loaded, which never
+                    // happens here.
                     command.env("COUNTERPOINT_RUN_FILE", "/nowhere/run.bin");
                     command
                 }),
@@ -60,25 +61,25 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             difference("added wall, under a profile", "configured", "wall", Some(2.0)),
             difference("added cpu", "preloaded", "cpu-total", None),
         ],
-        // A process of ten milliseconds: many are cheap, and the scheduler's noise is of the
-        // size of what is measured.
+        // The process takes ten milliseconds, so many rounds are cheap, and they are necessary
+        // because the scheduler's noise is as large as the effect.
         rounds: 100,
         notes: vec![
-            "preloaded: no profile is configured; configured: as every child of `counterpoint run`"
+            "preloaded: no profile is configured; configured: with a profile, like every child of `counterpoint run`"
                 .into(),
         ],
     })
 }
 
-/// `-I -S`-free on purpose: site initialisation is part of every user's start.
+/// Deliberately without `-I` and `-S`, because site initialisation is part of every user's start.
 fn pass(python: &PathBuf) -> Command {
     let mut command = Command::new(python);
     command.args(["-c", "pass"]);
     command
 }
 
-/// The interpreter itself: version managers put shell scripts in front, whose shells would be
-/// preloaded and counted too.
+/// The interpreter itself. Version managers put shell scripts in front of it, and the library would
+/// be preloaded into their shells, too.
 fn python() -> Result<PathBuf> {
     let mut ask = Command::new("python3");
     ask.args(["-c", "import os, sys; print(os.path.realpath(sys.executable))"]);

@@ -1,8 +1,9 @@
-//! The machine a result was measured on: enough to judge it, nothing that names the machine.
+//! Describes the machine of a result: enough to judge the result, but nothing that identifies the
+//! machine.
 
 use serde_json::{Value, json};
 
-/// One, five and fifteen minutes, as the kernel prints them.
+/// The load averages of one, five and fifteen minutes, as the kernel prints them.
 pub fn load() -> String {
     let text = read("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
@@ -35,7 +36,7 @@ pub fn describe() -> Value {
     })
 }
 
-/// One line for people.
+/// The description in one line for people.
 pub fn line(machine: &Value) -> String {
     let text = |name: &str| machine[name].as_str().unwrap_or("unknown").to_owned();
     let virtualised =

@@ -1,40 +1,41 @@
-//! What a benchmark is made of.
+//! The parts of a benchmark.
 
 use std::collections::BTreeMap;
 use std::process::Command;
 
-/// Everything that a benchmark says about itself.
+/// Everything that defines a benchmark.
 pub struct Plan {
     pub cases: Vec<Case>,
     pub figures: Vec<Figure>,
-    /// Rounds when the command line names no number.
+    /// The number of rounds if the command line does not give one.
     pub rounds: usize,
     /// What a reader of the result must know, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// Rounds for programs that run for a good part of a second.
+/// The number of rounds for programs that run for a good part of a second.
 pub const USUAL_ROUNDS: usize = 15;
 
-/// One command of the interleaved set.
+/// One of the commands that run in turn.
 pub struct Case {
     pub label: &'static str,
     pub command: Box<dyn Fn() -> Command>,
     pub observe: Observe,
 }
 
-/// Where a case's numbers come from. Times of the process itself are always read: `wall`,
-/// `user` and `sys` in milliseconds, `max-rss` in KiB, children that it waited for included.
+/// Where the numbers of a case come from. The times of the process itself are always read: `wall`,
+/// `user` and `sys` in milliseconds, and `max-rss` in KiB. They include children for which the
+/// process has waited.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Observe {
     /// Only the process itself.
     Process,
-    /// Lines `NAME VALUE UNIT` on its stdout; other lines are ignored.
+    /// Lines `NAME VALUE UNIT` on its stdout. Other lines are ignored.
     Lines,
-    /// Google Benchmark's JSON on its stdout: `real` and `cpu`, nanoseconds per iteration.
+    /// Google Benchmark's JSON on its stdout: `real` and `cpu`, in nanoseconds per iteration.
     GoogleBenchmark,
-    /// The process itself and `private`: the highest private memory seen, in KiB, sampled from
-    /// `/proc/PID/smaps_rollup`. Unlike `max-rss` it leaves out mapped input files.
+    /// The process itself, and `private`: the highest private memory in KiB, sampled from
+    /// `/proc/PID/smaps_rollup`. Unlike `max-rss`, it leaves out mapped input files.
     PrivateMemory,
 }
 
@@ -67,7 +68,7 @@ impl Round {
     }
 }
 
-/// Names a reading: case and name.
+/// Refers to a reading by its case and name.
 #[derive(Clone)]
 pub struct Of {
     pub case: &'static str,
@@ -86,7 +87,7 @@ impl std::fmt::Display for Of {
     }
 }
 
-/// How a figure is formed from one round.
+/// How a figure is computed from one round.
 #[derive(Clone)]
 pub enum Formula {
     /// `over / under`.
@@ -102,12 +103,13 @@ pub struct Figure {
     pub name: String,
     pub unit: &'static str,
     pub formula: Formula,
-    /// The claim: at most this. None: reported without a verdict.
+    /// The target: the figure should be at most this. With `None`, there is no verdict.
     pub at_most: Option<f64>,
 }
 
 impl Formula {
-    /// None when a reading is missing, or a divisor is zero: missing is never zero.
+    /// The figure's value. `None` if a reading is missing or a divisor is zero: missing is never
+    /// zero.
     pub fn of(&self, round: &Round) -> Option<f64> {
         let value = |of: &Of| round.get(of).map(|reading| reading.value);
         let result = match self {

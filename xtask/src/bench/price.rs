@@ -1,9 +1,9 @@
-//! `price`: what recording costs a program, against what its report says that it costs.
+//! `price`: compares the real cost of recording with the cost that the report states.
 //!
 //! Each workload runs alone, with timing only, and with one and three software counters, in turn.
-//! The truth is the processor time per inference with the recorder over that without it, of the
-//! same round; wall time on a shared machine says more about its other users. `benches/price.py`
-//! makes one run and reads its report.
+//! The reference is the ratio of the processor time per inference with and without the recorder, in
+//! the same round. Wall time on a shared machine depends mostly on its other users.
+//! `benches/price.py` makes one run and reads its report.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -17,19 +17,19 @@ use crate::fixtures::{
 };
 use crate::layout::Layout;
 
-/// Inputs and inferences: for a good part of a second each.
+/// Fixtures with inputs and numbers of inferences. Each takes a good part of a second.
 const MODELS: [(&Fixture, &[&str], u32); 3] = [
     (&TINYLOOP, &["16xf32=0"], 4),
     (&MLP, MLP.inputs, 1_000),
     (&TRANSFORMER_BLOCK, TRANSFORMER_BLOCK.inputs, 600),
 ];
 const DEVICES: [&str; 2] = ["local-sync", "local-task"];
-/// What `run -e` is told.
+/// The names of the cases, and the value of `run -e` for each.
 const COUNTERS: [(&str, &str); 3] =
     [("timing", "none"), ("one", "page-faults"), ("three", "page-faults,task-clock,major-faults")];
 
-/// What is measured and with what. The variables that tests know take the place of building and
-/// fetching.
+/// The program, IREE's benchmark tool and the modules. If the variables that tests use are set,
+/// nothing is built or downloaded.
 fn tools(layout: &Layout) -> Result<(PathBuf, PathBuf, PathBuf)> {
     let given = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let program = match given("COUNTERPOINT_DIST") {
@@ -43,7 +43,7 @@ fn tools(layout: &Layout) -> Result<(PathBuf, PathBuf, PathBuf)> {
             (layout.venv(), layout.fixtures())
         }
     };
-    // The program itself: the wheel's script of that name starts a Python first.
+    // The program itself. The wheel's script of the same name first starts a Python.
     let tool = site_packages(&venv)?.join("iree/_runtime_libs/iree-benchmark-module");
     Ok((program, tool, modules))
 }
@@ -57,7 +57,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         let name = fixture.name;
         let module = modules.join(format!("{name}.{}.vmfb", variant.name));
         for device in DEVICES {
-            // On local-task a dispatch of tinyloop takes 16 µs instead of 0.1.
+            // On local-task, a dispatch of tinyloop takes 16 µs instead of 0.1.
             let slow = (name, device) == ("tinyloop", "local-task");
             let mut arguments = vec![
                 format!("--module={}", module.display()),
@@ -105,8 +105,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         figures,
         rounds: USUAL_ROUNDS,
         notes: vec![
-            "truth: processor time per inference with the recorder over that without it, of one round".into(),
-            "stated: the factor that the report says, without starting threads; 1.2 is 20 % more".into(),
+            "truth: processor time per inference with the recorder, divided by that without it in the same round".into(),
+            "stated: the factor that the report states, without the cost of starting threads; 1.2 means 20 % more".into(),
         ],
     })
 }

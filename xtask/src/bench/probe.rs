@@ -1,6 +1,7 @@
-//! `probe`: the hot path alone. `tests/programs/probe_bench.c` calls an empty function of an
-//! executable library through the real shared library, and times it beside the cheapest
-//! conceivable pair (the floor) and the usual one (the peer), batches interleaved in one process.
+//! `probe`: measures only the hot path. `tests/programs/probe_bench.c` calls an empty function of
+//! an executable library through the real shared library. It compares the time with the cheapest
+//! possible pair of readings (the floor) and the usual pair (the peer), in interleaved batches in
+//! one process.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +13,7 @@ use crate::dist;
 use crate::layout::Layout;
 use crate::process::output;
 
-/// Software counters in the group, and what `run -e` is told.
+/// The number of software counters in the group, a name for it, and the value of `run -e`.
 const GROUPS: [(u32, &str, &str); 4] = [
     (0, "none", "none"),
     (1, "one", "page-faults"),
@@ -76,10 +77,10 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         figures,
         rounds: USUAL_ROUNDS,
         notes: vec![
-            "floor.N: two raw reads of the recorder's own group, two clock reads, one record store".into(),
+            "floor.N: two direct reads of the recorder's own group, two clock reads, and storing one record".into(),
             "cycle.N: reset and enable each counter, then disable and read each".into(),
-            "ours.N: an intercepted empty call less the same call through an untouched pointer".into(),
-            "a floor of two system calls in immediate succession came out dearer than ours, which has more instructions between them; seen with glibc's read and with an inlined syscall instruction, with own and shared groups; not explained".into(),
+            "ours.N: the time of an intercepted empty call minus the time of the same call through an unchanged pointer".into(),
+            "a floor of two consecutive system calls was measured as more expensive than ours, although ours executes more instructions between them; this happens with glibc's read and with an inlined syscall instruction, and with own and shared groups; the reason is unknown".into(),
         ],
     })
 }

@@ -1,5 +1,5 @@
-//! `read`: a begin and end with software counters, ours beside PAPI and the crate `perf-event2`,
-//! batches interleaved in one process (`benches/peers`, a workspace of its own).
+//! `read`: a begin and an end with software counters, compared with PAPI and the crate
+//! `perf-event2`, in interleaved batches in one process (`benches/peers`, a separate workspace).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,16 +21,16 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     quiet(build.env("CARGO_TARGET_DIR", &built), "build benches/peers")?;
     let program = built.join("release/counterpoint-peers");
     let mut notes = vec![
-        "ours.N: Counters::begin and end with the differences; papi.N: PAPI_read twice; \
+        "ours.N: Counters::begin and end, including the differences; papi.N: PAPI_read twice; \
          perf-event2.N: Group::read twice; all count user mode only"
             .to_owned(),
     ];
     let papi = match Papi::get(layout, &sources) {
         Ok(papi) => {
             notes.push(
-                "PAPI runs here because a preloaded library presents libpfm's PMU `perf` as the \
-                 processor's (benches/peers/papi_default_pmu.c); without a PMU it turns its \
-                 component perf_event off"
+                "a preloaded library (benches/peers/papi_default_pmu.c) presents libpfm's PMU \
+                 `perf` as that of the processor; otherwise PAPI disables its component \
+                 perf_event on machines without a PMU"
                     .into(),
             );
             Some(papi)
@@ -74,7 +74,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     Ok(Plan { cases, figures, rounds: USUAL_ROUNDS, notes })
 }
 
-/// PAPI from the distribution's packages, unpacked below `target`, not installed.
+/// PAPI from the distribution's packages, unpacked below `target` and not installed.
 #[derive(Clone)]
 struct Papi {
     libraries: PathBuf,

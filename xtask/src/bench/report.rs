@@ -1,4 +1,4 @@
-//! `report-10m`: reading ten million recorded calls.
+//! `report-10m`: the time for reading ten million recorded calls.
 
 use std::process::{Command, Stdio};
 

@@ -1,4 +1,5 @@
-//! What a run leaves: `benches/runs/DATE-NAME.json` with every reading, and the same on a page.
+//! The files that a run leaves: `benches/runs/DATE-NAME.json` with every reading, and a page of
+//! text with the results.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -14,10 +15,10 @@ use super::stats::{Estimate, estimate};
 use crate::layout::Layout;
 use crate::process::shell_form;
 
-/// Version of the JSON file's layout.
+/// The version of the JSON file's layout.
 const SCHEMA: u32 = 1;
 
-/// What the interval says about "at most".
+/// What the interval says about a target "at most".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// The whole interval is at or below the target.
@@ -89,7 +90,7 @@ impl Report<'_> {
     pub fn text(&self, layout: &Layout) -> String {
         let mut text = String::new();
         let machine = machine::describe();
-        // Writing to a String cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(text, "{}: {}", self.name, self.about);
         let _ = writeln!(text, "machine: {}", machine::line(&machine));
         let _ = writeln!(text, "load before: {}; rounds: {}", self.load_before, self.rounds.len());
@@ -120,7 +121,7 @@ impl Report<'_> {
         text
     }
 
-    /// Writes both files; never over an earlier run of the same day.
+    /// Writes both files. Never overwrites an earlier run of the same day.
     pub fn save(&self, layout: &Layout) -> Result<PathBuf> {
         let folder = layout.root.join("benches/runs");
         std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
@@ -202,7 +203,7 @@ impl Report<'_> {
     }
 }
 
-/// The commit measured, `+` appended when the tree differs from it.
+/// The commit that was measured, with `+` appended if the working tree differs from it.
 fn commit() -> Option<String> {
     let git = |arguments: &[&str]| {
         let out = Command::new("git").args(arguments).output().ok()?;
@@ -213,7 +214,7 @@ fn commit() -> Option<String> {
     Some(if changed { hash + "+" } else { hash })
 }
 
-/// Four significant digits.
+/// Formats a value with four significant digits.
 fn digits(value: f64) -> String {
     let places = match value.abs() {
         size if size >= 1000.0 => 0,
@@ -224,7 +225,7 @@ fn digits(value: f64) -> String {
     format!("{value:.places$}")
 }
 
-/// `YYYY-MM-DD` in UTC, by Howard Hinnant's `civil_from_days`.
+/// `YYYY-MM-DD` in UTC, computed with Howard Hinnant's `civil_from_days`.
 fn date(unix_seconds: u64) -> String {
     let days = unix_seconds / 86_400 + 719_468;
     let era = days / 146_097;

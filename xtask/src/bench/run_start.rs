@@ -1,8 +1,8 @@
-//! `run-start`: what `counterpoint run` takes for a program that does nothing.
+//! `run-start`: the time that `counterpoint run` takes for a program that does nothing.
 //!
-//! Two variables change what is measured: `COUNTERPOINT_DIST` names a folder with `bin/counterpoint`
-//! to take instead of a fresh release, `COUNTERPOINT_BEFORE` one of an earlier version, which is
-//! measured in the same rounds.
+//! Two variables change what is measured. `COUNTERPOINT_DIST` names a folder whose
+//! `bin/counterpoint` is measured instead of a fresh release. `COUNTERPOINT_BEFORE` names a folder
+//! with an earlier version, which is measured in the same rounds.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -32,7 +32,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     let run = |program: PathBuf, events: &'static [&'static str]| -> Box<dyn Fn() -> Command> {
         let profile = profile.clone();
         Box::new(move || {
-            // An earlier profile would be moved away, which is not what is measured.
+            // If an earlier profile existed, `run` would move it away, which is not what we
+            // measure.
             let _ = std::fs::remove_dir_all(&profile);
             let mut command = Command::new(&program);
             command.arg("run").args(events).arg("-o").arg(&profile).args(["--", NOTHING]);
@@ -78,7 +79,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         ));
         figures.push(ratio("wall, beside perf stat", "run", "perf", 1.0));
     } else {
-        notes.push("perf is not installed: no peer".to_owned());
+        notes.push("perf is not installed, so there is nothing to compare with".to_owned());
     }
     if let Some(before) = named("COUNTERPOINT_BEFORE") {
         cases.push(case("before", run(before, &[])));

@@ -1,4 +1,4 @@
-//! Median and its bootstrap interval.
+//! The median and its bootstrap interval.
 
 /// A median with the 95% interval of the percentile bootstrap.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -9,11 +9,12 @@ pub struct Estimate {
     pub count: usize,
 }
 
-/// Resamples per estimate; the interval's ends move by less than their last printed digit.
+/// Number of resamples per estimate. With so many, the ends of the interval move by less than their
+/// last printed digit.
 const RESAMPLES: usize = 10_000;
 
-/// The median of `values`, or None when there are none. The resampling is seeded with a
-/// constant: the same readings always give the same interval.
+/// The median of `values`, or `None` if there are none. The resampling has a constant seed, so the
+/// same readings always give the same interval.
 pub fn estimate(values: &[f64]) -> Option<Estimate> {
     let mut sorted = values.to_vec();
     let median_of_all = median(&mut sorted)?;
@@ -22,8 +23,8 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
     let mut medians: Vec<f64> = (0..RESAMPLES)
         .filter_map(|_| {
             for slot in &mut resample {
-                // The high half of the product is an index without division or modulo bias
-                // that would matter at these sizes.
+                // The high half of the product is an index. This needs no division, and its bias
+                // does not matter at these sizes.
                 let index = (u128::from(next(&mut state)) * values.len() as u128) >> 64;
                 *slot = values[index as usize];
             }
@@ -35,7 +36,7 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
     Some(Estimate { median: median_of_all, low: at(0.025), high: at(0.975), count: values.len() })
 }
 
-/// Sorts its argument.
+/// The median of `values`, which it sorts.
 fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -69,9 +70,9 @@ mod tests {
         assert_eq!(constant, Some(Estimate { median: 7.0, low: 7.0, high: 7.0, count: 15 }));
     }
 
-    /// The interval of the median from order statistics: of 15 values, the 4th and the 12th
-    /// enclose the median with 96.5% (binomial table), the 5th and the 11th with 88.2%. The
-    /// bootstrap's ends are order statistics too and must be among those.
+    /// The interval of the median from order statistics: of 15 values, the 4th and the 12th enclose
+    /// the median with 96.5% (binomial table), and the 5th and the 11th with 88.2%. The ends of the
+    /// bootstrap interval are order statistics, too, and must be among those.
     #[test]
     fn interval_agrees_with_order_statistics() {
         let values: Vec<f64> = (1..=15).map(f64::from).collect();

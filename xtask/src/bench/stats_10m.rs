@@ -1,5 +1,5 @@
-//! `stats-10m`: the distributions of ten million recorded calls with four counters, beside numpy
-//! and scipy, which compute the same from the exported Parquet.
+//! `stats-10m`: the distributions of ten million recorded calls with four counters, compared with
+//! numpy and scipy, which compute the same from the exported Parquet file.
 
 use std::process::{Command, Stdio};
 
@@ -13,11 +13,11 @@ use crate::setup::{self, List};
 
 const CALLS: u32 = 10_000_000;
 const COUNTERS: u32 = 4;
-/// Each takes some seconds.
+/// Each round takes some seconds.
 const ROUNDS: usize = 10;
 
-/// Per op, for all threads and for each: mean, deviation, extremes, means of 16 buckets, and for
-/// each pair of variables both correlations and the table of probabilities.
+/// For each op, over all threads and for each thread: mean, deviation, extremes, and means of 16
+/// buckets; for each pair of variables, both correlations and the table of probabilities.
 const PEER: &str = r#"
 import sys
 import numpy as np, pyarrow.parquet as pq
@@ -118,7 +118,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             format!(
                 "{CALLS} calls with {COUNTERS} counters, made by testkit's example big-profile; files in the page cache"
             ),
-            "numpy and scipy compute means, deviations, extremes, 16 buckets, both correlations and the tables of each pair, per op for all threads and for each, from the exported Parquet".into(),
+            "numpy and scipy read the exported Parquet file and compute, for each op over all threads and for each thread, means, deviations, extremes and 16 buckets, and for each pair both correlations and the table".into(),
         ],
     })
 }

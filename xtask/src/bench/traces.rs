@@ -1,4 +1,5 @@
-//! `trace-export`, `trace-import`: a million events of torch, out and in, all files on tmpfs.
+//! `trace-export` and `trace-import`: a million events of torch, exported and imported. All files
+//! are on tmpfs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,12 +13,13 @@ use crate::layout::Layout;
 use crate::process::{cargo, output, quiet, timed};
 use crate::setup::{self, List};
 
-/// Each round takes some ten seconds: what torch records it must also digest.
+/// Each round takes about ten seconds, because torch must also process what it records.
 const ROUNDS: usize = 10;
 const CALLS: u32 = 1_000_000;
 const COUNTERS: u32 = 2;
 
-/// Two events per op; a warm-up first, or the million pays for torch's lazy start.
+/// Two events per op. A warm-up comes first, so that the million events do not include torch's lazy
+/// start.
 const TORCH: &str = r#"
 import sys, time
 import torch
@@ -55,7 +57,7 @@ print("load", (time.perf_counter() - start) * 1e3, "ms")
 print("events", len(loaded.t.get_trace(0)), "events")
 "#;
 
-/// A folder on tmpfs, gone when nobody needs it any more.
+/// A folder on tmpfs. It is removed when its last user is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -76,12 +78,12 @@ impl Drop for Folder {
     }
 }
 
-/// What both need: the program, torch's Python, and what torch wrote.
+/// What both benchmarks need: the program, torch's Python, and torch's file.
 struct Ground {
     program: PathBuf,
     python: PathBuf,
     folder: Rc<Folder>,
-    /// Bytes of torch's file.
+    /// The size of torch's file in bytes.
     bytes: u64,
 }
 
@@ -100,7 +102,7 @@ impl Ground {
         Ok(Self { program, python, folder, bytes })
     }
 
-    /// Python with torch on a file of the folder.
+    /// Runs a script in the Python with torch, on a file of the folder.
     fn python(&self, label: &'static str, script: &'static str, file: &str) -> Case {
         self.script(self.python.clone(), label, script, file)
     }
@@ -125,7 +127,7 @@ impl Ground {
         }
     }
 
-    /// `counterpoint trace VERB FROM -o TO`, both in the folder.
+    /// `counterpoint trace VERB FROM -o TO`, where both files are in the folder.
     fn trace(&self, label: &'static str, verb: &'static str, from: &str, to: &str) -> Case {
         let (program, folder) = (self.program.clone(), Rc::clone(&self.folder));
         let (from, to) = (folder.file(from), folder.file(to));
@@ -133,7 +135,7 @@ impl Ground {
             label,
             command: Box::new(move || {
                 let _folder = &folder;
-                // An earlier profile would be kept beside the new one.
+                // `trace import` would keep an earlier profile next to the new one.
                 if to.is_dir() {
                     let _ = std::fs::remove_dir_all(&to);
                 }
@@ -145,7 +147,7 @@ impl Ground {
         }
     }
 
-    /// How many slices a file of the folder has.
+    /// The number of slices in a file of the folder.
     fn slices(&self, file: &str) -> Result<u64> {
         let mut check = Command::new(&self.program);
         check.args(["trace", "check", "--format", "json"]).arg(self.folder.file(file));
@@ -231,16 +233,16 @@ pub fn export(layout: &Layout) -> Result<Plan> {
         rounds: ROUNDS,
         notes: vec![
             format!(
-                "torch: 500,000 times torch.relu, profiled anew in each process, a file of {} bytes; only export_chrome_trace is timed, of ours the whole process",
+                "torch: 500,000 calls of torch.relu, profiled anew in each process, in a file of {} bytes; for torch, only export_chrome_trace is timed, and for us the whole process",
                 ground.bytes
             ),
-            "same: what trace import made of torch's file, exported as JSON again".into(),
+            "same: the profile that trace import made of torch's file, exported as JSON".into(),
             format!(
-                "json, pftrace: {CALLS} calls with {COUNTERS} counters, made by testkit's example big-profile, with their dispatches and counter tracks: {json} bytes; {pftrace}"
+                "json, pftrace: {CALLS} calls with {COUNTERS} counters, made by testkit's example big-profile, with their dispatches and counter tracks; JSON: {json} bytes; Perfetto: {pftrace}"
             ),
-            format!("same in Perfetto's format, not timed: {same_pftrace}"),
-            "our exports have two threads, torch's has one".into(),
-            "all files on tmpfs, nothing compressed".into(),
+            format!("the profile of \"same\" in Perfetto's format, not timed: {same_pftrace}"),
+            "our exports use two threads, and torch's uses one".into(),
+            "all files are on tmpfs and uncompressed".into(),
         ],
     })
 }
@@ -255,7 +257,7 @@ pub fn import(layout: &Layout) -> Result<Plan> {
     let cpu = || Of::new("import", "cpu-total");
     let load = || Of::new("python", "load");
     let mut figures = vec![
-        // 300 MB/s.
+        // The target is 300 MB/s.
         value("wall time", "ms", wall("import"), Some(bytes / 300e3)),
         value("processor time", "ms", cpu(), Some(bytes / 300e3)),
         ratio("over json.load", wall("import"), load(), 0.1),
@@ -267,17 +269,17 @@ pub fn import(layout: &Layout) -> Result<Plan> {
     ];
     let mut notes = vec![
         format!(
-            "torch's file: 500,000 times torch.relu, {bytes} bytes; the targets are 300 MB/s and 0.2 of the file"
+            "torch's file: 500,000 calls of torch.relu, {bytes} bytes; the targets are 300 MB/s and memory of 0.2 times the file"
         ),
-        "of json.load only the call is timed, of ours the whole process, which has one thread"
+        "for json.load, only the call is timed; for us, the whole process, which has one thread"
             .into(),
-        "all files on tmpfs, nothing compressed".into(),
+        "all files are on tmpfs and uncompressed".into(),
     ];
     let hta = layout.venv_hta().join("bin/python");
     if hta.exists() {
         cases.push(ground.script(hta, "hta", HTA, "torch.json"));
         figures.push(value("HolisticTraceAnalysis", "ms", Of::new("hta", "load"), None));
-        notes.push("of HolisticTraceAnalysis only TraceAnalysis(…) is timed".into());
+        notes.push("for HolisticTraceAnalysis, only TraceAnalysis(…) is timed".into());
     } else {
         notes.push("HolisticTraceAnalysis is not installed (cargo xtask setup hta)".into());
     }

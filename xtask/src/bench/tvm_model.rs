@@ -1,5 +1,5 @@
-//! `tvm-model`: a whole model on TVM, alone and under `counterpoint run`, with nothing changed in the
-//! program. What ops cost one by one is in `tvm-op`.
+//! `tvm-model`: a whole model on TVM, alone and under `counterpoint run`, without any change to the
+//! program. `tvm-op` measures the cost of single ops.
 
 use std::process::Command;
 
@@ -11,7 +11,11 @@ use crate::layout::Layout;
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
     let python = super::tvm_op::venv(layout).join("bin/python");
-    ensure!(python.is_file(), "{}: not there; it needs TVM's wheel", python.display());
+    ensure!(
+        python.is_file(),
+        "{} does not exist; the benchmark needs TVM's wheel",
+        python.display()
+    );
     let program = dist::release(layout)?.program();
     let scratch = layout.target.join("bench");
     std::fs::create_dir_all(&scratch)?;
@@ -51,8 +55,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         ],
         rounds: 12,
         notes: vec![
-            "median time of 80 runs of the model in each process, which the program measures itself; the wall clock".into(),
-            "a slowdown is told from noise only if 1 lies outside of the interval".into(),
+            "each process measures the wall time of 80 runs of the model; its median is the reading".into(),
+            "a slowdown differs from noise only if 1 lies outside of its interval".into(),
         ],
     })
 }

@@ -1,6 +1,6 @@
-//! `tvm-op`: the price per call of TVM's virtual machine. `benches/tvm/op.py` runs a module of a
-//! hundred trivial kernels in the stock TVM, bare and under three instruments in turn, in one
-//! process; what an instrument costs is mostly the machine's own call of it.
+//! `tvm-op`: the cost per call of TVM's virtual machine. `benches/tvm/op.py` runs a module of a
+//! hundred trivial kernels in unmodified TVM, without an instrument and with three different ones
+//! in turn, in one process. Most of an instrument's cost is the machine's own call of it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,17 +12,21 @@ use crate::dist;
 use crate::layout::Layout;
 use crate::process::output;
 
-/// What `run -e` is told.
+/// The names of the cases, and the value of `run -e` for each.
 const GROUPS: [(&str, &str); 2] = [("none", "none"), ("one", "page-faults")];
 
-/// The environment with TVM's wheel.
+/// The virtual environment with TVM's wheel.
 pub fn venv(layout: &Layout) -> PathBuf {
     std::env::var_os("COUNTERPOINT_VENV_TVM").map_or_else(|| layout.venv_tvm(), Into::into)
 }
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
     let python = venv(layout).join("bin/python");
-    ensure!(python.is_file(), "{}: not there; it needs TVM's wheel", python.display());
+    ensure!(
+        python.is_file(),
+        "{} does not exist; the benchmark needs TVM's wheel",
+        python.display()
+    );
     let built = dist::release(layout)?;
     let scratch = layout.target.join("bench");
     std::fs::create_dir_all(&scratch)?;
@@ -43,8 +47,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             command: Box::new(move || {
                 let mut command = Command::new(&program);
                 command.args(["run", "-e", list, "-o"]).arg(&profile).arg("--");
-                // -E: without the hook that `run` has Python load, which would give the machine our
-                // instrument in all four cases.
+                // -E disables the hook that `run` has Python load. The hook would give the machine
+                // our instrument in all four cases.
                 command.arg(&python).arg("-E").args([&script, &library, &noop, &scratch]);
                 command
             }),
@@ -83,8 +87,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         figures,
         rounds: USUAL_ROUNDS,
         notes: vec![
-            "nanoseconds of CPU time per call of the machine, before and after together; medians over 300 turns in each process".into(),
-            "of the 307 calls of a run, 100 are kernels with three tensors, the rest book-keeping".into(),
+            "unit: nanoseconds of CPU time per call of the machine, including the instrument before and after it; medians over 300 turns in each process".into(),
+            "of the 307 calls of a run, 100 are kernels with three tensors, the others book-keeping".into(),
         ],
     })
 }

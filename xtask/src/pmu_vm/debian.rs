@@ -1,9 +1,9 @@
-//! What comes from Debian: QEMU for this machine; a kernel and libraries for the emulated one.
+//! What comes from Debian: QEMU for this machine, and a kernel and libraries for the emulated one.
 //!
-//! Packages of the foreign machine are never installed. apt gets a state folder of its own, in
-//! which the machine is arm64 and nothing is installed, so that it needs no `dpkg
-//! --add-architecture` and no root to look up and download (checked against the signed index as
-//! always); `dpkg-deb` unpacks. Sources that have nothing for arm64 are passed over.
+//! Packages of the foreign machine are never installed. apt gets a separate state folder, in which
+//! the machine is arm64 and nothing is installed. So it needs neither `dpkg --add-architecture` nor
+//! root to look up and download packages, which it checks against the signed index as always.
+//! `dpkg-deb` unpacks them. Package sources that have nothing for arm64 are skipped.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,14 +15,14 @@ use crate::process::{exists, output, quiet, say};
 /// The emulator's program and its package.
 const QEMU: (&str, &str) = ("qemu-system-aarch64", "qemu-system-arm");
 
-/// Names what the newest kernel of this release is.
+/// The package that depends on the newest kernel of this release.
 const KERNEL_META: &str = "linux-image-cloud-arm64";
 
-/// What dynamic programs of the guest load, and PAPI, whose library's name has its version.
+/// What the guest's dynamic programs load, and PAPI, whose library name contains its version.
 const LIBRARIES: &[&str] = &["libc6", "libpfm4", "libpapi-dev"];
 const PAPI: &str = "libpapi-dev";
 
-/// What was fetched.
+/// What was downloaded.
 pub struct Debian {
     /// The kernel's image.
     pub kernel: PathBuf,
@@ -30,7 +30,7 @@ pub struct Debian {
     pub root: PathBuf,
 }
 
-/// What keeps us from fetching, if anything does.
+/// The reason why downloading is impossible, if there is one.
 pub fn missing() -> Option<String> {
     for program in ["apt-get", "apt-cache", "dpkg-deb"] {
         if !exists(program, &["--version"]) {
@@ -45,7 +45,7 @@ pub fn missing() -> Option<String> {
     None
 }
 
-/// Makes sure that everything is there. A few file reads when it is.
+/// Downloads what is missing. If everything exists, this only reads a few files.
 pub fn fetch(home: &Path) -> Result<Debian> {
     emulator()?;
     let root = home.join("debian");
@@ -62,7 +62,7 @@ pub fn fetch(home: &Path) -> Result<Debian> {
         vec![apt.dependency(KERNEL_META, "linux-image-")?, apt.dependency(PAPI, "libpapi")?];
     packages.extend(LIBRARIES.iter().map(ToString::to_string));
     say(format_args!("fetch {} …", packages.join(" ")));
-    // Half of an unpacked package must not look like a whole one.
+    // A partly unpacked package must not look like a complete one.
     let _ = std::fs::remove_file(&stamp);
     apt.unpack(&packages, &root)?;
     let kernel = kernel(&root)?;
@@ -133,7 +133,7 @@ impl Apt {
         {
             option(name, &self.folder.join(below).to_string_lossy());
         }
-        // Where `download` puts its files.
+        // `download` puts its files into the current folder.
         let packages = self.packages();
         if packages.is_dir() {
             command.current_dir(packages);
@@ -150,8 +150,8 @@ impl Apt {
         output(self.command(program).args(arguments), &what)
     }
 
-    /// Reads the package lists. One source that fails is no failure: a source of another vendor
-    /// may know no arm64. Debian's own is missed when a package is.
+    /// Reads the package lists. A source that fails is not an error, because another vendor's
+    /// source may not have arm64. If Debian's own source fails, a package will be missing.
     fn update(&self) -> Result<()> {
         let result = self.command("apt-get").args(["-qq", "update"]).output();
         let result = result.context("start apt-get")?;
@@ -172,7 +172,8 @@ impl Apt {
         Ok(name.to_owned())
     }
 
-    /// Downloads `names` in their newest versions and unpacks them below `root`, without scripts.
+    /// Downloads the newest versions of `names` and unpacks them below `root`. Runs none of their
+    /// scripts.
     fn unpack(&self, names: &[String], root: &Path) -> Result<()> {
         let folder = self.packages();
         renew(&folder)?;
@@ -194,7 +195,7 @@ impl Apt {
     }
 }
 
-/// An empty folder.
+/// Makes `folder` an empty folder.
 fn renew(folder: &Path) -> Result<()> {
     if folder.exists() {
         std::fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))?;

@@ -1,17 +1,18 @@
-//! The guest's root: a cpio archive in the kernel's "newc" form, uncompressed.
+//! The guest's root file system: an uncompressed cpio archive in the kernel's "newc" format.
 //!
-//! Source: Documentation/driver-api/early-userspace/buffer-format.rst of Linux 6.1. Each entry is
-//! a header of `070701` and thirteen numbers of eight hexadecimal digits, the name with a zero,
-//! the data; header with name and data each filled up to four bytes.
+//! Source: Documentation/driver-api/early-userspace/buffer-format.rst of Linux 6.1. Each entry
+//! consists of a header (`070701` and thirteen numbers of eight hexadecimal digits), the name with
+//! a terminating zero, and the data. The header with the name is padded to a multiple of four
+//! bytes, and so is the data.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Writes the archive of `files`: each the path in the guest, without leading slash, and the file
-/// with its contents. Folders are made on the way, and those to mount on. The kernel starts
-/// `init`, and opens the console for it before anything is mounted.
+/// Writes the archive of `files`. Each has its path in the guest, without the leading slash, and
+/// the file with its contents. Folders are created as needed, and so are the mount points. The
+/// kernel starts `init`, and opens the console for it before anything is mounted.
 pub fn write(archive: &Path, files: &[(String, PathBuf)]) -> Result<()> {
     let mut bytes = Vec::new();
     let mut folders = BTreeSet::new();
@@ -40,7 +41,7 @@ fn add_folders(archive: &mut Vec<u8>, made: &mut BTreeSet<String>, path: &str) {
 }
 
 fn add(archive: &mut Vec<u8>, name: &str, mode: u32, device: (u32, u32), data: &[u8]) {
-    // Only a regular file with several links needs a number of its own.
+    // Only a regular file with several links needs a unique number.
     let number = archive.len() as u32;
     let fields = [
         number,
@@ -55,7 +56,7 @@ fn add(archive: &mut Vec<u8>, name: &str, mode: u32, device: (u32, u32), data: &
         device.0,
         device.1,
         name.len() as u32 + 1,
-        0, // sum, only in the form with sums
+        0, // checksum, only used in the format with checksums
     ];
     archive.extend_from_slice(b"070701");
     for field in fields {
@@ -77,10 +78,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_by_hand() {
+    fn an_entry_matches_the_format_description() {
         let mut archive = Vec::new();
         add(&mut archive, "ab", 0o100_644, (0, 0), b"12345");
-        // 6 + 13 · 8 = 110 bytes of header, 3 of name, 3 to fill; 5 of data, 3 to fill.
+        // 6 + 13 · 8 = 110 bytes of header, 3 of name and 3 of padding; 5 of data and 3 of padding.
         assert_eq!(archive.len(), 116 + 8);
         assert_eq!(&archive[..14], b"07070100000000");
         assert_eq!(&archive[14..22], b"000081a4");

@@ -1,4 +1,4 @@
-//! The emulated machine: QEMU's command line, its serial line, its end.
+//! The emulated machine: QEMU's command line, its serial line, and its end.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -11,7 +11,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::process::{describe, duration};
 
-/// Boots, passes each line on as it comes, and returns all of them when the machine is off.
+/// Boots the machine, passes on each line as it arrives, and returns all lines when the machine is
+/// off.
 pub fn boot(
     kernel: &Path,
     initramfs: &Path,
@@ -21,22 +22,22 @@ pub fn boot(
 ) -> Result<String> {
     let (reader, writer) = std::io::pipe().context("make a pipe")?;
     let mut command = Command::new("qemu-system-aarch64");
-    // The processor has a PMUv3 with six counters and a cycle counter. `max` would boot in
-    // 14 s instead of 3.
+    // This processor has a PMUv3 with six counters and a cycle counter. `max` would boot in 14 s
+    // instead of 3.
     command.args(["-M", "virt", "-cpu", "neoverse-n1", "-smp", &cpus.to_string(), "-m", "512"]);
-    // Required: without virtual time there is no counter of instructions. `sleep=off`: an idle
+    // Required: without virtual time there is no counter of instructions. With `sleep=off`, an idle
     // guest skips to its next timer.
     command.args(["-icount", "shift=0,sleep=off"]);
     command.args(["-nic", "none", "-nographic", "-no-reboot"]);
     command.arg("-kernel").arg(kernel).arg("-initrd").arg(initramfs);
-    // A panic reboots at once, which -no-reboot makes an exit.
+    // A panic reboots at once, which -no-reboot turns into an exit.
     command.arg("-append").arg(format!("console=ttyAMA0 quiet panic=-1 {line}"));
     command.stdin(Stdio::null()).stdout(writer.try_clone().context("copy the pipe")?);
     command.stderr(writer);
     let mut child = command.spawn().context("start qemu-system-aarch64")?;
     drop(command);
 
-    // Reading ends with the machine, so somebody else must look at the clock.
+    // Reading blocks until the machine ends, so another thread watches the time.
     let start = Instant::now();
     let over = Arc::new(AtomicBool::new(false));
     let pid = child.id() as libc::pid_t;

@@ -1,6 +1,7 @@
-//! `cargo xtask pmu-vm --mutant`: would the tests notice? A copy of the sources forgets the sign of
-//! a counter (`offset + counter` where `offset + sign_extend(counter, width)` is right, the
-//! classic mistake of user-space reads), and the emulated machine must find it out.
+//! `cargo xtask pmu-vm --mutant`: checks that the tests would notice a fault. A copy of the sources
+//! ignores the sign of a counter: it computes `offset + counter` where `offset +
+//! sign_extend(counter, width)` is right, which is the classic mistake of user-space reads. The
+//! tests in the emulated machine must fail on it.
 
 use std::path::Path;
 
@@ -11,12 +12,12 @@ use crate::dist::files_below;
 use crate::layout::Layout;
 use crate::process::say;
 
-/// The file, the line that is right, and the line that is not.
+/// The file, the correct line, and the faulty line.
 const FILE: &str = "crates/counters/src/user/page.rs";
 const RIGHT: &str = "    ((counter << unused) as i64 >> unused) as u64\n";
 const WRONG: &str = "    counter << unused >> unused\n";
 
-/// What the guest is built of.
+/// The sources of the guest.
 const SOURCES: &[&str] = &[
     "Cargo.toml",
     "crates/abi",
@@ -42,7 +43,7 @@ pub fn main(layout: &Layout) -> Result<()> {
     }
     let victim = copy.join(FILE);
     let text = std::fs::read_to_string(&victim).with_context(|| show(&victim))?;
-    ensure!(text.matches(RIGHT).count() == 1, "{FILE} has changed: mutant.rs must follow");
+    ensure!(text.matches(RIGHT).count() == 1, "{FILE} has changed: update mutant.rs");
     put(&victim, text.replace(RIGHT, WRONG).as_bytes())?;
 
     let request = Request { filter: Some("user::"), sources: Some(copy), ..Request::default() };
@@ -50,15 +51,15 @@ pub fn main(layout: &Layout) -> Result<()> {
     let noticed = |test: &str| outcome.failures.iter().any(|failure| failure.starts_with(test));
     for test in ["user::known_loops", "user::equal_to_read", "user::across_the_overflow"] {
         if !noticed(test) {
-            bail!("{test} passes with user-space reads that forget the sign");
+            bail!("{test} passes although user-space reads ignore the sign");
         }
     }
     let failed = outcome.failed;
-    say(format_args!("{failed} of {} tests notice a forgotten sign", outcome.ran));
+    say(format_args!("{failed} of {} tests detect the ignored sign", outcome.ran));
     Ok(())
 }
 
-/// Writes what differs, so that an unchanged file is not compiled again.
+/// Writes only files that differ, so that an unchanged file is not compiled again.
 fn put(to: &Path, data: &[u8]) -> Result<()> {
     if std::fs::read(to).is_ok_and(|old| old == data) {
         return Ok(());

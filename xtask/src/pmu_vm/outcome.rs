@@ -1,28 +1,29 @@
-//! What the guest said about its tests; the lines are described in `tests/pmu-vm/src/report.rs`.
+//! Reads the guest's lines about its tests. `tests/pmu-vm/src/report.rs` describes the lines.
 
 use anyhow::{Context, Result, bail};
 
-/// A complete log: the machine booted with a PMU, and its tests came to an end.
+/// The result of a complete log: the machine booted with a PMU, and its tests came to an end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Tests that ran.
+    /// Number of tests that ran.
     pub ran: u64,
-    /// Those that failed.
+    /// Number of tests that failed.
     pub failed: u64,
-    /// `NAME: WHY` of the latter.
+    /// `NAME: WHY` of each failed test.
     pub failures: Vec<String>,
-    /// What `--bench` measured: name and value.
+    /// The results of `--bench`: name and value.
     pub rows: Vec<(String, f64)>,
 }
 
 impl Outcome {
-    /// From the whole serial line. An error if it does not add up.
+    /// Parses the whole log of the serial line. Returns an error if the log is incomplete or
+    /// inconsistent.
     pub fn read(log: &str) -> Result<Self> {
         let mut booted = false;
         let (mut ran, mut failures, mut rows) = (0, Vec::new(), Vec::new());
         let mut end = None;
         for line in log.lines() {
-            // The kernel may have left the beginning of a line of its own.
+            // The kernel may have written the beginning of a line of its own.
             let Some((_, words)) = line.split_once("pmu-vm\t") else { continue };
             let words: Vec<&str> = words.split('\t').collect();
             match words[..] {
@@ -47,23 +48,23 @@ impl Outcome {
                     };
                     end = number(said_ran, "ran").zip(number(said_failed, "failed"));
                 }
-                _ => bail!("the guest said something else than agreed: {line}"),
+                _ => bail!("the guest wrote an unknown line: {line}"),
             }
         }
         if !booted {
-            bail!("the guest's init never spoke");
+            bail!("the guest's init wrote nothing");
         }
         let (said_ran, failed) = end.context("the guest ended without its last line")?;
         if (said_ran, failed) != (ran, failures.len() as u64) {
             bail!(
-                "the guest says {said_ran} tests and {failed} failures, its lines say {ran} and {}",
+                "the guest reports {said_ran} tests and {failed} failures, its lines {ran} and {}",
                 failures.len()
             );
         }
         Ok(Self { ran, failed, failures, rows })
     }
 
-    /// Adds another boot.
+    /// Adds the outcome of another boot.
     pub fn add(&mut self, other: Self) {
         self.ran += other.ran;
         self.failed += other.failed;
@@ -71,7 +72,7 @@ impl Outcome {
         self.rows.extend(other.rows);
     }
 
-    /// An error if a test failed or there was none.
+    /// Returns an error if a test failed or if no test ran.
     pub fn verdict(&self) -> Result<()> {
         match (self.ran, self.failures.as_slice()) {
             (0, _) => bail!("no test ran in the emulated machine"),
@@ -94,7 +95,7 @@ mod tests {
     #[test]
     fn a_good_log() {
         let outcome = read("pmu-vm\ttest\ta::b\tok\n  words\npmu-vm\tend\tran=1\tfailed=0\n");
-        let outcome = outcome.expect("complete");
+        let outcome = outcome.expect("the log is complete");
         assert_eq!(outcome, Outcome { ran: 1, ..Outcome::default() });
         assert!(outcome.verdict().is_ok());
     }
@@ -102,7 +103,7 @@ mod tests {
     #[test]
     fn a_failure_and_its_reason() {
         let log = "[1.0] halpmu-vm\ttest\ta::b\tfailed\t3 is not 4\npmu-vm\tend\tran=1\tfailed=1\n";
-        let outcome = read(log).expect("complete");
+        let outcome = read(log).expect("the log is complete");
         assert_eq!(outcome.failures, ["a::b: 3 is not 4"]);
         assert!(outcome.verdict().is_err());
     }
@@ -110,12 +111,12 @@ mod tests {
     #[test]
     fn rows_of_a_benchmark() {
         let log = "pmu-vm\tbench\tuser.1\t126.50\npmu-vm\tend\tran=0\tfailed=0\n";
-        assert_eq!(read(log).expect("complete").rows, [("user.1".to_owned(), 126.5)]);
+        assert_eq!(read(log).expect("the log is complete").rows, [("user.1".to_owned(), 126.5)]);
         assert!(read(&log.replace("126.50", "much")).is_err());
     }
 
     #[test]
-    fn silence_is_no_success() {
+    fn an_incomplete_log_is_an_error() {
         assert!(Outcome::read("").is_err());
         assert!(Outcome::read("[    0.1] Kernel panic").is_err());
         assert!(read("").is_err());
@@ -123,7 +124,7 @@ mod tests {
         assert!(read("pmu-vm\ttest\ta::b\tok\npmu-vm\tend\tran=2\tfailed=0\n").is_err());
         assert!(read("pmu-vm\ttest\ta::b\tmaybe\npmu-vm\tend\tran=1\tfailed=0\n").is_err());
         assert!(Outcome::read(&BOOT.replace("armv8_pmuv3_0", "none")).is_err());
-        let nothing = read("pmu-vm\tend\tran=0\tfailed=0\n").expect("complete");
+        let nothing = read("pmu-vm\tend\tran=0\tfailed=0\n").expect("the log is complete");
         assert!(nothing.verdict().is_err());
     }
 }

@@ -11,19 +11,19 @@ use crate::layout::Layout;
 use crate::process::quiet;
 use crate::setup::{self, List};
 
-/// Where the guest's loader is asked for, and where it looks for everything else.
+/// The name of the guest's loader, and the folder in which it looks for libraries.
 const LOADER: &str = "ld-linux-aarch64.so.1";
 pub const LIBRARIES: &str = "lib/aarch64-linux-gnu";
 
-/// What C adds to the guest.
+/// The C programs of the guest.
 pub struct C {
-    /// Dynamic programs and libraries, and their places in the guest.
+    /// Dynamic programs and libraries, with their paths in the guest.
     pub files: Vec<(String, PathBuf)>,
-    /// Where `libpmu_vm_reader.a` is, for the guest's own program.
+    /// The folder of `libpmu_vm_reader.a`, for the guest's own program.
     pub folder: PathBuf,
 }
 
-/// Compiles what changed. `root`: the unpacked packages.
+/// Compiles what has changed. `root` contains the unpacked packages.
 pub fn build(layout: &Layout, root: &Path) -> Result<C> {
     let folder = super::home(layout).join("c");
     std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
@@ -42,7 +42,7 @@ pub fn build(layout: &Layout, root: &Path) -> Result<C> {
         quiet(&mut command, "make an archive of reader.o")?;
     }
 
-    // The agent's own host and library.
+    // The agent's host and library.
     let gnu = ["-target", "aarch64-linux-gnu.2.28"];
     let host = folder.join("host");
     let flags = ["-Wno-unused-parameter", "-ldl", "-lpthread"];
@@ -58,7 +58,7 @@ pub fn build(layout: &Layout, root: &Path) -> Result<C> {
     Ok(C { files, folder })
 }
 
-/// zig, which `dist` links with, has clang and the start files of every machine.
+/// A tool of zig, which `dist` uses for linking. It has clang and the start files of every machine.
 fn zig(layout: &Layout, tool: &str) -> Result<Command> {
     setup::install(layout, &[List::Build])?;
     let mut command = Command::new(layout.venv_bin("python"));
@@ -66,7 +66,7 @@ fn zig(layout: &Layout, tool: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// Compiles unless `to` is newer than `source`; whether it did.
+/// Compiles unless `to` is newer than `source`. Returns whether it did.
 fn compile(layout: &Layout, source: &str, arguments: &[&str], to: &Path) -> Result<bool> {
     let changed = |path: &Path| path.metadata().and_then(|file| file.modified()).ok();
     let source = layout.root.join(source);
@@ -80,8 +80,9 @@ fn compile(layout: &Layout, source: &str, arguments: &[&str], to: &Path) -> Resu
     Ok(true)
 }
 
-/// The guest's files for dynamic `programs` (path in the guest, file): the programs, and from the
-/// unpacked packages below `root` the loader and every library that they need.
+/// The guest's files for dynamic `programs` (each a path in the guest and a file). Besides the
+/// programs, these are the loader and every library that they need, from the unpacked packages
+/// below `root`.
 pub fn with_libraries(
     root: &Path,
     programs: Vec<(String, PathBuf)>,

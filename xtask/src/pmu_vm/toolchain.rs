@@ -1,9 +1,9 @@
-//! The guest's program, built for AArch64 and linked statically.
+//! Builds the guest's program for AArch64, linked statically.
 //!
 //! rustup has the standard library for musl, with its start files and an unwinder, and Rust's own
-//! toolchain has the linker: no C compiler is needed. Tried instead: Debian's `rustc-web` with
-//! its arm64 library (works without rustup, but 121 MB, and another compiler than the one the
-//! project is built with).
+//! toolchain has the linker, so no C compiler is needed. The alternative was Debian's `rustc-web`
+//! with its arm64 library. It works without rustup, but it takes 121 MB and is not the compiler
+//! with which the project is built.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +18,7 @@ use crate::setup::{self, List};
 const TARGET: &str = "aarch64-unknown-linux-musl";
 const AGENT_TARGET: &str = "aarch64-unknown-linux-gnu";
 
-/// What keeps us from building, if anything does.
+/// The reason why building is impossible, if there is one.
 pub fn missing() -> Option<String> {
     let has =
         |target: &str| sysroot().is_ok_and(|root| root.join("lib/rustlib").join(target).is_dir());
@@ -27,7 +27,8 @@ pub fn missing() -> Option<String> {
     (!rustup).then(|| format!("the standard library for {lacks} and rustup are missing"))
 }
 
-/// The program of the checkout `sources`, up to date, linked with what `libraries` has.
+/// The up-to-date guest program of the checkout `sources`, linked with the libraries in
+/// `libraries`.
 pub fn guest(layout: &Layout, sources: &Path, libraries: &Path) -> Result<PathBuf> {
     let mut build = guest_cargo(layout, sources, "build")?;
     build.arg("--release").env("PMU_VM_LIBRARIES", libraries);
@@ -35,7 +36,7 @@ pub fn guest(layout: &Layout, sources: &Path, libraries: &Path) -> Result<PathBu
     Ok(target_folder(layout).join(TARGET).join("release/guest"))
 }
 
-/// The shared library as `dist` links it, for the guest, without the whole-program pass.
+/// The shared library for the guest, linked as `dist` does, but without link-time optimisation.
 pub fn agent(layout: &Layout) -> Result<PathBuf> {
     add_target(AGENT_TARGET)?;
     setup::install(layout, &[List::Build])?;
@@ -47,7 +48,7 @@ pub fn agent(layout: &Layout) -> Result<PathBuf> {
     Ok(folder.join(AGENT_TARGET).join("quick/libcounterpoint.so"))
 }
 
-/// The standard library for `target`.
+/// Installs the standard library for `target`.
 fn add_target(target: &str) -> Result<()> {
     if sysroot()?.join("lib/rustlib").join(target).is_dir() {
         return Ok(());
@@ -56,7 +57,8 @@ fn add_target(target: &str) -> Result<()> {
     quiet(Command::new("rustup").args(["target", "add", target]), "add a standard library")
 }
 
-/// Clippy, which the workspace's own run does not reach: the guest is AArch64 only.
+/// Runs clippy on the guest, which is AArch64 only, so that the workspace's clippy does not reach
+/// it.
 pub fn lint(layout: &Layout) -> Result<()> {
     let mut lint = guest_cargo(layout, &layout.root, "clippy")?;
     lint.args(["--release", "--", "-D", "warnings"]);
@@ -83,12 +85,13 @@ fn sysroot() -> Result<PathBuf> {
     Ok(output(rustc.args(["--print", "sysroot"]), "ask rustc for its folder")?.trim().into())
 }
 
-/// LLVM's linker, which every toolchain of rustup has; a distribution's own is found by name.
+/// LLVM's linker, which every toolchain of rustup contains. With a distribution's toolchain, it is
+/// found by name.
 fn linker(sysroot: &Path) -> Result<PathBuf> {
     let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     let version = output(rustc.arg("-vV"), "ask rustc for its version")?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    let host = host.context("rustc -vV names no host")?;
+    let host = host.context("the output of rustc -vV has no host")?;
     let own = sysroot.join("lib/rustlib").join(host).join("bin/rust-lld");
     Ok(if own.is_file() { own } else { "ld.lld".into() })
 }

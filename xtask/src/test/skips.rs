@@ -1,7 +1,7 @@
-//! Tests that skipped themselves, and the skips that are expected.
+//! Reads which tests were skipped, and lists the skips that are expected.
 //!
-//! A skipped test passes, so a machine that lost Python or the right to count would look as if
-//! everything worked. `cargo xtask test --strict`, which CI uses, fails on a skip that is not in
+//! A skipped test passes. So if a machine lost Python or the permission to count, everything would
+//! still seem to work. `cargo xtask test --strict`, which CI uses, fails on a skip that is not in
 //! [`EXPECTED`].
 
 use std::path::Path;
@@ -14,14 +14,14 @@ struct Expected {
     why: &'static str,
 }
 
-/// Short, and each with the reason why CI cannot run the test.
+/// Keep this list short. Each entry has the reason why CI cannot run the test.
 const EXPECTED: &[Expected] = &[
     Expected { test: "torchs_sums", why: "PyTorch's wheels are several GB" },
-    Expected { test: "hta", why: "HolisticTraceAnalysis brings PyTorch" },
+    Expected { test: "hta", why: "HolisticTraceAnalysis requires PyTorch" },
     Expected { test: "documented", why: "one example of docs/metrics.md counts with a PMU" },
     Expected {
         test: "output_files kernel",
-        why: "CI's kernel does not protect links, which the test compares with",
+        why: "the test compares with the kernel's protection of links, which CI's kernel lacks",
     },
     Expected {
         test: "a_tracefs_that_may_not_be_read",
@@ -36,13 +36,14 @@ pub struct Skip {
 }
 
 impl Skip {
-    /// Why this skip is expected, if it is.
+    /// The reason why this skip is expected, if it is.
     pub fn expected(&self) -> Option<&'static str> {
         EXPECTED.iter().find(|expected| expected.test == self.test).map(|expected| expected.why)
     }
 }
 
-/// What tests wrote into the file of `COUNTERPOINT_SKIP_LOG`, in their order, each line once.
+/// The lines that tests wrote into the file of `COUNTERPOINT_SKIP_LOG`, in order, without
+/// duplicates.
 pub fn read(log: &Path) -> Vec<Skip> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let mut skips: Vec<Skip> = Vec::new();

@@ -1,4 +1,4 @@
-//! The arrows between rooms, and what the target side may use from outside.
+//! Checks the dependencies between rooms, and the outside crates that in-target rooms use.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ pub fn check(layout: &Layout, findings: &mut Findings) -> Result<()> {
     check_library(layout, findings)
 }
 
-/// The folder below `crates/`, for packages that lie there.
+/// The folder name of a package below `crates/`.
 fn room_folder(layout: &Layout, package: &Package) -> Option<String> {
     let folder = package.manifest_path.parent()?;
     let name = folder.as_std_path().strip_prefix(layout.root.join("crates")).ok()?;
@@ -75,14 +75,14 @@ fn check_room(layout: &Layout, room: &Room, package: &Package, findings: &mut Fi
         if !text.lines().any(|line| line.trim() == "#![forbid(unsafe_code)]") {
             findings.add(
                 format_args!("crates/{}/src/lib.rs", room.name),
-                "no #![forbid(unsafe_code)], and the crate is listed as safe",
+                "no #![forbid(unsafe_code)], although the crate is listed as safe",
             );
         }
     }
 }
 
-/// The shared library's whole graph, features resolved: the final word on what gets loaded into
-/// other people's programs.
+/// Checks the whole dependency graph of the shared library, with resolved features. This decides
+/// what is loaded into other people's programs.
 fn check_library(layout: &Layout, findings: &mut Findings) -> Result<()> {
     let metadata: Metadata = MetadataCommand::new()
         .manifest_path(layout.root.join("artifacts/Cargo.toml"))

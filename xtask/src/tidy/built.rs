@@ -1,4 +1,4 @@
-//! The built release: what it asks of the machine that it is copied to.
+//! Checks what the built release needs from the machine to which it is copied.
 
 use std::collections::BTreeSet;
 use std::path::Path;

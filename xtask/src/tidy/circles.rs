@@ -1,11 +1,11 @@
-//! Circles among the files of a crate, and the layers that a crate's files keep.
+//! Finds circles among the files of a crate, and checks the layers of a crate.
 //!
 //! Two files that use each other can only be read together. A parent and its child are exempt: a
-//! parent names its children, and a child belongs to its parent. What is checked is the graph that
-//! is left: a circle through any number of files is a finding.
+//! parent names its children, and a child belongs to its parent. In the remaining graph, a circle
+//! through any number of files is a finding.
 //!
-//! A use is a path in the syntax tree (`use`, types, calls, and what looks like a path inside a
-//! macro), resolved as far as files go: `crate::thread::guarded` is a use of `thread.rs`, or of the
+//! A use is a path in the syntax tree (`use`, types, calls, and whatever looks like a path inside a
+//! macro). It is resolved to files: `crate::thread::guarded` is a use of `thread.rs`, or of the
 //! file from which `thread.rs` re-exports the name. Tests (`#[cfg(test)]`) may use anything.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -25,7 +25,7 @@ type Module = Vec<String>;
 
 /// Which files of a crate use which.
 pub struct Uses {
-    /// Modules with a file of their own, by their path.
+    /// Modules that have their own file, by path.
     files: BTreeMap<Module, Source>,
 }
 
@@ -33,7 +33,7 @@ pub struct Uses {
 struct Source {
     /// The file, relative to the crate's `src`.
     path: String,
-    /// Absolute paths of names that it uses, and of what it re-exports by which name.
+    /// Absolute paths of the names that it uses, and of its re-exports by their names.
     used: BTreeSet<Module>,
     exported: BTreeMap<String, Module>,
 }
@@ -76,7 +76,7 @@ impl Uses {
         Self::of(&texts)
     }
 
-    /// `texts` are paths relative to `src` and what stands in them.
+    /// Parses `texts`, which are paths relative to `src` with the files' contents.
     fn of(texts: &[(String, String)]) -> Result<Self> {
         let mut files = BTreeMap::new();
         let mut tests = BTreeSet::new();
@@ -104,10 +104,10 @@ impl Uses {
         used.filter(|other| !other.starts_with(module) && !module.starts_with(other)).collect()
     }
 
-    /// The file in which the name at an absolute path is defined, as far as re-exports tell.
+    /// The file that defines the name at an absolute path, following re-exports.
     fn file_of(&self, path: &Module) -> Option<&Module> {
         let mut path = path.clone();
-        // Re-exports of re-exports: more than a few would be a circle of their own.
+        // Re-exports of re-exports; more than a few levels would be a circle of their own.
         for _ in 0..8 {
             let at = (0..=path.len()).rev().find(|&n| self.files.contains_key(&path[..n]))?;
             let (file, source) = self.files.get_key_value(&path[..at])?;
@@ -122,7 +122,7 @@ impl Uses {
         None
     }
 
-    /// One shortest circle through each file that lies on any, each circle once.
+    /// For each file that is part of a circle, one of its shortest circles, without duplicates.
     pub fn circles(&self) -> Vec<Vec<String>> {
         let graph: BTreeMap<&Module, BTreeSet<&Module>> =
             self.files.keys().map(|module| (module, self.used_by(module))).collect();
@@ -161,7 +161,7 @@ impl Uses {
     }
 }
 
-/// The shortest way from `start` back to itself, `start` first.
+/// The shortest path from `start` back to itself, beginning with `start`.
 fn shortest_circle<'a>(
     graph: &BTreeMap<&'a Module, BTreeSet<&'a Module>>,
     start: &'a Module,
@@ -197,18 +197,18 @@ fn module_of(path: &str) -> Module {
     path.split('/').map(String::from).collect()
 }
 
-/// Walks one file.
+/// Reads one file.
 struct Reader<'a> {
     modules: &'a BTreeSet<Module>,
-    /// The module that is being read: the file's, or one written inside it.
+    /// The module that is being read: the file's module, or one written inside of it.
     here: Module,
     source: Source,
-    /// Modules that are for tests only.
+    /// Modules that are only compiled for tests.
     tests: &'a mut BTreeSet<Module>,
 }
 
 impl Reader<'_> {
-    /// The absolute path of a name, if it is one of this crate.
+    /// The absolute path of a name, if the name belongs to this crate.
     fn absolute(&self, path: &[String]) -> Option<Module> {
         let mut rest = path;
         let mut absolute = match path.first()?.as_str() {
@@ -258,7 +258,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A re-export is not a use: whoever asks for the name uses the file that has it.
+    /// A re-export is not a use: a file that uses the name uses the file that defines it.
     fn leaf(&mut self, path: &[String], exported: Option<String>) {
         match (self.absolute(path), exported) {
             (Some(path), Some(name)) => drop(self.source.exported.insert(name, path)),
@@ -267,7 +267,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What looks like a path inside a macro.
+    /// Finds what looks like a path inside a macro.
     fn tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;
@@ -299,7 +299,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether an item is compiled for tests only.
+/// Whether an item is only compiled for tests.
 fn for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
@@ -355,7 +355,7 @@ mod tests {
 
     fn circles(files: &[(&str, &str)]) -> Vec<String> {
         let files: Vec<_> = files.iter().map(|(p, t)| (p.to_string(), t.to_string())).collect();
-        let uses = Uses::of(&files).expect("the files parse");
+        let uses = Uses::of(&files).expect("parse the test's files");
         uses.circles().iter().map(|circle| circle.join(" → ")).collect()
     }
 
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_circle_is_found_once_and_a_way_without_return_is_not() {
+    fn a_long_circle_is_found_once_and_a_path_without_return_is_not() {
         let found = circles(&[
             ("lib.rs", "mod a; mod b; mod c; mod d;"),
             ("a.rs", "use crate::{b, d::D};"),
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_that_has_a_name_is_used_not_the_one_that_passes_it_on() {
+    fn a_re_exported_name_counts_as_a_use_of_the_defining_file() {
         let found = circles(&[
             ("lib.rs", "mod a; mod b; pub use a::A; pub(crate) use b::c::B;"),
             ("a.rs", "use crate::B as Other;"),

@@ -1,4 +1,4 @@
-//! Relative links of the documentation lead somewhere.
+//! Checks that relative links of the documentation lead to an existing file.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Whether the table of rooms in ARCHITECTURE.md has a row for every crate, and no other row.
+//! Checks that the table of rooms in ARCHITECTURE.md has one row for every crate, and no other row.
 
 use anyhow::{Context, Result};
 
@@ -25,7 +25,7 @@ pub fn check(layout: &Layout, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// What differs between the page's table and the rules: rows, and the crates that each may use.
+/// The differences between the page's table and the rules: rows, and the crates that each may use.
 fn compare(page: &str, rooms: &[Room]) -> Vec<String> {
     let table = table(page);
     let mut found = Vec::new();
@@ -71,7 +71,7 @@ fn table(page: &str) -> Vec<(&str, Vec<&str>)> {
     .collect()
 }
 
-/// What is between backticks.
+/// The texts between backticks.
 fn names(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }

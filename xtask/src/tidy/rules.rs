@@ -1,14 +1,15 @@
-//! The rules as data. Change a rule here, and say in the commit why.
+//! The rules as data. If you change a rule here, say why in the commit.
 
 /// A room: a crate below `crates/`. The table of rooms in ARCHITECTURE.md has a row for each.
 pub struct Room {
-    /// Folder below `crates/`, and the name of the library.
+    /// The folder below `crates/`, and the name of the library.
     pub name: &'static str,
-    /// Rooms it may use in its normal and build dependencies. Development dependencies are free.
+    /// The rooms that its normal and build dependencies may include. Development dependencies are
+    /// free.
     pub may_use: &'static [&'static str],
-    /// Runs inside other people's programs: uses nothing from outside but `libc`.
+    /// Whether it runs inside other people's programs. Then its only outside dependency is `libc`.
     pub in_target: bool,
-    /// Must say `#![forbid(unsafe_code)]`.
+    /// Whether it must say `#![forbid(unsafe_code)]`.
     pub safe: bool,
 }
 
@@ -33,7 +34,8 @@ pub const ROOMS: &[Room] = &[
         in_target: false,
         safe: false,
     },
-    // abi: a user's collector is registered with the recorder in the same process.
+    // It may use abi because a user's collector is registered with the recorder in the same
+    // process.
     Room {
         name: "measure",
         may_use: &["names", "machine", "counters", "abi", "model"],
@@ -44,8 +46,8 @@ pub const ROOMS: &[Room] = &[
     Room { name: "trace", may_use: &["profile", "model"], in_target: false, safe: true },
     Room { name: "ir", may_use: &["abi"], in_target: false, safe: true },
     Room { name: "analysis", may_use: &["profile", "ir", "model"], in_target: false, safe: true },
-    // Not agent: its state lives in libcounterpoint.so alone. Not measure: it is for programs of
-    // users.
+    // It may not use agent, whose state is only in libcounterpoint.so, nor measure, which is for
+    // users' programs.
     Room {
         name: "cli",
         may_use: &[
@@ -64,7 +66,7 @@ pub const ROOMS: &[Room] = &[
         in_target: false,
         safe: false,
     },
-    // Listed in no other row: a development dependency only.
+    // A development dependency, so no other row lists it.
     Room {
         name: "testkit",
         may_use: &["model", "abi", "counters", "record", "profile"],
@@ -78,7 +80,7 @@ pub const ROOMS: &[Room] = &[
 pub struct Layers {
     /// The folder, relative to the root.
     pub folder: &'static str,
-    /// A layer's name, and the modules in it by the first part of their path.
+    /// The name of a layer, and its modules by the first part of their path.
     pub layers: &'static [(&'static str, &'static [&'static str])],
 }
 
@@ -94,28 +96,30 @@ pub const LAYERS: &[Layers] = &[Layers {
     ],
 }];
 
-/// What in-target rooms may use from outside.
+/// The outside crates that in-target rooms may use.
 pub const IN_TARGET_OUTSIDE: &[&str] = &["libc"];
 
-/// Libraries that the built files may need. All are part of glibc.
+/// Libraries that the built files may need. All of them are part of glibc.
 pub const NEEDED: &[&str] =
     &["libc.so.6", "libdl.so.2", "libpthread.so.0", "libm.so.6", "librt.so.1"];
 
-/// The dynamic loader has a name per machine.
+/// The dynamic loader's name is different on each architecture.
 pub const NEEDED_PREFIX: &str = "ld-linux";
 
-/// Lines above which a source file must explain itself, and the words with which it does.
+/// The number of lines above which a source file must explain its length, and the words that begin
+/// the explanation.
 pub const LONGEST_FILE: usize = 600;
 pub const LONG_FILE_REASON: &str = "above 600 lines:";
 
-/// Endings of files that people write and read line by line.
+/// Extensions of files that people write and read line by line.
 pub const SOURCE_ENDINGS: &[&str] =
     &["rs", "py", "c", "h", "cc", "cpp", "hpp", "sh", "toml", "md", "yml", "yaml"];
 
-/// Inputs and recorded outputs: content is not ours to tidy.
+/// Inputs and recorded outputs, whose content is not checked.
 pub const NOT_OURS: &[&str] = &["fixtures/", "benches/runs/", "Cargo.lock", "LICENSE-"];
 
-/// Words that say "not finished". Spelled in pieces, or this file would find itself.
+/// Words that say "not finished". They are written in pieces, because otherwise this file would be
+/// a finding.
 pub const UNFINISHED: &[&str] = &[
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -123,6 +127,6 @@ pub const UNFINISHED: &[&str] = &[
     concat!("unimple", "mented!"),
 ];
 
-/// Starts of absolute paths that exist on one machine only.
+/// Prefixes of absolute paths that exist on one machine only.
 pub const MACHINE_PATHS: &[&str] =
     &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];

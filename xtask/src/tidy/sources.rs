@@ -1,4 +1,4 @@
-//! Text rules: length, unfinished work, paths of one machine.
+//! Checks the text of files: length, unfinished work, and paths of one machine.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ pub fn check(layout: &Layout, files: &[PathBuf], findings: &mut Findings) -> Res
     for file in files {
         let path = layout.root.join(file);
         let data = std::fs::read(&path).with_context(|| format!("read {}", path.display()))?;
-        // Binary files hold no lines of ours.
+        // Binary files are not checked.
         let Ok(text) = std::str::from_utf8(&data) else { continue };
         let ours = !NOT_OURS.iter().any(|start| file.to_string_lossy().starts_with(start));
         if ours && is_source(file) {
@@ -37,7 +37,7 @@ pub fn check(layout: &Layout, files: &[PathBuf], findings: &mut Findings) -> Res
 
 fn is_source(file: &Path) -> bool {
     let ending = file.extension().map(|ending| ending.to_string_lossy().into_owned());
-    // Scripts without an ending (`.ci/run`) count as well.
+    // Scripts without an extension (`.ci/run`) count as well.
     ending.is_none_or(|ending| SOURCE_ENDINGS.contains(&ending.as_str()))
 }
 
@@ -47,7 +47,7 @@ fn check_length(file: &Path, text: &str, findings: &mut Findings) {
     if lines > LONGEST_FILE && !explained {
         findings.add(
             file.display(),
-            format_args!("{lines} lines, and no header line says \"{LONG_FILE_REASON}\" why"),
+            format_args!("{lines} lines, and no header line \"{LONG_FILE_REASON} …\" explains why"),
         );
     }
 }
@@ -65,7 +65,8 @@ fn find_words(file: &Path, text: &str, words: &[&str], what: &str, findings: &mu
     }
 }
 
-/// Whether `line` has `start` where a path can begin: not inside a longer path or an address.
+/// Whether `line` contains `start` where a path can begin, that is, not inside a longer path or a
+/// URL.
 fn has_absolute(line: &str, start: &str) -> bool {
     line.match_indices(start).any(|(at, _)| {
         let before = line[..at].chars().next_back();

@@ -8,83 +8,84 @@ use super::{OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall, Serial};
 use crate::empty::EmptyCall;
 use crate::probe::{costs, in_place};
 
-/// What book-keeping of the virtual machine begins with.
+/// Prefix of the names of the virtual machine's book-keeping functions.
 pub const BOOKKEEPING: &str = "vm.builtin.";
-/// The device of whatever runs on none.
+/// The device of calls that run on no device.
 const HOST: &str = "cpu0";
 
-/// What a row is about.
+/// What a row describes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OpRowKind {
     /// Calls of one op with these arguments on this device.
     Op {
-        /// Its name.
+        /// The op's name.
         name: String,
         /// See [`profile::Op::arguments`].
         arguments: String,
         /// See [`profile::Op::device`].
         device: String,
-        /// Durations are those of launches.
+        /// Whether its durations are only the time of launching it.
         asynchronous: bool,
     },
     /// Book-keeping calls, all of one device.
     Bookkeeping {
-        /// As above; `cpu0` for calls without tensors: there the machine itself works.
+        /// As above. `cpu0` for calls without tensors, in which the machine itself works.
         device: String,
     },
     /// Gaps between the ops of runs.
     Between,
-    /// What runs spent before their first op and behind the last.
+    /// The time of runs before their first op and after the last one.
     Entry,
-    /// Parallel regions in no op: no time of their own.
+    /// Parallel regions in no op. This row has no time of its own.
     NoOp,
 }
 
-/// One row. Times in ticks.
+/// One row. Times are in ticks.
 #[derive(Clone, Debug)]
 pub struct OpRow {
-    /// What it is about.
+    /// What the row describes.
     pub kind: OpRowKind,
-    /// Its calls lie in no run, and its time is in none.
+    /// Whether its calls are outside of all runs, so that its time belongs to no run.
     pub outside: bool,
-    /// Calls of ops; of runs for the rows about those.
+    /// Number of calls of ops; in rows about runs, number of runs.
     pub calls: u64,
-    /// Sum of the durations; of a call in one of the same row only the outer one counts.
+    /// Sum of the durations. If a call is inside another call of the same row, only the outer one
+    /// counts.
     pub total_ticks: u128,
     /// Self time.
     pub self_ticks: u128,
-    /// Of each counter what the calling threads read, without ops inside. Those of
-    /// [`OpRowKind::Between`] are with [`OpRowKind::Entry`].
+    /// For each counter, the values of the calling threads without the ops inside. The values of
+    /// [`OpRowKind::Between`] are included in [`OpRowKind::Entry`].
     pub counters: Vec<CounterSum>,
-    /// Of each counter what other threads read, over calls with regions.
+    /// For each counter, the values of other threads, over calls with regions.
     pub workers: Vec<CounterSum>,
-    /// Calls with regions.
+    /// Number of calls with regions.
     pub with_regions: u64,
-    /// Bytes of storage; `None`: nobody told of any.
+    /// Bytes of storage; `None` if no call reported any.
     pub storage: Option<u128>,
-    /// Bytes of workspace, likewise.
+    /// Bytes of workspace; `None` if no call reported any.
     pub workspace: Option<u128>,
-    /// Of each of [`OpTable::values`].
+    /// One for each of [`OpTable::values`].
     pub values: Vec<ValueSum>,
-    /// Its parallel regions.
+    /// The sums of its parallel regions.
     pub regions: RegionSum,
 }
 
-/// A counter over the calls that know it.
+/// A counter over the calls that have a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterSum {
-    /// Sum.
+    /// Sum of the values.
     pub total: u128,
-    /// Calls in it.
+    /// Number of calls with a value.
     pub calls: u64,
-    /// What empty calls would have read, over the calls of which that is known.
+    /// What empty calls would have read, over the calls for which that is known.
     pub empty: u128,
-    /// Those calls.
+    /// Number of those calls.
     pub calibrated: u64,
 }
 
 impl CounterSum {
-    /// `empty`: what a call that does nothing reads; `None`: not calibrated.
+    /// `empty` is the value of a call that does nothing; `None` if it was not calibrated.
     fn add(&mut self, value: Option<u64>, empty: Option<u64>) {
         let Some(value) = value else { return };
         self.total += u128::from(value);
@@ -93,47 +94,47 @@ impl CounterSum {
         self.calibrated += u64::from(empty.is_some());
     }
 
-    /// The part of the sum that empty calls would have read, 0 to 1. `None`: nothing was counted,
-    /// or that is not known of some call.
+    /// The part of the sum that empty calls would have read, 0 to 1. `None` if nothing was counted,
+    /// or if that part is unknown for some call.
     pub fn empty_share(&self) -> Option<f64> {
         let known = self.total > 0 && self.calibrated == self.calls;
         known.then(|| (self.empty as f64 / self.total as f64).min(1.0))
     }
 }
 
-/// A value of a user's collector over the calls that have it.
+/// A value of a user's collector, over the calls that have it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ValueSum {
-    /// Calls in it.
+    /// Number of calls with the value.
     pub calls: u64,
-    /// Sum of a count.
+    /// Sum of the values, for a count.
     pub count: i128,
-    /// Sum of any other number.
+    /// Sum of the values, for any other number.
     pub sum: f64,
-    /// The text that all have; `None` if they differ.
+    /// The text that all calls have; `None` if they differ.
     pub text: Option<String>,
 }
 
-/// Parallel regions of a row.
+/// The parallel regions of a row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RegionSum {
-    /// How many.
+    /// Number of regions.
     pub regions: u64,
-    /// Those of which some task is missing; the sums below are without them.
+    /// Number of regions with missing tasks. The sums of tasks below leave them out.
     pub incomplete: u64,
-    /// Sum of the durations of all.
+    /// Sum of the durations of all regions.
     pub ticks: u128,
-    /// Tasks.
+    /// Number of tasks.
     pub tasks: u64,
     /// Sum of the longest tasks.
     pub longest_ticks: u128,
-    /// Sum of the means of the tasks.
+    /// Sum of the regions' mean tasks.
     pub mean_ticks: f64,
     /// The largest imbalance.
     pub worst: Option<f64>,
-    /// Regions with tasks one after the other on one thread.
+    /// Number of regions with tasks that ran one after the other on one thread.
     pub serial_threads: u64,
-    /// Regions with tasks of different threads one after the other, by CPU.
+    /// Number of regions with tasks of different threads that ran one after the other, by CPU.
     pub serial_cpus: BTreeMap<u32, u64>,
 }
 
@@ -158,52 +159,55 @@ impl RegionSum {
         self.worst = self.worst.into_iter().chain(region.imbalance).max_by(f64::total_cmp);
     }
 
-    /// The longest tasks by the means, over all regions.
+    /// The sum of the longest tasks divided by the sum of the means, over all regions.
     pub fn imbalance(&self) -> Option<f64> {
         (self.mean_ticks > 0.0).then(|| self.longest_ticks as f64 / self.mean_ticks)
     }
 
-    /// Regions with tasks one after the other where there was room for more at once.
+    /// Number of regions with tasks that ran one after the other although more could have run at
+    /// once.
     pub fn serial(&self) -> u64 {
         self.serial_threads + self.serial_cpus.values().sum::<u64>()
     }
 }
 
-/// The table.
+/// The table of ops.
 #[derive(Clone, Debug)]
 pub struct OpTable {
-    /// Its rows, in no order.
+    /// Its rows, in no particular order.
     pub rows: Vec<OpRow>,
     /// Names and kinds of the values of users' collectors.
     pub values: Vec<(String, ValueKind)>,
-    /// Runs that lie in no other.
+    /// Number of runs that are in no other run.
     pub runs: u64,
-    /// Runs that failed.
+    /// Number of runs that failed.
     pub failed: u64,
-    /// The ops that threw, by name, and how many runs each ended; runs whose op is not known are in
-    /// none.
+    /// The ops that threw, by name, with the number of runs that each ended. A run whose op is not
+    /// known is not included.
     pub threw: BTreeMap<String, u64>,
-    /// Calls of book-keeping ops for which no counter was read though others have them.
+    /// Number of calls of book-keeping ops for which no counter was read although others have
+    /// counters.
     pub uncounted: u64,
-    /// Time of the runs that lie in no other: what the rows' self times add up to, without those
-    /// that lie in no run.
+    /// Time of the runs that are in no other run. The self times of all rows that are inside of
+    /// runs add up to it.
     pub wall_ticks: u128,
     /// Self time of ops in no run.
     pub outside_ticks: u128,
-    /// Calls of ops.
+    /// Number of calls of ops.
     pub ops: u64,
-    /// Everything that was recorded for it: runs, ops, regions and tasks.
+    /// Number of recorded calls of every kind: runs, ops, regions and tasks.
     pub probe_calls: u64,
-    /// What the probes of these calls are estimated to have cost, without [`Self::way_ns`]; `None`
-    /// if that was not calibrated in some process.
+    /// The estimated cost of the probes of these calls, without [`Self::way_ns`]. `None` if it was
+    /// not calibrated in some process.
     pub probe_ns: Option<f64>,
-    /// What the machines took to call the instrument, at most: see [`crate::ProbeCost::way_ns`].
-    /// `None` where too few ops follow one another to tell.
+    /// An upper bound for the time in which the machines called the instrument; see
+    /// [`crate::ProbeCost::way_ns`]. `None` if there are too few consecutive ops to tell.
     pub way_ns: Option<f64>,
 }
 
 impl OpTable {
-    /// Adds up the trees that `filter` wants. `fold`: book-keeping is one row for each device.
+    /// Adds up the trees that `filter` selects. With `fold`, book-keeping is one row for each
+    /// device.
     pub fn new(trees: &OpTrees<'_>, filter: &OpFilter, fold: bool) -> Self {
         let profile = trees.profile;
         let costs = costs(profile, in_place(profile, 1), &[]);
@@ -246,8 +250,8 @@ impl OpTable {
             let known = cost.filter(|cost| cost.calls == cost.of_calls);
             let timed = uncounted[process];
             table.uncounted += timed;
-            // A filter leaves some out: in proportion.
-            // A profile of an earlier version has no calibration for calls that were only timed.
+            // A filter leaves some calls out, so the cost is in proportion. A profile of an earlier
+            // version has no calibration for calls that were only timed.
             let ns = known.and_then(|cost| {
                 let uncounted = if timed > 0 { cost.uncounted_call_ns? } else { 0.0 };
                 let counted = cost.counted_call_ns() * (calls - timed) as f64;
@@ -264,7 +268,7 @@ impl OpTable {
     }
 }
 
-/// What values are called: by name and kind, whatever their numbers in each process.
+/// The columns of values, by name and kind. The numbers of a value may differ between processes.
 type ValueColumns = (Vec<(String, ValueKind)>, HashMap<(usize, u32), usize>);
 
 fn value_columns(profile: &Profile) -> ValueColumns {
@@ -288,17 +292,17 @@ struct Adder<'a> {
     fold: bool,
     counters: usize,
     columns: ValueColumns,
-    /// Rows by op and whether they lie in no run.
+    /// Rows by op, and by whether they are outside of all runs.
     by_op: HashMap<(OpId, bool), usize>,
     by_kind: HashMap<(OpRowKind, bool), usize>,
-    /// Rows of the ops in which the next one may lie, outermost first.
+    /// Rows of the ops that may contain the next call, outermost first.
     around: Vec<usize>,
-    /// For each row in how many of its calls the next one may lie.
+    /// For each row, how many of its calls may contain the next call.
     inside: Vec<u32>,
     calls: Vec<u64>,
-    /// Of those, calls of book-keeping ops that were timed only.
+    /// Number of those calls that are calls of book-keeping ops that were only timed.
     uncounted: Vec<u64>,
-    /// What a call that does nothing reads, by process.
+    /// The readings of a call that does nothing, by process.
     empty: Vec<Option<&'a EmptyCall>>,
     table: OpTable,
 }
@@ -346,7 +350,7 @@ impl Adder<'_> {
         row
     }
 
-    /// What a call that does nothing reads of a counter in this process.
+    /// The reading of a counter in a call that does nothing, in this process.
     fn empty(&self, process: usize, counter: usize) -> Option<u64> {
         self.empty.get(process).copied().flatten()?.values.get(counter).copied().flatten()
     }
@@ -451,7 +455,7 @@ impl ValueSum {
             ValueKind::Count => self.count += i128::from(bits as i64),
             ValueKind::Duration | ValueKind::Percent | ValueKind::Ratio => {
                 let value = f64::from_bits(bits);
-                // Of what is no number, nothing is known: as in JSON.
+                // A value that is not a number is treated as unknown, as in JSON.
                 if !value.is_finite() {
                     return;
                 }

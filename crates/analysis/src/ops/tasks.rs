@@ -1,4 +1,5 @@
-//! The first way over the pages: tasks of parallel regions, by the number of their region.
+//! The first pass over the pages: collects the tasks of parallel regions by the number of their
+//! region.
 
 use profile::columns::{KEY_CORRELATION, cpu_of};
 use profile::{Columns, PageDecoder, PageKey, Profile, Role, merge_losses};
@@ -8,9 +9,9 @@ use super::{OpTrees, Region, Serial, Task};
 /// The tasks of a profile.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
-    /// By process, region and number.
+    /// Sorted by process, region and number.
     all: Vec<Recorded>,
-    /// What their counters read, as many for each task as the profile has.
+    /// The counter values, for each task as many as the profile has counters.
     values: Vec<u64>,
     counters: usize,
 }
@@ -25,13 +26,14 @@ struct Recorded {
     cpu: u32,
     start: u64,
     duration: u64,
-    /// Which counters are known.
+    /// A bit for each counter whose value is known.
     known: u32,
     nested: bool,
     values: usize,
 }
 
-/// Which counters of call `i` are known, and their values, 0 for the others.
+/// Appends the counter values of call `i`, with 0 for unknown ones. Returns a bit for each known
+/// value.
 pub(super) fn counters_of(
     profile: &Profile,
     columns: &Columns,
@@ -118,7 +120,7 @@ impl Tasks {
         })
     }
 
-    /// The region with this number and its tasks. `base` has what its own call says.
+    /// The region with this number, with its tasks. `base` has what the region's own call says.
     pub fn region(&self, process: usize, number: Option<u64>, base: Region, cpus: u32) -> Region {
         let Some(number) = number else { return base };
         let key = (process as u32, number);
@@ -151,8 +153,8 @@ impl Tasks {
     }
 }
 
-/// Whether tasks waited for one another although fewer threads, or fewer CPUs, were used than
-/// there are for so many tasks. `cpus`: logical processors of the machine, 0: not known.
+/// Whether tasks waited for one another although they used fewer threads, or fewer CPUs, than are
+/// available for this many tasks. `cpus` is the number of logical processors; 0 if it is not known.
 fn serial(tasks: &[Task], cpus: u32) -> Option<Serial> {
     let room = match cpus {
         0 => tasks.len(),

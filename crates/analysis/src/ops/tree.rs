@@ -1,5 +1,5 @@
-//! The second way over the pages: the calls of each thread become trees, and each tree is shown as
-//! soon as it is whole.
+//! The second pass over the pages: the calls of each thread become trees, and each tree is shown as
+//! soon as it is complete.
 
 use profile::columns::{
     Columns, FIRST_USER_KEY, KEY_CORRELATION, KEY_FAILED, KEY_FAILED_OP, KEY_STORAGE_BYTES,
@@ -11,7 +11,7 @@ use super::rows::BOOKKEEPING;
 use super::tasks::counters_of;
 use super::{OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall};
 
-/// A call in memory. Ranges are places in lists of the arena.
+/// A call in memory. Ranges are indices into the lists of the arena.
 #[derive(Clone, Debug)]
 struct Node {
     op: OpId,
@@ -34,15 +34,15 @@ impl Node {
     }
 }
 
-/// The calls of a thread that are not shown yet.
+/// The calls of a thread that have not been shown yet.
 #[derive(Debug, Default)]
 struct Arena {
     nodes: Vec<Node>,
-    /// What counters read, as many for each call as the profile has.
+    /// The counter values, for each call as many as the profile has counters.
     values: Vec<u64>,
     children: Vec<usize>,
     users: Vec<(u32, u64)>,
-    /// In no other call so far, by end.
+    /// Calls that are inside no other call so far, ordered by end.
     open: Vec<usize>,
     last_end: u64,
 }
@@ -57,7 +57,7 @@ impl Arena {
         self.last_end = 0;
     }
 
-    /// Takes the next call of the thread.
+    /// Adds the next call of the thread.
     fn add(&mut self, trees: &OpTrees<'_>, columns: &Columns, i: usize) {
         let ops = &trees.profile.ops;
         let Some(op) = ops.of(columns.process, columns.export[i]) else { return };
@@ -117,12 +117,13 @@ struct Shower<'a, 'p, V> {
     counters: usize,
     runs: u64,
     ops: u64,
-    /// Calls to be shown: with the run, the op and the number of ops in which each lies.
+    /// Calls that are still to be shown, each with the run, the op and the number of ops that
+    /// contain it.
     next: Vec<(usize, Inside)>,
     inner: Vec<usize>,
     regions: Vec<Region>,
     walk: Vec<usize>,
-    /// Of the call that is being shown: its counters, its own, and those of its workers.
+    /// Counters of the call that is being shown: all, its own, and those of its workers.
     all: Vec<Option<u64>>,
     own: Vec<Option<u64>>,
     workers: Vec<Option<u64>>,
@@ -165,7 +166,7 @@ pub(super) fn visit(trees: &OpTrees<'_>, filter: &OpFilter, visitor: &mut impl O
             (shower.process, shower.thread) = (process, thread);
             for page in 0..t.headers().len() {
                 let columns = decoder.decode(PageKey { process, thread, page });
-                // The earliest begin behind each call.
+                // Compute the earliest begin after each call.
                 later.clear();
                 let mut earliest = trees.later[process][thread][page];
                 for begin in columns.start_ticks.iter().rev() {
@@ -224,8 +225,8 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
         }
     }
 
-    /// The ops and runs in a call that lie in no op or run in it, by begin, and the regions
-    /// likewise; a region that is asked for is among its own.
+    /// Finds the ops and runs that are directly inside a call, ordered by begin, and its regions.
+    /// If the call is itself a region, it is among them.
     fn look_inside(&mut self, arena: &Arena, at: usize) {
         self.inner.clear();
         self.regions.clear();
@@ -265,9 +266,10 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
         self.trees.tasks.region(self.process, node.region, base, cpus)
     }
 
-    /// The counters of a call, with those of the calls inside and without. A part that is not known
-    /// leaves nothing known, unless it is a book-keeping op, which was not to be counted: what such a
-    /// one counts belongs to the call in which it lies, but for the ops that it calls in turn.
+    /// Computes the counters of a call, with and without those of the calls inside it. If a part is
+    /// not known, the result is not known. The exception is a book-keeping op, which was not meant
+    /// to be counted: what it counts belongs to the call that contains it, except for the ops that
+    /// it calls.
     fn read_counters(&mut self, arena: &Arena, at: usize) {
         let values = |at: usize| {
             let (known, from) = (arena.nodes[at].known, at * self.counters);

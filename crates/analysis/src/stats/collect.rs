@@ -1,8 +1,8 @@
-//! Gathering the chosen calls by op and thread while the pages are read.
+//! Collects the chosen calls by op and thread while the pages are read.
 //!
-//! Workers meet pages in no order. Each one keeps, per op and thread, chunks of calls whose pages
-//! follow one another; put in the order of their pages they are the thread's calls as recorded,
-//! whatever the number of workers.
+//! Workers receive pages in no particular order. For each op and thread, a worker keeps chunks of
+//! calls from consecutive pages. Sorted by page, the chunks are the thread's calls in the recorded
+//! order, whatever the number of workers.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,7 +13,7 @@ use super::Options;
 use super::samples::{Column, Samples, Values};
 use crate::table::Key;
 
-/// An op's calls, as found.
+/// The calls that were found for an op.
 #[derive(Debug)]
 pub(super) struct Found {
     pub key: Key,
@@ -21,7 +21,7 @@ pub(super) struct Found {
     parts: Vec<Segment>,
 }
 
-/// Where one thread's calls are among those of the op.
+/// The position of one thread's calls among those of the op.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub process: usize,
@@ -31,7 +31,7 @@ pub(super) struct Part {
     pub locations: BTreeMap<u32, u64>,
 }
 
-/// Calls of one op and thread.
+/// The calls of one op in one thread.
 #[derive(Debug)]
 struct Segment {
     key: Key,
@@ -43,7 +43,7 @@ struct Segment {
     last_location: usize,
 }
 
-/// Those of pages that follow one another.
+/// The calls of consecutive pages.
 #[derive(Debug)]
 struct Chunk {
     first_page: usize,
@@ -54,7 +54,7 @@ struct Chunk {
 #[derive(Debug, Default)]
 struct ChunkColumn {
     values: Values,
-    /// Places of missing values.
+    /// Indices of missing values.
     missing: Vec<u32>,
 }
 
@@ -70,7 +70,7 @@ impl Segment {
         self.chunks.iter().map(|chunk| chunk.columns[0].values.len()).sum()
     }
 
-    /// Makes sure that the last chunk takes calls of this page.
+    /// Makes sure that the last chunk accepts calls of this page.
     fn begin(&mut self, page: usize, variables: usize) {
         if let Some(chunk) = self.chunks.last_mut() {
             if chunk.last_page == page || chunk.last_page + 1 == page {
@@ -109,7 +109,7 @@ impl Found {
         self.parts.iter().map(|part| part.calls() as u64).sum()
     }
 
-    /// The calls of all threads in one piece, thread by thread.
+    /// Joins the calls of all threads, thread by thread.
     pub fn flatten(self) -> (Samples, Vec<Part>) {
         let mut parts = Vec::new();
         let mut at = 0;
@@ -145,7 +145,7 @@ impl Found {
     }
 }
 
-/// The chosen calls of each op, the op with the largest sum of durations first; and the losses
+/// The chosen calls of each op, the op with the largest sum of durations first, and the losses
 /// found inside pages, by process.
 pub(super) fn collect(
     profile: &Profile,
@@ -190,7 +190,7 @@ pub(super) fn collect(
 struct Choice<'a> {
     op: Option<&'a str>,
     ops: Vec<bool>,
-    /// By process and thread: `None` if not wanted, else the ticks from which calls are.
+    /// By process and thread: the tick from which calls are wanted; `None` if the thread is not.
     threads: Vec<Vec<Option<u64>>>,
 }
 
@@ -226,16 +226,16 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// What one worker found.
+/// What one worker has found.
 struct Worker<'a> {
     profile: &'a Profile,
     choice: &'a Choice<'a>,
     segments: Vec<Segment>,
     places: HashMap<(Key, usize, usize), usize>,
-    /// Segment of each export of the thread that was seen last.
+    /// The segment of each export of the thread that was seen last.
     cache: HashMap<u32, Option<u32>>,
     cached: Option<(usize, usize)>,
-    /// Segment of each call of the page.
+    /// The segment of each call of the page.
     rows: Vec<u32>,
 }
 
@@ -328,7 +328,7 @@ impl<'a> Worker<'a> {
         self.rows = rows;
     }
 
-    /// A variable's column in the chunk at hand of a segment; `None` for a call that is skipped.
+    /// A variable's column in the current chunk of a segment; `None` for a call that is skipped.
     #[inline]
     fn column(&mut self, row: u32, variable: usize) -> Option<&mut ChunkColumn> {
         let chunk = self.segments.get_mut(row as usize)?.chunks.last_mut()?;

@@ -1,4 +1,4 @@
-//! Metrics as whole numbers: everything behind this ranks, sums and multiplies those.
+//! Maps metrics to integers. All later steps rank, sum and multiply these.
 
 use model::metric::Bound;
 use profile::Profile;
@@ -8,10 +8,10 @@ use crate::metrics::PartOfTime;
 use super::samples::{Column, Samples, Values};
 use super::{Number, Variable};
 
-/// Steps between the smallest and the largest value: as many as a float tells apart.
+/// Number of steps between the smallest and the largest value: as many as a float can distinguish.
 const STEPS: u64 = 1 << 52;
 
-/// How values were put on their grid.
+/// How values were mapped to the grid.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Grid {
     from: f64,
@@ -19,7 +19,7 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// The grid of these values, all finite.
+    /// The grid of these values, all of which must be finite.
     fn of(values: impl Iterator<Item = f64>) -> Self {
         let fold = |range: Option<Self>, value: f64| match range {
             None => Some(Self { from: value, to: value }),
@@ -32,7 +32,7 @@ impl Grid {
         if self.to <= self.from {
             return 0;
         }
-        // By halves: the difference of two floats can be more than a float.
+        // Halves the values first: the difference of two floats can be too large for a float.
         let part = (value / 2.0 - self.from / 2.0) / (self.to / 2.0 - self.from / 2.0);
         ((part * STEPS as f64).round() as u64).min(STEPS)
     }
@@ -48,7 +48,7 @@ impl Grid {
         }
     }
 
-    /// Takes a variable's values off the grid.
+    /// Maps a variable's values back from the grid.
     pub fn undo(self, variable: &mut Variable) {
         let value = |place: Option<f64>| place.map(|place| self.value(place));
         let number = |n: Option<Number>| n.map(|n| Number::Real(self.value(n.to_f64())));
@@ -60,8 +60,8 @@ impl Grid {
 }
 
 impl Samples {
-    /// Adds a column for each metric, made of the duration (column 0) and the counters (column 1
-    /// and on).
+    /// Adds a column for each metric, computed from the duration (column 0) and the counters (the
+    /// other columns).
     pub(super) fn add_metrics(&mut self, profile: &Profile, metrics: &[Bound]) -> Vec<Grid> {
         let ns_per_tick = profile.timeline.ns_per_tick();
         let mut grids = Vec::new();
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_and_back() {
+    fn values_survive_the_grid_within_one_step() {
         for values in [
             vec![],
             vec![3.5],

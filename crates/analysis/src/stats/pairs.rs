@@ -1,10 +1,10 @@
-//! Two variables of the same calls: correlation of values and of ranks, calls by buckets.
+//! Pairs of variables of the same calls: correlation of values and of ranks, and calls by buckets.
 
 use super::ranks::{BLOCK, Ranked, mean};
 use super::samples::{ColumnSlice, ValueSlice};
 use super::{Cell, Pair, Table};
 
-/// One of the two.
+/// One of the two variables.
 pub(super) struct Side<'a> {
     pub column: ColumnSlice<'a>,
     pub ranked: &'a Ranked,
@@ -21,7 +21,7 @@ pub(super) struct PairScratch {
     ranks: [Vec<u32>; 2],
 }
 
-/// Everything about a pair but which one it is.
+/// Computes everything about a pair except which variables it consists of.
 pub(super) fn pair(
     of: &Side<'_>,
     given: &Side<'_>,
@@ -38,15 +38,15 @@ pub(super) fn pair(
     pair
 }
 
-/// A correlation from its sums. Rounding must not lead beyond what a correlation can be. The
-/// product of the squares is at most 2³²⁰ and at least 2⁻⁶⁴ here: one root of it loses nothing,
-/// and is exact where both are equal.
+/// A correlation from its sums, clamped because rounding must not lead beyond ±1. The product of
+/// the squares is between 2⁻⁶⁴ and 2³²⁰ here, so one root of the product loses nothing, and it is
+/// exact if both squares are equal.
 fn correlation(products: f64, squares: f64, other_squares: f64) -> Option<f64> {
     (squares > 0.0 && other_squares > 0.0)
         .then(|| (products / (squares * other_squares).sqrt()).clamp(-1.0, 1.0))
 }
 
-/// Both have a value in every call.
+/// A pair in which both variables have a value in every call.
 fn whole(of: &Side<'_>, given: &Side<'_>) -> Pair {
     let (x, y) = (of.ranked, given.ranked);
     let products = match (of.column.values, given.column.values) {
@@ -87,7 +87,7 @@ fn products<A: Copy + Into<u64>, B: Copy + Into<u64>>(
     blocks.sum()
 }
 
-/// Some value is missing: means, squares and ranks are those of the calls that have both.
+/// A pair with missing values: means, squares and ranks are those of the calls that have both.
 fn partly(of: &Side<'_>, given: &Side<'_>, scratch: &mut PairScratch) -> Pair {
     let sides = [of, given];
     let both = || {
@@ -142,8 +142,8 @@ fn partly(of: &Side<'_>, given: &Side<'_>, scratch: &mut PairScratch) -> Pair {
     }
 }
 
-/// A number for each class of equal values, at most the number of values: the doubled ranks of
-/// two classes differ by two at least.
+/// A number for each class of equal values. It is at most the number of values, because the doubled
+/// ranks of two classes differ by at least two.
 fn class(doubled_rank: u32) -> usize {
     (doubled_rank / 2) as usize
 }

@@ -1,17 +1,18 @@
-//! Sorting one variable: its moments, the rank and the bucket of each value, the means of the
-//! buckets.
+//! Sorts one variable and computes its moments, the rank and the bucket of each value, and the
+//! means of the buckets.
 //!
-//! Equal values are one *class*. Classes are met from small to large, by counting if the values
-//! lie close together, else by sorting values that carry their place: both in 64 bits where the
-//! values allow that (with 10 million calls, if they span less than 2⁴⁰), else in 96.
+//! Equal values form a *class*. Classes are visited from small to large. If the values lie close
+//! together, they are counted. Otherwise they are sorted together with their index: both fit in 64
+//! bits if the values allow it (with 10 million calls, if they span less than 2⁴⁰), and in 96 bits
+//! if not.
 
 use super::samples::{ColumnSlice, ValueSlice};
 use super::{Number, Variable};
 
-/// Values this close together are counted instead of sorted, however few they are.
+/// Values that span less than this are always counted and not sorted, however few they are.
 const COUNTED: u64 = 1 << 12;
-/// Terms that are summed on their own before they are added to the rest: keeps rounding errors
-/// of long sums small.
+/// Number of terms that are summed separately before they are added to the total. This keeps the
+/// rounding errors of long sums small.
 pub(super) const BLOCK: usize = 4096;
 
 /// A variable after sorting.
@@ -48,15 +49,15 @@ impl From<&Ranked> for Variable {
 /// Buffers for sorting.
 #[derive(Debug, Default)]
 pub(super) struct RankScratch {
-    /// Difference from the smallest value above, place below.
+    /// The difference from the smallest value in the upper bits, and the index in the lower bits.
     packed: Vec<u64>,
     wide: Vec<Wide>,
     counts: Vec<u32>,
-    /// Doubled rank and bucket of each value, by difference from the smallest.
+    /// Doubled rank and bucket of each value, by its difference from the smallest.
     classes: Vec<(u32, u8)>,
 }
 
-/// A wide value and its place, in twelve bytes.
+/// A wide value and its index, in twelve bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Wide {
     high: u32,
@@ -65,7 +66,7 @@ struct Wide {
 }
 
 impl RankScratch {
-    /// Gives the memory of large scopes back.
+    /// Frees the memory of large scopes.
     pub fn shrink(&mut self) {
         if self.packed.capacity() + self.wide.capacity() + self.counts.capacity() > super::SMALL * 4
         {
@@ -74,14 +75,15 @@ impl RankScratch {
     }
 }
 
-/// `sum / n` where the sum does not fit a float.
+/// `sum / n` where the sum is too large for a float.
 pub(super) fn mean(sum: u128, n: u64) -> f64 {
     let n = u128::from(n.max(1));
     (sum / n) as f64 + (sum % n) as f64 / n as f64
 }
 
-/// Ranks a variable. Of each value that is there, `ranks` gets the doubled rank (from 1; equal
-/// values have the mean of those they span) and `places` the bucket; of others, anything.
+/// Ranks a variable. For each value that exists, `ranks` gets the doubled rank (from 1; equal
+/// values get the mean of those they span), and `places` the bucket. The entries of missing values
+/// are undefined.
 pub(super) fn rank(
     column: &ColumnSlice<'_>,
     buckets: usize,
@@ -91,7 +93,7 @@ pub(super) fn rank(
 ) -> Ranked {
     let (mut calls, mut sum, mut min, mut max) = (0u64, 0u128, u64::MAX, 0u64);
     match (column.values, column.missing) {
-        // The common case, in a form that is done many at a time.
+        // The common case, in a form that the compiler can vectorize.
         (ValueSlice::Narrow(values), None) => {
             for block in values.chunks(BLOCK) {
                 sum += u128::from(block.iter().map(|v| u64::from(*v)).sum::<u64>());
@@ -200,7 +202,7 @@ fn sort(
     }
 }
 
-/// Classes from small to large, added up.
+/// Sums over classes from small to large.
 struct Classes {
     calls: u64,
     min: u64,
@@ -209,7 +211,7 @@ struct Classes {
     at: u64,
     classes: usize,
     bucket: usize,
-    /// Sorted position behind the bucket.
+    /// Sorted position after the current bucket.
     bucket_end: u64,
     sums: Vec<u128>,
     squares: f64,
@@ -241,8 +243,8 @@ impl Classes {
         (u128::from(self.calls) * bucket as u128 / self.sums.len() as u128) as u64
     }
 
-    /// Adds the next class: its value and how many calls have it. Gives its doubled rank and its
-    /// bucket.
+    /// Adds the next class, given its value and its number of calls. Returns its doubled rank and
+    /// its bucket.
     #[inline]
     fn add(&mut self, value: u64, calls: u64) -> (u32, u8) {
         let (start, end) = (self.at, self.at + calls);

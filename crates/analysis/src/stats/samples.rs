@@ -1,21 +1,21 @@
-//! The calls of one op as columns: one value, or none, per call and variable.
+//! The calls of one op as columns: for each call and variable, one value or none.
 
 /// One variable.
 #[derive(Clone, Debug)]
 pub struct Column {
     pub(super) values: Values,
-    /// Whether each value is missing; `None`: none is.
+    /// Whether each value is missing; `None` if no value is.
     pub(super) missing: Option<Vec<bool>>,
 }
 
-/// Four bytes each, or eight as soon as one needs them.
+/// Values of four bytes each, or of eight if at least one needs them.
 #[derive(Clone, Debug)]
 pub(super) enum Values {
     Narrow(Vec<u32>),
     Wide(Vec<u64>),
 }
 
-/// Columns of one length.
+/// Columns of equal length.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     pub(super) columns: Vec<Column>,
@@ -46,7 +46,7 @@ impl Values {
         }
     }
 
-    /// Gives back memory that it does not use.
+    /// Frees memory that is not used.
     pub fn shrink(&mut self) {
         match self {
             Self::Narrow(values) => values.shrink_to_fit(),
@@ -54,7 +54,8 @@ impl Values {
         }
     }
 
-    /// Those of `parts`, one after the other. Each part goes as soon as it is taken over.
+    /// Joins the values of `parts`, in this order. Each part is freed as soon as it has been
+    /// copied.
     pub fn join(parts: Vec<Self>) -> Self {
         let len = parts.iter().map(Self::len).sum();
         if parts.iter().all(|part| matches!(part, Self::Narrow(_))) {
@@ -84,7 +85,7 @@ impl Default for Values {
 }
 
 impl Samples {
-    /// Columns of equal length. Shorter ones are filled up with missing values.
+    /// Makes columns of equal length. Shorter ones are filled up with missing values.
     pub fn new(columns: &[Vec<Option<u64>>]) -> Self {
         let len = columns.iter().map(Vec::len).max().unwrap_or(0);
         let columns = columns
@@ -104,12 +105,12 @@ impl Samples {
         Self { columns, len }
     }
 
-    /// Calls.
+    /// The number of calls.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no call.
+    /// Whether there are no calls.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -120,25 +121,25 @@ impl Samples {
                 Values::Narrow(values) => ValueSlice::Narrow(&values[from..to]),
                 Values::Wide(values) => ValueSlice::Wide(&values[from..to]),
             },
-            // A part without a hole is as good as a column without one.
+            // A part without missing values needs no list of them.
             missing: column.missing.as_deref().map(|m| &m[from..to]).filter(|m| m.contains(&true)),
         });
         Slice { columns: columns.collect(), len: to - from }
     }
 }
 
-/// Some calls that follow one another.
+/// Some consecutive calls.
 #[derive(Clone, Debug)]
 pub(super) struct Slice<'a> {
     pub columns: Vec<ColumnSlice<'a>>,
     pub len: usize,
 }
 
-/// One variable of them.
+/// One variable of a slice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ColumnSlice<'a> {
     pub values: ValueSlice<'a>,
-    /// `None`: every value is there.
+    /// `None` if every value exists.
     pub missing: Option<&'a [bool]>,
 }
 
@@ -149,7 +150,7 @@ pub(super) enum ValueSlice<'a> {
 }
 
 impl ColumnSlice<'_> {
-    /// Value `i`, also where it is missing (0 then).
+    /// Value `i`; 0 if it is missing.
     #[inline]
     pub fn raw(&self, i: usize) -> u64 {
         match self.values {
@@ -158,7 +159,7 @@ impl ColumnSlice<'_> {
         }
     }
 
-    /// Whether value `i` is there.
+    /// Whether value `i` exists.
     #[inline]
     pub fn is_there(&self, i: usize) -> bool {
         self.missing.is_none_or(|missing| !missing[i])
@@ -170,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn widened_and_joined() {
+    fn joining_widens_the_values() {
         let mut values = Values::default();
         values.push(7);
         values.push(1 << 40);
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_without_holes_has_none() {
+    fn a_slice_without_missing_values_has_no_list_of_them() {
         let samples = Samples::new(&[vec![Some(1), None, Some(3)], vec![Some(4)]]);
         assert_eq!(samples.len(), 3);
         assert!(samples.slice(0, 1).columns[1].missing.is_none());

@@ -1,4 +1,4 @@
-//! Buffers that are used again from scope to scope, and the workers that share the work.
+//! Buffers that are reused from scope to scope, and the workers that share the work.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,15 +8,15 @@ use super::ranks::{RankScratch, Ranked, rank};
 use super::samples::Slice;
 use super::{Scope, Variable};
 
-/// Buffers for describing one scope at a time, with as many workers as there are scratches.
+/// Buffers for describing one scope at a time, with one worker per `Scratch`.
 #[derive(Debug)]
 pub(super) struct Workspace {
-    /// For each variable, of each call the doubled rank and the bucket.
+    /// For each variable, the doubled rank and the bucket of each call.
     ranks: Vec<(Vec<u32>, Vec<u8>)>,
     scratch: Vec<Scratch>,
 }
 
-/// What one worker needs for itself.
+/// The buffers of one worker.
 #[derive(Debug, Default)]
 struct Scratch {
     rank: RankScratch,
@@ -28,7 +28,7 @@ impl Workspace {
         Self { ranks: vec![], scratch: (0..workers.max(1)).map(|_| Scratch::default()).collect() }
     }
 
-    /// Everything about these calls, except where they ended.
+    /// Computes everything about these calls, except where they ended.
     pub fn describe(&mut self, calls: &Slice<'_>, buckets: usize, tables: bool) -> Scope {
         self.ranks.resize_with(calls.columns.len(), Default::default);
         for (ranks, places) in &mut self.ranks {
@@ -40,7 +40,7 @@ impl Workspace {
             parallel(&mut self.scratch, items, |scratch, (column, (ranks, places))| {
                 rank(column, buckets, &mut scratch.rank, ranks, places)
             });
-        // Sorting took the most memory; pairs need other buffers.
+        // Sorting takes the most memory, and pairs need other buffers.
         self.scratch.iter_mut().for_each(|scratch| scratch.rank.shrink());
         let pairs =
             (0..calls.columns.len()).flat_map(|given| (0..given).map(move |of| (of, given)));
@@ -65,8 +65,8 @@ impl Workspace {
     }
 }
 
-/// Calls `each` for every item, dealt out one by one to as many threads as there are states.
-/// Results in the order of the items.
+/// Calls `each` for every item. Items are given out one by one to as many threads as there are
+/// states. Returns the results in the order of the items.
 pub(super) fn parallel<S: Send, T: Send, R: Send>(
     states: &mut [S],
     items: Vec<T>,
@@ -84,7 +84,7 @@ pub(super) fn parallel<S: Send, T: Send, R: Send>(
         loop {
             let i = next.fetch_add(1, Ordering::Relaxed);
             let Some(item) = items.get(i) else { break };
-            // Nobody panics while holding the lock, and every item is taken once.
+            // No thread panics while it holds the lock, and every item is taken once.
             let taken = item.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
             results.extend(taken.map(|item| (i, each(state, item))));
         }

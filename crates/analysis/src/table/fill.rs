@@ -1,4 +1,4 @@
-//! The table while it is filled: the row of each call, and what is added there.
+//! The table while it is filled: finds the row of each call, and adds the call to it.
 
 use std::collections::HashMap;
 
@@ -17,32 +17,33 @@ use crate::metrics::Sets;
 pub(crate) struct Table<'a> {
     pub(super) profile: &'a Profile,
     by: By,
-    /// For each op whether the filter wants it; `None`: all.
+    /// For each op, whether the filter selects it; `None` if it selects all.
     wanted: Option<&'a [bool]>,
     /// The filter itself, for calls whose op's name is lost.
     filter: Option<&'a str>,
     pub(super) metrics: &'a [Bound],
-    /// Whether what an empty call reads is taken off each call.
+    /// Whether to subtract from each call what an empty call reads.
     pub(super) subtract: bool,
     pub(super) sets: Sets,
     passes: usize,
     pub(super) rows: HashMap<Key, usize>,
     pub(super) sums: Vec<Sum>,
-    /// Everything recorded, whatever the filter says: what shares are shares of.
+    /// This and the following totals include everything recorded and ignore the filter. Percentages
+    /// refer to them.
     pub all_calls: u64,
     pub all_dispatches: u64,
     pub all_unplaced: bool,
-    /// Some ops are what virtual machines call.
+    /// Whether some ops belong to virtual machines.
     machines: bool,
     pub all_ticks: u128,
-    /// What of that is nobody's self time.
+    /// The part of the total that is not the self time of these calls.
     pub all_not_own: u128,
-    /// Calls on no thread ([`Role::is_apart`]), which the above leave out.
+    /// Calls that belong to no thread ([`Role::is_apart`]). The totals above leave them out.
     pub all_apart: Apart,
-    /// Row of each export of the process that was seen last.
+    /// The row of each export of the process that was seen last.
     cache: HashMap<u32, Option<usize>>,
     cached_process: Option<usize>,
-    /// Row of each call of the page.
+    /// The row of each call of the page.
     page_rows: Vec<u32>,
 }
 
@@ -89,7 +90,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// The row of a call, except for its CPU; `None` if the filter does not want it.
+    /// The row of a call, but without its CPU. `None` if the filter does not select it.
     fn row_of(&mut self, columns: &Columns, export: u32) -> Option<usize> {
         let op = self.profile.ops.of(columns.process, export);
         let wanted = match op {
@@ -104,7 +105,7 @@ impl<'a> Table<'a> {
             (By::Op, None) => Key::Unknown(columns.process, export),
             (By::Thread, _) => Key::Thread(columns.process, columns.thread),
             (By::Process, _) => Key::Process(columns.process),
-            // The real row is found per call; this one only says that it is wanted.
+            // The actual row is found per call; this one only says that the filter selects it.
             (By::Cpu, _) => return Some(0),
         };
         Some(self.row(key))
@@ -143,13 +144,14 @@ impl<'a> Table<'a> {
         self.page_rows = rows;
     }
 
-    /// For each call of a page a number that [`Table::not_own`] takes.
+    /// A number for each call of a page, for use with [`Table::not_own`].
     pub fn rows_of(&mut self, columns: &Columns) -> &[u32] {
         self.find_rows(columns);
         &self.page_rows
     }
 
-    /// Of a call with this number, so much is the self time of others.
+    /// Notes that `ticks` of the duration of the call with this number are the self time of other
+    /// calls.
     pub fn not_own(&mut self, row: u32, ticks: u64) {
         self.all_not_own += u128::from(ticks);
         if let Some(sum) = self.sums.get_mut(row as usize) {
@@ -157,14 +159,14 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Whether call `i` is a virtual machine's, which belongs to no dispatch.
+    /// Whether call `i` belongs to a virtual machine, and so to no dispatch.
     fn is_of_machine(&self, columns: &Columns, i: usize) -> bool {
         let ops = &self.profile.ops;
         let op = ops.of(columns.process, columns.export[i]).and_then(|op| ops.get(op));
         op.is_some_and(|op| op.role != Role::Workgroup)
     }
 
-    /// The role of a page's calls, if they are on no thread. Such calls have pages of their own.
+    /// The role of a page's calls, if they belong to no thread. Such calls have separate pages.
     pub fn apart(&self, columns: &Columns) -> Option<Role> {
         if !self.machines {
             return None;
@@ -173,12 +175,12 @@ impl<'a> Table<'a> {
         self.profile.ops.get(op).map(|op| op.role).filter(|role| role.is_apart())
     }
 
-    /// Adds the calls of one page. `empty`: what an empty call reads.
+    /// Adds the calls of one page. `empty` is what an empty call reads.
     pub fn add(&mut self, columns: &Columns, empty: Option<&EmptyCall>) {
         self.find_rows(columns);
         let apart = self.apart(columns);
         if apart.is_some() && self.by != By::Op {
-            // They are on no thread and no CPU.
+            // They belong to no thread and no CPU.
             self.page_rows.fill(SKIPPED);
         }
         let empty_ticks = empty.map_or(0, |e| e.ticks);
@@ -259,7 +261,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Adds the calls whose counters took turns, and for how long each group counted.
+    /// Adds the calls whose counters took turns, and the time in which each group counted.
     fn add_estimates(&mut self, columns: &Columns, empty: Option<&EmptyCall>) {
         let groups = self.profile.groups.all();
         for (g, (group, times)) in groups.iter().zip(&columns.groups).enumerate() {
@@ -273,7 +275,7 @@ impl<'a> Table<'a> {
                     counted.enabled_ns += u128::from(times.enabled_ns[i]);
                     counted.running_ns += u128::from(times.running_ns[i]);
                     if *status == Status::Whole {
-                        continue; // Added already.
+                        continue; // It was added before.
                     }
                     if let Some(value) = columns.value(g, counter, i) {
                         let bracket = empty.and_then(|e| e.values.get(counter).copied().flatten());
@@ -285,7 +287,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Adds what another worker found.
+    /// Adds the table of another worker.
     pub fn merge(&mut self, other: Self) {
         self.all_calls += other.all_calls;
         self.all_dispatches += other.all_dispatches;

@@ -1,4 +1,4 @@
-//! From sums to rows: quantiles, metrics, and what is not known.
+//! Turns sums into rows: computes quantiles and metrics, and decides which values are unknown.
 
 use model::metric::Bound;
 use profile::Profile;
@@ -56,7 +56,7 @@ impl Sum {
 }
 
 impl Table<'_> {
-    /// The rows that have calls, in no order. `workers` threads compute them.
+    /// The rows that have calls, in no particular order. `workers` threads compute them.
     pub fn finish(self, workers: usize) -> Vec<Row> {
         let mut sums: Vec<Option<Sum>> = self.sums.into_iter().map(Some).collect();
         let mut work: Vec<(Key, Sum)> = self
@@ -65,7 +65,7 @@ impl Table<'_> {
             .filter_map(|(key, place)| Some((key, sums[place].take()?)))
             .filter(|(_, sum)| sum.calls > 0)
             .collect();
-        // The quantiles take time; the biggest rows are dealt out first.
+        // Quantiles take time, so the biggest rows are assigned first.
         work.sort_by_key(|(key, sum)| (std::cmp::Reverse(sum.calls), *key));
         let mut hands: Vec<Vec<(Key, Sum)>> = (0..workers.max(1)).map(|_| Vec::new()).collect();
         for one in work {

@@ -9,17 +9,17 @@ use crate::metrics::{self, SetSum};
 /// CPU numbers have 12 bits.
 const CPU_WORDS: usize = 4096 / 64;
 
-/// What is known of a row's calls so far. Durations in ticks.
+/// The sums over a row's calls so far. Durations are in ticks.
 #[derive(Debug)]
 pub struct Sum {
     pub calls: u64,
     pub dispatches: u64,
-    /// Some call's workgroup is not known.
+    /// Whether the workgroup of some call is unknown.
     pub unplaced: bool,
     pub total_ticks: u128,
     pub calibrated: u64,
     pub empty_ticks: u128,
-    /// What of it calls within these calls own.
+    /// The part of the total that belongs to calls inside of these calls.
     pub not_own: u128,
     pub durations: Durations,
     pub min: u64,
@@ -29,15 +29,15 @@ pub struct Sum {
     pub passes: Vec<PassTotal>,
     pub threads: BTreeSet<(usize, usize)>,
     pub last_thread: Option<(usize, usize)>,
-    /// Of that thread the begin and the duration of its earliest call.
+    /// The begin and the duration of the earliest call of that thread.
     pub first: (u64, u64),
-    /// Likewise of each thread, but for what is in `first` alone.
+    /// The same for each thread, except for what is only in `first` so far.
     pub firsts: HashMap<(usize, usize), (u64, u64)>,
     pub cpus: [u64; CPU_WORDS],
 }
 
 impl Sum {
-    /// Notes what is known of the thread that was seen last.
+    /// Saves what is known about the thread that was seen last.
     pub fn note_first(&mut self) {
         if let (Some(thread), (begin, _)) = (self.last_thread, self.first) {
             let known = self.firsts.entry(thread).or_insert(self.first);

@@ -1,14 +1,13 @@
 //! Rows as lines of text: CSV, and the rows of a JSON document.
 //!
-//! The writers are our own because Arrow's bring in its casts between all types and its sorting,
-//! which were a third of the time that a release build took. An export has six types of columns,
-//! and its texts come from dictionaries, so that each text is quoted once in a batch, not once a
-//! row.
+//! We do not use Arrow's writers, because they pull in Arrow's casts between all types and its
+//! sorting, which took a third of the time of a release build. An export has six types of columns.
+//! Its texts come from dictionaries, so each text is quoted once per batch and not once per row.
 //!
-//! What is written, for each type: integers in decimal; a `double` as the shortest decimal number
-//! that reads back as the same (`1.0`, `2.5e-7`); booleans as `true` and `false`; texts as RFC 4180
-//! or RFC 8259 have it. A missing value is an empty field, or `null`. JSON has no number for what is
-//! not finite: that is `null` too, and `NaN`, `inf` or `-inf` in CSV.
+//! Each type is written as follows. Integers are decimal. A `double` is the shortest decimal number
+//! that reads back as the same value (`1.0`, `2.5e-7`). Booleans are `true` and `false`. Texts
+//! follow RFC 4180 or RFC 8259. A missing value is an empty field, or `null`. A number that is not
+//! finite is `NaN`, `inf` or `-inf` in CSV, and `null` in JSON, which has no such numbers.
 
 use std::io::{self, Write};
 
@@ -22,13 +21,13 @@ use arrow_schema::{DataType, Schema};
 
 use crate::view::csv::field;
 
-/// The line of CSV with the columns' names.
+/// The header line of CSV: the names of the columns.
 pub fn csv_header(schema: &Schema) -> String {
     let names: Vec<String> = schema.fields().iter().map(|column| field(column.name())).collect();
     names.join(",") + "\n"
 }
 
-/// A line of CSV for each row.
+/// Formats each row as a line of CSV.
 pub fn csv(batch: &RecordBatch) -> io::Result<Vec<u8>> {
     let columns = columns(batch, &|text| Ok(field(text)))?;
     let mut out = Vec::new();
@@ -48,7 +47,8 @@ pub fn csv(batch: &RecordBatch) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// An object of JSON for each row, each after `separator`, but for the first one after `first`.
+/// Formats each row as a JSON object. `first` precedes the first object, and `separator` each of
+/// the others.
 pub fn json(batch: &RecordBatch, first: &str, separator: &str) -> io::Result<Vec<u8>> {
     let columns = columns(batch, &|text| serde_json::to_string(text).map_err(io::Error::from))?;
     let mut keys = Vec::new();
@@ -78,7 +78,7 @@ enum Column<'a> {
     Int64(&'a Int64Array),
     Double(&'a Float64Array),
     Boolean(&'a BooleanArray),
-    /// Quoted texts, and which of them each row has.
+    /// The quoted texts, and for each row the index of its text.
     Text(&'a Int32Array, Vec<Option<String>>),
 }
 
@@ -88,7 +88,7 @@ enum Cell<'a> {
     Signed(i64),
     Double(f64),
     Boolean(bool),
-    /// Quoted already.
+    /// Already quoted.
     Text(&'a str),
 }
 
@@ -177,7 +177,7 @@ mod tests {
         ])
     }
 
-    /// RFC 4180, section 2, rules 5 to 7; the apostrophe is [`crate::csv`]'s.
+    /// RFC 4180, section 2, rules 5 to 7. The apostrophe comes from [`crate::csv`].
     #[test]
     fn rows_of_csv() {
         let batch = extremes();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finite_and_a_text_that_is_missing_in_the_dictionary() {
+    fn non_finite_numbers_and_a_null_in_the_dictionary() {
         let values = Arc::new(StringArray::from(vec![None, Some("x")]));
         let missing = DictionaryArray::new(Int32Array::from(vec![0, 1, 1]), values);
         let batch = batch(vec![
@@ -220,9 +220,8 @@ mod tests {
         );
     }
 
-    /// Numbers are the shortest that read back as the same.
     #[test]
-    fn doubles_read_back_as_they_were() {
+    fn doubles_are_the_shortest_that_read_back_as_the_same() {
         let numbers = [5e-324, f64::MAX, 1e21, 1e-7, 123456789.125, 1.0 / 3.0, 2e0];
         let batch = batch(vec![("f", Arc::new(Float64Array::from(numbers.to_vec())))]);
         let lines = String::from_utf8(csv(&batch).unwrap()).unwrap();
@@ -231,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_no_export_has_is_an_error() {
+    fn an_unsupported_column_type_is_an_error() {
         let batch = batch(vec![("x", Arc::new(StringArray::from(vec!["a"])))]);
         assert_eq!(csv(&batch).unwrap_err().to_string(), "a column of type Utf8");
     }

@@ -11,7 +11,7 @@ use ::parquet::file::properties::WriterProperties;
 use super::{EXPORT_SCHEMA, Rows, TRACKS_SCHEMA, What, io_error};
 use crate::view::head::ProfileHead;
 
-/// Rows that are compressed and indexed together: what a writer keeps in memory.
+/// Number of rows that are compressed and indexed together. The writer keeps this many in memory.
 const GROUP_ROWS: usize = 262_144;
 
 pub fn write(out: &mut (impl Write + Send), rows: &mut Rows<'_>) -> io::Result<()> {
@@ -39,7 +39,7 @@ pub fn write(out: &mut (impl Write + Send), rows: &mut Rows<'_>) -> io::Result<(
     Ok(())
 }
 
-/// Keeps errors of writing what they are.
+/// Unwraps I/O errors of the writer.
 fn parquet_error(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(inner) => match inner.downcast::<io::Error>() {

@@ -1,7 +1,8 @@
-//! From what `IREE_HOOK_PERF_EVENT_TYPES` says to a list that works here, and the list of names.
+//! Turns the value of `IREE_HOOK_PERF_EVENT_TYPES` into a list of counters that work here, and
+//! prints the list of all counter names.
 //!
-//! The original ended the program at the first name that it did not know or could not open. Here
-//! such a one is left out with a line on stderr, and the rest is counted.
+//! The original hook ended the program at the first name that it did not know or could not open.
+//! Counterpoint leaves such a name out with a line on stderr and counts the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -16,22 +17,22 @@ use crate::naming::Naming;
 /// Counters that work here.
 #[derive(Debug, Default, PartialEq)]
 pub struct Chosen {
-    /// As it can be typed behind `-e`; `none` if nothing is left.
+    /// The list in the syntax of `-e`; `none` if nothing is left.
     pub list: String,
-    /// What was typed for each counter, in the order of the run.
+    /// What the user typed for each counter, in the order of the run.
     pub labels: Vec<String>,
-    /// What was left out or changed, a sentence each.
+    /// One sentence for each counter that was left out or changed.
     pub notes: Vec<String>,
 }
 
-/// One entry of what was typed.
+/// One entry of the typed list.
 struct Piece {
     text: String,
-    /// Name of each of its counters, and what to call it.
+    /// The name of each of its counters, and the label to print for it.
     labels: Vec<(String, String)>,
 }
 
-/// Chooses from `typed` what works on this machine.
+/// Chooses the counters of `typed` that work on this machine.
 pub fn choose(typed: &str, machine: &Machine) -> Chosen {
     let resolver = Naming::default().resolver(machine);
     let mut chosen = Chosen::default();
@@ -47,7 +48,7 @@ pub fn choose(typed: &str, machine: &Machine) -> Chosen {
                 }
             },
             Err(error) => {
-                // `run` has a hint for it, which is worth as much here.
+                // The hint is the one that `run` would print; it is just as useful here.
                 let hint = error.hint.as_ref().map_or_else(String::new, |h| format!(" ({h})"));
                 chosen.notes.push(format!(
                     "IREE_HOOK_PERF_EVENT_TYPES: {}; it is left out{hint}",
@@ -56,7 +57,7 @@ pub fn choose(typed: &str, machine: &Machine) -> Chosen {
                 continue;
             }
         };
-        // The same counter twice would only be told apart by its place.
+        // Leaves out a repeated counter: only its position would tell the two apart.
         if piece.labels.iter().all(|(name, _)| known.insert(name.clone())) {
             pieces.push(piece);
         }
@@ -69,7 +70,8 @@ pub fn choose(typed: &str, machine: &Machine) -> Chosen {
     chosen
 }
 
-/// Makes the list of all pieces; apart, if they cannot be counted at the same time, or fewer.
+/// Makes the list of all pieces. If they cannot be counted at the same time, puts each into a group
+/// of its own; if that fails too, leaves out the last piece and tries again.
 fn fit(
     resolver: &Resolver,
     machine: &Machine,
@@ -108,7 +110,7 @@ fn fit(
     Vec::new()
 }
 
-/// An entry, and what it counts. One without modifiers counts in user mode, as the original did.
+/// Resolves one entry. A counter without modifiers counts in user mode, as in the original hook.
 fn piece(resolver: &Resolver, entry: &str) -> Result<(Piece, Vec<Counter>), names::NameError> {
     let mut counters = resolver.resolve(entry)?;
     let mut text = entry.to_owned();
@@ -126,12 +128,13 @@ fn piece(resolver: &Resolver, entry: &str) -> Result<(Piece, Vec<Counter>), name
     Ok((Piece { text, labels }, counters))
 }
 
-/// Whether nothing was typed that says in which mode to count, and user mode alone makes sense.
+/// Whether the entry has no modifiers that say in which mode to count, and counting only user mode
+/// makes sense for this counter.
 fn counts_everywhere(counter: &Counter) -> bool {
     const TYPE_SOFTWARE: u32 = 1;
     const TYPE_TRACEPOINT: u32 = 2;
-    /// context-switches, cpu-migrations, cgroup-switches: they happen in the kernel, and the
-    /// original always printed 0.
+    /// context-switches, cpu-migrations and cgroup-switches happen in the kernel. In user mode they
+    /// are always 0, which is what the original hook printed.
     const KERNELS_OWN: [u64; 3] = [3, 4, 11];
     let Source::Perf(attr) = &counter.source else { return false };
     let &PerfAttr { kind, config, exclude_user, exclude_kernel, exclude_hv, pinned, .. } = attr;
@@ -142,8 +145,8 @@ fn counts_everywhere(counter: &Counter) -> bool {
     !(modes || others || kernels_own || kind == TYPE_TRACEPOINT)
 }
 
-/// Every name that can be typed, as the original printed its list: padded to 40 columns, the
-/// vendor in brackets, and what it is.
+/// Prints every name that can be typed, in the format of the original hook: the name padded to 40
+/// columns, the vendor in brackets, and a description.
 pub fn list(machine: &Machine, out: &mut impl Write) -> io::Result<()> {
     for entry in Resolver::new(machine).catalogue() {
         let target = match entry.source.as_str() {
@@ -174,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_left_is_timing_only() {
+    fn without_a_working_counter_only_times_are_recorded() {
         let chosen = choose("nonsense", &Machine::here());
         assert_eq!((chosen.list.as_str(), chosen.labels.len()), ("none", 0));
         assert_eq!(choose("", &Machine::here()).list, "none");
@@ -187,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_that_were_typed_stay() {
+    fn typed_modes_are_kept() {
         let resolver = Resolver::new(&Machine::here());
         let text = |typed: &str| piece(&resolver, typed).unwrap().0.text;
         assert_eq!(text("cycles"), "cycles:u");

@@ -1,10 +1,11 @@
-//! One CSV file per thread, as the original wrote them: `iree_hook_THREAD.csv` with the header
+//! Writes one CSV file per thread, as the original hook did: `iree_hook_THREAD.csv` with the header
 //! `thread,cpu,node,duration_us,COUNTER…,op` and one row per call, in the order in which calls
-//! ended. The original had no column `op`; it is the last one, so that what reads the others by
-//! their places still does.
+//! ended. The original had no column `op`. It is the last column, so that programs which find the
+//! other columns by position still work.
 //!
-//! Durations are microseconds; three decimals are nanoseconds. CPU and node are those at the end
-//! of the call. A counter that was not read, or that did not count all the time, is an empty field.
+//! Durations are in microseconds with three decimals, that is, to the nanosecond. CPU and node are
+//! those at the end of the call. A counter that was not read, or that did not count all the time,
+//! is an empty field.
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
@@ -18,10 +19,10 @@ use crate::terminal::Kind;
 use crate::view::csv::field;
 use crate::whole::WholeFile;
 
-/// A thread, by index of its process and of itself.
+/// A thread: the index of its process, and its index within the process.
 type ThreadKey = (usize, usize);
 
-/// Writes the files into `directory`, which must be there. `labels` are the counters' names.
+/// Writes the files into `directory`, which must exist. `labels` are the counters' names.
 pub fn write(
     profile: &Profile,
     labels: &[String],
@@ -88,11 +89,11 @@ fn rows(
     Ok(())
 }
 
-/// Fields with the names of a process's exports.
+/// The CSV field with the name of each export of a process, by the export's id.
 type Ops = HashMap<u32, String>;
 
-/// When the thread's first recorded call began; `None` if it has none. The same call that
-/// `analysis::stats` counts from, so that both leave the same calls out.
+/// When the thread's first recorded call began; `None` if there is none. `analysis::stats` counts
+/// from the same call, so that both leave out the same calls.
 fn first_begin(decoder: &mut PageDecoder<'_>, keys: &[PageKey]) -> Option<u64> {
     keys.iter().find_map(|key| decoder.decode(*key).start_ticks.first().copied())
 }
@@ -106,8 +107,9 @@ fn thread_of(profile: &Profile, (process, thread): ThreadKey) -> &profile::Threa
     &profile.processes[process].threads[thread]
 }
 
-/// Every thread and the name of its file. Threads of equal names get their kernel ids, and those
-/// whose ids are equal too (in several processes) everything that tells them apart.
+/// Every thread and the name of its file. Threads with equal names get their kernel ids appended.
+/// If these are equal too (in several processes), the names get everything that tells the threads
+/// apart.
 fn file_names(profile: &Profile) -> Vec<(ThreadKey, String)> {
     let processes = profile.processes.iter().enumerate();
     let threads: Vec<ThreadKey> = processes
@@ -136,7 +138,7 @@ fn file_names(profile: &Profile) -> Vec<(ThreadKey, String)> {
     threads.iter().enumerate().map(|(i, key)| (*key, choose(i))).collect()
 }
 
-/// A thread's name as a part of a file's name.
+/// A thread's name as part of a file name.
 fn file_part(name: &str) -> String {
     let part: String =
         name.chars().map(|c| if c == '/' || c.is_control() { '_' } else { c }).collect();

@@ -1,4 +1,4 @@
-//! `hook prepare`: a profile as the variables say, for the process that asks.
+//! `hook prepare`: makes a profile, as the variables ask, for the process that starts this command.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::prepare::{Recording, prepare};
 use crate::terminal::say;
 use crate::terminal::{Kind, stdout};
 
-/// Where the agent reads the answer.
+/// The descriptor on which the agent reads the answer.
 const ANSWER: i32 = 3;
 
 /// Runs the command.
@@ -59,8 +59,8 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
     told
 }
 
-/// A directory that is not there yet. In the directory for temporary files; only what did not
-/// end in an orderly way is ever found there.
+/// A path in the directory for temporary files that does not exist yet. A profile stays there only
+/// if the program did not end in an orderly way.
 fn place(process: u32) -> PathBuf {
     let base = std::env::temp_dir();
     let name = |number: u32| match number {
@@ -73,8 +73,7 @@ fn place(process: u32) -> PathBuf {
 
 /// Tells the agent what to do.
 fn answer(text: &str) -> Result<ExitCode, Failure> {
-    // SAFETY: the bytes are there for the length of the call; a descriptor that is not open
-    // is an error like any other.
+    // SAFETY: `text` outlives the call. A descriptor that is not open is reported as an error.
     let written = unsafe { libc::write(ANSWER, text.as_ptr().cast(), text.len()) };
     if usize::try_from(written) == Ok(text.len()) {
         return Ok(ExitCode::SUCCESS);

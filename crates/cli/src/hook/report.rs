@@ -1,5 +1,6 @@
-//! `hook report`: what the original printed when a thread ended, for all threads when the process
-//! ends; and the profile goes, unless something is left that only it holds.
+//! `hook report`: prints when the process ends, for all threads, what the original hook printed for
+//! each thread when the thread ended. Then it removes the profile, unless the profile holds data
+//! that was not written anywhere else.
 
 use std::collections::HashSet;
 use std::fs;
@@ -22,7 +23,8 @@ use crate::view::statistics::{Style, render};
 
 /// Runs the command.
 pub fn main(directory: &Path) -> Result<ExitCode, Failure> {
-    // It says which files to write, and is deleted at the end.
+    // The settings say which files to write, and the profile is deleted at the end, so it must be
+    // ours.
     if !has_own_pool(directory).map_err(Failure::new)? {
         return Err(Failure::new(format!(
             "{} is not a profile that a hook of this user has just recorded",
@@ -34,7 +36,7 @@ pub fn main(directory: &Path) -> Result<ExitCode, Failure> {
     if profile.manifest.origin != Origin::Hook {
         return Err(Failure::new(format!("{} was not made by a hook", directory.display())));
     }
-    // Only here: in the profile itself a counter is named by what it counts.
+    // Only the output uses these labels; in the profile, a counter's name says what it counts.
     for (counter, label) in profile.manifest.counters.iter_mut().zip(&settings.labels) {
         counter.name.clone_from(label);
     }
@@ -79,7 +81,8 @@ fn print(profile: &Profile, settings: &Settings) -> Result<(), Failure> {
         let what = settings.filter.as_ref().map_or(String::new(), |name| format!(" of {name}"));
         say!("no call{what} was recorded");
     }
-    // The process is there to be waited for: that its pages are still in the pool is no news.
+    // The process is waiting for this report, so it is expected that its pages are still in the
+    // pool.
     let mut lost = found.losses.clone();
     lost.retain(|loss| loss.name != Loss::WrittenWhileRead.name());
     losses::say(&lost);
@@ -88,7 +91,7 @@ fn print(profile: &Profile, settings: &Settings) -> Result<(), Failure> {
         .map_err(|e| Failure::new(format!("write {}: {e}", csv.display())))
 }
 
-/// Whether threads with calls need more than their names to be told apart.
+/// Whether several of the threads with calls have the same name.
 fn names_repeat(profile: &Profile, found: &Stats) -> bool {
     let threads: HashSet<(usize, usize)> =
         found.ops.iter().flat_map(|op| &op.threads).map(|t| (t.process, t.thread)).collect();
@@ -98,8 +101,8 @@ fn names_repeat(profile: &Profile, found: &Stats) -> bool {
     names.len() < threads.len()
 }
 
-/// Removes the profile and its pool, if they are the caller's and belong together. What cannot be
-/// removed is told: it is as good as a leftover.
+/// Removes the profile and its pool, if both belong to the caller and to each other. Reports what
+/// cannot be removed, because it stays behind as litter.
 fn remove(directory: &Path) {
     if let Err(e) = discard_pool(directory) {
         say!("{e}");

@@ -1,5 +1,6 @@
-//! What the variables say. Read once, when the profile is made, and kept in it: the report
-//! obeys the same words even if the program has changed its environment meanwhile.
+//! The values of the hook's variables. They are read once, when the profile is made, and kept in
+//! it. The report therefore uses the same values even if the program has changed its environment
+//! since.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,13 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
-/// Name of the file in the profile directory.
+/// Name of the settings file in the profile directory.
 const FILE_NAME: &str = "hook.json";
 
-/// A longer one is not read.
+/// A longer file is not read.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// The variables, understood.
+/// The parsed variables.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// `IREE_HOOK_FILTER_NAME`: the one function to record.
@@ -27,23 +28,23 @@ pub struct Settings {
     pub events: String,
     /// `IREE_HOOK_LIST_EVENT_TYPES`.
     pub list: bool,
-    /// `IREE_HOOK_OUTPUT_CSV`, absolute.
+    /// `IREE_HOOK_OUTPUT_CSV`, as an absolute path.
     pub csv: Option<PathBuf>,
     /// `IREE_HOOK_BUCKET_COUNT`.
     pub buckets: usize,
-    /// Unless `IREE_HOOK_NO_PROBABILITY_TABLE`.
+    /// False if `IREE_HOOK_NO_PROBABILITY_TABLE` is set.
     pub tables: bool,
     /// `IREE_HOOK_GAMMA`.
     pub gamma: f64,
-    /// The process that the profile was made for.
+    /// The process for which the profile was made.
     pub process: u32,
-    /// What each counter of the run is called in the output: as it was typed.
+    /// The label of each counter in the output: what the user typed.
     pub labels: Vec<String>,
 }
 
 impl Settings {
-    /// From the variables that `get` knows. The second part: what could not be understood, and
-    /// what is done instead.
+    /// Parses the variables that `get` returns. The second result has a sentence for each value
+    /// that could not be parsed, which also says what is used instead.
     pub fn new(get: impl Fn(&str) -> Option<OsString>) -> (Self, Vec<String>) {
         let mut problems = Vec::new();
         let text = |name: &str| get(name).map(|v| v.to_string_lossy().into_owned());
@@ -78,7 +79,7 @@ impl Settings {
         (settings, problems)
     }
 
-    /// Puts them into the profile in `directory`.
+    /// Writes the settings into the profile in `directory`.
     pub fn write(&self, directory: &Path) -> Result<(), Failure> {
         let path = directory.join(FILE_NAME);
         let fail =
@@ -88,7 +89,7 @@ impl Settings {
         fs::write(&path, json).map_err(|e| fail(&e))
     }
 
-    /// Takes them out of the profile in `directory`.
+    /// Reads the settings of the profile in `directory`.
     pub fn read(directory: &Path) -> Result<Self, Failure> {
         let path = directory.join(FILE_NAME);
         let fail =
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_set_is_the_originals_defaults() {
+    fn without_variables_the_originals_defaults_apply() {
         let (settings, problems) = of(&[]);
         let expected = Settings { buckets: 16, tables: true, gamma: 0.5, ..Settings::default() };
         assert_eq!((settings, problems), (expected, vec![]));
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_told_and_replaced() {
+    fn a_value_that_is_not_a_number_is_reported_and_replaced() {
         for typed in ["many", "-1", "NaN", "257", "0"] {
             let (settings, problems) = of(&[("IREE_HOOK_BUCKET_COUNT", typed)]);
             assert_eq!(settings.buckets, 16, "{typed}");

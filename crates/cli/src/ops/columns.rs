@@ -1,4 +1,4 @@
-//! The tables of ops and of parallel regions as columns with names and units.
+//! The tables of ops and of parallel regions, as columns with names and units.
 
 use std::collections::HashMap;
 
@@ -11,23 +11,23 @@ use super::View;
 use crate::view::names::fit;
 use crate::view::table::{Column, Table, Value};
 
-/// Arguments are not longer than this in tables for people.
+/// In tables for people, arguments are shortened to this width.
 const ARGUMENTS_WIDTH: usize = 36;
-/// The column of the arguments.
+/// The name of the column with the arguments.
 pub const ARGUMENTS: &str = "arguments";
 
-/// Whom the table is for.
+/// Who reads the table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
-    /// Everything, as it is.
+    /// Everything, unchanged.
     Programs,
-    /// Without what people do not read, and with long arguments shortened.
+    /// Without the columns that only programs need, and with long arguments shortened.
     People,
-    /// Arguments are no column, but stand after names that several ops have.
+    /// Without a column of arguments: they follow the name if several ops share that name.
     PeopleInANarrowPlace,
 }
 
-/// What a row is called.
+/// The name of a row.
 pub fn name(row: &OpRow) -> &str {
     match &row.kind {
         OpRowKind::Op { name, .. } => name,
@@ -62,12 +62,12 @@ fn device(row: &OpRow) -> &str {
     }
 }
 
-/// Durations of its calls are those of launches.
+/// Whether the durations of the row's calls are only the time of launching them.
 pub fn is_asynchronous(row: &OpRow) -> bool {
     matches!(row.kind, OpRowKind::Op { asynchronous: true, .. })
 }
 
-/// What a row is called for people.
+/// The name of a row for people.
 fn title(view: &View<'_>, row: &OpRow) -> String {
     let launch = if is_asynchronous(row) { " (launch time)" } else { "" };
     let outside = match row.outside && view.table.runs > 0 && row.kind != OpRowKind::NoOp {
@@ -77,12 +77,12 @@ fn title(view: &View<'_>, row: &OpRow) -> String {
     format!("{}{launch}{outside}", name(row))
 }
 
-/// Several ops have one title, so that only arguments and devices tell them apart.
+/// Whether several ops have the same title, so that only their arguments and devices differ.
 pub fn names_are_shared(view: &View<'_>) -> bool {
     titles(view).values().any(|rows| *rows > 1)
 }
 
-/// How many rows have which title.
+/// The number of rows with each title.
 fn titles(view: &View<'_>) -> HashMap<String, usize> {
     let mut titles = HashMap::new();
     for row in view.table.rows.iter().filter(|row| row.kind != OpRowKind::NoOp) {
@@ -91,7 +91,7 @@ fn titles(view: &View<'_>) -> HashMap<String, usize> {
     titles
 }
 
-/// Titles with what tells those apart that several rows have.
+/// The titles. If several rows share one, arguments and then devices are added to tell them apart.
 fn full_titles(view: &View<'_>) -> Vec<Option<Value>> {
     let shared = titles(view);
     let with_arguments = |row: &OpRow| {
@@ -115,14 +115,14 @@ fn full_titles(view: &View<'_>) -> Vec<Option<Value>> {
     view.table.rows.iter().map(|row| Some(Value::Text(full(row)))).collect()
 }
 
-/// Arguments for people: shortened, and different where they are.
+/// The arguments for people: shortened, but such that different arguments stay different.
 fn short_arguments(rows: &[OpRow]) -> Vec<Option<Value>> {
     let all: Vec<String> = rows.iter().map(|row| arguments(row).to_owned()).collect();
     let short = fit(&all, ARGUMENTS_WIDTH, false).names;
     short.into_iter().map(|text| Some(Value::Text(text))).collect()
 }
 
-/// The part of a row of what there is: of the time of runs, or without any, of all ops.
+/// The row's share of the time of all runs; if there are no runs, of the time of all ops.
 fn share(view: &View<'_>, row: &OpRow) -> Option<f64> {
     let whole = match view.table.runs {
         0 => view.table.outside_ticks,
@@ -155,7 +155,7 @@ fn text(value: &str) -> Option<Value> {
     Some(Value::Text(value.to_owned()))
 }
 
-/// The table of ops by self time.
+/// The table of ops, sorted by self time.
 pub fn ops(view: &View<'_>, readers: Readers) -> Table {
     let people = readers != Readers::Programs;
     let rows = &view.table.rows;
@@ -245,13 +245,13 @@ pub fn ops(view: &View<'_>, readers: Readers) -> Table {
     if readers == Readers::PeopleInANarrowPlace {
         columns.retain(|column| column.name != ARGUMENTS);
     }
-    // Regions outside of ops have nothing but regions: their own table shows them.
+    // Regions outside of ops have no calls. The table of regions shows them.
     let mut order = order(view, |row| row.self_ticks);
     order.retain(|row| !people || has_calls(&rows[*row]));
     Table { columns, order }
 }
 
-/// What callers read, and if somebody worked for them, what those did.
+/// The columns of one counter: what callers counted, and what the worker threads counted for them.
 fn counter_columns(view: &View<'_>, columns: &mut Vec<Column>, i: usize, counter: &CounterInfo) {
     let rows = &view.table.rows;
     let (name, unit) = (&counter.name, counter.unit());
@@ -287,8 +287,8 @@ fn counter_columns(view: &View<'_>, columns: &mut Vec<Column>, i: usize, counter
     ));
 }
 
-/// Counts and durations are added up, parts and ratios are means over the calls that have them; a
-/// text is there if all have the same.
+/// The value of several calls. Counts and durations are added up. Percentages and ratios are means
+/// over the calls that have them. A text is present only if all calls have the same one.
 fn value(sum: &ValueSum, kind: ValueKind) -> Option<Value> {
     if sum.calls == 0 {
         return None;
@@ -306,7 +306,7 @@ fn value(sum: &ValueSum, kind: ValueKind) -> Option<Value> {
     }
 }
 
-/// Rows with parallel regions, by their time.
+/// Rows with parallel regions, sorted by their time.
 pub fn regions(view: &View<'_>) -> Table {
     let rows = &view.table.rows;
     let line = &view.profile.timeline;

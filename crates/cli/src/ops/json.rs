@@ -1,6 +1,6 @@
-//! Every run and op as one JSON document; `docs/schema.md` describes it. Missing is `null`. Runs
-//! and ops are written as they are read: memory does not grow with them, and nothing is built in it
-//! for a call but what users' collectors gave.
+//! Every run and op as one JSON document, which `docs/schema.md` describes. Missing values are
+//! `null`. Runs and ops are written as they are read, so memory does not grow with their number.
+//! For a call, only the values of users' collectors are built in memory.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -85,13 +85,13 @@ struct OpOut<'a> {
     regions: Regions<'a>,
 }
 
-/// What counters read, by name; an object without members where nothing can have been read.
+/// Counter values by name. An object without members if nothing could have been read.
 struct Counters<'a> {
     names: &'a [(&'a str, usize)],
     values: &'a [Option<u64>],
 }
 
-/// A value of a user's collector.
+/// A value from a user's collector.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Given<'a> {
@@ -100,7 +100,7 @@ enum Given<'a> {
     Text(Option<&'a str>),
 }
 
-/// Parallel regions of a call of this process.
+/// The parallel regions of one call.
 struct Regions<'a> {
     context: &'a Context<'a>,
     process: usize,
@@ -111,7 +111,7 @@ struct Regions<'a> {
 struct RegionOut<'a> {
     start_ns: f64,
     duration_ns: f64,
-    /// How many there are; `null` if none was recorded.
+    /// The number of tasks; `null` if none was recorded.
     task_count: Option<u32>,
     tasks: Tasks<'a>,
     imbalance: Option<f64>,
@@ -212,7 +212,7 @@ fn kind_name(kind: ValueKind) -> &'static str {
     }
 }
 
-/// What values mean, of all processes; the same one once.
+/// The meanings of the values of all processes, without duplicates.
 fn values(profile: &Profile) -> Vec<ValueOut<'_>> {
     let mut all: Vec<ValueOut<'_>> = Vec::new();
     for key in profile.processes.iter().flat_map(|process| &process.value_keys) {
@@ -283,11 +283,11 @@ impl Serialize for Tasks<'_> {
     }
 }
 
-/// What every call needs.
+/// What every call needs for its output.
 struct Context<'a> {
     profile: &'a Profile,
     first_tick: u64,
-    /// Names of counters in order, each once, and their places.
+    /// The distinct names of counters in order, and the index of each.
     names: Vec<(&'a str, usize)>,
 }
 
@@ -311,7 +311,7 @@ impl<'a> Context<'a> {
         self.profile.timeline.duration_ns(ticks)
     }
 
-    /// Pid and kernel's thread id.
+    /// The pid and the kernel's thread id.
     fn place(&self, process: usize, thread: usize) -> (u32, u32) {
         let process = &self.profile.processes[process];
         (process.id.pid, process.threads.get(thread).map_or(0, |thread| thread.tid))
@@ -340,7 +340,7 @@ impl<'a> Context<'a> {
                     Given::Text(text.map(String::as_str))
                 }
             };
-            // Two collectors may use one name.
+            // Two collectors may use the same name.
             let name = match all.contains_key(key.name.as_str()) {
                 true => Cow::Owned(format!("{} ({id})", key.name)),
                 false => Cow::Borrowed(key.name.as_str()),
@@ -357,7 +357,7 @@ struct Writer<'a, W> {
     context: &'a Context<'a>,
     what: What,
     machines: &'a [(usize, &'a str)],
-    /// Numbers of machines by process and op.
+    /// The numbers of the virtual machines, by process and op.
     vms: HashMap<(usize, OpId), Option<usize>>,
     empty: bool,
     result: io::Result<()>,

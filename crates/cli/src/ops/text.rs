@@ -1,4 +1,4 @@
-//! The ops for people.
+//! The ops as text for people.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use crate::view::text;
 use crate::view::units::{grouped, percent, plural, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// Without a width tables are as wide as they need.
+/// Prints the ops. Without a width, tables are as wide as they need to be.
 pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Result<()> {
     let tables = width.map(|width| width.max(40));
     let prose = tables.unwrap_or(PROSE_WIDTH);
@@ -43,8 +43,8 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
     Ok(())
 }
 
-/// The table of ops. What tells ops of one name apart is their arguments: where the column of those
-/// has no room, they stand after the names.
+/// Prints the table of ops. Arguments tell apart ops of the same name. If the column of arguments
+/// does not fit, they follow the names.
 fn ops(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Result<()> {
     let mut printed = Vec::new();
     let table = columns::ops(view, columns::Readers::People);
@@ -64,7 +64,7 @@ fn ns(view: &View<'_>, ticks: u128) -> f64 {
     ticks as f64 * view.profile.timeline.ns_per_tick()
 }
 
-/// How many of what there are, and their time.
+/// How many runs and op calls there are, and their time.
 fn runs(view: &View<'_>) -> String {
     let table = view.table;
     let ops = plural(table.ops.into(), "op call");
@@ -94,7 +94,7 @@ fn runs(view: &View<'_>) -> String {
     )
 }
 
-/// In words where tasks waited for one another, the most time first.
+/// Sentences about regions whose tasks waited for one another, those with the most time first.
 fn serial(view: &View<'_>) -> Vec<String> {
     let rows = &view.table.rows;
     let order = columns::regions(view).order;

@@ -1,4 +1,4 @@
-//! From what was asked to counters, each of which works here.
+//! Resolves the requested names to counters, and checks that each of them works here.
 
 use counters::Plan;
 use counters::plan::by_scope;
@@ -14,11 +14,11 @@ use super::options::Recording;
 use crate::failure::Failure;
 use crate::terminal::say;
 
-/// What a recording counts. Each counter was opened once to see that it works.
+/// What a recording counts. Each counter was opened once to check that it works.
 pub struct Choice {
-    /// Counted in each call by the recorder.
+    /// Counters that the recorder reads in each call.
     pub counters: Vec<Counter>,
-    /// Sampled beside the program.
+    /// Counters that are sampled while the program runs.
     pub beside: Vec<Counter>,
     /// Notes about default counters that do not work.
     pub notes: Vec<String>,
@@ -26,7 +26,7 @@ pub struct Choice {
     pub metrics: Vec<MetricInfo>,
 }
 
-/// Counters that work here.
+/// The result of choosing counters: all of them work here.
 pub struct Chosen {
     /// Counters of threads, for the recorder.
     pub threads: Vec<Counter>,
@@ -36,8 +36,8 @@ pub struct Chosen {
     pub notes: Vec<String>,
 }
 
-/// The counters that `-e` names, each of which must work here; without `-e`, the default counters
-/// that do.
+/// The counters that `-e` names, all of which must work here. Without `-e`, the default counters
+/// that work.
 pub fn counters_of(
     recording: &Recording,
     resolver: &Resolver,
@@ -71,8 +71,8 @@ pub fn own_readings(threads: &[Counter]) -> Vec<String> {
     notes
 }
 
-/// Counters for every CPU that is online, in groups from number `first` on. A simulated one
-/// belongs to no CPU.
+/// Counters for every online CPU, in groups numbered from `first`. A simulated counter belongs to
+/// no CPU.
 pub fn system_wide(
     lists: &[String],
     first: u16,
@@ -134,7 +134,7 @@ fn refused(problem: &check::Problem) -> Failure {
     }
 }
 
-/// Which counters are on the PMU together, if they take turns.
+/// If groups take turns on the PMU, says which counters are on it together.
 fn turns(counters: &[Counter]) -> Option<String> {
     let groups = counters.chunk_by(|a, b| a.group == b.group);
     let names = |group: &[Counter]| {
@@ -164,9 +164,10 @@ fn unasked(resolver: &Resolver, machine: &Machine) -> Result<Chosen, Failure> {
     Ok(Chosen { threads, packages, notes })
 }
 
-/// A hint how to ask for software counters. `None` if we have no right to them here, or if a variable
-/// already says what to count. They are not opened for a hint: the first software counter that is
-/// open on a machine makes the kernel change its own code, for which it stops every processor.
+/// A hint that says how to ask for software counters. `None` if we have no right to them here, or if a
+/// variable already says what to count. This does not open a counter: the first software counter
+/// that is opened on a machine makes the kernel change its own code, for which it stops every
+/// processor.
 pub fn ask_for_counters(origin: Origin, resolver: &Resolver) -> Option<String> {
     let kinds = defaults::asked(&|_| None);
     let named =

@@ -34,8 +34,9 @@ pub(super) fn library() -> Result<PathBuf, Failure> {
     })
 }
 
-/// The value of `LD_PRELOAD`: our library, then what the variable already names. The dynamic linker splits it at colons
-/// and spaces, so a library whose path has any is reached through a link.
+/// The value of `LD_PRELOAD`: our library, then what the variable already names. The dynamic linker
+/// splits the value at colons and spaces, so a library whose path contains one is preloaded through
+/// a symbolic link.
 pub(super) fn preload(library: &Path, pool_directory: &Path) -> Result<OsString, Failure> {
     let awkward = |path: &Path| path.to_string_lossy().contains([' ', ':', '\t', '\n']);
     let mut value = if awkward(library) {
@@ -53,7 +54,8 @@ pub(super) fn preload(library: &Path, pool_directory: &Path) -> Result<OsString,
     Ok(value)
 }
 
-/// Where the pool goes: a memory file system, where memory is written without page faults.
+/// The directory for the pool. It is on a memory file system, where writes cause no page faults
+/// once the pages are present. The second result is a warning if there is no such file system.
 pub(super) fn pool_directory(profile: &Path) -> (PathBuf, Option<String>) {
     for base in places(user()) {
         if is_memory(&base) && is_writable(&base) {
@@ -93,7 +95,7 @@ fn is_writable(path: &Path) -> bool {
     unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
 }
 
-/// The clock of this machine's recordings. Looked up once.
+/// The clock that recordings on this machine use. It is determined once.
 pub(super) fn choose_clock(machine: &Machine) -> ClockKind {
     static CHOSEN: OnceLock<ClockKind> = OnceLock::new();
     *CHOSEN.get_or_init(|| {
@@ -104,8 +106,8 @@ pub(super) fn choose_clock(machine: &Machine) -> ClockKind {
     })
 }
 
-/// What the counters add to each context switch of the program's threads. Measured here, in 5 ms, so
-/// that it does not cost the program time.
+/// What the counters add to each context switch of the program's threads. It is measured here, in 5
+/// ms, so that the program does not lose time.
 pub(super) fn switch_cost(counters: &[Counter]) -> Option<SwitchCost> {
     let plan = Plan::new(counters.to_vec()).ok()?;
     machine::switches::measure(&plan).map(|found| SwitchCost {

@@ -30,7 +30,7 @@ pub struct Prepared {
     pub directory: PathBuf,
     /// Its clock.
     pub clock: ClockKind,
-    /// What is sampled beside the program.
+    /// Counters that are sampled while the program runs.
     pub beside: Vec<Counter>,
     /// Environment variables that bring the agent into a program.
     pub variables: Vec<(&'static str, OsString)>,
@@ -46,16 +46,16 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Removes what was made, if the program could not be started after all.
+    /// Removes everything that was made, if the program could not be started after all.
     pub fn discard(self) {
         drop(Undo { directories: vec![self.directory, self.pool_directory] });
     }
 
-    /// Writes the manifest: from now on this is a profile. With `watched`, the recording is over when
-    /// that process is, and not when we are.
+    /// Writes the manifest, which makes the directory a profile. With `watched`, the recording is over
+    /// when that process ends, and not when this one does.
     ///
     /// # Errors
-    /// The manifest cannot be written, and what was made is removed.
+    /// Fails if the manifest cannot be written. Then everything that was made is removed.
     pub fn announce(mut self, watched: Option<u32>) -> Result<Self, Failure> {
         if let Some(process) = watched {
             self.manifest.watch = ProcessId::of(process).into_iter().collect();
@@ -69,12 +69,12 @@ impl Prepared {
         Ok(self)
     }
 
-    /// The manifest is there: another command may have its turn.
+    /// Lets other commands continue, because the manifest exists now.
     pub fn is_announced(&mut self) {
         self.turn = None;
     }
 
-    /// Counts something that no recording process can count.
+    /// Counts a loss that no recording process can count.
     pub fn lose(&self, loss: Loss) {
         use std::os::unix::ffi::OsStrExt;
         let pool = self.pool_directory.join(POOL_NAME);
@@ -84,7 +84,7 @@ impl Prepared {
         }
     }
 
-    /// Removes what may be left next to the pool after the pool itself is gone.
+    /// Removes what is left next to the pool once the pool itself is gone.
     pub fn tidy(&self) {
         if !self.pool_directory.join(POOL_NAME).exists() {
             let _ = fs::remove_dir_all(&self.pool_directory);
@@ -92,7 +92,7 @@ impl Prepared {
     }
 }
 
-/// Removes directories when dropped, unless they were taken out before.
+/// Removes its directories when dropped, unless they were taken out before.
 struct Undo {
     directories: Vec<PathBuf>,
 }
@@ -167,8 +167,8 @@ pub fn make(
         notes: notes.into_iter().chain(pool_note).collect(),
         ..manifest(recording, machine, origin, command, &run_file.snapshots)
     };
-    // Written while it is held: whoever looks for pools that nobody uses sees that this one is
-    // used.
+    // Written while the pool is held open: a process that looks for unused pools sees that this one
+    // is in use.
     let opened = fs::File::options().write(true).open(&pool);
     let held = opened.and_then(|pool| Ok([pool, fs::File::open(&directory)?]));
     let preload = preload(&library, &pool_directory)?;

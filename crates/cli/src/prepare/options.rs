@@ -1,4 +1,4 @@
-//! What was asked: the options of commands that record.
+//! What the user asked for: the options of the commands that record.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub struct Recording {
     pub metrics: MetricArgs,
 }
 
-/// What is sampled beside the program, by the command that stays with it.
+/// What is sampled while the program runs, by the command that stays with it.
 #[derive(clap::Args)]
 pub struct Beside {
     /// Counters to sample on every CPU, whatever runs there, written as for -e. They become tracks
@@ -50,7 +50,7 @@ pub struct Beside {
     pub sample_interval: Duration,
 }
 
-/// From 1 ms to an hour.
+/// Parses an interval from 1 ms to an hour.
 fn interval(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

@@ -1,4 +1,5 @@
-//! The place of a profile: where it goes, one command at a time, and an earlier profile there.
+//! The place of a profile: its path, the lock for making it, and an earlier profile in the same
+//! place.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -13,14 +14,14 @@ use profile::pools::user;
 use super::options::Recording;
 use crate::failure::Failure;
 
-/// The absolute path of the profile. Compared by components: `x.cpt/` is `x.cpt`.
+/// The absolute path of the profile, normalized by components: `x.cpt/` becomes `x.cpt`.
 pub fn place(recording: &Recording) -> Result<PathBuf, Failure> {
     let absolute = std::path::absolute(&recording.output)
         .map_err(|e| Failure::new(format!("output {}: {e}", recording.output.display())))?;
     let directory: PathBuf = absolute.components().collect();
-    // A link stays where it is: what it points to is replaced.
+    // A symbolic link stays where it is; what it points to is replaced.
     match fs::symlink_metadata(&directory) {
-        // In a directory that everybody may write to, anybody can have put a link there.
+        // In a directory that everybody may write to, anybody can create a link.
         Ok(found) if found.is_symlink() && ![user(), 0].contains(&found.uid()) => {
             Err(Failure::new(format!(
                 "output {}: is a link that belongs to another user",
@@ -34,7 +35,7 @@ pub fn place(recording: &Recording) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Makes a directory of a profile, for its owner only.
+/// Makes the directory of a profile, accessible to its owner only.
 pub fn make_directory(path: &Path) -> Result<(), Failure> {
     fs::DirBuilder::new()
         .mode(0o700)
@@ -42,16 +43,17 @@ pub fn make_directory(path: &Path) -> Result<(), Failure> {
         .map_err(|e| Failure::new(format!("create {}: {e}", path.display())))
 }
 
-/// Lets one command at a time look for a free place and write its manifest there. Otherwise, of two
-/// commands that start at the same moment, the second could find a directory that is not a profile
-/// yet, or remove one that is still empty.
+/// Lets one command at a time look for a free place and write its manifest there. Otherwise, if two
+/// commands started at the same moment, the second could find a directory that is not yet a
+/// profile, or remove one that is still empty.
 ///
-/// It is a lock on the parent directory, which needs no file and ends with the process. Where such
-/// locks do not exist, or another process holds one for too long, the command continues without.
+/// This is a lock on the parent directory, which needs no file and ends with the process. If such
+/// locks are not supported, or another process holds the lock for too long, the command continues
+/// without it.
 pub struct Turn(#[expect(dead_code, reason = "the lock ends when it is closed")] Option<fs::File>);
 
 impl Turn {
-    /// Waits for the turn to make a profile in `directory`.
+    /// Waits for the lock, in order to make a profile in `directory`.
     pub fn wait(directory: &Path) -> Self {
         const PATIENCE: Duration = Duration::from_secs(2);
         let around = match directory.parent() {
@@ -95,7 +97,7 @@ pub fn make_way(directory: &Path) -> Result<(), Failure> {
         ))
         .hint("wait until the program has ended, or choose another place with -o DIR"));
     }
-    // What an interrupted recording left in memory belongs to it, wherever it moves.
+    // The earlier profile gets what its interrupted recording left in memory, before it is moved.
     collect(directory, Closing::Now).map_err(Failure::new)?;
     let mut old = directory.as_os_str().to_owned();
     old.push(".old");

@@ -1,4 +1,4 @@
-//! The report as one JSON document; `docs/schema.md` describes it. Missing is `null`.
+//! The report as one JSON document, which `docs/schema.md` describes. Missing values are `null`.
 
 use std::io::{self, Write};
 
@@ -82,7 +82,7 @@ struct RowOut<'a> {
     cpus: Vec<u32>,
 }
 
-/// What one pass has of an op.
+/// The values of an op in one pass.
 #[derive(Serialize)]
 struct PassOut {
     calls: u64,
@@ -96,9 +96,9 @@ struct CounterOut<'a> {
     total: Option<u128>,
     per_call: Option<f64>,
     calls: u64,
-    /// The part of it that empty calls read.
+    /// The part of the value that empty calls read.
     empty_share: Option<f64>,
-    /// Only of a run whose counters take turns, as the next one.
+    /// This and the next field are present only if counters took turns in the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     estimated_calls: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -191,7 +191,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
     let ns = |ticks: f64| ticks * profile.timeline.ns_per_tick();
     let all = overview.summary.self_ticks;
     let counters = profile.manifest.counters.iter().zip(&row.counters);
-    // Of ops, each pass is a repetition.
+    // Each pass repeats the calls of every op.
     let repeated = overview.by == By::Op && profile.manifest.passes > 0;
     let each = if repeated { u64::from(profile.passes().max(1)) } else { 1 };
     let agree = !repeated || row.passes_agree();

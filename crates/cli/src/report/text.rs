@@ -1,4 +1,4 @@
-//! The report for people: header, table, and what belongs below it.
+//! The report for people: header, table, and what belongs below the table.
 
 use std::io::{self, Write};
 
@@ -19,13 +19,13 @@ use crate::view::tracks::{self, LISTED};
 use crate::view::units::{grouped, percent, shorten, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// Names of threads are not shortened below this, as long as there are other columns to leave out.
+/// Names of threads are not shortened below this width while other columns can be left out.
 const THREAD_NAME_WIDTH: usize = 16;
 const OFF_CPU: &str = "off-CPU meanwhile";
-/// Threads that are listed; the rest is counted.
+/// Number of threads that are listed. The others are only counted.
 const THREADS: usize = 16;
 
-/// Without a width tables are as wide as they need.
+/// Prints the report. Without a width, tables are as wide as they need to be.
 pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) -> io::Result<()> {
     let tables = width.map(|width| width.max(40));
     let width = tables.unwrap_or(PROSE_WIDTH);
@@ -117,7 +117,7 @@ fn threads(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) 
     writeln!(out)
 }
 
-/// Time series beside the calls.
+/// Prints the time series.
 fn series(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) -> io::Result<()> {
     const TITLES: [&str; 7] = ["track", "of", "total", "mean", "min", "max", "samples"];
     let mut rows = tracks::rows(overview);

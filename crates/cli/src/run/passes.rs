@@ -1,4 +1,4 @@
-//! `run --passes`: the program several times, each time with other counters.
+//! `run --passes`: runs the program several times, each time with other counters.
 //!
 //! ```text
 //!  -e a,b,c,d,e   ──► {a,b,c,d} {e}        as many at once as work here, in the order typed
@@ -6,9 +6,10 @@
 //!  -e {a,b},{c}   ──► {a,b} {c}            one pass per group
 //! ```
 //!
-//! Each set also gets task-clock, where there is room: the same counter in every pass. Everything
-//! is chosen and tried before the first pass starts. A pass that does not end with 0 is the last,
-//! and so is one after which a signal comes that ends a command: `run` then ends by it.
+//! If there is room, each set also gets task-clock, so that all passes have one counter in common.
+//! Everything is chosen and tried before the first pass starts. If a pass does not end with status
+//! 0, it is the last one. If a signal that ends a command arrives, the current pass is the last
+//! one, and `run` then ends by that signal.
 
 use std::ffi::OsString;
 use std::fs;
@@ -37,10 +38,10 @@ use crate::prepare::{
     resolve, system_wide,
 };
 
-/// What every pass counts, if it can.
+/// The counter that every pass includes if possible.
 const ANCHOR: &str = "task-clock";
 
-/// What is done in all passes.
+/// What all passes need.
 struct Work {
     sets: Vec<Vec<Counter>>,
     beside: Vec<Counter>,
@@ -78,7 +79,7 @@ pub fn main(
         let status = match (status, last) {
             (Ok(status), _) => status,
             (Err(failure), None) => return Err(undone(failure)),
-            // What was recorded stays.
+            // Keeps the passes that were recorded.
             (Err(failure), Some(status)) => {
                 say!("pass {number} of {}: could not be started", work.sets.len());
                 finish(sampler, &directory, status, args);
@@ -99,7 +100,7 @@ pub fn main(
             not_run();
             break;
         }
-        // A signal that came between two passes was meant for the whole.
+        // A signal between two passes was meant for the whole command.
         let told = TOLD_TO_END.load(Ordering::SeqCst);
         if told != 0 && number < of as u32 {
             say!("{here}: was the last one, because of signal {told}");
@@ -120,7 +121,7 @@ fn finish(sampler: Option<Sampler>, directory: &Path, status: ExitStatus, args: 
     say(closed, directory, &args.recording.output);
 }
 
-/// Everything that can be refused before anything is made.
+/// Makes every check that can fail, before anything is created.
 fn choose(args: &Args, passes: u32) -> Result<Work, Failure> {
     let machine = Machine::here();
     let (option, typed) = match args.recording.events.is_empty() {
@@ -144,8 +145,8 @@ fn choose(args: &Args, passes: u32) -> Result<Work, Failure> {
     Ok(Work { sets, beside, infos, metrics })
 }
 
-/// The variable that names the processor's counters, and its list. (Those of other devices are read
-/// all at once, or not at all.)
+/// The variable that names the processor's counters, and its list. (Variables of other devices
+/// apply to all of their counters at once.)
 fn of_variable() -> Option<(String, String)> {
     let processor = KINDS.iter().find(|kind| kind.counted_by == CountedBy::Processor)?;
     let set = |name: String| Some((std::env::var(&name).ok()?, name));
@@ -187,7 +188,7 @@ fn divide(
     Ok(sets)
 }
 
-/// Adds the anchor to the sets that do not have it, where there is room in them and in the profile.
+/// Adds the anchor to the sets that lack it, where the set and the profile have room.
 fn anchor(sets: &mut [Vec<Counter>], resolver: &Resolver, machine: &Machine) {
     let Ok(anchor) = resolve("-e", ANCHOR, resolver) else { return };
     let [anchor] = anchor.as_slice() else { return };
@@ -204,7 +205,7 @@ fn anchor(sets: &mut [Vec<Counter>], resolver: &Resolver, machine: &Machine) {
     }
 }
 
-/// The profile around the passes.
+/// Makes the profile that contains the passes.
 fn begin(
     recording: &Recording,
     work: &Work,
@@ -227,8 +228,8 @@ fn begin(
     Ok(clock)
 }
 
-/// One pass, from its profile to its end.
-#[expect(clippy::too_many_arguments, reason = "all of them differ between passes or are words")]
+/// Runs one pass, from making its profile to its end.
+#[expect(clippy::too_many_arguments, reason = "all of them differ between passes")]
 fn one(
     args: &Args,
     directory: &Path,

@@ -1,9 +1,10 @@
-//! Samples counters that belong to no thread of the program, beside it: into `tracks/run`.
+//! Samples counters that belong to no thread of the program, while the program runs, into
+//! `tracks/run`.
 //!
-//! A thread of `run` reads them before the program starts, then at start + n × interval (absolute,
-//! so it never drifts; times that it misses are left out, not caught up with), and once more
-//! after the program has ended. The difference of the first and the last sample is therefore what
-//! was counted during the whole run, however few samples there are between.
+//! A thread of `run` reads the counters before the program starts, then at start + n × interval,
+//! and once more after the program has ended. The times are absolute, so they never drift; a time
+//! that was missed is skipped and not caught up with. The difference between the first and the last
+//! sample is therefore the count of the whole run, however few samples lie between.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -18,7 +19,8 @@ use record::{ClockKind, Snapshot};
 
 use crate::failure::Failure;
 
-/// How often samples are written to the profile: what a kill of `run` can lose.
+/// How often samples are written to the profile. If `run` is killed, samples of this time can be
+/// lost.
 const FLUSH: Duration = Duration::from_secs(1);
 
 /// A thread that samples until it is told to stop.
@@ -27,7 +29,7 @@ pub struct Sampler {
     thread: JoinHandle<Option<String>>,
 }
 
-/// What the thread is told.
+/// Messages to the thread.
 enum Told {
     /// Nobody else writes the manifest until `finish`.
     ManifestIsFree,
@@ -36,9 +38,10 @@ enum Told {
 
 /// What to sample.
 pub struct Wanted {
-    /// Counters, in groups; one that counts threads is simulated and belongs to the machine.
+    /// Counters, in groups. A counter of threads can only be a simulated one here; it counts for
+    /// the whole machine.
     pub counters: Vec<Counter>,
-    /// From sample to sample.
+    /// Time between samples.
     pub interval: Duration,
     /// The run's clock.
     pub clock: ClockKind,
@@ -50,7 +53,8 @@ impl Sampler {
     /// Opens the counters and takes the first samples before it returns.
     ///
     /// # Errors
-    /// A counter does not open, though [`machine::check`] could; no thread.
+    /// A counter does not open, although [`machine::check`] could open it, or the thread cannot be
+    /// started.
     pub fn start(wanted: Wanted, writer: TracksWriter) -> Result<Self, Failure> {
         let (tell, told) = channel();
         let (ready, is_ready) = channel();
@@ -80,20 +84,21 @@ impl Sampler {
         }
     }
 
-    /// From now until `finish` nobody else writes the manifest. The thread adds a snapshot of the
-    /// clocks there after a second: should `run` be killed, ticks can be converted all the same.
+    /// Tells the thread that nobody else writes the manifest until `finish`. After a second, the
+    /// thread adds a snapshot of the clocks to it, so that ticks can be converted even if `run` is
+    /// killed.
     pub fn manifest_is_free(&self) {
         let _ = self.tell.send(Told::ManifestIsFree);
     }
 
-    /// Takes the last samples and ends. What went wrong, if anything did.
+    /// Takes the last samples and ends the thread. Returns the first error, if there was one.
     pub fn finish(self) -> Option<String> {
         let _ = self.tell.send(Told::Stop);
         self.thread.join().unwrap_or_else(|_| Some("the sampler's thread has ended".to_owned()))
     }
 }
 
-/// Signals are the main thread's business.
+/// Blocks all signals in this thread; the main thread handles them.
 fn block_signals() {
     // SAFETY: plain calls; the set lives for them.
     unsafe {
@@ -103,14 +108,14 @@ fn block_signals() {
     }
 }
 
-/// One group on each of its CPUs.
+/// One group, and the CPUs on which it is opened.
 struct Unit {
     plan: Plan,
-    /// `None`: simulated, of the machine.
+    /// `None` for a simulated group of the whole machine.
     cpus: Option<Vec<u32>>,
 }
 
-/// The groups of the counters, each as a plan of its own.
+/// Makes a plan for each group of the counters.
 fn units(counters: &[Counter]) -> Vec<Unit> {
     let groups = counters.chunk_by(|a, b| a.group == b.group);
     let unit = |group: &[Counter]| {
@@ -125,7 +130,7 @@ fn units(counters: &[Counter]) -> Vec<Unit> {
     groups.filter_map(unit).collect()
 }
 
-/// A group open on one CPU.
+/// A group that is open on one CPU.
 struct Open<'a> {
     plan: &'a Plan,
     scope: Scope,
@@ -178,7 +183,7 @@ fn describe(writer: &mut TracksWriter, open: &mut [Open<'_>], wanted: &Wanted) {
     }
 }
 
-/// Samples until told to stop; the first error of writing, though it goes on after that.
+/// Samples until told to stop. Returns the first error of writing; sampling continues after it.
 fn sample(
     writer: &mut TracksWriter,
     open: &mut [Open<'_>],
@@ -217,7 +222,7 @@ fn sample(
             }
         }
         trouble = trouble.and(read(writer, flush));
-        // The next time that is still to come; what lies between was missed.
+        // Continues with the next time in the future. The times before it were missed.
         let behind = Instant::now().saturating_duration_since(next).as_nanos();
         let steps = behind / wanted.interval.as_nanos() + 1;
         next += wanted.interval * u32::try_from(steps).unwrap_or(u32::MAX);
@@ -225,7 +230,7 @@ fn sample(
     trouble.and(read(writer, true))
 }
 
-/// Trouble here only makes times less exact after a kill.
+/// Errors are ignored here: without the snapshot, times are only less exact after a kill.
 fn add_snapshot(wanted: &Wanted) {
     let Ok(mut manifest) = Manifest::read(&wanted.directory) else { return };
     manifest.snapshots.push(Snapshot::take(wanted.clock).into());
@@ -241,10 +246,10 @@ fn read_all(
     let mut result = Ok(());
     for unit in open {
         let before = clock.begin();
-        // What it could not read is missing there.
+        // A value that cannot be read is missing in `readings`.
         let _ = unit.counters.read(readings);
         let after = clock.end().0;
-        // When the counters were read lies between.
+        // The counters were read between the two clock readings.
         let time = (before + after.saturating_sub(before) / 2) as i64;
         for (i, series) in unit.series.iter().enumerate() {
             let reading = || {

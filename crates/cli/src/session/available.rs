@@ -1,4 +1,4 @@
-//! `--skip-missing`: of the counters that were asked for, those that work here.
+//! `--skip-missing`: chooses the requested counters that work here.
 
 use counters::plan::by_scope;
 use machine::Machine;
@@ -11,9 +11,9 @@ use profile::Origin;
 
 use crate::prepare::{self, Chosen, Recording};
 
-/// Leaves out names that nothing here has, counters that do not open or do not count, those of
-/// whole packages, and from the end of the list those that do not fit together with the ones
-/// before them. Each is a note.
+/// Leaves out names that this machine does not know, counters that do not open or do not count, and
+/// counters of whole packages. If the rest does not fit together, leaves out counters from the end
+/// of the list until it does. Adds a note for each.
 pub fn counters_of(
     recording: &Recording,
     resolver: &Resolver,
@@ -42,7 +42,7 @@ pub fn counters_of(
                 }
             });
             let known = known.collect::<Vec<_>>().join(",");
-            // What is wrong with the list as a whole is wrong without them, too.
+            // If the list as a whole is wrong, this call reports it.
             let list = if known.is_empty() { "none" } else { &known };
             prepare::resolve("-e", list, resolver)?
         }
@@ -75,7 +75,7 @@ pub fn counters_of(
 fn of_package(counter: &Counter) -> String {
     format!(
         "{} is left out: it counts a whole package, not a thread (`counterpoint run` samples \
-         it beside the program)",
+         it while the program runs)",
         counter.name
     )
 }
@@ -85,7 +85,7 @@ fn left_out(counter: &Counter, problem: &Problem) -> String {
     format!("{} is left out: {}{remedy}", counter.name, problem.message)
 }
 
-/// Groups are numbered without gaps.
+/// Renumbers the groups without gaps.
 fn renumber(counters: &mut [Counter]) {
     let (mut last, mut number) = (None, 0);
     for counter in counters {
@@ -97,7 +97,7 @@ fn renumber(counters: &mut [Counter]) {
     }
 }
 
-/// The list's items: cut at commas outside of `{…}` and `/…/`.
+/// The items of the list, which is split at commas outside of `{…}` and `/…/`.
 fn items(list: &str) -> impl Iterator<Item = &str> {
     let (mut braces, mut slashes) = (0u32, false);
     list.split(move |c| {

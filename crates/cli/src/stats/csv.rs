@@ -1,5 +1,5 @@
-//! The variables as CSV (RFC 4180): a row per op, thread and variable; without a thread, all of
-//! the op's threads together. An empty field is a missing value.
+//! The variables as CSV (RFC 4180): one row per op, thread and variable. A row without a thread
+//! covers all threads of the op. An empty field is a missing value.
 
 use std::io::{self, Write};
 

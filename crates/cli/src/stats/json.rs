@@ -1,5 +1,5 @@
-//! The statistics as one JSON document, one op per line; `docs/schema.md` describes it. Missing
-//! is `null`.
+//! The statistics as one JSON document with one op per line, which `docs/schema.md` describes.
+//! Missing values are `null`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -81,7 +81,8 @@ struct VariableOut<'a> {
     bucket_means: Vec<Option<f64>>,
 }
 
-/// Counters are whole and can exceed 2⁵³; durations are made of ticks.
+/// A value of a variable. Counters are integers and can exceed 2⁵³; durations are converted from
+/// ticks.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum NumberOut {
@@ -144,7 +145,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
     });
     let tail = Tail { probes: probes.collect(), losses: losses_out(&stats.losses) };
     let tail = serde_json::to_string(&tail)?;
-    // The object that is open goes on with the members of this one.
+    // The open object continues with the members of this one.
     writeln!(out, "\n],\n{}", tail.strip_prefix('{').unwrap_or(&tail))
 }
 

@@ -1,4 +1,4 @@
-//! `counterpoint trace check`: what is wrong with a trace file, and at which byte.
+//! `counterpoint trace check`: reports what is wrong with a trace file, and at which byte.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -132,7 +132,7 @@ impl FileOut {
     }
 }
 
-/// `1 slice`, `2 slices`, `1 name of rows`: names of contents are plurals.
+/// `1 slice`, `2 slices`, `1 name of rows`: the names of contents are given in the plural.
 fn counted(count: u64, name: &str) -> String {
     let one = |word: &str| word.strip_suffix('s').unwrap_or(word).to_owned();
     match (count, name.split_once(" of ")) {

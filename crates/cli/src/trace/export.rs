@@ -1,4 +1,4 @@
-//! `counterpoint trace export`: a profile as one timeline.
+//! `counterpoint trace export`: writes a profile as one timeline.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -127,7 +127,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes imported traces: one as it was, several with rows of their own.
+/// Writes imported traces. A single trace is written as it was; several traces get separate rows.
 fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCode, Failure> {
     let traces = profile.activities().map_err(Failure::new)?;
     if traces.is_empty() {
@@ -135,7 +135,7 @@ fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCod
         return Err(Failure::new(format!("read {dir}: the imported traces are gone")));
     }
     let traces = in_order(traces);
-    // Which files these were stands in the command that imported them.
+    // The file names are the last arguments of the command that imported them.
     let files = &profile.manifest.command;
     let files = files.get(files.len().saturating_sub(traces.len())..).unwrap_or_default();
     let names: Vec<String> = match files.len() == traces.len() {
@@ -174,7 +174,7 @@ pub fn in_order(mut traces: Vec<Activities>) -> Vec<Activities> {
     traces
 }
 
-/// Says how a timeline in Perfetto's format differs from its traces.
+/// Says how a timeline in Perfetto's format differs from the imported traces.
 pub fn say_changes<W>(done: &Timeline<W>) {
     match done.left_out {
         0 => {}
@@ -217,10 +217,11 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// What was asked for, or what the file's name says; standard output gets JSON.
+    /// The format that was asked for, or else the one that the file's name implies. Standard output
+    /// gets JSON.
     ///
     /// # Errors
-    /// The name says none of them.
+    /// The name has none of the known endings.
     pub fn of(asked: Option<Self>, path: &Path) -> Result<Self, Failure> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         match (asked, name) {
@@ -234,7 +235,7 @@ impl Ending {
         }
     }
 
-    /// What a terminal gets of it.
+    /// The kind of output, for terminals.
     pub fn kind(self) -> Kind {
         match self {
             Self::Json => Kind::Json,
@@ -252,12 +253,12 @@ impl Args {
 /// The part of a profile that is written.
 struct Selection {
     filter: Filter,
-    /// Arrows that keep both ends.
+    /// Arrows whose two ends are both written.
     arrows: HashSet<u64>,
 }
 
 impl Selection {
-    /// Goes through the profile; `None` if all of it is written.
+    /// Reads the profile to find what to write. `None` if all of it is written.
     fn of(profile: &Profile, args: &Args) -> io::Result<Option<Self>> {
         let wish = args.wish();
         if wish.is_all() {
@@ -289,8 +290,8 @@ fn say_left_out(args: &Args, left_out: LeftOut) {
     );
 }
 
-/// Gives `sink` the timeline, or a part of it; returns the losses that were found on the way, and
-/// what was left out.
+/// Gives `sink` the timeline, or the selected part of it. Returns the losses that were found while
+/// reading, and what was left out.
 fn fill(
     sink: &mut (impl Sink + Send),
     profile: &Profile,
@@ -334,7 +335,7 @@ fn write_json<W: Write + Send>(
         "type": "cpu",
         "logical_cpus": manifest.logical_cpus,
     });
-    // Readers drop what is before the base time, and times are those of the earliest snapshot.
+    // Readers drop what is before the base time, and times are relative to the earliest snapshot.
     let clocks = profile.snapshots.iter().map(|snapshot| snapshot.realtime_ns);
     let near_ns = clocks.chain([manifest.created_unix_ns]).min().unwrap_or(0);
     let facts = document::of_profile(profile);
@@ -367,7 +368,8 @@ fn write_perfetto_calls(
     let head = perfetto::write::Head { clocks, compress: args.compress };
     let mut writer = perfetto::write::Writer::new(out, &head)?;
     let (found, left_out) = fill(&mut writer, profile, args, part)?;
-    // It stands at the end there, so it can have the losses that were found while calls were read.
+    // This part is at the end of the file, so it can include the losses that were found while calls
+    // were read.
     let losses_of = document::end(profile, &found).losses;
     let facts = match part {
         None => serde_json::to_value(Facts { losses: losses_of, ..document::of_profile(profile) })?,

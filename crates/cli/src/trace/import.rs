@@ -1,4 +1,4 @@
-//! `counterpoint trace import`: a profile of what other programs recorded.
+//! `counterpoint trace import`: makes a profile of what other programs recorded.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub struct Args {
 /// Makes the profile.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     at_most_one_standard(args.files.iter().map(PathBuf::as_path))?;
-    // What cannot be opened must not cost an earlier profile its place.
+    // Open all files first: if one cannot be opened, an earlier profile must keep its place.
     let files = args.files.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
     let shifts = shifts(&files)?;
     let turn = Turn::wait(&args.output);
@@ -67,7 +67,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
         Err(failure) => {
-            // Half a trace that looks like a whole one would be worse than none.
+            // A part of a trace that looks complete would be worse than none.
             let _ = fs::remove_dir_all(output);
             Err(failure)
         }
@@ -83,7 +83,7 @@ fn import(args: &Args, files: &[Input], shifts: &[i64]) -> Result<(Imported, boo
         return Ok((done, true));
     }
     let (done, late) = plain(files, &args.output, shifts)?;
-    // What says so stood behind the events.
+    // The document's facts come after the events, and they say that `trace export` wrote this file.
     if let ([file], Some(head)) = (files, late) {
         again(&args.output)?;
         if let Some(done) = restore(args, file, head)? {
@@ -101,8 +101,8 @@ fn again(output: &Path) -> Result<(), Failure> {
         .map_err(|e| Failure::new(format!("create {}: {e}", output.display())))
 }
 
-/// Makes the profile that was exported; `None`, and nothing is left, if its head contradicts
-/// itself.
+/// Restores the profile that was exported. `None` if its head contradicts itself; the output
+/// directory is then empty.
 fn restore(args: &Args, file: &Input, head: Head) -> Result<Option<Imported>, Failure> {
     let Ok(mut one) = Restore::create(&args.output, head) else {
         again(&args.output)?;
@@ -120,8 +120,8 @@ fn stops_early(file: &Input, summary: &Summary) {
     }
 }
 
-/// Makes a profile of traces, whoever wrote them. `shifts`: see [`shifts`]. Returns also what makes
-/// the trace one of ours.
+/// Makes a profile of traces from any program. `shifts` comes from [`shifts`]. Also returns the
+/// head of a file that `trace export` wrote, if there is one.
 pub fn plain(
     files: &[Input],
     output: &Path,
@@ -149,8 +149,8 @@ fn unreadable(file: &Input, error: ReadError) -> Failure {
     Failure::new(format!("read {}: {error}", file.name()))
 }
 
-/// From each file's time to the first one's, ns. A file says only somewhere what its times count
-/// from, perhaps behind its events: several files are read twice.
+/// The offset in ns from each file's time to the time of the first file. A file may say only after
+/// its events what its times count from, so several files are read twice.
 pub fn shifts(files: &[Input]) -> Result<Vec<i64>, Failure> {
     struct Base(i64);
     impl Sink for Base {

@@ -1,4 +1,4 @@
-//! `counterpoint trace merge`: several traces as one, on one clock.
+//! `counterpoint trace merge`: merges several traces into one, on one clock.
 
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -54,7 +54,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         Ending::Perfetto => perfetto(&args, &inputs)?,
         Ending::Json | Ending::JsonGz => chrome(&args, &inputs, ending)?,
     };
-    // Standard output may be the trace.
+    // Standard output may be the trace itself.
     if is_standard(&args.output) {
         alignments.iter().for_each(|alignment| say!("{}", in_words(alignment)));
         return Ok(ExitCode::SUCCESS);
@@ -91,8 +91,8 @@ fn chrome(args: &Args, inputs: &[Input], ending: Ending) -> Result<Vec<Alignment
     Ok(alignments)
 }
 
-/// Writes Perfetto's format. It has rows before what happens in them, and slices of a row in an
-/// order, so the files are imported first, into a profile that is not kept.
+/// Writes Perfetto's format. There, a row must precede what happens in it, and the slices of a row
+/// must be ordered. So the files are first imported into a temporary profile.
 fn perfetto(args: &Args, inputs: &[Input]) -> Result<Vec<Alignment>, Failure> {
     let failed = |e: io::Error| Failure::writing(&args.output, e);
     let mut file = WholeFile::create(&args.output, Ending::Perfetto.kind()).map_err(failed)?;
@@ -110,12 +110,12 @@ fn perfetto(args: &Args, inputs: &[Input]) -> Result<Vec<Alignment>, Failure> {
     Ok(alignments)
 }
 
-/// A directory beside the output, for as long as it is written.
+/// A temporary directory next to the output, which exists while the output is written.
 struct Beside(PathBuf);
 
 impl Beside {
     fn create(output: &Path) -> io::Result<Self> {
-        // The output may be a pipe or a device, beside which nothing is to be put.
+        // If the output is a pipe or a device, nothing must be created next to it.
         let directory = match std::fs::metadata(output) {
             Ok(there) if !there.is_file() => std::env::temp_dir(),
             _ if is_standard(output) => std::env::temp_dir(),

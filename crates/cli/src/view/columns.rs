@@ -11,7 +11,7 @@ use super::overview::name_of;
 use super::source::{self, SOURCE};
 use super::table::{Column, Table, Value};
 
-/// The table of a summary, its rows in the summary's order.
+/// The table of a summary, with its rows in the summary's order.
 pub fn of_summary(profile: &Profile, summary: &Summary, metrics: &[Bound], by: By) -> Table {
     let rows = &summary.rows;
     let line = &profile.timeline;
@@ -21,7 +21,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, metrics: &[Bound], by: B
     };
     let ns = |ticks: f64| Some(Value::Ns(ticks * line.ns_per_tick()));
     let all = summary.self_ticks as f64;
-    // Of ops, each pass is a repetition.
+    // Each pass repeats the calls of every op.
     let repeated = by == By::Op && profile.manifest.passes > 0;
     let passes = if repeated { profile.passes().max(1) } else { 0 };
     let each = f64::from(passes.max(1));
@@ -42,7 +42,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, metrics: &[Bound], by: B
             Some(Value::Text(by_pass(r, |pass| pass.calls.to_string())))
         });
     }
-    // What is on no thread has no part in the time of threads.
+    // Calls that belong to no thread have no share of the time of threads.
     let of_thread = |r: &Row| !is_apart(profile, r.key);
     push(2, "self_ns", "self", &|r| ns(r.self_ticks as f64 / each).filter(|_| of_thread(r)));
     push(2, "share", "share", &|r| {
@@ -71,7 +71,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, metrics: &[Bound], by: B
     push(8, "cpus", "cpus", &|r| Some(Value::Count(r.cpus.len() as u128)));
     push(11, "min_ns", "min", &|r| ns(r.min_ticks as f64));
     push(11, "max_ns", "max", &|r| ns(r.max_ticks as f64));
-    // Where no call lies in another one, it is the total.
+    // If no call contains another call, self time equals total time.
     if summary.self_ticks == summary.total_ticks
         && let Some(column) = columns.iter_mut().find(|column| column.name == "self_ns")
     {
@@ -85,7 +85,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, metrics: &[Bound], by: B
     }
     for (i, counter) in profile.manifest.counters.iter().enumerate() {
         let calls = |row: &Row| row.counters[i].map_or(0, |total| total.calls);
-        // A counter of one pass is not missing in the others.
+        // A counter of one pass is not missing in the other passes.
         let of = |row: &Row| match counter.pass {
             Some(pass) => row.passes.get(pass as usize - 1).map_or(0, |pass| pass.calls),
             None => row.calls,
@@ -121,14 +121,14 @@ pub fn of_summary(profile: &Profile, summary: &Summary, metrics: &[Bound], by: B
 
 type Push<'a> = dyn FnMut(u8, &str, &str, &dyn Fn(&Row) -> Option<Value>) + 'a;
 
-/// What the kernel counted for each thread, in calls and between them.
+/// Columns of what the kernel counted for each thread, in calls and between them.
 fn usage_columns(summary: &Summary, rows: &[Row], push: &mut Push<'_>) {
     let usage = |row: &Row| {
         let Key::Thread(process, thread) = row.key else { return None };
         let of = |time: &&ThreadTime| (time.process, time.thread) == (process, thread);
         summary.threads.iter().find(of)?.usage
     };
-    // Profiles of before, and imported ones, know nothing of it.
+    // Imported profiles and those of earlier versions do not have this data.
     if rows.iter().all(|row| usage(row).is_none()) {
         return;
     }
@@ -142,8 +142,7 @@ fn usage_columns(summary: &Summary, rows: &[Row], push: &mut Push<'_>) {
     count("thread_involuntary_switches", "involuntary switches", &|used| used.involuntary_switches);
 }
 
-/// How much the total durations of the passes differ: the largest minus the smallest, divided by
-/// their mean.
+/// How much the total durations of the passes differ: (largest − smallest) / mean.
 pub fn spread(row: &Row) -> Option<f64> {
     let totals = || row.passes.iter().map(|pass| pass.total_ticks);
     let (least, most) = (totals().min()?, totals().max()?);
@@ -160,7 +159,7 @@ pub fn by_pass(row: &Row, text: impl Fn(&PassTotal) -> String) -> String {
     all.join("|")
 }
 
-/// For a run whose counters take turns: marks estimates, and adds columns with the number of
+/// For a run whose counters took turns: marks estimates, and adds columns with the number of
 /// estimated calls and the part of the time for which each counter was on.
 fn estimates(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
     for (i, counter) in profile.manifest.counters.iter().enumerate() {
@@ -184,7 +183,7 @@ fn estimates(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
     }
 }
 
-/// For each row the part of a counter that an empty call reads, where that is more than half.
+/// For each row, the part of a counter that an empty call reads, if it is more than half.
 fn mostly_empty(rows: &[Row], counter: usize) -> Vec<Option<f64>> {
     let share = |row: &Row| row.counters.get(counter).copied().flatten()?.empty_share();
     rows.iter().map(|row| share(row).filter(|share| *share > MOSTLY_EMPTY)).collect()
@@ -206,7 +205,7 @@ fn mean(unit: Unit, counter: CounterTotal) -> Value {
     }
 }
 
-/// The columns that say what a row stands for: the first one is its name.
+/// The columns that say what a row stands for. The first one is its name.
 fn names(profile: &Profile, rows: &[Row], by: By) -> Vec<Column> {
     let labels = labels(profile, &rows.iter().map(|row| row.key).collect::<Vec<_>>());
     let text = |name: &str, title: &str, csv_only, cells: Vec<Option<String>>| {
@@ -221,7 +220,7 @@ fn names(profile: &Profile, rows: &[Row], by: By) -> Vec<Column> {
         let library = ops().map(|op| op.map(|op| op.library.clone())).collect();
         columns.push(text("library", "library", true, library));
         let source: Vec<Option<String>> = ops().map(|op| op.and_then(Op::source)).collect();
-        // One place for all is said below the table.
+        // If all rows share one place, a line below the table says so.
         let hidden = source.iter().all(Option::is_none) || source::one_for_all(&source).is_some();
         columns.push(text(SOURCE, SOURCE, hidden, source));
         if has_roles(profile) {

@@ -1,17 +1,17 @@
-//! CSV (RFC 4180), for every command that writes some: fields, and whole tables.
+//! CSV (RFC 4180) for every command that writes it: fields, and whole tables.
 //!
-//! A spreadsheet evaluates a cell that begins with `=`, `+`, `-` or `@`, whoever wrote it: a name
-//! `=HYPERLINK(…)` in a profile from somebody else would become a formula. Such a text gets an
-//! apostrophe in front, which spreadsheets take for "this is text". Nothing is lost: a text that
-//! begins with an apostrophe gets one, too, so that a program takes one away wherever there is
-//! one. Numbers stay as they are.
+//! A spreadsheet evaluates a cell that begins with `=`, `+`, `-` or `@`, whoever wrote it. A name
+//! such as `=HYPERLINK(…)` in somebody else's profile would become a formula. Such a text gets an
+//! apostrophe in front, which tells spreadsheets that the cell is text. Nothing is lost: a text
+//! that begins with an apostrophe gets another one, so a program can always remove one apostrophe
+//! where there is one. Numbers are not changed.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 
 use super::table::{Table, Value};
 
-/// A field: guarded, and quoted where it must be.
+/// A field: guarded against formulas, and quoted where that is necessary.
 pub fn field(text: &str) -> String {
     let text = guarded(text);
     match text.contains(['"', ',', '\r', '\n']) {
@@ -31,7 +31,8 @@ pub fn guarded(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Writes a table with its names as the first line. An empty field is a missing value.
+/// Writes a table with the names of its columns as the first line. An empty field is a missing
+/// value.
 pub fn print(out: &mut impl Write, table: &Table) -> io::Result<()> {
     let names: Vec<String> = table.columns.iter().map(|c| field(&c.name)).collect();
     write!(out, "{}\r\n", names.join(","))?;
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_text_is_a_formula_and_none_is_lost() {
+    fn no_text_becomes_a_formula_or_is_lost() {
         let guarded_ones = [
             "=1+1",
             "+x",
@@ -75,7 +76,7 @@ mod tests {
 
     /// RFC 4180, section 2, rules 6 and 7.
     #[test]
-    fn quoted_where_it_must_be() {
+    fn fields_are_quoted_where_necessary() {
         assert_eq!(field("plain"), "plain");
         assert_eq!(field("a,b"), "\"a,b\"");
         assert_eq!(field("say \"x\""), "\"say \"\"x\"\"\"");

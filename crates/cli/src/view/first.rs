@@ -1,10 +1,11 @@
-//! First calls that are slower than the rest: cold caches, pages that are touched for the first
-//! time, threads that have just started. They belong to the program, but not to its steady state.
+//! First calls that are slower than the rest, because of cold caches, pages that are touched for
+//! the first time, or threads that have just started. They belong to the program, but not to its
+//! steady state.
 //!
-//! The rule, which `docs/schema.md` also states: for each op with at least [`CALLS`] calls, look at
-//! the first call of each thread. These calls are pointed out if the longest of them took more than
-//! [`TIMES`] times the op's median, and if together they are at least [`PART`] of the op's total
-//! and [`OF_ALL`] of the total of all calls.
+//! This is the rule, which `docs/schema.md` also states. For each op with at least [`CALLS`] calls,
+//! look at the first call of each thread. These calls are pointed out if the longest of them took
+//! more than [`TIMES`] times the op's median, and if together they are at least [`PART`] of the
+//! op's total and [`OF_ALL`] of the total of all calls.
 
 use analysis::{By, Row};
 
@@ -12,28 +13,28 @@ use super::labels::labels;
 use super::overview::Overview;
 use super::units::{percent, plural, time};
 
-/// With fewer calls the median says little.
+/// With fewer calls, the median is not meaningful.
 const CALLS: u64 = 10;
 const TIMES: f64 = 10.0;
 const PART: f64 = 0.05;
 const OF_ALL: f64 = 0.01;
-/// This many ops are named; the others are counted.
+/// This many ops are named; the others are only counted.
 const NAMED: usize = 3;
 
 fn is_slow(row: &Row, all_ticks: u128) -> bool {
-    // One call of each thread and no more has nothing to be compared with.
+    // If each thread made only one call, there is nothing to compare it with.
     row.calls >= CALLS.max(2 * row.first.calls)
         && row.first.max_ticks as f64 > TIMES * row.p50_ticks
         && part(row) >= PART
         && row.first.total_ticks as f64 >= OF_ALL * all_ticks as f64
 }
 
-/// The part of the first calls in the total.
+/// The part of the op's total time that its first calls took.
 fn part(row: &Row) -> f64 {
     row.first.total_ticks as f64 / row.total_ticks.max(1) as f64
 }
 
-/// A sentence about them, if there are any.
+/// A sentence about slow first calls, if there are any.
 pub fn slow(overview: &Overview<'_>) -> Option<String> {
     if overview.by != By::Op {
         return None;

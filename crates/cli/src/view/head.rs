@@ -1,4 +1,4 @@
-//! The head of a report: what was recorded, where, when, and what is shown of it.
+//! The head of a report: what was recorded, where and when, and which part of it is shown.
 
 use analysis::Summary;
 use profile::{CounterInfo, Exit, Manifest, MetricInfo, Origin, Profile, State};
@@ -9,7 +9,7 @@ use super::units::{moment, plural, time};
 use super::usage;
 use crate::terminal::visible;
 
-/// The lines above a report: a label and a text for each.
+/// The lines above a report, each with a label and a text.
 pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     let profile = overview.profile;
     let manifest = &profile.manifest;
@@ -21,7 +21,7 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     } else if !manifest.command.is_empty() {
         lines.push(("command", format!("{} ({})", command(manifest), ending(profile))));
     }
-    // A trace names its host at most.
+    // An imported trace knows at most the name of its host.
     if !imported {
         let cpu = if manifest.cpu_model.is_empty() { "unknown CPU" } else { &manifest.cpu_model };
         let cpus = plural(manifest.logical_cpus.into(), "logical CPU");
@@ -55,7 +55,7 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
             plural(summary.calls.into(), "call"),
             summary
                 .dispatches
-                // Calls of virtual machines make up no dispatches.
+                // Calls of virtual machines are not part of dispatches.
                 .filter(|n| *n > 0 || summary.calls == 0)
                 .map_or_else(String::new, |n| format!(" of {}", plural(n.into(), "dispatch"))),
             plural(processes.len() as u128, "process"),
@@ -101,7 +101,7 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// What percentages are of. Follows the sum of all durations.
+/// Says what percentages refer to. This text is printed after the sum of all durations.
 fn shares_of(profile: &Profile, summary: &Summary) -> String {
     if summary.self_ticks == 0 {
         return String::new();
@@ -113,7 +113,8 @@ fn shares_of(profile: &Profile, summary: &Summary) -> String {
     format!(", self time {} (percentages are of this)", time(ns))
 }
 
-/// The time between the first and the last snapshot of `run`. `None` if the recording did not finish.
+/// The time between the first and the last snapshot of `run`. `None` if the recording did not
+/// finish.
 fn duration_ns(manifest: &Manifest) -> Option<u64> {
     if manifest.state != State::Finished {
         return None;
@@ -122,7 +123,7 @@ fn duration_ns(manifest: &Manifest) -> Option<u64> {
     times().max()?.checked_sub(times().min()?).filter(|ns| *ns > 0)
 }
 
-/// The program and its arguments, quoted where a shell would need that.
+/// The program and its arguments, quoted where a shell would need it.
 pub fn command(manifest: &Manifest) -> String {
     let quoted = manifest.command.iter().map(|word| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
@@ -159,7 +160,7 @@ fn counters(profile: &Profile) -> String {
     if text.is_empty() { "none (timing only)".to_owned() } else { text }
 }
 
-/// What the manifest says; also the head of an export.
+/// The facts of the manifest. They are also the head of an export.
 #[derive(Serialize)]
 pub struct ProfileHead<'a> {
     program_version: &'a str,

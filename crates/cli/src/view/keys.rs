@@ -1,4 +1,4 @@
-//! What a row or a thread is, in JSON.
+//! The identity of a row or a thread, in JSON.
 
 use analysis::Key;
 use profile::{Profile, Role};
@@ -16,7 +16,7 @@ pub enum KeyOut<'a> {
         library: &'a str,
         source: Option<String>,
         tag: Option<&'a str>,
-        /// What a virtual machine calls, or one of its parts; not of a dispatch.
+        /// Only for ops of virtual machines and their parts, not for dispatches.
         #[serde(flatten)]
         of_machine: Option<OfMachine<'a>>,
     },
@@ -37,7 +37,7 @@ pub enum KeyOut<'a> {
     },
 }
 
-/// What is known of ops of virtual machines only.
+/// Facts that only ops of virtual machines have.
 #[derive(Serialize)]
 pub struct OfMachine<'a> {
     role: &'static str,
@@ -55,14 +55,14 @@ pub struct ThreadRef {
     tid: u32,
 }
 
-/// Names a thread.
+/// Identifies a thread.
 pub fn thread_ref(profile: &Profile, process: usize, thread: usize) -> ThreadRef {
     let p = &profile.processes[process];
     let t = &p.threads[thread];
     ThreadRef { process, pid: p.id.pid, thread: t.uid, tid: t.tid }
 }
 
-/// Names a row.
+/// Identifies a row.
 pub fn key_out(profile: &Profile, key: Key) -> KeyOut<'_> {
     match key {
         Key::Op(op_id) => {

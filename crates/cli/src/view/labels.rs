@@ -1,4 +1,4 @@
-//! What rows, processes and threads are called.
+//! The labels of rows, processes and threads.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use profile::{Op, Profile, Role};
 
 use crate::terminal::visible;
 
-/// The op of a row, if it stands for one with known metadata.
+/// The op of a row, if the row stands for an op with known metadata.
 pub fn op_of(profile: &Profile, key: Key) -> Option<&Op> {
     match key {
         Key::Op(id) => profile.ops.get(id),
@@ -16,8 +16,8 @@ pub fn op_of(profile: &Profile, key: Key) -> Option<&Op> {
     }
 }
 
-/// A label for each row. Different ops of the same name get their arguments, then the name of their
-/// library, and if that does not tell them apart, their number.
+/// A label for each row. If different ops have the same name, their labels get their arguments. If
+/// that does not tell them apart, they get the name of the library, and then their number.
 pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
     let mut labels: Vec<String> = keys.iter().map(|key| label(profile, *key)).collect();
     for attempt in 0..3 {
@@ -32,7 +32,7 @@ pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
             let op = op_of(profile, *key);
             let differ = arguments[label.as_str()].len() > 1;
             match (attempt, *key) {
-                // What tells them apart best, if it does.
+                // Arguments tell ops apart best, if they differ.
                 (0, Key::Op(_)) if differ => {
                     label.push_str(&format!(" ({})", op.map_or("", |op| &op.arguments)));
                 }

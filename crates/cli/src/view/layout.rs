@@ -1,5 +1,5 @@
-//! The one renderer of tables: columns in a terminal's width. It leaves columns out, shortens names
-//! so that they can still be told apart, and breaks prose into lines.
+//! The one renderer of tables. It fits columns into the width of a terminal: it leaves columns out,
+//! shortens names such that they can still be told apart, and breaks prose into lines.
 //!
 //! ```text
 //!  name      number  number  prose
@@ -14,51 +14,53 @@ use super::units::shorten;
 use super::wrap::{PROSE_WIDTH, lines, wrapped};
 use crate::terminal::{Style, visible};
 
-/// Names of ops are not shortened below this, as long as there are other columns to leave out.
+/// Names of ops are not shortened below this width while other columns can be left out.
 const OP_WIDTH: usize = 28;
-/// What a place in the source is shortened to before its column is left out.
+/// A source location is shortened to this width before its column is left out.
 const PLACE_WIDTH: usize = 16;
-/// Prose in a narrower column is hard to read: another column is left out first.
+/// Prose in a narrower column is hard to read, so another column is left out first.
 const PROSE_LEAST: usize = 24;
 const GAP: &str = "  ";
 
-/// What is in a column, which decides how it is aligned and what happens where there is no room.
+/// The kind of a column's contents. It decides the alignment, and what happens if there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Aligned left.
     Text,
     /// Aligned right.
     Number,
-    /// A place in the source: shortened before anything else, and left out before a name is
-    /// shortened to less than tells it apart.
+    /// A source location. It is shortened before anything else. It is left out before a name is
+    /// shortened so much that it cannot be told from others.
     Place,
-    /// Sentences, broken into lines between words and at line breaks. Only the last column.
+    /// Sentences, broken into lines between words and at line breaks. Only allowed in the last
+    /// column.
     Prose,
 }
 
-/// What may happen to names, which are in the first column.
+/// How names, which are in the first column, may be shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// A common beginning is cut first, and [`Layout::common`] says what it was.
+    /// The common beginning is cut first; [`Layout::common`] says what it was.
     Ops,
-    /// Shortened in the middle, but not below this many columns while others can be left out.
+    /// Shortened in the middle, but not below this many columns while other columns can be left
+    /// out.
     Shortened(usize),
-    /// Never shortened, since people copy them: a name that is too long has a line of its own.
+    /// Never shortened, because people copy them. A name that is too long gets a line of its own.
     Whole,
 }
 
 /// A column as it is printed.
 pub struct Shown<'a> {
-    /// What it is called where it is left out.
+    /// The name under which it is reported if it is left out.
     pub name: &'a str,
-    /// Its head. A table without any has no line of heads.
+    /// Its heading. A table without any headings has no heading line.
     pub title: String,
-    /// Where there is no room for all, the column with the largest number is left out first; of
-    /// equal ones the last.
+    /// If there is no room for all columns, the one with the largest rank is left out first; among
+    /// equal ranks, the last one.
     pub rank: u8,
     /// What is in it.
     pub kind: Kind,
-    /// One for each row.
+    /// One cell for each row.
     pub cells: Vec<String>,
 }
 
@@ -67,7 +69,7 @@ pub struct Shown<'a> {
 pub struct Layout<'a> {
     /// Names of the columns that were left out.
     pub left_out: Vec<&'a str>,
-    /// A beginning that names had in common, and that is `…` now.
+    /// The common beginning of the names that was replaced by `…`.
     pub common: Option<String>,
 }
 
@@ -87,9 +89,9 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Prints columns in at most `width`, as far as that is possible: shortens places in the source,
-/// leaves out columns of the highest rank, breaks prose, and shortens what is in the first column.
-/// Without a width everything is as wide as it needs.
+/// Prints columns in at most `width`, if that is possible: shortens source locations, leaves out
+/// columns of the highest rank, breaks prose, and shortens the first column. Without a width,
+/// everything is as wide as it needs to be.
 pub fn layout<'a>(
     out: &mut impl Write,
     mut shown: Vec<Shown<'a>>,
@@ -100,7 +102,7 @@ pub fn layout<'a>(
     let Some(name) = shown.first() else { return Ok(Layout::default()) };
     let width = width.unwrap_or(usize::MAX);
     let title = length(&name.title);
-    // Names without what they have in common.
+    // The width of the names without their common beginning.
     let cut = names == Names::Ops;
     let apart = names::least(&name.cells, cut).max(title);
     let least = match names {
@@ -140,7 +142,7 @@ pub fn layout<'a>(
             fitted.common
         }
     };
-    // What is left goes to the columns that were given little at first.
+    // Gives the rest of the width to the columns that got little at first.
     for i in 1..shown.len() {
         let free = width.saturating_sub(widths[0]).saturating_sub(others(&widths));
         widths[i] = needs[i].min(widths[i].saturating_add(free));
@@ -149,7 +151,7 @@ pub fn layout<'a>(
     Ok(Layout { left_out, common })
 }
 
-/// The width of a column in which nothing is shortened or broken.
+/// The width of a column if nothing in it is shortened or broken.
 fn needed(column: &Shown<'_>) -> usize {
     let lines = column.cells.iter().flat_map(|cell| match column.kind {
         Kind::Prose => cell.split('\n').collect(),
@@ -158,7 +160,7 @@ fn needed(column: &Shown<'_>) -> usize {
     lines.map(length).chain([length(&column.title)]).max().unwrap_or(0)
 }
 
-/// The width with which a column begins, given what it needs.
+/// The initial width of a column that needs `needed`.
 fn at_first((column, needed): (&Shown<'_>, &usize)) -> usize {
     match column.kind {
         Kind::Place => PLACE_WIDTH.min(*needed),
@@ -197,7 +199,8 @@ fn print(
     Ok(())
 }
 
-/// A row, whose cells have as many lines as they need. `whole`: names are not shortened.
+/// Prints a row, whose cells have as many lines as they need. With `whole`, names are not
+/// shortened.
 fn print_row(
     out: &mut impl Write,
     shown: &[Shown<'_>],
@@ -210,7 +213,7 @@ fn print_row(
         && whole
         && name.iter().any(|name| length(name) > *width)
     {
-        // Too long for its column: what belongs to it follows on the next line.
+        // The name is too long for its column, so the other cells follow on the next line.
         writeln!(out, "{}", name.concat())?;
         first = 1;
     }
@@ -220,7 +223,7 @@ fn print_row(
         for (i, (column, width)) in shown.iter().zip(widths).enumerate() {
             let cell = if i < first { None } else { cells[i].get(line) };
             let cell = cell.map_or("", String::as_str);
-            // A long word of prose is not cut: it may be something to copy.
+            // A long word in prose is not cut, because people may want to copy it.
             let cell = match column.kind {
                 Kind::Prose => cell.to_owned(),
                 _ => shorten(cell, *width),
@@ -228,7 +231,7 @@ fn print_row(
             if i > 0 {
                 text.push_str(GAP);
             }
-            // Not by `{:width$}`, which panics from 65,536 on: names can be longer.
+            // `{:width$}` panics from 65,536 on, and names can be longer.
             let gap = " ".repeat(width.saturating_sub(length(&cell)));
             match column.kind {
                 Kind::Number => text.extend([gap, cell]),
@@ -275,7 +278,7 @@ mod tests {
             format!("{LONG:<32}  {:<6}  {:>2}  eight\n", "ns", 22),
         ];
         assert_eq!(printed(counters(), Names::Whole, None), (wide.concat(), String::new()));
-        // 2/5 of 50 columns are 20 for names; with 24 for prose "unit" has no room.
+        // Names get 2/5 of the 50 columns, which is 20. With 24 for prose, "unit" has no room.
         let narrow = [
             format!("{:<20}  {:>2}  words\n", "name", "n"),
             format!("{:<20}  {:>2}  one two three four five\n", "cycles", 1),
@@ -289,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn without_titles_there_is_no_line_of_heads() {
+    fn without_titles_there_is_no_heading_line() {
         let untitled = || column("", 0, Kind::Text, &["a"]);
         let words = column("", 0, Kind::Prose, &["b\u{1b}[31m\nc"]);
         let (text, _) = printed(vec![untitled(), words], Names::Whole, Some(80));

@@ -18,14 +18,15 @@ pub fn errno_text(loss: &LossCount) -> Option<String> {
     })
 }
 
-/// The losses sorted: the worst first, equal ones in the order of the table of losses.
+/// The losses sorted by severity, the worst first. Equal ones keep the order of the table of
+/// losses.
 pub fn by_severity(losses: &[LossCount]) -> Vec<&LossCount> {
     let mut sorted: Vec<&LossCount> = losses.iter().collect();
     sorted.sort_by_key(|loss| std::cmp::Reverse(severity(loss)));
     sorted
 }
 
-/// One line on stderr for each, for views whose stdout is for other programs.
+/// Prints one line on stderr for each loss, for views whose stdout is for other programs.
 pub fn say(losses: &[LossCount]) {
     for loss in losses {
         say!("{}: {} × {}: {}", severity(loss).name(), loss.count, loss.name, loss.help());
@@ -55,7 +56,7 @@ pub fn print(out: &mut impl Write, losses: &[LossCount], width: usize) -> io::Re
     Ok(())
 }
 
-/// A loss, explained.
+/// A loss with its explanation, in JSON.
 #[derive(Serialize)]
 pub struct LossOut {
     name: String,
@@ -66,7 +67,7 @@ pub struct LossOut {
     help: &'static str,
 }
 
-/// The losses, worst first.
+/// The losses for JSON, the worst first.
 pub fn losses_out(losses: &[LossCount]) -> Vec<LossOut> {
     by_severity(losses).into_iter().map(loss).collect()
 }
@@ -86,9 +87,9 @@ fn loss(loss: &LossCount) -> LossOut {
 mod tests {
     use super::*;
 
-    /// The C library says "Unknown error" of numbers that only the kernel has.
+    /// The C library says "Unknown error" for numbers that only the kernel has.
     #[test]
-    fn numbers_have_words() {
+    fn error_numbers_have_a_text() {
         let text = |errno| {
             let loss = LossCount { name: "counter_open_failed".into(), count: 1, errno };
             errno_text(&loss)

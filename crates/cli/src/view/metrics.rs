@@ -6,8 +6,8 @@ use serde::Serialize;
 use super::units;
 
 /// The rank of a metric's column ([`super::table::Column::rank`]), which decides what is left out
-/// first. A metric that the user asked for stays as long as the counters. Of the built-in ones,
-/// rates by time and metrics that repeat another one are left out early.
+/// first. A metric that the user asked for stays as long as the counters do. Among the built-in
+/// ones, rates by time and metrics that repeat another one are left out early.
 pub fn rank(metric: &Bound) -> u8 {
     const LESS: [&str; 5] = ["cpi", "frequency", "cpu-utilisation", "fault-rate", "switch-rate"];
     let name = metric.name.split(':').next().unwrap_or_default();
@@ -36,12 +36,12 @@ pub fn metrics_out(metrics: &[Bound]) -> Vec<MetricOut<'_>> {
     metrics.iter().map(out).collect()
 }
 
-/// A metric's value for people.
+/// The text of a metric's value for people.
 pub fn text(value: f64, unit: &str, declared: bool) -> String {
     if value < 0.0 {
         return format!("-{}", text(-value, unit, declared));
     }
-    // Small ones keep their three digits.
+    // Small values keep three significant digits.
     let number = |value: f64| match value {
         v if v == 0.0 || v >= 0.995 => units::number(v),
         v => units::general(v, 3),

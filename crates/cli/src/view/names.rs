@@ -1,33 +1,33 @@
-//! Names in a column that is narrower than they are: shortened so that they can still be told apart.
+//! Fits names into a column that is narrower than they are, such that they can still be told apart.
 //!
 //! Names of compiled functions begin alike (`tinyloop_dispatch_`) and often end alike, too
-//! (`_elementwise_16_f32`). What is cut is what they have in common:
+//! (`_elementwise_16_f32`). What they have in common is cut:
 //!
 //! ```text
 //!  tinyloop_dispatch_0_elementwise_16_f32          …0_elementwise_16_f32
 //!  tinyloop_dispatch_1_elementwise_16_f32    ─►    …1_elementwise_16_f32     1. a common beginning
 //!  tinyloop_dispatch_12_matmul_8x8x8_f32           …12_matmul_8x8x8_f32
 //!
-//!  main$async_dispatch_3_reduction_128_f32         main$as…3_reduction_128_f32   2. the middle, where
-//!  main$async_dispatch_4_reduction_128_f32   ─►    main$as…4_reduction_128_f32      that is enough
+//!  main$async_dispatch_3_reduction_128_f32         main$as…3_reduction_128_f32   2. the middle, if that
+//!  main$async_dispatch_4_reduction_128_f32   ─►    main$as…4_reduction_128_f32      is enough
 //!  …                                               ma…_3_re…                     3. around what differs
 //! ```
 //!
-//! Where even what differs has no room, rows are numbered.
+//! If even the parts that differ do not fit, rows are numbered.
 
 use std::collections::HashMap;
 
 use super::units::shorten;
 
-/// A common beginning that is shorter is not worth an explanation.
+/// A shorter common beginning is not worth an explanation.
 const SHORTEST: usize = 4;
-/// What stands for what was cut.
+/// The mark that replaces what was cut.
 const CUT: char = '…';
 
 /// Names that fit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fitted {
-    /// In the order of the names, each of at most the width that was asked for.
+    /// In the order of the original names; each has at most the requested width.
     pub names: Vec<String>,
     /// The common beginning that `…` stands for, if one was cut.
     pub common: Option<String>,
@@ -39,9 +39,9 @@ pub fn least(names: &[String], cut_beginning: bool) -> usize {
     names.iter().map(|name| length(name)).max().unwrap_or(0)
 }
 
-/// Shortens names to `width` columns, as far as they need it. Names that are different stay
-/// different (given 8 columns). `cut_beginning`: a common beginning is cut first; the caller
-/// has to explain it.
+/// Shortens names to `width` columns where necessary. Names that differ stay different, given at
+/// least 8 columns. With `cut_beginning`, a common beginning is cut first, and the caller has to
+/// explain it.
 pub fn fit(names: &[String], width: usize, cut_beginning: bool) -> Fitted {
     if names.iter().all(|name| length(name) <= width) {
         return Fitted { names: names.to_vec(), common: None };
@@ -78,7 +78,7 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Groups of places at which `shown` is the same and `names` is not.
+/// Groups of indices at which `shown` is the same although `names` differs.
 fn equal(shown: &[String], names: &[String]) -> Vec<Vec<usize>> {
     let mut places: HashMap<&String, Vec<usize>> = HashMap::new();
     for (i, text) in shown.iter().enumerate() {
@@ -90,8 +90,8 @@ fn equal(shown: &[String], names: &[String]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// The names without the beginning that saves most, of those that end where a word does and that
-/// several different names have.
+/// The names without a common beginning. Of the beginnings that end at a word boundary and that
+/// several different names share, the one that saves most is cut.
 fn without_beginning(names: &[String]) -> Fitted {
     let ends_word = |c: char| matches!(c, '_' | '$' | '.' | ':' | '/' | ' ' | '-');
     let mut counts: HashMap<&str, usize> = HashMap::new();
@@ -100,7 +100,7 @@ fn without_beginning(names: &[String]) -> Fitted {
     different.dedup();
     for name in different {
         let words = name.char_indices().filter(|(_, c)| ends_word(*c));
-        // A whole name is not a beginning.
+        // A whole name does not count as a beginning.
         let ends = words.map(|(at, c)| at + c.len_utf8()).filter(|end| *end < name.len());
         ends.for_each(|end| *counts.entry(&name[..end]).or_default() += 1);
     }
@@ -119,7 +119,7 @@ fn without_beginning(names: &[String]) -> Fitted {
     Fitted { names: names.iter().map(cut).collect(), common: Some(common.to_owned()) }
 }
 
-/// Names of which the middle differs, each with its own middle and as much around it as fits.
+/// Names that differ in the middle: each keeps its own middle, and as much around it as fits.
 fn around_differences(names: &[&String], width: usize) -> Vec<String> {
     let names: Vec<Vec<char>> = names.iter().map(|name| name.chars().collect()).collect();
     let shortest = names.iter().map(Vec::len).min().unwrap_or(0);
@@ -129,7 +129,7 @@ fn around_differences(names: &[&String], width: usize) -> Vec<String> {
         (0..shortest - before).take_while(|i| same(&|name| name[name.len() - 1 - i])).count();
     let one = |name: &Vec<char>| {
         let own = name.len() - before - after;
-        // For what differs and a cut on both sides.
+        // The room besides the part that differs and a mark on both sides of it.
         let room = width.saturating_sub(own + 2);
         let tail = after.min((room / 2).max(room.saturating_sub(before)));
         let head = before.min(room - tail);
@@ -142,13 +142,13 @@ fn around_differences(names: &[&String], width: usize) -> Vec<String> {
             text.push(CUT);
         }
         text.extend(&name[name.len() - tail..]);
-        // One cut beside another is one.
+        // Two adjacent marks become one.
         shorten(&text, width).replace("……", "…")
     };
     names.iter().map(one).collect()
 }
 
-/// A place in a source in at most `width` columns: its end says most.
+/// Shortens a source location to `width` columns. Its end is the most important part.
 pub fn place(text: &str, width: usize) -> String {
     let length = length(text);
     if length <= width {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_common_goes_first() {
+    fn a_common_beginning_is_cut_first() {
         let names = [
             "tinyloop_dispatch_0_elementwise_16_f32",
             "tinyloop_dispatch_1_elementwise_16_f32",
@@ -191,18 +191,18 @@ mod tests {
         assert_eq!(fit(&names, 30, true).common.as_deref(), Some("tinyloop_dispatch_"));
         assert_eq!(fit(&names, 60, true).common, None);
         assert_eq!(fit(&names, 30, false).common, None);
-        // Some more, of another module.
+        // The last name belongs to another module.
         let names = ["a_dispatch_0_x", "a_dispatch_1_x", "other"];
         assert_eq!(fitted(&names, 10), ["…0_x", "…1_x", "other"]);
     }
 
     #[test]
-    fn what_differs_stays() {
+    fn the_parts_that_differ_are_kept() {
         let a = format!("{}1{}", "x".repeat(50), "y".repeat(50));
         let b = format!("{}2{}", "x".repeat(50), "y".repeat(50));
         assert_eq!(fitted(&[&a, &b], 9), ["xxx…1…yyy", "xxx…2…yyy"]);
         assert_eq!(fitted(&[&a, &b, &a], 8), ["xxx…1…yy", "xxx…2…yy", "xxx…1…yy"]);
-        // Too much differs for the width.
+        // More differs than fits into the width.
         let long = |c: char| format!("same{}{c}{}same", "p".repeat(30), "q".repeat(30));
         fitted(&[&long('1'), &long('2'), &long('3')], 8);
         let far =
@@ -212,8 +212,8 @@ mod tests {
     }
 
     #[test]
-    fn one_mark_for_one_cut() {
-        // The middles differ in length, so what is kept around them ends at another cut.
+    fn adjacent_marks_become_one() {
+        // The middles differ in length, so the text that is kept around them ends at another mark.
         let name =
             |rows: u32| format!("match(float32[{rows}, 1024], float32[{rows}, 1024], int64[4])");
         let names = [1, 10, 100, 1000].map(name);

@@ -1,5 +1,5 @@
-//! Notes below a report: what a reader should know besides the numbers, and why a profile may hold no
-//! calls.
+//! Notes below a report: what a reader should know besides the numbers, and why a profile may have
+//! no calls.
 
 use analysis::By;
 use model::{Loss, Severity};
@@ -89,7 +89,7 @@ pub fn notes(overview: &Overview<'_>) -> Vec<String> {
     notes
 }
 
-/// Said where a virtual machine of TVM was seen, but none of its calls.
+/// The note for a profile in which a virtual machine of TVM was seen, but none of its calls.
 pub const MACHINE_WITHOUT_CALLS: &str = "a virtual machine of TVM was seen, but none of its calls: it was not called, or it was \
      compiled with exec_mode=\"compiled\", which makes no calls that can be seen";
 
@@ -124,9 +124,9 @@ pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
     }
     let explains = |loss: &&LossCount| match loss.loss() {
         Some(Loss::CallCutShort) => true,
-        // These leave the calls themselves.
+        // With these losses, the calls themselves are still recorded.
         Some(Loss::CounterOpenFailed | Loss::CounterReadFailed | Loss::DescriptorLost) => false,
-        // And these have nothing to do with them.
+        // These losses have nothing to do with calls.
         Some(Loss::TornTrack | Loss::TrackOverrun | Loss::TrackReadFailed) => false,
         _ => loss.severity() == Severity::Missing,
     };
@@ -142,7 +142,7 @@ pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
         return reasons;
     }
     if manifest.origin == Origin::Import {
-        // A note says what is in it.
+        // A note below says what the trace contains.
         reasons.push("the trace has no slices; a note below says what it has".into());
         return reasons;
     }

@@ -1,4 +1,4 @@
-//! Opening a profile for a view, and saying in one line what is in it.
+//! Opens a profile for a view, and says in one line what a profile contains.
 
 use std::io::ErrorKind as IoErrorKind;
 use std::path::Path;
@@ -13,8 +13,8 @@ use super::units::plural;
 use crate::failure::Failure;
 use crate::terminal::say;
 
-/// Opens a profile for a view; what is left in its pool is collected first where that is
-/// possible and nobody else's business.
+/// Opens a profile for a view. If possible, and if the caller owns the profile, it first collects
+/// what is left in the pool.
 pub fn open(dir: &Path, closing: Closing) -> Result<Profile, Failure> {
     let manifest = Manifest::read(dir).map_err(|e| explain(dir, e))?;
     let closing = allowed(closing, &manifest);
@@ -26,7 +26,8 @@ pub fn open(dir: &Path, closing: Closing) -> Result<Profile, Failure> {
                 say!("the pool {pool} was left alone: {why}");
             }
             Ok(_) => {}
-            // Somebody else's profile, or a read-only copy: it is read where it lies.
+            // The profile belongs to another user, or is a read-only copy. It is read without
+            // changing it.
             Err(e) if is_read_only(&e) => {}
             Err(e) => say!("{e}; the profile is read without recovering its pool"),
         }
@@ -34,7 +35,8 @@ pub fn open(dir: &Path, closing: Closing) -> Result<Profile, Failure> {
     Profile::open(dir).map_err(|e| explain(dir, e))
 }
 
-/// What a profile holds, in one line as `run` prints it at its end: counted from page headers, without decoding a call.
+/// The contents of a profile in one line, which `run` prints at its end. The numbers come from page
+/// headers, so no call is decoded.
 pub fn in_one_line(dir: &Path) -> String {
     const NOTHING: &str = "no calls were recorded; `counterpoint report` lists likely reasons";
     let is_there = |name: &str| dir.join(name).symlink_metadata().is_ok();
@@ -68,8 +70,9 @@ pub fn in_one_line(dir: &Path) -> String {
     )
 }
 
-/// Only a recording that `env` prepared ends because somebody says so: one of `run` is over when
-/// its program is, and a program that has not recorded yet still needs the pool.
+/// How to close the recording. Only a recording that `env` prepared may be closed on request. One
+/// of `run` is over when its program ends, and a program that has not recorded yet still needs the
+/// pool.
 pub fn allowed(closing: Closing, manifest: &Manifest) -> Closing {
     if manifest.origin == Origin::Env { closing } else { Closing::WhenOver }
 }
@@ -79,7 +82,7 @@ fn is_read_only(error: &profile::Error) -> bool {
     matches!(io.kind(), IoErrorKind::PermissionDenied | IoErrorKind::ReadOnlyFilesystem)
 }
 
-/// An error about a profile, with what to do.
+/// An error about a profile, with a hint.
 pub fn explain(dir: &Path, error: profile::Error) -> Failure {
     let hint = match error.kind() {
         _ if error.is_not_found() => {

@@ -1,5 +1,5 @@
-//! A profile, what was found in it, and what was asked: what the text above and below a table is
-//! written from.
+//! A profile, what was found in it, and what was asked for: the input for the text above and below
+//! a table.
 
 use analysis::{By, Summary, TracksSummary};
 use model::metric::Bound;
@@ -10,23 +10,24 @@ use profile::Profile;
 pub struct Overview<'a> {
     /// The profile.
     pub profile: &'a Profile,
-    /// Its calls, added up.
+    /// The sums over its calls.
     pub summary: &'a Summary,
-    /// Its time series.
+    /// The summary of its time series.
     pub tracks: &'a TracksSummary,
     /// What a row stands for.
     pub by: By,
     /// Only ops whose name matches this are shown.
     pub filter: Option<&'a str>,
-    /// The calls of so many milliseconds of each thread are left out; 0 for none.
+    /// Calls that began in the first `skip_ms` milliseconds of each thread are left out; 0 for
+    /// none.
     pub skip_ms: f64,
-    /// Whether what an empty call reads was taken off each call.
+    /// Whether the readings of an empty call were subtracted from each call.
     pub subtract_probe: bool,
     /// The metrics of each row.
     pub metrics: &'a [Bound],
 }
 
-/// The name of what a row stands for: also that of the column with the rows' names.
+/// The name of what a row stands for. It is also the name of the column with the rows' names.
 pub fn name_of(by: By) -> &'static str {
     match by {
         By::Op => "op",

@@ -1,4 +1,4 @@
-//! What recording cost: as text and as JSON.
+//! The cost of recording, as text and as JSON.
 
 use analysis::{EmptyCall, Hidden, ProbeCost};
 use profile::Profile;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::overview::Overview;
 use super::units::{grouped, number, percent, plural, time};
 
-/// The cost of all probes that are calibrated, in ns of processor time.
+/// The cost of all calibrated probes, in ns of processor time.
 struct Totals {
     calls: u64,
     of_calls: u64,
@@ -56,7 +56,7 @@ fn of_all(overview: &Overview<'_>) -> Option<Totals> {
     totals(&probes, overview.profile.calls())
 }
 
-/// The price in one paragraph.
+/// The cost in one paragraph.
 pub fn text(overview: &Overview<'_>) -> String {
     let summary = overview.summary;
     let mut text = match of_all(overview) {
@@ -114,8 +114,9 @@ fn cost_text(totals: &Totals) -> String {
     format!("about {}{}: {}", time(totals.total_ns), share_text(totals), parts.join(", "))
 }
 
-/// The price as a share. An estimate above the threads' whole processor time is stated without a
-/// share: the probes of the calls were then faster than those of the calibration.
+/// The cost as a share of processor time. If the estimate exceeds the threads' whole processor
+/// time, it is stated without a share: the probes of the calls were then faster than those of the
+/// calibration.
 fn share_text(totals: &Totals) -> String {
     let of_dispatches = match totals.share_of_dispatches {
         Some(share) => format!(" ({} of the time in dispatches)", percent(share)),
@@ -195,19 +196,19 @@ impl ProbeOut {
     }
 }
 
-/// The price of all processes together.
+/// The cost of all processes together.
 pub fn json_of_all(overview: &Overview<'_>) -> Option<ProbeOut> {
     of_all(overview).map(|totals| ProbeOut::new(&totals, None))
 }
 
-/// The price of one process.
+/// The cost of one process.
 pub fn json_of(overview: &Overview<'_>, process: usize) -> Option<ProbeOut> {
     let cost = overview.summary.probes.iter().find(|p| p.process == process)?;
     let empty = empty_out(overview.profile, &cost.empty_call);
     Some(ProbeOut::new(&totals(&[cost], cost.of_calls)?, Some(empty)))
 }
 
-/// What a call that does nothing is recorded as, in JSON.
+/// The recorded values of a call that does nothing, in JSON.
 #[derive(Serialize)]
 pub struct EmptyOut {
     duration_ns: f64,
@@ -216,7 +217,7 @@ pub struct EmptyOut {
     counter_ranges: Vec<Option<[u64; 2]>>,
 }
 
-/// What an empty call of a process is recorded as.
+/// The recorded values of an empty call of a process.
 pub fn empty_out(profile: &Profile, empty: &EmptyCall) -> EmptyOut {
     EmptyOut {
         duration_ns: profile.timeline.duration_ns(empty.ticks),

@@ -1,15 +1,15 @@
-//! A probability as two characters.
+//! Shows a probability as two characters.
 
-/// From nothing to everything: an eighth of a block more in one of the two characters per step.
+/// From nothing to everything. Each step adds an eighth of a block to one of the two characters.
 const SHADES: [&str; 19] = [
     "  ", "_ ", "__", "▁_", "▁▁", "▂▁", "▂▂", "▃▂", "▃▃", "▄▃", "▄▄", "▅▄", "▅▅", "▆▅", "▆▆", "▇▆",
     "▇▇", "█▇", "██",
 ];
 
-/// The shade of a probability to the power `gamma`; blank for a column without calls.
+/// The shade of a probability raised to the power `gamma`. Blank for a column without calls.
 pub fn shade(probability: Option<f64>, gamma: f64) -> &'static str {
     let index = probability.map_or(0.0, |p| (p.powf(gamma) * SHADES.len() as f64).floor());
-    // A float that is no index saturates at the ends.
+    // A float outside of the range of indices saturates.
     SHADES[(index as usize).min(SHADES.len() - 1)]
 }
 

@@ -1,12 +1,12 @@
-//! Places in the source, and what to do where they do not help.
+//! Source locations of ops, and a hint for profiles in which they do not help.
 //!
-//! IREE's compiler stores with each dispatch a place in the file that it compiled. Which place
-//! depends on that file. In a function in the linalg dialect it is often the function itself
-//! (`mlp.mlir:2`), for each of its ops; in torch's dialect it is the op
-//! (`transformer_block.mlir:111`). The compiled module has nothing better: stages are empty, and
-//! its DWARF has one place per function. With `--iree-hal-dump-executable-sources-to=DIR` the
-//! compiler writes the code of each dispatch into a file of its own below DIR, and the place is in
-//! there (seen with IREE 3.13).
+//! IREE's compiler stores a location in its input file with each dispatch. Which location that is
+//! depends on the file. In a function of the linalg dialect it is often the function itself
+//! (`mlp.mlir:2`), for each of its ops. In torch's dialect it is the op
+//! (`transformer_block.mlir:111`). The compiled module has nothing better: its stages are empty,
+//! and its DWARF has one location per function. With `--iree-hal-dump-executable-sources-to=DIR`,
+//! the compiler writes the code of each dispatch into a separate file below DIR, and the location
+//! refers to that file (seen with IREE 3.13).
 
 use std::collections::HashMap;
 
@@ -16,15 +16,15 @@ use super::units::plural;
 /// The name of the column.
 pub const SOURCE: &str = "source";
 
-/// The place that several ops share, if all of them have the same one.
+/// The location that all of several ops share. `None` if they differ.
 pub fn one_for_all(places: &[Option<String>]) -> Option<&str> {
     let (first, rest) = places.split_first()?;
     let same = !rest.is_empty() && rest.iter().all(|place| place == first);
     first.as_deref().filter(|_| same)
 }
 
-/// A sentence for ops that share a place in the source: how many they are, and how to give each its
-/// own place.
+/// A sentence for ops that share a source location: how many they are, and how to give each its
+/// own.
 pub fn shared(table: &Table) -> Option<String> {
     const REMEDY: &str = "compile with iree-compile --iree-hal-dump-executable-sources-to=DIR to \
                           give each op a place of its own, in a listing of its code";
@@ -45,7 +45,8 @@ pub fn shared(table: &Table) -> Option<String> {
     }
     let mut ops: HashMap<&str, usize> = HashMap::new();
     places.iter().flatten().for_each(|place| *ops.entry(place).or_default() += 1);
-    // Some may share a line because they were made of it.
+    // Some ops may share a line because they were made from it, so this is only reported if every
+    // location is shared.
     let all = !ops.is_empty() && ops.values().all(|n| *n > 1);
     all.then(|| format!("each source location belongs to several ops; {REMEDY}"))
 }

@@ -1,5 +1,5 @@
-//! Statistics as text, in the format of IREE's experimental call hook, with what that lacks: correct
-//! units, the standard deviation, rank correlation, and a total over threads.
+//! Statistics as text in the format of IREE's experimental call hook. It adds what that format
+//! lacks: correct units, the standard deviation, rank correlation, and a total over threads.
 //!
 //! ```text
 //! Statistics for thread iree-worker-0 (4712), op matmul:
@@ -31,14 +31,14 @@ use super::variables::{Kind, kind, name_and_unit};
 use super::wrap::wrapped;
 use crate::terminal::visible;
 
-/// Width of a table: in front of it, and of each bucket.
+/// Widths in a table: of the indentation, and of each bucket.
 const TABLE_INDENT: usize = 8;
 const TABLE_CELL: usize = 3;
 
 /// What to print and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// Shades are probabilities to this power.
+    /// A shade shows a probability raised to this power.
     pub gamma: f64,
     /// Name the op in each heading.
     pub name_op: bool,
@@ -46,14 +46,14 @@ pub struct Style {
     pub name_tid: bool,
     /// Show all of an op's threads together, if there are several.
     pub totals: bool,
-    /// After the threads, not before them.
+    /// Show totals after the threads and not before them.
     pub totals_last: bool,
-    /// Print a value that is the same in all calls in one line, and leave out its pairs. The original
-    /// hook describes such a value like any other.
+    /// Print a value that is the same in all calls in one line, and leave out its pairs. The
+    /// original hook describes such a value like any other.
     pub constants_short: bool,
-    /// Say at the end what an empty call is recorded as.
+    /// Say at the end what is recorded for an empty call.
     pub probes: bool,
-    /// Columns to fit everything to; `None`: lines are as long as they need.
+    /// The width that everything must fit; with `None`, lines are as long as they need to be.
     pub width: Option<usize>,
 }
 
@@ -72,8 +72,7 @@ impl Default for Style {
     }
 }
 
-/// Writes the statistics of every op and thread. The tables of pairs are written if they are
-/// there.
+/// Writes the statistics of every op and thread, and the tables of pairs if they exist.
 ///
 /// # Errors
 /// Only those of `out`.
@@ -137,7 +136,7 @@ fn scope(
     for (location, n) in &scope.locations {
         *nodes.entry(node_of(*location)).or_default() += n;
     }
-    // On a machine of one node, its number says nothing.
+    // On a machine with one node, the node's number is not printed.
     let some_node = nodes.keys().any(|node| *node != 0);
     for (location, n) in &scope.locations {
         write!(out, "    {} on cpu {}", calls(*n, "call"), cpu_of(*location))?;
@@ -164,11 +163,11 @@ fn scope(
     Ok(())
 }
 
-/// The name in headings: the duration with its unit in it, as in the hook's CSV.
+/// The name in headings. The duration includes its unit, as in the hook's CSV.
 fn name(profile: &Profile, stats: &Stats, variable: usize) -> String {
     match kind(profile, stats, variable) {
         Kind::Duration => "duration_us".to_owned(),
-        // Its values are estimates wherever it took turns.
+        // The counter took turns with others, so its values may be estimates.
         Kind::Counter(info) if profile.manifest.multiplex => format!("≈{}", visible(&info.name)),
         Kind::Counter(info) => visible(&info.name).into_owned(),
         Kind::Metric(metric) => visible(&metric.name).into_owned(),
@@ -227,12 +226,12 @@ fn is_constant(variable: &Variable) -> bool {
     }
 }
 
-/// `1 call`, `2 calls`; digits in no groups, as the original hook has them.
+/// `1 call`, `2 calls`. Digits are not grouped, as in the original hook.
 fn calls(n: u64, one: &str) -> String {
     format!("{n} {one}{}", if n == 1 { "" } else { "s" })
 }
 
-/// Writes a line, in several where there is a width that it does not fit.
+/// Writes a line, broken into several lines if it does not fit the width.
 fn line(out: &mut impl Write, style: &Style, indent: &str, text: &str) -> io::Result<()> {
     match style.width {
         Some(width) => wrapped(out, indent, text, width.max(40)),

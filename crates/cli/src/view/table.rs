@@ -1,4 +1,4 @@
-//! A table: columns with names, units and cells, shared by text, CSV and `--sort`.
+//! A table: columns with names, units and cells, which text, CSV and `--sort` share.
 
 use analysis::Hidden;
 
@@ -22,30 +22,29 @@ pub enum Value {
 /// A column.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// Name in CSV and for `--sort`, unit included.
+    /// Name in CSV and for `--sort`, including the unit.
     pub name: String,
-    /// Head in the table for people.
+    /// Heading in the table for people.
     pub title: String,
-    /// Left out of the table for people.
+    /// Whether the table for people leaves it out.
     pub csv_only: bool,
-    /// Where there is no room for all, the column with the largest number is left out first;
-    /// of equal ones the last.
+    /// If there is no room for all columns, the one with the largest rank is left out first; among
+    /// equal ranks, the last one.
     pub rank: u8,
     pub cells: Vec<Option<Value>>,
-    /// For a counter: for each row, how many of how many calls have a value.
+    /// For a counter: in each row, how many calls have a value, and the number of calls.
     pub coverage: Option<Vec<(u64, u64)>>,
-    /// For a counter that took turns with others: the part of the time for which it counted, in each
-    /// row whose value is (partly) an estimate.
+    /// For a counter that took turns with others: in each row whose value is at least partly an
+    /// estimate, the part of the time for which the counter was on.
     pub estimated: Option<Vec<Option<f64>>>,
-    /// For a counter: the part of the value that an empty call reads, in each row where that is more
+    /// For a counter: in each row, the part of the value that an empty call reads, if it is more
     /// than half.
     pub mostly_empty: Option<Vec<Option<f64>>>,
-    /// For a metric: why it is not shown, in each row where it could be computed.
+    /// For a metric: in each row that could have a value but does not show it, the reason.
     pub hidden: Option<Vec<Option<Hidden>>>,
 }
 
 impl Column {
-    /// A column of these cells.
     pub fn new(rank: u8, name: &str, title: &str, cells: Vec<Option<Value>>) -> Self {
         Self {
             name: name.into(),
@@ -60,23 +59,23 @@ impl Column {
         }
     }
 
-    /// A column of these cells that only CSV and JSON have.
+    /// A column that only CSV and JSON have.
     pub fn for_programs(name: &str, cells: Vec<Option<Value>>) -> Self {
         Self { csv_only: true, ..Self::new(u8::MAX, name, "", cells) }
     }
 
-    /// How many calls of this row have a value of how many, if they have one but not all do.
+    /// If only some of this row's calls have a value: how many have one, and the number of calls.
     pub fn partly(&self, row: usize) -> Option<(u64, u64)> {
         let (counted, calls) = *self.coverage.as_ref()?.get(row)?;
         (counted > 0 && counted < calls).then_some((counted, calls))
     }
 
-    /// The part of this row's value that an empty call reads, if that is more than half.
+    /// The part of this row's value that an empty call reads, if it is more than half.
     pub fn is_mostly_empty(&self, row: usize) -> Option<f64> {
         *self.mostly_empty.as_ref()?.get(row)?
     }
 
-    /// For which part of the time the counter was on, if this row's value is an estimate.
+    /// If this row's value is an estimate: the part of the time for which the counter was on.
     pub fn estimate(&self, row: usize) -> Option<f64> {
         *self.estimated.as_ref()?.get(row)?
     }
@@ -99,7 +98,7 @@ impl Value {
         }
     }
 
-    /// Text for people.
+    /// The text for people.
     pub fn to_text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -112,7 +111,7 @@ impl Value {
         }
     }
 
-    /// For programs: the shortest text that gives the same number.
+    /// The text for programs: the shortest one that gives the same number.
     pub fn to_csv(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -127,8 +126,8 @@ impl Value {
 }
 
 impl Table {
-    /// Sorts by the column with this name or title: numbers from large to small, text from a
-    /// to z, what is missing last; equal ones by name.
+    /// Sorts by the column with this name or title. Numbers are sorted from large to small, and
+    /// text from a to z. Missing values come last. Equal rows are sorted by name.
     pub fn sort(&mut self, key: &str) -> Result<(), Failure> {
         let by_name = self.columns.iter().position(|c| c.name == key);
         let by_title = || self.columns.iter().position(|c| !c.csv_only && c.title == key);

@@ -1,4 +1,4 @@
-//! A table as text: its columns, marks on cells, and lines below that explain the marks.
+//! A table as text: its columns, marks on cells, and lines below the table that explain the marks.
 
 use std::io::{self, Write};
 
@@ -10,16 +10,16 @@ use super::table::{Column, Table, Value};
 use super::units::{grouped, percent, plural};
 use super::wrap::{PROSE_WIDTH, wrapped};
 
-/// Prints a table. Marks cells whose counter was not counted in all calls of the row, estimates, and
-/// values that are mostly what the probe itself counts. Returns the names of the columns that had no
-/// room.
+/// Prints a table. Marks cells whose counter was not read in all calls of the row, estimates, and
+/// values that consist mostly of what the probe itself counts. Returns the names of the columns
+/// that had no room.
 pub fn table<'a>(
     out: &mut impl Write,
     table: &'a Table,
     width: Option<usize>,
 ) -> io::Result<Vec<&'a str>> {
     let mut columns: Vec<&Column> = table.columns.iter().filter(|c| !c.csv_only).collect();
-    // Places in the source come last: they are less important than numbers.
+    // Source locations come last, because they are less important than numbers.
     columns.sort_by_key(|column| column.name == SOURCE);
     let mut partly = Vec::new();
     let mut estimated = Vec::new();
@@ -114,7 +114,7 @@ pub fn table<'a>(
     Ok(laid.left_out)
 }
 
-/// Lines below a table about values that are mostly the probe's own: a mark and a text for each.
+/// Lines below a table about values that are mostly the probe's own. Each has a mark and a text.
 fn doubts(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let shown = |column: &&Column| !column.csv_only && !left_out.contains(&column.name.as_str());

@@ -1,4 +1,4 @@
-//! Time series in a report: a small table, and the same numbers for programs.
+//! Time series in a report: a small table for people, and the same numbers as JSON.
 
 use analysis::SeriesSummary;
 use analysis::tracks::{Values, series_of};
@@ -10,7 +10,7 @@ use super::overview::Overview;
 use super::units::{bytes, grouped, number, percent, time};
 use crate::terminal::visible;
 
-/// This many series are listed; the others are counted.
+/// This many series are listed; the others are only counted.
 pub const LISTED: usize = 32;
 
 /// A series in JSON.
@@ -101,7 +101,7 @@ fn out<'a>(profile: &'a Profile, summary: &SeriesSummary) -> Option<TrackOut<'a>
     Some(result)
 }
 
-/// The unit of a rate per second of this unit.
+/// The unit of a rate of this unit per second.
 fn rate_unit(unit: &str) -> String {
     match unit {
         "J" => "W".to_owned(),
@@ -111,7 +111,7 @@ fn rate_unit(unit: &str) -> String {
 }
 
 /// The rows of the table: track, scope, total, mean, lowest, highest, number of samples. The flag
-/// tells whether the total is an estimate.
+/// says whether the total is an estimate.
 pub fn rows(overview: &Overview<'_>) -> Vec<([String; 7], bool)> {
     let dash = || "–".to_owned();
     let row = |summary: &SeriesSummary| {
@@ -138,7 +138,7 @@ pub fn rows(overview: &Overview<'_>) -> Vec<([String; 7], bool)> {
         let scope = series.scope.to_string();
         Some(([visible(&name).into_owned(), scope, total, mean, min, max, samples], estimated))
     };
-    // The series of a track together, in the order in which the tracks appear.
+    // Keeps the series of a track together, in the order in which the tracks appear.
     let mut order: Vec<&SeriesSummary> = overview.tracks.series.iter().collect();
     let track = |summary: &SeriesSummary| {
         series_of(overview.profile, summary).map(|(tracks, series)| (&tracks.name, &series.track))
@@ -165,13 +165,13 @@ fn amount(value: f64, unit: &str) -> String {
 fn per_second(rate: f64, series: &Series) -> String {
     match series.unit.as_str() {
         "J" => format!("{} W", number(rate)),
-        // So much time in a second: 1 is a clock.
+        // Nanoseconds per second: a clock has the rate 1.
         "ns" => format!("{}/s", time(rate)),
         unit => format!("{}/s", amount(rate, unit)),
     }
 }
 
-/// How regular the samples were; empty if no series was sampled at a fixed interval.
+/// How regular the samples were. Empty if no series was sampled at a fixed interval.
 pub fn evenness(overview: &Overview<'_>) -> String {
     let sampled = || {
         overview.tracks.series.iter().filter_map(|summary| {
@@ -186,7 +186,7 @@ pub fn evenness(overview: &Overview<'_>) -> String {
     };
     let off = (max - interval).abs().max((interval - min).abs()) / interval;
     format!(
-        "sampled every {}; steps from {} to {} ({} off at most)",
+        "sampled every {}; time between samples from {} to {} (at most {} off)",
         time(interval),
         time(min),
         time(max),

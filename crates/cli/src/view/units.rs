@@ -1,6 +1,6 @@
-//! Numbers as people read them.
+//! Numbers formatted for people.
 
-/// A length of time in three digits: `1.23 ms`, `123 ns`, `4.56 s`.
+/// A duration with three digits: `1.23 ms`, `123 ns`, `4.56 s`.
 pub fn time(ns: f64) -> String {
     let (value, unit) = match ns.abs() {
         n if n >= 999.5e6 => (ns / 1e9, "s"),
@@ -21,7 +21,7 @@ fn three_digits(value: f64) -> String {
     }
 }
 
-/// A whole number: `12,345`; from ten million on `12.3 M`.
+/// A whole number: `12,345`; from ten million on, `12.3 M`.
 pub fn count(n: u128) -> String {
     if n < 10_000_000 {
         grouped(n)
@@ -30,7 +30,7 @@ pub fn count(n: u128) -> String {
     }
 }
 
-/// A number that need not be whole: as [`count`], or with up to two decimals below 1,000.
+/// A number that may have a fraction: like [`count`], but below 1,000 with up to two decimals.
 pub fn number(value: f64) -> String {
     if value < 0.0 || !value.is_finite() {
         return format!("{value}");
@@ -77,7 +77,7 @@ pub fn percent(part: f64) -> String {
     }
 }
 
-/// A number with so many significant digits, as C's `%.{digits}g` prints it.
+/// A number with `digits` significant digits, as C's `%.{digits}g` prints it.
 pub fn general(value: f64, digits: usize) -> String {
     if !value.is_finite() {
         return format!("{value}");
@@ -98,7 +98,7 @@ pub fn general(value: f64, digits: usize) -> String {
     without_zeros(&format!("{value:.decimals$}"))
 }
 
-/// Digits in groups of three.
+/// Groups digits in threes.
 pub fn grouped(n: u128) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -122,11 +122,11 @@ pub fn plural(n: u128, one: &str) -> String {
     format!("{} {one}{ending}", grouped(n))
 }
 
-/// A moment as `2023-11-14 22:13:20 UTC`.
+/// A time as `2023-11-14 22:13:20 UTC`.
 pub fn moment(unix_ns: u64) -> String {
     let seconds = unix_ns / 1_000_000_000;
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // Days to a civil date: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
+    // Converts days to a date: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
     let z = days + 719_468;
     let era = z / 146_097;
     let of_era = z % 146_097;

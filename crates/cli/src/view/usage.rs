@@ -1,4 +1,4 @@
-//! What the kernel counted for threads in calls and between them: as text and as JSON.
+//! What the kernel counted for threads, in calls and between them, as text and as JSON.
 
 use profile::Usage;
 use serde::Serialize;
@@ -7,8 +7,8 @@ use super::labels::process_label;
 use super::overview::Overview;
 use super::units::{grouped, plural, time};
 
-/// What the kernel counted for all threads, for the report's head. `None`
-/// if the profile has no such counts.
+/// What the kernel counted for all threads, for the report's head. `None` if the profile has no
+/// such counts.
 pub fn text(overview: &Overview<'_>) -> Option<String> {
     let used = |process: Option<usize>| {
         let threads = overview.summary.threads.iter();
@@ -73,7 +73,7 @@ impl UsageOut {
         }
     }
 
-    /// Of all threads of a process.
+    /// The sum over all threads of a process.
     pub fn of_process(overview: &Overview<'_>, process: usize) -> Option<Self> {
         let threads = overview.summary.threads.iter().filter(|t| t.process == process);
         let used = threads.filter_map(|t| t.usage).reduce(|sum, more| sum.plus(&more))?;

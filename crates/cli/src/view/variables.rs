@@ -1,4 +1,4 @@
-//! What the variables of statistics are: the duration, counters, and metrics.
+//! The variables of statistics: the duration, counters, and metrics.
 
 use analysis::stats::Stats;
 use model::Unit;
@@ -18,7 +18,7 @@ pub fn name_and_unit<'a>(
     }
 }
 
-/// What a variable is.
+/// The kind of a variable.
 pub enum Kind<'a> {
     Duration,
     Counter(&'a CounterInfo),
@@ -36,7 +36,7 @@ pub fn kind<'a>(profile: &'a Profile, stats: &'a Stats, variable: usize) -> Kind
     }
 }
 
-/// What a recorded value of a variable is in its unit: durations are recorded in ticks.
+/// The factor from a recorded value of a variable to its unit. Durations are recorded in ticks.
 pub fn scale(profile: &Profile, variable: usize) -> f64 {
     if variable == 0 { profile.timeline.ns_per_tick() } else { 1.0 }
 }

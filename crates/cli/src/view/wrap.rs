@@ -1,14 +1,15 @@
-//! Prose in lines of a width.
+//! Breaks prose into lines of a given width.
 
 use std::io::{self, Write};
 
 use crate::terminal::visible;
 
-/// Columns for prose where nobody says how many there are.
+/// The width of prose if it is not known.
 pub const PROSE_WIDTH: usize = 120;
 
-/// `text` in lines of at most `width` columns, broken between words; a longer word has a line of
-/// its own. Line breaks in `text` stay; what a terminal would obey or hide is replaced.
+/// `text` in lines of at most `width` columns, broken between words. A longer word gets a line of
+/// its own. Line breaks in `text` are kept. Characters that a terminal would obey or hide are
+/// replaced.
 pub fn lines(text: &str, width: usize) -> Vec<String> {
     text.split('\n').flat_map(|line| broken(line, width)).collect()
 }
@@ -34,8 +35,8 @@ fn broken(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Writes `head` and then `text`, broken between words, with further lines indented under the
-/// text. Control characters, line breaks among them, are replaced.
+/// Writes `head` and then `text`, broken between words. Further lines are indented to the start of
+/// the text. Control characters, including line breaks, are replaced.
 pub fn wrapped(out: &mut impl Write, head: &str, text: &str, width: usize) -> io::Result<()> {
     let indent = head.chars().count();
     let mut before = head.to_owned();
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn further_lines_stand_under_the_text() {
+    fn further_lines_are_indented_to_the_text() {
         let mut out = Vec::new();
         wrapped(&mut out, "note: ", "one two\nthree", 10).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "note: one\n      two\u{fffd}three\n");

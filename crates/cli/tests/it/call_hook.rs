@@ -1,5 +1,5 @@
-//! A runtime that was built with IREE's own call hook: its calls are recorded where no trampoline
-//! records them, and none is counted twice.
+//! A runtime that was built with IREE's own call hook: calls that no trampoline records are
+//! recorded by the hook, and no call is counted twice.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -13,7 +13,7 @@ fn host(mode: &str, calls: u32) -> Command {
     command
 }
 
-/// Calls per op and library.
+/// Number of calls per op and library.
 fn calls(recorded: &Recorded) -> BTreeMap<(String, String), u64> {
     let report = recorded.report(&[]);
     let text = |v: &serde_json::Value| v.as_str().unwrap().to_owned();
@@ -50,10 +50,10 @@ fn each_call_is_counted_once() {
     }
 }
 
-/// Which workgroup it was, nobody tells: missing, not zero; and so is the number of dispatches,
-/// but for libraries whose calls are all known.
+/// A hook's call without a known workgroup: the workgroup is missing, not zero. So is the number of
+/// dispatches, except for libraries whose calls are all known.
 #[test]
-fn a_workgroup_that_nobody_tells_is_missing() {
+fn an_unknown_workgroup_is_missing() {
     let Some(program) = counterpoint("unknown workgroup") else { return };
     let recorded = Recorded::run(&program, "none", &mut host("both", 3));
     for call in recorded.calls() {
@@ -77,13 +77,13 @@ fn a_workgroup_that_nobody_tells_is_missing() {
     assert_eq!(kinds, ["system-library", "hooked"]);
 }
 
-/// Counters and the filter work as they do behind trampolines.
+/// Counters and the filter work as they do with trampolines.
 #[test]
 fn counters_and_filters() {
     let Some(program) = counterpoint("call hook counters") else { return };
     let recorded = Recorded::run(&program, "page-faults:u", &mut host("touch", 10));
     let faults: Vec<_> = recorded.calls().iter().map(|c| c["page-faults:u"].clone()).collect();
-    // The first call touches 64 fresh pages of zeros, the others none.
+    // The first call touches 64 fresh pages of zeros, and the others touch none.
     assert_eq!(faults, [vec!["64"], vec!["0"; 9]].concat());
 
     let scratch = testkit::Scratch::new();

@@ -1,5 +1,5 @@
-//! Programs that cannot carry the recorder: they start as they would without it, and what they
-//! are is a named loss.
+//! Programs that cannot carry the recorder start as they would without it, and each kind is a named
+//! loss.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,26 +13,26 @@ use crate::support::{Programs, Recorded, counterpoint, plain, skip};
 /// The programs of this test, compiled once.
 struct Kinds {
     starter: PathBuf,
-    /// Dynamic, for the system's own glibc.
+    /// Dynamic, for the system's glibc.
     dynamic: PathBuf,
     fixed: PathBuf,
-    /// Its dynamic linker is a program that refuses us: [`linker.c`].
+    /// Its dynamic linker is a program that refuses to run with our library: `linker.c`.
     other_libc: PathBuf,
-    /// As that one, and it says that it is of glibc 2.12.
+    /// Like `other_libc`, but its linker says that it belongs to glibc 2.12.
     old_glibc: PathBuf,
-    /// As that one, of glibc 2.17: it is not looked at further, and refuses.
+    /// Like `other_libc`, with glibc 2.17: this is not examined further, so the program refuses.
     newer_glibc: PathBuf,
-    /// As the second, and only its name says the version.
+    /// Like `old_glibc`, but only the file's name contains the version.
     old_by_name: PathBuf,
-    /// 32-bit, if the compiler and the kernel can.
+    /// 32-bit, if the compiler and the kernel support it.
     narrow: Option<PathBuf>,
-    /// Musl's, if its compiler is there.
+    /// Linked with musl, if its compiler is installed.
     musl: Option<PathBuf>,
-    /// `#!` with two interpreters before a program that refuses.
+    /// `#!` with two interpreters, and then a program that refuses.
     script: PathBuf,
     /// A script without `#!`.
     bare_script: PathBuf,
-    /// Preloaded beside ours; does nothing.
+    /// Preloaded together with our library; it does nothing.
     other_library: PathBuf,
     directory: testkit::Scratch,
 }
@@ -41,7 +41,7 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs").join(name)
 }
 
-/// Compiles, and says whether that worked.
+/// Compiles a program. The error is the compiler's message.
 fn compile(compiler: &str, flags: &[&str], from: &Path, to: &Path) -> Result<(), String> {
     let mut cc = Command::new(compiler);
     let output = cc.args(["-O1", "-Wall", "-o"]).arg(to).arg(from).args(flags).output();
@@ -75,7 +75,7 @@ impl Kinds {
         fs::write(&empty, "int nothing_at_all;\n").unwrap();
         compile("cc", &["-shared", "-fPIC"], &empty, &at("other.so")).unwrap();
 
-        // What a dynamic linker is, is told by what it defines, not by its name.
+        // A dynamic linker is recognised by what it defines, not by its name.
         let plain = [freestanding.as_slice(), &["-static"]].concat();
         cc(&plain, "linker.c", &at("ld-any.so.1"));
         let with_linker = |linker: &Path, to: &Path| {
@@ -96,7 +96,7 @@ impl Kinds {
                 let flags = ["-shared", "-fPIC", "-nostdlib", &flag];
                 compile("cc", &flags, &empty, &directory.join("libc.so.6")).unwrap();
             }
-            // By a link, as distributions have it.
+            // Through a symbolic link, as distributions have it.
             let link = directory.join("link");
             fs::create_dir(&link).unwrap();
             let link = link.join("ld-linux-x86-64.so.2");
@@ -149,7 +149,7 @@ fn text(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs the command with and without Counterpoint; what it does must be equal.
+/// Runs the command with and without Counterpoint, which must not make a difference.
 fn same(program: &Path, command: &mut Command, what: &str) -> Recorded {
     let recorded = Recorded::run(program, "none", command);
     let bare = plain(command, recorded.directory.path());
@@ -166,8 +166,8 @@ const WAYS: &[&str] = &[
     "spawn", "spawnp",
 ];
 
-/// Each way to start a program, by itself and in a child of `fork` and of `vfork`: a program that
-/// refuses us starts, its arguments and environment are what they were, and it is counted once.
+/// Each way to start a program, directly and in a child of `fork` and of `vfork`: a program that
+/// refuses our library starts, its arguments and environment are unchanged, and it is counted once.
 #[test]
 fn every_way_to_start_a_program() {
     let Some(program) = counterpoint("ways") else { return };
@@ -184,8 +184,8 @@ fn every_way_to_start_a_program() {
     }
 }
 
-/// What a program is, as precisely as the table of losses says it; started by another one, and by
-/// `run` itself.
+/// The kind of each program, as precisely as the table of losses names it, for programs started by
+/// another one and by `run` itself.
 #[test]
 fn each_kind_has_its_name() {
     let Some(program) = counterpoint("kinds") else { return };
@@ -215,13 +215,14 @@ fn each_kind_has_its_name() {
         let recorded = same(&program, alone.args(["a", "b"]), &what);
         assert_eq!(recorded.losses(), expected, "{what} by itself");
     }
-    // The oracle can tell: of a glibc that is new enough the preload is not taken, and it refuses.
+    // This shows that the test can fail: for a new enough glibc, the preload is kept, and the
+    // program refuses.
     let recorded = Recorded::run(&program, "none", &mut Command::new(&kinds.newer_glibc));
     assert_eq!(recorded.output.status.code(), Some(127));
     assert_eq!(recorded.losses(), lost("", 0));
 }
 
-/// A process that records counts the same way, and loses none of its own.
+/// A process that records counts these losses in the same way, and loses none of its own calls.
 #[test]
 fn a_process_that_records_counts_too() {
     let Some(program) = counterpoint("records") else { return };
@@ -235,7 +236,7 @@ fn a_process_that_records_counts_too() {
     }
 }
 
-/// What fails to start is no loss, and fails as it does without us.
+/// A program that fails to start is not a loss, and fails as it does without Counterpoint.
 #[test]
 fn failures_are_the_same() {
     let Some(program) = counterpoint("failures") else { return };
@@ -255,7 +256,7 @@ fn failures_are_the_same() {
             }
         }
     }
-    // Searched for, among places that are not there or not executable.
+    // Searched in PATH, where other entries do not exist or are not executable.
     let path = format!("/nowhere:{}:/usr/bin:/bin", kinds.directory.path().display());
     for (way, name) in
         [("execvp", "other_libc"), ("spawnp", "other_libc"), ("execlp", "no_program")]
@@ -267,7 +268,8 @@ fn failures_are_the_same() {
     }
 }
 
-/// Only ours goes from a list of libraries, and only the list changes in a large environment.
+/// Only our library is removed from a list of libraries, and only that list changes in a large
+/// environment.
 #[test]
 fn the_rest_of_the_environment_stays() {
     let Some(program) = counterpoint("environment") else { return };
@@ -285,7 +287,7 @@ fn the_rest_of_the_environment_stays() {
     assert_eq!(recorded.losses(), lost("child_other_libc", 1));
 }
 
-/// An environment that was cleared on purpose stays so.
+/// An environment that was cleared on purpose stays cleared.
 #[test]
 fn a_cleared_environment_is_only_counted() {
     let Some(program) = counterpoint("cleared") else { return };
@@ -304,7 +306,7 @@ fn a_cleared_environment_is_only_counted() {
     assert_eq!(recorded.losses(), lost("child_without_variables", 1));
 }
 
-/// A set-user-id program, started by somebody else: `LD_PRELOAD` is not for it.
+/// A set-user-id program that another user starts: `LD_PRELOAD` does not apply to it.
 #[test]
 fn more_rights_than_the_user() {
     let Some(program) = counterpoint("rights") else { return };
@@ -313,7 +315,8 @@ fn more_rights_than_the_user() {
         return skip("rights", "only root can make a set-user-id program of another user");
     }
     let kinds = Kinds::get();
-    // On a file system and below directories that let it be one, for anybody.
+    // The file must be on a file system, and below directories, that allow set-user-id for
+    // everybody.
     let scratch = testkit::Scratch::new();
     let open = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -349,8 +352,8 @@ fn more_rights_than_the_user() {
         let bare = Command::new(&kinds.starter).arg("vfork-execv").arg(&copy).output().unwrap();
         let what = copy.display().to_string();
         assert_eq!(run(&[]), (text(&bare), lost("child_privileged", count)), "{what}");
-        // Where the marks mean nothing it is a program like any other (one that nobody may read
-        // is still one that nobody can look into).
+        // Where the mark has no effect, it is a program like any other. A program that nobody may
+        // read still cannot be examined.
         assert_eq!(run(&["--no-new-privs"]), (text(&bare), lost("", 0)), "{what}");
     }
 }

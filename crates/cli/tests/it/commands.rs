@@ -1,5 +1,5 @@
-//! The words of the command line: help, JSON and error paths. Times, paths and what differs from
-//! machine to machine are not in golden files.
+//! The texts of the command line: help, JSON and error messages. Golden files contain no times, no
+//! paths, and nothing that differs between machines.
 
 use std::path::Path;
 
@@ -24,8 +24,8 @@ fn help_of_every_command() {
     golden.check("no-command", 2, &[]);
 }
 
-/// Every error says what failed, on what and why, with what to do about it, before anything is
-/// started or made.
+/// Every error says what failed, on what and why, and what to do about it, before anything is
+/// started or created.
 #[test]
 fn errors_before_anything_starts() {
     let scratch = Scratch::new();
@@ -41,7 +41,7 @@ fn errors_before_anything_starts() {
     };
     let check = |name: &str, words: &[String]| {
         golden.check(name, 2, &words.iter().map(String::as_str).collect::<Vec<_>>());
-        assert!(!Path::new(&out).exists(), "{name} made a profile");
+        assert!(!Path::new(&out).exists(), "{name} created a profile");
         assert!(!Path::new(&started).exists(), "{name} started the program");
     };
     check("error-unknown-counter", &run(&["-e", "page-faults,cycels"]));
@@ -100,7 +100,7 @@ fn doctor_is_a_document_and_answers() {
     for name in ["kernel", "pmu", "perf_event_paranoid", "clock", "seccomp"] {
         assert!(findings.iter().any(|f| f["name"] == name), "no finding {name}: {doctor}");
     }
-    // What `run` would accept is what `doctor -e` says yes to.
+    // `doctor -e` succeeds for exactly what `run` would accept.
     assert_eq!(golden().run(&["doctor", "-e", "sim/a,readings=1/"]).code, Some(0));
     assert_eq!(golden().run(&["doctor", "-e", "no-such-counter"]).code, Some(1));
 }

@@ -1,5 +1,5 @@
-//! `doctor -e`: whether these counters work, one by one, and the exit code. The texts about a
-//! machine are tested on trees of files, in `counters`.
+//! `doctor -e`: says for each counter whether it works, and sets the exit code. The texts about a
+//! machine are tested in the crate `machine`, on trees of files.
 
 use std::process::{Command, Output};
 
@@ -51,9 +51,10 @@ fn counters_that_work() {
     }
 }
 
-/// A name that means nothing here is a counter that does not work, and hides no other one.
+/// A name that does not exist here is a counter that does not work. It does not hide other
+/// counters.
 #[test]
-fn counters_that_do_not() {
+fn counters_that_do_not_work() {
     let (code, document) =
         json("sim/a,readings=0:5/,page-fualts,{sim/b,readings=0:1/,nowhere/event=1/}:u,nosuch:one");
     assert_eq!(code, Some(1));
@@ -73,7 +74,7 @@ fn counters_that_do_not() {
     }
 }
 
-/// A list that cannot be read is not a counter that does not work.
+/// A list that cannot be parsed is different from a counter that does not work.
 #[test]
 fn lists_that_cannot_be_read() {
     for (list, message) in [
@@ -88,9 +89,9 @@ fn lists_that_cannot_be_read() {
     }
 }
 
-/// `run` names everything that does not work, not the first thing of it; and says each way out once.
+/// `run` names everything that does not work, not only the first problem, and each remedy once.
 #[test]
-fn run_names_all_of_them() {
+fn run_names_all_counters_that_do_not_work() {
     let scratch = testkit::Scratch::new();
     let profile = scratch.join("p.cpt");
     let output = Command::new(env!("CARGO_BIN_EXE_counterpoint"))

@@ -1,26 +1,27 @@
-//! Every example of every page runs.
+//! Runs every example of every page.
 //!
-//! A fenced block of README.md, docs/ or the Python package's README says what it is:
+//! A fenced block of README.md, docs/ or the Python package's README has a language:
 //!
-//! | block | |
+//! | block | contents |
 //! |---|---|
-//! | `sh` | command lines, run here, in the order of the page, in one directory per page |
-//! | `console` | the same, where lines begin with `$ `; what they print is for the reader |
+//! | `sh` | command lines, run here in the order of the page, in one directory per page |
+//! | `console` | the same, in lines that begin with `$ `; the output is for the reader |
 //! | `python` | run by `tests/python/tvm/test_docs.py` |
 //! | `rust` | run by `crates/measure/tests/documented.rs` |
-//! | `text` | no example |
+//! | `text` | not an example |
 //!
-//! Comments before a block, which readers of the page do not see:
+//! A comment before a block, which readers of the page do not see, gives instructions:
 //!
-//! | comment | |
+//! | comment | meaning |
 //! |---|---|
-//! | `<!-- needs: IREE PMU -->` | skipped, loudly, where there is none (`IREE`, `TVM`, `PMU`) |
-//! | `<!-- not run: WHY -->` | never run |
-//! | `<!-- before: COMMAND -->` | run before the block's own lines |
+//! | `<!-- needs: IREE PMU -->` | skip the block, with a message, if something is missing (`IREE`, `TVM`, `PMU`) |
+//! | `<!-- not run: WHY -->` | never run the block |
+//! | `<!-- before: COMMAND -->` | run this before the block's own lines |
 //! | `<!-- file: NAME -->` | the block is the content of a file that later blocks use |
 //!
-//! The directory has what pages take for granted: `mlp.vmfb`, `dist/`, and `PROGRAM`, which runs the
-//! module. Options of commands named in running text are looked up in the command's `--help`.
+//! The directory contains what pages assume: `mlp.vmfb`, `dist/`, and `PROGRAM`, which runs the
+//! module. If running text names an option of a command, the option must be in the command's
+//! `--help`.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -76,7 +77,7 @@ fn blocks(page: &Path) -> Vec<Block> {
             (false, None, Some(("before", command))) => next.before.push(command.to_owned()),
             (false, None, Some(("not run", why))) => next.not_run = Some(why.to_owned()),
             (false, None, Some(("file", name))) => next.file = Some(name.to_owned()),
-            // Comments belong to the block that follows at once.
+            // Comments apply to the block that follows immediately.
             (false, None, _) => next = Block::default(),
         }
     }
@@ -85,7 +86,7 @@ fn blocks(page: &Path) -> Vec<Block> {
 }
 
 impl Block {
-    /// The lines for a shell; `None` if it has none.
+    /// The lines for a shell; `None` if the block has none.
     fn commands(&self) -> Option<String> {
         match self.language.as_str() {
             "sh" => Some(self.text.clone()),
@@ -98,7 +99,7 @@ impl Block {
     }
 }
 
-/// No block is overlooked: each says what it is, and shell is not called text.
+/// No block is overlooked: each has a known language, and shell commands are not marked as text.
 #[test]
 fn every_block_says_what_it_is() {
     let known = ["sh", "console", "python", "rust", "text"];
@@ -116,7 +117,7 @@ fn every_block_says_what_it_is() {
     }
 }
 
-/// Where the examples of a page run.
+/// The directory and environment in which the examples of a page run.
 struct Place {
     directory: testkit::Scratch,
     path: String,
@@ -194,7 +195,7 @@ fn every_command_line_runs() {
     assert!(ran >= 4 || iree.is_none() || tvm.is_none(), "only {ran} blocks were run");
 }
 
-/// `counterpoint COMMAND --option` in running text: the command is there, and has the option.
+/// If running text contains `counterpoint COMMAND --option`, the command exists and has the option.
 #[test]
 fn commands_in_running_text_exist() {
     let mut helps: BTreeMap<String, Option<String>> = BTreeMap::new();
@@ -211,7 +212,7 @@ fn commands_in_running_text_exist() {
         let text = std::fs::read_to_string(&page).unwrap();
         for span in text.split('`').skip(1).step_by(2) {
             let Some(rest) = span.strip_prefix("counterpoint ") else { continue };
-            // What follows `--` is somebody else's.
+            // What follows `--` belongs to another program.
             let own = rest.split(" -- ").next().unwrap_or_default();
             let words: Vec<&str> = own.split_whitespace().collect();
             let Some(&first) = words.first().filter(|w| w.starts_with(|c: char| c.is_lowercase()))
@@ -235,7 +236,7 @@ fn commands_in_running_text_exist() {
     assert!(looked_at > 20, "{looked_at}");
 }
 
-/// The lines of code in a header's comments: those that are indented by five spaces.
+/// The lines of code in a header's comments, which are indented by five spaces.
 fn in_comments(header: &str) -> Vec<String> {
     let text = std::fs::read_to_string(root().join("include/counterpoint").join(header)).unwrap();
     let comment = text.split("*/").next().unwrap();
@@ -243,7 +244,7 @@ fn in_comments(header: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// The examples of the headers are one program, which finds the agent and adds its collector.
+/// The examples of the headers form one program, which finds the agent and adds its collector.
 #[test]
 fn examples_of_the_headers_run() {
     const TEST: &str = "documented-headers";
@@ -252,7 +253,7 @@ fn examples_of_the_headers_run() {
     let add = collector.pop().unwrap();
     let agent = in_comments("agent.h");
     let [find] = agent.as_slice() else { panic!("{agent:?}") };
-    // What the examples leave to their reader.
+    // What the examples leave to the reader.
     let source = format!(
         "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include \"counterpoint/agent.h\"\n\
          #include \"counterpoint/collector.h\"\n\

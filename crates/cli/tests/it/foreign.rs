@@ -1,4 +1,5 @@
-//! Profiles that somebody made to harm their readers: no view writes, deletes, follows links or waits.
+//! Profiles that somebody made to harm their readers: no view writes, deletes, follows links or
+//! waits.
 //!
 //! above 600 lines: the attacks are one list, in which a missing one is noticed.
 
@@ -18,7 +19,7 @@ use serde_json::Value;
 use testkit::make::pool_path;
 use testkit::{CallScript, ProfileScript, Scratch};
 
-/// Two threads of a process that is long gone: 2 calls each, in pages that were not written out,
+/// Two threads of a process that ended long ago: 2 calls each in pages that were not written out,
 /// and one call that was.
 fn crashed() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
@@ -65,7 +66,7 @@ fn views(dir: &Path, out: &Path) -> Vec<Vec<OsString>> {
     ]
     .into_iter()
     .map(|mut words| {
-        // Of these two, the profile is the last word.
+        // For these two, the profile is the last argument.
         if words[0] == "session" || words[0] == "hook" {
             words.swap(1, 2);
         }
@@ -96,7 +97,7 @@ fn run(words: &[OsString]) -> Output {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        // Not how fast, but whether at all.
+        // This checks only that the command ends, not how fast it is.
         if begun.elapsed() > Duration::from_secs(60) {
             child.kill().unwrap();
             child.wait().unwrap();
@@ -128,8 +129,8 @@ fn everything(at: &Path) -> BTreeMap<PathBuf, String> {
     all
 }
 
-/// Runs every view over the profile; nothing below `watched` changes. Returns the report as JSON,
-/// where there is one.
+/// Runs every view on the profile. Nothing below `watched` may change. Returns the report as JSON,
+/// if there is one.
 fn look(dir: &Path, watched: &[&Path], when: &str) -> Option<Value> {
     let out = Scratch::new();
     let before: Vec<_> = watched.iter().map(|path| everything(path)).collect();
@@ -173,8 +174,8 @@ fn change(dir: &Path, change: impl FnOnce(&mut Manifest)) {
     manifest.write(dir).unwrap();
 }
 
-/// `"pool": "/path/of/a/victim"`, in every state: with text in it, as a real pool of another
-/// profile, through links, inside of the profile, at the place of pools.
+/// `"pool": "/path/of/a/victim"`, in every variant: with text in it, as a real pool of another
+/// profile, through links, inside of the profile, and at the place where pools are.
 #[test]
 fn a_manifest_that_names_a_victim() {
     for collected in [false, true] {
@@ -204,7 +205,7 @@ fn a_manifest_that_names_a_victim() {
             PathBuf::new(),
             shm.join("pool"),
         ];
-        // At the right place, with text, or with another profile's pool.
+        // At the correct place, with text or with another profile's pool.
         fs::DirBuilder::new().mode(0o700).create(&shm).unwrap();
         for in_shm in [&b"precious"[..], &real] {
             fs::write(shm.join("pool"), in_shm).unwrap();
@@ -212,13 +213,15 @@ fn a_manifest_that_names_a_victim() {
                 change(&dir, |manifest| {
                     manifest.pool = Some(victim.clone());
                     manifest.pool_collected = collected;
-                    // The scripted id is in every pool here: without it none is even looked at.
+                    // Every pool here has the scripted id. Without the id, no pool is even
+                    // examined.
                     if victim.starts_with(&shm) {
                         manifest.id = ProfileId([9; 16]).to_string();
                     }
                 });
                 let report = look(&dir, &[scratch.path(), &shm], &format!("{victim:?}"));
-                // A path like that of a pool in a profile that was moved: this one has none.
+                // This path looks like that of the pool of a profile that was moved. This profile
+                // has none.
                 let gone = *victim == pool_path(&other);
                 let name = if gone { "pool_vanished" } else { "pool_refused" };
                 let expected = if gone && collected { vec![] } else { vec![(name.to_owned(), 1)] };
@@ -229,8 +232,8 @@ fn a_manifest_that_names_a_victim() {
     }
 }
 
-/// A pool inside of the profile, which is the profile's own, and files of the profile that lead out
-/// of it: what would be appended to them goes nowhere.
+/// A pool inside of the profile, which belongs to the profile, and links in the profile that lead
+/// out of it: nothing may be appended to their targets.
 #[test]
 fn files_that_lead_out_of_the_profile() {
     type Trap = (&'static str, fn(&Path, &Path));
@@ -278,11 +281,11 @@ fn files_that_lead_out_of_the_profile() {
         fs::write(home.join("victim"), "precious").unwrap();
         trap(&dir, &home.join("victim"));
         let report = look(&dir, &[&home], name);
-        assert!(report.is_some(), "{name}: the rest is read");
+        assert!(report.is_some(), "{name}: the rest of the profile is read");
     }
 }
 
-/// Nothing of these is opened at all, whatever the view: pipes and devices in every place.
+/// Pipes and devices in every place: no view may even open them.
 #[test]
 fn pipes_in_every_place() {
     for place in [
@@ -327,7 +330,7 @@ fn pipes_in_every_place() {
             let report = look(&dir, &[], place);
             let is_read = !matches!(place, "manifest.json");
             assert_eq!(report.is_some(), is_read, "{place}");
-            // What only exports read, and what the pool knows better.
+            // Files that only exports read, or whose data the pool knows better.
             let unread = place.starts_with("activities")
                 || place.ends_with(".json")
                 || place.ends_with("series.arrows");
@@ -340,7 +343,7 @@ fn pipes_in_every_place() {
     }
 }
 
-/// A killed recording whose pool is in shared memory, where `run` makes it.
+/// A killed recording whose pool is in shared memory, where `run` creates it.
 fn in_memory(scratch: &Scratch, name: &str) -> (PathBuf, PathBuf) {
     pooled(scratch, name, Path::new("/dev/shm"))
 }
@@ -376,8 +379,8 @@ fn calls(report: &Option<Value>) -> u64 {
     rows.iter().map(|row| row["calls"].as_u64().unwrap()).sum()
 }
 
-/// `cp -a`: the copy shows what is in the pool and leaves it there; the original takes it. `mv`: the
-/// same profile, wherever it is.
+/// After `cp -a`, the copy shows what is in the pool and leaves it there, and the original collects
+/// it. After `mv`, it is the same profile, wherever it is.
 #[test]
 fn a_copy_is_read_and_the_original_collects() {
     let scratch = Scratch::new();
@@ -390,7 +393,7 @@ fn a_copy_is_read_and_the_original_collects() {
 
     let moved = scratch.join("moved.cpt");
     fs::rename(&dir, &moved).unwrap();
-    // Under the name that the pool has noted, another directory is not the profile either.
+    // Another directory under the name that the pool contains is not the profile either.
     copy(&copied, &dir);
     let report = look(&dir, &[scratch.path(), &shm], "a copy under the old name");
     assert_eq!(losses(&report), [("pool_of_original".to_owned(), 1)]);
@@ -404,10 +407,10 @@ fn a_copy_is_read_and_the_original_collects() {
     assert_eq!((losses(&report), calls(&report)), (vec![("pool_vanished".to_owned(), 1)], 1));
 }
 
-/// An archive can hold a pool, too, inside of the profile. Whoever unpacks it owns both; still the
-/// profile does not say where `hook report` writes, and is not deleted.
+/// An archive can contain a pool, too, inside of the profile. Whoever unpacks it owns both. Still,
+/// the profile must not decide where `hook report` writes, and must not be deleted.
 #[test]
-fn an_unpacked_profile_with_its_pool_is_no_hooks() {
+fn an_unpacked_profile_with_its_pool_is_not_a_hooks_profile() {
     let scratch = Scratch::new();
     let made = scratch.join("made.cpt");
     crashed().write(&made);
@@ -425,13 +428,13 @@ fn an_unpacked_profile_with_its_pool_is_no_hooks() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("is not a profile that a hook of this user has just recorded"), "{said}");
     assert_eq!(everything(scratch.path()), before);
-    // The one that was made here, with the very directory in its pool, is reported and removed.
+    // The profile that was made here, whose own directory is in its pool, is reported and removed.
     let output = run(&["hook".into(), "report".into(), made.clone().into()]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(!made.exists() && fs::read_dir(&victim).unwrap().count() > 0);
 }
 
-/// What files hold, by their names; links are not followed.
+/// The contents of files by name, without following links.
 fn contents(at: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     let mut todo = vec![at.to_owned()];
@@ -444,11 +447,12 @@ fn contents(at: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     all
 }
 
-/// Gives a file in an open directory and a file elsewhere each other's name, at once. The directory
-/// is open so that no path leads through what another thread has put there.
+/// Exchanges the names of a file in an open directory and a file elsewhere, atomically. The
+/// directory is open so that no path leads through what another thread has put there.
 fn exchange((directory, name): &(fs::File, CString), other: &CString) {
     const RENAME_EXCHANGE: libc::c_uint = 2;
-    // Fails while the other thread has one of them away; then it is tried again.
+    // This fails while the other thread has moved one of them; then it is tried again.
+    //
     // SAFETY: C strings that outlive the call.
     unsafe {
         let (from, to) = (directory.as_raw_fd(), libc::AT_FDCWD);
@@ -457,12 +461,12 @@ fn exchange((directory, name): &(fs::File, CString), other: &CString) {
     }
 }
 
-/// While views and `recover` run, somebody exchanges every file and directory of the profile for
-/// links, hard links and pipes that lead to a victim's files of the same names. Whatever moment
-/// that hits, the victim's files stay as they are, nothing is made beside them, and everything
-/// ends. `COUNTERPOINT_RACE_S` says for how many seconds to try.
+/// While views and `recover` run, another thread exchanges every file and directory of the profile
+/// for links, hard links and pipes that lead to a victim's files of the same names. At whatever
+/// moment this happens, the victim's files stay unchanged, nothing is created next to them, and
+/// every command ends. `COUNTERPOINT_RACE_S` is the number of seconds to try.
 #[test]
-fn whoever_exchanges_files_meanwhile_leads_nowhere() {
+fn exchanging_files_during_a_view_does_no_harm() {
     let seconds = std::env::var("COUNTERPOINT_RACE_S").ok().and_then(|n| n.parse().ok());
     let patience = Duration::from_secs(seconds.unwrap_or(2));
     let scratch = Scratch::new();
@@ -473,7 +477,7 @@ fn whoever_exchanges_files_meanwhile_leads_nowhere() {
     fs::remove_dir_all(victim.join("pool")).unwrap();
     fs::create_dir(victim.join("pool")).unwrap();
     fs::write(victim.join("pool/pool"), "precious").unwrap();
-    // Damaged, so that a view that reads or mends it would differ.
+    // Damaged, so that a view that reads or repairs it would make a difference.
     for name in ["manifest.json", &format!("{PART}/pages.cps")] {
         let mut bytes = fs::read(victim.join(name)).unwrap();
         bytes.truncate(bytes.len() / 2);
@@ -544,7 +548,8 @@ fn whoever_exchanges_files_meanwhile_leads_nowhere() {
     eprintln!("{rounds} rounds, {collected} of them recovered something");
 }
 
-/// A pool with a second name is not deleted, one that was renamed into its place not believed.
+/// A pool with a second name is not deleted, and one that was renamed into its place is not
+/// trusted.
 #[test]
 fn pools_that_are_not_what_they_were() {
     let scratch = Scratch::new();
@@ -553,7 +558,7 @@ fn pools_that_are_not_what_they_were() {
     fs::hard_link(shm.join("pool"), &second).unwrap();
     look(&dir, &[scratch.path(), &shm], "two names");
     fs::remove_file(&second).unwrap();
-    // The directory of the pool, a link to itself elsewhere.
+    // The directory of the pool becomes a link to itself elsewhere.
     fs::rename(&shm, &second).unwrap();
     symlink(&second, &shm).unwrap();
     let report = look(&dir, &[scratch.path(), &second], "a linked directory");
@@ -564,7 +569,7 @@ fn pools_that_are_not_what_they_were() {
     assert!(!shm.exists());
 }
 
-/// Another user's profile, opened by root: read where it lies.
+/// Another user's profile that root opens is read without changing it.
 #[test]
 fn another_users_profile_is_left_as_it_is() {
     let scratch = Scratch::new();
@@ -577,9 +582,9 @@ fn another_users_profile_is_left_as_it_is() {
     fs::remove_dir_all(&shm).unwrap();
 }
 
-/// The killed recording's profile is deleted: its memory goes with the next `recover`, and `doctor`
-/// shows it before. What has moved, lives, or may have moved stays. At a place that only this test
-/// knows: other tests recover, too.
+/// The profile of a killed recording is deleted: the next `recover` frees its memory, and `doctor`
+/// shows it before that. The memory of a profile that was moved, may have been moved, or is still
+/// recording stays. The test uses a place of its own, because other tests recover, too.
 #[test]
 fn memory_of_deleted_profiles_is_freed() {
     let scratch = Scratch::new();
@@ -602,17 +607,18 @@ fn memory_of_deleted_profiles_is_freed() {
     let all = || run(&["recover", "--orphans"], &[]);
 
     let (dir, shm) = pooled(&scratch, "x.cpt", &place);
-    assert!(!shown(&shm), "its profile is there");
+    assert!(!shown(&shm), "its profile exists");
     let moved = scratch.join("moved.cpt");
     fs::rename(&dir, &moved).unwrap();
     assert!(!shown(&shm), "its profile was moved");
     assert!(all().is_empty() && shm.exists(), "its profile was moved");
     let writer = fs::File::options().write(true).open(shm.join("pool")).unwrap();
     fs::remove_dir_all(&moved).unwrap();
-    assert!(all().is_empty() && shm.exists(), "somebody uses it");
+    assert!(all().is_empty() && shm.exists(), "another process uses it");
     drop(writer);
     assert!(shown(&shm));
-    // Without the right to ask for a file by its handle nobody knows whether it was moved.
+    // Without the permission to look up a file by its handle, it is unknown whether the profile was
+    // moved.
     let unable = ["setpriv", "--bounding-set=-dac_read_search", "--inh-caps=-dac_read_search"];
     let other = scratch.join("other.cpt");
     crashed().write(&other);
@@ -629,8 +635,8 @@ fn memory_of_deleted_profiles_is_freed() {
     }
 }
 
-/// Really recorded: `run` and its program are killed, the profile is deleted, and the next `run`
-/// frees the memory. That of a copy, of a moved profile and of a running one stays until it is due.
+/// A real recording: `run` and its program are killed, the profile is deleted, and the next `run`
+/// frees the memory. The memory of a copied, moved or running profile stays until it may be freed.
 #[test]
 fn the_next_run_frees_what_a_kill_left() {
     let test = "the_next_run_frees_what_a_kill_left";
@@ -686,10 +692,10 @@ fn the_next_run_frees_what_a_kill_left() {
     kill(run_of_second, &second);
     fs::remove_dir_all(&moved).unwrap();
     next();
-    // Without the right to ask by handles, a day has to pass.
+    // Without the permission to look up files by handle, a day must pass first.
     if profile::pools::user() == 0 {
         assert!(!pool(&first).exists() && !pool(&second).exists());
-        assert!(!pool(&first).parent().unwrap().exists(), "nor its directory");
+        assert!(!pool(&first).parent().unwrap().exists(), "its directory is removed, too");
     }
     for pool in [pool(&first), pool(&second)] {
         let _ = fs::remove_dir_all(pool.parent().unwrap());

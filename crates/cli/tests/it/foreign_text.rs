@@ -1,5 +1,5 @@
-//! Names that would make a terminal obey, hide or reorder something: none reaches one, whatever
-//! the command and the format; programs get every byte.
+//! Names with characters that control a terminal, or that hide or reorder text. None of these
+//! characters reaches a terminal, whatever the command and the format. Programs get every byte.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,18 +15,19 @@ use crate::pty;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// An escape sequence that sets the title, one that clears the screen in eight bits, a right-to-left
-/// override, an isolate, a zero-width space, a soft hyphen, DEL, and a line that looks like ours.
+/// An escape sequence that sets the title, one that clears the screen as an eight-bit control, a
+/// right-to-left override, an isolate, a zero-width space, a soft hyphen, DEL, and a line that
+/// looks like ours.
 const EVIL: &str = "\x1b]0;title\x07\u{9b}2J\u{202e}txt\u{2067}\u{200b}\u{ad}\x7f\r\
                     \ncounterpoint: hint: forged\n";
 
-/// As a name: a spreadsheet would evaluate it, too.
+/// A name that a spreadsheet would evaluate, too.
 fn evil(name: &str) -> String {
     format!("={name}{EVIL}")
 }
 
-/// What must not reach a terminal, as the Unicode Standard and ECMA-48 have it. Written down here
-/// once more: the test must not believe the program.
+/// Characters that must not reach a terminal, according to the Unicode Standard and ECMA-48. The
+/// list is written here again, because the test must not rely on the program.
 fn forbidden(c: char) -> bool {
     let n = c as u32;
     (n < 0x20 && c != '\n')
@@ -42,7 +43,7 @@ fn assert_harmless(what: &str, text: &str) {
     assert_eq!(found, None, "{what}: {text:?}");
 }
 
-/// Also: nothing that looks like a line of ours.
+/// Also checks that nothing looks like a line of ours.
 fn assert_nothing_forged(what: &str, text: &str) {
     assert_harmless(what, text);
     assert!(
@@ -106,7 +107,7 @@ fn profile(scratch: &Scratch) -> PathBuf {
     at
 }
 
-/// A table of a vendor's names, a trace and a file of metrics, likewise.
+/// A table of a vendor's names, a trace, and a file of metrics, with hostile texts.
 fn files(scratch: &Scratch) -> (PathBuf, PathBuf, PathBuf) {
     let tables = scratch.join("tables");
     fs::create_dir(&tables).unwrap();
@@ -123,7 +124,7 @@ fn files(scratch: &Scratch) -> (PathBuf, PathBuf, PathBuf) {
     };
     let row = serde_json::json!({"ph": "M", "name": "thread_name", "pid": 1, "tid": 2,
         "args": {"name": evil("row")}});
-    // Ends without a begin, too: `check` finds something.
+    // Also contains an end without a begin, so that `check` finds something.
     let end = serde_json::json!({"ph": "E", "ts": 3, "pid": 1, "tid": 9, "name": evil("end")});
     let wrong = serde_json::json!({"ph": evil("Q"), "ts": 3, "pid": 1, "tid": 9});
     let events = serde_json::json!({"traceEvents": [row, slice(1), slice(10), end, wrong],
@@ -134,7 +135,7 @@ fn files(scratch: &Scratch) -> (PathBuf, PathBuf, PathBuf) {
     (tables, trace, metrics)
 }
 
-/// Every command with every format, and what goes wrong in them.
+/// Every command with every format, and the errors of the commands.
 fn commands(scratch: &Scratch) -> Vec<(String, Command)> {
     let profile = profile(scratch);
     let (tables, trace, metrics) = files(scratch);
@@ -203,7 +204,7 @@ fn commands(scratch: &Scratch) -> Vec<(String, Command)> {
     add(&["run", "-o", &again, "-e", &name("counter"), "--events-dir", &tables, "--", "true"]);
     add(&["run", "-o", &trace, "--", "true"]);
     add(&["env", "-o", &trace]);
-    // What clap says repeats the arguments.
+    // Error messages of clap repeat the arguments.
     add(&[&name("command")]);
     add(&["report", &format!("--{}", name("option"))]);
     add(&["report", "--by", &name("kind")]);
@@ -219,7 +220,7 @@ fn commands(scratch: &Scratch) -> Vec<(String, Command)> {
 }
 
 #[test]
-fn nothing_of_it_reaches_a_terminal() {
+fn no_hostile_character_reaches_a_terminal() {
     let scratch = Scratch::new();
     for (what, mut command) in commands(&scratch) {
         let (_, text) = pty::shown(&mut command, 120);
@@ -228,9 +229,10 @@ fn nothing_of_it_reaches_a_terminal() {
     }
 }
 
-/// Nor what is for people, wherever it goes: a log is read on a terminal later.
+/// Text for people contains none of it either, wherever it goes, because a log is read on a
+/// terminal later.
 #[test]
-fn nothing_of_it_is_in_messages_and_tables() {
+fn no_hostile_character_is_in_messages_and_tables() {
     let scratch = Scratch::new();
     for (what, mut command) in commands(&scratch) {
         let output = command.stdin(Stdio::null()).output().unwrap();
@@ -243,9 +245,9 @@ fn nothing_of_it_is_in_messages_and_tables() {
     }
 }
 
-/// Colours are ours alone, and there are some.
+/// Only our own colours are printed, and some are.
 #[test]
-fn colours_are_ours() {
+fn only_our_own_colours_are_printed() {
     let scratch = Scratch::new();
     let at = profile(&scratch);
     let mut command = Command::new(PROGRAM);
@@ -266,7 +268,7 @@ fn stdout(at: &Path, words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What programs read has every byte, and no spreadsheet evaluates it.
+/// Programs read every byte, and no spreadsheet evaluates the text.
 #[test]
 fn programs_get_every_byte() {
     let scratch = Scratch::new();
@@ -279,11 +281,11 @@ fn programs_get_every_byte() {
     let mut command = Command::new(PROGRAM);
     command.args(["report", "--format", "json"]).arg(&at);
     let (_, shown) = pty::shown(&mut command, 120);
-    // What is said of the profile's metric comes first.
+    // The message about the profile's metric comes first.
     let (_, shown) = shown.split_at(shown.find("{\n").unwrap());
     assert_eq!(serde_json::from_str::<Value>(shown).unwrap(), json);
 
-    // RFC 4180, read by a few lines of Python's csv.
+    // RFC 4180, read by a few lines with Python's csv module.
     let reader = "import csv, json, sys\n\
                   rows = list(csv.reader(open(sys.argv[1], newline='')))\n\
                   print(json.dumps(rows))";

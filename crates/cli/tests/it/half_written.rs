@@ -1,4 +1,5 @@
-//! Files that cannot be written to their end: what had the name keeps it, and nothing else is left.
+//! Files that cannot be written completely: an earlier file of the same name stays, and nothing
+//! else is left behind.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -8,7 +9,7 @@ use testkit::{CallScript, ProfileScript, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Runs it in a shell in which no file can have more than 4 or 8 KiB.
+/// Runs the command in a shell in which no file can be larger than 4 or 8 KiB.
 fn limited(args: &[&str], paths: &[&Path]) -> Output {
     let mut shell = Command::new("sh");
     shell.args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "sh", PROGRAM]);
@@ -38,7 +39,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn what_was_there_stays() {
+fn an_earlier_file_is_kept() {
     let scratch = Scratch::new();
     let dir = profile(&scratch);
     let whole = scratch.join("whole.json");
@@ -75,7 +76,7 @@ fn what_was_there_stays() {
 }
 
 #[test]
-fn a_whole_file_takes_the_place_and_the_rights_of_the_one_before() {
+fn a_complete_file_gets_the_name_and_the_mode_of_the_earlier_one() {
     let scratch = Scratch::new();
     let dir = profile(&scratch);
     let (file, link) = (scratch.join("file.json"), scratch.join("link.json"));
@@ -88,7 +89,7 @@ fn a_whole_file_takes_the_place_and_the_rights_of_the_one_before() {
     assert!(std::fs::read_to_string(&file).unwrap().contains("traceEvents"));
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
 
-    // A name for something that is no file, and one that is as long as names can be.
+    // A name that leads to something that is not a file, and a name of maximum length.
     let device = scratch.join("null.json");
     std::os::unix::fs::symlink("/dev/null", &device).unwrap();
     let long = scratch.join(&format!("{}.json", "n".repeat(250)));

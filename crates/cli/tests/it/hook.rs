@@ -1,5 +1,5 @@
-//! The drop-in for IREE's original call hook: the library is preloaded and variables are set,
-//! nothing else.
+//! The replacement for IREE's original call hook: the library is preloaded and variables are set,
+//! and nothing else is done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use crate::support::{Expected, Iree, Programs, counterpoint};
 
-/// A program with the library preloaded and a directory for temporary files of its own.
+/// A program with the library preloaded and its own directory for temporary files.
 struct Dropped {
     scratch: testkit::Scratch,
     program: PathBuf,
@@ -57,7 +57,7 @@ fn err(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// A part of the report: what it is of, its calls, and its lines.
+/// A part of the report: its subject, its calls, and its lines.
 #[derive(Debug)]
 struct Part {
     thread: String,
@@ -66,11 +66,11 @@ struct Part {
     lines: Vec<String>,
 }
 
-/// The parts of the report in `text`, and what stands before it.
+/// The parts of the report in `text`, and the text before the report.
 fn parts(text: &str) -> (String, Vec<Part>) {
     let mut before = String::new();
     let mut parts: Vec<Part> = Vec::new();
-    // The host's last line may not be ended.
+    // The host's last line may have no line feed.
     for line in text.replace("Statistics for", "\nStatistics for").lines() {
         if let Some(rest) = line.strip_prefix("Statistics for ") {
             let rest = rest.strip_suffix(':').unwrap();
@@ -95,7 +95,7 @@ fn parts(text: &str) -> (String, Vec<Part>) {
 }
 
 impl Part {
-    /// The number behind `label` in the description of `variable`.
+    /// The number after `label` in the description of `variable`.
     fn number(&self, variable: &str, label: &str) -> Option<f64> {
         let is_it = |line: &&String| line.starts_with(&format!("  {variable}"));
         let from = self.lines.iter().position(|l| is_it(&l) && l.ends_with(':'))?;
@@ -104,14 +104,14 @@ impl Part {
     }
 }
 
-/// Rows of a CSV file, header first.
+/// The rows of a CSV file, with the header first.
 fn csv(path: &Path) -> Vec<Vec<String>> {
     let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     text.lines().map(|line| line.split(',').map(str::to_owned).collect()).collect()
 }
 
 #[test]
-fn a_report_per_thread_behind_the_programs_output_and_nothing_left() {
+fn a_report_per_thread_follows_the_output_and_nothing_is_left() {
     let Some(dropped) = Dropped::new("hook report") else { return };
     let output = dropped.run(&mut host("threads 4 500"), &[("BUCKET_COUNT", "4")]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
@@ -120,10 +120,10 @@ fn a_report_per_thread_behind_the_programs_output_and_nothing_left() {
     assert_eq!(before, "threads 4 500 done");
     let (all, threads): (Vec<_>, Vec<_>) = parts.iter().partition(|p| p.thread.starts_with("all "));
     assert_eq!(all.iter().map(|p| p.calls).collect::<Vec<_>>(), [2000]);
-    // As in the original, which printed each thread when it ended.
+    // Threads come first, as in the original, which printed each thread when it ended.
     assert!(parts[4].thread.starts_with("all "), "{parts:?}");
     assert_eq!(threads.iter().map(|p| p.calls).collect::<Vec<_>>(), [500; 4]);
-    // Equal names are told apart; without a filter each part says which function it is of.
+    // Equal names are told apart; without a filter, each part names its function.
     let names: BTreeSet<_> = threads.iter().map(|p| &p.thread).collect();
     assert_eq!(names.len(), 4, "{names:?}");
     for part in &parts {
@@ -136,8 +136,8 @@ fn a_report_per_thread_behind_the_programs_output_and_nothing_left() {
     assert!(dropped.left().is_empty(), "{:?}", dropped.left());
 }
 
-/// Several counters at once, each right, in the report and in the CSV file, under the names that
-/// were typed; functions apart; tables or none.
+/// Several counters at once, each correct in the report and in the CSV file, under the names that
+/// were typed. Functions are separate, and tables can be switched off.
 #[test]
 fn several_counters() {
     let Some(dropped) = Dropped::new("hook counters") else { return };
@@ -163,7 +163,7 @@ fn several_counters() {
         )
     );
     assert!(lines.contains("correlation of page-faults vs. task-clock"), "{lines}");
-    // Only one value: there is no correlation, and it is not printed as a number.
+    // A constant has no correlation, which is not printed as a number.
     let constant =
         part.lines.iter().find(|l| l.contains("correlation of duration_us vs. page-faults"));
     assert!(constant.unwrap().contains(": –"), "{lines}");
@@ -186,7 +186,7 @@ fn several_counters() {
     assert!(!out(&output).contains("conditional probability"));
 }
 
-/// The filter is one exact name, whatever characters are in it; with it parts need no op.
+/// The filter is one exact name, whatever characters it contains. With a filter, parts name no op.
 #[test]
 fn the_filter_is_an_exact_name() {
     let Some(dropped) = Dropped::new("hook filter") else { return };
@@ -217,10 +217,10 @@ fn calls_of_the_first_milliseconds_are_left_out() {
     assert_eq!(calls("3600000"), 0);
 }
 
-/// A counter that is not there, one that nobody knows and one that cannot be counted: each is left
-/// out with a line, and the program goes on.
+/// Counters that the machine does not have, that do not exist, and that cannot be counted: each is
+/// left out with one line, and the program continues.
 #[test]
-fn what_cannot_be_counted_is_left_out() {
+fn counters_that_do_not_work_are_left_out() {
     let Some(dropped) = Dropped::new("hook open") else { return };
     let types = "nonsense,page-faults,iTLB-stores,r10000000000000000,ex_ret_instr.x,mem:0x0/3";
     let variables = [("PERF_EVENT_TYPES", types), ("BUCKET_COUNT", "many")];
@@ -238,8 +238,8 @@ fn what_cannot_be_counted_is_left_out() {
     assert_eq!(words.lines().count(), 6, "{words}");
 }
 
-/// The list ends the program at its first executable, as the variable asks; what it had printed
-/// comes first.
+/// The list ends the program at its first executable, as the variable asks. What the program
+/// printed before that comes first.
 #[test]
 fn the_list_ends_the_program() {
     let Some(dropped) = Dropped::new("hook list") else { return };
@@ -258,7 +258,7 @@ fn the_list_ends_the_program() {
     assert_eq!(amd[40..47], *" [AMD] ");
     assert!(amd.len() > 50);
     assert!(dropped.left().is_empty(), "{:?}", dropped.left());
-    // A program without executables is not ended, and not listed to.
+    // A program without executables is not ended, and prints no list.
     let output = dropped.run(Command::new("echo").arg("fine"), &[("LIST_EVENT_TYPES", "1")]);
     assert_eq!((out(&output).as_str(), err(&output).as_str()), ("fine\n", ""));
 }
@@ -273,14 +273,14 @@ fn a_program_without_executables_is_left_alone() {
         assert!(output.stdout.is_empty() || output.stdout == alone.stdout);
         assert_eq!(err(&output), "");
     }
-    // Without variables of the hook, the library is only there.
+    // Without variables of the hook, the library does nothing.
     let output = dropped.run(&mut host("calls 5"), &[]);
     assert_eq!((out(&output).as_str(), err(&output).as_str()), ("calls 5 0 done\n", ""));
     assert!(dropped.left().is_empty(), "{:?}", dropped.left());
 }
 
-/// The helper processes are invisible: the host's own children, SIGCHLD, timers, descriptors,
-/// signal mask and errno are as without us.
+/// The host cannot see the helper processes: its own children, SIGCHLD, timers, descriptors, signal
+/// mask and errno are the same as without us.
 #[test]
 fn the_program_does_not_notice() {
     let Some(dropped) = Dropped::new("hook watchful") else { return };
@@ -298,9 +298,10 @@ fn the_program_does_not_notice() {
     }
 }
 
-/// After an end that is not orderly there is no report, and the profile stays and can be read.
+/// If the program does not end in an orderly way, there is no report, and the profile stays and can
+/// be read.
 #[test]
-fn what_a_crash_leaves_can_be_read() {
+fn a_profile_left_by_a_crash_can_be_read() {
     let Some(dropped) = Dropped::new("hook crash") else { return };
     for (mode, calls) in [("abort 10", 10), ("_exit 10", 10)] {
         let output = dropped.run(&mut host(mode), &[("PERF_EVENT_TYPES", "page-faults")]);
@@ -320,7 +321,7 @@ fn what_a_crash_leaves_can_be_read() {
         let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
         assert_eq!(json["total"]["calls"], calls, "{mode}");
         assert_eq!(json["profile"]["origin"], "hook");
-        // The name says what was counted: user mode, as nothing else was typed.
+        // The name says what was counted: user mode, because no mode was typed.
         assert_eq!(json["profile"]["counters"][0]["name"], "page-faults:u");
         assert!(out(&report(&[])).contains("the program crashed or was killed"));
         assert_eq!(profile::Manifest::read(profile).unwrap().pool, None, "collected");
@@ -328,7 +329,7 @@ fn what_a_crash_leaves_can_be_read() {
     }
 }
 
-/// A forked child records on and prints nothing; the parent's report is the only one.
+/// A forked child records but prints nothing. Only the parent prints a report.
 #[test]
 fn children_record_and_do_not_print() {
     let Some(dropped) = Dropped::new("hook fork") else { return };
@@ -338,12 +339,12 @@ fn children_record_and_do_not_print() {
     let (_, parts) = parts(&out(&output));
     let calls: Vec<u64> =
         parts.iter().filter(|p| !p.thread.starts_with("all ")).map(|p| p.calls).collect();
-    // The same as under `counterpoint run`: 450 in the parent, 200 in the child.
+    // The same numbers as under `counterpoint run`: 450 in the parent, 200 in the child.
     assert_eq!(BTreeSet::from_iter(calls), BTreeSet::from([200, 450]), "{}", out(&output));
     assert!(dropped.left().is_empty(), "{:?}", dropped.left());
 }
 
-/// Without the program beside it the library says so in one line and records nothing.
+/// Without the program next to it, the library prints one line that says so, and records nothing.
 #[test]
 fn the_library_alone_does_no_harm() {
     let Some(dropped) = Dropped::new("hook alone") else { return };
@@ -356,9 +357,9 @@ fn the_library_alone_does_no_harm() {
     assert_eq!(err(&output), "counterpoint: no program counterpoint beside libcounterpoint.so\n");
 }
 
-/// A variable of the run goes first: the drop-in is for programs without one.
+/// The variables of `run` take precedence: the hook's variables are for programs without `run`.
 #[test]
-fn under_run_the_variables_mean_nothing() {
+fn under_run_the_hooks_variables_are_ignored() {
     let Some(dropped) = Dropped::new("hook under run") else { return };
     let programs = Programs::get();
     let output = Command::new(&dropped.program)
@@ -375,7 +376,7 @@ fn under_run_the_variables_mean_nothing() {
     assert_eq!(profile::Profile::open(&dropped.scratch.join("p.cpt")).unwrap().calls(), 5);
 }
 
-/// Stock IREE on `local-task`, where the original's functions are never called.
+/// Stock IREE on `local-task`, where the original hook's functions are never called.
 #[test]
 fn stock_iree_on_local_task() {
     let Some(dropped) = Dropped::new("hook iree") else { return };
@@ -409,7 +410,7 @@ fn stock_iree_on_local_task() {
     let ops: BTreeMap<String, u64> =
         expected.ops.iter().map(|(op, (calls, _))| (op.clone(), *calls)).collect();
     assert_eq!(calls, ops);
-    // The calls of each function can be told apart in the files, too.
+    // In the files, the calls of each function can be told apart, too.
     let mut rows: BTreeMap<String, u64> = BTreeMap::new();
     for file in std::fs::read_dir(&directory).unwrap() {
         let path = file.unwrap().path();

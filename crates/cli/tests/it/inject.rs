@@ -1,5 +1,5 @@
-//! A panic at every place in the agent where one can be injected: the agent turns itself off, the
-//! loss has its name, and the host goes on as if nothing were.
+//! Injects a panic at every point of the agent where this is possible: the agent turns itself off,
+//! the loss has its name, and the host continues as if nothing had happened.
 
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
@@ -17,8 +17,8 @@ fn library_of(program: &Path) -> std::path::PathBuf {
 /// The points, as the library itself lists them.
 fn points(program: &Path) -> Vec<String> {
     let path = std::ffi::CString::new(library_of(program).as_os_str().as_bytes()).unwrap();
-    // SAFETY: the library is made to be loaded into any process; the function has this type and
-    // returns a string of the library's, which is never unloaded.
+    // SAFETY: the library can be loaded into any process. The function has this type, and returns a
+    // string of the library, which is never unloaded.
     unsafe {
         let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
         assert!(!library.is_null(), "{path:?}");
@@ -51,7 +51,7 @@ fn outcome(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs `command` with a panic at `point`, and says whether it was reached.
+/// Runs `command` with a panic at `point`. Returns whether the point was reached.
 fn panics_at(program: &Path, point: &str, command: &mut Command, what: &str) -> bool {
     let bare = outcome(&command.output().unwrap());
     command.env(VARIABLE, format!("{point}:panic"));
@@ -66,7 +66,7 @@ fn a_panic_anywhere_leaves_the_host_alone() {
     let Some(program) = injecting("inject") else { return };
     let points = points(&program);
     assert!(points.len() > 20, "{points:?}");
-    assert!(!panics_at(&program, "Nowhere", &mut entries(), "no point"));
+    assert!(!panics_at(&program, "Nowhere", &mut entries(), "not a point"));
     for point in points {
         let reached = [
             panics_at(&program, &point, &mut entries(), "entries"),
@@ -78,7 +78,7 @@ fn a_panic_anywhere_leaves_the_host_alone() {
     }
 }
 
-/// The same where the variables of IREE's original hook ask for a report at the end.
+/// The same with the variables of IREE's original hook, which ask for a report at the end.
 fn drop_in_panics_at(program: &Path, point: &str) -> bool {
     let bare = outcome(&entries().output().unwrap());
     let scratch = testkit::Scratch::new();
@@ -91,9 +91,10 @@ fn drop_in_panics_at(program: &Path, point: &str) -> bool {
         .unwrap();
     let (code, stdout) = outcome(&output);
     assert_eq!(code, bare.0, "{point}: {output:?}");
-    // What the host says comes first, then the report, if there is any.
+    // The host's output comes first, then the report, if there is one.
     assert!(stdout.starts_with(&bare.1), "{point}: {stdout}");
-    // Said by the agent where there is no profile, by the report, or in a profile left behind.
+    // The message comes from the agent if there is no profile, from the report, or from a profile
+    // that was left behind.
     let said = |text: &str| text.contains("turned itself off") || text.contains("agent_disabled");
     let left = std::fs::read_dir(scratch.path()).unwrap().any(|entry| {
         profile::Profile::open(&entry.unwrap().path())
@@ -102,8 +103,8 @@ fn drop_in_panics_at(program: &Path, point: &str) -> bool {
     left || said(&String::from_utf8_lossy(&output.stderr)) || said(&stdout)
 }
 
-/// A handler that forks at this very instant of the recorder, and whose child returns from it and
-/// goes on: both come through, and the parent loses nothing.
+/// At each point, a signal handler forks, and its child returns from the handler and continues.
+/// Both processes succeed, and the parent loses nothing.
 #[test]
 fn a_handler_may_fork_anywhere() {
     let Some(program) = injecting("fork in a handler") else { return };
@@ -117,7 +118,7 @@ fn a_handler_may_fork_anywhere() {
         let recorded = Recorded::run(&program, "page-faults:u", &mut command);
         let (code, stdout) = outcome(&recorded.output);
         assert_eq!(code, Some(17), "{point}: {stdout} {}", recorded.stderr());
-        // One child more than without the signal, if it came.
+        // One child more than without the signal, if the signal came.
         let forked = words.replace("done\n", "child came through\ndone\n");
         assert!(stdout == words || stdout == forked, "{point}: {stdout}");
         reached += u32::from(stdout == forked);
@@ -127,9 +128,9 @@ fn a_handler_may_fork_anywhere() {
             recorded.calls_per_process()
         );
         let mut losses = recorded.losses();
-        // The child of the handler clears its own child's environment, too.
+        // The handler's child also clears the environment of its own child.
         losses.remove("child_without_variables");
-        // A call that the child ends for its parent is in nobody's records.
+        // A call that the child ends for its parent is in no process's records.
         losses.remove("call_cut_short");
         assert!(losses.is_empty(), "{point}: {losses:?}");
     }

@@ -1,12 +1,12 @@
-//! Other libraries that replace what we replace: each sees the calls that it would see without us,
-//! whichever of us comes first.
+//! Other libraries that replace the same functions as we do: each sees the calls that it would see
+//! without us, in whichever order the libraries are loaded.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::support::{Programs, Recorded, counterpoint, plain};
 
-/// The preloaded libraries: one that counts, and one that allocates as well.
+/// The preloaded libraries: one that counts, and one that also allocates.
 fn interposers() -> [PathBuf; 2] {
     let programs = Programs::get();
     [
@@ -29,7 +29,7 @@ fn seen(output: &Output) -> String {
     lines.join("\n")
 }
 
-/// Once by its own constructor, five times by the program; the others as the program calls them.
+/// The library's own constructor calls `mmap` once. The program makes all other calls.
 const ALL: &str = "mmap 6 mmap64 2 mprotect 3 dlsym 4";
 
 #[test]
@@ -45,7 +45,7 @@ fn the_next_definition_is_called() {
             "{what}: {alone:?}"
         );
 
-        // Ours is put before what is in the list.
+        // `run` puts our library before those in the list.
         let mut command = marked();
         command.env("LD_PRELOAD", &library);
         let recorded = Recorded::run(&program, "page-faults:u", &mut command);
@@ -54,8 +54,8 @@ fn the_next_definition_is_called() {
         assert!(recorded.stderr().contains(ALL), "{what}: {}", recorded.stderr());
         assert_eq!(recorded.calls_per_process(), [10], "{what}");
 
-        // Theirs before ours, which a program has to arrange by itself. Theirs asks for glibc's
-        // `dlsym` by its version, so that ours is not called, and the library is not found.
+        // Their library before ours, which a program must arrange by itself. Theirs asks for
+        // glibc's `dlsym` by its version, so ours is not called, and the library is not found.
         let ours = library_of(&program);
         let both = format!("{}:{}", library.display(), ours.display());
         let mut command = Command::new("env");
@@ -66,7 +66,7 @@ fn the_next_definition_is_called() {
         assert_eq!(seen(&recorded.output), ALL, "{what}, before ours");
         assert_eq!(recorded.losses(), Default::default(), "{what}, before ours");
 
-        // Where nobody asks for a profile.
+        // Without a profile.
         let both = format!("{}:{}", ours.display(), library.display());
         let idle = plain(marked().env("LD_PRELOAD", both), scratch.path());
         assert_eq!((idle.status.code(), seen(&idle).as_str()), (Some(0), ALL), "{what}: {idle:?}");

@@ -16,7 +16,8 @@ fn linker(venv: &Path) -> PathBuf {
     lib.path().join("site-packages/iree/compiler/_mlir_libs/iree-lld")
 }
 
-/// Without data tiling, which 3.7.0 does and 3.13.0 does not: so their dispatches are the same.
+/// Compiles without data tiling, which 3.7.0 does and 3.13.0 does not, so that both have the same
+/// dispatches.
 fn compile(venv: &Path, fixture: &str, system: bool, to: &Path) {
     let mut command = Command::new(venv.join("bin/iree-compile"));
     command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
@@ -36,8 +37,8 @@ fn compile(venv: &Path, fixture: &str, system: bool, to: &Path) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Both kinds of executable on both devices: each call of each export, the program's output and
-/// status, no loss. The counts are those that IREE 3.13's own profiler made.
+/// Both kinds of executables on both devices: each call of each export, the program's output and
+/// status, and no loss. The counts are those of IREE 3.13's own profiler.
 #[test]
 fn every_call_of_version_5() {
     let Some(program) = counterpoint("iree v5") else { return };

@@ -1,5 +1,6 @@
-//! The profile of format version 1 that is kept for ever (`fixtures/profiles`): it opens, and what
-//! it says is what a decoder in Python read, written from the format's description alone.
+//! The profile of format version 1 that is kept for ever (`fixtures/profiles`): it can be opened,
+//! and its contents equal those that a decoder in Python read, which was written from the
+//! description of the format alone.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ fn kept() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/profiles")
 }
 
-/// A copy, so that nothing can change the original.
+/// Copies the profile, so that nothing can change the original.
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
@@ -39,7 +40,7 @@ fn setup() -> (Scratch, String, Golden) {
 
 type Row = BTreeMap<String, String>;
 
-/// The rows of a table without quoted fields, by column names.
+/// The rows of a table without quoted fields, by column name.
 fn table(text: &str) -> Vec<Row> {
     let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned));
     let header: Vec<String> = lines.next().unwrap().collect();
@@ -47,7 +48,7 @@ fn table(text: &str) -> Vec<Row> {
 }
 
 #[test]
-fn every_call_is_what_it_was() {
+fn every_call_is_unchanged() {
     let (_scratch, dir, golden) = setup();
     let export = golden.run(&["export", &dir, "--format", "csv"]);
     assert_eq!(export.code, Some(0), "{}", export.stderr);
@@ -82,9 +83,9 @@ fn every_call_is_what_it_was() {
     }
 }
 
-/// The processes that ran to their ends have the calls that IREE's own profiler counted.
+/// Processes that ran to their end have the calls that IREE's own profiler counted.
 #[test]
-fn calls_are_those_that_iree_counts() {
+fn calls_equal_those_that_iree_counts() {
     let expected = std::fs::read(kept().join("../iree/expected.json")).unwrap();
     let expected: Value = serde_json::from_slice(&expected).unwrap();
     let rows = table(&std::fs::read_to_string(kept().join("calls.csv")).unwrap());
@@ -100,7 +101,7 @@ fn calls_are_those_that_iree_counts() {
 }
 
 #[test]
-fn views_of_it() {
+fn the_views_of_the_kept_profile() {
     let (_scratch, dir, golden) = setup();
     golden.check("report", 0, &["report", &dir]);
     golden.check(

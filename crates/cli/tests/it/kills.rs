@@ -1,4 +1,5 @@
-//! SIGKILL at random instants: no complete record is lost, none is invented, and each has its name.
+//! SIGKILL at random moments: no complete record is lost, none is invented, and each loss has its
+//! name.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,13 +9,13 @@ use std::time::{Duration, Instant};
 use crate::support::{Programs, counterpoint, environment};
 use profile::{Columns, Profile};
 
-/// Kills in all, of the two tests together; 1,000 unless told.
+/// Number of kills of the two tests together; 1,000 by default.
 fn kills() -> usize {
     std::env::var("COUNTERPOINT_KILLS").ok().and_then(|v| v.parse().ok()).unwrap_or(1_000)
 }
 
-/// What one victim of `tests/programs/killer.c` said of itself: who it was, and how many calls of
-/// each of its threads had returned.
+/// What a victim of `tests/programs/killer.c` reported: its pid, and how many calls of each of its
+/// threads had returned.
 struct Slot {
     pid: u32,
     returned: [u64; 2],
@@ -62,20 +63,22 @@ impl Numbers {
         };
     }
 
-    /// Each number from 0 to the last one once (that they rise page by page is another test's).
+    /// Whether each number from 0 to the last one exists once. (Another test checks that they
+    /// increase from page to page.)
     fn are_complete(&self) -> bool {
         let n = u128::from(self.calls);
         n == 0 || (self.highest + 1 == self.calls && self.sum == n * (n - 1) / 2)
     }
 }
 
-/// Every call of every victim: the numbers 0, 1, 2, …, as many as had returned or the one more
-/// that had been recorded but not counted; nothing of anybody else; nothing without its name.
+/// Checks every call of every victim: the numbers are 0, 1, 2, …, as many as had returned, or one
+/// more that had been recorded but not yet counted. There are no other calls, and every loss has
+/// its name.
 fn verify(dir: &Path, slots: &[Slot], when: &str) -> usize {
     let profile = Profile::open(dir).unwrap();
     let (states, damage) =
         profile.visit(2, BTreeMap::<(usize, usize), Numbers>::new, |threads, columns| {
-            // A page without calls tells of one that was cut short.
+            // A page without calls only shows that one was cut short.
             if !columns.is_empty() {
                 threads.entry((columns.process, columns.thread)).or_default().add(columns);
             }
@@ -83,10 +86,10 @@ fn verify(dir: &Path, slots: &[Slot], when: &str) -> usize {
     let mut found: BTreeMap<(u32, u32), Numbers> = BTreeMap::new();
     for ((process, _), numbers) in states.iter().flatten() {
         let process = &profile.processes[*process];
-        assert_eq!(process.libraries.len(), 1, "{when}: {:?} knows the names", process.id);
-        // Which of the two threads it was: the worker's number that it gives.
+        assert_eq!(process.libraries.len(), 1, "{when}: {:?} has the names", process.id);
+        // The thread is identified by the worker's number that it passes.
         let (worker, other) = numbers.workers.unwrap_or_default();
-        assert_eq!(worker, other, "{when}: two threads in one");
+        assert_eq!(worker, other, "{when}: the calls of two threads in one");
         found.entry((process.id.pid, worker)).or_default().join(numbers);
     }
     for (id, damage) in profile.processes.iter().map(|p| p.id).zip(&damage) {
@@ -109,7 +112,7 @@ fn verify(dir: &Path, slots: &[Slot], when: &str) -> usize {
             );
         }
     }
-    assert!(found.is_empty(), "{when}: invented: {:?}", found.keys());
+    assert!(found.is_empty(), "{when}: invented calls: {:?}", found.keys());
     alive
 }
 
@@ -119,7 +122,7 @@ fn kill(test: &str, events: &str, all: usize, longest_us: u64, ending: &str) {
     let executable = programs.other("killer");
     let (mut killed, mut met) = (0, 0);
     while killed < all {
-        // Few enough that what the pool keeps of them does not fill a small /dev/shm.
+        // Few enough at once that their data in the pool does not fill a small /dev/shm.
         let batch = (all - killed).min(250);
         killed += batch;
         let scratch = testkit::Scratch::new();
@@ -138,7 +141,7 @@ fn kill(test: &str, events: &str, all: usize, longest_us: u64, ending: &str) {
         met += verify(&path, &slots, "in the pool");
         let mut recover = Command::new(&program);
         recover.args(["recover", "--close"]).arg(&path);
-        // Whoever saves it may be killed too, and begins again.
+        // The process that recovers the data may be killed, too, and starts again.
         for attempt in 0..4 {
             let mut child = recover.stderr(Stdio::null()).spawn().unwrap();
             std::thread::sleep(Duration::from_micros(seed * 7_919 % 40_000 + attempt * 10_000));
@@ -150,27 +153,27 @@ fn kill(test: &str, events: &str, all: usize, longest_us: u64, ending: &str) {
         assert_eq!(profile::Manifest::read(&path).unwrap().pool, None::<PathBuf>);
         verify(&path, &slots, "in the file");
     }
-    // Else the test would have looked at nothing.
+    // Otherwise the test would not have checked anything.
     assert!(met > all / 3, "{met} of {all} victims had a call that returned");
 }
 
 #[test]
-fn kills_of_programs_that_are_timed() {
+fn kills_of_programs_that_are_only_timed() {
     kill("kills", "none", kills().div_ceil(2), 1_500, "kill");
 }
 
 #[test]
-fn kills_of_programs_that_count() {
+fn kills_of_programs_with_counters() {
     kill("kills with counters", "page-faults:u,task-clock:u", kills().div_ceil(2), 3_000, "kill");
 }
 
-/// The process exits in an orderly way while detached threads go on calling, until the very end.
+/// The process exits in an orderly way while detached threads continue to call until the very end.
 #[test]
 fn threads_that_call_during_exit() {
     kill("exits", "page-faults:u", 200, 3_000, "exit");
 }
 
-/// Who is killed in the middle of it all.
+/// Which processes are killed during a recording.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Victim {
     Target,
@@ -178,8 +181,8 @@ enum Victim {
     Both,
 }
 
-/// With `counterpoint run` in the game, dead or alive. The program counts in shared memory the calls that have returned;
-/// the recorder must have that many, or the one more that had been recorded but not counted.
+/// Kills processes of `counterpoint run`, including `run` itself. The program counts the returned calls in shared memory.
+/// The recorder must have that many, or one more that had been recorded but not yet counted.
 #[test]
 fn kills_of_run_too() {
     let Some(program) = counterpoint("kill run") else { return };
@@ -209,7 +212,7 @@ fn kill_once(program: &Path, victim: Victim, after: Duration, round: u32) {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // From the first counted call on.
+    // Starts from the first counted call.
     let read = || {
         let bytes = std::fs::read(&counted).unwrap_or_default();
         bytes.first_chunk::<8>().map_or(0, |b| u64::from_le_bytes(*b))
@@ -223,7 +226,8 @@ fn kill_once(program: &Path, victim: Victim, after: Duration, round: u32) {
     let target = profile::Profile::open(&path).unwrap().processes[0].id.pid;
     let identity = profile::ProcessId::of(target).unwrap();
     let kill = |pid: u32| {
-        // SAFETY: the process is our child or grandchild and still alive: nothing else ends it.
+        // SAFETY: the process is our child or grandchild, and is still alive because nothing else
+        // ends it.
         unsafe { libc::kill(pid as i32, libc::SIGKILL) };
     };
     if victim != Victim::Target {
@@ -233,7 +237,7 @@ fn kill_once(program: &Path, victim: Victim, after: Duration, round: u32) {
         kill(target);
     } else {
         std::thread::sleep(Duration::from_millis(2));
-        kill(target); // It goes on without `run`; end it.
+        kill(target); // It continues without `run`, so end it.
     }
     run.wait().unwrap();
     let gone = Instant::now();
@@ -257,5 +261,5 @@ fn kill_once(program: &Path, victim: Victim, after: Duration, round: u32) {
         assert_eq!(loss["count"], 1, "{loss}");
     }
     let pool = profile::Manifest::read(&path).unwrap().pool;
-    assert_eq!(pool, None, "report has collected what was left");
+    assert_eq!(pool, None, "report has collected the rest");
 }

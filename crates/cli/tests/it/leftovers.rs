@@ -1,4 +1,4 @@
-//! Small manners of `run`: being stopped, scripts without `#!`, an output that is a link.
+//! Details of `run`: stopping and continuing, scripts without `#!`, and an output that is a link.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -20,7 +20,8 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// SIGTSTP to `run` stops the program and `run`; SIGCONT continues both; twice.
+/// SIGTSTP to `run` stops the program and `run`, and SIGCONT continues both. The test does this
+/// twice.
 #[test]
 fn stopped_and_continued() {
     let Some(program) = counterpoint("stopped") else { return };
@@ -39,7 +40,7 @@ fn stopped_and_continued() {
         child = text.trim().parse().unwrap_or(0);
         child != 0
     });
-    // SAFETY: our child, not waited for yet.
+    // SAFETY: our child, which has not been waited for yet.
     let signal = |number| unsafe { libc::kill(run.id() as i32, number) };
     for _ in 0..2 {
         signal(libc::SIGTSTP);
@@ -51,7 +52,7 @@ fn stopped_and_continued() {
     assert_eq!(run.wait().unwrap().code(), Some(6));
 }
 
-/// A script without `#!` runs as `execvp` runs it: `/bin/sh` reads it.
+/// A script without `#!` runs as `execvp` would run it: `/bin/sh` reads it.
 #[test]
 fn a_script_without_interpreter() {
     let Some(program) = counterpoint("bare script") else { return };
@@ -60,7 +61,7 @@ fn a_script_without_interpreter() {
     std::fs::write(&script, "echo \"$1 and $2\"\nexit 9\n").unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = Command::new("env");
-    // As a shell, or `env`, would start it.
+    // As a shell or `env` would start it.
     let bare = plain(command.arg(&script).args(["one", "two three"]), scratch.path());
     assert_eq!(bare.status.code(), Some(9));
     let mut command = Command::new(&script);
@@ -70,7 +71,7 @@ fn a_script_without_interpreter() {
     assert!(recorded.losses().is_empty());
 }
 
-/// A link to a profile: the profile behind it moves aside and a new one takes its place.
+/// A link to a profile: the profile is moved aside, and a new one takes its place.
 #[test]
 fn an_output_that_is_a_link() {
     let Some(program) = counterpoint("link") else { return };

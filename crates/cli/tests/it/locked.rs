@@ -1,4 +1,4 @@
-//! Programs that lock their memory: the recorder takes little of what they may lock.
+//! Programs that lock their memory: the recorder uses little of what they may lock.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -6,7 +6,8 @@ use std::process::{Command, Output};
 use crate::support::{Programs, counterpoint, skip};
 use testkit::Scratch;
 
-/// Each way to lock, with and without `run` around it; `run` behind the words of `rights`.
+/// Tests each way to lock memory, with and without `run`. `rights` is a shell prefix that limits
+/// the permissions.
 fn each_way(what: &str, program: &Path, scratch: &Scratch, rights: &str) {
     let programs = Programs::get();
     let locker = programs.other("locker");
@@ -35,7 +36,7 @@ fn each_way(what: &str, program: &Path, scratch: &Scratch, rights: &str) {
     }
 }
 
-/// With the right to lock without a limit (CAP_IPC_LOCK): nothing that is not needed is locked.
+/// With the right to lock without a limit (CAP_IPC_LOCK), only necessary memory is locked.
 #[test]
 fn a_program_may_lock_its_memory() {
     let Some(program) = counterpoint("locked") else { return };
@@ -50,7 +51,7 @@ fn a_program_may_lock_its_memory() {
     each_way("no limit", &program, &Scratch::new(), rights);
 }
 
-/// 8 MiB is what Linux allows by default.
+/// 8 MiB is the default limit of Linux.
 #[test]
 fn a_program_may_lock_what_linux_allows() {
     let Some(program) = counterpoint("locked_nobody") else { return };
@@ -71,7 +72,8 @@ fn a_program_may_lock_what_linux_allows() {
     }
     std::os::unix::fs::chown(scratch.path(), Some(65534), Some(65534)).unwrap();
     each_way("8 MiB", &program, &scratch, rights);
-    // Room for the library, but not for the pool: not recorded, and that is said.
+    // There is room for the library, but not for the pool: nothing is recorded, and a message says
+    // so.
     let rights = rights.replace("8192", "1024");
     let (programs, at) = (Programs::get(), scratch.join("none.cpt"));
     let mut run = Command::new("sh");

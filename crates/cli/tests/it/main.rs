@@ -1,5 +1,5 @@
-//! The tests of the command line: one program, because each would compile and link the same
-//! support and the same libraries.
+//! The tests of the command line. They are one program, because each separate program would have to
+//! compile and link the same support code and the same libraries.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,5 +1,5 @@
-//! Metrics in `report`, `stats` and `export`. Expected values are computed on paper; on random
-//! profiles and expressions, by Python in fractions.
+//! Metrics in `report`, `stats` and `export`. Expected values are computed on paper. For random
+//! profiles and expressions, Python computes them with fractions.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,8 +15,8 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(PROGRAM, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// One tick is 1 ns. Two groups; the second call of `f` has no reading of the first, the last one
-/// was multiplexed in it.
+/// One tick is 1 ns. There are two groups. The second call of `f` has no reading of the first
+/// group, and in the last call of `f` that group was multiplexed.
 ///
 /// ```text
 ///         duration   cycles  instructions  cache-misses   read
@@ -58,7 +58,7 @@ fn json(args: &[&str]) -> Value {
 }
 
 #[test]
-fn a_row_is_the_expression_over_the_sums() {
+fn a_rows_metric_is_computed_from_the_sums() {
     let (scratch, dir) = script().written();
     let dir = dir.to_str().unwrap();
     let per_miss = "per-miss = duration / cache-misses";
@@ -72,22 +72,22 @@ fn a_row_is_the_expression_over_the_sums() {
         let unit = metric["unit"].as_str().unwrap().to_owned();
         (metric["value"].as_f64(), metric["calls"].as_u64().unwrap(), unit)
     };
-    // (6,000 + 2,000) / (3,000 + 4,000); the mean of the ratios 2 and 0.5 would be 1.25.
+    // (6,000 + 2,000) / (3,000 + 4,000). The mean of the ratios 2 and 0.5 would be 1.25.
     assert_eq!(row(0, "ipc"), (Some(8_000.0 / 7_000.0), 2, "ratio".into()));
-    // 7,000 cycles in the 3,000 ns of just these calls.
+    // 7,000 cycles in the 3,000 ns of these two calls.
     assert_eq!(row(0, "frequency"), (Some(7_000.0 / 3_000.0), 2, "GHz".into()));
     assert_eq!(row(0, "cache-mpki"), (Some(5.0), 2, "ratio".into()));
     assert_eq!(row(0, "per-miss"), (Some(75.0), 2, "ns".into()));
     // 1,400 bytes in all of the 17,000 ns.
     assert_eq!(row(0, "bandwidth"), (Some(1_400.0 / 17_000.0 * 1e3), 4, "MB/s".into()));
-    // 0/0 is missing, 0/500 ns is not.
+    // 0/0 is missing; 0/500 ns is not.
     assert_eq!(row(1, "ipc"), (None, 1, "ratio".into()));
     assert_eq!(row(1, "frequency"), (Some(0.0), 1, "GHz".into()));
     assert_eq!(row(1, "per-miss").0, None);
 }
 
 #[test]
-fn a_call_has_its_own_value() {
+fn a_calls_metric_is_computed_from_that_call() {
     let (scratch, dir) = script().written();
     let dir = dir.to_str().unwrap();
     let golden = golden(&scratch);
@@ -109,7 +109,7 @@ fn a_call_has_its_own_value() {
 
 /// Files, replaced definitions, and everything that is refused.
 #[test]
-fn which_metrics() {
+fn which_metrics_are_computed() {
     let (scratch, dir) = script().written();
     let dir = dir.to_str().unwrap();
     let golden = golden(&scratch);
@@ -148,16 +148,16 @@ fn which_metrics() {
         golden.check(name, 2, &["report", dir, args[0], args[1]]);
     }
     golden.check("error-twice", 2, &["report", dir, "--metric", "ipc", "--metric", "ipc=cycles"]);
-    // Before a recording, against the counters that are asked for.
+    // Before a recording, metrics are checked against the requested counters.
     let run =
         |metric| ["run", "-e", "sim/a,readings=0:5/", "--metric", metric, "-o", dir, "--", "true"];
     golden.check("error-run", 2, &run("x = a / b"));
     golden.check("error-run-builtin", 2, &run("builtin"));
 }
 
-/// No column of any view can be hidden behind a metric of its name.
+/// A metric cannot hide a column of a view by taking its name.
 #[test]
-fn names_of_columns_are_taken() {
+fn metrics_cannot_have_names_of_columns() {
     let (_scratch, dir) = script().written();
     let dir = dir.to_str().unwrap();
     let header = |args: &[&str]| {
@@ -182,7 +182,7 @@ fn names_of_columns_are_taken() {
     }
 }
 
-/// A manifest that somebody edited costs its own metric and nothing else.
+/// If somebody edited the manifest, only the damaged metrics are lost.
 #[test]
 fn a_bad_metric_of_the_profile_is_left_out() {
     let mut script = script();
@@ -200,7 +200,7 @@ fn a_bad_metric_of_the_profile_is_left_out() {
     assert_eq!(report["metrics"][0]["name"], "bandwidth");
 }
 
-/// An expression of these names; all of them count, so that units never differ.
+/// A random expression of these names. All of them are counts, so units never differ.
 fn expression(r: &mut Random, depth: u64, names: &[&str]) -> String {
     let name = |r: &mut Random| names[r.below(names.len() as u64) as usize].to_owned();
     if depth == 0 {
@@ -219,8 +219,8 @@ fn expression(r: &mut Random, depth: u64, names: &[&str]) -> String {
 }
 
 #[test]
-fn values_are_those_of_fractions() {
-    let test = "values_are_those_of_fractions";
+fn values_equal_those_computed_with_fractions() {
+    let test = "values_equal_those_computed_with_fractions";
     let Some(python) = crate::support::python_with(test, "fractions") else { return };
     let mut r = Random(0x9E37_79B9_7F4A_7C15);
     let mut script = ProfileScript::monotonic();

@@ -1,7 +1,7 @@
-"""Metrics against exact arithmetic: the rows and expressions of random profiles, in fractions.
+"""Compares the metrics of a random profile with exact arithmetic in fractions.
 
-Arguments: the program, the profile, a file of metrics. Python's own parser reads the expressions,
-which use nothing but names of one letter, `duration`, numbers, + - * / ( ) min max."""
+Arguments: the program, the profile, and a file of metrics. Python evaluates the expressions, which
+only use names of one letter, `duration`, numbers, + - * / ( ) min max."""
 
 import json
 import math
@@ -61,12 +61,13 @@ def same(ours, theirs, what):
         return
     compared += 1
     assert ours is not None, (what, float(theirs))
-    # Differences can cancel: compared with the size of what went in.
+    # Rounding differs in the last digits. Terms can cancel each other, so the error also has an
+    # absolute limit.
     assert math.isclose(ours, float(theirs), rel_tol=1e-9, abs_tol=1e-6), (what, ours, float(theirs))
 
 
 def value(expression, calls):
-    """Over the sums of those calls that have all of its counters."""
+    """Evaluates with sums over the calls that have all counters of the expression."""
     used = names(expression)
     some = [call for call in calls if all(whole(call, name) for name in used)]
     values = {name: Fraction(sum(call[name] for call in some)) for name in used}

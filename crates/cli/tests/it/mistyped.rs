@@ -1,11 +1,11 @@
-//! What people type when they do not know a name: each answer leads to what they want, and none to
-//! something else. Nothing here needs a PMU; `run` refuses before it looks for its library.
+//! What people type when they do not know a name: each answer leads to what they want, and to
+//! nothing else. No test here needs a PMU, because `run` refuses before it looks for its library.
 
 use std::process::Command;
 
 use crate::support::skip;
 
-/// stderr of `counterpoint run OPTIONS -- true`, which must end with 2.
+/// The stderr of `counterpoint run OPTIONS -- true`, which must end with 2.
 fn refused(options: &[&str]) -> String {
     let scratch = testkit::Scratch::new();
     let output = Command::new(env!("CARGO_BIN_EXE_counterpoint"))
@@ -23,9 +23,9 @@ fn refused(options: &[&str]) -> String {
 }
 
 #[test]
-fn every_slip_is_answered() {
+fn every_mistake_gets_a_helpful_answer() {
     for (typed, expected) in [
-        // Slips of the finger, and names cut short.
+        // Typing errors and abbreviated names.
         ("cycels", "did you mean cycles"),
         ("page_faults", "did you mean page-faults"),
         ("pagefaults", "did you mean page-faults"),
@@ -39,7 +39,7 @@ fn every_slip_is_answered() {
         ("L1", "did you mean L1-"),
         ("PAPI_TOT_ISN", "did you mean PAPI_TOT_INS"),
         ("perf::CYCELS", "did you mean perf::CYCLES?"),
-        // No counters, but something.
+        // These are not counters, but something else.
         ("r", "as in r01c2"),
         ("0x1c2", "r1c2"),
         ("ipc", "--metric ipc"),
@@ -52,7 +52,7 @@ fn every_slip_is_answered() {
         ("energy", "power/energy-pkg/"),
         ("flops", "PAPI_FP_OPS"),
         ("none,page-faults", "use none alone"),
-        // Lists that cannot be read.
+        // Lists that cannot be parsed.
         ("page-faults;task-clock", "commas separate counters: -e page-faults,task-clock"),
         ("page-faults task-clock", "expected \",\" between counters"),
         ("faults:u:k", "modifiers are written together"),
@@ -76,11 +76,12 @@ fn every_slip_is_answered() {
     }
 }
 
-/// Four breakpoints is what processors have: no debugger is to blame, and what is advised works.
+/// Processors have four breakpoints. The message must not blame a debugger, and its advice must
+/// work.
 #[test]
-fn breakpoints_take_no_turns() {
+fn breakpoints_cannot_take_turns() {
     if !cfg!(target_arch = "x86_64") {
-        return skip("breakpoints", "four breakpoints is x86");
+        return skip("breakpoints", "only x86-64 has exactly four breakpoints");
     }
     let five: Vec<String> = (1..=5).map(|n| format!("mem:{:#x}/4:w:u", 0x10000 * n)).collect();
     let list = five.join(",");
@@ -96,7 +97,7 @@ fn breakpoints_take_no_turns() {
     }
 }
 
-/// `list` says what `run` would say, and does not advise itself.
+/// `list` says what `run` would say, and does not recommend itself.
 #[test]
 fn list_says_why_it_is_empty() {
     for (typed, expected) in [

@@ -1,4 +1,4 @@
-//! Counters that take turns: estimates are computed on paper here, and marked everywhere.
+//! Counters that take turns: estimates are computed on paper here, and are marked everywhere.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use testkit::{CallScript, Golden, ProfileScript, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// One op with four calls, two groups of counters that take turns.
+/// One op with four calls, and two groups of counters that take turns.
 ///
 /// ```text
 ///            cycles                       instructions
@@ -47,7 +47,7 @@ fn golden(scratch: &Scratch) -> Golden {
 }
 
 #[test]
-fn estimates_are_scaled_marked_and_say_how_much_they_saw() {
+fn estimates_are_scaled_and_marked_and_have_their_coverage() {
     let scratch = Scratch::new();
     let dir = scratch.join("x.cpt");
     turns(true).write(&dir);
@@ -58,24 +58,25 @@ fn estimates_are_scaled_marked_and_say_how_much_they_saw() {
     let output = golden.run(&["report", dir, "--format", "json"]);
     let report: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(report["profile"]["multiplex"], true);
-    // 100 + 23; of 3,000 ns in which it was read it counted 1,400.
+    // 100 + 23. It counted for 1,400 of the 3,000 ns in which it was read.
     let cycles = json!({"name": "cycles", "total": 123, "per_call": 61.5, "calls": 2,
         "estimated_calls": 1, "covered": 1_400.0 / 3_000.0, "empty_share": null});
     let instructions = json!({"name": "instructions", "total": 28, "per_call": 14.0, "calls": 2,
         "estimated_calls": 1, "covered": 0.5, "empty_share": null});
     assert_eq!(report["rows"][0]["counters"], json!([cycles, instructions]));
-    assert_eq!(report["losses"], json!([]), "asked for");
-    // The export keeps what was counted, and for how long; a scaled value is in no column.
+    assert_eq!(report["losses"], json!([]), "estimates were requested");
+    // The export contains the raw counts with their times; no column has a scaled value.
     let output = golden.run(&["export", dir, "--format", "json"]);
     let export: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
     let of = |call: usize, column: &str| export["calls"][call][column].clone();
     assert_eq!(of(1, "cycles"), json!(9));
     assert_eq!([of(1, "group0_enabled_ns"), of(1, "group0_running_ns")], [1_000, 400]);
-    assert_eq!(of(2, "cycles"), json!(null), "never on: missing, not 0");
+    assert_eq!(of(2, "cycles"), json!(null), "a counter that was never on is missing, not 0");
     assert_eq!(of(2, "group0_running_ns"), json!(0));
 }
 
-/// Without having been asked for, nothing is scaled: what took turns is left out, and a loss.
+/// Unless estimates were requested, nothing is scaled: multiplexed calls are left out, and are a
+/// loss.
 #[test]
 fn nothing_is_scaled_silently() {
     let scratch = Scratch::new();
@@ -93,16 +94,16 @@ fn nothing_is_scaled_silently() {
     assert_eq!(report["losses"][0]["count"], 3);
 }
 
-/// From `-e` to the table with scripts: readings alternate between begin and end.
+/// From `-e` to the table, with scripted readings, which alternate between begin and end.
 #[test]
-fn a_run_with_counters_that_take_turns() {
+fn a_run_whose_counters_take_turns() {
     let Some(program) = counterpoint("turns") else { return };
-    // Calls of `part`: 10 in half of the time, nothing in no time, 8 in all of it, and over.
+    // Calls of `part` repeat: 10 in half of the time, nothing in no time, 8 in all of the time.
     let events = "sim/part,readings=0:10@500:0:6@0:0:8/,{sim/whole,readings=0:7/}";
     let recorded = Recorded::run_with(&program, events, &["--multiplex"], &mut host("calls 300"));
     let report = recorded.report(&[]);
     let mut counters = report["rows"][0]["counters"].clone();
-    // What an empty call reads of a scripted counter depends on the script's place.
+    // The reading of a scripted counter in an empty call depends on the position in the script.
     assert!(counters[0].as_object_mut().unwrap().remove("empty_share").is_some());
     let expected = json!({"name": "part", "total": 100 * 20 + 100 * 8, "per_call": 14.0,
         "calls": 200, "estimated_calls": 100, "covered": 0.5});
@@ -112,7 +113,7 @@ fn a_run_with_counters_that_take_turns() {
     assert_eq!(counters[1]["covered"], 1.0);
 }
 
-/// A counter in error state for some readings: missing with its loss, never 0.
+/// A counter that is in error state for some readings is missing with its loss, never 0.
 #[test]
 fn a_group_in_error_state_is_missing_and_a_loss() {
     let Some(program) = counterpoint("error-state") else { return };

@@ -1,5 +1,5 @@
-//! Profiles of every kind of file, one of which is damaged, and everything that views do with them.
-//! `fuzz/fuzz_targets/whole_profile.rs` uses the same.
+//! Profiles with every kind of file, one of which is damaged, and everything that views do with
+//! them. `fuzz/fuzz_targets/whole_profile.rs` uses the same code.
 
 #![allow(dead_code, clippy::unwrap_used, reason = "tests, of which each uses its part")]
 
@@ -26,7 +26,7 @@ use trace::{chrome, perfetto};
 pub struct Victim {
     _scratch: Scratch,
     dir: PathBuf,
-    /// Its files and what is in them; of the pool, the first bytes.
+    /// Its files with their contents; for the pool, only the first bytes.
     files: Vec<(PathBuf, Vec<u8>)>,
 }
 
@@ -41,7 +41,7 @@ const TRACE: &str = r#"{"schemaVersion":1,"baseTimeNanoseconds":1700000000000000
 {"ph":"C","name":"n","pid":1,"ts":3,"args":{"x":4}},{"ph":"i","name":"m","pid":1,"tid":2,"ts":5}]}"#;
 
 impl Victim {
-    /// The profiles: of a recording with everything, of two passes, of a trace.
+    /// All profiles: of a recording with everything, of two passes, and of a trace.
     pub fn all() -> Vec<Self> {
         vec![Self::recorded(), Self::passes(), Self::imported()]
     }
@@ -94,12 +94,12 @@ impl Victim {
         Self { _scratch: scratch, dir, files }
     }
 
-    /// Where it is.
+    /// The directory of the profile.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Damages one file, as chance wants.
+    /// Damages one random file. Returns its number.
     pub fn damage(&self, r: &mut Random) -> usize {
         let number = r.place(self.files.len());
         let (path, whole) = &self.files[number];
@@ -125,7 +125,7 @@ impl Victim {
         number
     }
 
-    /// Puts a file back.
+    /// Restores a file.
     pub fn mend(&self, number: usize) {
         let (path, whole) = &self.files[number];
         if path.file_name().is_some_and(|name| name == "pool") {
@@ -135,7 +135,7 @@ impl Victim {
         }
     }
 
-    /// Puts all of them back, after something was collected.
+    /// Restores all files, after something was collected.
     pub fn restore(&self) {
         fs::remove_dir_all(&self.dir).unwrap();
         for (number, (path, _)) in self.files.iter().enumerate() {
@@ -153,7 +153,7 @@ impl Victim {
     }
 }
 
-/// Of a pool, the table and the first pages; the rest is a hole.
+/// For a pool, only the table and the first pages; the rest is a hole.
 fn content(path: &Path) -> Vec<u8> {
     let mut bytes = fs::read(path).unwrap();
     if path.file_name().is_some_and(|name| name == "pool") {
@@ -241,7 +241,7 @@ fn tracks(dir: &Path) {
     }
 }
 
-/// A few bytes, somewhere.
+/// Changes a few bytes at a random place.
 fn change(r: &mut Random, bytes: &mut Vec<u8>) {
     if bytes.is_empty() {
         return;
@@ -252,7 +252,7 @@ fn change(r: &mut Random, bytes: &mut Vec<u8>) {
         1 => bytes[at] = r.of(&[0, 1, 0x7f, 0x80, 0xff]),
         2 => bytes[at] = r.next() as u8,
         3 | 4 => {
-            // A number, or two, where one may be.
+            // Replaces an aligned number, or two, by a special value.
             let at = at & !3;
             let number = r.of(&[0, 1, 255, 1 << 16, 1 << 20, 1 << 31, u64::MAX, 1 << 62, 1 << 40]);
             let end = (at + r.of(&[4, 8])).min(bytes.len());
@@ -273,7 +273,7 @@ fn change(r: &mut Random, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Where something is in the pool: its header, claims, rows, pages.
+/// Changes a part of the pool that is in use: its header, claims, rows or pages.
 fn change_pool(r: &mut Random, bytes: &mut [u8]) {
     let (from, length) = r.of(&[
         (0, 64),
@@ -284,13 +284,13 @@ fn change_pool(r: &mut Random, bytes: &mut [u8]) {
         (1_114_112 + 65_536, 600),
     ]);
     let mut some = bytes[from..from + length].to_vec();
-    // No insertion: everything has its place.
+    // Without insertions, because everything has a fixed place.
     change(r, &mut some);
     some.resize(length, 0);
     bytes[from..from + length].copy_from_slice(&some);
 }
 
-/// A number in JSON, or a word of it, becomes another.
+/// Replaces a number or a word in JSON.
 fn change_number(r: &mut Random, bytes: &mut Vec<u8>) {
     let digits: Vec<usize> = (1..bytes.len())
         .filter(|at| bytes[*at].is_ascii_digit() && !bytes[*at - 1].is_ascii_digit())
@@ -317,7 +317,7 @@ fn change_number(r: &mut Random, bytes: &mut Vec<u8>) {
     bytes.splice(at..end, with.bytes());
 }
 
-/// Gives each frame the checksum of what is in it now.
+/// Gives each frame the checksum of its current contents.
 fn seal_frames(bytes: &mut [u8]) {
     let mut at = 0;
     while let Some(prefix) = bytes.get(at..at + 16).and_then(|b| <[u8; 16]>::try_from(b).ok()) {
@@ -329,19 +329,19 @@ fn seal_frames(bytes: &mut [u8]) {
     }
 }
 
-/// What views do first.
+/// What every view does first.
 pub fn collected(dir: &Path) {
     let _ = collect(dir, Closing::WhenOver).map(drop);
 }
 
-/// Does with the profile what every view does with it, with results thrown away. Damage is no
-/// reason to fail; only what cannot be opened at all is left.
+/// Does with the profile what every view does, and discards the results. Damage is not a reason to
+/// panic; a profile that cannot be opened at all is skipped.
 pub fn views(dir: &Path) {
     let Ok(profile) = Profile::open(dir) else { return };
     let mut decoder = PageDecoder::new(&profile);
     let calls: usize = profile.pages().into_iter().map(|key| decoder.decode(key).len()).sum();
     let rows: usize = profile.batches(None).flatten().map(|batch| batch.num_rows()).sum();
-    assert_eq!(rows, calls, "batches and pages");
+    assert_eq!(rows, calls, "batches and pages have the same calls");
     profile.track_batches(None).for_each(drop);
     for by in [By::Op, By::Thread, By::Cpu, By::Process] {
         let summary =

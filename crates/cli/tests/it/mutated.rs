@@ -1,4 +1,4 @@
-//! Damaged profiles through everything that views do: nothing panics, hangs, or asks for memory that
+//! Damaged profiles in everything that views do: nothing panics, hangs, or allocates memory that
 //! the files do not justify.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,23 +8,24 @@ use testkit::Random;
 
 use crate::mutants::{Victim, collected, views};
 
-/// How many; `COUNTERPOINT_MUTANTS` says another number.
+/// Number of mutants, which `COUNTERPOINT_MUTANTS` can change.
 fn mutants() -> u64 {
     std::env::var("COUNTERPOINT_MUTANTS").ok().and_then(|n| n.parse().ok()).unwrap_or(500)
 }
 
-/// Address space that all of it may take: threads have stacks and arenas, files are some KiB.
+/// Limit for the address space of the whole process: threads have stacks and arenas, and the files
+/// are some KiB.
 const MOST_MEMORY: u64 = 3 << 30;
 
 #[test]
 fn any_file_of_a_profile_may_be_damaged() {
     let limit = libc::rlimit { rlim_cur: MOST_MEMORY, rlim_max: MOST_MEMORY };
-    // SAFETY: a limit of this process, which runs this test alone.
+    // SAFETY: the limit applies to this process, which runs only this test.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
     static CASE: AtomicU64 = AtomicU64::new(0);
     std::thread::spawn(|| {
         loop {
-            // Not a matter of speed: any of them takes milliseconds.
+            // This is not about speed: any case takes milliseconds.
             let before = CASE.load(Ordering::Relaxed);
             std::thread::sleep(Duration::from_secs(60));
             if CASE.load(Ordering::Relaxed) == before {

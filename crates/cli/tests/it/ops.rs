@@ -1,5 +1,5 @@
-//! `ops` on scripted profiles, and the other views on the same. The golden files hold the layout;
-//! the numbers in them are computed on paper here.
+//! `ops` and the other views on scripted profiles. The golden files contain the layout; the numbers
+//! in them are computed on paper here.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +20,7 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(PROGRAM, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Task `number` of `of` of region `region`.
+/// Task `number` of `of` in region `region`.
 fn task(export: u32, (number, of): (u32, u32), region: u64, start: u64, end: u64) -> CallScript {
     CallScript::new(export, start, end - start).workgroup(number, of).value(KEY_CORRELATION, region)
 }
@@ -29,7 +29,7 @@ fn op(export: u32, start: u64, end: u64) -> CallScript {
     CallScript::op(export, start, end - start)
 }
 
-/// Two machines, three threads; one tick is 1 ns. Faults in brackets, `c` is the CPU.
+/// Two machines and three threads; one tick is 1 ns. Faults are in brackets, and `c` is the CPU.
 ///
 /// ```text
 ///  main    run main 1,000 – 11,000 [100]
@@ -45,13 +45,14 @@ fn op(export: u32, start: u64, end: u64) -> CallScript {
 ///            alloc    22,000 – 22,100 [1]   in an op that was abandoned
 ///  worker    region 1, task 1   2,200 – 4,200 c1 [25]
 ///            region 2, task 1   4,300 – 4,800 c2 [not read]
-///  other   in no run, of the second machine:
+///  other   outside of runs, of the second machine:
 ///            matmul    2,900 –  5,000 [7]
 ///              region 2  3,000 – 4,900 [6]:  task 0  3,050 – 4,050 c2 [5]
 /// ```
 ///
-/// First run: own 500 + 1,000, between 400 + 1,000; self times 100, 4,000, 1,000, 500, 1,100, 400:
-/// 10,000 together. Second run: own 500 + 900, between 500, self 1,000 + 100: 3,000 together.
+/// First run: own 500 + 1,000, between 400 + 1,000, and self times 100, 4,000, 1,000, 500, 1,100,
+/// 400, which add up to 10,000. Second run: own 500 + 900, between 500, self 1,000 + 100, which add
+/// up to 3,000.
 fn nested() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -110,7 +111,7 @@ fn nested() -> ProfileScript {
     script
 }
 
-/// A run in which book-keeping was timed only; one tick is 1 ns.
+/// A run in which book-keeping was only timed; one tick is 1 ns.
 ///
 /// ```text
 ///  run main 1,000 – 2,000 [100], failed: matmul threw
@@ -120,8 +121,8 @@ fn nested() -> ProfileScript {
 ///    matmul                   1,600 – 1,900 [40]
 /// ```
 ///
-/// What the run counted beside the ops that were counted: 100 − 5 − 40 = 55. Probes: three calls of 20
-/// and two of 4 are 68.
+/// The run's own count, without the ops that were counted: 100 − 5 − 40 = 55. Probes: three calls
+/// of 20 and two of 4 are 68.
 fn timed_only(calibrated: bool) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -161,7 +162,7 @@ fn timed_only(calibrated: bool) -> ProfileScript {
 }
 
 #[test]
-fn book_keeping_that_was_timed_only_is_counted_by_what_called_it() {
+fn counts_of_timed_only_book_keeping_belong_to_its_caller() {
     let (_scratch, dir) = timed_only(true).written();
     let document = json_of(&dir, &[]);
     let run = &document["runs"][0];
@@ -180,7 +181,7 @@ fn book_keeping_that_was_timed_only_is_counted_by_what_called_it() {
         text.split_whitespace().collect::<Vec<_>>().join(" ").contains("were only timed"),
         "{text}"
     );
-    // The time of a probe that reads no counter was not measured: nothing is known of the sum.
+    // The time of a probe that reads no counter was not measured, so the sum is unknown.
     let (_scratch, dir) = timed_only(false).written();
     assert_eq!(json_of(&dir, &[])["probe"]["estimated_ns"], json!(null));
 }
@@ -208,7 +209,7 @@ fn every_format() {
 }
 
 #[test]
-fn the_other_views() {
+fn the_other_views_of_the_same_profile() {
     let (scratch, dir) = nested().written();
     let golden = golden(&scratch);
     let dir = dir.to_str().unwrap();
@@ -221,7 +222,7 @@ fn the_other_views() {
 }
 
 #[test]
-fn runs_and_ops_as_on_paper() {
+fn runs_and_ops_equal_those_on_paper() {
     let (_scratch, dir) = nested().written();
     let all = json_of(&dir, &[]);
     assert_eq!(all["schema"], "counterpoint.ops/1");
@@ -277,13 +278,13 @@ fn runs_and_ops_as_on_paper() {
     });
     assert_eq!(ops[1], matmul);
     assert_eq!(ops[0]["bookkeeping"], true);
-    assert_eq!(ops[0]["workers"], json!({}), "no region");
+    assert_eq!(ops[0]["workers"], json!({}), "there is no region");
     assert_eq!(ops[8]["vm"], 1);
     assert_eq!(ops[8]["workers"], json!({"page-faults": null}), "a part of the sum is missing");
     let region = &ops[8]["regions"][0];
     assert_eq!(region["imbalance"], 1_000.0 / 750.0);
     assert_eq!((&region["shared_cpu"], &region["serial"]), (&json!(true), &json!("cpu")));
-    // 2 runs, 9 ops, 2 regions, 4 tasks, at 20 ns each.
+    // 2 runs, 9 ops, 2 regions and 4 tasks, at 20 ns each.
     let probe = json!({"calls": 17, "per_call_ns": 20.0, "way_ns": null, "estimated_ns": 340.0});
     assert_eq!(all["probe"], probe);
 }
@@ -303,7 +304,8 @@ fn a_part_of_the_time_and_one_machine() {
     assert_eq!((&second["runs"][0]["run"], &second["ops"][0]["run"]), (&json!(0), &json!(0)));
 }
 
-/// All kinds of values, 24 of them in one call; the same key in two processes with other numbers.
+/// All kinds of values, 24 of them in one call. Another process has the same key with another
+/// number.
 #[test]
 fn values_of_collectors() {
     let mut script = ProfileScript::monotonic();
@@ -338,7 +340,7 @@ fn values_of_collectors() {
             .value(first + 2, 100f64.to_bits())
             .value(first + 4, 3),
     );
-    // No numbers: as if they were not there.
+    // Values that are not numbers are treated as missing.
     let (none, infinite) = (f64::NAN.to_bits(), f64::INFINITY.to_bits());
     thread.call(op(f, 500, 600).value(first + 1, none).value(first + 2, infinite));
     let other = script.process(8);
@@ -361,13 +363,13 @@ fn values_of_collectors() {
     assert_eq!(values["n23"], 23);
     assert_eq!(all["ops"][2]["values"], json!({"gpu time": null, "busy": null}));
     assert_eq!(all["ops"][3]["values"], json!({"hits": 10}));
-    assert_eq!(all["probe"]["estimated_ns"], Value::Null, "not calibrated");
+    assert_eq!(all["probe"]["estimated_ns"], Value::Null, "the cost was not calibrated");
 
     let output = Command::new(PROGRAM).arg("ops").arg(&dir).args(["--format", "csv"]).output();
     let text = String::from_utf8(output.unwrap().stdout).unwrap();
     let (head, row) = text.trim_end().split_once("\r\n").unwrap();
     let head: Vec<&str> = head.split(',').collect();
-    // The one field with a comma and the one with quotes in front.
+    // The field with a comma, and the one that begins with a quote.
     let row = row.replace("\"float32[n, 4]\"", "ARGS").replace("\"low \"\"power\"\"\"", "TEXT");
     let row: Vec<&str> = row.split(',').collect();
     let of = |name: &str| row[head.iter().position(|h| *h == name).unwrap()];
@@ -379,8 +381,8 @@ fn values_of_collectors() {
     assert_eq!((of("calls"), of("arguments"), of("share")), ("4", "ARGS", "1"));
 }
 
-/// Two tasks on one thread while four processors are there, and a region of which a task is
-/// missing; both in no op.
+/// Two tasks on one thread although there are four processors, and a region with a missing task.
+/// Both are outside of ops.
 #[test]
 fn regions_outside_of_ops() {
     let mut script = ProfileScript::monotonic();
@@ -431,7 +433,7 @@ fn nothing_recorded() {
     let all = json_of(&dir, &[]);
     assert_eq!((&all["runs"], &all["ops"]), (&json!([]), &json!([])));
 
-    // Compiled mode: the machine is known, and makes no calls.
+    // Compiled mode: the machine is known, but makes no calls.
     let mut script = ProfileScript::monotonic();
     script.process(7).machine("vm 0");
     let (scratch, dir) = script.written();
@@ -440,7 +442,7 @@ fn nothing_recorded() {
     golden.check("compiled-report", 0, &["report", dir.to_str().unwrap()]);
 }
 
-/// The same calls beside a dispatch of IREE, as both timelines.
+/// The same calls next to a dispatch of IREE, in both timeline formats.
 #[test]
 fn timelines() {
     let mut script = nested();
@@ -462,7 +464,7 @@ fn timelines() {
     }
     let trace: Value =
         serde_json::from_slice(&std::fs::read(scratch.join("x.json")).unwrap()).unwrap();
-    // Imported again, it is the same profile.
+    // The import gives the same profile.
     let again = scratch.join("again.cpt");
     let (json, again) = (scratch.join("x.json"), again.to_str().unwrap());
     let mut import = Command::new(PROGRAM);
@@ -484,12 +486,12 @@ fn timelines() {
     let matmul = slices(4711, "matmul");
     let kinds: Vec<&str> = matmul.iter().map(|e| e["cat"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["cpu_op"; 8], "2 ops, 2 regions, 4 tasks");
-    // Outer ones first.
+    // Outer calls come first.
     assert_eq!(matmul[0]["args"]["Input Dims"], json!([[32, 1024], [1024, 256], [32, 256]]));
     assert_eq!(matmul[0]["args"]["Input type"], json!(["float", "float", "float"]));
     assert_eq!(matmul[0]["args"]["workspace_bytes"], 512);
     assert_eq!(slices(4800, "f")[0]["args"]["Input type"], json!(["long int", "c10::Half"]));
-    // An arrow from each region to each of its tasks, besides the dispatch's.
+    // An arrow from each region to each of its tasks, besides the dispatch's arrow.
     let ends = |phase: &str| -> Vec<(String, u64, u64, u64)> {
         let all = events.iter().filter(|e| e["ph"] == phase && e["cat"] == "region");
         let of = |e: &Value, key: &str| e[key].as_u64().unwrap();
@@ -504,7 +506,7 @@ fn timelines() {
     assert_eq!(of_tid(4711, &finishes), [0]);
     assert_eq!(of_tid(4712, &finishes), [1, 3]);
     assert_eq!(of_tid(4713, &finishes), [2]);
-    // Ops, and nothing inside or around them, are time series.
+    // Only ops are time series, not what is inside or around them.
     let points = |pid: u32| events.iter().filter(|e| e["ph"] == "C" && e["pid"] == pid).count();
     assert_eq!((points(4711), points(4800)), (9, 2));
     let device = |name: &str| {

@@ -1,6 +1,6 @@
-"""Rows of ops from single calls: reads the CSV of `counterpoint export` on stdin and prints
+"""Computes rows of ops from single calls: reads the CSV of `counterpoint export` on stdin and prints
 {op | arguments | device | in_run: [calls, self ns, faults of callers, faults of workers, storage]}
-as JSON, and "wall" with the time of all runs. null: a part is not known."""
+as JSON, with the time of all runs in "wall"."""
 import csv, json, sys
 from collections import defaultdict
 
@@ -19,7 +19,7 @@ def around(outer, inner):
     return (outer["place"] > inner["place"] and outer["begin"] <= inner["begin"]
             and inner["end"] <= outer["end"])
 
-# By brute force: everything that contains a call, innermost first.
+# For each call, all calls that contain it, innermost first. Compares all pairs.
 for of_thread in threads.values():
     for call in of_thread:
         call["outer"] = [other for other in of_thread if around(other, call)]

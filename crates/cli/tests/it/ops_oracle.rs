@@ -1,4 +1,4 @@
-//! `ops` against a program that builds the rows from single calls, by brute force.
+//! Compares `ops` with a program that computes the rows from single calls, by brute force.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,7 +11,8 @@ use testkit::{CallScript, ProfileScript, Random, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Two threads that call ops in runs and outside, with regions whose other tasks a third one does.
+/// Two threads call ops inside and outside of runs. A third thread runs the other tasks of their
+/// regions.
 fn script(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -83,7 +84,7 @@ fn script(r: &mut Random) -> ProfileScript {
         });
     }
     workers.sort_by_key(|call| call.call.end);
-    // One thread does one task at a time; what it does not do is missing.
+    // A thread does one task at a time; tasks that do not fit are missing.
     let mut free = 0;
     workers.retain(|call| {
         let fits = call.call.start >= free;
@@ -118,7 +119,7 @@ fn expected(python: &Path, calls: &str) -> Value {
 }
 
 #[test]
-fn rows_as_an_independent_program_adds_them_up() {
+fn rows_equal_those_of_an_independent_program() {
     let Some(python) = crate::support::python_with("ops_oracle", "csv") else { return };
     let mut r = Random(0x1234_5678_9abc_def1);
     for _ in 0..6 {
@@ -155,7 +156,7 @@ fn rows_as_an_independent_program_adds_them_up() {
             assert_eq!(serde_json::to_value(row).unwrap(), wanted[key], "{key}");
         }
 
-        // The table's rows that lie in runs add up to the runs.
+        // The rows of the table that are inside of runs add up to the runs.
         let csv = output(&["ops", dir, "--format", "csv"]);
         let mut lines = csv.lines();
         let head: Vec<&str> = lines.next().unwrap().split(',').collect();

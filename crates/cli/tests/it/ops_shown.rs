@@ -1,5 +1,5 @@
-//! What the table of `ops` shows of its rows: names that can be told apart, the price, and values that
-//! are mostly the probe's own. Numbers computed on paper; one tick is 1 ns.
+//! How the table of `ops` shows its rows: names that can be told apart, the cost, and values that
+//! are mostly the probe's own. Numbers are computed on paper; one tick is 1 ns.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn json(dir: &Path, command: &str) -> Value {
     serde_json::from_str(&output(dir, &[command, "--format", "json"])).unwrap()
 }
 
-/// One op with five shapes, once for each, beside another op.
+/// One op with five different shapes, one call each, next to another op.
 fn shapes() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     for counter in ["page-faults", "task-clock"] {
@@ -49,7 +49,7 @@ fn ops_of_one_name_can_be_told_apart_at_every_width() {
     let (_scratch, dir) = shapes().written();
     for width in [40, 60, 80, 100, 120, 200] {
         let text = output(&dir, &["ops", "--width", &width.to_string()]);
-        // What stands before the times, which are all the same here.
+        // The text before the times, which are all the same here.
         let names =
             text.lines().filter_map(|line| line.split_once("5.00 µs")).map(|(name, _)| name);
         let names: Vec<&str> = names.collect();
@@ -58,15 +58,16 @@ fn ops_of_one_name_can_be_told_apart_at_every_width() {
         assert!(text.lines().all(|line| line.chars().count() <= width), "at {width}:\n{text}");
         assert_eq!(text.matches("relu (").count(), 0, "one name says enough:\n{text}");
     }
-    // Also a difference in the middle of what the column has no room for.
+    // A difference in the middle, which does not fit into the column, is kept, too.
     let text = output(&dir, &["ops", "--width", "200"]);
     assert!(text.contains("  arguments  "), "{text}");
 }
 
-/// Fifty ops that follow one another, 700 from the end of one to the begin of the next, of which the
-/// bracket explains 300 − 20: a way of 420 each. Every probe takes 300.
+/// Fifty consecutive ops. There are 700 ticks from the end of one to the begin of the next, of
+/// which the bracket explains 300 − 20, so the machine's own way takes 420 each. Every probe takes
+/// 300.
 #[test]
-fn the_price_is_that_of_the_report() {
+fn the_cost_equals_that_of_the_report() {
     let mut script = ProfileScript::monotonic();
     let process = script.process(1);
     let vm = process.machine("vm");
@@ -94,7 +95,7 @@ fn the_price_is_that_of_the_report() {
     }
 }
 
-/// An empty call reads 30 of the counter: that is 60 % of what `f` read, 30 % of what `g` read.
+/// An empty call reads 30 of the counter: 60 % of what `f` read, and 30 % of what `g` read.
 #[test]
 fn values_that_are_mostly_the_probes_own_are_marked() {
     let mut script = ProfileScript::monotonic();

@@ -1,5 +1,5 @@
-//! Files that commands write: nobody else's link is followed, nothing is left of an interrupted
-//! one, and `-` is a standard stream.
+//! Files that commands write: another user's link is never followed, an interrupted command leaves
+//! nothing, and `-` is a standard stream.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use crate::pty;
 use crate::support::skip;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
-/// nobody, and another one.
+/// The user nobody, and another user.
 const OTHER: u32 = 65534;
 const THIRD: u32 = 65533;
 
@@ -33,7 +33,7 @@ fn profile(scratch: &Scratch) -> PathBuf {
     dir
 }
 
-/// The commands that write a file, with its name last but one.
+/// The commands that write a file. Its name is the last argument but one.
 fn writers(scratch: &Scratch, profile: &Path) -> Vec<(&'static str, Vec<String>)> {
     let trace = scratch.join("whole.json");
     let words = |words: &[&str], inputs: &[&Path]| -> Vec<String> {
@@ -67,7 +67,7 @@ fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// A directory as `/tmp` is: of root, sticky, for everybody.
+/// A directory like `/tmp`: owned by root, sticky, and writable for everybody.
 fn shared(scratch: &Scratch) -> PathBuf {
     let at = scratch.join("shared");
     fs::create_dir(&at).unwrap();
@@ -78,10 +78,10 @@ fn shared(scratch: &Scratch) -> PathBuf {
     at
 }
 
-/// Root writes into a shared directory in which somebody else has put a link, a file or a FIFO
-/// with the very name.
+/// Root writes into a shared directory in which another user has created a link, a file or a FIFO
+/// with the same name.
 #[test]
-fn what_others_put_into_a_shared_directory_is_refused() {
+fn another_users_file_in_a_shared_directory_is_refused() {
     if !is_root() {
         return skip("output_files shared", "only root can make files of others");
     }
@@ -114,11 +114,11 @@ fn what_others_put_into_a_shared_directory_is_refused() {
             assert!(said.contains(&why), "{what}: {said}");
             assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
             assert!(!scratch.join("made").exists());
-            assert_eq!(fs::symlink_metadata(&file).unwrap().uid(), OTHER, "left as it was");
-            assert_eq!(names(&place).len(), 1, "nothing else is made");
+            assert_eq!(fs::symlink_metadata(&file).unwrap().uid(), OTHER, "the file is unchanged");
+            assert_eq!(names(&place).len(), 1, "nothing else is created");
             fs::remove_file(&file).unwrap();
         }
-        // One's own link is followed, and so is one of the directory's owner.
+        // The user's own link is followed, and so is one of the directory's owner.
         let own = scratch.join(&format!("own.{ending}"));
         symlink(&own, &file).unwrap();
         let words = [words.as_slice(), &["-o".into(), file.to_str().unwrap().into()]].concat();
@@ -128,8 +128,8 @@ fn what_others_put_into_a_shared_directory_is_refused() {
     }
 }
 
-/// Somebody puts a file with all permissions, and set-user-id, where root is going to export to. The
-/// new file belongs to root: with the old one's permissions, anybody could fill it with a program
+/// Another user creates a file with all permissions, and set-user-id, where root is going to export
+/// to. The new file belongs to root. With the old permissions, anybody could fill it with a program
 /// that runs as root.
 #[test]
 fn a_replaced_file_of_another_user_gives_no_rights() {
@@ -141,7 +141,7 @@ fn a_replaced_file_of_another_user_gives_no_rights() {
     let place = scratch.join("theirs");
     fs::create_dir(&place).unwrap();
     std::os::unix::fs::chown(&place, Some(OTHER), Some(OTHER)).unwrap();
-    // SAFETY: sets the mask and puts it back; other tests of this process run in their own ones.
+    // SAFETY: sets the mask and restores it; other tests run in separate processes.
     let mask = unsafe { libc::umask(0o022) };
     // SAFETY: as above.
     unsafe { libc::umask(mask) };
@@ -159,7 +159,8 @@ fn a_replaced_file_of_another_user_gives_no_rights() {
             let found = fs::metadata(&file).unwrap();
             assert_eq!(found.uid(), 0);
             let expected = match owner {
-                // One's own file keeps what it was, and is no program with other rights.
+                // The user's own file keeps its permissions, but never becomes a set-user-id
+                // program.
                 0 => mode & 0o777,
                 _ => mode & allowed,
             };
@@ -168,7 +169,7 @@ fn a_replaced_file_of_another_user_gives_no_rights() {
     }
 }
 
-/// The kernel's rule for links is the judge: what it refuses and follows, the program does.
+/// Compares with the kernel's rule for links: the program follows and refuses the same ones.
 #[test]
 fn links_are_followed_where_the_kernel_would() {
     let protected = fs::read_to_string("/proc/sys/fs/protected_symlinks").unwrap_or_default();
@@ -207,7 +208,7 @@ fn links_are_followed_where_the_kernel_would() {
 /// A FIFO and devices are written directly, a directory is refused, and whatever `/dev/stdout`
 /// leads to gets everything.
 #[test]
-fn what_is_no_file() {
+fn outputs_that_are_not_regular_files() {
     let scratch = Scratch::new();
     let profile = profile(&scratch);
     let fifo = scratch.join("fifo.json");
@@ -229,7 +230,7 @@ fn what_is_no_file() {
     for name in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "-"] {
         let output = export(Path::new(name)).output().unwrap();
         assert_eq!((output.status.code(), &output.stdout), (Some(0), &expected), "{name}");
-        // A file on stdout goes on where it is.
+        // A file on stdout is continued at its current position.
         let file = scratch.join("appended");
         fs::write(&file, "before\n").unwrap();
         let to = fs::File::options().append(true).open(&file).unwrap();
@@ -249,7 +250,7 @@ fn what_is_no_file() {
     let output = export(scratch.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("is a directory"));
-    // A reader that goes away is no failure of a filter.
+    // If the reader of a filter goes away, that is not a failure.
     let mut command = export(Path::new("-"));
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
@@ -259,7 +260,7 @@ fn what_is_no_file() {
 }
 
 #[test]
-fn what_is_not_text_does_not_go_to_a_terminal() {
+fn binary_output_does_not_go_to_a_terminal() {
     let scratch = Scratch::new();
     let profile = profile(&scratch);
     for words in [
@@ -271,7 +272,7 @@ fn what_is_not_text_does_not_go_to_a_terminal() {
     ] {
         let mut command = Command::new(PROGRAM);
         command.args(words).arg(&profile);
-        // SAFETY: only calls that are async-signal-safe; the terminal on stdin becomes ours.
+        // SAFETY: only async-signal-safe calls; the terminal on stdin becomes ours.
         unsafe {
             command.pre_exec(|| {
                 libc::setsid();
@@ -304,8 +305,8 @@ fn large(scratch: &Scratch) -> PathBuf {
     dir
 }
 
-/// Ends the command that `start` starts by each of `signals` while it writes into `place`, which
-/// `begun` tells. Whatever ends it, nothing is left, and what was there is.
+/// Starts the command with `start` and ends it by each of `signals` while it writes into `place`,
+/// which `begun` detects. Nothing may be left behind, and an earlier file must be unchanged.
 fn interrupt(
     place: &Path,
     signals: &[i32],
@@ -328,7 +329,8 @@ fn interrupt(
                 }
                 std::thread::sleep(Duration::from_micros(200));
             }
-            // SAFETY: our own child; if it was waited for, its number is most likely nobody's.
+            // SAFETY: our own child. If it was already waited for, its number is most likely
+            // unused.
             unsafe { libc::kill(child.id() as i32, *signal) };
             if child.wait().unwrap().signal() == Some(*signal) {
                 interrupted += 1;
@@ -337,7 +339,7 @@ fn interrupt(
             }
         }
     }
-    assert!(interrupted > 0, "every one was faster than its signal");
+    assert!(interrupted > 0, "every command ended before its signal");
 }
 
 #[test]
@@ -351,7 +353,7 @@ fn an_interrupted_export_leaves_nothing() {
         command.args(["trace", "export", "-o"]).args([file, &profile]);
         command
     };
-    // Its file has no name: `/proc` shows it as one that is deleted.
+    // The output file is unnamed, so `/proc` shows it as deleted.
     let begun = |pid: u32| {
         let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
         let mut links = open.flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
@@ -361,8 +363,8 @@ fn an_interrupted_export_leaves_nothing() {
     interrupt(&place, &signals, &start, &begun);
 }
 
-/// Without `/proc` a file without a name cannot get one, as where a file system knows none: then
-/// it has a random one from the begin, and signals remove it.
+/// Without `/proc`, an unnamed file cannot get a name; on some file systems there are none. Then
+/// the file has a random name from the beginning, and signals remove it.
 #[test]
 fn an_interrupted_export_without_unnamed_files() {
     let scratch = Scratch::new();
@@ -390,8 +392,8 @@ fn an_interrupted_export_without_unnamed_files() {
     interrupt(&place, &[libc::SIGINT, libc::SIGTERM, libc::SIGHUP], &start, &begun);
 }
 
-/// `-` is standard input for every command that reads a file: from a pipe, from a file, by the
-/// name of a descriptor.
+/// `-` is standard input for every command that reads a file: a pipe, a file, or the name of a
+/// descriptor.
 #[test]
 fn standard_input() {
     let scratch = Scratch::new();
@@ -408,7 +410,7 @@ fn standard_input() {
                 .success()
         );
     }
-    // Not one of ours, so that it is read in one go, too.
+    // A trace of another program, so that an input that is read only once is tested, too.
     let foreign = scratch.join("f.json");
     fs::write(&foreign, r#"[{"ph":"X","ts":1,"dur":2,"pid":1,"tid":1,"name":"a"}]"#).unwrap();
     let out = scratch.join("i.cpt");
@@ -424,7 +426,7 @@ fn standard_input() {
         let output = piped(&[&import[..], &["-"]].concat(), &text);
         assert!(output.status.success(), "{output:?}");
         assert_eq!(calls(), expected);
-        // Redirected, and a pipe by name, as `<(…)` of a shell is.
+        // Redirected, and a pipe by name, like `<(…)` in a shell.
         for name in ["-", "/dev/stdin"] {
             let mut command = Command::new(PROGRAM);
             command.args(import).arg(name).stdin(fs::File::open(file).unwrap());
@@ -469,7 +471,7 @@ fn piped(words: &[&str], input: &[u8]) -> Output {
     output
 }
 
-/// Traces and rows on standard output are those in a file.
+/// Traces and rows on standard output equal those in a file.
 #[test]
 fn standard_output() {
     let scratch = Scratch::new();
@@ -489,7 +491,7 @@ fn standard_output() {
         };
         let (stdout, file) = (to("-", format), fs::read(&file).unwrap());
         assert!(stdout.len() > 100, "{words:?}");
-        // The name of the file is in a trace.
+        // Traces contain the name of the file.
         if ending != "json.gz" && ending != "json" {
             assert!(stdout == file, "{words:?}");
         }
@@ -524,7 +526,7 @@ fn a_profile_is_a_directory() {
     }
 }
 
-/// env(1) is the judge.
+/// env(1) is the reference.
 #[test]
 fn a_program_that_cannot_be_started() {
     let scratch = Scratch::new();
@@ -555,7 +557,7 @@ fn a_program_that_cannot_be_started() {
         let output = run.env("PATH", &path).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         if said.contains("libcounterpoint.so") {
-            // Only a built program gets so far as to start something.
+            // Only a built program gets far enough to start something.
             continue;
         }
         tried += 1;

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use crate::support::*;
 
-/// `read` system calls of a host that makes `calls` calls under Counterpoint, as `perf stat` counts
-/// them in the kernel; `None` where it cannot.
+/// The number of `read` system calls of a host that makes `calls` calls under Counterpoint, as
+/// `perf stat` counts them in the kernel. `None` if `perf stat` cannot count them.
 fn reads(program: &Path, calls: u64) -> Option<u64> {
     let programs = Programs::get();
     let scratch = testkit::Scratch::new();
@@ -23,7 +23,7 @@ fn reads(program: &Path, calls: u64) -> Option<u64> {
     Some(count)
 }
 
-/// A begin and an end are one `read` each: twice as many calls more, exactly that many reads more.
+/// A begin and an end are one `read` each, so N more calls make exactly 2 N more reads.
 #[test]
 fn each_call_is_two_readings_and_no_more() {
     let Some(program) = counterpoint("outside") else { return };
@@ -32,7 +32,7 @@ fn each_call_is_two_readings_and_no_more() {
     if !tried.output().is_ok_and(|output| output.status.success()) {
         return skip("outside", "perf stat -e syscalls:sys_enter_read does not work here");
     }
-    // Chosen at run time; few enough for one page, which is written with no reading.
+    // Chosen at run time, and few enough for one page. Writing a page needs no read.
     let more = 1 + u64::from(std::process::id()) % 700;
     let counts = (reads(&program, 300), reads(&program, 300 + more));
     let (Some(few), Some(many)) = counts else {

@@ -1,4 +1,4 @@
-//! `export --format parquet`, read back by pyarrow where the test environment has it.
+//! `export --format parquet`, read back by pyarrow if the test environment has it.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use testkit::{CallScript, Golden, Item, ProfileScript, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Compares the Parquet file with the CSV of the same calls: names, types, every cell.
+/// Compares the Parquet file with the CSV of the same calls: names, types, and every cell.
 const COMPARE: &str = r#"
 import csv, json, sys
 import pyarrow as pa, pyarrow.parquet as pq
@@ -36,7 +36,7 @@ assert nulls > 0
 "#;
 
 #[test]
-fn pyarrow_reads_what_csv_says() {
+fn pyarrow_reads_the_same_as_csv() {
     let Some(python) = crate::support::python_with("parquet", "pyarrow") else { return };
     let mut script = ProfileScript::monotonic();
     script.counter("a", 0);
@@ -67,9 +67,9 @@ fn pyarrow_reads_what_csv_says() {
     assert!(compare.status().unwrap().success());
 }
 
-/// The bytes around it are the format's magic, also without a call.
+/// The first and last bytes are the format's magic number, even without a call.
 #[test]
-fn a_file_is_needed_and_is_whole() {
+fn parquet_needs_a_file_and_writes_it_completely() {
     let scratch = Scratch::new();
     let dir = scratch.join("x.cpt");
     ProfileScript::monotonic().write(&dir);

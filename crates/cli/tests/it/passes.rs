@@ -61,7 +61,7 @@ fn names(report: &Value) -> Vec<(String, u64, u64)> {
         .collect()
 }
 
-/// Each group a pass. Scripts count 7 and 2 in each call; each only in its own pass.
+/// Each group is a pass. Scripted counters count 7 and 2 in each call, but only in their own pass.
 #[test]
 fn groups_are_passes() {
     let Some(program) = counterpoint("passes_groups") else { return };
@@ -72,7 +72,7 @@ fn groups_are_passes() {
     assert!(run.output.status.success(), "{}", run.words());
     let report = run.report();
     assert_eq!(report["profile"]["passes"], 2);
-    assert_eq!(report["total"]["calls"], 200, "as recorded");
+    assert_eq!(report["total"]["calls"], 200, "the total counts every recorded call");
     let row = &report["rows"][0];
     assert_eq!((&row["calls"], &row["dispatches"]), (&json!(100), &json!(1)));
     let passes = row["passes"].as_array().unwrap();
@@ -92,9 +92,9 @@ fn groups_are_passes() {
     let of = |name: &str| groups.iter().find(|(n, ..)| n == name).unwrap();
     assert_eq!((of("a").1, of("b").1, of("c").1), (1, 1, 2));
     assert_eq!(of("a").2, of("b").2);
-    assert_ne!(of("a").2, of("c").2, "no ratio over two passes");
+    assert_ne!(of("a").2, of("c").2, "a ratio over two passes is not formed");
     assert_eq!(report["losses"], json!([]));
-    // The export: which pass, and no value of another pass's counter.
+    // The export says which pass a call belongs to, and has no value of another pass's counter.
     let export = run.json(&["export", "--format", "json"]);
     let calls = export["calls"].as_array().unwrap();
     assert_eq!(calls.len(), 200);
@@ -110,7 +110,7 @@ fn groups_are_passes() {
         text.contains("passes    2") && !text.contains("counted in only some of the calls"),
         "{text}"
     );
-    // A metric over one pass works, one over two is refused.
+    // A metric over one pass works; one over two passes is refused.
     let ratio = run.json(&["report", "--format", "json", "--metric", "r=b/a"]);
     assert!(ratio.to_string().contains(r#""name":"r""#), "{ratio}");
     let mut refused = Command::new(&program);
@@ -118,9 +118,9 @@ fn groups_are_passes() {
     assert_eq!(refused.output().unwrap().status.code(), Some(2));
 }
 
-/// Five breakpoints do not fit four registers: the machine itself says how many do.
+/// Five breakpoints do not fit into four registers; the machine itself says how many do.
 #[test]
-fn what_does_not_fit_at_once_is_divided() {
+fn counters_that_do_not_fit_at_once_are_divided() {
     let Some(program) = counterpoint("passes_fit") else { return };
     let [host, library] = host();
     let command = [host.as_str(), &library, "calls", "10"];
@@ -138,7 +138,7 @@ fn what_does_not_fit_at_once_is_divided() {
     };
     let all: Vec<&str> = BREAKPOINTS.split(',').collect();
     assert_eq!((of_pass(1), of_pass(2)), (all[..4].to_vec(), all[4..].to_vec()));
-    // Both have the same clock, under two names.
+    // Both passes have the same clock, under two names.
     assert!(counters.iter().any(|c| (c.0.as_str(), c.1) == ("task-clock", 1)), "{counters:?}");
     assert!(counters.iter().any(|c| (c.0.as_str(), c.1) == ("task-clock@2", 2)), "{counters:?}");
     let row = &report["rows"][0];
@@ -156,7 +156,7 @@ fn what_does_not_fit_at_once_is_divided() {
     assert_eq!(forced.report()["profile"]["passes"], 5, "{}", forced.words());
 }
 
-/// A program that does something else the second time: said, and nothing averaged away.
+/// A program that does something else the second time: this is reported, and nothing is averaged.
 #[test]
 fn passes_that_differ_are_marked() {
     let Some(program) = counterpoint("passes_differ") else { return };
@@ -180,7 +180,7 @@ fn passes_that_differ_are_marked() {
     assert!(csv.contains("10|12"), "{csv}");
 }
 
-/// A failing pass is the last one, its status is ours, and what was recorded is there.
+/// A failing pass is the last one, its status is ours, and what was recorded is kept.
 #[test]
 fn a_pass_that_fails_is_the_last() {
     let Some(program) = counterpoint("passes_fail") else { return };
@@ -197,8 +197,8 @@ fn a_pass_that_fails_is_the_last() {
     assert_eq!(report["total"]["calls"], 20);
     assert_eq!(report["profile"]["exit"]["code"], 3);
     assert!(report["notes"].to_string().contains("only 2 of 3 passes"), "{}", report["notes"]);
-    // The pass that was not run is missing, not 0: both that were made ten calls, and the mean is
-    // theirs.
+    // The pass that was not run is missing, not 0: both other passes made ten calls, and the mean
+    // is theirs.
     let row = &report["rows"][0];
     let passes = row["passes"].as_array().unwrap();
     let calls: Vec<_> = passes.iter().map(|pass| pass["calls"].as_u64().unwrap()).collect();
@@ -215,7 +215,7 @@ fn a_pass_that_fails_is_the_last() {
     assert!(text.contains("passes    2 of 3: the program ran once"), "{text}");
 }
 
-/// Types Ctrl-C at the moment in which the first pass is over, and prints how `run` ended.
+/// Types Ctrl-C at the moment when the first pass is over, and prints how `run` ended.
 const CTRL_C: &str = r#"
 import os, pty, sys, time
 run, terminal = pty.fork()
@@ -239,7 +239,7 @@ print(os.WTERMSIG(status) if os.WIFSIGNALED(status) else "no signal")
 print(words.decode())
 "#;
 
-/// Ctrl-C when no program is there to get it ends the whole; what was recorded is kept.
+/// Ctrl-C while no program is running ends the whole command. What was recorded is kept.
 #[test]
 fn a_signal_between_two_passes_ends_the_command() {
     let Some(program) = counterpoint("passes_signal") else { return };
@@ -247,7 +247,7 @@ fn a_signal_between_two_passes_ends_the_command() {
     let [host, library] = host();
     let script = r#"test -e first && exec sleep 30; echo $$ > first; exec "$0" "$1" calls 10"#;
     let events = "{sim/a,readings=0:1/},{sim/b,readings=0:1/},{sim/c,readings=0:1/}";
-    // On a busy machine the key may come when the second pass has begun, which then ends by it.
+    // On a busy machine, the key may arrive after the second pass has begun, which then ends by it.
     for _ in 0..20 {
         let scratch = Scratch::new();
         let mut driver = Command::new(&python);
@@ -275,10 +275,10 @@ fn a_signal_between_two_passes_ends_the_command() {
         }
         assert!(words.contains("pass 2 of 3 (b"), "{words}");
     }
-    panic!("no signal of 20 came between two passes");
+    panic!("none of 20 signals arrived between two passes");
 }
 
-/// SIGKILL to `run` in its second pass: both passes are readable, and complete once the program
+/// SIGKILL to `run` in its second pass: both passes can be read, and are complete once the program
 /// is over.
 #[test]
 fn passes_survive_a_kill_of_run() {
@@ -324,7 +324,7 @@ fn nothing_to_divide_is_an_error() {
     }
 }
 
-/// As without passes: what nobody typed may stand in the variable.
+/// As without passes, the variable can name the counters.
 #[test]
 fn a_variable_may_name_the_counters() {
     let Some(program) = counterpoint("passes_variable") else { return };
@@ -349,7 +349,8 @@ fn a_variable_may_name_the_counters() {
     assert!(told.contains("COUNTERPOINT_CPU_METRICS page-fautls: "), "{told}");
 }
 
-/// IREE from the stock wheels: every op of every pass, counted by IREE's own profiler elsewhere.
+/// IREE from the stock wheels: every op of every pass, compared with the counts of IREE's own
+/// profiler.
 #[test]
 fn a_model_in_passes() {
     let Some(program) = counterpoint("passes_iree") else { return };
@@ -380,5 +381,5 @@ fn a_model_in_passes() {
     // A busy machine may sample late.
     let losses = report["losses"].as_array().unwrap();
     assert!(losses.iter().all(|loss| loss["name"] == "track_overrun"), "{losses:?}");
-    assert!(report["tracks"][0]["samples"].as_u64().unwrap() >= 2, "over all passes");
+    assert!(report["tracks"][0]["samples"].as_u64().unwrap() >= 2, "samples of all passes");
 }

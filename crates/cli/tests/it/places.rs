@@ -1,5 +1,6 @@
-//! Poor places to record in: small limits, small file systems, few rights. The program ends as it
-//! would without us, what can be recorded is, and what cannot is named.
+//! Difficult places for a recording: small limits, small file systems, few permissions. The program
+//! ends as it would without us, everything that can be recorded is recorded, and every loss is
+//! named.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -32,7 +33,7 @@ fn losses(report: &Value) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// Under `ulimit -f` a full page cannot be appended; it stays in memory instead.
+/// Under `ulimit -f`, a full page cannot be appended to the file; it stays in memory instead.
 #[test]
 fn a_file_size_limit_loses_nothing_while_memory_lasts() {
     let Some(program) = counterpoint("file-size") else { return };
@@ -45,7 +46,7 @@ fn a_file_size_limit_loses_nothing_while_memory_lasts() {
     assert_eq!(losses(&report), []);
 }
 
-/// With no descriptor to spare, calls are timed and the missing counters are a named loss.
+/// If no descriptor is available, calls are timed, and the missing counters are a named loss.
 #[test]
 fn without_descriptors_calls_are_timed() {
     let Some(program) = counterpoint("descriptors") else { return };
@@ -70,11 +71,11 @@ fn without_descriptors_calls_are_timed() {
     assert_eq!(report["total"]["calls"], 100);
     assert_eq!(losses(&report), [("counter_open_failed".to_owned(), 1)]);
     let counter = &report["rows"][0]["counters"][0];
-    assert_eq!(counter["total"], Value::Null, "missing is never zero: {counter}");
+    assert_eq!(counter["total"], Value::Null, "a missing counter is not zero: {counter}");
 }
 
-/// Counters take the numbers set aside for them and no other: a program with many threads and many
-/// files of its own still opens them all.
+/// Counters only use the descriptor numbers that are reserved for them: a program with many threads
+/// and many open files can still open all of its files.
 #[test]
 fn counters_leave_the_programs_descriptors_alone() {
     let Some(program) = counterpoint("own-descriptors") else { return };
@@ -85,12 +86,12 @@ fn counters_leave_the_programs_descriptors_alone() {
     assert!(output.status.success(), "{output:?}");
     let report = report(&program, &profile);
     assert_eq!(report["total"]["calls"], 200);
-    // 256 of 1,024 numbers: 51 threads of five counters.
+    // 256 of 1,024 numbers: 51 threads with five counters each.
     assert_eq!(losses(&report), [("counter_open_failed".to_owned(), 149)]);
 }
 
-/// A user without privileges: counting in the kernel is refused with the remedy where it is
-/// forbidden, and `:u` works.
+/// An unprivileged user: if counting in the kernel is forbidden, it is refused with the remedy, and
+/// `:u` works.
 #[test]
 fn an_unprivileged_user() {
     let Some(program) = counterpoint("unprivileged") else { return };
@@ -102,7 +103,7 @@ fn an_unprivileged_user() {
     for place in [scratch.path(), Programs::get().host.parent().unwrap()] {
         std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o777)).unwrap();
     }
-    // The program may lie where only root can look: a copy for everybody.
+    // Only root may be able to read the program's directory, so make a copy for everybody.
     let dist = scratch.join("dist");
     let built = program.ancestors().nth(2).unwrap();
     assert!(Command::new("cp").arg("-r").arg(built).arg(&dist).status().unwrap().success());
@@ -129,11 +130,12 @@ fn an_unprivileged_user() {
         let words = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{words}");
         assert!(words.contains("EACCES") && words.contains("page-faults:u"), "{words}");
-        assert!(!nobody.join("k.cpt").exists(), "nothing is made");
+        assert!(!nobody.join("k.cpt").exists(), "no profile is created");
     }
 }
 
-/// A script in a mount namespace of its own, where a small tmpfs can be mounted over things.
+/// Runs a script in a separate mount namespace, in which a small tmpfs can be mounted over
+/// directories.
 fn in_own_mounts(test: &str, script: &str, arguments: &[&Path]) -> Option<Output> {
     let output = Command::new("unshare")
         .args(["--mount", "--propagation", "private", "sh", "-c", script])
@@ -147,8 +149,8 @@ fn in_own_mounts(test: &str, script: &str, arguments: &[&Path]) -> Option<Output
     Some(output)
 }
 
-/// The profile's file system is full before the program ends: what did not fit on it is still in
-/// memory, `run` says what it could not move, and nothing is invented.
+/// The profile's file system is full before the program ends: what did not fit is still in memory,
+/// `run` says what it could not move, and nothing is invented.
 #[test]
 fn a_full_disk_keeps_what_is_in_memory() {
     let Some(program) = counterpoint("full-disk") else { return };
@@ -168,8 +170,8 @@ fn a_full_disk_keeps_what_is_in_memory() {
     assert_eq!(report["total"]["calls"], 1_000_000, "{output:?}");
 }
 
-/// `/dev/shm` of one page and a bit: threads that find no room are a named loss, the program and
-/// the other threads go on.
+/// `/dev/shm` has room for little more than one page: threads that find no room are a named loss,
+/// and the program and the other threads continue.
 #[test]
 fn little_shared_memory_is_a_named_loss() {
     let Some(program) = counterpoint("shared-memory") else { return };
@@ -191,8 +193,8 @@ fn little_shared_memory_is_a_named_loss() {
     assert_eq!(recorded + lost, 80_000, "each call is recorded or a named loss: {report}");
 }
 
-/// Nothing of ours lives in the home directory or in TMPDIR: read-only, absent or not set, they do
-/// not matter.
+/// We keep nothing in the home directory or in TMPDIR, so it does not matter if they are read-only,
+/// missing or not set.
 #[test]
 fn no_home_and_no_place_for_temporary_files() {
     let Some(program) = counterpoint("home") else { return };
@@ -224,13 +226,13 @@ fn no_home_and_no_place_for_temporary_files() {
         assert_eq!(lines[..2], ["calls 100 0 done", "status 0"], "{number}: {output:?}");
         assert!(lines[2].starts_with("nothing,test_linked,test.mlir:10,100,"), "{}", lines[2]);
     }
-    // Where the profile itself cannot be, nothing is started.
+    // If the profile itself cannot be created, nothing is started.
     assert_eq!(lines[12..], ["status 2"], "{output:?}");
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(words.contains("Read-only file system"), "{words}");
 }
 
-/// `/dev/shm` cannot be written: the pool lies beside the profile, with a note.
+/// `/dev/shm` cannot be written: the pool is then next to the profile, with a note.
 #[test]
 fn no_shared_memory_at_all() {
     let Some(program) = counterpoint("no-shm") else { return };
@@ -254,8 +256,8 @@ fn no_shared_memory_at_all() {
     assert!(!scratch.join("p.cpt/pool").exists(), "the pool is gone when all is collected");
 }
 
-/// An environment of 1 MB, of a few long variables and of many short ones, and as many arguments:
-/// the program gets them, and the profile tells its arguments.
+/// An environment of 1 MB, made of a few long variables or of many short ones, and as many
+/// arguments: the program gets them all, and the profile contains its arguments.
 #[test]
 fn a_large_environment_and_many_arguments() {
     let Some(program) = counterpoint("environment") else { return };
@@ -266,7 +268,7 @@ fn a_large_environment_and_many_arguments() {
         (0..40_000).map(|i| (format!("VARIABLE_{i}"), i.to_string())).collect();
     let arguments: Vec<String> = (0..5_000).map(|i| format!("{i}-{}", "y".repeat(60))).collect();
     for (what, variables) in [("long", long), ("many", many)] {
-        // The program that is run says what it got, then becomes the host.
+        // The program prints what it received, and then becomes the host.
         let script = r#"env | grep -cE '^(LONG|VARIABLE)_'; host=$1; shift
             echo $#; exec "$host" "$@""#;
         let mut run = Command::new(&program);
@@ -288,8 +290,8 @@ fn a_large_environment_and_many_arguments() {
     }
 }
 
-/// Commands that start in one moment with one output: one records, and each other one is told that
-/// it is being recorded, whatever the first has made so far.
+/// Commands that start at the same moment with the same output: one records, and each other one
+/// reports that a recording is in progress, whatever the first one has created so far.
 #[test]
 fn several_runs_into_one_output() {
     let Some(program) = counterpoint("one-output") else { return };

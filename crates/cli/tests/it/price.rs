@@ -1,4 +1,4 @@
-//! What is recorded without asking, and what recording is said to cost, in real processes.
+//! What is recorded by default, and the stated cost of recording, in real processes.
 
 use std::process::Command;
 
@@ -36,9 +36,9 @@ fn unasked(program: &std::path::Path, command: &mut Command) -> (testkit::Scratc
     (directory, found, text)
 }
 
-/// Without a PMU nothing is counted in calls; what the kernel counts for every thread anyway stands
-/// beside them. 50 calls touch 100 fresh pages each, on one thread: the rest of the faults is the
-/// program's between calls.
+/// Without a PMU, nothing is counted in calls. The report still shows what the kernel counts for
+/// every thread. 50 calls touch 100 fresh pages each, on one thread; the other faults happened
+/// between calls.
 #[test]
 fn timing_only_and_what_threads_used() {
     let Some(program) = counterpoint("unasked") else { return };
@@ -59,19 +59,19 @@ fn timing_only_and_what_threads_used() {
     assert!((5_000.0..5_100.0).contains(&faults), "{used}");
     assert!(number("cpu_ns") > 0.0 && number("of_ns") > 0.0, "{used}");
     assert!(number("of_ns") >= thread["dispatch_ns"].as_f64().unwrap(), "{thread}");
-    // One thread: the process used what it used.
+    // There is one thread, so the process used the same as the thread.
     assert_eq!(report["processes"][0]["usage"], *used);
     assert!(text.contains("minor faults") && text.contains("voluntary switches"), "{text}");
     assert!(text.contains("in 1 thread since its first call"), "{text}");
-    // No counters: context switches are not dearer.
+    // Without counters, context switches cost nothing extra.
     assert_eq!(report["probe"]["switches_ns"], 0.0);
     let manifest = std::fs::read_to_string(directory.join("p.cpt/manifest.json")).unwrap();
     assert!(!manifest.contains("switch_cost"), "{manifest}");
 }
 
-/// With counters every part of the price is there, and the empty bracket with its range.
+/// With counters, every part of the cost is present, and the empty bracket with its range.
 #[test]
-fn every_part_is_told() {
+fn every_part_of_the_cost_is_reported() {
     let Some(program) = counterpoint("price") else { return };
     let recorded = Recorded::run(&program, "task-clock:u", &mut host("threads 2 20000"));
     let report = recorded.report(&[]);
@@ -94,7 +94,8 @@ fn every_part_is_told() {
     let median = empty["counters"][0].as_f64().unwrap();
     let range = &empty["counter_ranges"][0];
     assert!(range[0].as_f64().unwrap() <= median && median <= range[1].as_f64().unwrap());
-    // Calls that do nothing: their clock is the bracket's, so nothing is formed of it.
+    // The calls do nothing, so they only count the CPU time of the bracket. No metric is computed
+    // from that.
     let row = &report["rows"][0];
     assert!(row["counters"][0]["empty_share"].as_f64().unwrap() > 0.5, "{row}");
     let busy = row["metrics"].as_array().unwrap();
@@ -109,7 +110,8 @@ fn every_part_is_told() {
     assert!(text.contains("– cpu-utilisation is left out of 1 row"), "{text}");
 }
 
-/// A thread that did not end has used what it had at its last flush; with none, nobody knows.
+/// The usage of a thread that did not end is known up to its last flush; without a flush, it is
+/// unknown.
 #[test]
 fn a_process_that_dies() {
     let Some(program) = counterpoint("price after a crash") else { return };

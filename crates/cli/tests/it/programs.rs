@@ -1,4 +1,4 @@
-//! The recorder in programs of our own making: everything that has killed injected code, each run
+//! The recorder in our own test programs: everything that has ever killed injected code, each run
 //! with and without Counterpoint.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ fn host(mode: &str) -> Command {
     command
 }
 
-/// Mode, calls of each process (ascending), losses by name (`None`: some, any number).
+/// Mode, calls of each process (ascending), and losses by name (`None` for any number above 0).
 type Case = (&'static str, &'static [u64], &'static [(&'static str, Option<u64>)]);
 
 const CASES: &[Case] = &[
@@ -45,15 +45,15 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn programs_end_as_without_us_and_every_call_is_there() {
+fn programs_end_as_without_us_and_every_call_is_recorded() {
     let Some(program) = counterpoint("programs") else { return };
     for (mode, calls, losses) in CASES {
         same_as_without(&program, mode, || host(mode), calls, losses);
     }
 }
 
-/// Dispatches that exceptions leave: thrown past the probe, caught within a dispatch around, caught
-/// inside, in a thread of their own, by nobody.
+/// Dispatches that exceptions leave: thrown through the probe, caught in an outer dispatch, caught
+/// inside, in a separate thread, and never caught.
 #[test]
 fn exceptions_pass_through() {
     let Some(program) = counterpoint("exceptions") else { return };
@@ -76,9 +76,10 @@ fn exceptions_pass_through() {
     }
 }
 
-/// Threads and processes that glibc did not make, and ends that it does not order.
+/// Threads and processes that glibc did not create, and ends of programs that glibc does not
+/// control.
 #[test]
-fn lives_of_their_own() {
+fn threads_and_processes_that_glibc_did_not_make() {
     let Some(program) = counterpoint("lives") else { return };
     let programs = Programs::get();
     let lives = programs.other("lives");
@@ -101,9 +102,9 @@ fn lives_of_their_own() {
     }
 }
 
-/// The counters of its maker, which it reads, do not see such a task: no count, and no 0.
+/// Such a task reads its creator's counters, which do not see it: it has no count, and not 0.
 #[test]
-fn a_task_that_shares_its_makers_storage_has_no_counts() {
+fn a_task_that_shares_its_creators_storage_has_no_counts() {
     let Some(program) = counterpoint("shared storage") else { return };
     let programs = Programs::get();
     let lives = programs.other("lives");
@@ -121,8 +122,8 @@ fn a_task_that_shares_its_makers_storage_has_no_counts() {
     }
 }
 
-/// A handler that calls while the recorder itself runs is passed through and counted; every other
-/// call is recorded.
+/// If a signal handler makes a call while the recorder itself runs, the call is passed through and
+/// counted as a loss. Every other call is recorded.
 #[test]
 fn a_signal_handler_may_call() {
     let Some(program) = counterpoint("signal") else { return };
@@ -154,7 +155,7 @@ fn both_versions_of_the_interface_are_read() {
         assert_eq!(found.exports[1].constants, 1);
         assert_eq!(found.exports[1].tag, "pages");
         assert_eq!(found.exports[3].local_memory_pages, 3);
-        // The path of the first is not terminated: its length counts.
+        // The path of the first library is not terminated, so only its length may be used.
         let sources: Vec<_> =
             found.exports.iter().map(|e| (e.source_path.as_str(), e.source_line)).collect();
         assert_eq!(sources, [10, 20, 30, 40].map(|line| ("test.mlir", line)));
@@ -195,8 +196,8 @@ fn each_call_has_its_workgroup_and_its_time() {
     }
 }
 
-/// Page faults are exact, and our own memory is never among them: not on first use, not after a
-/// fork has made the parent's memory copy-on-write, not while dirty pages are being written back.
+/// Page faults are exact, and never include our own memory: not on first use, not after a fork has
+/// made the parent's memory copy-on-write, and not while dirty pages are being written back.
 #[test]
 fn page_faults_are_the_programs_own() {
     let Some(program) = counterpoint("faults") else { return };
@@ -209,9 +210,9 @@ fn page_faults_are_the_programs_own() {
     }
     for mode in ["calls 20000", "threads 8 2000", "fork-no-faults 50", "writeback 500"] {
         let mut command = host(mode);
-        // After a fork and a switch of CPUs the kernel itself writes into the thread's restartable
-        // sequence area, in a page of glibc's that is copied then: a fault of the program, seen in
-        // one call of some thousands. Without such an area there is none.
+        // After a fork and a switch of CPUs, the kernel itself writes into the thread's restartable
+        // sequence area, which is in a page of glibc that is then copied. This is a fault of the
+        // program, seen in one of some thousand calls. Without such an area, it does not happen.
         command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
         let recorded = Recorded::run(&program, "page-faults,minor-faults", &mut command);
         let report = recorded.report(&[]);
@@ -235,9 +236,9 @@ fn five_counters_at_once_are_each_right() {
         assert_eq!(number(call, "major-faults:u"), 0.0);
         assert_eq!(call["group0_enabled_ns"], call["group0_running_ns"]);
     }
-    // Clocks of the thread: as long as the group was enabled, which on a busy machine is less than
-    // what passed on the wall, and never much more. A virtual machine can be taken off its processor
-    // between two readings of one call, so it is the call in the middle that is looked at.
+    // These clocks count as long as the group was enabled. On a busy machine, that is less than the
+    // wall time, and never much more. A virtual machine can be taken off its processor between two
+    // readings of one call, so the test looks at the median call.
     let middle = |of: &dyn Fn(&BTreeMap<String, String>) -> f64| {
         let mut values: Vec<f64> = calls.iter().map(of).collect();
         values.sort_by(f64::total_cmp);
@@ -251,8 +252,8 @@ fn five_counters_at_once_are_each_right() {
     }
 }
 
-/// The simulated source drives the whole way, from `-e` to the table. Readings alternate between
-/// begin (adds 5) and end (adds 7): each call counts 7.
+/// The simulated source works from `-e` to the table. Readings alternate between begin (adds 5) and
+/// end (adds 7), so each call counts 7.
 #[test]
 fn simulated_counters_go_all_the_way() {
     let Some(program) = counterpoint("simulated") else { return };
@@ -265,7 +266,7 @@ fn simulated_counters_go_all_the_way() {
 }
 
 #[test]
-fn filters_leave_the_others_alone() {
+fn filters_do_not_affect_other_functions() {
     let Some(program) = counterpoint("filter") else { return };
     let scratch = testkit::Scratch::new();
     let programs = Programs::get();
@@ -283,7 +284,7 @@ fn filters_leave_the_others_alone() {
     assert_eq!(profile.calls(), 2);
 }
 
-/// `env`: no `run` around the program, which is even started after the profile was made.
+/// `env`: the program is started without `run`, after the profile was made.
 #[test]
 fn variables_set_by_hand_record_too() {
     let Some(program) = counterpoint("env") else { return };
@@ -319,9 +320,9 @@ fn variables_set_by_hand_record_too() {
     .unwrap();
 }
 
-/// What the shell had set for the program is what the program gets.
+/// The program gets exactly what the shell had set for it.
 #[test]
-fn dispositions_and_closed_streams_are_handed_on() {
+fn dispositions_and_closed_streams_are_passed_on() {
     let Some(program) = counterpoint("dispositions") else { return };
     let scratch = testkit::Scratch::new();
     for script in [
@@ -332,10 +333,10 @@ fn dispositions_and_closed_streams_are_handed_on() {
         "ulimit -S -f 100; $RUN sh -c 'ulimit -f'",
         "ulimit -c 0; trap '' XFSZ; $RUN sh -c 'kill -XFSZ $$; echo survived'",
         "ulimit -c 0; $RUN sh -c 'kill -XFSZ $$; echo survived'",
-        // Which signals are blocked, ignored and caught.
+        // The signals that are blocked, ignored and caught.
         "trap '' USR1 TERM; $RUN grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status",
         "env --block-signal=USR2,HUP $RUN grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status",
-        // A script that names no interpreter: execvp gives it to a shell.
+        // A script without an interpreter line, which execvp gives to a shell.
         "echo 'echo \"plain $1\"' > plain; chmod +x plain; $RUN ./plain word",
     ] {
         let run = format!("'{}' run -e none -o p.cpt --", program.display());
@@ -350,8 +351,8 @@ fn dispositions_and_closed_streams_are_handed_on() {
     }
 }
 
-/// Should `run` be killed, the manifest must say which process to ask whether the recording is over:
-/// from the program's first instruction on, not from some moment later.
+/// If `run` is killed, the manifest must say which process decides whether the recording is over. It
+/// must say so from the program's first instruction on.
 #[test]
 fn the_program_finds_itself_in_the_manifest() {
     let Some(program) = counterpoint("watched") else { return };
@@ -384,7 +385,7 @@ fn the_program_finds_itself_in_the_manifest() {
     assert_eq!(last.state, profile::manifest::State::Finished);
 }
 
-/// The first process that records makes the directory of all parts, whatever its umask is.
+/// The first process that records creates the directory of all parts, whatever its umask is.
 #[test]
 fn the_directory_of_the_parts_is_for_its_owner() {
     use std::os::unix::fs::PermissionsExt;
@@ -409,7 +410,7 @@ fn the_directory_of_the_parts_is_for_its_owner() {
     assert!(!run("idle.cpt", "22", "idle").exists(), "nothing was recorded");
 }
 
-/// Signals to `run` reach the program, and the way it ends is the way `run` ends.
+/// Signals to `run` reach the program, and `run` ends as the program ends.
 #[test]
 fn signals_pass_through() {
     let Some(program) = counterpoint("signals") else { return };
@@ -429,7 +430,7 @@ fn signals_pass_through() {
     let mut out = std::io::BufReader::new(run.stdout.take().unwrap());
     let mut line = String::new();
     std::io::BufRead::read_line(&mut out, &mut line).unwrap();
-    // SAFETY: our child, not waited for yet.
+    // SAFETY: our child, which has not been waited for yet.
     unsafe { libc::kill(run.id() as i32, libc::SIGTERM) };
     std::io::Read::read_to_string(&mut out, &mut line).unwrap();
     assert_eq!(line, "ready\ngot it\n");

@@ -1,8 +1,9 @@
-//! Programs of every kind, with and without `counterpoint run`: they print the same, on both streams,
-//! and end the same way. What this machine does not have is skipped, and said.
+//! Programs of every kind, with and without `counterpoint run`: they print the same on both
+//! streams, and end in the same way. Programs that this machine does not have are skipped with a
+//! message.
 //!
-//! The list is printed (`cargo nextest run --success-output=final programs_alike`): what each program
-//! is, how it ended, and what of it could not be recorded.
+//! The list is printed (`cargo nextest run --success-output=final programs_alike`): what each
+//! program is, how it ended, and what could not be recorded.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -14,10 +15,11 @@ use crate::support::{counterpoint, skip};
 /// One program of the list.
 struct Program {
     name: &'static str,
-    /// Commands that have to be there.
+    /// Commands that must exist.
     needs: &'static [&'static str],
-    /// How it is started: with a character that means something to a shell by `sh -c`, otherwise by
-    /// `counterpoint run` itself. `@` is a directory of programs that were compiled for this.
+    /// How it is started: by `sh -c` if it contains a character that is special to a shell,
+    /// otherwise by `counterpoint run` itself. `@` is a directory of programs that were compiled
+    /// for this test.
     line: &'static str,
 }
 
@@ -29,7 +31,7 @@ const fn program(
     Program { name, needs, line }
 }
 
-/// Each is started in a directory of its own with a file `words` of 1,000 lines.
+/// Each is started in a separate directory with a file `words` of 1,000 lines.
 const PROGRAMS: &[Program] = &[
     // Shells and their tools.
     program("true", &["true"], "true"),
@@ -152,7 +154,7 @@ const PROGRAMS: &[Program] = &[
         "node -e 'const { Worker } = require(\"worker_threads\"); new Worker(\"console.log(1 + 1)\", { eval: true }).on(\"exit\", c => process.exit(c + 2))'",
     ),
     program("npm", &["npm"], "npm --version"),
-    // Servers' clients and libraries of weight.
+    // Clients of servers, and large libraries.
     program(
         "sqlite3",
         &["sqlite3"],
@@ -198,7 +200,7 @@ const PROGRAMS: &[Program] = &[
         "valgrind -q --tool=helgrind --error-exitcode=99 --log-file=/dev/null @/kinds alloc",
     ),
     program("rr", &["rr"], "_RR_TRACE_DIR=$PWD rr record -n @/kinds alloc 2> /dev/null"),
-    // Allocators, before ours, after ours and linked.
+    // Allocators: preloaded before and after our library, and linked.
     program(
         "jemalloc, preloaded",
         &["@jemalloc"],
@@ -237,7 +239,7 @@ const PROGRAMS: &[Program] = &[
         &["/lib64/ld-linux-x86-64.so.2"],
         "/lib64/ld-linux-x86-64.so.2 @/kinds fork",
     ),
-    // What programs do to themselves.
+    // Programs that change their own state.
     program("closes every descriptor", &["@/kinds"], "@/kinds close"),
     program("strict seccomp", &["@/kinds"], "@/kinds strict"),
     program("limits", &["@/kinds"], "@/kinds limits"),
@@ -252,7 +254,7 @@ const PROGRAMS: &[Program] = &[
     program("MemorySanitizer", &["@/msan"], "@/msan threads"),
 ];
 
-/// Allocators to preload, by the names that the list has for them.
+/// Allocators to preload, by their names in the list.
 const ALLOCATORS: &[(&str, &[&str])] = &[
     ("@jemalloc", &["libjemalloc.so.2"]),
     ("@tcmalloc", &["libtcmalloc_minimal.so.4", "libtcmalloc.so.4"]),
@@ -288,7 +290,7 @@ fn directory_of_libraries() -> Vec<PathBuf> {
         .to_vec()
 }
 
-/// The programs of the list that have to be compiled first; what cannot be is not there.
+/// Compiles the programs of the list. A program that cannot be compiled does not exist.
 fn build(directory: &Path) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/kinds.c");
     for (name, compiler, flags) in BUILDS {
@@ -308,7 +310,7 @@ fn build(directory: &Path) {
     }
 }
 
-/// Where the thing is that a program of the list needs.
+/// Whether the thing exists that a program of the list needs.
 fn is_there(need: &str, built: &Path) -> bool {
     if let Some(name) = need.strip_prefix("@/") {
         return built.join(name).is_file();
@@ -329,7 +331,7 @@ fn allocator(name: &str) -> Option<PathBuf> {
     files.iter().find_map(|file| places.iter().map(|at| at.join(file)).find(|at| at.exists()))
 }
 
-/// The command line with the places of what was built and installed.
+/// The command line with the paths of what was built and installed.
 fn written_out(line: &str, built: &Path) -> String {
     let mut line = line.replace("@/", &format!("{}/", built.display()));
     for (name, _) in ALLOCATORS {
@@ -340,7 +342,7 @@ fn written_out(line: &str, built: &Path) -> String {
     line
 }
 
-/// The program and its arguments, as they are, or a shell that reads the line.
+/// The program and its arguments, or a shell that reads the line.
 fn words(line: &str) -> Vec<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || " _./=:,+-".contains(c);
     match line.chars().all(plain) && !line.starts_with("LD_PRELOAD") {
@@ -349,7 +351,7 @@ fn words(line: &str) -> Vec<String> {
     }
 }
 
-/// Runs it in a fresh directory that has the same path each time.
+/// Runs the command in an empty directory that has the same path each time.
 fn run(command: &mut Command, scratch: &Path) -> Output {
     let place = scratch.join("here");
     let _ = fs::remove_dir_all(&place);
@@ -358,7 +360,7 @@ fn run(command: &mut Command, scratch: &Path) -> Output {
     fs::write(place.join("words"), words).unwrap();
     command.current_dir(&place).stdin(Stdio::null());
     command.env("HOME", &place).env("TMPDIR", &place).env("LC_ALL", "C");
-    // What the compilers of Rust are found by.
+    // Rust's compilers are found through these variables.
     for (name, below) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
         if let Some(home) = std::env::var_os("HOME").filter(|_| std::env::var_os(name).is_none()) {
             command.env(name, Path::new(&home).join(below));
@@ -375,7 +377,7 @@ fn ended(output: &Output) -> String {
 }
 
 #[test]
-fn programs_of_every_kind_are_as_without() {
+fn programs_of_every_kind_run_as_without_us() {
     let Some(counterpoint) = counterpoint("programs of every kind") else { return };
     let scratch = testkit::Scratch::new();
     let built = scratch.join("built");

@@ -1,32 +1,33 @@
-//! Programs on a terminal.
+//! Runs programs on a terminal.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, ExitStatus};
 
-/// A new terminal of so many columns: our end, and the program's.
+/// A new terminal with this many columns: our end, and the program's end.
 pub fn open(columns: u16) -> (File, OwnedFd) {
     let (mut ours, mut theirs) = (-1, -1);
     let size = libc::winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     let null = std::ptr::null_mut();
-    // SAFETY: all pointers outlive the call; the name is not asked for.
+    // SAFETY: all pointers outlive the call; no name is requested.
     let failed = unsafe { libc::openpty(&mut ours, &mut theirs, null, std::ptr::null(), &size) };
     assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
     // SAFETY: both were just opened, and nobody else has them.
     unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
 }
 
-/// What the command shows on a terminal of so many columns, stdout and stderr together, and how it
-/// ends. Line ends are those of a terminal (`\r\n`) and given as `\n`.
+/// What the command shows on a terminal with this many columns, stdout and stderr together, and how
+/// it ends. The terminal's line ends (`\r\n`) are returned as `\n`.
 pub fn shown(command: &mut Command, columns: u16) -> (ExitStatus, String) {
     let (mut ours, theirs) = open(columns);
-    // So that nothing but the program holds its end.
+    // Only the program must hold its end of the terminal.
+    //
     // SAFETY: a descriptor of our own.
     unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
     command.stdin(theirs.try_clone().unwrap()).stdout(theirs.try_clone().unwrap()).stderr(theirs);
     let mut child = command.spawn().unwrap();
-    // It keeps the descriptors otherwise.
+    // Otherwise, the command would keep the descriptors.
     command.stdin(std::process::Stdio::null());
     command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let mut bytes = Vec::new();

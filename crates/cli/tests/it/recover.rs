@@ -1,4 +1,4 @@
-//! `recover`: what it says, what it does, and that the views need it no more afterwards.
+//! `recover`: what it prints and does, and that the views need nothing more afterwards.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,8 @@ use profile::{Manifest, Origin, ProcessId, State, boot_id};
 use testkit::make::pool_path;
 use testkit::{CallScript, Golden, ProfileScript, Scratch};
 
-/// Two threads of a process that is long gone: 2 calls each, in pages that were not written out.
+/// Two threads of a process that ended long ago, with 2 calls each in pages that were not written
+/// out.
 fn crashed() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.pool = true;
@@ -47,7 +48,7 @@ fn after_a_crash() {
 }
 
 #[test]
-fn what_env_prepared_stays_open_unless_it_is_closed() {
+fn a_recording_of_env_stays_open_unless_it_is_closed() {
     let mut script = crashed();
     script.manifest.origin = Origin::Env;
     let (_scratch, dir, golden) = write(&script);
@@ -58,9 +59,9 @@ fn what_env_prepared_stays_open_unless_it_is_closed() {
     assert!(!pool_path(&dir).exists());
 }
 
-/// The watched process of a `run` lives: its program may not have recorded anything yet.
+/// The watched process of a `run` is alive, so its program may not have recorded anything yet.
 #[test]
-fn a_recording_that_goes_on_is_not_ended() {
+fn a_running_recording_is_not_closed() {
     let mut script = crashed();
     script.manifest.watch = vec![ProcessId::current().unwrap()];
     script.manifest.boot_id = boot_id();
@@ -69,7 +70,7 @@ fn a_recording_that_goes_on_is_not_ended() {
     golden.check("running", 1, &["recover", text, "--close"]);
     assert!(pool_path(&dir).exists());
     assert_eq!(golden.run(&["report", text, "--close"]).code, Some(0));
-    assert!(pool_path(&dir).exists(), "nor by a report");
+    assert!(pool_path(&dir).exists(), "a report does not close it either");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `report` and `export` on scripted profiles. The golden files hold the layout; the numbers in
+//! `report` and `export` on scripted profiles. The golden files contain the layout; the numbers in
 //! them are computed on paper here.
 
 use std::io::Read;
@@ -103,7 +103,7 @@ fn the_table_for_people() {
 }
 
 #[test]
-fn the_numbers_are_those_of_the_paper() {
+fn the_numbers_equal_those_on_paper() {
     let (scratch, dir) = mlp().written();
     let golden = golden(&scratch);
     let report = json_of(&golden, &["report", dir.to_str().unwrap(), "--format", "json"]);
@@ -124,8 +124,11 @@ fn the_numbers_are_those_of_the_paper() {
     assert_eq!(softmax["p99_ns"], 595_000.0);
     let faults = json!({"name": "page-faults", "total": null, "per_call": null, "calls": 0,
                         "empty_share": null});
-    assert_eq!(softmax["counters"][0], faults, "not read, and multiplexed: missing, not zero");
-    // An empty call reads 40 of it, and takes 50.
+    assert_eq!(
+        softmax["counters"][0], faults,
+        "a counter that was not read or was multiplexed is missing, not zero"
+    );
+    // An empty call reads 40 of the counter, and takes 50.
     let clock = json!({"name": "task-clock", "total": 590_000, "per_call": 295_000.0, "calls": 2,
                        "empty_share": 80.0 / 590_000.0});
     assert_eq!(softmax["empty_share"], 100.0 / 700_000.0);
@@ -135,16 +138,16 @@ fn the_numbers_are_those_of_the_paper() {
     let matmul = &rows[1];
     assert_eq!(matmul["source"], "mlp.mlir:12");
     assert_eq!(matmul["counters"][0]["total"], 12);
-    assert_eq!(rows[2]["counters"][0]["total"], 0, "read, and nothing happened");
+    assert_eq!(rows[2]["counters"][0]["total"], 0, "it was read, and nothing happened");
 
-    // main: wall 1,000,000 to 2,000,000; in dispatches 300,000; on a CPU 400,000, of which
-    // 300,000 in dispatches; so off the CPU 700,000 − 100,000.
+    // main: wall time from 1,000,000 to 2,000,000; in dispatches 300,000; on a CPU 400,000, of
+    // which 300,000 in dispatches; so off the CPU 700,000 − 100,000.
     let main = &report["threads"][0];
     assert_eq!(main["wall_ns"], 1_000_000.0);
     assert_eq!(main["dispatch_ns"], 300_000.0);
     assert_eq!(main["no_dispatch_ns"], 700_000.0);
     assert_eq!(main["off_cpu_ns"], 600_000.0);
-    // worker: its CPU clock was read once only.
+    // worker: its CPU clock was read only once.
     let worker = &report["threads"][1];
     assert_eq!(worker["wall_ns"], 900_500.0);
     assert_eq!(worker["dispatch_ns"], 700_500.0);
@@ -164,7 +167,7 @@ fn the_numbers_are_those_of_the_paper() {
         &golden,
         &["report", dir.to_str().unwrap(), "--format", "json", "--subtract-probe"],
     );
-    // Five calls of 50 less each; task-clock 40 less each.
+    // Five calls, minus 50 each; task-clock minus 40 each.
     assert_eq!(less["total"]["duration_ns"], 1_000_250.0);
     assert_eq!(less["rows"][0]["counters"][1]["total"], 589_920);
 }
@@ -196,9 +199,10 @@ fn one_call_without_counters() {
     golden(&scratch).check("timing-only", 0, &["report", dir.to_str().unwrap()]);
 }
 
-/// A filter that matched nothing and losses are known; guesses would only lead away from them.
+/// If it is known that a filter matched nothing, or that there were losses, guesses would only
+/// mislead.
 #[test]
-fn nothing_recorded_for_a_reason_that_is_known() {
+fn nothing_recorded_for_a_known_reason() {
     let mut script = ProfileScript::monotonic();
     script.manifest.filters.push("*conv*".into());
     let process = script.process(4711);
@@ -212,9 +216,9 @@ fn nothing_recorded_for_a_reason_that_is_known() {
     golden(&scratch).check("empty-losses", 0, &["report", dir.to_str().unwrap()]);
 }
 
-/// Two of three calls have a value; another thread's set of counters was not calibrated.
+/// Two of three calls have a value, and another thread's set of counters was not calibrated.
 #[test]
-fn counted_and_calibrated_in_part() {
+fn partly_counted_and_partly_calibrated() {
     let mut script = mlp();
     let main = &mut script.processes[0].threads[0];
     main.call(CallScript::new(0, 1_700_000, 100_000).on(1, 0).unread().group(90_000, &[90_000]));
@@ -230,9 +234,9 @@ fn counted_and_calibrated_in_part() {
     assert_eq!(report["probe"]["total_ns"], 1_200.0);
 }
 
-/// Into a file everything is printed, to a terminal what fits.
+/// Everything is printed into a file; on a terminal, only what fits.
 #[test]
-fn the_width() {
+fn output_fits_the_width() {
     let (_scratch, dir) = mlp().written();
     let output = |width: &[&str]| {
         let mut command = Command::new(PROGRAM);
@@ -274,7 +278,7 @@ fn after_a_crash() {
 }
 
 #[test]
-fn a_recording_that_env_prepared_is_closed_on_request() {
+fn a_recording_of_env_is_closed_on_request() {
     let mut script = mlp();
     script.pool = true;
     script.manifest.state = State::Recording;
@@ -283,7 +287,7 @@ fn a_recording_that_env_prepared_is_closed_on_request() {
     script.processes[0].pid = 4_000_711;
     let (scratch, dir) = script.written();
     let golden = golden(&scratch);
-    // Wide, so that the path in a note is not wrapped by its length.
+    // Wide, so that the length of a path in a note does not change the line breaks.
     let dir_text = dir.to_str().unwrap();
     golden.check("env-open", 0, &["report", dir_text, "--width", "400"]);
     golden.check("env-closed", 0, &["report", dir_text, "--close", "--width", "400"]);
@@ -306,7 +310,7 @@ fn errors() {
     golden.check("other-version", 2, &["export", dir.to_str().unwrap(), "--format", "json"]);
 }
 
-/// Names can hold anything (`name=` of a PMU's counter), and manifests be edited.
+/// Names can contain anything (`name=` of a PMU's counter), and manifests may be edited.
 #[test]
 fn counters_with_strange_names() {
     let (scratch, dir) = mlp().written();
@@ -347,16 +351,16 @@ fn every_call_exported() {
     assert_eq!(document["profile"]["counters"][1]["unit"], "ns");
     let calls = document["calls"].as_array().unwrap();
     assert_eq!(calls.len(), 5);
-    assert_eq!(calls[2]["page-faults"], Value::Null, "not read");
-    assert_eq!(calls[3]["page-faults"], 3, "multiplexed: raw");
+    assert_eq!(calls[2]["page-faults"], Value::Null, "a counter that was not read is null");
+    assert_eq!(calls[3]["page-faults"], 3, "a multiplexed value is exported raw");
     assert_eq!(calls[3]["group0_running_ns"], 300_000);
     assert_eq!(calls[4]["start_ns"], 2_000_000);
     assert_eq!(calls[0]["thread_name"], "main");
 }
 
-/// `counterpoint … | head -1` ends without a word.
+/// `counterpoint … | head -1` ends without a message.
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_reader_that_goes_away_is_not_an_error() {
     let mut script = ProfileScript::monotonic();
     let process = script.process(1);
     process.library("m", &["f"]);
@@ -377,7 +381,7 @@ fn a_reader_that_goes_away_is_no_error() {
             .unwrap();
         let mut stdout = child.stdout.take();
         if first {
-            // Some of it arrives, and then the reader goes.
+            // Some output arrives before the reader goes away.
             stdout.as_mut().unwrap().read_exact(&mut [0; 100]).unwrap();
         }
         drop(stdout);

@@ -1,5 +1,5 @@
-//! What a report shows of its rows: names that can be told apart, places in the source, first calls,
-//! filters that match nothing; and `stats` of what does not vary.
+//! How a report shows its rows: names that can be told apart, source locations, first calls, and
+//! filters that match nothing; and `stats` of values that do not vary.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,8 +10,8 @@ use testkit::{CallScript, ProfileScript, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Names as IREE's compiler gives them (of the fixtures `tinyloop` and `transformer_block`), at the
-/// widths of real terminals: rows are told apart, and a place in the source takes no room from them.
+/// Names that IREE's compiler gives (of the fixtures `tinyloop` and `transformer_block`), at the
+/// widths of real terminals: rows can be told apart, and a source location takes no room from them.
 #[test]
 fn ops_are_told_apart_at_every_width() {
     let tiny: Vec<String> =
@@ -60,7 +60,8 @@ fn ops_are_told_apart_at_every_width() {
             let different: BTreeSet<&&str> = ops.iter().collect();
             assert_eq!(different.len(), names.len(), "{width}: {text}");
             assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
-            // What was cut is told, and never the whole place in the source before a name.
+            // The output says what was cut, and never prints a whole source location before a whole
+            // name.
             let cut = ops.iter().any(|op| op.starts_with('…'));
             let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
             let told = |beginning| words.contains(&format!("stands for {beginning}"));
@@ -71,9 +72,9 @@ fn ops_are_told_apart_at_every_width() {
     }
 }
 
-/// One place for every op says nothing: it is told once, with what to do.
+/// One location for every op is not useful: it is printed once, with a remedy.
 #[test]
-fn one_place_in_the_source_for_all() {
+fn one_source_location_for_all_ops() {
     let scratch = Scratch::new();
     for (lines, expected) in [
         (
@@ -106,14 +107,14 @@ fn one_place_in_the_source_for_all() {
         let alone = lines == [1; 3];
         assert_eq!(head.contains("source"), !alone, "{text}");
         assert_eq!(text.contains("--iree-hal-dump-executable-sources-to=DIR"), alone, "{text}");
-        // Programs have it in either case.
+        // The formats for programs contain it in both cases.
         assert!(run(&["--format", "csv"]).contains(",m.mlir:1,"));
     }
 }
 
-/// Two threads; one tick is 1 ns. Of `slow` the first call of each takes 50,000 and 40,000, eleven
-/// more on each take 100: 92,200 together, of which the first calls are 90,000 or 97.6 %. `even`
-/// takes 100 in each of its 20 calls. `few` has too few calls to say anything.
+/// Two threads; one tick is 1 ns. For `slow`, the first calls of the threads take 50,000 and
+/// 40,000, and eleven more on each take 100: 92,200 together, of which the first calls are 90,000
+/// or 97.6 %. `even` takes 100 in each of its 20 calls. `few` has too few calls for a statement.
 fn warming_up() -> (Scratch, std::path::PathBuf) {
     let scratch = Scratch::new();
     let mut script = ProfileScript::monotonic();
@@ -157,7 +158,7 @@ fn first_calls_are_pointed_out_and_can_be_left_out() {
     let (_, json, _) = run(&at, &["report", "--format", "json", "--skip-ms", "0.15"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["skip_ms"], 0.15);
-    // Of 24 calls 22 of each thread.
+    // 22 of the 24 calls of each thread.
     assert_eq!(json["total"]["calls"], 44);
     assert_eq!(json["total"]["duration_ns"], 4_400.0);
     let row = |name: &str| {
@@ -171,13 +172,13 @@ fn first_calls_are_pointed_out_and_can_be_left_out() {
     assert_eq!(row("slow")["counters"][0]["total"], 22);
     assert_eq!(row("even")["counters"][0]["total"], 20);
     assert_eq!(row("few")["total_ns"], 200.0);
-    // The wall time begins with what is left: 21 calls of 100,000 and one of 100 more.
+    // The wall time begins with what is left: 21 calls of 100,000 and one more of 100.
     assert_eq!(json["threads"][0]["wall_ns"], 2_100_100.0);
     assert_eq!(json["threads"][0]["dispatch_ns"], 2_200.0);
     let (_, text, _) = run(&at, &["report", "--skip-ms", "0.15"]);
     assert!(!text.contains("much longer"), "{text}");
     assert!(text.contains("left out  the calls in the first 0.15 ms of each thread"), "{text}");
-    // As `stats` does.
+    // The same as `stats` does.
     let (_, csv, _) = run(&at, &["stats", "--format", "csv", "--op", "slow", "--skip-ms", "0.15"]);
     let all = csv.lines().nth(1).unwrap();
     assert!(all.starts_with("slow,m,,,,,,22,duration_ns,ns,22,100,0,100,100,"), "{all}");
@@ -219,7 +220,8 @@ fn a_filter_that_matches_nothing_is_a_finding() {
     assert_eq!(code, Some(1), "{said}");
 }
 
-/// A constant, and the values of one call, are one line each, without tables; everything fits.
+/// A constant, and the values of a single call, take one line each, without tables; everything
+/// fits.
 #[test]
 fn statistics_of_a_constant_are_one_line() {
     let (_scratch, at) = warming_up();
@@ -246,7 +248,8 @@ Statistics for thread a (9), op few:
   page-faults: 0 in one call
 ";
     assert_eq!(text, expected);
-    // What varies has its table, which fits 80 columns; a larger one says what it needs.
+    // A value that varies has a table, which fits into 80 columns. For a larger one, a line says
+    // how wide it is.
     for (buckets, table) in [("16", true), ("24", true), ("25", false), ("256", false)] {
         let (_, text, _) =
             run(&at, &["stats", "--op", "slow", "--width", "80", "--buckets", buckets]);

@@ -1,5 +1,5 @@
-//! A program with more rights than whoever starts it, which links the library: the environment is
-//! the starter's, so nothing of it is read.
+//! A program that is linked with the library and has more rights than the user who starts it: that
+//! user controls the environment, so the library reads nothing from it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ fn mode(path: &Path, mode: u32) {
         .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
 }
 
-/// Opens a directory and all that is in it for everybody, so that only the program's own decision
+/// Opens a directory and everything in it for everybody, so that only the program's own decision
 /// keeps it from writing there.
 fn open_for_all(path: &Path) {
     mode(path, 0o777);
@@ -49,7 +49,7 @@ struct Case {
 }
 
 impl Case {
-    /// `None` where the files cannot be made, or nobody cannot start them.
+    /// `None` if the files cannot be created, or if nobody cannot start them.
     fn new(test: &str) -> Option<Self> {
         let program = counterpoint(test)?;
         // SAFETY: no arguments, cannot fail.
@@ -88,7 +88,7 @@ impl Case {
         command.output().unwrap()
     }
 
-    /// The variables of a new profile, which everybody may write, but for the preload.
+    /// The variables of a new profile, which everybody may write, except for the preload.
     fn profile(&self, name: &str) -> (PathBuf, PathBuf, Vec<(String, String)>) {
         let profile = self.scratch.join(name);
         let variables = environment(&self.program, "none", &profile);
@@ -137,7 +137,7 @@ fn the_environment_is_not_read() {
             assert!(before == contents(case.scratch.path()), "{kind}, {variable}: files were made");
         }
     }
-    // The same program without any mark reads them, which shows that the above can fail.
+    // The same program without any mark reads them, which shows that the test can fail.
     let copy = case.scratch.join("copy");
     fs::copy(&case.linked, &copy).unwrap();
     fs::rename(&copy, &case.linked).unwrap();

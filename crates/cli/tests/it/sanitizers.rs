@@ -1,5 +1,6 @@
-//! Programs that are built with a sanitizer start as they do without us, are recorded, report what
-//! they report without us, and nothing of ours; or they are left alone, which is a named loss.
+//! Programs that are built with a sanitizer start and are recorded. The sanitizer reports the same
+//! as without us, and nothing about our code. Programs that cannot run with our library run without
+//! it, which is a named loss.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,14 +9,14 @@ use std::sync::OnceLock;
 
 use crate::support::{Programs, Recorded, counterpoint, plain, skip};
 
-/// A compiler, what it is told, and what the sanitizer is to find in `sanitized.c`: the argument,
-/// the line that says so, and the exit status of a program in which it was found.
+/// A compiler, its flags, and what the sanitizer must find in `sanitized.c`: the argument, the line
+/// that reports it, and the exit status of the program in which it was found.
 struct Build {
     name: &'static str,
     compiler: &'static str,
     flags: &'static [&'static str],
     finds: &'static [(&'static str, &'static str, i32)],
-    /// The library that is called has to be built with it, too.
+    /// Whether the library that is called must be built with the sanitizer, too.
     whole: bool,
 }
 
@@ -23,7 +24,7 @@ const ADDRESS: &[(&str, &str, i32)] = &[
     ("overflow", "heap-buffer-overflow", 1),
     ("leak", "77 byte(s) leaked in 1 allocation(s)", LEAK),
 ];
-/// AddressSanitizer's status for everything; LeakSanitizer's alone is 23.
+/// AddressSanitizer's status for everything; LeakSanitizer's own status is 23.
 const LEAK: i32 = 1;
 
 const BUILDS: &[Build] = &[
@@ -108,14 +109,14 @@ fn directory() -> &'static testkit::Scratch {
     DIRECTORY.get_or_init(|| testkit::Scratch::new().until_exit())
 }
 
-/// Compiles `from`; why it does not work, if so.
+/// Compiles `from`. The error says why it does not work.
 fn compile(build: &Build, from: &str, more: &[&str]) -> Result<PathBuf, String> {
     let letters = |text: &str| text.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     let to = directory().join(&letters(&format!("{}-{from}{}", build.name, more.concat())));
     let mut cc = Command::new(build.compiler);
     cc.args(["-g", "-O1", "-std=gnu11", "-o"]).arg(&to).arg(source(from)).args(build.flags);
     if build.flags.contains(&"-shared-libasan") {
-        // The runtime is where no dynamic linker looks.
+        // The dynamic linker does not search the directory of the runtime.
         let ask = Command::new(build.compiler)
             .arg("-print-file-name=libclang_rt.asan-x86_64.so")
             .output();
@@ -134,8 +135,8 @@ fn compile(build: &Build, from: &str, more: &[&str]) -> Result<PathBuf, String> 
     }
 }
 
-/// The program of this build and its library, if there is such a compiler with such a runtime here,
-/// and a program of it runs at all.
+/// The program of this build and its library, if the compiler and the runtime exist here, and the
+/// program runs at all.
 fn built(build: &Build, from: &str) -> Option<(PathBuf, PathBuf)> {
     let test = format!("sanitizers, {}", build.name);
     let library = match build.whole {
@@ -157,8 +158,8 @@ fn built(build: &Build, from: &str) -> Option<(PathBuf, PathBuf)> {
     }
 }
 
-/// Calls, threads, children and what they exec: said and ended as without us, nothing reported, all
-/// of it recorded.
+/// Calls, threads, children and what they exec: output and end are as without us, nothing is
+/// reported, and everything is recorded.
 #[test]
 fn sanitized_hosts_are_recorded() {
     let Some(program) = counterpoint("sanitizers") else { return };
@@ -191,9 +192,9 @@ fn sanitized_hosts_are_recorded() {
     }
 }
 
-/// What a sanitizer is there for, it still finds; and it finds nothing of ours.
+/// A sanitizer still finds what it must find, and reports nothing about our code.
 #[test]
-fn what_they_find_stays() {
+fn sanitizers_still_find_their_faults() {
     let Some(program) = counterpoint("sanitizers find") else { return };
     for build in BUILDS {
         let Some((faulty, library)) = built(build, "sanitized.c") else { continue };
@@ -223,10 +224,11 @@ fn what_they_find_stays() {
     }
 }
 
-/// A program that answers AddressSanitizer's question itself cannot be told that we may come first:
-/// it runs without us, and that is counted. With a static runtime nobody asks.
+/// A program that answers AddressSanitizer's question itself cannot be told that our library may
+/// come first: it runs without us, and this is counted. With a static runtime, the question does
+/// not arise.
 #[test]
-fn with_options_of_its_own_it_is_left_alone() {
+fn a_program_with_its_own_options_runs_without_us() {
     let Some(program) = counterpoint("sanitizers, options") else { return };
     for build in BUILDS.iter().filter(|build| build.name.contains("AddressSanitizer")) {
         let Ok(own) = compile(build, "sanitized.c", &["-DOWN_OPTIONS"]) else {
@@ -260,7 +262,7 @@ fn with_options_of_its_own_it_is_left_alone() {
     }
 }
 
-/// Under valgrind and gdb, by whichever of their tools.
+/// Under valgrind's tools and under gdb.
 #[test]
 fn under_valgrind_and_gdb() {
     let Some(program) = counterpoint("valgrind") else { return };
@@ -283,7 +285,7 @@ fn under_valgrind_and_gdb() {
         command
     };
     if Command::new("valgrind").arg("--version").output().is_ok_and(|o| o.status.success()) {
-        // Its launcher is a static program.
+        // valgrind's launcher is a static program.
         let launcher = ("child_static".to_owned(), 1);
         for tool in ["memcheck", "callgrind", "helgrind", "drd"] {
             let mut command = valgrind(tool);

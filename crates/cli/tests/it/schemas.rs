@@ -1,4 +1,4 @@
-//! docs/schema.md says what every field of every JSON document means.
+//! docs/schema.md describes every field of every JSON document.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +8,7 @@ use record::meta::{Calibration, Role};
 use serde_json::Value;
 use testkit::{CallScript, ProfileScript};
 
-/// Keys that are names of the user's: of counters, metrics, variables.
+/// Objects whose keys are names that users choose: of counters, metrics, variables.
 const NAMED_BY_USERS: [&str; 5] =
     ["counters", "own_counters", "self_counters", "environment", "values"];
 
@@ -27,7 +27,7 @@ fn keys(value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Everything that stands between backquotes, word by word.
+/// Everything between backticks, word by word.
 fn words(page: &str) -> BTreeSet<&str> {
     let code = page.split('`').skip(1).step_by(2);
     code.flat_map(|code| code.split([' ', ',', '\n', '"', '{', '}', ':'])).collect()
@@ -77,7 +77,7 @@ fn every_field_is_explained() {
             panic!("{args:?}: {e}: {}", String::from_utf8_lossy(&output.stderr))
         });
         let schema = document["schema"].as_str().unwrap();
-        assert!(words.contains(schema), "{schema} has no place in docs/schema.md");
+        assert!(words.contains(schema), "{schema} is not described in docs/schema.md");
         let mut found = BTreeSet::new();
         keys(&document, &mut found);
         let unknown: Vec<_> = found.iter().filter(|key| !words.contains(key.as_str())).collect();

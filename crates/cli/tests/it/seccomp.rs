@@ -1,5 +1,5 @@
-//! Where a seccomp filter forbids `perf_event_open`: everything is timed, what is missing is
-//! named, and `run` and `doctor` say who forbids it.
+//! A seccomp filter forbids `perf_event_open`: everything is timed, what is missing is named, and
+//! `run` and `doctor` say what forbids it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -13,14 +13,14 @@ use serde_json::Value;
 
 const EVENTS: &str = "page-faults:u,task-clock:u";
 
-/// Error numbers that filters answer with, and what is said of each.
+/// Error numbers that filters return, and what the message says about each.
 const NUMBERS: [(i32, &str, &str); 2] =
     [(libc::EPERM, "EPERM", "forbids"), (libc::ENOSYS, "ENOSYS", "hides")];
 
-/// What `without_perf` does for these numbers: ends the thread or the process, or raises SIGSYS.
+/// What `without_perf` does for these numbers: it ends the thread or the process, or raises SIGSYS.
 const KILLERS: [i32; 3] = [-2, -3, -4];
 
-/// `command` where perf_event_open fails with `number`.
+/// Runs `command` such that perf_event_open fails with `number`.
 fn without_perf(number: i32, command: &Command) -> Command {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     let program = PROGRAM.get_or_init(|| Programs::get().other("without_perf"));
@@ -36,7 +36,7 @@ fn host(mode: &str) -> Command {
     command
 }
 
-/// The built program, if filters can be had here.
+/// The built program, if filters work here.
 fn program(test: &str) -> Option<PathBuf> {
     let program = counterpoint(test)?;
     let tried = without_perf(libc::EPERM, &Command::new("true")).status().unwrap();
@@ -52,7 +52,8 @@ fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The filter is the program's: `run` cannot know. Counters are missing, and that is named.
+/// Only the program has the filter, which `run` cannot know. Counters are missing, and that is
+/// named.
 #[test]
 fn only_the_program_is_filtered() {
     let Some(run) = program("seccomp program") else { return };
@@ -68,16 +69,16 @@ fn only_the_program_is_filtered() {
         let losses = report["losses"].as_array().unwrap();
         assert_eq!(losses.len(), 1, "{losses:?}");
         assert_eq!(losses[0]["name"], "counter_open_failed");
-        assert_eq!(losses[0]["count"], 3, "one per thread");
+        assert_eq!(losses[0]["count"], 3, "one loss per thread");
         assert_eq!(losses[0]["errno"], number, "{name}");
         for counter in report["rows"][0]["counters"].as_array().unwrap() {
-            assert_eq!(counter["total"], Value::Null, "missing is never zero: {counter}");
+            assert_eq!(counter["total"], Value::Null, "a missing counter is not zero: {counter}");
         }
     }
 }
 
-/// The program closes its sandbox after its first calls: counters that are open go on, those of
-/// later threads and of a forked child are missing.
+/// The program installs a filter after its first calls: open counters continue, and those of later
+/// threads and of a forked child are missing.
 #[test]
 fn the_program_filters_itself() {
     let Some(run) = program("seccomp later") else { return };
@@ -94,12 +95,12 @@ fn the_program_filters_itself() {
         let calls = recorded.calls();
         assert!(calls.iter().all(|c| !c["duration_ns"].is_empty()));
         let counted = calls.iter().filter(|c| !c["task-clock:u"].is_empty()).count();
-        assert_eq!(counted, 20, "the first thread's");
+        assert_eq!(counted, 20, "only the first thread counts");
     }
 }
 
-/// `run` itself is filtered, as in a container: what was asked for by name is refused before
-/// anything starts, the default is timing with a note.
+/// `run` itself has the filter, as in a container: named counters are refused before anything
+/// starts, and the default is timing, with a note.
 #[test]
 fn run_is_filtered_too() {
     let Some(program) = program("seccomp run") else { return };
@@ -133,7 +134,7 @@ fn run_is_filtered_too() {
              thread: {name}"
         );
         assert!(notes.contains(&note), "{notes}");
-        // Nothing that could be asked for works either.
+        // No other counter works here, so none is recommended.
         assert!(!notes.contains("-e page-faults"), "{notes}");
         std::fs::remove_dir_all(&profile).unwrap();
     }
@@ -147,7 +148,7 @@ fn report(program: &std::path::Path, profile: &OsStr) -> Value {
 }
 
 #[test]
-fn doctor_says_who_forbids_it() {
+fn doctor_says_what_forbids_counting() {
     let Some(program) = program("seccomp doctor") else { return };
     let doctor = |number: i32, arguments: &[&str]| {
         let mut doctor = Command::new(&program);
@@ -173,7 +174,7 @@ fn doctor_says_who_forbids_it() {
             format!("open task-clock:u on this thread: {name} (a seccomp filter {does} perf)");
         assert_eq!(found["counters"][1]["state"], *state, "{found}");
     }
-    // A filter that has nothing against counting is no trouble.
+    // A filter that allows counting is not a problem.
     let output = doctor(-1, &["--format", "json"]);
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let all = found["findings"].as_array().unwrap();
@@ -182,7 +183,8 @@ fn doctor_says_who_forbids_it() {
     assert_eq!(seccomp["state"], "a filter is active and lets perf_event_open pass");
 }
 
-/// A filter that kills at the call: a child finds that out, and the command says it.
+/// A filter that kills callers of perf_event_open: every command detects this with a child process
+/// and reports it.
 #[test]
 fn a_filter_that_kills_is_survived() {
     let Some(program) = program("seccomp kills") else { return };
@@ -190,7 +192,7 @@ fn a_filter_that_kills_is_survived() {
     let profile = scratch.join("p.cpt");
     let why = "SIGSYS (a seccomp filter kills any process that calls perf_event_open)";
     for number in KILLERS {
-        // The filter does what it is there for.
+        // First check that the filter works.
         let perf = counter_of_its_own(number);
         assert_eq!(perf.status.signal(), Some(libc::SIGSYS), "{number}: {perf:?}");
         let filtered = |arguments: &[&str]| {
@@ -223,7 +225,7 @@ fn a_filter_that_kills_is_survived() {
         assert_eq!(refused.status.code(), Some(2), "{number}: {refused:?}");
         assert!(err(&refused).contains(why), "{number}: {}", err(&refused));
 
-        // Without counters of anybody's choice it is timed, in the program and its threads, too.
+        // Without requested counters, the program and its threads are timed.
         let mut timed = Command::new(&program);
         timed.args(["run", "-o", directory, "--"]).arg(&Programs::get().host);
         timed.args(host("threads 2 50").get_args());
@@ -236,7 +238,7 @@ fn a_filter_that_kills_is_survived() {
     }
 }
 
-/// A program that does call it.
+/// A program that does call perf_event_open.
 fn counter_of_its_own(number: i32) -> Output {
     let call = format!(
         "import ctypes; ctypes.CDLL(None).syscall({}, 0, 0, -1, -1, 0)",

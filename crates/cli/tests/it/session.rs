@@ -1,4 +1,4 @@
-//! `session prepare` and `session finish`: profiles that a program opens and ends itself.
+//! `session prepare` and `session finish`: profiles that a program starts and ends itself.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::make::pool_path;
 use testkit::{CallScript, ProfileScript, Scratch};
 
-/// The program beside something that has the library's name: preparing loads nothing.
+/// The program next to a file with the library's name. Preparing does not load the library.
 fn program(scratch: &Scratch) -> PathBuf {
     let (bin, lib) = (scratch.join("bin"), scratch.join("lib"));
     std::fs::create_dir(&bin).unwrap();
@@ -31,7 +31,7 @@ fn json_of(output: &Output, code: i32) -> Value {
 }
 
 #[test]
-fn prepared_for_whoever_asks_and_finished() {
+fn a_session_is_prepared_for_its_caller_and_finished() {
     let scratch = Scratch::new();
     let program = program(&scratch);
     let dir = scratch.join("x.cpt");
@@ -48,16 +48,20 @@ fn prepared_for_whoever_asks_and_finished() {
     assert_eq!(out["counters"], counters);
     let manifest = Manifest::read(&dir).unwrap();
     assert_eq!((manifest.origin, manifest.state), (Origin::Session, State::Recording));
-    assert_eq!(manifest.watch, [ProcessId::current().unwrap()], "this process, not the command");
+    assert_eq!(
+        manifest.watch,
+        [ProcessId::current().unwrap()],
+        "the caller is watched, not the command"
+    );
     let command: Vec<String> = std::env::args().collect();
-    assert_eq!(manifest.command, command, "this program's, not that of the command");
+    assert_eq!(manifest.command, command, "the caller's command line, not that of the command");
     let pool = PathBuf::from(out["pool"].as_str().unwrap());
     assert!(pool.exists());
     let run_file = std::fs::read(out["run_file"].as_str().unwrap()).unwrap();
     assert_eq!(RunFile::from_bytes(&run_file).unwrap().pool, pool.to_str().unwrap());
 
     let again = run(&program, &["prepare", "-e", "none", "-o", place]);
-    assert_eq!(again.status.code(), Some(2), "another session is open there");
+    assert_eq!(again.status.code(), Some(2), "another session uses this profile");
     assert!(pool.exists());
 
     for pages in [0, 0] {
@@ -65,7 +69,7 @@ fn prepared_for_whoever_asks_and_finished() {
         assert_eq!(out, json!({"profile": place, "pages": pages, "running": []}));
         let manifest = Manifest::read(&dir).unwrap();
         assert_eq!((manifest.state, manifest.pool), (State::Finished, None));
-        assert_eq!(manifest.snapshots.len(), 3, "the end is noted once");
+        assert_eq!(manifest.snapshots.len(), 3, "the snapshot at the end is taken once");
     }
     assert!(!pool.exists());
 
@@ -76,7 +80,7 @@ fn prepared_for_whoever_asks_and_finished() {
 }
 
 #[test]
-fn what_is_missing_fails_or_is_left_out_with_a_warning() {
+fn a_missing_counter_fails_or_is_left_out_with_a_warning() {
     let scratch = Scratch::new();
     let program = program(&scratch);
     let dir = scratch.join("x.cpt");
@@ -89,7 +93,7 @@ fn what_is_missing_fails_or_is_left_out_with_a_warning() {
     let out = json_of(&out, 0);
     let names: Vec<&str> =
         out["counters"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
-    // A context switch happens in the kernel: with `:u` it is always 0.
+    // A context switch happens in the kernel, so with `:u` the count is always 0.
     assert_eq!(names, ["page-faults", "task-clock"]);
     let warnings = out["warnings"].as_array().unwrap();
     assert_eq!(warnings.len(), 2, "{warnings:?}");
@@ -100,7 +104,7 @@ fn what_is_missing_fails_or_is_left_out_with_a_warning() {
     json_of(&run(&program, &["finish", place]), 0);
 }
 
-/// A recording whose process lives, as this one does.
+/// A recording of the test's own process, which is alive.
 fn recorded(scratch: &Scratch) -> PathBuf {
     let me = ProcessId::current().unwrap();
     let mut script = ProfileScript::monotonic();
@@ -144,7 +148,7 @@ fn only_sessions_are_finished() {
 
 /// A test that collects nothing leaves nothing in /dev/shm.
 #[test]
-fn a_tests_pool_goes_with_its_directory() {
+fn a_tests_pool_is_removed_with_its_directory() {
     let scratch = Scratch::new();
     let program = program(&scratch);
     let place = scratch.join("x.cpt");

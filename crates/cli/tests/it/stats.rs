@@ -1,5 +1,5 @@
-//! `stats` on scripted profiles. The golden files hold the layout; the numbers in them are
-//! computed on paper here, and against numpy and scipy in `stats_oracle.rs`.
+//! `stats` on scripted profiles. The golden files contain the layout; the numbers in them are
+//! computed on paper here, and compared with numpy and scipy in `stats_oracle.rs`.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(program, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// One tick is 1 ns. Durations are 1,000 times the number of the call, faults fall while they
-/// rise, and the clock is the duration, but not read in the last call.
+/// One tick is 1 ns. The duration is 1,000 times the number of the call. Faults decrease while
+/// durations increase. The clock equals the duration, but was not read in the last call.
 ///
 /// ```text
 ///  main    matmul  1 … 6 µs    faults 60, 50 … 10    clock 1,000 … 6,000   cpu 1
@@ -79,7 +79,7 @@ fn every_format() {
 }
 
 #[test]
-fn the_numbers_are_those_of_the_paper() {
+fn the_numbers_equal_those_on_paper() {
     let (scratch, dir) = script().written();
     let golden = golden(&scratch);
     let dir = dir.to_str().unwrap();
@@ -99,7 +99,7 @@ fn the_numbers_are_those_of_the_paper() {
     let duration = &all["variables"][0];
     assert_eq!((&duration["name"], &duration["unit"]), (&json!("duration_ns"), &json!("ns")));
     assert_eq!(duration["mean"], 4_500.0);
-    // 1 to 8: √6.
+    // The standard deviation of 1 to 8 is √6.
     let deviation = duration["standard_deviation"].as_f64().unwrap();
     assert!((deviation - 1_000.0 * 6.0f64.sqrt()).abs() < 1e-9);
     assert_eq!((&duration["min"], &duration["max"]), (&json!(1_000.0), &json!(8_000.0)));
@@ -108,12 +108,12 @@ fn the_numbers_are_those_of_the_paper() {
     assert_eq!((&clock["calls"], &clock["max"]), (&json!(7), &json!(7_000)));
     let pair = &all["pairs"][0];
     assert_eq!((&pair["of"], &pair["given"]), (&json!("duration_ns"), &json!("page-faults")));
-    // Ranks of the faults: 8 7 6 5 4 3 and twice 1.5; of the durations 1 to 8.
-    // Products of the differences from 4.5: −(3.5² + 2.5² + 1.5² + 0.5² + 0.5² + 1.5²)
-    // − 3 · (2.5 + 3.5) = −23.5 − 18 = −41.5; squares 42 and 41.5.
+    // Ranks of the faults: 8 7 6 5 4 3 and twice 1.5; ranks of the durations: 1 to 8. Products of
+    // the differences from 4.5: −(3.5² + 2.5² + 1.5² + 0.5² + 0.5² + 1.5²) − 3 · (2.5 + 3.5) =
+    // −23.5 − 18 = −41.5; squares 42 and 41.5.
     let spearman = pair["spearman"].as_f64().unwrap();
     assert!((spearman + 41.5 / (42.0f64 * 41.5).sqrt()).abs() < 1e-12);
-    // Faults 0 0 | 10 20 | 30 40 | 50 60; they fall with the duration.
+    // Faults 0 0 | 10 20 | 30 40 | 50 60; they decrease with the duration.
     let anti = json!([
         [0.0, 0.0, 0.0, 1.0],
         [0.0, 0.0, 1.0, 0.0],
@@ -121,14 +121,18 @@ fn the_numbers_are_those_of_the_paper() {
         [1.0, 0.0, 0.0, 0.0]
     ]);
     assert_eq!(pair["probability"], anti);
-    // The clock is the duration where it was read.
+    // The clock equals the duration where it was read.
     assert_eq!(all["pairs"][1]["of"], "duration_ns");
     assert_eq!(all["pairs"][1]["calls"], 7);
     assert_eq!(all["pairs"][1]["spearman"], 1.0);
     let worker = &matmul["threads"][1];
     assert_eq!((&worker["name"], &worker["tid"]), (&json!("worker,\"0\""), &json!(4712)));
     assert_eq!(worker["pairs"][0]["pearson"], Value::Null, "its faults are constant");
-    assert_eq!(worker["variables"][2]["standard_deviation"], Value::Null, "one value");
+    assert_eq!(
+        worker["variables"][2]["standard_deviation"],
+        Value::Null,
+        "a single value has no deviation"
+    );
     assert_eq!(worker["variables"][2]["bucket_means"], json!([null, null, null, 7_000.0]));
     assert_eq!(matmul["threads"][0]["calls"], 6);
     assert_eq!(stats["probes"][0]["empty_call"]["duration_ns"], 50.0);

@@ -1,8 +1,9 @@
 """Compares `counterpoint stats --format json` with numpy, scipy and exact fractions.
 
-Arguments: name, exported CSV, JSON; again and again. Means and variances are computed exactly
-with fractions; numpy confirms the standard deviation with ddof=1. Values are taken relative to
-the smallest before they become floats, so that scipy sees what is there.
+Arguments: any number of triples of a name, an exported CSV, and a JSON document. Means and variances
+are computed exactly with fractions; numpy confirms the standard deviation with ddof=1. The smallest
+value is subtracted from all values before they become floats, so that large values keep their
+differences.
 """
 
 import csv

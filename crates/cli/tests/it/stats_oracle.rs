@@ -1,5 +1,5 @@
-//! `stats` against numpy and scipy, on the rows that `export` gives: random and adversarial
-//! profiles, where the test environment has Python with both.
+//! Compares `stats` with numpy and scipy, on the rows that `export` writes: random and adversarial
+//! profiles, if the test environment has Python with both.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,8 +12,8 @@ const ORACLE: &str = include_str!("stats_oracle.py");
 /// A call's duration, and its counters if they were read.
 type Row = (u64, Option<[u64; 3]>);
 
-/// Calls of three ops in two threads in turn. Counters 0 and 1 are one group; every seventh call
-/// is multiplexed in it.
+/// Calls of three ops, alternating between two threads. Counters 0 and 1 are one group, which is
+/// multiplexed in every seventh call.
 fn profile(rows: &[Row]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     for (name, group) in [("a", 0), ("b", 0), ("c", 1)] {
@@ -117,7 +117,7 @@ fn agrees_with_numpy_and_scipy() {
     let output = compare.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    // Two counts: nothing was compared by accident.
+    // The numbers show that the comparison was not empty.
     println!("{text}");
     assert!(text.contains(" pairs, "), "{text}");
 }

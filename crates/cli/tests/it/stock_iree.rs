@@ -1,5 +1,5 @@
-//! Stock IREE: the wheels from pip, modules compiled for a fixed target CPU, and counts that
-//! IREE's own profiler made (`fixtures/iree/expected.json`).
+//! Stock IREE: the wheels from pip, modules compiled for a fixed target CPU, and counts that IREE's
+//! own profiler made (`fixtures/iree/expected.json`).
 
 use std::process::Command;
 
@@ -18,7 +18,7 @@ fn run_module(iree: &Iree, fixture: &str, system: bool, device: &str, seen: &Exp
     command
 }
 
-/// Every fixture, on every device, in both kinds of executable: the calls and dispatches of each
+/// Every fixture, on every device, in both kinds of executables: the calls and dispatches of each
 /// export, the program's output and status, and no loss.
 #[test]
 fn every_call_of_every_export_is_counted() {
@@ -69,7 +69,7 @@ fn other_tools_of_the_wheel() {
 }
 
 /// Twenty load and unload cycles of two modules in one Python process, on both devices: counted
-/// exactly, with results as without the profiler, and metadata that does not grow.
+/// exactly, with the same results as without the profiler, and with metadata that does not grow.
 #[test]
 fn python_loads_and_unloads() {
     let Some((program, iree)) = setup("python") else { return };
@@ -106,7 +106,8 @@ for cycle in range(20):
     }
 }
 
-/// A Python that never loads a module has no part in the profile and no file is made for it.
+/// A Python process that never loads a module has no part in the profile, and no file is created
+/// for it.
 #[test]
 fn a_process_without_executables_leaves_no_trace() {
     let Some((program, iree)) = setup("bystander") else { return };
@@ -118,10 +119,10 @@ fn a_process_without_executables_leaves_no_trace() {
 }
 
 /// A tracepoint of system calls counts our own reading in every call, one per group of counters,
-/// since matrix products make no system calls. It is said before the run and in the profile, and both
-/// ways out that are named lead out.
+/// because matrix products make no system calls. This is reported before the run and in the
+/// profile, and both remedies that are named work.
 #[test]
-fn own_readings_are_said() {
+fn own_readings_are_reported() {
     let Some((program, iree)) = setup("own-readings") else { return };
     if !std::path::Path::new("/sys/kernel/tracing/events/raw_syscalls/sys_enter/id").exists() {
         return crate::support::skip("own-readings", "tracefs is not readable");

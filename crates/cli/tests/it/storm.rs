@@ -1,11 +1,11 @@
-//! Forks in a signal handler at random moments; the children return into what was interrupted.
+//! Forks in a signal handler at random moments; the children return into the interrupted code.
 
 use std::process::Command;
 
 use crate::support::{Programs, Recorded, counterpoint};
 
 #[test]
-fn children_of_a_handler_come_through() {
+fn children_of_a_signal_handler_survive() {
     let Some(program) = counterpoint("storm") else { return };
     let programs = Programs::get();
     let forks: u32 =

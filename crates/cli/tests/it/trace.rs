@@ -11,7 +11,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 const BASE: i64 = 1_700_000_000_000_000_000 / 7_889_238_000_000_000 * 7_889_238_000_000_000;
 const NAME: &str = "odd \"name\" \\ \n\u{1}é";
 
-/// Two dispatches of two workgroups on two threads, one of three on one thread.
+/// Two dispatches of two workgroups on two threads, and one of three on one thread.
 fn script() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -51,14 +51,14 @@ fn events<'a>(trace: &'a Value, phase: &str) -> Vec<&'a Value> {
     trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == phase).collect()
 }
 
-/// Nanoseconds on the profile's clock of a trace's microseconds, through the text, not a float.
+/// Converts microseconds of a trace to nanoseconds on the profile's clock.
 fn ns(trace: &Value, us: &Value) -> i64 {
     let base = trace["baseTimeNanoseconds"].as_i64().unwrap();
     (us.as_f64().unwrap() * 1_000.0).round() as i64 + base - 1_700_000_000_000_000_000
 }
 
 #[test]
-fn calls_and_dispatches_are_where_paper_says() {
+fn calls_and_dispatches_equal_those_on_paper() {
     let (_scratch, trace) = exported(&[]);
     assert_eq!(trace["schemaVersion"], 1);
     assert_eq!(trace["baseTimeNanoseconds"], BASE);
@@ -110,14 +110,14 @@ fn arguments_say_which_workgroup_and_what_it_counted() {
                "correlation": 2, "page-faults": 5, "bytes": null, "export": 0,
                "groups": [5, null]})
     );
-    // Multiplexed: no value, and no sum of the dispatch.
+    // Multiplexed: the call has no value, and the dispatch has no sum.
     assert_eq!(slices[7]["args"]["bytes"], Value::Null);
     assert_eq!(
         slices[9]["args"],
         json!({"device": 0, "stream": 0, "correlation": 3, "workgroups": [3, 1, 1],
                "page-faults": 3, "bytes": null})
     );
-    // Arrows from the call that began a dispatch to the dispatch.
+    // Arrows lead from the call that began a dispatch to the dispatch.
     let ends = |phase: &str| -> Vec<(i64, i64)> {
         let ends = events(&trace, phase);
         ends.iter().map(|e| (e["id"].as_i64().unwrap(), ns(&trace, &e["ts"]))).collect()
@@ -128,7 +128,7 @@ fn arguments_say_which_workgroup_and_what_it_counted() {
 }
 
 #[test]
-fn counters_are_series_with_holes() {
+fn counters_are_series_with_gaps() {
     let (_scratch, trace) = exported(&[]);
     let points: Vec<_> = events(&trace, "C")
         .iter()
@@ -143,13 +143,13 @@ fn counters_are_series_with_holes() {
     assert_eq!(of_main.len(), expected.len());
     let bytes: Vec<i64> =
         points.iter().filter(|p| p.0 == "main 100 counters of group 1").map(|p| p.1).collect();
-    assert_eq!(bytes, [3_001, 10_000, 10_200], "neither where unread nor where multiplexed");
+    assert_eq!(bytes, [3_001, 10_000, 10_200], "unread and multiplexed calls have no point");
     let (_scratch, without) = exported(&["--no-counter-tracks"]);
     assert!(events(&without, "C").is_empty());
 }
 
 #[test]
-fn rows_have_names_and_the_rest_is_beside_the_events() {
+fn rows_have_names_and_other_facts_are_next_to_the_events() {
     let (_scratch, trace) = exported(&["--rank", "3", "--world-size", "4"]);
     assert_eq!(trace["distributedInfo"], json!({"rank": 3, "world_size": 4}));
     let rows: Vec<_> = events(&trace, "M")
@@ -170,7 +170,7 @@ fn rows_have_names_and_the_rest_is_beside_the_events() {
     assert_eq!(facts["schema"], "counterpoint.trace/1");
     assert_eq!(facts["manifest"]["host"], "paper");
     assert_eq!(facts["clock"]["snapshots"][1]["ticks"], 1_000_000_000);
-    assert_eq!(facts["losses"], json!([]), "none is known before the calls are read");
+    assert_eq!(facts["losses"], json!([]), "no loss is known before the calls are read");
     assert_eq!(
         trace["counterpoint_end"]["losses"],
         json!([
@@ -195,7 +195,7 @@ fn gzip_holds_the_same() {
 }
 
 #[test]
-fn what_cannot_be_written_is_said() {
+fn errors_of_writing_are_reported() {
     let scratch = Scratch::new();
     let dir = scratch.join("x.cpt");
     script().write(&dir);
@@ -210,10 +210,10 @@ fn what_cannot_be_written_is_said() {
     );
 }
 
-/// HolisticTraceAnalysis, where an environment with it is there: its kernels are our dispatches.
-/// It rounds to microseconds, so the calls here take whole ones.
+/// HolisticTraceAnalysis, if there is an environment with it: its kernels are our dispatches. It
+/// rounds to microseconds, so all times here are whole microseconds.
 #[test]
-fn an_analysis_of_others_finds_the_kernels() {
+fn holistic_trace_analysis_finds_the_kernels() {
     const LOOK: &str = r#"
 import sys
 from hta.trace_analysis import TraceAnalysis
@@ -242,7 +242,7 @@ assert breakdown["kernel_time(us)"] == 110 and breakdown["idle_time(us)"] == 45,
     assert!(command.args(["-c", LOOK]).arg(output).status().unwrap().success());
 }
 
-/// What is exported passes the check; each format of a damaged file says the byte.
+/// Exports pass the check. For a damaged file, each output format names the byte.
 #[test]
 fn check_names_the_byte() {
     let scratch = Scratch::new();
@@ -287,9 +287,9 @@ fn check_names_the_byte() {
     check("check-missing", 2, &["nothing.json"]);
 }
 
-/// Rates of a counter that was sampled for the machine: 1 tick is 1 ns here.
+/// Rates of a counter that was sampled for the machine; 1 tick is 1 ns here.
 #[test]
-fn tracks_are_rates_with_holes() {
+fn tracks_are_rates_with_gaps() {
     use profile::TracksWriter;
     use profile::tracks::{Reading, Readings, Sample, Scope, Series, Times};
     let scratch = Scratch::new();
@@ -328,6 +328,6 @@ fn tracks_are_rates_with_holes() {
             (ns(&trace, &e["ts"]), e["args"]["Joules/s"].as_f64().unwrap())
         })
         .collect();
-    // 4 × 0.5 in 1 µs; 6 × 0.5 in 2 µs, counted in half of it; then it never ran.
+    // 4 × 0.5 in 1 µs; 6 × 0.5 in 2 µs, counted in half of the time; then it never ran.
     assert_eq!(points, [(0, 2_000_000.0), (1_000, 3_000_000.0)]);
 }

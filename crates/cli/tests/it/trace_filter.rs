@@ -1,5 +1,5 @@
-//! `counterpoint trace export` with `--category`, `--from` and `--to`: what is kept, what is left out
-//! and said, and that nothing is left half.
+//! `counterpoint trace export` with `--category`, `--from` and `--to`: what is kept, what is left
+//! out and reported, and that no pair loses only one of its ends.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -13,7 +13,7 @@ fn run(args: &[&str], paths: &[&Path]) -> Output {
     Command::new(PROGRAM).args(args).args(paths).output().unwrap()
 }
 
-/// The JSON of a part, and what was said. The file has no arrow without its other end.
+/// The JSON of a part, and the messages. Checks that no arrow in the file lacks its other end.
 fn part(profile: &Path, scratch: &Scratch, more: &[&str]) -> (Value, String) {
     let file = scratch.join("part.json");
     let output = run(&[&["trace", "export"], more, &["-o"]].concat(), &[&file, profile]);
@@ -54,8 +54,8 @@ fn recorded(scratch: &Scratch) -> PathBuf {
 fn a_window_of_a_recording() {
     let scratch = Scratch::new();
     let profile = recorded(&scratch);
-    // The first call begins at 1,000 ns, so the window is from 2,050 to 3,000 ns: the second call
-    // reaches into it, the third begins as it ends.
+    // The first call begins at 1,000 ns, so the window is from 2,050 to 3,000 ns. The second call
+    // extends into it, and the third begins when it ends.
     let (trace, words) = part(&profile, &scratch, &["--from", "1.05us", "--to", "2us"]);
     let found = events(&trace);
     let kinds: Vec<_> =
@@ -76,7 +76,7 @@ fn a_window_of_a_recording() {
     assert_eq!(trace["counterpoint"]["schema"], "counterpoint.trace-part/1");
     let left_out = json!({"slices": 4, "points": 2, "arrow_ends": 4});
     assert_eq!(trace["counterpoint_end"]["left_out"], left_out);
-    // A part is no profile: it is imported as a trace of anybody.
+    // A part is not a profile, so it is imported like any other trace.
     let imported = scratch.join("i.cpt");
     let output = run(&["trace", "import", "-o"], &[&imported, &scratch.join("part.json")]);
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -161,12 +161,12 @@ fn a_part_of_an_imported_trace() {
         "e async 500",
     ];
     assert_eq!(named(&kept), expected);
-    // The point with which the window begins is the last one before it.
+    // The point at the begin of the window is the last one before it.
     let points = kept["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == "C");
     assert_eq!(points.map(|e| e["args"]["bytes"].as_u64().unwrap()).collect::<Vec<_>>(), [2, 4]);
     assert!(words.contains("3 slices, 3 values of counters, 2 ends of arrows"), "{words}");
     assert!(kept["traceEvents"].to_string().contains("thread_name"));
-    // Categories in the words of the output.
+    // Categories are those of the output's vocabulary.
     let (kept, _) = part(
         &profile,
         &scratch,
@@ -181,7 +181,7 @@ fn a_part_of_an_imported_trace() {
         "X late 300",
     ];
     assert_eq!(named(&kept), expected);
-    // The same of several files.
+    // The same for several files.
     let both = scratch.join("both.cpt");
     assert!(run(&["trace", "import", "-o"], &[&both, &file, &file]).status.success());
     let (kept, _) = part(&both, &scratch, &[&window[..], &["--category", "kernel"]].concat());
@@ -190,7 +190,7 @@ fn a_part_of_an_imported_trace() {
 }
 
 #[test]
-fn what_cannot_be_a_window_is_said() {
+fn invalid_windows_are_reported() {
     let scratch = Scratch::new();
     let profile = recorded(&scratch);
     let file = scratch.join("x.json");

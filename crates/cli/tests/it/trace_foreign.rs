@@ -1,5 +1,5 @@
-//! Traces of other programs with everything that is odd about them: what is in the file survives, what
-//! cannot be read costs itself and nothing else, and every view knows what there is.
+//! Traces of other programs with all their oddities: their contents survive, an unreadable part is
+//! lost without anything else, and every view shows what exists.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -17,7 +17,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Imports a text; returns the profile and what was said.
+/// Imports a text. Returns the profile and the messages.
 fn import(scratch: &Scratch, name: &str, trace: &[u8]) -> (PathBuf, String) {
     let file = scratch.join(name);
     std::fs::write(&file, trace).unwrap();
@@ -27,7 +27,7 @@ fn import(scratch: &Scratch, name: &str, trace: &[u8]) -> (PathBuf, String) {
     (profile, text(&output.stderr))
 }
 
-/// The lines of the exported trace, an event each.
+/// The exported trace, with one event per line.
 fn exported(scratch: &Scratch, profile: &Path) -> String {
     let to = scratch.join("again.json");
     let output = run(&["trace", "export", "-o"], &[&to, profile]);
@@ -55,10 +55,10 @@ fn loss(name: &str, count: u64) -> (String, u64) {
     (name.to_owned(), count)
 }
 
-/// JAX and TensorFlow write picoseconds. Expected values are the texts themselves, and their sums on
-/// paper.
+/// JAX and TensorFlow write picoseconds. The expected values are the texts themselves, and their
+/// sums on paper.
 #[test]
-fn digits_beyond_nanoseconds_survive() {
+fn digits_beyond_nanoseconds_are_kept() {
     let scratch = Scratch::new();
     let trace = br#"{"traceEvents":[
 {"ph":"X","pid":1,"tid":2,"name":"tiny","ts":1.5,"dur":1e-06},
@@ -71,7 +71,7 @@ fn digits_beyond_nanoseconds_survive() {
     for part in [
         r#""ts":1.500,"dur":1e-06"#,
         r#""ts":1763652130123456.7891234,"dur":12.345678"#,
-        // 9007199254740.993 µs are 9,007,199,254,740,993 ns: more than 2⁵³.
+        // 9007199254740.993 µs are 9,007,199,254,740,993 ns, which is more than 2⁵³.
         r#""ts":9007199254740.993,"dur":1.000"#,
         r#""tid":18446744073709551617,"ts":23.000,"dur":15.000,"id":9007199254740993"#,
     ] {
@@ -91,13 +91,14 @@ fn digits_beyond_nanoseconds_survive() {
     let output = run(&["trace", "merge", "-o"], &[&merged, &other, &scratch.join("t.json")]);
     assert!(output.status.success(), "{output:?}");
     let merged = std::fs::read_to_string(merged).unwrap();
-    // First events at one moment: t.json's 1.5 µs at the other one's 5 µs, so 3.5 µs later.
+    // First events are aligned: t.json's 1.5 µs with the other file's 5 µs, so it is moved by 3.5
+    // µs.
     assert!(merged.contains("1763652130123460.2891234,\"dur\":12.345678"), "{merged}");
 }
 
-/// Each of these once cost all events of its trace.
+/// In an earlier version, each of these lost all events of its trace.
 #[test]
-fn one_bad_event_costs_itself() {
+fn one_bad_event_only_loses_itself() {
     let good = |n: u32| format!(r#"{{"ph":"X","pid":1,"tid":1,"name":"good","ts":{n},"dur":1}}"#);
     let bad: [(&str, &str, u64); 16] = [
         (r#"{"ph":"X","pid":1,"name":"b","ts":NaN,"dur":1}"#, "trace_value_lost", 1),
@@ -122,7 +123,7 @@ fn one_bad_event_costs_itself() {
         ("{\"ph\":\"i\",\"pid\":1,\"ts\":1,\"name\":\"\u{1}\"}", "", 0),
     ];
     for (event, name, count) in bad {
-        // In the middle, and as the last one.
+        // In the middle, and as the last event.
         for events in
             [[&good(1), event, &good(9)].join(",\n"), [&good(1), &good(9), event].join(",\n")]
         {
@@ -135,14 +136,14 @@ fn one_bad_event_costs_itself() {
             assert_eq!(of_good["calls"], 2, "{event}");
             let expected = if count > 0 { vec![loss(name, count)] } else { vec![] };
             assert_eq!(losses(&report), expected, "{event}");
-            // What comes out is JSON.
+            // The output is JSON.
             let again: Value = serde_json::from_str(&exported(&scratch, &profile)).unwrap();
             assert!(again["traceEvents"].as_array().unwrap().len() >= 2);
             let check = run(&["trace", "check"], &[&scratch.join("t.json")]);
             assert_eq!(check.status.code() == Some(1), !matches!(event.as_bytes(), b""), "{event}");
         }
     }
-    // The names and what an object holds beside its events, likewise; and a second document.
+    // The same for names and for the other keys of an object, and for a second document.
     let scratch = Scratch::new();
     let trace = format!("\u{feff}{{\"x\":NaN,\"traceEvents\":[{}],\"y\":[1,]}}\n{{}}", good(1));
     let (profile, _) = import(&scratch, "t.json", trace.as_bytes());
@@ -150,7 +151,8 @@ fn one_bad_event_costs_itself() {
     assert_eq!(losses(&report(&profile)), expected);
 }
 
-/// By hand: request 9 µs with 1 µs inside, an old span of 3 µs; shares are those of the slice alone.
+/// Computed by hand: a request of 9 µs with 1 µs inside, and an old span of 3 µs. Spans have no
+/// percentage; the slice is 100 %.
 #[test]
 fn spans_and_counters_are_in_every_view() {
     let scratch = Scratch::new();
@@ -199,7 +201,7 @@ fn spans_and_counters_are_in_every_view() {
     assert_eq!([&all["total"]["calls"], &all["total"]["spans"]], [&json!(1), &json!(3)]);
     assert_eq!(all["threads"].as_array().unwrap().len(), 1);
     let notes = all["notes"].to_string();
-    // The two local ids are those of two processes.
+    // The two local ids belong to two processes.
     assert!(notes.contains("2 slices begin without an end or end without a begin"), "{notes}");
     assert!(notes.contains("not on a thread: 3 asynchronous spans"), "{notes}");
     let mut tracks: Vec<Value> = all["tracks"]
@@ -223,7 +225,7 @@ fn spans_and_counters_are_in_every_view() {
         ["mem[b]", "bytes", 1, 1, 5.0]
     ]);
     assert_eq!(Value::from(tracks), expected);
-    // By thread there is no row for what is on none.
+    // By thread, there is no row for calls that belong to no thread.
     let by_thread = run(&["report", "--by", "thread", "--format", "json"], &[&profile]);
     let by_thread: Value = serde_json::from_slice(&by_thread.stdout).unwrap();
     assert_eq!(by_thread["rows"].as_array().unwrap().len(), 1);
@@ -237,14 +239,14 @@ fn spans_and_counters_are_in_every_view() {
         text(&run(&["export", "--what", "tracks", "--format", "csv"], &[&profile]).stdout);
     assert_eq!(samples.lines().count(), 1 + 4, "{samples}");
 
-    // Counters alone are no reason to look for an executable.
+    // If there are only counters, the user is not told to look for an executable.
     let (profile, _) = import(&scratch, "c.json", format!("[{counters}]").as_bytes());
     let said = text(&run(&["report"], &[&profile]).stdout);
     assert!(said.contains("the trace has no slices: 3 counter events"), "{said}");
     assert!(said.contains("mem bytes") && !said.contains("IREE"), "{said}");
 }
 
-/// What Kineto writes about itself has a row and no share.
+/// What Kineto writes about itself has a row, but no share.
 #[test]
 fn a_profilers_own_rows_have_no_share() {
     let scratch = Scratch::new();
@@ -266,13 +268,13 @@ fn a_profilers_own_rows_have_no_share() {
     assert_eq!(share("PyTorch Profiler (0)"), own(100_000.0));
     assert_eq!(share("Activity Buffer Request"), own(7_000.0));
     assert_eq!(share("aten::mm").3, 0.75);
-    // A category of that name elsewhere is somebody's own.
+    // The same category elsewhere belongs to the program.
     assert_eq!(share("mine").3, 0.25);
     assert_eq!(report["total"]["self_ns"], 40_000.0);
     assert_eq!(report["total"]["bookkeeping_calls"], 2);
 }
 
-/// Files that are no traces are told as what they are, by both commands.
+/// Both commands say what kind of file it is if it is not a trace.
 #[test]
 fn files_of_other_kinds() {
     let scratch = Scratch::new();
@@ -300,7 +302,7 @@ fn files_of_other_kinds() {
     assert!(text(&check.stdout).contains("a profile of Counterpoint"), "{check:?}");
     let import = run(&["trace", "import", "-o"], &[&scratch.join("p.cpt"), &profile]);
     assert!(text(&import.stderr).contains("a profile of Counterpoint"), "{import:?}");
-    // Keys that stand twice, in the document, an event and its arguments.
+    // Keys that appear twice: in the document, in an event, and in its arguments.
     let twice = scratch.join("twice.json");
     let trace = r#"{"traceEvents":[{"ph":"i","ts":1,"ts":2,"pid":1,"args":{"a":1,"a":2}}],"traceEvents":[]}"#;
     std::fs::write(&twice, trace).unwrap();
@@ -310,8 +312,8 @@ fn files_of_other_kinds() {
     }
 }
 
-/// A trace that Perfetto's published classes wrote, in every form that other writers use, against
-/// what the script that wrote it says is in it.
+/// A trace that Perfetto's published classes wrote, in every form that other writers use, compared
+/// with what the script that wrote it expects.
 #[test]
 fn perfettos_format_of_other_writers() {
     let modules = "perfetto.protos.perfetto.trace.perfetto_trace_pb2";
@@ -329,7 +331,7 @@ fn perfettos_format_of_other_writers() {
     assert!(text(&done.stderr).contains(said), "{done:?}");
     let again: Value = serde_json::from_str(&exported(&scratch, &profile)).unwrap();
     let base = again["baseTimeNanoseconds"].as_i64().unwrap();
-    // Three decimals: the digits without the point are nanoseconds.
+    // There are three decimals, so the digits without the point are nanoseconds.
     let ns = |value: &Value| (value.as_f64().unwrap() * 1e3).round() as i64;
     let events = again["traceEvents"].as_array().unwrap();
     let of = |form: &'static str| events.iter().filter(move |e| e["ph"] == form);
@@ -352,7 +354,7 @@ fn perfettos_format_of_other_writers() {
     assert_eq!(losses(&report), [loss("trace_event_damaged", 1)]);
     let notes = report["notes"].to_string();
     assert!(notes.contains("2 packets are not about events"), "{notes}");
-    // Cut at any byte, what is whole is there.
+    // If it is cut at any byte, the complete part is read.
     let whole = std::fs::read(&file).unwrap();
     for end in (40..whole.len()).step_by(37) {
         let (_, said) = import(&Scratch::new(), "cut.pftrace", &whole[..end]);

@@ -1,5 +1,5 @@
-//! Traces that say they are ours, and lie: an import makes some profile of them that every view
-//! reads, or says what is wrong and leaves nothing.
+//! Traces that claim to be our exports but contain wrong values: an import either makes a profile
+//! that every view can read, or says what is wrong and leaves nothing.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -14,7 +14,7 @@ fn run(args: &[&str], paths: &[&Path]) -> Output {
     Command::new(PROGRAM).args(args).args(paths).output().unwrap()
 }
 
-/// An export with everything that an import takes numbers from.
+/// An export with all the numbers that an import reads.
 fn exported(scratch: &Scratch) -> Value {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -39,7 +39,7 @@ fn exported(scratch: &Scratch) -> Value {
     serde_json::from_slice(&std::fs::read(&trace).unwrap()).unwrap()
 }
 
-/// The values below, each by its path.
+/// The values inside a value, each by its path.
 fn paths(value: &Value, at: &str, all: &mut Vec<String>) {
     all.push(at.to_owned());
     match value {
@@ -53,7 +53,7 @@ fn paths(value: &Value, at: &str, all: &mut Vec<String>) {
     }
 }
 
-/// What stands for a value: of its type, so that it is looked at.
+/// Wrong replacements for a value. They have its type, so that they are examined.
 fn lies(value: &Value) -> Vec<Value> {
     let numbers = [0, 1, 31, 32, 0xffff, u32::MAX.into(), 1 << 53, i64::MAX as u64, u64::MAX];
     match value {
@@ -71,9 +71,9 @@ fn lies(value: &Value) -> Vec<Value> {
     }
 }
 
-/// Imports a trace and looks at what it became.
+/// Imports a trace and runs views on the result.
 ///
-/// `turn`: which of the other views.
+/// `turn` selects which of the other views to run.
 fn holds(trace: &Value, scratch: &Scratch, turn: usize, what: &str) -> bool {
     let [file, dir] = ["x.json", "x.cpt"].map(|name| scratch.join(name));
     let _ = std::fs::remove_dir_all(&dir);
@@ -102,7 +102,7 @@ fn holds(trace: &Value, scratch: &Scratch, turn: usize, what: &str) -> bool {
 }
 
 #[test]
-fn one_lie() {
+fn one_wrong_value() {
     let scratch = Scratch::new();
     let honest = exported(&scratch);
     assert!(holds(&honest, &scratch, 3, "honest"));
@@ -119,7 +119,7 @@ fn one_lie() {
     let mut restored = 0;
     let mut turn = 0;
     for at in &all {
-        // Every value lies once, each time in another way.
+        // Every value is replaced once, each time by another wrong value.
         let lies = lies(honest.pointer(at).unwrap());
         turn += 1;
         let lie = &lies[turn % lies.len()];
@@ -131,7 +131,7 @@ fn one_lie() {
 }
 
 #[test]
-fn pages_of_more_calls_than_there_are() {
+fn pages_that_claim_more_calls_than_exist() {
     let scratch = Scratch::new();
     let mut trace = exported(&scratch);
     for event in trace["traceEvents"].as_array_mut().unwrap() {
@@ -147,7 +147,7 @@ fn pages_of_more_calls_than_there_are() {
 }
 
 #[test]
-fn pages_of_counters_that_there_are_not() {
+fn pages_with_counters_that_do_not_exist() {
     let scratch = Scratch::new();
     let mut trace = exported(&scratch);
     for event in trace["traceEvents"].as_array_mut().unwrap() {

@@ -1,4 +1,4 @@
-//! `counterpoint trace import` as a user types it.
+//! `counterpoint trace import`, as a user types it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -41,7 +41,8 @@ fn a_trace_becomes_a_profile() {
         [(json!("a"), json!(2), json!(3000.0)), (json!("b"), json!(1), json!(1500.0))]
     );
 
-    // A file that is no trace says where, and leaves the profile that was there as DIR.old.
+    // For a file that is not a trace, the error names the place, and the earlier profile stays as
+    // DIR.old.
     std::fs::write(at("bad.json"), r#"{"traceEvents":[{"name":"a"b"}]}"#).unwrap();
     let bad = import("bad.json");
     assert_eq!(bad.status.code(), Some(2));
@@ -49,7 +50,8 @@ fn a_trace_becomes_a_profile() {
     assert!(said.contains("bad.json: byte 27: not JSON"), "{said}");
     assert!(!output.exists() && at("p.cpt.old").exists());
 
-    // So does one whose value beside the events cannot be kept, and which that is.
+    // The same for a file with a value next to the events that cannot be kept; the error names the
+    // value.
     let deep = format!(r#"{{"traceEvents":[],"z":{}1{}}}"#, "[".repeat(200), "]".repeat(200));
     std::fs::write(at("deep.json"), deep).unwrap();
     let deep = import("deep.json");
@@ -57,16 +59,16 @@ fn a_trace_becomes_a_profile() {
     let said = String::from_utf8_lossy(&deep.stderr).into_owned();
     assert!(said.contains("deep.json: byte 22: z: recursion limit exceeded"), "{said}");
 
-    // A file that is not there costs nothing at all.
+    // A file that does not exist changes nothing at all.
     std::fs::rename(at("p.cpt.old"), &output).unwrap();
     let none = import("none.json");
     assert_eq!(none.status.code(), Some(2));
     assert!(output.exists());
 }
 
-/// A fresh trace of torch, by op, against torch's own sums.
+/// A fresh trace of torch, by op, compared with torch's own sums.
 #[test]
-fn torchs_sums_are_ours() {
+fn our_sums_equal_torchs() {
     let Some(python) = crate::support::torch("torchs_sums") else { return };
     let scratch = testkit::Scratch::new();
     let [trace, sums, profile] =
@@ -78,7 +80,7 @@ fn torchs_sums_are_ours() {
     assert!(done.unwrap().success());
     let report = cli().arg("report").arg(&profile).args(["--format", "json"]).output().unwrap();
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
-    // A name of several categories is one op of torch's.
+    // torch treats a name with several categories as one op.
     let mut ours = BTreeMap::<&str, (u64, f64, f64)>::new();
     for row in report["rows"].as_array().unwrap() {
         let sum = ours.entry(row["op"].as_str().unwrap()).or_default();
@@ -92,17 +94,17 @@ fn torchs_sums_are_ours() {
     for (op, (calls, total_us, self_us)) in &theirs {
         let (our_calls, our_ns, our_self_ns) = ours[op.as_str()];
         assert_eq!(our_calls, *calls, "{op}");
-        // The file has whole nanoseconds; torch adds fractions of µs.
+        // The file has whole nanoseconds; torch adds up fractions of µs.
         let off = (our_ns - total_us * 1e3).abs();
         assert!(off < *calls as f64, "{op}: {our_ns} ns, torch says {total_us} µs");
-        // Fractions of a nanosecond of the call and of what it called.
+        // Fractions of a nanosecond of the call and of the calls inside it.
         let off = (our_self_ns - self_us * 1e3).abs();
         assert!(off < 4.0 * *calls as f64, "{op}: {our_self_ns} ns, torch says {self_us} µs");
     }
 }
 
-/// Slices that lie in one another, drawn at random: split again and again, a few of them equal to
-/// what they lie in, some empty.
+/// Random slices, which are split recursively into nested ones. Some are equal to the surrounding
+/// slice, and some are empty.
 fn nest(
     draw: &mut impl FnMut(u64) -> u64,
     (begin, end): (u64, u64),
@@ -125,7 +127,7 @@ fn nest(
     }
 }
 
-/// Self times by op, against a tree that a script builds of the JSON; and shares of them add up.
+/// Self times by op, compared with a tree that a script builds from the JSON; their shares add up.
 #[test]
 fn self_times_of_random_nests() {
     let Some(python) = crate::support::python_with("self_times", "json") else { return };
@@ -138,7 +140,7 @@ fn self_times_of_random_nests() {
         state ^= state << 17;
         state % end
     };
-    // In the order of begins (a page holds some thousand), of ends, and in none.
+    // Ordered by begin (a page has some thousand), by end, and not at all.
     for order in 0..3 {
         let mut events = Vec::new();
         for row in 0..3 {
@@ -178,7 +180,7 @@ fn self_times_of_random_nests() {
         let total = &report["total"];
         assert!(total["self_ns"].as_f64() < total["duration_ns"].as_f64());
         assert_eq!(total["overlapping_calls"], 0);
-        // A thread is in some call for as long as its calls' self times add up to.
+        // A thread's time in calls equals the sum of its calls' self times.
         let busy: f64 = report["threads"]
             .as_array()
             .unwrap()

@@ -14,8 +14,8 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(PROGRAM, golden).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// A call at monotonic time 1,000, of a machine whose real time was set while it ran: `ahead` ns
-/// more than in the other profile.
+/// A profile with a call at monotonic time 1,000, of a machine whose real time was set while it
+/// ran: `ahead` ns more than in the other profile.
 fn profile(scratch: &Scratch, name: &str, ahead: u64, boot: &str) -> String {
     let mut script = ProfileScript::monotonic();
     script.manifest.boot_id = boot.to_owned();
@@ -44,7 +44,7 @@ fn at(trace: &Value, event: &Value) -> i64 {
 }
 
 #[test]
-fn files_come_to_one_clock_and_keep_their_rows() {
+fn files_are_aligned_to_one_clock_and_keep_their_rows() {
     let scratch = Scratch::new();
     let write = |name: &str, text: String| {
         let path = scratch.join(name);
@@ -90,7 +90,7 @@ fn files_come_to_one_clock_and_keep_their_rows() {
     let expected = [
         (json!(100), "f", first),
         (json!(5_000_000), "f", first),
-        // Seven microseconds later by its own clock, which was set by as much.
+        // Seven microseconds later by its own clock, which had been set forward by that amount.
         (json!(100_000_100), "f", first),
         (json!(105_000_000), "f", first),
         (json!(200_000_100), "aten::\"mm\"", BASE + 100_000 + 5_001),
@@ -102,7 +102,7 @@ fn files_come_to_one_clock_and_keep_their_rows() {
         (&torch["tts"], &torch["dur"], &torch["tid"]),
         (&json!(7), &json!(2.0), &json!("t"))
     );
-    // Without a base time: its first event is put at the first one of the first file.
+    // It has no base time, so its first event is aligned with the first event of the first file.
     assert_eq!(at(&trace, events(&trace, "B")[0]), first);
     assert_eq!(at(&trace, events(&trace, "E")[0]), first + 10_000);
 

@@ -1,6 +1,6 @@
 //! Exports in Perfetto's trace processor: Chrome JSON and `.pftrace` of one profile show the same
-//! slices, points, arrows and arguments there, which are those of the report, and it finds nothing
-//! wrong with either.
+//! slices, points, arrows and arguments there, which equal those of the report, and it finds
+//! nothing wrong with either.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,9 +26,9 @@ pub fn export(profile: &Path, to: &Path, more: &[&str]) -> String {
     run(&[&["trace", "export"], more, &["-o"]].concat(), &[to, profile])
 }
 
-/// In Chrome JSON, calls have arguments that only imports need, and three numbers are a list.
-/// Perfetto's format leaves zeros of three numbers out, and the trace processor shows each dot of a
-/// key as `_`.
+/// Adapts a timeline of Chrome JSON for comparison. There, calls have arguments that only imports
+/// need, and three numbers are a list. Perfetto's format leaves out zeros of three numbers, and the
+/// trace processor shows each dot of a key as `_`.
 fn as_in_perfetto(mut timeline: Timeline) -> Timeline {
     for slice in &mut timeline.slices {
         let raw = ["export", "groups", "workgroups", "values", "process", "thread"];
@@ -80,7 +80,7 @@ fn both_with(
     perfetto
 }
 
-/// The calls of each op, their times and what they counted are those of the report.
+/// The calls of each op, their times and their counts equal those of the report.
 fn as_reported(what: &str, timeline: &Timeline, profile: &Path) {
     let mut report = Command::new(PROGRAM);
     let report = report.arg("report").arg(profile).args(["--format", "json"]).output().unwrap();
@@ -115,7 +115,7 @@ fn as_reported(what: &str, timeline: &Timeline, profile: &Path) {
             assert_eq!(args.get(*counter).unwrap_or(&0), total, "{what}: {counter} of {op}");
         }
     }
-    // Time series say the same once more.
+    // Time series must say the same.
     let mut series = BTreeMap::<String, f64>::new();
     for Point { name, value, .. } in &timeline.points {
         if let Some((_, counter)) = name.split_once(" counters ") {
@@ -133,7 +133,7 @@ fn as_reported(what: &str, timeline: &Timeline, profile: &Path) {
 }
 
 #[test]
-fn the_kept_profile_is_shown_as_it_is() {
+fn the_kept_profile_is_shown_correctly() {
     let Some(mut oracle) = TraceProcessor::start("oracle_kept") else { return };
     let profiles = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/profiles");
     let mut seen = 0;
@@ -142,7 +142,7 @@ fn the_kept_profile_is_shown_as_it_is() {
         if path.is_dir() {
             let timeline = both(&mut oracle, "kept", &path, &Scratch::new());
             as_reported("kept", &timeline, &path);
-            // A part of it: what is shown of it is shown of the whole, too.
+            // What is shown of a part must also be shown of the whole.
             let window = ["--from", "10ms", "--to", "500ms"];
             let kinds = ["--category", "cpu_op", "--category", "kernel"];
             let more = [&window[..], &kinds[..]].concat();
@@ -159,8 +159,8 @@ fn the_kept_profile_is_shown_as_it_is() {
     assert!(seen > 0);
 }
 
-/// Counters that are mostly 0 stand before others, some are missing: no value is read as another
-/// one, and none as 0.
+/// Some counters are usually 0 and come before others, and some are missing: no value is read as
+/// another counter's, and none as 0.
 #[test]
 fn counters_are_read_as_they_were_counted() {
     let Some(mut oracle) = TraceProcessor::start("oracle_counters") else { return };
@@ -174,7 +174,7 @@ fn counters_are_read_as_they_were_counted() {
     let mut sums = [0u64; 11];
     let mut points = 0;
     for i in 0..600u64 {
-        // Counter c is 0 in most calls if it is even; which of them are 0 changes all the time.
+        // An even counter c is 0 in most calls; which counters are 0 changes from call to call.
         let value = |c: u64| match (c % 2, (i / (c + 1)) % 5) {
             (0, 0) | (1, 1..) => 1 + 1_000 * c + i,
             _ => 0,
@@ -204,10 +204,10 @@ fn counters_are_read_as_they_were_counted() {
     }
 }
 
-/// Names that formats could stumble over, calls of no length, calls that begin and end together,
-/// programs that replace themselves, many threads.
+/// Names that are difficult for formats, calls of length 0, calls that begin and end together,
+/// programs that replace themselves, and many threads.
 #[test]
-fn hostile_profiles_are_shown_as_they_are() {
+fn hostile_profiles_are_shown_correctly() {
     let Some(mut oracle) = TraceProcessor::start("oracle_hostile") else { return };
     let mut script = ProfileScript::monotonic();
     script.counter("a\"b\\c,\u{7}é", 0);
@@ -221,7 +221,7 @@ fn hostile_profiles_are_shown_as_they_are() {
         "a\u{1}b",
     ];
     for generation in 0..3 {
-        // The same process id three times: it has replaced its program.
+        // The same process id three times: the process has replaced its program.
         let process = script.process(100);
         process.generation = generation;
         process.library("lib \"x\"\\", &names);
@@ -230,7 +230,7 @@ fn hostile_profiles_are_shown_as_they_are() {
         let call = |export: u32, start: u64, duration: u64| {
             CallScript::new(export, base + start, duration).group(5, &[start, 0])
         };
-        // Recorded when they end: inner ones first.
+        // Recorded at their ends: inner calls first.
         for one in [
             call(0, 0, 0),
             call(1, 0, 0),
@@ -261,7 +261,7 @@ fn hostile_profiles_are_shown_as_they_are() {
     let all = timeline.slices.iter().filter(|s| s.category == "cpu_op");
     let calls = |name: &'static str| all.clone().filter(move |s| s.name == name);
     let depth = |s: &Shown| s.depth;
-    // Of what begins together, the call that was recorded last is around the others.
+    // Of calls that begin together, the one that was recorded last is around the others.
     let mut depths: Vec<_> =
         calls(names[2]).filter(|s| s.ts == REALTIME + 10_100).map(depth).collect();
     depths.sort_unstable();
@@ -271,7 +271,7 @@ fn hostile_profiles_are_shown_as_they_are() {
     assert_eq!(rows.len(), 300);
 }
 
-/// Clocks of a run and of its processes, in whatever order they were read; and one that was set back.
+/// Clocks of a run and of its processes, read in any order, and a clock that was set back.
 #[test]
 fn snapshots_of_clocks_are_in_order() {
     let Some(mut oracle) = TraceProcessor::start("oracle_clocks") else { return };
@@ -299,9 +299,9 @@ fn snapshots_of_clocks_are_in_order() {
     assert_eq!(begins, [200_000, 200_000, 400_000, 400_000]);
 }
 
-/// What real IREE did, on threads of its own and in several processes, with counters.
+/// Real IREE, on its own threads and in several processes, with counters.
 #[test]
-fn fresh_recordings_are_shown_as_they_are() {
+fn fresh_recordings_are_shown_correctly() {
     let Some(mut oracle) = TraceProcessor::start("oracle_fresh") else { return };
     let Some(program) = counterpoint("oracle_fresh") else { return };
     let Some(iree) = Iree::new("oracle_fresh") else { return };
@@ -335,7 +335,7 @@ fn fresh_recordings_are_shown_as_they_are() {
 
 /// A program that forks: each process has its own calls in its own row.
 #[test]
-fn forks_are_shown_as_they_are() {
+fn forks_are_shown_correctly() {
     let Some(mut oracle) = TraceProcessor::start("oracle_fork") else { return };
     let Some(program) = counterpoint("oracle_fork") else { return };
     let programs = crate::support::Programs::get();
@@ -348,7 +348,7 @@ fn forks_are_shown_as_they_are() {
     assert!(recorded.calls_per_process().len() > 1);
 }
 
-/// Time series of any value: a sample that is not a number gets no point, and no missing sample
+/// Time series with any values: a sample that is not a number has no point, and no missing sample
 /// becomes a point at 0.
 #[test]
 fn tracks_of_any_value_are_shown() {

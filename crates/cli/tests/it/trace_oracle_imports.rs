@@ -1,5 +1,5 @@
-//! Imported traces, merges and what `trace export` makes of them in Perfetto's trace processor: it
-//! shows of `.pftrace` what it shows of Chrome JSON, but for what it drops there.
+//! Imported traces, merges, and their exports in Perfetto's trace processor: it shows the same for
+//! `.pftrace` as for Chrome JSON, except for what it drops there.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::trace_oracle::{export, run};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// A trace as other programs write them, and what it says.
+/// A trace as other programs write it, with its profile and exports.
 struct Foreign {
     _scratch: Scratch,
     profile: PathBuf,
@@ -39,7 +39,7 @@ fn import_events(events: &Value) -> Foreign {
 }
 
 #[test]
-fn counters_of_other_ids_are_other_series() {
+fn counters_with_different_ids_are_different_series() {
     let Some(mut oracle) = TraceProcessor::start("oracle_ids") else { return };
     let counter = |id: Value, tid: u32, ts: u32, value: Value| {
         let mut event = json!({"ph": "C", "name": "c", "pid": 1, "tid": tid, "ts": ts,
@@ -77,7 +77,7 @@ fn counters_of_other_ids_are_other_series() {
 }
 
 #[test]
-fn arguments_arrive_whatever_their_size() {
+fn arguments_of_any_size_arrive() {
     let Some(mut oracle) = TraceProcessor::start("oracle_args") else { return };
     let text = r#"[{"ph":"X","name":"a","pid":1,"tid":2,"ts":1,"dur":2,"args":{
         "i":-9223372036854775808,"u":18446744073709551615,"big":18446744073709551616,
@@ -98,7 +98,7 @@ fn arguments_arrive_whatever_their_size() {
     assert_eq!(json!(perfetto.slices[0].args), expected);
 }
 
-/// Slices that are whole and such of a begin and an end lie in one another, in one row.
+/// Whole slices and slices made of a begin and an end are nested in one row.
 #[test]
 fn begins_and_ends_nest_with_whole_slices() {
     let Some(mut oracle) = TraceProcessor::start("oracle_nesting") else { return };
@@ -138,7 +138,7 @@ fn begins_and_ends_nest_with_whole_slices() {
     assert!(slices.iter().all(|s| s.row == ["p", "t"]));
 }
 
-/// What happens in thread 0 of a process happens in its main thread, as in Chrome's format.
+/// Events in thread 0 of a process are in its main thread, as in Chrome's format.
 #[test]
 fn thread_0_is_the_main_thread() {
     let Some(mut oracle) = TraceProcessor::start("oracle_thread_0") else { return };
@@ -159,7 +159,8 @@ fn thread_0_is_the_main_thread() {
     assert_eq!(depths, [("i", 1), ("x", 0), ("y", 1)]);
 }
 
-/// Times before 1970 are not to be had in Perfetto's format: all are later, by as much, and said.
+/// Perfetto's format has no times before 1970: all times are moved by the same amount, which is
+/// reported.
 #[test]
 fn times_before_1970_keep_their_distances() {
     let Some(mut oracle) = TraceProcessor::start("oracle_before_1970") else { return };
@@ -178,7 +179,7 @@ fn times_before_1970_keep_their_distances() {
     assert_eq!((perfetto.points[0].ts, perfetto.points[0].value), (1_000, 4.0));
 }
 
-/// Rows keep their names when files are joined whose times count from different moments.
+/// Rows keep their names when files with different base times are merged.
 #[test]
 fn names_of_rows_survive_a_merge() {
     let Some(mut oracle) = TraceProcessor::start("oracle_merge") else { return };
@@ -186,7 +187,7 @@ fn names_of_rows_survive_a_merge() {
     let base = 1_790_857_026_000_000_000i64;
     let mut files = Vec::new();
     for rank in 0..3i64 {
-        // The second one has no base time, and its names have an early time.
+        // The second file has no base time, and its names have an early time.
         let mut trace = json!({
             "distributedInfo": {"rank": rank, "world_size": 3},
             "traceEvents": [
@@ -220,9 +221,9 @@ fn names_of_rows_survive_a_merge() {
     }
 }
 
-/// The traces that torch wrote, where they lie beside the checkout.
+/// The traces that torch wrote, if they are next to the checkout.
 #[test]
-fn torchs_traces_are_shown_as_they_were() {
+fn torchs_traces_are_shown_correctly() {
     let Some(mut oracle) = TraceProcessor::start("oracle_torch") else { return };
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/workloads/traces");
     let Ok(entries) = std::fs::read_dir(&shared) else {
@@ -233,8 +234,8 @@ fn torchs_traces_are_shown_as_they_were() {
         let file = entry.unwrap().path();
         let what = file.display().to_string();
         let trace = import(&[&file]);
-        // Of Chrome's format, the trace processor drops slices of one row that overlap without
-        // lying in one another; of Perfetto's it shows all of them, in more rows.
+        // For Chrome's format, the trace processor drops slices of a row that overlap without being
+        // nested. For Perfetto's format, it shows all of them, in more rows.
         let dropped = oracle.faults(&trace.again);
         let chrome = oracle.loaded(0);
         assert_eq!(oracle.faults(&file), dropped, "{what}");
@@ -254,11 +255,11 @@ fn torchs_traces_are_shown_as_they_were() {
     }
 }
 
-/// Perfetto's format shows what Chrome's does but for the rows, and the slices that are dropped of
-/// it there.
+/// Checks that Perfetto's format shows everything that Chrome's format shows, possibly in other
+/// rows, and in addition the `more` slices that are dropped there.
 fn assert_includes(what: &str, all: &Timeline, part: &Timeline, base_ns: i64, more: u64) {
     let key = |s: &Shown, base_ns: i64| {
-        // Within 1 ns of one another.
+        // Times may differ by 1 ns.
         let times = [s.ts + base_ns, s.dur];
         (s.name.clone(), s.category.clone(), json!(s.args).to_string(), times)
     };
@@ -283,7 +284,7 @@ fn assert_includes(what: &str, all: &Timeline, part: &Timeline, base_ns: i64, mo
     assert_eq!(all, part, "{what}: arrows and points");
 }
 
-/// The slices of each op are the calls of the report.
+/// The slices of each op equal the calls of the report.
 fn as_reported_foreign(what: &str, timeline: &Timeline, profile: &Path) {
     let mut report = Command::new(PROGRAM);
     let report = report.arg("report").arg(profile).args(["--format", "json"]).output().unwrap();

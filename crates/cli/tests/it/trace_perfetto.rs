@@ -1,5 +1,5 @@
-//! `counterpoint trace export -o x.pftrace`, read by a decoder made of Perfetto's published
-//! definitions, against Chrome JSON of the same profile.
+//! `counterpoint trace export -o x.pftrace`, read by a decoder made from Perfetto's published
+//! definitions and compared with Chrome JSON of the same profile.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +20,7 @@ fn export(dir: &Path, output: &Path, more: &[&str]) {
     assert!(command.status().unwrap().success());
 }
 
-/// What the decoder says.
+/// What the decoder prints.
 fn decode(python: &Path, trace: &Path) -> Value {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/decode_pftrace.py");
     let output = Command::new(python).arg(script).arg(trace).output().unwrap();
@@ -28,7 +28,7 @@ fn decode(python: &Path, trace: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Start, duration, name, category, arguments, as text, sorted.
+/// Start, duration, name, category and arguments, as text, sorted.
 fn sorted(mut all: Vec<Value>) -> Vec<String> {
     all.sort_by_key(|one| (one[0].as_i64(), one[1].as_i64(), one.to_string()));
     all.iter().map(Value::to_string).collect()
@@ -42,21 +42,22 @@ fn of_perfetto(trace: &Value) -> Vec<String> {
     sorted(slices.collect())
 }
 
-/// Keys in one order.
+/// The arguments with sorted keys.
 fn sort(args: &Value) -> Value {
     let mut pairs: Vec<_> = args.as_object().unwrap().iter().collect();
     pairs.sort_by_key(|(key, _)| *key);
     json!(pairs)
 }
 
-/// The same from Chrome JSON: lists of three become x, y, z without zeros, nulls go.
+/// The same from Chrome JSON: lists of three become x, y and z without zeros, and nulls are
+/// removed.
 fn of_chrome(trace: &Value) -> Vec<String> {
     let base = trace["baseTimeNanoseconds"].as_i64().unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     let slices = events.iter().filter(|e| e["ph"] == "X").map(|e| {
         let ns = |key: &str| (e[key].as_f64().unwrap() * 1_000.0).round() as i64;
         let mut args = Map::new();
-        // What only imports need is in Chrome JSON only.
+        // What only imports need is only in Chrome JSON.
         let raw = ["export", "groups", "workgroups", "values", "process", "thread"];
         let of_imports = |key: &str| e["cat"] != "kernel" && raw.contains(&key);
         for (key, value) in e["args"].as_object().unwrap() {
@@ -91,13 +92,13 @@ fn points_of_chrome(trace: &Value) -> Vec<String> {
         let at = base + (e["ts"].as_f64().unwrap() * 1_000.0).round() as i64;
         let name = e["name"].as_str().unwrap();
         let series = e["args"].as_object().unwrap().iter();
-        // Beyond 2^63 a value is a double in Perfetto's format, and a whole number in Chrome's.
+        // In Perfetto's format, a value of 2^63 or more is a double; in Chrome's it is an integer.
         series.map(move |(key, value)| json!([at, 0, format!("{name} {key}"), value.as_f64()]))
     });
     sorted(points.collect())
 }
 
-/// Time and id of each end of an arrow: the ones that begin, the ones that end.
+/// Time and id of each end of an arrow: first those that begin, then those that end.
 fn arrows_of_perfetto(trace: &Value) -> [Vec<String>; 2] {
     ["from", "to"].map(|end| {
         let slices = trace["slices"].as_array().unwrap().iter();
@@ -112,7 +113,7 @@ fn arrows_of_chrome(trace: &Value) -> [Vec<String>; 2] {
     let base = trace["baseTimeNanoseconds"].as_i64().unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     ["s", "f"].map(|end| {
-        // An end of an arrow stands behind its slice.
+        // In the file, an end of an arrow follows its slice.
         let ends = events.windows(2).filter(|two| two[1]["ph"] == end).map(|two| {
             let at = base + (two[1]["ts"].as_f64().unwrap() * 1_000.0).round() as i64;
             json!([at, two[1]["id"], two[0]["name"]])
@@ -144,7 +145,7 @@ fn compare(python: &Path, script: &ProfileScript) -> Value {
 }
 
 #[test]
-fn rows_counters_and_arrows_are_where_paper_says() {
+fn rows_counters_and_arrows_equal_those_on_paper() {
     let Some(python) = python("perfetto") else { return };
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -153,7 +154,8 @@ fn rows_counters_and_arrows_are_where_paper_says() {
     let process = script.process(100);
     process.library("mlp", &["é \"x\"\n", "inner"]);
     let main = process.thread("main");
-    // A call inside a call, recorded first; then one of which only the first group was read.
+    // A call inside a call, which is recorded first, and then one of which only the first group was
+    // read.
     let call = |call: CallScript| call.group(5, &[3]).group(5, &[u64::MAX]).group(5, &[9]);
     main.call(call(CallScript::new(1, 1_100, 300)));
     main.call(call(CallScript::new(0, 1_000, 500)));
@@ -175,7 +177,7 @@ fn rows_counters_and_arrows_are_where_paper_says() {
     assert_eq!(dispatch["row"], json!(["dispatches of model 100", "stream 1", 0, 0]));
     assert_eq!(find("é \"x\"\n", "cpu_op", REALTIME + 2_000)[0]["duration"], 0);
     let points: Vec<_> = trace["counters"].as_array().unwrap().iter().collect();
-    assert_eq!(points.len(), 3 + 2 + 2, "no point where nothing was read");
+    assert_eq!(points.len(), 3 + 2 + 2, "calls without a reading have no point");
     let of = |name: &str| points.iter().find(|p| p["name"] == name).unwrap();
     assert_eq!(of("main 100 counters of group 0 page-faults")["unit"], "UNIT_COUNT");
     assert_eq!(of("main 100 counters of group 1 traffic")["unit"], "UNIT_SIZE_BYTES");
@@ -187,7 +189,7 @@ fn rows_counters_and_arrows_are_where_paper_says() {
     );
 }
 
-/// More series than a slice's packet may carry, and values that it has no field for.
+/// More series than a slice's packet may have, and values that have no field in it.
 #[test]
 fn many_series_and_large_values_arrive() {
     let Some(python) = python("perfetto_series") else { return };
@@ -202,7 +204,7 @@ fn many_series_and_large_values_arrive() {
         let value = |series: u64| if i == series { u64::MAX / 2 + 1 + i } else { 100 * series + i };
         let [a, b] = [(0..6).map(value), (6..11).map(value)].map(Iterator::collect::<Vec<_>>);
         let call = CallScript::new(0, 1_000 + 100 * i, 50);
-        // The first call knows less than the others; some know one group only.
+        // The first call has fewer values than the others; some calls have only one group.
         thread.call(match i % 5 {
             0 => call.group(5, &a).unread(),
             1 => call.unread().group(5, &b),
@@ -225,9 +227,9 @@ fn many_series_and_large_values_arrive() {
     );
 }
 
-/// Calls that overlap in every way, also in ways that no thread could make them.
+/// Calls that overlap in every way, even in ways that are impossible for a thread.
 #[test]
-fn whatever_calls_do_both_formats_say_the_same() {
+fn both_formats_agree_for_any_calls() {
     let Some(python) = python("perfetto_random") else { return };
     let mut random = 0x9E37_79B9_7F4A_7C15u64;
     let mut next = move |below: u64| {
@@ -260,8 +262,8 @@ fn whatever_calls_do_both_formats_say_the_same() {
     }
 }
 
-/// What a trace of Chrome's format says, from the file itself: slices, moments and points with
-/// their rows, ends of arrows by id and row.
+/// The contents of a trace in Chrome's format, from the file itself: slices, moments and points
+/// with their rows, and ends of arrows by id and row.
 struct Expected {
     slices: Vec<String>,
     instants: Vec<String>,
@@ -346,7 +348,8 @@ fn found(trace: &Value) -> Expected {
         let args = sort(&s["args"]);
         json!([s["start"], s["duration"], s["name"], s["category"], args, row(s)]).to_string()
     };
-    // A moment with an arrow stands for an end that no slice has: of the arrow only.
+    // A moment with an arrow represents an end at which there is no slice, so it only counts as an
+    // arrow.
     let instants = all("instants").filter(|i| i["from"] == json!([]) && i["to"] == json!([]));
     let instant = |i: &Value| {
         json!([i["at"], i["name"], i["category"], sort(&i["args"]), row(i)]).to_string()
@@ -395,7 +398,7 @@ fn import_and_compare(python: &Path, scratch: &Scratch, name: &str, file: &Path,
 }
 
 #[test]
-fn imported_traces_say_what_they_said() {
+fn imported_traces_keep_their_contents() {
     let Some(python) = python("perfetto_import") else { return };
     let scratch = Scratch::new();
     let trace = json!({
@@ -437,9 +440,9 @@ fn imported_traces_say_what_they_said() {
     import_and_compare(&python, &scratch, "made", &file, &trace);
 }
 
-/// The traces that torch wrote, where they lie beside the checkout.
+/// The traces that torch wrote, if they are next to the checkout.
 #[test]
-fn torchs_traces_say_what_they_said() {
+fn torchs_traces_keep_their_contents() {
     let Some(python) = python("perfetto_torch") else { return };
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/workloads/traces");
     let Ok(entries) = std::fs::read_dir(&shared) else {
@@ -457,9 +460,9 @@ fn torchs_traces_say_what_they_said() {
     }
 }
 
-/// Several traces in one profile: rows of each are its own, times on one clock.
+/// Several traces in one profile: each has its own rows, and all times are on one clock.
 #[test]
-fn several_imported_traces_have_rows_of_their_own() {
+fn several_imported_traces_have_separate_rows() {
     let Some(python) = python("perfetto_several") else { return };
     let scratch = Scratch::new();
     let base = 1_790_857_026_000_000_000i64;

@@ -1,4 +1,5 @@
-//! import(export(p)) = p: every view of a profile that went through Chrome JSON says what it said.
+//! import(export(p)) = p: after a round trip through Chrome JSON, every view of a profile prints
+//! the same.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +16,7 @@ use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// What a command says of a profile, with its name taken out.
+/// What a command prints for a profile, without the profile's name.
 fn say(args: &[&str], profile: &Path) -> (String, String) {
     let mut command = Command::new(PROGRAM);
     let output = command.arg(args[0]).arg(profile).args(&args[1..]).output().unwrap();
@@ -33,7 +34,7 @@ fn export(profile: &Path, to: &Path, more: &[&str]) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Whether the import knew an export of ours.
+/// Imports a trace. Returns whether the import recognised it as our export.
 fn import(trace: &Path, to: &Path) -> bool {
     let mut command = Command::new(PROGRAM);
     let output = command.args(["trace", "import", "-o"]).args([to, trace]).output().unwrap();
@@ -53,7 +54,7 @@ const VIEWS: [&[&str]; 9] = [
     &["export", "--what", "tracks", "--format", "csv"],
 ];
 
-/// Each view says the same of both.
+/// Checks that each view prints the same for both.
 fn same(p: &Path, q: &Path, what: &str) {
     for view in VIEWS {
         let (of_p, of_q) = (say(view, p), say(view, q));
@@ -67,7 +68,7 @@ fn same(p: &Path, q: &Path, what: &str) {
     }
 }
 
-/// Exports, imports, compares; and the export of the import is the export.
+/// Exports, imports and compares; the export of the import must equal the first export.
 fn goes_round(p: &Path, scratch: &Scratch, ending: &str, what: &str) {
     let at = |name: &str| scratch.join(&format!("round-{name}"));
     let (trace, q) = (at(&format!("a.{ending}")), at("q.cpt"));
@@ -82,7 +83,7 @@ fn goes_round(p: &Path, scratch: &Scratch, ending: &str, what: &str) {
     export(&q, &again, &[]);
     if ending == "json" {
         let text = |path: &Path| std::fs::read_to_string(path).unwrap();
-        // Only the trace's name says where it lies.
+        // Only the trace's name contains the file's name.
         let named = text(&again).replace("round-b.json", "round-a.json");
         assert!(named == text(&trace), "{what}: the export of the import is another one");
     }
@@ -90,13 +91,13 @@ fn goes_round(p: &Path, scratch: &Scratch, ending: &str, what: &str) {
 
 const NAMES: [&str; 8] =
     ["f", "g", "f \"x\"\n\u{1}", "", "matmul_é\u{1f600}", "</script>", "\\", "op#1"];
-/// What recorded calls are. Those that are apart come from imports of other traces.
+/// The roles of recorded calls. Calls that are apart only come from imports of other traces.
 const ROLES: [Role; 5] = [Role::Workgroup, Role::Op, Role::Run, Role::Region, Role::Task];
-/// Some of them are what arguments of calls are called.
+/// Some of these names are also arguments of calls.
 const COUNTERS: [&str; 8] =
     ["page-faults", "cpu", "worker", "task-clock", "page-faults", "groups", "a\"b", "export"];
 
-/// A profile with everything that a profile can have, drawn at random.
+/// A random profile with everything that a profile can have.
 fn script(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let manifest = &mut script.manifest;
@@ -106,7 +107,7 @@ fn script(r: &mut Random) -> ProfileScript {
     let tsc = r.odd(2);
     if tsc {
         manifest.clock = Clock::Tsc;
-        // About 2.1 GHz, and times that are no whole nanoseconds.
+        // About 2.1 GHz, and times that are not whole nanoseconds.
         for moment in &mut manifest.snapshots {
             moment.ticks = moment.ticks * 2_100_000_019 / 1_000_000_000 + 12_345;
         }
@@ -187,7 +188,7 @@ fn script(r: &mut Random) -> ProfileScript {
             if r.odd(4) {
                 thread.name = vec![0xff, b'x', 0xc3];
             }
-            // A kernel's thread id is used again.
+            // The kernel reuses thread ids.
             if r.odd(3) && place > 0 {
                 thread.tid -= 1;
             }
@@ -221,7 +222,7 @@ fn item(r: &mut Random, thread: &mut testkit::ThreadScript, held: &[usize], now:
             let mut call = CallScript::new(r.of(&[0, 1, 2, 40, 99]), begin, length);
             *now = begin + length;
             match kind {
-                // Calls within this one came before it.
+                // Calls inside this one were recorded before it.
                 3 => {
                     let back = r.below(*now - 1_000);
                     call.call.start = *now - back;
@@ -320,7 +321,7 @@ fn scripted_profiles() {
     }
 }
 
-/// A whole recording of five processes, one of them killed, as an early version wrote it.
+/// A whole recording of five processes, one of which was killed, written by an early version.
 #[test]
 fn the_kept_profile() {
     let scratch = Scratch::new();
@@ -373,9 +374,9 @@ fn lines(trace: &Path) -> (String, Vec<String>, String) {
     (head.to_owned(), events.collect(), end.to_owned())
 }
 
-/// Another tool has put the keys of the document into another order.
+/// Another tool has changed the order of the document's keys.
 #[test]
-fn the_object_behind_the_events() {
+fn the_object_after_the_events() {
     let mut r = Random(99);
     let scratch = Scratch::new();
     let [p, a, b, q] = ["p.cpt", "a.json", "b.json", "q.cpt"].map(|name| scratch.join(name));
@@ -390,10 +391,10 @@ fn the_object_behind_the_events() {
     same(&p, &q, "other order");
 }
 
-/// Of a changed trace nothing is made up: each call that comes back is one that was there, or has
-/// less; and a note says that something was changed.
+/// From a changed trace, nothing is made up: each restored call equals an original one, or lacks
+/// some of its values, and a note says that the trace was changed.
 #[test]
-fn what_others_changed_is_missing() {
+fn changed_data_is_missing() {
     let mut r = Random(0xabcd_ef01_2345);
     let scratch = Scratch::new();
     let [p, a, b, q] = ["p.cpt", "a.json", "b.json", "q.cpt"].map(|name| scratch.join(name));
@@ -443,14 +444,14 @@ fn what_others_changed_is_missing() {
         let notes = say(&["report"], &q).0;
         assert!(notes.contains("the trace was changed after its export"), "{round}: {notes}");
         if round % 6 == 5 {
-            continue; // An event was added on purpose.
+            continue; // This round added an event on purpose.
         }
         nothing_is_made_up(&p, &q, round % 6 == 4 || round % 6 == 0, &format!("round {round}"));
     }
     assert!(restored > 10, "{restored}");
 }
 
-/// Each call of `q` is one of `p` at the same time, and says of it the same or nothing.
+/// Each call of `q` is a call of `p` at the same time, and each of its values is equal or missing.
 fn nothing_is_made_up(p: &Path, q: &Path, whole: bool, what: &str) {
     let read = |profile: &Path| -> Vec<BTreeMap<String, String>> {
         let text = say(&["export", "--format", "json"], profile).0;
@@ -464,7 +465,7 @@ fn nothing_is_made_up(p: &Path, q: &Path, whole: bool, what: &str) {
     };
     let (before, after) = (read(p), read(q));
     assert!(after.len() <= before.len(), "{what}");
-    // What a record cannot leave open, or what goes by places in the profile.
+    // Values that a record must have, or that depend on indices in the profile.
     let free = ["cpu", "node", "thread", "thread_name", "tid", "op_id", "op", "library", "export"];
     let counts = |key: &str| key.ends_with("_ns") && key.starts_with("group");
     let is_counter = |key: &str| counts(key) || COUNTERS.contains(&key);
@@ -478,7 +479,7 @@ fn nothing_is_made_up(p: &Path, q: &Path, whole: bool, what: &str) {
                         || now == "null"
                         || free.contains(&key.as_str())
                         || (time && !whole)
-                        // The place of a process or an export says which, but for lost names.
+                        // The index of a process or an export identifies it, except for lost names.
                         || key == "process" && !is_counter(key)
                 })
         };
@@ -534,8 +535,8 @@ fn real_recordings() {
 }
 
 #[test]
-fn the_clock_kinds_are_both_there() {
-    // So that the scripts above do not go on with one of them by accident.
+fn both_kinds_of_clocks_are_tested() {
+    // Makes sure that the scripts above use both kinds.
     let mut r = Random(0x2545_f491_4f6c_dd1d);
     let kinds: Vec<ClockKind> = (0..10).map(|_| script(&mut r).clock()).collect();
     assert!(kinds.contains(&ClockKind::Tsc) && kinds.contains(&ClockKind::Monotonic));

@@ -1,4 +1,4 @@
-//! import(export(p)) says what p said, and export(import(t)) what t did.
+//! import(export(p)) has the contents of p, and export(import(t)) those of t.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn read(path: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// Of what came back, the text: numbers with all their digits.
+/// The lines of the restored trace as text, so that numbers keep all their digits.
 fn texts(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap();
     text.lines().map(|line| line.trim_end_matches(',').to_owned()).collect()
@@ -47,20 +47,20 @@ fn a_profile_comes_back_from_its_export() {
     export(&p, &a, &[]);
     run(&["trace", "import", "-o"], &[&q, &a]);
     export(&q, &b, &[]);
-    // The profile is another one, and the trace is named after its own file.
+    // The profile is a different one, and the trace is named after its own file.
     let unnamed = |path: &Path| {
         let mut trace = read(path);
         trace.as_object_mut().unwrap().remove("traceName");
         trace
     };
     assert_eq!(unnamed(&b), unnamed(&a));
-    // Events to the letter and in their order.
+    // Events are identical and in the same order.
     let events = |path: &Path| {
         let lines = texts(path).into_iter().filter(|line| line.starts_with("{\"ph\""));
         lines.collect::<Vec<_>>()
     };
     assert_eq!(events(&b), events(&a));
-    // Once more.
+    // A second round trip.
     let [r, c] = ["r.cpt", "c.json"].map(|name| scratch.join(name));
     run(&["trace", "import", "-o"], &[&r, &b]);
     export(&r, &c, &[]);
@@ -69,7 +69,7 @@ fn a_profile_comes_back_from_its_export() {
 }
 
 #[test]
-fn what_others_wrote_comes_back() {
+fn traces_of_other_programs_come_back() {
     let scratch = Scratch::new();
     let documents = [
         json!({
@@ -115,7 +115,7 @@ fn what_others_wrote_comes_back() {
     }
 }
 
-/// The traces that torch wrote, where they lie beside the checkout.
+/// The traces that torch wrote, if they are next to the checkout.
 #[test]
 fn torchs_traces_come_back() {
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/workloads/traces");
@@ -139,7 +139,7 @@ fn torchs_traces_come_back() {
     }
 }
 
-/// Several traces in one profile come out as `trace merge` would have put their files together.
+/// Several traces in one profile are exported as `trace merge` would merge their files.
 #[test]
 fn several_traces_come_back_merged() {
     let scratch = Scratch::new();
@@ -169,7 +169,7 @@ fn several_traces_come_back_merged() {
         trace(base + 1_000_000, json!({"rank": 1}), json!(5)),
         trace(base, json!(null), json!(1.5)),
     ];
-    // More than ten: their order is that of the command, not of the alphabet.
+    // With more than ten files, the order must be that of the command, not alphabetical.
     let files: Vec<PathBuf> = (0..12).map(|i| at(&format!("t{i}.json"))).collect();
     for (i, file) in files.iter().enumerate() {
         std::fs::write(file, traces[i % 3].to_string()).unwrap();
@@ -194,9 +194,9 @@ fn several_traces_come_back_merged() {
     assert!(generic.to_string().contains("\"cat\":\"runtime\""));
 }
 
-/// From other programs' words to one word for each kind, to Kineto's words, and back.
+/// From other programs' categories to the generic ones, to Kineto's, and back.
 #[test]
-fn vocabularies_lead_back() {
+fn vocabularies_can_be_converted_back() {
     let categories = [
         ("cpu_op", "cpu_op"),
         ("cuda_runtime", "runtime"),
@@ -237,10 +237,11 @@ fn vocabularies_lead_back() {
     import("generic.json", "g.cpt");
     export(&at("g.cpt"), &at("back.json"), &["--vocabulary", "kineto"]);
     assert_eq!(read(&at("back.json"))["traceEvents"], trace["traceEvents"]);
-    // Without a vocabulary, what was imported is what is exported.
+    // Without a vocabulary, the export keeps the imported categories.
     export(&at("g.cpt"), &at("still.json"), &[]);
     assert_eq!(read(&at("still.json")), read(&at("generic.json")));
-    // Words that only have a generic form get the one that Kineto's consumers look for.
+    // Categories that only have a generic form become those that tools for Kineto's traces look
+    // for.
     let plain = json!([{"ph": "X", "cat": "runtime", "name": "a", "pid": 1, "tid": 2, "ts": 0, "dur": 5},
                        {"ph": "X", "cat": "Memcpy", "name": "a", "pid": 1, "tid": 2, "ts": 9, "dur": 5}]);
     std::fs::write(at("p.json"), plain.to_string()).unwrap();

@@ -1,4 +1,4 @@
-//! Counters that `run` samples beside the program.
+//! Counters that `run` samples while the program runs.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -43,7 +43,7 @@ fn online_cpus() -> u64 {
     ranges.sum()
 }
 
-/// The script gives what each reading adds, so every raw value is known beforehand.
+/// The script defines what each reading adds, so every raw value is known in advance.
 #[test]
 fn a_scripted_counter_is_read_as_written() {
     let Some(program) = counterpoint("tracks_sim") else { return };
@@ -54,7 +54,7 @@ fn a_scripted_counter_is_read_as_written() {
     let output = run(&program, &at, &options, &["sleep", "0.08"]);
     assert!(output.status.success(), "{output:?}");
     let rows = samples(&program, &at);
-    assert!(rows.len() >= 3, "before, between and after: {rows:?}");
+    assert!(rows.len() >= 3, "samples before, during and after the run: {rows:?}");
     let steps = [(5, 1_000), (7, 1_000), (0, 0), (3, 500), (9, 1_000)];
     let (mut raw, mut running) = (0, 0);
     for (i, row) in rows.iter().enumerate() {
@@ -77,9 +77,9 @@ fn a_scripted_counter_is_read_as_written() {
     assert_eq!(report["tracks"].as_array().unwrap().len(), 1);
 }
 
-/// Every CPU's time-stamp counter, read through perf, against the ticks of the run's own clock:
-/// both count the same oscillator, and each reading lies between two readings of the clock.
-/// And a clock that counts real time on each CPU, against `CLOCK_MONOTONIC`.
+/// Compares every CPU's time-stamp counter, read through perf, with the ticks of the run's own
+/// clock: both count the same oscillator, and each reading is between two readings of the clock.
+/// Also compares a clock that counts real time on each CPU with `CLOCK_MONOTONIC`.
 #[test]
 fn per_cpu_counters_agree_with_the_clock() {
     let Some(program) = counterpoint("tracks_tsc") else { return };
@@ -97,7 +97,7 @@ fn per_cpu_counters_agree_with_the_clock() {
     for track in tracks {
         let number = |key: &str| track[key].as_f64().unwrap();
         let seconds = number("over_ns") / 1e9;
-        assert!(seconds > 0.3, "from before the program to after it: {seconds} s");
+        assert!(seconds > 0.3, "the samples span the program: {seconds} s");
         assert_eq!((track["scope"].as_str(), number("coverage")), (Some("cpu"), 1.0));
         let expected = match track["track"].as_str().unwrap() {
             "cpu-clock" => 1e9,
@@ -105,8 +105,8 @@ fn per_cpu_counters_agree_with_the_clock() {
             _ => continue,
         };
         let off = (number("rate") / expected - 1.0).abs();
-        // A reading that is interrupted between its two looks at the clock is off by half of
-        // that; 10 ms of 300.
+        // A reading that is interrupted between its two readings of the clock is off by half of
+        // that time; 10 ms of 300 are allowed.
         assert!(off < 0.03, "{track}: {off} off {expected}");
     }
     let rows = samples(&program, &at);
@@ -117,8 +117,8 @@ fn per_cpu_counters_agree_with_the_clock() {
     }
 }
 
-/// SIGKILL to `run` itself: what was sampled until then is there, its times can be converted, and
-/// the program goes on undisturbed.
+/// SIGKILL to `run` itself: earlier samples exist, their times can be converted, and the program
+/// continues undisturbed.
 #[test]
 fn samples_survive_a_kill_of_run() {
     let Some(program) = counterpoint("tracks_kill") else { return };
@@ -130,7 +130,7 @@ fn samples_survive_a_kill_of_run() {
     let mut child = run.spawn().unwrap();
     let file = at.join("tracks/run/samples.arrows");
     let begin = Instant::now();
-    // The second batch: after a second.
+    // Waits for the second batch, which comes after a second.
     while std::fs::metadata(&file).map_or(0, |m| m.len()) < 4_000 {
         assert!(begin.elapsed() < Duration::from_secs(60), "nothing was sampled");
         std::thread::sleep(Duration::from_millis(20));
@@ -142,7 +142,7 @@ fn samples_survive_a_kill_of_run() {
     let track = &report["tracks"][0];
     assert!(track["samples"].as_u64().unwrap() > 10, "{track}");
     assert_eq!(report["profile"]["clock"]["calibrated"], true);
-    // An uncalibrated clock would be off by its frequency.
+    // An uncalibrated clock would be wrong by its frequency.
     let rate = track["rate"].as_f64().unwrap();
     assert!((50.0..=110.0).contains(&rate), "{track}");
     let losses: Vec<&str> =
@@ -151,7 +151,7 @@ fn samples_survive_a_kill_of_run() {
 }
 
 #[test]
-fn what_cannot_be_sampled_is_refused_before_anything_starts() {
+fn counters_that_cannot_be_sampled_are_refused_before_the_start() {
     let Some(program) = counterpoint("tracks_refused") else { return };
     let scratch = Scratch::new();
     let at = scratch.join("r.cpt");
@@ -171,9 +171,9 @@ fn what_cannot_be_sampled_is_refused_before_anything_starts() {
     );
 }
 
-/// A profile with two imported-looking and two sampled series; times in ns.
+/// A profile with two series that look imported and two sampled ones; times are in ns.
 #[test]
-fn the_views() {
+fn the_views_of_tracks() {
     let scratch = Scratch::new();
     let at = scratch.join("v.cpt");
     ProfileScript::monotonic().write(&at);
@@ -220,7 +220,7 @@ fn the_views() {
     golden.check("filter", 0, &filter);
 }
 
-/// Both files, read by another implementation of Arrow.
+/// Another implementation of Arrow reads both files.
 #[test]
 fn pyarrow_reads_the_streams() {
     let Some(python) = python_with("tracks_pyarrow", "pyarrow") else { return };

@@ -1,6 +1,6 @@
-//! The adapter for TVM's virtual machine, and sessions, with a program that looks like TVM from
-//! inside: functions of its FFI, a pool of threads, a machine that calls ops. Counts are exact where
-//! the program touches as many fresh pages as it says.
+//! Tests the adapter for TVM's virtual machine, and sessions, with a program that looks like TVM
+//! from inside: functions of its FFI, a thread pool, and a machine that calls ops. The program
+//! touches a stated number of fresh pages, so counts are exact.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -25,7 +25,7 @@ struct Row {
     thread: usize,
     start: u64,
     end: u64,
-    /// The first counter.
+    /// The value of the first counter.
     count: Option<u64>,
     task: (u32, u32),
     extras: BTreeMap<u32, u64>,
@@ -58,14 +58,14 @@ fn rows(profile: &Profile) -> Vec<Row> {
     rows
 }
 
-/// Calls by role and name.
+/// Number of calls by role and name.
 fn counts(rows: &[Row]) -> BTreeMap<(Role, String), usize> {
     let mut counts = BTreeMap::new();
     rows.iter().for_each(|row| *counts.entry((row.role, row.name.clone())).or_default() += 1);
     counts
 }
 
-/// What one run of the program's model records, `n` times.
+/// What `n` runs of the program's model record.
 fn model(n: usize) -> BTreeMap<(Role, String), usize> {
     let of = |role, name: &str, count: usize| ((role, name.to_owned()), count * n);
     [
@@ -113,7 +113,7 @@ impl Host {
         self.scratch.join(name)
     }
 
-    /// A new profile, and its run file.
+    /// Makes a new profile and returns the path of its run file.
     fn prepare(&self, name: &str, events: &str) -> String {
         let variables = environment(&self.program, events, &self.path(name));
         variables.into_iter().find(|(name, _)| name == "COUNTERPOINT_RUN_FILE").unwrap().1
@@ -126,7 +126,7 @@ impl Host {
         command
     }
 
-    /// Runs it; what it printed.
+    /// Runs the program and returns its output.
     fn run(&self, mode: &str, run_files: &[&str]) -> String {
         let output = self.command(mode, run_files).output().unwrap();
         assert!(output.status.success(), "{mode}: {output:?}");
@@ -160,7 +160,7 @@ fn one<'a>(rows: &'a [Row], role: Role, name: &str) -> &'a Row {
     all[0]
 }
 
-/// What the facts say about one run of the model.
+/// Checks the metadata of one run of the model.
 fn check_model(rows: &[Row]) {
     let matmul = of(rows, Role::Op, "matmul")[0];
     assert_eq!(matmul.arguments, "float32[2, 3], float32[2, 3], float32[2, 3]");
@@ -173,7 +173,7 @@ fn check_model(rows: &[Row]) {
     assert_eq!((storage.arguments.as_str(), storage.device.as_str()), ("", ""));
     let workspace = one(rows, Role::Op, "workspace");
     assert_eq!(workspace.extras, [(KEY_WORKSPACE_BYTES, 1024)].into());
-    // Everything lies in the run of its thread.
+    // Everything is inside the run of its thread.
     let (main, failed) = (one(rows, Role::Run, "main"), one(rows, Role::Run, "throwing"));
     assert_eq!(failed.extras.keys().collect::<Vec<_>>(), [&KEY_FAILED, &KEY_FAILED_OP]);
     assert_eq!(failed.extras[&KEY_FAILED], 1);
@@ -181,11 +181,11 @@ fn check_model(rows: &[Row]) {
     for row in rows.iter().filter(|row| row.role == Role::Op) {
         assert!(main.start <= row.start && row.end <= main.end && row.thread == main.thread);
     }
-    // Each level of the recursion inside the one before.
+    // Each level of the recursion is inside the previous one.
     let mut levels = of(rows, Role::Op, "subgraph");
     levels.sort_by_key(|row| row.start);
     assert!(levels.windows(2).all(|w| w[0].start < w[1].start && w[1].end <= w[0].end));
-    // A region has its tasks' number, lies in its op, and its tasks in it.
+    // A region has its tasks' number. It is inside its op, and its tasks are inside of it.
     let op = one(rows, Role::Op, "parallel");
     let region = one(rows, Role::Region, "parallel");
     assert!(op.start <= region.start && region.end <= op.end);
@@ -205,8 +205,8 @@ fn check_model(rows: &[Row]) {
         .collect();
     numbers.sort_unstable();
     numbers.dedup();
-    assert_eq!(numbers.len(), 5, "each region has a number of its own");
-    // One task failed, and with it the region.
+    assert_eq!(numbers.len(), 5, "each region has a unique number");
+    // One task failed, and so did its region.
     let failed: Vec<(Role, u32)> = rows
         .iter()
         .filter(|row| row.extras.contains_key(&KEY_FAILED) && row.role != Role::Run)
@@ -216,8 +216,8 @@ fn check_model(rows: &[Row]) {
     assert_eq!(failed.len(), 2);
 }
 
-/// An op that touches as many fresh pages counts as many faults: on its own thread, and on each of
-/// the pool's.
+/// An op that touches N fresh pages counts N faults, on its own thread and on each thread of the
+/// pool.
 fn check_counts(rows: &[Row]) {
     assert_eq!(one(rows, Role::Op, "touch").count, Some(100));
     let mut tasks = of(rows, Role::Task, "parallel");
@@ -245,13 +245,13 @@ fn under_run_everything_is_recorded() {
         profile.processes[0].libraries.iter().map(|l| (l.kind, l.name.as_str())).collect();
     assert_eq!(kinds, [(LibraryKind::RelaxVm, "machine")]);
     let calibrations = &profile.processes[0].calibrations;
-    // Of calls with the counter, and of book-keeping ops, which are timed only.
+    // One for calls with the counter, and one for book-keeping ops, which are only timed.
     assert_eq!(calibrations.iter().map(|c| c.counters).collect::<Vec<_>>(), [1, 0]);
     assert_eq!(calibrations[0].inside_values, [0]);
 }
 
-/// One after another in one process, with other counters each; what is between them is in none,
-/// and each is collected while the process lives.
+/// Several sessions in one process, each with other counters. Calls between them are in none of
+/// them, and each profile is collected while the process lives.
 #[test]
 fn sessions_follow_one_another() {
     let Some(host) = Host::new("sessions") else { return };
@@ -275,7 +275,7 @@ fn sessions_follow_one_another() {
         .collect();
     assert_eq!(words, expected);
     for (n, name) in (1..).zip(["a.cpt", "b.cpt", "c.cpt"]) {
-        // The process lives, and yet all is there.
+        // The process lives, but everything has been collected.
         host.recover(name);
         let profile = host.profile(name);
         assert_eq!(profile.manifest.pool, None, "{name}");
@@ -289,7 +289,7 @@ fn sessions_follow_one_another() {
             let export = one(&rows, Role::Run, "throwing").extras[&KEY_FAILED_OP] as u32;
             let op = profile.ops.of(0, export).and_then(|op| profile.ops.get(op)).unwrap();
             assert_eq!((op.name.as_str(), op.role), ("throws", Role::Op));
-            // Book-keeping is timed only.
+            // Book-keeping is only timed.
             assert_eq!(one(&rows, Role::Op, "vm.builtin.alloc_storage").count, None);
         }
         assert_eq!(profile.processes.len(), 1);
@@ -302,7 +302,7 @@ fn sessions_follow_one_another() {
     assert_eq!(rest, "");
 }
 
-/// Under `counterpoint run` a session joins what is recorded already.
+/// Under `counterpoint run`, a session joins the recording that is in progress.
 #[test]
 fn a_session_joins_a_run() {
     let Some(host) = Host::new("session in a run") else { return };
@@ -314,12 +314,13 @@ fn a_session_joins_a_run() {
     assert_eq!(host.profile("unused.cpt").calls(), 0);
 }
 
-/// The user's own instrument is called first before and last behind, may skip and may fail.
+/// The user's own instrument is called first before an op and last after it. It may skip ops and
+/// fail.
 #[test]
 fn a_users_instrument_is_chained() {
     let Some(host) = Host::new("chained instrument") else { return };
     let file = host.prepare("p.cpt", "none");
-    // Two calls for each op that ran, one for what it skipped or refused.
+    // Two calls for each op that ran, and one for each op that it skipped or refused.
     assert_eq!(host.run("chain", &[&file]), "user 8 passed 1 held 1 freed 1\n");
     let profile = host.profile("p.cpt");
     let names: Vec<String> = rows(&profile).into_iter().map(|row| row.name).collect();
@@ -361,7 +362,8 @@ fn odd_arguments_do_no_harm() {
     assert_eq!(named["name_truncated"], 1);
 }
 
-/// More different shapes than are told apart: the rest has its name and no shapes.
+/// If there are more different shapes than can be told apart, the rest is recorded by name without
+/// shapes.
 #[test]
 fn shapes_are_bounded() {
     let Some(host) = Host::new("many shapes") else { return };
@@ -393,10 +395,10 @@ fn users_collectors_give_values() {
         assert_eq!(process.texts[&(row.extras[&key("state")] as u32)], "warm");
         assert_eq!(row.extras.len(), 3);
     }
-    // Registered before the session that counts the same: told apart.
+    // Registered before the session, which counts the same: the two are told apart by name.
     assert_eq!(one(&rows, Role::Op, "early").extras[&key("page_faults:u (collector)")], 7);
     assert_eq!(one(&rows, Role::Op, "none").extras, BTreeMap::new());
-    // Of values that are nothing there is nothing.
+    // A collector that returns nothing adds no value.
     assert_eq!(one(&rows, Role::Op, "empty").extras, [(key("seven"), 7)].into());
     assert!(process.value_keys.iter().all(|k| k.name != "other" && k.name != "third"));
     let named: BTreeMap<String, u64> =
@@ -404,8 +406,8 @@ fn users_collectors_give_values() {
     assert_eq!(losses(&profile), named);
 }
 
-/// A session ends and the next one begins while another thread is inside a call: that call is in
-/// neither, the thread's earlier and later ones are where they belong.
+/// A session ends and the next one begins while another thread is inside a call. That call is in
+/// neither session, and the thread's earlier and later calls are in the right ones.
 #[test]
 fn a_session_may_end_inside_a_call_of_another_thread() {
     let Some(host) = Host::new("late thread") else { return };
@@ -418,8 +420,8 @@ fn a_session_may_end_inside_a_call_of_another_thread() {
     assert_eq!(names("b.cpt"), ["late"]);
 }
 
-/// A child that is forked while a session is open records into a part of its own, with the names of
-/// what its parent has met.
+/// A child that is forked while a session is open records into its own part, with the names of the
+/// ops that its parent has met.
 #[test]
 fn a_forked_child_names_what_it_records() {
     let Some(host) = Host::new("fork in a session") else { return };
@@ -444,8 +446,8 @@ fn a_forked_child_names_what_it_records() {
     assert_eq!(of(&rows(&profile), Role::Op, "parent").len(), 1);
 }
 
-/// Twenty sessions, one after another, while three threads call all the time: what is recorded is
-/// whole, and nothing else is.
+/// Twenty sessions, one after another, while three threads call all the time: each recording is
+/// complete and contains nothing else.
 #[test]
 fn sessions_come_and_go_while_threads_call() {
     let Some(host) = Host::new("busy threads") else { return };
@@ -465,7 +467,8 @@ fn sessions_come_and_go_while_threads_call() {
         calls += rows.len();
         assert!(rows.iter().all(|row| ["matmul", "subgraph"].contains(&row.name.as_str())));
         assert!(rows.iter().all(|row| row.count.is_none_or(|count| count < 1000)));
-        // A thread may have been inside a call when the session ended, the third one inside three.
+        // Each thread may have been inside a call when the session ended, and the third one inside
+        // of three.
         let mut losses = losses(&profile);
         assert!(losses.remove("call_cut_short").unwrap_or(0) <= 5, "{name}");
         assert_eq!(losses, BTreeMap::new(), "{name}");
@@ -473,8 +476,8 @@ fn sessions_come_and_go_while_threads_call() {
     assert!(calls > 1000, "{calls}");
 }
 
-/// Calls that are nested deeper than thirty-two are passed through, and counted; an op that throws
-/// leaves no trace in what follows.
+/// Calls that are nested deeper than thirty-two are passed through and counted. An op that throws
+/// does not affect what follows.
 #[test]
 fn recursion_is_bounded() {
     let Some(host) = Host::new("recursion") else { return };
@@ -488,7 +491,7 @@ fn recursion_is_bounded() {
     assert_eq!(losses(&profile), named.into());
 }
 
-/// Where nothing records, the model runs as it does without the library.
+/// If nothing is recording, the model runs as it does without the library.
 #[test]
 fn without_a_session_everything_passes_through() {
     let Some(host) = Host::new("no session") else { return };

@@ -1,5 +1,5 @@
-//! The stock TVM: what is recorded of a model is what an independent instrument of Python saw, and
-//! the model does not notice.
+//! Unmodified TVM: the recording of a model equals what an independent instrument in Python saw,
+//! and the model does not notice.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use serde_json::Value;
 struct Seen {
     ops: BTreeMap<String, u64>,
     runs: Vec<(String, bool)>,
-    /// Per name: values of each call.
+    /// The values of each call, by role and name.
     values: BTreeMap<(Role, String), Vec<BTreeMap<u32, u64>>>,
 }
 
@@ -63,7 +63,7 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/tvm_stock.py");
     let mut command = Command::new(python);
     command.arg(script).arg(library).arg(scratch.path()).args(&run_files);
-    // Two threads for a region, also where TVM would take fewer.
+    // Two threads for a region, even if TVM would use fewer.
     let output = command.env("TVM_NUM_THREADS", "2").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -74,13 +74,13 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     assert_eq!(said["counterpoint_vm"], "TypeError");
     assert_eq!(said["counterpoint_calls"], "ValueError");
 
-    // In bytecode mode: two runs, one that throws, one more.
+    // In bytecode mode: two runs, one that throws, and one more.
     let bytecode = &said["bytecode"];
     assert_eq!((&bytecode["began"], &bytecode["ended"]), (&Value::from(0), &Value::from(0)));
     let (profile, found) = seen(&paths[0]);
     let mut expected = ops_of(bytecode);
     assert_eq!(bytecode["calls"].as_u64().unwrap(), expected.values().sum::<u64>());
-    // The op that throws has no end; it is not recorded but counted.
+    // The op that throws has no end, so it is not recorded, but counted as a loss.
     assert_eq!(expected.remove("counterpoint.test.raises(float32[64, 256])"), Some(1));
     assert_eq!(found.ops, expected);
     let mut runs = found.runs.clone();
@@ -95,7 +95,7 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     assert_eq!(losses, [("call_abandoned".to_owned(), 1)].into());
 
     let values = |role, name: &str| found.values[&(role, name.to_owned())].as_slice();
-    // 64 by 256 floats, twice per run; as many in the kernel's own buffer.
+    // 64 by 256 floats, twice per run; the same size in the kernel's own buffer.
     let bytes = 64 * 256 * 4;
     for storage in values(Role::Op, "vm.builtin.alloc_storage") {
         assert_eq!(storage[&KEY_STORAGE_BYTES], bytes);
@@ -103,7 +103,7 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     for workspace in values(Role::Op, "work") {
         assert_eq!(workspace[&KEY_WORKSPACE_BYTES], bytes);
     }
-    // Each launch is a region with two tasks of its number.
+    // Each launch is a region with two tasks that have its number.
     let regions = values(Role::Region, "par");
     let tasks = values(Role::Task, "par");
     assert_eq!((regions.len(), tasks.len()), (3, 6));
@@ -111,7 +111,7 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
         let number = region[&KEY_CORRELATION];
         assert_eq!(tasks.iter().filter(|task| task[&KEY_CORRELATION] == number).count(), 2);
     }
-    // The collector of Python's ran for the last run and for the ops of the throwing one.
+    // The Python collector ran for the last run and for the ops of the throwing one.
     let process = &profile.processes[0];
     let key = process.value_keys.iter().find(|k| k.name == "number of the op").unwrap().id;
     let given: Vec<u64> =
@@ -120,12 +120,12 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     assert_eq!(given.len(), distinct.len());
     assert_eq!(given.len() as u64, said["started"].as_u64().unwrap() - 1);
 
-    // Compiled mode shows no ops, and says so.
+    // Compiled mode shows no ops, and a message says so.
     assert_eq!(said["compiled"]["calls"], 0);
     let (_, found) = seen(&paths[1]);
     assert_eq!((found.ops.len(), found.runs), (0, vec![run("main", false)]));
 
-    // Exported and loaded again, it has the same ops.
+    // After an export and a load, it has the same ops.
     let (_, found) = seen(&paths[2]);
     assert_eq!(found.ops, ops_of(&said["loaded"]));
     assert_eq!(found.values[&(Role::Task, "par".to_owned())].len(), 2);

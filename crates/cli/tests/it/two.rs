@@ -1,5 +1,5 @@
-//! Two copies of Counterpoint in one process: the first one records, the second is quiet and says
-//! so; no call is counted twice.
+//! Two copies of Counterpoint in one process: the first one records, the second is inactive and
+//! says so, and no call is counted twice.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::support::{Programs, Recorded, counterpoint};
 
-/// As `include/counterpoint/agent.h` numbers them.
+/// The state numbers of `include/counterpoint/agent.h`.
 const WAITING: &str = "1";
 const RECORDING: &str = "2";
 const QUIET: &str = "4";
@@ -16,7 +16,7 @@ fn library_of(program: &Path) -> PathBuf {
     program.parent().unwrap().parent().unwrap().join("lib/libcounterpoint.so")
 }
 
-/// Copies of the library, each a file of its own.
+/// Copies of the library, each a separate file.
 fn copies(program: &Path, scratch: &testkit::Scratch) -> [PathBuf; 2] {
     ["a", "b"].map(|name| {
         std::fs::create_dir(scratch.join(name)).unwrap();
@@ -33,7 +33,8 @@ fn two(copies: &[&Path]) -> Command {
     command
 }
 
-/// The line of the program: the copies' states, the one found by name with a star.
+/// The line of the program: the states of the copies, with a star at the copy that is found by
+/// name.
 fn states(stderr: &str) -> Vec<String> {
     let line = stderr.lines().find(|line| line.starts_with("found ")).unwrap();
     let (found, states) = line.split_once(':').unwrap();
@@ -46,7 +47,7 @@ fn once() -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn preloaded_beside_ours() {
+fn preloaded_next_to_ours() {
     let Some(program) = counterpoint("two preloaded") else { return };
     let scratch = testkit::Scratch::new();
     let [a, _] = copies(&program, &scratch);
@@ -71,9 +72,9 @@ fn loaded_into_a_process_that_has_ours() {
     assert_eq!(recorded.losses(), once());
 }
 
-/// Nothing preloaded, both loaded for their callers alone: the first is found by the second.
+/// Nothing is preloaded, and both are loaded with local scope: the second one finds the first one.
 #[test]
-fn two_that_are_loaded() {
+fn two_copies_that_are_loaded_late() {
     let Some(program) = counterpoint("two that are loaded") else { return };
     let scratch = testkit::Scratch::new();
     let [a, b] = copies(&program, &scratch);
@@ -85,7 +86,7 @@ fn two_that_are_loaded() {
     let output = command.env("COUNTERPOINT_RUN_FILE", path.join("run.bin")).output().unwrap();
     assert_eq!(output.status.code(), Some(11), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    // A library that is only loaded stands before nobody's calls.
+    // A library that was only loaded does not intercept any calls.
     assert_eq!(states(&said), [format!("{WAITING}*"), QUIET.to_owned()]);
     let closed = Command::new(&program).args(["recover", "--close"]).arg(&path).output().unwrap();
     assert!(closed.status.success(), "{closed:?}");
@@ -98,7 +99,8 @@ fn two_that_are_loaded() {
     assert_eq!(losses, once());
 }
 
-/// A `run` of one installation inside a `run` of another: the inner one is what was asked for last.
+/// A `run` of one installation inside a `run` of another: the inner one, which was requested last,
+/// records.
 #[test]
 fn run_inside_run() {
     let Some(program) = counterpoint("run inside run") else { return };
@@ -124,7 +126,7 @@ fn run_inside_run() {
     assert_eq!((losses[0].name.as_str(), losses[0].count), ("second_agent", 1));
 }
 
-/// Each header is C11 and C++17 by itself, without a warning.
+/// Each header compiles as C11 and C++17 by itself, without a warning.
 #[test]
 fn the_headers_compile() {
     let scratch = testkit::Scratch::new();

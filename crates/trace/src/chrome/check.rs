@@ -1,4 +1,4 @@
-//! Whether a file is a trace as Chrome's format and Kineto's schema want it.
+//! Checks that a file is a trace according to Chrome's format and Kineto's schema.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
@@ -7,11 +7,11 @@ use super::event::{Event, Raw, Scalar, args};
 use super::read::{ReadError, Sink, read};
 use crate::check::Report;
 
-/// Reads everything and says what is wrong. Memory grows with the rows and with the arrows and
-/// begins that wait for their other end.
+/// Reads the whole file and reports what is wrong. Memory grows with the number of rows, and with
+/// the number of arrows and begins whose other end is still missing.
 ///
 /// # Errors
-/// The file cannot be read any further: the place and the reason.
+/// The file cannot be read any further. The error says where and why.
 pub fn check(source: impl Read) -> Result<Report, (Report, ReadError)> {
     let mut check = Check::default();
     match read(source, &mut check) {
@@ -34,15 +34,15 @@ pub fn check(source: impl Read) -> Result<Report, (Report, ReadError)> {
     }
 }
 
-/// A row, as far as it must be told from others.
+/// A row, identified well enough to tell it from others.
 type RowKey = (String, String);
 
 #[derive(Default)]
 struct Check {
     report: Report,
-    /// Begins without ends: where.
+    /// The places of begins without ends, by row.
     open: HashMap<RowKey, Vec<u64>>,
-    /// Arrows: where one end was seen first, and which ends.
+    /// For each arrow, the place of the end that was seen first, and which ends were seen.
     arrows: HashMap<(String, String), (u64, u8)>,
     /// The keys of the document.
     keys: HashSet<String>,
@@ -53,7 +53,7 @@ const FINISHED: u8 = 2;
 
 fn show(id: &Option<Scalar<'_>>) -> String {
     match id {
-        // A text of digits is another row than the number.
+        // A text of digits and the number are different rows.
         Some(Scalar::Text(text)) => format!("{text:?}"),
         Some(other) => other.to_string(),
         None => String::new(),
@@ -89,7 +89,7 @@ impl Check {
         }
     }
 
-    /// Values that could not be read, keys that stand twice.
+    /// Finds values that could not be read, and keys that appear twice.
     fn values(&mut self, at: u64, event: &Event<'_>) {
         let times = [
             ("ts", event.time_ns, event.exact_time),
@@ -200,7 +200,7 @@ impl Sink for Check {
                 self.need(at, phase, event.name.is_some(), "name");
             }
             0 => self.report.find(at, "a key is missing", "an event without ph"),
-            // Asynchronous, object, memory, mark and context events of Chrome itself.
+            // Chrome's own asynchronous, object, memory, mark and context events.
             b'b' | b'e' | b'n' | b'S' | b'T' | b'F' | b'p' | b'N' | b'O' | b'D' | b'V' | b'v'
             | b'c' | b'P' | b'(' | b')' => self.report.count("other events"),
             other => {
@@ -246,12 +246,12 @@ mod tests {
     use super::*;
 
     fn findings(text: &str) -> Vec<(u64, String)> {
-        let report = check(text.as_bytes()).expect("readable");
+        let report = check(text.as_bytes()).expect("the document can be read");
         report.findings.into_iter().map(|f| (f.at, f.what)).collect()
     }
 
     #[test]
-    fn what_is_right_has_no_findings() {
+    fn a_correct_document_has_no_findings() {
         let text = r#"{"displayTimeUnit":"ms","baseTimeNanoseconds":"12","traceEvents":[
             {"ph":"X","name":"a","pid":"Spans","tid":1,"ts":1.5,"dur":0},
             {"ph":"B","name":"b","pid":1,"tid":1,"ts":2},
@@ -260,7 +260,7 @@ mod tests {
             {"ph":"s","id":7,"cat":"ac2g","pid":1,"tid":1,"ts":2},
             {"ph":"C","name":"c","pid":1,"ts":4,"args":{"x":1.5,"y":null}},
             {"ph":"M","name":"process_name","pid":1,"args":{"name":"p"}}]}"#;
-        let report = check(text.as_bytes()).expect("readable");
+        let report = check(text.as_bytes()).expect("the document can be read");
         assert_eq!(report.findings, []);
         let contents: Vec<_> = report.contents.into_iter().collect();
         assert_eq!(
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_has_its_place() {
+    fn each_fault_is_found_at_its_byte() {
         let fault = |event: &str| {
             let text = format!("[ {event}]");
             let found = findings(&text);
@@ -305,18 +305,18 @@ mod tests {
     #[test]
     fn many_of_a_kind_are_counted() {
         let events = vec!["{\"ph\":\"E\",\"pid\":1,\"tid\":1,\"ts\":1}"; 25].join(",");
-        let report = check(format!("[{events}]").as_bytes()).expect("readable");
+        let report = check(format!("[{events}]").as_bytes()).expect("the document can be read");
         assert_eq!((report.findings.len(), report.wrong()), (crate::check::KEPT, 25));
     }
 
     #[test]
-    fn damage_says_the_byte() {
+    fn damage_is_reported_with_its_byte() {
         let (report, error) = check(&br#"[{"ph":"E","pid":1,"ts":1} {"ph":"M"}]"#[..]).unwrap_err();
         assert_eq!(report.wrong(), 1);
         assert_eq!(error.at, 27, "{error}");
-        // An event after which others can be read.
-        let report =
-            check(&br#"[{"ph" 5},{"ph":"E","pid":1,"ts":1},{"ph":tru}]"#[..]).expect("readable");
+        // The damaged event is followed by others that can be read.
+        let report = check(&br#"[{"ph" 5},{"ph":"E","pid":1,"ts":1},{"ph":tru}]"#[..])
+            .expect("the document can be read");
         let places: Vec<u64> = report.findings.iter().map(|f| f.at).collect();
         assert_eq!(places, [7, 10, 36, 36], "{:?}", report.findings);
         let report = check(&br#"{"traceEvents":[{"ph":"M","#[..]).expect("readable");

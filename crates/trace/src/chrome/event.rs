@@ -1,4 +1,4 @@
-//! One event of a trace as it stands in the file, borrowed from the reader's window.
+//! One event of a trace, exactly as in the file, borrowed from the reader's window.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,31 +8,31 @@ use serde_json::value::RawValue;
 
 use super::time::micros;
 
-/// An event. Fields that are not there are `None`; fields that this version does not know are
-/// kept in `other`. Of a key that stands there twice, the last value counts.
+/// An event. A missing field is `None`; a field that this version does not know is kept in `other`.
+/// If a key appears twice, its last value counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Event<'a> {
-    /// `ph`: its first byte (`X`, `B`, `E`, `C`, `M`, `s`, `f`, `i`, …), 0 where it is missing or
-    /// no ASCII.
+    /// `ph`: its first byte (`X`, `B`, `E`, `C`, `M`, `s`, `f`, `i`, …); 0 if it is missing or not
+    /// ASCII.
     pub phase: u8,
     /// `name`
     pub name: Option<Cow<'a, str>>,
     /// `cat`
     pub category: Option<Cow<'a, str>>,
-    /// `pid`: a number as a rule, sometimes a string.
+    /// `pid`: usually a number, sometimes a string.
     pub pid: Option<Scalar<'a>>,
-    /// `tid`, likewise.
+    /// `tid`: usually a number, sometimes a string.
     pub tid: Option<Scalar<'a>>,
     /// `ts` in nanoseconds.
     pub time_ns: Option<i64>,
     /// `dur` in nanoseconds.
     pub duration_ns: Option<i64>,
-    /// `ts` as it stands in the document, where `time_ns` does not say all of it: it has more
-    /// digits than nanoseconds, or is nothing that could be a time.
+    /// The text of `ts`, if `time_ns` does not express all of it: it is more precise than
+    /// nanoseconds, or cannot be a time.
     pub exact_time: Option<Raw<'a>>,
-    /// Likewise of `dur`.
+    /// The text of `dur`, under the same condition.
     pub exact_duration: Option<Raw<'a>>,
-    /// `id`: of a flow or an asynchronous event.
+    /// `id` of a flow or an asynchronous event.
     pub id: Option<Scalar<'a>>,
     /// `bp`: `e` binds the end of a flow to the slice around it.
     pub binding: Option<Cow<'a, str>>,
@@ -40,50 +40,50 @@ pub struct Event<'a> {
     pub scope: Option<Cow<'a, str>>,
     /// `args`, as text; see [`args`].
     pub args: Option<Raw<'a>>,
-    /// Everything else. Also what stands for one of the keys above and cannot be one: a list for a
+    /// All other keys. Also a key above whose value has an impossible type, such as a list for a
     /// `name`.
     pub other: Vec<(Cow<'a, str>, Raw<'a>)>,
-    /// Values that could not be read as what their keys mean, or not at all (`NaN`). These fields
-    /// are `None`.
+    /// Number of values that cannot be read as what their keys mean, or not at all (`NaN`). These
+    /// fields are `None`.
     pub lost: u32,
-    /// A key that stands there more than once; empty if it has escapes.
+    /// A key that appears more than once; empty if it has escapes.
     pub twice: Option<&'a str>,
 }
 
-/// A value as it stands in the document: JSON without space around it.
+/// A value exactly as in the document: JSON without white space around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Raw<'a>(&'a str);
 
 impl<'a> Raw<'a> {
-    /// Of a text that is known to be a value, and nothing else. If it is not, what is written of it is
-    /// not JSON.
+    /// Wraps a text that is known to be exactly one value. If it is not, what is written of it is not
+    /// valid JSON.
     pub fn of(text: &'a str) -> Self {
         Self(text)
     }
 
-    /// Its text.
+    /// The text of the value.
     pub fn get(self) -> &'a str {
         self.0
     }
 
-    /// What it says.
+    /// Parses the value.
     ///
     /// # Errors
-    /// It is something else.
+    /// The value has another type.
     pub fn parse<T: Deserialize<'a>>(self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.0)
     }
 }
 
 impl<'de> Deserialize<'de> for Raw<'de> {
-    /// By serde_json only.
+    /// Only for serde_json.
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         <&RawValue>::deserialize(d).map(|raw| Self(raw.get()))
     }
 }
 
 impl Event<'_> {
-    /// Makes it an event without any field again.
+    /// Removes all fields of the event.
     pub(super) fn clear(&mut self) {
         let mut other = std::mem::take(&mut self.other);
         other.clear();
@@ -91,14 +91,14 @@ impl Event<'_> {
     }
 }
 
-/// A number or a string, as ids are.
+/// An id: a number or a string.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scalar<'a> {
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// A whole number above `i64::MAX`.
+    /// An integer above `i64::MAX`.
     Big(u64),
-    /// Any other number, as its text: it may have more digits than a double.
+    /// Any other number, as text, because it may have more digits than a double.
     Float(Cow<'a, str>),
     /// A string.
     Text(Cow<'a, str>),
@@ -115,8 +115,8 @@ impl fmt::Display for Scalar<'_> {
     }
 }
 
-/// Calls `each` with every key and value of an `args` object, in order. Nothing if it is not an
-/// object.
+/// Calls `each` with every key and value of an `args` object, in order. Does nothing if `args` is
+/// not an object.
 pub fn args<'a>(args: Raw<'a>, mut each: impl FnMut(&str, Raw<'a>)) {
     struct Entries<F>(F);
     impl<'de, F: FnMut(&str, Raw<'de>)> Visitor<'de> for Entries<F> {
@@ -131,7 +131,7 @@ pub fn args<'a>(args: Raw<'a>, mut each: impl FnMut(&str, Raw<'a>)) {
             Ok(())
         }
     }
-    // It was validated when the event was read, so the only error left is another type.
+    // The text was validated when the event was read, so the only possible error is another type.
     let _ = serde_json::Deserializer::from_str(args.get()).deserialize_map(Entries(&mut each));
 }
 
@@ -156,8 +156,8 @@ impl<'de> Deserialize<'de> for Text<'de> {
     }
 }
 
-/// Strings of fields that ought to be strings; other types are taken as their text, because
-/// writers exist that leave a name's quotes out when it is a number.
+/// The value of a field that should be a string. Other types are converted to their text, because
+/// some writers omit a name's quotes if it is a number.
 struct Loose<'a>(Option<Cow<'a, str>>);
 
 impl<'de> Deserialize<'de> for Loose<'de> {
@@ -194,14 +194,14 @@ impl<'de> Deserialize<'de> for Loose<'de> {
     }
 }
 
-/// An id. `Err`: it is not an id.
+/// Parses an id. Returns `Err` if the value is not an id.
 fn id(raw: Raw<'_>) -> Result<Option<Scalar<'_>>, serde_json::Error> {
     let text = raw.get();
     match text.as_bytes().first() {
         Some(b'n') => Ok(None),
         Some(b'"') => Ok(Some(Scalar::Text(raw.parse::<Text<'_>>()?.0))),
         Some(b'-' | b'0'..=b'9') => Ok(Some(match (text.parse(), text.parse()) {
-            // To serde_json, -0 is not a whole number.
+            // serde_json does not treat -0 as an integer.
             _ if text == "-0" => Scalar::Float(Cow::Borrowed(text)),
             (Ok(n), _) => Scalar::Int(n),
             (_, Ok(n)) => Scalar::Big(n),
@@ -227,7 +227,7 @@ enum Key<'a> {
 }
 
 impl Key<'_> {
-    /// As it stands in a document; empty for other keys.
+    /// The key as in a document; empty for other keys.
     fn name(&self) -> &'static str {
         const NAMES: [&str; 12] =
             ["ph", "name", "cat", "pid", "tid", "ts", "dur", "id", "bp", "s", "args", ""];
@@ -299,7 +299,7 @@ impl<'de> Deserialize<'de> for Event<'de> {
 }
 
 impl<'a> Event<'a> {
-    /// Takes a key and its value. What is not what the key means is kept among the others.
+    /// Stores a key and its value. A value of an impossible type is stored with the other keys.
     fn put<E: de::Error>(&mut self, key: Key<'a>, raw: Raw<'a>, seen: &mut u16) -> Result<(), E> {
         let name = key.name();
         let again = match &key {
@@ -347,7 +347,7 @@ impl<'a> Event<'a> {
             self.other.push((key, raw));
             return Ok(());
         }
-        // A text that is not one can be mended: half of a surrogate pair.
+        // A text that cannot be decoded can be mended: it contains half of a surrogate pair.
         if raw.get().starts_with('"') {
             return Err(E::custom(error));
         }
@@ -362,8 +362,8 @@ pub(crate) fn phase(text: &str) -> u8 {
     text.bytes().next().filter(u8::is_ascii).unwrap_or(0)
 }
 
-/// Times are numbers, or strings with numbers inside: nanoseconds, the text if they do not say all
-/// of it, and whether it is nothing that could be a time.
+/// Times are numbers, or strings that contain numbers. Returns the nanoseconds, the text if they do
+/// not express all of it, and whether the value cannot be a time.
 fn time(raw: Raw<'_>) -> (Option<i64>, Option<Raw<'_>>, bool) {
     let text = raw.get();
     if text == "null" {

@@ -5,22 +5,22 @@
 //!                  │  outside of the events: keys and values of the document    ──► Sink::top
 //!                  │  inside `traceEvents`, or an array that is all there is:
 //!                  ▼
-//!                is it UTF-8? asked once for all that is there
+//!                is it UTF-8? checked once for the whole window
 //!                  ▼
 //!                shape: an event like an earlier one, borrowed                   ──► Sink::event
 //!                  │ or else
-//!                scan: an event as they usually are; leaves its shape            ──► Sink::event
+//!                scan: a usual event; leaves its shape                           ──► Sink::event
 //!                  │ or else
 //!                serde_json on the window's rest                                 ──► Sink::event
-//!                  │ ran into the window's end: move the rest to the front, read more, again
+//!                  │ reached the window's end: move the rest to the front, read more, try again
 //!                  │ not UTF-8, a control character in a string, `NaN`: mended copy, counted
 //!                  │ still not an event, and another one follows: left out, counted
 //! ```
 //!
-//! Which of the three reads an event makes a difference to the time it takes and to nothing else:
-//! the first two decline whatever they would not read as serde_json does.
+//! Which of the three reads an event affects only the speed: the first two decline whatever they
+//! would not read exactly like serde_json.
 //!
-//! Every error says the byte of the (uncompressed) document where it is.
+//! Every error names the byte of the (uncompressed) document where it is.
 
 mod fields;
 mod mend;
@@ -43,79 +43,79 @@ use scan::Scan;
 use shape::Shapes;
 use window::Window;
 
-/// How far after an error the end of its value is looked for.
+/// After an error, the reader looks for the end of the damaged value in this many bytes.
 const MENDABLE: usize = 4 << 20;
 
-/// Takes what a trace consists of, in the order of the file.
+/// Receives the contents of a trace, in the order of the file.
 pub trait Sink {
-    /// One event; `at` is the byte where it starts.
+    /// Receives one event, which starts at byte `at`.
     ///
     /// # Errors
-    /// Ends the reading; the reader passes the text on with the place.
+    /// Ends the reading. The reader adds the place to the text and returns it.
     fn event(&mut self, at: u64, event: &Event<'_>) -> Result<(), String>;
 
-    /// A key of the document other than `traceEvents`, with its value.
+    /// Receives a key of the document other than `traceEvents`, with its value.
     ///
     /// # Errors
     /// As [`Sink::event`].
     fn top(&mut self, at: u64, key: &str, value: Raw<'_>) -> Result<(), String>;
 
-    /// A key of the document, `traceEvents` included, comes at this byte.
+    /// Receives the place of each key of the document, including `traceEvents`.
     fn key(&mut self, _at: u64, _key: &str) {}
 
     /// An event that cannot be read was left out; `error` says why and where.
     fn damaged(&mut self, _error: &ReadError) {}
 }
 
-/// What was read, if nothing was wrong.
+/// The result of reading a document without an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Events.
+    /// Number of events.
     pub events: u64,
     /// Bytes of the document, uncompressed.
     pub bytes: u64,
-    /// Values that were not UTF-8 or had control characters in strings, or a comma after their last
-    /// element, and were mended: the bytes that cannot stand became U+FFFD, control characters
-    /// their escapes.
+    /// Number of mended values: they were not UTF-8, had control characters in strings, or had a
+    /// comma after their last element. Impossible bytes became U+FFFD, and control characters
+    /// became escapes.
     pub mended: u64,
-    /// Values that are not what their key means (a time of 10³⁰⁰ µs) or not JSON (`NaN`), and count
-    /// as missing.
+    /// Number of values that do not fit their key (a time of 10³⁰⁰ µs) or are not JSON (`NaN`).
+    /// They count as missing.
     pub lost: u64,
-    /// Events that were left out, because nothing could be made of them.
+    /// Number of events that were left out because they could not be read.
     pub damaged: u64,
-    /// Packets of Perfetto's format that are about something else than events.
+    /// Number of packets of Perfetto's format that do not describe events.
     pub skipped: u64,
-    /// Where something follows the end of the document, which was not read.
+    /// If something follows the end of the document, the byte where it begins. It was not read.
     pub rest: Option<u64>,
-    /// The document stops before its end: a writer that was killed. What was whole was handed
-    /// out. An array without its closing bracket is legal and does not count.
+    /// Whether the document stops before its end, because its writer was killed. What was complete
+    /// was handed out. An array without its closing bracket is legal and does not count.
     pub truncated: bool,
 }
 
 /// Why a document could not be read.
 #[derive(Debug)]
 pub struct ReadError {
-    /// Where, in bytes from its start.
+    /// The place, in bytes from the start.
     pub at: u64,
     /// What is wrong.
     pub kind: ReadErrorKind,
 }
 
-/// See [`ReadError`].
+/// The kind of a [`ReadError`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ReadErrorKind {
     /// The file cannot be read, or its compression is damaged.
     Io(io::Error),
-    /// It is not JSON there.
+    /// The text is not JSON.
     Syntax(String),
-    /// It is JSON, but not a trace.
+    /// The text is JSON, but not a trace.
     Shape(String),
     /// A single value is larger than this many bytes.
     TooLarge(usize),
     /// It is another kind of file.
     Other(&'static str),
-    /// The sink refused it.
+    /// The sink refused something.
     Refused(String),
 }
 
@@ -147,10 +147,10 @@ impl std::error::Error for ReadError {
 /// Reads a whole document, plain or compressed with gzip.
 ///
 /// # Errors
-/// [`ReadError`]; what came before it was handed out.
+/// [`ReadError`]; everything before it was handed out.
 pub fn read(source: impl Read, sink: &mut impl Sink) -> Result<Summary, ReadError> {
     let (mut source, mut start) = (source, Vec::new());
-    // A pipe may give one byte at a time.
+    // A pipe may return one byte at a time.
     let head = source.by_ref().take(2).read_to_end(&mut start);
     head.map_err(|e| ReadError { at: 0, kind: ReadErrorKind::Io(e) })?;
     let compressed = start == [0x1f, 0x8b];
@@ -180,7 +180,7 @@ fn document<R: Read>(window: Window<R>, sink: &mut impl Sink) -> Result<Summary,
         Err(Stop::Truncated) => reader.summary.truncated = true,
         Err(Stop::Error(error)) => return Err(error),
     }
-    // Damage in some events is one thing, a document without any whole one another.
+    // Damage in some events is tolerated, but not a document without a single complete event.
     if let Some(error) = reader.first.filter(|_| reader.summary.events == 0) {
         return Err(error);
     }
@@ -190,7 +190,7 @@ fn document<R: Read>(window: Window<R>, sink: &mut impl Sink) -> Result<Summary,
 
 /// Why reading stops before the end of a value.
 enum Stop {
-    /// The document does.
+    /// The document ends.
     Truncated,
     Error(ReadError),
 }
@@ -205,7 +205,7 @@ struct Reader<R> {
     window: Window<R>,
     shapes: Shapes,
     summary: Summary,
-    /// Why the first damaged event is one.
+    /// The error of the first damaged event.
     first: Option<ReadError>,
 }
 
@@ -214,7 +214,7 @@ impl<R: Read> Reader<R> {
         Stop::Error(ReadError { at: self.window.at(), kind })
     }
 
-    /// The next byte that is not white space; it stays where it is.
+    /// Returns the next byte that is not white space, without consuming it.
     fn next_byte(&mut self) -> Result<Option<u8>, ReadError> {
         self.window.next_byte()
     }
@@ -277,13 +277,13 @@ impl<R: Read> Reader<R> {
         self.nothing_follows()
     }
 
-    /// `[event, …`, with or without its end.
+    /// Reads `[event, …`, with or without its end.
     fn array(&mut self, sink: &mut impl Sink) -> Result<(), Stop> {
         self.window.advance(1);
         loop {
             self.whole_events(sink)?;
             match self.next_byte()? {
-                None => return Ok(()), // Legal: a writer that may be stopped at any time.
+                None => return Ok(()), // Legal, because a writer may be stopped at any time.
                 Some(b']') => {
                     self.window.advance(1);
                     return self.nothing_follows();
@@ -301,12 +301,12 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The array inside an object.
+    /// Reads the array of events inside an object.
     fn events(&mut self, sink: &mut impl Sink) -> Result<(), Stop> {
         self.window.advance(1);
         self.whole_events(sink)?;
         loop {
-            // Perhaps after a comma, which is not JSON, but some writers leave one there.
+            // It may follow a comma. That is not JSON, but some writers leave one there.
             if self.next_byte()? == Some(b']') {
                 self.window.advance(1);
                 return Ok(());
@@ -320,12 +320,13 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Hands out events for as long as they are whole in the window and a comma follows, and
-    /// stops after a comma. It need not hand out any: the next one is then for
-    /// [`Reader::event`], which can read more.
+    /// Hands out events as long as they are complete in the window and a comma follows. Stops after
+    /// a comma. It may hand out no event; then [`Reader::event`], which can read more, must read
+    /// the next one.
     fn whole_events(&mut self, sink: &mut impl Sink) -> Result<(), Stop> {
         let (base, bytes) = (self.window.at(), self.window.bytes());
-        // What does not fit in here ends where a byte is wrong, so no byte is looked at twice.
+        // If the window is not valid UTF-8, use the part before the first wrong byte. Only this
+        // function reports that byte, so no byte is checked twice.
         let text = match simdutf8::compat::from_utf8(bytes) {
             Ok(text) => text,
             Err(error) => str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
@@ -415,12 +416,12 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// Reads one value at the window's start, hands it to `take`, and moves after it. `take`
-    /// parses first and may be called again if that failed; it is told how many words in the value
-    /// were not JSON and became `null`.
+    /// Reads one value at the start of the window, passes it to `take`, and moves after it. `take`
+    /// parses the value. If parsing fails, it may be called again with a mended copy, and with the
+    /// number of words in it that were not JSON and became `null`.
     fn value<T>(&mut self, mut take: impl FnMut(u64, &[u8], u32) -> Parsed<T>) -> Result<T, Stop> {
         let first = self.next_byte()?.ok_or(Stop::Truncated)?;
-        // Numbers and words do not say themselves where they end.
+        // Numbers and words do not mark their own end.
         let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
         while !matches!(first, b'{' | b'[' | b'"')
             && !self.window.bytes().iter().any(ends)
@@ -452,12 +453,13 @@ impl<R: Read> Reader<R> {
                             Stop::Error(ReadError { at, kind: ReadErrorKind::Refused(what) })
                         });
                     }
-                    // Perhaps its end was not read yet, perhaps it is something else altogether.
+                    // Either the end of the value was not read yet, or this is not a value at all.
                     None => {
                         let found = syntax(at, bytes, &error);
                         let end = at + bytes.len() as u64;
                         if bytes.len() > MENDABLE || !self.window.more()? {
-                            // The last thing there is: a number cut after its sign or point.
+                            // It is the last thing in the document: a number that was cut after its
+                            // sign or point.
                             let cut = matches!(&found, Stop::Error(e) if e.at + 1 >= end);
                             return Err(if cut { Stop::Truncated } else { found });
                         }
@@ -468,8 +470,8 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Hands an event that the scan declines to `each`, with its length and whether it was mended;
-/// `None` if it is not whole, or is none.
+/// Passes an event that the scan declines to `each`, with its length and whether it was mended.
+/// `None` if the event is incomplete, or is not an event.
 #[cold]
 fn unusual<T>(
     bytes: &[u8],
@@ -487,12 +489,12 @@ fn unusual<T>(
     }
 }
 
-/// Places after a damaged event at which the next one is looked for.
+/// Number of places after a damaged event at which the reader looks for the next event.
 const MOST_TRIES: usize = 64;
 
-/// Where an event ends that cannot be read: before a comma with an event after it, or before the end
-/// of the list. A quote that is not escaped makes everything after it look like something else, so
-/// what matters is what can be read there. `None` if that is not in `bytes`.
+/// Where an event that cannot be read ends: before a comma that is followed by an event, or before
+/// the end of the list. A quote that is not escaped makes everything after it look different, so
+/// this tries to read an event at each possible place. `None` if `bytes` contains no such place.
 fn damaged_extent(bytes: &[u8]) -> Option<usize> {
     let space = |from: usize| {
         let rest = bytes.get(from..).unwrap_or_default();
@@ -504,7 +506,7 @@ fn damaged_extent(bytes: &[u8]) -> Option<usize> {
             let next = space(space(at) + 1);
             bytes.get(next) == Some(&b'{')
                 && match parse::<Event<'_>>(&bytes[next..]) {
-                    // Objects inside of the arguments are read as events, too.
+                    // Objects inside of arguments are parsed as events, too.
                     Ok((event, _)) => event.phase != 0,
                     Err(error) => error.classify() == Category::Eof,
                 }
@@ -526,7 +528,7 @@ fn damaged_extent(bytes: &[u8]) -> Option<usize> {
     })
 }
 
-/// What was made of a value and how many bytes it took, or why it is not such a value.
+/// A parsed value with the number of bytes that it takes, or the reason why it is not such a value.
 type Parsed<T> = Result<(Result<T, String>, usize), serde_json::Error>;
 
 fn parse<'a, V: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(V, usize), serde_json::Error> {
@@ -536,7 +538,7 @@ fn parse<'a, V: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(V, usize), serde_js
     Ok((value, used))
 }
 
-/// serde_json counts lines and columns; a place in tens of gigabytes is better told in bytes.
+/// serde_json counts lines and columns, but in tens of gigabytes a byte offset is more useful.
 fn syntax(at: u64, bytes: &[u8], error: &serde_json::Error) -> Stop {
     let mut start = 0;
     for _ in 1..error.line() {

@@ -1,23 +1,23 @@
-//! Times as the format writes them: microseconds in decimal, whose digits must survive.
+//! Times as the format writes them: microseconds in decimal, whose digits must not be lost.
 //!
-//! A profile computes with whole nanoseconds. Some writers say more (JAX and TensorFlow write
-//! picoseconds, `1e-06`) or say nothing that can be a time (`1e300`). Then the event keeps the text
-//! beside the nanoseconds, so that an export writes what was there.
+//! A profile computes with integer nanoseconds. Some writers are more precise (JAX and TensorFlow
+//! write picoseconds, `1e-06`), or write something that cannot be a time (`1e300`). Then the event
+//! keeps the text besides the nanoseconds, so that an export writes the original value.
 
 /// A time that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time {
     /// Nanoseconds, rounded to the nearest (ties away from zero).
     pub ns: i64,
-    /// They say all that the text does.
+    /// Whether the nanoseconds express all of the text.
     pub exact: bool,
 }
 
 /// The time that the text of a JSON number means in microseconds. `None` if the text is not a
-/// number or its value does not fit (±292 years).
+/// number, or if its value does not fit (±292 years).
 ///
-/// A binary double cannot do this: `4316723194215.976` times 1,000 is already off by a
-/// nanosecond's fraction, and absolute times (`1.7e15` µs) are off by hundreds.
+/// A binary double is not precise enough: `4316723194215.976` times 1,000 is already off by a
+/// fraction of a nanosecond, and absolute times (`1.7e15` µs) are off by hundreds.
 pub fn micros(text: &[u8]) -> Option<Time> {
     let (negative, digits) = split_sign(text);
     let mut ns: i64 = 0;
@@ -79,8 +79,8 @@ fn digit(text: &[u8], at: usize) -> Option<i64> {
     text.get(at).filter(|b| b.is_ascii_digit()).map(|b| i64::from(b - b'0'))
 }
 
-/// The digits of a number without its sign, and how many of them stand before the point once the
-/// exponent is applied.
+/// The digits of a number without its sign, and how many of them are before the point after
+/// applying the exponent.
 fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
     let number = text.split(|b| matches!(b, b'e' | b'E')).next()?;
     let mut parts = number.splitn(2, |b| *b == b'.');
@@ -96,7 +96,7 @@ fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
             if !all_digits(digits) {
                 return None;
             }
-            // More than any number of digits that a value has room for.
+            // More digits than any value has room for.
             let size = str::from_utf8(digits).ok()?.parse().unwrap_or(1i64 << 40).min(1 << 40);
             if negative { -size } else { size }
         }
@@ -107,7 +107,7 @@ fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
     Some((digits[zeros..].to_vec(), point.saturating_add(exponent)))
 }
 
-/// A number of any form times a power of ten, exactly.
+/// A number in any notation times a power of ten, exactly.
 fn scaled(text: &[u8], power: i64) -> Option<Time> {
     let (negative, rest) = split_sign(text);
     let (digits, point) = decimal(rest)?;
@@ -131,15 +131,15 @@ fn scaled(text: &[u8], power: i64) -> Option<Time> {
     Some(Time { ns: if negative { -ns } else { ns }, exact })
 }
 
-/// Digits after the point that [`shifted`] writes at most.
+/// Maximum number of digits after the point that [`shifted`] writes.
 const MOST_DECIMALS: usize = 60;
 
-/// A number of microseconds, as it stands in a trace, later by so many nanoseconds: the same digits
-/// after the third decimal. `None` if it is not a number, or has far more digits than a time.
+/// Adds nanoseconds to a number of microseconds in a trace's notation. The digits after the third
+/// decimal stay the same. `None` if it is not a number, or has far more digits than a time.
 pub fn shifted(text: &str, by_ns: i64) -> Option<String> {
     let (negative, rest) = split_sign(text.trim_matches('"').as_bytes());
     let (digits, point) = decimal(rest)?;
-    // As a whole number of 10⁻ᵈ ns.
+    // As an integer multiple of 10⁻ᵈ ns.
     let decimals = usize::try_from(digits.len() as i64 - point - 3).unwrap_or(0);
     if point > 30 || decimals > MOST_DECIMALS {
         return None;
@@ -178,7 +178,7 @@ pub fn shifted(text: &str, by_ns: i64) -> Option<String> {
     Some(format!("{sign}{}.{:03}{fraction}", ns / 1000, ns % 1000))
 }
 
-/// One less a fraction that is not 0.
+/// One minus a fraction that is not 0.
 fn complement(fraction: &[u8]) -> Vec<u8> {
     let last = fraction.len() - 1;
     let of = |(at, d): (usize, &u8)| match at == last {
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digits_survive() {
+    fn digits_are_not_lost() {
         for (text, ns) in [
             ("0", 0),
             ("1", 1_000),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nanoseconds_do_not_say_is_told() {
+    fn times_that_are_not_whole_nanoseconds_are_marked() {
         for (text, ns) in [
             ("-2.0005", -2_001),
             ("2.00049", 2_000),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_time() {
+    fn texts_that_are_not_times() {
         for text in [
             "",
             "-",

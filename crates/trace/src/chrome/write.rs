@@ -1,4 +1,4 @@
-//! Chrome's trace event format with Kineto's schema, written event by event.
+//! Writes Chrome's trace event format with Kineto's schema, event by event.
 //!
 //! ```text
 //!  { head …, "baseTimeNanoseconds": B, "counterpoint": {…}, "traceEvents": [
@@ -6,9 +6,9 @@
 //!    … ], "counterpoint_end": {…}, "traceName": … }
 //! ```
 //!
-//! `docs/traces.md` lists every key. The first begin of the file's times is a base as Kineto
-//! computes it, so that traces of one quarter of a year lie on one axis, and a microsecond with
-//! three digits fits a double exactly.
+//! `docs/traces.md` describes every key. The base time is computed as Kineto does it, so traces of
+//! the same quarter of a year share one time axis, and microseconds with three decimals fit a
+//! double exactly.
 
 use std::io::{self, Write};
 
@@ -21,31 +21,31 @@ use model::activity::Value;
 
 /// Kineto's unit of base times: three Gregorian months, in ns.
 const BASE_UNIT_NS: i64 = 7_889_238 * 1_000_000_000;
-/// Bytes after which the buffer is written.
+/// The buffer is written when it has this many bytes.
 const FLUSH_BYTES: usize = 1 << 16;
 const DEL: u8 = 0x7f;
 
-/// What stands before the events.
+/// What precedes the events.
 #[derive(Clone, Debug, Default)]
 pub struct Head<'a> {
-    /// Some moment of the trace, ns since 1970; the base is at most three months earlier.
+    /// Some moment of the trace, in ns since 1970. The base is at most three months earlier.
     pub near_ns: i64,
-    /// Name of the machine.
+    /// The machine's name.
     pub host_name: &'a str,
-    /// The devices: JSON objects.
+    /// The devices, as JSON objects.
     pub devices: &'a [serde_json::Value],
-    /// This process's place among the ranks, and how many there are.
+    /// This process's rank, and the number of ranks.
     pub rank: Option<(u32, u32)>,
-    /// What the format has no place for: the object `counterpoint`, if any.
+    /// What the format has no place for: the object `counterpoint`, if there is one.
     pub facts: Option<&'a Facts>,
-    /// What stands there if only a part of the profile is written.
+    /// The object that replaces `facts` if only a part of the profile is written.
     pub part: Option<&'a serde_json::Value>,
 }
 
-/// An event of another trace, to be written again: what was JSON there stays as it was.
+/// An event of another trace that is written again. Values that were JSON are written unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RawEvent<'a> {
-    /// `ph`; 0: it had none.
+    /// `ph`; 0 if the event had none.
     pub phase: u8,
     /// `cat`
     pub category: Option<&'a str>,
@@ -55,21 +55,21 @@ pub struct RawEvent<'a> {
     pub process: Option<&'a str>,
     /// `tid`, as JSON.
     pub thread: Option<&'a str>,
-    /// `ts`, ns since the base time of the trace that is written.
+    /// `ts`, in ns since the base time of the trace that is written.
     pub time_ns: Option<i64>,
-    /// `dur`, ns.
+    /// `dur`, in ns.
     pub duration_ns: Option<i64>,
-    /// `ts` as JSON, in the place of `time_ns`, where that does not say all of it.
+    /// `ts` as JSON, which is written instead of `time_ns` if that does not express all of it.
     pub exact_time: Option<&'a str>,
-    /// Likewise of `dur`.
+    /// `dur` as JSON, under the same condition.
     pub exact_duration: Option<&'a str>,
     /// `id`, as JSON.
     pub id: Option<&'a str>,
     /// `args`, as JSON.
     pub args: Option<&'a str>,
-    /// Other keys with their values as JSON.
+    /// Other keys, with their values as JSON.
     pub more: &'a [(&'a str, &'a str)],
-    /// Other keys and values as a JSON object, with or without the brace before them.
+    /// Other keys and values as a JSON object. Its opening brace may be missing.
     pub others: Option<&'a str>,
 }
 
@@ -82,7 +82,7 @@ pub struct Writer<W: Write> {
     first: bool,
 }
 
-/// The base time of a trace around this moment.
+/// The base time of a trace that contains this moment.
 pub fn base_time_ns(near_ns: i64) -> i64 {
     near_ns.div_euclid(BASE_UNIT_NS).saturating_mul(BASE_UNIT_NS)
 }
@@ -120,7 +120,7 @@ impl<W: Write> Writer<W> {
         Ok(Self { out, buffer, base_ns, first: true })
     }
 
-    /// Writes the head of another trace again: every key that stood beside its events.
+    /// Writes the head of another trace again: every key besides its events.
     ///
     /// # Errors
     /// Writing failed.
@@ -143,7 +143,7 @@ impl<W: Write> Writer<W> {
         Ok(Self { out, buffer, base_ns: base_ns.unwrap_or(0), first: true })
     }
 
-    /// Ends a trace that was begun with [`Writer::again`], and gives the output back.
+    /// Ends a trace that was started with [`Writer::again`], and returns the output.
     ///
     /// # Errors
     /// Writing failed.
@@ -154,8 +154,8 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
-    /// Writes what stands after the events: an object with its key, and the name of the trace.
-    /// Gives the output back.
+    /// Writes what follows the events: an object with its key, and the name of the trace. Returns
+    /// the output.
     ///
     /// # Errors
     /// Writing failed.
@@ -172,7 +172,7 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
-    /// `,` and the start of an event.
+    /// Writes a comma and the start of an event.
     fn begin(&mut self, phase: u8) -> io::Result<()> {
         self.next()?;
         self.buffer.extend_from_slice(b"\n{\"ph\":\"");
@@ -180,7 +180,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// `,` between two events.
+    /// Writes a comma between two events.
     fn next(&mut self) -> io::Result<()> {
         if self.buffer.len() >= FLUSH_BYTES {
             self.write_buffer()?;
@@ -192,8 +192,8 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes what is in the buffer, and empties it. DEL may stand in JSON as it is, but Perfetto's
-    /// trace processor (version 55) then calls the whole file corrupt. It stands in texts only.
+    /// Writes and empties the buffer. Escapes DEL: JSON allows it, but Perfetto's trace processor
+    /// (version 55) then calls the whole file corrupt. DEL only occurs in strings.
     fn write_buffer(&mut self) -> io::Result<()> {
         let mut rest = &self.buffer[..];
         if rest.contains(&DEL) {
@@ -210,7 +210,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// What `ts` counts from, ns since 1970.
+    /// The time from which `ts` counts, in ns since 1970.
     pub fn base_ns(&self) -> i64 {
         self.base_ns
     }
@@ -315,7 +315,7 @@ impl<W: Write> Writer<W> {
         self.buffer.extend_from_slice(b"}}");
     }
 
-    /// An end of an arrow.
+    /// Writes an end of an arrow.
     fn flow(&mut self, row: Row<'_>, at_ns: i64, flow: &Flow<'_>) -> io::Result<()> {
         self.begin(if flow.end == FlowEnd::Start { b's' } else { b'f' })?;
         self.text(b",\"cat\":", flow.kind.name());
@@ -331,7 +331,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// A metadata event with one argument.
+    /// Writes a metadata event with one argument.
     fn name_row(&mut self, what: &str, row: Row<'_>, at_ns: i64, arg: Arg<'_>) -> io::Result<()> {
         self.begin(b'M')?;
         self.text(b",\"name\":", what);

@@ -1,4 +1,4 @@
-//! Imported traces, written again from what was kept of them.
+//! Writes imported traces again, from what the import kept.
 //!
 //! ```text
 //!  one trace ──► again      JSON: every event as it was
@@ -6,8 +6,8 @@
 //!  any number ─► timeline   Perfetto's format
 //! ```
 //!
-//! A trace is read twice where names of rows may stand after what happens in them, by a thread of
-//! its own. Memory: names, rows, and a few batches of events.
+//! A separate thread reads the trace. It reads the trace twice if names of rows may come after what
+//! happens in them. Memory: names, rows, and a few batches of events.
 
 mod args;
 mod categories;
@@ -48,16 +48,16 @@ pub struct Written<W> {
 /// How traces are written.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// What categories are called; `None`: as in the trace.
+    /// The vocabulary of categories; `None` to keep those of the trace.
     pub vocabulary: Option<Vocabulary>,
-    /// Which part of them is written.
+    /// The part of the traces to write.
     pub wish: Wish,
 }
 
-/// Batches of events that are read before they are asked for.
+/// Number of batches that are read ahead.
 const AHEAD: usize = 1;
 
-/// Shows every event to `each`, while another thread reads the next ones. Returns the losses that
+/// Passes every event to `each` while another thread reads the next ones. Returns the losses that
 /// were found.
 fn visit(
     trace: &Activities,
@@ -69,7 +69,7 @@ fn visit(
         let read_all = move || {
             while let Some(batch) = events.next_batch()? {
                 if batches.send(batch).is_err() {
-                    break; // Nobody wants more of them.
+                    break; // The receiver needs no more of them.
                 }
             }
             Ok::<_, profile::Error>(events.losses())
@@ -84,7 +84,7 @@ fn visit(
     Ok(trace.losses.iter().cloned().chain(found).collect())
 }
 
-/// What a trace says beside what happened in it. `name`: what its file was called.
+/// What a trace says besides its events. `name` is the name of its file.
 fn look(trace: &Activities, name: &str) -> io::Result<Look> {
     let mut look = Look { name: name.to_owned(), ..Look::default() };
     for (key, value) in trace.document.as_object().into_iter().flatten() {
@@ -105,7 +105,7 @@ fn look(trace: &Activities, name: &str) -> io::Result<Look> {
     Ok(look)
 }
 
-/// An id that was kept as JSON.
+/// Parses an id that was kept as JSON.
 fn scalar(json: &str) -> Option<Scalar<'_>> {
     if let Ok(n) = json.parse() {
         return Some(Scalar::Int(n));
@@ -120,7 +120,8 @@ fn scalar(json: &str) -> Option<Scalar<'_>> {
     }
 }
 
-/// Times that nanoseconds do not say, and everything else that an event had beside its columns.
+/// Times that nanoseconds do not express, and everything else that an event had besides its
+/// columns.
 #[derive(Default)]
 struct Exact<'a> {
     time: Option<&'a str>,
@@ -130,8 +131,8 @@ struct Exact<'a> {
 }
 
 impl<'a> Exact<'a> {
-    /// Of [`Activity::more`]. An import writes such times first, under keys that nothing else has
-    /// there.
+    /// Parses [`Activity::more`]. An import writes such times first, under keys that nothing else
+    /// has there.
     fn of(more: Option<&'a str>) -> Self {
         let none = Self { others: more, ..Self::default() };
         let Some(mut rest) = more.and_then(|more| more.strip_prefix('{')) else { return none };

@@ -1,4 +1,4 @@
-//! A profile's calls as a timeline.
+//! Writes a profile's calls as a timeline.
 //!
 //! ```text
 //!  process 4711            worker-0   ▐call▌▐call▌ ▐call▌      one slice per workgroup call
@@ -8,13 +8,13 @@
 //!                          stream 1       ▐─ dispatch ─▌       where they overlap
 //! ```
 //!
-//! Calls are of the kind `workgroup`, registered by the producer `iree` (Kineto's vocabulary:
-//! `cpu_op`), dispatches of the kind `kernel`. A dispatch has the arguments `stream` and
-//! `correlation`; the call that began it has the same `correlation`, and an arrow leads from one
-//! to the other. See [`crate::export::dispatch`] for how dispatches are found.
+//! Calls are of the kind `workgroup`, which the producer `iree` registers (Kineto's vocabulary:
+//! `cpu_op`). Dispatches are of the kind `kernel`. A dispatch has the arguments `stream` and
+//! `correlation`. The call that began it has the same `correlation`, and an arrow leads from one to
+//! the other. [`crate::export::dispatch`] describes how dispatches are found.
 //!
 //! The calls of a process are merged by their begins, one page of each thread at a time. The sink
-//! takes them in another thread (`relay.rs`).
+//! runs in another thread (`relay.rs`).
 
 mod machine;
 mod slice;
@@ -41,29 +41,30 @@ use crate::hash::FastMap;
 use crate::round_trip::events::{PAGE_EVENT, RawCalls};
 use crate::timeline::{Arg, ArgValue, Flow, FlowEnd, Id, Label, Row, Shape, Sink};
 
-/// The row of a process's dispatches has this number and the process's index: above every
+/// The row of a process's dispatches has this number plus the process's index, which is above every
 /// process id of Linux (2²²).
 pub const DEVICE_ROWS: i64 = 5_000_000;
 
 /// How calls are shown.
 #[derive(Clone, Copy, Debug)]
 pub struct CallsOptions {
-    /// Which names activities have.
+    /// The vocabulary of the activities' names.
     pub vocabulary: Vocabulary,
-    /// Also show counters as time series, beside the arguments of calls.
+    /// Whether to show counters also as time series, besides the arguments of calls.
     pub counter_tracks: bool,
 }
 
-/// The kinds that this producer registers.
+/// Registers the kinds of this producer.
 ///
 /// # Errors
-/// Another producer took the name.
+/// Another producer has taken the name.
 pub fn register(registry: &mut Registry) -> Result<model::activity::Label, RegisterError> {
     let producer = registry.producer("iree")?;
     registry.register(producer, "workgroup", Some("cpu_op"))
 }
 
-/// The kinds of calls of virtual machines: of regions and of tasks. Ops and runs are generic kinds.
+/// Registers the kinds of calls of virtual machines: regions and tasks. Ops and runs are generic
+/// kinds.
 pub(crate) fn register_machines(
     registry: &mut Registry,
 ) -> Result<[model::activity::Label; 2], RegisterError> {
@@ -95,7 +96,7 @@ pub fn export_calls(
     };
     let units: Vec<_> = profile.groups.all().iter().map(|group| units(profile, group)).collect();
     let flow = FlowKind::HostToDevice;
-    // What slices name must be there for as long as the other thread is.
+    // Slices refer to these names, so they must live as long as the other thread.
     let mut last_arrow = 0;
     let of_rows = threads_of_rows(profile);
     let each = profile.processes.iter().enumerate();
@@ -143,7 +144,7 @@ pub fn export_calls(
     })
 }
 
-/// Some early moment of a process.
+/// An early moment of a process.
 fn since_ns(profile: &Profile, process: &Process) -> i64 {
     let headers = process.threads.iter().flat_map(Thread::headers);
     let first = headers.map(|header| header.start.base_ticks).min().unwrap_or(0);
@@ -156,7 +157,7 @@ fn units<'a>(profile: &'a Profile, group: &Group) -> Vec<(&'a str, &'a str)> {
     counters.iter().map(|counter| (counter.name.as_str(), counter.unit.as_str())).collect()
 }
 
-/// What viewers call the process.
+/// The name of the process for viewers.
 fn program(process: &Process) -> String {
     let name = process.info.as_ref().map(|info| info.program.as_str()).unwrap_or_default();
     match name.rsplit('/').next().unwrap_or_default() {
@@ -165,7 +166,8 @@ fn program(process: &Process) -> String {
     }
 }
 
-/// How many threads share each row: programs replace themselves, and numbers come again.
+/// The number of threads that share each row: programs replace themselves, and thread ids are
+/// reused.
 fn threads_of_rows(profile: &Profile) -> FastMap<(u32, u32), usize> {
     let mut threads = FastMap::default();
     for process in &profile.processes {
@@ -176,9 +178,9 @@ fn threads_of_rows(profile: &Profile) -> FastMap<(u32, u32), usize> {
     threads
 }
 
-/// What the rows of a thread are called.
+/// The names of a thread's rows.
 struct Labels {
-    /// No other thread is in its row, so that numbers of its names can be [`Label`]s.
+    /// Whether no other thread is in its row, so that the numbers of its names can be [`Label`]s.
     alone: bool,
     thread: String,
     /// One per group of counters.
@@ -197,7 +199,7 @@ impl Labels {
     }
 }
 
-/// The calls of one thread, page by page, each page by begin.
+/// The calls of one thread, page by page, each page sorted by begin.
 struct Cursor<'a> {
     decoder: PageDecoder<'a>,
     thread: usize,
@@ -212,12 +214,12 @@ impl Cursor<'_> {
         self.decoder.columns()
     }
 
-    /// The call in front, as an index into the columns.
+    /// The next call, as an index into the columns.
     fn call(&self) -> Option<usize> {
         self.order.get(self.at).map(|i| *i as usize)
     }
 
-    /// Makes sure that a call is in front, if there is another one.
+    /// Makes sure that there is a next call, unless the thread has no more.
     fn fill(
         &mut self,
         process: usize,
@@ -234,9 +236,9 @@ impl Cursor<'_> {
             }
             self.order.clear();
             self.order.extend(0..columns.len() as u32);
-            // Nearly sorted already: a call that calls others ends after them.
+            // Usually almost sorted: a call that calls others ends after them.
             if !columns.start_ticks.is_sorted() {
-                // Of those that begin together the outer one, recorded last, comes first.
+                // Of calls that begin together, the outer one comes first. It was recorded last.
                 self.order.sort_by_key(|i| {
                     let at = *i as usize;
                     (columns.start_ticks[at], Reverse(columns.duration(at)), Reverse(at))
@@ -259,22 +261,22 @@ struct ProcessExport<'a, 'r> {
     dispatch_kind: &'a str,
     counter_kind: &'a str,
     flow: &'a FlowKind,
-    /// Ticks are not nanoseconds: show them too.
+    /// Whether ticks are not nanoseconds, so that they must be shown, too.
     ticks: bool,
-    /// Names of exports, and where each export's is.
+    /// Names of exports, and the index of each export's name.
     names: Vec<Cow<'a, str>>,
     by_export: FastMap<u32, usize>,
     since_ns: i64,
     lanes_named: usize,
     labels: &'a [Labels],
-    /// What an import needs, if the output is imported.
+    /// What an import needs, if the output will be imported.
     raw: Option<RawCalls<'a>>,
-    /// Counters of each group, with their units.
+    /// The counters of each group, with their units.
     units: &'a [Vec<(&'a str, &'a str)>],
     kinds: Kinds<'a>,
     has_machines: bool,
     machines: &'a Machines,
-    /// Takes the timeline.
+    /// Receives the timeline.
     relay: &'r mut Relay<'a>,
 }
 
@@ -351,13 +353,14 @@ impl<'a> ProcessExport<'a, '_> {
             self.relay.process(device, name, "dispatches", sort_index + 1, at_ns);
         }
         for (i, labels) in self.labels.iter().enumerate() {
-            // Workers in the order in which they were started, not in that of their first calls.
+            // Sorts workers by the order in which they were started, not by that of their first
+            // calls.
             let sort_index = self.process.threads[i].tid.into();
             self.relay.thread(self.row(i), labels.thread.clone(), sort_index, at_ns);
         }
     }
 
-    /// The pages that were decoded since the last time.
+    /// Emits the pages that were decoded since the last call.
     fn pages(&mut self) {
         let Some(raw) = &mut self.raw else { return };
         for (thread, args) in raw.pages() {
@@ -365,7 +368,7 @@ impl<'a> ProcessExport<'a, '_> {
         }
     }
 
-    /// Where the name of an export is.
+    /// The index of an export's name.
     fn name(&mut self, export: u32) -> usize {
         *self.by_export.entry(export).or_insert_with(|| {
             let op = self.profile.ops.of(self.index, export);
@@ -415,7 +418,8 @@ impl<'a> ProcessExport<'a, '_> {
             args.push(Arg::uint("correlation", first.id));
             self.relay.flow(Flow { kind: self.flow, id: first.id, end: FlowEnd::Start });
         }
-        // Which of the keys are there. The others are in every call of a profile, or in none.
+        // Which of the optional keys are present. The others are in every call of a profile, or in
+        // none.
         let has_node = node_of(columns.location[i]) != 0;
         let whether = [known, has_node, placed.is_some(), first.is_some()];
         let shape = whether.iter().fold(0, |bits, bit| bits << 1 | u8::from(*bit));
@@ -423,7 +427,7 @@ impl<'a> ProcessExport<'a, '_> {
             category: self.call_kind,
             name: self.names[name].clone(),
             shape: Some(Shape(shape)),
-            // Calls of virtual machines have no label, and all other calls one category.
+            // Calls of virtual machines have no label; all other calls have the same category.
             label: self.labels[columns.thread].alone.then_some(Label(name as u32)),
         };
         self.slice(columns, i, times, values, self.counter_tracks, what)?;
@@ -465,7 +469,7 @@ impl<'a> ProcessExport<'a, '_> {
             start_ns: dispatch.start_ns,
             duration_ns: dispatch.end_ns.abs_diff(dispatch.start_ns),
             shape: None,
-            // The row is this process's own.
+            // The row belongs to this process only.
             label: Some(Label(name as u32)),
         })
     }

@@ -1,55 +1,55 @@
-//! Which workgroup calls make up a dispatch.
+//! Finds out which workgroup calls make up a dispatch.
 //!
-//! A record says which workgroup of how many a call was, not of which dispatch. Taken in the
-//! order of their begins, the calls of one export belong to one dispatch until each of its
-//! workgroups was seen once:
+//! A record says which workgroup of how many a call was, but not of which dispatch. In the order of
+//! their begins, the calls of one export belong to one dispatch until each of its workgroups was
+//! seen once:
 //!
 //! ```text
 //!  count 4,1,1:   0 1 2 3 | 1 0 3 2 | 0 2 …
 //! ```
 //!
-//! That is exact as long as dispatches of one export follow one another. Where two run at the
-//! same time, a workgroup appears a second time before the first dispatch is whole: a second one
-//! is opened beside it, and both are marked *not exact*, since a workgroup may have been given to
-//! the other one. In a process that lost calls, the same sight means that a call is missing:
-//! there the first dispatch is closed as *incomplete*.
+//! This is exact as long as dispatches of one export follow one another. If two run at the same
+//! time, a workgroup appears a second time before the first dispatch is complete. Then a second
+//! dispatch is opened, and both are marked *not exact*, because each workgroup may belong to either
+//! of them. In a process that lost calls, a second appearance means that a call is missing: the
+//! first dispatch is then closed as *incomplete*.
 
 use crate::hash::FastMap;
 
-/// Most workgroups of a dispatch that are followed; larger grids have calls only.
+/// Larger grids are not assembled into dispatches; only their calls are shown.
 const MOST_WORKGROUPS: u64 = 1 << 24;
-/// Most dispatches of one export at the same time.
+/// Most simultaneous dispatches of one export.
 const MOST_OPEN: usize = 64;
 
-/// Numbers dispatches, from 1.
+/// The number of a dispatch, from 1.
 pub type DispatchId = u64;
 
-/// One dispatch, whole or as far as it was seen.
+/// One dispatch, complete or as far as it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dispatch {
     /// Its number.
     pub id: DispatchId,
     /// The export.
     pub export: u32,
-    /// Workgroups: x, y, z.
+    /// Number of workgroups: x, y, z.
     pub count: [u32; 3],
-    /// How many of them were seen.
+    /// Number of workgroups that were seen.
     pub seen: u64,
-    /// Begin of the first, ns.
+    /// Begin of the first workgroup, in ns.
     pub start_ns: i64,
-    /// End of the last, ns.
+    /// End of the last workgroup, in ns.
     pub end_ns: i64,
-    /// No other dispatch of the export ran at the same time.
+    /// Whether no other dispatch of the export ran at the same time.
     pub exact: bool,
-    /// What it added to each counter; `None` if some call has no whole value.
+    /// The sum of each counter; `None` if some call has no complete value.
     pub counters: Vec<Option<u64>>,
-    /// A row to draw it in: dispatches of one lane do not overlap.
+    /// The row in which to draw it. Dispatches of one lane do not overlap.
     pub lane: usize,
     workgroups: Vec<u64>,
 }
 
 impl Dispatch {
-    /// How many workgroups it has.
+    /// The number of its workgroups.
     pub fn of(&self) -> u64 {
         self.count.iter().map(|n| u64::from(*n)).product()
     }
@@ -65,52 +65,52 @@ impl Dispatch {
 pub struct Workgroup<'a> {
     /// The export.
     pub export: u32,
-    /// Which workgroup.
+    /// The workgroup's id.
     pub id: [u32; 3],
-    /// Of how many.
+    /// The number of workgroups.
     pub count: [u32; 3],
-    /// Begin, ns.
+    /// Begin, in ns.
     pub start_ns: i64,
-    /// End, ns.
+    /// End, in ns.
     pub end_ns: i64,
-    /// What it added to each counter.
+    /// The call's value of each counter.
     pub counters: &'a [Option<u64>],
 }
 
-/// What a call did.
+/// The effect of a call.
 #[derive(Debug)]
 pub struct Placed {
-    /// The dispatch it belongs to.
+    /// The dispatch to which it belongs.
     pub id: DispatchId,
-    /// It began that dispatch.
+    /// Whether it began that dispatch.
     pub first: bool,
-    /// Dispatches that are over because of it.
+    /// Dispatches that are finished because of it.
     pub over: Vec<Dispatch>,
 }
 
-/// Puts the calls of one process together.
+/// Assembles the calls of one process into dispatches.
 #[derive(Debug)]
 pub struct Assembler {
     open: FastMap<u32, Vec<Dispatch>>,
     last: DispatchId,
     lost_calls: bool,
-    /// For each lane, when the dispatch in it was over; `None` while it is not.
+    /// For each lane, when its last dispatch ended; `None` while it is running.
     lanes: Vec<Option<i64>>,
 }
 
 impl Assembler {
-    /// `lost_calls`: some calls of this process were not recorded. `last`: the highest number
-    /// in use already.
+    /// `lost_calls` says whether some calls of this process were not recorded. `last` is the
+    /// highest number already in use.
     pub fn new(lost_calls: bool, last: DispatchId) -> Self {
         Self { open: FastMap::default(), last, lost_calls, lanes: Vec::new() }
     }
 
-    /// The highest number given.
+    /// The highest number assigned.
     pub fn last(&self) -> DispatchId {
         self.last
     }
 
-    /// Takes the next call. `None` if nothing is known of its workgroup, or nothing that can be.
+    /// Adds the next call. `None` if its workgroup is unknown or impossible.
     pub fn add(&mut self, call: &Workgroup<'_>) -> Option<Placed> {
         let [nx, ny, nz] = call.count.map(u64::from);
         let of = nx.checked_mul(ny)?.checked_mul(nz)?;
@@ -174,7 +174,7 @@ impl Assembler {
         Some(Placed { id, first, over })
     }
 
-    /// Every dispatch that is not whole, in the order of their begins.
+    /// Every incomplete dispatch, in the order of their begins.
     pub fn finish(self) -> Vec<Dispatch> {
         let mut rest: Vec<Dispatch> = self.open.into_values().flatten().collect();
         rest.sort_by_key(|d| d.id);
@@ -218,12 +218,12 @@ mod tests {
         }
     }
 
-    /// id, seen, begin, end, exact, lane of the dispatches that were over, and of the rest.
+    /// id, seen, begin, end, exact and lane of the finished dispatches, and then of the others.
     fn run(lost: bool, calls: &[Workgroup<'_>]) -> Vec<(u64, u64, i64, i64, bool, usize)> {
         let mut assembler = Assembler::new(lost, 0);
         let mut over = Vec::new();
         for call in calls {
-            over.extend(assembler.add(call).expect("placed").over);
+            over.extend(assembler.add(call).expect("the workgroup is possible").over);
         }
         over.extend(assembler.finish());
         over.iter().map(|d| (d.id, d.seen, d.start_ns, d.end_ns, d.exact, d.lane)).collect()
@@ -257,8 +257,10 @@ mod tests {
     fn a_counter_that_some_call_lacks_has_no_sum() {
         let mut assembler = Assembler::new(false, 0);
         let without = Workgroup { counters: &[None], ..call(1, 2, 1, 2) };
-        assert!(assembler.add(&call(0, 2, 0, 1)).expect("placed").over.is_empty());
-        let over = assembler.add(&without).expect("placed").over;
+        assert!(
+            assembler.add(&call(0, 2, 0, 1)).expect("the workgroup is possible").over.is_empty()
+        );
+        let over = assembler.add(&without).expect("the workgroup is possible").over;
         assert_eq!(over[0].counters, [None]);
     }
 

@@ -1,17 +1,17 @@
-//! A part of a timeline: some categories, a window of time.
+//! Selects a part of a timeline: some categories, and a window of time.
 //!
-//! What reaches into the window is kept as it was:
+//! What extends into the window is kept unchanged:
 //!
-//! | what | kept if |
+//! | item | it is kept if |
 //! |---|---|
 //! | slice | its category is wanted, and some of it is in the window |
 //! | moment | its category is wanted, and it is in the window |
-//! | point of a time series | likewise; the last one before the window is moved to its begin, since its value still holds there |
+//! | point of a time series | the same; the last one before the window is moved to the window's begin, because its value still holds there |
 //! | arrow | both of its ends are at slices or moments that are kept |
 //! | names of rows | always |
 //!
-//! Which arrows have both ends is known at the end only, so a timeline is gone through twice: first
-//! by [`Ends`], then by [`Part`]. Imported traces are filtered by `activities::keep`.
+//! It is only known at the end which arrows have both ends, so a timeline is processed twice: first
+//! by [`Ends`], then by [`Part`]. `activities::keep` filters imported traces.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -28,22 +28,22 @@ use crate::timeline::{
 /// What is wanted. Times are nanoseconds since 1970.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Filter {
-    /// Patterns, of which one has to cover a category; none: all categories.
+    /// Patterns for categories, one of which must match. Empty for all categories.
     pub categories: Vec<String>,
-    /// The first moment of the window; `None`: as far back as there is anything.
+    /// The first moment of the window; `None` for the beginning of the timeline.
     pub from_ns: Option<i64>,
-    /// The first moment after the window; `None`: to the end.
+    /// The first moment after the window; `None` for the end of the timeline.
     pub to_ns: Option<i64>,
 }
 
-/// What is wanted, in times since the first moment of a timeline.
+/// What is wanted, with times relative to the first moment of a timeline.
 #[derive(Clone, Debug, Default)]
 pub struct Wish {
     /// As in [`Filter`].
     pub categories: Vec<String>,
-    /// As in [`Filter`], ns since the first moment.
+    /// As in [`Filter`], in ns since the first moment.
     pub from_ns: Option<u64>,
-    /// As in [`Filter`], ns since the first moment.
+    /// As in [`Filter`], in ns since the first moment.
     pub to_ns: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ impl Wish {
         self.categories.is_empty() && self.from_ns.is_none() && self.to_ns.is_none()
     }
 
-    /// For a timeline that begins at this moment.
+    /// The filter for a timeline that begins at this moment.
     pub fn since(&self, first_ns: i64) -> Filter {
         let at = |ns: u64| first_ns.saturating_add_unsigned(ns);
         Filter {
@@ -70,16 +70,16 @@ pub const PART_SCHEMA: &str = "counterpoint.trace-part/1";
 /// What was left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// Slices and moments.
+    /// Number of slices and moments.
     pub slices: u64,
-    /// Points of time series.
+    /// Number of points of time series.
     pub points: u64,
-    /// Ends of arrows.
+    /// Number of ends of arrows.
     pub arrow_ends: u64,
 }
 
 impl LeftOut {
-    /// Both together.
+    /// The sum of both.
     pub fn and(self, other: Self) -> Self {
         Self {
             slices: self.slices + other.slices,
@@ -90,7 +90,7 @@ impl LeftOut {
 }
 
 impl Filter {
-    /// What stands in the place of a profile's facts in an export of a part of it.
+    /// The object that replaces a profile's facts in an export of a part of it.
     pub fn facts(&self) -> serde_json::Value {
         json!({ "schema": PART_SCHEMA, "filter": self })
     }
@@ -111,7 +111,7 @@ impl Filter {
         self.from_ns.is_some_and(|from| at_ns < from)
     }
 
-    /// Whether something is in the window for a time, or a slice of no length at all.
+    /// Whether a slice overlaps the window. A slice of length 0 counts as a moment.
     pub fn has_time(&self, start_ns: i64, end_ns: i64) -> bool {
         if start_ns >= end_ns {
             return self.has_moment(start_ns);
@@ -132,7 +132,7 @@ impl Filter {
 /// Finds the first moment of a timeline.
 #[derive(Debug, Default)]
 pub struct First {
-    /// The earliest begin of a slice, moment or point, if there is any.
+    /// The earliest begin of a slice, moment or point, if there is one.
     pub at_ns: Option<i64>,
 }
 
@@ -170,7 +170,7 @@ pub struct Ends<'a> {
 }
 
 impl<'a> Ends<'a> {
-    /// For a timeline that is filtered like this.
+    /// For a timeline with this filter.
     pub fn new(filter: &'a Filter) -> Self {
         Self { filter, started: HashSet::new(), finished: HashSet::new() }
     }
@@ -215,8 +215,8 @@ impl Sink for Ends<'_> {
     }
 }
 
-/// Gives another sink the part of a timeline that is wanted. What only imports need is left out: a
-/// part of a profile is not a profile.
+/// Passes the wanted part of a timeline to another sink. What only imports need is left out,
+/// because a part of a profile is not a profile.
 #[derive(Debug)]
 pub struct Part<'a, S> {
     sink: &'a mut S,
@@ -227,7 +227,7 @@ pub struct Part<'a, S> {
     left_out: LeftOut,
 }
 
-/// A point before the window, in a row of numbers.
+/// A point before the window, in a row whose ids are numbers.
 #[derive(Debug)]
 struct Before {
     row: (i64, i64),
@@ -238,13 +238,13 @@ struct Before {
 }
 
 impl<'a, S: Sink> Part<'a, S> {
-    /// `arrows`: see [`Ends::whole`].
+    /// `arrows` are the ids that [`Ends::whole`] returned.
     pub fn new(sink: &'a mut S, filter: &'a Filter, arrows: HashSet<u64>) -> Self {
         let left_out = LeftOut::default();
         Self { sink, filter, arrows, before: HashMap::new(), left_out }
     }
 
-    /// Writes the points with which the window begins.
+    /// Writes the points at the begin of the window.
     ///
     /// # Errors
     /// Writing failed.

@@ -1,4 +1,4 @@
-//! A timeline that one thread makes and another one writes.
+//! A timeline that one thread produces and another thread writes.
 //!
 //! ```text
 //!  calls ─► Relay ─ a batch of slices ─► thread ─► Sink ─► file
@@ -6,9 +6,9 @@
 //!             └───── the batch, emptied ◄──┘
 //! ```
 //!
-//! Decoding and merging calls takes about as long as writing them in Perfetto's format does, so
-//! that two threads take half the time. A slice in a batch refers to names that outlive the
-//! threads; only what is made for one call is copied.
+//! Decoding and merging calls takes about as long as writing them in Perfetto's format, so two
+//! threads take half the time. A slice in a batch refers to names that outlive both threads; only
+//! what is made for one call is copied.
 //!
 //! Memory: [`BATCHES`] batches of [`MOST_SLICES`] slices.
 
@@ -21,25 +21,26 @@ use crate::timeline::{
     Arg, Counter, Flow, Id, Label, ProcessRow, Row, Shape, Sink, Slice, ThreadRow,
 };
 
-/// Slices of a batch.
+/// Number of slices in a batch.
 const MOST_SLICES: usize = 1024;
-/// Batches: one that is filled, one that is written, and some between.
+/// Number of batches: one is filled, one is written, and the others are between.
 const BATCHES: usize = 4;
 
-/// What goes to the other thread at once.
+/// What is sent to the other thread at once.
 #[derive(Debug, Default)]
 struct Batch<'a> {
     slices: Vec<Kept<'a>>,
-    /// Of each slice its arguments, then the series of its counters.
+    /// For each slice its arguments, then the series of its counters.
     args: Vec<Arg<'a>>,
     counters: Vec<KeptCounter<'a>>,
     flows: Vec<Flow<'a>>,
     raw: String,
-    /// What is rare, and how many slices come before it.
+    /// Rare items, each with the number of slices before it.
     others: Vec<(usize, Other)>,
 }
 
-/// A slice. Its lists start where those of the slice before end; a batch has no 2³² of anything.
+/// A slice. Its lists start where those of the previous slice end. A batch has less than 2³² of
+/// anything.
 #[derive(Debug)]
 struct Kept<'a> {
     head: Head<'a>,
@@ -49,7 +50,7 @@ struct Kept<'a> {
     raw_end: u32,
 }
 
-/// Its series start where those of the counter before end, or the slice's arguments.
+/// Its series start where those of the previous counter end, or where the slice's arguments end.
 #[derive(Debug)]
 struct KeptCounter<'a> {
     label: CounterLabel<'a>,
@@ -63,7 +64,7 @@ enum Other {
     Thread { row: Row<'static>, name: String, sort_index: i64, at_ns: i64 },
 }
 
-/// A slice without its lists, in a row of numbers; see [`Slice`].
+/// A slice without its lists, in a row whose ids are numbers; see [`Slice`].
 #[derive(Clone, Debug)]
 pub struct Head<'a> {
     pub process: i64,
@@ -76,21 +77,22 @@ pub struct Head<'a> {
     pub label: Option<Label>,
 }
 
-/// What counters of a slice are called; see [`Counter`].
+/// The names of a slice's counters; see [`Counter`].
 #[derive(Clone, Copy, Debug)]
 pub struct CounterLabel<'a> {
     pub category: &'a str,
     pub name: &'a str,
-    /// Stands for its name, and for the names of its series if all of them are known.
+    /// Identifies its name, and the names of its series if all of them are known.
     pub label: Option<Label>,
     pub units: &'a [(&'a str, &'a str)],
 }
 
-/// The other thread has ended: its error says why.
+/// The other thread has ended. Its error says why.
 #[derive(Debug)]
 pub struct Gone;
 
-/// Takes a timeline, slice by slice: first its parts, then [`Relay::slice`].
+/// Receives a timeline slice by slice. The caller first adds the parts of a slice, then calls
+/// [`Relay::slice`].
 #[derive(Debug)]
 pub struct Relay<'a> {
     batch: Batch<'a>,
@@ -101,10 +103,10 @@ pub struct Relay<'a> {
     empty: Receiver<Batch<'a>>,
 }
 
-/// Runs `make`, and gives `sink` in another thread what it makes.
+/// Runs `make`, and passes what it makes to `sink` in another thread.
 ///
 /// # Errors
-/// Writing failed, or there can be no other thread.
+/// Writing failed, or no other thread could be started.
 pub fn relay<'a, T>(
     sink: &mut (impl Sink + Send),
     make: impl FnOnce(&mut Relay<'a>) -> Result<T, Gone>,
@@ -112,7 +114,7 @@ pub fn relay<'a, T>(
     let (full, batches) = sync_channel(BATCHES);
     let (back, empty) = channel();
     for _ in 1..BATCHES {
-        // It is there to be taken.
+        // The receiver still exists, so this cannot fail.
         let _ = back.send(Batch::default());
     }
     let (batch, imported) = (Batch::default(), sink.is_imported());
@@ -122,7 +124,7 @@ pub fn relay<'a, T>(
         let writer =
             thread::Builder::new().name("trace writer".into()).spawn_scoped(scope, write)?;
         let made = make(&mut relay).and_then(|made| relay.send().map(|()| made));
-        // Without a sender, nothing more comes.
+        // The writer ends when the sender is dropped.
         drop(relay);
         match writer.join() {
             Ok(written) => written?,
@@ -132,7 +134,7 @@ pub fn relay<'a, T>(
     })
 }
 
-/// Gives `sink` every batch, and gives them back.
+/// Passes every batch to `sink`, and returns the empty batches.
 fn write<'a>(
     sink: &mut impl Sink,
     batches: &Receiver<Batch<'a>>,
@@ -141,7 +143,7 @@ fn write<'a>(
     for mut batch in batches {
         batch.write(sink)?;
         batch.clear();
-        // Nobody waits for it after the last one.
+        // After the last batch, nobody receives it.
         let _ = back.send(batch);
     }
     Ok(())
@@ -153,22 +155,22 @@ impl<'a> Relay<'a> {
         self.imported
     }
 
-    /// Arguments of the slice to come.
+    /// The arguments of the next slice.
     pub fn args(&mut self) -> &mut Vec<Arg<'a>> {
         &mut self.batch.args
     }
 
-    /// [`Slice::raw`] of the slice to come, after that of others.
+    /// [`Slice::raw`] of the next slice, which is appended to that of earlier slices.
     pub fn raw(&mut self) -> &mut String {
         &mut self.batch.raw
     }
 
-    /// An arrow of the slice to come.
+    /// Adds an arrow to the next slice.
     pub fn flow(&mut self, flow: Flow<'a>) {
         self.batch.flows.push(flow);
     }
 
-    /// Counters of the slice to come, which has no more arguments.
+    /// Adds counters to the next slice. It cannot have more arguments after this.
     pub fn counter(&mut self, label: CounterLabel<'a>, series: impl IntoIterator<Item = Arg<'a>>) {
         let batch = &mut self.batch;
         self.args_end.get_or_insert(batch.args.len());
@@ -176,7 +178,7 @@ impl<'a> Relay<'a> {
         batch.counters.push(KeptCounter { label, series_end: batch.args.len() });
     }
 
-    /// The slice.
+    /// Completes the slice.
     ///
     /// # Errors
     /// The other thread has ended.
@@ -218,7 +220,7 @@ impl<'a> Relay<'a> {
         self.batch.others.push((self.batch.slices.len(), other));
     }
 
-    /// Sends the batch, and goes on with another one.
+    /// Sends the batch, and continues with another one.
     fn send(&mut self) -> Result<(), Gone> {
         let next = self.empty.recv().map_err(|_| Gone)?;
         let full = std::mem::replace(&mut self.batch, next);
@@ -308,7 +310,7 @@ mod tests {
 
     const ROW: Row<'_> = Row { process: Id::Number(7), thread: Id::Number(8) };
 
-    /// Says what it is given; fails at a name.
+    /// Records what it receives. Fails at a given name.
     #[derive(Default)]
     struct Said {
         lines: Vec<String>,
@@ -343,14 +345,15 @@ mod tests {
             }
         }
         fn instant(&mut self, _: &Instant<'_>) -> io::Result<()> {
-            unreachable!("calls have none")
+            unreachable!("calls have no instants")
         }
         fn counter(&mut self, _: &Counter<'_>) -> io::Result<()> {
-            unreachable!("they come with slices")
+            unreachable!("counters come with slices")
         }
     }
 
-    /// Gives `relay` slices of every form, and rows and facts between them; says what must come.
+    /// Gives `relay` slices of every form, with rows and facts between them. Adds what must arrive
+    /// to `expected`.
     fn fill<'a>(
         relay: &mut Relay<'a>,
         slices: usize,
@@ -456,7 +459,7 @@ mod tests {
             let mut expected = Vec::new();
             let made = relay(&mut said, |relay| fill(relay, slices, &texts, &kind, &mut expected));
             assert_eq!(made.unwrap_err().to_string(), "as it was told");
-            // It did not go on for long.
+            // It stopped soon after the error.
             assert!(expected.len() < 20 * MOST_SLICES, "{}", expected.len());
         }
     }

@@ -1,14 +1,14 @@
-//! A profile's tracks (time series beside the calls) as counters of the timeline.
+//! Shows a profile's tracks (time series besides the calls) as counters of the timeline.
 //!
 //! ```text
 //!  readings    r0 ────── r1 ────── (failed) ────── r3
 //!  points      (r1−r0)/s at r0 · (r3−r1)/s at r1
 //! ```
 //!
-//! A cumulative series is shown as a rate, from the begin of each interval on; where the kernel
-//! ran the counter during a part of an interval only, the difference is scaled by enabled /
-//! running, and an interval in which it never ran has no point. Other readings are shown as they
-//! are. A reading that failed, or that is not a finite number, has no point.
+//! A cumulative series is shown as a rate, from the begin of each interval. If the kernel ran the
+//! counter during only a part of an interval, the difference is scaled by enabled / running. An
+//! interval in which the counter never ran has no point. Other readings are shown unchanged. A
+//! reading that failed, or that is not a finite number, has no point.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,10 +20,11 @@ use profile::{LossCount, Profile, merge_losses};
 use crate::round_trip::events::{RawSamples, SAMPLES_EVENT};
 use crate::timeline::{Arg, ArgValue, Counter, Id, ProcessRow, Row, Sink};
 
-/// Tracks that belong to no process have this process number and the index of their directory.
+/// A track that belongs to no process has this number plus the index of its directory as its
+/// process number.
 pub const TRACK_ROWS: i64 = 6_000_000;
 
-/// A series and what is known of its last reading.
+/// A series and the state of its last reading.
 struct State<'a> {
     series: &'a Series,
     name: String,
@@ -43,7 +44,7 @@ pub fn export_tracks(
 ) -> io::Result<Vec<LossCount>> {
     let registry = Registry::new();
     let category = registry.name(Generic::Counter.into(), vocabulary);
-    // As `Timeline` does: by the earliest snapshot.
+    // Uses the earliest snapshot, as `Timeline` does.
     let first = profile.snapshots.iter().min_by_key(|s| s.ticks);
     let offset = first.map_or(0, |s| s.realtime_ns.wrapping_sub(s.monotonic_ns) as i64);
     let mut losses = Vec::new();
@@ -120,10 +121,10 @@ impl<'a> State<'a> {
     fn point(&mut self, sample: &Sample, profile: &Profile) -> Option<(i64, f64)> {
         let scale = self.series.scale;
         match sample.reading? {
-            // Sums that somebody else has computed are shown as they are, too.
+            // Sums that the producer has computed are also shown unchanged.
             Reading::Value(value) => {
                 let value = value * scale;
-                // JSON has no infinities, and a null is an error to Perfetto.
+                // JSON has no infinities, and a null is an error for Perfetto.
                 value.is_finite().then_some((sample.time, value))
             }
             Reading::Count { raw, .. } if !self.series.cumulative => {

@@ -1,4 +1,4 @@
-//! A trace of any format that is known.
+//! Reads a trace in any known format.
 
 use std::io::Read;
 
@@ -6,11 +6,11 @@ use crate::chrome::read::{ReadError, ReadErrorKind, Sink, Summary, read};
 use crate::kind::{self, Kind};
 use crate::perfetto;
 
-/// Reads a trace of any format that is known: Chrome's JSON or Perfetto's, also compressed with gzip.
+/// Reads a trace in any known format: Chrome's JSON or Perfetto's, also compressed with gzip.
 /// Returns whether it is Perfetto's.
 ///
 /// # Errors
-/// It cannot be read, or is another kind of file, which the error says.
+/// The file cannot be read, or is another kind of file, which the error names.
 pub fn read_any(source: impl Read, sink: &mut impl Sink) -> Result<(Summary, bool), ReadError> {
     let error = |kind| ReadError { at: 0, kind };
     let (kind, source) = kind::open(source).map_err(|e| error(ReadErrorKind::Io(e)))?;

@@ -1,4 +1,4 @@
-//! A trace that `trace export` wrote, as the profile that it was made of.
+//! Imports a trace that `trace export` wrote as the profile from which it was made.
 //!
 //! ```text
 //!  counterpoint ─────────► manifest, processes, tracks
@@ -8,12 +8,12 @@
 //!  counterpoint_end ─────► losses that a reader does not find by itself
 //! ```
 //!
-//! Everything else in such a trace (dispatches, arrows, time series, names of rows) was made of
-//! these and is made again by the next export. Where somebody has changed the trace, what is not
-//! there stays missing: a counter without a value was not read, a call without its workgroup has
-//! none, and a note says so.
+//! Everything else in such a trace (dispatches, arrows, time series, names of rows) was made from
+//! these, and the next export makes it again. If somebody has changed the trace, what is absent
+//! stays missing: a counter without a value was not read, a call without its workgroup has none,
+//! and a note says so.
 //!
-//! Memory: names, and of each thread the calls of the page in progress.
+//! Memory: names, and for each thread the calls of the current page.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ use call::CallArgs;
 use counters::Counters;
 use thread::Thread;
 
-/// Rows that are processes without a number in Perfetto's format.
+/// Whether this is a row that is a process without a number in Perfetto's format.
 fn is_derived(row: &str) -> bool {
     row.starts_with("dispatches of ") || row.starts_with("counters of ")
 }
@@ -54,7 +54,7 @@ pub struct Restore {
     counters: Counters,
     processes: Vec<Process>,
     by_pid: HashMap<i64, Vec<usize>>,
-    /// Rows that show what was made of the calls: dispatches, sums of tracks.
+    /// Rows that show data derived from the calls: dispatches, and sums of tracks.
     derived: HashSet<i64>,
     tracks: Vec<Option<(TracksWriter, HashMap<u32, u32>)>>,
     end: Option<End>,
@@ -64,7 +64,7 @@ pub struct Restore {
     calls: u64,
 }
 
-/// From the trace's times to ticks.
+/// Converts the trace's times to ticks.
 #[derive(Clone, Copy, Debug)]
 struct Times {
     base_ns: i64,
@@ -73,7 +73,7 @@ struct Times {
 }
 
 impl Times {
-    /// Ticks, and ns on `CLOCK_MONOTONIC`, of a time of the trace.
+    /// The ticks and the nanoseconds on `CLOCK_MONOTONIC` of a time of the trace.
     fn at(&self, ns: i64) -> (u64, u64) {
         let since = self.base_ns.wrapping_add(ns).wrapping_sub(self.origin.realtime_ns as i64);
         (
@@ -89,43 +89,43 @@ impl Times {
 
 #[derive(Debug, Default)]
 struct Process {
-    /// Workgroups of the dispatches of each export, unless the call says others.
+    /// Workgroups of the dispatches of each export, unless a call says otherwise.
     counts: HashMap<u32, [u32; 3]>,
-    /// Numbers of exports by name; `None`: several have it.
+    /// Numbers of exports by name; `None` if several have this name.
     exports: HashMap<String, Option<u32>>,
-    /// The thread that has this id now.
+    /// The thread that currently has this id.
     tids: HashMap<i64, u32>,
     threads: HashMap<u32, Thread>,
-    /// Threads that no page named.
+    /// Number of threads that no page named.
     made: u32,
 }
 
-/// What is not as the export wrote it.
+/// How the trace differs from what the export wrote.
 #[derive(Clone, Copy, Debug, Default)]
 struct Changes {
-    /// Calls that pages had.
+    /// Number of calls that the pages had.
     expected: u64,
-    /// Events that no export wrote.
+    /// Number of events that no export wrote.
     foreign: u64,
-    /// Slices whose process or time is not known.
+    /// Number of slices whose process or time is unknown.
     unplaced: u64,
-    /// Calls without raw ticks in a trace that has them.
+    /// Number of calls without raw ticks, in a trace that has them.
     without_ticks: u64,
-    /// Calls whose export is not known.
+    /// Number of calls whose export is unknown.
     without_export: u64,
-    /// Calls without anything about CPU and workgroup.
+    /// Number of calls without CPU and workgroup.
     without_args: u64,
-    /// Pages whose calls are not those that follow their event.
+    /// Number of pages whose calls are not those that follow their event.
     mixed_pages: u64,
-    /// Pages and samples that do not read.
+    /// Number of pages and samples that cannot be read.
     damaged: u64,
 }
 
 impl Restore {
-    /// Starts the profile in `dir`, an existing empty directory.
+    /// Starts the profile in `dir`, which must be an empty directory.
     ///
     /// # Errors
-    /// Not writable, or the head contradicts itself.
+    /// The directory is not writable, or the head contradicts itself.
     pub fn create(dir: &Path, head: Head) -> profile::Result<Self> {
         let Head { facts, base_ns, whole } = head;
         let own = facts.manifest.snapshots.len();
@@ -171,7 +171,7 @@ impl Restore {
         })
     }
 
-    /// Writes what is left.
+    /// Writes the rest.
     ///
     /// # Errors
     /// The disk is full.
@@ -228,7 +228,8 @@ impl Restore {
             self.changes.damaged += 1;
             return Ok(());
         };
-        // A page of counters that the run does not have would not be written, nor its calls.
+        // If a page had counters that the run does not have, neither it nor its calls would be
+        // written.
         let of_run = ((1u64 << self.counters.count()) - 1) as u32;
         self.changes.damaged += u64::from(args.page.counters & !of_run != 0);
         args.page.counters &= of_run;
@@ -276,7 +277,7 @@ impl Restore {
         if matches!(&event.pid, Some(Scalar::Text(row)) if is_derived(row)) {
             return Ok(());
         }
-        // A process without a real id is called by its name in Perfetto's format.
+        // In Perfetto's format, a process without a real id is identified by its name.
         let pid = match &event.pid {
             Some(Scalar::Int(pid)) => Some(*pid),
             Some(Scalar::Text(_)) if self.whole => None,
@@ -342,7 +343,7 @@ impl Restore {
         if thread.is_full() { self.flush(index, uid).map_err(|e| e.to_string()) } else { Ok(()) }
     }
 
-    /// Writes the calls of a thread that are there as its page.
+    /// Writes the existing calls of a thread as its page.
     fn flush(&mut self, index: usize, uid: u32) -> profile::Result<()> {
         let pass = self.facts.processes[index].process.pass;
         let process = &mut self.processes[index];
@@ -397,7 +398,7 @@ impl Changes {
     }
 }
 
-/// Of an element of [`SamplesArgs::samples`].
+/// Parses an element of [`SamplesArgs::samples`].
 fn sample(value: &Value) -> Option<Sample> {
     let fields = value.as_array()?;
     let word = |at: usize| fields.get(at).and_then(Value::as_u64);
@@ -420,7 +421,7 @@ impl Sink for Restore {
             (b'M', Some(COUNTS_EVENT)) => self.counts(event.args),
             (b'M', Some(SAMPLES_EVENT)) => self.samples(event.args)?,
             (b'X', _) => self.call(event)?,
-            // Made of the calls and samples by the export.
+            // The export made these from the calls and samples.
             (b'M' | b'C' | b's' | b't' | b'f', _) => {}
             _ => self.changes.foreign += 1,
         }

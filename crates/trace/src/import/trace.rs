@@ -1,4 +1,4 @@
-//! A Chrome trace as a profile.
+//! Imports a trace from any program as a profile.
 //!
 //! ```text
 //!  chrome::read    ─┐             ┌─► profile::activities   every event, nothing left out
@@ -6,15 +6,16 @@
 //!                                 └─► profile::tracks       counters, for report, stats, export
 //! ```
 //!
-//! A process of the trace is a process of the profile, a thread (or stream) a thread, a category
-//! a library, a name in it an op. Complete slices (`X`) and pairs of `B` and `E` are calls. Ids
-//! that are not process ids (texts, negative numbers) get free ones, and the process is called by
-//! its text.
+//! A process of the trace becomes a process of the profile, a thread (or stream) becomes a thread,
+//! a category becomes a library, and a name in it becomes an op. Complete slices (`X`) and pairs of
+//! `B` and `E` are calls. Ids that are not process ids (texts, negative numbers) are replaced by
+//! free ones, and the process is named after its text.
 //!
-//! Two kinds of calls are apart ([`Role::is_apart`]), because they are on no thread: asynchronous
-//! spans, and what a profiler wrote about its own work. Each process has a made-up thread for each.
+//! Two kinds of calls are separate ([`Role::is_apart`]), because they belong to no thread:
+//! asynchronous spans, and what a profiler wrote about its own work. Each process has a made-up
+//! thread for each of the two.
 //!
-//! Memory: names, rows, series, begins without their ends, unfinished pages; no events.
+//! Memory: names, rows, series, begins without their ends, and unfinished pages, but no events.
 
 mod counters;
 mod held;
@@ -41,18 +42,18 @@ use held::held;
 use model::Loss;
 use spans::Spans;
 
-/// Ticks of the trace's time 0, so that times before it are ticks too.
+/// The ticks of the trace's time 0, so that earlier times are ticks, too.
 pub const EPOCH_TICKS: u64 = 1 << 61;
-/// Slices without an end that one row may have at a time.
+/// Most slices without an end that one row may have at a time.
 const MOST_OPEN: usize = 1 << 16;
 
-/// Makes a profile of one or more traces.
+/// Makes a profile from one or more traces.
 #[derive(Debug)]
 pub struct Import {
     dir: PathBuf,
     calls: CallsWriter,
     next_pid: u32,
-    /// Base time of the first trace, which times of the profile count from; once it was read.
+    /// Base time of the first trace, from which times of the profile count. Set when it was read.
     base_ns: Option<i64>,
     first_ns: i64,
     last_ns: i64,
@@ -61,40 +62,40 @@ pub struct Import {
     manifest: Manifest,
     counts: Imported,
     losses: Vec<LossCount>,
-    /// Events by their form, of all traces.
+    /// Number of events of each form, in all traces.
     forms: Box<[u64; 256]>,
 }
 
-/// Takes one trace: a [`Sink`].
+/// Receives one trace: a [`Sink`].
 #[derive(Debug)]
 pub struct OneTrace<'a> {
     all: &'a mut Import,
     activities: ActivitiesWriter,
     document: Map<String, Value>,
-    /// From this trace's time to the first one's.
+    /// The offset from this trace's time to the time of the first trace.
     shift_ns: i64,
     processes: HashMap<Id, Process>,
     rows: Vec<Row>,
     by_id: HashMap<Ids, usize>,
-    /// The row of the event before: the next one is often in it.
+    /// The row of the previous event, which is often the row of the next one, too.
     last: Option<(Ids, usize)>,
-    /// Numbers that calls have for a name in a category, in each process, and whether they are
-    /// those of a profiler's book-keeping.
+    /// The export of the calls with a certain name and category, for each process, and whether they
+    /// belong to a profiler's own work.
     exports: FastMap<(ProcessKey, u64), (u32, bool)>,
-    /// Likewise of asynchronous spans.
+    /// The same for asynchronous spans.
     span_exports: FastMap<(ProcessKey, u64), u32>,
-    /// The made-up threads of calls that are on none.
+    /// The made-up threads of calls that belong to no thread.
     apart: HashMap<(ProcessKey, Role), ThreadKey>,
     spans: Spans,
     counters: Counters,
-    /// Events with times that have more digits than nanoseconds.
+    /// Number of events whose times are more precise than nanoseconds.
     rounded: u64,
-    /// Calls that took time, and round to nothing.
+    /// Number of calls whose duration is rounded to 0.
     too_short: u64,
-    /// Values of counters that are not numbers.
+    /// Number of counter values that are not numbers.
     no_numbers: u64,
     unpaired: u64,
-    /// Some event is that of a page.
+    /// Whether some event describes a page.
     has_pages: bool,
     text: String,
 }
@@ -110,7 +111,7 @@ struct Row {
     id: RowId,
     process: Option<ProcessKey>,
     thread: Option<ThreadKey>,
-    /// Begun and not ended: category, name, time.
+    /// Slices that have begun and not ended: category, name, time.
     open: Vec<(Option<NameId>, Option<NameId>, i64)>,
 }
 
@@ -155,11 +156,11 @@ fn same(known: &Option<Id>, found: &Option<Scalar<'_>>) -> bool {
 }
 
 impl Import {
-    /// Starts a profile in `dir`, an empty directory. `manifest` says what the caller
-    /// knows.
+    /// Starts a profile in `dir`, which must be an empty directory. `manifest` contains what the
+    /// caller knows.
     ///
     /// # Errors
-    /// The directory is not writable, or something is in it.
+    /// The directory is not writable, or is not empty.
     pub fn create(dir: &Path, mut manifest: Manifest) -> profile::Result<Self> {
         manifest.origin = Origin::Import;
         manifest.clock = Clock::Monotonic;
@@ -179,8 +180,8 @@ impl Import {
         })
     }
 
-    /// Starts with a trace. `name` is that of its directory of activities: one word, another one
-    /// for each trace. `shift_ns` goes from its times to those of the first trace.
+    /// Starts a trace. `name` is the name of its directory of activities: one word, and different
+    /// for each trace. `shift_ns` is the offset from its times to those of the first trace.
     ///
     /// # Errors
     /// The profile is not writable.
@@ -213,12 +214,12 @@ impl Import {
         self.counters_ns = Some((first.min(time_ns), last.max(time_ns)));
     }
 
-    /// Counts what was lost on the way here.
+    /// Counts losses that happened before the import.
     pub fn lose(&mut self, losses: impl IntoIterator<Item = LossCount>) {
         self.losses.extend(losses);
     }
 
-    /// Writes what is left.
+    /// Writes the rest.
     ///
     /// # Errors
     /// The disk is full.
@@ -246,16 +247,16 @@ impl Import {
 }
 
 impl OneTrace<'_> {
-    /// What makes the trace an export of ours, if it is one with everything that makes a profile
-    /// of it.
+    /// The head of the trace, if it is an export of ours that contains everything to restore the
+    /// profile.
     pub fn head(&self) -> Option<Head> {
-        // Calls without their pages are of an older export, or not all there.
+        // If calls have no pages, the export is an older one or incomplete.
         let whole = self.has_pages || self.all.calls.calls() == 0;
         let facts = self.document.get("counterpoint").filter(|_| whole)?;
         Head::of(facts.clone(), self.document.get("baseTimeNanoseconds"))
     }
 
-    /// Ends the trace. `file` names it in notes.
+    /// Ends the trace. `file` is its name in notes.
     ///
     /// # Errors
     /// The disk is full.
@@ -353,7 +354,7 @@ impl OneTrace<'_> {
         Ok(key)
     }
 
-    /// The thread of a row; made when something first happens in it.
+    /// The thread of a row. It is created when something first happens in it.
     fn thread(&mut self, row: usize) -> Result<(ProcessKey, ThreadKey), String> {
         if let Row { process: Some(process), thread: Some(thread), .. } = self.rows[row] {
             return Ok((process, thread));
@@ -419,7 +420,7 @@ impl OneTrace<'_> {
     }
 
     /// Whether slices of this category in the event's row are those that Kineto writes about its
-    /// own work: a slice per profiler over all of its time (category `Trace`, process `Spans`), and
+    /// own work: a slice per profiler over its whole time (category `Trace`, process `Spans`), and
     /// the time that profiling took (`overhead`).
     fn is_bookkeeping(&self, category: &str) -> bool {
         let of_spans = || match &self.last {
@@ -429,7 +430,7 @@ impl OneTrace<'_> {
         category == "overhead" || (category == "Trace" && of_spans())
     }
 
-    /// The thread of a process for calls that are on none.
+    /// The thread of a process for calls that belong to no thread.
     fn apart(&mut self, process: ProcessKey, role: Role) -> ThreadKey {
         let calls = &mut self.all.calls;
         *self.apart.entry((process, role)).or_insert_with(|| {
@@ -439,7 +440,7 @@ impl OneTrace<'_> {
         })
     }
 
-    /// `process_name`, `thread_name` and the like.
+    /// Handles `process_name`, `thread_name` and other metadata.
     fn metadata(&mut self, row: usize, event: &Event<'_>) -> Result<(), String> {
         self.has_pages |= event.name.as_deref() == Some(PAGE_EVENT);
         let mut given = None;
@@ -536,7 +537,7 @@ impl OneTrace<'_> {
         Ok(())
     }
 
-    /// Notes what of an event's times nanoseconds do not say.
+    /// Counts times that nanoseconds do not express.
     #[cold]
     fn imprecise(&mut self, event: &Event<'_>) {
         let rounded = (event.exact_time.is_some() && event.time_ns.is_some())
@@ -559,7 +560,8 @@ impl Sink for OneTrace<'_> {
     }
 }
 
-/// A name, or 0 for none, in 33 bits that are never all used: no trace has so many names.
+/// A number for a name, or 0 for none. It needs up to 33 bits, but no trace has so many names that
+/// it uses all of them.
 fn number(name: Option<NameId>) -> u64 {
     name.map_or(0, |name| u64::from(name.0) + 1)
 }
@@ -582,7 +584,8 @@ fn json(scalar: &Scalar<'_>) -> String {
     }
 }
 
-/// The keys of an event that have no column, as an object; nothing if there are none.
+/// Appends the keys of an event that have no column, as an object. Appends nothing if there are
+/// none.
 fn more(event: &Event<'_>, out: &mut String) {
     for (key, exact) in [("ts", event.exact_time), ("dur", event.exact_duration)] {
         if let Some(exact) = exact {

@@ -1,4 +1,4 @@
-//! Whether a file is a trace in Perfetto's format: packet by packet, with the rules of sequences.
+//! Checks that a file is a trace in Perfetto's format: packet by packet, by the rules of sequences.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, BufReader, Read};
@@ -10,12 +10,13 @@ use super::extras::MOST_EXTRAS;
 use super::fields::{clocks, defaults, event, interned, packet, trace};
 use crate::check::Report;
 
-/// The largest packet that is believed.
+/// The largest packet that is accepted.
 const MOST_PACKET: u64 = 1 << 28;
 /// The largest uncompressed content of a compressed packet.
 const MOST_UNCOMPRESSED: u64 = 1 << 30;
 
-/// Reads everything and says what is wrong. Memory: a packet, and what sequences have interned.
+/// Reads the whole file and reports what is wrong. Memory: one packet, and what sequences have
+/// interned.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -24,7 +25,7 @@ pub fn check(source: impl Read) -> io::Result<Report> {
     let mut check = Check::default();
     let (mut at, mut body) = (0u64, Vec::new());
     loop {
-        // A tag and a length: at most 20 bytes, of which the buffer shows at least one.
+        // A tag and a length: at most 20 bytes, of which the buffer has at least one.
         let mut head = Vec::with_capacity(20);
         let mut values = [0u64; 2];
         for value in &mut values {
@@ -76,12 +77,12 @@ fn next_byte(source: &mut impl BufRead) -> io::Result<Option<u8>> {
 struct Check {
     report: Report,
     sequences: HashMap<u64, Sequence>,
-    /// Slices that are open, by track.
+    /// Number of open slices, by track.
     open: HashMap<u64, u64>,
-    /// Of each flow, where it was met first, and whether it was met again.
+    /// For each flow, where it was first seen, and whether it was seen again.
     flows: HashMap<u64, (u64, bool)>,
     packets: u64,
-    /// The clock that times are shown on, and its latest time in a snapshot.
+    /// The clock of the displayed times, and its latest time in a snapshot.
     shown_on: Option<u64>,
     shown_ns: Option<u64>,
 }
@@ -89,16 +90,16 @@ struct Check {
 #[derive(Default)]
 struct Sequence {
     cleared: bool,
-    /// Numbers of categories, names, names of annotations.
+    /// Numbers of categories, names, and names of annotations.
     known: [HashSet<u64>; 3],
     clocks: HashSet<u64>,
     track: u64,
-    /// How many tracks values with a slice belong to.
+    /// Number of tracks for the counter values in a slice's packet.
     extra_tracks: usize,
     clock: u64,
 }
 
-/// What matters of a packet.
+/// The relevant fields of a packet.
 #[derive(Default)]
 struct Packet<'a> {
     sequence: u64,
@@ -141,7 +142,7 @@ impl Check {
         self.report.find(at + damage.at as u64, "damaged message", damage.what);
     }
 
-    /// The fields of a message; notes where it is damaged.
+    /// Passes the fields of a message to `each`. Reports where it is damaged.
     fn each<'a>(&mut self, at: u64, bytes: &'a [u8], mut each: impl FnMut(u32, Field<'a>, usize)) {
         for field in Fields::new(bytes) {
             match field {
@@ -179,11 +180,11 @@ impl Check {
         self.sequences.insert(p.sequence, sequence);
     }
 
-    /// Places of what is inside are those of the compressed packet.
+    /// Findings inside of a compressed packet are reported at the packet's place.
     fn compressed(&mut self, at: u64, bytes: &[u8], outer: bool) {
         self.report.count("compressed packets");
-        // Not even looked into: a thousand bytes of it can stand for a million, and each of those
-        // for a thousand.
+        // It is not decompressed: a thousand bytes of it can represent a million, and each of those
+        // a thousand again.
         if !outer {
             self.report.find(at, "damaged message", "compressed twice");
             return;
@@ -255,8 +256,8 @@ impl Check {
         }
     }
 
-    /// The clock that times are shown on must not go back from one snapshot to the next. Snapshots
-    /// of clocks of a sequence relate these only.
+    /// The clock of the displayed times must not go back between snapshots. A snapshot with clocks
+    /// of a sequence only relates these clocks.
     fn snapshot(&mut self, at: u64, primary: Option<u64>, clocks: &[(u64, u64)]) {
         if clocks.iter().any(|(id, _)| *id >= clocks::OF_SEQUENCE) {
             return;
@@ -324,7 +325,7 @@ impl Check {
         for flow in flows {
             self.flows.entry(flow).and_modify(|(_, again)| *again = true).or_insert((at, false));
         }
-        // The importer drops the whole event then.
+        // In this case, the importer drops the whole event.
         let most = MOST_EXTRAS.min(if tracks > 0 { tracks } else { sequence.extra_tracks });
         if values > most {
             let what = format!("an event has {values} counter values, but tracks for only {most}");
@@ -411,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_write_is_right() {
+    fn our_own_output_has_no_findings() {
         for compress in [false, true] {
             let report = check(&trace(compress)[..]).unwrap();
             assert_eq!(report.findings, []);
@@ -420,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn values_need_tracks() {
+    fn counter_values_need_tracks() {
         use crate::perfetto::encode::Encoder;
         let event = |defaults: usize, tracks: usize, values: usize| {
             let mut out = Encoder::default();
@@ -486,7 +487,7 @@ mod tests {
         let all: [(&[Clocks], Option<u64>, u64); 6] = [
             (&[&[(1, 10), (3, 5)], &[(1, 10), (3, 6)], &[(1, 12), (3, 8)]], Some(1), 0),
             (&[&[(1, 10), (3, 5)], &[(1, 9), (3, 6)], &[(1, 9), (3, 8)]], Some(1), 2),
-            // Another clock may be set back, and one of a sequence stands for itself.
+            // Another clock may be set back, and a clock of a sequence is independent.
             (&[&[(1, 10), (3, 5)], &[(1, 9), (3, 6)]], Some(3), 0),
             (&[&[(1, 10)], &[(1, 9), (64, 9)]], Some(1), 0),
             (&[&[(6, 10)], &[(6, 9)]], None, 1),
@@ -512,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_anywhere_it_says_where() {
+    fn a_cut_anywhere_is_found_at_its_place() {
         let whole = trace(false);
         let mut ends = vec![0];
         for (_, value, place) in Fields::new(&whole).map(|f| f.unwrap()) {
@@ -549,7 +550,7 @@ mod tests {
             }
             noticed += u64::from(check(&bytes[..]).unwrap().wrong() > 0);
         }
-        // All but clocks, descriptions of tracks (process, row, lane, and whose lane it is) and
+        // All but clocks, descriptions of tracks (process, row, lane, and the row of the lane) and
         // metadata.
         assert_eq!(noticed, packets.len() as u64 - 6);
     }

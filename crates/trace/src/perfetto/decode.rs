@@ -1,11 +1,11 @@
-//! Protobuf's wire format, read from bytes that nobody vouches for.
+//! Decodes protobuf's wire format from untrusted bytes.
 
-/// Why a message does not decode, and where in it.
+/// Why a message cannot be decoded, and where in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Byte of the message.
+    /// The byte of the message.
     pub at: usize,
-    /// What is there.
+    /// A description.
     pub what: &'static str,
 }
 
@@ -23,7 +23,7 @@ pub enum Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// The number, if it is one.
+    /// The number, if the value is one.
     pub fn uint(self) -> Option<u64> {
         match self {
             Self::Uint(n) | Self::Fixed64(n) => Some(n),
@@ -32,7 +32,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The bytes, if it is any.
+    /// The bytes, if the value has them.
     pub fn bytes(self) -> Option<&'a [u8]> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
@@ -41,7 +41,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The fields of a message in their order. Ends after the first damage.
+/// The fields of a message in order. Ends after the first damage.
 #[derive(Clone, Debug)]
 pub struct Fields<'a> {
     bytes: &'a [u8],
@@ -123,7 +123,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// A varint at the start of `bytes` and its length.
+/// A varint at the start of `bytes`, and its length.
 pub fn varint(bytes: &[u8]) -> Result<(u64, usize), &'static str> {
     let mut n = 0u64;
     for (i, byte) in bytes.iter().enumerate().take(10) {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_has_a_place() {
+    fn damage_is_reported_with_its_place() {
         fn place(bytes: &[u8]) -> Option<Result<Found<'_>, (usize, &'static str)>> {
             all(bytes).pop().map(|last| last.map_err(|d| (d.at, d.what)))
         }
@@ -160,7 +160,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn encoded_fields_decode_to_themselves(
             fields in prop::collection::vec((1u32..1000, any::<u64>(), 0..4u8), 0..20)
         ) {
             let mut e = Encoder::default();

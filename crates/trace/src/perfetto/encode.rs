@@ -1,4 +1,4 @@
-//! Protobuf's wire format, appended to bytes: as much of it as a trace needs.
+//! Appends protobuf's wire format to bytes, as much of it as a trace needs.
 
 /// Appends fields.
 #[derive(Debug, Default)]
@@ -7,7 +7,7 @@ pub struct Encoder {
     pub bytes: Vec<u8>,
 }
 
-/// A few fields, encoded once and written many times.
+/// A few fields that are encoded once and written many times.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fields {
     bytes: [u8; 24],
@@ -15,7 +15,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// What `fill` appends; at most 24 bytes.
+    /// Encodes what `fill` appends, which must be at most 24 bytes.
     pub fn new(fill: impl FnOnce(&mut Encoder)) -> Self {
         let mut all = Encoder::default();
         fill(&mut all);
@@ -38,7 +38,7 @@ impl Encoder {
         }
     }
 
-    /// A number that needs more than eight bytes.
+    /// Appends a number that needs more than eight bytes.
     #[cold]
     fn long_varint(&mut self, mut n: u64) {
         while n >= 0x80 {
@@ -53,14 +53,14 @@ impl Encoder {
         self.varint(u64::from(field << 3 | wire));
     }
 
-    /// Appends fields that are encoded already.
+    /// Appends fields that are already encoded.
     #[inline]
     pub fn fields(&mut self, fields: &Fields) {
         self.push(fields.bytes, fields.length);
     }
 
-    /// Appends the first bytes of an array: a copy of fixed size and a shorter length cost less
-    /// than a copy of any size.
+    /// Appends the first `length` bytes of an array. Copying a fixed size and then setting a
+    /// shorter length costs less than a copy of variable size.
     #[inline]
     fn push<const N: usize>(&mut self, bytes: [u8; N], length: usize) {
         let end = self.bytes.len() + length;
@@ -68,8 +68,8 @@ impl Encoder {
         self.bytes.truncate(end);
     }
 
-    /// An unsigned number, a boolean or a value of an enumeration. Inlined, since the field is known
-    /// there.
+    /// Appends an unsigned number, a boolean, or a value of an enumeration. It is inlined because
+    /// callers know the field.
     #[inline(always)]
     pub fn uint(&mut self, field: u32, n: u64) {
         let tag = field << 3 | VARINT;
@@ -81,13 +81,13 @@ impl Encoder {
         }
     }
 
-    /// A number whose tag or value takes more bytes.
+    /// Appends a number whose tag or value takes more bytes.
     fn long_uint(&mut self, tag: u32, n: u64) {
         self.varint(tag.into());
         self.varint(n);
     }
 
-    /// Three numbers, small ones as a rule.
+    /// Appends three numbers, which are usually small.
     #[inline]
     pub fn three(&mut self, a: (u32, u64), b: (u32, u64), c: (u32, u64)) {
         let all = [a, b, c];
@@ -99,26 +99,26 @@ impl Encoder {
         }
     }
 
-    /// A signed number as `int32` and `int64` have it.
+    /// Appends a signed number of the type `int32` or `int64`.
     #[inline]
     pub fn int(&mut self, field: u32, n: i64) {
         self.uint(field, n as u64);
     }
 
-    /// A `fixed64`.
+    /// Appends a `fixed64`.
     #[inline]
     pub fn fixed(&mut self, field: u32, n: u64) {
         self.tag(field, FIXED64);
         self.bytes.extend_from_slice(&n.to_le_bytes());
     }
 
-    /// A `double`.
+    /// Appends a `double`.
     #[inline]
     pub fn double(&mut self, field: u32, n: f64) {
         self.fixed(field, n.to_bits());
     }
 
-    /// Text or bytes.
+    /// Appends text or bytes.
     #[inline]
     pub fn bytes(&mut self, field: u32, bytes: &[u8]) {
         self.tag(field, LENGTH);
@@ -126,7 +126,8 @@ impl Encoder {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// A message of two numbers: what most arguments are. Inlined, since the fields are known there.
+    /// Appends a message of two numbers, which most arguments are. It is inlined because callers
+    /// know the fields.
     #[inline(always)]
     pub fn pair(&mut self, field: u32, (first, a): (u32, u64), (second, b): (u32, u64)) {
         let tags = [field << 3 | LENGTH, first << 3, second << 3];
@@ -148,7 +149,7 @@ impl Encoder {
         });
     }
 
-    /// A message of a number, and of fields that are encoded already.
+    /// Appends a message of a number and of fields that are already encoded.
     #[inline]
     pub fn number_and(&mut self, field: u32, (first, n): (u32, u64), fields: &Fields) {
         let tags = [field << 3 | LENGTH, first << 3];
@@ -167,14 +168,15 @@ impl Encoder {
         self.fields(fields);
     }
 
-    /// A message that `fill` appends.
+    /// Appends a message whose contents `fill` appends.
     #[inline]
     pub fn message(&mut self, field: u32, fill: impl FnOnce(&mut Self)) {
         self.message_like(field, &mut Width::default(), fill);
     }
 
-    /// A message that `fill` appends. Its length is known afterwards: as many bytes are kept free
-    /// for it as the one before needed, and a longer or shorter message is moved.
+    /// Appends a message whose contents `fill` appends. Its length is only known afterwards. As
+    /// many bytes are reserved for the length as the previous message needed; a longer or shorter
+    /// message is moved.
     #[inline]
     pub fn message_like(&mut self, field: u32, width: &mut Width, fill: impl FnOnce(&mut Self)) {
         self.tag(field, LENGTH);
@@ -195,7 +197,7 @@ impl Encoder {
         }
     }
 
-    /// Puts a length in the place of the `room` bytes at `at`.
+    /// Replaces the `room` bytes at `at` by a length.
     #[cold]
     fn make_room(&mut self, at: usize, room: usize, length: usize) {
         let mut prefix = Self::default();
@@ -204,14 +206,14 @@ impl Encoder {
     }
 }
 
-/// How many bytes the length of a message took, one or more.
+/// Whether the length of a message took one byte or more.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Width {
     wide: bool,
 }
 
-/// A number below 2⁵⁶ in groups of seven bits, the lowest in the lowest byte, each but the last
-/// with the highest bit of its byte set; and how many there are.
+/// A number below 2⁵⁶ as a varint, with the first byte lowest, and the number of its bytes. Each
+/// byte has seven bits of the number; the highest bit is set in all bytes but the last.
 #[inline]
 fn short_varint(n: u64) -> Option<(u64, usize)> {
     if n < 0x80 {
@@ -221,7 +223,7 @@ fn short_varint(n: u64) -> Option<(u64, usize)> {
         return None;
     }
     let length = (64 - n.leading_zeros() as usize).div_ceil(7);
-    // All groups at once, by moving halves, quarters and eighths apart.
+    // Forms all groups at once, by separating halves, quarters and eighths.
     let n = (n & 0x0fff_ffff) | (n & 0x00ff_ffff_f000_0000) << 4;
     let n = (n & 0x0000_3fff_0000_3fff) | (n & 0x0fff_c000_0fff_c000) << 2;
     let n = (n & 0x007f_007f_007f_007f) | (n & 0x3f80_3f80_3f80_3f80) << 1;
@@ -233,7 +235,7 @@ fn short_varint(n: u64) -> Option<(u64, usize)> {
 mod tests {
     use super::*;
 
-    /// Byte by byte, as the description says.
+    /// Encodes byte by byte, as the specification describes.
     fn slow(mut n: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         while n >= 0x80 {
@@ -308,7 +310,7 @@ mod tests {
             whole.bytes(5, &content);
             nested.message(5, |e| e.bytes.extend_from_slice(&content));
             assert_eq!(nested.bytes, whole.bytes, "{length}");
-            // Whatever the one before was.
+            // Whatever the length of the previous message was.
             for wide in [false, true] {
                 let (mut nested, mut width) = (Encoder::default(), Width { wide });
                 nested.message_like(5, &mut width, |e| e.bytes.extend_from_slice(&content));

@@ -1,27 +1,27 @@
-//! Values of counters that stand in the packet of a slice.
+//! Counter values that are in the packet of a slice.
 //!
-//! A packet has values, and the tracks that they belong to, or else those that the sequence has
-//! named as its defaults. Perfetto's trace processor (version 55) keeps the values of a packet up to
-//! the first 0 and takes all others for 0. So values that are not 0 come first, and zeros last:
+//! A packet has values and the tracks to which they belong; without tracks, the sequence's default
+//! tracks apply. Perfetto's trace processor (version 55) reads the values of a packet up to the
+//! first 0, and takes all others for 0. So values that are not 0 come first, and zeros last:
 //!
 //! ```text
 //!  counters a, b, c            0, 7, 9
-//!  in the packet   tracks      b, c, a      left out where this is the order of the defaults
+//!  in the packet   tracks      b, c, a      left out if this is the order of the defaults
 //!                  values      7, 9, 0
 //! ```
 //!
-//! A counter is mostly 0 or mostly not 0, so the defaults are put into the order that leaves out the
-//! most tracks, when enough packets had to name theirs.
+//! A counter is usually 0 or usually not 0. So when enough packets had to name their tracks, the
+//! defaults are reordered such that most packets can leave them out.
 
-/// Perfetto's trace processor takes no more of them in one packet
+/// Perfetto's trace processor accepts no more of them in one packet
 /// (`TrackEventData::kMaxNumExtraCounters`, version 55).
 pub const MOST_EXTRAS: usize = 8;
 
-/// Packets that name their tracks before another order of the defaults is looked for the first
-/// time; twice as many before the second time, and so on.
+/// The number of packets that name their tracks before another order of the defaults is tried for
+/// the first time. It is twice as many before the second time, and so on.
 const PATIENCE: u32 = 8;
 
-/// The values of a packet, at most [`MOST_EXTRAS`] of them, each of another track.
+/// The values of a packet: at most [`MOST_EXTRAS`], each of another track.
 #[derive(Debug, Default)]
 pub struct Extras {
     /// Track and value.
@@ -30,12 +30,12 @@ pub struct Extras {
 }
 
 impl Extras {
-    /// Forgets all values.
+    /// Removes all values.
     pub fn clear(&mut self) {
         self.count = 0;
     }
 
-    /// Adds a value. False if there is no room for another one.
+    /// Adds a value. Returns false if there is no room for another one.
     pub fn add(&mut self, track: u64, value: i64) -> bool {
         let free = self.values.get_mut(self.count);
         if let Some(free) = free {
@@ -46,30 +46,29 @@ impl Extras {
         false
     }
 
-    /// Tracks and values.
+    /// The tracks and values.
     pub fn iter(&self) -> impl Iterator<Item = &(u64, i64)> {
         self.values[..self.count].iter()
     }
 }
 
-/// The tracks that the values of a packet belong to if it does not name others.
+/// The tracks of a packet's values if it does not name others.
 #[derive(Debug, Default)]
 pub struct ExtraTracks {
     /// In the order in which packets have their values.
     pub tracks: Vec<u64>,
-    /// They have changed, so that the next packet has to name them.
+    /// Whether they have changed, so that the next packet must name them.
     pub changed: bool,
-    /// How often each was not 0.
+    /// How often each value was not 0.
     used: [u32; MOST_EXTRAS],
-    /// Packets that named their tracks since the order was looked at.
+    /// Number of packets that named their tracks since the last reordering.
     named: u32,
-    /// How many times the order was looked at.
+    /// Number of reorderings.
     looked: u32,
 }
 
 impl ExtraTracks {
-    /// The values in the order in which a packet has to have them, and whether it has to name their
-    /// tracks.
+    /// The values in the order that a packet needs, and whether it must name their tracks.
     #[inline]
     pub fn arrange(&mut self, extras: &Extras) -> (Extras, bool) {
         let count = extras.count;
@@ -80,7 +79,7 @@ impl ExtraTracks {
             self.tracks = extras.iter().map(|(track, _)| *track).collect();
             (self.changed, self.used, self.named) = (true, [0; MOST_EXTRAS], 0);
         }
-        // As a rule all tracks have a value, so each is at the place of its track.
+        // Usually all tracks have a value, so each value is at the index of its track.
         let mut sorted = Extras::default();
         let (mut found, mut zeros) = (0, Extras::default());
         for (track, used) in self.tracks.iter().zip(&mut self.used) {
@@ -94,7 +93,7 @@ impl ExtraTracks {
             }
         }
         if found < count {
-            // Of tracks that are not among the defaults.
+            // Some track is not among the defaults.
             (sorted.count, zeros.count) = (0, 0);
             for (track, value) in extras.iter() {
                 if *value == 0 {
@@ -118,7 +117,7 @@ impl ExtraTracks {
         (sorted, !like_defaults)
     }
 
-    /// Puts those tracks first that were 0 the least. The packet that is being made names its own.
+    /// Puts the tracks first that were 0 least often. The current packet names its own tracks.
     #[cold]
     fn look(&mut self) {
         (self.named, self.looked) = (0, self.looked + 1);
@@ -157,7 +156,7 @@ mod tests {
             (&[(1, 0), (2, 0), (3, 0)], &[(1, 0), (2, 0), (3, 0)], false),
             (&[(1, 0), (2, 6), (3, -7)], &[(2, 6), (3, -7), (1, 0)], true),
             (&[(1, 5), (2, 0), (3, 7)], &[(1, 5), (3, 7), (2, 0)], true),
-            // Not all of them: the trace processor would read those that are missing as 0.
+            // Not all of them: the trace processor would read the missing ones as 0.
             (&[(1, 5), (2, 6)], &[(1, 5), (2, 6)], true),
             (&[(3, 0)], &[(3, 0)], true),
             (&[(4, 0), (1, 3)], &[(1, 3), (4, 0)], true),
@@ -168,9 +167,10 @@ mod tests {
         assert_eq!(tracks.tracks, [5, 6, 7, 8]);
     }
 
-    /// Faults are mostly 0, time is not: after some packets the tracks are not named any more.
+    /// Faults are usually 0 and time is not, so after some packets the tracks need not be named any
+    /// more.
     #[test]
-    fn the_order_of_the_defaults_is_learnt() {
+    fn the_order_of_the_defaults_adapts() {
         let mut tracks = ExtraTracks::default();
         let mut named = 0;
         for i in 0..1_000 {
@@ -181,7 +181,7 @@ mod tests {
         }
         assert_eq!(tracks.tracks, [2, 1]);
         assert!(named <= PATIENCE, "{named}");
-        // Whatever else comes, orders change rarely.
+        // Whatever comes next, the order rarely changes.
         let mut changes = 0;
         for i in 0..10_000 {
             let values = if i / 64 % 2 == 0 { [(1, 1), (2, 0)] } else { [(1, 0), (2, 1)] };

@@ -1,5 +1,6 @@
-//! The numbers of Perfetto's published messages that are written or read here (protos/perfetto/trace,
-//! release 54), and the values of its enumerations. Numbers of published fields never change.
+//! The field numbers of Perfetto's published messages that are read or written here
+//! (protos/perfetto/trace, release 54), and the values of its enumerations. Numbers of published
+//! fields never change.
 
 /// `Trace`.
 pub mod trace {
@@ -24,16 +25,16 @@ pub mod packet {
     pub const TIMESTAMP_CLOCK_ID: u32 = 58;
     pub const DEFAULTS: u32 = 59;
     pub const TRACK_DESCRIPTOR: u32 = 60;
-    /// Not Perfetto's, whose readers skip them: more arguments of a slice, as the members of a JSON
-    /// object; and what an event of Chrome's format without a time says of a track, or that a track is
-    /// part of the row of another one. Only imports need them.
+    /// These fields are ours. Perfetto's readers skip them; only imports need them. They contain
+    /// more arguments of a slice, as the members of a JSON object; what an event without a time in
+    /// Chrome's format says about a track; and that a track is part of the row of another track.
     pub const RAW: u32 = 2040;
     pub const FACT: u32 = 2041;
     pub const FACT_NAME: u32 = 1;
     pub const FACT_ARGS: u32 = 2;
     pub const FACT_TRACK: u32 = 3;
     pub const FACT_ROW: u32 = 4;
-    /// Of `SequenceFlags`.
+    /// Values of `SequenceFlags`.
     pub const STATE_CLEARED: u64 = 1;
     pub const NEEDS_STATE: u64 = 2;
 }
@@ -43,7 +44,7 @@ pub mod defaults {
     pub const EXTRA_DOUBLE_TRACKS: u32 = 45;
     pub const TRACK_EVENT: u32 = 11;
     pub const TIMESTAMP_CLOCK_ID: u32 = 58;
-    /// Of `TrackEventDefaults`.
+    /// Fields of `TrackEventDefaults`.
     pub const TRACK_UUID: u32 = 11;
     pub const EXTRA_COUNTER_TRACKS: u32 = 31;
 }
@@ -56,15 +57,15 @@ pub mod clocks {
     pub const ID: u32 = 1;
     pub const TIMESTAMP: u32 = 2;
     pub const IS_INCREMENTAL: u32 = 3;
-    /// Of `BuiltinClock`.
+    /// Values of `BuiltinClock`.
     pub const REALTIME: u64 = 1;
     pub const MONOTONIC: u64 = 3;
     pub const BOOTTIME: u64 = 6;
-    /// 64 to 127 belong to the sequence that uses them.
+    /// Ids from 64 to 127 belong to the sequence that uses them.
     pub const OF_SEQUENCE: u64 = 64;
 }
 
-/// `InternedData`, and `EventCategory`, `EventName`, `DebugAnnotationName` in it.
+/// `InternedData`, and the messages `EventCategory`, `EventName` and `DebugAnnotationName` in it.
 pub mod interned {
     pub const TEXT_VALUES: u32 = 29;
     pub const CATEGORIES: u32 = 1;
@@ -96,7 +97,7 @@ pub mod event {
     pub const DOUBLE_COUNTER_VALUE: u32 = 44;
     pub const FLOW_IDS: u32 = 47;
     pub const TERMINATING_FLOW_IDS: u32 = 48;
-    /// Of `Type`.
+    /// Values of `Type`.
     pub const SLICE_BEGIN: u64 = 1;
     pub const SLICE_END: u64 = 2;
     pub const INSTANT: u64 = 3;
@@ -120,7 +121,8 @@ pub mod annotation {
     pub const JSON: u32 = 9;
 }
 
-/// `TrackDescriptor`, and `ProcessDescriptor`, `ThreadDescriptor`, `CounterDescriptor` in it.
+/// `TrackDescriptor`, and the messages `ProcessDescriptor`, `ThreadDescriptor` and
+/// `CounterDescriptor` in it.
 pub mod track {
     pub const STATIC_NAME: u32 = 10;
     pub const ATRACE_NAME: u32 = 13;
@@ -134,7 +136,7 @@ pub mod track {
     pub const COUNTER: u32 = 8;
     pub const CHILD_ORDERING: u32 = 11;
     pub const RANK: u32 = 12;
-    /// Of `ChildTracksOrdering`: by `RANK`.
+    /// Value of `ChildTracksOrdering`: sorted by `RANK`.
     pub const EXPLICIT: u64 = 3;
     pub const PROCESS_PID: u32 = 1;
     pub const PROCESS_SORT_INDEX: u32 = 3;

@@ -1,4 +1,4 @@
-//! Texts that a sequence of packets has named already.
+//! Texts that a sequence of packets has already named.
 
 use crate::hash::FastMap;
 use crate::text::same;
@@ -8,29 +8,29 @@ use crate::text::same;
 pub struct Interner {
     known: Vec<Known>,
     numbers: FastMap<Box<str>, usize>,
-    /// The index that was found last.
+    /// The index of the text that was found last.
     last: usize,
 }
 
 #[derive(Debug)]
 struct Known {
     text: Box<str>,
-    /// Which came after it last time.
+    /// The text that followed this one last time.
     next: usize,
 }
 
-/// What a text is called.
+/// The number of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interned {
-    /// Its number.
+    /// The number.
     pub iid: u64,
-    /// It has not been named before.
+    /// Whether the text has not been named before.
     pub new: bool,
 }
 
 impl Interner {
-    /// The number of a text. One that comes after the same text as last time (arguments come in
-    /// one order) is found without hashing.
+    /// The number of a text. If it follows the same text as last time (arguments have a fixed
+    /// order), it is found without hashing.
     #[inline]
     pub fn intern(&mut self, text: &str) -> Interned {
         match self.guess(|known| same(known, text.as_bytes())) {
@@ -39,7 +39,7 @@ impl Interner {
         }
     }
 
-    /// The number of two texts written one after the other.
+    /// The number of the text that consists of `text` and `end`.
     #[inline]
     pub fn intern_both(&mut self, text: &str, end: &str) -> Interned {
         let is = |known: &[u8]| {
@@ -86,7 +86,7 @@ impl Interner {
         self.known.len()
     }
 
-    /// Forgets all.
+    /// Removes all texts.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stay() {
+    fn a_text_keeps_its_number() {
         let mut interner = Interner::default();
         let of = |interner: &mut Interner, text: &str| {
             let interned = interner.intern(text);

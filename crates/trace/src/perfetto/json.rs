@@ -1,13 +1,13 @@
-//! JSON as Perfetto's trace processor can read it.
+//! Adapts JSON to what Perfetto's trace processor can read.
 
 use std::borrow::Cow;
 
-/// The JSON with each number that a 64-bit integer or a double cannot hold as a text, because the
-/// trace processor (version 55) reads such a number as another one: `18446744073709551616` as 0, and
-/// from `1e999` on it reads nothing at all.
+/// Turns each number that fits neither a 64-bit integer nor a double into a text. The trace
+/// processor (version 55) misreads such numbers: it reads `18446744073709551616` as 0, and from
+/// `1e999` on it reads nothing at all.
 pub fn large_numbers_as_text(json: &str) -> Cow<'_, str> {
     let mut out = String::new();
-    // Everything before it is in `out`, as far as `out` is needed.
+    // Everything before this index has been copied to `out`, as far as `out` is needed.
     let mut copied = 0;
     let bytes = json.as_bytes();
     let mut at = 0;
@@ -33,7 +33,7 @@ pub fn large_numbers_as_text(json: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Where the text that begins at `at` is over.
+/// Where the text that begins at `at` ends.
 fn end_of_text(bytes: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     while let Some(byte) = bytes.get(at) {

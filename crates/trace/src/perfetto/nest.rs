@@ -1,50 +1,51 @@
-//! Which slices of a track are open, and whether another one fits between what was written.
+//! Tracks which slices of a track are open, and decides whether another slice fits between those
+//! that were written.
 //!
-//! Readers take begins and ends by their times, equal times in the order of the file, and pair each
-//! end with the last begin that is open. So a slice fits if every other one is within it, around it,
-//! before or after it; and of those that share a moment with it, the one that was written first is
-//! the outer or the earlier one.
+//! Readers sort begins and ends by time, and by the order of the file at equal times. They pair
+//! each end with the last begin that is open. So a slice fits if every other slice is inside it,
+//! around it, before it or after it. If two slices share a moment, the one that was written first
+//! is the outer or the earlier one.
 //!
-//! Slices come in the order of their begins, but for calls around other calls: a recorder writes
-//! those when they end, maybe pages later. Such a one is *late*. Its begin goes to a moment that is
-//! past, its end among those that wait:
+//! Slices come in the order of their begins, except for calls around other calls: a recorder writes
+//! those when they end, which may be pages later. Such a slice is *late*. Its begin is at a moment
+//! in the past, and its end is added to those that wait:
 //!
 //! ```text
 //!  written    ▐a▌ ▐──b──▌ ▐c▌ ▐──d─         d is open
 //!  late          ▐─────────────────────▌    around b and c, which have ended, and d
 //! ```
 //!
-//! For that, the last that ended are kept, without what was in them: [`KEPT`] to twice as many, and
-//! [`KEPT_NESTED`] once slices were in one another. What is late by more fits no more, and comes onto
-//! another track.
+//! For this, the last slices that ended are kept, without what was inside them: [`KEPT`] to twice
+//! as many, and [`KEPT_NESTED`] once slices were nested. A slice that is too late no longer fits,
+//! and is put onto another track.
 
-/// Many more would cost every slice of a timeline a miss of the cache, and most rows have no late
-/// ones.
+/// Many more would cost a cache miss for every slice of a timeline, and most rows have no late
+/// slices.
 const KEPT: usize = 1 << 10;
 /// A run of a model makes some thousand calls.
 const KEPT_NESTED: usize = 1 << 14;
 
-/// See the module's page. Times are nanoseconds.
+/// The state of one track; see the module's documentation. Times are in nanoseconds.
 #[derive(Debug)]
 pub struct Nest {
-    /// Begins and ends, by begin: of those that are open, and those that ended.
+    /// Begins and ends of open slices and of slices that ended, sorted by begin.
     slices: Vec<(i64, i64)>,
-    /// Which are open, outermost first: each is within the one before it. What ended in one follows
-    /// it, up to the next one.
+    /// The open slices, outermost first; each is inside the one before it. In `slices`, those that
+    /// ended inside an open slice follow it, up to the next open one.
     open: Vec<Open>,
-    /// How many of those that ended are kept at least.
+    /// Minimum number of ended slices that are kept.
     kept: usize,
-    /// How many `slices` are too many.
+    /// When `slices` has this length, older ones are removed.
     limit: usize,
     /// The latest begin or end that was written.
     last_ns: i64,
-    /// Before it, those that ended are not known any more.
+    /// Slices that ended before this time are no longer known.
     known_from_ns: i64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    /// Its place in `slices`.
+    /// Its index in `slices`.
     at: usize,
     end: i64,
 }
@@ -63,23 +64,23 @@ impl Default for Nest {
 }
 
 impl Nest {
-    /// The end that has to be written next, if it comes no later than `until_ns`.
+    /// The end to write next, if it is not later than `until_ns`.
     #[inline]
     pub fn close(&mut self, until_ns: i64) -> Option<i64> {
         let Open { at, end } = self.open.pop_if(|open| open.end <= until_ns)?;
         self.slices.truncate(at + 1);
-        // Everything else that was written is within it, or before.
+        // Everything else that was written is inside it, or before it.
         self.last_ns = end;
         Some(end)
     }
 
-    /// Whether a slice is late.
+    /// Whether a slice that begins here is late.
     #[inline]
     pub fn is_late(&self, begin: i64) -> bool {
         begin < self.last_ns
     }
 
-    /// Adds a slice that is not late, if it fits. What ends before it has been closed.
+    /// Adds a slice that is not late, if it fits. The caller has closed what ends before it.
     #[inline]
     pub fn add(&mut self, begin: i64, end: i64) -> bool {
         if self.open.last().is_some_and(|outer| outer.end < end) {
@@ -97,7 +98,7 @@ impl Nest {
     /// Adds a late slice, if it fits.
     #[cold]
     pub fn add_late(&mut self, begin: i64, end: i64) -> bool {
-        // What was written after its end could stand at the same moment.
+        // A slice that was written after its end might be at the same moment.
         if end < self.last_ns || begin < self.known_from_ns {
             return false;
         }
@@ -125,7 +126,7 @@ impl Nest {
         self.limit = self.limit.max(2 * self.kept);
     }
 
-    /// Keeps those that are open, and the last that ended.
+    /// Removes all slices except those that are open and the last ones that ended.
     #[cold]
     fn forget(&mut self) {
         if !self.open.is_empty() {
@@ -152,7 +153,7 @@ impl Nest {
 mod tests {
     use super::*;
 
-    /// Adds a slice; whether it fits.
+    /// Adds a slice. Returns whether it fits.
     fn add(nest: &mut Nest, begin: i64, end: i64) -> bool {
         if nest.is_late(begin) {
             return nest.add_late(begin, end);
@@ -168,17 +169,17 @@ mod tests {
     }
 
     #[test]
-    fn late_ones_are_around_what_ended() {
+    fn a_late_slice_may_surround_ended_ones() {
         let slices = [(0, 10), (20, 30), (40, 50), (60, 70)];
         for (begin, end, fits) in [
             (15, 80, true),
             (10, 80, true),
             (15, 70, true),
-            (0, 80, false),  // would be in the first
-            (20, 80, false), // in the second
+            (0, 80, false),  // it would be inside the first slice
+            (20, 80, false), // it would be inside the second slice
             (25, 80, false),
             (15, 65, false),
-            (15, 25, false), // of which an end was written
+            (15, 25, false), // its end is before one that was written
         ] {
             assert_eq!(add(&mut of(&slices), begin, end), fits, "{begin} {end}");
         }
@@ -190,7 +191,7 @@ mod tests {
         assert_eq!(nest.slices, [(0, 10), (15, 90)]);
     }
 
-    /// Slices of 5 ns, one each 10 ns.
+    /// Slices of 5 ns, one every 10 ns.
     fn flat(nest: &mut Nest, numbers: std::ops::Range<usize>) {
         for at in numbers {
             assert!(add(nest, 10 * at as i64, 10 * at as i64 + 5));
@@ -198,29 +199,29 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_long_ago_is_forgotten() {
+    fn slices_that_ended_long_ago_are_forgotten() {
         let mut nest = Nest::default();
         flat(&mut nest, 0..10 * KEPT);
         assert!(nest.slices.len() <= 2 * KEPT);
         let end = |slices: usize| 10 * slices as i64;
         assert!(!add(&mut nest, 7, end(10 * KEPT)));
         assert!(add(&mut nest, end(9 * KEPT) - 3, end(10 * KEPT)));
-        // There may be more of that kind.
+        // There may be more nested ones.
         flat(&mut nest, 10 * KEPT..10 * KEPT + 10 * KEPT_NESTED);
         assert!(nest.slices.len() <= 2 * KEPT_NESTED);
         let last = end(10 * KEPT + 10 * KEPT_NESTED);
         assert!(!add(&mut nest, end(9 * KEPT) - 4, last));
         assert!(add(&mut nest, last - end(KEPT_NESTED) - 3, last));
-        // What is around many of them counts as one.
+        // A slice around many of them counts as one.
         assert!(add(&mut nest, last, last + 1));
         assert!(nest.slices.len() < KEPT_NESTED + 2);
     }
 
     #[test]
-    fn what_is_open_is_not_forgotten() {
+    fn open_slices_are_not_forgotten() {
         let mut nest = Nest::default();
         let (count, end) = (5 * KEPT_NESTED as i64, 1_000 * KEPT_NESTED as i64);
-        // Every hundredth is around all that follow.
+        // Every hundredth slice is around all that follow.
         for at in 0..count {
             let until = if at % 100 == 0 { end - at } else { 10 * at + 5 };
             assert!(add(&mut nest, 10 * at, until), "{at}");

@@ -1,4 +1,4 @@
-//! Reads a trace in Perfetto's format as the events of Chrome's, whatever wrote it.
+//! Reads a trace in Perfetto's format as the events of Chrome's format, whatever program wrote it.
 //!
 //! ```text
 //!  packets ─► sequence: state, interned texts, clock ─► track event ─► row's queue ─► Sink::event
@@ -11,16 +11,17 @@
 //! | begin and end of a slice on one track | `X`, in the order of the begins of its row |
 //! | a begin whose end is far away, or missing | `B` (with its `E`) |
 //! | instant | `i` |
-//! | value of a counter | `C`, named after its track, its key the unit |
-//! | flow ids of a slice or instant | `s` for the first, `t` for the next ones, `f` where it terminates |
-//! | legacy events | of their own phase |
+//! | value of a counter | `C`, named after its track; its key is the unit |
+//! | flow ids of a slice or instant | `s` for the first, `t` for the next ones, `f` where the flow terminates |
+//! | legacy events | with their own phase |
 //! | descriptions of processes and threads | `M` |
 //! | metadata of Chrome | keys of the document |
 //!
-//! Times are nanoseconds of real time if the trace relates its clocks to that, counted from a base as
-//! Kineto has it; else of the clock since boot. Packets of other kinds are counted.
+//! Times are nanoseconds of real time, counted from a base as Kineto computes it, if the trace
+//! relates its clocks to real time. Otherwise they are nanoseconds of the clock since boot. Packets
+//! of other kinds are only counted.
 //!
-//! Memory: a packet, interned texts, descriptions, flow ids, and `MOST_WAITING` slices.
+//! Memory: one packet, interned texts, descriptions, flow ids, and `MOST_WAITING` slices.
 
 mod args;
 mod clocks;
@@ -46,16 +47,16 @@ use clocks::Clocks;
 use sequence::Sequence;
 use tracks::{Id, ProcessTrack, ThreadTrack, Tracks};
 
-/// The largest packet that is believed, and the largest content of a compressed one.
+/// The largest packet that is accepted, and the largest content of a compressed one.
 const MOST_PACKET: u64 = 1 << 28;
-/// Slices that wait for their end, or for that of one that began before them.
+/// Most slices that wait for their end, or for the end of one that began before them.
 const MOST_WAITING: usize = 1 << 18;
 
 /// Reads a whole trace.
 ///
 /// # Errors
-/// The source cannot be read, or the sink refuses something; what came before it was handed out. A
-/// trace that stops early or is damaged is read up to there.
+/// The source cannot be read, or the sink refuses something; everything before that was handed out.
+/// A trace that is truncated or damaged is read up to there.
 pub fn read(source: impl Read, sink: &mut impl Sink) -> Result<Summary, ReadError> {
     let mut source = BufReader::with_capacity(1 << 18, source);
     let mut reader = Reader::new(sink);
@@ -78,7 +79,7 @@ pub fn read(source: impl Read, sink: &mut impl Sink) -> Result<Summary, ReadErro
         let there = (&mut source).take(length).read_to_end(&mut body);
         let cut = match there {
             Ok(n) => (n as u64) < length,
-            // Compressed data that stop early.
+            // The compressed data is truncated.
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => true,
             Err(e) => return Err(io(e)),
         };
@@ -97,7 +98,7 @@ fn refused(at: u64, what: String) -> ReadError {
     ReadError { at, kind: ReadErrorKind::Refused(what) }
 }
 
-/// What stands before a packet.
+/// What precedes a packet.
 enum Head {
     End,
     Packet { length: u64, head: u64 },
@@ -142,14 +143,15 @@ struct Reader<'a, S> {
     base_ns: Option<i64>,
     rows: Vec<Row>,
     by_ids: HashMap<(Id, Id), usize>,
-    /// Rows of tracks; forgotten when a track is described.
+    /// Rows of tracks. It is cleared when a track is described.
     by_track: FastMap<u64, usize>,
-    /// Slices that are open on a track, by their begins: row, place in all of its queue, begin. Those
-    /// around others may be written after them.
+    /// Open slices of each track, by begin: row, index among all events that were ever in its
+    /// queue, begin. A slice around others may be written after them.
     open: FastMap<u64, Vec<(usize, u64, i64)>>,
     waiting: usize,
     flows: HashSet<u64>,
-    /// Counters by process and name, and their tracks: others of that name get an id.
+    /// Counters by process and name, with their tracks. Another counter with the same name gets an
+    /// id.
     counters: HashMap<(Id, Box<str>), u64>,
     /// Sums of counters whose values are differences.
     sums: FastMap<u64, f64>,
@@ -164,11 +166,11 @@ struct Row {
     queue: VecDeque<Pending>,
     /// How many have left the queue.
     gone: u64,
-    /// Process and thread of the profile whose page begins last here, in a trace of ours.
+    /// In a trace of ours, the process and thread of the profile whose page began last in this row.
     page: Option<(u64, u64)>,
 }
 
-/// An event that is handed out when all that began before it in its row was.
+/// An event that is handed out when everything that began before it in its row has been.
 #[derive(Clone, Debug, Default)]
 struct Pending {
     phase: u8,
@@ -178,9 +180,9 @@ struct Pending {
     duration_ns: Option<i64>,
     args: Vec<u8>,
     lost: u32,
-    /// Ids, and whether they end here.
+    /// Flow ids, and whether each flow ends here.
     flows: Vec<(u64, bool)>,
-    /// It begins, and its end has not come.
+    /// Whether it has begun and its end has not come.
     open: bool,
 }
 
@@ -193,7 +195,7 @@ impl Id {
     }
 }
 
-/// Whose page begins, as [`PAGE_EVENT`] says.
+/// The owner of a page, from the arguments of [`PAGE_EVENT`].
 #[derive(serde::Deserialize)]
 struct Place {
     process: u64,
@@ -293,7 +295,7 @@ impl<'a, S: Sink> Reader<'a, S> {
         }
         self.summary.skipped += u64::from(!known);
         if !sequence.update(&p) {
-            // Its texts and its clock are those of packets that are not there.
+            // Its texts and its clock are in packets that are missing.
             self.summary.damaged += u64::from(p.event.is_some());
             return Ok(());
         }
@@ -359,7 +361,7 @@ impl<'a, S: Sink> Reader<'a, S> {
         self.sink.event(self.summary.bytes, &event)
     }
 
-    /// What stands beside the events.
+    /// Adds Chrome's metadata to the keys of the document.
     fn metadata(&mut self, bundle: &[u8]) {
         for (number, value, _) in Fields::new(bundle).flatten() {
             let (chrome::METADATA, Some(one)) = (number, value.bytes()) else { continue };
@@ -398,7 +400,7 @@ impl<'a, S: Sink> Reader<'a, S> {
         })
     }
 
-    /// An event that only our own writer puts there: name and arguments, for a row.
+    /// Handles an event that only our own writer produces: a name and arguments, for a row.
     fn fact(&mut self, bytes: &[u8]) -> Done {
         let (mut name, mut args, mut track) = (Box::<str>::default(), Vec::new(), 0);
         let mut of_row = None;
@@ -408,7 +410,8 @@ impl<'a, S: Sink> Reader<'a, S> {
                     name = String::from_utf8_lossy(value.bytes().unwrap_or_default()).into()
                 }
                 packet::FACT_ARGS => {
-                    // Without space around it, as every other reader gives a value.
+                    // White space around it is removed, because every other reader gives values
+                    // without it.
                     args = value.bytes().unwrap_or_default().trim_ascii().to_vec();
                 }
                 packet::FACT_TRACK => track = value.uint().unwrap_or(0),
@@ -440,7 +443,7 @@ impl<'a, S: Sink> Reader<'a, S> {
         self.rows[row].queue.push_back(pending);
         self.waiting += 1;
         if self.waiting > MOST_WAITING {
-            // What waits longest is in whatever row has most.
+            // The event that has waited longest is likely in the row with the most.
             let longest = (0..self.rows.len()).max_by_key(|row| self.rows[*row].queue.len());
             let longest = longest.unwrap_or(row);
             for _ in 0..self.rows[longest].queue.len().div_ceil(2) {
@@ -458,7 +461,7 @@ impl<'a, S: Sink> Reader<'a, S> {
         Ok(())
     }
 
-    /// Hands out the first one of a row.
+    /// Hands out the first event of a row.
     fn take(&mut self, row: usize) -> Done {
         let Some(mut pending) = self.rows[row].queue.pop_front() else { return Ok(()) };
         self.rows[row].gone += 1;
@@ -515,7 +518,7 @@ impl<'a, S: Sink> Reader<'a, S> {
                 self.take(row)?;
             }
         }
-        // Without an event it makes no difference.
+        // Without any event, the base does not matter.
         let base =
             self.base_ns.or(Some(0)).filter(|_| self.clocks.is_real() || self.base_ns.is_none());
         let base = base.map(|ns| ("baseTimeNanoseconds".to_owned(), ns.to_string()));

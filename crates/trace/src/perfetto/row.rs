@@ -1,13 +1,13 @@
-//! One sequence of packets: a row of the timeline, or one of the rows that it is split into where
-//! its slices overlap without one being inside the other.
+//! One sequence of packets: a row of the timeline. A row whose slices overlap without being nested
+//! is split into several.
 //!
 //! ```text
 //!  snapshot(clock 64 = T, track U) · begin +δ name 1 · begin +δ name 2 · end +δ · end +δ …
 //! ```
 //!
-//! Each sequence has a clock of its own that counts from one packet to the next, a default track,
-//! and its own numbers for texts. A slice is two packets, so ends wait here until something
-//! begins after them.
+//! Each sequence has its own clock, which counts from one packet to the next, a default track, and
+//! its own numbers for texts. A slice takes two packets, so ends wait here until something begins
+//! after them.
 
 use super::encode::{Encoder, Fields, Width};
 use super::extras::{ExtraTracks, Extras};
@@ -18,19 +18,19 @@ use super::nest::Nest;
 use crate::timeline::{Arg, ArgValue, Flow, FlowEnd, Label, Shape, Slice};
 use model::activity::Value;
 
-/// Texts after which a sequence starts its numbers again, so that memory stays bounded.
+/// After this many texts, a sequence restarts its numbers, so that memory stays bounded.
 const MOST_TEXTS: usize = 1 << 16;
 
-/// See the module's page.
+/// See the module's documentation.
 #[derive(Debug)]
 pub struct Sequence {
     id: u64,
-    /// What each of its packets says: its number, and that it needs its state.
+    /// The fields that all of its packets have: its number, and that it needs its state.
     same: Fields,
-    /// The same, and that a slice ends.
+    /// The same fields, and that a slice ends.
     same_at_end: Fields,
     track: u64,
-    /// What the sequence's clock shows.
+    /// The current time of the sequence's clock.
     now_ns: i64,
     started: bool,
     /// Slices whose ends wait.
@@ -38,17 +38,17 @@ pub struct Sequence {
     categories: Interner,
     names: Interner,
     keys: Interner,
-    /// The keys' numbers by shape and place; up to three for one key, 0 if not known.
+    /// The numbers of keys by shape and position: up to three for one key, 0 if unknown.
     shapes: Vec<Vec<[u64; 3]>>,
-    /// The numbers of categories and names by label, 0 if not known.
+    /// The numbers of categories and names by label, 0 if unknown.
     labels: Vec<[u64; 2]>,
-    /// The tracks that values in a slice's packet belong to if it does not name others.
+    /// The tracks of values in a slice's packet, if it does not name others.
     extra_tracks: ExtraTracks,
-    /// Of its packets with names, and of the events in them.
+    /// The widths of lengths: of its packets with names, and of the events in them.
     widths: [Width; 2],
 }
 
-/// What a packet is about.
+/// The contents of a packet.
 pub struct Point<'a> {
     pub kind: u64,
     pub at_ns: i64,
@@ -108,7 +108,7 @@ impl Sequence {
         self.track
     }
 
-    /// Whether a slice can be put here: see [`Nest`]. If so, its begin has to be written, and its end
+    /// Whether a slice can be put here; see [`Nest`]. If so, its begin must be written, and its end
     /// waits.
     #[inline]
     pub fn takes(&mut self, out: &mut Encoder, slice: &Slice<'_>) -> bool {
@@ -120,7 +120,7 @@ impl Sequence {
         self.nest.add(begin, end)
     }
 
-    /// Writes the begin of a slice, whose end comes with [`Sequence::end`].
+    /// Writes the begin of a slice. [`Sequence::end`] writes its end.
     pub fn begin(&mut self, out: &mut Encoder, slice: &Slice<'_>, extras: &Extras) {
         let begin = Point {
             kind: event::SLICE_BEGIN,
@@ -137,7 +137,7 @@ impl Sequence {
         self.point(out, &begin);
     }
 
-    /// Writes the ends that come no later than `until_ns`.
+    /// Writes the ends that are not later than `until_ns`.
     #[inline]
     pub fn close(&mut self, out: &mut Encoder, until_ns: i64) {
         while let Some(end) = self.nest.close(until_ns) {
@@ -227,7 +227,7 @@ impl Sequence {
         });
     }
 
-    /// The numbers of the category, 0 for none, and of the name.
+    /// The numbers of the category (0 for none) and of the name.
     fn number(&mut self, point: &Point<'_>, fresh: &mut Fresh) -> [u64; 2] {
         let mut category = 0;
         if !point.category.is_empty() {
@@ -268,7 +268,8 @@ impl Sequence {
         }
     }
 
-    /// Writes the end of the slice that was begun last, with arguments that were known then only.
+    /// Writes the end of the slice that was begun last, with arguments that only became known at
+    /// its end.
     pub fn end_with(&mut self, out: &mut Encoder, end_ns: i64, args: &[Arg<'_>]) {
         if args.is_empty() {
             return self.end(out, end_ns);
@@ -289,8 +290,8 @@ impl Sequence {
         });
     }
 
-    /// Sets the sequence's clock, tracks and numbers before its first packet, and again when the
-    /// numbers have become too many.
+    /// Sets the sequence's clock, tracks and numbers before its first packet, and again when there
+    /// are too many numbers.
     fn start(&mut self, out: &mut Encoder, at_ns: i64) {
         let texts = self.categories.len() + self.names.len() + self.keys.len();
         if self.started && texts < MOST_TEXTS {
@@ -325,7 +326,7 @@ impl Sequence {
         });
     }
 
-    /// What its packets mean if they do not say something else.
+    /// Writes the defaults of its packets.
     fn defaults(&self, d: &mut Encoder) {
         d.uint(defaults::TIMESTAMP_CLOCK_ID, clocks::OF_SEQUENCE);
         d.message(defaults::TRACK_EVENT, |t| {
@@ -340,9 +341,9 @@ impl Sequence {
 /// A value of a counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// Whole.
+    /// An integer.
     Int(i64),
-    /// Anything else.
+    /// Any other number.
     Double(f64),
 }
 
@@ -350,7 +351,8 @@ pub fn end_of(slice: &Slice<'_>) -> i64 {
     slice.start_ns.saturating_add_unsigned(slice.duration_ns)
 }
 
-/// Writes what only imports need: what annotations cannot say (`null`), and the rest as it is.
+/// Writes what only imports need: arguments that annotations cannot express (`null`), and `raw`
+/// unchanged.
 fn put_raw(p: &mut Encoder, point: &Point<'_>) {
     let is_null = |arg: &&Arg<'_>| matches!(arg.value, ArgValue::Plain(Value::Null));
     if !point.args.iter().any(|arg| is_null(&arg)) {
@@ -365,8 +367,8 @@ fn put_raw(p: &mut Encoder, point: &Point<'_>) {
     p.bytes(packet::RAW, &raw);
 }
 
-/// Moves the clock on; `None` for a moment that it is past. The format has no times before 1970:
-/// what happened earlier is put at its first moment.
+/// Advances the clock. `None` if the clock has already passed this moment. The format has no times
+/// before 1970, so earlier times are moved there.
 fn advance(now_ns: &mut i64, at_ns: i64) -> Option<u64> {
     let at_ns = at_ns.max(0);
     let delta = u64::try_from(at_ns.checked_sub(*now_ns)?).ok()?;
@@ -374,7 +376,7 @@ fn advance(now_ns: &mut i64, at_ns: i64) -> Option<u64> {
     Some(delta)
 }
 
-/// When, on the sequence's clock or else as an absolute time.
+/// Writes the time, on the sequence's clock or as an absolute time.
 #[inline]
 fn head(p: &mut Encoder, delta: Option<u64>, at_ns: i64) {
     match delta {
@@ -386,7 +388,7 @@ fn head(p: &mut Encoder, delta: Option<u64>, at_ns: i64) {
     }
 }
 
-/// The texts that a packet uses for the first time.
+/// Writes the texts that a packet uses for the first time.
 fn intern(p: &mut Encoder, fresh: &Fresh) {
     if fresh.is_empty() {
         return;
@@ -401,8 +403,9 @@ fn intern(p: &mut Encoder, fresh: &Fresh) {
     });
 }
 
-/// Of three numbers, those that are not 0 are written as `key.x`, `key.y`, `key.z`; what is not
-/// known is not written. `known`: the numbers of these keys, or 0.
+/// Writes an argument. Three numbers are written as `key.x`, `key.y` and `key.z`, without those
+/// that are
+/// 0. An unknown value is not written. `known` has the numbers of these keys, or 0.
 #[inline]
 fn annotate(
     e: &mut Encoder,
@@ -411,7 +414,7 @@ fn annotate(
     known: &mut [u64; 3],
     fresh: &mut Fresh,
 ) {
-    // What most are.
+    // Most arguments are like this.
     if let (ArgValue::Plain(Value::Uint(n)), 1..) = (arg.value, known[0]) {
         let key = (annotation::NAME_IID, known[0]);
         return e.pair(event::ANNOTATIONS, key, (annotation::UINT, n));
@@ -442,7 +445,7 @@ fn annotate(
                 match other {
                     Value::Float(n) => a.double(annotation::DOUBLE, n),
                     Value::Text(s) => a.bytes(annotation::TEXT, s.as_bytes()),
-                    // Perfetto takes lists and objects only.
+                    // Perfetto only accepts lists and objects.
                     Value::Json(s) if s.starts_with(['[', '{']) => {
                         a.bytes(annotation::JSON, large_numbers_as_text(s).as_bytes());
                     }

@@ -1,13 +1,13 @@
-//! Writes Perfetto's format: a sequence of packets per row.
+//! Writes Perfetto's format, with a sequence of packets per row.
 //!
-//! | what | as |
+//! | item | written as |
 //! |---|---|
-//! | process, thread with real ids | track with a process or thread descriptor |
-//! | every other row | named track below its process |
-//! | slice | begin and end; its arguments are annotations, its arrow a flow |
-//! | counter | one track per series, with its unit; at the begin of a slice in the slice's packet |
-//! | clocks | snapshots of `CLOCK_REALTIME`, in which times are, and `CLOCK_MONOTONIC` |
-//! | the rest | metadata `counterpoint`, the same object as in Chrome JSON |
+//! | process or thread with real ids | a track with a process or thread descriptor |
+//! | any other row | a named track below its process |
+//! | slice | a begin and an end; its arguments are annotations, and its arrow is a flow |
+//! | counter | one track per series, with its unit; values at the begin of a slice are in the slice's packet |
+//! | clocks | snapshots of `CLOCK_REALTIME`, which times use, and `CLOCK_MONOTONIC` |
+//! | everything else | metadata `counterpoint`, the same object as in Chrome JSON |
 
 mod counters;
 #[cfg(test)]
@@ -27,23 +27,23 @@ use super::row::{Number, Point, Sequence, end_of};
 use crate::hash::FastMap;
 use crate::timeline::{Arg, Counter, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow};
 
-/// Bytes after which packets are written, and compressed together.
+/// When this many bytes are buffered, the packets are written, and compressed together.
 const FLUSH_BYTES: usize = 1 << 18;
 /// The sequence of packets that belong to no row.
 const GLOBAL: u64 = 1;
 /// Tracks have numbers from 1.
 const NO_TRACK: u64 = 0;
-/// Every process and thread id of Linux is below.
+/// Every process and thread id of Linux is in this range.
 pub const REAL_IDS: std::ops::Range<i64> = 1..1 << 22;
-/// Rows into which one row is split at most.
+/// Most rows into which one row is split.
 pub const MOST_LANES: usize = 64;
 
-/// What stands before the events.
+/// What precedes the events.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
-    /// `CLOCK_REALTIME` and `CLOCK_MONOTONIC` at some moments, ns, in any order.
+    /// `CLOCK_REALTIME` and `CLOCK_MONOTONIC` at several moments, in ns, in any order.
     pub clocks: Vec<(u64, u64)>,
-    /// Compress packets with zlib.
+    /// Whether to compress packets with zlib.
     pub compress: bool,
 }
 
@@ -61,11 +61,11 @@ pub struct Writer<W: Write> {
     last_row: Option<((i64, i64), usize)>,
     tracks: u64,
     sequences: u64,
-    /// What goes into the packet of a slice; used again.
+    /// Values in the packet of a slice. The buffer is reused.
     extras: Extras,
-    /// The tracks of a counter that has no label; used again.
+    /// The tracks of a counter that has no label. The buffer is reused.
     found: Vec<u64>,
-    /// Values at a slice's begin that go into packets of their own: track, value.
+    /// Values at a slice's begin that are written in separate packets: track, value.
     others: Vec<(u64, Number)>,
 }
 
@@ -96,12 +96,12 @@ impl std::fmt::Display for OwnedId {
 #[derive(Debug)]
 struct RowState {
     name: String,
-    /// Its place among the processes.
+    /// Its index among the processes.
     process: usize,
     lanes: Vec<Sequence>,
-    /// Tracks of the series of counters by label; empty if not known.
+    /// Tracks of the series of counters by label; empty if unknown.
     by_label: Vec<Vec<u64>>,
-    /// How many slices are open that came as a begin and an end.
+    /// Number of open slices that came as a begin and an end.
     begun: u64,
 }
 
@@ -133,7 +133,8 @@ impl<W: Write> Writer<W> {
                 p.uint(packet::SEQUENCE_ID, GLOBAL);
                 p.message(packet::CLOCK_SNAPSHOT, |s| {
                     let both = [(clocks::REALTIME, realtime), (clocks::MONOTONIC, monotonic)];
-                    // Without a snapshot, only which clock it is: nothing is known of the other.
+                    // Without a snapshot, only says which clock is used; the other clock is
+                    // unknown.
                     let known = if head.clocks.is_empty() { 1 } else { 2 };
                     for (id, at) in &both[..known] {
                         s.message(clocks::CLOCKS, |c| {
@@ -148,7 +149,8 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Ends what is open, writes what the format has no place for, by names, gives the output back.
+    /// Ends the open slices, writes what the format has no place for, by name, and returns the
+    /// output.
     ///
     /// # Errors
     /// Writing failed.
@@ -203,7 +205,7 @@ impl<W: Write> Writer<W> {
         self.tracks
     }
 
-    /// The place of a process; made up if nobody named it.
+    /// The index of a process. It is made up if nobody named it.
     fn process_place(&mut self, id: Id<'_>) -> usize {
         let id = OwnedId::from(id);
         if let Some(place) = self.process_by_id.get(&id) {
@@ -233,7 +235,7 @@ impl<W: Write> Writer<W> {
         self.by_id.get(&(row.process.into(), row.thread.into())).copied()
     }
 
-    /// The row, made up if nobody named it.
+    /// The index of a row. It is made up if nobody named it.
     fn row(&mut self, row: Row<'_>) -> usize {
         match self.known_row(row) {
             Some(index) => index,
@@ -284,8 +286,8 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Snapshots in the order of time. Readers refuse one of which the clock that events are timed by,
-/// `CLOCK_REALTIME`, is behind the one before: those after the clock was set back are left out.
+/// Snapshots sorted by time. Readers refuse a snapshot if `CLOCK_REALTIME`, which times the events,
+/// is earlier in it than in the one before. So those after the clock was set back are left out.
 fn in_order(clocks: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut sorted = clocks.to_vec();
     sorted.sort_by_key(|(_, monotonic)| *monotonic);
@@ -311,7 +313,7 @@ fn describe(out: &mut Encoder, uuid: u64, parent: Option<u64>, fill: impl FnOnce
     });
 }
 
-/// As large as the format lets it be.
+/// A sort index, limited to what the format allows.
 fn sort(index: i64) -> i64 {
     index.clamp(i32::MIN.into(), i32::MAX.into())
 }
@@ -435,8 +437,8 @@ impl<W: Write> Sink for Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes a slice, without counters, into one of the row's lanes, from 0: for slices in any order,
-    /// of which the caller knows that they are nested in each lane.
+    /// Writes a slice, without counters, into one of the row's lanes, which are numbered from 0. It
+    /// is for slices in any order that the caller knows to be nested in each lane.
     ///
     /// # Errors
     /// Writing failed.
@@ -447,7 +449,7 @@ impl<W: Write> Writer<W> {
         self.flush_if_full()
     }
 
-    /// Begins a slice whose end comes later, in one of the row's lanes: see [`Writer::slice_in`].
+    /// Begins a slice whose end comes later, in one of the row's lanes; see [`Writer::slice_in`].
     ///
     /// # Errors
     /// Writing failed.
@@ -457,7 +459,7 @@ impl<W: Write> Writer<W> {
         self.flush_if_full()
     }
 
-    /// Ends the slice that was begun last in a lane of the row. `args`: what was known at its end.
+    /// Ends the slice that was begun last in a lane of the row. `args` became known at its end.
     ///
     /// # Errors
     /// Writing failed.
@@ -481,8 +483,7 @@ impl<W: Write> Writer<W> {
         (&mut self.rows[index].lanes[lane], &mut self.packets)
     }
 
-    /// Begins a slice of which it is not known yet when it ends, in a row that has no other slices
-    /// than such.
+    /// Begins a slice whose end is not known yet. All slices of its row must be like this.
     ///
     /// # Errors
     /// Writing failed.
@@ -492,8 +493,8 @@ impl<W: Write> Writer<W> {
         self.begin_in(0, slice)
     }
 
-    /// Ends the slice of the row that was begun last. False if there is none. `args`: what was known
-    /// at its end.
+    /// Ends the slice of the row that was begun last. Returns false if there is none. `args` became
+    /// known at its end.
     ///
     /// # Errors
     /// Writing failed.
@@ -507,12 +508,12 @@ impl<W: Write> Writer<W> {
         self.end_in(0, row, at_ns, args).map(|()| true)
     }
 
-    /// One more track for a row.
+    /// Adds a track for a row.
     fn add_lane(&mut self, index: usize) -> usize {
         let RowState { name, process, .. } = &self.rows[index];
         let (name, parent) = (name.clone(), self.processes[*process].track);
         let uuid = self.track(Some(parent), |t| t.bytes(track::NAME, name.as_bytes()));
-        // Readers show a track of its own; an import makes it the same row again.
+        // Readers show a separate track; an import joins it to the row again.
         let first = self.rows[index].lanes[0].track();
         self.packets.message(trace::PACKET, |p| {
             p.uint(packet::SEQUENCE_ID, GLOBAL);

@@ -1,4 +1,4 @@
-//! What a trace format cannot carry: the top-level objects `counterpoint` and `counterpoint_end`
+//! What a trace format cannot express: the top-level objects `counterpoint` and `counterpoint_end`
 //! of Chrome JSON, which other readers ignore. `docs/traces.md` describes them.
 
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ pub struct Facts {
     pub schema: String,
     /// As in the profile.
     pub manifest: Manifest,
-    /// How ticks were made times.
+    /// How ticks were converted to times.
     pub clock: ClockFacts,
     /// Each process of the profile.
     pub processes: Vec<ProcessRow>,
@@ -28,11 +28,11 @@ pub struct Facts {
     pub tracks: Vec<TracksFacts>,
     /// Losses that were known before any call was read.
     pub losses: Vec<LossOf>,
-    /// Kinds of activities beside the generic ones.
+    /// Kinds of activities besides the generic ones.
     pub kinds: Vec<Map<String, Value>>,
 }
 
-/// See [`Facts::clock`].
+/// How ticks were converted to times.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClockFacts {
@@ -44,7 +44,7 @@ pub struct ClockFacts {
     pub snapshots: Vec<Moment>,
 }
 
-/// A process and where its dispatches are.
+/// A process and the row of its dispatches.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessRow {
@@ -61,13 +61,13 @@ pub struct ProcessRow {
 pub struct TracksFacts {
     /// Its name.
     pub name: String,
-    /// Its readings are numbers, not counts with times.
+    /// Whether its readings are numbers and not counts with times.
     pub values: bool,
     /// Its series.
     pub series: Vec<SeriesFacts>,
 }
 
-/// See [`Series`].
+/// A series; see [`Series`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "as in Series")]
@@ -88,7 +88,7 @@ pub struct SeriesFacts {
 /// A loss and where it happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LossOf {
-    /// Process id; `null`: the run as a whole.
+    /// Process id; `null` for the run as a whole.
     pub pid: Option<u32>,
     /// Index of the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,14 +102,14 @@ pub struct LossOf {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct End {
-    /// All losses, with those that were found while calls and samples were read.
+    /// All losses, including those that were found while calls and samples were read.
     pub losses: Vec<LossOf>,
 }
 
-/// What was found while calls and samples were read.
+/// Losses that were found while calls and samples were read.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// By process.
+    /// In calls, by process.
     pub calls: Vec<Vec<LossCount>>,
     /// In tracks.
     pub tracks: Vec<LossCount>,
@@ -127,7 +127,7 @@ fn losses(profile: &Profile, found: &Found) -> Vec<LossOf> {
         let more = found.calls.get(i).into_iter().flatten();
         let of = merge_losses(process.losses.iter().chain(more)).into_iter();
         let pid = Some(process.id.pid);
-        // A process id says which, but where it was given twice.
+        // The process id identifies the process, unless several processes had it.
         let twice = given.get(&process.id.pid).is_some_and(|times| *times > 1);
         all.extend(of.map(|loss| LossOf { pid, process: twice.then_some(i), loss }));
     }
@@ -147,7 +147,7 @@ pub fn of_profile(profile: &Profile) -> Facts {
     }
     Facts {
         schema: TRACE_SCHEMA.to_owned(),
-        // Traces are handed on; the id is for this profile and its pool.
+        // Traces are shared with others, but the id is only for this profile and its pool.
         manifest: Manifest { id: String::new(), ..profile.manifest.clone() },
         clock: ClockFacts {
             ns_per_tick: profile.timeline.ns_per_tick(),
@@ -161,7 +161,7 @@ pub fn of_profile(profile: &Profile) -> Facts {
     }
 }
 
-/// What stands after the events.
+/// What follows the events.
 pub fn end(profile: &Profile, found: &Found) -> End {
     End { losses: losses(profile, found) }
 }
@@ -190,7 +190,7 @@ fn of_tracks(tracks: &profile::Tracks) -> TracksFacts {
 }
 
 impl SeriesFacts {
-    /// The series; `None` if it makes no sense.
+    /// The series; `None` if the facts make no sense.
     pub fn series(&self) -> Option<Series> {
         let times =
             [Times::Ticks, Times::Monotonic].into_iter().find(|t| t.name() == self.times)?;

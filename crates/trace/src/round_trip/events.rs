@@ -1,6 +1,5 @@
-//! What an import needs beside what viewers show: more arguments of each call, and for each page
-//! of the profile a metadata event, which viewers do not know and leave alone.
-//! `docs/traces.md` describes both.
+//! What an import needs besides what viewers show: more arguments of each call, and for each page
+//! of the profile a metadata event, which viewers ignore. `docs/traces.md` describes both.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -13,9 +12,9 @@ use serde_json::json;
 
 /// Name of the metadata event of a page.
 pub const PAGE_EVENT: &str = "counterpoint_page";
-/// Name of a metadata event with the same arguments, of which only the workgroups of exports matter:
-/// in Perfetto's format a page may wait for slices that are around it, and calls of other threads
-/// must not wait for what it says.
+/// Name of a metadata event with the same arguments, of which only the workgroups of exports
+/// matter. In Perfetto's format, a page may wait for slices that are around it, but calls of other
+/// threads must not wait for these workgroups.
 pub const COUNTS_EVENT: &str = "counterpoint_counts";
 /// Name of the metadata event of samples of tracks.
 pub const SAMPLES_EVENT: &str = "counterpoint_samples";
@@ -27,12 +26,13 @@ pub struct PageArgs {
     /// The page.
     #[serde(flatten)]
     pub page: PageFacts,
-    /// Workgroups of the dispatches of exports that the process shows for the first time: export,
-    /// x, y, z. Calls whose dispatch has others say so.
+    /// Workgroups of the dispatches of exports that appear in the process for the first time:
+    /// export, x, y, z. A call whose dispatch has other workgroups says so itself.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<[u32; 4]>,
-    /// For each call of the page in the order of the events, its place in the page; empty if they
-    /// were recorded in the order of their ends (of equal ends, the later begun first).
+    /// For each call of the page in the order of the events, its index in the page. Empty if the
+    /// calls were recorded in the order of their ends (at equal ends, the one that began later
+    /// first).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub order: Vec<u32>,
 }
@@ -43,21 +43,21 @@ pub struct PageArgs {
 pub struct SamplesArgs {
     /// Index of the directory in the object's `tracks`.
     pub tracks: usize,
-    /// Series, time, and what was read: raw, enabled and running; or a number, as text where JSON
-    /// has none; or nothing.
+    /// Series, time, and the reading: raw, enabled and running; or a number, as text if JSON does
+    /// not have it; or nothing.
     pub samples: Vec<serde_json::Value>,
 }
 
-/// Samples on their way into an event.
+/// Samples that are collected for an event.
 pub(crate) struct RawSamples(SamplesArgs);
 
 impl RawSamples {
-    /// Of a directory of tracks.
+    /// For a directory of tracks.
     pub fn new(tracks: usize) -> Self {
         Self(SamplesArgs { tracks, samples: Vec::new() })
     }
 
-    /// Adds one. Gives the arguments of an event when there are many.
+    /// Adds a sample. Returns the arguments of an event when there are enough.
     pub fn add(&mut self, sample: &Sample) -> Option<String> {
         let (series, time) = (sample.series, sample.time);
         self.0.samples.push(match sample.reading {
@@ -71,7 +71,7 @@ impl RawSamples {
         (self.0.samples.len() >= MOST_SAMPLES).then(|| self.take())?
     }
 
-    /// What is left.
+    /// The arguments of an event with the rest.
     pub fn finish(mut self) -> Option<String> {
         self.take()
     }
@@ -84,22 +84,22 @@ impl RawSamples {
     }
 }
 
-/// Samples of one event.
+/// Number of samples in one event.
 const MOST_SAMPLES: usize = 256;
 
-/// Writes these for one process.
+/// Writes these events and arguments for one process.
 #[derive(Debug)]
 pub(crate) struct RawCalls<'a> {
     profile: &'a Profile,
     index: usize,
     alive: bool,
-    /// Another process of the profile has the same id.
+    /// Whether another process of the profile has the same id.
     same_pid: bool,
-    /// Of each thread, whether another one has the same id.
+    /// For each thread, whether another one has the same id.
     same_tid: Vec<bool>,
-    /// Of each group, whether the names of its counters are arguments of nothing else.
+    /// For each group, whether no other argument has the name of one of its counters.
     plain: Vec<bool>,
-    /// Of exports, the workgroups of their first dispatch.
+    /// For each export, the workgroups of its first dispatch.
     counts: HashMap<u32, [u32; 3]>,
     pages: Vec<(usize, String)>,
 }
@@ -146,7 +146,7 @@ impl<'a> RawCalls<'a> {
         }
     }
 
-    /// A page was decoded, and its calls are shown in this order.
+    /// Adds a page that was decoded. Its calls are shown in this order.
     pub fn page(&mut self, columns: &Columns, order: &[u32]) {
         let Some(page) = PageFacts::of(columns, self.alive) else { return };
         let mut counts = Vec::new();
@@ -166,19 +166,19 @@ impl<'a> RawCalls<'a> {
         let usual = by_ends(ends).into_iter().map(|at| order[at]).eq(0..order.len() as u32);
         let order = if usual { Vec::new() } else { order.to_vec() };
         let args = PageArgs { page, counts, order };
-        // Plain numbers and texts: it cannot fail.
+        // These are plain numbers and texts, so this cannot fail.
         if let Ok(text) = serde_json::to_string(&args) {
             self.pages.push((columns.thread, text));
         }
     }
 
-    /// The pages since the last time: thread and arguments.
+    /// The pages since the last call: thread and arguments.
     pub fn pages(&mut self) -> Vec<(usize, String)> {
         std::mem::take(&mut self.pages)
     }
 
-    /// Appends more arguments of a call, as the members of a JSON object. `times`: its raw ticks,
-    /// too, since the event's times do not say them.
+    /// Appends more arguments of a call, as the members of a JSON object. With `times`, adds its
+    /// raw ticks, because the event's times do not express them.
     pub fn call(&self, columns: &Columns, i: usize, times: bool, text: &mut String) {
         text.push_str("\"export\":");
         push(text, columns.export[i].into());
@@ -257,8 +257,8 @@ fn push(text: &mut String, n: u64) {
     text.push_str(itoa::Buffer::new().format(n));
 }
 
-/// The places of calls, begin and end each, in the order in which they are recorded as a rule: at
-/// their ends. Of those that end together the later begun comes first.
+/// The indices of calls, given by begin and end, in the order in which they are usually recorded:
+/// by their ends. Of calls that end together, the one that began later comes first.
 pub(crate) fn by_ends(calls: impl Iterator<Item = (u64, u64)>) -> Vec<usize> {
     let calls: Vec<(u64, u64)> = calls.collect();
     let mut places: Vec<usize> = (0..calls.len()).collect();

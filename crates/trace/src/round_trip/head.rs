@@ -1,4 +1,4 @@
-//! Whether a trace is an export of ours, told by what stands before its events.
+//! Recognises whether a trace is one of our exports, by what precedes its events.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -10,19 +10,19 @@ use super::document::{Facts, TRACE_SCHEMA};
 use crate::chrome::event::{Event, Raw};
 use crate::chrome::read::{Sink, read};
 
-/// What stands before the events of a trace of ours.
+/// What precedes the events of one of our traces.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
     /// The object `counterpoint`.
     pub facts: Facts,
     /// `baseTimeNanoseconds`.
     pub base_ns: i64,
-    /// Its losses are all there are: it stands after the events.
+    /// Whether its losses are complete, because the object comes after the events.
     pub whole: bool,
 }
 
 impl Head {
-    /// Of what stands beside the events; `None` if the trace is not ours.
+    /// Parses the keys next to the events. `None` if the trace is not ours.
     pub fn of(facts: Value, base: Option<&Value>) -> Option<Self> {
         if facts.get("schema")?.as_str()? != TRACE_SCHEMA {
             return None;
@@ -38,7 +38,8 @@ impl Head {
         sound.then_some(Self { facts, base_ns, whole: false })
     }
 
-    /// Reads a trace up to its first event. `None` if what is there is not ours, or no trace.
+    /// Reads a trace up to its first event. `None` if the head is not ours, or if the file is not a
+    /// trace.
     pub fn look(file: impl Read) -> Option<Self> {
         #[derive(Default)]
         struct Before(HashMap<String, Value>);
@@ -60,7 +61,7 @@ impl Head {
     }
 }
 
-/// A name that is a directory of its own and nothing else.
+/// Whether a name is a single path component without special meaning.
 fn is_word(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     !name.is_empty() && !name.starts_with('.') && name.chars().all(plain)

@@ -1,5 +1,5 @@
-//! What fuzzers and the deterministic tests run: readers and writers over bytes and events that
-//! nobody made. Every function panics if a promise is broken.
+//! What fuzzers and the deterministic tests run: readers and writers on random bytes and events.
+//! Every function panics if a promise is broken.
 
 #![allow(dead_code, reason = "each fuzzer uses one of them")]
 
@@ -15,7 +15,7 @@ use trace::timeline::{
     Arg, ArgValue, Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow,
 };
 
-/// Bytes as decisions.
+/// Bytes as a source of decisions.
 pub struct Choices<'a>(pub &'a [u8]);
 
 impl<'a> Choices<'a> {
@@ -40,7 +40,7 @@ impl<'a> Choices<'a> {
         }
     }
 
-    /// Any text: made of bytes that are not UTF-8, too, as programs give names.
+    /// Any text, also from bytes that are not UTF-8, because programs give such names.
     fn text(&mut self) -> Cow<'a, str> {
         let length = self.below(24).min(self.0.len());
         let (text, rest) = self.0.split_at(length);
@@ -49,7 +49,7 @@ impl<'a> Choices<'a> {
     }
 }
 
-/// A trace as it was read and written again.
+/// A trace that was read and written again.
 #[derive(Default)]
 struct Again {
     document: Map<String, Value>,
@@ -104,7 +104,7 @@ impl ReadSink for Again {
 }
 
 impl Again {
-    /// The document, and each of its events as the only one of a document.
+    /// Writes the document, and each of its events as the only event of a document.
     fn of(bytes: &[u8]) -> (Self, Option<Summary>) {
         let mut again = Self::default();
         let summary = read(bytes, &mut again).ok();
@@ -117,9 +117,9 @@ impl Again {
             if i > 0 {
                 text.push(b',');
             }
-            let alone = std::str::from_utf8(event).expect("texts are UTF-8");
-            let from = alone.find('[').expect("a list") + 1;
-            let to = alone.rfind(']').expect("a list");
+            let alone = std::str::from_utf8(event).expect("the writer emits UTF-8");
+            let from = alone.find('[').expect("the document has a list of events") + 1;
+            let to = alone.rfind(']').expect("the document has a list of events");
             text.extend_from_slice(&alone.as_bytes()[from..to]);
         }
         text.extend_from_slice(b"]");
@@ -131,7 +131,8 @@ impl Again {
     }
 }
 
-/// Any bytes as a trace: an answer, and what was read, written and read again is the same.
+/// Reads any bytes as a trace. Reading must end with a result; what was read, written and read
+/// again must stay the same.
 pub fn chrome(bytes: &[u8]) {
     let report = trace::chrome::check::check(bytes);
     let (first, summary) = Again::of(bytes);
@@ -139,7 +140,7 @@ pub fn chrome(bytes: &[u8]) {
         assert_eq!(summary.events, first.events.len() as u64);
     }
     if first.document.contains_key("traceEvents") {
-        return; // Named by an escape, and no list.
+        return; // The key has an escape, and its value is not a list.
     }
     let text = first.text();
     let (second, summary) = Again::of(&text);
@@ -150,8 +151,8 @@ pub fn chrome(bytes: &[u8]) {
     assert_eq!(second.events, first.events, "{}", shown());
 }
 
-/// Any bytes as packets of Perfetto's format: an answer, and what was read is a trace in Chrome's
-/// format that says the same when it is read again.
+/// Reads any bytes as packets of Perfetto's format. Reading must end with a result, which is a
+/// trace in Chrome's format that stays the same when it is read again.
 pub fn packets(bytes: &[u8]) {
     let _ = trace::perfetto::check::check(bytes);
     let _ = trace::kind::open(bytes);
@@ -168,11 +169,11 @@ pub fn packets(bytes: &[u8]) {
     assert_eq!(second.events, first.events, "{}", shown());
 }
 
-/// Any metadata values: what is written is JSON and says what was meant.
+/// Writes any metadata values. The output must be JSON with the intended meaning.
 pub fn values(bytes: &[u8]) {
     let mut choices = Choices(bytes);
     let mut events: Vec<Value> = Vec::new();
-    let mut out = Writer::new(Vec::new(), &Head::default()).expect("memory");
+    let mut out = Writer::new(Vec::new(), &Head::default()).expect("write to memory");
     while !choices.0.is_empty() && events.len() < 50 {
         let mut keys: Vec<String> = (0..choices.below(6)).map(|_| choices.text().into()).collect();
         keys.sort();
@@ -201,7 +202,8 @@ pub fn values(bytes: &[u8]) {
                 5 => (Word::Float(f64::NAN), Value::Null),
                 6 => (Word::Text(&texts[i]), json!(texts[i])),
                 _ => {
-                    let meant = serde_json::from_str(&nests[i]).expect("made valid");
+                    let meant =
+                        serde_json::from_str(&nests[i]).expect("the generated JSON is valid");
                     (Word::Json(&nests[i]), meant)
                 }
             };
@@ -218,12 +220,12 @@ pub fn values(bytes: &[u8]) {
             args: &args,
             flows: &[],
         };
-        out.instant(&instant).expect("memory");
+        out.instant(&instant).expect("write to memory");
         events.push(json!({"name": name, "cat": category, "args": expected}));
     }
-    let text = out.finish("last", &json!({}), "t").expect("memory");
-    let read: Value = serde_json::from_slice(&text).expect("it is JSON");
-    let written = read["traceEvents"].as_array().expect("a list");
+    let text = out.finish("last", &json!({}), "t").expect("write to memory");
+    let read: Value = serde_json::from_slice(&text).expect("the output is JSON");
+    let written = read["traceEvents"].as_array().expect("the document has a list of events");
     assert_eq!(written.len(), events.len());
     for (written, meant) in written.iter().zip(&events) {
         for key in ["name", "cat"] {
@@ -241,7 +243,7 @@ pub fn values(bytes: &[u8]) {
             assert!(same, "{key:?}: {} was {value}", written[key]);
         }
     }
-    // And our own reader says the same of it.
+    // Our own reader must read the same.
     let (again, summary) = Again::of(&text);
     assert!(summary.is_some_and(|s| s.mended == 0 && s.events == again.events.len() as u64));
 }
@@ -253,12 +255,12 @@ fn nest(choices: &mut Choices<'_>) -> String {
     format!("{}{}{}", open.repeat(depth), choices.number(), close.repeat(depth))
 }
 
-/// Any events in Perfetto's format: every packet is well formed, as many slices begin and end as
-/// were given, and names stand there as they are.
+/// Writes any events in Perfetto's format. Every packet must be well formed, as many slices begin
+/// and end as were given, and names are written unchanged.
 pub fn perfetto(bytes: &[u8]) {
     let mut choices = Choices(bytes);
     let head = perfetto::write::Head { clocks: vec![(1_000, 10)], compress: false };
-    let mut out = perfetto::write::Writer::new(Vec::new(), &head).expect("memory");
+    let mut out = perfetto::write::Writer::new(Vec::new(), &head).expect("write to memory");
     let (mut slices, mut names) = (0usize, Vec::new());
     for _ in 0..60 {
         if choices.0.is_empty() {
@@ -322,9 +324,9 @@ pub fn perfetto(bytes: &[u8]) {
                 })
             }
         };
-        result.expect("memory");
+        result.expect("write to memory");
     }
-    let written = out.finish([("counterpoint", &json!({"a": 1}))]).expect("memory");
+    let written = out.finish([("counterpoint", &json!({"a": 1}))]).expect("write to memory");
     let (mut begins, mut ends) = (0, 0);
     for (number, packet) in fields(&written).expect("a trace is a list of packets") {
         assert_eq!(number, 1, "packets only");
@@ -344,8 +346,8 @@ pub fn perfetto(bytes: &[u8]) {
         let there = written.windows(name.len()).any(|window| window == name.as_bytes());
         assert!(there, "{name:?}");
     }
-    let report = trace::perfetto::check::check(&written[..]).expect("memory");
-    // Ids of flows were made up.
+    let report = trace::perfetto::check::check(&written[..]).expect("write to memory");
+    // The ids of flows are random.
     let wrong = report.findings.iter().filter(|f| !f.what.ends_with("has only one end"));
     assert_eq!(wrong.collect::<Vec<_>>(), Vec::<&trace::check::Finding>::new(), "our own reader");
 }
@@ -356,7 +358,8 @@ pub enum Field<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message (protobuf's encoding, by its published description). `None`: damaged.
+/// The fields of a message, by protobuf's published description of its encoding. `None` if it is
+/// damaged.
 pub fn fields(mut bytes: &[u8]) -> Option<Vec<(u64, Field<'_>)>> {
     let mut all = Vec::new();
     while !bytes.is_empty() {

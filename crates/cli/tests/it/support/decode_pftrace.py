@@ -1,7 +1,6 @@
 """Reads a .pftrace with the classes generated from Perfetto's published definitions and prints
-what is in it as JSON: slices, counters, clocks, metadata. Follows the rules that Perfetto
-documents for sequences (incremental state, interning, defaults, clocks) and fails on anything
-that breaks them."""
+its content as JSON: slices, counters, clocks, metadata. Follows the rules that Perfetto documents
+for sequences (incremental state, interning, defaults, clocks), and fails if the file breaks one."""
 
 import json
 import sys
@@ -12,7 +11,7 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 
 
 def no_unknown(message):
-    # What docs/traces.md says of packets, and nothing else.
+    # The only fields of ours that docs/traces.md documents.
     ours = {2040, 2041} if message.DESCRIPTOR.name == "TracePacket" else set()
     assert all(f.field_number in ours for f in UnknownFieldSet(message)), message
     for field, value in message.ListFields():
@@ -63,7 +62,7 @@ def main(path):
             seq.reset()
             seq.cleared = True
         if packet.sequence_flags & 2:
-            assert seq.cleared, "needs a state that was never set"
+            assert seq.cleared, "a packet needs state that was never set"
         if packet.HasField("clock_snapshot"):
             snapshot = packet.clock_snapshot
             clocks = {c.clock_id: c for c in snapshot.clocks}
@@ -83,8 +82,8 @@ def main(path):
             seq.extra_tracks = list(defaults.track_event_defaults.extra_counter_track_uuids)
         if packet.HasField("track_descriptor"):
             d = packet.track_descriptor
-            assert d.uuid not in tracks, "described twice"
-            assert not d.HasField("parent_uuid") or d.parent_uuid in tracks, "parent comes later"
+            assert d.uuid not in tracks, "a track is described twice"
+            assert not d.HasField("parent_uuid") or d.parent_uuid in tracks, "parent after child"
             tracks[d.uuid] = d
         for entry in packet.interned_data.event_categories:
             seq.categories[entry.iid] = entry.name
@@ -109,14 +108,14 @@ def main(path):
         name = seq.names[e.name_iid] if e.HasField("name_iid") else None
         category = [seq.categories[c] for c in e.category_iids]
         args = dict(annotation(seq, a) for a in e.debug_annotations)
-        assert len(args) == len(e.debug_annotations), "a key twice"
+        assert len(args) == len(e.debug_annotations), "a slice has a key twice"
         flows = (list(e.flow_ids), list(e.terminating_flow_ids))
-        # Values of counters that stand with a slice are at its begin, and come before it. The
-        # importer drops an event with more than eight of them, or of tracks it does not know.
+        # Counter values in the packet of a slice belong to its begin and come before it. The
+        # importer drops an event that has more than eight of them or that names unknown tracks.
         extra_tracks = list(e.extra_counter_track_uuids) or seq.extra_tracks
         assert len(e.extra_counter_values) <= min(8, len(extra_tracks))
         for track, value in zip(extra_tracks, e.extra_counter_values):
-            assert tracks[track].HasField("counter"), "a value of a track without a counter"
+            assert tracks[track].HasField("counter"), "a counter value on a track that is not a counter"
             counter = (at, len(events), track, pb.TrackEvent.TYPE_COUNTER)
             events.append((*counter, None, [], {}, ([], []), value))
         value = None
@@ -132,10 +131,10 @@ def main(path):
         process = (parent.process.process_name or parent.name) if parent else None
         return [process, d.thread.thread_name or d.name, d.process.pid, d.thread.tid]
 
-    # As an importer does: by time, equal times in the order of the file.
+    # By time, like an importer. Events with equal times keep the order of the file.
     events.sort(key=lambda e: e[:2])
     for at, _, uuid, kind, name, category, args, flows, value in events:
-        assert uuid in tracks, "an event on a track that nobody described"
+        assert uuid in tracks, "an event is on a track without a description"
         stack = open_slices.setdefault(uuid, [])
         if kind == pb.TrackEvent.TYPE_SLICE_BEGIN:
             stack.append((at, name, category, args, flows))

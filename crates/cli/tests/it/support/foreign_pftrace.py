@@ -1,7 +1,7 @@
-"""Writes a trace in Perfetto's format as other programs write it: with the published classes, and
-with every form of naming, clock and event that their writers use.
+"""Writes a trace in Perfetto's format like other programs do: with the published classes, and with
+every kind of name, clock and event that their writers use.
 
-Prints what is in it, as JSON: [name, category, start, duration, arguments] of each slice, in
+Prints its content as JSON: [name, category, start, duration, arguments] of each slice, in
 nanoseconds of real time; values of counters; flows.
 """
 
@@ -27,14 +27,15 @@ def packet(sequence, time=None, clock=None):
     return p
 
 
-# Clocks: boot time to real time, and on sequence 3 a clock of its own, in microseconds.
+# Clocks: a snapshot that relates boot time, monotonic time and real time.
 p = packet(9)
 for clock, at in [(6, BOOT), (3, BOOT - 1000), (1, REAL)]:
     c = p.clock_snapshot.clocks.add()
     c.clock_id, c.timestamp = clock, at
 p.clock_snapshot.primary_trace_clock = 6
 
-# Tracks: a process, its thread, a track of its own below it, a counter in bytes.
+# Tracks: a process, and below it a thread, a custom track, a counter in bytes, and a counter of
+# differences in units of 2 GB/s.
 p = packet(1)
 p.track_descriptor.uuid = 10
 p.track_descriptor.process.pid = 42
@@ -62,7 +63,7 @@ p.track_descriptor.counter.unit_name = "GB/s"
 p.track_descriptor.counter.is_incremental = True
 p.track_descriptor.counter.unit_multiplier = 2
 
-# Sequence 1: texts in full, boot time.
+# Sequence 1: texts that are not interned, boot time.
 p = packet(1, BOOT + 1000)
 e = p.track_event
 e.type, e.track_uuid, e.name = E.TYPE_SLICE_BEGIN, 11, "outer"
@@ -102,7 +103,7 @@ p.track_event.type, p.track_event.track_uuid, p.track_event.name = E.TYPE_INSTAN
 p = packet(1, BOOT + 1500)
 p.track_event.type, p.track_event.track_uuid = E.TYPE_SLICE_END, 11
 
-# Sequence 2: interned texts, defaults, monotonic time; values of counters beside a slice.
+# Sequence 2: interned texts, defaults, monotonic time, and a counter value in a slice's packet.
 p = packet(2)
 p.sequence_flags = 1
 p.trace_packet_defaults.timestamp_clock_id = 3
@@ -131,7 +132,7 @@ e.terminating_flow_ids.append(7)
 p = packet(2, BOOT - 1000 + 2600)
 p.sequence_flags = 2
 p.track_event.type = E.TYPE_SLICE_END
-# The state is cleared: iid 1 is another name now, and the default clock is boot time again.
+# The state is cleared: now iid 1 is another name, and the default clock is boot time again.
 p = packet(2, BOOT + 3000)
 p.sequence_flags = 3
 one = p.interned_data.event_names.add()
@@ -140,13 +141,13 @@ p.track_event.type, p.track_event.track_uuid, p.track_event.name_iid = E.TYPE_SL
 p = packet(2, BOOT + 3100)
 p.sequence_flags = 2
 p.track_event.type, p.track_event.track_uuid = E.TYPE_SLICE_END, 12
-# A packet was lost: what follows needs a state that is not there.
+# A packet was lost, so the state that this packet needs does not exist.
 p = packet(2, BOOT + 3200)
 p.sequence_flags = 2
 p.previous_packet_dropped = 1
 p.track_event.type, p.track_event.track_uuid, p.track_event.name_iid = E.TYPE_SLICE_BEGIN, 12, 1
 
-# Sequence 3: a clock that counts from packet to packet, in microseconds; compressed.
+# Sequence 3: compressed packets with a clock of their own, in microseconds since the previous packet.
 inside = pb.Trace()
 outer, trace = trace, inside
 p = packet(3)
@@ -174,7 +175,7 @@ p.track_event.double_counter_value = 0.5
 trace = outer
 trace.packet.add().compressed_packets = zlib.compress(inside.SerializeToString())
 
-# Legacy events of Chrome, on a thread of a sequence of its own.
+# Sequence 4: legacy events of Chrome on another thread.
 p = packet(4)
 p.sequence_flags = 1
 p.track_descriptor.uuid = 20
@@ -192,7 +193,7 @@ for at, phase in [(21_000, "b"), (26_000, "e")]:
     e.categories.append("net")
     e.legacy_event.phase, e.legacy_event.unscoped_id = ord(phase), 77
 
-# What is something else: a configuration, statistics.
+# Packets that do not describe events: a configuration and statistics.
 packet(1).trace_config.duration_ms = 5
 packet(1, BOOT).trace_stats.producers_seen = 1
 

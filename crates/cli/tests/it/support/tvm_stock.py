@@ -1,8 +1,9 @@
-"""A model in the stock TVM, recorded through the functions of libcounterpoint.so alone.
+"""Records a model in an unmodified TVM, using only the functions of libcounterpoint.so.
 
     tvm_stock.py LIBRARY SCRATCH RUN_FILE RUN_FILE RUN_FILE
 
-Prints one JSON object: what an independent instrument saw, and what the functions returned.
+Prints one JSON object: the ops that an instrument of this script saw, and what the functions
+returned.
 """
 import collections
 import ctypes
@@ -72,7 +73,7 @@ class Table(ctypes.Structure):
 
 
 def build(scratch):
-    """The model: the names of two arguments differ between TVM's versions."""
+    """Builds the model. The names of two arguments differ between versions of TVM."""
     new = "ty_args" in inspect.signature(relax.call_pure_packed).parameters
     result, types = ("out_ty", "ty_args") if new else ("out_sinfo", "sinfo_args")
     path = os.path.join(scratch, "model_source.py")
@@ -98,7 +99,7 @@ def main():
     x = tvm.runtime.tensor(np.arange(64 * 256, dtype="float32").reshape(64, 256))
     bare = vm["main"](x).numpy()
 
-    # Theirs, chained: what it sees is what we must see.
+    # The user's own instrument, which ours calls. Both must see the same ops.
     ops = collections.Counter()
 
     def theirs(_function, name, before, _result, *arguments):

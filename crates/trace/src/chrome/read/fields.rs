@@ -1,11 +1,11 @@
-//! The keys of an event that have a meaning, and where an event keeps their values.
+//! The keys of an event that have a meaning, and the fields of an event for their values.
 
 use std::borrow::Cow;
 
 use crate::chrome::event::{Event, Raw, Scalar, phase};
 use crate::chrome::time::{Time, micros};
 
-/// A key of an event whose value is not just kept as it stands.
+/// A key of an event whose value is interpreted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field {
     Phase,
@@ -21,7 +21,7 @@ pub(super) enum Field {
 }
 
 impl Field {
-    /// `None`: it is not such a text.
+    /// Stores a text. `None` if the field cannot have this text.
     #[inline(always)]
     pub(super) fn put_text<'a>(self, event: &mut Event<'a>, text: Cow<'a, str>) -> Option<()> {
         match self {
@@ -41,7 +41,7 @@ impl Field {
         Some(())
     }
 
-    /// `None`: it cannot be a number.
+    /// Stores a number. `None` if the field cannot be a number.
     #[inline(always)]
     pub(super) fn put_number(self, event: &mut Event<'_>, number: i64) -> Option<()> {
         let field = match self {
@@ -54,7 +54,7 @@ impl Field {
         Some(())
     }
 
-    /// `text`: as it stands there.
+    /// Stores a time. `text` is the value as in the document.
     #[inline(always)]
     pub(super) fn put_time<'a>(self, event: &mut Event<'a>, time: Time, text: &'a str) {
         let exact = if time.exact { None } else { Some(Raw::of(text)) };
@@ -80,7 +80,7 @@ impl Field {
     }
 }
 
-/// The nanoseconds of a time that has no more digits.
+/// The nanoseconds of a time that is not more precise than that.
 fn exact_ns(text: &str) -> Option<i64> {
     micros(text.as_bytes()).filter(|time| time.exact).map(|time| time.ns)
 }

@@ -1,22 +1,22 @@
-//! Values that are not quite JSON, made so: names that were cut in the middle of a character,
-//! that came from another encoding, or that hold control characters; numbers that JSON does not
-//! have (Python writes `NaN` and `Infinity`); a comma after the last element.
+//! Turns values that are almost JSON into JSON: names that were cut in the middle of a character,
+//! are in another encoding, or contain control characters; numbers that JSON does not have (Python
+//! writes `NaN` and `Infinity`); a comma after the last element.
 
 use std::fmt::Write;
 
 use serde::de::IgnoredAny;
 
-/// A value that was made JSON.
+/// A value that was turned into JSON.
 pub(super) struct Mended {
     pub(super) bytes: Vec<u8>,
-    /// How many bytes it takes in the document.
+    /// Number of bytes that it takes in the document.
     pub(super) used: usize,
-    /// Words that are not values of JSON, and became `null`.
+    /// Number of words that are not JSON values and became `null`.
     pub(super) nulls: u32,
 }
 
-/// A copy of the value at the start of `bytes` in which every byte that cannot stand in JSON is
-/// replaced. `None` if the value is not complete.
+/// Copies the value at the start of `bytes` and replaces every byte that JSON does not allow.
+/// `None` if the value is not complete.
 pub(super) fn value(bytes: &[u8]) -> Option<Mended> {
     let used = extent(bytes)?;
     let text = String::from_utf8_lossy(&bytes[..used]);
@@ -98,7 +98,7 @@ pub(super) fn extent(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// `\ud800` without its second half, as some writers leave when they cut a name.
+/// Replaces a `\ud800` without its second half, as some writers leave when they cut a name.
 fn without_lone_surrogates(text: String) -> String {
     if !text.contains("\\u") {
         return text;

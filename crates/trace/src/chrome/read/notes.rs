@@ -1,11 +1,11 @@
-//! What a scan notes about an event, so that a shape can be made of it.
+//! What a scan notes about an event, so that a shape can be made from it.
 
 use super::fields::Field;
 
-/// What may vary.
+/// The parts of an event that may vary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
-    /// The string of `name`, from after its first quote to after its last one.
+    /// The string of `name`, from after its opening quote to after its closing quote.
     Name,
     /// The number of `ts`.
     Time,
@@ -13,33 +13,33 @@ pub(super) enum Slot {
     Duration,
     /// The number of `id`.
     Id,
-    /// A string in a value that is kept as it stands, as for `Name`.
+    /// A string inside of a value that is kept as text, in the same bounds as `Name`.
     Text,
-    /// A number in such a value.
+    /// A number inside of such a value.
     Number,
-    /// Nothing; the event ends.
+    /// Nothing varies here; the event ends.
     End,
 }
 
-/// What does not vary, at a byte of the event.
+/// The parts of an event that do not vary, each at a byte of the event.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Mark {
-    /// A string starts here and is so long.
+    /// A string of this length starts here.
     Text(Field, u32),
     /// This number.
     Number(Field, i64),
-    /// A value that is kept as it stands starts here.
+    /// A value that is kept as text starts here.
     Open,
-    /// It ends here, and is `args`.
+    /// The value ends here; it is `args`.
     Args,
-    /// It ends here; its key stands so many bytes before its start and is so long.
+    /// The value ends here. The key starts this many bytes before the value, and has this length.
     Other(u32, u32),
 }
 
-/// What a scan notes of an event as it goes.
+/// The notes of a scan about one event.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
-    /// Where what varies starts and ends.
+    /// The bounds of each part that may vary.
     pub(super) slots: Vec<(usize, usize, Slot)>,
     pub(super) marks: Vec<(usize, Mark)>,
     pub(super) odd: bool,
@@ -56,7 +56,7 @@ impl Notes {
         self.marks.push((at, mark));
     }
 
-    /// There is something that a shape cannot say.
+    /// Notes that the event has something that a shape cannot express.
     pub(super) fn set_odd(&mut self) {
         self.odd = true;
     }

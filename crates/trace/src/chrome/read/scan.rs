@@ -1,15 +1,15 @@
-//! The usual event, quickly.
+//! Reads usual events quickly.
 //!
-//! One pass, forwards, no tree, no copy: strings and numbers that are wanted become fields of the
-//! event, of `args` and of what is not known the range is kept. On the way it notes what of the
-//! event may vary, so that the next one like it need not be read in this way
-//! ([`shape`](super::shape)).
+//! The scanner makes one forward pass without building a tree or copying. Strings and numbers that
+//! are needed become fields of the event; of `args` and of unknown keys only the range is kept. The
+//! scanner also notes which parts of the event may vary, so that the next event like it can be read
+//! faster ([`shape`](super::shape)).
 //!
-//! serde_json says what JSON is: this scanner reads an event as serde_json would read it, or
-//! declines, and serde_json gets it. It declines what is not JSON, what is not complete, and what
-//! is JSON but rare: escaped keys, numbers of more than 18 digits or with exponents where a number
-//! is wanted, values nested more than 64 deep. So messages about errors are serde_json's, and
-//! nothing here needs to say what is wrong.
+//! serde_json defines what JSON is: this scanner reads an event exactly as serde_json would, or
+//! declines it, and then serde_json reads it. It declines what is not JSON, what is incomplete, and
+//! what is JSON but rare: escaped keys, numbers of more than 18 digits or with exponents where a
+//! number is needed, and values nested more than 64 deep. So all error messages come from
+//! serde_json, and the scanner does not have to explain what is wrong.
 //!
 //! The text is known to be UTF-8, which is checked once for a whole window.
 
@@ -24,11 +24,11 @@ use super::word::{Lanes, WIDTH};
 use crate::chrome::event::{Event, Raw};
 use crate::chrome::time::{Time, micros};
 
-/// Digits that fit into an `i64` whatever they are.
+/// Any number with this many digits fits into an `i64`.
 const MOST_DIGITS: usize = 18;
-/// Of a time, those before the point for which that is true of all.
+/// The same for the digits of a time before the point.
 pub(super) const MOST_WHOLE: usize = MOST_DIGITS - 3;
-/// Values within one another that are followed: bits of a number.
+/// Maximum depth of nested values: the bits of a number.
 const MOST_DEPTH: u32 = u64::BITS;
 
 /// A part of a document that is UTF-8.
@@ -42,9 +42,9 @@ pub(super) struct Scan<'a> {
 struct Number {
     end: usize,
     negative: bool,
-    /// Its digits, those after the point included.
+    /// Its digits, including those after the point.
     digits: u64,
-    /// How many of them stand after the point; 0: there is no point.
+    /// The number of digits after the point; 0 without a point.
     decimals: usize,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Scan<'a> {
         self.bytes.get(at).copied()
     }
 
-    /// `N` bytes from `at` on, zeros after the end.
+    /// `N` bytes from `at`; bytes after the end are zero.
     #[inline(always)]
     fn chunk<const N: usize>(self, at: usize) -> [u8; N] {
         match self.bytes.get(at..).and_then(|bytes| bytes.first_chunk()) {
@@ -96,7 +96,7 @@ impl<'a> Scan<'a> {
         self.text.get(start..end)
     }
 
-    /// The first byte from `at` on that is not white space, or the end.
+    /// The position of the first byte from `at` that is not white space, or the end.
     #[inline]
     pub(super) fn space(self, mut at: usize) -> usize {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.byte(at) {
@@ -105,8 +105,8 @@ impl<'a> Scan<'a> {
         at
     }
 
-    /// The end of a string, after its quote, from after its first quote; and whether it has
-    /// escapes.
+    /// Finds the end of a string. `at` is after its opening quote, and the result is after its
+    /// closing quote, with a flag for escapes.
     #[inline(always)]
     pub(super) fn string(self, mut at: usize) -> Option<(usize, bool)> {
         let mut escaped = false;
@@ -124,8 +124,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The end of an escape, from after its backslash. Halves of surrogate pairs are not looked
-    /// at: serde_json keeps them in a value that nobody reads as a text.
+    /// The end of an escape. `at` is after its backslash. Halves of surrogate pairs are not
+    /// checked: serde_json also keeps them in a value that is not read as a text.
     #[cold]
     fn escape(self, at: usize) -> Option<usize> {
         match self.byte(at)? {
@@ -138,7 +138,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Reads a string, starting after its first quote.
+    /// Reads a string. `at` is after its opening quote.
     #[inline(always)]
     pub(super) fn text(self, at: usize) -> Option<(usize, Cow<'a, str>)> {
         let (end, escaped) = self.string(at)?;
@@ -150,8 +150,8 @@ impl<'a> Scan<'a> {
         Some((end, text))
     }
 
-    /// Whether a string goes from after its first quote, at `at`, to after its last one so many
-    /// bytes further, and has no escapes.
+    /// Whether a string without escapes ends exactly `length` bytes after `at`, including its
+    /// closing quote. `at` is after its opening quote.
     #[inline(always)]
     pub(super) fn is_string(self, at: usize, length: usize) -> bool {
         let Some(quote) = length.checked_sub(1) else { return false };
@@ -160,7 +160,7 @@ impl<'a> Scan<'a> {
             && Lanes::of(self.chunk(at + whole)).quote_is(rest)
     }
 
-    /// Whether a whole number of so many digits (below [`WIDTH`]) stands there.
+    /// Whether an integer with this many digits (less than [`WIDTH`]) is at `at`.
     #[inline(always)]
     pub(super) fn is_number(self, at: usize, digits: usize) -> bool {
         let lanes = Lanes::of(self.chunk(at));
@@ -169,8 +169,8 @@ impl<'a> Scan<'a> {
             && !matches!(lanes.byte(digits), b'.' | b'e' | b'E')
     }
 
-    /// The nanoseconds, if microseconds of so many digits ([`MOST_WHOLE`] or less) and three
-    /// decimals stand there.
+    /// The nanoseconds, if there is a number of microseconds with `whole` digits (at most
+    /// [`MOST_WHOLE`]) and three decimals at `at`.
     #[inline(always)]
     pub(super) fn is_time(self, at: usize, whole: usize) -> Option<i64> {
         let start = Lanes::of(self.chunk(at));
@@ -197,8 +197,8 @@ impl<'a> Scan<'a> {
         (usual && whole_ok).then_some(ns as i64)
     }
 
-    /// After the digits from `at` on, and the number that they make after those `before`; of too
-    /// many digits it is of no use.
+    /// Reads digits from `at`. Returns the position after them, and the number that they form after
+    /// the digits `before`. The number is meaningless if there are too many digits.
     #[inline(always)]
     fn digits(self, mut at: usize, before: u64) -> (usize, u64) {
         let mut digits = before;
@@ -213,7 +213,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// A number, if it has no exponent and not too many digits.
+    /// Reads a number, if it has no exponent and not too many digits.
     #[inline(always)]
     fn number(self, start: usize) -> Option<Number> {
         let negative = self.byte(start)? == b'-';
@@ -251,7 +251,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// After one or more digits.
+    /// The position after one or more digits.
     #[inline(always)]
     fn skip_digits(self, start: usize) -> Option<usize> {
         let mut at = start;
@@ -264,7 +264,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The end of a number, from after its whole part.
+    /// The end of a number. `at` is after its integer part.
     fn skip_fraction(self, mut at: usize) -> Option<usize> {
         if self.byte(at) == Some(b'.') {
             at = self.skip_digits(at + 1)?;
@@ -284,9 +284,9 @@ impl<'a> Scan<'a> {
         Some(at + word.len())
     }
 
-    /// The end of any value, which is kept as it stands.
+    /// The end of any value, which is kept as text.
     fn skip(self, mut at: usize, notes: &mut Notes) -> Option<usize> {
-        // What the value is inside of, the innermost lowest: 1 is an object, 0 an array.
+        // What contains the value, the innermost in the lowest bit: 1 is an object, 0 an array.
         let (mut inside, mut depth) = (0u64, 0);
         loop {
             let first = self.byte(at)?;
@@ -304,7 +304,7 @@ impl<'a> Scan<'a> {
                 b'{' | b'[' => {
                     let object = first == b'{';
                     at = self.space(at + 1);
-                    // The closing byte of either stands two after the opening one.
+                    // In ASCII, each closing bracket is two after its opening one.
                     if self.byte(at)? == first + 2 {
                         at += 1;
                     } else if depth == MOST_DEPTH {
@@ -345,7 +345,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The key at `at`, if it has no escapes, and where its value starts.
+    /// The key at `at`, unless it has escapes, and where its value starts.
     #[inline(always)]
     fn key(self, at: usize) -> Option<(Option<&'a str>, usize)> {
         if self.byte(at)? != b'"' {
@@ -357,11 +357,11 @@ impl<'a> Scan<'a> {
         (self.byte(colon)? == b':').then(|| (key, self.space(colon + 1)))
     }
 
-    /// A whole number.
+    /// Reads an integer.
     #[inline(always)]
     pub(super) fn id(self, at: usize) -> Option<(usize, i64)> {
         let number = self.number(at)?;
-        // To serde_json, -0 is not a whole number.
+        // serde_json does not treat -0 as an integer.
         if number.decimals > 0 || (number.negative && number.digits == 0) {
             return None;
         }
@@ -369,7 +369,7 @@ impl<'a> Scan<'a> {
         Some((number.end, if number.negative { -value } else { value }))
     }
 
-    /// A time in microseconds, as nanoseconds.
+    /// Reads a time in microseconds, as nanoseconds.
     #[inline(always)]
     pub(super) fn time(self, at: usize) -> Option<(usize, Time)> {
         let usual = |number: Number| {
@@ -380,13 +380,13 @@ impl<'a> Scan<'a> {
         if let Some(found) = self.number(at).and_then(usual) {
             return Some(found);
         }
-        // More decimals than a nanosecond needs, or an exponent.
+        // It has more than three decimals, or an exponent.
         let end = self.skip_number(at)?;
         Some((end, micros(&self.bytes[at..end])?))
     }
 
-    /// Reads the event at `at` into `event`, which must be empty, and says where it ends; `None` if
-    /// serde_json must read it, and `event` is of no use then.
+    /// Reads the event at `at` into `event`, which must be empty, and returns where it ends. `None`
+    /// if serde_json must read it; `event` is then meaningless.
     pub(super) fn event(
         self,
         at: usize,
@@ -414,7 +414,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Notes a key that stood there before. Events like this one are always scanned.
+    /// Notes a key that appeared before. Events with such a key are always scanned.
     fn once(self, key: &'a str, seen: &mut u16, event: &mut Event<'a>, notes: &mut Notes) {
         const KEYS: [&str; 11] =
             ["ph", "name", "cat", "pid", "tid", "ts", "dur", "id", "bp", "s", "args"];
@@ -432,7 +432,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The end of the value at `at`, which belongs to the key at `key_at`.
+    /// The end of the value at `at`, whose key is at `key_at`.
     fn value(
         self,
         key: &'a str,
@@ -471,7 +471,7 @@ impl<'a> Scan<'a> {
                 let (end, text) = self.text(at + 1)?;
                 match (field, &text) {
                     (Field::Name, _) => notes.slot(at + 1, end, Slot::Name),
-                    // Of a time, the digits must stand there.
+                    // A time must not contain escapes, because its text may be kept.
                     (Field::Time | Field::Duration, Cow::Owned(_)) => return None,
                     (_, Cow::Borrowed(text)) => {
                         notes.mark(at + 1, Mark::Text(field, text.len() as u32));

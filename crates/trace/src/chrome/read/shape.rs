@@ -1,4 +1,4 @@
-//! Events that look like earlier ones.
+//! Reads events that look like earlier ones.
 //!
 //! ```text
 //!  {"ph":"X","name":"a","pid":7,"ts":12.5,"args":{"x":1}}     an event, scanned
@@ -6,19 +6,19 @@
 //!  {"ph":"X","name":"bc","pid":7,"ts":13.25,"args":{"x":10}}  another one of this shape
 //! ```
 //!
-//! Programs write traces, so most of an event stands there byte by byte as in one before. Reading
-//! JSON by its rules takes ten instructions a byte, comparing takes a small part of one. So an event
-//! that was scanned leaves its shape: its text without the numbers, and without the strings of
-//! `name` and inside of `args`. An event whose text fits a shape, with a number for each number and
-//! a string for each string, is JSON because that one was, and says the same where it does not
-//! vary. Nothing else is believed of a shape: which one to try is a guess, at the two that came last
-//! after the one before.
+//! Programs write traces, so most of an event is equal, byte by byte, to an earlier one. Reading
+//! JSON by its rules takes ten instructions per byte; comparing takes only a fraction of one. So an
+//! event that was scanned leaves its shape: its text without the numbers, and without the strings
+//! of `name` and inside of `args`. If the text of an event fits a shape, with a number for each
+//! number and a string for each string, the event is JSON because the first one was, and the parts
+//! that do not vary mean the same. Nothing else is assumed about a shape. Which shape to try is a
+//! guess: the two that last followed the previous event's shape.
 //!
-//! How long a number or string is, is guessed too: as long as the one before. Where the next part
-//! is looked for then depends on memory that is there already, and not on the bytes just compared,
-//! so that a processor works at several parts at a time.
+//! The length of each number or string is guessed, too: as long as the last one. Then the position
+//! of the next part depends on memory that is already loaded, and not on the bytes that are being
+//! compared, so that a processor can work on several parts at the same time.
 //!
-//! Memory: [`MOST`] shapes of [`LONGEST`] bytes, with [`MOST_SLOTS`] that may vary: 2 MiB.
+//! Memory: [`MOST`] shapes of [`LONGEST`] bytes, with [`MOST_SLOTS`] parts that may vary: 2 MiB.
 
 use std::borrow::Cow;
 
@@ -30,53 +30,53 @@ use crate::chrome::event::{Event, Raw, Scalar};
 use crate::hash::FastMap;
 use crate::text::same;
 
-/// Shapes that are kept.
+/// Number of shapes that are kept.
 const MOST: usize = 512;
-/// Bytes of an event whose shape is kept.
+/// Longest event in bytes whose shape is kept.
 const LONGEST: usize = 2048;
-/// Strings and numbers of such an event.
+/// Most strings and numbers of such an event.
 const MOST_SLOTS: usize = 128;
 
 #[derive(Debug, Default)]
 struct Shape {
-    /// The event's text without what varies.
+    /// The event's text without the parts that vary.
     text: Box<[u8]>,
     parts: Box<[Part]>,
     marks: Box<[(u32, Mark)]>,
-    /// The shapes that were last seen after it.
+    /// The shapes that last followed this one.
     next: [u16; 2],
     hash: u64,
 }
 
-/// A part of the text that does not vary, and what stands after it.
+/// A part of the text that does not vary, and what follows it.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    /// Where it ends in the shape's text, and where its marks end; both start where those of the
-    /// part before end. A mark's byte counts from the part's start.
+    /// The ends of this part in the shape's text and in its marks. Both start where those of the
+    /// previous part end. A mark's byte is relative to the part's start.
     text: u32,
     marks: u32,
     slot: Slot,
     guess: Guess,
 }
 
-/// What stood in a slot the last time, if it is worth trying first; else 0.
+/// The length of what was last in a slot, if it is worth trying first; otherwise 0.
 ///
-/// | slot | |
+/// | slot | the guess counts |
 /// |---|---|
-/// | [`Slot::Name`], [`Slot::Text`] | bytes of a string without escapes, with its last quote |
+/// | [`Slot::Name`], [`Slot::Text`] | bytes of a string without escapes, including its closing quote |
 /// | [`Slot::Number`] | digits of a number without a sign, point or exponent |
-/// | [`Slot::Time`], [`Slot::Duration`] | digits before the point and three decimals |
+/// | [`Slot::Time`], [`Slot::Duration`] | digits before the point, with three decimals |
 type Guess = u16;
 
 /// The shapes that are kept.
 #[derive(Debug)]
 pub(super) struct Shapes {
-    /// The first one is none: what comes before a document's first event.
+    /// The first element is a placeholder for what precedes a document's first event.
     all: Vec<Shape>,
     by_hash: FastMap<u64, u16>,
-    /// That of the event before.
+    /// The shape of the previous event.
     last: usize,
-    /// The next one to give way.
+    /// The shape that is replaced next.
     oldest: usize,
     notes: Notes,
 }
@@ -94,8 +94,8 @@ impl Default for Shapes {
 }
 
 impl Shapes {
-    /// Reads the event at `at` into `event`, which must be empty, and says where it ends. `None` if
-    /// the scan declines it.
+    /// Reads the event at `at` into `event`, which must be empty, and returns where it ends. `None`
+    /// if the scan declines it.
     #[inline]
     pub(super) fn event<'a>(
         &mut self,
@@ -105,7 +105,7 @@ impl Shapes {
     ) -> Option<usize> {
         for (place, next) in self.all[self.last].next.into_iter().enumerate() {
             if let Some(end) = self.all[usize::from(next)].follow(scan, at, event) {
-                // The one that came last is tried first.
+                // The shape that was last used is tried first next time.
                 self.all[self.last].next.swap(0, place);
                 self.last = next.into();
                 return Some(end);
@@ -131,7 +131,7 @@ impl Shapes {
         Some(end)
     }
 
-    /// Puts a shape among the others, for another one if there are enough.
+    /// Stores a shape. If there are enough shapes, it replaces an older one.
     fn keep(&mut self, shape: Shape) -> usize {
         let place = if self.all.len() <= MOST {
             self.all.push(Shape::default());
@@ -170,7 +170,7 @@ impl Shape {
         Self { text: text.into(), parts: parts.into(), marks: marks.into(), next: [0; 2], hash }
     }
 
-    /// Reads an event of this shape. `None` if it is of another one; `event` is of no use then.
+    /// Reads an event of this shape. `None` if it has another shape; `event` is then meaningless.
     #[inline]
     fn follow<'a>(&mut self, scan: Scan<'a>, start: usize, event: &mut Event<'a>) -> Option<usize> {
         let (mut at, mut text, mut mark, mut open) = (start, 0, 0, start);
@@ -225,8 +225,8 @@ impl Shape {
                     Some(ns) => {
                         at += guess + ".000".len();
                         match part.slot {
-                            // An event with this key twice leaves no shape, so that there is no
-                            // exact text to take back.
+                            // An event with this key twice leaves no shape, so no exact text has to
+                            // be removed here.
                             Slot::Time => event.time_ns = Some(ns),
                             _ => event.duration_ns = Some(ns),
                         }
@@ -251,25 +251,25 @@ impl Shape {
     }
 }
 
-/// The guess at another number like this one.
+/// The guess for another number like this one.
 fn plain_digits(number: &[u8]) -> Guess {
     let plain = number.len() < WIDTH && number.iter().all(u8::is_ascii_digit);
     if plain { number.len() as Guess } else { 0 }
 }
 
-/// The guess at another string like this one.
+/// The guess for another string like this one.
 fn plain_length(length: usize, escaped: bool) -> Guess {
     if escaped { 0 } else { Guess::try_from(length).unwrap_or(0) }
 }
 
-/// The guess at another time like this one.
+/// The guess for another time like this one.
 fn whole_digits(time: &[u8]) -> Guess {
     let point = time.len().wrapping_sub(".000".len());
     let plain = time.get(point) == Some(&b'.') && point <= MOST_WHOLE && time[0] != b'-';
     if plain { point as Guess } else { 0 }
 }
 
-/// One number for a text. Equal numbers of different texts make reading slower and nothing else.
+/// A hash of a text. If different texts have equal hashes, reading is only slower.
 fn hash(text: &[u8]) -> u64 {
     let (words, rest) = text.as_chunks::<8>();
     let mut last = [0; 8];

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::chrome::event::{Scalar, args};
 
-/// Keeps everything, in owned values that serde_json made on its own.
+/// Keeps everything, in owned values that serde_json parses independently.
 #[derive(Debug, Default, PartialEq)]
 struct Kept {
     events: Vec<(u64, Value)>,
@@ -135,9 +135,9 @@ fn errors_say_the_byte() {
     }
 }
 
-/// What could be made of it is there, and what could not is counted.
+/// Everything that can be read is there, and what cannot be read is counted.
 #[test]
-fn damage_costs_itself() {
+fn only_the_damaged_part_is_lost() {
     let counts = |s: Summary| (s.events, s.lost, s.damaged, s.mended, s.rest);
     for (text, expected) in [
         (r#"[{"ph":"X"}] x"#.to_owned(), (1, 0, 0, 0, Some(13))),
@@ -193,7 +193,7 @@ fn compressed_and_cut_off() {
     assert!(cut.truncated && cut.events < 10_001, "{cut:?}");
     let mut damaged = gz;
     damaged[40] ^= 0x10;
-    // Either the compression notices, or the JSON is not JSON any more.
+    // Either the compression reports the damage, or the text is no longer JSON.
     let _ = read(damaged.as_slice(), &mut Kept::default());
 }
 
@@ -236,7 +236,7 @@ fn any_event() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// What serde_json wrote is what comes out, whatever the window's size.
+    /// The result is what serde_json wrote, whatever the window's size.
     #[test]
     fn any_document(list in prop::collection::vec(any_event(), 0..8), size in 16usize..4000,
                     pretty: bool, name: String) {
@@ -252,7 +252,7 @@ proptest! {
         prop_assert_eq!(summary.mended, 0);
     }
 
-    /// Cut anywhere, it gives a prefix of its events and says that it was cut.
+    /// A document that is cut anywhere gives a prefix of its events, and is reported as cut.
     #[test]
     fn cut_anywhere(list in prop::collection::vec(any_event(), 1..4)) {
         let text = serde_json::to_vec(&json!({"traceEvents": list})).unwrap();
@@ -264,7 +264,7 @@ proptest! {
         }
     }
 
-    /// Whatever the bytes are, it ends, without a panic.
+    /// Reading ends without a panic, whatever the bytes are.
     #[test]
     fn any_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..200), open in 0usize..3) {
         let start: &[u8] = [&b""[..], b"[{\"name\":\"", b"{\"traceEvents\":[{"][open];

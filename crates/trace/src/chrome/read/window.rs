@@ -4,15 +4,15 @@ use std::io::{ErrorKind, Read};
 
 use super::{ReadError, ReadErrorKind};
 
-/// Bytes of a window before anything larger was met.
+/// Size of a window until a larger value appears.
 const START: usize = 1 << 20;
-/// The most that a single value may need.
+/// The most bytes that a single value may take.
 const LIMIT: usize = 256 << 20;
 
 pub(super) struct Window<R> {
     source: R,
     buffer: Vec<u8>,
-    /// What is not consumed yet: `buffer[start..end]`.
+    /// The bytes that are not consumed yet: `buffer[start..end]`.
     start: usize,
     end: usize,
     /// Bytes of the document before `start`.
@@ -29,7 +29,7 @@ impl<R: Read> Window<R> {
         Self { source, buffer: vec![0; bytes], start: 0, end: 0, consumed: 0, ended: false }
     }
 
-    /// Where in the document the window starts.
+    /// The position of the window's start in the document.
     pub(super) fn at(&self) -> u64 {
         self.consumed
     }
@@ -44,7 +44,7 @@ impl<R: Read> Window<R> {
         self.consumed += bytes as u64;
     }
 
-    /// Reads more after what is there. False at the end of the document.
+    /// Reads more after the existing bytes. Returns false at the end of the document.
     pub(super) fn more(&mut self) -> Result<bool, ReadError> {
         if self.ended {
             return Ok(false);
@@ -61,8 +61,8 @@ impl<R: Read> Window<R> {
             }
             self.buffer.resize(self.end * 2, 0);
         }
-        // Filled up, so that a value which does not fit is tried once per window and not once
-        // per read.
+        // Fills the buffer, so that a value which does not fit is tried once per window and not
+        // once per read.
         let before = self.end;
         while self.end < self.buffer.len() {
             match self.source.read(&mut self.buffer[self.end..]) {
@@ -72,8 +72,8 @@ impl<R: Read> Window<R> {
                 }
                 Ok(n) => self.end += n,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // Compressed data that stop early, are damaged, or have something else after their
-                // end: as much of a document as there is.
+                // Compressed data that is truncated, damaged, or followed by something else: use
+                // what can be decompressed.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -92,7 +92,7 @@ impl<R: Read> Window<R> {
         Ok(self.end > before)
     }
 
-    /// The next byte that is not white space; everything before it is consumed.
+    /// The next byte that is not white space. Consumes everything before it.
     pub(super) fn next_byte(&mut self) -> Result<Option<u8>, ReadError> {
         loop {
             let white = |b: &u8| matches!(b, b' ' | b'\n' | b'\r' | b'\t');

@@ -1,12 +1,12 @@
-//! Eight bytes at a time: where is the first one that matters, and what do digits say?
+//! Processes eight bytes at a time: finds the first byte that matters, and converts digits.
 //!
-//! A word does it with ordinary arithmetic, on every machine.
+//! This uses ordinary arithmetic on a 64-bit word, so it works on every machine.
 
-/// Some bytes of a document; the first one is the lowest of the number.
+/// Some bytes of a document. The first byte is the lowest byte of the number.
 #[derive(Clone, Copy)]
 pub(super) struct Lanes(u64);
 
-/// How many bytes there are.
+/// The number of bytes.
 pub(super) const WIDTH: usize = 8;
 
 const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
@@ -39,7 +39,7 @@ impl Lanes {
         lanes.trailing_zeros() as usize / 8
     }
 
-    /// The first byte that a string does not simply go on with: a quote, a backslash, a control
+    /// The first byte that ends or interrupts a plain string: a quote, a backslash, or a control
     /// character.
     #[inline(always)]
     pub(super) fn string_stop(self) -> usize {
@@ -70,8 +70,9 @@ impl Lanes {
         self.byte(count) == b'"' && Self::first_is(stops, count)
     }
 
-    /// Whether lane `at` is the first one whose high bit is set. Not `first(lanes) == at`, which a
-    /// compiler may use to go on with what it found instead of `at`: see [`Guess`](super::shape).
+    /// Whether lane `at` is the first one whose high bit is set. It is not written as `first(lanes)
+    /// == at`, because a compiler could then continue with the computed index instead of `at`;
+    /// [`shape`](super::shape) explains why that would be slower.
     #[inline(always)]
     fn first_is(lanes: u64, at: usize) -> bool {
         let bit = 0x80u64 << (8 * at as u32 % u64::BITS);
@@ -84,19 +85,19 @@ impl Lanes {
         (self.0 >> (8 * at as u32 % u64::BITS)) as u8
     }
 
-    /// Without the first byte.
+    /// The bytes without the first one.
     #[inline(always)]
     pub(super) fn behind(self) -> Self {
         Self(self.0 >> 8)
     }
 
-    /// The number that the first `count` bytes make, which are digits.
+    /// The number that the first `count` bytes form, which must be digits.
     #[inline(always)]
     pub(super) fn number(self, count: usize) -> u64 {
-        // Zeros in front make it eight digits, the last one highest.
+        // Leading zeros make it eight digits, with the last one highest.
         let shift = 8 * (WIDTH - count.min(WIDTH)) as u32;
         let digits = (self.0 ^ all(b'0')).checked_shl(shift).unwrap_or(0);
-        // Two digits to a pair, two pairs to four digits, two of those to all.
+        // Combine two digits to a pair, two pairs to four digits, and two of those to all eight.
         let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00ff_00ff_00ff_00ff;
         let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
         fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff
@@ -111,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_byte_by_byte(
+        fn agrees_with_byte_by_byte(
             mut bytes in prop::array::uniform8(prop_oneof![
                 any::<u8>(),
                 prop::sample::select(b" \n\t\"\\a/09:\x1f\x20\x21\x7f\x80\xa0\xb0\xdc\xff".to_vec()),

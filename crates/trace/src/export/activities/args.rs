@@ -1,4 +1,4 @@
-//! Arguments that were kept as JSON, as typed values.
+//! Converts arguments that were kept as JSON to typed values.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,10 +10,10 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use crate::chrome::event::Raw;
 use crate::timeline::{Arg, ArgValue};
 
-/// Keys among which one that stands there twice is looked for.
+/// Duplicate keys are only detected among this many keys.
 const MOST_SEARCHED: usize = 256;
 
-/// The keys and values of an object, in order; of a key that stands there twice, the last value.
+/// The keys and values of an object, in order. If a key appears twice, its last value counts.
 #[derive(Debug, Default)]
 pub struct Args<'a>(Vec<(Cow<'a, str>, Typed<'a>)>);
 
@@ -24,12 +24,12 @@ enum Typed<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// Of JSON; nothing if it is not an object.
+    /// Parses JSON. Empty if it is not an object.
     pub fn of(json: Option<&'a str>) -> Self {
         json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
     }
 
-    /// As a sink takes them.
+    /// The list that a sink takes.
     pub fn list(&self) -> Vec<Arg<'_>> {
         self.0.iter().map(|(key, typed)| Arg { key, value: typed.value() }).collect()
     }
@@ -42,7 +42,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// The whole number of a key.
+    /// The integer of a key.
     pub fn number(&self, key: &str) -> Option<i64> {
         self.0.iter().find(|(known, _)| known == key).and_then(|(_, typed)| match typed {
             Typed::Other(Value::Uint(n)) => i64::try_from(*n).ok(),
@@ -60,7 +60,7 @@ impl<'a> Typed<'a> {
         })
     }
 
-    /// A number too large for every type, and what is nested, stays JSON.
+    /// Converts one value. Nested values, and numbers too large for every type, stay JSON.
     fn of(raw: Raw<'a>) -> Self {
         let json = raw.get();
         let value = match json.as_bytes().first() {

@@ -1,8 +1,8 @@
-//! Categories of imported traces in the vocabulary of the output.
+//! Converts categories of imported traces to the vocabulary of the output.
 //!
-//! The generic vocabulary has one word for `cuda_runtime` and `xpu_runtime`, so what is exported in it
-//! could not be brought back. An event whose category cannot be told from its new one keeps it under
-//! the key [`ORIGINAL`], which the next export in any vocabulary goes by:
+//! The generic vocabulary has one word for `cuda_runtime` and `xpu_runtime`, so this conversion
+//! could not be undone. If the original category does not follow from the new one, the event keeps
+//! it under the key [`ORIGINAL`], which the next export in any vocabulary uses:
 //!
 //! ```text
 //!  "cat":"cuda_runtime"  ─ generic ─►  "cat":"runtime"                                 ─ kineto ─► as before
@@ -18,12 +18,12 @@ use serde_json::{Map, Value};
 
 use crate::export::calls;
 
-/// The key of the category that an event had before it was exported.
+/// The key with the category that an event had before it was exported.
 pub const ORIGINAL: &str = "original_cat";
 
-/// See the module's page.
+/// Converts the categories of one trace.
 pub struct Categories {
-    /// `None`: as they are.
+    /// `None` to keep them.
     vocabulary: Option<Vocabulary>,
     known: HashMap<NameId, Named>,
     registry: Registry,
@@ -33,22 +33,23 @@ pub struct Categories {
 #[derive(Clone, Debug)]
 struct Named {
     name: String,
-    /// The one that it was, if `name` does not tell.
+    /// The original category, if it does not follow from `name`.
     original: Option<String>,
 }
 
 impl Categories {
-    /// For one trace. Without a vocabulary every category stays what it is.
+    /// For one trace. Without a vocabulary, every category stays as it is.
     pub fn new(vocabulary: Option<Vocabulary>) -> Self {
         let mut registry = Registry::new();
-        // What our own exports call their calls. Nobody else registers here, so no name is taken.
+        // The categories of calls in our own exports. Nobody else registers here, so no name is
+        // taken.
         let _ = calls::register(&mut registry);
         let _ = calls::register_machines(&mut registry);
         Self { vocabulary, known: HashMap::new(), registry }
     }
 
-    /// The category of an event, and `others`, its keys that have no column, as
-    /// [`RawEvent::others`](crate::chrome::write::RawEvent::others) has them.
+    /// The category of an event, and its keys that have no column, in the form of
+    /// [`RawEvent::others`](crate::chrome::write::RawEvent::others). `others` contains those keys.
     pub fn of<'a>(
         &'a mut self,
         event: &Activity<'a>,
@@ -80,7 +81,7 @@ impl Categories {
     }
 }
 
-/// The keys of an event that have no column; the brace before them may be missing.
+/// The keys of an event that have no column. The opening brace may be missing.
 fn object(others: &str) -> Option<Map<String, Value>> {
     match others.starts_with('{') {
         true => serde_json::from_str(others).ok(),
@@ -88,9 +89,9 @@ fn object(others: &str) -> Option<Map<String, Value>> {
     }
 }
 
-/// The category that an event had, and its other keys.
+/// The category that an event had originally, and its other keys.
 fn original(more: &str) -> Option<(String, Map<String, Value>)> {
-    // Few events have any keys of that kind.
+    // Most events do not have this key.
     if !more.contains(ORIGINAL) {
         return None;
     }
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_back() {
+    fn original_categories_are_restored() {
         let registry = Categories::new(None).registry;
         let of = |original: &str, vocabulary| {
             let Named { name, original } = named(&registry, original, vocabulary);

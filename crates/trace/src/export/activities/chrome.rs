@@ -1,4 +1,4 @@
-//! One trace as JSON: every event as it was.
+//! Writes one trace as JSON, with every event as it was.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use super::keep::{Keep, visit_kept};
 use super::{Exact, Options, Written, look};
 use crate::chrome::write::{RawEvent, Writer};
 
-/// Writes every event as it was, but for its category where a vocabulary is given.
+/// Writes every event as it was, except for its category if a vocabulary is given.
 ///
 /// # Errors
 /// Writing or reading failed.

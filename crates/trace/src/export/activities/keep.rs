@@ -1,7 +1,7 @@
-//! Which events of an imported trace a filter keeps: see [`crate::export::filter`].
+//! Decides which events of an imported trace a filter keeps; see [`crate::export::filter`].
 //!
-//! The events stay those of the trace, so it is decided beforehand for each of them. Memory: a bit
-//! for each event, 16 bytes for each slice that is kept, some 50 for each end of an arrow.
+//! The events are written unchanged, so the decision for each is made in advance. Memory: a bit for
+//! each event, 16 bytes for each kept slice, and about 50 for each end of an arrow.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,7 +19,7 @@ use crate::export::filter::{Filter, LeftOut};
 pub struct Keep {
     /// A bit for each event, in the order of the file.
     events: Vec<u64>,
-    /// Points that are moved to the begin of the window, and that moment, in the trace's time.
+    /// Points that are moved to the begin of the window, with that moment in the trace's time.
     moved: HashMap<usize, i64>,
     /// What is not kept.
     pub left_out: LeftOut,
@@ -45,10 +45,10 @@ struct Choice<'a> {
     filter: &'a Filter,
     base_ns: i64,
     keep: Keep,
-    /// Slices that are kept, by row: begin and end.
+    /// The begin and end of each kept slice, by row.
     slices: HashMap<u32, Vec<(i64, i64)>>,
     begun: HashMap<u32, Vec<Begun>>,
-    /// Asynchronous ones, by category and id.
+    /// Asynchronous slices that have begun, by category and id.
     begun_async: HashMap<(String, String), Vec<Begun>>,
     ends: Vec<End>,
     /// Numbers of arrows, by category, name and id.
@@ -58,8 +58,8 @@ struct Choice<'a> {
 }
 
 impl Keep {
-    /// Looks through a trace. `base_ns`: what its times count from, ns since 1970; `vocabulary`: that
-    /// of the output, whose categories the filter is about.
+    /// Reads a trace and decides. `base_ns` is the time from which the trace counts, in ns since
+    /// 1970. `vocabulary` is that of the output, because the filter refers to its categories.
     ///
     /// # Errors
     /// Reading failed.
@@ -104,7 +104,7 @@ impl Keep {
     }
 }
 
-/// Shows the events of a trace that are kept to `each`, all without a filter. Returns the losses
+/// Passes the kept events of a trace to `each`, or all events without a filter. Returns the losses
 /// that were found.
 pub fn visit_kept(
     trace: &Activities,
@@ -131,7 +131,7 @@ impl Choice<'_> {
         let filter = self.filter;
         let at_ns = activity.time_ns.map(|ns| ns.saturating_add(self.base_ns));
         let wanted = filter.has_category(category);
-        // Nothing tells when it was, so it is not known to be outside.
+        // An event without a time is not known to be outside of the window.
         let in_window = at_ns.is_none_or(|at| filter.has_moment(at));
         let name = || activity.name.and_then(|name| trace.text(name)).unwrap_or("").to_owned();
         let id = || activity.id.unwrap_or("").to_owned();
@@ -190,7 +190,7 @@ impl Choice<'_> {
         }
     }
 
-    /// Whether something that has a begin and an end is kept.
+    /// Decides about something that has a begin and an end.
     fn both(&mut self, events: &[usize], wanted: bool, times: Option<(i64, i64)>) -> bool {
         let in_window = times.is_none_or(|(from, to)| self.filter.has_time(from, to));
         if wanted && in_window {
@@ -208,7 +208,7 @@ impl Choice<'_> {
     }
 
     fn finish(mut self) -> Keep {
-        // What never ends goes on to the end.
+        // A slice without an end lasts until the end of the trace.
         for (row, all) in std::mem::take(&mut self.begun) {
             for begun in all {
                 let times = begun.at_ns.map(|at| (at, i64::MAX));
@@ -229,11 +229,11 @@ impl Choice<'_> {
         self.keep
     }
 
-    /// Keeps the ends of arrows that are at slices which are kept, if both ends of the arrow are.
+    /// Keeps the ends of arrows that are at kept slices, if both ends of the arrow are.
     fn arrows(&mut self) {
         for slices in self.slices.values_mut() {
             slices.sort_unstable();
-            // In the place of each end the latest one so far.
+            // Replaces each end by the latest end so far.
             let mut latest = i64::MIN;
             for (_, end) in slices {
                 latest = latest.max(*end);

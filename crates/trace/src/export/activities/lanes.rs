@@ -1,10 +1,11 @@
-//! Lanes for slices that do not come in the order of their begins, and for rows that have whole
-//! slices (`X`) and such of a begin and an end (`B`, `E`).
+//! Assigns lanes to slices that are not ordered by their begins, and to rows that contain both
+//! whole slices (`X`) and slices made of a begin and an end (`B`, `E`).
 //!
-//! Perfetto pairs begins and ends by their order in time, so slices of one track must be nested.
-//! While they come in order, the writer sees where there is room. Otherwise (torch writes Python's
-//! calls after the operators that they made) all slices of the row have to be known first: some
-//! 50 bytes each, and one that stays.
+//! Perfetto pairs begins and ends by their order in time, so the slices of one track must be
+//! nested. If slices come in order, the writer can find a free track as it goes. Otherwise, all
+//! slices of the row must be known first (torch, for example, writes Python's calls after the
+//! operators that they called). This takes about 50 bytes per slice, and one byte per event while
+//! writing.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -15,7 +16,7 @@ use profile::activities::{Activities, Activity, RowId};
 use super::keep::{Keep, visit_kept};
 use crate::perfetto::write::MOST_LANES;
 
-/// For each row that needs them, the lane of each of its events that begin or end slices.
+/// For each row that needs lanes, the lane of each of its events that begin or end slices.
 #[derive(Debug, Default)]
 pub struct Lanes {
     rows: HashMap<u32, Row>,
@@ -27,11 +28,11 @@ struct Row {
     next: usize,
 }
 
-/// The lane of an end to which there is no begin.
+/// The lane of an end without a begin.
 const NO_LANE: u8 = u8::MAX;
 const _: () = assert!(MOST_LANES <= NO_LANE as usize);
 
-/// What is known of a row before it is known whether it needs lanes.
+/// What is known of a row before it is clear whether it needs lanes.
 #[derive(Debug, Default)]
 struct Seen {
     last: Option<i64>,
@@ -48,7 +49,7 @@ enum Part {
     End(i64),
 }
 
-/// A slice: its times, and the places in the file of its begin and its end.
+/// A slice: its times, and the positions of its begin and its end in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     start: i64,
@@ -58,8 +59,8 @@ struct Span {
 }
 
 impl Lanes {
-    /// Looks through what is kept of the trace, twice if there are such rows. `same`: the number of the row that
-    /// takes what happens in a row.
+    /// Reads what is kept of the trace, twice if there are rows that need lanes. `same` returns the
+    /// row in which the events of a row are written.
     ///
     /// # Errors
     /// Reading failed.
@@ -99,8 +100,8 @@ impl Lanes {
         Ok(Self { rows: rows.collect() })
     }
 
-    /// The lane of the row's next event that begins or ends slices; `None` if the row needs none,
-    /// `Some(None)` for an end to which there is no begin.
+    /// The lane of the row's next event that begins or ends slices. `None` if the row needs no
+    /// lanes; `Some(None)` for an end without a begin.
     pub fn next(&mut self, row: RowId) -> Option<Option<usize>> {
         let row = self.rows.get_mut(&row.0)?;
         row.next += 1;
@@ -125,7 +126,7 @@ fn part(event: &Activity<'_>) -> Option<Part> {
 
 /// The lane of each part.
 fn lanes(parts: &[Part]) -> Vec<u8> {
-    // An end belongs to the last begin before it in time; at one time, in the file.
+    // An end belongs to the last begin before it in time; at equal times, in the file.
     let mut halves: Vec<(i64, usize)> = Vec::new();
     let mut spans = Vec::new();
     for (place, part) in parts.iter().enumerate() {
@@ -156,17 +157,18 @@ fn lanes(parts: &[Part]) -> Vec<u8> {
     result
 }
 
-/// What is known of a lane while slices come in the order of their begins.
+/// The state of a lane while slices are assigned in the order of their begins.
 #[derive(Debug, Default)]
 struct Lane {
-    /// What is open, outermost first.
+    /// The open slices, outermost first.
     open: Vec<Span>,
-    /// When slices ended last, and the highest place of such an end.
+    /// The time at which slices ended last, and the highest position of such an end in the file.
     ended: Option<(i64, usize)>,
 }
 
-/// A lane for each slice, so that in each lane a reader that sorts by time, and equal times by their
-/// order in the file, pairs each begin with its own end. Too many for [`MOST_LANES`] share the last.
+/// Assigns a lane to each slice, such that a reader pairs each begin with its own end. Readers sort
+/// by time, and by the order of the file at equal times. If [`MOST_LANES`] are not enough, the rest
+/// shares the last lane.
 fn assign(spans: &[Span]) -> Vec<u8> {
     let mut places: Vec<usize> = (0..spans.len()).collect();
     places.sort_unstable_by_key(|i| (spans[*i].start, Reverse(spans[*i].end), spans[*i].first));
@@ -190,7 +192,7 @@ fn assign(spans: &[Span]) -> Vec<u8> {
 impl Lane {
     fn fits(&mut self, span: &Span) -> bool {
         while let Some(inner) = self.open.last() {
-            // An end that stands after this begin in the file comes after it.
+            // An end that is after this begin in the file is read after it.
             if inner.end > span.start || inner.end == span.start && inner.last > span.first {
                 break;
             }
@@ -199,7 +201,7 @@ impl Lane {
             self.ended = Some((inner.end, highest));
             self.open.pop();
         }
-        // What ends as this one begins has to stand before it in the file.
+        // A slice that ends when this one begins must be before it in the file.
         let over = self.ended.is_none_or(|(at, highest)| at < span.start || highest < span.first);
         let inside = self.open.last().is_none_or(|outer| {
             span.end <= outer.end && (outer.start < span.start || outer.first < span.first)
@@ -212,7 +214,7 @@ impl Lane {
 mod tests {
     use super::*;
 
-    /// Pairs as Perfetto does; the slices that come out, per lane.
+    /// Pairs begins and ends as Perfetto does. Returns the resulting slices per lane.
     fn decoded(parts: &[Part], lanes: &[u8]) -> Vec<(i64, i64)> {
         let mut events: Vec<(i64, usize, u8, bool)> = Vec::new();
         for (place, (part, lane)) in parts.iter().zip(lanes).enumerate() {
@@ -235,7 +237,7 @@ mod tests {
             let stack = open.entry(lane).or_default();
             match begins {
                 true => stack.push(at),
-                false => out.push((stack.pop().expect("begun"), at)),
+                false => out.push((stack.pop().expect("an end follows its begin"), at)),
             }
         }
         out.extend(open.into_values().flatten().map(|start| (start, i64::MAX)));
@@ -251,7 +253,7 @@ mod tests {
     fn nested_ones_share_a_lane_and_others_do_not() {
         let slices = [(0, 10), (2, 4), (9, 12), (2, 4), (0, 10), (4, 9)];
         assert_eq!(lanes(&whole(&slices)), [0, 0, 1, 0, 0, 0]);
-        // Written in the other order, begins at one time would be taken for each other.
+        // In the other order, two begins at the same time would be confused.
         assert_eq!(lanes(&whole(&[(0, 5), (0, 10)])), [1, 0]);
         assert_eq!(lanes(&whole(&[(5, 9), (0, 5)])), [1, 0]);
         assert_eq!(lanes(&whole(&[(0, 5), (5, 9)])), [0, 0]);
@@ -264,10 +266,10 @@ mod tests {
             (&[Whole(0, 10), Begin(2), Whole(3, 4), End(5)][..], &[0, 0, 0, 0][..]),
             (&[Begin(2), Whole(3, 4), End(5), Whole(0, 10)], &[0, 0, 0, 0]),
             (&[Begin(2), Whole(3, 7), End(5)], &[0, 1, 0]),
-            // At the end of what is around it, before and after that end in the file.
+            // At the end of the surrounding slice, before and after that end in the file.
             (&[Begin(2), Whole(5, 5), End(5)], &[0, 0, 0]),
             (&[Begin(2), End(5), Whole(5, 5)], &[0, 0, 0]),
-            // Never ends; never begun.
+            // A slice that never ends, and one that never began.
             (&[Whole(0, 9), Begin(2), Whole(3, 4)], &[0, 1, 0]),
             (&[End(1), Whole(0, 9), Begin(2), End(3), End(4)], &[NO_LANE, 0, 0, 0, NO_LANE]),
             // Out of order in the file.
@@ -277,9 +279,9 @@ mod tests {
         }
     }
 
-    /// Any slices, many with equal times: each comes out as it went in.
+    /// Any slices, many with equal times: each must be read back as it was written.
     #[test]
-    fn what_is_paired_is_what_was_written() {
+    fn slices_are_paired_as_they_were_written() {
         let mut seed = 1u64;
         let mut random = |below: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -296,7 +298,8 @@ mod tests {
                     Part::Whole(start, end)
                 })
                 .collect();
-            // In every second round also some that follow one another, each begun and ended.
+            // Every second round also has some that follow one another, each made of a begin and an
+            // end.
             let mut at = 0;
             for _ in 0..(round % 2) * random(8) {
                 let (start, end) = (at + random(3) as i64, at + 3 + random(9) as i64);

@@ -1,4 +1,4 @@
-//! Several traces as one JSON file, as `trace merge` would have made it of their files.
+//! Writes several traces as one JSON file, as `trace merge` would write it from their files.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -12,8 +12,8 @@ use crate::chrome::write::{Head, RawEvent, Writer};
 use crate::export::filter::LeftOut;
 use crate::merge::{self, Moved};
 
-/// Writes the events of all traces, each with rows of its own. `names`: what their files were
-/// called; `title`: what the output is called.
+/// Writes the events of all traces, each with separate rows. `names` are the names of their files,
+/// and `title` is the name of the output.
 ///
 /// # Errors
 /// Writing or reading failed.

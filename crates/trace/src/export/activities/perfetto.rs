@@ -1,8 +1,8 @@
-//! Imported traces in Perfetto's format.
+//! Writes imported traces in Perfetto's format.
 //!
-//! An arrow's end is an event of its own in Chrome's format; it belongs to the slice around it.
-//! Writers put it after that slice, so the last slice waits until something else comes. An end
-//! that comes elsewhere is a moment of its row, with the arrow.
+//! In Chrome's format, an arrow's end is a separate event that belongs to the slice around it.
+//! Writers put it after that slice, so this writer holds back the last slice until something else
+//! comes. An end that comes elsewhere is written as a moment of its row, with the arrow.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -25,24 +25,26 @@ use crate::timeline::{
     Counter, Flow, FlowEnd, Id, Instant, ProcessRow, Row, Sink, Slice, ThreadRow,
 };
 
-/// What became of the traces.
+/// The result of writing traces.
 #[derive(Debug)]
 pub struct Timeline<W> {
     /// The output.
     pub out: W,
     /// Losses that were found.
     pub losses: Vec<LossCount>,
-    /// Events of forms that the format has nothing for, or without what their form needs.
+    /// Number of events whose form does not exist in the format, or that lack what their form
+    /// needs.
     pub left_out: u64,
     /// What a filter left out.
     pub filtered: LeftOut,
-    /// How the times of each trace were brought to those of the first one.
+    /// How the times of each trace were aligned with those of the first one.
     pub alignments: Vec<Alignment>,
-    /// What was added to all times, ns, because the format has none before 1970.
+    /// What was added to all times, in ns, because the format has no times before 1970.
     pub shift_ns: i64,
 }
 
-/// Writes all traces; of several, each with rows of its own. `names`: what their files were called.
+/// Writes all traces. If there are several, each has separate rows. `names` are the names of their
+/// files.
 ///
 /// # Errors
 /// Writing or reading failed.
@@ -106,7 +108,7 @@ pub fn write_perfetto<W: Write>(
     Ok(Timeline { out, losses, left_out, filtered, alignments, shift_ns })
 }
 
-/// What its times count from, ns since 1970.
+/// The time from which its times count, in ns since 1970.
 fn base_ns(file: &Look, alignment: &Alignment) -> i64 {
     file.base_ns.unwrap_or(0).saturating_add(alignment.shift_ns)
 }
@@ -121,13 +123,13 @@ struct OwnRow {
     process_sort: i64,
     name: Option<String>,
     sort: i64,
-    /// The writer knows it.
+    /// Whether the writer knows the row.
     named: bool,
-    /// The first row that is the same one: its own number as a rule.
+    /// The first row with the same ids; usually its own number.
     same: RowId,
 }
 
-/// The row that takes what happens in a row.
+/// The row in which the events of `row` are written.
 fn same_row(rows: &[OwnRow], row: RowId) -> RowId {
     rows.get(row.0 as usize).map_or(row, |known| known.same)
 }
@@ -168,7 +170,7 @@ impl OwnRow {
 
 /// The rows of a trace by number, with the names that its metadata gives them.
 fn rows(trace: &Activities, look: &Look, moved: Moved<'_>) -> io::Result<Vec<OwnRow>> {
-    // As many as the file describes: an event may name any number.
+    // Only as many as the file describes, because an event may contain any row number.
     let mut rows = vec![OwnRow::NONE; trace.row_count()];
     let mut labels = BTreeMap::<ProcessKey, String>::new();
     let number = |row: RowId| row.0 as usize;
@@ -209,7 +211,7 @@ fn rows(trace: &Activities, look: &Look, moved: Moved<'_>) -> io::Result<Vec<Own
             });
         }
         row.thread = thread.map(|thread| match thread {
-            // The main thread of a process, as Perfetto reads it in Chrome's format.
+            // In Chrome's format, Perfetto reads this as the main thread of a process.
             Scalar::Int(0) => match row.process {
                 Some(OwnId::Number(process)) if REAL_IDS.contains(&process) => {
                     OwnId::Number(process)
@@ -225,7 +227,7 @@ fn rows(trace: &Activities, look: &Look, moved: Moved<'_>) -> io::Result<Vec<Own
         let ids = (rows[i].process.clone(), rows[i].thread.clone());
         let same = *known.entry(ids).or_insert(i);
         rows[i].same = RowId(same as u32);
-        // The name can be that of either of them.
+        // Either of the two rows may have the name.
         if rows[same].name.is_none() {
             rows[same].name = rows[i].name.clone();
         }
@@ -233,22 +235,22 @@ fn rows(trace: &Activities, look: &Look, moved: Moved<'_>) -> io::Result<Vec<Own
     Ok(rows)
 }
 
-/// The slice that waits for the ends of its arrows.
+/// The slice that is held back until the ends of its arrows have come.
 #[derive(Debug, Default)]
 struct Waiting {
     row: Option<RowId>,
-    /// If its row is out of order.
+    /// The lane, if the slices of its row are out of order.
     lane: Option<usize>,
     category: String,
     name: String,
     args: String,
     start_ns: i64,
     duration_ns: u64,
-    /// Kind, id, end.
+    /// Kind, id, and which end.
     arrows: Vec<(usize, u64, FlowEnd)>,
 }
 
-/// The kinds of arrows that were seen, and the place of each by trace, category and name.
+/// The kinds of arrows that were seen, and the index of each by trace, category and name.
 #[derive(Debug, Default)]
 struct Arrows {
     kinds: Vec<FlowKind>,
@@ -343,7 +345,7 @@ impl<W: Write> OneTrace<'_, W> {
             b'C' => {
                 let args = Args::of(event.args);
                 let series = &args.list()[..];
-                // Counters of one name are told apart by their ids; called as Perfetto calls them.
+                // Counters with equal names have different ids. Name them as Perfetto does.
                 let with_id = event.id.and_then(scalar).map(|id| format!("{name} id: {id}"));
                 let name = with_id.as_deref().unwrap_or(name);
                 self.writer.counter(&Counter {
@@ -361,7 +363,7 @@ impl<W: Write> OneTrace<'_, W> {
         Ok(())
     }
 
-    /// Writes the slice that waits.
+    /// Writes the slice that was held back.
     fn flush(&mut self) -> io::Result<()> {
         let Some(number) = self.waiting.row.take() else { return Ok(()) };
         let row = self.rows.get(number.0 as usize).unwrap_or(&OwnRow::NONE).row();
@@ -392,7 +394,7 @@ impl<W: Write> OneTrace<'_, W> {
         Ok(())
     }
 
-    /// An end of an arrow, or a place that it leads through.
+    /// Handles an end of an arrow, or a place that it leads through.
     fn arrow(&mut self, event: &Activity<'_>) -> io::Result<()> {
         let Some((time_ns, id)) = event.time_ns.zip(event.id) else {
             self.left_out += 1;
@@ -417,8 +419,8 @@ impl<W: Write> OneTrace<'_, W> {
         self.writer.instant(&Instant { row, category, name, at_ns, args: &[], flows })
     }
 
-    /// The kind of an arrow, and its id. In Chrome's format, arrows of each category and name have
-    /// ids of their own; here all arrows share them. Those of the first kind keep theirs.
+    /// The kind of an arrow, and its id. In Chrome's format, ids of arrows are unique per category
+    /// and name; here all arrows share them. Arrows of the first kind keep their ids.
     fn arrow_id(&mut self, event: &Activity<'_>, id: &str) -> (usize, u64) {
         let Arrows { kinds, places } = &mut self.arrows;
         let kind = *places.entry((self.number, event.category, event.name)).or_insert_with(|| {
@@ -429,7 +431,7 @@ impl<W: Write> OneTrace<'_, W> {
         let id = match id.parse::<u64>() {
             Ok(id) if id < 1 << 48 && kind < 1 << 15 => (kind as u64) << 48 | id,
             _ => {
-                // Without a seed, so that the same trace always gives the same file.
+                // A hash without a seed, so that the same trace always gives the same file.
                 BuildHasherDefault::<DefaultHasher>::default().hash_one((kind, id)) | 1 << 63
             }
         };

@@ -21,10 +21,10 @@ use super::slice::What;
 use crate::export::relay::Gone;
 use crate::timeline::{Arg, ArgValue, Flow, FlowEnd};
 
-/// Numbers of arrows from regions to tasks: above those of every dispatch.
+/// Numbers of arrows from regions to tasks start here, above those of all dispatches.
 const FIRST_ARROW: u64 = 1 << 40;
 
-/// What calls of virtual machines are called, in the vocabulary of the output.
+/// The categories of calls of virtual machines, in the vocabulary of the output.
 #[derive(Clone, Copy, Debug)]
 pub struct Kinds<'a> {
     pub run: &'a str,
@@ -33,11 +33,11 @@ pub struct Kinds<'a> {
     pub task: &'a str,
 }
 
-/// Arrows of one region: one to each of its tasks.
+/// The arrows of one region: one to each of its tasks.
 #[derive(Debug, Default)]
 struct Arrows {
     region: bool,
-    /// Numbers of its tasks that were recorded, each once, sorted.
+    /// The distinct numbers of its recorded tasks, sorted.
     tasks: Vec<u32>,
     first: u64,
 }
@@ -51,14 +51,14 @@ pub struct Machines {
     inputs: HashMap<u32, (String, String)>,
 }
 
-/// Whether process `index` has calls of virtual machines, as far as its metadata says.
+/// Whether process `index` has calls of virtual machines, according to its metadata.
 pub fn has_machines(profile: &Profile, index: usize) -> bool {
     !profile.processes[index].op_exports.is_empty()
 }
 
 impl Machines {
-    /// Goes over the pages of process `index` if it has such calls. `last`: the last number of an
-    /// arrow that is in use.
+    /// Reads the pages of process `index` if it has such calls. `last` is the last arrow number in
+    /// use.
     pub fn new(profile: &Profile, index: usize, last: &mut u64) -> Self {
         let arrow = FlowKind::Named("region".to_owned());
         let mut arrows: HashMap<u64, Arrows> = HashMap::new();
@@ -118,7 +118,7 @@ pub fn op_of(profile: &Profile, process: usize, export: u32) -> Option<&Op> {
 }
 
 /// `float32[1, 64], int64[2]` as `[[1,64],[2]]` and `["float","long int"]`, which is how Kineto
-/// writes them. A dimension that is not a number is a text; what cannot be read is left out.
+/// writes them. A dimension that is not a number becomes a text; what cannot be parsed is left out.
 fn inputs(arguments: &str) -> (String, String) {
     let (mut dims, mut types) = (Vec::new(), Vec::new());
     let mut rest = arguments;
@@ -153,7 +153,7 @@ fn c_type(name: &str) -> &str {
 }
 
 impl<'a> ProcessExport<'a, '_> {
-    /// Shows call `i`, a virtual machine's.
+    /// Emits call `i`, which belongs to a virtual machine.
     pub(super) fn machine_call(
         &mut self,
         columns: &Columns,
@@ -222,8 +222,8 @@ impl<'a> ProcessExport<'a, '_> {
                 }
             }
         }
-        // The counters of a call include those of the calls within it, so only one kind of call is
-        // a time series.
+        // The counters of a call include those of the calls within it, so only one kind of call can
+        // be a time series.
         let series = self.counter_tracks && op.role == Role::Op;
         let what = What { category, name: op.name.as_str().into(), shape: None, label: None };
         self.slice(columns, i, times, values, series, what)

@@ -1,5 +1,5 @@
-//! One slice of the timeline from one recorded call: what calls of executables and calls of
-//! virtual machines have in common.
+//! Makes one slice of the timeline from one recorded call. Calls of executables and calls of
+//! virtual machines share this code.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use crate::timeline::{Arg, ArgValue, Label, Shape};
 pub(super) struct Times {
     pub start_ns: i64,
     pub end_ns: i64,
-    /// The begin, as it was recorded.
+    /// The begin in raw ticks.
     ticks: u64,
 }
 
@@ -53,8 +53,8 @@ impl<'a> ProcessExport<'a, '_> {
         }
     }
 
-    /// Ends the slice of call `i`: adds its ticks, its counters and what an import needs, and hands
-    /// it to the writer. `series`: its counters are also points of time series.
+    /// Completes the slice of call `i`: adds its ticks, its counters and what an import needs, and
+    /// hands it to the writer. With `series`, its counters are also points of time series.
     ///
     /// # Errors
     /// The thread that writes has ended.
@@ -74,7 +74,7 @@ impl<'a> ProcessExport<'a, '_> {
             args.push(Arg::uint("duration_ticks", columns.duration_ticks[i]));
         }
         self.push_counters(values);
-        // Where ticks are nanoseconds, the slice's times say them, except for damaged ones.
+        // If ticks are nanoseconds, the slice's times express them, except for damaged ones.
         let exact = || {
             self.profile.timeline.monotonic_ticks(start_ns) == Some(ticks)
                 && end_ns.abs_diff(start_ns) == columns.duration_ticks[i]
@@ -113,7 +113,7 @@ impl<'a> ProcessExport<'a, '_> {
         }));
     }
 
-    /// What the call added, of each group the values that are known.
+    /// Adds the call's counter values to the time series of each group, as far as they are known.
     fn push_series(&mut self, thread: usize, values: &[Option<u64>]) {
         let counters = &self.profile.manifest.counters;
         for (number, group) in self.profile.groups.all().iter().enumerate() {

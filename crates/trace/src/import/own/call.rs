@@ -1,4 +1,4 @@
-//! The arguments of a call.
+//! Parses the arguments of a call.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use serde::Deserialize;
 use super::counters::Counters;
 use crate::chrome::event::{Raw, args};
 
-/// What an event's `args` say; read again for each event.
+/// The contents of an event's `args`. It is reused for each event.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CallArgs {
-    /// There is anything at all.
+    /// Whether there are any arguments.
     pub any: bool,
     pub workgroup: Option<[u32; 3]>,
     pub workgroups: Option<[u32; 3]>,
@@ -24,7 +24,7 @@ pub(super) struct CallArgs {
     pub export: Option<u32>,
     /// One per counter of the run.
     pub values: Vec<Option<u64>>,
-    /// One per group: times enabled and running.
+    /// The times enabled and running, one per group.
     pub groups: Vec<Option<(u64, u64)>>,
     pub extras: Vec<(u32, u64)>,
 }
@@ -33,17 +33,17 @@ pub(super) struct CallArgs {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Group {
-    /// Counting all the time; the values are arguments by name.
+    /// The group counted all the time; the values are arguments by name.
     Whole(u64),
     /// Time enabled, time running, and a value per counter, as they were read.
     Raw(Vec<Option<u64>>),
-    /// Not read, or nothing that is known.
+    /// The group was not read, or the element is unknown.
     Other(serde::de::IgnoredAny),
 }
 
-/// Which arguments are counters where counters are called as other arguments: a counter always has
-/// its argument, so what there is more of is the other one. Views' arguments stand before the
-/// counters, those for imports after them.
+/// Tells a counter's argument from another argument of the same name. A counter always has its
+/// argument, so if more arguments than counters have a name, the additional one is the other
+/// argument. Arguments for views come before the counters, and arguments for imports after them.
 struct Twice {
     counts: HashMap<String, (usize, usize)>,
     ticks: bool,
@@ -77,7 +77,7 @@ impl Twice {
 }
 
 impl CallArgs {
-    /// `ticks`: raw ticks are among the arguments of every call.
+    /// `ticks` says whether every call has raw ticks among its arguments.
     pub fn read(&mut self, raw: Option<Raw<'_>>, counters: &Counters, ticks: bool) {
         let (mut values, mut groups) =
             (std::mem::take(&mut self.values), std::mem::take(&mut self.groups));

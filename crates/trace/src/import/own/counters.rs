@@ -1,4 +1,4 @@
-//! The counters of the run, by the names that arguments of calls have.
+//! The counters of the run, by the names that they have as arguments of calls.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,11 +10,11 @@ use crate::round_trip::events::OTHERS;
 /// The run's counters.
 #[derive(Clone, Debug)]
 pub(super) struct Counters {
-    /// Counters by name; those with a name of their own only.
+    /// Counters by name. Only counters with a unique name are here.
     names: HashMap<String, usize>,
-    /// How many counters are called what an argument of calls is called.
+    /// How many counters have the name of a regular argument of calls.
     others: HashMap<&'static str, usize>,
-    /// In which pass each is.
+    /// The pass of each counter.
     passes: Vec<Option<u32>>,
     groups: Vec<Range<usize>>,
 }
@@ -50,17 +50,17 @@ impl Counters {
         self.names.get(name).copied()
     }
 
-    /// How many counters are called as this argument of calls.
+    /// How many counters have the name of this argument of calls.
     pub fn called(&self, argument: &str) -> usize {
         if self.others.is_empty() { 0 } else { self.others.get(argument).copied().unwrap_or(0) }
     }
 
-    /// Whether that is so of any.
+    /// Whether any counter has such a name.
     pub fn any_called(&self) -> bool {
         !self.others.is_empty()
     }
 
-    /// Those that a page of this pass may hold.
+    /// The counters that a page of this pass may have.
     pub fn mask(&self, pass: u32) -> u32 {
         let of = |p: &Option<u32>| p.is_none_or(|p| p == pass + 1);
         let all = self.passes.iter().enumerate().filter(|(_, p)| of(p));

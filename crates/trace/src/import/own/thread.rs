@@ -1,4 +1,4 @@
-//! The calls of one thread, from the order of the events back into pages.
+//! Puts the calls of one thread from the order of the events back into pages.
 
 use std::collections::HashMap;
 
@@ -8,17 +8,17 @@ use super::call::CallArgs;
 use super::counters::Counters;
 use crate::round_trip::events::{PageArgs, by_ends};
 
-/// Calls of a page that the trace does not describe.
+/// Number of calls in a page that the trace does not describe.
 const MADE_CALLS: usize = 2048;
-/// More than a page holds, whatever the trace says.
+/// More calls than a page can hold, whatever the trace says.
 const MOST_CALLS: usize = 1 << 16;
 
 /// A thread of the trace.
 #[derive(Debug, Default)]
 pub(super) struct Thread {
-    /// The page whose calls come now.
+    /// The page to which the next calls belong.
     page: Option<PageArgs>,
-    /// Its kernel id, where an event has one.
+    /// Its kernel thread id, if an event has one.
     pub tid: Option<u32>,
     name: Option<String>,
     next_sequence: u32,
@@ -31,13 +31,13 @@ pub(super) struct Thread {
 #[derive(Clone, Copy, Debug)]
 struct Held {
     call: RawCall,
-    /// The workgroup is known.
+    /// Whether the workgroup is known.
     placed: bool,
     monotonic_ns: u64,
 }
 
 impl Thread {
-    /// A page begins; the one before it was flushed.
+    /// Starts a page. The previous one was flushed.
     pub fn begin(&mut self, page: PageArgs) {
         self.tid = Some(page.page.tid);
         self.name.clone_from(&page.page.name);
@@ -61,7 +61,7 @@ impl Thread {
             start,
             end: start.wrapping_add(duration),
         };
-        // A record has all of it or nothing.
+        // A record has either all of it or nothing.
         let placed = args.workgroup.is_some() && args.worker.is_some();
         self.held.push(Held { call, placed, monotonic_ns });
         self.values.extend_from_slice(&args.values);
@@ -75,8 +75,8 @@ impl Thread {
             >= self.page.as_ref().map_or(MADE_CALLS, |page| page.page.calls.min(MOST_CALLS))
     }
 
-    /// Gives the page to `write`, which says how many of its calls found no room. Returns whether
-    /// its calls are not those that it had.
+    /// Passes the page to `write`, which returns how many of its calls did not fit. Returns whether
+    /// the calls differ from those that the page had.
     pub fn flush(
         &mut self,
         (process, uid, pass): (usize, u32, u32),
@@ -96,7 +96,7 @@ impl Thread {
         facts.sequence = facts.sequence.max(self.next_sequence);
         let mut calls = self.ordered(&order, mixed, counts, counters, facts.counters);
         if mixed {
-            // As many calls before a clock as had ended then.
+            // The calls before a clock record are those that had ended by then.
             let mut before = 0;
             for clock in &mut facts.clocks {
                 let ended = calls.calls[before..].iter().take_while(|c| c.end <= clock.0).count();
@@ -111,7 +111,7 @@ impl Thread {
             if left == 0 || kept == 0 {
                 break;
             }
-            // They do not fit when their order is another one.
+            // The calls do not fit if their order has changed.
             calls.drop_first(kept, counters.count(), counters.groups().len());
             facts.clocks.clear();
             facts.sequence = self.next_sequence;
@@ -123,7 +123,7 @@ impl Thread {
         Ok(mixed)
     }
 
-    /// A page that no event describes.
+    /// Makes up a page that no event describes.
     fn made_up(&self, process: usize, thread: u32, counters: u32) -> PageFacts {
         let first = self.held.first();
         let ticks = first.map_or(0, |held| held.call.start);
@@ -139,7 +139,7 @@ impl Thread {
         }
     }
 
-    /// The calls as they were recorded.
+    /// The calls in the order in which they were recorded.
     fn ordered(
         &self,
         order: &[u32],

@@ -1,5 +1,5 @@
-//! Counters of a trace (`C`) as tracks: a series for each key of the arguments, by process, name and
-//! id, as viewers draw them.
+//! Imports the counters of a trace (`C`) as tracks. As viewers draw them, there is a series for
+//! each key of the arguments, by process, name and id.
 
 use std::collections::HashMap;
 
@@ -16,9 +16,9 @@ use crate::chrome::event::{Event, Raw, args};
 pub(super) struct Counters {
     /// Name of the directory of tracks.
     name: String,
-    /// Made with the first counter.
+    /// Created with the first counter.
     writer: Option<TracksWriter>,
-    /// Numbers of the series, by process, name and id of their counter, with their keys.
+    /// Numbers of the series with their keys, by process, name and id of their counter.
     series: HashMap<Key, Vec<(Box<str>, u32)>>,
     /// Numbers of the series that came with a unit, by device, track and series.
     with_unit: HashMap<(Option<u32>, NameId, NameId), u32>,
@@ -42,7 +42,7 @@ impl Counters {
     }
 }
 
-/// The value of a series. `Ok(None)`: it has none here.
+/// The value of a series. `Ok(None)` if it has none here.
 fn number(value: Raw<'_>) -> std::result::Result<Option<f64>, ()> {
     let text = value.get();
     if text == "null" {
@@ -52,10 +52,10 @@ fn number(value: Raw<'_>) -> std::result::Result<Option<f64>, ()> {
     number.filter(|n| n.is_finite()).map(Some).ok_or(())
 }
 
-/// A value of a counter whose unit and place are known, which Chrome's events cannot say.
+/// A value of a counter with its unit and its place, which a Chrome event cannot express.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CounterValue<'a> {
-    /// The device that it is of; `None`: the machine.
+    /// The device that it belongs to; `None`: the machine.
     pub device: Option<u32>,
     /// The track that it is drawn in.
     pub track: &'a str,
@@ -68,11 +68,11 @@ pub struct CounterValue<'a> {
 }
 
 impl OneTrace<'_> {
-    /// Takes a value of a counter. `event` is what the trace gets: an event `C` with a time and the
-    /// value as its argument.
+    /// Adds a value of a counter. `event` is kept as it is; it should be an event `C` with a time and
+    /// the value as its argument.
     ///
     /// # Errors
-    /// The disk is full.
+    /// Fails if the disk is full.
     pub fn counter_value(
         &mut self,
         event: &Event<'_>,
@@ -111,7 +111,7 @@ impl OneTrace<'_> {
         writer.push(sample).map_err(|e| e.to_string())
     }
 
-    /// Takes the values of a counter.
+    /// Adds the values of a counter.
     pub(super) fn counter(
         &mut self,
         event: &Event<'_>,

@@ -1,6 +1,6 @@
-//! What a trace without slices has, in words.
+//! Describes in words what a trace without slices contains.
 
-/// What a trace has, by the forms of its events.
+/// Describes the contents of a trace, given the number of events of each form.
 pub(super) fn held(forms: &[u64; 256]) -> String {
     const KINDS: [(&str, &str, &[u8]); 6] = [
         ("counter event", "counter events", b"C"),

@@ -1,8 +1,8 @@
-//! Asynchronous spans: `b` with its `e`, and `S` with its `F` in the older form.
+//! Pairs the ends of asynchronous spans: `b` with its `e`, and in the older form `S` with its `F`.
 //!
-//! Both ends of a span have its category and id, and ends of the older form its name. Spans of one id
-//! lie within one another. What happens in between (`n`, `T`, `p`) is a moment, and only kept as an
-//! event.
+//! Both ends of a span have the same category and id; in the older form, they also have the same
+//! name. Spans with the same id are nested. An event in between (`n`, `T`, `p`) is a moment, and is
+//! only kept as an event.
 
 use std::collections::HashMap;
 
@@ -12,10 +12,10 @@ use profile::activities::NameId;
 use super::{Id, OneTrace, number};
 use crate::chrome::event::{Event, Raw};
 
-/// Spans that may be open at a time.
+/// Most spans that may be open at a time.
 const MOST_OPEN: u64 = 1 << 20;
 
-/// What joins both ends of a span.
+/// What identifies both ends of a span.
 type Key = (Option<NameId>, Option<NameId>, Box<str>);
 
 /// Spans that have begun and not ended.
@@ -34,14 +34,14 @@ struct Begun {
 }
 
 impl Spans {
-    /// How many there are.
+    /// The number of open spans.
     pub(super) fn open(&self) -> u64 {
         self.count
     }
 }
 
-/// The id of a span as text: `id`, or `id2`, of which a local one belongs to the process; with its
-/// scope.
+/// The id of a span as text, with its scope. It is `id`, or `id2`; a local `id2` belongs to the
+/// process.
 fn id_of(event: &Event<'_>) -> Option<Box<str>> {
     let other = |key: &str| event.other.iter().find(|(of, _)| of == key).map(|(_, value)| *value);
     let scope = other("scope").map_or("", Raw::get);
@@ -57,7 +57,7 @@ fn id_of(event: &Event<'_>) -> Option<Box<str>> {
 }
 
 impl OneTrace<'_> {
-    /// Takes an end of a span.
+    /// Handles an end of a span.
     pub(super) fn span(
         &mut self,
         event: &Event<'_>,
@@ -82,7 +82,7 @@ impl OneTrace<'_> {
             return Ok(());
         }
         let open = self.spans.open.get_mut(&key);
-        // The innermost one that is called so; an end need not have a name.
+        // Takes the innermost span with this name. An end need not have a name.
         let begun = open.and_then(|open| {
             let at = open.iter().rposition(|begun| name.is_none() || begun.name == name)?;
             let begun = open.remove(at);

@@ -1,4 +1,4 @@
-//! Annotations of an event as a JSON object.
+//! Converts the annotations of an event to a JSON object.
 
 use std::collections::HashMap;
 
@@ -8,10 +8,10 @@ use crate::perfetto::decode::{Field, Fields};
 use crate::perfetto::fields::annotation;
 use crate::text;
 
-/// Values within one another that are followed.
+/// Maximum depth of nested values.
 const MOST_DEPTH: usize = 100;
 
-/// Texts by their numbers: names of annotations, and values.
+/// Interned texts by number: names of annotations, and values.
 pub(super) struct Texts<'a> {
     pub(super) names: &'a HashMap<u64, Box<str>>,
     pub(super) values: &'a HashMap<u64, Box<str>>,
@@ -118,7 +118,7 @@ fn value_of(out: &mut Vec<u8>, bytes: &[u8], texts: &Texts<'_>, depth: usize) ->
             }
         }
         Some((annotation::NESTED, Field::Bytes(bytes))) => return nested(out, bytes, depth + 1),
-        // Nothing was set.
+        // No value was set.
         None => out.extend_from_slice(b"null"),
         Some(_) => {
             out.extend_from_slice(b"null");
@@ -133,7 +133,7 @@ fn double(out: &mut Vec<u8>, n: f64) -> u32 {
     u32::from(!n.is_finite())
 }
 
-/// A `NestedValue`, as older writers have it.
+/// Appends a `NestedValue`, which older writers use.
 fn nested(out: &mut Vec<u8>, bytes: &[u8], depth: usize) -> u32 {
     const KIND: u32 = 1;
     const KEYS: u32 = 2;

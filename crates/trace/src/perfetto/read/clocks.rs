@@ -1,39 +1,39 @@
-//! Clocks of a trace: what a packet's time is on the clock that the timeline is on.
+//! The clocks of a trace: converts a packet's time to the clock of the timeline.
 //!
-//! A snapshot says what several clocks showed at one moment. A time is moved from clock to clock by
-//! the last snapshot that is not later, along the shortest way.
+//! A snapshot says what several clocks showed at one moment. A time is converted from clock to
+//! clock with the last snapshot that is not later, along the shortest path.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use crate::perfetto::decode::Fields;
 use crate::perfetto::fields::clocks;
 
-/// A clock: those of a sequence belong to it.
+/// A clock. Clocks of a sequence are identified together with it.
 pub(super) type ClockId = (u64, u64);
 
 /// The clock of packets that name none.
 pub(super) const BOOTTIME: u64 = 6;
-/// Snapshots that are kept of a pair of clocks: the first ones.
+/// Number of snapshots that are kept for a pair of clocks; the first ones are kept.
 const MOST_SNAPSHOTS: usize = 1 << 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Clocks {
     /// For each pair of clocks, what the second one showed when the first one showed the key.
     pairs: HashMap<ClockId, HashMap<ClockId, BTreeMap<i64, i64>>>,
-    /// What counts from packet to packet: the last time, and nanoseconds in a unit.
+    /// For clocks that count from packet to packet, the last time; and the nanoseconds per unit.
     incremental: HashMap<ClockId, i64>,
     units: HashMap<ClockId, i64>,
-    /// The clock of the timeline, once there was an event.
+    /// The clock of the timeline, chosen at the first event.
     target: Option<ClockId>,
 }
 
-/// A clock as packets name it.
+/// The clock with this number, as packets name it.
 pub(super) fn id(sequence: u64, clock: u64) -> ClockId {
     if (clocks::OF_SEQUENCE..128).contains(&clock) { (sequence, clock) } else { (0, clock) }
 }
 
 impl Clocks {
-    /// Takes a `ClockSnapshot`.
+    /// Adds a `ClockSnapshot`.
     pub(super) fn snapshot(&mut self, sequence: u64, bytes: &[u8]) {
         let mut all: Vec<(ClockId, i64)> = Vec::new();
         for (number, value, _) in Fields::new(bytes).flatten() {
@@ -68,7 +68,7 @@ impl Clocks {
         }
     }
 
-    /// Nanoseconds on the timeline's clock. `None`: the clock was never set against it.
+    /// Nanoseconds on the timeline's clock. `None` if no snapshot relates the two clocks.
     pub(super) fn time(&mut self, clock: ClockId, timestamp: u64) -> Option<i64> {
         let unit = self.units.get(&clock).copied().unwrap_or(1);
         let mut at = i64::try_from(timestamp).ok()?.checked_mul(unit)?;
@@ -79,19 +79,19 @@ impl Clocks {
         self.on_timeline(clock, at)
     }
 
-    /// Likewise of nanoseconds.
+    /// The same for a time in nanoseconds.
     pub(super) fn on_timeline(&mut self, clock: ClockId, at: i64) -> Option<i64> {
         let target = match self.target {
             Some(target) => target,
             None => {
-                // Real time if it is known, since that can be compared with other traces.
+                // Prefer real time if it is known, because it can be compared with other traces.
                 let real = (0, clocks::REALTIME);
                 let known = self.moved(clock, at, real).is_some();
                 *self.target.insert(if known { real } else { (0, BOOTTIME) })
             }
         };
         match self.moved(clock, at, target) {
-            // Nothing says how they stand to each other, and there is but one.
+            // There are no snapshots, so assume that there is only one clock.
             None if self.pairs.is_empty() => Some(at),
             moved => moved,
         }

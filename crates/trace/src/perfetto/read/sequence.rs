@@ -13,10 +13,10 @@ use crate::perfetto::decode::{Field, Fields, varint};
 use crate::perfetto::fields::{annotation, defaults, event, interned, legacy, packet};
 use crate::text;
 
-/// See the module's page.
+/// The state of one sequence.
 #[derive(Debug, Default)]
 pub(super) struct Sequence {
-    /// Its texts and defaults are known from their start on.
+    /// Whether its texts and defaults are known from their beginning.
     cleared: bool,
     categories: HashMap<u64, Box<str>>,
     names: HashMap<u64, Box<str>>,
@@ -26,13 +26,13 @@ pub(super) struct Sequence {
     extra_tracks: Vec<u64>,
     extra_double_tracks: Vec<u64>,
     clock: Option<u64>,
-    /// Of the older form, in which a sequence is a thread.
+    /// Fields of the older format, in which a sequence is a thread.
     pub(super) pid: i64,
     thread: Option<(i64, i64)>,
     reference_ns: i64,
 }
 
-/// What matters of a packet.
+/// The relevant fields of a packet.
 #[derive(Default)]
 pub(super) struct Packet<'a> {
     flags: u64,
@@ -46,13 +46,13 @@ pub(super) struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Takes a field. Returns whether it says what the packet is about.
+    /// Reads a field. Returns whether the field says what the packet is about.
     pub(super) fn take(&mut self, field: u32, value: Field<'a>) -> bool {
         let number = value.uint().unwrap_or(0);
         match field {
             packet::SEQUENCE_FLAGS => {
                 self.flags |= number;
-                // A packet may do nothing else.
+                // This may be the only purpose of a packet.
                 return number & packet::STATE_CLEARED != 0;
             }
             packet::STATE_WAS_CLEARED if number != 0 => self.flags |= packet::STATE_CLEARED,
@@ -79,7 +79,7 @@ impl<'a> Packet<'a> {
 }
 
 impl Sequence {
-    /// Takes what a packet says of the state. False if its event needs a state that is not there.
+    /// Updates the state from a packet. Returns false if its event needs a state that is missing.
     pub(super) fn update(&mut self, p: &Packet<'_>) -> bool {
         if p.dropped {
             self.cleared = false;
@@ -145,7 +145,7 @@ impl Sequence {
         }
     }
 
-    /// A `ThreadDescriptor` of the older form.
+    /// Reads a `ThreadDescriptor` of the older format.
     pub(super) fn describe_thread(&mut self, bytes: &[u8]) {
         const REFERENCE_US: u32 = 6;
         let thread = ThreadTrack::read(bytes);
@@ -157,7 +157,7 @@ impl Sequence {
         }
     }
 
-    /// When an event was, on the timeline's clock.
+    /// The time of an event, on the timeline's clock.
     pub(super) fn time(
         &mut self,
         number: u64,
@@ -181,7 +181,7 @@ fn lossy(value: Field<'_>) -> Box<str> {
     String::from_utf8_lossy(value.bytes().unwrap_or_default()).into()
 }
 
-/// Appends numbers, of which several may stand in one field.
+/// Appends numbers, several of which may be packed in one field.
 fn numbers(value: Field<'_>, to: &mut Vec<u64>) {
     let Some(mut packed) = value.bytes() else {
         to.extend(value.uint());
@@ -193,7 +193,7 @@ fn numbers(value: Field<'_>, to: &mut Vec<u64>) {
     }
 }
 
-/// Likewise of eight bytes each.
+/// The same for numbers of eight bytes each.
 fn fixed(value: Field<'_>, to: &mut Vec<u64>) {
     match value.bytes() {
         Some(packed) => {
@@ -327,7 +327,7 @@ impl<S: Sink> Reader<'_, S> {
                     Some((row, queue.queue.get_mut(at)?))
                 });
                 let Some((row, begin)) = of_queue else {
-                    // Its begin was handed out, or never came.
+                    // Its begin was already handed out, or never came.
                     let row = begun.map_or(row, |(row, ..)| row);
                     return self.give(row, &Pending { phase: b'E', ..pending });
                 };
@@ -361,7 +361,7 @@ impl<S: Sink> Reader<'_, S> {
         }
     }
 
-    /// Values of counters that stand in the packet of another event.
+    /// Handles counter values that are in the packet of another event.
     fn extra_counters(&mut self, sequence: &Sequence, e: &TrackEvent<'_>, at_ns: i64) -> Done {
         let or = |own: &[u64], default: &[u64]| match own {
             [] => default.to_vec(),
@@ -384,7 +384,7 @@ impl<S: Sink> Reader<'_, S> {
         Ok(())
     }
 
-    /// A value of a counter's track.
+    /// Handles a value of a counter's track.
     fn value(&mut self, uuid: u64, at_ns: i64, mut value: f64) -> Done {
         let (process, _) = self.tracks.row(uuid);
         let track = self.tracks.get(uuid);
@@ -422,7 +422,7 @@ impl<S: Sink> Reader<'_, S> {
         self.sink.event(self.summary.bytes, &event)
     }
 
-    /// An event of Chrome's own, in the form that it has there.
+    /// Handles one of Chrome's own events, with the phase that it has there.
     fn legacy(&mut self, sequence: &Sequence, bytes: &[u8], mut of: Pending, row: usize) -> Done {
         let (mut duration_us, mut id, mut scope) = (None, None, None);
         let (mut pid, mut tid) = (None, None);
@@ -433,7 +433,8 @@ impl<S: Sink> Reader<'_, S> {
                     of.name = known.cloned().unwrap_or(of.name);
                 }
                 legacy::PHASE => {
-                    // A phase is a character of ASCII, as in Chrome's format; others are none.
+                    // A phase is an ASCII character, as in Chrome's format. Other values mean no
+                    // phase.
                     let phase = value.uint().and_then(|n| u8::try_from(n).ok());
                     of.phase = phase.filter(u8::is_ascii).unwrap_or(0)
                 }
@@ -488,9 +489,9 @@ impl<S: Sink> Reader<'_, S> {
     }
 }
 
-/// The arguments as a JSON object, empty without any, and how many could not be read. `raw`: more
-/// members, which only our own writer puts there. `page`: process and thread of the call, which ids of
-/// tracks do not always say.
+/// The arguments as a JSON object, empty if there are none, and how many could not be read. `raw`
+/// has more members, which only our own writer produces. `page` is the process and thread of the
+/// call, because track ids do not always tell.
 fn arguments(
     sequence: &Sequence,
     e: &TrackEvent<'_>,
@@ -505,7 +506,7 @@ fn arguments(
     let raw = raw
         .and_then(|raw| str::from_utf8(raw).ok())
         .filter(|raw| serde_json::from_str::<Raw<'_>>(&format!("{{{raw}}}")).is_ok());
-    // Of a call of ours, three numbers are one argument again.
+    // Three numbers of one of our calls become one argument again.
     let mut workgroup = [0; 3];
     let mut known = false;
     for annotation in &e.annotations {

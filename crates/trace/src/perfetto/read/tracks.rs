@@ -1,20 +1,20 @@
-//! Tracks as rows of a timeline: process and thread of each.
+//! Maps tracks to rows of a timeline, with a process and a thread each.
 //!
 //! | track | process | thread |
 //! |---|---|---|
 //! | of a thread | its process id | its thread id |
 //! | of a process | its process id | the track's name, or `process` |
-//! | named, below another one | of the nearest process or thread above, else the outermost name | its name |
+//! | named, below another one | of the nearest process or thread above, or else the outermost name | its name |
 //! | named, below none | its name | its name |
 //!
-//! Tracks of one name below one process are one row, as viewers show them.
+//! Tracks with the same name below the same process are one row, as in viewers.
 
 use std::collections::HashMap;
 
 use crate::perfetto::decode::Fields;
 use crate::perfetto::fields::track;
 
-/// Tracks within one another that are followed.
+/// Maximum depth of nested tracks.
 const MOST_DEPTH: usize = 64;
 
 /// An id of a row.
@@ -29,9 +29,9 @@ pub(super) enum Id {
 pub(super) struct Track {
     parent: Option<u64>,
     pub(super) name: String,
-    /// Process id, name, labels, place.
+    /// Process id, name, labels, sort index.
     pub(super) process: Option<ProcessTrack>,
-    /// Process and thread id, name, place.
+    /// Process and thread id, name, sort index.
     pub(super) thread: Option<ThreadTrack>,
     pub(super) counter: Option<CounterTrack>,
 }
@@ -121,17 +121,17 @@ impl CounterTrack {
     }
 }
 
-/// All tracks, by their numbers.
+/// All tracks, by number.
 #[derive(Debug, Default)]
 pub(super) struct Tracks {
     all: HashMap<u64, Track>,
-    /// Tracks that are parts of the rows of others.
+    /// Tracks that are part of another track's row.
     parts: HashMap<u64, u64>,
 }
 
 impl Tracks {
-    /// Takes a `TrackDescriptor`; returns the number of the track. A second description of a track
-    /// adds to the first one.
+    /// Adds a `TrackDescriptor` and returns the number of the track. A second description of a
+    /// track adds to the first one.
     pub(super) fn describe(&mut self, bytes: &[u8]) -> u64 {
         let (mut uuid, mut found) = (0, Track::default());
         for (number, value, _) in Fields::new(bytes).flatten() {
@@ -162,7 +162,7 @@ impl Tracks {
         self.all.get(&uuid)
     }
 
-    /// Says that a track is part of the row of another one.
+    /// Makes a track part of the row of another one.
     pub(super) fn join(&mut self, uuid: u64, other: u64) {
         self.parts.insert(uuid, other);
     }

@@ -1,4 +1,4 @@
-//! Counters: a track for each series of a process, and their values.
+//! Counters: a track for each series of a process, and the values.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -14,12 +14,12 @@ use crate::timeline::{ArgValue, Counter, Label};
 /// A process and its counters, which its threads share.
 #[derive(Debug)]
 pub(super) struct ProcessState {
-    /// What it and its rows are below.
+    /// The parent track of the process's rows.
     pub(super) track: u64,
     counters: Vec<CounterTracks>,
-    /// Places in `counters`.
+    /// Indices into `counters`, by name.
     by_name: HashMap<String, usize>,
-    /// The counter that was looked for last.
+    /// The index of the counter that was looked up last.
     last_counter: usize,
 }
 
@@ -27,13 +27,13 @@ pub(super) struct ProcessState {
 #[derive(Debug)]
 struct CounterTracks {
     name: String,
-    /// Series and track.
+    /// The series and their tracks.
     series: Vec<(String, u64)>,
 }
 
 impl<W: Write> Writer<W> {
-    /// Adds the values of a counter of a row to those that are to be written: whole numbers to the
-    /// extras of a slice, as far as there is room.
+    /// Adds the values of a counter of a row to those that will be written. Integers are added to
+    /// the extras of a slice, as far as there is room.
     pub(super) fn points(&mut self, row: usize, counter: &Counter<'_>) {
         if counter.series.is_empty() {
             return;
@@ -66,8 +66,8 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Puts the track of each series of a counter into `tracks`, for one that has no number
-    /// [`NO_TRACK`].
+    /// Puts the track of each series of a counter into `tracks`; [`NO_TRACK`] for a series without
+    /// numbers.
     fn find_tracks(&mut self, row: usize, counter: &Counter<'_>, tracks: &mut Vec<u64>) {
         tracks.clear();
         let process = self.rows[row].process;
@@ -111,7 +111,7 @@ fn number(value: ArgValue<'_>) -> Option<Number> {
         }
         ArgValue::Plain(Value::Int(n)) => Some(Number::Int(n)),
         ArgValue::Plain(Value::Float(n)) if n.is_finite() => Some(Number::Double(n)),
-        // As Perfetto itself reads them from Chrome's format.
+        // Perfetto itself reads them like this from Chrome's format.
         ArgValue::Plain(Value::Text(text)) => {
             text.parse().ok().filter(|n: &f64| n.is_finite()).map(Number::Double)
         }
@@ -119,7 +119,7 @@ fn number(value: ArgValue<'_>) -> Option<Number> {
     }
 }
 
-/// Units that Perfetto has a number for: `CounterDescriptor.Unit`.
+/// Units that have a number in Perfetto: `CounterDescriptor.Unit`.
 fn unit_number(unit: &str) -> Option<u64> {
     match unit {
         "ns" => Some(1),
@@ -134,7 +134,7 @@ impl ProcessState {
         Self { track, counters: Vec::new(), by_name: HashMap::new(), last_counter: 0 }
     }
 
-    /// The place of a counter among those of the process.
+    /// The index of a counter among those of the process.
     fn counter(&mut self, name: &str) -> usize {
         let is = |known: &CounterTracks| same(known.name.as_bytes(), name.as_bytes());
         if !self.counters.get(self.last_counter).is_some_and(is) {

@@ -1,11 +1,11 @@
-//! Labels save work and change nothing.
+//! Labels save work and do not change the output.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::timeline::{Arg, Label};
 
-/// Row, label, how many series, and whether the name is one that nothing else has.
+/// Row, label, number of series, and whether the name is unique.
 type Step = (u8, u32, usize, bool);
 
 fn write(steps: &[Step], new_names: usize, labels: bool) -> Vec<u8> {
@@ -25,7 +25,7 @@ fn write(steps: &[Step], new_names: usize, labels: bool) -> Vec<u8> {
             name: &name,
             at_ns,
             series: &values,
-            // All of them, or it is another list.
+            // Either all keys, or the list is another one.
             label: label(*number).filter(|_| *series == keys.len()),
             units: &[],
         };
@@ -54,9 +54,8 @@ fn write(steps: &[Step], new_names: usize, labels: bool) -> Vec<u8> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Labels save work and change nothing.
     #[test]
-    fn with_labels_as_without(steps in prop::collection::vec(
+    fn labels_do_not_change_the_output(steps in prop::collection::vec(
         (0u8..3, prop_oneof![0u32..5, Just(Label::MOST), Just(u32::MAX)], 0usize..=3, any::<bool>()),
         0..60,
     )) {

@@ -1,5 +1,5 @@
-//! What the scanner reads, by itself or by a shape that it has learnt, against serde_json: the same
-//! event and the same end, or nothing.
+//! Compares the scanner, alone and with a learnt shape, with serde_json: it must read the same
+//! event with the same end, or nothing.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -8,7 +8,7 @@ use super::super::parse;
 use super::super::shape::Shapes;
 use super::*;
 
-/// Reads one event, and compares. Says whether the scanner took it.
+/// Reads one event and compares the result. Returns whether the scanner accepted it.
 fn compare(shapes: &mut Shapes, text: &str) -> Result<bool, TestCaseError> {
     let mut event = Event::default();
     let found = shapes.event(Scan::new(text), 0, &mut event);
@@ -24,7 +24,7 @@ fn compare(shapes: &mut Shapes, text: &str) -> Result<bool, TestCaseError> {
     Ok(true)
 }
 
-/// As [`compare`], where the scanner must take what serde_json takes.
+/// Like [`compare`], but the scanner must accept whatever serde_json accepts.
 fn taken(shapes: &mut Shapes, text: &str) {
     assert!(compare(shapes, text).unwrap(), "{text}");
 }
@@ -32,7 +32,7 @@ fn taken(shapes: &mut Shapes, text: &str) {
 const KEYS: [&str; 14] =
     ["ph", "name", "cat", "pid", "tid", "ts", "dur", "id", "bp", "s", "args", "other", "", "tsx"];
 
-/// Values of every kind, right, odd and wrong.
+/// Values of every kind: correct, odd and wrong.
 const VALUES: &[&str] = &[
     r#""X""#,
     r#""""#,
@@ -68,7 +68,7 @@ const VALUES: &[&str] = &[
     "-0.001",
     "4316723194215.976",
     "0.0005",
-    // As long as others, or with three decimals, and yet something else.
+    // As long as others, or with three decimals, but not such a number.
     "0.001",
     "00.001",
     "02.345",
@@ -144,7 +144,7 @@ fn every_key_with_every_value() {
             for (space, more) in [("", ""), (" ", r#" , "ph" : "B""#), ("\n \t\r  ", ",\"q\":[0]")]
             {
                 let text = format!("{{{space}\"{key}\"{space}:{space}{value}{more}{space}}}");
-                // By itself, and by its own shape.
+                // First scanned, then read by its own shape.
                 let mut shapes = Shapes::default();
                 let first = compare(&mut shapes, &text).unwrap();
                 assert_eq!(compare(&mut shapes, &text).unwrap(), first, "{text}");
@@ -153,9 +153,9 @@ fn every_key_with_every_value() {
     }
 }
 
-/// What was learnt from one value meets another one.
+/// A shape that was learnt from one value is tried on another one.
 #[test]
-fn every_value_behind_every_other() {
+fn every_value_after_every_other() {
     for key in ["name", "pid", "ts", "id", "args", "other"] {
         for learnt in VALUES {
             let mut shapes = Shapes::default();
@@ -168,7 +168,7 @@ fn every_value_behind_every_other() {
     }
 }
 
-/// It must not decline what traces are made of: that would be right, and slow.
+/// The scanner must accept what traces consist of. Declining it would be correct, but slow.
 #[test]
 fn usual_events_are_taken() {
     let mut shapes = Shapes::default();
@@ -230,7 +230,7 @@ fn depth() {
     }
 }
 
-/// More shapes than are kept, and events that are too long for one.
+/// More shapes than are kept, and events that are too long for a shape.
 #[test]
 fn many_shapes() {
     let mut shapes = Shapes::default();
@@ -266,9 +266,9 @@ fn event() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Events of any making, one after the other, damaged at any place.
+    /// Any events, one after the other, damaged at any place.
     #[test]
-    fn as_serde_json(
+    fn reads_like_serde_json(
         events in prop::collection::vec(event(), 1..6),
         order in prop::collection::vec((0usize..6, any::<prop::sample::Index>(), 0usize..12), 1..20),
     ) {
