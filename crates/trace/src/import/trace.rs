@@ -19,6 +19,7 @@
 
 mod counters;
 mod held;
+mod more;
 mod spans;
 
 use std::borrow::Cow;
@@ -40,6 +41,7 @@ pub use counters::CounterValue;
 use counters::Counters;
 use held::held;
 use model::Loss;
+use more::more;
 use spans::Spans;
 
 /// The ticks of the trace's time 0, so that earlier times are ticks, too.
@@ -582,33 +584,4 @@ fn json(scalar: &Scalar<'_>) -> String {
         Scalar::Float(x) => x.to_string(),
         Scalar::Text(text) => Value::from(&**text).to_string(),
     }
-}
-
-/// Appends the keys of an event that have no column, as an object. Appends nothing if there are
-/// none.
-fn more(event: &Event<'_>, out: &mut String) {
-    for (key, exact) in [("ts", event.exact_time), ("dur", event.exact_duration)] {
-        if let Some(exact) = exact {
-            put(out, key, exact.get());
-        }
-    }
-    let texts = [("bp", &event.binding), ("s", &event.scope)];
-    for (key, text) in texts {
-        if let Some(text) = text {
-            put(out, key, &Value::from(&**text).to_string());
-        }
-    }
-    for (key, value) in &event.other {
-        put(out, key, value.get());
-    }
-    if !out.is_empty() {
-        out.push('}');
-    }
-}
-
-fn put(out: &mut String, key: &str, value: &str) {
-    out.push(if out.is_empty() { '{' } else { ',' });
-    out.push_str(&Value::from(key).to_string());
-    out.push(':');
-    out.push_str(value);
 }
