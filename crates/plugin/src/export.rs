@@ -11,36 +11,13 @@ use abi::kineto::{
 };
 pub use abi::kineto::{Extension, Host, Registry};
 
+use crate::extended::Extended;
 use crate::kind::Kind;
 use crate::trace::Trace;
 use crate::{Configuration, Error, Profiler, Session};
 
 const DONE: c_int = 0;
 const FAILED: c_int = -1;
-
-/// What is known about the host, for the whole shared object.
-#[derive(Debug, Default)]
-pub(crate) struct Extended {
-    /// A host with Counterpoint's extension.
-    pub host: Option<Host>,
-    /// Its numbers of the own kinds, or those of the published kinds that they are most like.
-    own: Vec<u32>,
-}
-
-// SAFETY: the host's functions may be called from any thread, as the extension says.
-unsafe impl Send for Extended {}
-// SAFETY: as above.
-unsafe impl Sync for Extended {}
-
-impl Extended {
-    /// The number of a kind at this host.
-    pub fn number(&self, kind: Kind) -> u32 {
-        match kind.own_index() {
-            Some(index) => self.own.get(index).copied().unwrap_or_default(),
-            None => kind.number(),
-        }
-    }
-}
 
 static EXTENDED: OnceLock<Extended> = OnceLock::new();
 

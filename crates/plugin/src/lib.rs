@@ -53,6 +53,7 @@
 //! The interface in C, with the order of calls: `include/counterpoint/kineto_plugin.h`.
 
 pub mod export;
+mod extended;
 pub mod kind;
 pub mod trace;
 

@@ -9,7 +9,7 @@ use abi::kineto::{
     ProfileEventFlow, ProfileResourceInfo, TYPE_COUNTER, TraceBuilder,
 };
 
-use crate::export::Extended;
+use crate::extended::Extended;
 use crate::kind::Kind;
 
 /// An event in the making. Times are ns since 1970 UTC.

@@ -20,7 +20,7 @@ use plugin_host::{Counter, Event as Given, Metadata, Sink};
 use serde_json::Value;
 use trace::chrome::event::{Event, Raw, Scalar};
 use trace::chrome::read::EventSink as _;
-use trace::import::trace::OneTrace;
+use trace::import::trace::{CounterValue, OneTrace};
 
 use super::child::is_json;
 
@@ -237,21 +237,43 @@ impl Sink for Events<'_, '_> {
 
     fn counter(&mut self, counter: &Counter<'_>) {
         self.events += 1;
-        let (track, series) = (self.text(counter.track), self.text(counter.series));
+        let (track, name) = (self.text(counter.track), self.text(counter.series));
         let unit = self.text(counter.unit);
         // As Kineto's counters have it: the unit is part of the series' name.
-        let series = if unit.is_empty() { series } else { Cow::Owned(format!("{series} {unit}")) };
+        let key = match &*unit {
+            "" => name.clone(),
+            unit => Cow::Owned(format!("{name} {unit}")),
+        };
         self.arguments.clear();
-        self.begin_argument(&series);
+        self.begin_argument(&key);
         self.arguments.push_str(&Value::from(counter.value).to_string());
-        self.with_arguments(Event {
+        self.arguments.push('}');
+        let arguments = std::mem::take(&mut self.arguments);
+        let device = u32::try_from(counter.device).ok();
+        let event = Event {
             phase: b'C',
             name: Some(track.clone()),
             category: Some(Cow::Borrowed("gpu_pm_counter")),
-            pid: Some(Scalar::Int(counter.device.into())),
+            // A process called so, as Kineto names those of its own events.
+            pid: Some(match device {
+                Some(device) => Scalar::Int(device.into()),
+                None => Scalar::Text(Cow::Borrowed("machine")),
+            }),
             tid: Some(Scalar::Int(0)),
             time_ns: Some(counter.time_ns.saturating_sub(self.base_ns)),
+            args: Some(Raw::of(&arguments)),
             ..Event::default()
-        });
+        };
+        let value = CounterValue {
+            device,
+            track: &track,
+            series: &name,
+            unit: &unit,
+            value: counter.value,
+        };
+        if let Err(error) = self.trace.counter_value(&event, &value) {
+            self.error.get_or_insert(error);
+        }
+        self.arguments = arguments;
     }
 }

@@ -32,6 +32,7 @@ mod outside;
 mod parquet;
 mod passes;
 mod places;
+mod plugin;
 mod price;
 mod programs;
 mod programs_alike;

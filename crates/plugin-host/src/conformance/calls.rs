@@ -51,8 +51,14 @@ fn process(raw: &Raw<'_>) -> i32 {
 
 /// All calls of a recording; says which of them fails.
 fn record(raw: Raw<'_>, findings: &mut Findings) {
+    let code = raw.start();
+    findings.check(code == 0, || format!("profilerStart returned {code}"));
+    finish(raw, findings);
+}
+
+/// The calls after it has started.
+fn finish(raw: Raw<'_>, findings: &mut Findings) {
     let codes = [
-        ("profilerStart", raw.start()),
         ("profilerStop", raw.stop()),
         ("profilerProcessEvents", process(&raw)),
         ("profilerDestroy", raw.destroy()),
@@ -368,7 +374,7 @@ fn pop_first(plugin: &mut Plugin, findings: &mut Findings) {
         raw.start();
         raw.pop();
         call(interface.pop_user_correlation, &mut raw.params());
-        record(raw, findings);
+        finish(raw, findings);
     }
 }
 
@@ -396,6 +402,6 @@ fn threads(plugin: &mut Plugin, findings: &mut Findings) {
             threads.into_iter().any(|thread| thread.join().unwrap_or(true))
         });
         findings.check(!failed, || "pushing or popping an id returned an error".into());
-        record(raw, findings);
+        finish(raw, findings);
     }
 }

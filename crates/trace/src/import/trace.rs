@@ -19,6 +19,7 @@
 
 mod counters;
 mod held;
+mod more;
 mod spans;
 
 use std::borrow::Cow;
@@ -36,9 +37,11 @@ use crate::chrome::read::{EventSink, ReadSummary};
 use crate::hash::FastMap;
 use crate::round_trip::events::PAGE_EVENT;
 use crate::round_trip::head::OwnHead;
+pub use counters::CounterValue;
 use counters::Counters;
 use held::held;
 use model::Loss;
+use more::more;
 use spans::Spans;
 
 /// The ticks of the trace's time 0, so that earlier times are ticks, too.
@@ -56,6 +59,8 @@ pub struct Import {
     base_ns: Option<i64>,
     first_ns: i64,
     last_ns: i64,
+    /// Likewise of the values of counters, for a trace that has nothing else.
+    counters_ns: Option<(i64, i64)>,
     manifest: Manifest,
     counts: Imported,
     losses: Vec<LossCount>,
@@ -169,6 +174,7 @@ impl Import {
             base_ns: None,
             first_ns: i64::MAX,
             last_ns: i64::MIN,
+            counters_ns: None,
             manifest,
             counts: Imported::default(),
             losses: Vec::new(),
@@ -205,6 +211,11 @@ impl Import {
         })
     }
 
+    fn saw_counter(&mut self, time_ns: i64) {
+        let (first, last) = self.counters_ns.unwrap_or((time_ns, time_ns));
+        self.counters_ns = Some((first.min(time_ns), last.max(time_ns)));
+    }
+
     /// Counts losses that happened before the import.
     pub fn lose(&mut self, losses: impl IntoIterator<Item = LossCount>) {
         self.losses.extend(losses);
@@ -218,6 +229,9 @@ impl Import {
         self.counts.calls = self.calls.calls() - self.counts.spans;
         if self.counts.calls == 0 {
             self.manifest.notes.push(format!("the trace has no slices: {}", held(&self.forms)));
+        }
+        if let (true, Some((first, last))) = (self.first_ns > self.last_ns, self.counters_ns) {
+            (self.first_ns, self.last_ns) = (first, last);
         }
         let manifest = &mut self.manifest;
         manifest.state = State::Finished;
@@ -460,6 +474,15 @@ impl OneTrace<'_> {
     }
 
     fn activity(&mut self, event: &Event<'_>) -> Result<(), String> {
+        let (row, category, name) = self.keep(event)?;
+        self.understand(event, row, category, name)
+    }
+
+    /// Keeps an event as it is. Returns its row, its category and its name.
+    fn keep(
+        &mut self,
+        event: &Event<'_>,
+    ) -> Result<(usize, Option<NameId>, Option<NameId>), String> {
         let row = self.row(event)?;
         let name = event.name.as_deref().map(|text| self.activities.name(text));
         let category = event.category.as_deref().map(|text| self.activities.name(text));
@@ -482,6 +505,17 @@ impl OneTrace<'_> {
         if event.exact_time.is_some() || event.exact_duration.is_some() {
             self.imprecise(event);
         }
+        Ok((row, category, name))
+    }
+
+    /// Makes of an event what views compute with: a call, the name of a row, values of a counter.
+    fn understand(
+        &mut self,
+        event: &Event<'_>,
+        row: usize,
+        category: Option<NameId>,
+        name: Option<NameId>,
+    ) -> Result<(), String> {
         let what = (category, name);
         match (event.phase, event.time_ns, event.duration_ns) {
             (b'X', Some(start), Some(duration)) if duration >= 0 => {
@@ -550,33 +584,4 @@ fn json(scalar: &Scalar<'_>) -> String {
         Scalar::Float(x) => x.to_string(),
         Scalar::Text(text) => Value::from(&**text).to_string(),
     }
-}
-
-/// Appends the keys of an event that have no column, as an object. Appends nothing if there are
-/// none.
-fn more(event: &Event<'_>, out: &mut String) {
-    for (key, exact) in [("ts", event.exact_time), ("dur", event.exact_duration)] {
-        if let Some(exact) = exact {
-            put(out, key, exact.get());
-        }
-    }
-    let texts = [("bp", &event.binding), ("s", &event.scope)];
-    for (key, text) in texts {
-        if let Some(text) = text {
-            put(out, key, &Value::from(&**text).to_string());
-        }
-    }
-    for (key, value) in &event.other {
-        put(out, key, value.get());
-    }
-    if !out.is_empty() {
-        out.push('}');
-    }
-}
-
-fn put(out: &mut String, key: &str, value: &str) {
-    out.push(if out.is_empty() { '{' } else { ',' });
-    out.push_str(&Value::from(key).to_string());
-    out.push(':');
-    out.push_str(value);
 }

@@ -20,6 +20,8 @@ pub(super) struct Counters {
     writer: Option<TracksWriter>,
     /// Numbers of the series with their keys, by process, name and id of their counter.
     series: HashMap<Key, Vec<(Box<str>, u32)>>,
+    /// Numbers of the series that came with a unit, by device, track and series.
+    with_unit: HashMap<(Option<u32>, NameId, NameId), u32>,
 }
 
 /// Process, name and id of a counter.
@@ -27,7 +29,12 @@ type Key = (ProcessKey, Option<NameId>, Option<Box<str>>);
 
 impl Counters {
     pub(super) fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), writer: None, series: HashMap::new() }
+        Self {
+            name: name.to_owned(),
+            writer: None,
+            series: HashMap::new(),
+            with_unit: HashMap::new(),
+        }
     }
 
     pub(super) fn finish(self) -> Result<()> {
@@ -45,7 +52,65 @@ fn number(value: Raw<'_>) -> std::result::Result<Option<f64>, ()> {
     number.filter(|n| n.is_finite()).map(Some).ok_or(())
 }
 
+/// A value of a counter with its unit and its place, which a Chrome event cannot express.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CounterValue<'a> {
+    /// The device that it belongs to; `None`: the machine.
+    pub device: Option<u32>,
+    /// The track that it is drawn in.
+    pub track: &'a str,
+    /// Its name in the track.
+    pub series: &'a str,
+    /// Its unit; empty: none.
+    pub unit: &'a str,
+    /// The value.
+    pub value: f64,
+}
+
 impl OneTrace<'_> {
+    /// Adds a value of a counter. `event` is kept as it is; it should be an event `C` with a time and
+    /// the value as its argument.
+    ///
+    /// # Errors
+    /// Fails if the disk is full.
+    pub fn counter_value(
+        &mut self,
+        event: &Event<'_>,
+        value: &CounterValue<'_>,
+    ) -> std::result::Result<(), String> {
+        self.keep(event)?;
+        let Some(time_ns) = event.time_ns else { return Ok(()) };
+        let time_ns = time_ns.saturating_add(self.shift_ns);
+        self.all.saw_counter(time_ns);
+        let names = [value.track, value.series].map(|name| self.activities.name(name));
+        let Self { counters, all, .. } = self;
+        let Counters { name: directory, writer, with_unit, .. } = counters;
+        let writer = match writer {
+            Some(writer) => writer,
+            None => {
+                let made = TracksWriter::create(&all.dir, directory, Readings::Values);
+                writer.insert(made.map_err(|e| e.to_string())?)
+            }
+        };
+        let series = *with_unit.entry((value.device, names[0], names[1])).or_insert_with(|| {
+            writer.describe(Series {
+                track: value.track.to_owned(),
+                name: value.series.to_owned(),
+                unit: value.unit.to_owned(),
+                scale: 1.0,
+                scope: value.device.map_or(Scope::Machine, Scope::Device),
+                times: Times::Monotonic,
+                cumulative: false,
+                interval_ns: 0,
+                source: "trace".to_owned(),
+            })
+        });
+        all.counts.samples += 1;
+        let reading = Some(Reading::Value(value.value));
+        let sample = Sample { series, time: ticks(time_ns) as i64, reading };
+        writer.push(sample).map_err(|e| e.to_string())
+    }
+
     /// Adds the values of a counter.
     pub(super) fn counter(
         &mut self,
@@ -53,12 +118,14 @@ impl OneTrace<'_> {
         name: Option<NameId>,
     ) -> std::result::Result<(), String> {
         let (Some(time_ns), Some(values)) = (event.time_ns, event.args) else { return Ok(()) };
-        let time = ticks(time_ns.saturating_add(self.shift_ns)) as i64;
+        let time_ns = time_ns.saturating_add(self.shift_ns);
+        self.all.saw_counter(time_ns);
+        let time = ticks(time_ns) as i64;
         let id = event.pid.as_ref().map(Id::of);
         let process = self.process(id.as_ref())?;
         let counter_id = event.id.as_ref().map(|id| id.to_string().into_boxed_str());
         let Self { counters, all, activities, no_numbers, .. } = self;
-        let Counters { name: directory, writer, series } = counters;
+        let Counters { name: directory, writer, series, .. } = counters;
         let writer = match writer {
             Some(writer) => writer,
             None => {

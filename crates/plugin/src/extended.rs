@@ -1,0 +1,29 @@
+//! What a plugin knows about the host that loaded it.
+
+use abi::kineto::Host;
+
+use crate::kind::Kind;
+
+/// What is known about the host, for the whole shared object.
+#[derive(Debug, Default)]
+pub(crate) struct Extended {
+    /// A host with Counterpoint's extension.
+    pub host: Option<Host>,
+    /// Its numbers of the own kinds, or those of the published kinds that they are most like.
+    pub own: Vec<u32>,
+}
+
+// SAFETY: the host's functions may be called from any thread, as the extension says.
+unsafe impl Send for Extended {}
+// SAFETY: as above.
+unsafe impl Sync for Extended {}
+
+impl Extended {
+    /// The number of a kind at this host.
+    pub fn number(&self, kind: Kind) -> u32 {
+        match kind.own_index() {
+            Some(index) => self.own.get(index).copied().unwrap_or_default(),
+            None => kind.number(),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The keys of an event that have no column of their own.
+
+use serde_json::Value;
+
+use crate::chrome::event::Event;
+
+/// Appends the keys of an event that have no column, as an object. Appends nothing if there are
+/// none.
+pub(super) fn more(event: &Event<'_>, out: &mut String) {
+    for (key, exact) in [("ts", event.exact_time), ("dur", event.exact_duration)] {
+        if let Some(exact) = exact {
+            put(out, key, exact.get());
+        }
+    }
+    let texts = [("bp", &event.binding), ("s", &event.scope)];
+    for (key, text) in texts {
+        if let Some(text) = text {
+            put(out, key, &Value::from(&**text).to_string());
+        }
+    }
+    for (key, value) in &event.other {
+        put(out, key, value.get());
+    }
+    if !out.is_empty() {
+        out.push('}');
+    }
+}
+
+fn put(out: &mut String, key: &str, value: &str) {
+    out.push(if out.is_empty() { '{' } else { ',' });
+    out.push_str(&Value::from(key).to_string());
+    out.push(':');
+    out.push_str(value);
+}
