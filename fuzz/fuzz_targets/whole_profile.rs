@@ -6,10 +6,10 @@ use std::sync::OnceLock;
 use libfuzzer_sys::fuzz_target;
 use testkit::Random;
 
-#[path = "../../crates/cli/tests/it/mutants.rs"]
-mod mutants;
+#[path = "../../crates/cli/tests/mutated/victim.rs"]
+mod victim;
 
-use mutants::{Victim, views};
+use victim::{Victim, views};
 
 fuzz_target!(|data: &[u8]| {
     static VICTIMS: OnceLock<Vec<Victim>> = OnceLock::new();

@@ -19,6 +19,9 @@ mod input;
 mod list;
 mod matching;
 mod metrics;
+#[cfg(test)]
+#[path = "../tests/mutated/mod.rs"]
+mod mutated;
 mod naming;
 mod ops;
 mod orphans;

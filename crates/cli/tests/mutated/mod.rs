@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use testkit::Random;
 
-use crate::mutants::{Victim, collected, views};
+mod victim;
+use victim::{Victim, collected, views};
 
 /// How many; `COUNTERPOINT_MUTANTS` says another number.
 fn mutants() -> u64 {
