@@ -21,6 +21,7 @@ mod matching;
 mod metrics;
 #[cfg(test)]
 #[path = "../tests/mutated/mod.rs"]
+#[allow(clippy::unwrap_used, reason = "tests, which may panic")]
 mod mutated;
 mod naming;
 mod ops;
@@ -75,7 +76,14 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(error),
     };
-    let result = match cli.command {
+    match run_command(cli.command) {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run_command(command: Command) -> Result<ExitCode, failure::Failure> {
+    match command {
         Command::Run(args) => run::main(args),
         Command::Report(args) => report::main(args),
         Command::Ops(args) => ops::main(args),
@@ -88,10 +96,6 @@ fn main() -> ExitCode {
         Command::Env(args) => env::main(args),
         Command::Session(args) => session::main(args),
         Command::Hook(args) => hook::main(args),
-    };
-    match result {
-        Ok(code) => code,
-        Err(failure) => failure.report(),
     }
 }
 

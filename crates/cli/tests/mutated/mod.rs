@@ -1,61 +1,221 @@
-//! Damaged profiles through everything that views do: nothing panics, hangs, or asks for memory that
-//! the files do not justify.
+//! Damaged profiles through every view: nothing panics, hangs, crashes, or asks for memory that the
+//! files do not justify.
+//!
+//! ```text
+//!  test ─► a process per processor, one range of cases after another ─► a row per kind of file
+//!            │ one case: damage a file ─► views ─► for half of them a command, or collect ─► mend
+//!            └ what goes wrong: panic (written down, the process goes on), a signal (an allocation
+//!              above the limit aborts), no progress for a minute (killed)
+//! ```
+//!
+//! | variable | what |
+//! |---|---|
+//! | `COUNTERPOINT_MUTANTS` | how many cases; 500 if not set |
+//! | `COUNTERPOINT_SEED` | number of the first case; every case depends on its number only |
+//! | `TMPDIR` | where the profiles are; `/dev/shm` is faster than a disk |
+//!
+//! CONTRIBUTING.md has the command for a million.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
-use testkit::Random;
-
+mod change;
+mod commands;
+mod held;
 mod victim;
-use victim::{Victim, collected, views};
+mod views;
+mod worker;
 
-/// How many; `COUNTERPOINT_MUTANTS` says another number.
-fn mutants() -> u64 {
-    std::env::var("COUNTERPOINT_MUTANTS").ok().and_then(|n| n.parse().ok()).unwrap_or(500)
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use testkit::Scratch;
+
+use worker::Tally;
+
+/// A number from a variable.
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
 }
 
-/// Address space that all of it may take: threads have stacks and arenas, files are some KiB.
-const MOST_MEMORY: u64 = 3 << 30;
+/// Cases that a process does before another one takes over: enough that making the profiles takes no
+/// time, few enough that a leak would be seen as one.
+const AT_ONCE: u64 = 20_000;
+
+/// A case takes milliseconds, on a busy machine some more.
+const NO_PROGRESS: Duration = Duration::from_secs(60);
+
+/// How often a long run says how far it is.
+const BETWEEN_WORDS: Duration = Duration::from_secs(60);
+
+/// What is said on stderr.
+#[expect(clippy::print_stderr, reason = "a test has no terminal to protect")]
+fn say(words: &str) {
+    eprintln!("{words}");
+}
+
+/// After so many findings the rest would say the same.
+const MOST_FINDINGS: usize = 20;
 
 #[test]
 fn any_file_of_a_profile_may_be_damaged() {
-    let limit = libc::rlimit { rlim_cur: MOST_MEMORY, rlim_max: MOST_MEMORY };
-    // SAFETY: a limit of this process, which runs this test alone.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
-    static CASE: AtomicU64 = AtomicU64::new(0);
-    std::thread::spawn(|| {
-        loop {
-            // Not a matter of speed: any of them takes milliseconds.
-            let before = CASE.load(Ordering::Relaxed);
-            std::thread::sleep(Duration::from_secs(60));
-            if CASE.load(Ordering::Relaxed) == before {
-                eprintln!("case {before} hangs");
-                std::process::abort();
-            }
+    let cases = variable("COUNTERPOINT_MUTANTS").unwrap_or(500);
+    let first = variable("COUNTERPOINT_SEED").unwrap_or(0x5EED_0000);
+    let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    // The profiles of a process that is killed go with this one's directory.
+    let scratch = Scratch::new();
+    let began = Instant::now();
+    let mut ranges = Ranges { next: first, end: first + cases, at_once: AT_ONCE };
+    ranges.at_once = ranges.at_once.min(cases.div_ceil(processors)).max(1);
+    let (mut running, mut started): (Vec<Worker>, usize) = (Vec::new(), 0);
+    let mut start = |range: (u64, u64)| {
+        started += 1;
+        Worker::start(&scratch.join(&started.to_string()), range)
+    };
+    let (mut findings, mut all) = (Vec::new(), BTreeMap::new());
+    let mut said = Instant::now();
+    loop {
+        while running.len() < processors as usize
+            && findings.len() < MOST_FINDINGS
+            && let Some(range) = ranges.take()
+        {
+            running.push(start(range));
         }
-    });
-    let seed = std::env::var("COUNTERPOINT_SEED").ok().and_then(|n| n.parse().ok());
-    let mut random = Random(seed.unwrap_or(0x5EED_0FF0_12E5));
-    let victims = Victim::all();
-    victims.iter().for_each(|victim| views(victim.dir()));
-    for case in 0..mutants() {
-        CASE.store(case + 1, Ordering::Relaxed);
-        let at = random.place(victims.len());
-        let state = random.0;
-        let number = victims[at].damage(&mut random);
-        let name = victims[at].name(number);
-        let collects = case % 16 == 0;
-        let looked = std::panic::catch_unwind(|| {
-            views(victims[at].dir());
-            if collects {
-                collected(victims[at].dir());
-                views(victims[at].dir());
-            }
-        });
-        assert!(looked.is_ok(), "case {case}, {name}, COUNTERPOINT_SEED={state}");
-        match collects {
-            true => victims[at].restore(),
-            false => victims[at].mend(number),
+        if running.is_empty() {
+            break;
         }
+        std::thread::sleep(Duration::from_millis(20));
+        let mut left = Vec::new();
+        for mut worker in running {
+            let Some(end) = worker.end() else {
+                left.push(worker);
+                continue;
+            };
+            Tally::add_all(&mut all, &worker.directory);
+            findings.extend(worker.panics());
+            if let Some((finding, rest)) = worker.finding(end) {
+                findings.push(finding);
+                left.extend(
+                    (findings.len() < MOST_FINDINGS).then(|| rest.map(&mut start)).flatten(),
+                );
+            }
+            let _ = fs::remove_dir_all(&worker.directory);
+        }
+        running = left;
+        if said.elapsed() > BETWEEN_WORDS {
+            said = Instant::now();
+            let done: u64 = all.values().map(|tally: &Tally| tally.cases).sum();
+            say(&format!("{done} cases, findings: {findings:?}"));
+        }
+    }
+    let last = first + cases - 1;
+    say(&format!("cases {first} to {last}, {:.0} s", began.elapsed().as_secs_f64()));
+    say(&Tally::table(&all));
+    assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
+    let done: u64 = all.values().map(|tally| tally.cases).sum();
+    assert_eq!(done, cases, "every case was done");
+}
+
+/// What is left to do.
+struct Ranges {
+    next: u64,
+    end: u64,
+    at_once: u64,
+}
+
+impl Ranges {
+    /// The numbers of the next cases, from the first to before the second.
+    fn take(&mut self) -> Option<(u64, u64)> {
+        let from = self.next;
+        self.next = self.end.min(from + self.at_once);
+        (from < self.next).then_some((from, self.next))
+    }
+}
+
+/// A process that does a range of cases.
+struct Worker {
+    child: Child,
+    directory: PathBuf,
+    end: u64,
+    /// Where it was when something last changed, and when that was.
+    seen: (String, Instant),
+}
+
+/// How it ended.
+enum End {
+    Exited(ExitStatus),
+    Hung,
+}
+
+impl Worker {
+    fn start(directory: &Path, (from, end): (u64, u64)) -> Self {
+        fs::create_dir(directory).unwrap();
+        let words = File::create(directory.join(worker::WORDS)).unwrap();
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["mutated::worker::cases_of_one_process", "--exact", "--ignored", "--nocapture"])
+            .env("TMPDIR", directory)
+            .env(worker::RANGE, format!("{from} {end}"))
+            .current_dir(directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(words)
+            .spawn()
+            .unwrap();
+        Self { child, directory: directory.to_owned(), end, seen: (String::new(), Instant::now()) }
+    }
+
+    /// How it ended, if it did; one that does nothing any more is killed.
+    fn end(&mut self) -> Option<End> {
+        if let Some(status) = self.child.try_wait().unwrap() {
+            return Some(End::Exited(status));
+        }
+        let now = self.at();
+        if now != self.seen.0 {
+            self.seen = (now, Instant::now());
+        }
+        if self.seen.1.elapsed() < NO_PROGRESS {
+            return None;
+        }
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        Some(End::Hung)
+    }
+
+    /// The number of its case, and what it does with it.
+    fn at(&self) -> String {
+        let text = fs::read_to_string(self.directory.join(worker::AT)).unwrap_or_default();
+        text.lines().next().unwrap_or_default().to_owned()
+    }
+
+    /// The panics that it wrote down, a line each.
+    fn panics(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.directory.join(worker::PANICS)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// What ended it before it was done, and which cases are left.
+    fn finding(&self, end: End) -> Option<(String, Option<(u64, u64)>)> {
+        let how = match end {
+            End::Exited(status) if status.success() => return None,
+            End::Exited(status) => format!("{status}: {}", self.last_words()),
+            End::Hung => format!("no progress for {} s", NO_PROGRESS.as_secs()),
+        };
+        let at = self.at();
+        let case = at.split(' ').find_map(|word| word.strip_prefix("COUNTERPOINT_SEED="));
+        let next = case.and_then(|case| case.parse::<u64>().ok()).map(|case| case + 1);
+        let rest = next.filter(|next| *next < self.end).map(|next| (next, self.end));
+        Some((format!("{at}: {how}"), rest))
+    }
+
+    /// The end of what it wrote to stderr: of an allocation that failed, how large it was.
+    fn last_words(&self) -> String {
+        let mut bytes = Vec::new();
+        let mut file = File::open(self.directory.join(worker::WORDS)).unwrap();
+        let length = file.metadata().unwrap().len();
+        file.seek(SeekFrom::Start(length.saturating_sub(400))).unwrap();
+        file.read_to_end(&mut bytes).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        text.lines().rev().take(3).collect::<Vec<_>>().join(" / ")
     }
 }

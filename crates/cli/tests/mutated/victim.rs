@@ -1,33 +1,117 @@
-//! Profiles of every kind of file, one of which is damaged, and everything that views do with them.
-//! `fuzz/fuzz_targets/whole_profile.rs` uses the same.
+//! Profiles with every kind of file, of which one file at a time is damaged and put back.
+//!
+//! A profile stays in its directory: the pool's header names it by its inode, and a pool of another
+//! directory would not be collected.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "tests, of which each uses its part")]
-
-use std::fs;
-use std::os::unix::fs::FileExt;
+use std::collections::HashMap;
+use std::fs::{self, File, Metadata};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use analysis::{By, OpFilter, OpTable, OpTrees};
-use model::activity::Vocabulary;
-use profile::collect::{Closing, collect};
+use model::Loss;
 use profile::tracks::{Reading, Readings, Scope, Series, Times};
-use profile::{Manifest, PageDecoder, Profile, Sample, TracksWriter};
-use record::meta::{Calibration, Role, Spread, Text, ValueKey, ValueKind, frame_bytes};
+use profile::{Manifest, Origin, Sample, TracksWriter};
+use record::meta::{Calibration, Role, Spread, Text, ValueKey, ValueKind};
 use record::pool::POOL_BYTES;
-use record::wire::xxh64;
 use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
-use trace::export::calls::{CallsOptions, export_calls};
-use trace::export::tracks::export_tracks;
+use trace::chrome;
 use trace::import::trace::Import;
-use trace::round_trip::document::{self, Found};
-use trace::{chrome, perfetto};
+
+use super::change::{OF_POOL, change, change_number, change_pool, seal_frames, seal_pages};
+
+/// What a file is. Tables have a row for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Manifest,
+    Metadata,
+    Pages,
+    Ledger,
+    Pool,
+    Tracks,
+    Activities,
+    /// What an imported trace has besides activities.
+    Document,
+    /// What a recording of the original hook is to print.
+    Settings,
+}
+
+impl Kind {
+    pub const ALL: [Self; 9] = [
+        Self::Manifest,
+        Self::Metadata,
+        Self::Pages,
+        Self::Ledger,
+        Self::Pool,
+        Self::Tracks,
+        Self::Activities,
+        Self::Document,
+        Self::Settings,
+    ];
+
+    /// Of the file with this path in its profile; `None` for what no view reads.
+    fn of(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?;
+        Some(match name {
+            "run.bin" => return None,
+            "manifest.json" => Self::Manifest,
+            "meta.cps" => Self::Metadata,
+            "pages.cps" => Self::Pages,
+            "ledger.json" => Self::Ledger,
+            "pool" => Self::Pool,
+            "hook.json" => Self::Settings,
+            "document.json" => Self::Document,
+            _ if path.iter().any(|folder| folder == "tracks") => Self::Tracks,
+            _ if path.iter().any(|folder| folder == "activities") => Self::Activities,
+            _ => panic!("{}: which kind of file is this?", path.display()),
+        })
+    }
+}
+
+/// In such pieces a pool is written.
+const BLOCK: usize = 4096;
+
+/// A file of a profile.
+struct Part {
+    path: PathBuf,
+    kind: Kind,
+    /// What is in it; of a pool, the beginning, after which there is a hole.
+    whole: Vec<u8>,
+    /// Of a pool, the blocks in which there is something.
+    blocks: Vec<usize>,
+    /// Its state when it was last whole.
+    is_whole: Option<State>,
+}
+
+/// By what a change of a file is noticed: device and inode, size, time of the last change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct State(u64, u64, u64, i64, i64);
+
+impl State {
+    fn of(metadata: &Metadata) -> Self {
+        let m = metadata;
+        Self(m.dev(), m.ino(), m.size(), m.mtime(), m.mtime_nsec())
+    }
+}
 
 /// A profile whose files are damaged, one at a time.
 pub struct Victim {
     _scratch: Scratch,
     dir: PathBuf,
-    /// Its files and what is in them; of the pool, the first bytes.
-    files: Vec<(PathBuf, Vec<u8>)>,
+    /// By path.
+    parts: Vec<Part>,
+    /// Its directories, itself first.
+    folders: Vec<PathBuf>,
+    make: fn() -> Self,
+    pub origin: Origin,
+}
+
+/// Which file was damaged.
+#[derive(Clone, Copy, Debug)]
+pub struct Damage {
+    pub kind: Kind,
+    /// It belongs to a pass of the profile.
+    pub in_pass: bool,
+    part: usize,
 }
 
 const TRACE: &str = r#"{"schemaVersion":1,"baseTimeNanoseconds":1700000000000000000,"traceEvents":[
@@ -41,9 +125,10 @@ const TRACE: &str = r#"{"schemaVersion":1,"baseTimeNanoseconds":1700000000000000
 {"ph":"C","name":"n","pid":1,"ts":3,"args":{"x":4}},{"ph":"i","name":"m","pid":1,"tid":2,"ts":5}]}"#;
 
 impl Victim {
-    /// The profiles: of a recording with everything, of two passes, of a trace.
+    /// The profiles: of a recording with everything, of two passes, of a trace, and of a program
+    /// with the variables of IREE's original hook.
     pub fn all() -> Vec<Self> {
-        vec![Self::recorded(), Self::passes(), Self::imported()]
+        vec![Self::recorded(), Self::passes(), Self::imported(), Self::hooked()]
     }
 
     fn recorded() -> Self {
@@ -51,7 +136,7 @@ impl Victim {
         let dir = scratch.join("x.cpt");
         script(true).write(&dir);
         tracks(&dir);
-        Self::of(scratch, dir)
+        Self::of(scratch, dir, Self::recorded)
     }
 
     fn passes() -> Self {
@@ -64,7 +149,8 @@ impl Victim {
         for pass in 1..=2 {
             script(pass == 2).write(&profile::passes::pass_dir(&dir, pass));
         }
-        Self::of(scratch, dir)
+        ledger(&dir);
+        Self::of(scratch, dir, Self::passes)
     }
 
     fn imported() -> Self {
@@ -78,20 +164,47 @@ impl Victim {
             one.finish("t.json", &summary).unwrap();
         }
         all.finish().unwrap();
-        Self::of(scratch, dir)
+        Self::of(scratch, dir, Self::imported)
     }
 
-    fn of(scratch: Scratch, dir: PathBuf) -> Self {
-        let (mut files, mut todo) = (Vec::new(), vec![dir.clone()]);
-        while let Some(at) = todo.pop() {
-            if at.is_dir() {
-                todo.extend(fs::read_dir(&at).unwrap().map(|entry| entry.unwrap().path()));
-            } else if at.file_name().is_some_and(|name| name != "run.bin") {
-                files.push((at.clone(), content(&at)));
+    /// `hook report` wants a pool, and deletes the profile.
+    fn hooked() -> Self {
+        let scratch = Scratch::new();
+        let dir = scratch.join("x.cpt");
+        let mut script = script(true);
+        script.manifest.origin = Origin::Hook;
+        script.write(&dir);
+        ledger(&dir);
+        let settings = r#"{"filter": null, "skip_ms": 0.0, "events": "page-faults,cycles",
+            "list": false, "csv": "hook.csv", "buckets": 16, "tables": true, "gamma": 0.5,
+            "process": 4000700, "labels": ["page-faults", "task-clock", "cycles"]}"#;
+        fs::write(dir.join("hook.json"), settings).unwrap();
+        Self::of(scratch, dir, Self::hooked)
+    }
+
+    fn of(scratch: Scratch, dir: PathBuf, make: fn() -> Self) -> Self {
+        let (mut parts, mut folders, mut next) = (Vec::new(), vec![dir.clone()], 0);
+        while let Some(folder) = folders.get(next).cloned() {
+            next += 1;
+            for path in fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
+                if path.is_dir() {
+                    folders.push(path);
+                } else if let Some(kind) = Kind::of(&path) {
+                    let whole = content(&path, kind);
+                    let blocks = whole.chunks(BLOCK).enumerate();
+                    let blocks = blocks.filter(|(_, block)| block.iter().any(|byte| *byte != 0));
+                    let blocks = blocks.map(|(number, _)| number).collect();
+                    parts.push(Part { path, kind, whole, blocks, is_whole: None });
+                } else {
+                    fs::remove_file(&path).unwrap();
+                }
             }
         }
-        files.sort();
-        Self { _scratch: scratch, dir, files }
+        parts.sort_by(|a, b| a.path.cmp(&b.path));
+        let origin = Manifest::read(&dir).unwrap().origin;
+        let mut victim = Self { _scratch: scratch, dir, parts, folders, make, origin };
+        victim.parts.iter_mut().for_each(Part::remember);
+        victim
     }
 
     /// Where it is.
@@ -99,67 +212,139 @@ impl Victim {
         &self.dir
     }
 
-    /// Damages one file, as chance wants.
-    pub fn damage(&self, r: &mut Random) -> usize {
-        let number = r.place(self.files.len());
-        let (path, whole) = &self.files[number];
-        let mut bytes = whole.clone();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name == "pool" {
+    /// Its files and what they are.
+    pub fn files(&self) -> Vec<(&Path, Kind)> {
+        self.parts.iter().map(|part| (part.path.as_path(), part.kind)).collect()
+    }
+
+    /// Damages one file of this kind, as chance wants; `None` if there is none.
+    pub fn damage(&self, r: &mut Random, kind: Kind) -> Option<Damage> {
+        let all: Vec<usize> =
+            (0..self.parts.len()).filter(|part| self.parts[*part].kind == kind).collect();
+        let number = *all.get(r.place(all.len()))?;
+        let part = &self.parts[number];
+        let mut bytes = part.whole.clone();
+        if kind == Kind::Pool {
+            let pool = File::options().write(true).open(&part.path).unwrap();
             for _ in 0..=r.place(6) {
-                change_pool(r, &mut bytes);
+                let (from, length) = change_pool(r, &mut bytes);
+                pool.write_all_at(&bytes[from..from + length], from as u64).unwrap();
             }
-            fs::File::options().write(true).open(path).unwrap().write_all_at(&bytes, 0).unwrap();
-            return number;
-        }
-        for _ in 0..=r.place(4) {
-            match name.ends_with(".json") {
-                true if r.odd(2) => change_number(r, &mut bytes),
-                _ => change(r, &mut bytes),
-            }
-        }
-        if name == "meta.cps" && !r.odd(4) {
-            seal_frames(&mut bytes);
-        }
-        fs::write(path, bytes).unwrap();
-        number
-    }
-
-    /// Puts a file back.
-    pub fn mend(&self, number: usize) {
-        let (path, whole) = &self.files[number];
-        if path.file_name().is_some_and(|name| name == "pool") {
-            fs::File::options().write(true).open(path).unwrap().write_all_at(whole, 0).unwrap();
         } else {
-            fs::write(path, whole).unwrap();
-        }
-    }
-
-    /// Puts all of them back, after something was collected.
-    pub fn restore(&self) {
-        fs::remove_dir_all(&self.dir).unwrap();
-        for (number, (path, _)) in self.files.iter().enumerate() {
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            if path.file_name().is_some_and(|name| name == "pool") {
-                fs::File::create(path).unwrap().set_len(POOL_BYTES as u64).unwrap();
+            let json = part.path.extension().is_some_and(|ending| ending == "json");
+            for _ in 0..=r.place(4) {
+                match json {
+                    true if r.odd(2) => change_number(r, &mut bytes),
+                    _ => change(r, &mut bytes),
+                }
             }
-            self.mend(number);
+            match kind {
+                Kind::Metadata if !r.odd(4) => seal_frames(&mut bytes),
+                Kind::Pages if !r.odd(4) => seal_pages(&mut bytes),
+                _ => {}
+            }
+            fs::write(&part.path, bytes).unwrap();
         }
+        let in_pass = part.path.starts_with(self.dir.join("passes"));
+        Some(Damage { kind, in_pass, part: number })
     }
 
-    /// The name of a file, for messages.
-    pub fn name(&self, number: usize) -> String {
-        self.files[number].0.strip_prefix(&self.dir).unwrap().display().to_string()
+    /// Puts the damaged file back, when nothing else has changed.
+    pub fn mend_file(&mut self, damage: Damage) {
+        let part = &mut self.parts[damage.part];
+        part.is_whole = None;
+        part.restore();
+    }
+
+    /// Puts everything back: the damaged file, and what a command that collects has changed.
+    pub fn mend(&mut self, damage: Damage) {
+        self.parts[damage.part].is_whole = None;
+        if !self.dir.exists() {
+            // A new directory has another inode.
+            *self = (self.make)();
+            return;
+        }
+        for folder in &self.folders {
+            fs::create_dir_all(folder).unwrap();
+            for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                if !path.is_dir() && !self.parts.iter().any(|part| part.path == path) {
+                    fs::remove_file(&path).unwrap();
+                } else if path.is_dir() && !self.folders.contains(&path) {
+                    fs::remove_dir_all(&path).unwrap();
+                }
+            }
+        }
+        self.parts.iter_mut().for_each(Part::restore);
+    }
+
+    /// What of the files is not as it was, for the test of the test.
+    pub fn differences(&self) -> Vec<String> {
+        let of = |victim: &Self| -> HashMap<PathBuf, Vec<u8>> {
+            let files = victim.parts.iter().map(|part| (part.path.clone(), part.kind));
+            files.map(|(path, kind)| (path.clone(), content(&path, kind))).collect()
+        };
+        let now = of(self);
+        let differs = |part: &&Part| now[&part.path] != part.whole;
+        self.parts.iter().filter(differs).map(|part| part.path.display().to_string()).collect()
+    }
+
+    /// The name of the damaged file, for messages.
+    pub fn name(&self, damage: Damage) -> String {
+        let of = match self.origin {
+            Origin::Import => "imported",
+            Origin::Hook => "hooked",
+            _ if self.folders.iter().any(|folder| folder.ends_with("passes")) => "passes",
+            _ => "recorded",
+        };
+        let path = self.parts[damage.part].path.strip_prefix(&self.dir).unwrap();
+        format!("{of}: {}", path.display())
     }
 }
 
-/// Of a pool, the table and the first pages; the rest is a hole.
-fn content(path: &Path) -> Vec<u8> {
-    let mut bytes = fs::read(path).unwrap();
-    if path.file_name().is_some_and(|name| name == "pool") {
-        bytes.truncate(1_114_112 + 4 * 65_536);
+impl Part {
+    fn remember(&mut self) {
+        self.is_whole = fs::symlink_metadata(&self.path).ok().map(|m| State::of(&m));
     }
+
+    fn restore(&mut self) {
+        let now = fs::symlink_metadata(&self.path).ok();
+        if self.is_whole.is_some() && self.is_whole == now.as_ref().map(State::of) {
+            return;
+        }
+        if self.kind != Kind::Pool {
+            fs::write(&self.path, &self.whole).unwrap();
+        } else if now.is_some_and(|now| now.size() == POOL_BYTES as u64) {
+            let pool = File::options().write(true).open(&self.path).unwrap();
+            for (from, length) in OF_POOL {
+                pool.write_all_at(&self.whole[from..from + length], from as u64).unwrap();
+            }
+        } else {
+            let pool = File::create(&self.path).unwrap();
+            pool.set_len(POOL_BYTES as u64).unwrap();
+            for number in &self.blocks {
+                let at = BLOCK * number;
+                pool.write_all_at(&self.whole[at..at + BLOCK], at as u64).unwrap();
+            }
+        }
+        self.remember();
+    }
+}
+
+/// Of a pool, the tables and the first pages.
+fn content(path: &Path, kind: Kind) -> Vec<u8> {
+    if kind != Kind::Pool {
+        return fs::read(path).unwrap();
+    }
+    let mut bytes = vec![0; 1_114_112 + 4 * 65_536];
+    File::open(path).unwrap().read_exact_at(&mut bytes, 0).unwrap();
     bytes
+}
+
+/// The ledger of the recording as a whole.
+fn ledger(dir: &Path) {
+    let text = r#"{"schema":"counterpoint.ledger/1","losses":[
+        {"name":"exec_not_carried","count":1,"errno":2},{"name":"loss_77","count":3,"errno":null}]}"#;
+    fs::write(dir.join("ledger.json"), text).unwrap();
 }
 
 fn script(pool: bool) -> ProfileScript {
@@ -170,6 +355,8 @@ fn script(pool: bool) -> ProfileScript {
     }
     let process = script.process(4_000_700);
     process.library("m", &["f", "g"]);
+    let losses = [(Loss::CallAbandoned, 2, 0), (Loss::CounterOpenFailed, 1, libc::EMFILE)];
+    process.losses.extend(losses);
     let machine = process.machine("vm");
     let run = process.op(machine, Role::Run, "main", "");
     let op = process.op(machine, Role::Op, "matmul", "float32[1, 64]");
@@ -239,160 +426,4 @@ fn tracks(dir: &Path) {
         }
         writer.finish().unwrap();
     }
-}
-
-/// A few bytes, somewhere.
-fn change(r: &mut Random, bytes: &mut Vec<u8>) {
-    if bytes.is_empty() {
-        return;
-    }
-    let at = r.place(bytes.len());
-    match r.place(9) {
-        0 => bytes[at] ^= 1 << r.place(8),
-        1 => bytes[at] = r.of(&[0, 1, 0x7f, 0x80, 0xff]),
-        2 => bytes[at] = r.next() as u8,
-        3 | 4 => {
-            // A number, or two, where one may be.
-            let at = at & !3;
-            let number = r.of(&[0, 1, 255, 1 << 16, 1 << 20, 1 << 31, u64::MAX, 1 << 62, 1 << 40]);
-            let end = (at + r.of(&[4, 8])).min(bytes.len());
-            bytes[at..end].copy_from_slice(&number.to_le_bytes()[..end - at]);
-        }
-        5 => {
-            let length = r.place(200).min(bytes.len() - at);
-            let source = r.place(bytes.len() - length + 1);
-            bytes.copy_within(source..source + length, at);
-        }
-        6 => {
-            let end = (at + r.place(300)).min(bytes.len());
-            let again = bytes[at..end].to_vec();
-            bytes.splice(at..at, again);
-        }
-        7 => drop(bytes.drain(at..(at + r.place(40)).min(bytes.len()))),
-        _ => bytes.truncate(at),
-    }
-}
-
-/// Where something is in the pool: its header, claims, rows, pages.
-fn change_pool(r: &mut Random, bytes: &mut [u8]) {
-    let (from, length) = r.of(&[
-        (0, 64),
-        (1024, 64),
-        (4096, 64),
-        (12_288, 2_048),
-        (1_114_112, 600),
-        (1_114_112 + 65_536, 600),
-    ]);
-    let mut some = bytes[from..from + length].to_vec();
-    // No insertion: everything has its place.
-    change(r, &mut some);
-    some.resize(length, 0);
-    bytes[from..from + length].copy_from_slice(&some);
-}
-
-/// A number in JSON, or a word of it, becomes another.
-fn change_number(r: &mut Random, bytes: &mut Vec<u8>) {
-    let digits: Vec<usize> = (1..bytes.len())
-        .filter(|at| bytes[*at].is_ascii_digit() && !bytes[*at - 1].is_ascii_digit())
-        .collect();
-    if digits.is_empty() {
-        return;
-    }
-    let at = digits[r.place(digits.len())];
-    let end = bytes[at..].iter().position(|b| !b.is_ascii_digit()).map_or(bytes.len(), |n| at + n);
-    let with = r.of(&[
-        "0",
-        "1",
-        "32",
-        "65535",
-        "4294967295",
-        "18446744073709551615",
-        "-1",
-        "1e308",
-        "1e999",
-        "null",
-        "[]",
-        "\"\\u0000\"",
-    ]);
-    bytes.splice(at..end, with.bytes());
-}
-
-/// Gives each frame the checksum of what is in it now.
-fn seal_frames(bytes: &mut [u8]) {
-    let mut at = 0;
-    while let Some(prefix) = bytes.get(at..at + 16).and_then(|b| <[u8; 16]>::try_from(b).ok()) {
-        let end = at.saturating_add(frame_bytes(prefix));
-        let Some(payload) = bytes.get(at + 16..end) else { return };
-        let sum = xxh64(payload).to_le_bytes();
-        bytes[at + 8..at + 16].copy_from_slice(&sum);
-        at = end;
-    }
-}
-
-/// What views do first.
-pub fn collected(dir: &Path) {
-    let _ = collect(dir, Closing::WhenOver).map(drop);
-}
-
-/// Does with the profile what every view does with it, with results thrown away. Damage is no
-/// reason to fail; only what cannot be opened at all is left.
-pub fn views(dir: &Path) {
-    let Ok(profile) = Profile::open(dir) else { return };
-    let mut decoder = PageDecoder::new(&profile);
-    let calls: usize = profile.pages().into_iter().map(|key| decoder.decode(key).len()).sum();
-    let rows: usize = profile.batches(None).flatten().map(|batch| batch.num_rows()).sum();
-    assert_eq!(rows, calls, "batches and pages");
-    profile.track_batches(None).for_each(drop);
-    for by in [By::Op, By::Thread, By::Cpu, By::Process] {
-        let summary =
-            analysis::summarize(&profile, &analysis::Options { by, ..Default::default() });
-        assert_eq!(summary.rows.iter().map(|row| row.calls).sum::<u64>(), calls as u64);
-    }
-    let _ = analysis::tracks(&profile).map(drop);
-    let stats = analysis::stats::Options { buckets: 16, tables: true, ..Default::default() };
-    let _ = analysis::stats(&profile, &stats).map(drop);
-    let trees = OpTrees::new(&profile);
-    let _ = OpTable::new(&trees, &OpFilter::default(), true);
-    for vocabulary in [Vocabulary::Generic, Vocabulary::Kineto] {
-        timelines(&profile, vocabulary);
-    }
-}
-
-fn timelines(profile: &Profile, vocabulary: Vocabulary) {
-    let options = CallsOptions { vocabulary, counter_tracks: true };
-    let facts = document::of_profile(profile);
-    let head = chrome::write::Head {
-        near_ns: 0,
-        host_name: &profile.manifest.host,
-        devices: &[],
-        rank: None,
-        facts: Some(&facts),
-        part: None,
-    };
-    let mut json = chrome::write::Writer::new(std::io::sink(), &head).unwrap();
-    let done = export_calls(profile, &options, &mut json);
-    let done = done.and_then(|c| Ok((c, export_tracks(profile, vocabulary, &mut json)?)));
-    if let Ok((calls, tracks)) = done {
-        let end = document::end(profile, &Found { calls, tracks });
-        let _ = json.finish("counterpoint_end", &end, "x").map(drop);
-    }
-    let clocks = profile.snapshots.iter().map(|s| (s.realtime_ns, s.monotonic_ns)).collect();
-    let head = perfetto::write::Head { clocks, compress: false };
-    let mut binary = perfetto::write::Writer::new(std::io::sink(), &head).unwrap();
-    let done = export_calls(profile, &options, &mut binary);
-    if done.is_ok() && export_tracks(profile, vocabulary, &mut binary).is_ok() {
-        let _ = binary.finish([("counterpoint", &serde_json::Value::Null)]).map(drop);
-    }
-    let Ok(traces) = profile.activities() else { return };
-    let names: Vec<String> = traces.iter().map(|trace| trace.name.clone()).collect();
-    let options =
-        trace::export::activities::Options { vocabulary: Some(vocabulary), ..Default::default() };
-    for trace in &traces {
-        let _ = trace::export::activities::write_again(trace, &options, std::io::sink()).map(drop);
-    }
-    let sink = std::io::sink;
-    let _ =
-        trace::export::activities::write_merged(&traces, &names, &options, sink(), "x").map(drop);
-    let _ = trace::export::activities::write_perfetto(&traces, &names, &options, sink(), false)
-        .map(drop);
 }
