@@ -62,18 +62,59 @@ const MOST_FINDINGS: usize = 20;
 fn any_file_of_a_profile_may_be_damaged() {
     let cases = variable("COUNTERPOINT_MUTANTS").unwrap_or(500);
     let first = variable("COUNTERPOINT_SEED").unwrap_or(0x5EED_0000);
+    let began = Instant::now();
+    let Found { findings, tallies } = run(first, cases, NO_PROGRESS, "");
+    let last = first + cases - 1;
+    say(&format!("cases {first} to {last}, {:.0} s", began.elapsed().as_secs_f64()));
+    say(&Tally::table(&tallies));
+    assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
+    let done: u64 = tallies.values().map(|tally| tally.cases).sum();
+    assert_eq!(done, cases, "every case was done");
+}
+
+/// Whatever goes wrong in a case is a finding that names it, and the cases after it are done.
+#[test]
+fn what_goes_wrong_is_found() {
+    let faults = "3 panic 8 caught 13 memory 18 crash 23 hang";
+    let mut findings = run(0, 30, Duration::from_secs(10), faults).findings;
+    findings.sort_by_key(|finding| {
+        finding.find("COUNTERPOINT_SEED").map(|at| finding[at..].to_owned())
+    });
+    let expected = [
+        ("COUNTERPOINT_SEED=13 ", "memory allocation of 1073741824 bytes failed"),
+        ("COUNTERPOINT_SEED=18 ", "signal: 4"),
+        ("COUNTERPOINT_SEED=23 ", "no progress for 10 s"),
+        ("COUNTERPOINT_SEED=3 ", "on purpose"),
+        ("COUNTERPOINT_SEED=8 ", "on purpose"),
+    ];
+    assert_eq!(findings.len(), expected.len(), "{findings:#?}");
+    for (finding, (case, what)) in findings.iter().zip(expected) {
+        assert!(finding.contains(case) && finding.contains(what), "{finding}: {case} {what}");
+    }
+}
+
+/// What a run has found.
+#[derive(Default)]
+struct Found {
+    /// A line for each case that went wrong: the case, the file, what was done with it, and how.
+    findings: Vec<String>,
+    tallies: BTreeMap<String, Tally>,
+}
+
+/// Does `cases` cases. A process whose case makes no progress for `patience` is killed. `faults` are
+/// made in cases on purpose ([`worker::FAULTS`]).
+fn run(first: u64, cases: u64, patience: Duration, faults: &str) -> Found {
     let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     // The profiles of a process that is killed go with this one's directory.
     let scratch = Scratch::new();
-    let began = Instant::now();
     let mut ranges = Ranges { next: first, end: first + cases, at_once: AT_ONCE };
     ranges.at_once = ranges.at_once.min(cases.div_ceil(processors)).max(1);
     let (mut running, mut started): (Vec<Worker>, usize) = (Vec::new(), 0);
     let mut start = |range: (u64, u64)| {
         started += 1;
-        Worker::start(&scratch.join(&started.to_string()), range)
+        Worker::start(&scratch.join(&started.to_string()), range, faults)
     };
-    let (mut findings, mut all) = (Vec::new(), BTreeMap::new());
+    let Found { mut findings, mut tallies } = Found::default();
     let mut said = Instant::now();
     loop {
         while running.len() < processors as usize
@@ -83,16 +124,16 @@ fn any_file_of_a_profile_may_be_damaged() {
             running.push(start(range));
         }
         if running.is_empty() {
-            break;
+            return Found { findings, tallies };
         }
         std::thread::sleep(Duration::from_millis(20));
         let mut left = Vec::new();
         for mut worker in running {
-            let Some(end) = worker.end() else {
+            let Some(end) = worker.end(patience) else {
                 left.push(worker);
                 continue;
             };
-            Tally::add_all(&mut all, &worker.directory);
+            Tally::add_all(&mut tallies, &worker.directory);
             findings.extend(worker.panics());
             if let Some((finding, rest)) = worker.finding(end) {
                 findings.push(finding);
@@ -105,16 +146,10 @@ fn any_file_of_a_profile_may_be_damaged() {
         running = left;
         if said.elapsed() > BETWEEN_WORDS {
             said = Instant::now();
-            let done: u64 = all.values().map(|tally: &Tally| tally.cases).sum();
+            let done: u64 = tallies.values().map(|tally| tally.cases).sum();
             say(&format!("{done} cases, findings: {findings:?}"));
         }
     }
-    let last = first + cases - 1;
-    say(&format!("cases {first} to {last}, {:.0} s", began.elapsed().as_secs_f64()));
-    say(&Tally::table(&all));
-    assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
-    let done: u64 = all.values().map(|tally| tally.cases).sum();
-    assert_eq!(done, cases, "every case was done");
 }
 
 /// What is left to do.
@@ -145,17 +180,20 @@ struct Worker {
 /// How it ended.
 enum End {
     Exited(ExitStatus),
-    Hung,
+    /// It made no progress for so long, and was killed.
+    Hung(Duration),
 }
 
 impl Worker {
-    fn start(directory: &Path, (from, end): (u64, u64)) -> Self {
+    fn start(directory: &Path, (from, end): (u64, u64), faults: &str) -> Self {
         fs::create_dir(directory).unwrap();
         let words = File::create(directory.join(worker::WORDS)).unwrap();
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["mutated::worker::cases_of_one_process", "--exact", "--ignored", "--nocapture"])
             .env("TMPDIR", directory)
             .env(worker::RANGE, format!("{from} {end}"))
+            .env(worker::FAULTS, faults)
+            .env("RUST_BACKTRACE", "0")
             .current_dir(directory)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -166,7 +204,7 @@ impl Worker {
     }
 
     /// How it ended, if it did; one that does nothing any more is killed.
-    fn end(&mut self) -> Option<End> {
+    fn end(&mut self, patience: Duration) -> Option<End> {
         if let Some(status) = self.child.try_wait().unwrap() {
             return Some(End::Exited(status));
         }
@@ -174,18 +212,18 @@ impl Worker {
         if now != self.seen.0 {
             self.seen = (now, Instant::now());
         }
-        if self.seen.1.elapsed() < NO_PROGRESS {
+        if self.seen.1.elapsed() < patience {
             return None;
         }
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        Some(End::Hung)
+        Some(End::Hung(patience))
     }
 
     /// The number of its case, and what it does with it.
     fn at(&self) -> String {
         let text = fs::read_to_string(self.directory.join(worker::AT)).unwrap_or_default();
-        text.lines().next().unwrap_or_default().to_owned()
+        text.lines().next().unwrap_or_default().trim_end().to_owned()
     }
 
     /// The panics that it wrote down, a line each.
@@ -199,7 +237,7 @@ impl Worker {
         let how = match end {
             End::Exited(status) if status.success() => return None,
             End::Exited(status) => format!("{status}: {}", self.last_words()),
-            End::Hung => format!("no progress for {} s", NO_PROGRESS.as_secs()),
+            End::Hung(patience) => format!("no progress for {} s", patience.as_secs()),
         };
         let at = self.at();
         let case = at.split(' ').find_map(|word| word.strip_prefix("COUNTERPOINT_SEED="));

@@ -18,6 +18,8 @@ use super::{commands, held, views};
 
 /// The variable that says which cases.
 pub const RANGE: &str = "COUNTERPOINT_MUTANTS_RANGE";
+/// The variable with pairs of a case's number and what goes wrong in it on purpose.
+pub const FAULTS: &str = "COUNTERPOINT_MUTANTS_FAULTS";
 /// File with the number of the case and what is done with it.
 pub const AT: &str = "at";
 /// File with a line per panic.
@@ -200,6 +202,23 @@ fn cases_of_one_process() {
     Tally::write(&all, &directory);
 }
 
+/// Goes wrong in a case, if the test of the test wants it.
+fn fault(case: u64) {
+    let faults = std::env::var(FAULTS).unwrap_or_default();
+    let words: Vec<&str> = faults.split(' ').collect();
+    let number = case.to_string();
+    match words.chunks(2).find(|pair| pair[0] == number).map(|pair| pair[1]) {
+        None => {}
+        Some("panic") => panic!("on purpose"),
+        Some("caught") => drop(std::panic::catch_unwind(|| panic!("on purpose"))),
+        Some("memory") => drop(std::hint::black_box(vec![0u8; 1 << 30])),
+        // SAFETY: a signal that ends this process.
+        Some("crash") => drop(unsafe { libc::raise(libc::SIGILL) }),
+        Some("hang") => std::thread::sleep(std::time::Duration::from_secs(600)),
+        Some(other) => panic!("{other}: an unknown fault"),
+    }
+}
+
 /// What a case does after the views.
 #[derive(Clone, Copy)]
 enum After {
@@ -230,6 +249,7 @@ fn one(case: u64, victims: &mut [Victim], at: &File) -> (Damage, bool) {
     let dir = victim.dir();
     let looked = std::panic::catch_unwind(|| {
         views::views(dir, choice, &say);
+        fault(case);
         match after {
             After::Nothing => {}
             After::Command(number) => {
