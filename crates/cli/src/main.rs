@@ -20,6 +20,10 @@ mod input;
 mod list;
 mod matching;
 mod metrics;
+#[cfg(test)]
+#[path = "../tests/mutated/mod.rs"]
+#[allow(clippy::unwrap_used, reason = "tests, which may panic")]
+mod mutated;
 mod naming;
 mod ops;
 mod orphans;
@@ -75,7 +79,14 @@ fn main() -> ExitCode {
         Ok(cli) => cli.command,
         Err(error) => return usage(error),
     };
-    let result = match command {
+    match run_command(command) {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run_command(command: Command) -> Result<ExitCode, failure::Failure> {
+    match command {
         Command::Run(args) => run::main(args),
         Command::Report(args) => report::main(args),
         Command::Ops(args) => ops::main(args),
@@ -89,10 +100,6 @@ fn main() -> ExitCode {
         Command::Env(args) => env::main(args),
         Command::Session(args) => session::main(args),
         Command::Hook(args) => hook::main(args),
-    };
-    match result {
-        Ok(code) => code,
-        Err(failure) => failure.report(),
     }
 }
 

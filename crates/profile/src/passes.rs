@@ -30,18 +30,21 @@ pub fn pass_dir(dir: &Path, number: u32) -> PathBuf {
     dir.join(PASSES_NAME).join(number.to_string())
 }
 
-/// Returns the counters of all passes in the order of a profile. `None` if there are too many.
+/// Returns the counters of all passes in the order of a profile. `None` if there are too many, or if
+/// their groups cannot be renumbered.
 pub fn join_counters(passes: &[Vec<CounterInfo>]) -> Option<Vec<CounterInfo>> {
     let mut all: Vec<CounterInfo> = Vec::new();
     for (number, counters) in (1u32..).zip(passes) {
-        let before = all.last().map_or(0, |last| last.group + 1);
+        // A manifest may have any numbers in any order.
+        let highest = all.iter().map(|known| known.group).max();
+        let first = highest.map_or(Some(0), |highest| highest.checked_add(1));
         for counter in counters {
             let taken = all.iter().any(|known| known.name == counter.name);
             let name = match taken {
                 true => format!("{}@{number}", counter.name),
                 false => counter.name.clone(),
             };
-            let group = before.checked_add(counter.group)?;
+            let group = first?.checked_add(counter.group)?;
             all.push(CounterInfo { name, group, pass: Some(number), ..counter.clone() });
         }
     }
@@ -82,5 +85,19 @@ mod tests {
         assert_eq!(join_counters(&[]), Some(vec![]));
         let many: Vec<_> = (0..17).map(|i| counter(&format!("c{i}"), 0)).collect();
         assert_eq!(join_counters(&[many.clone(), many]), None, "34 counters do not fit in a mask");
+    }
+
+    /// Otherwise a ratio could be formed of counters of two passes. (Found by
+    /// `crates/cli/tests/mutated`.)
+    #[test]
+    fn groups_of_damaged_passes_stay_apart() {
+        let groups = |passes: &[Vec<CounterInfo>]| -> Option<Vec<u16>> {
+            Some(join_counters(passes)?.iter().map(|counter| counter.group).collect())
+        };
+        let last = vec![counter("a", u16::MAX)];
+        assert_eq!(groups(&[last.clone(), vec![counter("b", 0)]]), None, "there is no group 65536");
+        assert_eq!(groups(&[last, vec![]]), Some(vec![u16::MAX]));
+        let descending = vec![counter("a", 5), counter("b", 0)];
+        assert_eq!(groups(&[descending, vec![counter("c", 4)]]), Some(vec![5, 0, 10]));
     }
 }

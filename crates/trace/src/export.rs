@@ -1,4 +1,4 @@
-//! Timelines from profiles: gives the contents of a profile to a [`Sink`](crate::timeline::Sink),
+//! Timelines from profiles: gives the contents of a profile to a [`TimelineSink`](crate::timeline::TimelineSink),
 //! or writes them to a file.
 
 pub mod activities;

@@ -9,7 +9,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`timeline`] | the parts of a timeline, and [`timeline::Sink`], which receives one |
+//! | [`timeline`] | the parts of a timeline, and [`timeline::TimelineSink`], which receives one |
 //! | [`export`] | timelines from profiles: of recorded calls, time series and imported activities |
 //! | [`import`] | profiles from traces: from any trace, and from one that we exported |
 //! | [`round_trip`] | what an export adds so that its import gives the same profile |

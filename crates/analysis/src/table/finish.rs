@@ -47,9 +47,12 @@ impl Sum {
                 .collect(),
             passes: self.passes,
             threads: self.threads,
-            cpus: (0..4096)
-                .filter(|cpu| self.cpus[cpu / 64] >> (cpu % 64) & 1 == 1)
-                .map(|cpu| cpu as u32)
+            cpus: (0..)
+                .zip(self.cpus)
+                .filter(|(_, word)| *word != 0)
+                .flat_map(|(place, word)| {
+                    (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| 64 * place + bit)
+                })
                 .collect(),
         }
     }
@@ -79,16 +82,19 @@ impl Table<'_> {
         let finish = |hand: Vec<(Key, Sum)>| -> Vec<Row> {
             hand.into_iter().map(|(key, sum)| sum.finish(key, &table)).collect()
         };
+        let own = hands.pop().unwrap_or_default();
+        hands.retain(|hand| !hand.is_empty());
         std::thread::scope(|scope| {
-            let handles: Vec<_> =
+            let others: Vec<_> =
                 hands.into_iter().map(|hand| scope.spawn(move || finish(hand))).collect();
-            handles
-                .into_iter()
-                .flat_map(|handle| match handle.join() {
-                    Ok(rows) => rows,
+            let mut rows = finish(own);
+            for other in others {
+                match other.join() {
+                    Ok(more) => rows.extend(more),
                     Err(panic) => std::panic::resume_unwind(panic),
-                })
-                .collect()
+                }
+            }
+            rows
         })
     }
 }

@@ -22,8 +22,6 @@ mod locked;
 mod metrics;
 mod mistyped;
 mod multiplex;
-mod mutants;
-mod mutated;
 mod ops;
 mod ops_oracle;
 mod ops_shown;

@@ -1,0 +1,86 @@
+//! The commands that read a profile, called as `main` calls them.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::Parser;
+use profile::Origin;
+
+use crate::{Cli, run_command};
+
+/// Each view in each format, and the options that make a view compute something else. `PROFILE`
+/// stands for the profile. Output goes to standard output, which is `/dev/null` here.
+const READING: [&str; 38] = [
+    "report PROFILE",
+    "report PROFILE --by thread --width 60 --subtract-probe",
+    "report PROFILE --by cpu --filter m*",
+    "report PROFILE --by process --skip-ms 0.01",
+    "report PROFILE --format json",
+    "report PROFILE --format json --by thread --metric x=cycles/page-faults",
+    "report PROFILE --format csv --metric builtin --sort self",
+    "report PROFILE --close",
+    "ops PROFILE",
+    "ops PROFILE --all --width 70",
+    "ops PROFILE --format json",
+    "ops PROFILE --format csv --since 10000 --until 30000",
+    "ops PROFILE --vm vm",
+    "stats PROFILE",
+    "stats PROFILE --width 100 --buckets 64 --gamma 1",
+    "stats PROFILE --format json --metric x=cycles/page-faults",
+    "stats PROFILE --format csv --skip-ms 0.01",
+    "stats PROFILE --op matmul --thread main --no-table",
+    "export PROFILE --format csv",
+    "export PROFILE --format json --metric x=cycles/page-faults",
+    "export PROFILE --format parquet -o -",
+    "export PROFILE --format csv --filter m*",
+    "export PROFILE --format csv --what tracks",
+    "export PROFILE --format json --what tracks --filter power*",
+    "export PROFILE --format parquet --what tracks -o -",
+    "trace export PROFILE -o -",
+    "trace export PROFILE -o - --vocabulary generic --rank 1 --world-size 2",
+    "trace export PROFILE -o - --format json.gz --no-counter-tracks",
+    "trace export PROFILE -o - --format pftrace",
+    "trace export PROFILE -o - --format pftrace --compress --vocabulary kineto",
+    "trace export PROFILE -o - --from 1us --to 20us",
+    "trace export PROFILE -o - --category cpu_op --from 2us",
+    "trace export PROFILE -o - --format pftrace --category *op* --to 1ms",
+    "recover PROFILE",
+    "recover PROFILE --close",
+    "session finish PROFILE",
+    "hook report PROFILE",
+    "hook report PROFILE",
+];
+
+/// How many there are for such a profile.
+fn of(origin: Origin) -> &'static [&'static str] {
+    match origin {
+        Origin::Hook => &READING,
+        _ => &READING[..READING.len() - 2],
+    }
+}
+
+/// How many there are to choose from.
+pub fn number(origin: Origin) -> usize {
+    of(origin).len()
+}
+
+/// The words of one of them.
+pub fn words(origin: Origin, number: usize) -> &'static str {
+    of(origin)[number]
+}
+
+/// Runs one of them on the profile in `dir`; returns its words. Damage may be an error.
+///
+/// # Panics
+/// The words are not a command line, or the command panics.
+pub fn run(origin: Origin, number: usize, dir: &Path) {
+    let words = words(origin, number).split(' ').map(|word| match word {
+        "PROFILE" => dir.as_os_str().to_owned(),
+        word => OsString::from(word),
+    });
+    let cli = Cli::try_parse_from([OsString::from("counterpoint")].into_iter().chain(words));
+    let cli = cli.unwrap_or_else(|error| panic!("{error}"));
+    if let Err(failure) = run_command(cli.command) {
+        failure.report();
+    }
+}
