@@ -99,7 +99,8 @@ struct counterpoint_loops_module {
   uint64_t (*begin)(counterpoint_loops_entry_t* entry, uint32_t id);                 /* 72 */
   void (*end)(counterpoint_loops_entry_t* entry, uint32_t id, uint64_t began);       /* 80 */
   /* Mode log: at each begin (end = 0) and each end (end = 1). The return address of this call is
-   * the place in the machine code. Never null in this mode once `enter` returns a table. */
+   * the place in the machine code. Never null in this mode once `enter` returns a table. In this
+   * mode the instrumented code writes nothing to an entry itself: `log` counts the hits. */
   void (*log)(counterpoint_loops_entry_t* entry, uint32_t id, uint32_t end);         /* 88 */
   uint32_t first;           /*  96  sampled: how many hits are timed before the random ones: 100 */
   uint32_t gap_mask;        /* 100  sampled: gaps are 1 + (random & gap_mask): 127 */
