@@ -33,7 +33,7 @@ pub use frames::{
 };
 pub use run::{
     BLOCK_BYTES, Block, BlockHeader, ENTRY_WORDS, EVENT_BYTES, Event, RUN_HEADER_BYTES, RUN_MAGIC,
-    RUN_VERSION, Run, RunError, RunHeader, block_bytes,
+    RUN_VERSION, Run, RunError, RunHeader, block_bytes, events_offset, sums_offset,
 };
 
 /// Name of the file of loops in a process's part.

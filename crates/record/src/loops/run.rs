@@ -88,11 +88,18 @@ const _: () = assert!(size_of::<BlockHeader>() == BLOCK_BYTES);
 
 /// Bytes of a block.
 pub fn block_bytes(ids: u32, counters: u32, events: u32) -> usize {
+    (events_offset(ids, counters) + events as usize * EVENT_BYTES).next_multiple_of(64)
+}
+
+/// Where the sums of counters begin in a block.
+pub fn sums_offset(ids: u32) -> usize {
+    BLOCK_BYTES + ids as usize * 8 * ENTRY_WORDS
+}
+
+/// Where the records of mode log begin in a block.
+pub fn events_offset(ids: u32, counters: u32) -> usize {
     let sums = if counters == 0 { 0 } else { 8 * (1 + counters as usize) };
-    let bytes = BLOCK_BYTES
-        + ids as usize * (8 * ENTRY_WORDS + sums)
-        + events as usize * EVENT_BYTES;
-    bytes.next_multiple_of(64)
+    sums_offset(ids) + ids as usize * sums
 }
 
 /// Why bytes are not a run.
@@ -286,7 +293,7 @@ impl<'a> Block<'a> {
     /// What was counted, by id; what was never entered is left out.
     pub fn rows(&self) -> impl Iterator<Item = Row> + use<'a> {
         let (bytes, ids, counters) = (self.bytes, self.ids as usize, self.counters as usize);
-        let sums_at = BLOCK_BYTES + ids * ENTRY_WORDS * 8;
+        let sums_at = sums_offset(self.ids);
         (0..ids).filter_map(move |id| {
             let at = BLOCK_BYTES + id * ENTRY_WORDS * 8;
             let mut words = [0u64; ENTRY_WORDS];
@@ -310,8 +317,7 @@ impl<'a> Block<'a> {
         let room = word32(self.bytes, offset_of!(BlockHeader, events)).unwrap_or(0) as usize;
         let made = word64(self.bytes, offset_of!(BlockHeader, logged)).unwrap_or(0);
         let made = usize::try_from(made).unwrap_or(usize::MAX).min(room);
-        let sums = if self.counters == 0 { 0 } else { 1 + self.counters as usize };
-        let start = BLOCK_BYTES + self.ids as usize * 8 * (ENTRY_WORDS + sums);
+        let start = events_offset(self.ids, self.counters);
         let bytes = self.bytes;
         (0..made).filter_map(move |i| {
             let at = start + i * EVENT_BYTES;
