@@ -1,7 +1,7 @@
 //! The frames of the file of loops.
 
 use super::run::{ENTRY_WORDS, Event};
-use crate::meta::{frame, raw_frame};
+use crate::meta::{FRAME_PREFIX_BYTES, frame, raw_frame};
 use crate::wire::{Decoder, Encoder, Truncated};
 
 const KIND_MODULE: u16 = 1;
@@ -272,30 +272,48 @@ impl LoopFrame {
     }
 }
 
-/// Frames of a file, up to its end or to the first damage.
+/// Frames of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoopFrames {
-    /// Those of kinds that this version knows.
+    /// Those that are whole, and of kinds that this version knows.
     pub frames: Vec<LoopFrame>,
-    /// Where the damage begins, in bytes, if the file is not whole.
-    pub torn_at: Option<usize>,
+    /// Stretches that are no frame.
+    pub torn: u64,
 }
 
-/// Reads the frames of a file.
+/// Reads the frames of a file. Several threads append to it, so that a write that was cut short (the
+/// disk was full) can stand in the middle: the search goes on at the next whole frame.
 pub fn read_frames(bytes: &[u8]) -> LoopFrames {
     let mut all = LoopFrames::default();
-    let mut at = 0;
+    let (mut at, mut inside) = (0, false);
+    // Whatever is in the file, its bytes are summed a few times at most.
+    let mut budget = bytes.len().saturating_mul(4);
     while at < bytes.len() {
-        match LoopFrame::read(&bytes[at..]) {
-            Ok((frame, length)) => {
+        let rest = &bytes[at..];
+        let length = frame_length(rest).filter(|length| *length <= rest.len() && *length <= budget);
+        let read = length.and_then(|length| {
+            budget -= length;
+            LoopFrame::read(rest).ok()
+        });
+        match read {
+            Some((frame, length)) => {
                 all.frames.extend(frame);
                 at += length;
+                inside = false;
             }
-            Err(_) => {
-                all.torn_at = Some(at);
-                break;
+            None => {
+                all.torn += u64::from(!inside);
+                inside = true;
+                at += 1;
             }
         }
     }
     all
+}
+
+/// How long the frame is that begins here, if what is before its payload looks like one.
+fn frame_length(bytes: &[u8]) -> Option<usize> {
+    let [a, b, c, d, _, high, zero, also, ..] = *bytes else { return None };
+    let plausible = (high, zero, also) == (0, 0, 0);
+    plausible.then(|| FRAME_PREFIX_BYTES + u32::from_le_bytes([a, b, c, d]) as usize)
 }

@@ -162,6 +162,12 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
+    /// A run of which only the header is there: it has no blocks. Whether it is one, [`Run::pages`]
+    /// says.
+    pub fn header_of(first: &'a [u8]) -> Self {
+        Self { bytes: first }
+    }
+
     fn u32(&self, at: usize) -> u32 {
         word32(self.bytes, at).unwrap_or(0)
     }

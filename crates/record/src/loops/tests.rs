@@ -91,7 +91,7 @@ fn a_run_becomes_frames() {
     let events =
         EventsFrame { serial: 5, block: 0, module: 1, tid: 78, first: 0, events: vec![event] };
     let expected = vec![LoopFrame::Rows(rows), LoopFrame::Events(events)];
-    assert_eq!(frames_of(&run), LoopFrames { frames: expected, torn_at: None });
+    assert_eq!(frames_of(&run), LoopFrames { frames: expected, torn: 0 });
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn frames_round_trip_and_every_truncation() {
         frames_of(&example()).frames.remove(0),
     ];
     let bytes: Vec<u8> = frames.iter().flat_map(LoopFrame::to_bytes).collect();
-    assert_eq!(read_frames(&bytes), LoopFrames { frames: frames.clone(), torn_at: None });
+    assert_eq!(read_frames(&bytes), LoopFrames { frames: frames.clone(), torn: 0 });
     let ends: Vec<usize> = frames
         .iter()
         .scan(0, |at, frame| {
@@ -158,6 +158,15 @@ fn frames_round_trip_and_every_truncation() {
         let read = read_frames(&bytes[..cut]);
         let whole = ends.iter().filter(|end| **end <= cut).count();
         assert_eq!(read.frames, frames[..whole], "cut at {cut}");
-        assert_eq!(read.torn_at.is_none(), cut == 0 || ends.contains(&cut), "cut at {cut}");
+        let torn = u64::from(cut != 0 && !ends.contains(&cut));
+        assert_eq!(read.torn, torn, "cut at {cut}");
+    }
+    // A frame that was cut short, and whole ones after it.
+    for cut in 1..ends[1] - ends[0] {
+        let mut damaged = bytes[..ends[0] + cut].to_vec();
+        damaged.extend_from_slice(&bytes[ends[1]..]);
+        let read = read_frames(&damaged);
+        let expected = [&frames[..1], &frames[2..]].concat();
+        assert_eq!((read.frames, read.torn), (expected, 1), "cut at {cut}");
     }
 }
