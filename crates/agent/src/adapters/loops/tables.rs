@@ -18,7 +18,7 @@ use record::loops::{
 use record::page::PAGE_BYTES;
 
 use super::modules::{self, Known};
-use super::local;
+use super::{counters, local};
 use crate::os::sys::{self, AppendError, ErrnoGuard, SignalsBlocked};
 use crate::process::guard::guarded;
 use crate::process::losses;
@@ -108,6 +108,8 @@ pub struct Owned {
     pid: u32,
     places_bytes: usize,
     pieces: Vec<Piece>,
+    /// Hits for which counters were read at their begin; `None`: no counters are read.
+    pub stack: Option<Box<counters::Stack>>,
 }
 
 /// The table for the calling thread, made now. `None`: the loss was counted.
@@ -132,6 +134,7 @@ pub fn make(
                 pid: sys::process_id(),
                 places_bytes: 0,
                 pieces: Vec::new(),
+                stack: None,
             };
             (*local).owned = Box::into_raw(Box::new(fresh));
             register_exit((*local).owned);
@@ -206,7 +209,11 @@ impl Owned {
     }
 
     fn make_table(&mut self, known: &Known) -> Option<*mut Entry> {
-        let counters = 0;
+        let counters = counters::count(self.run, known.mode);
+        if counters > 0 {
+            counters::prepare();
+            self.stack.get_or_insert_with(counters::Stack::new);
+        }
         let logged = self.run.loops.map_or(0, |options| options.logged);
         let events = match known.mode {
             Mode::Log => (known.ids as usize)
