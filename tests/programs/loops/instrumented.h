@@ -35,7 +35,8 @@ static inline uint64_t now(void) {
 
 static void rehearse(counterpoint_loops_module_t *m, entry_t *e, uint64_t times);
 
-static counterpoint_loops_module_t module __attribute__((aligned(64))) = {
+// Named for the assembler, which writes the note below; C++ would decorate the name.
+static counterpoint_loops_module_t module __asm__("instrumented_module") __attribute__((aligned(64))) = {
     .magic = {'C', 'P', 'L', 'O', 'O', 'P', 'S', '1'},
     .size = sizeof(counterpoint_loops_module_t),
     .version = COUNTERPOINT_LOOPS_VERSION,
@@ -64,7 +65,7 @@ __attribute__((destructor(101))) static void destruct(void) {
 // The note by which a late runtime finds the descriptor: 4-byte alignment, no relocation left.
 __asm__(".pushsection .note.counterpoint.loops,\"a\",@note\n"
         ".balign 4\n.long 13, 8, 0x4c4f4f50\n.asciz \"Counterpoint\"\n.balign 4\n"
-        "counterpoint_note_here: .quad module - counterpoint_note_here\n.popsection");
+        "counterpoint_note_here: .quad instrumented_module - counterpoint_note_here\n.popsection");
 
 static inline entry_t *enter(void) {
   entry_t *(*go)(counterpoint_loops_module_t *) =
