@@ -52,9 +52,21 @@ static register_t_ *runtime;
 static int32_t registered = -2;
 
 // Priority 101: before the constructors of the program, as the instrumenter's.
+// Both are weak references: `dlsym` is missing in some programs, the other in most.
+#ifndef __cplusplus
+extern __typeof__(dlsym) dlsym __attribute__((weak));
+#endif
+extern __attribute__((weak)) int32_t counterpoint_loops_register(counterpoint_loops_module_t *);
+
 __attribute__((constructor(101))) static void construct(void) {
   __builtin_memcpy(module.id, MODULE_ID, 16);
-  runtime = (register_t_ *)dlsym(RTLD_DEFAULT, "counterpoint_loops_register");
+  if (counterpoint_loops_register) runtime = counterpoint_loops_register;
+#ifndef __cplusplus
+  else if (dlsym)
+#else
+  else
+#endif
+    runtime = (register_t_ *)dlsym(RTLD_DEFAULT, "counterpoint_loops_register");
   if (runtime) registered = runtime(&module);
 }
 

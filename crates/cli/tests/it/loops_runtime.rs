@@ -394,6 +394,25 @@ fn a_late_library_finds_what_was_there_before() {
     assert_eq!(hits, nest(4, 5));
 }
 
+/// A program that is linked with `libcounterpoint_loops.a`: it finds the shared library, exported or
+/// not, and is not its own runtime.
+#[test]
+fn a_program_may_link_the_client() {
+    let Some(program) = support::counterpoint("loops: client") else { return };
+    let client = program.parent().unwrap().join("../lib/libcounterpoint_loops.a");
+    let client = client.to_str().unwrap();
+    let asked = "-Wl,-u,counterpoint_loops_register";
+    for (name, flags) in [("client", &[][..]), ("client_no_pie", &["-no-pie"])] {
+        let host = Programs::get().loops(name, &[&[asked, client], flags].concat());
+        let alone = Command::new(&host).args(["nest", "2", "3"]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&alone.stdout), "1 6\n", "{name}");
+        let run = Looped::run(&program, &host, &["nest", "2", "3"]);
+        assert_eq!(run.recorded.stdout(), "0 6\n", "{name}");
+        assert_eq!(run.threads(), [nest(2, 3)], "{name}");
+        run.is_without_losses();
+    }
+}
+
 /// A destructor of thread-specific data enters instrumented functions after the thread's tables went.
 #[test]
 fn a_thread_that_comes_back_in_its_destructors_is_counted() {
