@@ -451,7 +451,11 @@ fn damage_is_a_loss() {
         assert_eq!(loops.losses[0].name, "torn_loops");
         assert!(loops.rows.len() <= whole);
     }
+    // A file that says it is a terabyte long: the hole is one place.
     fs::write(&file, &bytes).unwrap();
+    fs::File::options().write(true).open(&file).unwrap().set_len(1 << 40).unwrap();
+    let loops = run.recorded.profile().loops().unwrap();
+    assert_eq!((loops.rows.len(), loops.losses[0].count), (whole, 1));
     fs::remove_file(&file).unwrap();
     assert_eq!(run.recorded.profile().loops().unwrap(), Loops::default());
 }
