@@ -18,6 +18,7 @@ mod hook;
 mod inherited;
 mod input;
 mod list;
+mod loops;
 mod matching;
 mod metrics;
 #[cfg(test)]
@@ -60,6 +61,7 @@ enum Command {
     Run(run::Args),
     Report(report::Args),
     Ops(ops::Args),
+    Loops(loops::Args),
     Stats(stats::Args),
     Export(export::Args),
     Trace(trace::Args),
@@ -90,6 +92,7 @@ fn run_command(command: Command) -> Result<ExitCode, failure::Failure> {
         Command::Run(args) => run::main(args),
         Command::Report(args) => report::main(args),
         Command::Ops(args) => ops::main(args),
+        Command::Loops(args) => loops::main(args),
         Command::Stats(args) => stats::main(args),
         Command::Export(args) => export::main(args),
         Command::Trace(args) => trace::main(args),

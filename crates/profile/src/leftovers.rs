@@ -11,6 +11,7 @@ use record::pool::PoolFile;
 
 use crate::ledger::{Ledger, LossCount, merge_losses};
 use crate::live::{ProcessId, boot_id};
+use crate::loops::{self, LoopRun};
 use crate::manifest::Manifest;
 
 /// One generation of a process of a run. Its part is `processes/PID-START-GENERATION`.
@@ -61,6 +62,8 @@ pub(crate) struct LeftPage {
 pub(crate) struct Leftovers {
     pub file: PoolFile,
     pub pages: Vec<LeftPage>,
+    /// Runs of pages with counts of loops.
+    pub loops: Vec<LoopRun>,
     pub ledgers: BTreeMap<PartId, Ledger>,
     /// The ledger of the run as a whole: losses outside of recording processes.
     pub run_ledger: Ledger,
@@ -121,6 +124,8 @@ impl Leftovers {
                 page.copy = None;
             }
         }
+        let loops = loops::find(&file)?;
+        loops.iter().for_each(|run| meet(run.part));
         if same_boot {
             newest.retain(|process, generation| {
                 let id = PartId {
@@ -133,7 +138,7 @@ impl Leftovers {
         } else {
             newest.clear();
         }
-        Ok(Self { file, pages, ledgers, run_ledger, alive: newest })
+        Ok(Self { file, pages, loops, ledgers, run_ledger, alive: newest })
     }
 
     /// Whether this generation of this process may still write.

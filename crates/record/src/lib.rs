@@ -17,6 +17,7 @@
 //! | [`page`] | a page: header, call records, thread clock records |
 //! | [`pool`] | the shared mapping: page claims, the process table with its losses |
 //! | [`meta`] | frames of a process's metadata file |
+//! | [`loops`] | tables of instrumented loops, and the file that holds them in the end |
 //! | [`run_file`] | the settings that `run` resolved and that the agent follows |
 //! | [`carry`] | which programs can carry the preloaded library; not a format, but both sides need it |
 //! | [`clock`] | ticks, snapshots, and the conversion between ticks and nanoseconds |
@@ -28,6 +29,7 @@
 
 pub mod carry;
 pub mod clock;
+pub mod loops;
 pub mod meta;
 pub mod page;
 pub mod pool;

@@ -27,6 +27,7 @@ pub const ROOMS: &[Room] = &[
     // Links with nothing of ours: its users build it into shared objects of their own.
     Room { name: "plugin", may_use: &["abi"], in_target: true, safe: false },
     Room { name: "plugin-host", may_use: &["abi"], in_target: true, safe: false },
+    Room { name: "looprt", may_use: &["abi"], in_target: true, safe: false },
     Room { name: "machine", may_use: &["counters", "model"], in_target: false, safe: false },
     Room {
         name: "names",

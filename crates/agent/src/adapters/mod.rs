@@ -4,7 +4,9 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`iree`] | handles executable libraries of stock IREE runtimes: a trampoline for each exported function |
+//! | [`loops`] | handles modules that `counterpoint loops instrument` has rewritten: counts of loops |
 //! | [`tvm`] | handles TVM's Relax virtual machine: instrument, entry functions, parallel regions |
 
 pub mod iree;
+pub mod loops;
 pub mod tvm;

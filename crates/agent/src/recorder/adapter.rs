@@ -10,6 +10,12 @@ pub struct Adapter {
     /// Called by the constructor, before there are threads, in every process: looks up the symbols
     /// that must not be looked up later.
     pub prepare: fn(),
+    /// Called at the end of the constructor, when it is known whether the environment asks for a profile.
+    pub constructed: fn(),
+    /// Called after a session has begun, on the thread that began it.
+    pub session_began: fn(),
+    /// Called at the orderly end of the process, on the thread that ends it.
+    pub at_exit: fn(),
     /// Brackets `calls` empty calls with the same code that brackets real calls, and returns how
     /// long each took. `uncounted` selects calls for which no counter is read.
     pub rehearse: fn(thread: &mut Thread, calls: usize, uncounted: bool) -> Took,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use counters::Plan;
 use model::{Loss, glob};
+use record::run_file::LoopOptions;
 use record::{ClockKind, Pool, RunFile};
 
 use crate::os::sys;
@@ -32,6 +33,8 @@ pub struct Run {
     pub filters: Vec<String>,
     /// Whether counters are also read for the bookkeeping ops of virtual machines.
     pub bookkeeping: bool,
+    /// How instrumented loops are recorded; `None` if they are not recorded.
+    pub loops: Option<LoopOptions>,
     /// What this process knows about its part of the profile. A forked child finds it zeroed.
     pub part: &'static PartWords,
     /// Set at the end of a session. Nothing may be added to it after that.
@@ -94,6 +97,7 @@ pub fn read(path: &CStr, old: Option<&'static Run>) -> Option<Run> {
         ended: AtomicBool::new(false),
         threads: AtomicU32::new(0),
         bookkeeping: file.bookkeeping,
+        loops: file.loops,
         profile: file.profile,
         pool,
         pool_path,

@@ -19,6 +19,8 @@ mod kept;
 mod kills;
 mod leftovers;
 mod locked;
+mod loops_loaders;
+mod loops_runtime;
 mod metrics;
 mod mistyped;
 mod multiplex;

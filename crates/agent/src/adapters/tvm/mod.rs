@@ -41,6 +41,9 @@ use crate::recorder::adapter::Adapter;
 /// This adapter's interface to the recorder.
 pub static ADAPTER: Adapter = Adapter {
     prepare: || {},
+    constructed: || {},
+    session_began: || {},
+    at_exit: || {},
     rehearse: instrument::rehearse,
     has_uncounted: true,
     run_source: None,
