@@ -13,8 +13,8 @@ use ir::dominators::NONE;
 use ir::instrument::{Analysis, instrument};
 use ir::module::Module;
 use ir::scan::name;
-use support::{Llvm, Made, by_clang, by_rustc, run};
-use testkit::{Random, Scratch, skip_this};
+use support::{Llvm, Made, by_clang, by_rustc, run, without_llvm};
+use testkit::{Random, Scratch};
 
 /// A loop: its depth from 1, its header, and its blocks.
 type Found = (u32, String, BTreeSet<String>);
@@ -104,7 +104,7 @@ fn check(llvm: Llvm, made: &Made, scratch: &Scratch) -> usize {
 #[test]
 fn loops_of_clangs_text_are_llvms() {
     let Some(llvm) = Llvm::with(&["clang", "opt"]) else {
-        return skip_this("clang and opt of LLVM 15 or later are not installed");
+        return without_llvm("clang and opt of LLVM 15 or later");
     };
     let scratch = Scratch::new();
     let loops: usize =
@@ -115,10 +115,10 @@ fn loops_of_clangs_text_are_llvms() {
 #[test]
 fn loops_of_rustcs_text_are_llvms() {
     let scratch = Scratch::new();
-    let Some(made) = by_rustc(&scratch) else { return skip_this("rustc does not run") };
+    let Some(made) = by_rustc(&scratch) else { return without_llvm("rustc") };
     let version = made[0].version;
     let Some(llvm) = Llvm::at_least(version, &["opt"]) else {
-        return skip_this(&format!("opt of LLVM {version} or later is not installed"));
+        return without_llvm(&format!("clang and opt of LLVM {version} or later"));
     };
     let loops: usize = made.iter().map(|made| check(llvm, made, &scratch)).sum();
     assert!(loops > 20, "{loops}");
@@ -185,7 +185,7 @@ fn tangled(random: &mut Random, function: usize) -> String {
 #[test]
 fn loops_of_tangled_functions_are_llvms() {
     let Some(llvm) = Llvm::with(&["opt"]) else {
-        return skip_this("opt of LLVM 15 or later is not installed");
+        return without_llvm("clang and opt of LLVM 15 or later");
     };
     let scratch = Scratch::new();
     let mut random = Random(0x7A9);

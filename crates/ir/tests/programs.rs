@@ -12,8 +12,8 @@ use std::process::Command;
 use abi::loops::Mode;
 use ir::choice::{Functions, Options};
 use support::ran::{Ran, Row, instrumented, runtime, watched};
-use support::{Llvm, Made, by_rustc, programs, run};
-use testkit::{Scratch, skip_this};
+use support::{Llvm, Made, by_rustc, programs, run, without_llvm};
+use testkit::Scratch;
 
 /// Everything of a module.
 fn all(mode: Mode) -> Options<'static> {
@@ -47,7 +47,7 @@ struct Bench {
 impl Bench {
     fn new() -> Option<Self> {
         let Some(llvm) = Llvm::with(&["clang", "opt"]) else {
-            skip_this("clang and opt of LLVM 15 or later are not installed");
+            without_llvm("clang and opt of LLVM 15 or later");
             return None;
         };
         let scratch = Scratch::new();
@@ -331,10 +331,10 @@ fn it_works_in_programs_at_fixed_addresses_and_in_shared_objects() {
 #[test]
 fn programs_of_rustc_print_the_same() {
     let scratch = Scratch::new();
-    let Some(made) = by_rustc(&scratch) else { return skip_this("rustc does not run") };
+    let Some(made) = by_rustc(&scratch) else { return without_llvm("rustc") };
     let version = made[0].version;
     let Some(llvm) = Llvm::at_least(version, &["clang", "opt"]) else {
-        return skip_this(&format!("clang of LLVM {version} or later is not installed"));
+        return without_llvm(&format!("clang and opt of LLVM {version} or later"));
     };
     let runtime = runtime(llvm, scratch.path());
     // rustc links; this puts our object in the place of the program's.

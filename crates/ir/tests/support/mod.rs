@@ -58,6 +58,11 @@ impl Llvm {
     }
 }
 
+/// Says that a test has no judge on this machine.
+pub fn without_llvm(what: &str) {
+    testkit::skip("loops and LLVM", &format!("{what} is not installed"));
+}
+
 /// The folder of test programs.
 pub fn programs() -> PathBuf {
     root().join("tests/programs/loops")
