@@ -83,8 +83,9 @@ pub struct LoopData<'a> {
     pub rows: &'a [LoopRow],
     /// Mode log: begins and ends; those of one thread in the order in which they happened.
     pub events: &'a [LoopEvent],
-    /// How many counters a row may have.
-    pub counters: usize,
+    /// For each process, which of the profile's counters those of its rows are. A process that is not
+    /// there has none.
+    pub counters: &'a [Vec<usize>],
 }
 
 /// All loops of a profile.
@@ -167,7 +168,7 @@ impl LoopTree {
 
     /// Ticks as nanoseconds.
     pub fn ns(&self, ticks: f64) -> Option<f64> {
-        self.ticks_per_second.map(|rate| ticks / rate * 1e9)
+        self.ticks_per_second.map(|rate| ticks * (1e9 / rate))
     }
 
     /// The nodes without a node around them.

@@ -223,7 +223,7 @@ fn mode_log_takes_its_times_from_events() {
     let events =
         [event(1, false, 100), event(1, true, 130), event(1, false, 140), event(1, true, 150)];
     let rows = [LoopRow { tid: 5, id: 1, hits: 4, ..LoopRow::default() }];
-    let data = LoopData { modules: &modules, rows: &rows, events: &events, counters: 0 };
+    let data = LoopData { modules: &modules, rows: &rows, events: &events, counters: &[] };
     let table = loops(data, &[]);
     let loop1 = node(&table.modules[0], 1);
     assert_eq!((loop1.all.begun, loop1.all.ticks), (2, 40));
@@ -231,6 +231,24 @@ fn mode_log_takes_its_times_from_events() {
     // s² = 200; V = 16 · 0.5 · 200/2 = 800; t(0.975; 1) = 12.706.
     let margin = loop1.all.raw.unwrap().inclusive.margin.unwrap();
     assert!((margin - 12.706_2 * 800f64.sqrt()).abs() < 0.01, "{margin}");
+}
+
+/// Two passes of one program, each with a counter of its own, and a third process without any.
+#[test]
+fn counters_of_passes_stay_apart() {
+    let module = |process| LoopModule { process, ..module(1, None) };
+    let modules = [module(0), module(1), module(2)];
+    let row = |module, counted, value: u64| LoopRow {
+        counted,
+        counters: vec![value],
+        ..timed(module, 1, 1, 10, 100, 0)
+    };
+    let rows = [row(0, 4, 40), row(1, 5, 500), LoopRow { counters: vec![], ..row(2, 0, 0) }];
+    let counters = [vec![0], vec![1]];
+    let data = LoopData { modules: &modules, rows: &rows, events: &[], counters: &counters };
+    let numbers = &node(&loops(data, &[]).modules[0], 1).all.clone();
+    let sum = |index| numbers.counter(index).map(|sum| (sum.total, sum.hits, sum.per_hit()));
+    assert_eq!((sum(0), sum(1), sum(2)), (Some((40, 4, 10.0)), Some((500, 5, 100.0)), None));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use profile::loops::{LoopModule, LoopRow};
 
 use super::estimate::{NoTime, Overhead, Sum, total};
 use super::log::Logged;
-use super::numbers::{Cell, Numbers, of_scope};
+use super::numbers::{Cell, CounterSum, Numbers, of_scope};
 use super::tree::{choose_for, order};
 use super::{LoopData, LoopNode, LoopThread, LoopTree, Mode};
 
@@ -57,7 +57,7 @@ pub(super) fn tree(
     let (table, choice) = choose_for(&group.id, ids, modules(), files);
     let parents: Option<Vec<Option<u32>>> =
         table.as_ref().map(|table| table.entries.iter().map(|entry| entry.parent).collect());
-    let mut sums = Sums { mode: group.mode, ids, counters: data.counters, ..Sums::default() };
+    let mut sums = Sums::new(group.mode, ids, data.counters);
     for index in &group.registrations {
         let module = &data.modules[*index];
         for row in &rows[*index] {
@@ -130,31 +130,22 @@ fn imbalance(values: &[f64]) -> Option<f64> {
 }
 
 /// What is added up.
-struct Sums {
+struct Sums<'a> {
     mode: Mode,
     ids: u32,
-    counters: usize,
+    counters: &'a [Vec<usize>],
     all: BTreeMap<u32, Cell>,
     threads: BTreeMap<LoopThread, BTreeMap<u32, Cell>>,
     beyond: u64,
     damaged: u64,
 }
 
-impl Default for Sums {
-    fn default() -> Self {
-        Self {
-            mode: Mode::Other(u32::MAX),
-            ids: 0,
-            counters: 0,
-            all: BTreeMap::new(),
-            threads: BTreeMap::new(),
-            beyond: 0,
-            damaged: 0,
-        }
+impl<'a> Sums<'a> {
+    fn new(mode: Mode, ids: u32, counters: &'a [Vec<usize>]) -> Self {
+        let (all, threads) = (BTreeMap::new(), BTreeMap::new());
+        Self { mode, ids, counters, all, threads, beyond: 0, damaged: 0 }
     }
-}
 
-impl Sums {
     fn add(&mut self, module: &LoopModule, row: &LoopRow, logged: &Logged) {
         if row.id >= self.ids {
             self.beyond += 1;
@@ -174,6 +165,21 @@ impl Sums {
         self.all.entry(row.id).or_insert_with(Cell::empty).add(&cell);
     }
 
+    /// What the counters of a row added, by the profile's counters.
+    fn counters_of(&self, module: &LoopModule, row: &LoopRow) -> Vec<Option<CounterSum>> {
+        let mut sums = Vec::new();
+        let places = self.counters.get(module.process).map_or(&[][..], Vec::as_slice);
+        if row.counted == 0 || places.len() != row.counters.len() {
+            return sums;
+        }
+        for (place, total) in places.iter().zip(&row.counters) {
+            sums.resize(sums.len().max(place + 1), None);
+            let (total, hits) = (u128::from(*total), u128::from(row.counted));
+            sums[*place] = Some(CounterSum { total, hits });
+        }
+        sums
+    }
+
     /// One row as a cell.
     fn cell(&mut self, module: &LoopModule, row: &LoopRow) -> Cell {
         let time = total(row, self.mode);
@@ -191,11 +197,7 @@ impl Sums {
             child_ticks: (self.mode == Mode::Timed).then_some(row.child_ticks.into()),
             iterations: (row.iterated > 0).then_some(row.iterations.into()),
             iterated: row.iterated.into(),
-            counted: row.counted.into(),
-            counters: match row.counters.len() == self.counters && row.counted > 0 {
-                true => row.counters.iter().map(|n| u128::from(*n)).collect(),
-                false => Vec::new(),
-            },
+            counters: self.counters_of(module, row),
             ..Numbers::default()
         };
         Cell {
@@ -233,11 +235,15 @@ impl Cell {
             (Some(mine), other) => Some(mine + other.unwrap_or(0)),
         };
         mine.iterated += theirs.iterated;
-        mine.counted += theirs.counted;
-        if mine.counters.is_empty() {
-            mine.counters = theirs.counters.clone();
-        } else {
-            mine.counters.iter_mut().zip(&theirs.counters).for_each(|(sum, n)| *sum += n);
+        if mine.counters.len() < theirs.counters.len() {
+            mine.counters.resize(theirs.counters.len(), None);
+        }
+        for (mine, theirs) in mine.counters.iter_mut().zip(&theirs.counters) {
+            if let Some(CounterSum { total, hits }) = theirs {
+                let sum = mine.get_or_insert_default();
+                sum.total += total;
+                sum.hits += hits;
+            }
         }
         self.time = match (self.time, other.time) {
             (Some(mut sum), Some(time)) => {

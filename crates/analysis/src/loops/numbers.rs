@@ -28,10 +28,9 @@ pub struct Numbers {
     pub iterations: Option<u128>,
     /// Hits whose iterations are known.
     pub iterated: u128,
-    /// Timed hits for which counters were read.
-    pub counted: u128,
-    /// What the counters added in these; empty if none were read.
-    pub counters: Vec<u128>,
+    /// What the profile's counters added in timed hits. A counter that was not read, or is beyond the
+    /// end, has none.
+    pub counters: Vec<Option<CounterSum>>,
     /// Times as they were measured, for all hits. Missing in mode count.
     pub raw: Option<Times>,
     /// Times without what measuring has added. Missing where the cost of a hit is not known.
@@ -42,6 +41,11 @@ pub struct Numbers {
 }
 
 impl Numbers {
+    /// What a counter of the profile added.
+    pub fn counter(&self, index: usize) -> Option<CounterSum> {
+        *self.counters.get(index)?
+    }
+
     /// Timed hits that began and did not end.
     pub fn unended(&self) -> u128 {
         self.begun.saturating_sub(self.ended)
@@ -50,6 +54,22 @@ impl Numbers {
     /// Compensated times where there are some, unless raw ones are asked for.
     pub fn times(&self, raw: bool) -> Option<&Times> {
         self.compensated.as_ref().filter(|_| !raw).or(self.raw.as_ref())
+    }
+}
+
+/// What a counter added in the hits for which it was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CounterSum {
+    /// The sum.
+    pub total: u128,
+    /// How many hits these were; at least 1.
+    pub hits: u128,
+}
+
+impl CounterSum {
+    /// Its mean.
+    pub fn per_hit(&self) -> f64 {
+        self.total as f64 / self.hits as f64
     }
 }
 
