@@ -6,10 +6,13 @@
  * each thread a table of `counterpoint_loops_entry_t`, one entry per id, and reads it afterwards.
  * Instrumented code needs no symbol of the runtime and no thread-local storage.
  *
- *  1. A constructor of the module looks up `counterpoint_loops_register` with dlsym, if the
- *     process has a dlsym, and calls it with the descriptor. A loader that has no constructors (a
- *     JIT) calls the exported function `counterpoint_loops_attach_<id of the module>` instead,
- *     with the address of a `counterpoint_loops_register`. Without a runtime nothing happens.
+ *  1. A constructor of the module calls `counterpoint_loops_register` with the descriptor: the one
+ *     that is linked in (a weak reference), otherwise the one that dlsym(RTLD_DEFAULT, ...) finds,
+ *     if the process has a dlsym (a weak reference, too). Without a runtime nothing happens. A
+ *     runtime that comes later finds the descriptors of loaded ELF files by their notes (below). A
+ *     loader that runs no constructors calls the exported function
+ *     `counterpoint_loops_attach_<id of the module>` with the address of a
+ *     `counterpoint_loops_register`; that function calls it and returns its result.
  *  2. `register` fills in the fields below "written by the runtime", `enter` last (release).
  *  3. Each instrumented function loads `enter` (acquire) once, when it is entered. Null: nothing is
  *     counted. Otherwise it calls it and keeps the result, the table of this thread, or null.
@@ -17,7 +20,9 @@
  *     hit is timed if the mode says so. On each edge out of it, and before each return, a timed
  *     hit adds to `ended`, `ticks` and the squares. A hit that is left by an exception, longjmp or
  *     a thread's end was begun and did not end: `begun` - `ended`.
- *  5. A destructor of the module calls `counterpoint_loops_unregister`, if it was registered.
+ *  5. A destructor of the module calls the descriptor's `unregister`, if that is not null. Some
+ *     loaders (the JITs of TVM) run no destructors and free the module's memory without a word: a
+ *     runtime does not look at a descriptor again after a call that it was passed to has returned.
  *
  * All numbers are in the byte order of the machine. Only the thread that owns a table writes it, and
  * it does so with plain loads and stores; another thread may read it at any time and sees each
@@ -94,15 +99,24 @@ struct counterpoint_loops_module {
   uint64_t (*begin)(counterpoint_loops_entry_t* entry, uint32_t id);                 /* 72 */
   void (*end)(counterpoint_loops_entry_t* entry, uint32_t id, uint64_t began);       /* 80 */
   /* Mode log: at each begin (end = 0) and each end (end = 1). The return address of this call is
-   * the place in the machine code. Never null in this mode once `enter` returns a table. */
+   * the place in the machine code. Never null in this mode once `enter` returns a table. In this
+   * mode the instrumented code writes nothing to an entry itself: `log` counts the hits. */
   void (*log)(counterpoint_loops_entry_t* entry, uint32_t id, uint32_t end);         /* 88 */
   uint32_t first;           /*  96  sampled: how many hits are timed before the random ones: 100 */
   uint32_t gap_mask;        /* 100  sampled: gaps are 1 + (random & gap_mask): 127 */
   uint64_t handle;          /* 104  the runtime's own */
-  uint64_t reserved[2];     /* 112 */
+  void (*unregister)(counterpoint_loops_module_t*); /* 112  called before the module goes away */
+  uint64_t reserved;        /* 120 */
 };
 
+/* The ELF note of an instrumented module, in the section ".note.counterpoint.loops", which is
+ * allocated and aligned to 4 bytes. The description has 8 bytes: the distance from its own first
+ * byte to the descriptor, signed, so that no relocation is left for the loader. */
+#define COUNTERPOINT_LOOPS_NOTE_NAME "Counterpoint"
+#define COUNTERPOINT_LOOPS_NOTE_TYPE 0x4c4f4f50 /* "LOOP" */
+
 /* What a runtime exports. Both may be called by any thread, but not in a signal handler.
+ * Registering a descriptor that is registered does nothing and returns what the first call returned.
  *  0  registered;  1  nothing is recorded (`enter` may still be set later);
  * -1  not a descriptor, or of a version or size that this runtime does not know: left alone */
 int32_t counterpoint_loops_register(counterpoint_loops_module_t* module);

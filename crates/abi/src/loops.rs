@@ -10,8 +10,16 @@ pub const MAGIC: [u8; 8] = *b"CPLOOPS1";
 pub const VERSION: u32 = 1;
 /// What a module's constructor looks up.
 pub const REGISTER_SYMBOL: &CStr = c"counterpoint_loops_register";
-/// What a module's destructor looks up.
+/// The function that [`Module::unregister`] is, as a runtime exports it.
 pub const UNREGISTER_SYMBOL: &CStr = c"counterpoint_loops_unregister";
+/// The start of the exported function for loaders without constructors; the id in hexadecimal follows.
+pub const ATTACH_PREFIX: &CStr = c"counterpoint_loops_attach_";
+/// The section of a module's ELF note.
+pub const NOTE_SECTION: &CStr = c".note.counterpoint.loops";
+/// The name in that note.
+pub const NOTE_NAME: &CStr = c"Counterpoint";
+/// The type of that note: "LOOP".
+pub const NOTE_TYPE: u32 = 0x4c4f_4f50;
 
 /// How hits are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -117,8 +125,10 @@ pub struct Module {
     pub gap_mask: u32,
     /// The runtime's own.
     pub handle: AtomicU64,
-    /// The runtime's own.
-    pub reserved: [u64; 2],
+    /// An `extern "C" fn(*mut Module)`, which the module's destructor calls, or null.
+    pub unregister: AtomicPtr<()>,
+    /// Zero.
+    pub reserved: u64,
 }
 
 const _: () = assert!(size_of::<Entry>() == 128 && size_of::<Module>() == 128);
@@ -127,4 +137,4 @@ const _: () = assert!(offset_of!(Entry, first_ended) == 80 && offset_of!(Entry, 
 const _: () = assert!(offset_of!(Module, id) == 24 && offset_of!(Module, table) == 40);
 const _: () = assert!(offset_of!(Module, rehearse) == 56 && offset_of!(Module, enter) == 64);
 const _: () = assert!(offset_of!(Module, log) == 88 && offset_of!(Module, first) == 96);
-const _: () = assert!(offset_of!(Module, handle) == 104);
+const _: () = assert!(offset_of!(Module, handle) == 104 && offset_of!(Module, unregister) == 112);

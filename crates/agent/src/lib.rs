@@ -19,7 +19,7 @@
 //! | [`state`] | whether something is being recorded, and what was asked for |
 //! | [`process`] | what one process owns: its row of the loss table and its part of the profile |
 //! | [`recorder`] | records calls of a thread: bracket, pages, collectors, calibration, fork |
-//! | [`adapters`] | one folder for each kind of host: [`adapters::iree`] and [`adapters::tvm`] |
+//! | [`adapters`] | one folder for each kind of host: [`adapters::iree`], [`adapters::tvm`] and [`adapters::loops`] |
 //! | [`entry`] | where the host enters: constructor, sessions, C interface, `exec` |
 //!
 //! Rules. The host never dies of us: we never call exit (except for the one variable of IREE's original
@@ -48,6 +48,7 @@ pub use adapters::iree::call_hook::{
     iree_hal_executable_library_call_hook_begin, iree_hal_executable_library_call_hook_end,
 };
 pub use adapters::iree::interpose::{dlsym, mmap, mmap64, mprotect};
+pub use adapters::loops::register::{counterpoint_loops_register, counterpoint_loops_unregister};
 pub use adapters::tvm::exports::{
     __tvm_ffi_counterpoint_calls, __tvm_ffi_counterpoint_collector,
     __tvm_ffi_counterpoint_collector_remove, __tvm_ffi_counterpoint_entry,

@@ -154,6 +154,12 @@ losses! {
         "calls of an imported trace that took less than half a nanosecond, but more than nothing; views show them as 0 ns";
     47 TraceRestUnread "trace_rest_unread" Missing
         "trace files in which something follows the end of the trace, for example a second trace; it was not read";
+    48 LoopNoRoom "loop_no_room" Missing
+        "threads for which the pool had no room for the counts of an instrumented module; what these threads did in its loops is not counted";
+    49 LoopLogFull "loop_log_full" Missing
+        "begins and ends of loops in mode log that found no room in the thread's log, although they were among the first of their loop; they are counted but not recorded";
+    50 TornLoops "torn_loops" Missing
+        "places where a file or a page with the counts of loops is damaged; what cannot be read there is missing";
 }
 
 impl Loss {

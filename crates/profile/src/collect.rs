@@ -29,6 +29,7 @@ use crate::beneath::Dir;
 use crate::error::{Error, Result};
 use crate::leftovers::{Leftovers, PartId, read_page};
 use crate::live::{ProcessId, boot_id};
+use crate::loops;
 use crate::manifest::{Manifest, Origin, State};
 use crate::passes::{is_not_begun, open_dir};
 use crate::pools::{self, NoPool};
@@ -182,8 +183,9 @@ fn collect_one(
     };
     let live = left.alive();
     let over = closing == Closing::Now || is_over(&manifest);
-    let empty =
-        left.pages.is_empty() && left.ledgers.is_empty() && left.run_ledger.losses.is_empty();
+    let empty = left.pages.is_empty()
+        && left.loops.is_empty()
+        && left.ledgers.is_empty() && left.run_ledger.losses.is_empty();
     if empty && live.is_empty() && over {
         manifest.pool = None;
         manifest.write_in(root)?;
@@ -192,6 +194,7 @@ fn collect_one(
     }
     write(&manifest)?;
     let pages = append_pages(root, &left, &path)?;
+    append_loops(root, &left, &path)?;
     for (id, ledger) in left.ledgers.iter().filter(|(id, _)| !left.is_alive(**id)) {
         ledger.write(&root.make_dir(PARTS_NAME)?.make_dir(&id.name())?)?;
     }
@@ -278,6 +281,16 @@ pub fn discard_pool(dir: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Appends what dead processes counted in loops. What a part has already is appended again, where the
+/// collector was killed in between; readers use each row once.
+fn append_loops(root: &Dir, left: &Leftovers, pool: &Path) -> Result<()> {
+    for run in left.loops.iter().filter(|run| !left.is_alive(run.part)) {
+        let part = root.make_dir(PARTS_NAME)?.make_dir(&run.part.name())?;
+        loops::append(&left.file, run, &part, pool)?;
+    }
+    Ok(())
 }
 
 /// Appends the pages of dead processes that their parts do not have yet.

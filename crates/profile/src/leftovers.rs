@@ -11,6 +11,7 @@ use record::pool::PoolFile;
 
 use crate::ledger::{Ledger, LossCount, merge_losses};
 use crate::live::{ProcessId, boot_id};
+use crate::loops::{self, LoopRun};
 use crate::manifest::Manifest;
 
 /// One process generation of a run: whose part is `processes/PID-START-GENERATION`.
@@ -61,6 +62,8 @@ pub(crate) struct LeftPage {
 pub(crate) struct Leftovers {
     pub file: PoolFile,
     pub pages: Vec<LeftPage>,
+    /// Runs of pages with counts of loops.
+    pub loops: Vec<LoopRun>,
     pub ledgers: BTreeMap<PartId, Ledger>,
     /// Of the run as a whole: what happened outside of processes that record.
     pub run_ledger: Ledger,
@@ -120,6 +123,8 @@ impl Leftovers {
                 page.copy = None;
             }
         }
+        let loops = loops::find(&file)?;
+        loops.iter().for_each(|run| meet(run.part));
         if same_boot {
             newest.retain(|process, generation| {
                 let id = PartId {
@@ -132,7 +137,7 @@ impl Leftovers {
         } else {
             newest.clear();
         }
-        Ok(Self { file, pages, ledgers, run_ledger, alive: newest })
+        Ok(Self { file, pages, loops, ledgers, run_ledger, alive: newest })
     }
 
     /// Whether this generation of this process may still write.

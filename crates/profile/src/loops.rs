@@ -1,8 +1,35 @@
 //! Loops of instrumented modules: what each thread counted for each id of each module.
 //! `include/counterpoint/loops.h` says what the numbers of a row mean.
+//!
+//! ```text
+//!  processes/*/loops.cps ─ frames ─┐
+//!  runs of pages in the pool ──────┴─► Profile::loops ─► modules, rows, events, losses
+//!                            └─ collect ─► loops.cps
+//! ```
 
-/// A module that was registered in a process. The same module loaded twice has two of these,
-/// with the same identity.
+mod pool;
+mod read;
+
+pub(crate) use pool::{LoopRun, append, find};
+
+use crate::ledger::LossCount;
+
+/// Everything that a profile knows of loops.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Loops {
+    /// Modules by process, in the order in which they were registered.
+    pub modules: Vec<LoopModule>,
+    /// By process, in the order in which threads ended; those of threads that have not, last.
+    pub rows: Vec<LoopRow>,
+    /// Records of mode log; those of one thread and module are in the order in which they were made.
+    pub events: Vec<LoopEvent>,
+    /// What is damaged.
+    pub losses: Vec<LossCount>,
+}
+
+/// A module that was registered in a process. A module that is loaded from two files, or was compiled
+/// by a JIT and into a file, has two of these, with the same identity. One that is unloaded and loaded
+/// again from the same place has one (in mode log only if it got the same address).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoopModule {
     /// Index of the process in the profile.
@@ -19,13 +46,21 @@ pub struct LoopModule {
     pub table: Option<String>,
     /// File of the executable or shared object that it is in; a JIT's module has none.
     pub object: Option<String>,
-    /// Ticks in a second.
+    /// Ticks in a second. NaN: not known, because the clock of the profile is another one and the
+    /// process noted no two moments that are a millisecond apart.
     pub ticks_per_second: f64,
-    /// What an empty hit costs; missing if the module has no rehearsal.
+    /// Mode sampled: how many hits of each id and thread were timed before the random ones.
+    pub first: u32,
+    /// Mode sampled: gaps between random hits are 1 + (random & this).
+    pub gap_mask: u32,
+    /// What an empty hit costs: medians. Missing if the module has no rehearsal, and in mode log.
     pub cost: Option<HitCost>,
+    /// The 10th and the 90th percentile of the same measurements.
+    pub cost_range: Option<[HitCost; 2]>,
 }
 
-/// What an empty hit (one begin and one end) of a module costs, in ticks.
+/// What an empty hit (one begin and one end) of a module costs, in ticks. 0 for a kind of hit that the
+/// module's mode does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HitCost {
     /// The time that a timed hit measures although there is nothing inside.
@@ -71,7 +106,7 @@ pub struct LoopRow {
     pub first_squares: u128,
     /// Timed hits for which counters were read.
     pub counted: u64,
-    /// What the counters of the run added in these, by counter; empty if none were read.
+    /// What the counters of the process's pass added in these, by counter; empty if none were read.
     pub counters: Vec<u64>,
 }
 

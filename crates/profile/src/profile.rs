@@ -12,6 +12,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use model::Loss;
+use record::loops::LOOPS_NAME;
 use record::meta::{
     self, Calibration, FRAME_PREFIX_BYTES, Frame, Frames, Leaving, Library, META_NAME, OpExport,
     PAGES_NAME, PARTS_NAME, ValueKey,
@@ -183,6 +184,7 @@ impl Profile {
         if let Some(left) = left {
             ids.extend(left.ledgers.keys());
             ids.extend(left.pages.iter().map(|page| PartId::of(&page.header)));
+            ids.extend(left.loops.iter().map(|run| run.part));
             alive.extend(ids.iter().filter(|id| left.is_alive(**id)));
             for page in left.pages {
                 pages.entry(PartId::of(&page.header)).or_insert_with(Vec::new).push(page);
@@ -362,6 +364,16 @@ impl Process {
         let gone =
             || Error::new("open", Path::new(PARTS_NAME), io::Error::from(io::ErrorKind::NotFound));
         self.parts.as_ref().ok_or_else(gone)?.dir(self.id.name())?.file(PAGES_NAME)
+    }
+
+    /// Its file of loops. `None`: it has none.
+    pub(crate) fn open_loops(&self) -> Result<Option<File>> {
+        let Some(parts) = &self.parts else { return Ok(None) };
+        match parts.dir(self.id.name()).and_then(|part| part.file(LOOPS_NAME)) {
+            Ok(file) => Ok(Some(file)),
+            Err(e) if e.is_not_found() => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
     fn open(

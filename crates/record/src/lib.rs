@@ -17,6 +17,7 @@
 //! | [`page`] | a page: header, call records, thread clock records |
 //! | [`pool`] | the shared mapping: page claims, the process table with its losses |
 //! | [`meta`] | frames of a process's metadata file |
+//! | [`loops`] | tables of instrumented loops, and the file that they end in |
 //! | [`run_file`] | what `run` resolved and the agent obeys |
 //! | [`carry`] | which programs can carry the preloaded library: none of our bytes, but known to both sides |
 //! | [`clock`] | ticks, snapshots, and the line between ticks and nanoseconds |
@@ -28,6 +29,7 @@
 
 pub mod carry;
 pub mod clock;
+pub mod loops;
 pub mod meta;
 pub mod page;
 pub mod pool;

@@ -373,13 +373,17 @@ impl Frame {
                 KIND_LEAVING
             }
         };
-        let payload = e.finish();
-        let mut frame = Encoder::new();
-        frame.u32(payload.len() as u32).u16(kind).u16(0).u64(xxh64(&payload));
-        let mut bytes = frame.finish();
-        bytes.extend_from_slice(&payload);
-        bytes
+        frame(kind, &e.finish())
     }
+}
+
+/// A frame of this kind, ready to append.
+pub(crate) fn frame(kind: u16, payload: &[u8]) -> Vec<u8> {
+    let mut frame = Encoder::new();
+    frame.u32(payload.len() as u32).u16(kind).u16(0).u64(xxh64(payload));
+    let mut bytes = frame.finish();
+    bytes.extend_from_slice(payload);
+    bytes
 }
 
 fn put_spread(e: &mut Encoder, s: &Spread) {
@@ -493,7 +497,8 @@ pub fn read_frames(bytes: &[u8]) -> Frames {
     result
 }
 
-fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
+/// The frame at the start of `bytes`: its kind, its payload and its length.
+pub(crate) fn raw_frame(bytes: &[u8]) -> Result<(u16, &[u8], usize), Truncated> {
     let mut prefix = Decoder::new(bytes);
     let (length, kind, _, checksum) =
         (prefix.u32()? as usize, prefix.u16()?, prefix.u16()?, prefix.u64()?);
@@ -502,6 +507,11 @@ fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
     if xxh64(payload) != checksum {
         return Err(Truncated { at: PREFIX_BYTES });
     }
+    Ok((kind, payload, end))
+}
+
+fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
+    let (kind, payload, end) = raw_frame(bytes)?;
     let d = &mut Decoder::new(payload);
     let frame = match kind {
         KIND_PROCESS => {

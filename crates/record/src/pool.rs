@@ -280,6 +280,51 @@ impl Pool {
         })
     }
 
+    /// Takes `count` free pages that follow one another, from the end of the pool, where they are in
+    /// the way of no single page. Returns the first; `None` when there is no such room.
+    pub fn claim_run(&self, row: u32, count: usize) -> Option<usize> {
+        let claims = self.claims();
+        let take = |n: usize| {
+            claims[n].compare_exchange(0, row + 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        };
+        let mut end = PAGES;
+        while count > 0 && end >= count {
+            let first = end - count;
+            // The last page of the stretch that somebody has: the next try ends before it.
+            let taken = (first..end).rev().find(|n| claims[*n].load(Ordering::Relaxed) != 0);
+            let taken = taken.or_else(|| {
+                let lost = (first..end).find(|n| !take(*n))?;
+                (first..lost).for_each(|n| self.release_page(n));
+                Some(lost)
+            });
+            match taken {
+                None => return Some(first),
+                Some(taken) => end = taken,
+            }
+        }
+        None
+    }
+
+    /// Maps pages that [`Pool::claim_run`] took, as one piece, and has them present, as
+    /// [`Pool::populate`] does for one. Not zeroed: what was in them before may still be there.
+    ///
+    /// # Errors
+    /// As [`Pool::populate`].
+    pub fn map_run(&self, first: usize, count: usize, path: &CStr) -> Result<*mut u8, i32> {
+        let bytes = count * PAGE_BYTES;
+        let fd = open_raw(path)?;
+        let place = map_part(std::ptr::null_mut(), SHARED, fd, page_offset(first), bytes)
+            .and_then(|place| {
+                let populated = make_present(place, bytes, page_offset(first), fd);
+                populated.map(|()| place).inspect_err(|_| {
+                    // SAFETY: mapped above, and nobody knows it.
+                    unsafe { libc::syscall(libc::SYS_munmap, place, bytes) };
+                })
+            });
+        close_raw(fd);
+        place
+    }
+
     /// Gives a page back. Its content must have been flushed.
     pub fn release_page(&self, page: usize) {
         self.claims()[page % PAGES].store(0, Ordering::Release);
@@ -369,34 +414,53 @@ impl Pool {
     /// program may lock no more), or why the pool cannot be opened.
     pub fn populate(&self, page: usize, path: &CStr) -> Result<(), i32> {
         let place = self.map_page(page, path)?;
-        let start: *mut libc::c_void = place.cast();
         // SAFETY: the range lies inside the mapping.
-        if unsafe { libc::madvise(start, PAGE_BYTES, libc::MADV_POPULATE_WRITE) } == 0 {
+        if unsafe { libc::madvise(place.cast(), PAGE_BYTES, libc::MADV_POPULATE_WRITE) } == 0 {
             return Ok(());
         }
         if errno() != libc::EINVAL {
             return Err(errno());
         }
-        // Before Linux 5.14: reserve the space, then touch each page (which is counted as page
-        // faults of the program, but outside of any bracketed call).
         let fd = open_raw(path)?;
-        let offset = page_offset(page) as libc::c_long;
-        let bytes = PAGE_BYTES as libc::c_long;
-        // SAFETY: `fd` was just opened; the arguments are plain numbers.
-        let reserved =
-            unsafe { libc::syscall(libc::SYS_fallocate, libc::c_long::from(fd), 0, offset, bytes) };
-        let failure = errno();
+        let made = make_present_without_populate(place, PAGE_BYTES, page_offset(page), fd);
         close_raw(fd);
-        if reserved != 0 {
-            return Err(failure);
-        }
-        for at in (0..PAGE_BYTES).step_by(4096) {
-            // SAFETY: inside the page; nobody else writes to a page that this thread claimed.
-            unsafe { place.add(at).cast::<AtomicU32>().as_ref() }
-                .map(|word| word.fetch_add(0, Ordering::Relaxed));
-        }
-        Ok(())
+        made
     }
+}
+
+/// Makes the memory of a mapping of the pool present.
+fn make_present(place: *mut u8, bytes: usize, offset: usize, fd: i32) -> Result<(), i32> {
+    // SAFETY: the caller has mapped this range.
+    if unsafe { libc::madvise(place.cast(), bytes, libc::MADV_POPULATE_WRITE) } == 0 {
+        return Ok(());
+    }
+    match errno() {
+        libc::EINVAL => make_present_without_populate(place, bytes, offset, fd),
+        errno => Err(errno),
+    }
+}
+
+/// Before Linux 5.14: reserves the space, then touches each page (which is counted as page faults of
+/// the program, but outside of any bracketed call).
+fn make_present_without_populate(
+    place: *mut u8,
+    bytes: usize,
+    offset: usize,
+    fd: i32,
+) -> Result<(), i32> {
+    let (offset, length) = (offset as libc::c_long, bytes as libc::c_long);
+    // SAFETY: the caller has opened `fd`; the arguments are plain numbers.
+    let reserved =
+        unsafe { libc::syscall(libc::SYS_fallocate, libc::c_long::from(fd), 0, offset, length) };
+    if reserved != 0 {
+        return Err(errno());
+    }
+    for at in (0..bytes).step_by(4096) {
+        // SAFETY: inside the mapping; nobody else writes to pages that this thread claimed.
+        unsafe { place.add(at).cast::<AtomicU32>().as_ref() }
+            .map(|word| word.fetch_add(0, Ordering::Relaxed));
+    }
+    Ok(())
 }
 
 const SHARED: i32 = libc::MAP_SHARED | libc::MAP_NORESERVE;

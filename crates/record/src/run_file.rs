@@ -19,7 +19,7 @@ use crate::pool::ProfileId;
 use crate::wire::{Decoder, Encoder, Truncated, xxh64};
 
 const MAGIC: &[u8; 8] = b"CPTRUN01";
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 const PREFIX_BYTES: usize = 24;
 
 /// Name of the run file in a profile directory.
@@ -44,8 +44,28 @@ pub struct RunFile {
     pub filters: Vec<String>,
     /// Read counters for book-keeping ops of virtual machines (`vm.builtin.…`), too.
     pub bookkeeping: bool,
+    /// How instrumented loops are recorded; `None`: they are not.
+    pub loops: Option<LoopOptions>,
     /// Clock snapshots taken by `run` before the program started.
     pub snapshots: Vec<Snapshot>,
+}
+
+/// How instrumented loops are recorded, where the instrumented code leaves the choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopOptions {
+    /// Mode sampled: how many hits of each id and thread are timed before the random ones.
+    pub first: u32,
+    /// Mode sampled: gaps between timed hits are 1 + (random & this); one less than a power of two.
+    pub gap_mask: u32,
+    /// Mode log: how many hits of each id and thread are recorded.
+    pub logged: u32,
+}
+
+impl Default for LoopOptions {
+    /// The first 100 hits, then gaps of 1 to 128; 100 hits in the log.
+    fn default() -> Self {
+        Self { first: 100, gap_mask: 127, logged: 100 }
+    }
 }
 
 /// Why bytes are not a run file.
@@ -107,7 +127,10 @@ impl RunFile {
         for filter in &self.filters {
             e.str(filter);
         }
-        e.u8(self.bookkeeping.into());
+        e.u8(self.bookkeeping.into()).u8(self.loops.is_some().into());
+        if let Some(LoopOptions { first, gap_mask, logged }) = self.loops {
+            e.u32(first).u32(gap_mask).u32(logged);
+        }
         e.u32(self.snapshots.len() as u32);
         for snapshot in &self.snapshots {
             put_snapshot(&mut e, snapshot);
@@ -209,8 +232,12 @@ impl RunFile {
         }
         let filters = (0..d.u32()?).map(|_| d.string()).collect::<Result<_, _>>()?;
         let bookkeeping = d.u8()? != 0;
+        let loops = match d.u8()? {
+            0 => None,
+            _ => Some(LoopOptions { first: d.u32()?, gap_mask: d.u32()?, logged: d.u32()? }),
+        };
         let snapshots = (0..d.u32()?).map(|_| get_snapshot(d)).collect::<Result<_, _>>()?;
-        Ok(Self { profile, pool, id, clock, counters, filters, bookkeeping, snapshots })
+        Ok(Self { profile, pool, id, clock, counters, filters, bookkeeping, loops, snapshots })
     }
 }
 
@@ -359,6 +386,7 @@ mod tests {
             ],
             filters: vec!["*matmul*".into()],
             bookkeeping: true,
+            loops: Some(LoopOptions { first: 7, gap_mask: 63, logged: 9 }),
             snapshots: vec![Snapshot {
                 ticks: 1,
                 monotonic_ns: 2,

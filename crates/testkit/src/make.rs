@@ -144,6 +144,7 @@ impl ProfileScript {
             counters: counters.collect(),
             filters: self.manifest.filters.clone(),
             bookkeeping: false,
+            loops: None,
             snapshots: self.manifest.snapshots.iter().map(|s| (*s).into()).collect(),
         }
     }

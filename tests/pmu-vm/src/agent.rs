@@ -39,6 +39,7 @@ fn run(name: &str, mode: &[&str]) -> Recorded {
         counters: set::resolve("instructions:u"),
         filters: Vec::new(),
         bookkeeping: false,
+        loops: None,
         snapshots: vec![Snapshot::take(clock)],
     };
     let path = format!("{profile}/{}", record::run_file::RUN_FILE_NAME);

@@ -4,7 +4,9 @@
 //! | module | what |
 //! |---|---|
 //! | [`iree`] | executable libraries of stock IREE runtimes: a trampoline for each exported function |
+//! | [`loops`] | modules that `counterpoint loops instrument` has rewritten: counts of loops |
 //! | [`tvm`] | TVM's Relax virtual machine: instrument, entry functions, parallel regions |
 
 pub mod iree;
+pub mod loops;
 pub mod tvm;

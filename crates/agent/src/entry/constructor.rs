@@ -37,6 +37,7 @@ extern "C" fn constructor() {
             exec::prepare();
             fork::prepare();
         }
+        ADAPTERS.iter().for_each(|adapter| (adapter.constructed)());
     });
 }
 
@@ -77,6 +78,7 @@ extern "C" fn destructor() {
 fn end() {
     point!(Destructor);
     attach::at_process_exit();
+    ADAPTERS.iter().for_each(|adapter| (adapter.at_exit)());
     if let Some(process) = run::current().and_then(Process::existing) {
         process.at_exit();
     }

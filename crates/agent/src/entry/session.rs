@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering;
 use abi::agent::session;
 use model::Loss;
 
+use crate::entry::adapters::ADAPTERS;
 use crate::entry::one_agent;
 use crate::os::kept::keep;
 use crate::os::sys::ErrnoGuard;
@@ -86,6 +87,9 @@ fn begin_unguarded(path: &CStr) -> i32 {
     run::set(keep(run));
     load::note_loaded();
     epoch::begin_session();
+    // Modules that are registered now take the lock themselves.
+    drop(lock);
+    guarded(|| ADAPTERS.iter().for_each(|adapter| (adapter.session_began)()));
     session::BEGAN
 }
 

@@ -233,6 +233,13 @@ pub fn map_zeros_at(address: usize, bytes: usize) -> Result<(), i32> {
     syscall!(libc::SYS_mmap, address, bytes, libc::PROT_READ, flags, -1, 0).map(|_| ())
 }
 
+/// Private memory in the place of other memory of ours.
+pub fn map_private_at(address: usize, bytes: usize) -> Result<(), i32> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    syscall!(libc::SYS_mmap, address, bytes, protection, flags, -1, 0).map(|_| ())
+}
+
 /// Memory for the stacks of short-lived children.
 pub fn map_stacks(bytes: usize) -> Result<*mut u8, i32> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use model::Loss;
 use record::Snapshot;
+use record::loops::LOOPS_NAME;
 use record::meta::{
     Frame, Leaving, META_NAME, PAGES_NAME, PARTS_NAME, Process as ProcessFrame, part_name,
 };
@@ -102,7 +103,8 @@ impl Process {
                 Ok(()) => {
                     let meta = sys::path(format!("{directory}/{META_NAME}"));
                     let pages = sys::path(format!("{directory}/{PAGES_NAME}"));
-                    return (generation, Ok(Paths { meta, pages }));
+                    let loops = sys::path(format!("{directory}/{LOOPS_NAME}"));
+                    return (generation, Ok(Paths { meta, pages, loops }));
                 }
                 Err(libc::EEXIST) => {}
                 Err(errno) => return (0, Err(errno)),
@@ -145,6 +147,20 @@ impl Process {
     pub fn next_thread(&self) -> u32 {
         self.row().threads.fetch_add(1, Ordering::Relaxed);
         self.state.next_thread.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A number for a new run of pages with tables of loops.
+    pub fn next_loops(&self) -> u32 {
+        self.state.next_loops.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Appends frames to the file of loops. A failure is counted.
+    pub fn append_loops(&self, frames: &[u8]) -> Result<(), AppendError> {
+        let paths = self.paths().ok_or(AppendError::Errno(libc::ENOENT))?;
+        sys::append(&paths.loops, frames).inspect_err(|error| match error {
+            AppendError::FileSizeLimit => self.lose(Loss::PartUnwritable, 1, libc::EFBIG),
+            AppendError::Errno(errno) => self.lose(Loss::PartUnwritable, 1, *errno),
+        })
     }
 
     /// True for the first caller: that one calibrates.

@@ -10,6 +10,12 @@ pub struct Adapter {
     /// In the constructor, before there are threads, in every process: looks up what must not be
     /// looked up later.
     pub prepare: fn(),
+    /// At the end of the constructor, when it is known whether the environment asks for a profile.
+    pub constructed: fn(),
+    /// After a session has begun, on the thread that began it.
+    pub session_began: fn(),
+    /// At the orderly end of the process, on the thread that ends it.
+    pub at_exit: fn(),
     /// Brackets `calls` empty calls with the very code that brackets real ones, and says how long each
     /// took. `uncounted`: calls for which no counter is read.
     pub rehearse: fn(thread: &mut Thread, calls: usize, uncounted: bool) -> Took,

@@ -87,7 +87,22 @@ extern "C" fn in_parent() {
     }
 }
 
+/// What an adapter does in a forked child, on the thread that forked: one function, or null.
+static ADAPTERS_OWN: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Has `function` called in forked children, before anything else runs there. At most one adapter
+/// may do this.
+pub fn call_in_child(function: fn()) {
+    ADAPTERS_OWN.store(function as *mut (), Ordering::Release);
+}
+
 extern "C" fn in_child() {
+    let function = ADAPTERS_OWN.load(Ordering::Acquire);
+    if !function.is_null() {
+        let _errno = ErrnoGuard::new();
+        // SAFETY: stored by `call_in_child` only.
+        unsafe { std::mem::transmute::<*mut (), fn()>(function)() };
+    }
     let saved = thread::take_saved().cast::<Saved>();
     if saved.is_null() {
         return;

@@ -26,6 +26,8 @@ pub struct PartWords {
     pub serial: AtomicU32,
     /// Number of pages that threads appended when they ended.
     pub leaving_pages: AtomicU32,
+    /// Number of the next run of pages for tables of loops.
+    pub next_loops: AtomicU32,
     /// Processor time that this took them, in ns.
     pub leaving_ns: AtomicU64,
     /// When the process started, in clock ticks since boot.
@@ -46,6 +48,8 @@ pub struct Paths {
     pub meta: CString,
     /// Flushed pages.
     pub pages: CString,
+    /// Counts of loops.
+    pub loops: CString,
 }
 
 const BYTES: usize = 4096;
@@ -73,6 +77,7 @@ impl PartWords {
             &self.generation,
             &self.serial,
             &self.leaving_pages,
+            &self.next_loops,
         ];
         words.iter().for_each(|word| word.store(0, Ordering::SeqCst));
         self.leaving_ns.store(0, Ordering::SeqCst);

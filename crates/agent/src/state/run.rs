@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use counters::Plan;
 use model::{Loss, glob};
+use record::run_file::LoopOptions;
 use record::{ClockKind, Pool, RunFile};
 
 use crate::os::sys;
@@ -33,6 +34,8 @@ pub struct Run {
     pub filters: Vec<String>,
     /// Whether counters are read for book-keeping ops of virtual machines, too.
     pub bookkeeping: bool,
+    /// How instrumented loops are recorded; `None`: they are not.
+    pub loops: Option<LoopOptions>,
     /// What this process knows about its part. A forked child finds it zeroed.
     pub part: &'static PartWords,
     /// Set at the end of a session: nothing may become part of it any more.
@@ -95,6 +98,7 @@ pub fn read(path: &CStr, old: Option<&'static Run>) -> Option<Run> {
         ended: AtomicBool::new(false),
         threads: AtomicU32::new(0),
         bookkeeping: file.bookkeeping,
+        loops: file.loops,
         profile: file.profile,
         pool,
         pool_path,

@@ -119,6 +119,7 @@ pub fn make(
         counters,
         filters: recording.filter.clone(),
         bookkeeping: recording.bookkeeping,
+        loops: recording.loops,
         snapshots: vec![first, Snapshot::take(clock)],
     };
     let run_path = directory.join(RUN_FILE_NAME);

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use record::run_file::LoopOptions;
+
 use crate::metrics::MetricArgs;
 use crate::naming::Naming;
 
@@ -33,6 +35,13 @@ pub struct Recording {
     /// By default they are only timed, and their counts are part of whatever called them
     #[arg(long)]
     pub bookkeeping: bool,
+    /// Record instrumented loops (`counterpoint loops instrument`). OPTIONS, separated by commas:
+    /// `first=N`, how many hits of each loop and thread are timed before random ones (default 100);
+    /// `gap=N`, a power of two, the longest gap between random ones (128); `log=N`, how many hits
+    /// are recorded in mode log (100)
+    #[arg(long, value_name = "OPTIONS", num_args = 0..=1, require_equals = true,
+          default_missing_value = "", value_parser = loops)]
+    pub loops: Option<LoopOptions>,
     #[command(flatten)]
     pub metrics: MetricArgs,
 }
@@ -50,6 +59,25 @@ pub struct Beside {
     pub sample_interval: Duration,
 }
 
+/// `first=100,gap=128,log=100`, each of them optional.
+fn loops(text: &str) -> Result<LoopOptions, String> {
+    let mut options = LoopOptions::default();
+    for option in text.split(',').filter(|option| !option.is_empty()) {
+        let known = "expected first=N, gap=N or log=N";
+        let (name, value) = option.split_once('=').ok_or_else(|| format!("{option}: {known}"))?;
+        let number: u32 =
+            value.parse().map_err(|_| format!("{option}: {value:?} is not a whole number"))?;
+        match name {
+            "first" => options.first = number,
+            "gap" if number.is_power_of_two() => options.gap_mask = number - 1,
+            "gap" => return Err(format!("{option}: not a power of two")),
+            "log" => options.logged = number,
+            _ => return Err(format!("{option}: {known}")),
+        }
+    }
+    Ok(options)
+}
+
 /// From 1 ms to an hour.
 fn interval(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -64,4 +92,26 @@ fn interval(text: &str) -> Result<Duration, String> {
     let time = unit.checked_mul(number).unwrap_or(Duration::MAX);
     let allowed = Duration::from_millis(1)..=Duration::from_secs(3600);
     if allowed.contains(&time) { Ok(time) } else { Err("must be from 1ms to 3600s".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_loops() {
+        assert_eq!(loops(""), Ok(LoopOptions { first: 100, gap_mask: 127, logged: 100 }));
+        let all = LoopOptions { first: 0, gap_mask: 0, logged: 7 };
+        assert_eq!(loops("first=0,gap=1,log=7"), Ok(all));
+        for (wrong, why) in [
+            ("gap=100", "gap=100: not a power of two"),
+            ("gap=0", "gap=0: not a power of two"),
+            ("first=x", "first=x: \"x\" is not a whole number"),
+            ("first", "first: expected first=N, gap=N or log=N"),
+            ("last=1", "last=1: expected first=N, gap=N or log=N"),
+            ("log=4294967296", "log=4294967296: \"4294967296\" is not a whole number"),
+        ] {
+            assert_eq!(loops(wrong), Err(why.to_owned()));
+        }
+    }
 }

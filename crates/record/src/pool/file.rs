@@ -154,6 +154,26 @@ impl PoolFile {
         self.claims.iter().enumerate().filter(|(_, c)| **c > 0).map(|(n, c)| (n, c - 1))
     }
 
+    /// The first `bytes` of a page, at most a page.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn head(&self, page: usize, bytes: usize) -> io::Result<Vec<u8>> {
+        let mut head = vec![0u8; bytes.min(PAGE_BYTES)];
+        self.file.read_exact_at(&mut head, (PAGES_OFFSET + page * PAGE_BYTES) as u64)?;
+        Ok(head)
+    }
+
+    /// The bytes of pages that follow one another.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn pages(&self, first: usize, count: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0u8; count.min(PAGES) * PAGE_BYTES];
+        self.file.read_exact_at(&mut bytes, (PAGES_OFFSET + first * PAGE_BYTES) as u64)?;
+        Ok(bytes)
+    }
+
     /// The bytes of one page.
     ///
     /// # Errors

@@ -81,3 +81,30 @@ fn a_file_that_is_no_pool_is_refused() {
     std::fs::remove_file(&path).unwrap();
     assert_eq!(Pool::open(&c_path).unwrap_err(), libc::ENOENT);
 }
+
+#[test]
+fn runs_are_taken_from_the_end_and_around_what_is_taken() {
+    let path = scratch("runs");
+    create(&path, &Owner::default()).unwrap();
+    let c_path = CString::new(path.as_os_str().as_bytes()).unwrap();
+    let pool = Pool::open(&c_path).unwrap();
+    assert_eq!(pool.claim_run(0, 3), Some(PAGES - 3));
+    assert_eq!(pool.claim_page(0, PAGES - 5), Some(PAGES - 5));
+    assert_eq!(pool.claim_run(0, 1), Some(PAGES - 4));
+    assert_eq!(pool.claim_run(0, 2), Some(PAGES - 7));
+    // Pages 0 to PAGES - 8 are free: all of them fit, one more does not.
+    assert_eq!(pool.claim_run(0, PAGES - 6), None);
+    assert_eq!(pool.claim_run(0, PAGES - 7), Some(0));
+    assert_eq!(pool.claim_run(0, 1), None);
+    assert_eq!(pool.claim_run(0, 0), None);
+    (0..PAGES - 7).for_each(|page| pool.release_page(page));
+    let run = pool.map_run(4, 3, &c_path).unwrap();
+    // SAFETY: three pages were mapped.
+    unsafe {
+        run.write(7);
+        run.add(3 * PAGE_BYTES - 1).write(8);
+    }
+    let read = PoolFile::open(&path).unwrap();
+    assert_eq!((read.page(4).unwrap()[0], read.page(6).unwrap()[PAGE_BYTES - 1]), (7, 8));
+    std::fs::remove_file(&path).unwrap();
+}

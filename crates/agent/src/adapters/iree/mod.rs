@@ -35,6 +35,9 @@ use crate::recorder::adapter::Adapter;
 /// What the recorder knows about this adapter.
 pub static ADAPTER: Adapter = Adapter {
     prepare: interpose::prepare,
+    constructed: || {},
+    session_began: || {},
+    at_exit: || {},
     rehearse: probe::rehearse,
     has_uncounted: false,
     run_source: Some(&hook_variables::SOURCE),

@@ -40,6 +40,9 @@ use crate::recorder::adapter::Adapter;
 /// What the recorder knows about this adapter.
 pub static ADAPTER: Adapter = Adapter {
     prepare: || {},
+    constructed: || {},
+    session_began: || {},
+    at_exit: || {},
     rehearse: instrument::rehearse,
     has_uncounted: true,
     run_source: None,

@@ -1,0 +1,86 @@
+//! From a module to the calling thread's table: called whenever an instrumented function is entered.
+
+use std::sync::atomic::Ordering;
+
+use abi::loops::{Entry, Module};
+
+use super::modules::{self, Known};
+use super::{local, tables};
+use crate::os::sys::{ErrnoGuard, SignalsBlocked};
+use crate::process::guard::guarded;
+use crate::process::load;
+use crate::process::part::Process;
+use crate::state::run::{self, Run};
+use crate::state::epoch;
+
+/// The table of the calling thread for a module; null: nothing is counted.
+///
+/// # Safety
+/// A descriptor that was registered.
+pub unsafe extern "C" fn enter(module: *mut Module) -> *mut Entry {
+    // SAFETY: the thread's own memory, which is mapped as long as it is noted there; the module is
+    // one by the caller's promise.
+    unsafe {
+        let places = (*local::get()).places;
+        let number = (*module).handle.load(Ordering::Relaxed) as usize;
+        if !places.is_null() {
+            let at = (*places).get(number, epoch::current());
+            if at as usize > tables::NOTHING {
+                return at;
+            }
+            if at as usize == tables::NOTHING {
+                return std::ptr::null_mut();
+            }
+        }
+        enter_first(module)
+    }
+}
+
+/// The thread has no table of this module yet, or nothing is recorded.
+///
+/// # Safety
+/// As [`enter`].
+#[cold]
+#[inline(never)]
+unsafe fn enter_first(module: *mut Module) -> *mut Entry {
+    let without_loops = run::current().is_some_and(|run| run.loops.is_none());
+    if !epoch::wanted() || without_loops {
+        return std::ptr::null_mut();
+    }
+    let _errno = ErrnoGuard::new();
+    let _calm = SignalsBlocked::new();
+    // SAFETY: the caller's promise.
+    let made = guarded(|| unsafe { make(module) }).flatten();
+    made.unwrap_or(std::ptr::null_mut())
+}
+
+/// # Safety
+/// As [`enter`].
+unsafe fn make(module: *mut Module) -> Option<*mut Entry> {
+    point!(LoopEnter);
+    // Before the run is looked at: a session that begins in between makes the table stale.
+    let epoch = epoch::current();
+    let run = load::load()?;
+    // SAFETY: the caller's promise.
+    let (known, process) = unsafe { announce(module, run) }?;
+    tables::make(known, epoch, run, process)
+}
+
+/// Makes the profile know the module, and the module what the run wants.
+///
+/// # Safety
+/// A descriptor with its number.
+pub unsafe fn announce(at: *mut Module, run: &'static Run) -> Option<(&'static Known, Process)> {
+    let options = run.loops?;
+    let process = Process::current(run)?;
+    // SAFETY: the caller's promise. The two numbers are the same for every thread of a run; code
+    // that reads them meanwhile gets the old or the new ones.
+    let module = unsafe {
+        (&raw mut (*at).first).write_volatile(options.first);
+        (&raw mut (*at).gap_mask).write_volatile(options.gap_mask);
+        &*at
+    };
+    let known = modules::find(module.handle.load(Ordering::Acquire) as u32)?;
+    known.announce(module, options, &process);
+    Some((known, process))
+}

@@ -1,0 +1,48 @@
+//! The adapter for instrumented loops: modules that `counterpoint loops instrument` has rewritten.
+//! `include/counterpoint/loops.h` is the contract, docs/loops.md the description.
+//!
+//! ```text
+//!  constructor of a module ──► register ──► a number, the costs of its hits, `enter`
+//!  instrumented function ────► enter ─────► this thread's table, in pages of the pool
+//!     inline code ───────────► counts in the table, without us
+//!  end of the thread ────────► what was counted goes to the part's file, the pages go back
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | [`register`] | what modules call: `counterpoint_loops_register` and its counterpart |
+//! | [`modules`] | the modules of this process, and what the profile is told about them |
+//! | [`notes`] | finds modules whose constructors found no runtime |
+//! | [`local`] | what a thread knows, in thread-local storage |
+//! | [`enter`] | from a module to the calling thread's table |
+//! | [`tables`] | the tables of a thread: pages of the pool |
+//! | [`log`] | mode log |
+//! | [`ticks`] | the clock of instrumented code |
+//!
+//! The tables of a thread are mapped as long as the thread lives, whatever becomes of the session or
+//! the pool: functions that were entered keep their addresses, and write to them.
+
+mod enter;
+mod local;
+mod log;
+mod modules;
+mod notes;
+pub mod register;
+mod tables;
+mod ticks;
+
+use crate::adapters::iree;
+use crate::recorder::adapter::Adapter;
+
+/// What the recorder knows about this adapter.
+pub static ADAPTER: Adapter = Adapter {
+    prepare: || {},
+    constructed: register::constructed,
+    session_began: notes::register_all,
+    at_exit: tables::at_process_exit,
+    // A thread that attaches in order to read counters around loops measures the bracket that all
+    // adapters have in common.
+    rehearse: |thread, calls, uncounted| (iree::ADAPTER.rehearse)(thread, calls, uncounted),
+    has_uncounted: false,
+    run_source: None,
+};

@@ -1,0 +1,255 @@
+//! The modules of this process. A module has a number here, by which threads find their tables. It is
+//! never forgotten: one that is unloaded and loaded again gets its number back, so that a program which
+//! does that for ever needs no more memory and writes no more metadata.
+
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use abi::loops::{Entry, Mode, Module};
+use record::loops::{Costs, LoopFrame, ModuleFrame};
+use record::run_file::LoopOptions;
+
+use super::ticks;
+use crate::os::sys;
+use crate::process::lock::Lock;
+use crate::process::part::Process;
+
+/// A module that was registered. Leaked: a list that is only ever prepended to can be walked without
+/// a lock, also after a fork in the middle of a change.
+pub struct Known {
+    /// From 1; also its index in the tables of threads.
+    pub number: u32,
+    /// How many ids it has.
+    pub ids: u32,
+    /// How hits are recorded.
+    pub mode: Mode,
+    id: [u8; 16],
+    /// File of its object; empty: in anonymous memory.
+    object: String,
+    /// Where its object is in memory; 0 in anonymous memory, and where nobody needs it.
+    pub base: u64,
+    costs: Option<Costs>,
+    /// The part that has its frame ([`Process::serial`]).
+    told: AtomicU32,
+    next: *const Known,
+}
+
+static KNOWN: AtomicPtr<Known> = AtomicPtr::new(std::ptr::null_mut());
+
+fn known() -> impl Iterator<Item = &'static Known> {
+    let mut at: *const Known = KNOWN.load(Ordering::Acquire);
+    std::iter::from_fn(move || {
+        // SAFETY: null or leaked by `remember`.
+        let node = unsafe { at.as_ref() }?;
+        at = node.next;
+        Some(node)
+    })
+}
+
+/// The module with this number.
+pub fn find(number: u32) -> Option<&'static Known> {
+    known().find(|known| known.number == number)
+}
+
+/// Where the object is that an address belongs to: file, and where it begins in memory.
+pub struct Place {
+    /// Its file; empty: anonymous memory.
+    pub object: String,
+    /// What an address of its ELF file has to be increased by.
+    pub base: u64,
+}
+
+/// The number of a module: that of an equal one which was registered before, or a new one.
+pub fn remember(
+    module: &Module,
+    mode: Mode,
+    place: Place,
+    costs: impl FnOnce() -> Option<Costs>,
+    _: &Lock,
+) -> &'static Known {
+    // Return addresses are stored less the base, so that in mode log another place in memory makes
+    // another module.
+    let base = if mode == Mode::Log { place.base } else { 0 };
+    let same = known().find(|known| {
+        (known.id, known.ids, known.mode, known.base) == (module.id, module.ids, mode, base)
+            && known.object == place.object
+    });
+    if let Some(known) = same {
+        return known;
+    }
+    let newest = KNOWN.load(Ordering::Acquire);
+    // SAFETY: null or leaked by an earlier call.
+    let number = unsafe { newest.as_ref() }.map_or(1, |newest| newest.number + 1);
+    let node = Box::leak(Box::new(Known {
+        number,
+        ids: module.ids,
+        mode,
+        id: module.id,
+        object: place.object,
+        base,
+        costs: costs(),
+        told: AtomicU32::new(0),
+        next: newest,
+    }));
+    KNOWN.store(node, Ordering::Release);
+    node
+}
+
+impl Known {
+    /// Tells the part of `process` about the module, unless it knows.
+    pub fn announce(&self, module: &Module, options: LoopOptions, process: &Process) {
+        if self.told.load(Ordering::Acquire) == process.serial() {
+            return;
+        }
+        let Some(_lock) = Lock::take() else { return };
+        if self.told.load(Ordering::Acquire) == process.serial() {
+            return;
+        }
+        let length = usize::try_from(module.table_bytes).unwrap_or(0);
+        let table = match module.table.is_null() || length > MOST_TABLE {
+            true => Vec::new(),
+            // SAFETY: the descriptor of a module that is loaded says where its table is.
+            false => unsafe { std::slice::from_raw_parts(module.table, length) }.to_vec(),
+        };
+        let frame = ModuleFrame {
+            number: self.number,
+            id: self.id,
+            mode: self.mode as u32,
+            ids: self.ids,
+            ticks_per_second: ticks::per_second(),
+            first: options.first,
+            gap_mask: options.gap_mask,
+            object: self.object.clone(),
+            table,
+            costs: self.costs,
+        };
+        let mut bytes = moment();
+        bytes.extend_from_slice(&frame.to_bytes());
+        // A failure is counted; it is not tried again.
+        let _ = process.append_loops(&bytes);
+        self.told.store(process.serial(), Ordering::Release);
+    }
+}
+
+/// Bytes of a side table that are copied into a profile, at most.
+const MOST_TABLE: usize = 1 << 28;
+
+/// A frame that says what time it is on the clock of instrumented code.
+pub fn moment() -> Vec<u8> {
+    let (ticks, monotonic_ns) = now();
+    LoopFrame::Moment(ticks, monotonic_ns).to_bytes()
+}
+
+/// Ticks and `CLOCK_MONOTONIC`, read as closely together as three tries allow.
+pub fn now() -> (u64, u64) {
+    let one = || {
+        let before = ticks::now();
+        let ns = record::clock::monotonic_ns();
+        let took = ticks::now().wrapping_sub(before);
+        (took, before.wrapping_add(took / 2), ns)
+    };
+    let tries = [one(), one(), one()];
+    let best = tries.iter().min_by_key(|(took, ..)| *took).unwrap_or(&tries[0]);
+    (best.1, best.2)
+}
+
+/// An entry in a cache line of its own.
+#[repr(C, align(128))]
+struct Scratch(Entry);
+
+/// How often each kind of empty hit is measured.
+const ROUNDS: usize = 101;
+/// Hits between two looks at the clock, where a single one is too short.
+const HITS: u64 = 64;
+
+/// Measures what empty hits of a module cost, with the module's own code. About 0.2 ms. `None`: the
+/// module has no rehearsal.
+///
+/// # Safety
+/// A descriptor that no thread uses yet.
+pub unsafe fn measure(at: *mut Module, mode: Mode) -> Option<Costs> {
+    // SAFETY: by contract.
+    let rehearse = unsafe { (*at).rehearse }?;
+    if mode == Mode::Log {
+        return None;
+    }
+    let scratch = Scratch(Entry::default());
+    let entry = &scratch.0;
+    entry.random.store(1, Ordering::Relaxed);
+    let pointer = std::ptr::from_ref(entry).cast_mut();
+    // Hits from now on are timed, all of them or none.
+    let time = |all: bool| {
+        let next = entry.hits.load(Ordering::Relaxed).wrapping_add(1);
+        entry.next.store(if all { next } else { 0 }, Ordering::Relaxed);
+        // SAFETY: by contract, nobody else reads it meanwhile.
+        unsafe { (*at).first = u32::MAX };
+    };
+    // SAFETY: the module's own function, with an entry of ours, as the contract has it.
+    let run = |times: u64| unsafe { rehearse(at, pointer, times) };
+    let per_hit = |ticks: u64| ticks as f64 / HITS as f64;
+    let mut inside = Vec::with_capacity(ROUNDS);
+    let mut timed = Vec::with_capacity(ROUNDS);
+    let mut counted = Vec::with_capacity(ROUNDS);
+    for _ in 0..ROUNDS {
+        if mode != Mode::Count {
+            time(true);
+            run(1);
+            let before = entry.ticks.load(Ordering::Relaxed);
+            run(1);
+            inside.push(entry.ticks.load(Ordering::Relaxed).wrapping_sub(before) as f64);
+            let before = ticks::now();
+            run(HITS);
+            timed.push(per_hit(ticks::now().wrapping_sub(before)));
+        }
+        if mode != Mode::Timed {
+            time(false);
+            run(HITS);
+            let before = ticks::now();
+            run(HITS);
+            counted.push(per_hit(ticks::now().wrapping_sub(before)));
+        }
+    }
+    Some(Costs { inside: spread(inside), timed: spread(timed), counted: spread(counted) })
+}
+
+/// 10th percentile, median and 90th percentile.
+fn spread(mut all: Vec<f64>) -> Option<[f64; 3]> {
+    all.sort_unstable_by(f64::total_cmp);
+    let at = |tenths: usize| all.get(all.len() * tenths / 10).copied();
+    Some([at(1)?, at(5)?, at(9)?])
+}
+
+/// Which object an address is in.
+pub fn place_of(address: usize) -> Place {
+    let Some(base) = base_of(address) else {
+        return Place { object: String::new(), base: 0 };
+    };
+    let object = sys::file_at(address).map(sys::lossy).unwrap_or_default();
+    Place { object, base }
+}
+
+/// Where the object that is loaded at this address begins. `None`: no object of the dynamic linker's.
+fn base_of(address: usize) -> Option<u64> {
+    let mut found: (usize, Option<u64>) = (address, None);
+    unsafe extern "C" fn look(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        found: *mut libc::c_void,
+    ) -> libc::c_int {
+        // SAFETY: `dl_iterate_phdr` passes a valid description and what it was given.
+        let (info, found) = unsafe { (&*info, &mut *found.cast::<(usize, Option<u64>)>()) };
+        // SAFETY: the linker's own array of that length.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+        let holds = headers.iter().any(|header| {
+            let start = info.dlpi_addr.wrapping_add(header.p_vaddr);
+            header.p_type == libc::PT_LOAD
+                && (found.0 as u64).wrapping_sub(start) < header.p_memsz
+        });
+        if holds {
+            found.1 = Some(info.dlpi_addr);
+        }
+        holds.into()
+    }
+    // SAFETY: the function has the signature that is wanted; `found` outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
+    found.1
+}

@@ -1,0 +1,127 @@
+//! What instrumented modules call, from their constructors and destructors.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use abi::loops::{MAGIC, Mode, Module, VERSION};
+use model::Loss;
+
+use super::{enter, log, modules, notes};
+use crate::os::sys::ErrnoGuard;
+use crate::process::guard::guarded;
+use crate::process::lock::Lock;
+use crate::process::part::Process;
+use crate::process::{load, losses};
+use crate::state::{epoch, run, run_file};
+
+/// See `include/counterpoint/loops.h`.
+const REGISTERED: i32 = 0;
+const NOTHING_RECORDED: i32 = 1;
+const REFUSED: i32 = -1;
+
+/// Whether this library's constructor has run: before, nobody knows what is asked for.
+static CONSTRUCTED: AtomicBool = AtomicBool::new(false);
+/// Whether a module came before it. The constructors of libraries that a program is linked with can
+/// run before those of a preloaded one.
+static EARLY: AtomicBool = AtomicBool::new(false);
+
+/// At the end of the constructor.
+pub fn constructed() {
+    CONSTRUCTED.store(true, Ordering::Release);
+    if EARLY.load(Ordering::Acquire) {
+        notes::register_all();
+    }
+}
+
+/// Takes in an instrumented module.
+///
+/// # Safety
+/// As `include/counterpoint/loops.h` says: a descriptor, or memory that can be read and is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn counterpoint_loops_register(module: *mut Module) -> i32 {
+    let _errno = ErrnoGuard::new();
+    // SAFETY: the caller's promise.
+    guarded(|| unsafe { register(module) }).unwrap_or(NOTHING_RECORDED)
+}
+
+/// The module is about to go away.
+///
+/// # Safety
+/// A descriptor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn counterpoint_loops_unregister(module: *mut Module) {
+    guarded(|| {
+        point!(LoopUnregister);
+        // SAFETY: the caller's promise.
+        let Some(module) = (unsafe { module.as_ref() }) else { return };
+        if mode_of(module).is_none() {
+            return;
+        }
+        // Its code can still be entered, by other destructors.
+        module.enter.store(std::ptr::null_mut(), Ordering::Release);
+        module.handle.store(0, Ordering::Relaxed);
+        module.unregister.store(std::ptr::null_mut(), Ordering::Relaxed);
+    });
+}
+
+/// The mode of a descriptor that this runtime knows.
+fn mode_of(module: &Module) -> Option<Mode> {
+    let known = module.magic == MAGIC
+        && module.size as usize == size_of::<Module>()
+        && module.version == VERSION;
+    if known { Mode::from_u32(module.mode) } else { None }
+}
+
+/// # Safety
+/// As [`counterpoint_loops_register`].
+pub(super) unsafe fn register(at: *mut Module) -> i32 {
+    point!(LoopRegister);
+    if at.is_null() || !at.is_aligned() {
+        return REFUSED;
+    }
+    // SAFETY: the caller's promise; all fields that others write are atomic or written before
+    // `enter` is.
+    let module = unsafe { &*at };
+    let mode = mode_of(module);
+    if !CONSTRUCTED.load(Ordering::Acquire) {
+        EARLY.store(true, Ordering::Release);
+        return if mode.is_some() { NOTHING_RECORDED } else { REFUSED };
+    }
+    let asked = run_file::is_asked_for();
+    let run = if asked { load::load() } else { run::current() };
+    let run = run.filter(|run| run.loops.is_some() && epoch::wanted());
+    let Some(mode) = mode else {
+        if let Some(run) = run {
+            match Process::current(run) {
+                Some(process) => process.lose(Loss::LibraryRejected, 1, 0),
+                None => losses::with_run_row(|row| row.lose(Loss::LibraryRejected, 1, 0)),
+            }
+        }
+        return REFUSED;
+    };
+    // Without loops in the run that the environment asks for, there will never be any.
+    if epoch::is_off() || asked && run.is_none() || module.ids == 0 {
+        return NOTHING_RECORDED;
+    }
+    if module.handle.load(Ordering::Acquire) == 0 {
+        // Before the lock is taken: a thread that has the dynamic linker's may wait for ours.
+        let place = modules::place_of(at as usize);
+        // SAFETY: nobody has entered it yet.
+        let costs = unsafe { modules::measure(at, mode) };
+        let Some(lock) = Lock::take() else { return NOTHING_RECORDED };
+        let known = modules::remember(module, mode, place, || costs, &lock);
+        module.handle.store(known.number.into(), Ordering::Relaxed);
+        if mode == Mode::Log {
+            module.log.store(log::address(), Ordering::Relaxed);
+        }
+        module.unregister.store(counterpoint_loops_unregister as *mut (), Ordering::Relaxed);
+    }
+    let mut result = NOTHING_RECORDED;
+    if let Some(run) = run {
+        // SAFETY: the descriptor of a module that is being registered.
+        if unsafe { enter::announce(at, run) }.is_some() {
+            result = REGISTERED;
+        }
+    }
+    module.enter.store(enter::enter as *mut (), Ordering::Release);
+    result
+}

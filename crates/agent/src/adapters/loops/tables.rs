@@ -1,0 +1,420 @@
+//! The tables of a thread: where they are, in memory that a forked child finds zeroed; and the runs of
+//! pages of the pool that hold them, which the thread gives back when it ends.
+//!
+//! A forked child goes on in the middle of functions that have the addresses of its parent's tables.
+//! There, private memory takes their place, as soon as the fork returns ([`crate::recorder::fork`]).
+//! The same happens when a session ends, at the thread's next entry, and at the end of the process:
+//! what a function that was entered before counts afterwards goes nowhere.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use abi::loops::{Entry, Mode};
+use model::Loss;
+use record::loops::{
+    BLOCK_BYTES, BlockHeader, EVENT_BYTES, RUN_HEADER_BYTES, RUN_MAGIC, RUN_VERSION,
+    RunHeader, block_bytes,
+};
+use record::page::PAGE_BYTES;
+
+use super::modules::{self, Known};
+use super::local;
+use crate::os::sys::{self, AppendError, ErrnoGuard, SignalsBlocked};
+use crate::process::guard::guarded;
+use crate::process::losses;
+use crate::process::part::Process;
+use crate::recorder::fork;
+use crate::state::epoch;
+use crate::state::run::Run;
+
+/// In the place of a table for which there was no room.
+pub const NOTHING: usize = 1;
+/// How often a thread may come back after its exit began, as destructors may enter functions again.
+const MOST_LIVES: u32 = 3;
+/// Bytes of the records of mode log of one thread and module, at most.
+const MOST_LOG_BYTES: usize = 1 << 20;
+/// Bytes that are collected before they are appended.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Where the tables are, by the numbers of their modules. A forked child finds it zeroed.
+#[repr(C)]
+pub struct Places {
+    /// The epoch that they belong to; 0: none.
+    epoch: AtomicU32,
+    count: u32,
+    /// `count` of them.
+    first: [*mut Entry; 0],
+}
+
+impl Places {
+    /// The table of a module: null if there is none of this epoch, [`NOTHING`] if there will be none.
+    ///
+    /// # Safety
+    /// Memory that [`Owned::make_places`] has made.
+    #[inline(always)]
+    pub unsafe fn get(&self, number: usize, epoch: u32) -> *mut Entry {
+        if self.epoch.load(Ordering::Relaxed) != epoch || number >= self.count as usize {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: below the count.
+        unsafe { self.first.as_ptr().add(number).read() }
+    }
+}
+
+fn count_in(bytes: usize) -> u32 {
+    ((bytes - size_of::<Places>()) / size_of::<*mut Entry>()) as u32
+}
+
+/// A run of pages of the pool that a thread has claimed.
+struct Piece {
+    first: usize,
+    pages: usize,
+    at: *mut u8,
+    /// Whether it is still the pool's memory, and this process's to write.
+    shared: bool,
+}
+
+impl Piece {
+    fn bytes(&self) -> usize {
+        self.pages * PAGE_BYTES
+    }
+
+    fn header(&self) -> &RunHeader {
+        // SAFETY: mapped, and never smaller than a page; all integers.
+        unsafe { &*self.at.cast::<RunHeader>() }
+    }
+
+    fn room(&self) -> usize {
+        self.bytes() - self.header().used.load(Ordering::Relaxed) as usize
+    }
+
+    /// Puts private memory in its place.
+    fn part(&mut self) {
+        if std::mem::replace(&mut self.shared, false)
+            && sys::map_private_at(self.at as usize, self.bytes()).is_err()
+        {
+            // No private memory: what is written from now on may be lost, but not in a table of
+            // somebody else's.
+            epoch::switch_off();
+        }
+    }
+}
+
+/// What a thread owns. A forked child has a copy.
+pub struct Owned {
+    process: Process,
+    run: &'static Run,
+    epoch: u32,
+    pid: u32,
+    places_bytes: usize,
+    pieces: Vec<Piece>,
+}
+
+/// The table for the calling thread, made now. `None`: the loss was counted.
+pub fn make(
+    known: &Known,
+    epoch: u32,
+    run: &'static Run,
+    process: Process,
+) -> Option<*mut Entry> {
+    let local = local::get();
+    // SAFETY: this thread's own; no signal handler of the host runs meanwhile.
+    unsafe {
+        if (*local).lives >= MOST_LIVES {
+            losses::lose(Loss::ThreadGone, 1, 0);
+            return None;
+        }
+        if (*local).owned.is_null() {
+            let fresh = Owned {
+                process,
+                run,
+                epoch: 0,
+                pid: sys::process_id(),
+                places_bytes: 0,
+                pieces: Vec::new(),
+            };
+            (*local).owned = Box::into_raw(Box::new(fresh));
+            register_exit((*local).owned);
+            fork::watch();
+            fork::call_in_child(in_child);
+        }
+        let owned = &mut *(*local).owned;
+        owned.begin(epoch, run, process);
+        (*local).places = owned.make_places((*local).places, known.number as usize)?;
+        let places = &*(*local).places;
+        places.epoch.store(epoch, Ordering::Relaxed);
+        let table = owned.make_table(known).unwrap_or(NOTHING as *mut Entry);
+        places.first.as_ptr().cast_mut().add(known.number as usize).write(table);
+        (table as usize != NOTHING).then_some(table)
+    }
+}
+
+impl Owned {
+    /// Makes it belong to this process and epoch.
+    fn begin(&mut self, epoch: u32, run: &'static Run, process: Process) {
+        let pid = sys::process_id();
+        if self.pid != pid || self.epoch != epoch {
+            if self.pid == pid && self.epoch != 0 {
+                self.run.threads.fetch_sub(1, Ordering::SeqCst);
+            }
+            self.part();
+            run.threads.fetch_add(1, Ordering::SeqCst);
+            (self.pid, self.epoch, self.run, self.process) = (pid, epoch, run, process);
+        }
+    }
+
+    /// Puts private memory in the place of all pages.
+    fn part(&mut self) {
+        self.pieces.iter_mut().for_each(Piece::part);
+    }
+
+    /// Makes room for this number in the places, and clears those of another epoch.
+    ///
+    /// # Safety
+    /// The thread's places, which have this length, or null.
+    unsafe fn make_places(&mut self, old: *mut Places, number: usize) -> Option<*mut Places> {
+        let enough = size_of::<Places>() + (number + 1) * size_of::<*mut Entry>();
+        // SAFETY: by contract; nobody else has the new memory yet.
+        unsafe {
+            let stale =
+                !old.is_null() && (*old).epoch.load(Ordering::Relaxed) != self.epoch;
+            if !old.is_null() && enough <= self.places_bytes {
+                if stale {
+                    old.cast::<u8>().write_bytes(0, self.places_bytes);
+                    (*old).count = count_in(self.places_bytes);
+                }
+                return Some(old);
+            }
+            let bytes = enough.next_multiple_of(4096).max(2 * self.places_bytes);
+            let fresh = match sys::map_wiped_on_fork(bytes) {
+                Ok(fresh) => fresh.cast::<Places>(),
+                Err(errno) => {
+                    self.process.lose(Loss::LoopNoRoom, 1, errno);
+                    return None;
+                }
+            };
+            if !old.is_null() {
+                if !stale {
+                    fresh.cast::<u8>().copy_from_nonoverlapping(old.cast(), self.places_bytes);
+                }
+                sys::unmap(old.cast(), self.places_bytes);
+            }
+            (*fresh).count = count_in(bytes);
+            self.places_bytes = bytes;
+            Some(fresh)
+        }
+    }
+
+    fn make_table(&mut self, known: &Known) -> Option<*mut Entry> {
+        let counters = 0;
+        let logged = self.run.loops.map_or(0, |options| options.logged);
+        let events = match known.mode {
+            Mode::Log => (known.ids as usize)
+                .saturating_mul(2)
+                .saturating_mul(logged as usize)
+                .min(MOST_LOG_BYTES / EVENT_BYTES),
+            _ => 0,
+        };
+        let bytes = block_bytes(known.ids, counters, events as u32);
+        let fits = |piece: &&Piece| piece.shared && piece.room() >= bytes;
+        if self.pieces.last().as_ref().filter(|piece| fits(piece)).is_none() {
+            match self.claim(RUN_HEADER_BYTES + bytes) {
+                Ok(piece) => self.pieces.push(piece),
+                Err(errno) => {
+                    self.process.lose(Loss::LoopNoRoom, 1, errno);
+                    return None;
+                }
+            }
+        }
+        let piece = self.pieces.last()?;
+        let used = piece.header().used.load(Ordering::Relaxed) as usize;
+        let seed = super::ticks::now() ^ u64::from(sys::thread_id()) << 40;
+        // SAFETY: zeroed memory of this size, of which nobody else knows; whole before `used` says
+        // that it is there.
+        unsafe {
+            let block = piece.at.add(used);
+            block.cast::<BlockHeader>().write(BlockHeader {
+                module: known.number,
+                ids: known.ids,
+                counters,
+                events: events as u32,
+                bytes: bytes as u64,
+                logged: AtomicU64::new(0),
+                unlogged: AtomicU64::new(0),
+                base: known.base,
+                first: logged.into(),
+                reserved: 0,
+            });
+            let table = block.add(BLOCK_BYTES).cast::<Entry>();
+            for id in 0..known.ids as usize {
+                let entry = &*table.add(id);
+                entry.next.store(1, Ordering::Relaxed);
+                entry.random.store(random(seed.wrapping_add(id as u64)), Ordering::Relaxed);
+            }
+            piece.header().used.store((used + bytes) as u64, Ordering::Release);
+            Some(table)
+        }
+    }
+
+    /// Claims pages for so many bytes. The error is 0 if the pool has none left.
+    fn claim(&self, bytes: usize) -> Result<Piece, i32> {
+        let (run, pages) = (self.run, bytes.div_ceil(PAGE_BYTES));
+        let row = self.process.row_number();
+        let first = run.pool.claim_run(row, pages).ok_or(0)?;
+        let at = match run.pool.map_run(first, pages, &run.pool_path) {
+            Ok(at) => at,
+            Err(errno) => {
+                (first..first + pages).for_each(|page| run.pool.release_page(page));
+                return Err(errno);
+            }
+        };
+        let (pid, start_time, generation) = self.process.identity();
+        let (ticks, monotonic_ns) = modules::now();
+        let header = RunHeader {
+            magic: AtomicU64::new(0),
+            version: RUN_VERSION,
+            pages: pages as u32,
+            pid,
+            generation,
+            start_time,
+            tid: sys::thread_id(),
+            serial: self.process.next_loops(),
+            thread_name: sys::thread_name(),
+            used: AtomicU64::new(RUN_HEADER_BYTES as u64),
+            ticks,
+            monotonic_ns,
+            reserved: [0; 22],
+        };
+        // SAFETY: mapped a moment ago, of this size. The magic number comes last: a reader finds
+        // nothing before, or all.
+        unsafe {
+            at.write_bytes(0, pages * PAGE_BYTES);
+            at.cast::<RunHeader>().write(header);
+            (*at.cast::<RunHeader>()).magic.store(RUN_MAGIC, Ordering::Release);
+        }
+        Ok(Piece { first, pages, at, shared: true })
+    }
+
+    /// Appends what was counted to the part's file, and gives the pages back. What cannot be
+    /// appended stays in the pool, for the collector.
+    fn flush(&mut self) {
+        let (process, run) = (self.process, self.run);
+        for piece in self.pieces.iter_mut().filter(|piece| piece.shared) {
+            if write(piece, &process).is_err() {
+                continue;
+            }
+            piece.header().magic.store(0, Ordering::Release);
+            piece.part();
+            (piece.first..piece.first + piece.pages).for_each(|page| run.pool.release_page(page));
+        }
+    }
+
+    /// Whether it belongs to this process, and to what is being recorded, or was when the agent
+    /// switched itself off.
+    fn is_current(&self) -> bool {
+        let recorded = self.epoch == epoch::current() || epoch::is_off();
+        self.pid == sys::process_id() && self.epoch != 0 && recorded
+    }
+}
+
+fn write(piece: &Piece, process: &Process) -> Result<(), AppendError> {
+    // SAFETY: mapped, and only this thread writes to it, which is here.
+    let bytes = unsafe { std::slice::from_raw_parts(piece.at, piece.bytes()) };
+    // What is damaged stays where it is; the reader says so.
+    let damaged = |_| AppendError::Errno(libc::EIO);
+    let run = record::loops::Run::parse(bytes).map_err(damaged)?;
+    let mut chunk = modules::moment();
+    for block in run.blocks() {
+        block.map_err(damaged)?.write(|frame| {
+            chunk.extend_from_slice(frame);
+            match chunk.len() < CHUNK_BYTES {
+                true => Ok(()),
+                false => process.append_loops(&std::mem::take(&mut chunk)),
+            }
+        })?;
+    }
+    process.append_loops(&chunk)
+}
+
+/// A number that is not 0, from any: splitmix64.
+fn random(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (z ^ (z >> 31)).max(1)
+}
+
+/// In a forked child, before anything else runs there.
+fn in_child() {
+    // SAFETY: this thread's own.
+    if let Some(owned) = unsafe { (*local::get()).owned.as_mut() } {
+        owned.part();
+    }
+}
+
+static EXIT_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// Makes the thread call [`leave_c`] when it exits.
+fn register_exit(owned: *mut Owned) {
+    let mut key = EXIT_KEY.load(Ordering::Acquire);
+    if key == u32::MAX {
+        let mut fresh: libc::pthread_key_t = 0;
+        // SAFETY: `leave_c` has the signature that pthread wants and lives as long as we do
+        // (this library is never unloaded).
+        if unsafe { libc::pthread_key_create(&mut fresh, Some(leave_c)) } != 0 {
+            return;
+        }
+        match EXIT_KEY.compare_exchange(key, fresh, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => key = fresh,
+            Err(other) => {
+                // SAFETY: just created, unused.
+                unsafe { libc::pthread_key_delete(fresh) };
+                key = other;
+            }
+        }
+    }
+    // SAFETY: the key exists.
+    unsafe { libc::pthread_setspecific(key, owned.cast()) };
+}
+
+/// The thread exits: none of its functions goes on.
+unsafe extern "C" fn leave_c(owned: *mut c_void) {
+    let _errno = ErrnoGuard::new();
+    let _calm = SignalsBlocked::new();
+    let local = local::get();
+    // SAFETY: what this thread registered, and nobody else has.
+    unsafe {
+        let places = std::mem::replace(&mut (*local).places, std::ptr::null_mut());
+        (*local).owned = std::ptr::null_mut();
+        (*local).lives = (*local).lives.saturating_add(1);
+        let mut owned = Box::from_raw(owned.cast::<Owned>());
+        guarded(|| {
+            point!(LoopThreadEnd);
+            if owned.is_current() {
+                owned.flush();
+                owned.run.threads.fetch_sub(1, Ordering::SeqCst);
+            }
+        });
+        owned.pieces.iter().for_each(|piece| sys::unmap(piece.at, piece.bytes()));
+        if !places.is_null() {
+            sys::unmap(places.cast(), owned.places_bytes);
+        }
+    }
+}
+
+/// At the end of the process, for the thread that ends it. Tables of other threads stay in the pool.
+pub fn at_process_exit() {
+    let _calm = SignalsBlocked::new();
+    let local = local::get();
+    // SAFETY: this thread's own. Its memory stays mapped: functions that it has entered may go on,
+    // if a handler of `atexit` jumps there.
+    unsafe {
+        let Some(owned) = (*local).owned.as_mut().filter(|owned| owned.is_current()) else {
+            return;
+        };
+        owned.flush();
+        if let Some(places) = (*local).places.as_ref() {
+            places.epoch.store(0, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Runs of pages that are still in the pool.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use record::loops::{LOOPS_NAME, LoopFrame, RUN_HEADER_BYTES, Run, RunError};
+use record::pool::PoolFile;
+
+use crate::beneath::Dir;
+use crate::error::{Error, Result};
+use crate::leftovers::PartId;
+
+/// Where a run is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LoopRun {
+    /// Whose it is.
+    pub part: PartId,
+    /// Its number in the process.
+    pub serial: u32,
+    first: usize,
+    pages: usize,
+}
+
+/// The runs in a pool.
+pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LoopRun>> {
+    let mut found = Vec::new();
+    let claimed: Vec<(usize, u32)> = pool.claimed().collect();
+    let mut at = 0;
+    while let Some((first, row)) = claimed.get(at).copied() {
+        at += 1;
+        let head = pool.head(first, RUN_HEADER_BYTES)?;
+        let Ok(pages) = Run::pages(&head) else { continue };
+        // The rest of it belongs to the same process.
+        let follows = |(i, claim): (usize, &(usize, u32))| *claim == (first + 1 + i, row);
+        let rest = claimed[at..].iter().enumerate().take(pages - 1).take_while(|c| follows(*c));
+        let rest = rest.count();
+        at += rest;
+        let run = Run::header_of(&head);
+        let (pid, start_time, generation) = run.process();
+        let part = PartId { start_time, pid, generation };
+        found.push(LoopRun { part, serial: run.serial(), first, pages: 1 + rest });
+    }
+    Ok(found)
+}
+
+impl LoopRun {
+    /// Its bytes, copied; `None` if its thread has given it back meanwhile: then what was in it is in
+    /// the part's file.
+    pub fn read(&self, pool: &PoolFile) -> io::Result<Option<Vec<u8>>> {
+        let bytes = pool.pages(self.first, self.pages)?;
+        let after = pool.head(self.first, RUN_HEADER_BYTES)?;
+        let is_it = |bytes: &[u8]| {
+            let run = Run::header_of(bytes);
+            let (pid, start_time, generation) = run.process();
+            let part = PartId { start_time, pid, generation };
+            Run::pages(bytes).is_ok() && (part, run.serial()) == (self.part, self.serial)
+        };
+        Ok((is_it(&bytes) && is_it(&after)).then_some(bytes))
+    }
+}
+
+/// The frames that say what is in a run, and whether some of it is damaged.
+pub(crate) fn frames(bytes: &[u8], mut write: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<bool> {
+    let run = match Run::parse(bytes) {
+        Ok(run) => run,
+        Err(RunError::NoMagic) => return Ok(false),
+        Err(_) => return Ok(true),
+    };
+    let (ticks, monotonic_ns) = run.moment();
+    write(&LoopFrame::Moment(ticks, monotonic_ns).to_bytes())?;
+    for block in run.blocks() {
+        match block {
+            Ok(block) => block.write(&mut write)?,
+            Err(_) => return Ok(true),
+        }
+    }
+    Ok(false)
+}
+
+/// Appends what is in a run to the file of its part.
+pub(crate) fn append(pool: &PoolFile, run: &LoopRun, part: &Dir, path: &Path) -> Result<()> {
+    let Some(bytes) = run.read(pool).map_err(Error::on("read", path))? else { return Ok(()) };
+    let mut all = Vec::new();
+    let collect = |frame: &[u8]| {
+        all.extend_from_slice(frame);
+        Ok(())
+    };
+    if frames(&bytes, collect).map_err(Error::on("read", path))? {
+        // Readers find a frame that is none, and say so.
+        all.extend_from_slice(&[0xff; 8]);
+    }
+    let mut file = part.append(LOOPS_NAME)?;
+    file.write_all(&all).map_err(Error::on("append to", &part.path_of(LOOPS_NAME)))
+}

@@ -1,0 +1,247 @@
+//! Reading the loops of a profile: from the files of its parts, and from what is left in the pool.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Read;
+
+use model::Loss;
+use record::loops::{Costs, LoopFrame, LoopFrames, ModuleFrame, Row, read_frames, word};
+
+use super::pool;
+use super::{HitCost, LoopEvent, LoopModule, LoopRow, Loops};
+use crate::error::{Error, Result};
+use crate::ledger::{LossCount, merge_losses};
+use crate::manifest::Clock;
+use crate::profile::{Process, Profile};
+
+/// Moments closer than this say nothing about the rate of a clock.
+const SHORTEST_NS: u64 = 1_000_000;
+/// A file of loops that is longer than this is not read to its end.
+const MOST_BYTES: u64 = 1 << 32;
+
+impl Profile {
+    /// What instrumented loops counted. Nothing where none were recorded. Damage is among its losses,
+    /// not an error.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn loops(&self) -> Result<Loops> {
+        let mut loops = Loops::default();
+        let mut lost = 0;
+        // The pool first: what is moved from there meanwhile is seen twice, not never.
+        let mut left = self.left_runs(&mut lost)?;
+        let mut moments: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
+        for (index, process) in self.processes.iter().enumerate() {
+            let mut found = Found::default();
+            if let Some(file) = process.open_loops().or_else(|e| match e.is_refused() {
+                true => {
+                    loops.losses.push(LossCount::new(Loss::FileRefused, 1));
+                    Ok(None)
+                }
+                false => Err(e),
+            })? {
+                let mut bytes = Vec::new();
+                let read = file.take(MOST_BYTES).read_to_end(&mut bytes);
+                read.map_err(Error::on("read", &self.dir))?;
+                let read = read_frames(&bytes);
+                // The last frame of a process that lives may be half written at this moment.
+                lost += match process.alive {
+                    true => u64::from(read.torn > 1),
+                    false => read.torn,
+                };
+                found.take(read);
+            }
+            for read in left.remove(&index).unwrap_or_default() {
+                found.take(read);
+            }
+            moments.entry(process.pass).or_default().append(&mut found.moments);
+            lost += found.put(index, process, &mut loops);
+        }
+        for module in &mut loops.modules {
+            if module.ticks_per_second.is_nan() {
+                let pass = self.processes.get(module.process).map_or(0, |process| process.pass);
+                let noted = moments.get(&pass).map_or(&[][..], Vec::as_slice);
+                module.ticks_per_second = self.loop_rate(noted);
+            }
+        }
+        share_tables(&mut loops.modules);
+        if lost > 0 {
+            loops.losses.push(LossCount::new(Loss::TornLoops, lost));
+        }
+        loops.losses = merge_losses(loops.losses.iter());
+        Ok(loops)
+    }
+
+    /// What is in the pools, by process.
+    fn left_runs(&self, lost: &mut u64) -> Result<HashMap<usize, Vec<LoopFrames>>> {
+        let mut left: HashMap<usize, Vec<LoopFrames>> = HashMap::new();
+        for (pass, file) in (0u32..).zip(&self.pools) {
+            let Some(file) = file else { continue };
+            let on_pool = || Error::on("read", self.manifest.pool.as_deref().unwrap_or(&self.dir));
+            for run in pool::find(file).map_err(on_pool())? {
+                let of = |process: &Process| process.id == run.part && process.pass == pass;
+                let Some(index) = self.processes.iter().position(of) else {
+                    *lost += 1;
+                    continue;
+                };
+                let Some(bytes) = run.read(file).map_err(on_pool())? else { continue };
+                let mut all = LoopFrames::default();
+                let torn = pool::frames(&bytes, |frame| {
+                    all.frames.extend(read_frames(frame).frames);
+                    Ok(())
+                });
+                *lost += u64::from(torn.map_err(on_pool())?);
+                left.entry(index).or_default().push(all);
+            }
+        }
+        Ok(left)
+    }
+
+    /// Ticks in a second. The clock of the profile is the better one, where it is the same.
+    fn loop_rate(&self, moments: &[(u64, u64)]) -> f64 {
+        if self.manifest.clock == Clock::Tsc && self.timeline.calibrated {
+            return 1e9 / self.timeline.ns_per_tick();
+        }
+        let first = moments.iter().min_by_key(|(ticks, _)| *ticks);
+        let last = moments.iter().max_by_key(|(ticks, _)| *ticks);
+        let (Some((from, from_ns)), Some((to, to_ns))) = (first, last) else { return f64::NAN };
+        match to_ns.saturating_sub(*from_ns) {
+            ns if ns >= SHORTEST_NS => (to - from) as f64 * 1e9 / ns as f64,
+            _ => f64::NAN,
+        }
+    }
+}
+
+/// A module of which only another process, or another file, has the side table has the same one.
+fn share_tables(modules: &mut [LoopModule]) {
+    let known: HashMap<[u8; 16], String> = modules
+        .iter()
+        .filter_map(|module| Some((module.id, module.table.clone()?)))
+        .collect();
+    for module in modules.iter_mut().filter(|module| module.table.is_none()) {
+        module.table = known.get(&module.id).cloned();
+    }
+}
+
+/// Whose a row is: number of the run, of the block in it, and what is in that.
+type Key = (u32, u32, u64);
+
+/// What the frames of one process say. What is there twice is used once.
+#[derive(Default)]
+struct Found {
+    modules: BTreeMap<u32, ModuleFrame>,
+    rows: BTreeMap<Key, (u32, u32, Row)>,
+    events: BTreeMap<Key, LoopEvent>,
+    moments: Vec<(u64, u64)>,
+}
+
+impl Found {
+    fn take(&mut self, read: LoopFrames) {
+        for frame in read.frames {
+            match frame {
+                LoopFrame::Module(module) => {
+                    self.modules.entry(module.number).or_insert(module);
+                }
+                LoopFrame::Rows(frame) => {
+                    for row in frame.rows {
+                        let key = (frame.serial, frame.block, u64::from(row.id));
+                        // What is in the file is what the thread ended with.
+                        self.rows.entry(key).or_insert((frame.module, frame.tid, row));
+                    }
+                }
+                LoopFrame::Events(frame) => {
+                    for (i, event) in (0u64..).zip(frame.events) {
+                        let key = (frame.serial, frame.block, frame.first.wrapping_add(i));
+                        self.events.entry(key).or_insert(LoopEvent {
+                            module: frame.module as usize,
+                            tid: frame.tid,
+                            id: event.id,
+                            end: event.end,
+                            address: event.address,
+                            ticks: event.ticks,
+                        });
+                    }
+                }
+                LoopFrame::Moment(ticks, ns) => self.moments.push((ticks, ns)),
+            }
+        }
+    }
+
+    /// Adds it to the profile's. Returns how many places name a module that is not there.
+    fn put(self, index: usize, process: &Process, loops: &mut Loops) -> u64 {
+        let mut places = BTreeMap::new();
+        for (number, module) in self.modules {
+            places.insert(number, loops.modules.len());
+            loops.modules.push(module_of(index, module));
+        }
+        let mut unknown = BTreeMap::new();
+        for ((serial, block, _), (module, tid, row)) in self.rows {
+            match places.get(&module) {
+                Some(place) => loops.rows.push(row_of(*place, tid, row, process)),
+                None => {
+                    unknown.insert((serial, block), ());
+                }
+            }
+        }
+        for ((serial, block, _), event) in self.events {
+            match u32::try_from(event.module).ok().and_then(|module| places.get(&module)) {
+                Some(place) => loops.events.push(LoopEvent { module: *place, ..event }),
+                None => {
+                    unknown.insert((serial, block), ());
+                }
+            }
+        }
+        unknown.len() as u64
+    }
+}
+
+fn module_of(process: usize, frame: ModuleFrame) -> LoopModule {
+    let text = |text: String| Some(text).filter(|text| !text.is_empty());
+    let rate = frame.ticks_per_second;
+    let cost = |at: usize| {
+        let Costs { inside, timed, counted } = frame.costs?;
+        let one = |ticks: Option<[f64; 3]>| ticks.map_or(0.0, |ticks| ticks[at]);
+        Some(HitCost { inside: one(inside), timed: one(timed), counted: one(counted) })
+    };
+    LoopModule {
+        process,
+        number: frame.number,
+        id: frame.id,
+        mode: frame.mode,
+        ids: frame.ids,
+        table: text(String::from_utf8_lossy(&frame.table).into_owned()),
+        object: text(frame.object.clone()),
+        ticks_per_second: if rate == 0 { f64::NAN } else { rate as f64 },
+        first: frame.first,
+        gap_mask: frame.gap_mask,
+        cost: cost(1),
+        cost_range: cost(0).zip(cost(2)).map(|(low, high)| [low, high]),
+    }
+}
+
+fn row_of(module: usize, tid: u32, row: Row, process: &Process) -> LoopRow {
+    let at = |word: usize| row.words[word];
+    let wide = |word: usize| u128::from(at(word)) | u128::from(at(word + 1)) << 64;
+    let (counted, counters) = match row.sums.split_first() {
+        Some((counted, sums)) => (*counted, sums.to_vec()),
+        None => (0, Vec::new()),
+    };
+    LoopRow {
+        module,
+        thread: process.threads.iter().rposition(|thread| thread.tid == tid),
+        tid,
+        id: row.id,
+        hits: at(word::HITS),
+        begun: at(word::BEGUN),
+        ended: at(word::ENDED),
+        ticks: at(word::TICKS),
+        squares: wide(word::SQUARES),
+        child_ticks: at(word::CHILD_TICKS),
+        iterations: at(word::ITERATIONS),
+        iterated: at(word::ITERATED),
+        first_ended: at(word::FIRST_ENDED),
+        first_ticks: at(word::FIRST_TICKS),
+        first_squares: wide(word::FIRST_SQUARES),
+        counted,
+        counters,
+    }
+}

@@ -1,0 +1,376 @@
+//! Runs of pages in the pool, and the blocks in them: written in place by their thread, read by
+//! whoever comes later.
+
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::frames::{EventsFrame, Row, RowsFrame};
+use super::word;
+use crate::meta::part_name;
+use crate::page::PAGE_BYTES;
+
+/// Marks the start of a run.
+pub const RUN_MAGIC: u64 = u64::from_le_bytes(*b"CPTLOOP1");
+/// The version of the layout.
+pub const RUN_VERSION: u32 = 1;
+/// Bytes of a run's header.
+pub const RUN_HEADER_BYTES: usize = 256;
+/// Bytes of a block's header.
+pub const BLOCK_BYTES: usize = 64;
+/// Words of an entry.
+pub const ENTRY_WORDS: usize = 16;
+/// Bytes of a record of mode log.
+pub const EVENT_BYTES: usize = 24;
+
+/// Rows and events of one frame at most, so that writing them needs little memory.
+const MOST_IN_FRAME: usize = 4096;
+
+/// The header of a run, as it is in memory.
+#[repr(C)]
+#[derive(Debug)]
+pub struct RunHeader {
+    /// [`RUN_MAGIC`], stored last; 0 once the run was given back.
+    pub magic: AtomicU64,
+    /// [`RUN_VERSION`].
+    pub version: u32,
+    /// Pages of the run.
+    pub pages: u32,
+    /// Process id.
+    pub pid: u32,
+    /// See [`crate::pool::Row::generation`].
+    pub generation: u32,
+    /// See [`crate::pool::Row::start_time`].
+    pub start_time: u64,
+    /// The kernel's id of the thread.
+    pub tid: u32,
+    /// Number of the run among those of its process, so that no run is counted twice.
+    pub serial: u32,
+    /// The thread's name when the run began.
+    pub thread_name: [u8; 16],
+    /// Bytes in use, this header included.
+    pub used: AtomicU64,
+    /// Ticks of the loops' clock when the run began.
+    pub ticks: u64,
+    /// `CLOCK_MONOTONIC` at that moment.
+    pub monotonic_ns: u64,
+    /// Zero.
+    pub reserved: [u64; 22],
+}
+
+/// The header of a block, as it is in memory.
+#[repr(C)]
+#[derive(Debug)]
+pub struct BlockHeader {
+    /// Number of the module in its process.
+    pub module: u32,
+    /// Its ids.
+    pub ids: u32,
+    /// Counters whose sums follow the entries.
+    pub counters: u32,
+    /// Records of mode log that there is room for.
+    pub events: u32,
+    /// Bytes of the block, this header included.
+    pub bytes: u64,
+    /// Records of mode log that were made.
+    pub logged: AtomicU64,
+    /// Records for which there was no room.
+    pub unlogged: AtomicU64,
+    /// Where the module's object is in memory: subtracted from return addresses.
+    pub base: u64,
+    /// First hits of each id that are recorded in mode log.
+    pub first: u64,
+    /// Zero.
+    pub reserved: u64,
+}
+
+const _: () = assert!(size_of::<RunHeader>() == RUN_HEADER_BYTES);
+const _: () = assert!(size_of::<BlockHeader>() == BLOCK_BYTES);
+
+/// Bytes of a block.
+pub fn block_bytes(ids: u32, counters: u32, events: u32) -> usize {
+    (events_offset(ids, counters) + events as usize * EVENT_BYTES).next_multiple_of(64)
+}
+
+/// Where the sums of counters begin in a block.
+pub fn sums_offset(ids: u32) -> usize {
+    BLOCK_BYTES + ids as usize * 8 * ENTRY_WORDS
+}
+
+/// Where the records of mode log begin in a block.
+pub fn events_offset(ids: u32, counters: u32) -> usize {
+    let sums = if counters == 0 { 0 } else { 8 * (1 + counters as usize) };
+    sums_offset(ids) + ids as usize * sums
+}
+
+/// Why bytes are not a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunError {
+    /// They do not start as a run does.
+    NoMagic,
+    /// Written by a later version.
+    Version(u32),
+    /// Sizes contradict one another, or the bytes end early.
+    Inconsistent,
+}
+
+/// A run as it stood in the pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    bytes: &'a [u8],
+}
+
+fn word32(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|word| u32::from_le_bytes(*word))
+}
+
+fn word64(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().map(|word| u64::from_le_bytes(*word))
+}
+
+impl<'a> Run<'a> {
+    /// How many pages a run has that starts with these bytes.
+    ///
+    /// # Errors
+    /// [`RunError`] for bytes that do not start a run of this version.
+    pub fn pages(first: &[u8]) -> Result<usize, RunError> {
+        let field = |at| word32(first, at).ok_or(RunError::Inconsistent);
+        if word64(first, offset_of!(RunHeader, magic)) != Some(RUN_MAGIC) {
+            return Err(RunError::NoMagic);
+        }
+        let version = field(offset_of!(RunHeader, version))?;
+        if version != RUN_VERSION {
+            return Err(RunError::Version(version));
+        }
+        match field(offset_of!(RunHeader, pages))? {
+            0 => Err(RunError::Inconsistent),
+            pages => Ok(pages as usize),
+        }
+    }
+
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// As [`Run::pages`]; [`RunError::Inconsistent`] if it says more than is there.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, RunError> {
+        let pages = Self::pages(bytes)?;
+        let run = Self { bytes };
+        let used = run.used();
+        let room = bytes.len().min(pages.saturating_mul(PAGE_BYTES));
+        if bytes.len() < RUN_HEADER_BYTES || used < RUN_HEADER_BYTES || used > room {
+            return Err(RunError::Inconsistent);
+        }
+        Ok(run)
+    }
+
+    /// A run of which only the header is there: it has no blocks. Whether it is one, [`Run::pages`]
+    /// says.
+    pub fn header_of(first: &'a [u8]) -> Self {
+        Self { bytes: first }
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        word32(self.bytes, at).unwrap_or(0)
+    }
+
+    fn u64(&self, at: usize) -> u64 {
+        word64(self.bytes, at).unwrap_or(0)
+    }
+
+    fn used(&self) -> usize {
+        usize::try_from(self.u64(offset_of!(RunHeader, used))).unwrap_or(usize::MAX)
+    }
+
+    /// Process id, start time and generation.
+    pub fn process(&self) -> (u32, u64, u32) {
+        (
+            self.u32(offset_of!(RunHeader, pid)),
+            self.u64(offset_of!(RunHeader, start_time)),
+            self.u32(offset_of!(RunHeader, generation)),
+        )
+    }
+
+    /// The name of its process's part.
+    pub fn part(&self) -> String {
+        let (pid, start_time, generation) = self.process();
+        part_name(pid, start_time, generation)
+    }
+
+    /// The kernel's id of the thread.
+    pub fn tid(&self) -> u32 {
+        self.u32(offset_of!(RunHeader, tid))
+    }
+
+    /// Its number in the process.
+    pub fn serial(&self) -> u32 {
+        self.u32(offset_of!(RunHeader, serial))
+    }
+
+    /// Ticks and `CLOCK_MONOTONIC` when it began.
+    pub fn moment(&self) -> (u64, u64) {
+        (self.u64(offset_of!(RunHeader, ticks)), self.u64(offset_of!(RunHeader, monotonic_ns)))
+    }
+
+    fn thread_name(&self) -> [u8; 16] {
+        let at = offset_of!(RunHeader, thread_name);
+        self.bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default()
+    }
+
+    /// Its blocks. One that contradicts itself ends them, as an error.
+    pub fn blocks(self) -> impl Iterator<Item = Result<Block<'a>, RunError>> {
+        let (mut at, mut number) = (RUN_HEADER_BYTES, 0);
+        let used = self.used().min(self.bytes.len());
+        std::iter::from_fn(move || {
+            if at >= used {
+                return None;
+            }
+            let block = Block::parse(self, number, &self.bytes[at..used]);
+            at = block.as_ref().map_or(used, |block| at + block.bytes.len());
+            number += 1;
+            Some(block)
+        })
+    }
+}
+
+/// What one thread counted for one module.
+#[derive(Clone, Copy, Debug)]
+pub struct Block<'a> {
+    run: Run<'a>,
+    number: u32,
+    ids: u32,
+    counters: u32,
+    bytes: &'a [u8],
+}
+
+/// A record of mode log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Event {
+    /// The id.
+    pub id: u32,
+    /// Whether it is an end.
+    pub end: bool,
+    /// When.
+    pub ticks: u64,
+    /// The return address of the handler's call, less the address of its object.
+    pub address: u64,
+}
+
+/// Bit of an event's first word: it is an end.
+const END: u64 = 1 << 63;
+
+impl Event {
+    /// The three words that it is in a block.
+    #[inline(always)]
+    pub fn to_words(self) -> [u64; 3] {
+        [u64::from(self.id) | if self.end { END } else { 0 }, self.ticks, self.address]
+    }
+
+    fn from_words([first, ticks, address]: [u64; 3]) -> Self {
+        Self { id: first as u32, end: first & END != 0, ticks, address }
+    }
+}
+
+impl<'a> Block<'a> {
+    fn parse(run: Run<'a>, number: u32, rest: &'a [u8]) -> Result<Self, RunError> {
+        let field = |at| word32(rest, at).ok_or(RunError::Inconsistent);
+        let ids = field(offset_of!(BlockHeader, ids))?;
+        let counters = field(offset_of!(BlockHeader, counters))?;
+        let events = field(offset_of!(BlockHeader, events))?;
+        if counters as usize > model::MAX_COUNTERS {
+            return Err(RunError::Inconsistent);
+        }
+        let bytes = block_bytes(ids, counters, events);
+        if word64(rest, offset_of!(BlockHeader, bytes)) != Some(bytes as u64) {
+            return Err(RunError::Inconsistent);
+        }
+        let bytes = rest.get(..bytes).ok_or(RunError::Inconsistent)?;
+        Ok(Self { run, number, ids, counters, bytes })
+    }
+
+    /// Number of the module in its process.
+    pub fn module(&self) -> u32 {
+        word32(self.bytes, offset_of!(BlockHeader, module)).unwrap_or(0)
+    }
+
+    /// Its place in the run.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// What was counted, by id; what was never entered is left out.
+    pub fn rows(&self) -> impl Iterator<Item = Row> + use<'a> {
+        let (bytes, ids, counters) = (self.bytes, self.ids as usize, self.counters as usize);
+        let sums_at = sums_offset(self.ids);
+        (0..ids).filter_map(move |id| {
+            let at = BLOCK_BYTES + id * ENTRY_WORDS * 8;
+            let mut words = [0u64; ENTRY_WORDS];
+            for (i, word) in words.iter_mut().enumerate() {
+                *word = word64(bytes, at + 8 * i)?;
+            }
+            // What a new entry has, and what is the runtime's, is not a count.
+            (words[word::NEXT], words[word::RANDOM], words[word::RESERVED]) = (0, 0, 0);
+            let at = sums_at + id * 8 * (1 + counters);
+            let mut sums = Vec::new();
+            if counters > 0 && word64(bytes, at)? != 0 {
+                sums = (0..=counters).map(|i| word64(bytes, at + 8 * i)).collect::<Option<_>>()?;
+            }
+            let counted = words != [0; ENTRY_WORDS] || !sums.is_empty();
+            counted.then_some(Row { id: id as u32, words, sums })
+        })
+    }
+
+    /// Records of mode log, in the order in which they were made.
+    pub fn events(&self) -> impl Iterator<Item = Event> + use<'a> {
+        let room = word32(self.bytes, offset_of!(BlockHeader, events)).unwrap_or(0) as usize;
+        let made = word64(self.bytes, offset_of!(BlockHeader, logged)).unwrap_or(0);
+        let made = usize::try_from(made).unwrap_or(usize::MAX).min(room);
+        let start = events_offset(self.ids, self.counters);
+        let bytes = self.bytes;
+        (0..made).filter_map(move |i| {
+            let at = start + i * EVENT_BYTES;
+            let word = |i: usize| word64(bytes, at + 8 * i);
+            Some(Event::from_words([word(0)?, word(1)?, word(2)?]))
+        })
+    }
+
+    /// The frames that say what it holds; none if nothing was counted. Calls `write` with each, until
+    /// that fails.
+    ///
+    /// # Errors
+    /// As `write`.
+    pub fn write<E>(&self, mut write: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        let (serial, tid, thread_name) =
+            (self.run.serial(), self.run.tid(), self.run.thread_name());
+        let (block, module) = (self.number, self.module());
+        let mut rows = self.rows().peekable();
+        while rows.peek().is_some() {
+            let part: Vec<Row> = rows.by_ref().take(MOST_IN_FRAME).collect();
+            let frame = RowsFrame {
+                serial,
+                block,
+                module,
+                tid,
+                thread_name,
+                counters: self.counters,
+                rows: part,
+            };
+            write(&frame.to_bytes())?;
+        }
+        let mut events = self.events().peekable();
+        let mut first = 0;
+        while events.peek().is_some() {
+            let part: Vec<Event> = events.by_ref().take(MOST_IN_FRAME).collect();
+            let count = part.len() as u64;
+            let frame = EventsFrame { serial, block, module, tid, first, events: part };
+            write(&frame.to_bytes())?;
+            first += count;
+        }
+        Ok(())
+    }
+}
+
+impl RunHeader {
+    /// Whether this run is one that somebody writes.
+    pub fn is_begun(&self) -> bool {
+        self.magic.load(Ordering::Acquire) == RUN_MAGIC
+    }
+}

@@ -1,0 +1,172 @@
+use super::*;
+use crate::page::PAGE_BYTES;
+
+fn put(bytes: &mut [u8], at: usize, word: u64) {
+    bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+}
+
+fn put32(bytes: &mut [u8], at: usize, word: u32) {
+    bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
+}
+
+/// A run with two blocks, byte by byte as the page above draws it: module 1 with two ids, one
+/// counter and room for two events, of which one was made; module 2 with one id that was never
+/// entered.
+fn example() -> Vec<u8> {
+    let mut run = vec![0u8; PAGE_BYTES];
+    run[..8].copy_from_slice(b"CPTLOOP1");
+    for (at, word) in [(8, 1), (12, 1), (16, 77), (20, 2), (32, 78), (36, 5)] {
+        put32(&mut run, at, word);
+    }
+    put(&mut run, 24, 1234);
+    run[40..44].copy_from_slice(b"main");
+    put(&mut run, 64, 9);
+    put(&mut run, 72, 8);
+    let first = 256;
+    // 64 + 2 · 128 + 2 · (1 + 1) · 8 + 2 · 24 = 400, and 448 is the next multiple of 64.
+    for (at, word) in [(0usize, 1), (4, 2), (8, 1), (12, 2)] {
+        put32(&mut run, first + at, word);
+    }
+    put(&mut run, first + 16, 448);
+    put(&mut run, first + 24, 1);
+    let entries = first + 64;
+    for (word, value) in [(0, 10), (1, 11), (2, 99), (3, 3), (4, 2), (5, 1000), (15, 7)] {
+        put(&mut run, entries + 128 + 8 * word, value);
+    }
+    // The entry of id 0 is as new.
+    put(&mut run, entries + 8, 1);
+    put(&mut run, entries + 16, 55);
+    let sums = entries + 256;
+    put(&mut run, sums + 16, 2);
+    put(&mut run, sums + 24, 4096);
+    let events = sums + 32;
+    put(&mut run, events, 1 << 63 | 1);
+    put(&mut run, events + 8, 500);
+    put(&mut run, events + 16, 0x1234);
+    let second = first + 448;
+    for (at, word) in [(0usize, 2), (4, 1)] {
+        put32(&mut run, second + at, word);
+    }
+    put(&mut run, second + 16, 192);
+    put(&mut run, 56, (second + 192) as u64);
+    run
+}
+
+fn frames_of(run: &[u8]) -> LoopFrames {
+    let mut file = Vec::new();
+    for block in Run::parse(run).unwrap().blocks() {
+        block
+            .unwrap()
+            .write(|bytes| {
+                file.extend_from_slice(bytes);
+                Ok::<(), ()>(())
+            })
+            .unwrap();
+    }
+    read_frames(&file)
+}
+
+#[test]
+fn a_run_becomes_frames() {
+    let run = example();
+    let parsed = Run::parse(&run).unwrap();
+    assert_eq!(parsed.process(), (77, 1234, 2));
+    assert_eq!((parsed.tid(), parsed.serial(), parsed.moment()), (78, 5, (9, 8)));
+    let mut words = [0; ENTRY_WORDS];
+    (words[word::HITS], words[word::BEGUN], words[word::ENDED], words[word::TICKS]) =
+        (10, 3, 2, 1000);
+    let mut thread_name = [0; 16];
+    thread_name[..4].copy_from_slice(b"main");
+    let rows = RowsFrame {
+        serial: 5,
+        block: 0,
+        module: 1,
+        tid: 78,
+        thread_name,
+        counters: 1,
+        rows: vec![Row { id: 1, words, sums: vec![2, 4096] }],
+    };
+    let event = Event { id: 1, end: true, ticks: 500, address: 0x1234 };
+    assert_eq!(event.to_words(), [1 << 63 | 1, 500, 0x1234]);
+    let events =
+        EventsFrame { serial: 5, block: 0, module: 1, tid: 78, first: 0, events: vec![event] };
+    let expected = vec![LoopFrame::Rows(rows), LoopFrame::Events(events)];
+    assert_eq!(frames_of(&run), LoopFrames { frames: expected, torn: 0 });
+}
+
+#[test]
+fn no_byte_of_a_run_is_trusted() {
+    let run = example();
+    for length in 0..run.len().min(1200) {
+        if let Ok(run) = Run::parse(&run[..length]) {
+            run.blocks().for_each(|block| drop(block.map(|block| block.rows().count())));
+        }
+    }
+    assert_eq!(Run::parse(&run[..255]).err(), Some(RunError::Inconsistent));
+    for at in 0..1000 {
+        for value in [0, 1, 0x7f, 0x80, 0xff] {
+            let mut damaged = run.clone();
+            damaged[at] = value;
+            let Ok(run) = Run::parse(&damaged) else { continue };
+            for block in run.blocks().flatten() {
+                (block.rows().count(), block.events().count());
+            }
+        }
+    }
+    let mut later = run.clone();
+    later[8] = 2;
+    assert_eq!(Run::parse(&later).err(), Some(RunError::Version(2)));
+    assert_eq!(Run::parse(&[0; 256]).err(), Some(RunError::NoMagic));
+    let mut damaged = run;
+    damaged[256 + 4] = 200;
+    let blocks: Vec<_> = Run::parse(&damaged).unwrap().blocks().collect();
+    assert_eq!(blocks.len(), 1);
+    assert!(blocks[0].is_err());
+}
+
+#[test]
+fn frames_round_trip_and_every_truncation() {
+    let costs = Costs { inside: Some([1.0, 2.0, 3.0]), timed: None, counted: Some([0.5; 3]) };
+    let module = ModuleFrame {
+        number: 3,
+        id: [7; 16],
+        mode: 1,
+        ids: 2,
+        ticks_per_second: 62_500_000,
+        first: 100,
+        gap_mask: 127,
+        object: "/lib/x.so".to_owned(),
+        table: b"{}".to_vec(),
+        costs: Some(costs),
+    };
+    let frames = vec![
+        LoopFrame::Module(ModuleFrame { costs: None, ..module.clone() }),
+        LoopFrame::Module(module),
+        LoopFrame::Moment(1, u64::MAX),
+        frames_of(&example()).frames.remove(0),
+    ];
+    let bytes: Vec<u8> = frames.iter().flat_map(LoopFrame::to_bytes).collect();
+    assert_eq!(read_frames(&bytes), LoopFrames { frames: frames.clone(), torn: 0 });
+    let ends: Vec<usize> = frames
+        .iter()
+        .scan(0, |at, frame| {
+            *at += frame.to_bytes().len();
+            Some(*at)
+        })
+        .collect();
+    for cut in 0..bytes.len() {
+        let read = read_frames(&bytes[..cut]);
+        let whole = ends.iter().filter(|end| **end <= cut).count();
+        assert_eq!(read.frames, frames[..whole], "cut at {cut}");
+        let torn = u64::from(cut != 0 && !ends.contains(&cut));
+        assert_eq!(read.torn, torn, "cut at {cut}");
+    }
+    // A frame that was cut short, and whole ones after it.
+    for cut in 1..ends[1] - ends[0] {
+        let mut damaged = bytes[..ends[0] + cut].to_vec();
+        damaged.extend_from_slice(&bytes[ends[1]..]);
+        let read = read_frames(&damaged);
+        let expected = [&frames[..1], &frames[2..]].concat();
+        assert_eq!((read.frames, read.torn), (expected, 1), "cut at {cut}");
+    }
+}

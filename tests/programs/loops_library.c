@@ -1,0 +1,5 @@
+// A shared object with instrumented loops: `run` is nest(3, 4).
+#define MODULE_ID "library library "
+#include "loops/instrumented.h"
+
+void run(void) { nest(3, 4, NULL); }
