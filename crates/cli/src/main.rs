@@ -17,6 +17,7 @@ mod hook;
 mod inherited;
 mod input;
 mod list;
+mod loops;
 mod matching;
 mod metrics;
 mod naming;
@@ -54,6 +55,7 @@ enum Command {
     Run(run::Args),
     Report(report::Args),
     Ops(ops::Args),
+    Loops(loops::Args),
     Stats(stats::Args),
     Export(export::Args),
     Trace(trace::Args),
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::main(args),
         Command::Report(args) => report::main(args),
         Command::Ops(args) => ops::main(args),
+        Command::Loops(args) => loops::main(args),
         Command::Stats(args) => stats::main(args),
         Command::Export(args) => export::main(args),
         Command::Trace(args) => trace::main(args),

@@ -5,5 +5,6 @@ pub mod activities;
 pub mod calls;
 pub mod dispatch;
 pub mod filter;
+pub mod loops;
 mod relay;
 pub mod tracks;

@@ -6,7 +6,7 @@ use std::path::Path;
 use profile::collect::{Closing, Collected, PoolFate, collect, is_over};
 use profile::{ErrorKind, Manifest, Origin, Profile, Role};
 
-use super::units::plural;
+use super::units::{count, plural};
 use crate::failure::Failure;
 use crate::terminal::say;
 
@@ -31,32 +31,58 @@ pub fn open(dir: &Path, closing: Closing) -> Result<Profile, Failure> {
     Profile::open(dir).map_err(|e| explain(dir, e))
 }
 
-/// What a profile holds, in one line as `run` prints it at its end: counted from page headers, without decoding a call.
+/// What a profile holds, in one line as `run` prints it at its end: counted from page headers, without
+/// decoding a call.
 pub fn in_one_line(dir: &Path) -> String {
     let profile = match Profile::open(dir) {
         Ok(profile) => profile,
         Err(e) => return format!("{e}"),
     };
     let calls = profile.calls();
-    if calls == 0 {
+    let loops = loops(&profile);
+    if calls == 0 && loops.is_empty() {
         return "no calls were recorded; `counterpoint report` lists likely reasons".to_owned();
+    }
+    if calls == 0 {
+        return format!("no calls were recorded{loops}{}", losses(&profile));
     }
     let threads = profile.processes.iter().map(|p| p.threads.len() as u128);
     let processes = threads.clone().filter(|n| *n > 0).count() as u128;
-    let losses = match profile.all_losses().len() as u128 {
-        0 => String::new(),
-        n => format!("; {}, see `counterpoint report`", plural(n, "kind of loss")),
-    };
+    let losses = losses(&profile);
     let ops = match profile.ops.all().iter().any(|op| matches!(op.role, Role::Run | Role::Op)) {
         true => "; `counterpoint ops` shows those of TVM's virtual machines",
         false => "",
     };
     format!(
-        "{} in {}, {}{ops}{losses}",
+        "{} in {}, {}{ops}{loops}{losses}",
         plural(calls.into(), "call"),
         plural(processes, "process"),
         plural(threads.sum(), "thread")
     )
+}
+
+fn losses(profile: &Profile) -> String {
+    match profile.all_losses().len() as u128 {
+        0 => String::new(),
+        n => format!("; {}, see `counterpoint report`", plural(n, "kind of loss")),
+    }
+}
+
+/// What instrumented loops counted; empty if nothing did.
+fn loops(profile: &Profile) -> String {
+    let loops = match profile.loops() {
+        Ok(loops) => loops,
+        Err(e) => return format!("; loops: {e}"),
+    };
+    let hits: u128 = loops.rows.iter().map(|row| u128::from(row.hits)).sum();
+    match loops.modules.len() as u128 {
+        0 => String::new(),
+        modules => format!(
+            "; {} hits of loops and functions in {}, see `counterpoint loops report`",
+            count(hits),
+            plural(modules, "instrumented module")
+        ),
+    }
 }
 
 /// Only a recording that `env` prepared ends because somebody says so: one of `run` is over when
