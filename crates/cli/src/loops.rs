@@ -1,5 +1,6 @@
 //! `counterpoint loops`: where inside compiled functions the time goes.
 
+mod instrument;
 mod report;
 
 use std::process::ExitCode;
@@ -8,7 +9,8 @@ use clap::Subcommand;
 
 use crate::failure::Failure;
 
-/// Count and time the loops of compiled code, and show where the time goes.
+/// Find out where inside compiled functions the time goes: instrument their loops, and show what
+/// they counted.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -17,12 +19,14 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    Instrument(instrument::Args),
     Report(report::Args),
 }
 
 /// Runs the subcommand.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match args.command {
+        Command::Instrument(args) => instrument::main(args),
         Command::Report(args) => report::main(args),
     }
 }

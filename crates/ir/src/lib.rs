@@ -4,7 +4,36 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`instrument`] | a whole module, from text to text |
 //! | [`table`] | the side table: what each id of an instrumented module is |
+//! | [`scan`] | the text as statements and tokens |
+//! | [`module`] | the top level of a module: functions, target, attributes, metadata |
+//! | [`function`] | the body of a function: blocks, phi nodes, terminators, edges |
+//! | [`dominators`] | the dominator tree of a control-flow graph |
+//! | [`loops`] | natural loops |
+//! | [`choice`] | which of them are instrumented |
+//! | [`iterations`] | values that count the iterations of a loop |
+//! | [`source`] | what a loop is called in its source |
+//! | [`hooks`] | the code of a hook |
+//! | [`rewrite`] | a function with hooks on the edges of its loops |
+//! | [`attributes`] | attributes that become false |
+//! | [`descriptor`] | the module's own part: descriptor, constructor, rehearsal |
+//! | [`edit`] | changes to a text, by offset |
 #![forbid(unsafe_code)]
 
+pub mod attributes;
+pub mod choice;
+pub mod descriptor;
+pub mod dominators;
+pub mod edit;
+pub mod error;
+pub mod function;
+pub mod hooks;
+pub mod instrument;
+pub mod iterations;
+pub mod loops;
+pub mod module;
+pub mod rewrite;
+pub mod scan;
+pub mod source;
 pub mod table;

@@ -1,0 +1,165 @@
+//! Attributes that become false.
+//!
+//! An instrumented function writes memory, reads a clock and calls a runtime. If the text said
+//! that it does not (`memory(none)`), two calls with the same arguments would be one after the
+//! next optimisation, and the count would be wrong. The same holds for whoever calls it, and at
+//! each place from which it is called. So these attributes are taken from the functions that are
+//! defined here and that call others or are instrumented, and from calls of anything but declared
+//! functions: those are not instrumented here.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Write;
+
+use crate::edit::Edits;
+use crate::module::Module;
+use crate::scan::{Span, Token, Tokens, name, number};
+
+/// Attributes that say what a function does not do.
+const FALSE_NOW: [&[u8]; 10] = [
+    b"memory",
+    b"readnone",
+    b"readonly",
+    b"writeonly",
+    b"argmemonly",
+    b"inaccessiblememonly",
+    b"inaccessiblemem_or_argmemonly",
+    b"speculatable",
+    b"nosync",
+    b"nofree",
+];
+
+/// Groups of attributes with such attributes, and those that take their place.
+#[derive(Debug, Default)]
+pub struct Weaker {
+    /// The old group's number, and the new one's.
+    twins: BTreeMap<u32, u32>,
+}
+
+/// Where in a list of attributes something is to be taken out.
+fn false_now(text: &[u8], span: Span) -> Vec<Span> {
+    let mut found: Vec<Span> = Vec::new();
+    let mut depth = 0_u32;
+    let mut group = false;
+    for (token, span) in Tokens::new(text, span) {
+        match token {
+            Token::Mark(b'(') => {
+                depth += 1;
+                // The parenthesis of `memory(…)`.
+                group = depth == 1 && found.last().is_some_and(|last| last.end == span.start);
+            }
+            Token::Mark(b')') => {
+                depth = depth.saturating_sub(1);
+                if depth == 0
+                    && std::mem::take(&mut group)
+                    && let Some(last) = found.last_mut()
+                {
+                    last.end = span.end;
+                }
+            }
+            Token::Word if depth == 0 && FALSE_NOW.contains(&span.of(text)) => found.push(span),
+            _ => {}
+        }
+    }
+    found
+}
+
+impl Weaker {
+    /// Looks for groups with such attributes.
+    pub fn new(text: &[u8], module: &Module) -> Self {
+        let mut next = module.attributes.keys().max().map_or(0, |most| most.saturating_add(1));
+        let mut groups: Vec<_> = module.attributes.iter().collect();
+        groups.sort_by_key(|(group, _)| **group);
+        let mut twins = BTreeMap::new();
+        for (group, span) in groups {
+            if !false_now(text, *span).is_empty() {
+                twins.insert(*group, next);
+                next = next.saturating_add(1);
+            }
+        }
+        Self { twins }
+    }
+
+    /// The groups that take the place of others, as text.
+    pub fn write(&self, text: &[u8], module: &Module, out: &mut String) {
+        for (old, new) in &self.twins {
+            let Some(span) = module.attributes.get(old) else { continue };
+            let mut edits = Edits::default();
+            for piece in false_now(text, *span) {
+                edits.replace(piece, "");
+            }
+            let mut kept = Vec::new();
+            edits.apply(text, *span, &mut kept);
+            let kept = String::from_utf8_lossy(&kept);
+            let _ = writeln!(out, "attributes #{new} = {{ {} }}", kept.trim());
+        }
+    }
+
+    /// Weakens a definition: what is between its arguments and its body.
+    pub fn definition(&self, text: &[u8], tail: Span, edits: &mut Edits) {
+        // What `prefix` and its like say is not an attribute.
+        for piece in false_now(text, tail) {
+            edits.replace(piece, "");
+        }
+        for (token, span) in Tokens::new(text, tail) {
+            self.twin(text, token, span, edits);
+        }
+    }
+
+    fn twin(&self, text: &[u8], token: Token, span: Span, edits: &mut Edits) {
+        if token == Token::Attributes
+            && let Some(twin) = number(span.of(text)).and_then(|group| self.twins.get(&group))
+        {
+            edits.replace(span, &format!("#{twin}"));
+        }
+    }
+
+    /// Weakens a call, unless a declared function or inline assembler is called. Says whether it
+    /// may reach a function that is defined here.
+    pub fn call(
+        &self,
+        text: &[u8],
+        call: Span,
+        declared: &HashSet<Vec<u8>>,
+        edits: &mut Edits,
+    ) -> bool {
+        let mut depth = 0_u32;
+        let mut after_arguments = None;
+        let mut callee = false;
+        let mut groups: [Option<Span>; 2] = [None; 2];
+        for (token, span) in Tokens::new(text, call) {
+            match token {
+                Token::Mark(b'(' | b'[' | b'{') => depth += 1,
+                Token::Mark(b')' | b']' | b'}') => {
+                    depth = depth.saturating_sub(1);
+                    if depth == 0 {
+                        after_arguments = Some(span.end);
+                    }
+                }
+                Token::Global if depth == 0 && !callee => {
+                    callee = true;
+                    let bytes = name(span.of(text));
+                    if bytes.starts_with(b"llvm.") || declared.contains(bytes) {
+                        return false;
+                    }
+                }
+                Token::Word if depth == 0 && span.of(text) == b"asm" => return false,
+                Token::Attributes if depth == 0 => {
+                    let free = groups.iter_mut().find(|group| group.is_none());
+                    if let Some(free) = free {
+                        *free = Some(span);
+                    }
+                }
+                _ => {}
+            }
+        }
+        for group in groups.into_iter().flatten() {
+            self.twin(text, Token::Attributes, group, edits);
+        }
+        if let Some(start) = after_arguments {
+            for piece in false_now(text, Span { start, end: call.end }) {
+                edits.replace(piece, "");
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,304 @@
+//! What an instrumented module gets beside its hooks: the descriptor, the side table as bytes, the
+//! constructor and destructor that look for a runtime, the function with which a JIT attaches one,
+//! and the rehearsal.
+
+use std::fmt::Write;
+
+use abi::loops::Mode;
+
+use crate::error::IrError;
+use crate::hooks::{Hook, Writer};
+use crate::module::{Module, PREFIX};
+use crate::scan::{Span, Token, Tokens, number};
+
+/// After the constructors of the language, before all others.
+const PRIORITY: u32 = 101;
+
+/// Names of what is added, for one module.
+#[derive(Clone, Debug)]
+pub struct Names {
+    /// 32 hexadecimal digits.
+    pub id: String,
+}
+
+impl Names {
+    /// A name with `@`.
+    pub fn of(&self, what: &str) -> String {
+        format!("@{PREFIX}{what}_{}", self.id)
+    }
+}
+
+/// What the descriptor says.
+pub struct Descriptor<'a> {
+    /// Names.
+    pub names: &'a Names,
+    /// How hits are recorded.
+    pub mode: Mode,
+    /// How many ids there are.
+    pub ids: u32,
+    /// The identity as bytes.
+    pub id: [u8; 16],
+    /// The side table.
+    pub table: &'a str,
+    /// The target triple.
+    pub triple: &'a str,
+}
+
+/// Bytes as the inside of `c"…"`.
+fn quoted(bytes: &[u8], out: &mut String) {
+    for byte in bytes {
+        match byte {
+            b' '..=b'~' if !matches!(byte, b'"' | b'\\') => out.push(char::from(*byte)),
+            _ => {
+                let _ = write!(out, "\\{byte:02X}");
+            }
+        }
+    }
+}
+
+impl Descriptor<'_> {
+    /// Writes everything that stands at the top level.
+    pub fn write(&self, module: &Module, writer: &mut Writer, out: &mut String) {
+        let names = self.names;
+        let (descriptor, table) = (names.of("module"), names.of("table"));
+        let bytes = self.table.len();
+        let _ = write!(out, "{table} = internal constant [{bytes} x i8] c\"");
+        quoted(self.table.as_bytes(), out);
+        out.push_str("\", align 1\n");
+        // A log that is not of the program would be of no use to anybody.
+        let rehearse = match self.mode {
+            Mode::Log => "null".to_owned(),
+            _ => names.of("rehearse"),
+        };
+        let (mode, ids) = (self.mode as u32, self.ids);
+        let _ = write!(
+            out,
+            "{descriptor} = internal global {{ [8 x i8], i32, i32, i32, i32, [16 x i8], ptr, i64, \
+             ptr, ptr, ptr, ptr, ptr, i32, i32, i64, [2 x i64] }} {{ [8 x i8] c\"CPLOOPS1\", \
+             i32 128, i32 {}, i32 {ids}, i32 {mode}, [16 x i8] c\"",
+            abi::loops::VERSION,
+        );
+        quoted(&self.id, out);
+        let _ = writeln!(
+            out,
+            "\", ptr {table}, i64 {bytes}, ptr {rehearse}, ptr null, ptr null, ptr null, ptr null, \
+             i32 100, i32 127, i64 0, [2 x i64] zeroinitializer }}, align 64"
+        );
+        self.attach(out);
+        if self.has_dlsym() {
+            self.start(module, out);
+        }
+        if self.mode != Mode::Log {
+            self.rehearse(writer);
+            out.push_str(&writer.out);
+            writer.out.clear();
+        }
+    }
+
+    /// Windows has no dlsym.
+    pub fn has_dlsym(&self) -> bool {
+        !self.triple.contains("windows")
+    }
+
+    /// The function that registers the module, once.
+    fn attach(&self, out: &mut String) {
+        let names = self.names;
+        let (attach, registered) = (names.of("attach"), names.of("registered"));
+        let descriptor = names.of("module");
+        let _ = write!(
+            out,
+            "{registered} = internal global i32 0, align 4
+
+define weak i32 {attach}(ptr %register) noinline nounwind {{
+start:
+  %before = cmpxchg ptr {registered}, i32 0, i32 1 seq_cst seq_cst
+  %first = extractvalue {{ i32, i1 }} %before, 1
+  br i1 %first, label %call, label %done
+
+call:
+  %status = call i32 %register(ptr {descriptor})
+  %refused = icmp slt i32 %status, 0
+  br i1 %refused, label %undo, label %done
+
+undo:
+  store atomic i32 0, ptr {registered} seq_cst, align 4
+  br label %done
+
+done:
+  %result = phi i32 [ 0, %start ], [ %status, %call ], [ %status, %undo ]
+  ret i32 %result
+}}
+"
+        );
+    }
+
+    /// The constructor and the destructor.
+    fn start(&self, module: &Module, out: &mut String) {
+        let names = self.names;
+        let (attach, registered) = (names.of("attach"), names.of("registered"));
+        let descriptor = names.of("module");
+        let default = match self.triple.contains("apple") {
+            true => "inttoptr (i64 -2 to ptr)",
+            false => "null",
+        };
+        let known = |name: &[u8]| module.names(name);
+        if !known(b"dlsym") {
+            out.push_str("\ndeclare extern_weak ptr @dlsym(ptr, ptr)\n");
+        }
+        for (what, symbol) in [
+            ("register_name", abi::loops::REGISTER_SYMBOL),
+            ("unregister_name", abi::loops::UNREGISTER_SYMBOL),
+        ] {
+            let bytes = symbol.to_bytes();
+            let _ = write!(
+                out,
+                "{} = internal constant [{} x i8] c\"",
+                names.of(what),
+                bytes.len() + 1
+            );
+            quoted(bytes, out);
+            out.push_str("\\00\", align 1\n");
+        }
+        let _ = write!(
+            out,
+            "
+define internal void {start}() nounwind {{
+start:
+  %there = icmp ne ptr @dlsym, null
+  br i1 %there, label %look, label %done
+
+look:
+  %register = call ptr @dlsym(ptr {default}, ptr {register_name})
+  %found = icmp ne ptr %register, null
+  br i1 %found, label %call, label %done
+
+call:
+  %status = call i32 {attach}(ptr %register)
+  br label %done
+
+done:
+  ret void
+}}
+
+define internal void {end}() nounwind {{
+start:
+  %was = load atomic i32, ptr {registered} seq_cst, align 4
+  %registered = icmp ne i32 %was, 0
+  %there = icmp ne ptr @dlsym, null
+  %both = and i1 %registered, %there
+  br i1 %both, label %look, label %done
+
+look:
+  %unregister = call ptr @dlsym(ptr {default}, ptr {unregister_name})
+  %found = icmp ne ptr %unregister, null
+  br i1 %found, label %call, label %done
+
+call:
+  call void %unregister(ptr {descriptor})
+  br label %done
+
+done:
+  ret void
+}}
+",
+            start = names.of("start"),
+            end = names.of("end"),
+            register_name = names.of("register_name"),
+            unregister_name = names.of("unregister_name"),
+        );
+    }
+
+    /// Runs empty hits on an entry of the caller's.
+    fn rehearse(&self, writer: &mut Writer) {
+        writer.restart();
+        let hook = Hook::default();
+        let _ = write!(
+            writer.out,
+            "
+define internal void {}(ptr %module, ptr %entry, i64 %times) noinline nounwind {{
+start:
+  %none = icmp eq i64 %times, 0
+  br i1 %none, label %done, label %cpt.hit
+
+",
+            self.names.of("rehearse"),
+        );
+        writer.label("cpt.hit".to_owned());
+        writer.line(format_args!("%left = phi i64 [ %times, %start ], [ %after, %cpt.next ]"));
+        writer.rehearse("%entry", &hook, "cpt.next");
+        writer.line(format_args!("%after = sub i64 %left, 1"));
+        writer.line(format_args!("%more = icmp ne i64 %after, 0"));
+        writer.line(format_args!("br i1 %more, label %cpt.hit, label %done"));
+        writer.out.push_str("\ndone:\n  ret void\n}\n");
+    }
+}
+
+impl Names {
+    /// Has the module's lists of constructors and destructors call ours, too: changes of the text,
+    /// and what is added at its end.
+    pub fn constructors(
+        &self,
+        text: &[u8],
+        module: &Module,
+        edits: &mut Vec<(Span, String)>,
+        out: &mut String,
+    ) -> Result<(), IrError> {
+        let lists = [("llvm.global_ctors", "start"), ("llvm.global_dtors", "end")];
+        for ((list, what), known) in lists.into_iter().zip(module.constructors) {
+            let function = self.of(what);
+            let own = format!("{{ i32, ptr, ptr }} {{ i32 {PRIORITY}, ptr {function}, ptr null }}");
+            match known {
+                None => {
+                    let _ = writeln!(
+                        out,
+                        "@{list} = appending global [1 x {{ i32, ptr, ptr }}] [{own}]"
+                    );
+                }
+                Some((span, line)) => {
+                    let wrong = IrError::Constructors { line, name: list };
+                    extend(text, span, &own, edits).ok_or(wrong)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds an element to a list `[n x { i32, ptr, ptr }] […]`.
+fn extend(text: &[u8], span: Span, own: &str, edits: &mut Vec<(Span, String)>) -> Option<()> {
+    let mut depth = 0_u32;
+    let mut size = None;
+    let mut brackets = Vec::new();
+    let mut zero = None;
+    for (token, span) in Tokens::new(text, span) {
+        match token {
+            Token::Mark(b'[' | b'{' | b'(') => {
+                depth += 1;
+                if depth == 1 {
+                    brackets.push(span);
+                }
+            }
+            Token::Mark(b']' | b'}' | b')') => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    brackets.push(span);
+                }
+            }
+            Token::Word if depth == 1 && size.is_none() => size = Some(span),
+            Token::Word if depth == 0 && span.of(text) == b"zeroinitializer" => zero = Some(span),
+            _ => {}
+        }
+    }
+    let size = size?;
+    let count = number(size.of(text))?;
+    edits.push((size, count.checked_add(1)?.to_string()));
+    match (zero, &brackets[..]) {
+        (Some(zero), _) if count == 0 => edits.push((zero, format!("[{own}]"))),
+        (None, [_, _, _, close]) if count > 0 => {
+            let before = Span { start: close.start, end: close.start };
+            edits.push((before, format!(", {own}")));
+        }
+        _ => return None,
+    }
+    Some(())
+}

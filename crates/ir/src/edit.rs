@@ -1,0 +1,39 @@
+//! Changes to a text: pieces that are replaced, by offset.
+
+use crate::scan::Span;
+
+/// Changes to a text, each of which replaces a piece of it. Pieces do not overlap; what is
+/// inserted at the same place stays in the order in which it was added.
+#[derive(Debug, Default)]
+pub struct Edits {
+    /// What is replaced, and by which piece of `arena`.
+    all: Vec<(Span, usize, usize)>,
+    arena: String,
+}
+
+impl Edits {
+    /// Replaces a piece of the text.
+    pub fn replace(&mut self, span: Span, with: &str) {
+        let from = self.arena.len();
+        self.arena.push_str(with);
+        self.all.push((span, from, self.arena.len()));
+    }
+
+    /// Inserts before an offset.
+    pub fn insert(&mut self, at: u32, what: &str) {
+        self.replace(Span { start: at, end: at }, what);
+    }
+
+    /// The text between two offsets with these changes, all of which are inside; forgets them.
+    pub fn apply(&mut self, text: &[u8], within: Span, out: &mut Vec<u8>) {
+        self.all.sort_by_key(|(span, from, _)| (span.start, span.end, *from));
+        let mut at = within.start;
+        for (span, from, to) in self.all.drain(..) {
+            out.extend_from_slice(Span { start: at, end: span.start.max(at) }.of(text));
+            out.extend_from_slice(&self.arena.as_bytes()[from..to]);
+            at = span.end.max(at);
+        }
+        out.extend_from_slice(Span { start: at, end: within.end }.of(text));
+        self.arena.clear();
+    }
+}

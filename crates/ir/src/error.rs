@@ -1,0 +1,68 @@
+//! Why a text was not instrumented.
+
+use crate::table::TableError;
+
+/// Why a text was not instrumented.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IrError {
+    /// It is something else than LLVM's text.
+    #[error("this is {0}, not the text of LLVM IR")]
+    Other(&'static str),
+    /// Nothing in it belongs to LLVM IR.
+    #[error("this is not the text of LLVM IR: line 1 is {0:?}")]
+    Unknown(String),
+    /// It is longer than offsets of 32 bits reach.
+    #[error("the text has {0} bytes, at most {max} can be read", max = u32::MAX)]
+    Long(usize),
+    /// It ends inside of something.
+    #[error("the text ends inside of {what} that begins in line {line}")]
+    Truncated {
+        /// What is open.
+        what: &'static str,
+        /// Where it begins, from 1.
+        line: u32,
+    },
+    /// A bracket closes nothing.
+    #[error("line {line}: {bracket:?} closes nothing")]
+    Unbalanced {
+        /// Where, from 1.
+        line: u32,
+        /// The bracket.
+        bracket: char,
+    },
+    /// A definition has no name, no arguments or no body.
+    #[error("line {line}: this definition has no {what}")]
+    Definition {
+        /// Where, from 1.
+        line: u32,
+        /// What it lacks.
+        what: &'static str,
+    },
+    /// Pointers with types are of LLVM 14 and older.
+    #[error("line {line}: pointers with a type (as in i8*) are of LLVM 14 or older")]
+    TypedPointers {
+        /// The first one, from 1.
+        line: u32,
+    },
+    /// It already has a descriptor.
+    #[error("the text is already instrumented: it defines @{0}")]
+    Instrumented(String),
+    /// There is no clock for this target.
+    #[error("target {0}: loops can be timed on x86_64 and aarch64 with 64-bit pointers only")]
+    Target(String),
+    /// The text does not say what it is for.
+    #[error("the text names no target")]
+    NoTarget,
+    /// The list of constructors is not as LLVM writes it.
+    #[error("line {line}: @{name} is not a list as LLVM writes it")]
+    Constructors {
+        /// Where, from 1.
+        line: u32,
+        /// `llvm.global_ctors` or `llvm.global_dtors`.
+        name: &'static str,
+    },
+    /// The side table cannot be written.
+    #[error(transparent)]
+    Table(#[from] TableError),
+}

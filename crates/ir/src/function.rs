@@ -1,0 +1,354 @@
+//! The body of a function as blocks: where each begins, its phi nodes, its terminator and the
+//! edges that leave it.
+
+use std::collections::HashMap;
+
+use crate::dominators::Graph;
+use crate::error::IrError;
+use crate::module::Definition;
+use crate::scan::{Cursor, Place, Span, Token, Tokens, find, is_plain, name, plain_end};
+
+/// How a block ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Terminator {
+    /// With nothing that is known.
+    #[default]
+    None,
+    /// `br`, `switch`, `invoke`, `callbr` and others whose labels can be replaced.
+    Jump,
+    /// `ret`
+    Return,
+    /// `indirectbr`: its targets are addresses of blocks.
+    Indirect,
+    /// `resume` and `unreachable`.
+    Leave,
+    /// `catchswitch`, `catchret`, `cleanupret`.
+    Funclet,
+}
+
+/// A basic block.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Block {
+    /// Its label as the text has it, without the colon; empty for an entry block without one.
+    pub label: Span,
+    /// From after the label to the end of its last statement.
+    pub text: Span,
+    /// Its first line and its last, from 1.
+    pub lines: [u32; 2],
+    /// Its phi nodes: a range of [`Body::phis`].
+    pub phis: (u32, u32),
+    /// Whether control comes here by an exception.
+    pub pad: bool,
+    /// How it ends.
+    pub end: Terminator,
+    /// The statement that ends it.
+    pub terminator: Span,
+    /// A call that must stay directly before the `ret`.
+    pub last_call: Option<u32>,
+    /// The edges that leave it: a range of [`Body::edges`].
+    pub edges: (u32, u32),
+}
+
+/// An edge from a block to another.
+#[derive(Clone, Copy, Debug)]
+pub struct Edge {
+    /// Index of the block.
+    pub to: u32,
+    /// The operand that names it, with its `%`.
+    pub operand: Span,
+}
+
+/// A call with a group of attributes.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// Its statement.
+    pub text: Span,
+}
+
+/// The blocks of a function. Kept from function to function, so that its memory is reused.
+#[derive(Debug, Default)]
+pub struct Body {
+    /// Blocks, in the order of the text; the first is the entry.
+    pub blocks: Vec<Block>,
+    /// Phi nodes of all blocks.
+    pub phis: Vec<Span>,
+    /// Edges of all blocks.
+    pub edges: Vec<Edge>,
+    /// Calls, for those who look at their attributes.
+    pub calls: Vec<Call>,
+    /// Orders of uses: they would be wrong after a change.
+    pub use_orders: Vec<Span>,
+    /// Offset after the last `alloca` of constant size in the entry block, or where it begins.
+    pub entry: u32,
+    /// Why it is left as it is.
+    pub strange: Option<String>,
+}
+
+impl Body {
+    /// Reads the body of a function.
+    pub fn read<'a>(
+        &mut self,
+        text: &'a [u8],
+        definition: &Definition,
+        names: &mut HashMap<&'a [u8], u32>,
+    ) -> Result<(), IrError> {
+        self.clear();
+        names.clear();
+        let mut cursor = Cursor {
+            text: &text[..definition.body.end as usize + 1],
+            at: definition.body.start as usize,
+            line: definition.body_line,
+        };
+        self.entry = definition.body.start;
+        let mut open = false;
+        loop {
+            cursor.blank()?;
+            let Some(byte) = cursor.peek() else { break };
+            if byte == b'}' {
+                break;
+            }
+            let (start, line) = (cursor.at, cursor.line);
+            if let Some(label) = label(cursor.text, start) {
+                self.end_block(open);
+                cursor.at = label.end as usize + 1;
+                self.begin_block(label, cursor.at, line);
+                if self.blocks.len() == 1 {
+                    self.entry = cursor.at as u32;
+                }
+                open = true;
+                let index = self.blocks.len() as u32 - 1;
+                let key = match label.of(text) {
+                    // A quoted name.
+                    [b'"', ..] => name(label.of(text)),
+                    bare => bare,
+                };
+                if std::str::from_utf8(key).is_err() {
+                    self.strange(|| "the name of a block is not UTF-8".to_owned());
+                }
+                if names.insert(key, index).is_some() {
+                    self.strange(|| format!("two blocks are named {}", show(key)));
+                }
+                continue;
+            }
+            let end = cursor.statement(Place::Body)?;
+            let statement = Span::new(start, end);
+            if byte == b'#' {
+                continue;
+            }
+            let op = operation(cursor.text, statement);
+            if !open {
+                if !self.blocks.is_empty() && !op.of(text).starts_with(b"uselistorder") {
+                    self.strange(|| "a block has no label".to_owned());
+                }
+                if self.blocks.is_empty() {
+                    self.begin_block(Span::default(), start, line);
+                    self.entry = definition.body.start;
+                }
+            }
+            open = self.statement(text, statement, op, open || self.blocks.len() == 1);
+            if let Some(block) = self.blocks.last_mut() {
+                let extra = cursor.text[start..end].iter().filter(|b| **b == b'\n').count();
+                block.lines[1] = line + extra as u32;
+                block.text.end = end as u32;
+            }
+        }
+        self.end_block(open);
+        if self.blocks.is_empty() {
+            self.strange(|| "it has no blocks".to_owned());
+        }
+        self.resolve(text, names);
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.blocks.clear();
+        self.phis.clear();
+        self.edges.clear();
+        self.calls.clear();
+        self.use_orders.clear();
+        self.strange = None;
+    }
+
+    fn strange(&mut self, why: impl FnOnce() -> String) {
+        self.strange.get_or_insert_with(why);
+    }
+
+    fn begin_block(&mut self, label: Span, at: usize, line: u32) {
+        let phis = self.phis.len() as u32;
+        self.blocks.push(Block {
+            label,
+            text: Span::new(at, at),
+            lines: [line, line],
+            phis: (phis, phis),
+            ..Block::default()
+        });
+    }
+
+    /// A block that is still open when the next one begins has no terminator.
+    fn end_block(&mut self, open: bool) {
+        if open {
+            self.strange(|| "a block does not end with a known terminator".to_owned());
+        }
+    }
+
+    /// Takes in a statement, and says whether its block goes on.
+    fn statement(&mut self, text: &[u8], span: Span, op: Span, open: bool) -> bool {
+        let funclets = || "it has funclets (exceptions of Windows)".to_owned();
+        let entry = self.blocks.len() == 1;
+        let Some(block) = self.blocks.last_mut() else { return false };
+        let word = op.of(text);
+        let end = match word {
+            b"phi" => {
+                self.phis.push(span);
+                block.phis.1 = self.phis.len() as u32;
+                return open;
+            }
+            b"landingpad" | b"cleanuppad" | b"catchpad" => {
+                block.pad = true;
+                if word != b"landingpad" {
+                    self.strange(funclets);
+                }
+                return open;
+            }
+            b"alloca" => {
+                if entry && is_static(text, span, op) {
+                    self.entry = span.end;
+                }
+                return open;
+            }
+            b"tail" | b"musttail" | b"notail" | b"call" => {
+                if word == b"musttail" || mentions(span.of(text), b"@llvm.experimental.deoptimize")
+                {
+                    block.last_call = Some(span.start);
+                }
+                self.calls.push(Call { text: span });
+                return open;
+            }
+            b"uselistorder" | b"uselistorder_bb" => {
+                self.use_orders.push(span);
+                return false;
+            }
+            b"br" | b"switch" => Terminator::Jump,
+            b"invoke" | b"callbr" => {
+                self.calls.push(Call { text: span });
+                Terminator::Jump
+            }
+            b"ret" => Terminator::Return,
+            b"indirectbr" => Terminator::Indirect,
+            b"resume" | b"unreachable" => Terminator::Leave,
+            b"catchswitch" | b"catchret" | b"cleanupret" => {
+                block.pad = true;
+                Terminator::Funclet
+            }
+            _ => return open,
+        };
+        block.end = end;
+        block.terminator = span;
+        if end == Terminator::Funclet {
+            self.strange(funclets);
+        }
+        false
+    }
+
+    /// Finds the targets of all terminators.
+    fn resolve<'a>(&mut self, text: &'a [u8], names: &HashMap<&'a [u8], u32>) {
+        for i in 0..self.blocks.len() {
+            let block = self.blocks[i];
+            let from = self.edges.len() as u32;
+            if matches!(block.end, Terminator::Jump | Terminator::Indirect | Terminator::Funclet) {
+                let mut after_label = false;
+                for (token, operand) in Tokens::new(text, block.terminator) {
+                    if after_label && token == Token::Local {
+                        match names.get(name(operand.of(text))) {
+                            Some(to) if *to > 0 => self.edges.push(Edge { to: *to, operand }),
+                            Some(_) => self.strange(|| "it jumps to its entry block".to_owned()),
+                            None => self.strange(|| {
+                                format!(
+                                    "it jumps to {}, which it does not have",
+                                    show(operand.of(text))
+                                )
+                            }),
+                        }
+                    }
+                    after_label = token == Token::Word && operand.of(text) == b"label";
+                }
+            }
+            self.blocks[i].edges = (from, self.edges.len() as u32);
+        }
+    }
+
+    /// The edges that leave a block.
+    pub fn leaving(&self, block: u32) -> &[Edge] {
+        let (from, to) = self.blocks[block as usize].edges;
+        &self.edges[from as usize..to as usize]
+    }
+
+    /// The phi nodes of a block.
+    pub fn phis_of(&self, block: u32) -> &[Span] {
+        let (from, to) = self.blocks[block as usize].phis;
+        &self.phis[from as usize..to as usize]
+    }
+
+    /// The control-flow graph. Two edges of a block to the same target stay two.
+    pub fn graph(&self) -> Graph {
+        let mut starts = Vec::with_capacity(self.blocks.len() + 1);
+        starts.extend(self.blocks.iter().map(|block| block.edges.0));
+        starts.push(self.edges.len() as u32);
+        Graph { starts, targets: self.edges.iter().map(|edge| edge.to).collect() }
+    }
+}
+
+/// A name for messages.
+pub fn show(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
+/// The label that begins here, without its colon.
+fn label(text: &[u8], at: usize) -> Option<Span> {
+    let end = match text[at] {
+        b'"' => find(text, at + 1, b'"')? + 1,
+        byte if is_plain(byte) => plain_end(text, at),
+        _ => return None,
+    };
+    (text.get(end) == Some(&b':')).then(|| Span::new(at, end))
+}
+
+/// The word that says what a statement does.
+fn operation(text: &[u8], statement: Span) -> Span {
+    let (start, end) = (statement.start as usize, statement.end as usize);
+    let text = &text[..end];
+    let mut at = start;
+    if text.get(at) == Some(&b'%') {
+        at = match text.get(at + 1) {
+            Some(b'"') => find(text, at + 2, b'"').map_or(end, |quote| quote + 1),
+            _ => plain_end(text, at + 1),
+        };
+        while matches!(text.get(at), Some(b' ' | b'\t' | b'=')) {
+            at += 1;
+        }
+    }
+    Span::new(at, plain_end(text, at))
+}
+
+/// Whether `needle` is in `text`.
+fn mentions(text: &[u8], needle: &[u8]) -> bool {
+    text.windows(needle.len()).any(|window| window == needle)
+}
+
+/// Whether an `alloca` has a constant size: no number of elements, or a constant one.
+fn is_static(text: &[u8], statement: Span, op: Span) -> bool {
+    let rest = Span { start: op.end, end: statement.end };
+    let mut depth = 0_u32;
+    let mut after_comma = false;
+    for (token, _) in Tokens::new(text, rest) {
+        match token {
+            Token::Mark(b'(' | b'[' | b'{' | b'<') => depth += 1,
+            Token::Mark(b')' | b']' | b'}' | b'>') => depth = depth.saturating_sub(1),
+            Token::Mark(b',') if depth == 0 => after_comma = true,
+            // The type may be a name, the number of elements is after a comma.
+            Token::Local if after_comma && depth == 0 => return false,
+            _ => {}
+        }
+    }
+    true
+}

@@ -1,0 +1,389 @@
+//! A function with hooks: what is inserted, and which labels and phi nodes change for it.
+//!
+//! Every edge into or out of a chosen loop gets a new block of its own, which holds the hooks.
+//! All names that are added begin with `cpt.`, so that the numbers of unnamed values stay.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
+
+use abi::loops::Mode;
+
+use crate::choice::Choice;
+use crate::dominators::{Dominators, Graph, NONE};
+use crate::edit::Edits;
+use crate::function::{Block, Body, Terminator};
+use crate::hooks::{Hook, Kept, Writer, slot};
+use crate::iterations::Counter;
+use crate::loops::Loops;
+use crate::scan::{Span, Token, Tokens, name};
+
+/// The last part of the entry block.
+const TAIL: &str = "cpt.tail";
+
+/// A function that is to be rewritten.
+pub struct Work<'a> {
+    /// The whole text.
+    pub text: &'a [u8],
+    /// Offset of the brace that closes the body.
+    pub close: u32,
+    /// Its blocks.
+    pub body: &'a Body,
+    /// Its dominators.
+    pub dominators: &'a Dominators,
+    /// Its control-flow graph, backwards.
+    pub reversed: &'a Graph,
+    /// Its loops.
+    pub loops: &'a Loops,
+    /// What is chosen.
+    pub choice: &'a Choice,
+    /// The hook of the function, if it has an id.
+    pub function: Option<Hook>,
+    /// The hooks of loops: as many as [`Choice::loops`], in the same order.
+    pub hooks: &'a [Hook],
+    /// How hits are recorded.
+    pub mode: Mode,
+    /// How iterations are counted, for each of them.
+    pub counters: &'a [Option<Counter>],
+}
+
+/// An edge with hooks.
+struct Split {
+    from: u32,
+    to: u32,
+    /// The first block and the last one that take its place.
+    first: String,
+    last: String,
+}
+
+/// Why a function with these loops cannot be instrumented.
+const TOO_MANY: &str = "its edges leave too many loops at once";
+
+impl Work<'_> {
+    /// Writes the changes. An error is a reason to leave the function as it is.
+    pub fn rewrite(&self, writer: &mut Writer, edits: &mut Edits) -> Result<(), &'static str> {
+        let limit = 64 + 8 * (self.body.edges.len() + self.body.blocks.len());
+        if self.hook_count(limit) > limit {
+            return Err(TOO_MANY);
+        }
+        writer.restart();
+        let mut index = vec![NONE; self.loops.all.len()];
+        for (i, l) in self.choice.loops.iter().enumerate() {
+            index[*l as usize] = i as u32;
+        }
+        self.entry(writer, edits);
+        let splits = self.edges(&index, writer, edits);
+        if !writer.out.is_empty() {
+            edits.insert(self.close, &format!("\n{}", writer.out));
+            writer.out.clear();
+        }
+        self.join(&index, &splits, edits);
+        self.returns(writer, edits);
+        Ok(())
+    }
+
+    /// How many hooks there will be, or more than `limit`.
+    fn hook_count(&self, limit: usize) -> usize {
+        let mut count = 0;
+        for from in 0..self.body.blocks.len() as u32 {
+            for edge in self.body.leaving(from) {
+                count += self.left(from, edge.to).take(limit + 1).count();
+                if count > limit {
+                    return count;
+                }
+            }
+        }
+        count
+    }
+
+    /// The chosen loops that an edge leaves, innermost first.
+    fn left(&self, from: u32, to: u32) -> impl Iterator<Item = u32> {
+        let inner = self.loops.innermost[from as usize];
+        let mut at = self.choice.nearest.get(inner as usize).copied().unwrap_or(NONE);
+        std::iter::from_fn(move || {
+            let own = at;
+            if own == NONE || self.loops.contains(own, to) {
+                return None;
+            }
+            at = self.choice.parent(self.loops, own);
+            Some(own)
+        })
+    }
+
+    /// The chosen loop that an edge enters, or [`NONE`].
+    fn entered(&self, from: u32, to: u32) -> u32 {
+        let l = self.loops.innermost[to as usize];
+        let chosen = l != NONE && self.choice.nearest[l as usize] == l;
+        let enters =
+            chosen && self.loops.all[l as usize].header == to && !self.loops.contains(l, from);
+        if enters { l } else { NONE }
+    }
+
+    /// Whether an edge comes from a block that control can reach.
+    fn live(&self, from: u32) -> bool {
+        self.dominators.reached(from)
+    }
+
+    /// Splits the entry block: asks for the table, and begins the function.
+    fn entry(&self, writer: &mut Writer, edits: &mut Edits) {
+        writer.out.push('\n');
+        for hook in self.function.iter().chain(self.hooks).filter(|hook| hook.slot) {
+            writer.line(format_args!("{} = alloca i64, align 8", slot(hook.id)));
+        }
+        writer.enter();
+        if let Some(hook) = &self.function {
+            writer.begin(hook, None);
+        }
+        writer.line(format_args!("br label %{TAIL}"));
+        let _ = write!(writer.out, "{TAIL}:");
+        edits.insert(self.body.entry, &writer.out);
+        writer.out.clear();
+    }
+
+    /// How many edges enter each chosen loop that get a block of their own.
+    fn entries(&self, index: &[u32]) -> Vec<u32> {
+        let mut entries = vec![0; self.hooks.len()];
+        let mut last_from = vec![NONE; self.body.blocks.len()];
+        for from in (0..self.body.blocks.len() as u32).filter(|from| self.live(*from)) {
+            for edge in self.body.leaving(from) {
+                let l = self.entered(from, edge.to);
+                if l != NONE && last_from[edge.to as usize] != from {
+                    last_from[edge.to as usize] = from;
+                    entries[index[l as usize] as usize] += 1;
+                }
+            }
+        }
+        entries
+    }
+
+    /// Writes the new blocks, and has the terminators go to them.
+    fn edges(&self, index: &[u32], writer: &mut Writer, edits: &mut Edits) -> Vec<Split> {
+        let entries = self.entries(index);
+        let mut copies = vec![0_u32; self.hooks.len()];
+        let mut splits: Vec<Split> = Vec::new();
+        // The split of the edge from the block at hand to each block.
+        let mut split_to = vec![(NONE, NONE); self.body.blocks.len()];
+        for from in (0..self.body.blocks.len() as u32).filter(|from| self.live(*from)) {
+            for edge in self.body.leaving(from) {
+                let to = edge.to;
+                let known = split_to[to as usize];
+                if known.0 == from {
+                    if let Some(split) = splits.get(known.1 as usize) {
+                        edits.replace(edge.operand, &format!("%{}", split.first));
+                    }
+                    continue;
+                }
+                split_to[to as usize] = (from, NONE);
+                let entered = self.entered(from, to);
+                let mut left = self.left(from, to).peekable();
+                let pad = self.body.blocks[to as usize].pad;
+                if pad || (entered == NONE && left.peek().is_none()) {
+                    continue;
+                }
+                let first = format!("cpt.e{}", writer.fresh());
+                edits.replace(edge.operand, &format!("%{first}"));
+                writer.label(first.clone());
+                for l in left {
+                    let i = index[l as usize] as usize;
+                    let iterations = self.counters[i]
+                        .as_ref()
+                        .and_then(|c| c.at_exit(writer, from == self.loops.all[l as usize].header));
+                    writer.end(&self.hooks[i], iterations.as_deref());
+                }
+                if entered != NONE {
+                    let i = index[entered as usize] as usize;
+                    let copy = (entries[i] > 1).then_some(copies[i]);
+                    copies[i] += 1;
+                    writer.begin(&self.hooks[i], copy);
+                }
+                let mut target = String::new();
+                self.push_name(&mut target, &self.body.blocks[to as usize]);
+                writer.line(format_args!("br label {target}"));
+                split_to[to as usize] = (from, splits.len() as u32);
+                splits.push(Split { from, to, first, last: writer.block.clone() });
+            }
+        }
+        splits
+    }
+
+    /// The name of a block as an operand.
+    fn push_name(&self, out: &mut String, block: &Block) {
+        out.push('%');
+        out.push_str(&String::from_utf8_lossy(block.label.of(self.text)));
+    }
+
+    /// Corrects phi nodes, and adds those that keep the values of hooks.
+    fn join(&self, index: &[u32], splits: &[Split], edits: &mut Edits) {
+        let mut order: Vec<u32> = (0..splits.len() as u32).collect();
+        order.sort_by_key(|i| splits[*i as usize].to);
+        // The split of the edge from each block to the block at hand.
+        let mut by_from = vec![NONE; self.body.blocks.len()];
+        let mut touched: Vec<u32> = splits.iter().map(|split| split.to).collect();
+        touched.extend(self.body.leaving(0).iter().map(|edge| edge.to));
+        touched.sort_unstable();
+        touched.dedup();
+        let mut at = 0;
+        let names = self.names();
+        for to in touched {
+            let start = at;
+            while at < order.len() && splits[order[at] as usize].to == to {
+                by_from[splits[order[at] as usize].from as usize] = order[at];
+                at += 1;
+            }
+            let own = &order[start..at];
+            let new_name = |from: u32| match by_from[from as usize] {
+                NONE => None,
+                split => splits.get(split as usize).map(|split| split.last.as_str()),
+            };
+            for phi in self.body.phis_of(to) {
+                self.phi(*phi, &names, &new_name, edits);
+            }
+            let l = self.loops.innermost[to as usize];
+            if l != NONE && index[l as usize] != NONE && self.loops.all[l as usize].header == to {
+                let hook = &self.hooks[index[l as usize] as usize];
+                self.header_phis(to, l, hook, own, splits, edits);
+            }
+            for i in own {
+                by_from[splits[*i as usize].from as usize] = NONE;
+            }
+        }
+    }
+
+    /// Blocks by name.
+    fn names(&self) -> HashMap<&[u8], u32> {
+        let label = |block: &Block| match block.label.of(self.text) {
+            quoted @ [b'"', ..] => name(quoted),
+            bare => bare,
+        };
+        self.body.blocks.iter().enumerate().map(|(i, block)| (label(block), i as u32)).collect()
+    }
+
+    /// Renames the blocks in a phi node whose edges come from somewhere else now. Several edges
+    /// from one block that have become one keep one entry.
+    fn phi<'s>(
+        &self,
+        phi: Span,
+        names: &HashMap<&[u8], u32>,
+        new_name: &dyn Fn(u32) -> Option<&'s str>,
+        edits: &mut Edits,
+    ) {
+        let mut seen: HashSet<u32> = HashSet::new();
+        let mut previous_end = None;
+        for incoming in incoming(self.text, phi) {
+            // The entry block may have no label; it is the one that no block is named like.
+            let from = names.get(name(incoming.block.of(self.text))).copied().unwrap_or(0);
+            let new = match new_name(from) {
+                Some(new) => {
+                    if !seen.insert(from) {
+                        if let Some(start) = previous_end {
+                            edits.replace(Span { start, end: incoming.whole.end }, "");
+                        }
+                        previous_end = Some(incoming.whole.end);
+                        continue;
+                    }
+                    Some(new)
+                }
+                None if from == 0 => Some(TAIL),
+                None => None,
+            };
+            if let Some(new) = new {
+                edits.replace(incoming.block, &format!("%{new}"));
+            }
+            previous_end = Some(incoming.whole.end);
+        }
+    }
+
+    /// The phi nodes of a header that several edges enter: what each of them has begun.
+    fn header_phis(
+        &self,
+        header: u32,
+        l: u32,
+        hook: &Hook,
+        own: &[u32],
+        splits: &[Split],
+        edits: &mut Edits,
+    ) {
+        let entering = |i: &&u32| !self.loops.contains(l, splits[**i as usize].from);
+        if own.iter().filter(entering).count() < 2 {
+            return;
+        }
+        let mut out = String::new();
+        for kept in Kept::of(self.mode, hook) {
+            let _ = write!(out, "\n  {} = phi {}", kept.name(hook.id, None), kept.kind());
+            let mut separator = ' ';
+            for (copy, i) in own.iter().filter(entering).enumerate() {
+                let value = kept.name(hook.id, Some(copy as u32));
+                let _ = write!(out, "{separator}[ {value}, %{} ]", splits[*i as usize].last);
+                separator = ',';
+            }
+            for from in self.reversed.of(header) {
+                let value = match (self.loops.contains(l, *from), self.live(*from)) {
+                    (true, _) => kept.name(hook.id, None),
+                    (false, false) => kept.nothing().to_owned(),
+                    (false, true) => continue,
+                };
+                let _ = write!(out, "{separator}[ {value}, ");
+                self.push_name(&mut out, &self.body.blocks[*from as usize]);
+                out.push_str(" ]");
+            }
+        }
+        out.push('\n');
+        edits.insert(self.body.blocks[header as usize].text.start, &out);
+    }
+
+    /// Ends the function before each return.
+    fn returns(&self, writer: &mut Writer, edits: &mut Edits) {
+        let Some(hook) = &self.function else { return };
+        for (i, block) in self.body.blocks.iter().enumerate() {
+            if block.end == Terminator::Return && self.live(i as u32) {
+                writer.end(hook, None);
+                let at = block.last_call.unwrap_or(block.terminator.start);
+                edits.insert(at, writer.out.trim_start_matches(' '));
+                writer.out.clear();
+            }
+        }
+    }
+}
+
+/// An entry of a phi node.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Incoming {
+    /// With its brackets.
+    pub whole: Span,
+    /// The value, as it stands.
+    pub value: Span,
+    /// The name of the block, with `%`.
+    pub block: Span,
+}
+
+/// The entries of a phi node: `[ value, %block ]`.
+pub fn incoming(text: &[u8], phi: Span) -> Vec<Incoming> {
+    let mut found = Vec::new();
+    let mut depth = 0_u32;
+    let mut current = Incoming::default();
+    let mut comma = None;
+    let mut last = (Token::Mark(0), Span::default());
+    for (token, span) in Tokens::new(text, phi) {
+        match token {
+            Token::Mark(b'(' | b'[' | b'{' | b'<') => {
+                depth += 1;
+                if depth == 1 {
+                    current.whole.start = span.start;
+                    comma = None;
+                }
+            }
+            Token::Mark(close @ (b')' | b']' | b'}' | b'>')) => {
+                depth = depth.saturating_sub(1);
+                if let (0, b']', (Token::Local, block), Some(comma)) = (depth, close, last, comma) {
+                    current.whole.end = span.end;
+                    current.value = Span { start: current.whole.start + 1, end: comma };
+                    current.block = block;
+                    found.push(current);
+                }
+            }
+            Token::Mark(b',') if depth == 1 => comma = Some(span.start),
+            _ => {}
+        }
+        last = (token, span);
+    }
+    found
+}

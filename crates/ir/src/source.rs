@@ -1,0 +1,334 @@
+//! What a loop is called in its source: file, line and column, and its variable.
+//!
+//! The place comes from the metadata of the loop (`!llvm.loop` with a `!DILocation`), which clang
+//! writes. Otherwise it comes from the locations of the instructions in the header and the latches:
+//! all of them are in one call of an inlined function at least, the function itself at most, and
+//! the smallest line there is that of the loop. So a loop over an iterator that was inlined is
+//! where the iterator was called, not in the library.
+
+use std::collections::HashMap;
+
+use crate::function::Body;
+use crate::loops::Loops;
+use crate::module::Module;
+use crate::scan::{Span, Token, Tokens, name, number};
+
+/// A place in a source file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// As the debug information names it.
+    pub file: Option<String>,
+    /// From 1.
+    pub line: Option<u32>,
+    /// From 1.
+    pub column: Option<u32>,
+}
+
+/// Bytes of a block that are looked at for a location.
+const MOST_BYTES: usize = 1 << 16;
+/// Calls that are inlined in each other, and scopes around each other.
+const MOST_LEVELS: usize = 64;
+
+/// Looks up debug information.
+pub struct Source<'a> {
+    text: &'a [u8],
+    module: &'a Module,
+    files: HashMap<u32, Option<String>>,
+}
+
+/// A `!DILocation`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Location {
+    line: u32,
+    column: u32,
+    scope: Option<u32>,
+    inlined_at: Option<u32>,
+}
+
+impl<'a> Source<'a> {
+    /// The debug information of a module.
+    pub fn new(text: &'a [u8], module: &'a Module) -> Self {
+        Self { text, module, files: HashMap::new() }
+    }
+
+    /// The text of a node.
+    fn node(&self, id: u32) -> Option<Span> {
+        let span = *self.module.metadata.get(id as usize)?;
+        (!span.is_empty()).then_some(span)
+    }
+
+    /// The fields of a node `!Kind(key: value, …)` that have these keys, if it is of this kind.
+    fn fields<const N: usize>(
+        &self,
+        id: u32,
+        kind: &[u8],
+        keys: [&[u8]; N],
+    ) -> Option<[Option<Span>; N]> {
+        let mut tokens = Tokens::new(self.text, self.node(id)?)
+            .skip_while(|(_, span)| span.of(self.text) == b"distinct");
+        let found = tokens.next()?.1.of(self.text).strip_prefix(b"!")?;
+        if !kind.is_empty() && found != kind {
+            return None;
+        }
+        let mut values = [None; N];
+        let mut key: &[u8] = b"";
+        let mut depth = 0_u32;
+        for (token, span) in tokens {
+            match token {
+                Token::Mark(b'(') => depth += 1,
+                Token::Mark(b')') => depth = depth.saturating_sub(1),
+                Token::Mark(_) => {}
+                _ if depth != 1 => {}
+                Token::Word if self.text.get(span.end as usize) == Some(&b':') => {
+                    key = span.of(self.text);
+                }
+                _ => {
+                    if let Some(i) = keys.iter().position(|wanted| *wanted == key) {
+                        values[i].get_or_insert(span);
+                    }
+                    key = b"";
+                }
+            }
+        }
+        Some(values)
+    }
+
+    fn value(&self, span: Option<Span>) -> Option<u32> {
+        number(span?.of(self.text))
+    }
+
+    fn string(&self, span: Option<Span>) -> Option<String> {
+        let bytes = span?.of(self.text);
+        let inner = bytes.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        Some(unescaped(inner))
+    }
+
+    fn location(&self, id: u32) -> Option<Location> {
+        let keys: [&[u8]; 4] = [b"line", b"column", b"scope", b"inlinedAt"];
+        let [line, column, scope, inlined_at] = self.fields(id, b"DILocation", keys)?;
+        Some(Location {
+            line: self.value(line).unwrap_or(0),
+            column: self.value(column).unwrap_or(0),
+            scope: self.value(scope),
+            inlined_at: self.value(inlined_at),
+        })
+    }
+
+    /// The file of a scope.
+    fn file(&mut self, scope: u32) -> Option<String> {
+        if let Some(known) = self.files.get(&scope) {
+            return known.clone();
+        }
+        let mut at = scope;
+        let mut found = None;
+        for _ in 0..MOST_LEVELS {
+            let keys: [&[u8]; 2] = [b"file", b"scope"];
+            let Some([file, outer]) = self.fields(at, b"", keys) else { break };
+            if let Some(file) = self.value(file) {
+                let keys: [&[u8]; 1] = [b"filename"];
+                found = self.fields(file, b"DIFile", keys).and_then(|[name]| self.string(name));
+                break;
+            }
+            let Some(outer) = self.value(outer) else { break };
+            at = outer;
+        }
+        self.files.insert(scope, found.clone());
+        found
+    }
+
+    fn place(&mut self, location: Location) -> Place {
+        let known = |n: u32| (n > 0).then_some(n);
+        Place {
+            file: location.scope.and_then(|scope| self.file(scope)),
+            line: known(location.line),
+            column: known(location.line).and(known(location.column)),
+        }
+    }
+
+    /// The place of a function, from what is between its arguments and its body.
+    pub fn function(&mut self, tail: Span) -> Place {
+        let Some(program) = attached(self.text, tail, b"!dbg") else { return Place::default() };
+        let keys: [&[u8]; 3] = [b"file", b"line", b"scopeLine"];
+        let Some([_, line, _]) = self.fields(program, b"DISubprogram", keys) else {
+            return Place::default();
+        };
+        let line = self.value(line).unwrap_or(0);
+        self.place(Location { line, scope: Some(program), ..Location::default() })
+    }
+
+    /// The place of a loop.
+    pub fn of_loop(&mut self, body: &Body, loops: &Loops, l: u32, latches: &[u32]) -> Place {
+        if let Some(place) = latches.iter().find_map(|latch| self.by_metadata(body, *latch)) {
+            return place;
+        }
+        let mut ids: Vec<u32> = Vec::new();
+        let header = loops.all[l as usize].header;
+        for block in std::iter::once(&header).chain(latches) {
+            let text = body.blocks[*block as usize].text.of(self.text);
+            locations(&text[..text.len().min(MOST_BYTES)], &mut ids);
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        // Each location with the calls around it, outermost first.
+        let mut chains: Vec<Vec<(u32, Location)>> = Vec::new();
+        for id in ids {
+            let mut chain = Vec::new();
+            let mut at = Some(id);
+            while let Some(id) = at.filter(|_| chain.len() < MOST_LEVELS) {
+                let Some(location) = self.location(id) else { break };
+                chain.push((id, location));
+                at = location.inlined_at;
+            }
+            chain.reverse();
+            if !chain.is_empty() {
+                chains.push(chain);
+            }
+        }
+        let Some(first) = chains.first() else { return Place::default() };
+        let mut common = chains.iter().map(|chain| chain.len() - 1).min().unwrap_or(0);
+        for chain in &chains {
+            let same = chain.iter().zip(first).take_while(|(a, b)| a.0 == b.0).count();
+            common = common.min(same);
+        }
+        let here = chains.iter().filter_map(|chain| chain.get(common)).map(|(_, place)| *place);
+        let best =
+            here.filter(|place| place.line > 0).min_by_key(|place| (place.line, place.column));
+        let best = best.or_else(|| first.get(common).map(|(_, place)| *place));
+        best.map(|place| self.place(place)).unwrap_or_default()
+    }
+
+    /// What the metadata of a loop says, which hangs on the end of its latch.
+    fn by_metadata(&mut self, body: &Body, latch: u32) -> Option<Place> {
+        let id = attached(self.text, body.blocks[latch as usize].terminator, b"!llvm.loop")?;
+        let node = self.node(id)?;
+        let operands: Vec<u32> = Tokens::new(self.text, node)
+            .filter(|(token, _)| *token == Token::Meta)
+            .filter_map(|(_, span)| number(span.of(self.text)))
+            .filter(|operand| *operand != id)
+            .take(8)
+            .collect();
+        let location = operands.into_iter().find_map(|operand| self.location(operand))?;
+        (location.line > 0).then(|| self.place(location))
+    }
+
+    /// The variable of a loop: what a phi node of the header is in the source, or the memory that
+    /// the header reads first, or what TVM has named the block for.
+    pub fn variable(&self, body: &Body, header: u32, counter: Option<&str>) -> Option<String> {
+        let block = &body.blocks[header as usize];
+        let phis: Vec<&[u8]> = body
+            .phis_of(header)
+            .iter()
+            .filter_map(|phi| Tokens::new(self.text, *phi).next())
+            .map(|(_, span)| span.of(self.text))
+            .take(16)
+            .collect();
+        let counted = counter.map(str::as_bytes).filter(|value| phis.contains(value));
+        let phis: Vec<&[u8]> = counted
+            .into_iter()
+            .chain(phis.iter().copied().filter(|p| Some(*p) != counted))
+            .collect();
+        let text = block.text.of(self.text);
+        let text = &text[..text.len().min(MOST_BYTES)];
+        let by_record = phis.iter().find_map(|phi| self.recorded(text, phi));
+        let by_label = || of_tvm(block.label.of(self.text));
+        let by_name = || phis.iter().find_map(|phi| readable(phi));
+        let by_memory = || {
+            let load = text.split(|b| *b == b'\n').map(<[u8]>::trim_ascii);
+            let load = load.filter(|line| !line.is_empty() && line[0] != b';').take(4);
+            let mut addresses = load.filter_map(|line| {
+                let tokens: Vec<_> = Tokens::new(line, Span::new(0, line.len())).take(7).collect();
+                let is = |i: usize, word: &[u8]| {
+                    tokens.get(i).is_some_and(|(_, span)| span.of(line) == word)
+                };
+                let address = tokens.get(6).filter(|(token, _)| *token == Token::Local);
+                (is(2, b"load") && is(5, b"ptr")).then_some(address?.1.of(line))
+            });
+            let address = addresses.next()?;
+            let entry = body.blocks[0].text.of(self.text);
+            let declared = self.recorded(&entry[..entry.len().min(MOST_BYTES)], address);
+            declared.or_else(|| readable(address))
+        };
+        let by_memory = || phis.is_empty().then(by_memory).flatten();
+        by_record.or_else(by_label).or_else(by_name).or_else(by_memory)
+    }
+
+    /// The name of the variable that a debug record connects with a value.
+    fn recorded(&self, text: &[u8], value: &[u8]) -> Option<String> {
+        let records = text.split(|b| *b == b'\n').filter(|line| {
+            let line = line.trim_ascii_start();
+            line.starts_with(b"#dbg_") || line.windows(10).any(|w| w == b"@llvm.dbg.")
+        });
+        for line in records {
+            let mut tokens = Tokens::new(line, Span::new(0, line.len()));
+            if tokens.any(|(token, span)| token == Token::Local && span.of(line) == value) {
+                let node = tokens.find(|(token, _)| *token == Token::Meta)?;
+                let keys: [&[u8]; 1] = [b"name"];
+                let id = number(node.1.of(line))?;
+                let [name] = self.fields(id, b"DILocalVariable", keys)?;
+                return self.string(name);
+            }
+        }
+        None
+    }
+}
+
+/// The number after `key` in a statement: `!dbg !12`.
+fn attached(text: &[u8], span: Span, key: &[u8]) -> Option<u32> {
+    let mut tokens = Tokens::new(text, span);
+    tokens.find(|(token, span)| *token == Token::Meta && span.of(text) == key)?;
+    tokens.next().and_then(|(_, span)| number(span.of(text)))
+}
+
+/// The locations that are attached in a piece of text.
+fn locations(text: &[u8], ids: &mut Vec<u32>) {
+    const KEY: &[u8] = b"!dbg !";
+    let mut at = 0;
+    while let Some(found) = text[at..].iter().position(|b| *b == b'!') {
+        at += found;
+        if text[at..].starts_with(KEY) {
+            at += KEY.len();
+            let end = crate::scan::plain_end(text, at);
+            ids.extend(number(&text[at..end]));
+        } else {
+            at += 1;
+        }
+    }
+}
+
+/// The loop variable in a label of TVM: `for_body_k`, `for_begin_ax2.preheader`.
+fn of_tvm(label: &[u8]) -> Option<String> {
+    let label = std::str::from_utf8(label).ok()?;
+    let rest = ["for_begin_", "for_body_"].into_iter().find_map(|p| label.strip_prefix(p))?;
+    let name = rest.split('.').next().unwrap_or(rest);
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// The name of a value, if it looks like a variable's: without the number that LLVM adds to tell
+/// it from others.
+fn readable(value: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(name(value)).ok()?;
+    let base = text.split('.').next().unwrap_or(text);
+    let made = ["indvars", "indvar", "vec", "index", "lsr", "tmp", "iter", "phi", "induction"];
+    let fine = base.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    (fine && !made.contains(&base)).then(|| base.to_owned())
+}
+
+/// A string of metadata, whose escapes are a backslash and two hexadecimal digits.
+fn unescaped(bytes: &[u8]) -> String {
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let digits = bytes.get(at + 1..at + 3).and_then(|two| std::str::from_utf8(two).ok());
+        match digits.and_then(|two| u8::from_str_radix(two, 16).ok()) {
+            Some(value) if *byte == b'\\' => {
+                out.push(value);
+                at += 3;
+            }
+            _ => {
+                out.push(*byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
