@@ -11,9 +11,13 @@ from counterpoint.errors import CounterpointError
 
 
 def run(
-    words: list[str], variables: Optional[dict[str, str]] = None, good: tuple[int, ...] = (0,)
+    words: list[str],
+    variables: Optional[dict[str, str]] = None,
+    good: tuple[int, ...] = (0,),
+    folder: Optional[str] = None,
 ) -> str:
-    """Runs the program `counterpoint`; what it says on stderr is the error."""
+    """Runs the program `counterpoint`, in `folder` if one is given; what it says on stderr is the
+    error."""
     environment = {**os.environ, **(variables or {})}
     # The program itself is not to be recorded; the empty variable says that this is no loss.
     environment.pop("LD_PRELOAD", None)
@@ -21,7 +25,7 @@ def run(
     path = program()
     try:
         done = subprocess.run(
-            [path, *words], stdin=subprocess.DEVNULL, capture_output=True, env=environment
+            [path, *words], stdin=subprocess.DEVNULL, capture_output=True, env=environment, cwd=folder
         )
     except OSError as error:
         raise CounterpointError(f"start {path}: {error}") from None

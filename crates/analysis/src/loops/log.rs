@@ -86,16 +86,17 @@ impl Logged {
         Self { sums }
     }
 
-    /// The row with what was written down for it, if anything was.
-    pub(super) fn row(&self, row: &LoopRow) -> Option<LoopRow> {
-        let sum = self.sums.get(&(row.module, row.tid, row.id))?;
-        Some(LoopRow {
+    /// The row with what was written down for it. Without any record it has no time.
+    pub(super) fn row(&self, row: &LoopRow) -> LoopRow {
+        let none = LoopRow::default();
+        let sum = self.sums.get(&(row.module, row.tid, row.id)).unwrap_or(&none);
+        LoopRow {
             begun: sum.begun,
             ended: sum.ended,
             ticks: sum.ticks,
             squares: sum.squares,
             ..row.clone()
-        })
+        }
     }
 }
 
@@ -151,8 +152,8 @@ mod tests {
         let places = places(&hits, 0);
         assert_eq!(places[&0], (0x100 + 10, Some(0x100 + 71)));
         assert_eq!(places[&2], (0x100 + 50, None));
-        let row = LoopRow { tid: 1, hits: 5, ..LoopRow::default() };
-        let filled = Logged::new(&modules, &events).row(&row).expect("was logged");
+        let row = LoopRow { tid: 1, hits: 5, begun: 3, ended: 2, ..LoopRow::default() };
+        let filled = Logged::new(&modules, &events).row(&row);
         assert_eq!((filled.hits, filled.begun, filled.ended, filled.ticks), (5, 2, 2, 70));
         assert_eq!(filled.squares, 60 * 60 + 10 * 10);
     }

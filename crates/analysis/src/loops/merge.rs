@@ -151,9 +151,9 @@ impl<'a> Sums<'a> {
             self.beyond += 1;
             return;
         }
-        // What was written down one by one is in no row.
-        let filled = match (self.mode, logged.row(row)) {
-            (Mode::Log, Some(filled)) if row.begun == 0 => filled,
+        // In mode log a row has counts only, and the times are in the records.
+        let filled = match self.mode {
+            Mode::Log => logged.row(row),
             _ => row.clone(),
         };
         let cell = self.cell(module, &filled);

@@ -208,10 +208,12 @@ class _Rebuilt:
                 " its text): compile the model again in this process"
             )
         self.count += 1
-        name = f"module{self.count}"
-        before, after = self.folder / f"{name}.ll", self.folder / f"{name}.lwp.ll"
-        before.write_text(text)
-        run(["loops", "instrument", str(before), "-o", str(after), *self.words])
+        # Reports show the name of the text, so it is not that of a temporary folder.
+        name = "tvm" if self.count == 1 else f"tvm{self.count}"
+        (self.folder / f"{name}.ll").write_text(text)
+        after = self.folder / f"{name}.lwp.ll"
+        words = ["loops", "instrument", f"{name}.ll", "-o", after.name, *self.words]
+        run(words, folder=str(self.folder))
         instrumented = after.read_text()
         _check_symbols(text, instrumented)
         try:
