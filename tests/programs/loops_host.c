@@ -16,6 +16,7 @@
 //   loops_host bad               registers what is no descriptor, and prints the results
 //   loops_host exit N            ends in the loop of nest(N, 3) by exit, whose handler runs nest(1, 1)
 //   loops_host late RUN LIB      loads LIB (the recorder), begins a session, nest(4, 5), ends it
+//   loops_host faults N          touches a new page in each iteration of nest(N, 1)
 //   loops_host destructor        nest(1, 2) in a thread, and again in the destructor of its key
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -24,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -78,6 +80,10 @@ static void exit_at_last(int64_t i) {
 }
 
 static void at_exit(void) { nest(1, 1, NULL); }
+
+static char *fresh;
+
+static void touch(int64_t i) { fresh[i * 4096] = 1; }
 
 static jmp_buf place;
 
@@ -183,6 +189,11 @@ int main(int argc, char **argv) {
     printf("%d\n", t != NULL);
   } else if (!strcmp(what, "bad")) {
     bad();
+  } else if (!strcmp(what, "faults")) {
+    nest(1, 1, NULL);
+    fresh = mmap(NULL, N * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    madvise(fresh, N * 4096, MADV_NOHUGEPAGE);
+    nest(N, 1, touch);
   } else if (!strcmp(what, "exit")) {
     atexit(at_exit);
     nest(N, 3, exit_at_last);

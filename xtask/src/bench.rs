@@ -13,6 +13,7 @@ mod child;
 mod dispatch;
 mod guest_reads;
 mod idle_start;
+mod loops;
 mod machine;
 mod plan;
 mod price;
@@ -93,6 +94,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "read",
         about: "a begin and end with software counters, beside PAPI and perf-event2",
         prepare: read::prepare,
+    },
+    Benchmark {
+        name: "loops",
+        about: "hits of instrumented loops beside bare time stamps and LLVM's XRay",
+        prepare: loops::prepare,
     },
     Benchmark {
         name: "report-10m",

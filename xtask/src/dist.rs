@@ -130,6 +130,7 @@ pub fn zigbuild(layout: &Layout, target: &str, target_dir: &Path, profile: &str)
 fn fill(layout: &Layout, dist: Dist, program: &Path, library: &Path) -> Result<Dist> {
     replace(program, &dist.program())?;
     replace(library, &dist.library())?;
+    replace(&loops_client(layout)?, &dist.loops_client())?;
     for file in files_below(&layout.python_package())? {
         let name = file.strip_prefix(layout.python_package()).unwrap_or(&file).to_path_buf();
         if !name.components().any(|part| part.as_os_str() == "__pycache__") {
@@ -144,6 +145,19 @@ fn fill(layout: &Layout, dist: Dist, program: &Path, library: &Path) -> Result<D
         }
     }
     Ok(dist)
+}
+
+/// The static library for programs with instrumented loops. It uses no C library, so it is the same
+/// with whatever linker.
+fn loops_client(layout: &Layout) -> Result<PathBuf> {
+    let target = layout.target.join("artifacts-looprt");
+    timed("build libcounterpoint_loops.a", || {
+        let mut build = cargo();
+        build.args(["build", "--quiet", "--release", "--target-dir"]).arg(&target);
+        build.args(["--manifest-path", "artifacts/looprt/Cargo.toml"]);
+        loud(&mut build, "build libcounterpoint_loops.a")
+    })?;
+    Ok(target.join("release/libcounterpoint_loops.a"))
 }
 
 /// Puts a copy in place by renaming: a process that has the old library mapped keeps the old

@@ -113,6 +113,11 @@ impl Dist {
         self.root.join("lib/libcounterpoint.so")
     }
 
+    /// The static library that programs with instrumented loops may link with.
+    pub fn loops_client(&self) -> PathBuf {
+        self.root.join("lib/libcounterpoint_loops.a")
+    }
+
     /// The Python package.
     pub fn python(&self) -> PathBuf {
         self.root.join("lib/python/counterpoint")

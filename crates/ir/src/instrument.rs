@@ -319,8 +319,8 @@ impl Run<'_> {
             latches.dedup();
             latches.truncate(16);
             let counter = counter.as_ref().map(|c| c.value.as_str());
-            let variable = self.source.variable(work.body, found.header, counter);
             let Place { file, line, column } = self.source.of_loop(work.body, loops, *l, &latches);
+            let variable = self.source.variable(work.body, found.header, counter, file.as_deref());
             let parent = match work.choice.parent(loops, *l) {
                 NONE => work.function.map(|hook| hook.id),
                 above => work.choice.loops.binary_search(&above).ok().map(|i| work.hooks[i].id),

@@ -24,6 +24,8 @@ pub struct Place {
     pub column: Option<u32>,
 }
 
+/// How the files of libraries begin: rustc's, and those of the system.
+const LIBRARIES: [&str; 3] = ["library/", "/rustc/", "/usr/"];
 /// Bytes of a block that are looked at for a location.
 const MOST_BYTES: usize = 1 << 16;
 /// Calls that are inlined in each other, and scopes around each other.
@@ -190,6 +192,9 @@ impl<'a> Source<'a> {
             let same = chain.iter().zip(first).take_while(|(a, b)| a.0 == b.0).count();
             common = common.min(same);
         }
+        while common > 0 && self.in_library(first[common].1) {
+            common -= 1;
+        }
         let here = chains.iter().filter_map(|chain| chain.get(common)).map(|(_, place)| *place);
         let best =
             here.filter(|place| place.line > 0).min_by_key(|place| (place.line, place.column));
@@ -207,13 +212,32 @@ impl<'a> Source<'a> {
             .filter(|operand| *operand != id)
             .take(8)
             .collect();
-        let location = operands.into_iter().find_map(|operand| self.location(operand))?;
+        let mut location = operands.into_iter().find_map(|operand| self.location(operand))?;
+        for _ in 0..MOST_LEVELS {
+            let Some(call) = location.inlined_at.filter(|_| self.in_library(location)) else {
+                break;
+            };
+            location = self.location(call)?;
+        }
         (location.line > 0).then(|| self.place(location))
     }
 
+    /// Whether a place is in a library that came with the compiler or the system: then the user's
+    /// code that it was inlined into says more.
+    fn in_library(&mut self, location: Location) -> bool {
+        let file = location.scope.and_then(|scope| self.file(scope));
+        file.is_some_and(|file| LIBRARIES.iter().any(|start| file.starts_with(start)))
+    }
+
     /// The variable of a loop: what a phi node of the header is in the source, or the memory that
-    /// the header reads first, or what TVM has named the block for.
-    pub fn variable(&self, body: &Body, header: u32, counter: Option<&str>) -> Option<String> {
+    /// the header reads first, or what TVM has named the block for. `file` is the loop's.
+    pub fn variable(
+        &mut self,
+        body: &Body,
+        header: u32,
+        counter: Option<&str>,
+        file: Option<&str>,
+    ) -> Option<String> {
         let block = &body.blocks[header as usize];
         let phis: Vec<&[u8]> = body
             .phis_of(header)
@@ -229,10 +253,12 @@ impl<'a> Source<'a> {
             .collect();
         let text = block.text.of(self.text);
         let text = &text[..text.len().min(MOST_BYTES)];
-        let by_record = phis.iter().find_map(|phi| self.recorded(text, phi));
+        if let Some(name) = phis.iter().find_map(|phi| self.recorded(text, phi, file)) {
+            return Some(name);
+        }
         let by_label = || of_tvm(block.label.of(self.text));
         let by_name = || phis.iter().find_map(|phi| readable(phi));
-        let by_memory = || {
+        let mut by_memory = || {
             let load = text.split(|b| *b == b'\n').map(<[u8]>::trim_ascii);
             let load = load.filter(|line| !line.is_empty() && line[0] != b';').take(4);
             let mut addresses = load.filter_map(|line| {
@@ -245,15 +271,15 @@ impl<'a> Source<'a> {
             });
             let address = addresses.next()?;
             let entry = body.blocks[0].text.of(self.text);
-            let declared = self.recorded(&entry[..entry.len().min(MOST_BYTES)], address);
+            let declared = self.recorded(&entry[..entry.len().min(MOST_BYTES)], address, file);
             declared.or_else(|| readable(address))
         };
-        let by_memory = || phis.is_empty().then(by_memory).flatten();
-        by_record.or_else(by_label).or_else(by_name).or_else(by_memory)
+        let found = by_label().or_else(by_name);
+        found.or_else(|| phis.is_empty().then(&mut by_memory).flatten())
     }
 
-    /// The name of the variable that a debug record connects with a value.
-    fn recorded(&self, text: &[u8], value: &[u8]) -> Option<String> {
+    /// The name of the variable in this file that a debug record connects with a value.
+    fn recorded(&mut self, text: &[u8], value: &[u8], file: Option<&str>) -> Option<String> {
         let records = text.split(|b| *b == b'\n').filter(|line| {
             let line = line.trim_ascii_start();
             line.starts_with(b"#dbg_") || line.windows(10).any(|w| w == b"@llvm.dbg.")
@@ -262,9 +288,13 @@ impl<'a> Source<'a> {
             let mut tokens = Tokens::new(line, Span::new(0, line.len()));
             if tokens.any(|(token, span)| token == Token::Local && span.of(line) == value) {
                 let node = tokens.find(|(token, _)| *token == Token::Meta)?;
-                let keys: [&[u8]; 1] = [b"name"];
+                let keys: [&[u8]; 2] = [b"name", b"scope"];
                 let id = number(node.1.of(line))?;
-                let [name] = self.fields(id, b"DILocalVariable", keys)?;
+                let [name, scope] = self.fields(id, b"DILocalVariable", keys)?;
+                let own = self.value(scope).and_then(|scope| self.file(scope));
+                if file.is_some() && own.as_deref() != file {
+                    return None;
+                }
                 return self.string(name);
             }
         }

@@ -35,7 +35,8 @@ static inline uint64_t now(void) {
 
 static void rehearse(counterpoint_loops_module_t *m, entry_t *e, uint64_t times);
 
-static counterpoint_loops_module_t module __attribute__((aligned(64))) = {
+// Named for the assembler, which writes the note below; C++ would decorate the name.
+static counterpoint_loops_module_t module __asm__("instrumented_module") __attribute__((aligned(64))) = {
     .magic = {'C', 'P', 'L', 'O', 'O', 'P', 'S', '1'},
     .size = sizeof(counterpoint_loops_module_t),
     .version = COUNTERPOINT_LOOPS_VERSION,
@@ -51,9 +52,21 @@ static register_t_ *runtime;
 static int32_t registered = -2;
 
 // Priority 101: before the constructors of the program, as the instrumenter's.
+// Both are weak references: `dlsym` is missing in some programs, the other in most.
+#ifndef __cplusplus
+extern __typeof__(dlsym) dlsym __attribute__((weak));
+#endif
+extern __attribute__((weak)) int32_t counterpoint_loops_register(counterpoint_loops_module_t *);
+
 __attribute__((constructor(101))) static void construct(void) {
   __builtin_memcpy(module.id, MODULE_ID, 16);
-  runtime = (register_t_ *)dlsym(RTLD_DEFAULT, "counterpoint_loops_register");
+  if (counterpoint_loops_register) runtime = counterpoint_loops_register;
+#ifndef __cplusplus
+  else if (dlsym)
+#else
+  else
+#endif
+    runtime = (register_t_ *)dlsym(RTLD_DEFAULT, "counterpoint_loops_register");
   if (runtime) registered = runtime(&module);
 }
 
@@ -64,7 +77,7 @@ __attribute__((destructor(101))) static void destruct(void) {
 // The note by which a late runtime finds the descriptor: 4-byte alignment, no relocation left.
 __asm__(".pushsection .note.counterpoint.loops,\"a\",@note\n"
         ".balign 4\n.long 13, 8, 0x4c4f4f50\n.asciz \"Counterpoint\"\n.balign 4\n"
-        "counterpoint_note_here: .quad module - counterpoint_note_here\n.popsection");
+        "counterpoint_note_here: .quad instrumented_module - counterpoint_note_here\n.popsection");
 
 static inline entry_t *enter(void) {
   entry_t *(*go)(counterpoint_loops_module_t *) =

@@ -23,6 +23,7 @@ pub const ROOMS: &[Room] = &[
         in_target: true,
         safe: false,
     },
+    Room { name: "looprt", may_use: &["abi"], in_target: true, safe: false },
     Room { name: "machine", may_use: &["counters", "model"], in_target: false, safe: false },
     Room {
         name: "names",

@@ -47,6 +47,14 @@ fn tvm_host() -> Command {
     command
 }
 
+/// Instrumented loops whose hits are timed and counted, and ones that are logged.
+fn loops_host(mode: &str) -> Command {
+    let host = Programs::get().loops(&format!("loops_host{mode}"), &[mode]);
+    let mut command = Command::new(host);
+    command.args(["threads", "2", "2"]);
+    command
+}
+
 fn outcome(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -55,7 +63,7 @@ fn outcome(output: &Output) -> (Option<i32>, String) {
 fn panics_at(program: &Path, point: &str, command: &mut Command, what: &str) -> bool {
     let bare = outcome(&command.output().unwrap());
     command.env(VARIABLE, format!("{point}:panic"));
-    let recorded = Recorded::run(program, "page-faults:u", command);
+    let recorded = Recorded::run_with(program, "page-faults:u", &["--loops"], command);
     assert_eq!(outcome(&recorded.output), bare, "{what}, {point}: {}", recorded.stderr());
     assert_eq!(recorded.stderr().lines().count(), 1, "{what}, {point}: {}", recorded.stderr());
     recorded.losses().contains_key("agent_disabled")
@@ -72,6 +80,8 @@ fn a_panic_anywhere_leaves_the_host_alone() {
             panics_at(&program, &point, &mut entries(), "entries"),
             panics_at(&program, &point, &mut hook_host(), "hook_host"),
             panics_at(&program, &point, &mut tvm_host(), "tvm_host"),
+            panics_at(&program, &point, &mut loops_host("-DMODE=0"), "loops_host"),
+            panics_at(&program, &point, &mut loops_host("-DMODE=3"), "loops_host, log"),
             drop_in_panics_at(&program, &point),
         ];
         assert!(reached.contains(&true), "nothing reaches {point}");

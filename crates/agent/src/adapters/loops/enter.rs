@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use abi::loops::{Entry, Module};
 
 use super::modules::{self, Known};
-use super::{local, tables};
+use super::{counters, local, tables};
 use crate::os::sys::{ErrnoGuard, SignalsBlocked};
 use crate::process::guard::guarded;
 use crate::process::load;
@@ -81,6 +81,13 @@ pub unsafe fn announce(at: *mut Module, run: &'static Run) -> Option<(&'static K
         &*at
     };
     let known = modules::find(module.handle.load(Ordering::Acquire) as u32)?;
+    let (begin, end) = match counters::count(run, known.mode) {
+        0 => (std::ptr::null_mut(), std::ptr::null_mut()),
+        _ => (counters::begin as *mut (), counters::end as *mut ()),
+    };
+    // One without the other does no harm.
+    module.begin.store(begin, Ordering::Relaxed);
+    module.end.store(end, Ordering::Relaxed);
     known.announce(module, options, &process);
     Some((known, process))
 }

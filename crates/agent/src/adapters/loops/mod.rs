@@ -16,12 +16,14 @@
 //! | [`local`] | what a thread knows, in thread-local storage |
 //! | [`enter`] | from a module to the calling thread's table |
 //! | [`tables`] | the tables of a thread: pages of the pool |
+//! | [`counters`] | counters around hits |
 //! | [`log`] | mode log |
 //! | [`ticks`] | the clock of instrumented code |
 //!
 //! The tables of a thread are mapped as long as the thread lives, whatever becomes of the session or
 //! the pool: functions that were entered keep their addresses, and write to them.
 
+mod counters;
 mod enter;
 mod local;
 mod log;

@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use abi::loops::{Entry, Mode};
 use model::Loss;
 use record::loops::{
-    BLOCK_BYTES, BlockHeader, EVENT_BYTES, RUN_HEADER_BYTES, RUN_MAGIC, RUN_VERSION, RunHeader,
-    block_bytes,
+    BLOCK_BYTES, BlockHeader, EVENT_BYTES, RUN_HEADER_BYTES, RUN_MAGIC, RUN_VERSION,
+    RunHeader, block_bytes,
 };
 use record::page::PAGE_BYTES;
 
-use super::local;
 use super::modules::{self, Known};
+use super::{counters, local};
 use crate::os::sys::{self, AppendError, ErrnoGuard, SignalsBlocked};
 use crate::process::guard::guarded;
 use crate::process::losses;
@@ -108,10 +108,17 @@ pub struct Owned {
     pid: u32,
     places_bytes: usize,
     pieces: Vec<Piece>,
+    /// Hits for which counters were read at their begin; `None`: no counters are read.
+    pub stack: Option<Box<counters::Stack>>,
 }
 
 /// The table for the calling thread, made now. `None`: the loss was counted.
-pub fn make(known: &Known, epoch: u32, run: &'static Run, process: Process) -> Option<*mut Entry> {
+pub fn make(
+    known: &Known,
+    epoch: u32,
+    run: &'static Run,
+    process: Process,
+) -> Option<*mut Entry> {
     let local = local::get();
     // SAFETY: this thread's own; no signal handler of the host runs meanwhile.
     unsafe {
@@ -127,6 +134,7 @@ pub fn make(known: &Known, epoch: u32, run: &'static Run, process: Process) -> O
                 pid: sys::process_id(),
                 places_bytes: 0,
                 pieces: Vec::new(),
+                stack: None,
             };
             (*local).owned = Box::into_raw(Box::new(fresh));
             register_exit((*local).owned);
@@ -171,7 +179,8 @@ impl Owned {
         let enough = size_of::<Places>() + (number + 1) * size_of::<*mut Entry>();
         // SAFETY: by contract; nobody else has the new memory yet.
         unsafe {
-            let stale = !old.is_null() && (*old).epoch.load(Ordering::Relaxed) != self.epoch;
+            let stale =
+                !old.is_null() && (*old).epoch.load(Ordering::Relaxed) != self.epoch;
             if !old.is_null() && enough <= self.places_bytes {
                 if stale {
                     old.cast::<u8>().write_bytes(0, self.places_bytes);
@@ -200,7 +209,11 @@ impl Owned {
     }
 
     fn make_table(&mut self, known: &Known) -> Option<*mut Entry> {
-        let counters = 0;
+        let counters = counters::count(self.run, known.mode);
+        if counters > 0 {
+            counters::prepare();
+            self.stack.get_or_insert_with(counters::Stack::new);
+        }
         let logged = self.run.loops.map_or(0, |options| options.logged);
         let events = match known.mode {
             Mode::Log => (known.ids as usize)

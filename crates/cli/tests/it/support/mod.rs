@@ -203,7 +203,8 @@ fn sources() -> PathBuf {
 /// A directory for what is compiled of these sources, and of no other state of them.
 fn built() -> PathBuf {
     let mut hasher = DefaultHasher::new();
-    for directory in [sources(), sources().join("../../include/counterpoint"), support()] {
+    let loops = sources().join("loops");
+    for directory in [sources(), loops, sources().join("../../include/counterpoint"), support()] {
         let files = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
         let mut files: Vec<PathBuf> = files.filter(|path| path.is_file()).collect();
         files.sort();
@@ -234,6 +235,13 @@ impl Programs {
     pub fn shared(&self, source: &str, name: &str, flags: &[&str]) -> PathBuf {
         let flags = [&["-std=gnu11", "-shared", "-fPIC"], flags, &["-ldl"]].concat();
         compile(&self.directory, "cc", source, name, &flags)
+            .expect("a C compiler: Rust links with it")
+    }
+
+    /// A program with instrumented loops, of `loops_host.c`, compiled with these flags.
+    pub fn loops(&self, name: &str, flags: &[&str]) -> PathBuf {
+        let flags = [&["-std=gnu11", "-rdynamic"], flags, &["-ldl", "-lpthread"]].concat();
+        compile(&self.directory, "cc", "loops_host.c", name, &flags)
             .expect("a C compiler: Rust links with it")
     }
 

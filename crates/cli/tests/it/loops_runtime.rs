@@ -1,0 +1,464 @@
+//! Instrumented loops under `counterpoint run --loops`, in programs that were instrumented by hand
+//! (`tests/programs/loops/instrumented.h`). In all of them `nest(n, m)` is one hit of the function
+//! (id 0), one of its loop (id 1) if n > 0, and n of the loop inside (id 2) if m > 0.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use profile::Profile;
+use profile::loops::Loops;
+
+use crate::support::{self, Programs, Recorded};
+
+/// Hits by id.
+type Hits = BTreeMap<u32, u64>;
+
+fn nest(n: u64, m: u64) -> Hits {
+    let all = [(0, 1), (1, u64::from(n > 0)), (2, if m > 0 { n } else { 0 })];
+    all.into_iter().filter(|(_, hits)| *hits > 0).collect()
+}
+
+fn plus(mut one: Hits, other: &Hits) -> Hits {
+    other.iter().for_each(|(id, hits)| *one.entry(*id).or_default() += hits);
+    one
+}
+
+struct Looped {
+    recorded: Recorded,
+    loops: Loops,
+}
+
+impl Looped {
+    /// Runs the host under `run --loops`.
+    fn run(program: &Path, host: &Path, arguments: &[&str]) -> Self {
+        Self::run_with(program, "none", "--loops", host, arguments)
+    }
+
+    fn run_with(
+        program: &Path,
+        events: &str,
+        option: &str,
+        host: &Path,
+        arguments: &[&str],
+    ) -> Self {
+        let mut command = Command::new(host);
+        command.args(arguments);
+        let recorded = Recorded::run_with(program, events, &[option], &mut command);
+        let loops = recorded.profile().loops().unwrap();
+        Self { recorded, loops }
+    }
+
+    /// What each thread of each module counted, in no order that matters.
+    fn threads(&self) -> Vec<Hits> {
+        let mut all: BTreeMap<(usize, u32), Hits> = BTreeMap::new();
+        for row in &self.loops.rows {
+            let thread = all.entry((row.module, row.tid)).or_default();
+            *thread.entry(row.id).or_default() += row.hits;
+        }
+        let mut all: Vec<Hits> = all.into_values().collect();
+        all.sort();
+        all
+    }
+
+    fn is_without_losses(&self) {
+        let losses = self.recorded.losses();
+        assert!(losses.is_empty() && self.loops.losses.is_empty(), "{losses:?} {:?}", self.loops);
+    }
+
+    /// Every timed hit ended, and timed hits took time.
+    fn all_ended(&self) {
+        for row in &self.loops.rows {
+            assert_eq!(row.begun, row.ended, "{row:?}");
+            assert!(row.ended == 0 || row.ticks > 0 && row.squares > 0, "{row:?}");
+        }
+    }
+}
+
+fn host(flags: &[&str]) -> PathBuf {
+    let name = format!("loops_host{}", flags.concat());
+    Programs::get().loops(&name, flags)
+}
+
+fn sorted(mut all: Vec<Hits>) -> Vec<Hits> {
+    all.sort();
+    all
+}
+
+#[test]
+fn hits_are_those_of_the_source_in_every_mode() {
+    let Some(program) = support::counterpoint("loops: modes") else { return };
+    for mode in ["0", "1", "2", "3"] {
+        let host = host(&[&format!("-DMODE={mode}")]);
+        let run = Looped::run(&program, &host, &["nest", "7", "3"]);
+        assert_eq!(run.recorded.stdout(), "0 21\n", "mode {mode}");
+        assert_eq!(run.threads(), [nest(7, 3)], "mode {mode}");
+        run.is_without_losses();
+        let module = &run.loops.modules[0];
+        assert_eq!((module.mode.to_string(), module.ids), (mode.to_owned(), 8));
+        assert_eq!(module.id, *b"0123456789abcdef");
+        assert_eq!(module.table.as_deref(), Some("{}"));
+        let object = fs::canonicalize(&host).unwrap();
+        assert_eq!(module.object.as_deref(), object.to_str());
+        assert!(module.ticks_per_second > 1e6, "{module:?}");
+        for row in &run.loops.rows {
+            let timed = if mode == "2" { 0 } else { row.hits };
+            assert_eq!((row.begun, row.ended), (timed, timed), "mode {mode}: {row:?}");
+            assert_eq!(row.ticks > 0, ["0", "1"].contains(&mode), "mode {mode}: {row:?}");
+        }
+    }
+}
+
+#[test]
+fn costs_are_measured_with_the_module_s_own_code() {
+    let Some(program) = support::counterpoint("loops: costs") else { return };
+    // By mode: whether it has timed hits, and hits that are only counted.
+    for (mode, timed, counted) in [("0", true, true), ("1", true, false), ("2", false, true)] {
+        let run = Looped::run(&program, &host(&[&format!("-DMODE={mode}")]), &["nest", "1", "1"]);
+        let module = &run.loops.modules[0];
+        let (cost, [low, high]) = (module.cost.unwrap(), module.cost_range.unwrap());
+        assert_eq!([cost.inside > 0.0, cost.timed > 0.0], [timed; 2], "{cost:?}");
+        assert_eq!(cost.counted > 0.0, counted, "{cost:?}");
+        assert!(low.timed <= cost.timed && cost.timed <= high.timed, "{low:?} {cost:?} {high:?}");
+    }
+}
+
+/// The first hits are timed, then each gap is one more than a random number below the mask.
+#[test]
+fn sampling_follows_the_options() {
+    let Some(program) = support::counterpoint("loops: sampling") else { return };
+    let inner = |option: &str| {
+        let run =
+            Looped::run_with(&program, "none", option, &host(&[]), &["nest", "100000", "1"]);
+        assert_eq!(run.threads(), [nest(100_000, 1)]);
+        run.all_ended();
+        run.loops.rows.into_iter().find(|row| row.id == 2).unwrap()
+    };
+    let row = inner("--loops");
+    // 100, then 99,900 hits with gaps of 1 to 128: at least 99,900 / 128 = 780 of them.
+    assert!(row.begun >= 100 + 780 && row.begun < 10_000, "{row:?}");
+    assert_eq!(row.first_ended, 100);
+    assert!(row.first_ticks <= row.ticks && row.first_squares <= row.squares, "{row:?}");
+    // Gaps of 1: every hit is timed.
+    let row = inner("--loops=first=10,gap=1");
+    assert_eq!((row.begun, row.first_ended), (100_000, 10));
+    let row = inner("--loops=first=200000");
+    assert_eq!((row.begun, row.first_ended), (100_000, 0));
+}
+
+#[test]
+fn each_thread_has_its_own_numbers() {
+    let Some(program) = support::counterpoint("loops: threads") else { return };
+    let run = Looped::run(&program, &host(&[]), &["threads", "10", "3"]);
+    // One in main before any thread, and two threads.
+    assert_eq!(run.threads(), sorted(vec![nest(10, 3), nest(10, 3), nest(20, 3)]));
+    run.all_ended();
+    run.is_without_losses();
+    // Two threads at the same time in one loop: they meet at a barrier every thousand iterations.
+    let run = Looped::run(&program, &host(&[]), &["parallel", "50000"]);
+    assert_eq!(run.threads(), [nest(50_000, 3), nest(50_000, 3)]);
+    run.is_without_losses();
+}
+
+#[test]
+fn a_thousand_short_threads_need_no_more_room_than_one() {
+    let Some(program) = support::counterpoint("loops: storm") else { return };
+    let run = Looped::run(&program, &host(&[]), &["storm", "3000"]);
+    let all = run.threads().iter().fold(Hits::new(), plus);
+    let expected = [(0, 3000), (1, 3000), (2, 6000)].into_iter().collect();
+    assert_eq!(all, expected);
+    // Kernels use thread ids again, so there may be fewer than 3000 rows of different threads.
+    assert_eq!(run.loops.rows.len(), 9000);
+    run.is_without_losses();
+}
+
+#[test]
+fn a_forked_child_counts_for_itself() {
+    let Some(program) = support::counterpoint("loops: fork") else { return };
+    let run = Looped::run(&program, &host(&[]), &["fork", "4"]);
+    // The child goes on in the middle of nest(4, 3), for which it has no table, and then calls
+    // nest(5, 6).
+    assert_eq!(run.loops.modules.len(), 2);
+    assert_eq!(run.threads(), sorted(vec![nest(4, 3), nest(5, 6)]));
+    run.all_ended();
+    run.is_without_losses();
+}
+
+#[test]
+fn a_killed_process_loses_nothing_that_it_had_counted() {
+    let Some(program) = support::counterpoint("loops: kill") else { return };
+    let run = Looped::run(&program, &host(&[]), &["kill", "1000"]);
+    assert_eq!(run.recorded.output.status.signal(), Some(libc::SIGKILL));
+    // Killed in the last iteration, before the inner loop.
+    let expected = [(0, 1), (1, 1), (2, 999)].into_iter().collect();
+    assert_eq!(run.threads(), [expected]);
+    for row in &run.loops.rows {
+        let open = u64::from(row.id < 2);
+        assert_eq!(row.begun - row.ended, open, "{row:?}");
+    }
+    run.is_without_losses();
+}
+
+#[test]
+fn exec_exit_and_exceptions_lose_nothing() {
+    let Some(program) = support::counterpoint("loops: exec") else { return };
+    let run = Looped::run(&program, &host(&[]), &["exec"]);
+    assert_eq!(run.loops.modules.len(), 2);
+    assert_eq!(run.threads(), sorted(vec![nest(1, 1), nest(2, 2)]));
+    run.is_without_losses();
+    // Left by exit in the third iteration; its handler runs nest(1, 1).
+    let run = Looped::run(&program, &host(&[]), &["exit", "3"]);
+    assert_eq!(run.threads(), [plus(nest(2, 1), &[(0, 1), (1, 1), (2, 1)].into())]);
+    run.is_without_losses();
+    // Left by longjmp five times, in the first iteration.
+    let run = Looped::run(&program, &host(&[]), &["longjmp", "5"]);
+    assert_eq!(run.threads(), [[(0, 5), (1, 5)].into()]);
+    assert!(run.loops.rows.iter().all(|row| (row.begun, row.ended) == (5, 0)), "{:?}", run.loops);
+    run.is_without_losses();
+    let run = Looped::run(&program, &host(&[]), &["recurse", "30"]);
+    assert_eq!(run.threads(), [[(0, 30), (1, 30), (2, 30)].into()]);
+    run.all_ended();
+    if let Some(throws) = Programs::get().cpp("loops: exceptions", "loops_throws") {
+        let run = Looped::run(&program, &throws, &[]);
+        assert_eq!(run.recorded.stdout(), "5\n");
+        // Of four iterations the first enters the inner loop, the second throws.
+        assert_eq!(run.threads(), [[(0, 5), (1, 5), (2, 5)].into()]);
+        run.is_without_losses();
+    }
+}
+
+#[test]
+fn libraries_come_go_and_come_again() {
+    let Some(program) = support::counterpoint("loops: dlopen") else { return };
+    let library = Programs::get().shared("loops_library.c", "loops_library.so", &[]);
+    let path = library.to_str().unwrap();
+    // Loaded 200 times: one module, whose counts go on.
+    let run = Looped::run(&program, &host(&[]), &["library", path, "200"]);
+    assert_eq!(run.loops.modules.len(), 2);
+    assert_eq!(run.threads(), [[(0, 200), (1, 200), (2, 600)].into()]);
+    run.is_without_losses();
+    // Two copies at the same time: two modules of one identity.
+    let copy = run.recorded.directory.join("copy.so");
+    fs::copy(&library, &copy).unwrap();
+    let run = Looped::run(&program, &host(&[]), &["early", path, copy.to_str().unwrap()]);
+    let of_library = |id: &[u8; 16]| id == b"library library ";
+    assert_eq!(run.loops.modules.iter().filter(|module| of_library(&module.id)).count(), 2);
+    assert_eq!(run.threads(), [[(0, 1), (1, 1), (2, 3)].into(), [(0, 2), (1, 2), (2, 6)].into()]);
+    run.is_without_losses();
+}
+
+/// A library that a program is linked with comes before the preloaded recorder: its constructor runs
+/// first.
+#[test]
+fn a_library_whose_constructor_runs_first_is_found() {
+    let Some(program) = support::counterpoint("loops: linked") else { return };
+    let library = Programs::get().shared("loops_library.c", "loops_library.so", &[]);
+    let scratch = testkit::Scratch::new();
+    let source = scratch.join("linked.c");
+    fs::write(&source, "void run(void);\nint main(void) { run(); return 0; }\n").unwrap();
+    let linked = scratch.join("linked");
+    let done = Command::new("cc").arg("-o").arg(&linked).arg(&source).arg(&library).status();
+    assert!(done.unwrap().success());
+    let run = Looped::run(&program, &linked, &[]);
+    assert_eq!(run.threads(), [nest(3, 4)]);
+    run.is_without_losses();
+}
+
+#[test]
+fn a_hundred_thousand_ids_and_more_than_there_is_room_for() {
+    let Some(program) = support::counterpoint("loops: many ids") else { return };
+    let run = Looped::run(&program, &host(&["-DIDS=100000"]), &["all"]);
+    assert_eq!(run.recorded.stdout(), "1\n");
+    assert_eq!(run.loops.rows.len(), 100_000);
+    assert!(run.loops.rows.iter().all(|row| row.hits == 1), "each once");
+    run.is_without_losses();
+    // The pool has 2048 pages of 64 KiB: 1,048,576 entries, of which headers take some.
+    let run = Looped::run(&program, &host(&["-DIDS=1048576"]), &["all"]);
+    assert_eq!(run.recorded.stdout(), "0\n");
+    assert_eq!(run.loops.rows, []);
+    assert_eq!(run.recorded.losses(), [("loop_no_room".to_owned(), 1)].into());
+}
+
+#[test]
+fn what_is_no_descriptor_is_left_alone() {
+    let Some(program) = support::counterpoint("loops: refused") else { return };
+    let run = Looped::run(&program, &host(&[]), &["bad"]);
+    let expected = "magic -1\nversion -1\nsize -1\nmode -1\nnull -1\nagain 0\n";
+    assert_eq!(run.recorded.stdout(), expected);
+    assert_eq!(run.recorded.losses(), [("library_rejected".to_owned(), 4)].into());
+    assert_eq!(run.loops.modules.len(), 1);
+}
+
+#[test]
+fn without_the_option_nothing_is_counted() {
+    let Some(program) = support::counterpoint("loops: off") else { return };
+    let mut command = Command::new(host(&[]));
+    let recorded = Recorded::run(&program, "none", command.args(["nest", "2", "3"]));
+    // `register` answered 1, and the process has no part.
+    assert_eq!(recorded.stdout(), "1 6\n");
+    assert_eq!(recorded.profile().loops().unwrap(), Loops::default());
+    assert_eq!(recorded.profile().processes.len(), 0);
+    // And without Counterpoint the constructor finds no runtime.
+    let alone = Command::new(host(&[])).args(["nest", "2", "3"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&alone.stdout), "-2 6\n");
+}
+
+#[test]
+fn the_log_has_the_first_hits_and_where_they_were() {
+    let Some(program) = support::counterpoint("loops: log") else { return };
+    let host = host(&["-DMODE=3"]);
+    let run = Looped::run_with(&program, "none", "--loops=log=2", &host, &["nest", "3", "1"]);
+    let seen: Vec<_> = run.loops.events.iter().map(|event| (event.id, event.end)).collect();
+    let expected = [
+        (0, false),
+        (1, false),
+        (2, false),
+        (2, true),
+        (2, false),
+        (2, true),
+        // The third hit of the inner loop is only counted.
+        (1, true),
+        (0, true),
+    ];
+    assert_eq!(seen, expected);
+    assert_eq!(run.threads(), [nest(3, 1)]);
+    let events = &run.loops.events;
+    assert!(events.windows(2).all(|pair| pair[0].ticks < pair[1].ticks), "{events:?}");
+    // Offsets in the program's file: the same begin is at the same place, and all are in its text.
+    assert_eq!(events[2].address, events[4].address);
+    let length = fs::metadata(&host).unwrap().len();
+    assert!(events.iter().all(|event| event.address < length), "{events:?}");
+    run.is_without_losses();
+    // 2 · 43,690 records fit into 1 MiB: of 100,000 hits of id 2, the rest is a loss.
+    let run = Looped::run_with(
+        &program,
+        "none",
+        "--loops=log=1000000",
+        &host,
+        &["nest", "100000", "1"],
+    );
+    assert_eq!(run.threads(), [nest(100_000, 1)]);
+    let room = (1 << 20) / 24;
+    assert_eq!(run.loops.events.len(), room);
+    let lost = 2 * (1 + 1 + 100_000) - room as u64;
+    assert_eq!(run.recorded.losses(), [("loop_log_full".to_owned(), lost)].into());
+}
+
+#[test]
+fn counters_are_summed_by_id() {
+    let Some(program) = support::counterpoint("loops: counters") else { return };
+    let run =
+        Looped::run_with(&program, "page-faults:u", "--loops", &host(&[]), &["faults", "60"]);
+    run.is_without_losses();
+    let of = |id: u32| run.loops.rows.iter().find(|row| row.id == id).unwrap();
+    // The outer loop twice, once with sixty new pages; the inner loop has none.
+    assert_eq!((of(1).hits, of(1).counted, &of(1).counters[..]), (2, 2, &[60][..]));
+    assert_eq!((of(2).hits, of(2).counted, &of(2).counters[..]), (61, 61, &[0][..]));
+    // Frames that are gone do not stay in the way: hits that are left 100 times, 32 deep at most.
+    let run =
+        Looped::run_with(&program, "page-faults:u", "--loops", &host(&[]), &["longjmp", "100"]);
+    assert_eq!(run.threads(), [[(0, 100), (1, 100)].into()]);
+    assert!(run.loops.rows.iter().all(|row| row.counted == 0), "{:?}", run.loops.rows);
+}
+
+/// A session in a process that was not started by `run`: the library is loaded when the module's
+/// constructor has long since found nothing, and its note tells.
+#[test]
+fn a_late_library_finds_what_was_there_before() {
+    let Some(program) = support::counterpoint("loops: late") else { return };
+    let scratch = testkit::Scratch::new();
+    let path = scratch.join("s.cpt");
+    let prepared = Command::new(&program)
+        .args(["session", "prepare", "--loops", "-e", "none", "-o"])
+        .arg(&path)
+        .output()
+        .unwrap();
+    assert!(prepared.status.success(), "{}", String::from_utf8_lossy(&prepared.stderr));
+    let text: serde_json::Value = serde_json::from_slice(&prepared.stdout).unwrap();
+    let library = program.parent().unwrap().join("../lib/libcounterpoint.so");
+    let output = Command::new(host(&[]))
+        .args(["late", text["run_file"].as_str().unwrap()])
+        .arg(library)
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n0\n", "{output:?}");
+    let before = Profile::open(&path).unwrap().loops().unwrap();
+    let finished = Command::new(&program).args(["session", "finish"]).arg(&path).output().unwrap();
+    assert!(finished.status.success(), "{finished:?}");
+    let after = Profile::open(&path).unwrap().loops().unwrap();
+    // In the pool, and moved into the profile: the same rows.
+    assert_eq!(before.rows, after.rows);
+    let hits: Hits = after.rows.iter().map(|row| (row.id, row.hits)).collect();
+    assert_eq!(hits, nest(4, 5));
+}
+
+/// A program that is linked with `libcounterpoint_loops.a`: it finds the shared library, exported or
+/// not, and is not its own runtime.
+#[test]
+fn a_program_may_link_the_client() {
+    let Some(program) = support::counterpoint("loops: client") else { return };
+    let client = program.parent().unwrap().join("../lib/libcounterpoint_loops.a");
+    let client = client.to_str().unwrap();
+    let asked = "-Wl,-u,counterpoint_loops_register";
+    for (name, flags) in [("client", &[][..]), ("client_no_pie", &["-no-pie"])] {
+        let host = Programs::get().loops(name, &[&[asked, client], flags].concat());
+        let alone = Command::new(&host).args(["nest", "2", "3"]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&alone.stdout), "1 6\n", "{name}");
+        let run = Looped::run(&program, &host, &["nest", "2", "3"]);
+        assert_eq!(run.recorded.stdout(), "0 6\n", "{name}");
+        assert_eq!(run.threads(), [nest(2, 3)], "{name}");
+        run.is_without_losses();
+    }
+}
+
+/// A destructor of thread-specific data enters instrumented functions after the thread's tables went.
+#[test]
+fn a_thread_that_comes_back_in_its_destructors_is_counted() {
+    let Some(program) = support::counterpoint("loops: destructors") else { return };
+    let run = Looped::run(&program, &host(&[]), &["destructor"]);
+    assert_eq!(run.threads(), [[(0, 2), (1, 2), (2, 2)].into()]);
+    run.is_without_losses();
+}
+
+/// Every byte of a file of loops is cut or changed: losses, never a panic, and what is before the
+/// damage stays.
+#[test]
+fn damage_is_a_loss() {
+    let Some(program) = support::counterpoint("loops: damage") else { return };
+    let run = Looped::run(&program, &host(&[]), &["threads", "2", "1"]);
+    let parts = run.recorded.path().join("processes");
+    let part = fs::read_dir(parts).unwrap().next().unwrap().unwrap().path();
+    let file = part.join("loops.cps");
+    let bytes = fs::read(&file).unwrap();
+    let whole = run.loops.rows.len();
+    let read = |bytes: &[u8]| {
+        fs::write(&file, bytes).unwrap();
+        run.recorded.profile().loops().unwrap()
+    };
+    let mut seen = 0;
+    for cut in 0..bytes.len() {
+        let rows = read(&bytes[..cut]).rows.len();
+        assert!(rows >= seen && rows <= whole, "cut at {cut}: {rows}");
+        seen = rows;
+    }
+    // A frame of a kind that this version does not know is skipped: not a loss.
+    let mut kinds = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        kinds.push(at + 4);
+        at += 16 + u32::from_le_bytes(*bytes[at..].first_chunk().unwrap()) as usize;
+    }
+    for at in (0..bytes.len()).filter(|at| !kinds.contains(at)) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x20;
+        let loops = read(&damaged);
+        assert_eq!(loops.losses.len(), 1, "byte {at}");
+        assert_eq!(loops.losses[0].name, "torn_loops");
+        assert!(loops.rows.len() <= whole);
+    }
+    fs::write(&file, &bytes).unwrap();
+    fs::remove_file(&file).unwrap();
+    assert_eq!(run.recorded.profile().loops().unwrap(), Loops::default());
+}

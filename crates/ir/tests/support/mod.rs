@@ -1,0 +1,123 @@
+//! Compilers that tests use as judges, and the programs that they compile.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(dead_code, reason = "each test uses some of it")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use testkit::Scratch;
+
+/// Versions of LLVM, in the order of preference.
+const VERSIONS: [u32; 10] = [19, 22, 21, 20, 23, 24, 18, 17, 16, 15];
+
+/// The tools of one LLVM.
+#[derive(Clone, Copy, Debug)]
+pub struct Llvm {
+    /// Its version.
+    pub version: u32,
+}
+
+impl Llvm {
+    /// The first LLVM that has all of these tools.
+    pub fn with(tools: &[&str]) -> Option<Self> {
+        Self::at_least(0, tools)
+    }
+
+    /// The first LLVM of at least this version that has all of these tools.
+    pub fn at_least(least: u32, tools: &[&str]) -> Option<Self> {
+        VERSIONS
+            .into_iter()
+            .filter(|version| *version >= least)
+            .map(|version| Self { version })
+            .find(|llvm| tools.iter().all(|tool| llvm.tool(tool).is_some()))
+    }
+
+    /// The path of a tool.
+    fn tool(self, name: &str) -> Option<PathBuf> {
+        let file = format!("{name}-{}", self.version);
+        let path = std::env::var_os("PATH")?;
+        std::env::split_paths(&path).map(|folder| folder.join(&file)).find(|path| path.exists())
+    }
+
+    /// A command of a tool.
+    pub fn command(self, name: &str) -> Command {
+        Command::new(self.tool(name).expect("this LLVM has the tool"))
+    }
+
+    /// Has `opt` verify a text; its words if it objects.
+    pub fn verify(self, text: &Path) -> Result<(), String> {
+        let mut opt = self.command("opt");
+        let output = opt.args(["-passes=verify", "-disable-output"]).arg(text).output().unwrap();
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        }
+    }
+}
+
+/// The folder of test programs.
+pub fn programs() -> PathBuf {
+    root().join("tests/programs/loops")
+}
+
+/// The root of the repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Runs a command that must succeed.
+pub fn run(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}\n{words}", output.status);
+    output
+}
+
+/// A text of LLVM IR that a compiler made.
+#[derive(Debug)]
+pub struct Made {
+    /// Which program, at which level.
+    pub name: String,
+    /// The file.
+    pub path: PathBuf,
+    /// The oldest LLVM that reads it.
+    pub version: u32,
+}
+
+/// The texts that clang makes of the test programs in C and C++, at all levels.
+pub fn by_clang(llvm: Llvm, scratch: &Scratch) -> Vec<Made> {
+    let mut all = Vec::new();
+    for (file, debug) in [("kernels.c", true), ("exceptions.cpp", false)] {
+        for level in ["-O0", "-O1", "-O2", "-O3"] {
+            let path = scratch.path().join(format!("{file}{level}.ll"));
+            let mut clang = llvm.command("clang");
+            clang.args(["-S", "-emit-llvm", "-ffp-contract=off", level, "-o"]).arg(&path);
+            clang.args(debug.then_some("-g"));
+            run(clang.arg(programs().join(file)));
+            all.push(Made { name: format!("{file} {level}"), path, version: llvm.version });
+        }
+    }
+    all
+}
+
+/// The texts that rustc makes of the test program in Rust; its LLVM's version is the least.
+pub fn by_rustc(scratch: &Scratch) -> Option<Vec<Made>> {
+    let version = Command::new("rustc").arg("-vV").output().ok()?;
+    let version = String::from_utf8_lossy(&version.stdout).into_owned();
+    let llvm = version.lines().find_map(|line| line.strip_prefix("LLVM version: "))?;
+    let version = llvm.split('.').next()?.parse().ok()?;
+    let mut all = Vec::new();
+    for (name, options) in [
+        ("rustc", &[][..]),
+        ("rustc -g -O1", &["-g", "-Copt-level=1"][..]),
+        ("rustc -g -O3", &["-g", "-Copt-level=3"][..]),
+    ] {
+        let path = scratch.path().join(format!("{}.ll", name.replace(' ', "")));
+        let mut rustc = Command::new("rustc");
+        rustc.args(["--edition", "2024", "-Ccodegen-units=1", "--emit=llvm-ir", "-o"]).arg(&path);
+        run(rustc.args(options).arg(programs().join("iterators.rs")));
+        all.push(Made { name: name.to_owned(), path, version });
+    }
+    Some(all)
+}

@@ -1,0 +1,89 @@
+//! A runtime of instrumented loops for programs to link with, where nothing else finds Counterpoint:
+//! it passes every call on to the shared library, if that is in the process, and records nothing
+//! itself. `include/counterpoint/loops.h` is the contract.
+//!
+//! Who needs it: a program for a glibc older than 2.34 that is not linked with libdl, because an
+//! instrumented module finds no `dlsym` there; and a build that wants `counterpoint_loops_register`
+//! defined at link time. In a statically linked program, which nothing can be preloaded into, `register`
+//! answers 1, and the instrumented code counts nothing.
+//!
+//! No allocation, no thread-local storage, no mandatory import: `dlsym` is a weak reference.
+#![no_std]
+
+use core::ffi::{CStr, c_char, c_void};
+use core::mem::transmute;
+
+use abi::loops::{Module, REGISTER_SYMBOL, UNREGISTER_SYMBOL};
+
+type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+type Register = unsafe extern "C" fn(*mut Module) -> i32;
+type Unregister = unsafe extern "C" fn(*mut Module);
+
+/// `RTLD_DEFAULT` and `RTLD_NEXT` of Linux.
+const SCOPES: [isize; 2] = [0, -1];
+
+core::arch::global_asm!(".weak dlsym");
+
+/// The process's `dlsym`; `None` in a program without one.
+fn dlsym() -> Option<Dlsym> {
+    let address: usize;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: reads an entry of the global offset table, which is 0 for a weak symbol that nobody
+    // defines.
+    unsafe {
+        core::arch::asm!(
+            "mov {}, qword ptr [rip + dlsym@GOTPCREL]",
+            out(reg) address,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        core::arch::asm!(
+            "adrp {0}, :got:dlsym",
+            "ldr {0}, [{0}, :got_lo12:dlsym]",
+            out(reg) address,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    // SAFETY: null, or the function of that name.
+    unsafe { transmute::<usize, Option<Dlsym>>(address) }
+}
+
+/// The function of this name that is not ours.
+fn find(name: &CStr, own: usize) -> Option<*mut c_void> {
+    let dlsym = dlsym()?;
+    let look = |scope: &isize| {
+        // SAFETY: a scope that the function knows, and a C string.
+        unsafe { dlsym(*scope as *mut c_void, name.as_ptr()) }
+    };
+    SCOPES.iter().map(look).find(|found| !found.is_null() && *found as usize != own)
+}
+
+/// Passes the module on to Counterpoint; 1 if that is not in the process.
+///
+/// # Safety
+/// As `include/counterpoint/loops.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn counterpoint_loops_register(module: *mut Module) -> i32 {
+    let own: Register = counterpoint_loops_register;
+    match find(REGISTER_SYMBOL, own as usize) {
+        // SAFETY: a function of that name has this type; the argument is the caller's.
+        Some(found) => unsafe { transmute::<*mut c_void, Register>(found)(module) },
+        None => 1,
+    }
+}
+
+/// Passes it on. Modules that Counterpoint has registered call it themselves.
+///
+/// # Safety
+/// As [`counterpoint_loops_register`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn counterpoint_loops_unregister(module: *mut Module) {
+    let own: Unregister = counterpoint_loops_unregister;
+    if let Some(found) = find(UNREGISTER_SYMBOL, own as usize) {
+        // SAFETY: as above.
+        unsafe { transmute::<*mut c_void, Unregister>(found)(module) }
+    }
+}

@@ -1,0 +1,111 @@
+// Loops that exceptions leave, and threads: exceptions N. A hit that an exception leaves has begun
+// and not ended.
+#include <csetjmp>
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#define KERNEL __attribute__((noinline))
+
+// Throws where i is a multiple of 5, but not at 0.
+KERNEL int parse(int i) {
+  if (i > 0 && i % 5 == 0) throw std::runtime_error("five " + std::to_string(i));
+  return i * 2;
+}
+
+// Goes on after each exception: the loop is never left by one.
+KERNEL int caught_inside(int n) {
+  int sum = 0;
+  for (int i = 0; i < n; i++) {
+    try {
+      sum += parse(i);
+    } catch (const std::exception& e) {
+      sum -= static_cast<int>(std::string(e.what()).size());
+    }
+  }
+  return sum;
+}
+
+// Left by the first exception, through a destructor.
+KERNEL int caught_outside(int n) {
+  int sum = 0;
+  try {
+    for (int i = 0; i < n; i++) {
+      std::string name = "row " + std::to_string(i);
+      for (int j = 0; j < 3; j++) sum += parse(i) + static_cast<int>(name.size());
+    }
+  } catch (const std::exception&) {
+    sum += 1000;
+  }
+  return sum;
+}
+
+static std::jmp_buf back;
+
+KERNEL void jump(int i) {
+  if (i == 2) std::longjmp(back, 7);
+}
+
+KERNEL int jumped(int n) {
+  volatile int sum = 0;
+  if (setjmp(back) == 0)
+    for (int i = 0; i < n; i++) {
+      sum = sum + i;
+      jump(i);
+    }
+  return sum;
+}
+
+// A virtual call in a loop, and a template.
+struct Shape {
+  virtual ~Shape() = default;
+  virtual double area() const = 0;
+};
+struct Square : Shape {
+  double side;
+  explicit Square(double s) : side(s) {}
+  double area() const override { return side * side; }
+};
+
+template <typename T>
+KERNEL T total(const std::vector<T>& all) {
+  T sum{};
+  for (const T& one : all) sum += one;
+  return sum;
+}
+
+KERNEL double areas(const std::vector<Shape*>& shapes) {
+  double sum = 0;
+  for (const Shape* shape : shapes) sum += shape->area();
+  return sum;
+}
+
+// Each thread has its own numbers.
+KERNEL long work(int n, int id) {
+  long sum = id;
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j <= i; j++) sum = sum * 33 + j;
+  return sum;
+}
+
+int main(int argc, char** argv) {
+  int n = argc > 1 ? std::atoi(argv[1]) : 17;
+  std::printf("inside %d\n", caught_inside(n));
+  std::printf("outside %d\n", caught_outside(n));
+  std::printf("jumped %d\n", jumped(n));
+  std::vector<double> numbers(n, 1.5);
+  std::vector<Shape*> shapes;
+  for (int i = 0; i < n; i++) shapes.push_back(new Square(i));
+  std::printf("total %g %g\n", total(numbers), areas(shapes));
+  for (Shape* shape : shapes) delete shape;
+  long results[2] = {};
+  std::thread first([&] { results[0] = work(n, 1); });
+  std::thread second([&] { results[1] = work(2 * n, 2); });
+  first.join();
+  second.join();
+  std::printf("threads %ld %ld\n", results[0], results[1]);
+  return 0;
+}

@@ -1,0 +1,23 @@
+// C++ exceptions that leave instrumented loops: nest(4, 2) five times, of which each ends with an
+// exception from the second iteration of its outer loop. Prints how many were caught.
+#include <cstdio>
+
+extern "C" {
+#include "loops/instrumented.h"
+}
+
+static void throw_at_second(int64_t i) {
+  if (i == 1) throw 42;
+}
+
+int main() {
+  int caught = 0;
+  for (int i = 0; i < 5; i++) {
+    try {
+      nest(4, 2, throw_at_second);
+    } catch (int) {
+      caught++;
+    }
+  }
+  std::printf("%d\n", caught);
+}
