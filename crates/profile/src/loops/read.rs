@@ -113,8 +113,10 @@ impl Profile {
 
 /// A module of which only another process, or another file, has the side table has the same one.
 fn share_tables(modules: &mut [LoopModule]) {
-    let known: HashMap<[u8; 16], String> =
-        modules.iter().filter_map(|module| Some((module.id, module.table.clone()?))).collect();
+    let known: HashMap<[u8; 16], String> = modules
+        .iter()
+        .filter_map(|module| Some((module.id, module.table.clone()?)))
+        .collect();
     for module in modules.iter_mut().filter(|module| module.table.is_none()) {
         module.table = known.get(&module.id).cloned();
     }
