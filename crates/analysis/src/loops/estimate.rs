@@ -17,7 +17,9 @@
 //! `1 − m/N` is the finite population correction (Cochran, theorem 2.2): where every hit was timed, V
 //! is 0 and T is exact. The formula is that of a simple random sample. Hits at random distances are one
 //! as long as the times do not follow a pattern with the distances, which are random for this
-//! reason; times that drift only make the interval wider than it needs to be.
+//! reason; times that drift only make the interval wider than it needs to be. What happens to very few
+//! hits (a thread that loses its CPU) is most likely in no sample, and then neither in the total nor in
+//! the interval.
 //!
 //! A timed hit that did not end (an exception, `longjmp`, a loop that still runs) is one of the m
 //! with a time of 0: T is the time of the hits that ended, whatever the others took.

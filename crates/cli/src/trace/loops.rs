@@ -36,15 +36,11 @@ pub fn fill(profile: &Profile, sink: &mut impl Sink) -> io::Result<()> {
     let names: Vec<String> = all.iter().map(name).collect();
     let slice = |(hit, name)| {
         let &LoggedHit { tid, id, begin, .. } = hit;
-        let ticks = hit.end.unwrap_or(begin).saturating_sub(begin);
-        LoopSlice {
-            process: process(hit),
-            tid,
-            name,
-            id,
-            start_ns: profile.timeline.realtime_ns(begin),
-            duration_ns: profile.timeline.duration_ns(ticks).round() as u64,
-        }
+        let at = |ticks| profile.timeline.realtime_ns(ticks);
+        let start_ns = at(begin);
+        // Not the rounded length: an end must not be later than that of what is around it.
+        let duration_ns = at(hit.end.unwrap_or(begin)).abs_diff(start_ns);
+        LoopSlice { process: process(hit), tid, name, id, start_ns, duration_ns }
     };
     let slices: Vec<LoopSlice<'_>> =
         all.iter().zip(names.iter().map(String::as_str)).map(slice).collect();

@@ -175,3 +175,9 @@ pub fn iterations(entry: Option<&Entry>, numbers: &Numbers) -> Option<u128> {
     let each = entry.and_then(|entry| entry.trip_count);
     counted.or_else(|| numbers.hits.checked_mul(each?.into()))
 }
+
+/// The mean of the hits whose iterations were counted, or what the text says.
+pub fn iterations_per_hit(entry: Option<&Entry>, numbers: &Numbers) -> Option<f64> {
+    let counted = numbers.iterations.map(|n| n as f64 / numbers.iterated as f64);
+    counted.or_else(|| Some(entry?.trip_count? as f64))
+}

@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use testkit::Scratch;
 
+use crate::support::trace_processor::TraceProcessor;
 use crate::support::{counterpoint, skip};
 
 /// Lines of the four loops in `siblings.c`, and how often the body of each runs per hit.
@@ -61,7 +62,8 @@ impl Instrumented {
                 .arg("-o")
                 .arg(&instrumented),
         );
-        output(Command::new(clang).arg("-O1").arg(&instrumented).arg("-o").arg(&program));
+        let again = ["-O1", "-Xclang", "-disable-llvm-passes", "-o"];
+        output(Command::new(clang).args(again).arg(&program).arg(&instrumented));
         Some(Self { counterpoint, program, scratch })
     }
 
@@ -110,15 +112,18 @@ fn delay_is_where_it_is(test: &str, mode: &str) {
         for (n, (line, iterations)) in SIBLINGS.into_iter().enumerate() {
             let row = of_line(&rows, line);
             assert_eq!((&row["hits"], &row["parent"]), (&ROUNDS.into(), &outer["id"]));
-            assert_eq!(row["iterations"], ROUNDS * iterations, "{row}");
+            // Only timed hits count their iterations, which are the same in each.
+            assert_eq!(row["iterations_per_hit"], iterations as f64, "{row}");
+            assert!(mode == "sampled" || row["iterations"] == ROUNDS * iterations, "{row}");
             // A wait is some hundred dependent multiplications: it is longer by far more than ten
             // times, whatever else the machine does.
             if n != slow {
                 assert!(own(row) * 10.0 < waits, "{mode}, {slow} waits {waits}: {row}");
             }
         }
-        // Nor is it in what is around them.
-        assert!(own(outer) * 10.0 < waits, "{mode}, {slow}: {outer}");
+        // Nor is it in what is around them. On a busy machine samples miss the few hits in which the
+        // thread lost its CPU, and that time is then in the self time of what is around.
+        assert!(mode == "sampled" || own(outer) * 10.0 < waits, "{mode}, {slow}: {outer}");
     }
 }
 
@@ -196,6 +201,36 @@ fn mode_log_has_offsets_and_slices() {
     let command = &mut Command::new(env!("CARGO_BIN_EXE_counterpoint"));
     let said = output(command.args(["trace", "import"]).arg(&file).arg("-o").arg(&again)).stderr;
     assert!(String::from_utf8_lossy(&said).contains("including 0 calls"));
+}
+
+/// Perfetto's trace processor nests the hits as the source does. (Chrome's JSON has times that it reads as
+/// doubles, off by up to 1 ns, which is enough to part hits of some nanoseconds from each other.)
+#[test]
+fn perfetto_nests_the_hits() {
+    let test = "perfetto_nests_the_hits";
+    let Some(program) = Instrumented::new(test, "log") else { return };
+    let Some(mut oracle) = TraceProcessor::start(test) else { return };
+    program.rows(3);
+    let profile = program.scratch.join("3.cpt");
+    let file = program.scratch.join("t.pftrace");
+    let command = &mut Command::new(env!("CARGO_BIN_EXE_counterpoint"));
+    output(command.args(["trace", "export"]).arg(&profile).arg("-o").arg(&file));
+    let slices = oracle.timeline(&file).slices;
+    let depths = |wanted: &dyn Fn(&str) -> bool| -> Vec<i64> {
+        let found = slices.iter().filter(|slice| wanted(&slice.name));
+        let mut depths: Vec<i64> = found.map(|slice| slice.depth).collect();
+        depths.sort_unstable();
+        depths
+    };
+    assert_eq!(depths(&|name| name == "work"), [0]);
+    assert_eq!(depths(&|name| name.starts_with("work:")), [vec![1], vec![2; 4 * 100]].concat());
+    // Called in the last of the four loops.
+    assert_eq!(depths(&|name| name == "wait"), vec![3; 100]);
+    assert!(slices.iter().all(|slice| slice.category == "loop"));
+    let facts = "select str_value from metadata where name like '%counterpoint%'";
+    let facts: Vec<String> =
+        oracle.query(facts).iter().filter_map(|row| Some(row[0].as_str()?.to_owned())).collect();
+    assert!(facts.iter().any(|facts| facts.contains("most_expensive")), "{facts:?}");
 }
 
 /// Every view knows them, and what was said in one line at the end of the run.

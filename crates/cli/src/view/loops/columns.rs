@@ -6,7 +6,7 @@ use analysis::loops::log::{hits, places};
 use analysis::loops::{Estimate, LoopNode, LoopThread, LoopTree, Numbers, Times};
 use ir::table::{Entry, Kind};
 
-use super::{Loops, iterations, module_name, name, pid};
+use super::{Loops, iterations, iterations_per_hit, module_name, name, pid};
 use crate::view::csv::field;
 use crate::view::table::{Column, Table, Value};
 
@@ -91,6 +91,9 @@ fn columns(loops: &Loops<'_>, lines: &[Line<'_>]) -> Vec<Column> {
     add("timed_hits", &|line| line.numbers.raw.and_then(|_| whole(line.numbers.begun)));
     add("ended_hits", &|line| line.numbers.raw.and_then(|_| whole(line.numbers.ended)));
     add("iterations", &|line| iterations(line.entry, line.numbers).and_then(whole));
+    add("iterations_per_hit", &|line| {
+        iterations_per_hit(line.entry, line.numbers).map(Value::Number)
+    });
     add("iterated_hits", &|line| {
         whole(line.numbers.iterated).filter(|_| line.numbers.iterated > 0)
     });

@@ -8,7 +8,7 @@ use ir::table::Skipped;
 use serde::Serialize;
 
 use super::columns::kind;
-use super::{Loops, iterations, name, notes, pid};
+use super::{Loops, iterations, iterations_per_hit, name, notes, pid};
 use crate::view::head::ProfileHead;
 use crate::view::losses::{LossOut, losses_out};
 
@@ -101,6 +101,7 @@ struct NumbersOut<'a> {
     timed_hits: Option<u128>,
     ended_hits: Option<u128>,
     iterations: Option<u128>,
+    iterations_per_hit: Option<f64>,
     iterated_hits: Option<u128>,
     measured_ticks: Option<u128>,
     child_ticks: Option<u128>,
@@ -250,6 +251,7 @@ fn numbers<'a>(
         timed_hits: is_timed.then_some(of.begun),
         ended_hits: is_timed.then_some(of.ended),
         iterations: iterations(tree.entry(node), of),
+        iterations_per_hit: iterations_per_hit(tree.entry(node), of),
         iterated_hits: Some(of.iterated).filter(|n| *n > 0),
         measured_ticks: is_timed.then_some(of.ticks),
         child_ticks: of.child_ticks,

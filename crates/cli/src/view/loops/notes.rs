@@ -102,6 +102,9 @@ pub fn legend(marks: Marks) -> Vec<(&'static str, &'static str)> {
     if marks.unknown {
         lines.push(("±? ", "too few hits were timed to say how far off the value may be"));
     }
+    if marks.scaled {
+        lines.push(("~ ", "iterations of the timed hits, scaled to all hits"));
+    }
     if marks.sampled_only {
         lines.push((
             "≈ ",

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use analysis::loops::identity;
@@ -210,6 +211,39 @@ fn tables_for_programs() {
         let mut out = Vec::new();
         json::print(&mut out, loops, &[], true).unwrap();
         compare("json.out", &String::from_utf8(out).unwrap());
+    });
+}
+
+/// Every field of the document has a place between backquotes in docs/loops.md or docs/schema.md.
+#[test]
+fn every_field_is_explained() {
+    fn keys(value: &serde_json::Value, found: &mut BTreeSet<String>) {
+        match value {
+            serde_json::Value::Object(members) => {
+                found.extend(members.keys().cloned());
+                members.values().for_each(|value| keys(value, found));
+            }
+            serde_json::Value::Array(all) => all.iter().for_each(|value| keys(value, found)),
+            _ => {}
+        }
+    }
+    let page = |name: &str| {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        std::fs::read_to_string(docs.join(name)).unwrap()
+    };
+    let pages = page("loops.md") + &page("schema.md");
+    let code = pages.split('`').skip(1).step_by(2);
+    let words: BTreeSet<&str> = code.flat_map(|code| code.split([' ', ',', '\n', ':'])).collect();
+    with_loops(false, |loops| {
+        let mut out = Vec::new();
+        json::print(&mut out, loops, &[], true).unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert!(words.contains(document["schema"].as_str().unwrap()));
+        let mut found = BTreeSet::new();
+        keys(&document, &mut found);
+        assert!(found.len() > 60, "{found:?}");
+        let unknown: Vec<_> = found.iter().filter(|key| !words.contains(key.as_str())).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
     });
 }
 

@@ -11,12 +11,14 @@ use std::io::{self, Write};
 
 use analysis::loops::{Estimate, LoopNode, LoopTree, Numbers};
 
-use super::{Loops, iterations, name, source, thread_name};
+use super::{Loops, iterations, iterations_per_hit, name, source, thread_name};
 use crate::terminal::visible;
 use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::names::place;
 use crate::view::units::{count, number, percent, time};
 
+/// What marks iterations that were counted for some hits only.
+const SCALED: &str = "~";
 /// Names are not shortened below this, as long as there are other columns to leave out.
 const NAME_WIDTH: usize = 22;
 /// The rank of counters.
@@ -63,6 +65,10 @@ pub fn tree(
         sampled_only: lines.iter().any(|line| line.numbers.sampled_only),
         intervals: doubtful(|e| e.margin.is_some_and(|margin| margin > 0.0)),
         unknown: doubtful(|e| e.margin.is_none()),
+        scaled: lines.iter().any(|line| {
+            let (entry, numbers) = (tree.entry(line.node), line.numbers);
+            numbers.iterated > 0 && iterations(entry, numbers).is_none()
+        }),
     })
 }
 
@@ -75,6 +81,8 @@ pub struct Marks {
     pub intervals: bool,
     /// `±?`
     pub unknown: bool,
+    /// `~`
+    pub scaled: bool,
 }
 
 impl Marks {
@@ -84,6 +92,7 @@ impl Marks {
             sampled_only: self.sampled_only | other.sampled_only,
             intervals: self.intervals | other.intervals,
             unknown: self.unknown | other.unknown,
+            scaled: self.scaled | other.scaled,
         }
     }
 }
@@ -141,7 +150,12 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
     });
     add(0, "hits", Kind::Number, &|line| Some(count(line.numbers.hits)));
     add(7, "iterations", Kind::Number, &|line| {
-        iterations(tree.entry(line.node), line.numbers).map(count)
+        let (entry, numbers) = (tree.entry(line.node), line.numbers);
+        let scaled = || {
+            let all = iterations_per_hit(entry, numbers)? * numbers.hits as f64;
+            Some(format!("{SCALED}{}", count(all.round() as u128)))
+        };
+        iterations(entry, numbers).map(count).or_else(scaled)
     });
     add(2, "inclusive", Kind::Number, &|line| Some(mark(line, ticks(times(line)?.inclusive))));
     add(2, "self", Kind::Number, &|line| times(line)?.own.map(ticks));
