@@ -120,6 +120,9 @@ fn owners(batch: &mut Batch, loops: &Loops<'_>, owners: &[Owner<'_>]) {
     batch.real("ticks_per_second", all().map(|o| o.tree.ticks_per_second));
 }
 
+/// A number of a row.
+type Word = fn(&LoopRow) -> u64;
+
 /// One row per id, thread and registration.
 pub fn rows(loops: &Loops<'_>, filter: Option<&str>) -> io::Result<RecordBatch> {
     let trees = trees(loops);
@@ -138,7 +141,7 @@ pub fn rows(loops: &Loops<'_>, filter: Option<&str>) -> io::Result<RecordBatch> 
     batch.real("cost_inside_ticks", of.iter().map(|o| Some(o.module.cost?.inside)));
     batch.real("cost_timed_ticks", of.iter().map(|o| Some(o.module.cost?.timed)));
     batch.real("cost_counted_ticks", of.iter().map(|o| Some(o.module.cost?.counted)));
-    let words: [(&str, fn(&LoopRow) -> u64); 13] = [
+    let words: [(&str, Word); 13] = [
         ("hits", |row| row.hits),
         ("begun", |row| row.begun),
         ("ended", |row| row.ended),

@@ -72,7 +72,8 @@ fn times(loops: &Loops<'_>, tree: &LoopTree) -> String {
         return "as measured: the cost of a hit is not known".to_owned();
     }
     // A mode that has no hits of a kind has no cost of it.
-    let kinds: [(fn(&HitCost) -> f64, &str); 2] =
+    type OfCost = fn(&HitCost) -> f64;
+    let kinds: [(OfCost, &str); 2] =
         [(|cost| cost.timed, "a timed hit"), (|cost| cost.counted, "a counted one")];
     let kinds = kinds.into_iter().filter(|(of, _)| costs.iter().any(|cost| of(cost) > 0.0));
     let cost: Vec<String> = kinds.map(|(of, what)| format!("{} for {what}", range(of))).collect();
