@@ -18,6 +18,7 @@
 //! | [`durations`] | stores many durations compactly, with exact quantiles |
 //! | [`innermost`] | self time: which call owns each moment of a thread |
 //! | [`threads`] | per thread: time inside and outside of dispatches, and off the CPU |
+//! | [`loops`](mod@loops) | loops of instrumented modules as trees: estimates from samples, compensation |
 //! | [`tracks`](mod@tracks) | time series: totals, rates, how evenly they were sampled |
 //! | [`probe`] | the cost of the probes |
 //! | `empty` | what an empty call reads, from the calibration of its process |
@@ -31,6 +32,7 @@ mod clusters;
 pub mod durations;
 mod empty;
 pub mod innermost;
+pub mod loops;
 pub mod metrics;
 mod nested;
 pub mod ops;
@@ -43,6 +45,7 @@ pub mod tracks;
 
 pub use durations::Durations;
 pub use empty::EmptyCall;
+pub use loops::{LoopData, LoopTable, loops};
 pub use metrics::{Hidden, MOSTLY_EMPTY, MetricValue};
 pub use ops::{OpFilter, OpTable, OpTrees};
 pub use probe::ProbeCost;

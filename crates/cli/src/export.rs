@@ -2,6 +2,7 @@
 //! programs.
 
 mod lines;
+mod loops;
 mod parquet;
 
 use std::io::{self, BufWriter, Write};
@@ -23,6 +24,7 @@ use crate::matching;
 use crate::metrics::{MetricArgs, Offer, of_profile};
 use crate::terminal::{Kind, say};
 use crate::view::head::ProfileHead;
+use crate::view::loops::Loops;
 use crate::view::losses;
 use crate::view::metrics::metrics_out;
 use crate::view::open::open;
@@ -31,8 +33,10 @@ use crate::whole::WholeFile;
 /// The versions of the JSON documents.
 const EXPORT_SCHEMA: &str = "counterpoint.export/1";
 const TRACKS_SCHEMA: &str = "counterpoint.tracks/1";
+const LOOP_ROWS_SCHEMA: &str = "counterpoint.loop_rows/1";
+const LOOP_EVENTS_SCHEMA: &str = "counterpoint.loop_events/1";
 
-/// Write every recorded call, or every sample, as a row of CSV, JSON or Parquet.
+/// Write every recorded call, sample or count of a loop as a row of CSV, JSON or Parquet.
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.
@@ -48,7 +52,7 @@ pub struct Args {
     /// this option.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Only ops or tracks whose name matches. `*` matches any text, `?` any character.
+    /// Only ops, tracks or loops (FUNCTION:LOOP) whose name matches. `*` matches any text, `?` any character.
     #[arg(long, value_name = "GLOB")]
     filter: Option<String>,
     #[command(flatten)]
@@ -63,6 +67,22 @@ enum What {
     Calls,
     /// One row per sample of a time series.
     Tracks,
+    /// One row per loop (or function) and thread, as it was counted.
+    Loops,
+    /// One row per begin and end of a loop in mode log.
+    LoopEvents,
+}
+
+impl What {
+    /// The schema of the document, and the name of its rows.
+    fn schema(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Calls => (EXPORT_SCHEMA, "calls"),
+            Self::Tracks => (TRACKS_SCHEMA, "samples"),
+            Self::Loops => (LOOP_ROWS_SCHEMA, "rows"),
+            Self::LoopEvents => (LOOP_EVENTS_SCHEMA, "events"),
+        }
+    }
 }
 
 /// `--format`.
@@ -70,7 +90,7 @@ enum What {
 enum ExportFormat {
     /// RFC 4180 with one header line. An empty field is a missing value.
     Csv,
-    /// One document: a header, then `calls` (or `samples`), one per line.
+    /// One document: a header, then `calls` (or `samples`, `rows`, `events`), one per line.
     Json,
     /// Columns compressed with Snappy. The file's metadata describes the profile.
     Parquet,
@@ -105,6 +125,10 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         }
         (Some(glob), What::Tracks) if rows == 0 => {
             say!("--filter {glob}: no track matches");
+            Ok(ExitCode::from(1))
+        }
+        (Some(glob), What::Loops | What::LoopEvents) if rows == 0 => {
+            say!("--filter {glob}: no loop matches");
             Ok(ExitCode::from(1))
         }
         _ => Ok(ExitCode::SUCCESS),
@@ -153,6 +177,19 @@ fn write(
             rows(out, all, args.format)?;
             batches.losses().to_vec()
         }
+        What::Loops | What::LoopEvents => {
+            let recorded = profile.loops().map_err(io::Error::other)?;
+            let loops = Loops::new(profile, &recorded, &[], true);
+            let batch = match what {
+                What::Loops => loops::rows(&loops, filter)?,
+                _ => loops::events(&loops, filter)?,
+            };
+            written = batch.num_rows() as u64;
+            let (schema, mut batches) = (batch.schema(), std::iter::once(Ok(batch)));
+            let all = Rows { what, profile, metrics: None, schema, batches: &mut batches };
+            rows(out, all, args.format)?;
+            recorded.losses.clone()
+        }
     };
     Ok((merge_losses(profile.all_losses().iter().chain(&found)), written))
 }
@@ -190,10 +227,7 @@ fn csv(out: &mut impl Write, rows: &mut Rows<'_>) -> io::Result<()> {
 
 fn json(out: &mut impl Write, rows: &mut Rows<'_>) -> io::Result<()> {
     let head = serde_json::to_string(&ProfileHead::new(&rows.profile.manifest, rows.profile))?;
-    let (schema, name) = match rows.what {
-        What::Calls => (EXPORT_SCHEMA, "calls"),
-        What::Tracks => (TRACKS_SCHEMA, "samples"),
-    };
+    let (schema, name) = rows.what.schema();
     write!(out, "{{\"schema\":\"{schema}\",\n\"profile\":{head},\n")?;
     if let Some(metrics) = &rows.metrics {
         writeln!(out, "\"metrics\":{metrics},")?;

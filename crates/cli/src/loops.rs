@@ -1,6 +1,7 @@
-//! `counterpoint loops`: where inside a kernel the time goes.
+//! `counterpoint loops`: where inside compiled functions the time goes.
 
 mod instrument;
+mod report;
 
 use std::process::ExitCode;
 
@@ -8,7 +9,8 @@ use clap::Subcommand;
 
 use crate::failure::Failure;
 
-/// Find out where inside a kernel the time goes: instrument the loops of a compiler's text.
+/// Find out where inside compiled functions the time goes: instrument their loops, and show what
+/// they counted.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -18,11 +20,13 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Command {
     Instrument(instrument::Args),
+    Report(report::Args),
 }
 
 /// Runs the subcommand.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match args.command {
         Command::Instrument(args) => instrument::main(args),
+        Command::Report(args) => report::main(args),
     }
 }

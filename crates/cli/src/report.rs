@@ -26,6 +26,7 @@ use crate::output::{Format, milliseconds};
 use crate::terminal::{known_width, stdout};
 use crate::view::columns;
 use crate::view::csv;
+use crate::view::loops::Loops;
 use crate::view::open::open;
 use crate::view::overview::Overview;
 use crate::view::table::Table;
@@ -100,6 +101,7 @@ struct Report<'a> {
     overview: Overview<'a>,
     table: Table,
     sort: &'a str,
+    loops: &'a Loops<'a>,
 }
 
 /// Prints the report.
@@ -118,7 +120,10 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     };
     let mut summary = summarize(&profile, &options);
     let tracks = analysis::tracks(&profile).map_err(Failure::new)?;
-    summary.losses = merge_losses(summary.losses.iter().chain(&tracks.losses));
+    let recorded = profile.loops().map_err(Failure::new)?;
+    let loops = Loops::new(&profile, &recorded, &[], false);
+    let found = tracks.losses.iter().chain(&recorded.losses);
+    summary.losses = merge_losses(summary.losses.iter().chain(found));
     let mut table = columns::of_summary(&profile, &summary, &options.metrics, options.by);
     table.sort(&args.sort)?;
     let overview = Overview {
@@ -131,7 +136,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         subtract_probe: args.subtract_probe,
         metrics: &options.metrics,
     };
-    let report = Report { overview, table, sort: &args.sort };
+    let report = Report { overview, table, sort: &args.sort, loops: &loops };
     let mut out = BufWriter::new(stdout(args.format.into()));
     match args.format {
         Format::Table => text::print(&mut out, &report, args.width.or_else(known_width))?,

@@ -17,8 +17,8 @@ use std::process::ExitCode;
 
 use analysis::stats::{MOST_BUCKETS, Options, Stats, TooManyCalls, stats};
 use clap::ValueEnum;
-use profile::Profile;
 use profile::collect::Closing;
+use profile::{Profile, merge_losses};
 
 use crate::failure::Failure;
 use crate::input;
@@ -27,6 +27,7 @@ use crate::metrics::{MetricArgs, Offer, of_profile};
 use crate::output::milliseconds;
 use crate::terminal::{self, known_width, say, stdout};
 use crate::view::labels::labels;
+use crate::view::loops::{Loops, spread};
 use crate::view::losses;
 use crate::view::open::open;
 use crate::view::statistics::{Style, render};
@@ -37,6 +38,7 @@ use crate::view::statistics::{Style, render};
 /// the mean, standard deviation, minimum, maximum and bucket means of the duration and of
 /// each counter; and for each pair of these, the correlations and the probability of each
 /// bucket of one, given each bucket of the other. Calls of different ops are never mixed.
+/// Of loops, there are the mean and the standard deviation of the hits that were timed.
 /// Nothing is subtracted for the probe. A call has no value of a counter that was not read,
 /// or that was counting for only part of the call. If the run asked for estimates
 /// (`--multiplex`), such values are scaled and included, and the counter's name is marked with ≈.
@@ -102,6 +104,8 @@ struct View<'a> {
     profile: &'a Profile,
     stats: &'a Stats,
     args: &'a Args,
+    /// Nobody asked for calls only.
+    loops: Option<&'a Loops<'a>>,
 }
 
 /// Prints the statistics.
@@ -117,26 +121,35 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         workers: 0,
     };
     let stats = stats(&profile, &options).map_err(|error| too_many(&profile, error))?;
+    let recorded = profile.loops().map_err(Failure::new)?;
+    let loops = Loops::new(&profile, &recorded, &[], false);
+    // What a loop took is known of all its hits together: not by thread name, and not by time.
+    let loops = (args.thread.is_none() && args.skip_ms == 0.0).then_some(&loops);
+    let mut any_loop = false;
     let mut out = BufWriter::with_capacity(1 << 16, stdout(args.format.into()));
     match args.format {
         StatsFormat::Text => {
             let width = args.width.or_else(known_width);
             let style = Style { gamma: args.gamma, width, ..Style::default() };
             render(&mut out, &profile, &stats, &style)?;
-            if stats.ops.is_empty() && !asked(&args) {
+            if let Some(loops) = loops {
+                any_loop = spread::print(&mut out, loops, args.op.as_deref(), width)?;
+            }
+            if stats.ops.is_empty() && !any_loop && !asked(&args) {
                 writeln!(out, "no call was recorded")?;
             }
         }
         StatsFormat::Json => {
-            json::print(&mut out, &View { profile: &profile, stats: &stats, args: &args })?;
+            let view = View { profile: &profile, stats: &stats, args: &args, loops };
+            any_loop = json::print(&mut out, &view)?;
         }
         StatsFormat::Csv => csv::print(&mut out, &profile, &stats)?,
     }
     out.flush()?;
     if args.format != StatsFormat::Json {
-        losses::say(&stats.losses);
+        losses::say(&merge_losses(stats.losses.iter().chain(&recorded.losses)));
     }
-    match stats.ops.is_empty() && asked(&args) {
+    match stats.ops.is_empty() && !any_loop && asked(&args) {
         true => Ok(nothing_matches(&profile, &args)),
         false => Ok(ExitCode::SUCCESS),
     }

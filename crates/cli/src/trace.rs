@@ -3,6 +3,7 @@
 mod check;
 mod export;
 mod import;
+mod loops;
 mod merge;
 
 use std::process::ExitCode;

@@ -8,6 +8,7 @@ pub mod head;
 pub mod keys;
 pub mod labels;
 pub mod layout;
+pub mod loops;
 pub mod losses;
 pub mod metrics;
 pub mod names;

@@ -6,5 +6,6 @@ pub mod calls;
 pub mod dispatch;
 pub mod filter;
 pub(crate) mod kinds;
+pub mod loops;
 mod relay;
 pub mod tracks;

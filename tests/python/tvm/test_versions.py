@@ -287,3 +287,19 @@ def test_profile_function():
     metrics = cp.profile_function(vm.module, tvm.cpu(), [collector], entry, warmup_iters=1)(*args)
     assert metrics["Duration (us)"].microseconds > 0
     assert isinstance(metrics["page-faults"], cp.Count)
+
+
+@pytest.mark.parametrize("mode", ["sampled", "timed", "count", "log"])
+def test_instrumented_loops_count_and_the_process_ends_as_it_should(mode):
+    """Hits are those of test_loops.py; freeing what TVM's JIT compiled must not end the process."""
+    code = f"""
+import test_loops, counterpoint.tvm as cp
+plain = test_loops.nest()
+expected = test_loops.run_nest(plain)
+loops, found = test_loops.in_session(
+    cp.instrument_module(plain, mode={mode!r}, min_height=0), test_loops.run_nest)
+assert found.tobytes() == expected.tobytes()
+print([row.hits for row in loops if row.kind == "loop" and row.hits])
+"""
+    hits = json.loads(support.python(code))
+    assert hits == [1, 20, 20 * 70]

@@ -8,7 +8,7 @@ use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::KeyValue;
 use ::parquet::file::properties::WriterProperties;
 
-use super::{EXPORT_SCHEMA, Rows, TRACKS_SCHEMA, What, io_error};
+use super::{Rows, io_error};
 use crate::view::head::ProfileHead;
 
 /// Number of rows that are compressed and indexed together. The writer keeps this many in memory.
@@ -16,10 +16,7 @@ const GROUP_ROWS: usize = 262_144;
 
 pub fn write(out: &mut (impl Write + Send), rows: &mut Rows<'_>) -> io::Result<()> {
     let head = serde_json::to_string(&ProfileHead::new(&rows.profile.manifest, rows.profile))?;
-    let schema = match rows.what {
-        What::Calls => EXPORT_SCHEMA,
-        What::Tracks => TRACKS_SCHEMA,
-    };
+    let (schema, _) = rows.what.schema();
     let entry = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
     let mut entries =
         vec![entry("counterpoint.schema", schema.to_owned()), entry("counterpoint.profile", head)];

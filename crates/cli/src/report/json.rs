@@ -10,6 +10,7 @@ use crate::view::columns;
 use crate::view::head::ProfileHead;
 use crate::view::keys::{KeyOut, ThreadRef, key_out, thread_ref};
 use crate::view::labels;
+use crate::view::loops::expensive::{self, LoopsOut};
 use crate::view::losses::{LossOut, losses_out};
 use crate::view::metrics::{MetricOut, metrics_out};
 use crate::view::notes::notes;
@@ -37,6 +38,8 @@ struct Document<'a> {
     processes: Vec<ProcessOut<'a>>,
     threads: Vec<ThreadOut<'a>>,
     tracks: Vec<TrackOut<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    loops: Option<LoopsOut>,
     probe: Option<ProbeOut>,
     losses: Vec<LossOut>,
     notes: Vec<String>,
@@ -180,6 +183,7 @@ fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
         processes: (0..profile.processes.len()).map(|i| process(overview, i)).collect(),
         threads: summary.threads.iter().map(|t| thread(overview, t)).collect(),
         tracks: tracks::json(overview),
+        loops: expensive::json(report.loops),
         probe: price::json_of_all(overview),
         losses: losses_out(&summary.losses),
         notes: notes(overview),

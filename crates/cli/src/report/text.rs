@@ -9,6 +9,7 @@ use crate::terminal::visible;
 use crate::view::head;
 use crate::view::labels::{process_label, thread_label};
 use crate::view::layout::{Kind, Names, Shown, layout};
+use crate::view::loops::expensive;
 use crate::view::losses;
 use crate::view::notes::{notes, reasons};
 use crate::view::overview::Overview;
@@ -38,6 +39,8 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
     writeln!(out)?;
     if overview.summary.calls == 0 && !overview.summary.rows.is_empty() {
         table(out, &report.table, tables)?;
+    } else if overview.summary.calls == 0 && report.loops.entered().next().is_some() {
+        writeln!(out, "no calls were recorded, but loops were:")?;
     } else if overview.summary.calls == 0 {
         match overview.skip_ms > 0.0 && overview.profile.calls() > 0 {
             true => writeln!(out, "no calls are left:")?,
@@ -57,6 +60,7 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
         threads(out, overview, tables)?;
         wrapped(out, "probes: ", &price::text(overview), width)?;
     }
+    expensive::print(out, report.loops, tables)?;
     series(out, overview, tables)?;
     losses::print(out, &overview.summary.losses, width)?;
     for note in notes(overview) {

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::View;
 use crate::view::head::ProfileHead;
 use crate::view::keys::{KeyOut, ThreadRef, key_out, thread_ref};
+use crate::view::loops::spread::{self, SpreadOut};
 use crate::view::losses::{LossOut, losses_out};
 use crate::view::metrics::metrics_out;
 use crate::view::price::{EmptyOut, empty_out};
@@ -113,11 +114,14 @@ struct ProbeOut {
 
 #[derive(Serialize)]
 struct Tail {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    loops: Vec<SpreadOut>,
     probes: Vec<ProbeOut>,
     losses: Vec<LossOut>,
 }
 
-pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
+/// Returns whether there is a loop.
+pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<bool> {
     let (profile, stats) = (view.profile, view.stats);
     let head = serde_json::to_string(&ProfileHead::new(&profile.manifest, profile))?;
     let asked = serde_json::to_string(&Asked {
@@ -143,10 +147,13 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
         flush_ns: probe.flush_ns,
         empty_call: empty_out(profile, &probe.empty_call),
     });
-    let tail = Tail { probes: probes.collect(), losses: losses_out(&stats.losses) };
+    let loops = view.loops.map_or_else(Vec::new, |l| spread::json(l, view.args.op.as_deref()));
+    let any_loop = !loops.is_empty();
+    let tail = Tail { loops, probes: probes.collect(), losses: losses_out(&stats.losses) };
     let tail = serde_json::to_string(&tail)?;
     // The open object continues with the members of this one.
-    writeln!(out, "\n],\n{}", tail.strip_prefix('{').unwrap_or(&tail))
+    writeln!(out, "\n],\n{}", tail.strip_prefix('{').unwrap_or(&tail))?;
+    Ok(any_loop)
 }
 
 fn op_out<'a>(profile: &'a Profile, stats: &'a Stats, op: &'a OpStats) -> OpOut<'a> {

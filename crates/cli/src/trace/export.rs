@@ -20,6 +20,7 @@ use trace::round_trip::document::{self, Facts, Found};
 use trace::timeline::TimelineSink;
 use trace::{chrome, perfetto};
 
+use super::loops;
 use crate::failure::Failure;
 use crate::input;
 use crate::output::time;
@@ -123,6 +124,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let (losses, left_out) = done.map_err(name)?;
     file.finish().map_err(name)?;
     say_left_out(&args, left_out);
+    loops::say_left_out(&profile).map_err(Failure::new)?;
     losses::say(&losses);
     Ok(ExitCode::SUCCESS)
 }
@@ -317,6 +319,7 @@ fn fill_all(
         counter_tracks: !args.no_counter_tracks,
     };
     let calls = export_calls(profile, &options, sink)?;
+    loops::fill(profile, sink)?;
     Ok(Found { calls, tracks: export_tracks(profile, options.vocabulary, sink)? })
 }
 
@@ -358,6 +361,9 @@ fn write_json<W: Write + Send>(
     if part.is_some() {
         end["left_out"] = serde_json::to_value(left_out)?;
     }
+    if let Some(totals) = loops::facts(profile)? {
+        end["loops"] = totals;
+    }
     let out = writer.finish("counterpoint_end", &end, &args.output.to_string_lossy())?;
     Ok(Written { out, losses: losses(profile, &found), left_out })
 }
@@ -375,7 +381,7 @@ fn write_perfetto_calls(
     // This part is at the end of the file, so it can include the losses that were found while calls
     // were read.
     let losses_of = document::end(profile, &found).losses;
-    let facts = match part {
+    let mut facts = match part {
         None => serde_json::to_value(Facts { losses: losses_of, ..document::of_profile(profile) })?,
         Some(part) => {
             let mut facts = part.filter.facts();
@@ -384,6 +390,9 @@ fn write_perfetto_calls(
             facts
         }
     };
+    if let Some(totals) = loops::facts(profile)? {
+        facts["loops"] = totals;
+    }
     writer.finish([("counterpoint", &facts)])?;
     Ok((losses(profile, &found), left_out))
 }

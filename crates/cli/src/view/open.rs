@@ -9,7 +9,7 @@ use profile::passes::PASSES_NAME;
 use profile::{ErrorKind, Manifest, Origin, Profile, Role};
 use record::meta::PARTS_NAME;
 
-use super::units::plural;
+use super::units::{count, plural};
 use crate::failure::Failure;
 use crate::terminal::say;
 
@@ -49,25 +49,50 @@ pub fn in_one_line(dir: &Path) -> String {
         Err(e) => return format!("{e}"),
     };
     let calls = profile.calls();
-    if calls == 0 {
+    let loops = loops(&profile);
+    if calls == 0 && loops.is_empty() {
         return NOTHING.to_owned();
+    }
+    if calls == 0 {
+        return format!("no calls were recorded{loops}{}", losses(&profile));
     }
     let threads = profile.processes.iter().map(|p| p.threads.len() as u128);
     let processes = threads.clone().filter(|n| *n > 0).count() as u128;
-    let losses = match profile.all_losses().len() as u128 {
-        0 => String::new(),
-        n => format!("; {}, see `counterpoint report`", plural(n, "kind of loss")),
-    };
+    let losses = losses(&profile);
     let ops = match profile.ops.all().iter().any(|op| matches!(op.role, Role::Run | Role::Op)) {
         true => "; `counterpoint ops` shows those of TVM's virtual machines",
         false => "",
     };
     format!(
-        "{} in {}, {}{ops}{losses}",
+        "{} in {}, {}{ops}{loops}{losses}",
         plural(calls.into(), "call"),
         plural(processes, "process"),
         plural(threads.sum(), "thread")
     )
+}
+
+fn losses(profile: &Profile) -> String {
+    match profile.all_losses().len() as u128 {
+        0 => String::new(),
+        n => format!("; {}, see `counterpoint report`", plural(n, "kind of loss")),
+    }
+}
+
+/// The counts of instrumented loops; empty if there are none.
+fn loops(profile: &Profile) -> String {
+    let loops = match profile.loops() {
+        Ok(loops) => loops,
+        Err(e) => return format!("; loops: {e}"),
+    };
+    let hits: u128 = loops.rows.iter().map(|row| u128::from(row.hits)).sum();
+    match loops.modules.len() as u128 {
+        0 => String::new(),
+        modules => format!(
+            "; {} hits of loops and functions in {}, see `counterpoint loops report`",
+            count(hits),
+            plural(modules, "instrumented module")
+        ),
+    }
 }
 
 /// How to close the recording. Only a recording that `env` prepared may be closed on request. One

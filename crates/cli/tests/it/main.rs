@@ -20,6 +20,7 @@ mod kills;
 mod leftovers;
 mod locked;
 mod loops_loaders;
+mod loops_report;
 mod loops_runtime;
 mod metrics;
 mod mistyped;

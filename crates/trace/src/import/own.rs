@@ -27,6 +27,7 @@ use serde_json::Value;
 use super::Imported;
 use crate::chrome::event::{Event, Raw, Scalar};
 use crate::chrome::read::{EventSink, ReadSummary};
+use crate::export::loops::LOOP_CATEGORY;
 use crate::round_trip::document::{End, Facts, LossOf};
 use crate::round_trip::events::{COUNTS_EVENT, PAGE_EVENT, PageArgs, SAMPLES_EVENT, SamplesArgs};
 use crate::round_trip::head::OwnHead;
@@ -420,6 +421,8 @@ impl EventSink for Restore {
             (b'M', Some(PAGE_EVENT)) => self.page(event.args)?,
             (b'M', Some(COUNTS_EVENT)) => self.counts(event.args),
             (b'M', Some(SAMPLES_EVENT)) => self.samples(event.args)?,
+            // Hits of loops are in no page.
+            (b'X', _) if event.category.as_deref() == Some(LOOP_CATEGORY) => {}
             (b'X', _) => self.call(event)?,
             // The export made these from the calls and samples.
             (b'M' | b'C' | b's' | b't' | b'f', _) => {}

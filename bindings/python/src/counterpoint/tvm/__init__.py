@@ -23,8 +23,10 @@ from counterpoint.errors import (
     ReportError,
     UnsupportedError,
 )
+from counterpoint.loops import LoopReport, LoopRow
 from counterpoint.metrics import Count, Duration, Metric, Percent, Ratio, Text
 from counterpoint.report import Loss, Report
+from counterpoint.tvm._loops import instrument_module
 from counterpoint.tvm._profile import Profile, prepare, profile, profile_function
 from counterpoint.tvm._session import CounterpointWarning
 from counterpoint.tvm.collectors import Collector, CounterCollector, PAPIMetricCollector
@@ -38,6 +40,8 @@ __all__ = [
     "CounterpointError",
     "CounterpointWarning",
     "Duration",
+    "LoopReport",
+    "LoopRow",
     "Loss",
     "Metric",
     "NotInstalledError",
@@ -49,6 +53,7 @@ __all__ = [
     "ReportError",
     "Text",
     "UnsupportedError",
+    "instrument_module",
     "profile",
     "profile_function",
 ]

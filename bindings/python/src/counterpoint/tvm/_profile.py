@@ -9,6 +9,8 @@ from types import TracebackType
 from typing import Any, Literal, Optional, Union
 
 from counterpoint.errors import ArgumentError, CounterpointError
+from counterpoint.loops import LoopReport
+from counterpoint.loops import read as read_loops
 from counterpoint.metrics import Count, Duration, Metric, Text
 from counterpoint.report import Loss, Report
 from counterpoint.tvm import _machines, _native, _ops, _session
@@ -190,6 +192,16 @@ class Profile:
         self._remark(report, document, names)
         return report
 
+    def loops(self) -> LoopReport:
+        """Returns the loops that instrumented modules counted in this process while the profile was
+        recorded. Use it after the `with`. A part of a run of `counterpoint run` cannot be told
+        apart: it returns what the whole run has recorded so far."""
+        if self._session is None or self._open:
+            raise CounterpointError("the profile is not closed yet: ask for its loops after the `with`")
+        if not self._session.joined and not self._request.loops:
+            raise CounterpointError("no loops were recorded: open the profile with loops=True")
+        return read_loops(self.path)
+
     def _configuration(self) -> dict[str, Metric]:
         import tvm
 
@@ -248,6 +260,7 @@ def profile(
     output: Union[str, os.PathLike[str], None] = None,
     multiplex: bool = False,
     bookkeeping: bool = False,
+    loops: bool = False,
 ) -> Profile:
     """Profiles what virtual machines do inside a `with`.
 
@@ -266,6 +279,8 @@ def profile(
     `bookkeeping`: also read counters for book-keeping ops (`vm.builtin.*`). By default these are
     only timed, and their counts are in the row `(entry function)`.
 
+    `loops`: also record the loops of modules that `instrument_module` made; `Profile.loops()` shows them.
+
     In a process that `counterpoint run` started, the profile is a part of the run and has its
     counters. Profiles that are open at the same time must have the same counters.
     """
@@ -281,7 +296,12 @@ def profile(
             )
         names = [*(names or []), *(n for n in more if n not in (names or []))] if more else more
     request = _session.Request(
-        names, _place(output), bool(multiplex), variables=variables, bookkeeping=bool(bookkeeping)
+        names,
+        _place(output),
+        bool(multiplex),
+        variables=variables,
+        bookkeeping=bool(bookkeeping),
+        loops=bool(loops),
     )
     return Profile(machines, request, own)
 

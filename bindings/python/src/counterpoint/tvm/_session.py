@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import threading
 import warnings
@@ -19,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from counterpoint._install import program
+from counterpoint._program import run
 from counterpoint.errors import ConflictError, CounterpointError
 from counterpoint.tvm import _native, _places
 
@@ -43,6 +42,7 @@ class Request:
         skip_missing: bool = False,
         variables: Optional[dict[str, str]] = None,
         bookkeeping: bool = False,
+        loops: bool = False,
     ) -> None:
         self.counters = None if counters is None else list(counters)
         self.output = output
@@ -52,13 +52,15 @@ class Request:
         self.variables = variables or {}
         # Whether counters are read for book-keeping ops.
         self.bookkeeping = bookkeeping
+        # Whether instrumented loops are recorded.
+        self.loops = loops
 
     def same(self, other: Request) -> bool:
         """Whether one session serves both."""
         return self._key() == other._key()
 
     def _key(self) -> tuple[object, ...]:
-        return (self.counters, self.multiplex, self.variables, self.bookkeeping)
+        return (self.counters, self.multiplex, self.variables, self.bookkeeping, self.loops)
 
 
 class Session:
@@ -231,7 +233,7 @@ def read(session: Session, since: int, until: int) -> dict[str, Any]:
     words = ["ops", session.path, "--format", "json", "--all", "--since", str(since)]
     if until:
         words += ["--until", str(until)]
-    document = json.loads(_run(words))
+    document = json.loads(run(words))
     if not session.open:
         session.pool = None  # The program has collected what was in it.
     if document.get("schema") != "counterpoint.ops/1":
@@ -243,6 +245,8 @@ def _prepare(path: str, request: Request) -> dict[str, Any]:
     words = ["session", "prepare", "-o", path, "--format", "json"]
     if request.bookkeeping:
         words.append("--bookkeeping")
+    if request.loops:
+        words.append("--loops")
     if request.multiplex:
         words.append("--multiplex")
     if request.skip_missing:
@@ -250,7 +254,7 @@ def _prepare(path: str, request: Request) -> dict[str, Any]:
     if request.counters is not None:
         words += ["-e", ",".join(request.counters) or "none"]
     try:
-        return dict(json.loads(_run(words, request.variables)))
+        return dict(json.loads(run(words, request.variables)))
     except CounterpointError as error:
         raise CounterpointError(_in_our_words(str(error))) from None
 
@@ -275,29 +279,7 @@ def _in_our_words(text: str) -> str:
 
 
 def _finish(path: str) -> None:
-    _run(["session", "finish", path], good=(0, 1))
-
-
-def _run(
-    words: list[str], variables: Optional[dict[str, str]] = None, good: tuple[int, ...] = (0,)
-) -> str:
-    """Runs the program `counterpoint`; what it says on stderr is the error."""
-    environment = {**os.environ, **(variables or {})}
-    # The program itself is not to be recorded; the empty variable says that this is no loss.
-    environment.pop("LD_PRELOAD", None)
-    environment["COUNTERPOINT_RUN_FILE"] = ""
-    path = program()
-    try:
-        done = subprocess.run(
-            [path, *words], stdin=subprocess.DEVNULL, capture_output=True, env=environment
-        )
-    except OSError as error:
-        raise CounterpointError(f"start {path}: {error}") from None
-    if done.returncode not in good:
-        told = done.stderr.decode(errors="replace").strip()
-        lines = [line.removeprefix("counterpoint: ") for line in told.splitlines()]
-        raise CounterpointError("\n".join(lines) or f"{path} ended with {done.returncode}")
-    return done.stdout.decode()
+    run(["session", "finish", path], good=(0, 1))
 
 
 def tell(text: str) -> None:
@@ -328,7 +310,11 @@ def _list(request: Request) -> str:
         counters = "; ".join(f"{name}={text}" for name, text in request.variables.items())
     extra = [
         word
-        for word, asked in (("multiplex=True", request.multiplex), ("bookkeeping=True", request.bookkeeping))
+        for word, asked in (
+            ("multiplex=True", request.multiplex),
+            ("bookkeeping=True", request.bookkeeping),
+            ("loops=True", request.loops),
+        )
         if asked
     ]
     return " with ".join([counters, " and ".join(extra)]) if extra else counters

@@ -1,0 +1,405 @@
+//! How long all hits of a loop took, although only some were timed, and how far off that may be.
+//!
+//! **Sampled hits.** A thread times the first hits of an id, and from then on hits at random
+//! distances. When the first random one begins, it notes what had ended so far. So the hits of a
+//! thread are two strata (Cochran, *Sampling Techniques*, 3rd edition, chapter 5):
+//!
+//! ```text
+//!   first stratum      n₁ = first_ended hits, all of them timed: their time S₁ is exact
+//!   second stratum     N = hits − first_ended hits, of which m = begun − first_ended were timed
+//!                      S = ticks − first_ticks,  Q = squares − first_squares
+//!
+//!   total              T = S₁ + N · S/m
+//!   variance           V = N² · (1 − m/N) · s²/m          s² = (Q − S²/m) / (m − 1)
+//!   95 % interval      T ± t(0.975; m − 1) · √V
+//! ```
+//!
+//! `1 − m/N` is the finite population correction (Cochran, theorem 2.2): where every hit was timed, V
+//! is 0 and T is exact. The formula is that of a simple random sample. Hits at random distances are one
+//! as long as the times do not follow a pattern with the distances, which are random for this
+//! reason; times that drift only make the interval wider than it needs to be. What happens to very few
+//! hits (a thread that loses its CPU) is most likely in no sample, and then neither in the total nor in
+//! the interval.
+//!
+//! A timed hit that did not end (an exception, `longjmp`, a loop that still runs) is one of the m
+//! with a time of 0: T is the time of the hits that ended, whatever the others took.
+//!
+//! With fewer than two random hits there is no s². The strata are then one sample: n₁ = 0,
+//! N = hits, m = begun. That is also what the formula says before the first random hit, when
+//! nothing has been noted yet.
+//!
+//! **Sums.** Threads and registrations are sampled independently of one another: totals and
+//! variances add up. The degrees of freedom of a sum are those of Welch and Satterthwaite,
+//! (ΣVᵢ)² / Σ(Vᵢ²/νᵢ), as they are for a difference. *Self time* is the inclusive time minus those
+//! of the loops directly inside: its variance is the sum of theirs. It may be negative, and is
+//! shown as it is.
+//!
+//! **A mean** is T over the estimated number of hits that ended, which is `hits` if all timed ones did;
+//! its margin is that of T over the same number. **A share** c/p has, to first order (the
+//! delta method), the variance (V(c) + (c/p)² V(p)) / p². The time of a loop is part of its
+//! parent's, so that the two vary together and the true interval is narrower.
+//!
+//! **Compensation.** [`HitCost`] says what an empty hit costs. A timed hit measures `inside` of
+//! that itself; the rest, and all of a hit that is only counted, is part of what is around it:
+//!
+//! ```text
+//!   inclusive   T − inside · hits − Σ over everything inside: timed · begun + counted · (hits − begun)
+//!   self        the compensated inclusive time minus those of the loops directly inside
+//! ```
+//!
+//! The cost is that of empty hits in a row. In a program it differs: measured in single processes,
+//! by up to 35 % ([`COST_UNCERTAINTY`]). So each part of what is subtracted adds this share of
+//! itself to the interval, the three parts in quadrature: they are measured independently. The cost of
+//! functions that a loop calls is not subtracted, because a side table does not say who calls whom.
+
+use profile::loops::{HitCost, LoopRow};
+
+use super::Mode;
+use super::student::t95;
+
+/// How far the cost of a hit in a program is from that of an empty one, as a part of it: the
+/// largest difference that was seen between processes (29 to 35 %).
+pub const COST_UNCERTAINTY: f64 = 0.35;
+/// A loop whose mean hit takes less than so many times what timing it costs is only good for
+/// samples: what timing changes about it is as large as itself.
+pub const SAMPLED_ONLY: f64 = 10.0;
+
+/// A number, and how far off it may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The number.
+    pub value: f64,
+    /// Half of its 95 % interval; 0 for what is exact. `None`: not known, because there are too few
+    /// samples.
+    pub margin: Option<f64>,
+}
+
+impl Estimate {
+    /// The same in another unit, or per hit.
+    pub fn scaled(self, factor: f64) -> Self {
+        Self { value: self.value * factor, margin: self.margin.map(|m| m * factor.abs()) }
+    }
+
+    /// This part of `whole`, which must be above 0.
+    pub fn share_of(self, whole: Self) -> Option<Self> {
+        if whole.value.is_nan() || whole.value <= 0.0 {
+            return None;
+        }
+        let share = self.value / whole.value;
+        let margin = |own: f64, of: f64| own.hypot(share * of) / whole.value;
+        let margin = self.margin.zip(whole.margin).map(|(own, of)| margin(own, of));
+        Some(Self { value: share, margin })
+    }
+}
+
+/// A sum of independent estimates, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sum {
+    value: f64,
+    /// 0 for what is exact.
+    variance: f64,
+    /// Σ Vᵢ²/νᵢ.
+    satterthwaite: f64,
+    /// A part of it has no variance because there were too few samples.
+    unknown: bool,
+}
+
+impl Sum {
+    /// A number without any doubt.
+    pub fn exact(value: f64) -> Self {
+        Self { value, ..Self::default() }
+    }
+
+    /// The number.
+    pub fn value(&self) -> f64 {
+        self.value
+    }
+
+    /// Adds another one.
+    pub fn add(&mut self, other: &Self) {
+        self.value += other.value;
+        self.doubt(other);
+    }
+
+    /// Subtracts another one. Doubts add up all the same.
+    pub fn subtract(&mut self, other: &Self) {
+        self.value -= other.value;
+        self.doubt(other);
+    }
+
+    fn doubt(&mut self, other: &Self) {
+        self.variance += other.variance;
+        self.satterthwaite += other.satterthwaite;
+        self.unknown |= other.unknown;
+    }
+
+    /// The number and its interval.
+    pub fn estimate(&self) -> Estimate {
+        self.compensated(&Overhead::default())
+    }
+
+    /// Likewise, without what measuring has added.
+    pub fn compensated(&self, overhead: &Overhead) -> Estimate {
+        let sampling = match self.variance > 0.0 {
+            true => {
+                let freedom = self.variance * self.variance / self.satterthwaite;
+                t95(freedom) * self.variance.sqrt()
+            }
+            false => 0.0,
+        };
+        let margin = sampling.hypot(COST_UNCERTAINTY * overhead.length());
+        let known = !self.unknown && margin.is_finite();
+        Estimate { value: self.value - overhead.total(), margin: known.then_some(margin) }
+    }
+}
+
+/// What measuring added to a time, in ticks: each part of [`HitCost`] as often as it is in there.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Overhead {
+    inside: f64,
+    timed: f64,
+    counted: f64,
+}
+
+impl Overhead {
+    /// What hits measure although nothing is inside of them.
+    pub fn of_own(cost: &HitCost, hits: f64) -> Self {
+        Self { inside: cost.inside * hits, ..Self::default() }
+    }
+
+    /// What hits add to what is around them.
+    pub fn of_inner(cost: &HitCost, timed: f64, counted: f64) -> Self {
+        Self { inside: 0.0, timed: cost.timed * timed, counted: cost.counted * counted }
+    }
+
+    /// Both.
+    pub fn plus(self, other: &Self) -> Self {
+        Self {
+            inside: self.inside + other.inside,
+            timed: self.timed + other.timed,
+            counted: self.counted + other.counted,
+        }
+    }
+
+    /// One without the other. Parts of the same kind go with one another, also their errors.
+    pub fn minus(self, other: &Self) -> Self {
+        Self {
+            inside: self.inside - other.inside,
+            timed: self.timed - other.timed,
+            counted: self.counted - other.counted,
+        }
+    }
+
+    fn total(&self) -> f64 {
+        self.inside + self.timed + self.counted
+    }
+
+    fn length(&self) -> f64 {
+        self.inside.hypot(self.timed).hypot(self.counted)
+    }
+}
+
+/// What the hits of one thread took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Total {
+    /// The time of the hits that ended.
+    pub time: Sum,
+    /// How many these were; an estimate where not all hits were timed.
+    pub ended: f64,
+}
+
+/// Why a row has no time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoTime {
+    /// Nothing was timed.
+    NotTimed,
+    /// Its numbers contradict each other.
+    Damaged,
+}
+
+/// The time of all hits of a row.
+///
+/// # Errors
+/// None was timed, or the row is damaged.
+pub fn total(row: &LoopRow, mode: Mode) -> Result<Total, NoTime> {
+    if row.first_ended > row.ended
+        || row.first_ticks > row.ticks
+        || row.first_squares > row.squares
+        || row.child_ticks > row.ticks && mode == Mode::Timed
+    {
+        return Err(NoTime::Damaged);
+    }
+    // A row that was read while its thread went on may have more that ended than began, and more
+    // that began than there are hits: each number is later than the one before it.
+    let begun = row.begun.max(row.ended);
+    let hits = row.hits.max(begun);
+    match mode {
+        Mode::Count | Mode::Other(_) => return Err(NoTime::NotTimed),
+        // The first hit of a thread is always timed. One that was killed in between has counted it
+        // and not yet begun it: it did not end, as others that were begun.
+        _ if begun == 0 && hits > u64::from(mode != Mode::Log) => return Err(NoTime::NotTimed),
+        _ if begun == 0 => return Ok(Total { time: Sum::default(), ended: 0.0 }),
+        Mode::Timed => {
+            let time = Sum::exact(row.ticks as f64);
+            return Ok(Total { time, ended: row.ended as f64 });
+        }
+        Mode::Sampled | Mode::Log => {}
+    }
+    let two_strata = row.first_ended > 0 && begun - row.first_ended >= 2;
+    let (first_ended, first_ticks, first_squares) = match two_strata {
+        true => (row.first_ended, row.first_ticks, row.first_squares),
+        false => (0, 0, 0),
+    };
+    let (population, samples) = (hits - first_ended, begun - first_ended);
+    let (sum, squares) = (row.ticks - first_ticks, row.squares - first_squares);
+    let (n, m) = (population as f64, samples as f64);
+    let ended = first_ended as f64 + n * ((row.ended - first_ended) as f64 / m);
+    // In this order, so that it is exactly `sum` where every hit was timed.
+    let value = first_ticks as f64 + sum as f64 * (n / m);
+    let mut time = Sum::exact(value);
+    if population > samples {
+        match spread(samples.into(), sum.into(), squares) {
+            Some(squared) => {
+                time.variance = n * n * (1.0 - m / n) * squared / m;
+                time.satterthwaite = time.variance * time.variance / (m - 1.0);
+            }
+            None => time.unknown = true,
+        }
+    }
+    Ok(Total { time, ended })
+}
+
+/// The variance s² of so many values with this sum and sum of squares. `None` for fewer than two,
+/// and for a sum of squares that no such values have.
+pub(super) fn spread(n: u128, sum: u128, squares: u128) -> Option<f64> {
+    let divisor = n.checked_sub(1).filter(|n| *n > 0)? as f64;
+    // n·Q − S² as integers, as long as they are below 2¹²⁸: both are large and nearly the same.
+    let centred = match (n.checked_mul(squares), sum.checked_mul(sum)) {
+        (Some(of_squares), Some(of_sum)) => of_squares.checked_sub(of_sum)? as f64,
+        _ => {
+            let rest = squares as f64 - sum as f64 / n as f64 * sum as f64;
+            return (rest >= 0.0).then_some(rest / divisor);
+        }
+    };
+    Some(centred / n as f64 / divisor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hits with these times: `first` of them before the random ones.
+    fn row(hits: u64, first: &[u64], random: &[u64]) -> LoopRow {
+        let squares = |all: &[u64]| all.iter().map(|t| u128::from(*t).pow(2)).sum::<u128>();
+        let timed = (first.len() + random.len()) as u64;
+        let noted = if random.is_empty() { &[][..] } else { first };
+        LoopRow {
+            hits,
+            begun: timed,
+            ended: timed,
+            ticks: first.iter().chain(random).sum(),
+            squares: squares(first) + squares(random),
+            first_ended: noted.len() as u64,
+            first_ticks: noted.iter().sum(),
+            first_squares: squares(noted),
+            ..LoopRow::default()
+        }
+    }
+
+    fn of(row: &LoopRow) -> Estimate {
+        total(row, Mode::Sampled).expect("a time").time.estimate()
+    }
+
+    #[test]
+    fn all_timed_is_exact() {
+        let row = row(3, &[5, 7, 100], &[]);
+        assert_eq!(of(&row), Estimate { value: 112.0, margin: Some(0.0) });
+        assert_eq!(total(&row, Mode::Timed).expect("a time").time.estimate(), of(&row));
+        assert_eq!(total(&row, Mode::Count), Err(NoTime::NotTimed));
+        // Killed between counting its first hit and beginning it.
+        let killed = LoopRow { hits: 1, ..LoopRow::default() };
+        assert_eq!(of(&killed), Estimate { value: 0.0, margin: Some(0.0) });
+    }
+
+    /// On paper: the first two took 1,000 and 800. Of the other ten, three took 10, 12 and 14: mean 12,
+    /// s² = (4 + 0 + 4)/2 = 4. T = 1,800 + 10 · 12 = 1,920; V = 100 · 0.7 · 4/3 = 93.33, whose
+    /// root is 9.6609; t(0.975; 2) = 4.3027: ± 41.568.
+    #[test]
+    fn two_strata_on_paper() {
+        let found = of(&row(12, &[1_000, 800], &[10, 12, 14]));
+        assert_eq!(found.value, 1_920.0);
+        assert!((found.margin.expect("a margin") - 41.568).abs() < 0.001, "{found:?}");
+    }
+
+    /// With one random hit the strata are one sample of three: mean (30 + 40 + 20)/3 = 30,
+    /// s² = (0 + 100 + 100)/2 = 100. T = 10 · 30; V = 100 · 0.7 · 100/3 = 2,333.3, root 48.305, times
+    /// 4.3027 = 207.84.
+    #[test]
+    fn one_random_hit_is_no_stratum() {
+        let found = of(&row(10, &[30, 40], &[20]));
+        assert_eq!(found.value, 300.0);
+        assert!((found.margin.expect("a margin") - 207.84).abs() < 0.01, "{found:?}");
+        // One sample of several hits: nobody knows how far off.
+        assert_eq!(of(&row(4, &[30], &[])), Estimate { value: 120.0, margin: None });
+    }
+
+    /// Two of four random hits were left by an exception: half of the 20 hits after the first one ended,
+    /// which took 8 each.
+    #[test]
+    fn a_hit_that_did_not_end_has_no_time() {
+        let mut row = row(21, &[100], &[8, 8]);
+        row.begun += 2;
+        let found = total(&row, Mode::Sampled).expect("a time");
+        assert_eq!((found.time.value(), found.ended), (180.0, 11.0));
+    }
+
+    #[test]
+    fn what_cannot_be_is_damaged() {
+        let good = row(12, &[1_000, 800], &[10, 12, 14]);
+        for bad in [
+            LoopRow { first_ended: 6, ..good.clone() },
+            LoopRow { first_ticks: 2_000, ..good.clone() },
+            LoopRow { first_squares: u128::MAX, ..good.clone() },
+        ] {
+            assert_eq!(total(&bad, Mode::Sampled), Err(NoTime::Damaged));
+        }
+        // Read while the thread went on: fewer hits than were timed.
+        assert_eq!(of(&LoopRow { hits: 3, ..good.clone() }).value, 1_836.0);
+        // A sum of squares below that of equal values.
+        let torn = LoopRow { squares: good.first_squares, ..good };
+        assert_eq!(of(&torn).margin, None);
+    }
+
+    /// Values that differ by 1 in 10⁹, of which a double keeps nothing when they are squared.
+    #[test]
+    fn small_differences_of_large_values_are_kept() {
+        let values: Vec<u128> = (0..100).map(|i| 1_000_000_000 + i % 2).collect();
+        let sum = values.iter().sum();
+        let squares = values.iter().map(|v| v.pow(2)).sum();
+        assert_eq!(spread(100, sum, squares), Some(25.0 / 99.0));
+        // Squares above 2⁶⁴ times a count above 2⁶⁴ have no exact product.
+        let huge = spread(u64::MAX.into(), u64::MAX.into(), u128::MAX).expect("a variance");
+        assert!((huge / 2f64.powi(64) - 1.0).abs() < 1e-6, "{huge}");
+    }
+
+    /// An overhead of 3·10 + 4·5 + 0: 50 ± 0.35 · √(30² + 20²) = 12.619.
+    #[test]
+    fn compensation_adds_doubt() {
+        let cost = HitCost { inside: 10.0, timed: 5.0, counted: 1.0 };
+        let overhead = Overhead::of_own(&cost, 3.0).plus(&Overhead::of_inner(&cost, 4.0, 0.0));
+        let found = Sum::exact(60.0).compensated(&overhead);
+        assert_eq!(found.value, 10.0);
+        assert!((found.margin.expect("a margin") - 12.619).abs() < 0.001, "{found:?}");
+        assert_eq!(overhead.minus(&overhead), Overhead::default());
+    }
+
+    #[test]
+    fn shares() {
+        let part = Estimate { value: 30.0, margin: Some(3.0) };
+        let whole = Estimate { value: 60.0, margin: Some(8.0) };
+        // √(3² + (0.5 · 8)²) / 60 = 5/60.
+        let share = part.share_of(whole).expect("a share");
+        assert_eq!((share.value, share.margin), (0.5, Some(5.0 / 60.0)));
+        assert_eq!(part.share_of(Estimate { value: -1.0, margin: None }), None);
+    }
+}

@@ -1,0 +1,160 @@
+//! Mode log: begins and ends, matched.
+//!
+//! Each thread has a stack. An end belongs to the innermost begin of the same id that is still
+//! open; what was begun within that and not ended was left by an exception or `longjmp`. An end without
+//! a begin (its begin was not written down) is counted and otherwise left out.
+
+use std::collections::HashMap;
+
+use profile::loops::{LoopEvent, LoopModule, LoopRow};
+
+/// A hit that was written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoggedHit {
+    /// Index in the modules.
+    pub module: usize,
+    /// The kernel's number of the thread.
+    pub tid: u32,
+    /// The id.
+    pub id: u32,
+    /// When it began, in ticks.
+    pub begin: u64,
+    /// When it ended; `None` if it did not.
+    pub end: Option<u64>,
+    /// Return address of the handler's call at the begin, as in [`LoopEvent::address`].
+    pub begin_address: u64,
+    /// Likewise at the end.
+    pub end_address: Option<u64>,
+}
+
+/// All hits in the order in which they began, thread by thread as the events have them; and how
+/// many ends have no begin.
+pub fn hits(modules: &[LoopModule], events: &[LoopEvent]) -> (Vec<LoggedHit>, u64) {
+    // Functions of several modules call each other, so the stack is the thread's.
+    let mut open: HashMap<(usize, u32), Vec<usize>> = HashMap::new();
+    let (mut hits, mut lonely) = (Vec::new(), 0);
+    for event in events {
+        let Some(module) = modules.get(event.module) else { continue };
+        let open = open.entry((module.process, event.tid)).or_default();
+        if !event.end {
+            open.push(hits.len());
+            hits.push(LoggedHit {
+                module: event.module,
+                tid: event.tid,
+                id: event.id,
+                begin: event.ticks,
+                end: None,
+                begin_address: event.address,
+                end_address: None,
+            });
+            continue;
+        }
+        let own = |hit: &LoggedHit| (hit.module, hit.id) == (event.module, event.id);
+        match open.iter().rposition(|at| own(&hits[*at])) {
+            Some(place) => {
+                let hit: &mut LoggedHit = &mut hits[open[place]];
+                // A clock that goes back is not believed.
+                hit.end = (event.ticks >= hit.begin).then_some(event.ticks);
+                hit.end_address = Some(event.address);
+                open.truncate(place);
+            }
+            None => lonely += 1,
+        }
+    }
+    (hits, lonely)
+}
+
+/// What the hits that were written down add up to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Logged {
+    sums: HashMap<(usize, u32, u32), LoopRow>,
+}
+
+impl Logged {
+    pub(super) fn new(modules: &[LoopModule], events: &[LoopEvent]) -> Self {
+        let mut sums: HashMap<(usize, u32, u32), LoopRow> = HashMap::new();
+        for hit in hits(modules, events).0 {
+            let sum = sums.entry((hit.module, hit.tid, hit.id)).or_default();
+            sum.begun += 1;
+            if let Some(end) = hit.end {
+                let ticks = end - hit.begin;
+                sum.ended += 1;
+                sum.ticks = sum.ticks.saturating_add(ticks);
+                sum.squares = sum.squares.saturating_add(u128::from(ticks).pow(2));
+            }
+        }
+        Self { sums }
+    }
+
+    /// The row with what was written down for it. Without any record it has no time.
+    pub(super) fn row(&self, row: &LoopRow) -> LoopRow {
+        let none = LoopRow::default();
+        let sum = self.sums.get(&(row.module, row.tid, row.id)).unwrap_or(&none);
+        LoopRow {
+            begun: sum.begun,
+            ended: sum.ended,
+            ticks: sum.ticks,
+            squares: sum.squares,
+            ..row.clone()
+        }
+    }
+}
+
+/// Where an id begins and ends in the machine code: the lowest return address of a begin, and the
+/// highest of an end. Copies of a loop (unrolling, inlining) share an id and have addresses of their
+/// own. Addresses of different objects are not comparable: only the first registration of each
+/// module is looked at.
+pub fn places(hits: &[LoggedHit], module: usize) -> HashMap<u32, (u64, Option<u64>)> {
+    let mut places: HashMap<u32, (u64, Option<u64>)> = HashMap::new();
+    for hit in hits.iter().filter(|hit| hit.module == module) {
+        let place = places.entry(hit.id).or_insert((hit.begin_address, hit.end_address));
+        place.0 = place.0.min(hit.begin_address);
+        place.1 = place.1.max(hit.end_address);
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(tid: u32, id: u32, end: bool, ticks: u64) -> LoopEvent {
+        LoopEvent { module: 0, tid, id, end, address: 0x100 + ticks, ticks }
+    }
+
+    #[test]
+    fn ends_belong_to_the_innermost_begin() {
+        let modules = [LoopModule::default()];
+        let (begin, end) = (false, true);
+        let events = [
+            event(1, 7, end, 1), // begun before anything was written down
+            event(1, 0, begin, 10),
+            event(2, 0, begin, 11),
+            event(1, 1, begin, 20),
+            event(1, 0, begin, 30), // recursion
+            event(1, 0, end, 40),
+            event(1, 2, begin, 50), // left by an exception
+            event(1, 1, end, 60),
+            event(1, 0, end, 70),
+            event(2, 0, end, 71),
+        ];
+        let (hits, lonely) = hits(&modules, &events);
+        assert_eq!(lonely, 1);
+        let spans: Vec<_> = hits.iter().map(|hit| (hit.tid, hit.id, hit.begin, hit.end)).collect();
+        let expected = [
+            (1, 0, 10, Some(70)),
+            (2, 0, 11, Some(71)),
+            (1, 1, 20, Some(60)),
+            (1, 0, 30, Some(40)),
+            (1, 2, 50, None),
+        ];
+        assert_eq!(spans, expected);
+        let places = places(&hits, 0);
+        assert_eq!(places[&0], (0x100 + 10, Some(0x100 + 71)));
+        assert_eq!(places[&2], (0x100 + 50, None));
+        let row = LoopRow { tid: 1, hits: 5, begun: 3, ended: 2, ..LoopRow::default() };
+        let filled = Logged::new(&modules, &events).row(&row);
+        assert_eq!((filled.hits, filled.begun, filled.ended, filled.ticks), (5, 2, 2, 70));
+        assert_eq!(filled.squares, 60 * 60 + 10 * 10);
+    }
+}

@@ -1,0 +1,100 @@
+"""Makes populations of hits, samples them as instrumented code does, and says what is true.
+
+Written from include/counterpoint/loops.h alone: all of the first 100 hits are timed, then one after
+each gap of 1 + (random & 127) hits, with xorshift64 (13, 7, 17). Expected totals and intervals come from numpy and
+scipy. Prints for each draw: its name, rows, what is true (`truth ID WHAT VALUE`), and for draws of
+one row what scipy says (`expect ID TOTAL MARGIN`).
+"""
+
+import math
+import sys
+
+import numpy
+import scipy.stats
+
+FIRST, MASK, DRAWS = 100, 127, 100
+BITS = (1 << 64) - 1
+
+
+def sampled(count, seed):
+    """The places of the timed hits of `count`, and how many of them are before the first random one."""
+    state, place = seed | 1, FIRST
+    places = list(range(min(FIRST, count)))
+    while True:
+        state ^= state << 13 & BITS
+        state ^= state >> 7
+        state ^= state << 17 & BITS
+        place += 1 + (state & MASK)
+        if place > count:
+            return places, FIRST if len(places) > FIRST else 0
+        places.append(place - 1)
+
+
+def row(id, tid, times, seed):
+    """Prints the row of a thread whose hits took `times`; returns its estimate by numpy and scipy."""
+    places, first = sampled(len(times), seed)
+    timed = [int(times[place]) for place in places]
+    sums = [sum(timed), sum(t * t for t in timed), first, sum(timed[:first]), sum(t * t for t in timed[:first])]
+    print("row", id, tid, len(times), len(timed), len(timed), *sums)
+    if len(timed) - first < 2:
+        first = 0
+    rest = numpy.array(timed[first:], dtype=numpy.float64)
+    population = len(times) - first
+    total = float(sum(timed[:first])) + population * rest.mean()
+    if len(rest) == population:
+        return total, 0.0
+    error = population * math.sqrt(1 - len(rest) / population) * scipy.stats.sem(rest, ddof=1)
+    return total, scipy.stats.t.ppf(0.975, len(rest) - 1) * error
+
+
+def populations(random):
+    """Names, and what makes times of a number of hits."""
+    def warm(times):
+        times[:FIRST] *= 10
+        return times
+
+    return {
+        "normal": (10_000, lambda n: random.normal(1_000, 100, n)),
+        "skewed": (20_000, lambda n: random.lognormal(7, 0.5, n)),
+        "two modes": (20_000, lambda n: random.choice([500, 5_000], n, p=[0.8, 0.2])),
+        "slow at first": (10_000, lambda n: warm(random.normal(1_000, 100, n))),
+        "drifting": (20_000, lambda n: numpy.linspace(500, 1_500, n) + random.normal(0, 50, n)),
+        # A fixed gap of 64 would see only one of the 64 times.
+        "periodic": (20_000, lambda n: 500 + 20 * (numpy.arange(n) % 64) + random.normal(0, 5, n)),
+        "few": (600, lambda n: random.normal(1_000, 100, n)),
+        "hardly any": (260, lambda n: random.normal(1_000, 100, n)),
+        "before random ones": (101, lambda n: random.normal(1_000, 100, n)),
+        "all": (90, lambda n: random.lognormal(7, 1, n)),
+        "large": (10_000, lambda n: random.normal(1e9, 1e5, n)),
+    }
+
+
+def whole(times):
+    return numpy.maximum(times, 1).astype(numpy.int64)
+
+
+random = numpy.random.default_rng(15)
+seed = lambda: int(random.integers(1, 1 << 63))
+for name, (count, make) in populations(random).items():
+    for _ in range(DRAWS):
+        print("draw", name)
+        times = whole(make(count))
+        total, margin = row(0, 1, times, seed())
+        print("truth 0 inclusive", int(times.sum()))
+        print("expect 0", repr(float(total)), repr(float(margin)))
+
+# A loop with eight hits of a loop inside in each of its own, in three threads: self time, share and sum.
+for _ in range(DRAWS):
+    print("draw nested")
+    sums = numpy.zeros(2)
+    for tid in (1, 2, 3):
+        inner = whole(random.lognormal(6, 0.4, 8 * 4_000))
+        outer = inner.reshape(-1, 8).sum(axis=1) + whole(random.normal(900, 100, 4_000))
+        row(0, tid, outer, seed())
+        row(1, tid, inner, seed())
+        sums += [outer.sum(), inner.sum()]
+    print("truth 0 inclusive", sums[0])
+    print("truth 1 inclusive", sums[1])
+    print("truth 0 self", sums[0] - sums[1])
+    print("truth 1 share", sums[1] / sums[0])
+sys.stdout.flush()

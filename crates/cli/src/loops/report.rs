@@ -1,0 +1,150 @@
+//! `counterpoint loops report`: functions and loops as trees, with their hits and times.
+//!
+//! ```text
+//!  open ─► Profile::loops ─► analysis::loops ─┬─► text: trees with indentation
+//!          --table FILE ────────────┤   json: everything, raw and compensated
+//!                                   └─► csv: the full table, or that of the original
+//! ```
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use profile::collect::Closing;
+use profile::{LossCount, merge_losses};
+
+use crate::failure::Failure;
+use crate::input;
+use crate::terminal::{self, known_width, stdout};
+use crate::view::csv;
+use crate::view::head::command;
+use crate::view::loops::text::{Marks, Rows, tree};
+use crate::view::loops::{self, Loops, columns, json, notes};
+use crate::view::losses;
+use crate::view::open::open;
+use crate::view::wrap::{PROSE_WIDTH, wrapped};
+
+/// Show where inside instrumented functions the time went: one row per function and loop.
+///
+/// A loop stands under what is around it. Inclusive time is that from the begin to the end of each
+/// hit, self time is without the instrumented loops directly inside. Times are estimates where only
+/// some hits were timed, and are shown without what measuring has added; ± is half of a 95 %
+/// interval. Self times may be negative. docs/loops.md explains each column.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Profile directory.
+    #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE", value_parser = input::profile())]
+    profile: PathBuf,
+    /// Output format.
+    #[arg(long, value_enum, default_value_t)]
+    format: LoopFormat,
+    /// Show times as they were measured, with what measuring has added. JSON has both.
+    #[arg(long)]
+    raw: bool,
+    /// Also show a row for each thread.
+    #[arg(long)]
+    threads: bool,
+    /// Also show functions and loops that were never entered. JSON and CSV have them.
+    #[arg(long)]
+    all: bool,
+    /// The side table (NAME.loops.json) of a module that was compiled without one, or to be used in
+    /// place of an embedded one. Repeatable.
+    #[arg(long, value_name = "FILE")]
+    table: Vec<PathBuf>,
+    /// Width of the tables in characters, as for `report --width`.
+    #[arg(long, value_name = "N")]
+    width: Option<usize>,
+}
+
+/// `--format`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum LoopFormat {
+    /// Trees that fit the terminal.
+    #[default]
+    Table,
+    /// One JSON document; docs/loops.md describes it.
+    Json,
+    /// RFC 4180 with one header line: the full table.
+    Csv,
+    /// The table of TVM's original lightweight profiling.
+    LwpCsv,
+}
+
+impl From<LoopFormat> for terminal::Kind {
+    fn from(format: LoopFormat) -> Self {
+        match format {
+            LoopFormat::Table => Self::People,
+            LoopFormat::Json => Self::Json,
+            LoopFormat::Csv | LoopFormat::LwpCsv => Self::Csv,
+        }
+    }
+}
+
+/// Prints the loops.
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    let profile = open(&args.profile, Closing::WhenOver)?;
+    let recorded = profile.loops().map_err(Failure::new)?;
+    let tables = loops::side_tables(&args.table, &recorded)?;
+    let shown = Loops::new(&profile, &recorded, &tables, args.raw);
+    let losses = merge_losses(profile.all_losses().iter().chain(&recorded.losses));
+    let mut out = BufWriter::new(stdout(args.format.into()));
+    match args.format {
+        LoopFormat::Table => {
+            let rows = Rows { threads: args.threads, all: args.all };
+            text(&mut out, &shown, &losses, rows, args.width.or_else(known_width))?;
+        }
+        LoopFormat::Json => json::print(&mut out, &shown, &losses, args.threads)?,
+        LoopFormat::Csv => csv::print(&mut out, &columns::full(&shown, args.threads))?,
+        LoopFormat::LwpCsv => columns::original(&mut out, &shown)?,
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Without a width trees are as wide as they need.
+fn text(
+    out: &mut impl Write,
+    shown: &Loops<'_>,
+    losses: &[LossCount],
+    rows: Rows,
+    width: Option<usize>,
+) -> io::Result<()> {
+    let tables = width.map(|width| width.max(40));
+    let prose = tables.unwrap_or(PROSE_WIDTH);
+    let manifest = &shown.profile.manifest;
+    if !manifest.command.is_empty() {
+        wrapped(out, "command   ", &command(manifest), prose)?;
+    }
+    if shown.table.modules.is_empty() {
+        writeln!(out, "no loops were recorded; likely reasons:")?;
+        for reason in [
+            "no module that `counterpoint loops instrument` wrote was loaded",
+            "the program was not started by `counterpoint run --loops`",
+        ] {
+            wrapped(out, "  - ", reason, prose)?;
+        }
+        return losses::print(out, losses, prose);
+    }
+    let mut marks = Marks::default();
+    for module in &shown.table.modules {
+        for (label, text) in notes::head(shown, module) {
+            wrapped(out, &format!("{label:<9} "), &text, prose)?;
+        }
+        if rows.all || module.nodes.iter().any(|node| node.all.hits > 0) {
+            writeln!(out)?;
+            marks = marks.and(tree(out, shown, module, rows, tables)?);
+        }
+        for note in notes::notes(module, rows.all) {
+            wrapped(out, "note: ", &note, prose)?;
+        }
+        writeln!(out)?;
+    }
+    for (mark, text) in notes::legend(marks) {
+        wrapped(out, mark, text, prose)?;
+    }
+    for note in notes::of_table(shown) {
+        wrapped(out, "note: ", &note, prose)?;
+    }
+    losses::print(out, losses, prose)
+}

@@ -1,0 +1,183 @@
+//! Loops of instrumented modules, as every view shows them.
+//!
+//! ```text
+//!  profile.loops() ─► Loops (analysis::loops) ─┬─► text: a tree for people
+//!             --table FILE ────────────────────┤   columns: CSV, also that of the original
+//!                                              └─► json, notes
+//! ```
+
+pub mod columns;
+pub mod expensive;
+pub mod json;
+pub mod notes;
+pub mod spread;
+#[cfg(test)]
+mod tests;
+pub mod text;
+
+use std::path::PathBuf;
+
+use analysis::loops::{LoopData, LoopNode, LoopTable, LoopThread, LoopTree, Numbers, fits, loops};
+use ir::table::{Entry, Kind, SideTable};
+use profile::Profile;
+use profile::loops::Loops as Recorded;
+
+use super::labels::process_label;
+use crate::failure::Failure;
+use crate::input::Input;
+
+/// What a view shows.
+pub struct Loops<'a> {
+    /// Where it is from.
+    pub profile: &'a Profile,
+    /// What was read of it.
+    pub recorded: &'a Recorded,
+    /// Its trees.
+    pub table: LoopTable,
+    /// Times as they were measured are shown, also where the cost of a hit is known.
+    pub raw: bool,
+}
+
+impl<'a> Loops<'a> {
+    /// Adds up what was recorded.
+    pub fn new(
+        profile: &'a Profile,
+        recorded: &'a Recorded,
+        tables: &[SideTable],
+        raw: bool,
+    ) -> Self {
+        let data = LoopData {
+            modules: &recorded.modules,
+            rows: &recorded.rows,
+            events: &recorded.events,
+            counters: &counters_of_processes(profile),
+        };
+        Self { profile, recorded, table: loops(data, tables), raw }
+    }
+
+    /// The nodes that were entered, with their trees.
+    pub fn entered(&self) -> impl Iterator<Item = (&LoopTree, &LoopNode)> {
+        let all =
+            self.table.modules.iter().flat_map(|tree| tree.nodes.iter().map(move |n| (tree, n)));
+        all.filter(|(_, node)| node.all.hits > 0)
+    }
+}
+
+/// For each process, which of the profile's counters its rows have: those of its pass.
+pub fn counters_of_processes(profile: &Profile) -> Vec<Vec<usize>> {
+    let of = |pass: u32| {
+        let all = profile.manifest.counters.iter().enumerate();
+        let read = all.filter(|(_, counter)| counter.pass.is_none_or(|of| of == pass + 1));
+        read.map(|(index, _)| index).collect()
+    };
+    profile.processes.iter().map(|process| of(process.pass)).collect()
+}
+
+/// Reads side tables, and refuses those of other modules.
+pub fn side_tables(paths: &[PathBuf], recorded: &Recorded) -> Result<Vec<SideTable>, Failure> {
+    let read = |path: &PathBuf| {
+        let input = Input::open(path)?;
+        let mut text = Vec::new();
+        let failed =
+            |why: &dyn std::fmt::Display| Failure::new(format!("--table {}: {why}", input.name()));
+        std::io::Read::read_to_end(&mut input.read(), &mut text).map_err(|e| failed(&e))?;
+        let table = SideTable::from_json(&text).map_err(|e| failed(&e))?;
+        match fits(&table, &recorded.modules) {
+            Ok(()) => Ok(table),
+            Err(why) => Err(failed(&why).hint(
+                "a side table belongs to the text that was written together with it: use the \
+                 .loops.json beside the .ll that the program was compiled from",
+            )),
+        }
+    };
+    paths.iter().map(read).collect()
+}
+
+/// What a loop or a function is called in its function: its variable, or else its block's label.
+pub fn name(tree: &LoopTree, node: &LoopNode) -> String {
+    name_of(tree.entry(node), node.id)
+}
+
+fn name_of(entry: Option<&Entry>, id: u32) -> String {
+    let Some(entry) = entry else { return format!("id {id}") };
+    match (entry.kind, &entry.variable, &entry.label) {
+        (Kind::Function, ..) => entry.function.clone(),
+        (Kind::Loop, Some(name), _) => name.clone(),
+        // A block without a name has a number, which is not to be taken for an id.
+        (Kind::Loop, None, Some(label)) if label.bytes().all(|b| b.is_ascii_digit()) => {
+            format!("%{label}")
+        }
+        (Kind::Loop, None, Some(label)) => label.clone(),
+        (Kind::Loop, None, None) => format!("loop {id}"),
+    }
+}
+
+/// The same, where its function does not stand above it: `matmul:k`.
+pub fn full_name(tree: &LoopTree, node: &LoopNode) -> String {
+    full_name_of(tree.entry(node), node.id)
+}
+
+/// Likewise, of an id.
+pub fn full_name_of(entry: Option<&Entry>, id: u32) -> String {
+    let name = name_of(entry, id);
+    match entry {
+        Some(entry) if entry.kind == Kind::Loop => format!("{}:{name}", entry.function),
+        _ => name,
+    }
+}
+
+/// Where it is in the source, or else in the text that was instrumented.
+pub fn source(tree: &LoopTree, node: &LoopNode) -> Option<String> {
+    let entry = tree.entry(node)?;
+    place(entry).or_else(|| {
+        let text = &tree.table.as_ref()?.source;
+        Some(format!("{text}:{}", entry.text[0]))
+    })
+}
+
+/// Where it is in the source. Some compilers write line 0 for what they do not know.
+pub fn place(entry: &Entry) -> Option<String> {
+    let line = entry.line.filter(|line| *line > 0)?;
+    Some(format!("{}:{line}", entry.file.as_deref()?))
+}
+
+/// What the module was made of, or its identity.
+pub fn module_name(tree: &LoopTree) -> String {
+    match &tree.table {
+        Some(table) if !table.source.is_empty() => table.source.clone(),
+        _ => tree.identity(),
+    }
+}
+
+/// Names a thread: `worker-0 (4712)`, and its process if there are several.
+pub fn thread_name(profile: &Profile, thread: LoopThread, several: bool) -> String {
+    let process = profile.processes.get(thread.process);
+    let known = process.and_then(|p| p.threads.iter().find(|t| t.tid == thread.tid));
+    let name = match known.map(|thread| thread.name.as_str()).filter(|name| !name.is_empty()) {
+        Some(name) => format!("{name} ({})", thread.tid),
+        None => format!("thread {}", thread.tid),
+    };
+    match several {
+        true => format!("{name} of {}", process_label(profile, thread.process)),
+        false => name,
+    }
+}
+
+/// The id of a process of the profile.
+pub fn pid(profile: &Profile, process: usize) -> Option<u32> {
+    profile.processes.get(process).map(|process| process.id.pid)
+}
+
+/// The iterations of all hits: those that were counted if that was done for every hit, else what the
+/// text says.
+pub fn iterations(entry: Option<&Entry>, numbers: &Numbers) -> Option<u128> {
+    let counted = numbers.iterations.filter(|_| numbers.iterated == numbers.hits);
+    let each = entry.and_then(|entry| entry.trip_count);
+    counted.or_else(|| numbers.hits.checked_mul(each?.into()))
+}
+
+/// The mean of the hits whose iterations were counted, or what the text says.
+pub fn iterations_per_hit(entry: Option<&Entry>, numbers: &Numbers) -> Option<f64> {
+    let counted = numbers.iterations.map(|n| n as f64 / numbers.iterated as f64);
+    counted.or_else(|| Some(entry?.trip_count? as f64))
+}

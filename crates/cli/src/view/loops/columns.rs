@@ -1,0 +1,186 @@
+//! Loops as CSV: the full table, and the one of the original lightweight profiling.
+
+use std::io::{self, Write};
+
+use analysis::loops::log::{hits, places};
+use analysis::loops::{Estimate, LoopNode, LoopThread, LoopTree, Numbers, Times};
+use ir::table::{Entry, Kind};
+
+use super::{Loops, iterations, iterations_per_hit, module_name, name, pid};
+use crate::view::csv::field;
+use crate::view::table::{Column, Table, Value};
+
+/// A row of the full table.
+struct Line<'a> {
+    tree: &'a LoopTree,
+    node: &'a LoopNode,
+    entry: Option<&'a Entry>,
+    thread: Option<LoopThread>,
+    numbers: &'a Numbers,
+    times: Option<&'a Times>,
+}
+
+impl<'a> Line<'a> {
+    fn new(
+        loops: &Loops<'_>,
+        tree: &'a LoopTree,
+        node: &'a LoopNode,
+        thread: Option<LoopThread>,
+        numbers: &'a Numbers,
+    ) -> Self {
+        Self {
+            tree,
+            node,
+            entry: tree.entry(node),
+            thread,
+            numbers,
+            times: numbers.times(loops.raw),
+        }
+    }
+}
+
+/// The full table: every function and loop of every module, also those never entered. With
+/// `threads`, each is followed by a row for each thread that entered it.
+pub fn full(loops: &Loops<'_>, threads: bool) -> Table {
+    let mut lines = Vec::new();
+    for tree in &loops.table.modules {
+        for node in &tree.nodes {
+            lines.push(Line::new(loops, tree, node, None, &node.all));
+            for (thread, numbers) in node.threads.iter().filter(|_| threads) {
+                lines.push(Line::new(loops, tree, node, Some(tree.threads[*thread]), numbers));
+            }
+        }
+    }
+    Table { columns: columns(loops, &lines), order: (0..lines.len()).collect() }
+}
+
+/// One time, in ticks and in nanoseconds, each with half of its interval.
+type TimeOf = fn(&Times) -> Option<Estimate>;
+
+fn columns(loops: &Loops<'_>, lines: &[Line<'_>]) -> Vec<Column> {
+    let mut columns = Vec::new();
+    let mut add = |name: &str, cell: &dyn Fn(&Line<'_>) -> Option<Value>| {
+        columns.push(Column::new(0, name, name, lines.iter().map(cell).collect()));
+    };
+    let text = |text: &str| Some(Value::Text(text.to_owned()));
+    let whole = |n: u128| Some(Value::Count(n));
+    let of_thread = |line: &Line<'_>, known: Option<u32>| {
+        line.thread.and(known).map(|n| Value::Count(n.into()))
+    };
+    add("module", &|line| text(&line.tree.identity()));
+    add("module_source", &|line| text(&line.tree.table.as_ref()?.source));
+    add("mode", &|line| text(line.tree.mode.name()));
+    add("pid", &|line| of_thread(line, pid(loops.profile, line.thread?.process)));
+    add("tid", &|line| of_thread(line, Some(line.thread?.tid)));
+    add("id", &|line| whole(line.node.id.into()));
+    add("kind", &|line| text(kind(line.entry?.kind)));
+    add("function", &|line| text(&line.entry?.function));
+    add("name", &|line| line.entry.and_then(|_| text(&name(line.tree, line.node))));
+    add("variable", &|line| text(line.entry?.variable.as_ref()?));
+    add("label", &|line| text(line.entry?.label.as_ref()?));
+    add("parent", &|line| whole(line.entry?.parent?.into()));
+    add("depth", &|line| whole(line.entry?.depth?.into()));
+    add("height", &|line| whole(line.entry?.height.into()));
+    add("siblings", &|line| whole(line.entry?.siblings.into()));
+    add("file", &|line| text(line.entry?.file.as_ref()?));
+    add("line", &|line| whole(line.entry?.line.filter(|line| *line > 0)?.into()));
+    add("column", &|line| whole(line.entry?.column.filter(|column| *column > 0)?.into()));
+    add("text_first_line", &|line| whole(line.entry?.text[0].into()));
+    add("text_last_line", &|line| whole(line.entry?.text[1].into()));
+    add("hits", &|line| whole(line.numbers.hits));
+    add("timed_hits", &|line| line.numbers.raw.and_then(|_| whole(line.numbers.begun)));
+    add("ended_hits", &|line| line.numbers.raw.and_then(|_| whole(line.numbers.ended)));
+    add("iterations", &|line| iterations(line.entry, line.numbers).and_then(whole));
+    add("iterations_per_hit", &|line| {
+        iterations_per_hit(line.entry, line.numbers).map(Value::Number)
+    });
+    add("iterated_hits", &|line| {
+        whole(line.numbers.iterated).filter(|_| line.numbers.iterated > 0)
+    });
+    let times: [(&str, TimeOf); 3] = [
+        ("inclusive", |times| Some(times.inclusive)),
+        ("self", |times| times.own),
+        ("mean", |times| times.mean),
+    ];
+    for (name, of) in times {
+        let found = |line: &Line<'_>| line.times.and_then(of);
+        let ns = |line: &Line<'_>, ticks: f64| line.tree.ns(ticks).map(Value::Number);
+        add(&format!("{name}_ticks"), &|line| Some(Value::Number(found(line)?.value)));
+        add(&format!("{name}_ticks_95"), &|line| Some(Value::Number(found(line)?.margin?)));
+        add(&format!("{name}_ns"), &|line| ns(line, found(line)?.value));
+        add(&format!("{name}_ns_95"), &|line| ns(line, found(line)?.margin?));
+    }
+    add("share", &|line| Some(Value::Number(line.times?.share?.value)));
+    add("share_95", &|line| Some(Value::Number(line.times?.share?.margin?)));
+    add("compensated", &|line| {
+        line.times?;
+        text(flag(!loops.raw && line.numbers.compensated.is_some()))
+    });
+    add("sampled_only", &|line| line.times.and_then(|_| text(flag(line.numbers.sampled_only))));
+    add("measured_ticks", &|line| line.numbers.raw.and_then(|_| whole(line.numbers.ticks)));
+    add("child_ticks", &|line| whole(line.numbers.child_ticks?));
+    add("deviation_ticks", &|line| line.numbers.deviation.map(Value::Number));
+    let of_all = |line: &Line<'_>, value: Option<Value>| value.filter(|_| line.thread.is_none());
+    add("threads", &|line| of_all(line, whole(line.node.threads.len() as u128)));
+    add("imbalance", &|line| of_all(line, line.node.imbalance.map(Value::Number)));
+    add("hit_imbalance", &|line| of_all(line, line.node.hit_imbalance.map(Value::Number)));
+    for (i, counter) in loops.profile.manifest.counters.iter().enumerate() {
+        add(&counter.name, &|line| whole(line.numbers.counter(i)?.total));
+        add(&format!("{}_hits", counter.name), &|line| whole(line.numbers.counter(i)?.hits));
+        add(&format!("{}_per_hit", counter.name), &|line| {
+            Some(Value::Number(line.numbers.counter(i)?.per_hit()))
+        });
+    }
+    columns
+}
+
+fn flag(yes: bool) -> &'static str {
+    if yes { "true" } else { "false" }
+}
+
+/// What an id is, in one word.
+pub fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Function => "function",
+        Kind::Loop => "loop",
+    }
+}
+
+/// The CSV of the original lightweight profiling: what was entered, with its time in whole ticks
+/// of all hits together. Its offsets are return addresses, which only mode log has.
+pub fn original(out: &mut impl Write, loops: &Loops<'_>) -> io::Result<()> {
+    write!(
+        out,
+        "Function Name,Loop/Function ID,Loop Depth,Start Offset,End Offset,Processor Cycles\r\n"
+    )?;
+    let (hits, _) = hits(&loops.recorded.modules, &loops.recorded.events);
+    for tree in &loops.table.modules {
+        let first = tree.registrations.iter().find(|m| hits.iter().any(|hit| hit.module == **m));
+        let places = first.map(|module| places(&hits, *module)).unwrap_or_default();
+        for node in tree.nodes.iter().filter(|node| node.all.hits > 0) {
+            let entry = tree.entry(node);
+            let function = match entry {
+                Some(entry) => entry.function.clone(),
+                None => module_name(tree),
+            };
+            let depth = match entry {
+                Some(Entry { kind: Kind::Function, .. }) => "-".to_owned(),
+                Some(entry) => entry.depth.map(|depth| depth.to_string()).unwrap_or_default(),
+                None => String::new(),
+            };
+            let offset = |at: Option<u64>| at.map(|at| format!("{at:#x}")).unwrap_or_default();
+            let place = places.get(&node.id);
+            let times = node.all.times(loops.raw);
+            let cells = [
+                field(&function),
+                node.id.to_string(),
+                depth,
+                offset(place.map(|(begin, _)| *begin)),
+                offset(place.and_then(|(_, end)| *end)),
+                times.map(|t| format!("{:.0}", t.inclusive.value)).unwrap_or_default(),
+            ];
+            write!(out, "{}\r\n", cells.join(","))?;
+        }
+    }
+    Ok(())
+}

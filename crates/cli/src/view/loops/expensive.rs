@@ -1,0 +1,144 @@
+//! The loops of a profile in a few lines, for the report of calls: totals, and where most of the
+//! time went.
+
+use std::io::{self, Write};
+
+use analysis::loops::{Estimate, LoopNode, LoopTree};
+use serde::Serialize;
+
+use super::text::timed;
+use super::{Loops, full_name, source};
+use crate::view::layout::{Kind, Names, Shown, layout};
+use crate::view::units::{count, percent, plural};
+use crate::view::wrap::{PROSE_WIDTH, wrapped};
+
+/// How many loops are listed.
+const LISTED: usize = 5;
+const NAME_WIDTH: usize = 28;
+
+/// In JSON.
+#[derive(Serialize)]
+pub struct LoopsOut {
+    modules: usize,
+    entered: usize,
+    hits: u128,
+    timed_hits: u128,
+    most_expensive: Vec<ExpensiveOut>,
+}
+
+#[derive(Serialize)]
+struct ExpensiveOut {
+    module: String,
+    id: u32,
+    name: String,
+    source: Option<String>,
+    hits: u128,
+    self_ns: Option<f64>,
+    self_ns_95: Option<f64>,
+    inclusive_ns: Option<f64>,
+    inclusive_ns_95: Option<f64>,
+}
+
+/// What is listed: by self time, where that is known; by hits, where no time is.
+fn most_expensive<'a>(loops: &'a Loops<'_>) -> Vec<(&'a LoopTree, &'a LoopNode)> {
+    let mut all: Vec<(&LoopTree, &LoopNode)> = loops.entered().collect();
+    let key = |(tree, node): &(&LoopTree, &LoopNode)| {
+        let times = node.all.times(loops.raw);
+        let ticks = times.map(|times| times.own.unwrap_or(times.inclusive).value);
+        ticks.map(|ticks| tree.ns(ticks).unwrap_or(ticks))
+    };
+    all.sort_by(|a, b| {
+        let (x, y) = (key(a), key(b));
+        y.is_some()
+            .cmp(&x.is_some())
+            .then_with(|| y.unwrap_or(0.0).total_cmp(&x.unwrap_or(0.0)))
+            .then_with(|| b.1.all.hits.cmp(&a.1.all.hits))
+    });
+    all
+}
+
+/// The totals; `None` if nothing was entered.
+fn totals(loops: &Loops<'_>) -> Option<(usize, u128, u128)> {
+    let sum = |of: fn(&LoopNode) -> u128| loops.entered().map(|(_, node)| of(node)).sum();
+    let entered = loops.entered().count();
+    (entered > 0).then(|| (entered, sum(|node| node.all.hits), sum(|node| node.all.begun)))
+}
+
+/// A section of the report, if there are loops.
+pub fn print(out: &mut impl Write, loops: &Loops<'_>, width: Option<usize>) -> io::Result<()> {
+    let Some((entered, hits, begun)) = totals(loops) else { return Ok(()) };
+    let prose = width.unwrap_or(PROSE_WIDTH);
+    let text = format!(
+        "{} of {} entered; {} hits, {} timed; `counterpoint loops report` shows all",
+        match entered {
+            1 => "1 function or loop".to_owned(),
+            n => format!("{} functions and loops", count(n as u128)),
+        },
+        plural(loops.table.modules.len() as u128, "module"),
+        count(hits),
+        count(begun)
+    );
+    wrapped(out, "loops: ", &text, prose)?;
+    let all = most_expensive(loops);
+    let some = &all[..all.len().min(LISTED)];
+    let missing = || "–".to_owned();
+    type Pair<'a> = (&'a LoopTree, &'a LoopNode);
+    let column =
+        |rank, title: &'static str, kind, cell: &dyn Fn(&Pair<'_>) -> Option<String>| Shown {
+            name: title,
+            title: title.to_owned(),
+            rank,
+            kind,
+            cells: some.iter().map(|pair| cell(pair).unwrap_or_else(missing)).collect(),
+        };
+    let times = |pair: &Pair<'_>| pair.1.all.times(loops.raw).copied();
+    let mark = |(tree, node): &Pair<'_>, estimate: Estimate| {
+        let text = timed(tree, estimate);
+        if node.all.sampled_only { format!("≈ {text}") } else { text }
+    };
+    let columns = vec![
+        column(0, "loop", Kind::Text, &|(tree, node)| Some(full_name(tree, node))),
+        column(1, "self", Kind::Number, &|pair| Some(mark(pair, times(pair)?.own?))),
+        column(2, "inclusive", Kind::Number, &|pair| Some(mark(pair, times(pair)?.inclusive))),
+        column(4, "of parent", Kind::Number, &|pair| Some(percent(times(pair)?.share?.value))),
+        column(3, "hits", Kind::Number, &|(_, node)| Some(count(node.all.hits))),
+        column(5, "source", Kind::Place, &|(tree, node)| source(tree, node)),
+    ];
+    let laid = layout(out, columns, Names::Shortened(NAME_WIDTH), width)?;
+    if !laid.left_out.is_empty() {
+        wrapped(out, "not shown: ", &laid.left_out.join(", "), prose)?;
+    }
+    writeln!(out)
+}
+
+/// The same in JSON.
+pub fn json(loops: &Loops<'_>) -> Option<LoopsOut> {
+    let (entered, hits, timed_hits) = totals(loops)?;
+    let ns = |tree: &LoopTree, estimate: Option<Estimate>| match estimate {
+        Some(e) => (tree.ns(e.value), e.margin.and_then(|margin| tree.ns(margin))),
+        None => (None, None),
+    };
+    let out = |(tree, node): &(&LoopTree, &LoopNode)| {
+        let times = node.all.times(loops.raw);
+        let (self_ns, self_ns_95) = ns(tree, times.and_then(|times| times.own));
+        let (inclusive_ns, inclusive_ns_95) = ns(tree, times.map(|times| times.inclusive));
+        ExpensiveOut {
+            module: tree.identity(),
+            id: node.id,
+            name: full_name(tree, node),
+            source: source(tree, node),
+            hits: node.all.hits,
+            self_ns,
+            self_ns_95,
+            inclusive_ns,
+            inclusive_ns_95,
+        }
+    };
+    Some(LoopsOut {
+        modules: loops.table.modules.len(),
+        entered,
+        hits,
+        timed_hits,
+        most_expensive: most_expensive(loops).iter().take(LISTED).map(out).collect(),
+    })
+}

@@ -1,0 +1,190 @@
+//! What stands above and below trees of loops: what was recorded, what the marks mean, and what is
+//! not in the tree.
+
+use std::collections::BTreeMap;
+
+use analysis::loops::{LoopTree, Mode, TableChoice};
+
+use profile::loops::HitCost;
+
+use super::text::Marks;
+use super::{Loops, module_name};
+use crate::view::units::{count, grouped, plural, time};
+
+/// Reasons for leaving something out that are listed; the rest is counted.
+const REASONS: usize = 4;
+
+/// The lines above a tree: a label and a text for each.
+pub fn head(loops: &Loops<'_>, tree: &LoopTree) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    let mut module = module_name(tree);
+    if let Some(table) = &tree.table {
+        module += &format!(" ({})", tree.identity());
+        if let Some(producer) = &table.producer {
+            module += &format!(", {producer}");
+        }
+    }
+    lines.push(("module", module));
+    let mode = match tree.mode {
+        Mode::Other(number) => format!("unknown mode {number}"),
+        mode => format!("mode {}", mode.name()),
+    };
+    let entered = tree.nodes.iter().filter(|node| node.all.hits > 0);
+    let (mut hits, mut timed) = (0, 0);
+    entered.clone().for_each(|node| (hits, timed) = (hits + node.all.hits, timed + node.all.begun));
+    let mut processes: Vec<usize> = tree.threads.iter().map(|thread| thread.process).collect();
+    processes.dedup();
+    let mut text = format!(
+        "{mode}; {} of {} entered by {} in {}; {}",
+        grouped(entered.count() as u128),
+        plural(tree.ids.into(), "id"),
+        plural(tree.threads.len() as u128, "thread"),
+        plural(processes.len() as u128, "process"),
+        if hits == 1 { "1 hit".to_owned() } else { format!("{} hits", count(hits)) },
+    );
+    if tree.mode != Mode::Count {
+        text += &format!(", {} timed", count(timed));
+    }
+    lines.push(("recorded", text));
+    if tree.nodes.iter().any(|node| node.all.raw.is_some()) {
+        lines.push(("times", times(loops, tree)));
+    }
+    lines
+}
+
+/// Whether the cost of hits was subtracted.
+fn times(loops: &Loops<'_>, tree: &LoopTree) -> String {
+    let costs: Vec<_> =
+        tree.registrations.iter().filter_map(|index| loops.recorded.modules[*index].cost).collect();
+    let range = |of: fn(&HitCost) -> f64| {
+        let all = || costs.iter().map(of);
+        let (least, most) = (all().fold(f64::MAX, f64::min), all().fold(f64::MIN, f64::max));
+        let text = |ticks: f64| match tree.ns(ticks) {
+            Some(ns) => time(ns),
+            None => format!("{ticks:.1} ticks"),
+        };
+        match text(least) == text(most) {
+            true => text(least),
+            false => format!("{} to {}", text(least), text(most)),
+        }
+    };
+    if costs.is_empty() {
+        return "as measured: the cost of a hit is not known".to_owned();
+    }
+    // A mode that has no hits of a kind has no cost of it.
+    type OfCost = fn(&HitCost) -> f64;
+    let kinds: [(OfCost, &str); 2] =
+        [(|cost| cost.timed, "a timed hit"), (|cost| cost.counted, "a counted one")];
+    let kinds = kinds.into_iter().filter(|(of, _)| costs.iter().any(|cost| of(cost) > 0.0));
+    let cost: Vec<String> = kinds.map(|(of, what)| format!("{} for {what}", range(of))).collect();
+    let cost = cost.join(", ");
+    match loops.raw {
+        true => format!("as measured, with the cost of measuring ({cost})"),
+        false if tree.uncalibrated > 0 => format!(
+            "as measured where the cost of a hit is not known ({} of {}), else without the cost of \
+             measuring ({cost})",
+            tree.uncalibrated,
+            plural(tree.registrations.len() as u128, "registration")
+        ),
+        false => format!("without the cost of measuring ({cost})"),
+    }
+}
+
+/// What the marks of all trees mean.
+pub fn legend(marks: Marks) -> Vec<(&'static str, &'static str)> {
+    let mut lines = Vec::new();
+    if marks.intervals {
+        lines.push((
+            "± ",
+            "half of the 95 % interval: only some hits were timed, or the cost of measuring was \
+             subtracted",
+        ));
+    }
+    if marks.unknown {
+        lines.push(("±? ", "too few hits were timed to say how far off the value may be"));
+    }
+    if marks.scaled {
+        lines.push(("~ ", "iterations of the timed hits, scaled to all hits"));
+    }
+    if marks.sampled_only {
+        lines.push((
+            "≈ ",
+            "sampled only: a hit takes less than ten times what timing it costs, so its time is \
+             good as an estimate from samples only, and self times around it are doubtful",
+        ));
+    }
+    lines
+}
+
+/// What is not in the tree, or not as it should be.
+pub fn notes(tree: &LoopTree, all: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    match &tree.choice {
+        TableChoice::Embedded | TableChoice::File => {}
+        TableChoice::Missing => notes.push(
+            "the module has no side table, so its functions and loops have numbers only, and \
+             self times are not known; give its .loops.json with --table"
+                .to_owned(),
+        ),
+        TableChoice::Unusable(why) => notes.push(format!(
+            "the side table in the module cannot be used ({why}), so its functions and loops have \
+             numbers only; give its .loops.json with --table"
+        )),
+    }
+    let never = tree.nodes.iter().filter(|node| node.all.hits == 0).count();
+    if never > 0 && !all {
+        notes.push(match never {
+            1 => {
+                "1 function or loop that was never entered is not shown (--all shows it)".to_owned()
+            }
+            n => format!(
+                "{} functions and loops that were never entered are not shown (--all shows them)",
+                grouped(n as u128)
+            ),
+        });
+    }
+    let unended = tree.nodes.iter().filter(|node| node.all.unended() > 0).count();
+    if unended > 0 {
+        notes.push(
+            "hits that did not end were left by an exception, longjmp or the end of the program; \
+             their time is not known and not included"
+                .to_owned(),
+        );
+    }
+    let rows = |n: u64| plural(n.into(), "row");
+    if tree.beyond > 0 {
+        let (rows, ids) = (rows(tree.beyond), tree.ids);
+        notes.push(format!("{rows} with ids beyond the module's {ids} were skipped"));
+    }
+    if tree.damaged > 0 {
+        let rows = rows(tree.damaged);
+        notes.push(format!("in {rows}, times contradict each other; only the hits are used"));
+    }
+    if let Some(table) = tree.table.as_ref().filter(|table| !table.skipped.is_empty()) {
+        let mut reasons: BTreeMap<&str, u128> = BTreeMap::new();
+        table.skipped.iter().for_each(|skipped| *reasons.entry(&skipped.why).or_default() += 1);
+        let mut reasons: Vec<(&str, u128)> = reasons.into_iter().collect();
+        reasons.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+        let mut texts: Vec<String> = reasons
+            .iter()
+            .take(REASONS)
+            .map(|(why, n)| format!("{why} ({})", grouped(*n)))
+            .collect();
+        if reasons.len() > REASONS {
+            texts.push("other reasons (--format json lists all)".to_owned());
+        }
+        let n = plural(table.skipped.len() as u128, "place");
+        notes.push(format!("not instrumented: {n}: {}", texts.join("; ")));
+    }
+    notes
+}
+
+/// What the table as a whole lacks.
+pub fn of_table(loops: &Loops<'_>) -> Vec<String> {
+    let mut notes = Vec::new();
+    if loops.table.strays > 0 {
+        let rows = plural(loops.table.strays.into(), "row");
+        notes.push(format!("{rows} of unknown modules were skipped"));
+    }
+    notes
+}

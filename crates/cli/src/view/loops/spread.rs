@@ -1,0 +1,96 @@
+//! How the times of loops are distributed, for the statistics: mean and standard deviation of the hits
+//! that were timed. Single times are not kept, so there is no more.
+
+use std::io::{self, Write};
+
+use analysis::loops::{LoopNode, LoopTree};
+use serde::Serialize;
+
+use super::{Loops, full_name};
+use crate::view::layout::{Kind, Names, Shown, layout};
+use crate::view::units::{count, percent, time};
+use crate::view::wrap::{PROSE_WIDTH, wrapped};
+
+const NAME_WIDTH: usize = 28;
+
+/// In JSON.
+#[derive(Serialize)]
+pub struct SpreadOut {
+    module: String,
+    id: u32,
+    name: String,
+    hits: u128,
+    timed_hits: u128,
+    mean_ns: Option<f64>,
+    standard_deviation_ns: Option<f64>,
+}
+
+/// The loops that were entered and timed and whose name matches.
+fn chosen<'a>(loops: &'a Loops<'_>, glob: Option<&str>) -> Vec<(&'a LoopTree, &'a LoopNode)> {
+    let wanted = |(tree, node): &(&LoopTree, &LoopNode)| {
+        node.all.ended > 0
+            && glob.is_none_or(|glob| model::glob::matches(glob, &full_name(tree, node)))
+    };
+    loops.entered().filter(wanted).collect()
+}
+
+/// The mean of the timed hits, as they were measured.
+fn mean_ns(tree: &LoopTree, node: &LoopNode) -> Option<f64> {
+    tree.ns(node.all.ticks as f64 / node.all.ended as f64)
+}
+
+fn deviation_ns(tree: &LoopTree, node: &LoopNode) -> Option<f64> {
+    tree.ns(node.all.deviation?)
+}
+
+/// One object for each loop.
+pub fn json(loops: &Loops<'_>, glob: Option<&str>) -> Vec<SpreadOut> {
+    let out = |(tree, node): (&LoopTree, &LoopNode)| SpreadOut {
+        module: tree.identity(),
+        id: node.id,
+        name: full_name(tree, node),
+        hits: node.all.hits,
+        timed_hits: node.all.ended,
+        mean_ns: mean_ns(tree, node),
+        standard_deviation_ns: deviation_ns(tree, node),
+    };
+    chosen(loops, glob).into_iter().map(out).collect()
+}
+
+/// A table, if there is anything in it. Returns whether there is.
+pub fn print(
+    out: &mut impl Write,
+    loops: &Loops<'_>,
+    glob: Option<&str>,
+    width: Option<usize>,
+) -> io::Result<bool> {
+    let all = chosen(loops, glob);
+    if all.is_empty() {
+        return Ok(false);
+    }
+    writeln!(out, "Statistics for loops and functions, of the hits that were timed:")?;
+    type Pair<'a> = (&'a LoopTree, &'a LoopNode);
+    let column = |rank, title: &'static str, kind, cell: &dyn Fn(&Pair<'_>) -> Option<String>| {
+        let cells = all.iter().map(|pair| cell(pair).unwrap_or_else(|| "–".to_owned()));
+        Shown { name: title, title: title.to_owned(), rank, kind, cells: cells.collect() }
+    };
+    let columns = vec![
+        column(0, "loop", Kind::Text, &|(tree, node)| Some(full_name(tree, node))),
+        column(4, "hits", Kind::Number, &|(_, node)| Some(count(node.all.hits))),
+        column(3, "timed", Kind::Number, &|(_, node)| Some(count(node.all.ended))),
+        column(1, "mean", Kind::Number, &|(tree, node)| mean_ns(tree, node).map(time)),
+        column(2, "standard deviation", Kind::Number, &|(tree, node)| {
+            deviation_ns(tree, node).map(time)
+        }),
+        column(5, "of mean", Kind::Number, &|(tree, node)| {
+            let mean = mean_ns(tree, node).filter(|mean| *mean > 0.0)?;
+            Some(percent(deviation_ns(tree, node)? / mean))
+        }),
+    ];
+    let laid = layout(out, columns, Names::Shortened(NAME_WIDTH), width)?;
+    if !laid.left_out.is_empty() {
+        let prose = width.unwrap_or(PROSE_WIDTH);
+        wrapped(out, "not shown: ", &laid.left_out.join(", "), prose)?;
+    }
+    Ok(true)
+}

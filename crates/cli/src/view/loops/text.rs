@@ -1,0 +1,204 @@
+//! Trees of loops for people.
+//!
+//! ```text
+//!  name     id    hits            inclusive                self  of parent  source
+//!  matmul    0       1     21.0 ms ±1.10 µs     1.20 µs ±300 ns          –  mm.c:3
+//!    i       1     256     21.0 ms ±1.10 µs     0.90 ms ±310 µs    100.0 %  mm.c:4
+//!      k     2  65,536  ≈ 20.1 ms ±0.30 ms     20.1 ms ±0.30 ms     95.7 %  mm.c:6
+//! ```
+
+use std::io::{self, Write};
+
+use analysis::loops::{Estimate, LoopNode, LoopTree, Numbers};
+
+use super::{Loops, iterations, iterations_per_hit, name, source, thread_name};
+use crate::terminal::visible;
+use crate::view::layout::{Kind, Names, Shown, layout};
+use crate::view::names::place;
+use crate::view::units::{count, number, percent, time};
+
+/// What marks iterations that were counted for some hits only.
+const SCALED: &str = "~";
+/// Names are not shortened below this, as long as there are other columns to leave out.
+const NAME_WIDTH: usize = 22;
+/// The rank of counters.
+const COUNTERS: u8 = 12;
+/// What a place in the source is shortened to.
+const SOURCE_WIDTH: usize = 20;
+/// What marks times that are only good as samples.
+const SAMPLED_ONLY: &str = "≈ ";
+
+/// Which rows are shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rows {
+    /// Also a row for each thread.
+    pub threads: bool,
+    /// Also what was never entered.
+    pub all: bool,
+}
+
+/// A row: a node, of all threads or of one.
+struct Line<'a> {
+    name: String,
+    node: &'a LoopNode,
+    numbers: &'a Numbers,
+    of_thread: bool,
+}
+
+/// Prints one tree. Returns whether a time is marked as only good as a sample, and whether there is
+/// a time with an interval.
+pub fn tree(
+    out: &mut impl Write,
+    loops: &Loops<'_>,
+    tree: &LoopTree,
+    rows: Rows,
+    width: Option<usize>,
+) -> io::Result<Marks> {
+    let lines = lines(loops, tree, rows);
+    let columns = columns(loops, tree, &lines);
+    layout(out, columns, Names::Shortened(NAME_WIDTH), width)?.say_left_out(out, width)?;
+    let times = || lines.iter().filter_map(|line| line.numbers.times(loops.raw));
+    let doubtful = |of: fn(&Estimate) -> bool| {
+        times().any(|t| of(&t.inclusive) || t.own.is_some_and(|own| of(&own)))
+    };
+    Ok(Marks {
+        sampled_only: lines.iter().any(|line| line.numbers.sampled_only),
+        intervals: doubtful(|e| e.margin.is_some_and(|margin| margin > 0.0)),
+        unknown: doubtful(|e| e.margin.is_none()),
+        scaled: lines.iter().any(|line| {
+            let (entry, numbers) = (tree.entry(line.node), line.numbers);
+            numbers.iterated > 0 && iterations(entry, numbers).is_none()
+        }),
+    })
+}
+
+/// Which marks are to be explained.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Marks {
+    /// `≈`
+    pub sampled_only: bool,
+    /// `±`
+    pub intervals: bool,
+    /// `±?`
+    pub unknown: bool,
+    /// `~`
+    pub scaled: bool,
+}
+
+impl Marks {
+    /// Those of both.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            sampled_only: self.sampled_only | other.sampled_only,
+            intervals: self.intervals | other.intervals,
+            unknown: self.unknown | other.unknown,
+            scaled: self.scaled | other.scaled,
+        }
+    }
+}
+
+fn lines<'a>(loops: &Loops<'_>, tree: &'a LoopTree, rows: Rows) -> Vec<Line<'a>> {
+    let several = tree.threads.windows(2).any(|pair| pair[0].process != pair[1].process);
+    let mut lines = Vec::new();
+    for node in tree.nodes.iter().filter(|node| rows.all || node.all.hits > 0) {
+        let indent = |level: u32| "  ".repeat(level.min(40) as usize);
+        lines.push(Line {
+            name: indent(node.level) + &name(tree, node),
+            node,
+            numbers: &node.all,
+            of_thread: false,
+        });
+        for (thread, numbers) in node.threads.iter().filter(|_| rows.threads) {
+            let thread = thread_name(loops.profile, tree.threads[*thread], several);
+            lines.push(Line {
+                name: format!("{}· {thread}", indent(node.level)),
+                node,
+                numbers,
+                of_thread: true,
+            });
+        }
+    }
+    lines
+}
+
+fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Shown<'a>> {
+    let mut columns = Vec::new();
+    let missing = || "–".to_owned();
+    let mut add =
+        |rank: u8, title: &'a str, kind: Kind, cell: &dyn Fn(&Line<'_>) -> Option<String>| {
+            let cells: Vec<Option<String>> = lines.iter().map(cell).collect();
+            // A column in which nothing is known says less than its absence.
+            if rank == 0 || cells.iter().any(Option::is_some) {
+                let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(missing)).collect();
+                columns.push(Shown { name: title, title: title.to_owned(), rank, kind, cells });
+            }
+        };
+    let of_node = |line: &Line<'_>, text: Option<String>| match line.of_thread {
+        true => Some(String::new()),
+        false => text,
+    };
+    let times = |line: &Line<'_>| line.numbers.times(loops.raw).copied();
+    let ticks = |estimate: Estimate| timed(tree, estimate);
+    let mark = |line: &Line<'_>, text: String| match line.numbers.sampled_only {
+        true => format!("{SAMPLED_ONLY}{text}"),
+        false => text,
+    };
+    add(0, "name", Kind::Text, &|line| Some(line.name.clone()));
+    add(1, "id", Kind::Number, &|line| of_node(line, Some(line.node.id.to_string())));
+    add(8, "depth", Kind::Number, &|line| {
+        of_node(line, tree.entry(line.node)?.depth.map(|depth| depth.to_string()))
+    });
+    add(0, "hits", Kind::Number, &|line| Some(count(line.numbers.hits)));
+    add(7, "iterations", Kind::Number, &|line| {
+        let (entry, numbers) = (tree.entry(line.node), line.numbers);
+        let scaled = || {
+            let all = iterations_per_hit(entry, numbers)? * numbers.hits as f64;
+            Some(format!("{SCALED}{}", count(all.round() as u128)))
+        };
+        iterations(entry, numbers).map(count).or_else(scaled)
+    });
+    add(2, "inclusive", Kind::Number, &|line| Some(mark(line, ticks(times(line)?.inclusive))));
+    add(2, "self", Kind::Number, &|line| times(line)?.own.map(ticks));
+    add(5, "mean per hit", Kind::Number, &|line| times(line)?.mean.map(ticks));
+    add(3, "of parent", Kind::Number, &|line| times(line)?.share.map(|share| percent(share.value)));
+    add(9, "threads", Kind::Number, &|line| {
+        of_node(line, Some(line.node.threads.len().to_string()))
+    });
+    add(10, "imbalance", Kind::Number, &|line| of_node(line, line.node.imbalance.map(number)));
+    let unended = lines.iter().any(|line| line.numbers.unended() > 0);
+    if unended {
+        add(3, "not ended", Kind::Number, &|line| Some(count(line.numbers.unended())));
+    }
+    add(11, "timed", Kind::Number, &|line| line.numbers.raw.map(|_| count(line.numbers.begun)));
+    for (i, counter) in loops.profile.manifest.counters.iter().enumerate() {
+        add(COUNTERS, &counter.name, Kind::Number, &|line| {
+            Some(number(line.numbers.counter(i)?.per_hit()))
+        });
+    }
+    // Its end says most. All of it is in JSON and CSV.
+    let short = |text: String| place(&visible(&text), SOURCE_WIDTH);
+    add(4, "source", Kind::Text, &|line| of_node(line, source(tree, line.node).map(short)));
+    let counters = columns.iter_mut().filter(|column| column.rank == COUNTERS);
+    counters.for_each(|column| column.title += "/hit");
+    columns
+}
+
+/// A time with its interval, in the unit that fits; in ticks where their rate is not known.
+pub fn timed(tree: &LoopTree, estimate: Estimate) -> String {
+    let text = |ticks: f64| {
+        let positive = match tree.ns(ticks.abs()) {
+            Some(ns) => time(ns),
+            None => format!("{} ticks", number(ticks.abs())),
+        };
+        match ticks < 0.0 {
+            true => format!("-{positive}"),
+            false => positive,
+        }
+    };
+    let value = text(estimate.value);
+    match estimate.margin {
+        Some(margin) if margin > 0.0 => format!("{value} ±{}", text(margin)),
+        Some(_) => value,
+        None => format!("{value} ±?"),
+    }
+}

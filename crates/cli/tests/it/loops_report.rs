@@ -1,0 +1,280 @@
+//! Loops of a program that clang compiled, from its text to the report: what is counted is what the
+//! source says, and a delay shows up where it is.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use testkit::Scratch;
+
+use crate::support::trace_processor::TraceProcessor;
+use crate::support::{counterpoint, skip};
+
+/// Lines of the four loops in `siblings.c`, and how often the body of each runs per hit.
+const SIBLINGS: [(u64, u64); 4] = [(24, 50), (25, 60), (26, 70), (27, 80)];
+const ROUNDS: u64 = 300;
+
+fn output(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{command:?}: {said}");
+    output
+}
+
+/// The newest clang that there is, if it writes text that can be instrumented.
+fn clang(test: &str) -> Option<&'static str> {
+    let all = ["clang-22", "clang-19", "clang-16", "clang"];
+    let works = |name: &&str| {
+        let version = Command::new(name).arg("-dumpversion").output().ok();
+        let text = version.map(|v| String::from_utf8_lossy(&v.stdout).into_owned());
+        let major = text.and_then(|text| text.split('.').next()?.trim().parse::<u32>().ok());
+        major.is_some_and(|major| major >= 15)
+    };
+    let found = all.into_iter().find(works);
+    if found.is_none() {
+        skip(test, "no clang of LLVM 15 or later");
+    }
+    found
+}
+
+/// A program instrumented in one mode.
+struct Instrumented {
+    counterpoint: PathBuf,
+    program: PathBuf,
+    scratch: Scratch,
+}
+
+impl Instrumented {
+    fn new(test: &str, mode: &str) -> Option<Self> {
+        let counterpoint = counterpoint(test)?;
+        let clang = clang(test)?;
+        let scratch = Scratch::new();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let source = source.join("../../tests/programs/loops/siblings.c").canonicalize().unwrap();
+        let [text, instrumented, program] =
+            ["s.ll", "s.lwp.ll", "s"].map(|name| scratch.join(name));
+        let compile = ["-O1", "-g", "-S", "-emit-llvm", "-o"];
+        output(Command::new(clang).args(compile).arg(&text).arg(&source));
+        output(
+            Command::new(&counterpoint)
+                .args(["loops", "instrument", "--min-height", "0", "--mode", mode])
+                .arg(&text)
+                .arg("-o")
+                .arg(&instrumented),
+        );
+        let again = ["-O1", "-Xclang", "-disable-llvm-passes", "-o"];
+        output(Command::new(clang).args(again).arg(&program).arg(&instrumented));
+        Some(Self { counterpoint, program, scratch })
+    }
+
+    /// The rows of a run in which this sibling waits.
+    fn rows(&self, slow: usize) -> Vec<Value> {
+        let profile = self.scratch.join(&format!("{slow}.cpt"));
+        let arguments = [slow.to_string(), ROUNDS.to_string()];
+        let alone = output(Command::new(&self.program).args(&arguments));
+        let recorded = output(
+            Command::new(&self.counterpoint)
+                .args(["run", "--loops", "-e", "none", "-o"])
+                .arg(&profile)
+                .arg("--")
+                .arg(&self.program)
+                .args(&arguments),
+        );
+        assert_eq!(recorded.stdout, alone.stdout);
+        let report = output(
+            Command::new(env!("CARGO_BIN_EXE_counterpoint"))
+                .args(["loops", "report", "--format", "json"])
+                .arg(&profile),
+        );
+        let document: Value = serde_json::from_slice(&report.stdout).unwrap();
+        let modules = document["modules"].as_array().unwrap();
+        assert_eq!(modules.len(), 1);
+        modules[0]["rows"].as_array().unwrap().clone()
+    }
+}
+
+/// The row of a loop in this line.
+fn of_line(rows: &[Value], line: u64) -> &Value {
+    let found: Vec<&Value> =
+        rows.iter().filter(|row| row["kind"] == "loop" && row["line"] == line).collect();
+    assert_eq!(found.len(), 1, "line {line}: {found:?}");
+    found[0]
+}
+
+fn delay_is_where_it_is(test: &str, mode: &str) {
+    let Some(program) = Instrumented::new(test, mode) else { return };
+    for slow in 0..SIBLINGS.len() {
+        let rows = program.rows(slow);
+        let outer = of_line(&rows, 23);
+        assert_eq!(outer["hits"], 1);
+        let own = |row: &Value| row["compensated"]["self"]["ns"].as_f64().unwrap();
+        let waits = own(of_line(&rows, SIBLINGS[slow].0));
+        for (n, (line, iterations)) in SIBLINGS.into_iter().enumerate() {
+            let row = of_line(&rows, line);
+            assert_eq!((&row["hits"], &row["parent"]), (&ROUNDS.into(), &outer["id"]));
+            // Only timed hits count their iterations, which are the same in each.
+            assert_eq!(row["iterations_per_hit"], iterations as f64, "{row}");
+            assert!(mode == "sampled" || row["iterations"] == ROUNDS * iterations, "{row}");
+            // A wait is some hundred dependent multiplications: it is longer by far more than ten
+            // times, whatever else the machine does.
+            if n != slow {
+                assert!(own(row) * 10.0 < waits, "{mode}, {slow} waits {waits}: {row}");
+            }
+        }
+        // Nor is it in what is around them. On a busy machine samples miss the few hits in which the
+        // thread lost its CPU, and that time is then in the self time of what is around.
+        assert!(mode == "sampled" || own(outer) * 10.0 < waits, "{mode}, {slow}: {outer}");
+    }
+}
+
+#[test]
+fn a_delay_shows_up_in_its_loop_timed() {
+    delay_is_where_it_is("a_delay_shows_up_in_its_loop_timed", "timed");
+}
+
+#[test]
+fn a_delay_shows_up_in_its_loop_sampled() {
+    delay_is_where_it_is("a_delay_shows_up_in_its_loop_sampled", "sampled");
+}
+
+/// In mode timed the numbers of each thread add up to the last tick.
+#[test]
+fn children_and_self_are_the_parent() {
+    let test = "children_and_self_are_the_parent";
+    let Some(program) = Instrumented::new(test, "timed") else { return };
+    let rows = program.rows(1);
+    let outer = of_line(&rows, 23);
+    let number = |value: &Value| value.as_f64().unwrap();
+    let children: f64 =
+        SIBLINGS.iter().map(|(line, _)| number(&of_line(&rows, *line)["measured_ticks"])).sum();
+    assert_eq!(number(&outer["child_ticks"]), children);
+    let own = number(&outer["raw"]["self"]["ticks"]);
+    assert_eq!(children + own, number(&outer["measured_ticks"]));
+}
+
+/// Mode log gives the table of the original, with places in the machine code, and slices.
+#[test]
+fn mode_log_has_offsets_and_slices() {
+    let test = "mode_log_has_offsets_and_slices";
+    let Some(program) = Instrumented::new(test, "log") else { return };
+    program.rows(0);
+    let profile = program.scratch.join("0.cpt");
+    let view = |args: &[&str]| {
+        let command = &mut Command::new(env!("CARGO_BIN_EXE_counterpoint"));
+        String::from_utf8(output(command.args(args).arg(&profile)).stdout).unwrap()
+    };
+    let table = view(&["loops", "report", "--format", "lwp-csv"]);
+    let mut lines = table.lines();
+    let head = "Function Name,Loop/Function ID,Loop Depth,Start Offset,End Offset,Processor Cycles";
+    assert_eq!(lines.next(), Some(head));
+    let mut places = Vec::new();
+    for line in lines {
+        let cells: Vec<&str> = line.split(',').collect();
+        let offset =
+            |cell: &str| u64::from_str_radix(cell.strip_prefix("0x").unwrap(), 16).unwrap();
+        let (begin, end) = (offset(cells[3]), offset(cells[4]));
+        assert!(begin < end, "{line}");
+        assert!(cells[5].parse::<u64>().unwrap() > 0, "{line}");
+        if cells[0] == "work" {
+            places.push((cells[2].to_owned(), begin, end));
+        }
+    }
+    // The function is around its loop, and that around the four, which follow one another.
+    assert_eq!(places.iter().map(|p| p.0.as_str()).collect::<String>(), "-01111");
+    assert!(places.windows(2).all(|pair| pair[0].1 < pair[1].1), "{places:x?}");
+    assert!(places[2..].iter().all(|p| p.2 < places[1].2 && places[1].2 < places[0].2));
+    assert!(places[2..].windows(2).all(|pair| pair[0].2 < pair[1].1), "{places:x?}");
+    // The first 100 hits of each of the siblings, with the outer loop around them.
+    let trace: Value = serde_json::from_str(&view(&["trace", "export", "-o", "-"])).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let slices: Vec<&Value> = events.iter().filter(|event| event["cat"] == "loop").collect();
+    let named = |name: &str| slices.iter().filter(|slice| slice["name"] == name).count();
+    let names: Vec<&str> = slices.iter().map(|slice| slice["name"].as_str().unwrap()).collect();
+    assert_eq!(named("work"), 1, "{names:?}");
+    let siblings = names.iter().filter(|name| name.starts_with("work:")).count();
+    assert_eq!(siblings, 1 + 4 * 100);
+    assert_eq!(trace["counterpoint_end"]["loops"]["modules"], 1);
+    // They are no calls when the trace is imported again.
+    let file = program.scratch.join("t.json");
+    std::fs::write(&file, trace.to_string()).unwrap();
+    let again = program.scratch.join("again.cpt");
+    let command = &mut Command::new(env!("CARGO_BIN_EXE_counterpoint"));
+    let said = output(command.args(["trace", "import"]).arg(&file).arg("-o").arg(&again)).stderr;
+    assert!(String::from_utf8_lossy(&said).contains("including 0 calls"));
+}
+
+/// Perfetto's trace processor nests the hits as the source does. (Chrome's JSON has times that it reads as
+/// doubles, off by up to 1 ns, which is enough to part hits of some nanoseconds from each other.)
+#[test]
+fn perfetto_nests_the_hits() {
+    let test = "perfetto_nests_the_hits";
+    let Some(program) = Instrumented::new(test, "log") else { return };
+    let Some(mut oracle) = TraceProcessor::start(test) else { return };
+    program.rows(3);
+    let profile = program.scratch.join("3.cpt");
+    let file = program.scratch.join("t.pftrace");
+    let command = &mut Command::new(env!("CARGO_BIN_EXE_counterpoint"));
+    output(command.args(["trace", "export"]).arg(&profile).arg("-o").arg(&file));
+    let slices = oracle.timeline(&file).slices;
+    let depths = |wanted: &dyn Fn(&str) -> bool| -> Vec<i64> {
+        let found = slices.iter().filter(|slice| wanted(&slice.name));
+        let mut depths: Vec<i64> = found.map(|slice| slice.depth).collect();
+        depths.sort_unstable();
+        depths
+    };
+    assert_eq!(depths(&|name| name == "work"), [0]);
+    assert_eq!(depths(&|name| name.starts_with("work:")), [vec![1], vec![2; 4 * 100]].concat());
+    // Called in the last of the four loops.
+    assert_eq!(depths(&|name| name == "wait"), vec![3; 100]);
+    assert!(slices.iter().all(|slice| slice.category == "loop"));
+    let facts = "select str_value from metadata where name like '%counterpoint%'";
+    let facts: Vec<String> =
+        oracle.query(facts).iter().filter_map(|row| Some(row[0].as_str()?.to_owned())).collect();
+    assert!(facts.iter().any(|facts| facts.contains("most_expensive")), "{facts:?}");
+}
+
+/// Every view knows them, and what was said in one line at the end of the run.
+#[test]
+fn other_views_know_loops() {
+    let test = "other_views_know_loops";
+    let Some(program) = Instrumented::new(test, "sampled") else { return };
+    let rows = program.rows(2);
+    let profile = program.scratch.join("2.cpt");
+    let view = |args: &[&str]| {
+        let command = &mut Command::new(env!("CARGO_BIN_EXE_counterpoint"));
+        let output = output(command.args(args).arg(&profile));
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let hits: u64 = rows.iter().map(|row| row["hits"].as_u64().unwrap()).sum();
+    let report: Value = serde_json::from_str(&view(&["report", "--format", "json"]).0).unwrap();
+    assert_eq!(report["loops"]["hits"], hits);
+    assert_eq!(report["loops"]["most_expensive"].as_array().unwrap().len(), 5);
+    let (text, _) = view(&["report", "--width", "100"]);
+    assert!(text.contains("no calls were recorded, but loops were:"), "{text}");
+    assert!(text.contains("work:") && text.lines().all(|l| l.chars().count() <= 100), "{text}");
+    let stats: Value = serde_json::from_str(&view(&["stats", "--format", "json"]).0).unwrap();
+    assert_eq!(stats["loops"].as_array().unwrap().len(), rows.len());
+    assert!(view(&["stats"]).0.contains("standard deviation"));
+    let (csv, _) = view(&["export", "--format", "csv", "--what", "loops"]);
+    assert_eq!(csv.lines().count(), 1 + rows.len(), "{csv}");
+    let (json, _) = view(&["export", "--format", "json", "--what", "loops", "--filter", "work:*"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["schema"], "counterpoint.loop_rows/1");
+    assert_eq!(json["rows"].as_array().unwrap().len(), 5);
+    let (_, said) = view(&["trace", "export", "-o", "-"]);
+    assert!(said.contains("only mode log records single hits"), "{said}");
+    assert!(view(&["recover"]).1.contains("hits of loops and functions in 1 instrumented module"));
+    // A side table of another module is refused, and both are named.
+    let other = program.scratch.join("s.lwp.loops.json");
+    let mut table: Value = serde_json::from_slice(&std::fs::read(&other).unwrap()).unwrap();
+    let identity = table["module"].as_str().unwrap().to_owned();
+    table["module"] = "00ff".into();
+    std::fs::write(&other, table.to_string()).unwrap();
+    let command = &mut Command::new(env!("CARGO_BIN_EXE_counterpoint"));
+    let refused =
+        command.args(["loops", "report", "--table"]).arg(&other).arg(&profile).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("module 00ff") && said.contains(&identity), "{said}");
+}

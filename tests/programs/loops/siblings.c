@@ -1,0 +1,36 @@
+// Four loops side by side in a loop, one of which waits: siblings N ROUNDS. Loop N (0 to 3) calls
+// `wait` in each of its iterations, the others do not.
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static volatile uint64_t sink;
+
+// Long beside what the loops do themselves. The chain of dependent steps cannot be shortened.
+__attribute__((noinline)) static void wait(void) {
+  uint64_t x = sink;
+  for (int i = 0; i < 400; ++i) x = x * 6364136223846793005u + 1442695040888963407u;
+  sink = x;
+}
+
+#define STEP(n)          \
+  x = x * 31 + (uint64_t)j; \
+  sink = x;              \
+  if (slow == (n)) wait();
+
+__attribute__((noinline)) static uint64_t work(int slow, int rounds) {
+  uint64_t x = 1;
+  for (int i = 0; i < rounds; ++i) {
+    for (int j = 0; j < 50; ++j) { STEP(0) }
+    for (int j = 0; j < 60; ++j) { STEP(1) }
+    for (int j = 0; j < 70; ++j) { STEP(2) }
+    for (int j = 0; j < 80; ++j) { STEP(3) }
+  }
+  return x;
+}
+
+int main(int argc, char **argv) {
+  if (argc < 3) return 2;
+  printf("%llu\n", (unsigned long long)work(atoi(argv[1]), atoi(argv[2])));
+  return 0;
+}
