@@ -38,7 +38,7 @@ enum Format {
     /// A table that fits the terminal
     #[default]
     Table,
-    /// One JSON document, counterpoint.doctor/1
+    /// One JSON document; docs/schema.md describes it
     Json,
 }
 

@@ -28,12 +28,13 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum End {
-    /// Make a profile as the variables ask, and write the path of its run file to descriptor 3
+    /// Make a profile as the IREE_HOOK_… variables ask, and write the path of its run file to
+    /// descriptor 3
     Prepare {
         /// Id of the process that asks for the profile
         process: u32,
     },
-    /// Print the statistics of such a profile, write its CSV files and remove it
+    /// Print the statistics of a profile that `hook prepare` made, write its CSV files and remove it
     Report {
         /// Profile directory
         profile: PathBuf,

@@ -30,7 +30,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["profile", "close"])]
     orphans: bool,
     /// End a recording that `counterpoint env` prepared, so that no further program can
-    /// join it. It must have no running process.
+    /// join it. All programs of the recording must have ended.
     #[arg(long)]
     close: bool,
 }

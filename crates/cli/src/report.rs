@@ -65,8 +65,8 @@ pub struct Args {
     /// variable COLUMNS. Without either, tables are as wide as they need to be.
     #[arg(long, value_name = "N")]
     width: Option<usize>,
-    /// End a recording that `counterpoint env` prepared, as `recover --close` does. It
-    /// must have no running process.
+    /// End a recording that `counterpoint env` prepared, as `recover --close` does. All
+    /// programs of the recording must have ended.
     #[arg(long)]
     close: bool,
 }

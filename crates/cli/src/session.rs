@@ -46,7 +46,8 @@ enum What {
 struct PrepareArgs {
     #[command(flatten)]
     recording: Recording,
-    /// Leave out counters that do not work here with a warning each, instead of failing
+    /// Leave out each counter that does not work on this machine, with a warning, instead of
+    /// failing
     #[arg(long)]
     skip_missing: bool,
     /// Output format

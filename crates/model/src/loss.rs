@@ -65,7 +65,7 @@ losses! {
     2 ProbeReentered "probe_reentered" Missing
         "calls that ran but were not recorded, because a signal handler made them while it interrupted the recorder, or because they were nested more than thirty-two deep";
     3 NoPage "no_page" Missing
-        "calls not recorded because no recorder page was free or the recorder's state for the thread could not be created; use fewer threads or a larger pool";
+        "calls not recorded because no recorder page was free or the recorder's state for the thread could not be created; use fewer threads";
     4 FlushFailed "flush_failed" Missing
         "calls dropped because a full page could not be written to the profile; see the errno, and check the disk space and the permissions of the output directory";
     5 FileSizeLimit "file_size_limit" Missing
@@ -87,7 +87,7 @@ losses! {
     13 ThreadGone "thread_gone" Missing
         "calls that were not recorded because thread-exit destructors made them after the recorder had left the thread";
     14 AgentDisabled "agent_disabled" Missing
-        "times that the recorder turned itself off after an internal error; the rest of the process is not recorded. Please report it";
+        "occasions on which the recorder turned itself off after an internal error; the rest of the process is not recorded. Please report it";
     15 PartUnwritable "part_unwritable" Missing
         "processes whose metadata, or part of it, could not be written to the profile; their calls may show numbers instead of names";
     16 ProcessTableFull "process_table_full" Note
@@ -125,11 +125,11 @@ losses! {
     32 ChildOtherMachine "child_other_machine" Missing
         "programs that were started and are built for another processor or word size; the recorder was removed from their environment, so neither they nor what they start is recorded";
     33 ChildWithoutVariables "child_without_variables" Missing
-        "programs that were started with an environment that lacks the recorder's variables (LD_PRELOAD, COUNTERPOINT_RUN_FILE), on purpose; neither they nor what they start is recorded";
+        "programs that were started without the recorder's variables (LD_PRELOAD, COUNTERPOINT_RUN_FILE) in their environment; the variables are not put back, because they were removed on purpose, so neither these programs nor what they start is recorded";
     34 SecondAgent "second_agent" Note
         "processes into which Counterpoint was loaded twice; the first library records, and the second does nothing";
     35 OpShapesLeftOut "op_shapes_left_out" Missing
-        "calls of ops that were recorded by name only, because their arguments have too many shapes, or too many different ones (65,536 in a process)";
+        "calls of ops that were recorded by name only, because their arguments have more shapes than can be recorded, or because the process has used too many different shapes (65,536)";
     36 ParallelUnseen "parallel_unseen" Missing
         "virtual machines whose compiled code was loaded before its parallel launches could be watched; what their ops do on other threads is not counted for any op";
     37 TaskNotRecorded "task_not_recorded" Missing
@@ -137,13 +137,13 @@ losses! {
     38 CollectorFailed "collector_failed" Missing
         "calls for which a user's collector failed or wrote more values than it declared; the calls are recorded without its values";
     39 ChildSanitized "child_sanitized" Missing
-        "programs under a checker that the recorder would disturb: a shared AddressSanitizer runtime that must be loaded before every other library (older than GCC 8, or with options set by the program itself), so that neither the program nor what it starts is recorded; or valgrind's helgrind or drd";
+        "programs that were not recorded, because the recorder would disturb their checker: either a shared AddressSanitizer runtime that must be loaded before every other library (older than GCC 8, or with options set by the program itself; what such a program starts is not recorded either), or valgrind's helgrind or drd";
     40 FileRefused "file_refused" Missing
         "files of the profile that were not opened because they are symbolic links, pipes, devices or anything else that is not a plain file; their data is missing";
     41 PoolRefused "pool_refused" Missing
         "recorder pools that the manifest names but that do not belong to this profile; they were neither read nor changed, and calls that had not been flushed are missing";
     42 PoolOfOriginal "pool_of_original" Note
-        "recorder pools of the profile that this one is a copy of; their calls are shown here, but they move into the original when that is opened, and this copy then lacks them";
+        "recorder pools that belong to the profile of which this one is a copy; their calls are shown here, but move into the original when the original is opened, and are then missing from this copy";
     43 TraceValueLost "trace_value_lost" Missing
         "values of an imported trace that do not fit their key (a time beyond ±292 years, a list as a name) or are not JSON (NaN, Infinity); they are missing";
     44 TraceEventDamaged "trace_event_damaged" Missing

@@ -19,10 +19,10 @@ use crate::view::units::plural;
 /// The version of the JSON document.
 const CHECK_SCHEMA: &str = "counterpoint.trace-check/1";
 
-/// Check a trace file of any program, in Chrome JSON or Perfetto's format, also with gzip.
+/// Check a trace file in Chrome JSON or Perfetto's format, whichever program wrote it.
 ///
-/// Reports errors that any reader would run into, and at which byte they are. The exit code is
-/// 1 if there are any.
+/// The file may be compressed with gzip. Reports errors that any reader would run into, and at
+/// which byte they are. The exit code is 1 if there are any.
 #[derive(clap::Args)]
 pub struct Args {
     /// Trace files; `-` is standard input.
