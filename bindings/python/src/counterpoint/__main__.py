@@ -1,4 +1,5 @@
-"""`python -m counterpoint`, and the command `counterpoint` of an installed package: the program."""
+"""Runs the program `counterpoint`, for `python -m counterpoint` and for the command of an installed
+package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report in a notebook: one table, which needs nothing from outside and sorts by its headers."""
+"""A report in a notebook: one table that loads nothing, and that a click on a header sorts."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ rows.forEach(function(row){body.appendChild(row)});
 
 
 def page(report: Report) -> str:
-    """The aggregated table, what stands below it, and the script that sorts it.
+    """Returns the aggregated table, the lines below it, and the script that sorts it.
 
-    Where scripts are not run (a notebook that is not trusted) it is the same table, unsorted."""
+    If the notebook is not trusted, scripts do not run, and the table cannot be sorted."""
     identity = f"counterpoint-{os.getpid()}-{next(_number)}"
     calls = _table.rows(report, sort=True, aggregate=True)
     feet = [_table.sums(calls), *_table.totals(report)]
@@ -100,7 +100,7 @@ def _row(row: Row, columns: list[str], numbers: _locale.Numbers) -> str:
         elif value is not None:
             attributes = f' data-value="{float(value)!r}"'
         if isinstance(value, Percent) and 0 <= value.percent <= 100:
-            # A bar behind the number.
+            # A bar in the background of the number.
             bar = f"linear-gradient(to left,rgba(66,133,244,.35) {value.percent:.1f}%,transparent 0)"
             attributes += f' style="background:{bar}"'
         tag = "th" if column == columns[0] else "td"

@@ -1,4 +1,4 @@
-"""Where the program and the shared library are.
+"""Finds the program and the shared library.
 
 | place | when |
 |---|---|
@@ -22,12 +22,12 @@ _REMEDY = (
 
 
 def program() -> str:
-    """The command `counterpoint`."""
+    """Returns the path of the program `counterpoint`."""
     return _find("bin/counterpoint")
 
 
 def library() -> str:
-    """libcounterpoint.so."""
+    """Returns the path of libcounterpoint.so."""
     return _find("lib/libcounterpoint.so")
 
 

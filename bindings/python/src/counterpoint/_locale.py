@@ -1,4 +1,5 @@
-"""How the user writes numbers, without `setlocale`, which would change it for the whole process."""
+"""Writes numbers as the user's locale does. It does not call `setlocale`, because that would change
+the locale of the whole process."""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ class Numbers:
     groups: tuple[int, ...] = ()
 
     def whole(self, number: int) -> str:
-        """`1234567` as `1,234,567` where people write it so."""
+        """Writes a whole number with the locale's separators: `1,234,567`."""
         sign, digits = ("-", str(-number)) if number < 0 else ("", str(number))
         return sign + self._grouped(digits)
 
     def fixed(self, number: float, places: int) -> str:
-        """With this many digits after the point."""
+        """Writes a number with this many digits after the point."""
         text = f"{number:.{places}f}"
         sign = "-" if text.startswith("-") else ""
         whole, _, fraction = text.lstrip("-").partition(".")
@@ -34,7 +35,7 @@ class Numbers:
         return sign + self._grouped(whole) + (self.point + fraction if fraction else "")
 
     def significant(self, number: float, digits: int) -> str:
-        """With this many significant digits."""
+        """Writes a number with this many significant digits."""
         return f"{number:.{digits}g}".replace(".", self.point)
 
     def _grouped(self, digits: str) -> str:
@@ -55,7 +56,7 @@ PLAIN = Numbers()
 
 @functools.lru_cache(maxsize=1)
 def of_user() -> Numbers:
-    """What LC_ALL, LC_NUMERIC or LANG ask for; plain numbers where that cannot be found out."""
+    """Returns the format that LC_ALL, LC_NUMERIC or LANG ask for, or plain numbers if it is not known."""
     try:
         libc = ctypes.CDLL(None)
         libc.newlocale.restype = ctypes.c_void_p

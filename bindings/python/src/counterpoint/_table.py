@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 FIRST = ("Name", "Duration (us)", "Percent", "Device", "Count", "Argument Shapes")
 MISSING = "–"
-# With the calls inside, which have rows of their own.
+# Durations that include the calls inside, which have rows of their own.
 INCLUSIVE = "Total Duration (us)"
 
 
 def in_order(columns: Iterable[str]) -> list[str]:
-    """The columns that come first in each table, then the others by name."""
+    """Returns the columns in the order of the table: a fixed list first, then all others by name."""
     there = set(columns)
     return [c for c in FIRST if c in there] + sorted(there.difference(FIRST))
 
 
 def text(report: Report, *, sort: bool, aggregate: bool, col_sums: bool) -> str:
-    """The whole table, with what stands below it."""
+    """Returns the whole table, with the lines below it."""
     calls = rows(report, sort=sort, aggregate=aggregate)
     lines = list(calls)
     if col_sums:
@@ -49,7 +49,7 @@ def text(report: Report, *, sort: bool, aggregate: bool, col_sums: bool) -> str:
 
 
 def rows(report: Report, *, sort: bool, aggregate: bool) -> list[Row]:
-    """The calls as the table shows them."""
+    """Returns the calls as rows of the table."""
     calls = merged(report.calls) if aggregate else [dict(row) for row in report.calls]
     if sort:
         calls.sort(key=_duration, reverse=True)
@@ -57,12 +57,12 @@ def rows(report: Report, *, sort: bool, aggregate: bool) -> list[Row]:
 
 
 def totals(report: Report) -> list[Row]:
-    """One line per device."""
+    """Returns one row of totals for each device."""
     return [{**row, "Name": Text("Total")} for row in report.device_metrics.values()]
 
 
 def merged(calls: Iterable[Row]) -> list[Row]:
-    """One row for all calls of the same op with the same arguments on the same device."""
+    """Merges all calls of the same op with the same arguments on the same device into one row."""
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in calls:
         op = _string(row, "Hash") or _string(row, "Name")
@@ -81,8 +81,8 @@ def merged(calls: Iterable[Row]) -> list[Row]:
 
 
 def sums(calls: Iterable[Row]) -> Row:
-    """Counts, durations and percents added up; a ratio has no sum, nor has a time that is in
-    several rows."""
+    """Adds up counts, durations and percentages. Ratios have no sum, and neither have times that are
+    contained in several rows."""
     columns: dict[str, list[Optional[Metric]]] = {}
     for row in calls:
         for column, value in row.items():
@@ -96,12 +96,12 @@ def sums(calls: Iterable[Row]) -> Row:
 
 
 def cell(row: Row, column: str, numbers: _locale.Numbers) -> str:
-    """Nothing where the row has no such column, a dash where the value is missing."""
+    """Returns the text of a cell: empty if the row has no such column, a dash if the value is missing."""
     return shown(row[column], numbers) if column in row else ""
 
 
 def shown(value: Optional[Metric], numbers: _locale.Numbers) -> str:
-    """One value, rounded, without its unit."""
+    """Returns a value as text, rounded and without its unit."""
     if isinstance(value, Duration):
         return numbers.fixed(value.microseconds, 2)
     if isinstance(value, Percent):
@@ -114,12 +114,12 @@ def shown(value: Optional[Metric], numbers: _locale.Numbers) -> str:
 
 
 def one_line(text: str) -> str:
-    """Control characters as escapes: a name must not break the table or the terminal."""
+    """Replaces control characters by escapes, so that a name cannot break the table or the terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _together(values: list[Optional[Metric]]) -> Optional[Metric]:
-    """The values of a column as one. Without one of them the sum is not known."""
+    """Combines the values of a column into one. If one of them is missing, the result is missing."""
     if all(isinstance(value, Count) for value in values):
         return Count(sum(value.value for value in values if isinstance(value, Count)))
     if all(isinstance(value, Duration) for value in values):

@@ -24,4 +24,4 @@ class ConflictError(CounterpointError):
 
 
 class ReportError(CounterpointError, ValueError):
-    """A text is not a report."""
+    """The text that was loaded is not a report."""

@@ -128,7 +128,8 @@ class Report:
         )
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One row per call. Counts are `Int64`, so a missing count is neither 0 nor a fraction."""
+        """Returns a `DataFrame` with one row per call. Counts are `Int64`, which can hold a
+        missing count without turning it into 0 or NaN."""
         try:
             import pandas
         except ImportError as error:
@@ -141,7 +142,8 @@ class Report:
         return pandas.DataFrame(columns)
 
     def to_arrow(self) -> pyarrow.Table:
-        """One row per call. Counts are int64, texts string, all others double; missing values are null."""
+        """Returns a table of Arrow with one row per call. Counts are int64, texts are strings, all other
+        values are doubles. Missing values are null."""
         try:
             import pyarrow
         except ImportError as error:
@@ -162,9 +164,10 @@ class Report:
         return _html.page(self)
 
     def _columns(self) -> dict[str, type]:
-        """Each column of the calls, in the table's order, with its kind.
+        """Returns each column of the calls with its kind, in the order of the table.
 
-        Where a loaded report mixes kinds in a column, numbers are doubles and texts win."""
+        If a loaded report mixes kinds of numbers in a column, all of them become doubles. A column with
+        both texts and numbers raises a `ReportError`."""
         kinds: dict[str, set[type]] = {}
         for row in self.calls:
             for name, value in row.items():
@@ -188,7 +191,7 @@ _KEYS: dict[type, str] = {
 
 
 def _plain(value: Optional[Metric]) -> Union[str, int, float, None]:
-    """The number or text alone."""
+    """Returns the number or text without its kind."""
     if isinstance(value, Text):
         return value.string
     if isinstance(value, Count):

@@ -1,6 +1,7 @@
-# What `counterpoint run` puts in front of PYTHONPATH, so that every Python program in the run starts
-# with it. It waits until TVM's virtual machine is imported, and then has each one recorded. It
-# prints nothing, fails nothing, and must be readable by any Python there is.
+# `counterpoint run` puts the folder of this file in front of PYTHONPATH, so that every Python program
+# in the run executes it at its start. It waits until TVM's virtual machine is imported, and then makes
+# the package record each machine. It
+# prints nothing, makes nothing fail, and must be valid in every version of Python.
 
 
 def _begin():
@@ -8,7 +9,7 @@ def _begin():
     import sys
 
     here = os.path.dirname(os.path.abspath(__file__))
-    # The program finds sys.path as it would be without us. PYTHONPATH stays: it is for children.
+    # The program sees sys.path as it would be without us. PYTHONPATH stays, because children need it.
     sys.path[:] = [
         p for p in sys.path if not (isinstance(p, str) and p and os.path.abspath(p) == here)
     ]
@@ -20,7 +21,7 @@ def _finder(package):
     import sys
 
     class Finder(object):
-        """Finds nothing; notices one import."""
+        """Never finds a module. It notices when TVM's virtual machine is imported."""
 
         def find_spec(self, name, path=None, target=None):
             if name != "tvm.runtime.vm":
@@ -43,7 +44,7 @@ def _finder(package):
                 return
 
             def exec_module(module):
-                # Only this once: a reload finds the loader as it was.
+                # This happens only once; a reload uses the original loader.
                 try:
                     del spec.loader.exec_module
                 except Exception:
@@ -63,13 +64,13 @@ def _finder(package):
 
 
 def attach(package):
-    """Has each virtual machine recorded. `package`: the folder of the package `counterpoint`."""
+    """Makes the package record each virtual machine. `package`: the folder of `counterpoint`."""
     import importlib.util
     import os
     import sys
 
     if "counterpoint" not in sys.modules:
-        # Ours, which fits the library that is preloaded, without a change of sys.path.
+        # Load the package that fits the preloaded library, without changing sys.path.
         spec = importlib.util.spec_from_file_location(
             "counterpoint", os.path.join(package, "__init__.py"), submodule_search_locations=[package]
         )
@@ -86,14 +87,14 @@ def attach(package):
 
 
 def _next():
-    """The sitecustomize that there would be without us, in our place."""
+    """Runs the `sitecustomize` that Python would have found without this one."""
     import sys
 
     ours = sys.modules.pop("sitecustomize", None)
     try:
         import sitecustomize  # noqa: F401
     finally:
-        # The import system wants to find something under this name.
+        # The import system requires an entry with this name.
         if "sitecustomize" not in sys.modules and ours is not None:
             sys.modules["sitecustomize"] = ours
 
@@ -102,5 +103,5 @@ try:
     _begin()
 except Exception:
     pass
-# An error of the next one is told by Python as it would be without us; that there is none, too.
+# Python reports an error of the next sitecustomize, or that there is none, as it would without us.
 _next()

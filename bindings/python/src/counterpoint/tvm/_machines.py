@@ -1,11 +1,11 @@
-"""What is known about each virtual machine of this process, and the methods of TVM's class that
-are replaced to learn it.
+"""Keeps the state of each virtual machine of this process, and replaces methods of TVM's class to
+learn about it.
 
-While nothing is recorded, every replaced method behaves as before. They are:
+While nothing is recorded, every replaced method behaves as before. These methods are replaced:
 
 | method | what is added |
 |---|---|
-| `__init__` | notes the devices, and whether parallel launches can be seen; under `counterpoint run` attaches |
+| `__init__` | notes the devices, and whether parallel launches can be seen; under `counterpoint run`, it also attaches |
 | `__getitem__` | while recording, the function is wrapped, so that its call is a run |
 | `invoke_stateful` | the same |
 | `set_instrument` | notes the user's instrument; while recording, puts it inside ours |
@@ -36,45 +36,47 @@ _installed = False
 _OLDER = "it was made before counterpoint.tvm was imported"
 _early_kernels: set[int] = set()
 _early_library: Optional[str] = None
-# Which machine has each name in profiles of this process, as long as it lives.
+# The machine that has each name in profiles of this process, for as long as the machine lives.
 _names: weakref.WeakValueDictionary[str, Machine] = weakref.WeakValueDictionary()
 
 
 class Machine:
-    """One `VirtualMachine`. Lives as long as it."""
+    """The state of one `VirtualMachine`, which lives as long as the machine."""
 
     def __init__(self, devices: list[Any], unseen: Optional[str]) -> None:
         self.devices = devices
         # Why its parallel launches are not seen; `None` if they are.
         self.unseen = unseen
         self.user: Any = None
-        # Our instrument, for the user's that is inside it.
+        # Our instruments, each with the machine's number and the user's instrument that it calls.
         self._ours: list[tuple[Any, int, Any]] = []
-        # It is still there although nothing records: TVM may be about to call it.
+        # Our instrument is still set although nothing records, because TVM may be about to call it.
         self.lingers = False
         self.number = -1
-        # What profiles call it: different from every other machine's name.
+        # The name in profiles, which no other machine has.
         self.name = ""
-        # Its numbers so far, by the names that it was asked for and has.
+        # The numbers so far, and the unique names, by the names that were requested.
         self._numbers: dict[str, tuple[int, str]] = {}
         self._open = 0
         self._process = os.getpid()
 
     @property
     def open(self) -> int:
-        """Profiles that record it now. A forked child starts with none; a run goes on in it."""
+        """The number of profiles that record this machine now. In a forked child it is 0, or 1 if
+        `counterpoint run` records, because a run continues in the child."""
         if self._process != os.getpid():
             self._process, self._open = os.getpid(), int(attach_all and self._open > 0)
         return self._open
 
     def add(self, by: int) -> int:
-        """More or fewer profiles."""
+        """Changes the number of profiles that record this machine, and returns it."""
         self._open = self.open + by
         return self._open
 
     def register(self, native: _native.Native, name: Optional[str]) -> None:
-        """Gets its number, once per name. Another machine that has the name keeps it: this one's
-        gets a number, so that a report finds the calls of its own machines and no others."""
+        """Gets the machine's number from the agent, once for each name. If another machine already has
+        the name, a number is added to this one, so that a report finds only the calls of its own
+        machines."""
         global _count
         with _lock:
             if name is None:
@@ -94,8 +96,8 @@ class Machine:
             self.number, self.name = known
 
     def instrument(self, native: _native.Native) -> Any:
-        """Ours, with the user's inside. Those that were there before live on with it: another thread
-        may be in a call of one, and TVM holds no reference meanwhile."""
+        """Returns our instrument, which calls the user's. Earlier instruments are kept alive, because
+        another thread may be in a call of one, and TVM holds no reference to it."""
         for ours, number, user in self._ours:
             if number == self.number and user is self.user:
                 return ours
@@ -112,7 +114,7 @@ class Machine:
 
 
 def install() -> None:
-    """Replaces the methods, once."""
+    """Replaces the methods. Calling it again has no effect."""
     global _installed
     with _lock:
         if _installed:
@@ -131,7 +133,8 @@ def install() -> None:
 
 
 def _note_early(cls: type) -> None:
-    """Finds what was there before us: kernels look up how to launch when they are loaded."""
+    """Notes the machines and kernels that exist already. Their parallel launches cannot be seen,
+    because kernels look up how to launch when they are loaded."""
     global _early_library
     for vm in gc.get_referrers(cls):
         if type(vm) is cls:
@@ -141,7 +144,8 @@ def _note_early(cls: type) -> None:
 
 
 def _kernels(vm: Any) -> set[int]:
-    """Its machine's modules, by identity. (Not over RPC: they are somewhere else.)"""
+    """Returns the identities of the machine's modules; none over RPC, where they are in another
+    process."""
     found: set[int] = set()
     modules = [] if is_remote(vm) else list(vm.module.imports)
     while modules:
@@ -184,7 +188,7 @@ def _init(original: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) ->
             native = _native.load()
             if attach(self, native).unseen is not None:
                 native.lose("parallel_unseen", 1)
-    except Exception:  # The model does not notice.
+    except Exception:  # The model must not notice.
         pass
 
 
@@ -210,7 +214,7 @@ def _wrapped(vm: Any, name: str, function: Any) -> Any:
         return function
     try:
         return _native.load().entry(state.number, name, function)
-    except Exception:  # Not recorded as a run; its ops are.
+    except Exception:  # The call is not recorded as a run, but its ops are recorded.
         return function
 
 
@@ -230,7 +234,7 @@ def _set_instrument(original: Callable[..., Any], self: Any, instrument: Any) ->
 
 
 def state_of(vm: Any) -> Machine:
-    """What is known of it, also if it is older than this module."""
+    """Returns the state of a machine, even if the machine was made before this module was imported."""
     state = getattr(vm, _STATE, None)
     if not isinstance(state, Machine):
         state = Machine(_processor(), _OLDER)
@@ -239,12 +243,12 @@ def state_of(vm: Any) -> Machine:
 
 
 def is_remote(vm: Any) -> bool:
-    """Whether it runs somewhere else, over RPC."""
+    """Whether the machine runs in another process, over RPC."""
     return getattr(vm.module, "kind", "") == "rpc"
 
 
 def attach(vm: Any, native: _native.Native, name: Optional[str] = None) -> Machine:
-    """Records its ops, and the runs of functions that are taken from it, until `detach`."""
+    """Records the machine's ops, and the runs of functions that are taken from it, until `detach`."""
     if is_remote(vm):
         raise UnsupportedError(
             "the virtual machine runs over RPC, so its ops cannot be seen: profile it in the"
@@ -261,7 +265,7 @@ def attach(vm: Any, native: _native.Native, name: Optional[str] = None) -> Machi
 
 
 def detach(vm: Any) -> None:
-    """One profile less; the last one puts the user's instrument back."""
+    """Ends one profile of the machine. After the last one, the user's instrument is set again."""
     with _lock:
         state = state_of(vm)
         if state.open and state.add(-1) == 0:

@@ -1,5 +1,5 @@
-"""The seam to libcounterpoint.so: its table (`counterpoint/agent.h`) and its functions of TVM's FFI
-(`counterpoint/tvm.h`). Nothing else in the package touches native code.
+"""Connects the package to libcounterpoint.so: to its table (`counterpoint/agent.h`) and its functions
+for TVM's FFI (`counterpoint/tvm.h`). Nothing else in the package calls native code.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Value(ctypes.Structure):
 
 
 class Native:
-    """The one agent of this process."""
+    """The agent of this process."""
 
     def __init__(self) -> None:
         import tvm_ffi
@@ -94,24 +94,25 @@ class Native:
         self._metric_name = module["counterpoint_metric_name"]
 
     def parallel(self) -> Optional[str]:
-        """Sees parallel launches of modules that are loaded from now on; else why not."""
+        """Intercepts parallel launches of modules that are loaded from now on. If that is impossible,
+        returns the reason."""
         reason = int(self._parallel())
         return None if reason == 0 else _WHY_NOT_PARALLEL.get(reason, f"reason {reason}")
 
     def vm(self, name: str) -> int:
-        """A number for a virtual machine."""
+        """Registers a virtual machine, and returns its number."""
         return int(self._vm(name))
 
     def instrument(self, vm: int, user: Any) -> Any:
-        """For `vm.set_instrument`, with the user's own inside."""
+        """Returns a function for `vm.set_instrument`, which also calls the user's own."""
         return self._instrument(vm, user)
 
     def entry(self, vm: int, name: str, function: Any) -> Any:
-        """The entry function, recorded as a run."""
+        """Returns the entry function, wrapped so that its calls are recorded as runs."""
         return self._entry(vm, name, function)
 
     def calls(self, vm: int) -> int:
-        """VM calls seen since it was registered."""
+        """Returns the number of VM calls that were seen since the machine was registered."""
         return int(self._calls(vm))
 
     def quiet(self, vm: int) -> bool:
@@ -119,16 +120,17 @@ class Native:
         return bool(self._quiet(vm))
 
     def ready(self, vm: int) -> None:
-        """Does now what the first calls of a machine would have to wait for: this thread opens its
-        counters, and the names of the machine's ops so far are written."""
+        """Does work that would otherwise delay the first calls of a machine: this thread opens its
+        counters, and the names of the machine's known ops are written."""
         self._ready(vm)
 
     def metric_name(self, name: str) -> Optional[str]:
-        """Why a collector's metric must not have this name, if so."""
+        """Returns why a collector's metric must not have this name, or `None` if it may."""
         return _WHO_HAS.get(int(self._metric_name(name)))
 
     def collector(self, start: Any, stop: Any, slots: list[tuple[str, int]]) -> int:
-        """Has functions called around each op; slots are names and kinds."""
+        """Registers functions that are called around each op, and returns the collector's number.
+        `slots`: the names and kinds of its values."""
         words = [word for slot in slots for word in slot]
         number = int(self._collector(start, stop, *words))
         if number == -2:
@@ -147,23 +149,23 @@ class Native:
         return number
 
     def collector_remove(self, number: int) -> None:
-        """Not called any more; its slots are free when the session has ended."""
+        """Removes a collector. Its slots are free again when the session has ended."""
         self._collector_remove(number)
 
     def session_begin(self, run_file: str) -> int:
-        """One of the results above."""
+        """Begins a session. Returns one of the results of session_begin above."""
         return int(self._table.session_begin(os.fsencode(run_file)))
 
     def session_end(self) -> None:
-        """Ends the session that is open, if one is."""
+        """Ends the open session, if there is one."""
         self._table.session_end()
 
     def ticks(self) -> int:
-        """Now, on the records' clock; 0 while nothing records."""
+        """Returns the current time on the clock of the records; 0 if nothing is recorded."""
         return int(self._table.ticks())
 
     def profile(self) -> Optional[str]:
-        """Where the profile is that is being recorded."""
+        """Returns the path of the profile that is being recorded."""
         length = int(self._table.profile(None, 0))
         if length == 0:
             return None
@@ -177,13 +179,15 @@ class Native:
 
 
 def _agent() -> tuple[_Table, str]:
-    """The table of the agent that this process has or now loads, and the file it is from."""
+    """Returns the table of the agent, and the path of its library. Loads the library if the process
+    has no agent yet."""
     try:
         found = ctypes.c_char.in_dll(ctypes.CDLL(None), "counterpoint_agent")
     except ValueError:
         path = library()
         try:
-            # Global, so that a second copy finds the first; for good, because threads may be in it.
+            # RTLD_GLOBAL lets a second copy find the first. The library is never unloaded, because
+            # threads may be in it.
             handle = ctypes.CDLL(path, mode=os.RTLD_GLOBAL | os.RTLD_NOW | _RTLD_NODELETE)
             found = ctypes.c_char.in_dll(handle, "counterpoint_agent")
         except (OSError, ValueError) as error:
@@ -203,8 +207,8 @@ def _agent() -> tuple[_Table, str]:
 
 
 def loaded_model() -> Optional[str]:
-    """A library of TVM's kernels that this process has loaded already, if any: it has the slot that
-    the FFI fills with the function for parallel launches."""
+    """Returns a library with TVM's kernels that this process has already loaded, or `None`. Such a
+    library has a slot that the FFI fills with the function for parallel launches."""
     try:
         with open("/proc/self/maps") as maps:
             paths = {line.split(maxsplit=5)[5].strip() for line in maps if ".so" in line}
@@ -216,7 +220,7 @@ def loaded_model() -> Optional[str]:
             slot = ctypes.c_void_p.in_dll(handle, "__TVMBackendParallelLaunch")
         except (OSError, ValueError):
             continue
-        # dlsym looks into what a library needs, too: ask where the slot lies.
+        # dlsym also searches the libraries that this one needs, so check where the slot is.
         if slot.value and _file_of(ctypes.addressof(slot)) == path:
             return path
     return None
@@ -227,8 +231,8 @@ def pass_interrupts() -> None:
     turns either into a RuntimeError. This applies to the whole process."""
     from tvm_ffi import core
 
-    # By type and name: Python may run a signal's handler before the first line of a function, where
-    # nothing of ours could catch what it raises.
+    # The FFI must recognise these errors by type and by name. Python may run a signal handler before
+    # the first line of a function, where no code of ours could catch what the handler raises.
     names: dict[type, str] = core.ERROR_TYPE_TO_NAME
     types: dict[str, type] = core.ERROR_NAME_TO_TYPE
     for cls, again in ((KeyboardInterrupt, KeyboardInterrupt), (SystemExit, _SystemExit)):
@@ -238,7 +242,8 @@ def pass_interrupts() -> None:
 
 
 class _SystemExit:
-    """Makes a SystemExit of what `str` made of one; the FFI's table takes nothing but classes."""
+    """Makes a SystemExit from the text of one. It is a class because the FFI's table accepts only
+    classes."""
 
     def __new__(cls, message: str) -> Any:
         try:
@@ -248,7 +253,7 @@ class _SystemExit:
 
 
 def _file_of(address: int) -> Optional[str]:
-    """The library or program in which an address lies."""
+    """Returns the path of the library or program that contains an address."""
     info = _DlInfo()
     dladdr = ctypes.CDLL(None).dladdr
     dladdr.argtypes = [ctypes.c_void_p, ctypes.POINTER(_DlInfo)]

@@ -1,4 +1,4 @@
-"""From the document of `counterpoint ops --format json` (docs/schema.md) to a report.
+"""Converts the document of `counterpoint ops --format json` (docs/schema.md) into a report.
 
 The rows of a report add up to the wall time of its runs:
 
@@ -40,9 +40,9 @@ def report(
     *,
     fold: bool,
 ) -> Report:
-    """The report of the virtual machines that `wanted(process, name)` picks.
+    """Returns the report of the virtual machines for which `wanted(process, name)` is true.
 
-    `fold`: one row for all book-keeping calls of a device."""
+    `fold`: make one row of all book-keeping calls of a device."""
     vms = {vm["vm"] for vm in document["vms"] if wanted(vm["process"], vm["name"])}
     runs = [run for run in document["runs"] if run["vm"] in vms]
     ops = [op for op in document["ops"] if op["vm"] in vms]
@@ -56,7 +56,7 @@ def report(
     longest = max((_us(row) for row in totals.values()), default=0.0)
     for row in rows:
         share = _us(row) / longest * 100 if longest else 0.0
-        # In the place that the table gives it.
+        # In the position that the table gives to it.
         row["Percent"] = Percent(share)
     probe = document.get("probe") or {}
     settings = dict(configuration)
@@ -77,7 +77,7 @@ def report(
 
 
 class _Columns:
-    """Which columns there are, and how an op fills them."""
+    """The columns of a report, and how an op fills them."""
 
     def __init__(self, document: Mapping[str, Any], ops: list[Any]) -> None:
         self.counters = [(c["name"], c.get("unit", "count")) for c in document["counters"]]
@@ -89,17 +89,17 @@ class _Columns:
         self.workers = any(_has_workers(op) for op in ops)
 
     def op(self, op: Mapping[str, Any]) -> Row:
-        """One call."""
+        """Returns the row of one call."""
         row = _row(op["name"], op["self_ns"], op["device"] or HOST, op["arguments"])
         if self.nests:
             row["Total Duration (us)"] = Duration(op["duration_ns"] / _MICROSECOND)
         if self.launches:
-            # A duration on the host that says nothing about the device.
+            # This is a duration on the host. It says nothing about the device.
             row["Timing"] = Text("launch" if op["asynchronous"] else "call")
         timed_only = _timed_only(op)
         for name, unit in self.counters:
             if timed_only and (op["run"] is not None or op["parent"] is not None):
-                continue  # It is in another row, as that of the time between ops.
+                continue  # It is in another row, such as that of the time between ops.
             caller, workers = op["self_counters"].get(name), 0
             if op["workers"]:
                 workers = op["workers"].get(name)
@@ -119,7 +119,7 @@ class _Columns:
         return row
 
     def folded(self, ops: Iterable[Mapping[str, Any]]) -> list[Row]:
-        """Book-keeping, a row for each device."""
+        """Returns one row for each device, which contains all of its book-keeping calls."""
         devices: dict[str, Row] = {}
         for op in ops:
             row = self.op(op)
@@ -131,7 +131,7 @@ class _Columns:
         return list(devices.values())
 
     def around(self, run: Mapping[str, Any]) -> list[Row]:
-        """What a run does outside of its ops."""
+        """Returns the rows of what a run does outside of its ops."""
         between = _row("(between ops)", run["between_ops_ns"], HOST, "")
         own = _row("(entry function)", run["own_ns"], HOST, "")
         workers = _workers(run)
@@ -142,7 +142,8 @@ class _Columns:
         return [between, own]
 
     def totals(self, runs: list[Any], ops: list[Any]) -> dict[str, Row]:
-        """Wall time of the host: of runs, and of ops outside of any. Time on other devices."""
+        """Returns the totals: the wall time of the host in runs and in ops outside of runs, and the time
+        on other devices."""
         outer = [run for run in runs if run["parent"] is None]
         loose = [op for op in ops if op["run"] is None and op["parent"] is None]
         wall = sum(item["duration_ns"] for item in [*outer, *loose])
@@ -170,7 +171,7 @@ class _Columns:
 
 
 def _timed_only(op: Mapping[str, Any]) -> bool:
-    """Whether it is book-keeping for which no counter was read."""
+    """Whether an op is a book-keeping op for which no counters were read."""
     return bool(op["bookkeeping"]) and all(value is None for value in op["counters"].values())
 
 
@@ -186,7 +187,7 @@ def _row(name: str, ns: int, device: str, arguments: str) -> Row:
 
 
 def _added(sum_: Row, row: Row) -> Row:
-    """Counts and durations of two rows; a missing one makes the sum missing."""
+    """Adds the counts and durations of two rows. If one of them is missing, the sum is missing."""
     result = dict(sum_)
     for name, value in row.items():
         there = sum_.get(name)
@@ -204,7 +205,7 @@ def _added(sum_: Row, row: Row) -> Row:
 
 
 def _counter(value: Optional[float], unit: str) -> Optional[Metric]:
-    """Times in ns become durations, as all times of a report."""
+    """Converts a counter's value to a metric. Times in ns become durations, like all times of a report."""
     if value is None:
         return None
     if unit == "ns":
@@ -217,8 +218,8 @@ def _bytes(op: Mapping[str, Any]) -> int:
 
 
 def _workers(run: Mapping[str, Any]) -> dict[str, Optional[float]]:
-    """Counters of tasks on other threads, of parallel launches outside of any op: with
-    exec_mode="compiled" these are all."""
+    """Returns the counters of tasks on other threads, for parallel launches outside of any op. With
+    exec_mode="compiled", all launches are outside of ops."""
     sums: dict[str, Optional[float]] = {}
     for region in run.get("regions", ()):
         for task in region["tasks"]:

@@ -1,14 +1,14 @@
-"""Directories for profiles without an `output=`.
+"""Makes directories for profiles without an `output=`.
 
-They lie in the directory for temporary files and are removed with their profile. A process that is
+They are in the directory for temporary files and are removed with their profile. A process that is
 killed, or ends by `os._exit` as forked children do, cannot remove its own. Whenever a process makes
 or removes a directory, it also looks for those of processes that are gone. So a directory's name
 says which process it belongs to:
 
     counterpoint-<machine>-<process id>-<start of the process>-<random>
 
-where <machine> stands for the boot and the namespace in which the process id means something. What
-belongs to another machine, container or user is left alone.
+where <machine> identifies the boot and the namespace in which the process id is valid. Directories
+of another machine, container or user are left alone.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ import zlib
 from typing import Optional
 
 _PREFIX = "counterpoint-"
-# Whether this process or one that it was forked from has made one.
+# Whether this process, or a process that it was forked from, has made a directory.
 _made = False
 _forked = False
 
 
 def make() -> str:
-    """A new directory, for this user only."""
+    """Makes a new directory that only this user can access."""
     global _made
     if not _made:
         _made = True
@@ -40,9 +40,9 @@ def make() -> str:
 
 
 def sweep() -> None:
-    """Removes those of processes that are gone."""
+    """Removes the directories of processes that have ended."""
     if _start_of(os.getpid()) is None:
-        return  # Nobody's life can be told.
+        return  # It cannot be found out which processes are alive.
     pattern = re.compile(rf"{_PREFIX}{_machine()}-(\d+)-(\d+)-[^-]+")
     try:
         with os.scandir(tempfile.gettempdir()) as entries:
@@ -63,7 +63,8 @@ def sweep() -> None:
 
 
 def expect_children() -> None:
-    """This process has forked: a child that ends by `os._exit` may leave directories."""
+    """Notes that this process has forked, because a child that ends by `os._exit` may leave
+    directories."""
     global _forked
     if not _forked:
         _forked = True
@@ -71,7 +72,7 @@ def expect_children() -> None:
 
 
 def _remove_pool(folder: str) -> None:
-    """The pool of a profile in this directory, if it has one still."""
+    """Removes the pool of the profile in this directory, if there still is one."""
     try:
         with open(os.path.join(folder, "profile.cpt", "manifest.json")) as file:
             pool = os.path.dirname(json.load(file)["pool"] or "")
@@ -82,8 +83,8 @@ def _remove_pool(folder: str) -> None:
 
 
 def _start_of(process: int) -> Optional[str]:
-    """When a process began, in ticks since the boot; `None` if there is none, or it has ended and
-    waits to be waited for."""
+    """Returns when a process began, in ticks since the boot; `None` if there is no such process, or
+    only a zombie."""
     try:
         with open(f"/proc/{process}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -93,7 +94,7 @@ def _start_of(process: int) -> Optional[str]:
 
 
 def _machine() -> str:
-    """Eight digits for the boot and the namespace of process ids."""
+    """Returns eight digits that identify the boot and the namespace of process ids."""
     words = []
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:

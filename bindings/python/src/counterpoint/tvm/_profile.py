@@ -1,4 +1,4 @@
-"""`profile` and `profile_function`."""
+"""Implements `profile` and `profile_function`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ _FAILED = "collector_failed"
 
 
 def prepare() -> None:
-    """What an import does: the methods of `VirtualMachine`, and parallel launches of modules that
-    are loaded from now on. What fails here is told when a profile is opened."""
+    """Does what the import of the package does: replaces methods of `VirtualMachine`, and intercepts
+    parallel launches of modules that are loaded from now on. If something fails here, opening a
+    profile reports it."""
     global _prepared
     if _prepared:
         return
@@ -46,13 +47,13 @@ def prepare() -> None:
 
 
 class _Recorded:
-    """A machine of one profile, as it was when the profile began: another profile may give it
+    """A machine of one profile, as it was when the profile began. Another profile may later give it
     another name."""
 
     def __init__(self, state: _machines.Machine, asked: Optional[str], calls: int) -> None:
         self.unseen = state.unseen
         self.number = state.number
-        # What the records call it, and what the user does.
+        # The name in the records, and the name that the user gave.
         self.name = state.name
         self.label = asked if asked is not None else state.name
         # Calls seen so far; in the end, of this profile.
@@ -60,7 +61,7 @@ class _Recorded:
 
 
 def _explained(loss: Loss, name: str, first: str) -> Loss:
-    """The loss with what happened first, if it has this name."""
+    """Returns the loss, with the first error added if it is the loss with this name."""
     if loss.name != name:
         return loss
     word = "the first error" if "the first error" not in loss.explanation else "another"
@@ -136,11 +137,11 @@ class Profile:
     ) -> Literal[False]:
         self._open = False
         if self._session is None or self._process != os.getpid():
-            # A child that was forked inside: the profile is its parent's.
+            # This is a child that was forked inside the profile, which belongs to its parent.
             return False
         try:
             native = _native.load()
-            # Whatever happens on the way (Ctrl-C), nothing stays open.
+            # Nothing stays open, even after Ctrl-C.
             try:
                 self._until = native.ticks()
                 for machine in self._machines:
@@ -154,14 +155,14 @@ class Profile:
                 finally:
                     _session.end(native, self._session)
         except Exception as trouble:
-            # Nothing of ours may take the place of the model's own error.
+            # An error of ours must not replace the error of the model.
             self._session.trouble = self._session.trouble or str(trouble)
         self._tell(error)
         return False
 
     def _tell(self, error: Optional[BaseException]) -> None:
-        """Warns of collectors that failed. Where warnings are errors, this one is raised unless the
-        model's own error is on its way."""
+        """Warns about collectors that failed. If warnings are errors, this one is raised, unless an error
+        of the model is already propagating."""
         try:
             for registered in self._registered:
                 if registered.failure is not None:
@@ -209,18 +210,18 @@ class Profile:
         try:
             threads = int(tvm.get_global_func("runtime.NumThreads")())
             settings["Number of threads"] = Count(threads)
-        except Exception:  # Renamed, or not there: no setting.
+        except Exception:  # The setting was renamed or does not exist.
             pass
         return settings
 
     def _remark(self, report: Report, document: Mapping[str, Any], names: set[str]) -> None:
-        """What these machines lack."""
+        """Notes in the report what could not be recorded of these machines."""
         for registered in self._registered:
             if registered.failure is not None:
                 report.losses = [_explained(loss, _FAILED, registered.failure) for loss in report.losses]
         blind = [machine for machine in self._machines if machine.unseen is not None]
         if blind:
-            # Instead of the profile's, which does not know which and why.
+            # This replaces the loss of the profile, which lacks the machine and the reason.
             report.losses = [loss for loss in report.losses if loss.name != _UNSEEN]
             why = "; ".join(f"{machine.label}: {machine.unseen}" for machine in blind)
             report.losses.append(
@@ -307,7 +308,7 @@ def profile(
 
 
 def _machines_of(vm: object) -> list[tuple[Optional[str], Any]]:
-    """The virtual machines of a profile, with the names that the user gave them."""
+    """Returns the virtual machines of a profile, with the names that the user gave them."""
     if isinstance(vm, Mapping):
         machines: list[tuple[Optional[str], Any]] = [(str(name), one) for name, one in vm.items()]
     elif _is_machine(vm):
@@ -343,7 +344,7 @@ def _no_machine(vm: object) -> ArgumentError:
 
 
 def _place(output: object) -> Optional[str]:
-    """The directory for a profile."""
+    """Returns the directory for a profile."""
     if output is None:
         return None
     if not isinstance(output, (str, bytes, os.PathLike)):
@@ -398,7 +399,7 @@ def profile_function(
             around = native.instrument(machine.number, None)
             native.ready(machine.number)
             since = native.ticks()
-            # The function in the place of an op: pool threads count for it, too.
+            # The function takes the place of an op, so what pool threads count belongs to it, too.
             around(function, name, True, None, *args)
             result = function(*args)
             dev.sync()
@@ -429,7 +430,7 @@ def profile_function(
 
 
 def _function(mod: Any, dev: Any, name: str) -> Any:
-    """The function of a module, an executable or a virtual machine."""
+    """Returns the function of a module, an executable or a virtual machine."""
     try:
         import tvm
         from tvm import relax

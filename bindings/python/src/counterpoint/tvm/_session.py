@@ -1,6 +1,8 @@
-"""Sessions: what is open for recording in this process, and the program that makes and reads it.
+"""Manages the session that records in this process, and runs the program that makes and reads
+profiles.
 
-One session at a time: profiles that are open together share it, so they count the same. In a
+There is one session at a time. Profiles that are open together share it, so they have the same
+counters. In a
 process that `counterpoint run` started, the run is the session.
 """
 
@@ -28,11 +30,11 @@ _told: set[str] = set()
 
 
 class CounterpointWarning(UserWarning):
-    """A profile has less than what was asked for."""
+    """Warns that a profile lacks something that was asked for."""
 
 
 class Request:
-    """What a profile asks for."""
+    """What a profile is asked to record."""
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class Request:
         self.loops = loops
 
     def same(self, other: Request) -> bool:
-        """Whether one session serves both."""
+        """Whether both requests can share one session."""
         return self._key() == other._key()
 
     def _key(self) -> tuple[object, ...]:
@@ -64,7 +66,7 @@ class Request:
 
 
 class Session:
-    """A profile that is or was recorded."""
+    """A recording that is open or has ended."""
 
     def __init__(self, native: _native.Native, request: Request) -> None:
         self.request = request
@@ -74,7 +76,7 @@ class Session:
         self.open = True
         # What was recorded is still in the pool, which is in this directory.
         self.pool: Optional[str] = None
-        # The run of the environment answers before it looks at the file.
+        # If a run is recording, session_begin returns before it reads the file.
         self.joined = native.session_begin("") == _native.RUN_RECORDS
         if self.joined:
             path = native.profile()
@@ -91,7 +93,7 @@ class Session:
         folder = None
         if request.output is None:
             folder = _places.make()
-            # Removed with the last profile that can make a report of it.
+            # The directory is removed with the last profile that can make a report of it.
             self._remove = weakref.finalize(self, _remove, folder, os.getpid())
         self.path = request.output or os.path.join(folder or "", "profile.cpt")
         prepared = _prepare(self.path, request)
@@ -115,7 +117,7 @@ class Session:
             raise CounterpointError(f"{prepared['run_file']} cannot be recorded into")
 
     def _compare(self, request: Request) -> None:
-        """Warns about counters that the run does not have."""
+        """Warns about requested counters that the run does not have."""
         if not request.counters and not request.bookkeeping:
             return
         try:
@@ -133,7 +135,7 @@ class Session:
             return
         asked: list[str] = []
         for text in request.counters:
-            # `pmu/event=1,umask=2/` has commas of its own.
+            # A name such as `pmu/event=1,umask=2/` contains commas.
             asked += [text] if "/" in text else text.replace("{", "").replace("}", "").split(",")
         lacking = [name for name in asked if name not in have]
         if lacking:
@@ -143,14 +145,16 @@ class Session:
             )
 
     def close(self, native: _native.Native) -> None:
-        """The last holder has let go. Never raises: a model's own error may be on its way."""
+        """Ends the session when no profile uses it any more. Never raises, because an error of the
+        model may already be propagating."""
         self.open = False
         if self.joined or self.process != os.getpid():
             return
         native.session_end()
         if self.pool is not None:
-            # A profile that is only read by this package is collected when it is: starting a program
-            # takes longer than many a model. Not all of them, as memory is what pools are made of.
+            # A profile that only this package reads is collected when it is read, because starting
+            # a program takes longer than running many models. The number of such profiles is
+            # limited, because pools are in memory.
             _uncollected.append(weakref.ref(self))
             while len(_uncollected) > _MOST_UNCOLLECTED:
                 oldest = _uncollected.pop(0)()
@@ -163,7 +167,7 @@ class Session:
             self.trouble = str(error)
 
     def finish(self) -> None:
-        """Has what was recorded in the profile's directory, once the session has ended. Never
+        """Moves what was recorded into the profile's directory, after the session has ended. Never
         raises."""
         if self.open or self.pool is None or self.process != os.getpid():
             return
@@ -180,7 +184,7 @@ _MOST_UNCOLLECTED = 4
 
 
 def begin(native: _native.Native, request: Request) -> Session:
-    """The session for a profile, shared if one is open."""
+    """Returns the session for a profile: the open one if there is one, otherwise a new one."""
     global _current
     with _lock:
         session = _current
@@ -202,7 +206,7 @@ def begin(native: _native.Native, request: Request) -> Session:
 
 
 def end(native: _native.Native, session: Session) -> None:
-    """A profile is over."""
+    """Ends a profile's use of its session."""
     global _current
     with _lock:
         session.holders -= 1
@@ -213,7 +217,8 @@ def end(native: _native.Native, session: Session) -> None:
 
 
 def _forked() -> None:
-    """In a forked child: the parent's session is not ours; the run of the environment goes on."""
+    """Runs in a forked child. The child does not use its parent's session; a run that the environment
+    asked for continues."""
     global _current, _lock
     _lock = threading.RLock()
     _uncollected.clear()
@@ -227,7 +232,7 @@ os.register_at_fork(after_in_parent=_places.expect_children, after_in_child=_for
 
 
 def read(session: Session, since: int, until: int) -> dict[str, Any]:
-    """The ops between two moments, as `counterpoint ops` tells them (docs/schema.md)."""
+    """Returns the ops between two moments, as `counterpoint ops` prints them (docs/schema.md)."""
     if session.trouble is not None:
         raise CounterpointError(session.trouble)
     words = ["ops", session.path, "--format", "json", "--all", "--since", str(since)]
@@ -272,7 +277,8 @@ _WORDS = (
 
 
 def _in_our_words(text: str) -> str:
-    """The program's errors without its options, but for commands that are there to be typed."""
+    """Rewrites an error of the program: its options get the names that they have here. Commands that
+    the user should type stay as they are."""
     for said, ours in _WORDS:
         text = re.sub(said, ours, text)
     return text
@@ -283,15 +289,15 @@ def _finish(path: str) -> None:
 
 
 def tell(text: str) -> None:
-    """One warning per text and process."""
+    """Warns once per text and process."""
     if text not in _told:
         _told.add(text)
         warnings.warn(text, CounterpointWarning, stacklevel=_user_level())
 
 
 def _user_level() -> int:
-    """How far above `tell` the first frame is that is not the package's own: the user's line.
-    (`skip_file_prefixes` would say the same, from Python 3.12 on.)"""
+    """Returns how many frames above `tell` the user's code is. (From Python 3.12 on, a warning can have
+    `skip_file_prefixes` instead.)"""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__")):
         frame, level = frame.f_back, level + 1
@@ -321,7 +327,7 @@ def _list(request: Request) -> str:
 
 
 def _remove(folder: str, process: int, pool: Optional[str] = None) -> None:
-    """Removes a profile, and what is left of its pool if nobody has read it."""
+    """Removes a profile, and its pool if that has not been collected."""
     if process == os.getpid():
         shutil.rmtree(folder, ignore_errors=True)
         if pool is not None:

@@ -77,11 +77,11 @@ class CounterCollector(Collector):
         }
 
     def start(self, device: Any) -> object:
-        """Nothing: the recorder reads counters by itself."""
+        """Does nothing, because the recorder reads counters itself."""
         return None
 
     def stop(self, state: Any) -> Mapping[str, Metric]:
-        """Nothing: the recorder reads counters by itself."""
+        """Does nothing, because the recorder reads counters itself."""
         return {}
 
 
@@ -97,7 +97,7 @@ _DEVICES = (
 
 
 def kind_of(device: Any) -> str:
-    """`cpu`, `cuda` … of a `tvm.runtime.Device`."""
+    """Returns the kind of a `tvm.runtime.Device`: `cpu`, `cuda` …"""
     kind = str(device).partition(":")[0].partition("(")[0]
     if kind not in _DEVICES:
         raise ArgumentError(
@@ -108,7 +108,7 @@ def kind_of(device: Any) -> str:
 
 
 def described(value: object) -> str:
-    """What a wrong argument is, in an error."""
+    """Describes a wrong argument for an error message."""
     if value is None or isinstance(value, (bool, int, float, str, bytes)):
         text = repr(value)
         return text if len(text) <= 60 else f"{text[:57]}…"
@@ -119,7 +119,7 @@ def described(value: object) -> str:
 
 
 def names_of(names: object, what: str) -> list[str]:
-    """Names of counters: a list, or one text with commas."""
+    """Returns the names of counters from a list, or from one text with commas."""
     if isinstance(names, str):
         names = [names]
     if isinstance(names, (bytes, Mapping)) or not isinstance(names, Iterable):
@@ -152,7 +152,8 @@ def checked(collectors: object) -> list[Collector]:
 def counters_of(
     collectors: Sequence[Collector],
 ) -> tuple[Optional[list[str]], dict[str, str], list[Collector]]:
-    """Names for the processor, variables for other kinds of devices, and the users' collectors.
+    """Returns the names of the processor's counters, the variables for other kinds of devices, and the
+    users' collectors.
 
     The names are `None` if a collector wants the defaults."""
     names: list[str] = []
@@ -170,9 +171,9 @@ def counters_of(
             here += [name for name in asked if name not in here]
     if not variables:
         return (None if defaults else names), {}, own
-    # The program knows which kinds have a source; it is asked through their variables, which count
-    # only where no list is given. An empty one asks for nothing: other devices alone do not have the
-    # processor counted.
+    # The program knows which kinds of devices have a source. It is asked through their
+    # variables, which have an effect only if no list of counters is given. If only other devices were
+    # named, an empty variable keeps the processor from being counted.
     if not defaults:
         variables["cpu"] = names
     lists = {f"COUNTERPOINT_{k.upper()}_METRICS": ";".join(v) for k, v in variables.items()}
@@ -180,7 +181,8 @@ def counters_of(
 
 
 def _slots(native: _native.Native, collector: Collector) -> list[tuple[str, int]]:
-    """The names and kinds of its metrics. A report can show each of them."""
+    """Returns the names and kinds of a collector's metrics. Raises an error if a report cannot show
+    one of them."""
     of, metrics = type(collector).__name__, collector.metrics
     if not isinstance(metrics, Mapping):
         raise ArgumentError(
@@ -211,7 +213,7 @@ def _slots(native: _native.Native, collector: Collector) -> list[tuple[str, int]
 
 
 class Registered:
-    """A user's collector while a profile is open."""
+    """A user's collector that is registered while a profile is open."""
 
     def __init__(self, native: _native.Native, collector: Collector, devices: Sequence[Any]) -> None:
         import tvm
@@ -221,19 +223,19 @@ class Registered:
         self._devices: dict[tuple[int, int], Any] = {}
         self._device = tvm.runtime.device
         self._local = threading.local()
-        # What the first exception was, and how many there were.
+        # The first exception, and the number of exceptions.
         self.failure: Optional[str] = None
         self.failures = 0
         slots = _slots(native, collector)
         collector.init(devices)
-        # Resolved once: `stop` writes into slots of fixed number.
+        # Resolved only once, because `stop` writes into slots with fixed numbers.
         self._slots = {name: i for i, (name, _) in enumerate(slots)}
         self._kinds = list(collector.metrics.values())
         _native.pass_interrupts()
         self._number = native.collector(self._start, self._stop, slots)
 
     def remove(self) -> None:
-        """The profile is over."""
+        """Removes the collector at the end of the profile."""
         self._native.collector_remove(self._number)
 
     def _start(self, device_type: int, device_id: int) -> Any:
@@ -251,7 +253,8 @@ class Registered:
             raise
 
     def _failed(self, where: str, error: Exception) -> None:
-        """Keeps the first. What it is called may raise, too, and must not do it here."""
+        """Keeps the first error. Converting it to text may raise another error, which must not leave this
+        function."""
         self.failures += 1
         if self.failure is not None:
             return
@@ -268,14 +271,14 @@ class Registered:
             device = self._device(device_type, device_id)
             self._devices[(device_type, device_id)] = device
         state = self._collector.start(device)
-        # States stay in Python: nothing of them passes through the FFI.
+        # States stay in Python and do not pass through the FFI.
         stack = self._local.__dict__.setdefault("stack", [])
         stack.append(state)
         return len(stack)
 
     def _stop_one(self, depth: int, slots: Any, count: int) -> Any:
         stack = self._local.stack
-        # What lies above was left behind by ops that threw.
+        # The states above it belong to ops that threw.
         state = stack[depth - 1]
         del stack[depth - 1 :]
         if state is None:
@@ -304,6 +307,6 @@ class Registered:
             else:
                 value.number = float(metric)
             value.filled = 1
-        # The recorder copies texts when this has returned.
+        # The recorder copies texts after this function has returned.
         self._local.kept = kept
         return None
