@@ -50,8 +50,8 @@ pub struct Row {
     pub first: FirstCalls,
     /// Number of workgroup calls.
     pub calls: u64,
-    /// Number of calls with workgroup id 0,0,0, which is one per dispatch. `None` if it is unknown
-    /// for some call which workgroup it was, or if some call belongs to a virtual machine.
+    /// Number of calls with workgroup id 0,0,0, which is one per dispatch. `None` if the
+    /// workgroup of some call is unknown, or if some call belongs to a virtual machine.
     pub dispatches: Option<u64>,
     /// Sum of the durations.
     pub total_ticks: u128,
@@ -105,14 +105,14 @@ pub struct CounterTotal {
     /// Number of those calls that have an estimate. In a run without estimates, this and the
     /// following two fields are 0.
     pub estimated: u64,
-    /// Time for which its group was enabled in every call in which it was read, even if it never
-    /// counted, in ns.
+    /// Time for which its group was enabled, in ns, summed over all calls in which it was read,
+    /// including calls in which it never counted.
     pub enabled_ns: u128,
     /// The part of that time in which it counted, in ns.
     pub running_ns: u128,
-    /// Number of the calls whose bracket was calibrated.
+    /// Number of the calls (of [`Self::calls`]) whose bracket was calibrated.
     pub calibrated: u64,
-    /// What empty calls would have read in those.
+    /// What empty calls would have read in these calibrated calls.
     pub empty: u128,
     /// Whether the readings of empty calls were subtracted.
     pub subtracted: bool,

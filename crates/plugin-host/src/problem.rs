@@ -11,7 +11,7 @@ pub enum Problem {
     NotLoaded(String),
     /// It has no `KinetoPlugin_register`.
     NoRegister,
-    /// Its register function failed.
+    /// Its function `KinetoPlugin_register` failed.
     RegisterFailed {
         /// What it returned.
         code: i32,
@@ -20,7 +20,7 @@ pub enum Problem {
     },
     /// It registered no profiler and returned success.
     NothingRegistered,
-    /// Its extension function failed.
+    /// Its function `CounterpointPlugin_extend` returned this error.
     ExtendFailed(i32),
     /// It registered a null pointer.
     NullInterface,
@@ -28,7 +28,7 @@ pub enum Problem {
     SmallInterface(usize),
     /// Its interface lacks a function that it must have.
     MissingFunction(&'static str),
-    /// A function of it returned an error.
+    /// One of its functions returned an error.
     Failed {
         /// Which function.
         function: &'static str,
@@ -37,61 +37,63 @@ pub enum Problem {
     },
     /// It has no name.
     NoName,
-    /// Its name fills the host's room to the last byte, without a zero byte.
+    /// Its name fills the host's buffer, without a zero byte at the end.
     LongName,
     /// It supports a type that is neither published nor declared.
     UnknownSupported(u32),
-    /// It supports nothing, so that nobody will start it.
+    /// It supports no type of events, so it is never started.
     SupportsNothing,
-    /// A null argument.
+    /// It passed a null argument.
     Null {
-        /// In which call.
+        /// The call to which it was passed.
         call: &'static str,
     },
-    /// A struct smaller than the published one.
+    /// It passed a struct that is smaller than the published one.
     SmallStruct {
-        /// In which call.
+        /// The call to which it was passed.
         call: &'static str,
         /// The size that it states.
         size: usize,
-        /// The least size.
+        /// The smallest size that is allowed.
         least: usize,
     },
-    /// A call about the last event while there is none.
+    /// It made a call about the last event before it added an event.
     NoEvent {
-        /// Which call.
+        /// The name of the call.
         call: &'static str,
     },
-    /// A trace builder was used outside of the call that it was valid for.
+    /// It used a trace builder outside of the call for which the builder was valid.
     Late {
-        /// Which call.
+        /// The name of the call.
         call: &'static str,
     },
-    /// An event has a type that is neither published nor declared; it is kept with that number.
+    /// It added an event of a type that is neither published nor declared. The event is kept, with
+    /// that number as its type.
     UnknownType(u32),
-    /// An event of a type that was not asked for; it is left out.
+    /// It added an event of a type that was not requested. The event is left out.
     NotAsked(u32),
-    /// A flow of an unknown type; it is left out.
+    /// It set a flow of an unknown type. The flow is left out.
     UnknownFlow(u32),
-    /// A flow with the id 0; it is left out.
+    /// It set a flow with the id 0. The flow is left out.
     ZeroFlow,
-    /// An event ends before it begins; it is kept as a moment.
+    /// It added an event that ends before it begins. The event is kept as a moment,
+    /// without a duration.
     Backwards,
-    /// An event without a name; it is kept.
+    /// It added an event without a name. The event is kept.
     Unnamed,
-    /// An event has too much metadata; the rest is left out.
+    /// It added too much metadata to an event. What is above the limit is left out.
     MuchMetadata,
-    /// A counter's value is infinite or not a number; it is left out.
+    /// It added a counter value that is infinite or not a number. The value is left out.
     NotFinite,
-    /// A call of ours panicked. This is our defect.
+    /// A function of the host panicked, which is an error in Counterpoint.
     Panicked {
-        /// Which call.
+        /// The name of the call.
         call: &'static str,
     },
 }
 
 impl Problem {
-    /// Whether something that the plugin wanted to record is missing because of it.
+    /// Whether data that the plugin wanted to record is missing because of this problem.
     pub fn loses(&self) -> bool {
         !matches!(
             self,
@@ -174,28 +176,28 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The problems of one file, each once, with how often it came.
+/// The different problems of one file, each with the number of times that it occurred.
 #[derive(Debug)]
 pub struct Problems {
     file: PathBuf,
     seen: Mutex<Vec<(Problem, u64)>>,
 }
 
-/// Different problems that are kept apart; more are counted with the last.
+/// The maximum number of different problems. Any further problem is counted as the last one.
 const MOST: usize = 256;
 
 impl Problems {
-    /// None yet.
+    /// Creates an empty list.
     pub fn of(file: &Path) -> Self {
         Self { file: file.to_owned(), seen: Mutex::new(Vec::new()) }
     }
 
-    /// The plugin's file.
+    /// Returns the plugin's file.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// One more. Any thread.
+    /// Adds a problem. May be called by any thread.
     pub fn add(&self, problem: Problem) {
         let mut seen = self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let full = seen.len() >= MOST;
@@ -210,7 +212,7 @@ impl Problems {
         }
     }
 
-    /// All of them, in the order in which they first came.
+    /// Returns all problems, in the order in which they first occurred.
     pub fn all(&self) -> Vec<(Problem, u64)> {
         self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }

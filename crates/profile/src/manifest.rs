@@ -75,8 +75,8 @@ pub struct Manifest {
     /// stored as a separate profile in `passes/1`, `passes/2` and so on. 0 if this profile is a
     /// single recording.
     pub passes: u32,
-    /// Whether the counters may take turns on the PMU (`run --multiplex`). Views then scale what
-    /// was counted part of the time, and mark it as an estimate.
+    /// Whether the counters may take turns on the PMU (`run --multiplex`). Views then scale the
+    /// values of counters that counted for part of the time, and mark them as estimates.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub multiplex: bool,
     /// What the counters add to each context switch of a thread that has them, measured before the
@@ -91,8 +91,7 @@ pub struct Manifest {
     pub bookkeeping: bool,
     /// The pool with the data that is not in the profile yet; `null` once it was collected.
     pub pool: Option<PathBuf>,
-    /// Whether everything in the pool is in the profile, so that only the pool's removal is left to
-    /// do.
+    /// Whether everything in the pool is in the profile, so that the pool only has to be removed.
     pub pool_collected: bool,
     /// Processes that keep the recording open while they are alive, whether or not they have
     /// recorded anything: `run` itself and the program that it started.
@@ -130,8 +129,8 @@ pub enum Origin {
     /// `counterpoint env`: stays open for programs started by hand until it is closed.
     Env,
     /// The variables of IREE's original call hook (`docs/hook.md`): over when the process that had
-    /// them and its children have ended. Such a profile is only seen if it did not end in an
-    /// orderly way.
+    /// them and its children have ended. Users see such a profile only if that process did
+    /// not end normally.
     Hook,
     /// A session that a program begins and ends itself (`counterpoint session`): over when the
     /// program says so or has ended.

@@ -1,7 +1,7 @@
 //! Appends JSON's strings and numbers to bytes.
 
-/// What a byte needs inside a string: 0 for nothing, `u` for the form with four digits, and
-/// otherwise the letter after the backslash.
+/// How a byte is escaped inside a string: 0 means not at all, `u` means as `\u` with four digits, and
+/// any other value is the letter after the backslash.
 const ESCAPE: [u8; 256] = {
     let mut table = [0; 256];
     let mut i = 0;
@@ -58,9 +58,9 @@ pub fn string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Whether none of eight bytes needs an escape. A byte that needs one is never missed: the lowest
-/// such byte is always found. Bytes above it may be reported wrongly because of a borrow, but are
-/// never missed.
+/// Whether none of eight bytes needs an escape. The answer is exact: the lowest byte that needs an
+/// escape is always found. A borrow can only cause a wrong report for the bytes above it, which does
+/// not change the answer.
 #[inline]
 fn is_plain(word: u64) -> bool {
     const ONES: u64 = u64::MAX / 255;

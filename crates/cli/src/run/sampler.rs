@@ -19,8 +19,8 @@ use record::{ClockKind, Snapshot};
 
 use crate::failure::Failure;
 
-/// How often samples are written to the profile. If `run` is killed, samples of this time can be
-/// lost.
+/// Time between writes of samples to the profile. If `run` is killed, the samples of at most this
+/// time are lost.
 const FLUSH: Duration = Duration::from_secs(1);
 
 /// A thread that samples until it is told to stop.
@@ -38,7 +38,7 @@ enum Told {
 
 /// What to sample.
 pub struct Wanted {
-    /// Counters, in groups. A counter of threads can only be a simulated one here; it counts for
+    /// Counters, in groups. The only counters of threads here are simulated ones, which stand for
     /// the whole machine.
     pub counters: Vec<Counter>,
     /// Time between samples.
@@ -53,8 +53,8 @@ impl Sampler {
     /// Opens the counters and takes the first samples before it returns.
     ///
     /// # Errors
-    /// A counter does not open, although [`machine::check`] could open it, or the thread cannot be
-    /// started.
+    /// Fails if a counter does not open, although [`machine::check`] could open it, or if the
+    /// thread cannot be started.
     pub fn start(wanted: Wanted, writer: TracksWriter) -> Result<Self, Failure> {
         let (tell, told) = channel();
         let (ready, is_ready) = channel();
@@ -100,7 +100,7 @@ impl Sampler {
 
 /// Blocks all signals in this thread; the main thread handles them.
 fn block_signals() {
-    // SAFETY: plain calls; the set lives for them.
+    // SAFETY: both functions only use the set, which outlives the calls.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
@@ -230,7 +230,8 @@ fn sample(
     trouble.and(read(writer, true))
 }
 
-/// Errors are ignored here: without the snapshot, times are only less exact after a kill.
+/// Adds a snapshot of the clocks to the manifest. Errors are ignored, because without the snapshot
+/// times are only less exact, and only if `run` is killed.
 fn add_snapshot(wanted: &Wanted) {
     let Ok(mut manifest) = Manifest::read(&wanted.directory) else { return };
     manifest.snapshots.push(Snapshot::take(wanted.clock).into());

@@ -5,8 +5,8 @@ use std::fmt;
 
 use crate::Unit;
 
-/// The dimension of a value, as a product of powers. Nanoseconds, bytes and joules must agree where
-/// values are added; `counts` and `cycles` only affect the name.
+/// The dimension of a value, as a product of powers. Values can only be added if their powers of
+/// nanoseconds, bytes and joules agree; `counts` and `cycles` only affect the name of the unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Dimension {
     pub ns: i32,
@@ -66,7 +66,7 @@ impl Dimension {
         }
     }
 
-    /// Returns the dimension of a sum; `None` if the operands cannot be added. Occurrences of
+    /// Returns the dimension of a sum; `None` if the operands cannot be added. Counts of
     /// different things can be added. So can plain numbers, which take the name of the other
     /// operand.
     pub fn plus(self, other: Self) -> Option<Self> {

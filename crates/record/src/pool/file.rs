@@ -81,7 +81,7 @@ impl PoolFile {
         };
         let found = file.metadata()?;
         if !found.is_file() || found.len() != POOL_BYTES as u64 {
-            return Err(not("another size"));
+            return Err(not("its size differs"));
         }
         let mut header = [0u8; RUN_ROW_OFFSET];
         file.read_exact_at(&mut header, 0)?;
@@ -89,7 +89,7 @@ impl PoolFile {
             u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
         };
         if header[..8] != MAGIC.to_le_bytes() || word(8) != VERSION {
-            return Err(not("another header"));
+            return Err(not("its header differs"));
         }
         let owner = Owner::from_bytes(&header[owner::OFFSET..]).map_err(|_| not("no owner"))?;
         let mut raw = vec![0u8; 4 * PAGES];
@@ -119,7 +119,7 @@ impl PoolFile {
             .collect()
     }
 
-    /// Returns the row for events outside of recording processes. It has no process id.
+    /// Returns the row for losses outside of recording processes. It has no process id.
     ///
     /// # Errors
     /// Returns the error of `read`.

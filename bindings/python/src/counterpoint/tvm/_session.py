@@ -2,8 +2,7 @@
 profiles.
 
 There is one session at a time. Profiles that are open together share it, so they have the same
-counters. In a
-process that `counterpoint run` started, the run is the session.
+counters. In a process that `counterpoint run` started, the run is the session.
 """
 
 from __future__ import annotations

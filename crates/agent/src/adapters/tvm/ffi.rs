@@ -1,5 +1,5 @@
 //! Access to TVM's FFI. Its functions are looked up by name in the libraries that are already
-//! loaded. Its values are read without trusting more than their type guarantees.
+//! loaded. This module assumes nothing about its values that their type does not guarantee.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -23,8 +23,7 @@ pub struct Ffi {
     pub register_context_symbol: RegisterContextSymbol,
 }
 
-/// Kinds of errors that are meant to end the program and not to report a failure: Ctrl-C,
-/// `sys.exit`.
+/// Kinds of errors that do not report a failure but end the program: Ctrl-C and `sys.exit`.
 const INTERRUPTS: [&[u8]; 2] = [b"KeyboardInterrupt", b"SystemExit"];
 
 /// The FFI's library, which our caller has loaded. It must be named because Python loads it with
@@ -59,7 +58,7 @@ pub fn find(libraries: &[&CStr], name: &CStr) -> Option<*mut c_void> {
 /// Returns the FFI of this process, which is looked up only once.
 pub fn get() -> Option<&'static Ffi> {
     static FFI: AtomicPtr<Ffi> = AtomicPtr::new(std::ptr::null_mut());
-    // SAFETY: null, or leaked below.
+    // SAFETY: the pointer is null, or was leaked below.
     if let Some(known) = unsafe { FFI.load(Ordering::Acquire).as_ref() } {
         return Some(known);
     }
@@ -155,8 +154,8 @@ pub unsafe fn arguments<'a>(at: *const Any, count: i32) -> &'a [Any] {
     }
 }
 
-/// Returns the address of the content of a value's object, after the object's header.
-unsafe fn behind_header<T>(value: &Any) -> *const T {
+/// Returns the address of the content of a value's object, which follows the object's header.
+unsafe fn after_header<T>(value: &Any) -> *const T {
     (value.bits as *const u8).wrapping_add(size_of::<Object>()).cast()
 }
 
@@ -179,7 +178,7 @@ pub unsafe fn text(value: &Any) -> Option<&[u8]> {
         type_index::STR if value.bits != 0 => {
             // SAFETY: the type says that this is a string object.
             unsafe {
-                let bytes = &*behind_header::<Bytes>(value);
+                let bytes = &*after_header::<Bytes>(value);
                 if bytes.data.is_null() {
                     return Some(&[]);
                 }
@@ -201,7 +200,7 @@ pub unsafe fn tensor(value: &Any) -> Option<&DlTensor> {
     }
     match value.type_index {
         // SAFETY: the type says that this is a tensor object.
-        type_index::TENSOR => Some(unsafe { &*behind_header::<DlTensor>(value) }),
+        type_index::TENSOR => Some(unsafe { &*after_header::<DlTensor>(value) }),
         // SAFETY: the type says that this is the address of a tensor.
         type_index::TENSOR_PTR => Some(unsafe { &*(value.bits as *const DlTensor) }),
         _ => None,
@@ -218,7 +217,7 @@ pub unsafe fn shape(value: &Any) -> Option<&[i64]> {
     }
     // SAFETY: the type says that this is a shape object.
     unsafe {
-        let shape = &*behind_header::<Shape>(value);
+        let shape = &*after_header::<Shape>(value);
         if shape.data.is_null() {
             return Some(&[]);
         }
