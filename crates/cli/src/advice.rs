@@ -1,6 +1,6 @@
 //! What to do about an error or a finding: the only place with advice about counters, names,
-//! metrics and the machine. The other crates give a cause, with the facts that belong to it; here each cause has
-//! a sentence for people.
+//! metrics and the machine. The other crates give a cause, with the facts that belong to it; this
+//! module has a sentence for people about each cause.
 //!
 //! | module | advice about |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | `wanted` | words that people type for which there is no counter (`ipc`, `memory`) |
 //! | `devices` | a device that cannot be counted |
 //!
-//! Advice about one command (`--force`, another directory) is where that command fails:
+//! Advice about one command (such as another output directory) is where that command fails:
 //! [`Failure::hint`](crate::failure::Failure::hint).
 
 mod counters;

@@ -78,8 +78,8 @@ pub fn asked(variable: &dyn Fn(&str) -> Option<String>) -> Vec<&'static DeviceKi
 /// The counters for these kinds of devices. `variable` reads the environment.
 ///
 /// A device that cannot be counted is in [`Defaults::skipped`]. A default counter that does not
-/// work is left out, or counts only user mode, with a note. A counter of a variable must work as it
-/// is.
+/// work is left out, or counts only user mode, with a note. A counter that a variable
+/// names must work unchanged.
 ///
 /// # Errors
 /// The list of a variable is wrong, or its counters do not work here.
