@@ -87,7 +87,7 @@ typedef struct counterpoint_collector {
 
 /* agent->collector_add returns the collector's number, from 0, or: -1 if the struct is incomplete or
  * has an unknown kind, -2 if there are too many slots, or more than 8 collectors, -3 if a slot of that
- * name exists, -4 if a view has a column of that name, or the open session counts it. The
+ * name exists, -4 if a view has a column, or the open session a counter, of that name. The
  * collector is called from the next op on. If a later session has a counter of the same name as a
  * slot, the slot is called "NAME (collector)" there.
  * agent->collector_remove returns 0, or -1 if there is no collector of that number. Its slots

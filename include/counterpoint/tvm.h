@@ -1,8 +1,8 @@
 /* What libcounterpoint.so offers to TVM: functions of TVM's FFI, found by
  * `tvm_ffi.load_module("…/libcounterpoint.so")` and called as `module["counterpoint_vm"](…)`.
  *
- * If the process already has an agent, use the path of the library that its table is in (dladdr):
- * another copy would be a second library that does nothing. If the library is not preloaded, load it
+ * If the process already has an agent, use the path of the library that its table is in (dladdr),
+ * because a second copy of the library does nothing. If the library is not preloaded, load it
  * with RTLD_GLOBAL first (see agent.h), because load_module alone gives it a scope of its own.
  * Nothing here links against TVM; the functions of libtvm_ffi and libtvm_runtime are looked up by
  * name. This was written for the FFI of apache-tvm 0.25 to 0.27.
