@@ -110,7 +110,7 @@ pub struct CounterTotal {
     pub enabled_ns: u128,
     /// The part of that time in which it counted, in ns.
     pub running_ns: u128,
-    /// Number of the calls (of [`Self::calls`]) whose bracket was calibrated.
+    /// Number of these calls whose bracket was calibrated.
     pub calibrated: u64,
     /// What empty calls would have read in these calibrated calls.
     pub empty: u128,

@@ -1,4 +1,4 @@
-"""A report in a notebook: one table that loads nothing, and that a click on a header sorts."""
+"""A report in a notebook: one table, which loads nothing and is sorted by clicks on its headers."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class Report:
         return pandas.DataFrame(columns)
 
     def to_arrow(self) -> pyarrow.Table:
-        """Returns a table of Arrow with one row per call. Counts are int64, texts are strings, all other
+        """Returns an Arrow table with one row per call. Counts are int64, texts are strings, all other
         values are doubles. Missing values are null."""
         try:
             import pyarrow

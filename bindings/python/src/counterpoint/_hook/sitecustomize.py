@@ -1,7 +1,7 @@
 # `counterpoint run` puts the folder of this file in front of PYTHONPATH, so that every Python program
 # in the run executes it at its start. It waits until TVM's virtual machine is imported, and then makes
-# the package record each machine. It
-# prints nothing, makes nothing fail, and must be valid in every version of Python.
+# the package record each machine. It prints nothing, never fails, and must be valid in every version
+# of Python.
 
 
 def _begin():

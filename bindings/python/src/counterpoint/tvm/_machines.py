@@ -55,7 +55,7 @@ class Machine:
         self.number = -1
         # The name in profiles, which no other machine has.
         self.name = ""
-        # The numbers so far, and the unique names, by the names that were requested.
+        # For each requested name: the number and the unique name that the machine got.
         self._numbers: dict[str, tuple[int, str]] = {}
         self._open = 0
         self._process = os.getpid()
