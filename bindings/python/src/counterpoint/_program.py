@@ -16,10 +16,10 @@ def run(
     good: tuple[int, ...] = (0,),
     folder: Optional[str] = None,
 ) -> str:
-    """Runs the program `counterpoint`, in `folder` if one is given; what it says on stderr is the
-    error."""
+    """Runs the program `counterpoint`, in `folder` if one is given, and returns its output. If the
+    program fails, the error has the text that it wrote to stderr."""
     environment = {**os.environ, **(variables or {})}
-    # The program itself is not to be recorded; the empty variable says that this is no loss.
+    # The program itself must not be recorded. The empty variable says that this is not a loss.
     environment.pop("LD_PRELOAD", None)
     environment["COUNTERPOINT_RUN_FILE"] = ""
     path = program()

@@ -1,4 +1,4 @@
-"""Loops of instrumented modules: what `counterpoint loops report` says of a profile, for Python."""
+"""Reads what `counterpoint loops report` says about the instrumented loops of a profile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SCHEMA = "counterpoint.loops/1"
 
 @dataclass(frozen=True)
 class LoopRow:
-    """A function or a loop. What is not known is None, never 0."""
+    """A function or a loop. A value that is not known is None, never 0."""
 
     module: str
     """Identity of the module, 32 hexadecimal digits."""
@@ -25,9 +25,9 @@ class LoopRow:
     kind: Optional[str]
     """`function` or `loop`."""
     function: Optional[str]
-    """The function that it is or is in."""
+    """Name of the function, or of the function that contains the loop."""
     name: Optional[str]
-    """What a loop is called in its function: its variable or its block; for a function, its name."""
+    """Name in the table: the variable or the block of a loop, the name of a function."""
     parent: Optional[int]
     """The id of the loop or function around it."""
     depth: Optional[int]
@@ -35,7 +35,7 @@ class LoopRow:
     hits: int
     """Times entered."""
     timed_hits: Optional[int]
-    """Of these, timed."""
+    """How many of the hits were timed."""
     iterations: Optional[int]
     """Iterations of all hits."""
     inclusive_ns: Optional[float]
@@ -55,8 +55,8 @@ class LoopRow:
 
 
 class LoopReport:
-    """All loops of a profile. `str` of it is the table; it is a sequence of rows in the order of the
-    tree."""
+    """All loops of a profile. `str(report)` is the table. The report is a sequence of rows, in the
+    order of the tree."""
 
     def __init__(self, document: Mapping[str, Any], table: str) -> None:
         if document.get("schema") != _SCHEMA:
@@ -78,7 +78,7 @@ class LoopReport:
         return self._table
 
     def find(self, function: str, name: Optional[str] = None) -> LoopRow:
-        """The function of this name, or its loop of this name.
+        """Returns the function with this name, or the loop with this name in it.
 
         Raises LookupError if there is none, or more than one."""
         wanted = function if name is None else name
@@ -111,10 +111,10 @@ def _row(module: str, row: Mapping[str, Any]) -> LoopRow:
 
 
 def read(profile: Union[str, os.PathLike[str]], *, raw: bool = False) -> LoopReport:
-    """The loops of a profile.
+    """Returns the loops of a profile.
 
-    `profile`: its directory. `raw`: the table shows times as they were measured, with what measuring
-    has added; rows have compensated times all the same."""
+    `profile`: its directory. `raw`: the table shows times as they were measured, including the cost of
+    measuring. The times of rows are compensated in any case."""
     path = os.fspath(profile)
     document = json.loads(run(["loops", "report", path, "--format", "json"]))
     table = run(["loops", "report", path, "--width", "120", *(["--raw"] if raw else [])])

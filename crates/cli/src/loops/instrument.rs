@@ -21,8 +21,8 @@ use crate::whole::WholeFile;
 /// times its loops. Compile the result with the compiler that made the text, and run the program
 /// under `counterpoint run --loops`. Without Counterpoint the program runs as before.
 ///
-/// Without options, outermost loops are instrumented, and loops inside of one or two others unless
-/// they are innermost. Each function with such a loop is instrumented, too.
+/// Without options, this instruments outermost loops, loops inside of one or two other loops if
+/// they contain loops themselves, and each function with such a loop.
 #[derive(clap::Args)]
 pub struct Args {
     /// The text of LLVM IR to read. `-` is standard input.
@@ -32,8 +32,8 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// How hits are recorded. `sampled` counts every hit and times the first 100 and then random
-    /// ones; `timed` times every hit; `count` times none; `log` calls the runtime at each begin
-    /// and end.
+    /// ones; `timed` times every hit; `count` times none; `log` calls the runtime at the
+    /// beginning and end of each hit.
     #[arg(long, value_enum, default_value_t = Mode::Sampled)]
     mode: Mode,
     /// Leave out loops with more than N loops around them: 0 takes outermost loops only [default:
@@ -53,11 +53,11 @@ pub struct Args {
     /// Instrument loops only.
     #[arg(long)]
     no_functions: bool,
-    /// Only functions whose name matches, as the text has it: `*` is any text, `?` one character.
-    /// May be given several times.
+    /// Only functions whose name in the text matches. `*` matches any text, `?` any character.
+    /// Repeatable.
     #[arg(long, value_name = "GLOB")]
     filter: Vec<String>,
-    /// The target of a text that names none, such as x86_64-linux-gnu or aarch64-linux-gnu.
+    /// The target, for a text that does not name one, such as x86_64-linux-gnu or aarch64-linux-gnu.
     #[arg(long, value_name = "TRIPLE")]
     target: Option<String>,
     /// File for the side table, which says what each id is [default: NAME.loops.json for an output

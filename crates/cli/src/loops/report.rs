@@ -27,10 +27,10 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// Show where inside instrumented functions the time went: one row per function and loop.
 ///
-/// A loop stands under what is around it. Inclusive time is that from the begin to the end of each
-/// hit, self time is without the instrumented loops directly inside. Times are estimates where only
-/// some hits were timed, and are shown without what measuring has added; ± is half of a 95 %
-/// interval. Self times may be negative. docs/loops.md explains each column.
+/// The row of a loop is below the row of the loop or function that contains it. A hit is one entry
+/// into a loop or function. Inclusive time lasts from the beginning to the end of each hit; self
+/// time leaves out the instrumented loops directly inside. If only some hits were timed, times are
+/// estimates. The cost of measuring is subtracted. ± is half of a 95 % interval. Self times may be negative. docs/loops.md explains each column.
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.
@@ -39,7 +39,7 @@ pub struct Args {
     /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: LoopFormat,
-    /// Show times as they were measured, with what measuring has added. JSON has both.
+    /// Show times as they were measured, including the cost of measuring. JSON has both.
     #[arg(long)]
     raw: bool,
     /// Also show a row for each thread.

@@ -8,11 +8,11 @@
 ```
 
 TVM's own LLVM compiles the instrumented text, so no other compiler is needed and versions always
-match. The text is that of optimised code: what is instrumented is what runs. The module that was given
-stays as it is.
+match. The text is that of optimised code, so the loops that are instrumented are the loops that run. The
+original module stays as it is.
 
-The code that is added finds the recorder of this process by itself, when TVM compiles the first
-function (`docs/loops.md`); until something records it counts nothing.
+The added code finds the recorder of this process by itself, when TVM compiles the first function
+(`docs/loops.md`). It counts nothing until something records.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MODES = ("sampled", "timed", "count", "log")
 _LLVM, _VM = "llvm", "relax.VMExecutable"
 _LOAD_VM = "ffi.Module.load_from_file.relax.VMExecutable"
 
-# A declaration of LLVM's text: linkage and attributes, the name, quoted or not.
+# A declaration in LLVM's text: linkage and attributes, then the name with or without quotes.
 _DECLARED = re.compile(r'^declare\b([^@\n]*)@("(?:[^"\\]|\\.)*"|[\w.$-]+)\(', re.MULTILINE)
 
 
@@ -56,18 +56,18 @@ def instrument_module(
     same results.
 
     `mode`: `sampled` counts each hit and times the first 100 of each thread and then random ones,
-    `timed` times each, `count` times none, `log` records begin and end of the first 100.
+    `timed` times each, `count` times none, `log` records the beginning and the end of each of the first 100.
 
     `max_depth`: leave out loops with more loops around them (0: outermost loops only; default 2).
     `min_height`: leave out loops with fewer levels of loops inside (0: innermost ones, too; default 1).
-    `siblings`: only loops beside which there are others. `functions`: False leaves out functions, True
+    `siblings`: only loops that have siblings. `functions`: False leaves out functions, True
     takes also those without an instrumented loop. `filter`: only functions whose name matches one of these
     patterns; `*` is any text, `?` one character.
 
     Record with `profile(vm, loops=True)` or in a process started by `counterpoint run --loops`."""
     words = _words(mode, max_depth, min_height, siblings, functions, filter)
     root = _root(module)
-    # Loads the recorder where the code will look for it.
+    # Loads the recorder, so that the code will find it.
     _native.load()
     folder = tempfile.mkdtemp(prefix="counterpoint-loops-")
     try:
@@ -88,7 +88,7 @@ def _words(
     functions: Optional[bool],
     filter: object,
 ) -> list[str]:
-    """The options of `counterpoint loops instrument`."""
+    """Returns the options of `counterpoint loops instrument`."""
     if mode not in MODES:
         raise ArgumentError(f"mode= must be one of {', '.join(MODES)}, not {described(mode)}")
     words = ["--mode", str(mode)]
@@ -113,7 +113,7 @@ def _words(
 
 
 def _root(module: object) -> Any:
-    """The runtime module of what was given."""
+    """Returns the runtime module of an executable or a module."""
     import tvm
 
     if isinstance(module, tvm.runtime.Module):
@@ -136,7 +136,7 @@ def _root(module: object) -> Any:
 
 
 def _kinds(module: Any) -> list[str]:
-    """The kinds of all modules in the tree, each once."""
+    """Returns the kinds of all modules in the tree, each kind once."""
     kinds = [str(module.kind)]
     for child in module.imports:
         kinds += [kind for kind in _kinds(child) if kind not in kinds]
@@ -159,8 +159,8 @@ _DESTRUCTORS = re.compile(r"^@llvm\.global_dtors = .*\n", re.MULTILINE)
 
 def _crashes_in_destructors() -> bool:
     """Whether this TVM ends the process when it frees a module with destructors: the JIT of 0.25 looks
-    for them when it is half gone, does not find them, and throws. The one of the instrumented code says that
-    the module goes away, which the recorder need not know."""
+    for them when it is partly destroyed, does not find them, and throws. The destructor of instrumented
+    code only says that the module goes away, which the recorder does not need to know."""
     import tvm
 
     return str(tvm.__version__).split(".")[:2] == ["0", "25"]
@@ -173,11 +173,11 @@ class _Rebuilt:
         self.folder = folder
         self.words = words
         self.count = 0
-        # By identity: a module may be imported twice.
+        # Keyed by identity, because a module may be imported twice.
         self.made: dict[int, tuple[Any, Any]] = {}
 
     def module(self, module: Any) -> Any:
-        """The module itself if nothing in it is instrumented."""
+        """Returns the copy of a module, or the module itself if nothing in it is instrumented."""
         known = self.made.get(hash(module))
         if known is None:
             # The original lives as long as its hash is used.
@@ -203,7 +203,7 @@ class _Rebuilt:
         return made
 
     def _machine(self, module: Any) -> Any:
-        """The program of a virtual machine, without what it imports."""
+        """Returns the program of a virtual machine, without the modules that it imports."""
         import tvm_ffi
 
         path = str(self.folder / "machine.vm")
