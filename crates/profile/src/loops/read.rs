@@ -14,6 +14,7 @@ use super::pool;
 use super::{HitCost, LoopEvent, LoopModule, LoopRow, Loops};
 use crate::error::{Error, Result};
 use crate::ledger::{LossCount, merge_losses};
+use crate::leftovers::PartId;
 use crate::manifest::Clock;
 use crate::profile::{Process, Profile};
 
@@ -81,7 +82,8 @@ impl Profile {
             let Some(file) = file else { continue };
             let on_pool = || Error::on("read", self.manifest.pool.as_deref().unwrap_or(&self.dir));
             for run in pool::find(file).map_err(on_pool())? {
-                let of = |process: &Process| process.id == run.part && process.pass == pass;
+                let part = PartId::of_run(&run);
+                let of = |process: &Process| process.id == part && process.pass == pass;
                 let Some(index) = self.processes.iter().position(of) else {
                     *lost += 1;
                     continue;

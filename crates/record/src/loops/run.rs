@@ -4,8 +4,8 @@
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::entry::{ENTRY_WORDS, EVENT_BYTES, Event, word};
 use super::frames::{EventsFrame, Row, RowsFrame};
-use super::word;
 use crate::meta::part_name;
 use crate::page::PAGE_BYTES;
 
@@ -17,10 +17,6 @@ pub const RUN_VERSION: u32 = 1;
 pub const RUN_HEADER_BYTES: usize = 256;
 /// Bytes of a block's header.
 pub const BLOCK_BYTES: usize = 64;
-/// Words of an entry.
-pub const ENTRY_WORDS: usize = 16;
-/// Bytes of a record of mode log.
-pub const EVENT_BYTES: usize = 24;
 
 /// Rows and events of one frame at most, so that writing them needs little memory.
 const MOST_IN_FRAME: usize = 4096;
@@ -239,34 +235,6 @@ pub struct Block<'a> {
     ids: u32,
     counters: u32,
     bytes: &'a [u8],
-}
-
-/// A record of mode log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Event {
-    /// The id.
-    pub id: u32,
-    /// Whether it is an end.
-    pub end: bool,
-    /// When.
-    pub ticks: u64,
-    /// The return address of the handler's call, less the address of its object.
-    pub address: u64,
-}
-
-/// Bit of an event's first word: it is an end.
-const END: u64 = 1 << 63;
-
-impl Event {
-    /// The three words that it is in a block.
-    #[inline(always)]
-    pub fn to_words(self) -> [u64; 3] {
-        [u64::from(self.id) | if self.end { END } else { 0 }, self.ticks, self.address]
-    }
-
-    fn from_words([first, ticks, address]: [u64; 3]) -> Self {
-        Self { id: first as u32, end: first & END != 0, ticks, address }
-    }
 }
 
 impl<'a> Block<'a> {
