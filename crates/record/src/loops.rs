@@ -8,7 +8,7 @@
 //!  run     header, 256 bytes: process, thread, `used`
 //!  +256    block ─ block ─ …                                    up to `used`, each aligned to 64
 //!
-//!  block   header, 64 bytes: module, ids, counters, events
+//!  block   header, 128 bytes: module, ids, counters, events
 //!          ids × entry                          128 bytes each
 //!          ids × (hits counted, counter, …)     u64 each; only if counters are read
 //!          events × { id and end, ticks, address }   24 bytes each; only in mode log

@@ -230,6 +230,22 @@ fn a_killed_process_loses_nothing_that_it_had_counted() {
     run.is_without_losses();
 }
 
+/// A program that may not write files: what it counted stays in the pool, and is collected. Its module is
+/// known by what the pool says.
+#[test]
+fn a_program_that_may_write_no_file_loses_no_hit() {
+    let Some(program) = support::counterpoint("loops: file size") else { return };
+    let script = "ulimit -f 0; exec \"$0\" storm 5";
+    let host = host(&[]);
+    let run = Looped::run(&program, Path::new("sh"), &["-c", script, host.to_str().unwrap()]);
+    let all = run.threads().iter().fold(Hits::new(), plus);
+    assert_eq!(all, [(0, 5), (1, 5), (2, 10)].into());
+    let module = &run.loops.modules[0];
+    assert_eq!((&module.id, module.ids, module.first), (b"0123456789abcdef", 8, 100));
+    assert_eq!(run.loops.losses, []);
+    assert!(run.recorded.losses().contains_key("part_unwritable"));
+}
+
 #[test]
 fn exec_exit_and_exceptions_lose_nothing() {
     let Some(program) = support::counterpoint("loops: exec") else { return };

@@ -70,7 +70,11 @@ pub(crate) fn frames(
     write(&LoopFrame::Moment(ticks, monotonic_ns).to_bytes())?;
     for block in run.blocks() {
         match block {
-            Ok(block) => block.write(&mut write)?,
+            Ok(block) => {
+                // The process may not have been able to write the whole one, of which this says less.
+                write(&block.module_frame().to_bytes())?;
+                block.write(&mut write)?;
+            }
             Err(_) => return Ok(true),
         }
     }

@@ -175,7 +175,14 @@ impl Found {
         for frame in read.frames {
             match frame {
                 LoopFrame::Module(module) => {
-                    self.modules.entry(module.number).or_insert(module);
+                    let known = self.modules.entry(module.number).or_default();
+                    // One from the pool says less than the process itself.
+                    let says_less = known.costs.is_none()
+                        && known.object.is_empty()
+                        && known.table.is_empty();
+                    if says_less {
+                        *known = module;
+                    }
                 }
                 LoopFrame::Rows(frame) => {
                     for row in frame.rows {

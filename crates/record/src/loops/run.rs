@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::entry::{ENTRY_WORDS, EVENT_BYTES, Event, word};
-use super::frames::{EventsFrame, Row, RowsFrame};
+use super::frames::{EventsFrame, ModuleFrame, Row, RowsFrame};
 use crate::meta::part_name;
 use crate::page::PAGE_BYTES;
 
@@ -16,7 +16,7 @@ pub const RUN_VERSION: u32 = 1;
 /// Bytes of a run's header.
 pub const RUN_HEADER_BYTES: usize = 256;
 /// Bytes of a block's header.
-pub const BLOCK_BYTES: usize = 64;
+pub const BLOCK_BYTES: usize = 128;
 
 /// Rows and events of one frame at most, so that writing them needs little memory.
 const MOST_IN_FRAME: usize = 4096;
@@ -74,9 +74,19 @@ pub struct BlockHeader {
     /// Where the module's object is in memory: subtracted from return addresses.
     pub base: u64,
     /// First hits of each id that are recorded in mode log.
-    pub first: u64,
+    pub logged_first: u64,
+    /// The module's identity: what it is can be told even where its frame could not be written.
+    pub id: [u8; 16],
+    /// How hits are recorded.
+    pub mode: u32,
+    /// See [`ModuleFrame::gap_mask`].
+    pub gap_mask: u32,
+    /// See [`ModuleFrame::ticks_per_second`].
+    pub ticks_per_second: u64,
+    /// See [`ModuleFrame::first`].
+    pub first: u32,
     /// Zero.
-    pub reserved: u64,
+    pub reserved: [u32; 9],
 }
 
 const _: () = assert!(size_of::<RunHeader>() == RUN_HEADER_BYTES);
@@ -257,6 +267,24 @@ impl<'a> Block<'a> {
     /// Number of the module in its process.
     pub fn module(&self) -> u32 {
         word32(self.bytes, offset_of!(BlockHeader, module)).unwrap_or(0)
+    }
+
+    /// What its header says about the module: neither its file nor its side table.
+    pub fn module_frame(&self) -> ModuleFrame {
+        let (number, ids) = (self.module(), self.ids);
+        let short = |at: usize| word32(self.bytes, at).unwrap_or(0);
+        let id = self.bytes.get(offset_of!(BlockHeader, id)..).and_then(|rest| rest.first_chunk());
+        ModuleFrame {
+            number,
+            ids,
+            id: id.copied().unwrap_or_default(),
+            mode: short(offset_of!(BlockHeader, mode)),
+            gap_mask: short(offset_of!(BlockHeader, gap_mask)),
+            first: short(offset_of!(BlockHeader, first)),
+            ticks_per_second: word64(self.bytes, offset_of!(BlockHeader, ticks_per_second))
+                .unwrap_or(0),
+            ..ModuleFrame::default()
+        }
     }
 
     /// Its place in the run.

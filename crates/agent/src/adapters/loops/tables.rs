@@ -174,7 +174,8 @@ impl Owned {
         if counters > 0 {
             counters::prepare();
         }
-        let logged = self.run.loops.map_or(0, |options| options.logged);
+        let options = self.run.loops.unwrap_or_default();
+        let logged = options.logged;
         let events = match known.mode {
             Mode::Log => (known.ids as usize)
                 .saturating_mul(2)
@@ -209,8 +210,13 @@ impl Owned {
                 logged: AtomicU64::new(0),
                 unlogged: AtomicU64::new(0),
                 base: known.base,
-                first: logged.into(),
-                reserved: 0,
+                logged_first: logged.into(),
+                id: known.id,
+                mode: known.mode as u32,
+                gap_mask: options.gap_mask,
+                ticks_per_second: super::ticks::per_second(),
+                first: options.first,
+                reserved: [0; 9],
             });
             let table = block.add(BLOCK_BYTES).cast::<Entry>();
             for id in 0..known.ids as usize {
