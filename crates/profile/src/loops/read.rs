@@ -177,9 +177,8 @@ impl Found {
                 LoopFrame::Module(module) => {
                     let known = self.modules.entry(module.number).or_default();
                     // One from the pool says less than the process itself.
-                    let says_less = known.costs.is_none()
-                        && known.object.is_empty()
-                        && known.table.is_empty();
+                    let says_less =
+                        known.costs.is_none() && known.object.is_empty() && known.table.is_empty();
                     if says_less {
                         *known = module;
                     }
