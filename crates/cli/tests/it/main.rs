@@ -19,6 +19,7 @@ mod kept;
 mod kills;
 mod leftovers;
 mod locked;
+mod loops_instrument;
 mod metrics;
 mod mistyped;
 mod multiplex;
