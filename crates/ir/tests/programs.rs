@@ -6,6 +6,7 @@
 
 mod support;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -379,5 +380,101 @@ fn programs_of_rustc_print_the_same() {
             let hits: u64 = squares.iter().map(|row| row.hits).sum();
             assert_eq!(hits, 1, "{name} {mode:?}");
         }
+    }
+}
+
+/// How many packed arithmetic instructions each innermost loop of a function has, for functions
+/// and loops that have some: the name, and the numbers in order.
+fn vector_loops(object: &Path) -> BTreeMap<String, Vec<usize>> {
+    let mut objdump = Command::new("objdump");
+    let output = run(objdump.args(["-d", "--no-show-raw-insn"]).arg(object)).stdout;
+    let text = String::from_utf8(output).unwrap();
+    let mut all = BTreeMap::new();
+    for function in text.split("\n\n") {
+        let Some((head, code)) = function.trim_start().split_once(">:\n") else { continue };
+        let Some((_, name)) = head.split_once('<') else { continue };
+        let code: Vec<(u64, &str)> = code
+            .lines()
+            .filter_map(|line| line.trim_start().split_once(":\t"))
+            .filter_map(|(at, what)| Some((u64::from_str_radix(at, 16).ok()?, what)))
+            .collect();
+        let back = |(at, what): &(u64, &str)| {
+            let (jump, to) = what.strip_prefix('j')?.split_once(' ')?;
+            let to = u64::from_str_radix(to.trim_start().split(' ').next()?, 16).ok()?;
+            (jump != "mp" && to <= *at).then_some((to, *at))
+        };
+        let loops: BTreeSet<(u64, u64)> = code.iter().filter_map(back).collect();
+        let holds = |outer: (u64, u64), inner: (u64, u64)| {
+            outer != inner && outer.0 <= inner.0 && inner.1 <= outer.1
+        };
+        let innermost = loops.iter().filter(|l| !loops.iter().any(|inner| holds(**l, *inner)));
+        let packed = |what: &str| {
+            let word = what.split(' ').next().unwrap().trim_start_matches('v');
+            let float = ["add", "sub", "mul", "div", "max", "min"]
+                .iter()
+                .any(|op| [format!("{op}pd"), format!("{op}ps")].iter().any(|full| full == word));
+            float || ["padd", "psub", "pmul"].iter().any(|op| word.starts_with(op))
+        };
+        let mut counts: Vec<usize> = innermost
+            .map(|(from, to)| {
+                code.iter().filter(|(at, what)| from <= at && at <= to && packed(what)).count()
+            })
+            .filter(|count| *count > 0)
+            .collect();
+        counts.sort_unstable();
+        if !counts.is_empty() {
+            all.insert(name.to_owned(), counts);
+        }
+    }
+    all
+}
+
+#[test]
+fn vector_loops_are_those_of_the_uninstrumented_build() {
+    let Some(bench) = Bench::new() else { return };
+    if Command::new("objdump").arg("--version").output().is_err() {
+        return testkit::skip_this("objdump is not installed");
+    }
+    if !cfg!(target_arch = "x86_64") {
+        return testkit::skip_this("it knows the instructions of x86-64");
+    }
+    let text = bench.text("kernels.c", &["-O3", "-fno-slp-vectorize"]);
+    // The text is optimised: the compiler makes machine code of it and no more.
+    let compile = ["-O2", "-Xclang", "-disable-llvm-passes", "-c"];
+    let plain = vector_loops(&bench.link(&text, &compile));
+    assert!(plain.values().map(Vec::len).sum::<usize>() >= 4, "{plain:?}");
+    for options in [Options::default(), all(Mode::Sampled), all(Mode::Timed), all(Mode::Count)] {
+        let (path, _) = instrumented(&text, &options);
+        let found = vector_loops(&bench.link(&path, &compile));
+        assert_eq!(found, plain, "{:?} {:?}", options.mode, options.max_depth);
+    }
+}
+
+#[test]
+fn code_for_aarch64_compiles() {
+    let Some(bench) = Bench::new() else { return };
+    let target = ["-O2", "--target=aarch64-linux-gnu", "-ffreestanding", "-S", "-emit-llvm"];
+    let source = bench.scratch.join("kernel.c");
+    std::fs::write(
+        &source,
+        "void f(int n, float* x) { for (int i = 0; i < n; i++) for (int j = 0; j < i; j++) \
+         x[i] += x[j] * 2; }\n",
+    )
+    .unwrap();
+    let text = bench.scratch.join("kernel.ll");
+    let mut clang = bench.llvm.command("clang");
+    run(clang.args(target).arg("-o").arg(&text).arg(&source));
+    for mode in Mode::ALL {
+        let (path, _) = instrumented(&text, &all(mode));
+        assert_eq!(bench.llvm.verify(&path), Ok(()), "{mode:?}");
+        let assembly = path.with_extension("s");
+        let mut clang = bench.llvm.command("clang");
+        run(clang
+            .args(["-O2", "-S", "--target=aarch64-linux-gnu", "-o"])
+            .arg(&assembly)
+            .arg(&path));
+        let assembly = std::fs::read_to_string(&assembly).unwrap().to_lowercase();
+        let timed = matches!(mode, Mode::Sampled | Mode::Timed);
+        assert_eq!(assembly.contains("cntvct_el0"), timed, "{mode:?}");
     }
 }
