@@ -393,7 +393,7 @@ fn number_hooks(
     mode: Mode,
 ) -> (Option<Hook>, Vec<Hook>) {
     let timed = mode == Mode::Timed;
-    let mut function = choice.function.then(|| Hook {
+    let mut function = choice.function.then_some(Hook {
         id: first,
         counters: true,
         slot: timed && !choice.loops.is_empty(),

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use crate::function::Body;
 use crate::hooks::Writer;
 use crate::loops::Loops;
-use crate::rewrite::{Incoming, incoming};
+use crate::phi::{Incoming, incoming};
 use crate::scan::{Span, Token, Tokens, name};
 
 /// A value that counts the iterations of a loop.
@@ -78,8 +78,8 @@ impl Search<'_> {
     /// The counter of a loop.
     pub fn counter(&mut self, l: u32) -> Option<Counter> {
         let header = self.loops.all[l as usize].header;
-        let found = self.body.phis_of(header).iter().find_map(|phi| self.phi(l, header, *phi));
-        found
+        let body = self.body;
+        body.phis_of(header).iter().find_map(|phi| self.phi(l, header, *phi))
     }
 
     fn phi(&mut self, l: u32, header: u32, phi: Span) -> Option<Counter> {

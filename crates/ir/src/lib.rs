@@ -9,6 +9,7 @@
 //! | [`scan`] | the text as statements and tokens |
 //! | [`module`] | the top level of a module: functions, target, attributes, metadata |
 //! | [`function`] | the body of a function: blocks, phi nodes, terminators, edges |
+//! | [`phi`] | the entries of a phi node |
 //! | [`dominators`] | the dominator tree of a control-flow graph |
 //! | [`loops`] | natural loops |
 //! | [`choice`] | which of them are instrumented |
@@ -33,6 +34,7 @@ pub mod instrument;
 pub mod iterations;
 pub mod loops;
 pub mod module;
+pub mod phi;
 pub mod rewrite;
 pub mod scan;
 pub mod source;

@@ -478,3 +478,55 @@ fn code_for_aarch64_compiles() {
         assert_eq!(assembly.contains("cntvct_el0"), timed, "{mode:?}");
     }
 }
+
+/// The line of the source in which this text is for the `nth` time after `after`.
+fn line_of(source: &str, after: &str, text: &str, nth: usize) -> Option<u32> {
+    let from = source.lines().position(|line| line.contains(after))?;
+    let mut lines = source.lines().enumerate().skip(from).filter(|(_, line)| line.contains(text));
+    lines.nth(nth).map(|(number, _)| number as u32 + 1)
+}
+
+#[test]
+fn places_and_variables_are_those_of_the_source() {
+    let Some(bench) = Bench::new() else { return };
+    let source = std::fs::read_to_string(programs().join("kernels.c")).unwrap();
+    for level in ["-O0", "-O1"] {
+        let text = bench.text("kernels.c", &[level, "-g", "-fno-unroll-loops"]);
+        let table = instrumented(&text, &all(Mode::Count)).1;
+        let functions = ["matmul_ijk", "matmul_ikj", "interpret"];
+        for (function, variables) in
+            functions.into_iter().zip([&["i", "j", "k"][..], &["i", "k", "j"], &["i"]])
+        {
+            let loops: Vec<_> = table
+                .entries
+                .iter()
+                .filter(|e| e.function == function && e.depth.is_some())
+                .collect();
+            let found: Vec<_> = loops.iter().map(|e| e.variable.as_deref().unwrap()).collect();
+            assert_eq!(found, variables, "{function} {level}");
+            for (entry, variable) in loops.iter().zip(variables) {
+                let line =
+                    line_of(&source, &format!(" {function}("), &format!("for (int {variable} "), 0);
+                assert_eq!(entry.line, line, "{function} {variable} {level}");
+                assert!(entry.file.as_deref().unwrap().ends_with("kernels.c"), "{entry:?}");
+            }
+        }
+        let producer = table.producer.unwrap();
+        assert!(producer.contains("clang version"), "{producer}");
+    }
+    // A loop over a range is where the range is iterated, not in Rust's library.
+    let scratch = Scratch::new();
+    let Some(made) = by_rustc(&scratch) else { return without_llvm("rustc") };
+    let source = std::fs::read_to_string(programs().join("iterators.rs")).unwrap();
+    for made in made.iter().filter(|made| made.name.contains("-g")) {
+        let table = instrumented(&made.path, &all(Mode::Count)).1;
+        let outer =
+            table.entries.iter().find(|e| e.function.contains("squares") && e.depth == Some(0));
+        assert_eq!(
+            outer.unwrap().line,
+            line_of(&source, "fn squares", "for i in", 0),
+            "{}",
+            made.name
+        );
+    }
+}

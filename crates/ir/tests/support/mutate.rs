@@ -101,7 +101,7 @@ pub fn check(text: &[u8], choice: u64) -> bool {
         mode: Mode::ALL[(choice % 4) as usize],
         max_depth: [None, Some(0), Some(9)][(choice / 4 % 3) as usize],
         min_height: [None, Some(0)][(choice / 12 % 2) as usize],
-        siblings: choice / 24 % 5 == 0,
+        siblings: (choice / 24).is_multiple_of(5),
         functions: [Functions::WithLoops, Functions::All, Functions::None]
             [(choice / 120 % 3) as usize],
         target: Some("x86_64-linux-gnu"),
