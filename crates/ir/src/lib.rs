@@ -14,6 +14,7 @@
 //! | [`loops`] | natural loops |
 //! | [`choice`] | which of them are instrumented |
 //! | [`iterations`] | values that count the iterations of a loop |
+//! | [`trips`] | how often a loop runs each time, where the text says so |
 //! | [`source`] | what a loop is called in its source |
 //! | [`hooks`] | the code of a hook |
 //! | [`rewrite`] | a function with hooks on the edges of its loops |
@@ -39,3 +40,4 @@ pub mod rewrite;
 pub mod scan;
 pub mod source;
 pub mod table;
+pub mod trips;

@@ -116,9 +116,12 @@ fn exceptions_and_threads_print_the_same() {
     bench.same("exceptions.cpp", &["17"]);
 }
 
+/// A function, the depth and place of a loop in it, and how often it is entered.
+type Entered = (&'static str, Option<(u32, usize)>, u64);
+
 /// How often each loop of `kernels.c` is entered, by its function, depth, and place among the
 /// loops of that depth.
-fn entered(n: u64, m: u64) -> Vec<(&'static str, Option<(u32, usize)>, u64)> {
+fn entered(n: u64, m: u64) -> Vec<Entered> {
     let (a, b, c, d) = (Some((0, 0)), Some((1, 0)), Some((2, 0)), Some((3, 0)));
     vec![
         ("matmul_ijk", None, 1),
@@ -528,5 +531,43 @@ fn places_and_variables_are_those_of_the_source() {
             "{}",
             made.name
         );
+    }
+}
+
+#[test]
+fn trip_counts_are_those_of_the_source() {
+    let Some(bench) = Bench::new() else { return };
+    let source = bench.scratch.join("trips.c");
+    // Each loop calls, so that none is unrolled or computed, and says its iterations in its name.
+    let loops = [
+        ("up7", "for (int i = 0; i < 7; i++)"),
+        ("by3_4", "for (int i = 1; i <= 12; i += 3)"),
+        ("down9", "for (int i = 9; i > 0; i--)"),
+        ("long5", "for (unsigned long i = 100; i != 90; i -= 2)"),
+        ("none", "for (int i = 0; i < n; i++)"),
+        ("early", "for (int i = 0; i < 7 && !g(3); i++)"),
+        ("outer6", "for (int i = 0; i < 6; i++) for (int j = 0; j < 3 && !g(j); j++)"),
+    ];
+    let mut text = "int g(int);\n".to_owned();
+    for (name, head) in loops {
+        text += &format!("void {name}(int n) {{ {head} g(n); g(0); }}\n");
+    }
+    std::fs::write(&source, text).unwrap();
+    for level in ["-O1", "-O2"] {
+        let path = bench.scratch.join("trips.ll");
+        let mut clang = bench.llvm.command("clang");
+        clang.args(["-S", "-emit-llvm", "-fno-unroll-loops", level, "-o"]).arg(&path);
+        run(clang.arg(&source));
+        let table = instrumented(&path, &all(Mode::Count)).1;
+        let trips = |name: &str| -> Vec<Option<u64>> {
+            let own = table.entries.iter().filter(|e| e.function == name && e.depth.is_some());
+            own.map(|e| e.trip_count).collect()
+        };
+        for (name, expected) in [("up7", 7), ("by3_4", 4), ("down9", 9), ("long5", 5)] {
+            assert_eq!(trips(name), [Some(expected)], "{name} {level}");
+        }
+        assert_eq!(trips("outer6"), [Some(6), None], "{level}");
+        assert_eq!(trips("none"), [None], "{level}");
+        assert_eq!(trips("early"), [None], "{level}");
     }
 }

@@ -82,12 +82,17 @@ odd.a:
 odd.b:
   br label %odd.c
 odd.c:
-  br i1 %c, label %odd.b, label %done
+  br i1 %c, label %odd.b, label %fixed
 done:
   %r = musttail call fastcc i64 @n(i64 1, ptr %p)
   ret i64 %r
 dead:
   br label %outer
+fixed:
+  %k = phi i32 [ 0, %odd.c ], [ %k.next, %fixed ]
+  %k.next = add nuw nsw i32 %k, 3
+  %k.done = icmp slt i32 %k.next, 12
+  br i1 %k.done, label %fixed, label %done
 }
 define void @i(ptr %p) naked { unreachable }
 attributes #3 = { memory(none) }
