@@ -74,7 +74,7 @@ impl Descriptor<'_> {
         let _ = write!(
             out,
             "{descriptor} = internal global {{ [8 x i8], i32, i32, i32, i32, [16 x i8], ptr, i64, \
-             ptr, ptr, ptr, ptr, ptr, i32, i32, i64, [2 x i64] }} {{ [8 x i8] c\"CPLOOPS1\", \
+             ptr, ptr, ptr, ptr, ptr, i32, i32, i64, ptr, i64 }} {{ [8 x i8] c\"CPLOOPS1\", \
              i32 128, i32 {}, i32 {ids}, i32 {mode}, [16 x i8] c\"",
             abi::loops::VERSION,
         );
@@ -82,9 +82,12 @@ impl Descriptor<'_> {
         let _ = writeln!(
             out,
             "\", ptr {table}, i64 {bytes}, ptr {rehearse}, ptr null, ptr null, ptr null, ptr null, \
-             i32 100, i32 127, i64 0, [2 x i64] zeroinitializer }}, align 64"
+             i32 100, i32 127, i64 0, ptr null, i64 0 }}, align 64"
         );
         self.attach(out);
+        if self.is_elf() {
+            self.note(out);
+        }
         if self.has_dlsym() {
             self.start(module, out);
         }
@@ -100,16 +103,52 @@ impl Descriptor<'_> {
         !self.triple.contains("windows")
     }
 
-    /// The function that registers the module, once.
+    fn is_elf(&self) -> bool {
+        !["windows", "apple", "wasm"].iter().any(|other| self.triple.contains(other))
+    }
+
+    /// The note by which a runtime that is loaded later finds the descriptor: how far that is from
+    /// the note's description, so that the dynamic linker has nothing to relocate. The constructor
+    /// mentions it; otherwise an optimiser would remove it.
+    fn note(&self, out: &mut String) {
+        let (note, descriptor) = (self.names.of("note"), self.names.of("module"));
+        let (name, kind) = (abi::loops::NOTE_NAME.to_bytes_with_nul(), abi::loops::NOTE_TYPE);
+        let padded = name.len().next_multiple_of(4);
+        let fields = format!("<{{ i32, i32, i32, [{padded} x i8], i64 }}>");
+        let _ = write!(
+            out,
+            "{note} = internal constant {fields} <{{ i32 {}, i32 8, i32 {kind}, [{padded} x i8] c\"",
+            name.len()
+        );
+        let zeros = std::iter::repeat_n(0, padded - name.len());
+        quoted(&name.iter().copied().chain(zeros).collect::<Vec<u8>>(), out);
+        let section = abi::loops::NOTE_SECTION.to_str().unwrap_or_default();
+        let _ = writeln!(
+            out,
+            "\", i64 sub (i64 ptrtoint (ptr {descriptor} to i64), i64 ptrtoint (ptr getelementptr \
+             inbounds ({fields}, ptr {note}, i32 0, i32 4) to i64)) }}>, section \"{section}\", \
+             align 4"
+        );
+    }
+
+    /// The functions that register the module, once: ours, and the one for loaders that run no
+    /// constructors. The constructor does not call that one, because it is exported: of two loaded
+    /// copies of a module both would call the same one.
     fn attach(&self, out: &mut String) {
         let names = self.names;
         let (attach, registered) = (names.of("attach"), names.of("registered"));
-        let descriptor = names.of("module");
+        let (descriptor, once) = (names.of("module"), names.of("once"));
         let _ = write!(
             out,
             "{registered} = internal global i32 0, align 4
 
 define weak i32 {attach}(ptr %register) noinline nounwind {{
+start:
+  %status = call i32 {once}(ptr %register)
+  ret i32 %status
+}}
+
+define internal i32 {once}(ptr %register) noinline nounwind {{
 start:
   %before = cmpxchg ptr {registered}, i32 0, i32 1 seq_cst seq_cst
   %first = extractvalue {{ i32, i1 }} %before, 1
@@ -135,8 +174,8 @@ done:
     /// The constructor and the destructor.
     fn start(&self, module: &Module, out: &mut String) {
         let names = self.names;
-        let (attach, registered) = (names.of("attach"), names.of("registered"));
-        let descriptor = names.of("module");
+        let (once, descriptor) = (names.of("once"), names.of("module"));
+        let register = "counterpoint_loops_register";
         let default = match self.triple.contains("apple") {
             true => "inttoptr (i64 -2 to ptr)",
             false => "null",
@@ -145,25 +184,35 @@ done:
         if !known(b"dlsym") {
             out.push_str("\ndeclare extern_weak ptr @dlsym(ptr, ptr)\n");
         }
-        for (what, symbol) in [
-            ("register_name", abi::loops::REGISTER_SYMBOL),
-            ("unregister_name", abi::loops::UNREGISTER_SYMBOL),
-        ] {
-            let bytes = symbol.to_bytes();
-            let _ = write!(
-                out,
-                "{} = internal constant [{} x i8] c\"",
-                names.of(what),
-                bytes.len() + 1
-            );
-            quoted(bytes, out);
-            out.push_str("\\00\", align 1\n");
+        if !known(register.as_bytes()) {
+            let _ = writeln!(out, "declare extern_weak i32 @{register}(ptr)");
         }
+        let register_name = names.of("register_name");
+        let _ = writeln!(
+            out,
+            "{register_name} = internal constant [{} x i8] c\"{register}\\00\", align 1",
+            register.len() + 1
+        );
+        let keep = match self.is_elf() {
+            true => {
+                let note = names.of("note");
+                format!("  call void asm sideeffect \"\", \"r\"(ptr {note})\n")
+            }
+            false => String::new(),
+        };
         let _ = write!(
             out,
             "
 define internal void {start}() nounwind {{
 start:
+{keep}  %linked = icmp ne ptr @{register}, null
+  br i1 %linked, label %own, label %other
+
+own:
+  %known = call i32 {once}(ptr @{register})
+  br label %done
+
+other:
   %there = icmp ne ptr @dlsym, null
   br i1 %there, label %look, label %done
 
@@ -173,7 +222,7 @@ look:
   br i1 %found, label %call, label %done
 
 call:
-  %status = call i32 {attach}(ptr %register)
+  %status = call i32 {once}(ptr %register)
   br label %done
 
 done:
@@ -182,14 +231,8 @@ done:
 
 define internal void {end}() nounwind {{
 start:
-  %was = load atomic i32, ptr {registered} seq_cst, align 4
-  %registered = icmp ne i32 %was, 0
-  %there = icmp ne ptr @dlsym, null
-  %both = and i1 %registered, %there
-  br i1 %both, label %look, label %done
-
-look:
-  %unregister = call ptr @dlsym(ptr {default}, ptr {unregister_name})
+  %field = getelementptr inbounds i8, ptr {descriptor}, i64 {unregister}
+  %unregister = load atomic ptr, ptr %field monotonic, align 8
   %found = icmp ne ptr %unregister, null
   br i1 %found, label %call, label %done
 
@@ -203,8 +246,7 @@ done:
 ",
             start = names.of("start"),
             end = names.of("end"),
-            register_name = names.of("register_name"),
-            unregister_name = names.of("unregister_name"),
+            unregister = std::mem::offset_of!(abi::loops::Module, unregister),
         );
     }
 

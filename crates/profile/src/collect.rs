@@ -185,7 +185,8 @@ fn collect_one(
     let over = closing == Closing::Now || is_over(&manifest);
     let empty = left.pages.is_empty()
         && left.loops.is_empty()
-        && left.ledgers.is_empty() && left.run_ledger.losses.is_empty();
+        && left.ledgers.is_empty()
+        && left.run_ledger.losses.is_empty();
     if empty && live.is_empty() && over {
         manifest.pool = None;
         manifest.write_in(root)?;

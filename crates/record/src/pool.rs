@@ -313,14 +313,15 @@ impl Pool {
     pub fn map_run(&self, first: usize, count: usize, path: &CStr) -> Result<*mut u8, i32> {
         let bytes = count * PAGE_BYTES;
         let fd = open_raw(path)?;
-        let place = map_part(std::ptr::null_mut(), SHARED, fd, page_offset(first), bytes)
-            .and_then(|place| {
+        let place = map_part(std::ptr::null_mut(), SHARED, fd, page_offset(first), bytes).and_then(
+            |place| {
                 let populated = make_present(place, bytes, page_offset(first), fd);
                 populated.map(|()| place).inspect_err(|_| {
                     // SAFETY: mapped above, and nobody knows it.
                     unsafe { libc::syscall(libc::SYS_munmap, place, bytes) };
                 })
-            });
+            },
+        );
         close_raw(fd);
         place
     }

@@ -4,9 +4,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use record::pool::{self, Owner, PoolFile};
+use record::run_file::LoopOptions;
 use record::{ClockKind, GroupLayout, PageReader, Record, RunFile, Snapshot};
 
 use crate::report::tests;
@@ -24,8 +25,16 @@ struct Recorded {
     status: String,
 }
 
-/// Runs `host library.so MODE…` as `counterpoint run -e instructions:u` would.
-fn run(name: &str, mode: &[&str]) -> Recorded {
+/// What a program that was recorded has left.
+pub struct Left {
+    /// Its profile, with the pool in it.
+    pub profile: String,
+    /// What the program printed, and how it ended.
+    pub output: Output,
+}
+
+/// Runs `command` as `counterpoint run -e instructions:u` would.
+pub fn record(name: &str, command: &mut Command, loops: Option<LoopOptions>) -> Left {
     let profile = format!("/tmp/{name}.cpt");
     fs::create_dir_all(format!("{profile}/{}", record::meta::PARTS_NAME)).expect("make a profile");
     let pool = format!("{profile}/pool");
@@ -39,25 +48,28 @@ fn run(name: &str, mode: &[&str]) -> Recorded {
         counters: set::resolve("instructions:u"),
         filters: Vec::new(),
         bookkeeping: false,
-        loops: None,
+        loops,
         snapshots: vec![Snapshot::take(clock)],
     };
     let path = format!("{profile}/{}", record::run_file::RUN_FILE_NAME);
     fs::write(&path, run_file.to_bytes()).expect("write the run file");
-    let output = Command::new("/bin/host")
-        .arg("/lib/library.so")
-        .args(mode)
-        .env("LD_PRELOAD", LIBRARY)
-        .env(record::run_file::RUN_FILE_VARIABLE, &path)
-        .output()
-        .expect("start /bin/host");
+    command.env("LD_PRELOAD", LIBRARY).env(record::run_file::RUN_FILE_VARIABLE, &path);
+    let output = command.output().expect("start the program");
     eprint!("{}", String::from_utf8_lossy(&output.stderr));
-
-    let mut calls = Vec::new();
     let pool = PoolFile::open(Path::new(&pool)).expect("open the pool");
     for process in pool.processes().expect("read its table") {
         assert_eq!(process.losses, [], "losses");
     }
+    Left { profile, output }
+}
+
+/// Runs `host library.so MODE…`.
+fn run(name: &str, mode: &[&str]) -> Recorded {
+    let mut command = Command::new("/bin/host");
+    command.arg("/lib/library.so").args(mode);
+    let Left { profile, output } = record(name, &mut command, None);
+    let mut calls = Vec::new();
+    let pool = PoolFile::open(&Path::new(&profile).join("pool")).expect("open the pool");
     for (page, _) in pool.claimed() {
         calls.extend(page_calls(&pool.page(page).expect("read a page")));
     }

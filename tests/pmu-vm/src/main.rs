@@ -14,6 +14,7 @@
 compile_error!("the guest is AArch64 Linux; build it with: cargo xtask pmu-vm");
 
 mod agent;
+mod instrumented;
 mod exact;
 mod init;
 mod kernel;
@@ -44,6 +45,7 @@ const TESTS: &[(usize, &[Test])] = &[
     (1, public::TESTS),
     (1, peer::TESTS),
     (1, agent::TESTS),
+    (1, instrumented::TESTS),
     (2, two_cpus::TESTS),
 ];
 

@@ -92,6 +92,7 @@ int32_t counterpoint_loops_register(counterpoint_loops_module_t* module) {
     module->begin = begin;
   }
   module->log = log_;
+  module->unregister = counterpoint_loops_unregister;
   __atomic_store_n(&module->enter, enter, __ATOMIC_RELEASE);
   return 0;
 }

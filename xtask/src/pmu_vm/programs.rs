@@ -50,11 +50,21 @@ pub fn build(layout: &Layout, root: &Path) -> Result<C> {
     let library = folder.join("library.so");
     let flags = ["-shared", "-fPIC"];
     compile(layout, "tests/programs/library.c", &[&gnu[..], &flags].concat(), &library)?;
-    let files = vec![
+    // Instrumented loops, by hand: sampled, and timed.
+    let mut loops = Vec::new();
+    for mode in ["0", "1", "3"] {
+        let program = folder.join(format!("loops{mode}"));
+        let mode_flag = format!("-DMODE={mode}");
+        let flags = ["-rdynamic", "-ldl", "-lpthread", &mode_flag];
+        compile(layout, "tests/programs/loops_host.c", &[&gnu[..], &flags].concat(), &program)?;
+        loops.push((format!("bin/loops{mode}"), program));
+    }
+    let mut files = vec![
         ("bin/papi".into(), papi),
         ("bin/host".into(), host),
         ("lib/library.so".into(), library),
     ];
+    files.append(&mut loops);
     Ok(C { files, folder })
 }
 

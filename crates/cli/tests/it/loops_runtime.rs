@@ -130,8 +130,7 @@ fn costs_are_measured_with_the_module_s_own_code() {
 fn sampling_follows_the_options() {
     let Some(program) = support::counterpoint("loops: sampling") else { return };
     let inner = |option: &str| {
-        let run =
-            Looped::run_with(&program, "none", option, &host(&[]), &["nest", "100000", "1"]);
+        let run = Looped::run_with(&program, "none", option, &host(&[]), &["nest", "100000", "1"]);
         assert_eq!(run.threads(), [nest(100_000, 1)]);
         run.all_ended();
         run.loops.rows.into_iter().find(|row| row.id == 2).unwrap()
@@ -332,13 +331,8 @@ fn the_log_has_the_first_hits_and_where_they_were() {
     assert!(events.iter().all(|event| event.address < length), "{events:?}");
     run.is_without_losses();
     // 2 · 43,690 records fit into 1 MiB: of 100,000 hits of id 2, the rest is a loss.
-    let run = Looped::run_with(
-        &program,
-        "none",
-        "--loops=log=1000000",
-        &host,
-        &["nest", "100000", "1"],
-    );
+    let run =
+        Looped::run_with(&program, "none", "--loops=log=1000000", &host, &["nest", "100000", "1"]);
     assert_eq!(run.threads(), [nest(100_000, 1)]);
     let room = (1 << 20) / 24;
     assert_eq!(run.loops.events.len(), room);
@@ -349,8 +343,7 @@ fn the_log_has_the_first_hits_and_where_they_were() {
 #[test]
 fn counters_are_summed_by_id() {
     let Some(program) = support::counterpoint("loops: counters") else { return };
-    let run =
-        Looped::run_with(&program, "page-faults:u", "--loops", &host(&[]), &["faults", "60"]);
+    let run = Looped::run_with(&program, "page-faults:u", "--loops", &host(&[]), &["faults", "60"]);
     run.is_without_losses();
     let of = |id: u32| run.loops.rows.iter().find(|row| row.id == id).unwrap();
     // The outer loop twice, once with sixty new pages; the inner loop has none.
@@ -458,7 +451,11 @@ fn damage_is_a_loss() {
         assert_eq!(loops.losses[0].name, "torn_loops");
         assert!(loops.rows.len() <= whole);
     }
+    // A file that says it is a terabyte long: the hole is one place.
     fs::write(&file, &bytes).unwrap();
+    fs::File::options().write(true).open(&file).unwrap().set_len(1 << 40).unwrap();
+    let loops = run.recorded.profile().loops().unwrap();
+    assert_eq!((loops.rows.len(), loops.losses[0].count), (whole, 1));
     fs::remove_file(&file).unwrap();
     assert_eq!(run.recorded.profile().loops().unwrap(), Loops::default());
 }

@@ -60,7 +60,10 @@ impl LoopRun {
 }
 
 /// The frames that say what is in a run, and whether some of it is damaged.
-pub(crate) fn frames(bytes: &[u8], mut write: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<bool> {
+pub(crate) fn frames(
+    bytes: &[u8],
+    mut write: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<bool> {
     let run = match Run::parse(bytes) {
         Ok(run) => run,
         Err(RunError::NoMagic) => return Ok(false),

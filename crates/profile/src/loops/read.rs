@@ -1,10 +1,14 @@
 //! Reading the loops of a profile: from the files of its parts, and from what is left in the pool.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::Read;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 
 use model::Loss;
 use record::loops::{Costs, LoopFrame, LoopFrames, ModuleFrame, Row, read_frames, word};
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
 
 use super::pool;
 use super::{HitCost, LoopEvent, LoopModule, LoopRow, Loops};
@@ -16,7 +20,9 @@ use crate::profile::{Process, Profile};
 /// Moments closer than this say nothing about the rate of a clock.
 const SHORTEST_NS: u64 = 1_000_000;
 /// A file of loops that is longer than this is not read to its end.
-const MOST_BYTES: u64 = 1 << 32;
+const MOST_BYTES: u64 = 1 << 40;
+/// Read at a time; holes that are longer are not read.
+const CHUNK_BYTES: u64 = 1 << 20;
 
 impl Profile {
     /// What instrumented loops counted. Nothing where none were recorded. Damage is among its losses,
@@ -39,10 +45,7 @@ impl Profile {
                 }
                 false => Err(e),
             })? {
-                let mut bytes = Vec::new();
-                let read = file.take(MOST_BYTES).read_to_end(&mut bytes);
-                read.map_err(Error::on("read", &self.dir))?;
-                let read = read_frames(&bytes);
+                let read = read_frames(&read_data(&file).map_err(Error::on("read", &self.dir))?);
                 // The last frame of a process that lives may be half written at this moment.
                 lost += match process.alive {
                     true => u64::from(read.torn > 1),
@@ -111,12 +114,43 @@ impl Profile {
     }
 }
 
+/// What is in a file, in which a long hole is one byte that no frame begins with: a file may say that
+/// it is longer than anybody has memory for.
+fn read_data(file: &File) -> io::Result<Vec<u8>> {
+    let end = file.metadata()?.len().min(MOST_BYTES);
+    let (mut bytes, mut at) = (Vec::new(), 0);
+    while at < end {
+        let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            // Nothing but a hole.
+            Err(Errno::NXIO) => end,
+            // The file system does not say.
+            Err(_) => at,
+        };
+        if data > at + CHUNK_BYTES {
+            bytes.push(0xff);
+            at = data;
+            continue;
+        }
+        let before = bytes.len();
+        bytes.resize(before + CHUNK_BYTES.min(end - at) as usize, 0);
+        let read = match file.read_at(&mut bytes[before..], at) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(None),
+            other => other.map(Some),
+        }?;
+        bytes.truncate(before + read.unwrap_or(0));
+        at += read.unwrap_or(0) as u64;
+        if read == Some(0) {
+            break;
+        }
+    }
+    Ok(bytes)
+}
+
 /// A module of which only another process, or another file, has the side table has the same one.
 fn share_tables(modules: &mut [LoopModule]) {
-    let known: HashMap<[u8; 16], String> = modules
-        .iter()
-        .filter_map(|module| Some((module.id, module.table.clone()?)))
-        .collect();
+    let known: HashMap<[u8; 16], String> =
+        modules.iter().filter_map(|module| Some((module.id, module.table.clone()?))).collect();
     for module in modules.iter_mut().filter(|module| module.table.is_none()) {
         module.table = known.get(&module.id).cloned();
     }

@@ -195,6 +195,10 @@ impl RowsFrame {
         let mut rows = Vec::new();
         for _ in 0..count {
             let (id, mask) = (d.u32()?, d.u32()?);
+            // No row says nothing: so none takes many times its bytes of memory.
+            if mask == 0 {
+                return Err(Truncated { at: 0 });
+            }
             let mut words = [0; ENTRY_WORDS];
             for (i, word) in words.iter_mut().enumerate() {
                 if mask >> i & 1 != 0 {

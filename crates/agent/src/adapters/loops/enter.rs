@@ -10,8 +10,8 @@ use crate::os::sys::{ErrnoGuard, SignalsBlocked};
 use crate::process::guard::guarded;
 use crate::process::load;
 use crate::process::part::Process;
-use crate::state::run::{self, Run};
 use crate::state::epoch;
+use crate::state::run::{self, Run};
 
 /// The table of the calling thread for a module; null: nothing is counted.
 ///

@@ -241,8 +241,7 @@ fn base_of(address: usize) -> Option<u64> {
         let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
         let holds = headers.iter().any(|header| {
             let start = info.dlpi_addr.wrapping_add(header.p_vaddr);
-            header.p_type == libc::PT_LOAD
-                && (found.0 as u64).wrapping_sub(start) < header.p_memsz
+            header.p_type == libc::PT_LOAD && (found.0 as u64).wrapping_sub(start) < header.p_memsz
         });
         if holds {
             found.1 = Some(info.dlpi_addr);

@@ -67,9 +67,8 @@ unsafe extern "C" fn look(
 
 /// The descriptions of our notes: where each is, and what it says.
 fn descriptors(notes: &[u8], align: usize) -> impl Iterator<Item = (usize, i64)> + '_ {
-    let word = |at: usize| {
-        notes.get(at..)?.first_chunk().map(|word| u32::from_ne_bytes(*word) as usize)
-    };
+    let word =
+        |at: usize| notes.get(at..)?.first_chunk().map(|word| u32::from_ne_bytes(*word) as usize);
     let mut at = 0;
     std::iter::from_fn(move || {
         loop {

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use abi::loops::{Entry, Mode};
 use model::Loss;
 use record::loops::{
-    BLOCK_BYTES, BlockHeader, EVENT_BYTES, RUN_HEADER_BYTES, RUN_MAGIC, RUN_VERSION,
-    RunHeader, block_bytes,
+    BLOCK_BYTES, BlockHeader, EVENT_BYTES, RUN_HEADER_BYTES, RUN_MAGIC, RUN_VERSION, RunHeader,
+    block_bytes,
 };
 use record::page::PAGE_BYTES;
 
@@ -113,12 +113,7 @@ pub struct Owned {
 }
 
 /// The table for the calling thread, made now. `None`: the loss was counted.
-pub fn make(
-    known: &Known,
-    epoch: u32,
-    run: &'static Run,
-    process: Process,
-) -> Option<*mut Entry> {
+pub fn make(known: &Known, epoch: u32, run: &'static Run, process: Process) -> Option<*mut Entry> {
     let local = local::get();
     // SAFETY: this thread's own; no signal handler of the host runs meanwhile.
     unsafe {
@@ -179,8 +174,7 @@ impl Owned {
         let enough = size_of::<Places>() + (number + 1) * size_of::<*mut Entry>();
         // SAFETY: by contract; nobody else has the new memory yet.
         unsafe {
-            let stale =
-                !old.is_null() && (*old).epoch.load(Ordering::Relaxed) != self.epoch;
+            let stale = !old.is_null() && (*old).epoch.load(Ordering::Relaxed) != self.epoch;
             if !old.is_null() && enough <= self.places_bytes {
                 if stale {
                     old.cast::<u8>().write_bytes(0, self.places_bytes);

@@ -1,0 +1,136 @@
+//! How instrumented code finds the recorder, in every kind of loader: `tests/programs/loops/nest.ll`,
+//! a module written by hand in LLVM IR, of which docs/loops.md has a table.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::{self, Recorded};
+
+/// As `LLVM`'s data layout for this machine; TVM insists on it.
+const TARGET: &str = "target datalayout = \
+     \"e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128\"\n\
+     target triple = \"x86_64-unknown-linux-gnu\"\n";
+
+const MAIN: &str = "#include <stdio.h>\nlong nest(long, long);\n\
+     int main(void) { printf(\"%ld\\n\", nest(10, 32)); return 0; }\n";
+
+const RUST: &str = "unsafe extern \"C\" { fn nest(n: i64, m: i64) -> i64; }\n\
+     fn main() { println!(\"{}\", unsafe { nest(10, 32) }); }\n";
+
+const PYTHON: &str = "import sys, tvm\nmodule = tvm.runtime.load_module(sys.argv[1])\n\
+     if len(sys.argv) > 2:\n    module.export_library(sys.argv[2])\n    \
+     module = tvm.runtime.load_module(sys.argv[2])\nprint(module['nest'](10, 32))\n";
+
+/// A clang that reads opaque pointers.
+fn clang(test: &str) -> Option<PathBuf> {
+    let names = ["clang-22", "clang-21", "clang-20", "clang-19", "clang"];
+    let found = names.into_iter().find(|name| {
+        let version = Command::new(name).arg("--version").output();
+        let text = version.map(|o| String::from_utf8_lossy(&o.stdout).into_owned());
+        let number = text
+            .ok()
+            .and_then(|text| text.split("version ").nth(1)?.split('.').next()?.parse::<u32>().ok());
+        number.is_some_and(|number| number >= 15)
+    });
+    if found.is_none() {
+        testkit::skip(test, "no clang of LLVM 15 or later");
+    }
+    found.map(PathBuf::from)
+}
+
+fn write(scratch: &Path, name: &str, text: &str) -> PathBuf {
+    let path = scratch.join(name);
+    fs::write(&path, text).unwrap();
+    path
+}
+
+/// The module's text, for this machine.
+fn module(scratch: &Path) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/loops/nest.ll");
+    write(scratch, "nest.ll", &(TARGET.to_owned() + &fs::read_to_string(source).unwrap()))
+}
+
+fn done(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Runs it alone and recorded: nest(10, 32) gives 320, with one hit of the function, one of its loop
+/// and ten of the loop inside.
+fn counts(program: &Path, what: &str, arguments: &[&str], loader: &Path) {
+    let mut command = Command::new(loader);
+    command.args(arguments);
+    let alone = command.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&alone.stdout), "320\n", "{what} alone: {alone:?}");
+    let recorded = Recorded::run_with(program, "none", &["--loops"], &mut command);
+    assert_eq!(recorded.stdout(), "320\n", "{what}: {}", recorded.stderr());
+    let rows = recorded.profile().loops().unwrap().rows;
+    let seen: Vec<_> =
+        rows.iter().map(|row| (row.id, row.hits, row.begun, row.ended, row.ticks > 0)).collect();
+    assert_eq!(seen, [(0, 1, 1, 1, true), (1, 1, 1, 1, true), (2, 10, 10, 10, true)], "{what}");
+    assert!(recorded.losses().is_empty(), "{what}: {:?}", recorded.losses());
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn executables_of_clang_and_of_rustc_find_the_recorder() {
+    let test = "loops_loaders";
+    let Some(program) = support::counterpoint(test) else { return };
+    let Some(clang) = clang(test) else { return };
+    let scratch = testkit::Scratch::new();
+    let (text, main) = (module(scratch.path()), write(scratch.path(), "main.c", MAIN));
+    let executable = scratch.join("executable");
+    for flags in [
+        &["-O2", "-fPIE", "-pie"][..],
+        &["-O2", "-fno-pie", "-no-pie"],
+        &["-O0"],
+        &["-O2", "-ffunction-sections", "-Wl,--gc-sections"],
+    ] {
+        done(Command::new(&clang).args(flags).arg(&main).arg(&text).arg("-o").arg(&executable));
+        counts(&program, &flags.join(" "), &[], &executable);
+    }
+    // Nothing can be preloaded into this one.
+    done(
+        Command::new(&clang)
+            .args(["-O2", "-static"])
+            .arg(&main)
+            .arg(&text)
+            .arg("-o")
+            .arg(&executable),
+    );
+    let alone = Command::new(&executable).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&alone.stdout), "320\n", "static");
+
+    let object = scratch.join("nest.o");
+    done(Command::new(&clang).args(["-O2", "-fPIC", "-c"]).arg(&text).arg("-o").arg(&object));
+    let source = write(scratch.path(), "main.rs", RUST);
+    for model in ["pic", "static"] {
+        let mut rustc = Command::new("rustc");
+        rustc.args(["--edition=2024", "-O", "-C", &format!("relocation-model={model}")]);
+        rustc.arg("-C").arg(format!("link-arg={}", object.display()));
+        done(rustc.arg(&source).arg("-o").arg(&executable));
+        counts(&program, &format!("rustc, {model}"), &[], &executable);
+    }
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn modules_of_tvm_find_the_recorder() {
+    let test = "loops_loaders TVM";
+    let Some(program) = support::counterpoint(test) else { return };
+    let Some(python) = support::tvm(test) else { return };
+    let scratch = testkit::Scratch::new();
+    let text = module(scratch.path());
+    let script = write(scratch.path(), "load.py", PYTHON);
+    let (script, library) = (script.to_str().unwrap(), scratch.join("nest.so"));
+    let orc = text.to_str().unwrap();
+    counts(&program, "ORC", &[script, orc], &python);
+    // The older of TVM's two JITs, chosen by the module itself.
+    let flag = "!llvm.module.flags = !{!90}\n\
+         !90 = !{i32 4, !\"tvm_target\", !\"{\\22kind\\22:\\22llvm\\22,\\22jit\\22:\\22mcjit\\22}\"}\n";
+    let older = fs::read_to_string(&text).unwrap() + flag;
+    let older = write(scratch.path(), "older.ll", &older);
+    counts(&program, "MCJIT", &[script, older.to_str().unwrap()], &python);
+    counts(&program, "exported", &[script, orc, library.to_str().unwrap()], &python);
+}

@@ -1,0 +1,135 @@
+//! Instrumented loops on AArch64: `tests/programs/loops_host.c` under the agent. Hits are those of the
+//! source, and instructions are the same for the same work.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use record::loops::{LOOPS_NAME, LoopFrame, Row, Run, read_frames, word};
+use record::pool::PoolFile;
+use record::run_file::LoopOptions;
+
+use crate::agent::{Left, record};
+use crate::report::tests;
+use crate::user::user_access;
+
+tests![instrumented: hits_of_threads_are_exact, instructions_of_hits_are_exact,
+    a_killed_program_loses_no_hit, the_log_has_places];
+
+/// What each thread counted, by id.
+type Threads = BTreeMap<u32, BTreeMap<u32, Row>>;
+
+fn run(name: &str, mode: u32, arguments: &[&str]) -> (Left, Vec<LoopFrame>) {
+    let mut command = Command::new(format!("/bin/loops{mode}"));
+    let left = record(name, command.args(arguments), Some(LoopOptions::default()));
+    let mut frames = Vec::new();
+    let parts = Path::new(&left.profile).join(record::meta::PARTS_NAME);
+    for part in fs::read_dir(parts).expect("read the parts").flatten() {
+        let read = read_frames(&fs::read(part.path().join(LOOPS_NAME)).expect("a file of loops"));
+        assert_eq!(read.torn, 0);
+        frames.extend(read.frames);
+    }
+    let pool = PoolFile::open(&Path::new(&left.profile).join("pool")).expect("open the pool");
+    for (page, _) in pool.claimed() {
+        let bytes = pool.page(page).expect("read a page");
+        let Ok(run) = Run::parse(&bytes) else { continue };
+        for block in run.blocks() {
+            let mut written = Vec::new();
+            let write = |frame: &[u8]| {
+                written.extend_from_slice(frame);
+                Ok::<(), ()>(())
+            };
+            block.expect("whole").write(write).expect("never fails");
+            frames.extend(read_frames(&written).frames);
+        }
+    }
+    (left, frames)
+}
+
+fn threads(frames: &[LoopFrame]) -> Threads {
+    let mut all = Threads::new();
+    for frame in frames {
+        if let LoopFrame::Rows(rows) = frame {
+            let thread = all.entry(rows.tid).or_default();
+            thread.extend(rows.rows.iter().map(|row| (row.id, row.clone())));
+        }
+    }
+    all
+}
+
+/// Hits by id, of each thread, sorted.
+fn hits(threads: &Threads) -> Vec<Vec<(u32, u64)>> {
+    let of = |thread: &BTreeMap<u32, Row>| {
+        thread.values().map(|row| (row.id, row.words[word::HITS])).collect()
+    };
+    let mut all: Vec<Vec<(u32, u64)>> = threads.values().map(of).collect();
+    all.sort();
+    all
+}
+
+/// nest(10, 3) in main, nest(10, 3) and nest(20, 3) in two threads.
+fn hits_of_threads_are_exact() {
+    user_access(false);
+    for mode in [0, 1] {
+        let (left, frames) = run(&format!("threads{mode}"), mode, &["threads", "10", "3"]);
+        assert_eq!(left.output.status.code(), Some(0));
+        let threads = threads(&frames);
+        let nest = |n: u64| vec![(0, 1), (1, 1), (2, n)];
+        assert_eq!(hits(&threads), [nest(10), nest(10), nest(20)]);
+        for row in threads.values().flat_map(BTreeMap::values) {
+            assert_eq!(row.words[word::BEGUN], row.words[word::ENDED]);
+            assert_eq!(row.words[word::BEGUN], row.words[word::HITS]);
+        }
+        let module = frames.iter().find_map(|frame| match frame {
+            LoopFrame::Module(module) => Some(module),
+            _ => None,
+        });
+        let module = module.expect("a module");
+        // QEMU's virtual counter.
+        assert_eq!((module.ids, module.ticks_per_second), (8, 62_500_000));
+        assert_eq!(module.object, format!("/bin/loops{mode}"));
+    }
+}
+
+/// The instructions of ten hits of the inner loop are the same in two threads, and twice as many for
+/// twenty.
+fn instructions_of_hits_are_exact() {
+    user_access(false);
+    let (_, frames) = run("instructions", 1, &["threads", "10", "3"]);
+    let mut sums: Vec<Vec<u64>> =
+        threads(&frames).values().map(|thread| thread[&2].sums.clone()).collect();
+    sums.sort();
+    println!("hits and instructions: {sums:?}");
+    assert_eq!([sums[0][0], sums[1][0], sums[2][0]], [10, 10, 20]);
+    assert!(sums[0][1] > 0);
+    assert_eq!(sums[0][1], sums[1][1]);
+    assert_eq!(2 * sums[0][1], sums[2][1]);
+}
+
+fn a_killed_program_loses_no_hit() {
+    user_access(false);
+    let (_, frames) = run("loops-killed", 0, &["kill", "1000"]);
+    let threads = threads(&frames);
+    assert_eq!(hits(&threads), [[(0, 1), (1, 1), (2, 999)]]);
+}
+
+/// A begin and an end at the same place each, both in the program's text.
+fn the_log_has_places() {
+    user_access(false);
+    let (_, frames) = run("loops-log", 3, &["nest", "2", "1"]);
+    let events: Vec<_> = frames
+        .iter()
+        .filter_map(|frame| match frame {
+            LoopFrame::Events(events) => Some(events.events.clone()),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    let seen: Vec<_> = events.iter().map(|event| (event.id, event.end)).collect();
+    let inner = [(2, false), (2, true), (2, false), (2, true)];
+    assert_eq!(seen, [&[(0, false), (1, false)][..], &inner, &[(1, true), (0, true)]].concat());
+    assert_eq!(events[2].address, events[4].address);
+    let length = fs::metadata("/bin/loops3").expect("the program").len();
+    assert!(events.iter().all(|event| event.address < length), "{events:?}");
+}
