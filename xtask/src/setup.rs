@@ -230,6 +230,30 @@ pub fn oracles() {
     }
 }
 
+/// Installs the LLVM tools with which the tests of loops compare: one that C and C++ programs are
+/// compiled with, and the one of which rustc and TVM make text. Tests skip where there are none.
+pub fn llvm() {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    let root = unsafe { libc::geteuid() } == 0;
+    for version in [19, 22] {
+        let packages = [format!("clang-{version}"), format!("llvm-{version}")];
+        let tools = [format!("clang-{version}"), format!("opt-{version}")];
+        let there = tools.iter().all(|tool| crate::process::exists(tool, &["--version"]));
+        if there || !root || !crate::process::exists("apt-get", &["--version"]) {
+            continue;
+        }
+        say(format_args!("install the packages {} …", packages.join(", ")));
+        let installed = Command::new("apt-get")
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .args(["install", "-y", "--no-install-recommends"])
+            .args(&packages)
+            .output();
+        if !installed.is_ok_and(|out| out.status.success()) {
+            say("they cannot be installed; tests of loops that need them skip");
+        }
+    }
+}
+
 /// Debian and its children ship `venv` without `ensurepip`; the rest is a package.
 fn install_venv_package() -> Result<()> {
     // SAFETY: geteuid has no preconditions and cannot fail.

@@ -69,6 +69,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
         let tvm = [List::Tvm, List::Tvm026, List::Tvm025];
         setup::install(layout, &[&[List::Test, List::IreeV5], &tvm[..]].concat())?;
         setup::oracles();
+        setup::llvm();
     }
     let trace_processor = if args.quick {
         Err("--quick has no downloads".to_owned())

@@ -80,6 +80,8 @@ pub struct Body {
     pub use_orders: Vec<Span>,
     /// Offset after the last `alloca` of constant size in the entry block, or where it begins.
     pub entry: u32,
+    /// Whether the module declares `@llvm.experimental.deoptimize`, whose calls stay before `ret`.
+    pub deoptimizes: bool,
     /// Why it is left as it is.
     pub strange: Option<String>,
 }
@@ -217,7 +219,8 @@ impl Body {
                 return open;
             }
             b"tail" | b"musttail" | b"notail" | b"call" => {
-                if word == b"musttail" || mentions(span.of(text), b"@llvm.experimental.deoptimize")
+                if word == b"musttail"
+                    || self.deoptimizes && mentions(span.of(text), b"@llvm.experimental.deoptimize")
                 {
                     block.last_call = Some(span.start);
                 }

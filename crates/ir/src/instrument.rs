@@ -175,6 +175,8 @@ impl Run<'_> {
         let mut analysis = Analysis::default();
         let mut names = HashMap::new();
         let module = self.module;
+        let deoptimizes = |name: &Vec<u8>| name.starts_with(b"llvm.experimental.deoptimize");
+        analysis.body.deoptimizes = module.declared.iter().any(deoptimizes);
         for definition in &module.definitions {
             self.flush(definition.header.start);
             analysis.read(self.text, definition, &mut names)?;
@@ -190,6 +192,10 @@ impl Run<'_> {
             for order in &analysis.body.use_orders {
                 self.edits.replace(*order, "");
             }
+            // The new blocks can be large, so they are not copied about.
+            self.flush(definition.body.end);
+            self.out.extend_from_slice(self.writer.out.as_bytes());
+            self.writer.out.clear();
         }
         Ok(())
     }
@@ -264,7 +270,6 @@ impl Run<'_> {
             choice.loops.iter().map(|l| search.counter(*l)).collect();
         let work = Work {
             text: self.text,
-            close: definition.body.end,
             body,
             dominators,
             reversed,

@@ -73,7 +73,13 @@ impl Module {
         loop {
             cursor.blank()?;
             let Some(byte) = cursor.peek() else { break };
-            known |= module.item(&mut cursor, byte)?;
+            let start = cursor.at;
+            match module.item(&mut cursor, byte) {
+                Ok(own) => known |= own,
+                // What another language makes of brackets and quotes is of no interest.
+                Err(_) if !known && !is_keyword(&text[start..]) => break,
+                Err(error) => return Err(error),
+            }
         }
         module.lines = cursor.line;
         if !known {
@@ -215,6 +221,14 @@ impl Module {
         let inner = string.get(1..string.len() - 1)?;
         Some(String::from_utf8_lossy(inner).into_owned())
     }
+}
+
+/// Whether an item of LLVM's begins here, by its first word.
+fn is_keyword(text: &[u8]) -> bool {
+    let words: [&[u8]; 6] =
+        [b"define ", b"declare ", b"target ", b"attributes ", b"module asm", b"source_filename"];
+    matches!(text.first(), Some(b'@' | b'%' | b'!' | b'$'))
+        || words.iter().any(|word| text.starts_with(word))
 }
 
 /// What a text is that is not LLVM's, if that is certain from its begin.

@@ -24,8 +24,6 @@ const TAIL: &str = "cpt.tail";
 pub struct Work<'a> {
     /// The whole text.
     pub text: &'a [u8],
-    /// Offset of the brace that closes the body.
-    pub close: u32,
     /// Its blocks.
     pub body: &'a Body,
     /// Its dominators.
@@ -59,7 +57,8 @@ struct Split {
 const TOO_MANY: &str = "its edges leave too many loops at once";
 
 impl Work<'_> {
-    /// Writes the changes. An error is a reason to leave the function as it is.
+    /// Writes the changes. What belongs before the closing brace stays in the writer. An error is
+    /// a reason to leave the function as it is.
     pub fn rewrite(&self, writer: &mut Writer, edits: &mut Edits) -> Result<(), &'static str> {
         let limit = 64 + 8 * (self.body.edges.len() + self.body.blocks.len());
         if self.hook_count(limit) > limit {
@@ -71,13 +70,10 @@ impl Work<'_> {
             index[*l as usize] = i as u32;
         }
         self.entry(writer, edits);
-        let splits = self.edges(&index, writer, edits);
-        if !writer.out.is_empty() {
-            edits.insert(self.close, &format!("\n{}", writer.out));
-            writer.out.clear();
-        }
-        self.join(&index, &splits, edits);
         self.returns(writer, edits);
+        writer.out.push('\n');
+        let splits = self.edges(&index, writer, edits);
+        self.join(&index, &splits, edits);
         Ok(())
     }
 
@@ -240,7 +236,7 @@ impl Work<'_> {
             let l = self.loops.innermost[to as usize];
             if l != NONE && index[l as usize] != NONE && self.loops.all[l as usize].header == to {
                 let hook = &self.hooks[index[l as usize] as usize];
-                self.header_phis(to, l, hook, own, splits, edits);
+                self.header_phis(to, l, hook, own, splits, &by_from, edits);
             }
             for i in own {
                 by_from[splits[*i as usize].from as usize] = NONE;
@@ -292,7 +288,9 @@ impl Work<'_> {
         }
     }
 
-    /// The phi nodes of a header that several edges enter: what each of them has begun.
+    /// The phi nodes of a header that several edges enter: what each of them has begun. `own` are
+    /// the splits of edges to the header, `by_from` the same by the block from which they come.
+    #[expect(clippy::too_many_arguments, reason = "it is a part of `join`, and has its state")]
     fn header_phis(
         &self,
         header: u32,
@@ -300,6 +298,7 @@ impl Work<'_> {
         hook: &Hook,
         own: &[u32],
         splits: &[Split],
+        by_from: &[u32],
         edits: &mut Edits,
     ) {
         let entering = |i: &&u32| !self.loops.contains(l, splits[**i as usize].from);
@@ -315,15 +314,26 @@ impl Work<'_> {
                 let _ = write!(out, "{separator}[ {value}, %{} ]", splits[*i as usize].last);
                 separator = ',';
             }
+            // A back edge that leaves an inner loop has a block of its own, too.
+            for split in own.iter().map(|i| &splits[*i as usize]) {
+                if self.loops.contains(l, split.from) {
+                    let value = kept.name(hook.id, None);
+                    let _ = write!(out, "{separator}[ {value}, %{} ]", split.last);
+                    separator = ',';
+                }
+            }
             for from in self.reversed.of(header) {
-                let value = match (self.loops.contains(l, *from), self.live(*from)) {
-                    (true, _) => kept.name(hook.id, None),
-                    (false, false) => kept.nothing().to_owned(),
-                    (false, true) => continue,
+                if by_from[*from as usize] != NONE {
+                    continue;
+                }
+                let value = match self.loops.contains(l, *from) {
+                    true => kept.name(hook.id, None),
+                    false => kept.nothing().to_owned(),
                 };
                 let _ = write!(out, "{separator}[ {value}, ");
                 self.push_name(&mut out, &self.body.blocks[*from as usize]);
                 out.push_str(" ]");
+                separator = ',';
             }
         }
         out.push('\n');

@@ -13,8 +13,8 @@ use ir::dominators::NONE;
 use ir::instrument::{Analysis, instrument};
 use ir::module::Module;
 use ir::scan::name;
-use support::{Llvm, Made, by_clang, by_rustc, run};
-use testkit::{Scratch, skip_this};
+use support::{Llvm, Made, by_clang, by_rustc, run, without_llvm};
+use testkit::{Random, Scratch};
 
 /// A loop: its depth from 1, its header, and its blocks.
 type Found = (u32, String, BTreeSet<String>);
@@ -86,20 +86,17 @@ fn check(llvm: Llvm, made: &Made, scratch: &Scratch) -> usize {
     let text = std::fs::read(&made.path).unwrap();
     let found = ours(&text);
     assert_eq!(found, llvms(llvm, &made.path), "{}", made.name);
-    for mode in abi::loops::Mode::ALL {
-        for (max_depth, min_height, functions) in [
-            (None, None, Functions::WithLoops),
-            (Some(0), None, Functions::None),
-            (Some(99), Some(0), Functions::All),
-            (Some(99), Some(0), Functions::None),
-        ] {
-            let options = Options { mode, max_depth, min_height, functions, ..Options::default() };
-            let done = instrument(&text, &options).unwrap();
-            let path = scratch.path().join("instrumented.ll");
-            std::fs::write(&path, &done.text).unwrap();
-            let verdict = llvm.verify(&path);
-            assert!(verdict.is_ok(), "{} {mode:?} {max_depth:?}: {verdict:?}", made.name);
-        }
+    for (mode, (max_depth, min_height, functions)) in abi::loops::Mode::ALL.into_iter().zip([
+        (None, None, Functions::WithLoops),
+        (Some(99), Some(0), Functions::All),
+        (Some(0), None, Functions::None),
+        (Some(99), Some(0), Functions::None),
+    ]) {
+        let options = Options { mode, max_depth, min_height, functions, ..Options::default() };
+        let done = instrument(&text, &options).unwrap();
+        let path = scratch.path().join("instrumented.ll");
+        std::fs::write(&path, &done.text).unwrap();
+        assert_eq!(llvm.verify(&path), Ok(()), "{} {mode:?} {max_depth:?}", made.name);
     }
     found.values().map(BTreeSet::len).sum()
 }
@@ -107,7 +104,7 @@ fn check(llvm: Llvm, made: &Made, scratch: &Scratch) -> usize {
 #[test]
 fn loops_of_clangs_text_are_llvms() {
     let Some(llvm) = Llvm::with(&["clang", "opt"]) else {
-        return skip_this("clang and opt of LLVM 15 or later are not installed");
+        return without_llvm("clang and opt of LLVM 15 or later");
     };
     let scratch = Scratch::new();
     let loops: usize =
@@ -118,11 +115,86 @@ fn loops_of_clangs_text_are_llvms() {
 #[test]
 fn loops_of_rustcs_text_are_llvms() {
     let scratch = Scratch::new();
-    let Some(made) = by_rustc(&scratch) else { return skip_this("rustc does not run") };
+    let Some(made) = by_rustc(&scratch) else { return without_llvm("rustc") };
     let version = made[0].version;
     let Some(llvm) = Llvm::at_least(version, &["opt"]) else {
-        return skip_this(&format!("opt of LLVM {version} or later is not installed"));
+        return without_llvm(&format!("clang and opt of LLVM {version} or later"));
     };
     let loops: usize = made.iter().map(|made| check(llvm, made, &scratch)).sum();
     assert!(loops > 20, "{loops}");
+}
+
+/// A function whose blocks go anywhere, with all its phi nodes: cycles with several entries, deep
+/// nests, several edges from one block to another, unreachable blocks, exceptions.
+fn tangled(random: &mut Random, function: usize) -> String {
+    use std::fmt::Write;
+    let n = 1 + random.place(12);
+    let pads = 2;
+    let mut edges: Vec<(usize, usize)> = Vec::new();
+    let mut ends = Vec::new();
+    for block in 0..n {
+        let [a, b, c] = [0; 3].map(|_| random.place(n));
+        let pad = random.place(pads);
+        let (to, text): (&[usize], String) = match random.place(7) {
+            0 => (&[], "ret i32 %x".to_owned()),
+            1 => (&[a], format!("br label %b{a}")),
+            2 => (
+                &[a, b, b, c],
+                format!(
+                    "switch i32 %x, label %b{a} [\n    i32 0, label %b{b}\n    i32 1, label %b{b}\n    \
+                     i32 2, label %b{c}\n  ]"
+                ),
+            ),
+            3 => (&[a], format!("invoke void @g()\n          to label %b{a} unwind label %p{pad}")),
+            4 => (&[a, a], format!("br i1 %c, label %b{a}, label %b{a}")),
+            _ => (&[a, b], format!("br i1 %c, label %b{a}, label %b{b}")),
+        };
+        edges.extend(to.iter().map(|to| (block, *to)));
+        ends.push(text);
+    }
+    let mut text = format!(
+        "define i32 @f{function}(i1 %c, i32 %x) personality ptr @p {{\n  %1 = alloca i32\n"
+    );
+    let first = random.place(n);
+    let _ = writeln!(text, "  br i1 %c, label %b{first}, label %b{first}");
+    for (block, end) in ends.iter().enumerate() {
+        let _ = writeln!(text, "b{block}:");
+        let mut incoming: Vec<String> = Vec::new();
+        if block == first {
+            incoming.extend(["[ 7, %0 ]".to_owned(), "[ 7, %0 ]".to_owned()]);
+        }
+        let from = edges.iter().filter(|edge| edge.1 == block);
+        incoming.extend(from.map(|(from, _)| format!("[ {from}, %b{from} ]")));
+        if !incoming.is_empty() {
+            let _ = writeln!(text, "  %v{block} = phi i32 {}", incoming.join(", "));
+        }
+        let _ = writeln!(text, "  {end}");
+    }
+    for pad in 0..pads {
+        let _ = writeln!(text, "p{pad}:\n  %l{pad} = landingpad {{ ptr, i32 }} cleanup");
+        // Not to a block with phi nodes: they would need one more entry.
+        let end = match pad {
+            0 => "resume { ptr, i32 } %l0",
+            _ => "br label %more\nmore:\n  br i1 %c, label %more, label %q\nq:\n  ret i32 1",
+        };
+        let _ = writeln!(text, "  {end}");
+    }
+    text + "}\n"
+}
+
+#[test]
+fn loops_of_tangled_functions_are_llvms() {
+    let Some(llvm) = Llvm::with(&["opt"]) else {
+        return without_llvm("clang and opt of LLVM 15 or later");
+    };
+    let scratch = Scratch::new();
+    let mut random = Random(0x7A9);
+    let mut text = "target triple = \"x86_64-linux-gnu\"\n".to_owned();
+    text += "declare void @g()\ndeclare i32 @p(...)\n";
+    text.extend((0..400).map(|function| tangled(&mut random, function)));
+    let path = scratch.join("tangled.ll");
+    std::fs::write(&path, text).unwrap();
+    let made = Made { name: "tangled".to_owned(), path, version: llvm.version };
+    let loops = check(llvm, &made, &scratch);
+    assert!(loops > 400, "{loops}");
 }

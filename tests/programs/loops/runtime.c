@@ -20,6 +20,12 @@ struct table {
   int thread;
 };
 
+struct rehearsal {
+  int done;
+  uint64_t hits, open;
+};
+
+static struct rehearsal rehearsals[MOST_MODULES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static counterpoint_loops_module_t* modules[MOST_MODULES];
 static struct table tables[MOST_TABLES];
@@ -97,22 +103,34 @@ int32_t counterpoint_loops_register(counterpoint_loops_module_t* module) {
   return 0;
 }
 
-void counterpoint_loops_unregister(counterpoint_loops_module_t* module) {
-  (void)module;
-  unregistered++;
-}
-
-/* The empty hits of a module: that they count what they say. */
-static void rehearse(FILE* out, int number, counterpoint_loops_module_t* module) {
-  if (!module->rehearse) return;
+/* The empty hits of a module: how many of 1000 it counts, and how many of the timed ones are not
+ * ended. */
+static struct rehearsal rehearsed(counterpoint_loops_module_t* module) {
+  struct rehearsal result = {0, 0, 0};
+  if (!module->rehearse) return result;
   counterpoint_loops_entry_t* entry = aligned_alloc(64, sizeof *entry);
   memset(entry, 0, sizeof *entry);
   entry->next = 1;
   entry->random = 1;
   module->rehearse(module, entry, 1000);
-  fprintf(out, "rehearsal %d %llu %llu\n", number, (unsigned long long)entry->hits,
-          (unsigned long long)(entry->begun - entry->ended));
+  result = (struct rehearsal){1, entry->hits, entry->begun - entry->ended};
   free(entry);
+  return result;
+}
+
+/* The module may be unmapped afterwards: what it says is copied. */
+void counterpoint_loops_unregister(counterpoint_loops_module_t* module) {
+  counterpoint_loops_module_t* copy = malloc(sizeof *copy);
+  char* table = malloc(module->table_bytes + 1);
+  memcpy(table, module->table, module->table_bytes);
+  memcpy(copy, module, sizeof *copy);
+  copy->table = table;
+  rehearsals[module->handle] = rehearsed(module);
+  copy->rehearse = NULL;
+  modules[module->handle] = copy;
+  for (int t = 0; t < table_count; t++)
+    if (tables[t].module == module) tables[t].module = copy;
+  unregistered++;
 }
 
 __attribute__((destructor)) static void print(void) {
@@ -123,7 +141,10 @@ __attribute__((destructor)) static void print(void) {
     fprintf(out, "module %d %u %u ", m, modules[m]->mode, modules[m]->ids);
     for (int i = 0; i < 16; i++) fprintf(out, "%02x", modules[m]->id[i]);
     fprintf(out, "\ntable %d %.*s\n", m, (int)modules[m]->table_bytes, modules[m]->table);
-    rehearse(out, m, modules[m]);
+    struct rehearsal r = modules[m]->rehearse ? rehearsed(modules[m]) : rehearsals[m];
+    if (r.done)
+      fprintf(out, "rehearsal %d %llu %llu\n", m, (unsigned long long)r.hits,
+              (unsigned long long)r.open);
   }
   for (int t = 0; t < table_count; t++) {
     struct table* table = &tables[t];

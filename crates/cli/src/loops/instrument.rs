@@ -99,6 +99,18 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         .table
         .clone()
         .or_else(|| (!is_standard(&output)).then(|| beside(&output, "loops.json")));
+    for (written, other) in [
+        (Some(&output), Some(&args.input)),
+        (table.as_ref(), Some(&args.input)),
+        (table.as_ref(), Some(&output)),
+    ] {
+        if let (Some(written), Some(other)) = (written, other)
+            && same_file(written, other)
+        {
+            let (written, other) = (written.display(), other.display());
+            return Err(Failure::new(format!("write {written}: it is the same file as {other}")));
+        }
+    }
     let filter = |name: &str| args.filter.iter().any(|glob| model::glob::matches(glob, name));
     let options = Options {
         mode: args.mode.into(),
@@ -126,6 +138,12 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 /// The file beside another one whose last ending is replaced; `-` stays.
 fn beside(path: &Path, ending: &str) -> PathBuf {
     if is_standard(path) { path.to_owned() } else { path.with_extension(ending) }
+}
+
+/// Whether two names are of one file. Standard input and output are not files.
+fn same_file(a: &Path, b: &Path) -> bool {
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    !is_standard(a) && !is_standard(b) && real(a) == real(b)
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(dead_code, reason = "each test uses some of it")]
 
+pub mod ran;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -54,6 +56,11 @@ impl Llvm {
             false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
         }
     }
+}
+
+/// Says that a test has no judge on this machine.
+pub fn without_llvm(what: &str) {
+    testkit::skip("loops and LLVM", &format!("{what} is not installed"));
 }
 
 /// The folder of test programs.

@@ -1,0 +1,168 @@
+//! Texts that nobody made: the reader and the instrumenter never panic, and they need memory and
+//! time in proportion to the text. `COUNTERPOINT_MUTANTS` says how many texts are made, and
+//! `COUNTERPOINT_SEED` which ones:
+//! `COUNTERPOINT_MUTANTS=1000000 cargo test --release -p counterpoint-ir --test fuzzed`.
+//! `fuzz/fuzz_targets/loops.rs` does the same with a fuzzer.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "support/mutate.rs"]
+mod mutate;
+
+use mutate::{SEEDS, check};
+use testkit::Random;
+
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Bytes and pieces that readers take apart.
+const PIECES: [&str; 34] = [
+    "\"",
+    "{",
+    "}",
+    "(",
+    ")",
+    "[",
+    "]",
+    "<",
+    ">",
+    "%",
+    "@",
+    "!",
+    "#",
+    ";",
+    "/*",
+    "*/",
+    "\n",
+    ":",
+    " = ",
+    "label %h",
+    "phi i32 [ 0, %h ]",
+    "br label %h\n",
+    "h:\n",
+    "define void @f() {\n",
+    "}\n",
+    "ret void\n",
+    "indirectbr ptr %p, [label %h]\n",
+    "unreachable\n",
+    "switch i32 0, label %h [\n",
+    "musttail call",
+    "landingpad",
+    "alloca i32, i64 %n",
+    "uselistorder",
+    "attributes #0 = {",
+];
+
+/// A text with some damage.
+fn damaged(random: &mut Random) -> Vec<u8> {
+    let seed = SEEDS[random.place(SEEDS.len())];
+    let mut bytes = seed.as_bytes().to_vec();
+    for _ in 0..=random.place(5) {
+        if bytes.is_empty() {
+            break;
+        }
+        let at = random.place(bytes.len());
+        match random.place(6) {
+            0 => bytes[at] = random.next() as u8,
+            1 => bytes.truncate(at),
+            2 => {
+                let piece = PIECES[random.place(PIECES.len())];
+                bytes.splice(at..at, piece.bytes());
+            }
+            3 => {
+                let end = (at + random.place(40)).min(bytes.len());
+                bytes.drain(at..end);
+            }
+            4 => {
+                // A piece of the text again, somewhere else.
+                let end = (at + random.place(200)).min(bytes.len());
+                let copy = bytes[at..end].to_vec();
+                let to = random.place(bytes.len());
+                bytes.splice(to..to, copy);
+            }
+            _ => {
+                // Two lines change places: blocks go to other blocks, phi nodes are elsewhere.
+                let mut lines: Vec<&[u8]> = bytes.split(|b| *b == b'\n').collect();
+                let (a, b) = (random.place(lines.len()), random.place(lines.len()));
+                lines.swap(a, b);
+                bytes = lines.join(&b'\n');
+            }
+        }
+    }
+    bytes
+}
+
+/// A function whose blocks go anywhere: most of them are not loops that anybody would write.
+fn tangled(random: &mut Random) -> Vec<u8> {
+    use std::fmt::Write;
+    let n = 1 + random.place(14);
+    let mut text = String::from(
+        "target triple = \"aarch64-linux-gnu\"\ndefine i32 @f(i1 %c, i32 %x, ptr %p) {\nentry:\n",
+    );
+    let _ = writeln!(text, "  br label %b{}", random.place(n));
+    for block in 0..n {
+        let mut target = || random.place(n);
+        let (a, b, c) = (target(), target(), target());
+        let _ = writeln!(text, "b{block}:");
+        let _ = match random.place(5) {
+            0 => writeln!(text, "  ret i32 %x"),
+            1 => writeln!(text, "  br label %b{a}"),
+            2 => writeln!(
+                text,
+                "  switch i32 %x, label %b{a} [\n    i32 0, label %b{b}\n    i32 1, label %b{b}\n    i32 2, label %b{c}\n  ]"
+            ),
+            3 => writeln!(text, "  indirectbr ptr %p, [label %b{a}, label %b{b}]"),
+            _ => writeln!(text, "  br i1 %c, label %b{a}, label %b{b}"),
+        };
+    }
+    text.push_str("}\n");
+    text.into_bytes()
+}
+
+#[test]
+fn no_text_makes_it_panic() {
+    let inputs = variable("COUNTERPOINT_MUTANTS").unwrap_or(6000);
+    let seed = variable("COUNTERPOINT_SEED").unwrap_or(0x10095);
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(8) as u64;
+    let instrumented = std::sync::atomic::AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for worker in 0..workers {
+            let instrumented = &instrumented;
+            scope.spawn(move || {
+                let mut random = Random((seed ^ worker << 40).max(1));
+                for i in 0..inputs.div_ceil(workers) {
+                    let state = random.0;
+                    let round = std::panic::AssertUnwindSafe(|| {
+                        let text = match i % 4 {
+                            0 => tangled(&mut random),
+                            _ => damaged(&mut random),
+                        };
+                        check(&text, random.next())
+                    });
+                    match std::panic::catch_unwind(round) {
+                        Ok(done) => {
+                            let done = u64::from(done);
+                            instrumented.fetch_add(done, std::sync::atomic::Ordering::Relaxed);
+                        }
+                        Err(panic) => {
+                            eprintln!("COUNTERPOINT_SEED={state} makes this text at once");
+                            std::panic::resume_unwind(panic);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let instrumented = instrumented.into_inner();
+    assert!(instrumented * 4 > inputs, "only {instrumented} of {inputs} were texts");
+}
+
+#[test]
+fn a_text_may_end_anywhere() {
+    for seed in SEEDS {
+        for end in 0..seed.len() {
+            check(&seed.as_bytes()[..end], end as u64);
+        }
+    }
+}
