@@ -103,12 +103,12 @@ fn of_line(rows: &[Value], line: u64) -> &Value {
 
 fn delay_is_where_it_is(test: &str, mode: &str) {
     let Some(program) = Instrumented::new(test, mode) else { return };
-    for slow in 0..SIBLINGS.len() {
+    for (slow, (slow_line, _)) in SIBLINGS.into_iter().enumerate() {
         let rows = program.rows(slow);
         let outer = of_line(&rows, 23);
         assert_eq!(outer["hits"], 1);
         let own = |row: &Value| row["compensated"]["self"]["ns"].as_f64().unwrap();
-        let waits = own(of_line(&rows, SIBLINGS[slow].0));
+        let waits = own(of_line(&rows, slow_line));
         for (n, (line, iterations)) in SIBLINGS.into_iter().enumerate() {
             let row = of_line(&rows, line);
             assert_eq!((&row["hits"], &row["parent"]), (&ROUNDS.into(), &outer["id"]));
