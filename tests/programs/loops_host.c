@@ -4,6 +4,9 @@
 //   loops_host threads N M       two threads, nest(N, M) and nest(2 N, M), and one in main before
 //   loops_host storm COUNT       so many threads after one another, each nest(2, 3)
 //   loops_host parallel N        two threads in one loop: one function, called by both
+//   loops_host many COUNT        so many threads at the same time, each nest(2, 3) twice
+//   loops_host stress PATH PATH  twelve threads, each 300 times: loads one of the two files, calls its
+//                                `run`, unloads it; the first forks now and then, six children in all
 //   loops_host fork N            forks in the loop of nest(N, 3), at the second iteration
 //   loops_host rawfork N         the same by a bare system call
 //   loops_host kill N            is killed in the loop of nest(N, 3), at its last iteration
@@ -55,6 +58,31 @@ static void meet(int64_t i) {
 static void *parallel(void *unused) {
   (void)unused;
   nest(N, 3, meet);
+  return NULL;
+}
+
+static void *one_of_many(void *unused) {
+  nest(2, 3, NULL);
+  pthread_barrier_wait(&barrier);
+  nest(2, 3, NULL);
+  return unused;
+}
+
+static char **paths;
+
+static void *load_and_run(void *number) {
+  for (intptr_t i = 0; i < 300; i++) {
+    void *handle = dlopen(paths[(i + (intptr_t)number) % 2], RTLD_NOW);
+    void (*run)(void) = (void (*)(void))dlsym(handle, "run");
+    run();
+    if (number == 0 && i % 50 == 7) {
+      pid_t child = fork();
+      if (child == 0) run(), _exit(0);
+      int status = 0;
+      if (waitpid(child, &status, 0) != child || status != 0) abort();
+    }
+    dlclose(handle);
+  }
   return NULL;
 }
 
@@ -153,6 +181,20 @@ int main(int argc, char **argv) {
       pthread_create(&threads[0], NULL, short_one, NULL);
       pthread_join(threads[0], NULL);
     }
+  } else if (!strcmp(what, "many")) {
+    pthread_t *all = calloc(N, sizeof *all);
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 1 << 16);
+    pthread_barrier_init(&barrier, NULL, N);
+    for (int64_t i = 0; i < N; i++)
+      if (pthread_create(&all[i], &small, one_of_many, NULL)) return 3;
+    for (int64_t i = 0; i < N; i++) pthread_join(all[i], NULL);
+  } else if (!strcmp(what, "stress")) {
+    pthread_t all[12];
+    paths = argv + 2;
+    for (intptr_t i = 0; i < 12; i++) pthread_create(&all[i], NULL, load_and_run, (void *)i);
+    for (int i = 0; i < 12; i++) pthread_join(all[i], NULL);
   } else if (!strcmp(what, "parallel")) {
     pthread_barrier_init(&barrier, NULL, 2);
     for (int i = 0; i < 2; i++) pthread_create(&threads[i], NULL, parallel, NULL);

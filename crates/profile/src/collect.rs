@@ -287,8 +287,12 @@ pub fn discard_pool(dir: &Path) -> Result<()> {
 /// Appends what dead processes counted in loops. What a part has already is appended again, where the
 /// collector was killed in between; readers use each row once.
 fn append_loops(root: &Dir, left: &Leftovers, pool: &Path) -> Result<()> {
-    for run in left.loops.iter().filter(|run| !left.is_alive(run.part)) {
-        let part = root.make_dir(PARTS_NAME)?.make_dir(&run.part.name())?;
+    for run in &left.loops {
+        let id = PartId::of_run(run);
+        if left.is_alive(id) {
+            continue;
+        }
+        let part = root.make_dir(PARTS_NAME)?.make_dir(&id.name())?;
         loops::append(&left.file, run, &part, pool)?;
     }
     Ok(())

@@ -32,6 +32,12 @@ impl PartId {
         Self { start_time: s.start_time, pid: s.pid, generation: s.generation }
     }
 
+    /// Whose run of pages with counts of loops it is.
+    pub(crate) fn of_run(run: &LoopRun) -> Self {
+        let (pid, start_time, generation) = run.process;
+        Self { start_time, pid, generation }
+    }
+
     /// The name of its directory.
     pub fn name(self) -> String {
         part_name(self.pid, self.start_time, self.generation)
@@ -124,7 +130,7 @@ impl Leftovers {
             }
         }
         let loops = loops::find(&file)?;
-        loops.iter().for_each(|run| meet(run.part));
+        loops.iter().for_each(|run| meet(PartId::of_run(run)));
         if same_boot {
             newest.retain(|process, generation| {
                 let id = PartId {

@@ -184,7 +184,7 @@ impl Profile {
         if let Some(left) = left {
             ids.extend(left.ledgers.keys());
             ids.extend(left.pages.iter().map(|page| PartId::of(&page.header)));
-            ids.extend(left.loops.iter().map(|run| run.part));
+            ids.extend(left.loops.iter().map(PartId::of_run));
             alive.extend(ids.iter().filter(|id| left.is_alive(**id)));
             for page in left.pages {
                 pages.entry(PartId::of(&page.header)).or_insert_with(Vec::new).push(page);

@@ -8,7 +8,7 @@
 //!  run     header, 256 bytes: process, thread, `used`
 //!  +256    block ─ block ─ …                                    up to `used`, each aligned to 64
 //!
-//!  block   header, 64 bytes: module, ids, counters, events
+//!  block   header, 128 bytes: module, ids, counters, events
 //!          ids × entry                          128 bytes each
 //!          ids × (hits counted, counter, …)     u64 each; only if counters are read
 //!          events × { id and end, ticks, address }   24 bytes each; only in mode log
@@ -25,51 +25,21 @@
 //! | 3 | events | records of mode log: [`EventsFrame`] |
 //! | 4 | moment | ticks, CLOCK_MONOTONIC in ns: u64 |
 
+mod entry;
 mod frames;
 mod run;
 
+pub use entry::{ENTRY_WORDS, EVENT_BYTES, Event, word};
 pub use frames::{
     Costs, EventsFrame, LoopFrame, LoopFrames, ModuleFrame, Row, RowsFrame, read_frames,
 };
 pub use run::{
-    BLOCK_BYTES, Block, BlockHeader, ENTRY_WORDS, EVENT_BYTES, Event, RUN_HEADER_BYTES, RUN_MAGIC,
-    RUN_VERSION, Run, RunError, RunHeader, block_bytes, events_offset, sums_offset,
+    BLOCK_BYTES, Block, BlockHeader, RUN_HEADER_BYTES, RUN_MAGIC, RUN_VERSION, Run, RunError,
+    RunHeader, block_bytes, events_offset, sums_offset,
 };
 
 /// Name of the file of loops in a process's part.
 pub const LOOPS_NAME: &str = "loops.cps";
-
-/// The words of an entry, in its order.
-pub mod word {
-    /// Times entered.
-    pub const HITS: usize = 0;
-    /// Sampled: the hit that is timed next.
-    pub const NEXT: usize = 1;
-    /// Sampled: state of the random numbers.
-    pub const RANDOM: usize = 2;
-    /// Timed hits that began.
-    pub const BEGUN: usize = 3;
-    /// Timed hits that ended.
-    pub const ENDED: usize = 4;
-    /// Their ticks.
-    pub const TICKS: usize = 5;
-    /// What of these was spent in loops directly inside.
-    pub const CHILD_TICKS: usize = 6;
-    /// Iterations.
-    pub const ITERATIONS: usize = 7;
-    /// Squares of the ticks, low and high.
-    pub const SQUARES: usize = 8;
-    /// `ENDED` when the first random hit began.
-    pub const FIRST_ENDED: usize = 10;
-    /// `TICKS` at that time.
-    pub const FIRST_TICKS: usize = 11;
-    /// `SQUARES` at that time.
-    pub const FIRST_SQUARES: usize = 12;
-    /// Hits whose iterations are known.
-    pub const ITERATED: usize = 14;
-    /// The runtime's.
-    pub const RESERVED: usize = 15;
-}
 
 #[cfg(test)]
 mod tests;

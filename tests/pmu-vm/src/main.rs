@@ -14,9 +14,9 @@
 compile_error!("the guest is AArch64 Linux; build it with: cargo xtask pmu-vm");
 
 mod agent;
-mod instrumented;
 mod exact;
 mod init;
+mod instrumented;
 mod kernel;
 mod limits;
 mod loops;

@@ -28,6 +28,8 @@ pub struct PartWords {
     pub leaving_pages: AtomicU32,
     /// Number of the next run of pages for tables of loops.
     pub next_loops: AtomicU32,
+    /// Nothing, where the compiler would leave a hole.
+    reserved: AtomicU32,
     /// Processor time that this took them, in ns.
     pub leaving_ns: AtomicU64,
     /// When the process started, in clock ticks since boot.
@@ -78,6 +80,7 @@ impl PartWords {
             &self.serial,
             &self.leaving_pages,
             &self.next_loops,
+            &self.reserved,
         ];
         words.iter().for_each(|word| word.store(0, Ordering::SeqCst));
         self.leaving_ns.store(0, Ordering::SeqCst);

@@ -173,6 +173,36 @@ fn a_thousand_short_threads_need_no_more_room_than_one() {
     run.is_without_losses();
 }
 
+/// The pool has 2048 pages, and each thread takes one: those that come later count nothing, and say so.
+#[test]
+fn more_threads_at_a_time_than_the_pool_has_pages() {
+    let Some(program) = support::counterpoint("loops: many threads") else { return };
+    let run = Looped::run(&program, &host(&[]), &["many", "2500"]);
+    if run.recorded.output.status.code() == Some(3) {
+        return testkit::skip("loops: many threads", "2500 threads cannot be made here");
+    }
+    let all = run.threads().iter().fold(Hits::new(), plus);
+    assert_eq!(all, [(0, 4096), (1, 4096), (2, 8192)].into());
+    assert_eq!(run.recorded.losses(), [("loop_no_room".to_owned(), 2500 - 2048)].into());
+}
+
+/// Libraries come and go in twelve threads at once, while one of them forks.
+#[test]
+fn threads_load_and_unload_while_one_forks() {
+    let Some(program) = support::counterpoint("loops: stress") else { return };
+    let library = Programs::get().shared("loops_library.c", "loops_library.so", &[]);
+    let scratch = testkit::Scratch::new();
+    let copy = scratch.join("copy.so");
+    fs::copy(&library, &copy).unwrap();
+    let paths = [library.to_str().unwrap(), copy.to_str().unwrap()];
+    let run = Looped::run(&program, &host(&[]), &["stress", paths[0], paths[1]]);
+    assert_eq!(run.recorded.output.status.code(), Some(0), "{}", run.recorded.stderr());
+    let all = run.threads().iter().fold(Hits::new(), plus);
+    // 3600 times `run`, and once in each child.
+    assert_eq!(all, [(0, 3606), (1, 3606), (2, 10_818)].into());
+    run.is_without_losses();
+}
+
 #[test]
 fn a_forked_child_counts_for_itself() {
     let Some(program) = support::counterpoint("loops: fork") else { return };
@@ -198,6 +228,22 @@ fn a_killed_process_loses_nothing_that_it_had_counted() {
         assert_eq!(row.begun - row.ended, open, "{row:?}");
     }
     run.is_without_losses();
+}
+
+/// A program that may not write files: what it counted stays in the pool, and is collected. Its module is
+/// known by what the pool says.
+#[test]
+fn a_program_that_may_write_no_file_loses_no_hit() {
+    let Some(program) = support::counterpoint("loops: file size") else { return };
+    let script = "ulimit -f 0; exec \"$0\" storm 5";
+    let host = host(&[]);
+    let run = Looped::run(&program, Path::new("sh"), &["-c", script, host.to_str().unwrap()]);
+    let all = run.threads().iter().fold(Hits::new(), plus);
+    assert_eq!(all, [(0, 5), (1, 5), (2, 10)].into());
+    let module = &run.loops.modules[0];
+    assert_eq!((&module.id, module.ids, module.first), (b"0123456789abcdef", 8, 100));
+    assert_eq!(run.loops.losses, []);
+    assert!(run.recorded.losses().contains_key("part_unwritable"));
 }
 
 #[test]

@@ -8,13 +8,12 @@ use record::pool::PoolFile;
 
 use crate::beneath::Dir;
 use crate::error::{Error, Result};
-use crate::leftovers::PartId;
 
 /// Where a run is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LoopRun {
-    /// Whose it is.
-    pub part: PartId,
+    /// Whose it is: process id, start time, generation.
+    pub process: (u32, u64, u32),
     /// Its number in the process.
     pub serial: u32,
     first: usize,
@@ -36,9 +35,8 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LoopRun>> {
         let rest = rest.count();
         at += rest;
         let run = Run::header_of(&head);
-        let (pid, start_time, generation) = run.process();
-        let part = PartId { start_time, pid, generation };
-        found.push(LoopRun { part, serial: run.serial(), first, pages: 1 + rest });
+        let (process, serial) = (run.process(), run.serial());
+        found.push(LoopRun { process, serial, first, pages: 1 + rest });
     }
     Ok(found)
 }
@@ -51,9 +49,8 @@ impl LoopRun {
         let after = pool.head(self.first, RUN_HEADER_BYTES)?;
         let is_it = |bytes: &[u8]| {
             let run = Run::header_of(bytes);
-            let (pid, start_time, generation) = run.process();
-            let part = PartId { start_time, pid, generation };
-            Run::pages(bytes).is_ok() && (part, run.serial()) == (self.part, self.serial)
+            let is_it = (run.process(), run.serial()) == (self.process, self.serial);
+            Run::pages(bytes).is_ok() && is_it
         };
         Ok((is_it(&bytes) && is_it(&after)).then_some(bytes))
     }
@@ -73,7 +70,11 @@ pub(crate) fn frames(
     write(&LoopFrame::Moment(ticks, monotonic_ns).to_bytes())?;
     for block in run.blocks() {
         match block {
-            Ok(block) => block.write(&mut write)?,
+            Ok(block) => {
+                // The process may not have been able to write the whole one, of which this says less.
+                write(&block.module_frame().to_bytes())?;
+                block.write(&mut write)?;
+            }
             Err(_) => return Ok(true),
         }
     }

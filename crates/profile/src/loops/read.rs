@@ -14,6 +14,7 @@ use super::pool;
 use super::{HitCost, LoopEvent, LoopModule, LoopRow, Loops};
 use crate::error::{Error, Result};
 use crate::ledger::{LossCount, merge_losses};
+use crate::leftovers::PartId;
 use crate::manifest::Clock;
 use crate::profile::{Process, Profile};
 
@@ -81,7 +82,8 @@ impl Profile {
             let Some(file) = file else { continue };
             let on_pool = || Error::on("read", self.manifest.pool.as_deref().unwrap_or(&self.dir));
             for run in pool::find(file).map_err(on_pool())? {
-                let of = |process: &Process| process.id == run.part && process.pass == pass;
+                let part = PartId::of_run(&run);
+                let of = |process: &Process| process.id == part && process.pass == pass;
                 let Some(index) = self.processes.iter().position(of) else {
                     *lost += 1;
                     continue;
@@ -173,7 +175,13 @@ impl Found {
         for frame in read.frames {
             match frame {
                 LoopFrame::Module(module) => {
-                    self.modules.entry(module.number).or_insert(module);
+                    let known = self.modules.entry(module.number).or_default();
+                    // One from the pool says less than the process itself.
+                    let says_less =
+                        known.costs.is_none() && known.object.is_empty() && known.table.is_empty();
+                    if says_less {
+                        *known = module;
+                    }
                 }
                 LoopFrame::Rows(frame) => {
                     for row in frame.rows {

@@ -1,6 +1,6 @@
 //! The frames of the file of loops.
 
-use super::run::{ENTRY_WORDS, Event};
+use super::entry::{ENTRY_WORDS, Event};
 use crate::meta::{FRAME_PREFIX_BYTES, frame, raw_frame};
 use crate::wire::{Decoder, Encoder, Truncated};
 

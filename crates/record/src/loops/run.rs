@@ -4,8 +4,8 @@
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::frames::{EventsFrame, Row, RowsFrame};
-use super::word;
+use super::entry::{ENTRY_WORDS, EVENT_BYTES, Event, word};
+use super::frames::{EventsFrame, ModuleFrame, Row, RowsFrame};
 use crate::meta::part_name;
 use crate::page::PAGE_BYTES;
 
@@ -16,11 +16,7 @@ pub const RUN_VERSION: u32 = 1;
 /// Bytes of a run's header.
 pub const RUN_HEADER_BYTES: usize = 256;
 /// Bytes of a block's header.
-pub const BLOCK_BYTES: usize = 64;
-/// Words of an entry.
-pub const ENTRY_WORDS: usize = 16;
-/// Bytes of a record of mode log.
-pub const EVENT_BYTES: usize = 24;
+pub const BLOCK_BYTES: usize = 128;
 
 /// Rows and events of one frame at most, so that writing them needs little memory.
 const MOST_IN_FRAME: usize = 4096;
@@ -78,9 +74,19 @@ pub struct BlockHeader {
     /// Where the module's object is in memory: subtracted from return addresses.
     pub base: u64,
     /// First hits of each id that are recorded in mode log.
-    pub first: u64,
+    pub logged_first: u64,
+    /// The module's identity: what it is can be told even where its frame could not be written.
+    pub id: [u8; 16],
+    /// How hits are recorded.
+    pub mode: u32,
+    /// See [`ModuleFrame::gap_mask`].
+    pub gap_mask: u32,
+    /// See [`ModuleFrame::ticks_per_second`].
+    pub ticks_per_second: u64,
+    /// See [`ModuleFrame::first`].
+    pub first: u32,
     /// Zero.
-    pub reserved: u64,
+    pub reserved: [u32; 9],
 }
 
 const _: () = assert!(size_of::<RunHeader>() == RUN_HEADER_BYTES);
@@ -241,34 +247,6 @@ pub struct Block<'a> {
     bytes: &'a [u8],
 }
 
-/// A record of mode log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Event {
-    /// The id.
-    pub id: u32,
-    /// Whether it is an end.
-    pub end: bool,
-    /// When.
-    pub ticks: u64,
-    /// The return address of the handler's call, less the address of its object.
-    pub address: u64,
-}
-
-/// Bit of an event's first word: it is an end.
-const END: u64 = 1 << 63;
-
-impl Event {
-    /// The three words that it is in a block.
-    #[inline(always)]
-    pub fn to_words(self) -> [u64; 3] {
-        [u64::from(self.id) | if self.end { END } else { 0 }, self.ticks, self.address]
-    }
-
-    fn from_words([first, ticks, address]: [u64; 3]) -> Self {
-        Self { id: first as u32, end: first & END != 0, ticks, address }
-    }
-}
-
 impl<'a> Block<'a> {
     fn parse(run: Run<'a>, number: u32, rest: &'a [u8]) -> Result<Self, RunError> {
         let field = |at| word32(rest, at).ok_or(RunError::Inconsistent);
@@ -289,6 +267,24 @@ impl<'a> Block<'a> {
     /// Number of the module in its process.
     pub fn module(&self) -> u32 {
         word32(self.bytes, offset_of!(BlockHeader, module)).unwrap_or(0)
+    }
+
+    /// What its header says about the module: neither its file nor its side table.
+    pub fn module_frame(&self) -> ModuleFrame {
+        let (number, ids) = (self.module(), self.ids);
+        let short = |at: usize| word32(self.bytes, at).unwrap_or(0);
+        let id = self.bytes.get(offset_of!(BlockHeader, id)..).and_then(|rest| rest.first_chunk());
+        ModuleFrame {
+            number,
+            ids,
+            id: id.copied().unwrap_or_default(),
+            mode: short(offset_of!(BlockHeader, mode)),
+            gap_mask: short(offset_of!(BlockHeader, gap_mask)),
+            first: short(offset_of!(BlockHeader, first)),
+            ticks_per_second: word64(self.bytes, offset_of!(BlockHeader, ticks_per_second))
+                .unwrap_or(0),
+            ..ModuleFrame::default()
+        }
     }
 
     /// Its place in the run.

@@ -23,13 +23,17 @@ fn example() -> Vec<u8> {
     put(&mut run, 64, 9);
     put(&mut run, 72, 8);
     let first = 256;
-    // 64 + 2 · 128 + 2 · (1 + 1) · 8 + 2 · 24 = 400, and 448 is the next multiple of 64.
+    // 128 + 2 · 128 + 2 · (1 + 1) · 8 + 2 · 24 = 464, and 512 is the next multiple of 64.
     for (at, word) in [(0usize, 1), (4, 2), (8, 1), (12, 2)] {
         put32(&mut run, first + at, word);
     }
-    put(&mut run, first + 16, 448);
+    put(&mut run, first + 16, 512);
+    run[first + 56..first + 72].copy_from_slice(&[9; 16]);
+    for (at, word) in [(72, 3), (76, 127), (80, 1000), (88, 100)] {
+        put32(&mut run, first + at, word);
+    }
     put(&mut run, first + 24, 1);
-    let entries = first + 64;
+    let entries = first + 128;
     for (word, value) in [(0, 10), (1, 11), (2, 99), (3, 3), (4, 2), (5, 1000), (15, 7)] {
         put(&mut run, entries + 128 + 8 * word, value);
     }
@@ -43,12 +47,12 @@ fn example() -> Vec<u8> {
     put(&mut run, events, 1 << 63 | 1);
     put(&mut run, events + 8, 500);
     put(&mut run, events + 16, 0x1234);
-    let second = first + 448;
+    let second = first + 512;
     for (at, word) in [(0usize, 2), (4, 1)] {
         put32(&mut run, second + at, word);
     }
-    put(&mut run, second + 16, 192);
-    put(&mut run, 56, (second + 192) as u64);
+    put(&mut run, second + 16, 256);
+    put(&mut run, 56, (second + 256) as u64);
     run
 }
 
@@ -90,6 +94,17 @@ fn a_run_becomes_frames() {
     assert_eq!(event.to_words(), [1 << 63 | 1, 500, 0x1234]);
     let events =
         EventsFrame { serial: 5, block: 0, module: 1, tid: 78, first: 0, events: vec![event] };
+    let module = ModuleFrame {
+        number: 1,
+        id: [9; 16],
+        mode: 3,
+        ids: 2,
+        ticks_per_second: 1000,
+        first: 100,
+        gap_mask: 127,
+        ..ModuleFrame::default()
+    };
+    assert_eq!(parsed.blocks().next().unwrap().unwrap().module_frame(), module);
     let expected = vec![LoopFrame::Rows(rows), LoopFrame::Events(events)];
     assert_eq!(frames_of(&run), LoopFrames { frames: expected, torn: 0 });
 }
@@ -99,7 +114,9 @@ fn no_byte_of_a_run_is_trusted() {
     let run = example();
     for length in 0..run.len().min(1200) {
         if let Ok(run) = Run::parse(&run[..length]) {
-            run.blocks().for_each(|block| drop(block.map(|block| block.rows().count())));
+            run.blocks().flatten().for_each(|block| {
+                block.rows().count();
+            });
         }
     }
     assert_eq!(Run::parse(&run[..255]).err(), Some(RunError::Inconsistent));
@@ -109,7 +126,8 @@ fn no_byte_of_a_run_is_trusted() {
             damaged[at] = value;
             let Ok(run) = Run::parse(&damaged) else { continue };
             for block in run.blocks().flatten() {
-                (block.rows().count(), block.events().count());
+                block.rows().count();
+                block.events().count();
             }
         }
     }

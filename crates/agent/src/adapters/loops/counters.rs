@@ -28,15 +28,14 @@ struct Open {
 }
 
 /// The hits that a thread is in.
-pub struct Stack {
+struct Stack {
     depth: usize,
     open: [Open; DEEPEST],
     after: Readings,
 }
 
 impl Stack {
-    /// An empty one.
-    pub fn new() -> Box<Self> {
+    fn new() -> Box<Self> {
         const NONE: Open = Open { entry: std::ptr::null(), frame: 0, readings: Readings::new() };
         Box::new(Self { depth: 0, open: [NONE; DEEPEST], after: Readings::new() })
     }
@@ -62,12 +61,33 @@ pub fn count(run: &Run, mode: Mode) -> u32 {
     }
 }
 
-/// Makes the calling thread have counters. One that cannot is a counted loss.
+/// Makes the calling thread have counters, and room for hits. One that cannot is a counted loss.
 pub fn prepare() {
+    let local = local::get();
+    // SAFETY: this thread's own.
+    unsafe {
+        if (*local).stack.is_null() {
+            (*local).stack = Box::into_raw(Stack::new()).cast();
+        }
+    }
     let thread = thread::current();
     // SAFETY: null or this thread's own state.
     if thread.is_null() || !unsafe { (*thread).is_attached() } {
         attach::attach(&ADAPTER);
+    }
+}
+
+/// The thread exits.
+///
+/// # Safety
+/// The calling thread's own.
+pub unsafe fn forget(local: *mut local::Local) {
+    // SAFETY: made by `prepare`, or null.
+    unsafe {
+        let stack = std::mem::replace(&mut (*local).stack, std::ptr::null_mut()).cast::<Stack>();
+        if !stack.is_null() {
+            drop(Box::from_raw(stack));
+        }
     }
 }
 
@@ -99,7 +119,7 @@ pub unsafe extern "C" fn begin(entry: *mut Entry, _: u32) -> u64 {
         point!(LoopBegin);
         let thread = counting()?;
         // SAFETY: this thread's own; only functions of this file use the stack.
-        let stack = unsafe { (*local::get()).owned.as_mut() }?.stack.as_mut()?;
+        let stack = unsafe { (*local::get()).stack.cast::<Stack>().as_mut() }?;
         busy(thread, |thread| {
             stack.forget(entry, frame);
             let open = stack.open.get_mut(stack.depth)?;
@@ -125,7 +145,7 @@ pub unsafe extern "C" fn end(entry: *mut Entry, id: u32, began: u64) {
         point!(LoopEnd);
         let thread = counting()?;
         // SAFETY: as above.
-        let stack = unsafe { (*local::get()).owned.as_mut() }?.stack.as_mut()?;
+        let stack = unsafe { (*local::get()).stack.cast::<Stack>().as_mut() }?;
         busy(thread, |thread| {
             let _ = thread.counters.read(&mut stack.after);
             let at = began as usize - 1;

@@ -25,10 +25,10 @@ pub unsafe extern "C" fn enter(module: *mut Module) -> *mut Entry {
         let number = (*module).handle.load(Ordering::Relaxed) as usize;
         if !places.is_null() {
             let at = (*places).get(number, epoch::current());
-            if at as usize > tables::NOTHING {
+            if at as usize > local::NOTHING {
                 return at;
             }
-            if at as usize == tables::NOTHING {
+            if at as usize == local::NOTHING {
                 return std::ptr::null_mut();
             }
         }

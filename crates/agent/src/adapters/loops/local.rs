@@ -1,20 +1,59 @@
 //! What a thread knows about its tables: two words in the static TLS block, as the recorder's
 //! ([`crate::recorder::thread`]), so that finding a table needs no call and no allocation.
 
-use super::tables::{Owned, Places};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use abi::loops::Entry;
 
 /// The thread-local.
 #[repr(C)]
 pub struct Local {
     /// Where the thread's tables are, in memory that a forked child finds zeroed. Null: nowhere.
     pub places: *mut Places,
-    /// What the thread owns; a forked child finds a copy. Null: nothing.
-    pub owned: *mut Owned,
+    /// What the thread owns ([`super::tables`]); a forked child finds a copy. Null: nothing.
+    pub owned: *mut c_void,
+    /// Hits for which counters were read at their begin ([`super::counters`]). Null: none.
+    pub stack: *mut c_void,
     /// How often the thread's exit was noticed.
     pub lives: u32,
 }
 
-const _: () = assert!(size_of::<Local>() == 24);
+const _: () = assert!(size_of::<Local>() == 32);
+
+/// In the place of a table for which there was no room.
+pub const NOTHING: usize = 1;
+
+/// Where the tables are, by the numbers of their modules. A forked child finds it zeroed.
+#[repr(C)]
+pub struct Places {
+    /// The epoch that they belong to; 0: none.
+    pub epoch: AtomicU32,
+    /// How many there are.
+    pub count: u32,
+    /// `count` of them.
+    pub first: [*mut Entry; 0],
+}
+
+impl Places {
+    /// The table of a module: null if there is none of this epoch, [`NOTHING`] if there will be none.
+    ///
+    /// # Safety
+    /// Memory that was made for them.
+    #[inline(always)]
+    pub unsafe fn get(&self, number: usize, epoch: u32) -> *mut Entry {
+        if self.epoch.load(Ordering::Relaxed) != epoch || number >= self.count as usize {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: below the count.
+        unsafe { self.first.as_ptr().add(number).read() }
+    }
+}
+
+/// How many fit into so many bytes.
+pub fn count_in(bytes: usize) -> u32 {
+    ((bytes - size_of::<Places>()) / size_of::<*mut Entry>()) as u32
+}
 
 #[cfg(target_arch = "x86_64")]
 mod place {
@@ -26,9 +65,9 @@ mod place {
         ".globl cp_loops",
         ".hidden cp_loops",
         ".type cp_loops,@object",
-        ".size cp_loops,24",
+        ".size cp_loops,32",
         "cp_loops:",
-        ".zero 24",
+        ".zero 32",
         ".popsection",
     );
 
@@ -58,6 +97,7 @@ mod place {
             UnsafeCell::new(Local {
                 places: std::ptr::null_mut(),
                 owned: std::ptr::null_mut(),
+                stack: std::ptr::null_mut(),
                 lives: 0,
             })
         };

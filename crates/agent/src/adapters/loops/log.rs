@@ -95,7 +95,7 @@ fn counts(entry: &Entry, block: &BlockHeader, end: bool) -> bool {
     }
     let hits = add(&entry.reserved);
     entry.hits.store(hits, Ordering::Relaxed);
-    let first = hits <= block.first;
+    let first = hits <= block.logged_first;
     if first {
         add(&entry.begun);
     }

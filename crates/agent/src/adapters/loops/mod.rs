@@ -40,7 +40,7 @@ use crate::recorder::adapter::Adapter;
 pub static ADAPTER: Adapter = Adapter {
     prepare: || {},
     constructed: register::constructed,
-    session_began: notes::register_all,
+    session_began: register::register_all,
     at_exit: tables::at_process_exit,
     // A thread that attaches in order to read counters around loops measures the bracket that all
     // adapters have in common.

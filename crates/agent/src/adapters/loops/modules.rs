@@ -22,7 +22,8 @@ pub struct Known {
     pub ids: u32,
     /// How hits are recorded.
     pub mode: Mode,
-    id: [u8; 16],
+    /// Its identity.
+    pub id: [u8; 16],
     /// File of its object; empty: in anonymous memory.
     object: String,
     /// Where its object is in memory; 0 in anonymous memory, and where nobody needs it.

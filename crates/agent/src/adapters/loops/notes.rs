@@ -3,8 +3,6 @@
 
 use abi::loops::{Module, NOTE_NAME, NOTE_TYPE};
 
-use super::register::register;
-
 /// Descriptors found in one look, at most.
 const MOST: usize = 1024;
 
@@ -13,16 +11,12 @@ struct Found {
     count: usize,
 }
 
-/// Registers every module that has a note. One that is registered already stays as it is.
-pub fn register_all() {
+/// Where the notes of all loaded objects say that descriptors are.
+pub fn find() -> Vec<usize> {
     let mut found = Box::new(Found { at: [0; MOST], count: 0 });
     // SAFETY: the function has the signature that is wanted; `found` outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut *found).cast()) };
-    // After the dynamic linker's lock was given back.
-    for at in &found.at[..found.count] {
-        // SAFETY: what a note names. That it is a descriptor is looked at there.
-        unsafe { register(*at as *mut Module) };
-    }
+    found.at[..found.count].to_vec()
 }
 
 unsafe extern "C" fn look(

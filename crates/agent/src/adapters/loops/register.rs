@@ -28,7 +28,16 @@ static EARLY: AtomicBool = AtomicBool::new(false);
 pub fn constructed() {
     CONSTRUCTED.store(true, Ordering::Release);
     if EARLY.load(Ordering::Acquire) {
-        notes::register_all();
+        register_all();
+    }
+}
+
+/// Registers every module that has a note. One that is registered already stays as it is.
+pub fn register_all() {
+    // The dynamic linker's lock, which finding them takes, is free again.
+    for at in notes::find() {
+        // SAFETY: what a note names. That it is a descriptor is looked at there.
+        unsafe { register(at as *mut Module) };
     }
 }
 
@@ -73,7 +82,7 @@ fn mode_of(module: &Module) -> Option<Mode> {
 
 /// # Safety
 /// As [`counterpoint_loops_register`].
-pub(super) unsafe fn register(at: *mut Module) -> i32 {
+unsafe fn register(at: *mut Module) -> i32 {
     point!(LoopRegister);
     if at.is_null() || !at.is_aligned() {
         return REFUSED;

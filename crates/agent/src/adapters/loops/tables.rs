@@ -17,6 +17,7 @@ use record::loops::{
 };
 use record::page::PAGE_BYTES;
 
+use super::local::{NOTHING, Places, count_in};
 use super::modules::{self, Known};
 use super::{counters, local};
 use crate::os::sys::{self, AppendError, ErrnoGuard, SignalsBlocked};
@@ -27,43 +28,12 @@ use crate::recorder::fork;
 use crate::state::epoch;
 use crate::state::run::Run;
 
-/// In the place of a table for which there was no room.
-pub const NOTHING: usize = 1;
 /// How often a thread may come back after its exit began, as destructors may enter functions again.
 const MOST_LIVES: u32 = 3;
 /// Bytes of the records of mode log of one thread and module, at most.
 const MOST_LOG_BYTES: usize = 1 << 20;
 /// Bytes that are collected before they are appended.
 const CHUNK_BYTES: usize = 1 << 20;
-
-/// Where the tables are, by the numbers of their modules. A forked child finds it zeroed.
-#[repr(C)]
-pub struct Places {
-    /// The epoch that they belong to; 0: none.
-    epoch: AtomicU32,
-    count: u32,
-    /// `count` of them.
-    first: [*mut Entry; 0],
-}
-
-impl Places {
-    /// The table of a module: null if there is none of this epoch, [`NOTHING`] if there will be none.
-    ///
-    /// # Safety
-    /// Memory that [`Owned::make_places`] has made.
-    #[inline(always)]
-    pub unsafe fn get(&self, number: usize, epoch: u32) -> *mut Entry {
-        if self.epoch.load(Ordering::Relaxed) != epoch || number >= self.count as usize {
-            return std::ptr::null_mut();
-        }
-        // SAFETY: below the count.
-        unsafe { self.first.as_ptr().add(number).read() }
-    }
-}
-
-fn count_in(bytes: usize) -> u32 {
-    ((bytes - size_of::<Places>()) / size_of::<*mut Entry>()) as u32
-}
 
 /// A run of pages of the pool that a thread has claimed.
 struct Piece {
@@ -108,8 +78,6 @@ pub struct Owned {
     pid: u32,
     places_bytes: usize,
     pieces: Vec<Piece>,
-    /// Hits for which counters were read at their begin; `None`: no counters are read.
-    pub stack: Option<Box<counters::Stack>>,
 }
 
 /// The table for the calling thread, made now. `None`: the loss was counted.
@@ -129,14 +97,13 @@ pub fn make(known: &Known, epoch: u32, run: &'static Run, process: Process) -> O
                 pid: sys::process_id(),
                 places_bytes: 0,
                 pieces: Vec::new(),
-                stack: None,
             };
-            (*local).owned = Box::into_raw(Box::new(fresh));
+            (*local).owned = Box::into_raw(Box::new(fresh)).cast();
             register_exit((*local).owned);
             fork::watch();
             fork::call_in_child(in_child);
         }
-        let owned = &mut *(*local).owned;
+        let owned = &mut *(*local).owned.cast::<Owned>();
         owned.begin(epoch, run, process);
         (*local).places = owned.make_places((*local).places, known.number as usize)?;
         let places = &*(*local).places;
@@ -206,9 +173,9 @@ impl Owned {
         let counters = counters::count(self.run, known.mode);
         if counters > 0 {
             counters::prepare();
-            self.stack.get_or_insert_with(counters::Stack::new);
         }
-        let logged = self.run.loops.map_or(0, |options| options.logged);
+        let options = self.run.loops.unwrap_or_default();
+        let logged = options.logged;
         let events = match known.mode {
             Mode::Log => (known.ids as usize)
                 .saturating_mul(2)
@@ -243,8 +210,13 @@ impl Owned {
                 logged: AtomicU64::new(0),
                 unlogged: AtomicU64::new(0),
                 base: known.base,
-                first: logged.into(),
-                reserved: 0,
+                logged_first: logged.into(),
+                id: known.id,
+                mode: known.mode as u32,
+                gap_mask: options.gap_mask,
+                ticks_per_second: super::ticks::per_second(),
+                first: options.first,
+                reserved: [0; 9],
             });
             let table = block.add(BLOCK_BYTES).cast::<Entry>();
             for id in 0..known.ids as usize {
@@ -348,7 +320,7 @@ fn random(seed: u64) -> u64 {
 /// In a forked child, before anything else runs there.
 fn in_child() {
     // SAFETY: this thread's own.
-    if let Some(owned) = unsafe { (*local::get()).owned.as_mut() } {
+    if let Some(owned) = unsafe { (*local::get()).owned.cast::<Owned>().as_mut() } {
         owned.part();
     }
 }
@@ -356,7 +328,7 @@ fn in_child() {
 static EXIT_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// Makes the thread call [`leave_c`] when it exits.
-fn register_exit(owned: *mut Owned) {
+fn register_exit(owned: *mut c_void) {
     let mut key = EXIT_KEY.load(Ordering::Acquire);
     if key == u32::MAX {
         let mut fresh: libc::pthread_key_t = 0;
@@ -375,7 +347,7 @@ fn register_exit(owned: *mut Owned) {
         }
     }
     // SAFETY: the key exists.
-    unsafe { libc::pthread_setspecific(key, owned.cast()) };
+    unsafe { libc::pthread_setspecific(key, owned) };
 }
 
 /// The thread exits: none of its functions goes on.
@@ -396,6 +368,7 @@ unsafe extern "C" fn leave_c(owned: *mut c_void) {
                 owned.run.threads.fetch_sub(1, Ordering::SeqCst);
             }
         });
+        counters::forget(local);
         owned.pieces.iter().for_each(|piece| sys::unmap(piece.at, piece.bytes()));
         if !places.is_null() {
             sys::unmap(places.cast(), owned.places_bytes);
@@ -410,7 +383,8 @@ pub fn at_process_exit() {
     // SAFETY: this thread's own. Its memory stays mapped: functions that it has entered may go on,
     // if a handler of `atexit` jumps there.
     unsafe {
-        let Some(owned) = (*local).owned.as_mut().filter(|owned| owned.is_current()) else {
+        let owned = (*local).owned.cast::<Owned>().as_mut();
+        let Some(owned) = owned.filter(|owned| owned.is_current()) else {
             return;
         };
         owned.flush();

@@ -1,0 +1,66 @@
+//! What a block consists of: the words of an entry, and the records of mode log.
+
+/// Words of an entry.
+pub const ENTRY_WORDS: usize = 16;
+/// Bytes of a record of mode log.
+pub const EVENT_BYTES: usize = 24;
+
+/// The words of an entry, in its order.
+pub mod word {
+    /// Times entered.
+    pub const HITS: usize = 0;
+    /// Sampled: the hit that is timed next.
+    pub const NEXT: usize = 1;
+    /// Sampled: state of the random numbers.
+    pub const RANDOM: usize = 2;
+    /// Timed hits that began.
+    pub const BEGUN: usize = 3;
+    /// Timed hits that ended.
+    pub const ENDED: usize = 4;
+    /// Their ticks.
+    pub const TICKS: usize = 5;
+    /// What of these was spent in loops directly inside.
+    pub const CHILD_TICKS: usize = 6;
+    /// Iterations.
+    pub const ITERATIONS: usize = 7;
+    /// Squares of the ticks, low and high.
+    pub const SQUARES: usize = 8;
+    /// `ENDED` when the first random hit began.
+    pub const FIRST_ENDED: usize = 10;
+    /// `TICKS` at that time.
+    pub const FIRST_TICKS: usize = 11;
+    /// `SQUARES` at that time.
+    pub const FIRST_SQUARES: usize = 12;
+    /// Hits whose iterations are known.
+    pub const ITERATED: usize = 14;
+    /// The runtime's.
+    pub const RESERVED: usize = 15;
+}
+
+/// A record of mode log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Event {
+    /// The id.
+    pub id: u32,
+    /// Whether it is an end.
+    pub end: bool,
+    /// When.
+    pub ticks: u64,
+    /// The return address of the handler's call, less the address of its object.
+    pub address: u64,
+}
+
+/// Bit of an event's first word: it is an end.
+const END: u64 = 1 << 63;
+
+impl Event {
+    /// The three words that it is in a block.
+    #[inline(always)]
+    pub fn to_words(self) -> [u64; 3] {
+        [u64::from(self.id) | if self.end { END } else { 0 }, self.ticks, self.address]
+    }
+
+    pub(super) fn from_words([first, ticks, address]: [u64; 3]) -> Self {
+        Self { id: first as u32, end: first & END != 0, ticks, address }
+    }
+}
