@@ -19,6 +19,7 @@ use crate::rewrite::Work;
 use crate::scan::{Span, Token, Tokens};
 use crate::source::{Place, Source};
 use crate::table::{Entry, Kind, SideTable, Skipped, VERSION};
+use crate::trips::trip_counts;
 
 /// An instrumented text.
 #[derive(Clone, Debug)]
@@ -316,14 +317,16 @@ impl Run<'_> {
             });
             self.counts.instrumented_functions += 1;
         }
-        for ((l, hook), counter) in work.choice.loops.iter().zip(work.hooks).zip(work.counters) {
+        let (body, choice) = (work.body, work.choice);
+        let trips = trip_counts(self.text, body, loops, choice, work.counters);
+        for (i, (l, hook)) in choice.loops.iter().zip(work.hooks).enumerate() {
             let found = &loops.all[*l as usize];
             let from = work.reversed.of(found.header).iter().copied();
             let mut latches: Vec<u32> = from.filter(|b| loops.contains(*l, *b)).collect();
             latches.sort_unstable();
             latches.dedup();
             latches.truncate(16);
-            let counter = counter.as_ref().map(|c| c.value.as_str());
+            let counter = work.counters[i].as_ref().map(|c| c.value.as_str());
             let Place { file, line, column } = self.source.of_loop(work.body, loops, *l, &latches);
             let variable = self.source.variable(work.body, found.header, counter, file.as_deref());
             let parent = match work.choice.parent(loops, *l) {
@@ -344,7 +347,7 @@ impl Run<'_> {
                 line,
                 column,
                 text: found.lines,
-                trip_count: None,
+                trip_count: trips[i],
             });
             self.counts.instrumented_loops += 1;
         }
@@ -393,7 +396,7 @@ fn number_hooks(
     mode: Mode,
 ) -> (Option<Hook>, Vec<Hook>) {
     let timed = mode == Mode::Timed;
-    let mut function = choice.function.then(|| Hook {
+    let mut function = choice.function.then_some(Hook {
         id: first,
         counters: true,
         slot: timed && !choice.loops.is_empty(),

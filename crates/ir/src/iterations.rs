@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use crate::function::Body;
 use crate::hooks::Writer;
 use crate::loops::Loops;
-use crate::rewrite::{Incoming, incoming};
+use crate::phi::{Incoming, incoming};
 use crate::scan::{Span, Token, Tokens, name};
 
 /// A value that counts the iterations of a loop.
@@ -26,6 +26,10 @@ pub struct Counter {
     pub start: String,
     /// What is added in each iteration; not 0.
     pub step: i64,
+    /// What the phi node gets from inside of the loop, with `%`.
+    pub next: String,
+    /// How many edges go back to the header.
+    pub latches: u32,
     /// Whether the header has an edge to itself: then its last run is an iteration, too.
     pub rotated: bool,
 }
@@ -33,7 +37,7 @@ pub struct Counter {
 impl Counter {
     /// Computes the iterations on an edge out of the loop: a value of type `i64`.
     pub fn at_exit(&self, writer: &mut Writer, from_header: bool) -> Option<String> {
-        let Self { value, bits, start, step, rotated } = self;
+        let Self { value, bits, start, step, rotated, .. } = self;
         let difference = match step {
             1.. => writer.value(format_args!("sub i{bits} {value}, {start}")),
             _ => writer.value(format_args!("sub i{bits} {start}, {value}")),
@@ -78,8 +82,8 @@ impl Search<'_> {
     /// The counter of a loop.
     pub fn counter(&mut self, l: u32) -> Option<Counter> {
         let header = self.loops.all[l as usize].header;
-        let found = self.body.phis_of(header).iter().find_map(|phi| self.phi(l, header, *phi));
-        found
+        let body = self.body;
+        body.phis_of(header).iter().find_map(|phi| self.phi(l, header, *phi))
     }
 
     fn phi(&mut self, l: u32, header: u32, phi: Span) -> Option<Counter> {
@@ -94,6 +98,7 @@ impl Search<'_> {
         let (mut start, mut next): (Option<&[u8]>, Option<&[u8]>) = (None, None);
         let mut latch = None;
         let mut rotated = false;
+        let mut latches = 0;
         for Incoming { value, block, .. } in incoming(self.text, phi) {
             let from = self.names.get(name(block.of(self.text))).copied();
             let value = value.of(self.text).trim_ascii();
@@ -104,6 +109,7 @@ impl Search<'_> {
             }
             *known = Some(value);
             if inside {
+                latches += 1;
                 rotated |= from == Some(header);
                 latch = latch.or(from);
             }
@@ -124,6 +130,8 @@ impl Search<'_> {
             bits,
             start: String::from_utf8(start.to_vec()).ok()?,
             step: step.constant,
+            next: String::from_utf8(next.to_vec()).ok()?,
+            latches,
             rotated,
         })
     }

@@ -9,10 +9,12 @@
 //! | [`scan`] | the text as statements and tokens |
 //! | [`module`] | the top level of a module: functions, target, attributes, metadata |
 //! | [`function`] | the body of a function: blocks, phi nodes, terminators, edges |
+//! | [`phi`] | the entries of a phi node |
 //! | [`dominators`] | the dominator tree of a control-flow graph |
 //! | [`loops`] | natural loops |
 //! | [`choice`] | which of them are instrumented |
 //! | [`iterations`] | values that count the iterations of a loop |
+//! | [`trips`] | how often a loop runs each time, where the text says so |
 //! | [`source`] | what a loop is called in its source |
 //! | [`hooks`] | the code of a hook |
 //! | [`rewrite`] | a function with hooks on the edges of its loops |
@@ -33,7 +35,9 @@ pub mod instrument;
 pub mod iterations;
 pub mod loops;
 pub mod module;
+pub mod phi;
 pub mod rewrite;
 pub mod scan;
 pub mod source;
 pub mod table;
+pub mod trips;

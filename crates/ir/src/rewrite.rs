@@ -15,7 +15,8 @@ use crate::function::{Block, Body, Terminator};
 use crate::hooks::{Hook, Kept, Writer, slot};
 use crate::iterations::Counter;
 use crate::loops::Loops;
-use crate::scan::{Span, Token, Tokens, name};
+use crate::phi::incoming;
+use crate::scan::{Span, name};
 
 /// The last part of the entry block.
 const TAIL: &str = "cpt.tail";
@@ -352,48 +353,4 @@ impl Work<'_> {
             }
         }
     }
-}
-
-/// An entry of a phi node.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Incoming {
-    /// With its brackets.
-    pub whole: Span,
-    /// The value, as it stands.
-    pub value: Span,
-    /// The name of the block, with `%`.
-    pub block: Span,
-}
-
-/// The entries of a phi node: `[ value, %block ]`.
-pub fn incoming(text: &[u8], phi: Span) -> Vec<Incoming> {
-    let mut found = Vec::new();
-    let mut depth = 0_u32;
-    let mut current = Incoming::default();
-    let mut comma = None;
-    let mut last = (Token::Mark(0), Span::default());
-    for (token, span) in Tokens::new(text, phi) {
-        match token {
-            Token::Mark(b'(' | b'[' | b'{' | b'<') => {
-                depth += 1;
-                if depth == 1 {
-                    current.whole.start = span.start;
-                    comma = None;
-                }
-            }
-            Token::Mark(close @ (b')' | b']' | b'}' | b'>')) => {
-                depth = depth.saturating_sub(1);
-                if let (0, b']', (Token::Local, block), Some(comma)) = (depth, close, last, comma) {
-                    current.whole.end = span.end;
-                    current.value = Span { start: current.whole.start + 1, end: comma };
-                    current.block = block;
-                    found.push(current);
-                }
-            }
-            Token::Mark(b',') if depth == 1 => comma = Some(span.start),
-            _ => {}
-        }
-        last = (token, span);
-    }
-    found
 }

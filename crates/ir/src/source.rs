@@ -36,6 +36,8 @@ pub struct Source<'a> {
     text: &'a [u8],
     module: &'a Module,
     files: HashMap<u32, Option<String>>,
+    /// The debug records of one function by what they are about, and where it is.
+    declarations: (Span, HashMap<&'a [u8], &'a [u8]>),
 }
 
 /// A `!DILocation`.
@@ -50,7 +52,7 @@ struct Location {
 impl<'a> Source<'a> {
     /// The debug information of a module.
     pub fn new(text: &'a [u8], module: &'a Module) -> Self {
-        Self { text, module, files: HashMap::new() }
+        Self { text, module, files: HashMap::new(), declarations: Default::default() }
     }
 
     /// The text of a node.
@@ -121,21 +123,23 @@ impl<'a> Source<'a> {
         if let Some(known) = self.files.get(&scope) {
             return known.clone();
         }
-        let mut at = scope;
-        let mut found = None;
-        for _ in 0..MOST_LEVELS {
-            let keys: [&[u8]; 2] = [b"file", b"scope"];
-            let Some([file, outer]) = self.fields(at, b"", keys) else { break };
-            if let Some(file) = self.value(file) {
-                let keys: [&[u8]; 1] = [b"filename"];
-                found = self.fields(file, b"DIFile", keys).and_then(|[name]| self.string(name));
-                break;
-            }
-            let Some(outer) = self.value(outer) else { break };
-            at = outer;
-        }
+        let found = self.find_file(scope);
         self.files.insert(scope, found.clone());
         found
+    }
+
+    fn find_file(&self, scope: u32) -> Option<String> {
+        let mut at = scope;
+        for _ in 0..MOST_LEVELS {
+            let keys: [&[u8]; 2] = [b"file", b"scope"];
+            let [file, outer] = self.fields(at, b"", keys)?;
+            if let Some(file) = self.value(file) {
+                let keys: [&[u8]; 1] = [b"filename"];
+                return self.fields(file, b"DIFile", keys).and_then(|[name]| self.string(name));
+            }
+            at = self.value(outer)?;
+        }
+        None
     }
 
     fn place(&mut self, location: Location) -> Place {
@@ -258,48 +262,75 @@ impl<'a> Source<'a> {
         }
         let by_label = || of_tvm(block.label.of(self.text));
         let by_name = || phis.iter().find_map(|phi| readable(phi));
-        let mut by_memory = || {
-            let load = text.split(|b| *b == b'\n').map(<[u8]>::trim_ascii);
-            let load = load.filter(|line| !line.is_empty() && line[0] != b';').take(4);
-            let mut addresses = load.filter_map(|line| {
-                let tokens: Vec<_> = Tokens::new(line, Span::new(0, line.len())).take(7).collect();
-                let is = |i: usize, word: &[u8]| {
-                    tokens.get(i).is_some_and(|(_, span)| span.of(line) == word)
-                };
-                let address = tokens.get(6).filter(|(token, _)| *token == Token::Local);
-                (is(2, b"load") && is(5, b"ptr")).then_some(address?.1.of(line))
-            });
-            let address = addresses.next()?;
-            let entry = body.blocks[0].text.of(self.text);
-            let declared = self.recorded(&entry[..entry.len().min(MOST_BYTES)], address, file);
+        by_label().or_else(by_name).or_else(|| {
+            let address = first_load(text).filter(|_| phis.is_empty())?;
+            let record = self.declaration(body, address);
+            let declared = record.and_then(|record| self.recorded_in(record, address, file));
             declared.or_else(|| readable(address))
-        };
-        let found = by_label().or_else(by_name);
-        found.or_else(|| phis.is_empty().then(&mut by_memory).flatten())
+        })
     }
 
     /// The name of the variable in this file that a debug record connects with a value.
-    fn recorded(&mut self, text: &[u8], value: &[u8], file: Option<&str>) -> Option<String> {
-        let records = text.split(|b| *b == b'\n').filter(|line| {
-            let line = line.trim_ascii_start();
-            line.starts_with(b"#dbg_") || line.windows(10).any(|w| w == b"@llvm.dbg.")
-        });
-        for line in records {
-            let mut tokens = Tokens::new(line, Span::new(0, line.len()));
-            if tokens.any(|(token, span)| token == Token::Local && span.of(line) == value) {
-                let node = tokens.find(|(token, _)| *token == Token::Meta)?;
-                let keys: [&[u8]; 2] = [b"name", b"scope"];
-                let id = number(node.1.of(line))?;
-                let [name, scope] = self.fields(id, b"DILocalVariable", keys)?;
-                let own = self.value(scope).and_then(|scope| self.file(scope));
-                if file.is_some() && own.as_deref() != file {
-                    return None;
-                }
-                return self.string(name);
-            }
-        }
-        None
+    fn recorded(&mut self, text: &'a [u8], value: &[u8], file: Option<&str>) -> Option<String> {
+        let mut records = text.split(|b| *b == b'\n').filter(|line| is_record(line));
+        let record = records.find(|record| record_of(record) == Some(value))?;
+        self.recorded_in(record, value, file)
     }
+
+    /// The record of a function that says which variable is at an address. Those of a function are
+    /// collected when the first one is asked for.
+    fn declaration(&mut self, body: &Body, address: &[u8]) -> Option<&'a [u8]> {
+        let (first, last) = (body.blocks.first()?, body.blocks.last()?);
+        let span = Span { start: first.text.start, end: last.text.end };
+        if self.declarations.0 != span {
+            let records = span.of(self.text).split(|b| *b == b'\n').filter(|line| is_record(line));
+            let named = records.filter_map(|record| Some((record_of(record)?, record)));
+            self.declarations = (span, named.collect());
+        }
+        self.declarations.1.get(address).copied()
+    }
+
+    /// The name of the variable of a debug record.
+    fn recorded_in(&self, record: &[u8], value: &[u8], file: Option<&str>) -> Option<String> {
+        let mut tokens = Tokens::new(record, Span::new(0, record.len()));
+        tokens.find(|(token, span)| *token == Token::Local && span.of(record) == value)?;
+        let (_, node) = tokens.find(|(token, _)| *token == Token::Meta)?;
+        let keys: [&[u8]; 2] = [b"name", b"scope"];
+        let [name, scope] = self.fields(number(node.of(record))?, b"DILocalVariable", keys)?;
+        let own = self.value(scope).and_then(|scope| self.find_file(scope));
+        if file.is_some() && own.as_deref() != file {
+            return None;
+        }
+        self.string(name)
+    }
+}
+
+/// Whether a line is a debug record, or a call that is one in LLVM 18 and older.
+fn is_record(line: &[u8]) -> bool {
+    let line = line.trim_ascii_start();
+    line.starts_with(b"#dbg_")
+        || line.first().is_some_and(|b| matches!(b, b'c' | b't'))
+            && line.windows(10).take(24).any(|window| window == b"@llvm.dbg.")
+}
+
+/// The value or address that a debug record is about.
+fn record_of(record: &[u8]) -> Option<&[u8]> {
+    let mut tokens = Tokens::new(record, Span::new(0, record.len()));
+    let (_, value) = tokens.find(|(token, _)| *token == Token::Local)?;
+    Some(value.of(record))
+}
+
+/// The address of the first load among the first lines of a block.
+fn first_load(text: &[u8]) -> Option<&[u8]> {
+    let lines = text.split(|b| *b == b'\n').map(<[u8]>::trim_ascii);
+    let mut lines = lines.filter(|line| !line.is_empty() && line[0] != b';').take(4);
+    lines.find_map(|line| {
+        let tokens: Vec<_> = Tokens::new(line, Span::new(0, line.len())).take(7).collect();
+        let is =
+            |i: usize, word: &[u8]| tokens.get(i).is_some_and(|(_, span)| span.of(line) == word);
+        let (_, address) = tokens.get(6).filter(|(token, _)| *token == Token::Local)?;
+        (is(2, b"load") && is(5, b"ptr")).then(|| address.of(line))
+    })
 }
 
 /// The number after `key` in a statement: `!dbg !12`.

@@ -6,6 +6,7 @@
 
 mod support;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -115,9 +116,12 @@ fn exceptions_and_threads_print_the_same() {
     bench.same("exceptions.cpp", &["17"]);
 }
 
+/// A function, the depth and place of a loop in it, and how often it is entered.
+type Entered = (&'static str, Option<(u32, usize)>, u64);
+
 /// How often each loop of `kernels.c` is entered, by its function, depth, and place among the
 /// loops of that depth.
-fn entered(n: u64, m: u64) -> Vec<(&'static str, Option<(u32, usize)>, u64)> {
+fn entered(n: u64, m: u64) -> Vec<Entered> {
     let (a, b, c, d) = (Some((0, 0)), Some((1, 0)), Some((2, 0)), Some((3, 0)));
     vec![
         ("matmul_ijk", None, 1),
@@ -379,5 +383,191 @@ fn programs_of_rustc_print_the_same() {
             let hits: u64 = squares.iter().map(|row| row.hits).sum();
             assert_eq!(hits, 1, "{name} {mode:?}");
         }
+    }
+}
+
+/// How many packed arithmetic instructions each innermost loop of a function has, for functions
+/// and loops that have some: the name, and the numbers in order.
+fn vector_loops(object: &Path) -> BTreeMap<String, Vec<usize>> {
+    let mut objdump = Command::new("objdump");
+    let output = run(objdump.args(["-d", "--no-show-raw-insn"]).arg(object)).stdout;
+    let text = String::from_utf8(output).unwrap();
+    let mut all = BTreeMap::new();
+    for function in text.split("\n\n") {
+        let Some((head, code)) = function.trim_start().split_once(">:\n") else { continue };
+        let Some((_, name)) = head.split_once('<') else { continue };
+        let code: Vec<(u64, &str)> = code
+            .lines()
+            .filter_map(|line| line.trim_start().split_once(":\t"))
+            .filter_map(|(at, what)| Some((u64::from_str_radix(at, 16).ok()?, what)))
+            .collect();
+        let back = |(at, what): &(u64, &str)| {
+            let (jump, to) = what.strip_prefix('j')?.split_once(' ')?;
+            let to = u64::from_str_radix(to.trim_start().split(' ').next()?, 16).ok()?;
+            (jump != "mp" && to <= *at).then_some((to, *at))
+        };
+        let loops: BTreeSet<(u64, u64)> = code.iter().filter_map(back).collect();
+        let holds = |outer: (u64, u64), inner: (u64, u64)| {
+            outer != inner && outer.0 <= inner.0 && inner.1 <= outer.1
+        };
+        let innermost = loops.iter().filter(|l| !loops.iter().any(|inner| holds(**l, *inner)));
+        let packed = |what: &str| {
+            let word = what.split(' ').next().unwrap().trim_start_matches('v');
+            let float = ["add", "sub", "mul", "div", "max", "min"]
+                .iter()
+                .any(|op| [format!("{op}pd"), format!("{op}ps")].iter().any(|full| full == word));
+            float || ["padd", "psub", "pmul"].iter().any(|op| word.starts_with(op))
+        };
+        let mut counts: Vec<usize> = innermost
+            .map(|(from, to)| {
+                code.iter().filter(|(at, what)| from <= at && at <= to && packed(what)).count()
+            })
+            .filter(|count| *count > 0)
+            .collect();
+        counts.sort_unstable();
+        if !counts.is_empty() {
+            all.insert(name.to_owned(), counts);
+        }
+    }
+    all
+}
+
+#[test]
+fn vector_loops_are_those_of_the_uninstrumented_build() {
+    let Some(bench) = Bench::new() else { return };
+    if Command::new("objdump").arg("--version").output().is_err() {
+        return testkit::skip_this("objdump is not installed");
+    }
+    if !cfg!(target_arch = "x86_64") {
+        return testkit::skip_this("it knows the instructions of x86-64");
+    }
+    let text = bench.text("kernels.c", &["-O3", "-fno-slp-vectorize"]);
+    // The text is optimised: the compiler makes machine code of it and no more.
+    let compile = ["-O2", "-Xclang", "-disable-llvm-passes", "-c"];
+    let plain = vector_loops(&bench.link(&text, &compile));
+    assert!(plain.values().map(Vec::len).sum::<usize>() >= 4, "{plain:?}");
+    for options in [Options::default(), all(Mode::Sampled), all(Mode::Timed), all(Mode::Count)] {
+        let (path, _) = instrumented(&text, &options);
+        let found = vector_loops(&bench.link(&path, &compile));
+        assert_eq!(found, plain, "{:?} {:?}", options.mode, options.max_depth);
+    }
+}
+
+#[test]
+fn code_for_aarch64_compiles() {
+    let Some(bench) = Bench::new() else { return };
+    let target = ["-O2", "--target=aarch64-linux-gnu", "-ffreestanding", "-S", "-emit-llvm"];
+    let source = bench.scratch.join("kernel.c");
+    std::fs::write(
+        &source,
+        "void f(int n, float* x) { for (int i = 0; i < n; i++) for (int j = 0; j < i; j++) \
+         x[i] += x[j] * 2; }\n",
+    )
+    .unwrap();
+    let text = bench.scratch.join("kernel.ll");
+    let mut clang = bench.llvm.command("clang");
+    run(clang.args(target).arg("-o").arg(&text).arg(&source));
+    for mode in Mode::ALL {
+        let (path, _) = instrumented(&text, &all(mode));
+        assert_eq!(bench.llvm.verify(&path), Ok(()), "{mode:?}");
+        let assembly = path.with_extension("s");
+        let mut clang = bench.llvm.command("clang");
+        run(clang
+            .args(["-O2", "-S", "--target=aarch64-linux-gnu", "-o"])
+            .arg(&assembly)
+            .arg(&path));
+        let assembly = std::fs::read_to_string(&assembly).unwrap().to_lowercase();
+        let timed = matches!(mode, Mode::Sampled | Mode::Timed);
+        assert_eq!(assembly.contains("cntvct_el0"), timed, "{mode:?}");
+    }
+}
+
+/// The line of the source in which this text is for the `nth` time after `after`.
+fn line_of(source: &str, after: &str, text: &str, nth: usize) -> Option<u32> {
+    let from = source.lines().position(|line| line.contains(after))?;
+    let mut lines = source.lines().enumerate().skip(from).filter(|(_, line)| line.contains(text));
+    lines.nth(nth).map(|(number, _)| number as u32 + 1)
+}
+
+#[test]
+fn places_and_variables_are_those_of_the_source() {
+    let Some(bench) = Bench::new() else { return };
+    let source = std::fs::read_to_string(programs().join("kernels.c")).unwrap();
+    for level in ["-O0", "-O1"] {
+        let text = bench.text("kernels.c", &[level, "-g", "-fno-unroll-loops"]);
+        let table = instrumented(&text, &all(Mode::Count)).1;
+        let functions = ["matmul_ijk", "matmul_ikj", "interpret"];
+        for (function, variables) in
+            functions.into_iter().zip([&["i", "j", "k"][..], &["i", "k", "j"], &["i"]])
+        {
+            let loops: Vec<_> = table
+                .entries
+                .iter()
+                .filter(|e| e.function == function && e.depth.is_some())
+                .collect();
+            let found: Vec<_> = loops.iter().map(|e| e.variable.as_deref().unwrap()).collect();
+            assert_eq!(found, variables, "{function} {level}");
+            for (entry, variable) in loops.iter().zip(variables) {
+                let line =
+                    line_of(&source, &format!(" {function}("), &format!("for (int {variable} "), 0);
+                assert_eq!(entry.line, line, "{function} {variable} {level}");
+                assert!(entry.file.as_deref().unwrap().ends_with("kernels.c"), "{entry:?}");
+            }
+        }
+        let producer = table.producer.unwrap();
+        assert!(producer.contains("clang version"), "{producer}");
+    }
+    // A loop over a range is where the range is iterated, not in Rust's library.
+    let scratch = Scratch::new();
+    let Some(made) = by_rustc(&scratch) else { return without_llvm("rustc") };
+    let source = std::fs::read_to_string(programs().join("iterators.rs")).unwrap();
+    for made in made.iter().filter(|made| made.name.contains("-g")) {
+        let table = instrumented(&made.path, &all(Mode::Count)).1;
+        let outer =
+            table.entries.iter().find(|e| e.function.contains("squares") && e.depth == Some(0));
+        assert_eq!(
+            outer.unwrap().line,
+            line_of(&source, "fn squares", "for i in", 0),
+            "{}",
+            made.name
+        );
+    }
+}
+
+#[test]
+fn trip_counts_are_those_of_the_source() {
+    let Some(bench) = Bench::new() else { return };
+    let source = bench.scratch.join("trips.c");
+    // Each loop calls, so that none is unrolled or computed, and says its iterations in its name.
+    let loops = [
+        ("up7", "for (int i = 0; i < 7; i++)"),
+        ("by3_4", "for (int i = 1; i <= 12; i += 3)"),
+        ("down9", "for (int i = 9; i > 0; i--)"),
+        ("long5", "for (unsigned long i = 100; i != 90; i -= 2)"),
+        ("none", "for (int i = 0; i < n; i++)"),
+        ("early", "for (int i = 0; i < 7 && !g(3); i++)"),
+        ("outer6", "for (int i = 0; i < 6; i++) for (int j = 0; j < 3 && !g(j); j++)"),
+    ];
+    let mut text = "int g(int);\n".to_owned();
+    for (name, head) in loops {
+        text += &format!("void {name}(int n) {{ {head} g(n); g(0); }}\n");
+    }
+    std::fs::write(&source, text).unwrap();
+    for level in ["-O1", "-O2"] {
+        let path = bench.scratch.join("trips.ll");
+        let mut clang = bench.llvm.command("clang");
+        clang.args(["-S", "-emit-llvm", "-fno-unroll-loops", level, "-o"]).arg(&path);
+        run(clang.arg(&source));
+        let table = instrumented(&path, &all(Mode::Count)).1;
+        let trips = |name: &str| -> Vec<Option<u64>> {
+            let own = table.entries.iter().filter(|e| e.function == name && e.depth.is_some());
+            own.map(|e| e.trip_count).collect()
+        };
+        for (name, expected) in [("up7", 7), ("by3_4", 4), ("down9", 9), ("long5", 5)] {
+            assert_eq!(trips(name), [Some(expected)], "{name} {level}");
+        }
+        assert_eq!(trips("outer6"), [Some(6), None], "{level}");
+        assert_eq!(trips("none"), [None], "{level}");
+        assert_eq!(trips("early"), [None], "{level}");
     }
 }

@@ -235,12 +235,9 @@ fn false_attributes_are_taken_away_and_true_ones_stay() {
     assert_eq!(line("declare double @sin"), "declare double @sin(double) #2");
     assert_eq!(line("define i32 @f"), "define i32 @f(i32 %x) #3 {");
     assert_eq!(line("define i32 @g").trim_end_matches([' ', '{']), "define i32 @g(ptr %fp)");
-    for (call, group) in [
-        ("  %a = call", "#4"),
-        ("  %b = call", "#4"),
-        ("  %c = call", "#2"),
-        ("  %d = call", "#4"),
-    ] {
+    for (call, group) in
+        [("  %a = call", "#4"), ("  %b = call", "#4"), ("  %c = call", "#2"), ("  %d = call", "#4")]
+    {
         assert!(line(call).ends_with(group), "{}", line(call));
     }
     assert!(line("attributes #3").contains("nounwind willreturn"), "{}", line("attributes #3"));

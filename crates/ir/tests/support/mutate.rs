@@ -82,12 +82,17 @@ odd.a:
 odd.b:
   br label %odd.c
 odd.c:
-  br i1 %c, label %odd.b, label %done
+  br i1 %c, label %odd.b, label %fixed
 done:
   %r = musttail call fastcc i64 @n(i64 1, ptr %p)
   ret i64 %r
 dead:
   br label %outer
+fixed:
+  %k = phi i32 [ 0, %odd.c ], [ %k.next, %fixed ]
+  %k.next = add nuw nsw i32 %k, 3
+  %k.done = icmp slt i32 %k.next, 12
+  br i1 %k.done, label %fixed, label %done
 }
 define void @i(ptr %p) naked { unreachable }
 attributes #3 = { memory(none) }
@@ -101,7 +106,7 @@ pub fn check(text: &[u8], choice: u64) -> bool {
         mode: Mode::ALL[(choice % 4) as usize],
         max_depth: [None, Some(0), Some(9)][(choice / 4 % 3) as usize],
         min_height: [None, Some(0)][(choice / 12 % 2) as usize],
-        siblings: choice / 24 % 5 == 0,
+        siblings: (choice / 24).is_multiple_of(5),
         functions: [Functions::WithLoops, Functions::All, Functions::None]
             [(choice / 120 % 3) as usize],
         target: Some("x86_64-linux-gnu"),

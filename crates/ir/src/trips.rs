@@ -1,0 +1,142 @@
+//! How often a loop runs each time, where the text alone says so: its counter begins at a number,
+//! and its only exit compares the counter with a number.
+
+use crate::choice::Choice;
+use crate::dominators::NONE;
+use crate::function::Body;
+use crate::iterations::Counter;
+use crate::loops::Loops;
+use crate::scan::{Span, Token, Tokens};
+
+/// The exits of a loop.
+#[derive(Clone, Copy, Debug, Default)]
+struct Exits {
+    /// How many edges leave it.
+    edges: u32,
+    /// The block from which the last of them comes.
+    from: u32,
+}
+
+/// The iterations of each hit of the chosen loops, in the order of [`Choice::loops`]. It looks at
+/// each edge once for each chosen loop that the edge leaves, as the rewriting does, which limits
+/// how many there may be.
+pub fn trip_counts(
+    text: &[u8],
+    body: &Body,
+    loops: &Loops,
+    choice: &Choice,
+    counters: &[Option<Counter>],
+) -> Vec<Option<u64>> {
+    let mut exits = vec![Exits::default(); loops.all.len()];
+    for from in 0..body.blocks.len() as u32 {
+        for edge in body.leaving(from) {
+            let inner = loops.innermost[from as usize];
+            let mut at = choice.nearest.get(inner as usize).copied().unwrap_or(NONE);
+            while at != NONE && !loops.contains(at, edge.to) {
+                let own = &mut exits[at as usize];
+                own.edges += 1;
+                own.from = from;
+                at = choice.parent(loops, at);
+            }
+        }
+    }
+    let chosen = choice.loops.iter().zip(counters);
+    chosen
+        .map(|(l, counter)| {
+            let (exits, counter) = (exits[*l as usize], counter.as_ref()?);
+            let only = (exits.edges == 1).then_some(exits.from)?;
+            trips(text, body, loops, *l, only, counter)
+        })
+        .collect()
+}
+
+/// The iterations of a loop with one exit, in block `from`.
+fn trips(
+    text: &[u8],
+    body: &Body,
+    loops: &Loops,
+    l: u32,
+    from: u32,
+    counter: &Counter,
+) -> Option<u64> {
+    let header = loops.all[l as usize].header;
+    let [first, second] = body.leaving(from) else { return None };
+    // Each iteration has to pass it: it is the header, or the only block that goes back.
+    let latch = [first, second].iter().any(|edge| edge.to == header);
+    if from != header && !(latch && counter.latches == 1) {
+        return None;
+    }
+    let goes_on = loops.contains(l, first.to);
+    let tokens: Vec<_> = Tokens::new(text, body.blocks[from as usize].terminator).take(3).collect();
+    let (Token::Local, condition) = *tokens.get(2)? else { return None };
+    let block = body.blocks[from as usize].text.of(text);
+    let condition = condition.of(text);
+    let line = block
+        .split(|b| *b == b'\n')
+        .map(<[u8]>::trim_ascii_start)
+        .filter_map(|line| line.strip_prefix(condition))
+        .find_map(|line| line.strip_prefix(b" = icmp "))?;
+    let words: Vec<&[u8]> =
+        Tokens::new(line, Span::new(0, line.len())).map(|(_, span)| span.of(line)).collect();
+    let words = words.strip_prefix(&[&b"samesign"[..]]).unwrap_or(&words);
+    let [predicate, _, value, comma, limit, ..] = words else { return None };
+    let start = decimal(counter.start.as_bytes())?;
+    let mut at = match *value {
+        value if value == counter.value.as_bytes() => start,
+        value if value == counter.next.as_bytes() => start.checked_add(counter.step.into())?,
+        _ => return None,
+    };
+    let (mut limit, mut step) = (decimal(limit)?, i128::from(counter.step));
+    if *comma != b"," {
+        return None;
+    }
+    let predicate = if goes_on { predicate } else { inverse(predicate)? };
+    if predicate.first() == Some(&b'u') && (at < 0 || limit < 0) {
+        return None;
+    }
+    let passed = match predicate {
+        b"ne" => {
+            let distance = limit - at;
+            (distance % step == 0 && distance / step >= 0).then(|| distance / step)?
+        }
+        _ => {
+            // All others become `at < limit` with a step that goes up.
+            if predicate.get(1) == Some(&b'g') {
+                (at, limit, step) = (-at, -limit, -step);
+            }
+            if predicate.ends_with(b"e") {
+                limit += 1;
+            }
+            if step <= 0
+                || !matches!(
+                    predicate,
+                    b"ult" | b"slt" | b"ule" | b"sle" | b"ugt" | b"sgt" | b"uge" | b"sge"
+                )
+            {
+                return None;
+            }
+            if at < limit { (limit - at + step - 1) / step } else { 0 }
+        }
+    };
+    let last = from != header || counter.rotated;
+    u64::try_from(passed + i128::from(last)).ok()
+}
+
+fn decimal(bytes: &[u8]) -> Option<i128> {
+    std::str::from_utf8(bytes).ok()?.parse::<i64>().ok().map(i128::from)
+}
+
+fn inverse(predicate: &[u8]) -> Option<&'static [u8]> {
+    Some(match predicate {
+        b"eq" => b"ne",
+        b"ult" => b"uge",
+        b"ule" => b"ugt",
+        b"ugt" => b"ule",
+        b"uge" => b"ult",
+        b"slt" => b"sge",
+        b"sle" => b"sgt",
+        b"sgt" => b"sle",
+        b"sge" => b"slt",
+        _ => return None,
+    })
+}
