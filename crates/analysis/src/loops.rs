@@ -81,7 +81,8 @@ pub struct LoopData<'a> {
     pub modules: &'a [LoopModule],
     /// What each thread counted for each id.
     pub rows: &'a [LoopRow],
-    /// Mode log: begins and ends; those of one thread in the order in which they happened.
+    /// Mode log: begins and ends; those of one thread and module in the order in which they
+    /// happened.
     pub events: &'a [LoopEvent],
     /// For each process, which of the profile's counters those of its rows are. A process that is not
     /// there has none.

@@ -77,6 +77,10 @@ def test_hits_are_trip_counts_and_results_are_the_same(mode):
     assert rows[2].parent == rows[1].id and rows[1].parent == rows[0].id
     functions = [row for row in loops if row.kind == "function" and row.hits]
     assert {row.hits for row in functions} == {3}
+    assert loops.find("nest_compute_").hits == 3
+    assert loops.find("nest_compute_", rows[2].name) == rows[2]
+    with pytest.raises(LookupError, match="no loops are called nest_compute_:z"):
+        loops.find("nest_compute_", "z")
     if mode == "count":
         assert all(row.inclusive_ns is None and row.timed_hits is None for row in rows.values())
     else:

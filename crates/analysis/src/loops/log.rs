@@ -1,6 +1,6 @@
 //! Mode log: begins and ends, matched.
 //!
-//! Each thread has a stack. An end belongs to the innermost begin of the same id that is still
+//! Each thread has a stack for each module, because only their order is known. An end belongs to the innermost begin of the same id that is still
 //! open; what was begun within that and not ended was left by an exception or `longjmp`. An end without
 //! a begin (its begin was not written down) is counted and otherwise left out.
 
@@ -30,12 +30,13 @@ pub struct LoggedHit {
 /// All hits in the order in which they began, thread by thread as the events have them; and how
 /// many ends have no begin.
 pub fn hits(modules: &[LoopModule], events: &[LoopEvent]) -> (Vec<LoggedHit>, u64) {
-    // Functions of several modules call each other, so the stack is the thread's.
     let mut open: HashMap<(usize, u32), Vec<usize>> = HashMap::new();
     let (mut hits, mut lonely) = (Vec::new(), 0);
     for event in events {
-        let Some(module) = modules.get(event.module) else { continue };
-        let open = open.entry((module.process, event.tid)).or_default();
+        if event.module >= modules.len() {
+            continue;
+        }
+        let open = open.entry((event.module, event.tid)).or_default();
         if !event.end {
             open.push(hits.len());
             hits.push(LoggedHit {
@@ -49,8 +50,7 @@ pub fn hits(modules: &[LoopModule], events: &[LoopEvent]) -> (Vec<LoggedHit>, u6
             });
             continue;
         }
-        let own = |hit: &LoggedHit| (hit.module, hit.id) == (event.module, event.id);
-        match open.iter().rposition(|at| own(&hits[*at])) {
+        match open.iter().rposition(|at| hits[*at].id == event.id) {
             Some(place) => {
                 let hit: &mut LoggedHit = &mut hits[open[place]];
                 // A clock that goes back is not believed.

@@ -21,6 +21,7 @@ fn help_of_every_command() {
     for command in ["export", "check", "merge"] {
         golden.check(&format!("help-trace-{command}"), 0, &["trace", command, "--help"]);
     }
+    golden.check("help-loops-report", 0, &["loops", "report", "--help"]);
     golden.check("no-command", 2, &[]);
 }
 

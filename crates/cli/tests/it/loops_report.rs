@@ -103,12 +103,12 @@ fn of_line(rows: &[Value], line: u64) -> &Value {
 
 fn delay_is_where_it_is(test: &str, mode: &str) {
     let Some(program) = Instrumented::new(test, mode) else { return };
-    for slow in 0..SIBLINGS.len() {
+    for (slow, (slow_line, _)) in SIBLINGS.into_iter().enumerate() {
         let rows = program.rows(slow);
         let outer = of_line(&rows, 23);
         assert_eq!(outer["hits"], 1);
         let own = |row: &Value| row["compensated"]["self"]["ns"].as_f64().unwrap();
-        let waits = own(of_line(&rows, SIBLINGS[slow].0));
+        let waits = own(of_line(&rows, slow_line));
         for (n, (line, iterations)) in SIBLINGS.into_iter().enumerate() {
             let row = of_line(&rows, line);
             assert_eq!((&row["hits"], &row["parent"]), (&ROUNDS.into(), &outer["id"]));
@@ -231,6 +231,48 @@ fn perfetto_nests_the_hits() {
     let facts: Vec<String> =
         oracle.query(facts).iter().filter_map(|row| Some(row[0].as_str()?.to_owned())).collect();
     assert!(facts.iter().any(|facts| facts.contains("most_expensive")), "{facts:?}");
+}
+
+/// pyarrow reads from Parquet what CSV says, of rows and of the records of mode log.
+#[test]
+fn parquet_says_what_csv_says() {
+    const COMPARE: &str = r#"
+import csv, sys
+import pyarrow as pa, pyarrow.parquet as pq
+parquet, text, schema, least = sys.argv[1:]
+file = pq.ParquetFile(parquet)
+assert file.metadata.metadata[b"counterpoint.schema"] == schema.encode()
+table, rows = file.read(), list(csv.DictReader(open(text, newline="")))
+assert list(rows[0]) == table.column_names and len(rows) == table.num_rows >= int(least)
+types = {f.name: f.type for f in file.schema_arrow}
+assert types["id"] == pa.uint32() and types["ticks"] == pa.uint64(), types
+for name in table.column_names:
+    for row, value in zip(rows, table.column(name).to_pylist()):
+        cell = row[name]
+        if isinstance(value, bool):
+            value = str(value).lower()
+        assert cell == "" if value is None else type(value)(cell) == value, (name, cell, value)
+"#;
+    let test = "parquet_says_what_csv_says";
+    let Some(python) = crate::support::python_with(test, "pyarrow") else { return };
+    let Some(program) = Instrumented::new(test, "log") else { return };
+    program.rows(1);
+    let profile = program.scratch.join("1.cpt");
+    let kinds = [
+        ("loops", "counterpoint.loop_rows/1", "8"),
+        ("loop-events", "counterpoint.loop_events/1", "1000"),
+    ];
+    for (what, schema, least) in kinds {
+        let export = |format: &str| {
+            let to = program.scratch.join(&format!("{what}.{format}"));
+            let command = &mut Command::new(env!("CARGO_BIN_EXE_counterpoint"));
+            command.args(["export", "--what", what, "--format", format, "-o"]).arg(&to);
+            output(command.arg(&profile));
+            to
+        };
+        let files = [export("parquet"), export("csv")];
+        output(Command::new(&python).args(["-c", COMPARE]).args(files).args([schema, least]));
+    }
 }
 
 /// Every view knows them, and what was said in one line at the end of the run.

@@ -154,7 +154,7 @@ pub fn notes(tree: &LoopTree, all: bool) -> Vec<String> {
     let rows = |n: u64| plural(n.into(), "row");
     if tree.beyond > 0 {
         let (rows, ids) = (rows(tree.beyond), tree.ids);
-        notes.push(format!("{rows} with ids beyond the module's {ids} were skipped"));
+        notes.push(format!("skipped: {rows} with ids beyond the module's {ids}"));
     }
     if tree.damaged > 0 {
         let rows = rows(tree.damaged);
@@ -184,7 +184,7 @@ pub fn of_table(loops: &Loops<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     if loops.table.strays > 0 {
         let rows = plural(loops.table.strays.into(), "row");
-        notes.push(format!("{rows} of unknown modules were skipped"));
+        notes.push(format!("skipped: {rows} of unknown modules"));
     }
     notes
 }

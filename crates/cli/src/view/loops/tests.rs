@@ -31,7 +31,7 @@ fn entry(id: u32, function: &str, parent: Option<u32>, depth: Option<u32>, line:
         siblings: 0,
         label: depth.map(|_| format!("for_body_{id}")),
         variable: depth.map(|depth| ["i", "j", "k"][depth as usize].into()),
-        file: Some("/home/me/matmul.c".into()),
+        file: Some("/src/matmul.c".into()),
         line: Some(line),
         column: Some(3),
         text: [10 * id + 1, 10 * id + 9],
@@ -78,7 +78,7 @@ fn recorded() -> Recorded {
     let modules = vec![
         LoopModule {
             cost,
-            object: Some("/home/me/matmul".into()),
+            object: Some("/opt/matmul".into()),
             ..module(TIMED, 1, 5, table(TIMED, "matmul.ll", "timed", entries))
         },
         module(BARE, 2, 3, None),
