@@ -1,5 +1,5 @@
 //! The code of a hook: what runs when a function or loop begins and ends. `loops.h` says what each
-//! number means; `docs/loops.md` shows the code of each mode.
+//! number means, and `docs/loops.md` what each mode does.
 //!
 //! Every number of an entry is read and written with a monotonic atomic access, which is a plain
 //! load or store in machine code. It keeps each number whole for those who read it at the same

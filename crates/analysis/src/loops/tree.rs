@@ -1,7 +1,5 @@
 //! Which side table a module has, and the order of its rows.
 
-use std::fmt;
-
 use ir::table::SideTable;
 use profile::loops::LoopModule;
 
@@ -22,9 +20,10 @@ pub enum TableChoice {
 }
 
 /// Why a side table was not used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnfitTable {
     /// No module of the profile has its identity.
+    #[error("the side table is of module {table}, and the profile has {}", listed(.modules))]
     OtherModule {
         /// The identity in the table.
         table: String,
@@ -32,6 +31,9 @@ pub enum UnfitTable {
         modules: Vec<String>,
     },
     /// The module of its identity has another number of ids.
+    #[error(
+        "the side table of module {module} has {entries} entries, and the module has {ids} ids"
+    )]
     OtherIds {
         /// The identity of both.
         module: String,
@@ -42,25 +44,10 @@ pub enum UnfitTable {
     },
 }
 
-impl fmt::Display for UnfitTable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OtherModule { table, modules } if modules.is_empty() => {
-                write!(f, "the side table is of module {table}, and the profile has no module")
-            }
-            Self::OtherModule { table, modules } => {
-                write!(f, "the side table is of module {table}, and the profile has ")?;
-                write!(f, "{}", modules.join(", "))
-            }
-            Self::OtherIds { module, entries, ids } => write!(
-                f,
-                "the side table of module {module} has {entries} entries, and the module has {ids} ids"
-            ),
-        }
-    }
+/// How the modules of a profile are named in an error.
+fn listed(modules: &[String]) -> String {
+    if modules.is_empty() { "no module".to_owned() } else { modules.join(", ") }
 }
-
-impl std::error::Error for UnfitTable {}
 
 /// Whether a side table belongs to a module of the profile.
 ///
