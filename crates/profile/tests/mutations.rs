@@ -194,10 +194,14 @@ fn damaged_loops() {
     let mut put = |at: usize, bytes: &[u8]| run[at..at + bytes.len()].copy_from_slice(bytes);
     // docs/file-format.md: a run, and in it a block.
     put(0, b"CPTLOOP1");
-    (put(8, &[1]), put(12, &[1]), put(56, &768u64.to_le_bytes()));
+    put(8, &[1]);
+    put(12, &[1]);
+    put(56, &768u64.to_le_bytes());
     let block = 256;
-    (put(block, &[1]), put(block + 4, &[2]), put(block + 8, &[1]), put(block + 12, &[2]));
-    (put(block + 16, &512u64.to_le_bytes()), put(block + 24, &[2]));
+    for field in [(0, 1), (4, 2), (8, 1), (12, 2), (24, 2)] {
+        put(block + field.0, &[field.1]);
+    }
+    put(block + 16, &512u64.to_le_bytes());
     for word in 0..16 {
         put(block + 128 + 8 * word, &[1 + word as u8]);
         put(block + 256 + 8 * word, &[1 + word as u8]);
