@@ -7,6 +7,7 @@ use libfuzzer_sys::fuzz_target;
 mod mutate;
 
 fuzz_target!(|data: &[u8]| {
-    let choice = data.iter().take(64).fold(0_u64, |sum, byte| sum.wrapping_mul(31) + u64::from(*byte));
+    let choice =
+        data.iter().take(64).fold(0_u64, |sum, byte| sum.wrapping_mul(31) + u64::from(*byte));
     mutate::check(data, choice);
 });

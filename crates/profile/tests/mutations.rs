@@ -8,9 +8,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use record::page::{HEADER_BYTES, PageHeader, PageStart, seal};
+use record::page::{HEADER_BYTES, PAGE_BYTES, PageHeader, PageStart, seal};
 use record::{Call, GroupLayout};
-use testkit::fuzz::{layouts, page_of, profile, read_page};
+use testkit::fuzz::{layouts, loops, page_of, profile, read_page};
 use testkit::{CallScript, Item, PageMaker, ProfileScript, Random, Scratch};
 
 const DECODES: u64 = 1_000_000;
@@ -186,5 +186,46 @@ fn damaged_files_of_pages() {
         let mut damaged = pages.clone();
         damage(&mut random, &mut damaged, 0);
         profile(&dir, &damaged);
+    }
+}
+
+/// A run of pages with one block of two ids, one counter and room for two events, and the frames that
+/// it becomes: both damaged again and again.
+#[test]
+fn damaged_loops() {
+    let mut run = vec![0u8; PAGE_BYTES];
+    let mut put = |at: usize, bytes: &[u8]| run[at..at + bytes.len()].copy_from_slice(bytes);
+    // docs/file-format.md: a run, and in it a block.
+    put(0, b"CPTLOOP1");
+    put(8, &[1]);
+    put(12, &[1]);
+    put(56, &768u64.to_le_bytes());
+    let block = 256;
+    for field in [(0, 1), (4, 2), (8, 1), (12, 2), (24, 2)] {
+        put(block + field.0, &[field.1]);
+    }
+    put(block + 16, &512u64.to_le_bytes());
+    for word in 0..16 {
+        put(block + 128 + 8 * word, &[1 + word as u8]);
+        put(block + 256 + 8 * word, &[1 + word as u8]);
+    }
+    put(block + 384, &[3]);
+    let mut file = Vec::new();
+    for block in record::loops::Run::parse(&run).unwrap().blocks() {
+        let write = |frame: &[u8]| {
+            file.extend_from_slice(frame);
+            Ok::<(), ()>(())
+        };
+        block.unwrap().write(write).unwrap();
+    }
+    assert_eq!(record::loops::read_frames(&file).frames.len(), 2, "rows and events");
+    run.truncate(768);
+    let mut r = Random(0x2026_1122);
+    for whole in [run, file] {
+        for _ in 0..100_000 {
+            let mut bytes = whole.clone();
+            damage(&mut r, &mut bytes, 8);
+            loops(&bytes);
+        }
     }
 }

@@ -3,11 +3,13 @@
 //!
 //! Every function here panics with a description if a reader breaks one of its promises.
 
+use std::convert::Infallible;
 use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
 use profile::{PageDecoder, Profile};
+use record::loops::{EVENT_BYTES, LoopFrame, Run, read_frames};
 use record::page::{HEADER_BYTES, PAGE_BYTES, PageReader, PageStart};
 use record::{Call, GroupLayout, Record};
 
@@ -91,4 +93,37 @@ pub fn profile(dir: &Path, pages: &[u8]) {
     let rows: usize =
         profile.batches(None).map(|batch| batch.expect("batches are consistent").num_rows()).sum();
     assert_eq!(rows, calls, "batches and pages");
+}
+
+/// Bytes as a file of loops, and as a run of pages with tables.
+///
+/// # Panics
+/// A reader gives more than there are bytes for, or what a run says cannot be read back.
+pub fn loops(bytes: &[u8]) {
+    let read = read_frames(bytes);
+    // A name that is not UTF-8 becomes longer.
+    let frames = read.frames.iter().filter(|frame| !matches!(frame, LoopFrame::Module(_)));
+    let written: usize = frames.map(|frame| frame.to_bytes().len()).sum();
+    assert!(written <= bytes.len(), "{written} bytes of frames in {}", bytes.len());
+    assert!(read.torn <= bytes.len() as u64);
+    let Ok(run) = Run::parse(bytes) else { return };
+    let mut count = 0;
+    for block in run.blocks().flatten() {
+        let mut file = Vec::new();
+        let write = |frame: &[u8]| {
+            file.extend_from_slice(frame);
+            Ok::<(), Infallible>(())
+        };
+        let Ok(()) = block.write(write);
+        let back = read_frames(&file);
+        assert_eq!(back.torn, 0, "frames of a run that are not frames");
+        for frame in back.frames {
+            count += match frame {
+                LoopFrame::Rows(rows) => rows.rows.len(),
+                LoopFrame::Events(events) => events.events.len(),
+                _ => 0,
+            };
+        }
+    }
+    assert!(count <= bytes.len() / EVENT_BYTES, "{count} rows and events");
 }
