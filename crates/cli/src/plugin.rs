@@ -36,9 +36,10 @@ pub struct Args {
 enum What {
     /// List the profilers in plugins, with the kinds of events that they support
     List(list::Args),
-    /// Drive a plugin through every call, size and null of the interface, and say what it does wrong
+    /// Check a plugin against the interface: every call, in every order, with wrong sizes and null
+    /// pointers
     Check(check::Args),
-    /// Record with plugins for some time, without a program
+    /// Record with plugins for some time, without a program to profile
     Run(record::Args),
     #[command(hide = true)]
     Child(child::Args),

@@ -26,7 +26,7 @@ pub struct Args {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// A line for each thing that it does wrong
+    /// One line for each finding
     #[default]
     Text,
     /// One JSON document

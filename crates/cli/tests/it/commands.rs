@@ -21,7 +21,12 @@ fn help_of_every_command() {
     for command in ["export", "check", "merge"] {
         golden.check(&format!("help-trace-{command}"), 0, &["trace", command, "--help"]);
     }
-    golden.check("help-loops-report", 0, &["loops", "report", "--help"]);
+    for command in ["instrument", "report"] {
+        golden.check(&format!("help-loops-{command}"), 0, &["loops", command, "--help"]);
+    }
+    for command in ["list", "check", "run"] {
+        golden.check(&format!("help-plugin-{command}"), 0, &["plugin", command, "--help"]);
+    }
     golden.check("no-command", 2, &[]);
 }
 
