@@ -32,7 +32,7 @@ fn clang(test: &str) -> Option<&'static str> {
     };
     let found = all.into_iter().find(works);
     if found.is_none() {
-        skip(test, "no clang of LLVM 15 or later");
+        skip("loops_report", &format!("{test} found no clang of LLVM 15 or later"));
     }
     found
 }
