@@ -4,9 +4,9 @@
 //!
 //! | module | advice about |
 //! |---|---|
-//! | `counters` | a counter that does not open or count ([`machine::check::Cause`]) |
-//! | `machine` | what limits this machine ([`machine::doctor::Limit`]) |
-//! | `names` | a counter list that cannot be used ([`names::NameCause`]) |
+//! | `counters` | a counter that does not open or count ([`machine::check::Cause`](::machine::check::Cause)) |
+//! | `machine` | what limits this machine ([`machine::doctor::Limit`](::machine::doctor::Limit)) |
+//! | `names` | a counter list that cannot be used ([`names::NameCause`](::names::NameCause)) |
 //! | `metrics` | a metric that cannot be used ([`model::metric::MetricCause`]) |
 //! | `wanted` | words that people type for which there is no counter (`ipc`, `memory`) |
 //! | `devices` | a device that cannot be counted |

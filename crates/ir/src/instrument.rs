@@ -65,7 +65,7 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// Reads a function and finds its loops. A function that [`Body::strange`] is said of has none.
+    /// Reads a function and finds its loops. A function with syntax that the reader does not understand has none.
     pub fn read<'a>(
         &mut self,
         text: &'a [u8],

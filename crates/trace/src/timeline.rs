@@ -87,7 +87,7 @@ impl<'a> Arg<'a> {
 }
 
 /// Identifies a list of arguments by its keys: while a timeline is written, all lists with the same
-/// number (below [`Shape::MOST`]) have the same keys in the same order.
+/// number (below [`KeysId::MOST`]) have the same keys in the same order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeysId(pub u8);
 

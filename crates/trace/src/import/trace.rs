@@ -68,7 +68,7 @@ pub struct Import {
     forms: Box<[u64; 256]>,
 }
 
-/// Receives one trace: a [`Sink`].
+/// Receives one trace: a [`EventSink`].
 #[derive(Debug)]
 pub struct OneTrace<'a> {
     all: &'a mut Import,
