@@ -14,6 +14,7 @@ mod dispatch;
 mod guest_reads;
 mod idle_start;
 mod loops;
+mod loops_slowdown;
 mod machine;
 mod plan;
 mod price;
@@ -99,6 +100,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "loops",
         about: "hits of instrumented loops beside bare time stamps and LLVM's XRay",
         prepare: loops::prepare,
+    },
+    Benchmark {
+        name: "loops-slowdown",
+        about: "kernels with instrumented loops beside the same kernels without, and the instrumenter",
+        prepare: loops_slowdown::prepare,
     },
     Benchmark {
         name: "report-10m",
