@@ -86,8 +86,10 @@ fn parts(text: &str) -> (String, Vec<Part>) {
             before.push_str(line);
             continue;
         };
-        if let Some(calls) = line.strip_suffix(" matching calls, of which:") {
-            part.calls = calls.trim().parse().unwrap();
+        if let Some((calls, "matching call, of which:" | "matching calls, of which:")) =
+            line.trim().split_once(' ')
+        {
+            part.calls = calls.parse().unwrap();
         }
         part.lines.push(line.to_owned());
     }
