@@ -90,6 +90,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     let lines = repeated(&std::fs::read_to_string(&text)?)?;
     let count = lines.lines().count();
     std::fs::write(&long, lines)?;
+    let table = scratch.join("million.loops.json");
 
     let profile = scratch.join("matmul.cpt");
     let recorded = |program: &Path, profile: &Path, binary: &Path| {
@@ -130,9 +131,9 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         Case {
             label: "instrument",
             command: Box::new(move || {
-                let mut command = Command::new(&program);
-                command.args(["loops", "instrument", "-o", "/dev/null", "--table", "/dev/null"]);
-                command.arg(&long);
+                let mut command = Command::new("sh");
+                let script = "exec \"$1\" loops instrument \"$2\" -o - --table \"$3\" >/dev/null";
+                command.args(["-c", script, "sh"]).arg(&program).arg(&long).arg(&table);
                 command
             }),
             observe: Observe::Process,
