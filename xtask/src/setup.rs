@@ -237,6 +237,12 @@ pub fn oracles() {
 pub fn llvm() {
     // SAFETY: geteuid has no preconditions and cannot fail.
     let root = unsafe { libc::geteuid() } == 0;
+    let apt = |arguments: &[&str], packages: &[String]| {
+        let mut apt = Command::new("apt-get");
+        apt.env("DEBIAN_FRONTEND", "noninteractive").args(arguments).args(packages);
+        apt.output().is_ok_and(|out| out.status.success())
+    };
+    let mut updated = false;
     for version in [19, 22] {
         let packages = [format!("clang-{version}"), format!("llvm-{version}")];
         let tools = [format!("clang-{version}"), format!("opt-{version}")];
@@ -245,12 +251,9 @@ pub fn llvm() {
             continue;
         }
         say(format_args!("install the packages {} …", packages.join(", ")));
-        let installed = Command::new("apt-get")
-            .env("DEBIAN_FRONTEND", "noninteractive")
-            .args(["install", "-y", "--no-install-recommends"])
-            .args(&packages)
-            .output();
-        if !installed.is_ok_and(|out| out.status.success()) {
+        // A new machine may not have the lists of packages, or may have old ones.
+        updated = updated || apt(&["update"], &[]);
+        if !apt(&["install", "-y", "--no-install-recommends"], &packages) {
             say("they cannot be installed; tests of loops that need them skip");
         }
     }
