@@ -1,4 +1,5 @@
-//! The functions that a plugin hands its events to.
+//! The functions that a plugin hands its events to. Each checks what it is given: null pointers, sizes,
+//! types, and whether it may be called now.
 //!
 //! A plugin may call them with any arguments, from any thread, and after the call that they were
 //! valid for. So a builder is never freed (there is one per profiler), everything in it is behind one

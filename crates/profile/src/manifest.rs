@@ -1,10 +1,13 @@
 //! The manifest: a small JSON file that describes a profile directory.
 //!
 //! ```text
-//!  run/env writes it ──► "recording", pool = path ──► program runs ──► "finished", exit, notes
-//!                                                                          │ collect
-//!                                           pool = null ◄── pool_collected ┘
+//!  written ──► "recording", pool = path ──► program runs ──► "finished", exit, notes
+//!                                                          │ collect
+//!                           pool = null ◄── pool_collected ┘
 //! ```
+//!
+//! `env` and `session` write it themselves. Under `run`, the child writes it before it becomes the
+//! program (`announce.rs`), and `run` writes it again at the end.
 //!
 //! The manifest is always replaced as a whole (temporary file, then rename), so a reader sees
 //! either the old or the new one. `docs/schema.md` describes every field.

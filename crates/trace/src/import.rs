@@ -1,4 +1,10 @@
 //! Makes profiles from traces.
+//!
+//! | module | what it reads |
+//! |---|---|
+//! | `any` | finds out which format a file has |
+//! | [`trace`] | a trace of any program: its events become calls, tracks and activities |
+//! | [`own`] | a trace that `counterpoint trace export` wrote: becomes the profile that was exported |
 
 mod any;
 pub mod own;

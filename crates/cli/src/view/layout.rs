@@ -1,5 +1,6 @@
 //! The one renderer of tables. It fits columns into the width of a terminal: it leaves columns out,
-//! shortens names such that they can still be told apart, and breaks prose into lines.
+//! shortens names such that they can still be told apart (`names.rs` has the rule), and breaks prose
+//! into lines.
 //!
 //! ```text
 //!  name      number  number  prose

@@ -15,7 +15,7 @@
 //! | [`notes`] | finds modules whose constructors found no runtime |
 //! | [`local`] | what a thread knows, in thread-local storage |
 //! | [`enter`] | from a module to the calling thread's table |
-//! | [`tables`] | the tables of a thread: pages of the pool |
+//! | [`tables`] | the tables of a thread: pages of the pool, and what happens to them when the thread ends |
 //! | [`counters`] | counters around hits |
 //! | [`log`] | mode log |
 //! | [`ticks`] | the clock of instrumented code |
