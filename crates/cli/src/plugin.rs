@@ -16,6 +16,7 @@ mod child;
 mod events;
 mod kinds;
 mod list;
+mod patient;
 mod record;
 
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! `counterpoint plugin list`.
 
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::child::Listed;
+use super::patient::{Patient, gave_up};
 use super::{files_or_default, shown};
 use crate::failure::Failure;
 use crate::output::Format;
@@ -86,16 +87,21 @@ fn rows_of(file: &Path) -> Result<Vec<Row>, Failure> {
 
 /// Starts a child for a file and reads its answer. The inner error says how the child died.
 pub fn ask<T: DeserializeOwned>(file: &Path, what: &[&str]) -> Result<Result<T, String>, Failure> {
+    let failed = |e| Failure::new(format!("start a process for {}: {e}", shown(file)));
     let mut command = child(file)?;
-    let output = command
-        .args(what)
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|e| Failure::new(format!("start a process for {}: {e}", shown(file))))?;
-    match serde_json::from_slice(&output.stdout) {
+    command.args(what).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(failed)?;
+    let mut answer = Vec::new();
+    let read = child.stdout.take().map(|pipe| Patient::new(pipe).read_to_end(&mut answer));
+    let silent = matches!(read, Some(Err(error)) if error.kind() == ErrorKind::TimedOut);
+    if silent {
+        let _ = child.kill();
+    }
+    let status = child.wait().map_err(failed)?;
+    match serde_json::from_slice(&answer) {
         Ok(answer) => Ok(Ok(answer)),
-        Err(_) => Ok(Err(died(output.status))),
+        Err(_) if silent => Ok(Err(gave_up())),
+        Err(_) => Ok(Err(died(status))),
     }
 }
 

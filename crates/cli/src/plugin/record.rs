@@ -5,7 +5,7 @@
 //! its own.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,7 @@ use trace::import::trace::Import;
 use super::child::{ANSWERS, Answer, Listed};
 use super::events::Events;
 use super::list::{child, died};
+use super::patient::{PATIENCE, Patient, gave_up};
 use super::{files_or_default, kinds, shown};
 use crate::failure::Failure;
 use crate::input;
@@ -31,9 +32,6 @@ use crate::output::time;
 use crate::prepare::{Turn, make_way};
 use crate::terminal::say;
 use crate::view::units::plural;
-
-/// How long a plugin may take for one call before it is given up.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -88,6 +86,8 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     manifest.command = std::env::args().collect();
     manifest.working_directory = std::env::current_dir().unwrap_or_default().display().to_string();
     manifest.host = host_name();
+    // Events say when they happened. Without any, this is when they were waited for.
+    manifest.created_unix_ns = u64::try_from(unix_now().as_nanos()).unwrap_or(0);
     let mut import = Import::create(&args.output, manifest).map_err(Failure::new)?;
 
     let mut recordings: Vec<Recording> =
@@ -143,11 +143,15 @@ fn host_name() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
+/// Time since 1970.
+fn unix_now() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
 /// The time that Kineto's traces count from: the begin of the current three months, ns since 1970.
 fn base_ns() -> i64 {
     const THREE_MONTHS_S: u64 = 7_889_238;
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    ((now.as_secs() / THREE_MONTHS_S) * THREE_MONTHS_S * 1_000_000_000) as i64
+    ((unix_now().as_secs() / THREE_MONTHS_S) * THREE_MONTHS_S * 1_000_000_000) as i64
 }
 
 /// Ctrl-C while we wait.
@@ -306,7 +310,7 @@ impl Recording {
         drop(self.orders.take());
         let ending = match self.child.stdout.take() {
             Some(pipe) => {
-                let reader = Reader::new(Patient(pipe));
+                let reader = Reader::new(Patient::new(pipe));
                 reader.replay(sink)
             }
             None => Ok(Ending::Cut),
@@ -328,30 +332,11 @@ impl Recording {
         }
         let status = self.child.wait();
         let died = match status {
-            _ if self.gave_up => {
-                Some(format!("took longer than {} seconds and was given up", PATIENCE.as_secs()))
-            }
+            _ if self.gave_up => Some(gave_up()),
             Ok(status) if !status.success() => Some(died(status)),
             _ => None,
         };
         Outcome { doing: self.doing, died, ending, done: self.done }
-    }
-}
-
-/// Reads from a pipe, and gives up when nothing comes for too long.
-struct Patient<R: Read + AsRawFd>(R);
-
-impl<R: Read + AsRawFd> Read for Patient<R> {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        let mut wanted = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one entry of our own.
-        let ready = unsafe { libc::poll(&mut wanted, 1, PATIENCE.as_millis() as i32) };
-        match ready {
-            0 => Err(io::ErrorKind::TimedOut.into()),
-            // An interrupted wait is tried again by the reader around us.
-            n if n < 0 => Err(io::Error::last_os_error()),
-            _ => self.0.read(to),
-        }
     }
 }
 

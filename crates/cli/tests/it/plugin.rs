@@ -102,7 +102,7 @@ fn one_bad_file_never_stops_the_others() {
     fs::write(directory.join("readme.txt"), "not looked at").expect("writes");
     for (name, where_to) in [("e-abort.so", "process"), ("f-crash.so", "start")] {
         let flags = [format!("-DABORT_IN_{}=1", where_to.to_uppercase())];
-        c::shared("cc", "plugins/dies.c", &directory.join(name), &[&flags[0]]).expect("compiles");
+        c::shared("cc", "plugins/odd.c", &directory.join(name), &[&flags[0]]).expect("compiles");
     }
     let profile = shown(&scratch.join("p.cpt"));
     let run = Command::new(env!("CARGO_BIN_EXE_counterpoint"))
@@ -205,7 +205,7 @@ fn a_plugin_without_checks_is_told_each_of_them() {
 fn a_flood_is_kept_up_to_the_limit() {
     let scratch = Scratch::new();
     let file = scratch.join("flood.so");
-    c::shared("cc", "plugins/flood.c", &file, &["-DEVENTS=200000"]).expect("compiles");
+    c::shared("cc", "plugins/odd.c", &file, &["-DEVENTS=200000"]).expect("compiles");
     let file = shown(&file);
     let run = |limit: &[&str]| {
         let profile = shown(&scratch.join("p.cpt"));
@@ -289,4 +289,7 @@ fn wrong_arguments_are_named() {
         "plugin", "run", &file, "--for", "1ms", "--kinds", "memset", "-o", &profile,
     ]);
     assert_eq!(none.status.code(), Some(1), "{none:?}");
+    let report = json(&counterpoint(&["report", &profile, "--format", "json"]));
+    let created = report["profile"]["created_unix_ns"].as_u64().expect("a number");
+    assert!(created > 1_700_000_000_000_000_000, "when it was recorded is known: {created}");
 }

@@ -1,0 +1,61 @@
+//! Reads from the process of a plugin, and gives up if nothing comes for too long.
+
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// How long a plugin may take for one call.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is said of a plugin that took longer.
+pub fn gave_up() -> String {
+    format!("took longer than {} seconds and was given up", PATIENCE.as_secs())
+}
+
+/// A pipe that is read with a limit on each wait. A read that waits longer fails with
+/// [`io::ErrorKind::TimedOut`].
+pub struct Patient<R> {
+    pipe: R,
+    patience: Duration,
+}
+
+impl<R> Patient<R> {
+    /// Waits at most [`PATIENCE`].
+    pub fn new(pipe: R) -> Self {
+        Self { pipe, patience: PATIENCE }
+    }
+}
+
+impl<R: Read + AsRawFd> Read for Patient<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let mut wanted =
+            libc::pollfd { fd: self.pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry of our own.
+        let ready = unsafe { libc::poll(&mut wanted, 1, self.patience.as_millis() as i32) };
+        match ready {
+            0 => Err(io::ErrorKind::TimedOut.into()),
+            // An interrupted wait is repeated by the reader around this one.
+            n if n < 0 => Err(io::Error::last_os_error()),
+            _ => self.pipe.read(to),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_silent_pipe_is_given_up_and_a_closed_one_ends() {
+        let (pipe, mut writes) = io::pipe().expect("a pipe");
+        let mut reader = Patient { pipe, patience: Duration::from_millis(10) };
+        writes.write_all(b"answer").expect("writes");
+        let mut text = Vec::new();
+        let error = reader.read_to_end(&mut text).expect_err("nobody closes it");
+        assert_eq!((error.kind(), &text[..]), (io::ErrorKind::TimedOut, &b"answer"[..]));
+        drop(writes);
+        assert_eq!(reader.read_to_end(&mut text).expect("it ends"), 0);
+    }
+}
