@@ -1,5 +1,5 @@
 //! What plugins handed over, as bytes: from the process in which a plugin runs to the one that makes
-//! a profile of it.
+//! a profile of it, through a pipe or a file.
 //!
 //! ```text
 //!  "CPPLUG01", then records: tag u8, fields as LEB128, signed ones as zigzag
@@ -13,6 +13,8 @@
 //!   6 counter   time − last start, device, track, series, unit, value f64
 //!   7 kind      number, name, published type
 //!   8 end       events that did not fit
+//!   9 plugin    name
+//!  10 message   level, loses, count, length, bytes
 //! ```
 //!
 //! Names, keys and units are numbers of texts; each text stands once. A stream may end anywhere: what
@@ -24,7 +26,7 @@ use std::io::{self, Read, Write};
 
 use texts::Texts;
 
-use crate::sink::{Counter, Event, Flow, MOST_METADATA, MOST_PAIRS, Metadata, Sink};
+use crate::sink::{Counter, Event, Flow, MOST_METADATA, MOST_PAIRS, Message, Metadata, Sink};
 
 const MAGIC: [u8; 8] = *b"CPPLUG01";
 const TEXT: u8 = 1;
@@ -35,6 +37,8 @@ const THREAD: u8 = 5;
 const COUNTER: u8 = 6;
 const KIND: u8 = 7;
 const END: u8 = 8;
+const PLUGIN: u8 = 9;
+const MESSAGE: u8 = 10;
 
 /// Bytes that are collected before they are written.
 const CHUNK: usize = 64 * 1024;
@@ -151,6 +155,24 @@ impl<W: Write> Sink for Writer<W> {
             put(&mut self.buffer, field);
         }
         self.added(before);
+    }
+
+    fn plugin(&mut self, name: &[u8]) {
+        let before = self.buffer.len();
+        let name = self.text(name);
+        self.buffer.push(PLUGIN);
+        put(&mut self.buffer, name);
+        self.added(before);
+    }
+
+    fn message(&mut self, message: &Message<'_>) {
+        let text = &message.text[..message.text.len().min(MOST_TEXT)];
+        self.buffer.push(MESSAGE);
+        let fields = [message.level.into(), message.loses.into(), message.count, text.len() as u64];
+        fields.into_iter().for_each(|field| put(&mut self.buffer, field));
+        self.buffer.extend_from_slice(text);
+        // Messages do not count against the room for events.
+        self.added(self.buffer.len());
     }
 
     fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata) {
@@ -442,6 +464,15 @@ impl<R: Read> Reader<R> {
                 let name = String::from_utf8_lossy(&self.texts[name]).into_owned();
                 sink.kind(number, &name, base);
             }
+            PLUGIN => {
+                let name = self.text()?;
+                sink.plugin(&self.texts[name]);
+            }
+            MESSAGE => {
+                let (level, loses, count) = (self.unsigned()?, self.number()?, self.number()?);
+                let text = self.block(MOST_TEXT)?;
+                sink.message(&Message { level, loses: loses != 0, count, text: &text });
+            }
             END => return self.number().map(Some),
             _ => return Err(Stop::Damaged),
         }
@@ -492,6 +523,12 @@ mod tests {
         fn kind(&mut self, number: u32, name: &str, base: u32) {
             self.0.push(format!("{number} {name} {base}"));
         }
+        fn plugin(&mut self, name: &[u8]) {
+            self.0.push(format!("plugin {name:?}"));
+        }
+        fn message(&mut self, message: &Message<'_>) {
+            self.0.push(format!("{message:?}"));
+        }
         fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata) {
             let pairs: Vec<_> = metadata.iter().collect();
             self.0.push(format!("{event:?} {name:?} {pairs:?}"));
@@ -534,6 +571,8 @@ mod tests {
         sink.thread_name(1, 2, b"thread");
         let (track, series, unit) = (&b"track"[..], &b"series"[..], &b"W"[..]);
         sink.counter(&Counter { time_ns: 5, device: 3, track, series, unit, value: -0.5 });
+        sink.plugin(b"/opt/plugin.so");
+        sink.message(&Message { level: 4, loses: true, count: u64::MAX, text: b"failed" });
     }
 
     fn written(limit: Option<u64>) -> Vec<u8> {
@@ -574,7 +613,7 @@ mod tests {
         let (mut lines, bytes) = (Lines::default(), written(Some(40)));
         let ending = Reader::new(&bytes[..]).replay(&mut lines).expect("reads");
         let Ending::Whole { dropped } = ending else { panic!("{ending:?}") };
-        assert_eq!(dropped as usize + lines.0.len(), 8);
+        assert_eq!(dropped as usize + lines.0.len(), 10);
         assert!(dropped > 0 && !lines.0.is_empty());
     }
 
