@@ -15,6 +15,7 @@
 //!   8 end       events that did not fit
 //!   9 plugin    name
 //!  10 message   level, loses, count, length, bytes
+//!  11 doing     text
 //! ```
 //!
 //! Names, keys and units are numbers of texts; each text stands once. A stream may end anywhere: what
@@ -41,6 +42,7 @@ const KIND: u8 = 7;
 const END: u8 = 8;
 const PLUGIN: u8 = 9;
 const MESSAGE: u8 = 10;
+const DOING: u8 = 11;
 
 /// Bytes that are collected before they are written.
 const CHUNK: usize = 64 * 1024;
@@ -164,6 +166,14 @@ impl<W: Write> Sink for Writer<W> {
         let name = self.text(name);
         self.buffer.push(PLUGIN);
         put(&mut self.buffer, name);
+        self.added(before);
+    }
+
+    fn doing(&mut self, what: &[u8]) {
+        let before = self.buffer.len();
+        let what = self.text(what);
+        self.buffer.push(DOING);
+        put(&mut self.buffer, what);
         self.added(before);
     }
 
@@ -469,6 +479,10 @@ impl<R: Read> Reader<R> {
             PLUGIN => {
                 let name = self.text()?;
                 sink.plugin(&self.texts[name]);
+            }
+            DOING => {
+                let what = self.text()?;
+                sink.doing(&self.texts[what]);
             }
             MESSAGE => {
                 let (level, loses, count) = (self.unsigned()?, self.number()?, self.number()?);
