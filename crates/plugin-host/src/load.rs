@@ -138,6 +138,10 @@ pub struct Plugin {
     pub problems: Arc<Problems>,
     /// Its profilers that can be used.
     pub profilers: Vec<Profiler>,
+    /// What the plugin was given to register with. It is never freed, because the plugin may use it
+    /// at any time; a checker for leaks finds it here.
+    #[expect(dead_code, reason = "only held")]
+    registry: Option<&'static Mutex<Collecting>>,
 }
 
 /// One profiler of a plugin.
@@ -164,6 +168,7 @@ unsafe impl Send for Profiler {}
 unsafe impl Sync for Profiler {}
 
 /// What `registerProfiler` collects during one call of `KinetoPlugin_register`.
+#[derive(Debug)]
 struct Collecting {
     open: bool,
     interfaces: Vec<ProfilerInterface>,
@@ -204,8 +209,12 @@ impl Plugin {
     /// be used has no profilers.
     pub fn load(file: &Path, host: &'static Host) -> Self {
         let problems = Arc::new(Problems::of(file));
-        let mut plugin =
-            Self { file: file.to_owned(), problems: Arc::clone(&problems), profilers: Vec::new() };
+        let mut plugin = Self {
+            file: file.to_owned(),
+            problems: Arc::clone(&problems),
+            profilers: Vec::new(),
+            registry: None,
+        };
         let library = match Library::open(file) {
             Ok(library) => library,
             Err(why) => {
@@ -226,6 +235,7 @@ impl Plugin {
             interfaces: Vec::new(),
             problems: Arc::clone(&problems),
         })));
+        plugin.registry = Some(collecting);
         let registry = Registry {
             size: Registry::SIZE,
             handle: std::ptr::from_ref(collecting).cast_mut().cast(),

@@ -39,7 +39,7 @@ pub struct PluginArgs {
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
     pub plugin_timeout: u64,
     /// Start with plugins paused, if they can pause. `counterpoint plugin resume` continues them
-    #[arg(long)]
+    #[arg(long, requires = "plugins")]
     pub plugin_paused: bool,
     /// Load plugins only into programs whose file name matches: 'python*'. Repeatable. By default
     /// all programs load them except shells and programs that only start others, such as env and
@@ -103,7 +103,6 @@ impl PluginArgs {
             log_level: plugin_kinds::log_level(),
             flush_ms: self.plugin_flush.map_or(0, ms),
             patience_ms: ms(self.plugin_timeout).max(1),
-            paused: self.plugin_paused,
             programs: self.programs.clone(),
             except: STARTERS.map(str::to_owned).to_vec(),
         }))

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use plugin_host::stream::Writer;
 use plugin_host::{Message, Problem, Session, Setup, Sink};
+use record::pool::PluginControl;
 use record::run_file::PluginOptions;
 
 use super::path_of;
@@ -83,9 +84,8 @@ impl Recording {
         all.iter_mut().for_each(|one| one.create(options, &configuration));
         all.iter_mut().for_each(One::start);
         let mut recording = Self { plugins: all, paused: false };
-        if options.paused {
-            recording.toggle(true);
-        }
+        let word = run.pool.run_row().plugin_control.load(Ordering::SeqCst);
+        recording.toggle(PluginControl::of_word(word).paused);
         Some(recording)
     }
 
