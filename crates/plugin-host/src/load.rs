@@ -140,7 +140,6 @@ pub struct Plugin {
     pub profilers: Vec<Profiler>,
     /// What the plugin was given to register with. It is never freed, because the plugin may use it
     /// at any time; a checker for leaks finds it here.
-    #[expect(dead_code, reason = "only held")]
     registry: Option<&'static Mutex<Collecting>>,
 }
 
