@@ -1,7 +1,7 @@
 //! Functions of a plugin that end by something other than a return: exceptions and `pthread_exit`, in
 //! this very process, which lives on. The plugin is compiled by g++ and by clang++.
 
-use std::ffi::{CString, c_char};
+use std::ffi::{CString, c_char, c_void};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -24,10 +24,13 @@ impl Sink for Names {
     fn counter(&mut self, _: &Counter<'_>) {}
 }
 
+type At = extern "C" fn(*const c_char, *const c_char);
+type Cleaned = extern "C" fn() -> i32;
+
 /// `throws.cpp`, which is told what to do.
 struct Told {
-    at: extern "C" fn(*const c_char, *const c_char),
-    cleaned: extern "C" fn() -> i32,
+    at: At,
+    cleaned: Cleaned,
 }
 
 impl Told {
@@ -37,8 +40,8 @@ impl Told {
         // SAFETY: the functions of throws.cpp.
         unsafe {
             Self {
-                at: std::mem::transmute::<*mut std::ffi::c_void, _>(at.expect("there").as_ptr()),
-                cleaned: std::mem::transmute::<*mut std::ffi::c_void, _>(
+                at: std::mem::transmute::<*mut c_void, At>(at.expect("there").as_ptr()),
+                cleaned: std::mem::transmute::<*mut c_void, Cleaned>(
                     cleaned.expect("there").as_ptr(),
                 ),
             }
