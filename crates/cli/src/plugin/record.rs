@@ -339,7 +339,8 @@ impl Recording {
         let status = self.child.wait();
         let died = match status {
             _ if self.gave_up => Some(gave_up()),
-            Ok(status) if !status.success() => Some(died(status)),
+            // Only `exit` in the plugin ends the child without its last answer.
+            Ok(status) if !status.success() || self.done.is_none() => Some(died(status)),
             _ => None,
         };
         Outcome { doing: self.doing, died, ending, done: self.done }
