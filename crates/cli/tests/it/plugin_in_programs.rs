@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use testkit::{Scratch, c};
 
-use crate::support::trace_processor::{TraceProcessor, assert_same};
+use crate::support::trace_processor::{Timeline, TraceProcessor};
 use crate::support::{Expected, Iree, Programs, Recorded, counterpoint};
 
 fn text(bytes: &[u8]) -> String {
@@ -152,14 +152,29 @@ fn a_kernel_with_a_random_name_is_among_the_dispatches_in_every_output() {
     assert!(dispatches > 0);
 
     let Some(mut oracle) = TraceProcessor::start("plugins and IREE") else { return };
-    let json = oracle.timeline(&file);
-    let at = |wanted: &str| json.slices.iter().position(|slice| slice.name == wanted).unwrap();
-    assert!(json.flows.contains(&[at("launch it"), at(&name)]), "{:?}", json.flows);
-    assert!(json.points.iter().any(|point| point.value == 42.5), "{:?}", json.points);
+    let shown = |timeline: &Timeline| {
+        let at = |name: &str| timeline.slices.iter().position(|slice| slice.name == name).unwrap();
+        let ends = [at("launch it"), at(&name)];
+        assert!(timeline.flows.contains(&ends), "{:?}", timeline.flows);
+        let point = timeline.points.iter().find(|point| point.value == 42.5).expect("a point");
+        (ends.map(|end| timeline.slices[end].clone()), point.ts)
+    };
+    let ([launch, kernel], power_at) = shown(&oracle.timeline(&file));
+    assert!(kernel.row[0].starts_with("accelerator 3 of iree-run-module "), "{kernel:?}");
+    assert_eq!((kernel.row[1].as_str(), kernel.category.as_str()), ("stream 7", "kernel"));
+    assert!((kernel.ts - begin).abs() <= 1 && (kernel.ts + kernel.dur - end).abs() <= 2);
+    assert!((power_at - launch.ts).abs() <= 1, "both when the plugin was started");
     let native = scratch.join("t.pftrace");
     let done = view(&program, &["trace", "export", profile, "-o", native.to_str().unwrap()]);
     assert!(done.status.success(), "{done:?}");
-    assert_same("plugin", &json, &oracle.timeline(&native));
+    let ([launch_again, kernel_again], _) = shown(&oracle.timeline(&native));
+    for (json, native) in [(launch, launch_again), (kernel, kernel_again)] {
+        // Chrome's times are decimal fractions of microseconds, which it reads as doubles.
+        assert!((json.ts - native.ts).abs() <= 1 && (json.dur - native.dur).abs() <= 1);
+        assert_eq!((json.row, json.category), (native.row, native.category));
+    }
+    let unit = oracle.query("select unit from counter_track where name like 'power%'");
+    assert_eq!(unit, [["W"]], "the track's unit");
 }
 
 #[test]
