@@ -9,7 +9,7 @@ use std::time::Duration;
 use record::pool::{PluginControl, Row};
 use record::run_file::PluginOptions;
 
-use super::ending;
+use super::held;
 use crate::os::sys;
 use crate::process::guard::guarded;
 use crate::state::run::Run;
@@ -45,7 +45,7 @@ fn obey(row: &'static Row, every: Option<Duration>, serial: u32) {
     // The user may have changed it since the recording began.
     let mut word = row.plugin_control.load(Ordering::SeqCst);
     let mut known = PluginControl::of_word(word);
-    ending::with(|recording| recording.toggle(known.paused));
+    held::with(|recording| recording.toggle(known.paused));
     loop {
         let now = row.plugin_control.load(Ordering::SeqCst);
         let timed_out = now == word && wait(&row.plugin_control, word, every);
@@ -55,7 +55,7 @@ fn obey(row: &'static Row, every: Option<Duration>, serial: u32) {
         point!(PluginControl);
         word = row.plugin_control.load(Ordering::SeqCst);
         let wanted = PluginControl::of_word(word);
-        let goes_on = ending::with(|recording| {
+        let goes_on = held::with(|recording| {
             recording.toggle(wanted.paused);
             if timed_out || wanted.flushes != known.flushes {
                 recording.flush();

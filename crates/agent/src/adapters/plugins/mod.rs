@@ -11,6 +11,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`recording`] | the plugins of one recording, and what each of them is doing |
+//! | [`held`] | the recording while it goes on, and how long its plugins may take |
 //! | [`ending`] | ends a recording, and gives up a plugin that takes too long |
 //! | [`control`] | a thread that pauses plugins and asks for their events while the program runs |
 //!
@@ -20,6 +21,7 @@
 
 mod control;
 mod ending;
+mod held;
 mod recording;
 
 use std::ffi::CString;
@@ -84,7 +86,7 @@ fn begin(run: &'static Run) {
         point!(PluginBegin);
         let Some(recording) = Recording::begin(run, options) else { return };
         let needs_control = recording.can_be_controlled();
-        ending::keep(recording, run);
+        held::keep(recording, run);
         RECORDS.store(sys::process_id(), Ordering::Release);
         end_before_destructors();
         if needs_control {
