@@ -1,0 +1,572 @@
+//! Real OpenCL programs (`tests/programs/opencl`) on PoCL's device, under the plugin and its layer.
+//!
+//! A test starts itself again as a child, with `OPENCL_LAYERS` set. The child is a host of the plugin:
+//! it starts a recording, loads the program, which was compiled as a shared object, and calls its
+//! `main`. What the plugin hands over comes back as lines of text. Expected numbers are those of the
+//! programs' headers, counted by hand, or what the programs measure themselves.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, c_char, c_int};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use plugin_host::session::Stack;
+use plugin_host::{Counter, Event, Host, Metadata, Plugin, Setup, Sink, platform::Library};
+use testkit::{Scratch, c};
+
+/// Numbers of published types, from include/counterpoint/kineto_plugin.h.
+const MEMCPY: u32 = 4;
+const MEMSET: u32 = 5;
+const KERNEL: u32 = 6;
+const RUNTIME: u32 = 8;
+const COUNTER: u32 = 22;
+
+/// Id of the op in which the child runs the program.
+const OP: u64 = 4_242;
+
+fn plugin() -> PathBuf {
+    let test = std::env::current_exe().expect("a path");
+    let file = test.with_file_name("libcounterpoint_opencl.so");
+    assert!(file.exists(), "{} is built with the tests", file.display());
+    file
+}
+
+// The child.
+
+#[derive(Default)]
+struct Lines(String);
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("UTF-8")
+}
+
+impl Sink for Lines {
+    fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata) {
+        let Event { event_type, start_ns, end_ns, id, device, resource, flow } = event;
+        let flow = flow.map_or(0, |flow| i64::from(flow.id) * if flow.is_start { 1 } else { -1 });
+        let name = text(name);
+        let _ = write!(
+            self.0,
+            "event\t{event_type}\t{name}\t{start_ns}\t{end_ns}\t{id}\t{device}\t{resource}\t{flow}"
+        );
+        for (key, value) in metadata.iter() {
+            let _ = write!(self.0, "\t{}={}", text(key), text(value));
+        }
+        self.0.push('\n');
+    }
+    fn device(&mut self, device: i64, _order: i64, name: Option<&[u8]>, label: &[u8]) {
+        let name = text(name.unwrap_or_default());
+        let _ = writeln!(self.0, "device\t{device}\t{name}\t{}", text(label));
+    }
+    fn resource(&mut self, device: i32, resource: i32, _order: i32, name: Option<&[u8]>) {
+        let name = text(name.unwrap_or_default());
+        let _ = writeln!(self.0, "resource\t{device}\t{resource}\t{name}");
+    }
+    fn thread_name(&mut self, process: i32, thread: i32, name: &[u8]) {
+        let _ = writeln!(self.0, "thread\t{process}\t{thread}\t{}", text(name));
+    }
+    fn counter(&mut self, counter: &Counter<'_>) {
+        let Counter { time_ns, device, track, series, unit, value } = counter;
+        let (track, series, unit) = (text(track), text(series), text(unit));
+        let _ =
+            writeln!(self.0, "counter\t{time_ns}\t{device}\t{track}\t{series}\t{unit}\t{value}");
+    }
+}
+
+static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// What the child does; does nothing in the test run itself.
+#[test]
+fn child() {
+    let Ok(out) = std::env::var("OPENCL_TEST_OUT") else { return };
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    let host = Host::leak(|_, text| SAID.lock().expect("not poisoned").push(text.to_owned()));
+    let plugin = Plugin::load(Path::new(&variable("OPENCL_TEST_PLUGIN")), host);
+    assert_eq!(plugin.problems.all(), []);
+    let program = Library::open(Path::new(&variable("OPENCL_TEST_PROGRAM"))).expect("it loads");
+    let main = program.symbol(c"main").expect("it has a main");
+    // SAFETY: main has this type in C.
+    let main: extern "C" fn(c_int, *const *const c_char) -> c_int =
+        unsafe { std::mem::transmute(main.as_ptr()) };
+    let texts: Vec<CString> = format!("program {}", variable("OPENCL_TEST_ARGUMENTS"))
+        .split(' ')
+        .map(|text| CString::new(text).expect("no zero byte"))
+        .collect();
+    let mut arguments: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
+    arguments.push(std::ptr::null());
+
+    let types = [MEMCPY, MEMSET, KERNEL, RUNTIME, COUNTER];
+    let max_buffer_bytes = variable("OPENCL_TEST_LIMIT").parse().unwrap_or(0);
+    let setup = Setup { types: &types, max_buffer_bytes, ..Setup::default() };
+    let mut lines = Lines::default();
+    let mut session = plugin.profilers[0].create(&setup).expect("it supports these");
+    assert!(plugin.profilers[0].create(&setup).is_none(), "one recording at a time");
+    let correlation = session.correlation();
+    assert!(session.start());
+    correlation.push(Stack::Ops, OP);
+    let code = main(texts.len() as c_int, arguments.as_ptr());
+    correlation.pop(Stack::Ops);
+    assert_eq!(code, 0);
+    if variable("OPENCL_TEST_FLUSH") == "1" {
+        assert!(session.flush(&mut lines));
+        lines.0.push_str("flushed\n");
+    }
+    assert!(session.stop());
+    session.process(&mut lines);
+    drop(session);
+    for said in SAID.lock().expect("not poisoned").iter().filter(|text| !text.contains("another")) {
+        let _ = writeln!(lines.0, "said\t{said}");
+    }
+    fs::write(out, lines.0).expect("writes");
+}
+
+// The tests.
+
+/// An event that came back.
+#[derive(Clone, Debug)]
+struct Seen {
+    event_type: u32,
+    name: String,
+    start_ns: i64,
+    end_ns: i64,
+    id: i64,
+    device: i64,
+    resource: i64,
+    /// Positive where an arrow begins.
+    flow: i64,
+    arguments: BTreeMap<String, String>,
+}
+
+/// What came back.
+#[derive(Debug)]
+struct Recorded {
+    events: Vec<Seen>,
+    /// Other lines, as fields.
+    rows: Vec<Vec<String>>,
+    /// What the program wrote.
+    written: String,
+    /// UTC before and after the child's life, ns.
+    span: (i64, i64),
+}
+
+impl Recorded {
+    fn of_type(&self, event_type: u32) -> Vec<&Seen> {
+        self.events.iter().filter(|event| event.event_type == event_type).collect()
+    }
+    fn named(&self, name: &str) -> Vec<&Seen> {
+        self.events.iter().filter(|event| event.name == name).collect()
+    }
+    /// Work of devices, in the order of its begin.
+    fn activities(&self) -> Vec<&Seen> {
+        let is_device = |event: &&Seen| [MEMCPY, MEMSET, KERNEL].contains(&event.event_type);
+        let mut found: Vec<&Seen> = self.events.iter().filter(is_device).collect();
+        found.sort_by_key(|event| event.start_ns);
+        found
+    }
+    fn rows(&self, kind: &str) -> Vec<&[String]> {
+        self.rows.iter().filter(|row| row[0] == kind).map(|row| &row[1..]).collect()
+    }
+}
+
+fn utc_ns() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as i64
+}
+
+/// Compiles a program as a program and as a shared object. `None`: there is no OpenCL here.
+fn build(scratch: &Scratch, name: &str, flags: &[&str]) -> Option<(PathBuf, PathBuf)> {
+    let missing = |what: &str| {
+        testkit::skip("opencl", what);
+        None
+    };
+    if !Path::new("/usr/include/CL/cl_layer.h").exists() {
+        return missing("the headers of OpenCL are not installed");
+    }
+    let (program, object) = (scratch.join(name), scratch.join(&format!("{name}.so")));
+    let source = format!("opencl/{name}.c");
+    let all = [&["-std=gnu11"], flags, &["-lOpenCL", "-lpthread"]].concat();
+    if c::compile("cc", &source, &program, &all).is_none() {
+        return missing("there is no C compiler");
+    }
+    c::compile("cc", &source, &object, &[&["-fPIC", "-shared"], &all[..]].concat())?;
+    let vendors = fs::read_dir("/etc/OpenCL/vendors").map(|all| all.count()).unwrap_or_default();
+    if vendors == 0 {
+        return missing("no implementation of OpenCL is installed");
+    }
+    Some((program, object))
+}
+
+fn run(scratch: &Scratch, object: &Path, arguments: &str, more: &[(&str, &str)]) -> Recorded {
+    let (lines, written) = (scratch.join("lines"), scratch.join("written"));
+    let before_ns = utc_ns();
+    let mut child = Command::new(std::env::current_exe().expect("a path"));
+    child
+        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+        .env("OPENCL_LAYERS", plugin())
+        .env("OPENCL_TEST_PLUGIN", plugin())
+        .env("OPENCL_TEST_PROGRAM", object)
+        .env("OPENCL_TEST_OUT", &lines)
+        .env("OPENCL_TEST_ARGUMENTS", format!("{} {arguments}", written.display()))
+        .envs(more.iter().copied());
+    let output = child.output().expect("starts");
+    assert!(output.status.success(), "{output:?}");
+    let span = (before_ns, utc_ns());
+    let mut recorded = Recorded {
+        events: Vec::new(),
+        rows: Vec::new(),
+        written: fs::read_to_string(&written).expect("the program wrote"),
+        span,
+    };
+    for line in fs::read_to_string(&lines).expect("the child wrote").lines() {
+        let fields: Vec<String> = line.split('\t').map(str::to_owned).collect();
+        if fields[0] != "event" {
+            recorded.rows.push(fields);
+            continue;
+        }
+        let number = |index: usize| fields[index].parse::<i64>().expect("a number");
+        recorded.events.push(Seen {
+            event_type: number(1) as u32,
+            name: fields[2].clone(),
+            start_ns: number(3),
+            end_ns: number(4),
+            id: number(5),
+            device: number(6),
+            resource: number(7),
+            flow: number(8),
+            arguments: fields[9..]
+                .iter()
+                .map(|field| field.split_once('=').expect("key=value"))
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect(),
+        });
+    }
+    recorded
+}
+
+fn alone(program: &Path, arguments: &str, layer: bool, scratch: &Scratch) -> (Output, String) {
+    let written = scratch.join("alone");
+    let mut command = Command::new(program);
+    command.arg(&written).args(arguments.split_whitespace()).env_remove("OPENCL_LAYERS");
+    if layer {
+        command.env("OPENCL_LAYERS", plugin());
+    }
+    let output = command.output().expect("starts");
+    assert!(output.status.success(), "{output:?}");
+    (output, fs::read_to_string(&written).expect("the program wrote"))
+}
+
+/// What holds of every recording: each device activity is joined with one call, by id and arrow, and
+/// does not begin before it.
+fn joined(recorded: &Recorded) {
+    let calls: BTreeMap<i64, &Seen> =
+        recorded.of_type(RUNTIME).iter().filter(|call| call.id != 0).map(|c| (c.id, *c)).collect();
+    let accuracy = recorded.rows("device").iter().map(|row| accuracy_ns(&row[2])).max();
+    let accuracy = accuracy.expect("a device").expect("its clock is known");
+    for activity in recorded.activities() {
+        let call = calls.get(&activity.id).unwrap_or_else(|| panic!("no call of {activity:?}"));
+        assert!(call.name.starts_with("clEnqueue"), "{call:?}");
+        assert_eq!((call.flow, activity.flow), (activity.id, -activity.id));
+        assert_eq!(call.arguments["correlation"], activity.arguments["correlation"]);
+        assert_eq!(call.arguments["queue"], activity.arguments["stream"]);
+        assert!(activity.start_ns >= call.start_ns - accuracy, "{call:?} {activity:?}");
+        assert!(activity.end_ns >= activity.start_ns && activity.device == 0);
+        assert!(activity.start_ns >= recorded.span.0 && activity.end_ns <= recorded.span.1);
+    }
+}
+
+/// From a device's label, as in `…, clock ±120 ns`.
+fn accuracy_ns(label: &str) -> Option<i64> {
+    label.split_once("clock ±")?.1.strip_suffix(" ns")?.parse().ok()
+}
+
+#[test]
+fn every_command_is_found_by_name_with_its_sizes() {
+    let scratch = Scratch::new();
+    let kernel = format!("kernel_{:016x}", utc_ns() as u64 ^ u64::from(std::process::id()) << 40);
+    let flag = format!("-DKERNEL={kernel}");
+    let Some((program, object)) = build(&scratch, "vector", &[&flag]) else { return };
+    let recorded = run(&scratch, &object, "", &[]);
+    assert_eq!(recorded.written, alone(&program, "", false, &scratch).1, "the same result");
+    joined(&recorded);
+    // The numbers stand at the top of vector.c.
+    let count = |name: &str| recorded.named(name).len();
+    assert_eq!(count(&kernel), 3);
+    assert_eq!((count("grow"), count("write buffer"), count("copy buffer")), (1, 2, 1));
+    assert_eq!((count("fill buffer"), count("map buffer"), count("unmap")), (1, 1, 1));
+    assert_eq!(count("read buffer"), 1);
+    assert_eq!(recorded.activities().len(), 11);
+    let types = |event_type: u32| recorded.of_type(event_type).len();
+    assert_eq!((types(KERNEL), types(MEMCPY), types(MEMSET)), (4, 6, 1));
+    assert_eq!(
+        (count("clEnqueueNDRangeKernel"), count("clBuildProgram"), count("clFinish")),
+        (4, 1, 1)
+    );
+    assert_eq!(
+        (count("clCreateContext"), count("clCreateBuffer"), count("clCreateKernel")),
+        (1, 3, 2)
+    );
+
+    let argument = |event: &Seen, key: &str| event.arguments.get(key).cloned();
+    let adds = recorded.named(&kernel);
+    let groups: Vec<_> = adds.iter().map(|event| argument(event, "local size")).collect();
+    assert_eq!(groups, [Some("[64]".to_owned()), None, None]);
+    assert!(adds.iter().all(|event| event.arguments["global size"] == "[4096]"), "{adds:?}");
+    let grow = recorded.named("grow")[0];
+    assert_eq!(argument(grow, "global size").as_deref(), Some("[64, 32]"));
+    assert_eq!(argument(grow, "global offset").as_deref(), Some("[0, 0]"));
+    // 4096 numbers of 4 bytes.
+    for (name, bytes) in [
+        ("write buffer", 16_384),
+        ("read buffer", 16_384),
+        ("copy buffer", 1_024),
+        ("fill buffer", 2_048),
+        ("map buffer", 512),
+    ] {
+        assert_eq!(recorded.named(name)[0].arguments["bytes"], bytes.to_string());
+    }
+    assert_eq!(argument(recorded.named("unmap")[0], "bytes"), None, "missing is not 0");
+    // The child pushed an op on the thread that made all calls.
+    let of_op = OP.to_string();
+    assert!(recorded.events.iter().all(|event| event.arguments["External id"] == of_op));
+
+    let devices = recorded.rows("device");
+    assert_eq!(devices.len(), 1);
+    let listed = Command::new("clinfo").arg("--raw").output();
+    if let Ok(listed) = listed {
+        // The outside judge of names.
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        let of = |key: &str| {
+            let line = listed.lines().find(|line| line.contains(key)).expect("clinfo knows");
+            line.split_once(key).expect("found").1.trim().to_owned()
+        };
+        assert_eq!(devices[0][1], of("CL_DEVICE_NAME"));
+        let label = format!("{}, driver {}, ", of("CL_DEVICE_VENDOR "), of("CL_DRIVER_VERSION"));
+        assert!(devices[0][2].starts_with(&label), "{devices:?} {label}");
+    }
+    assert_eq!(recorded.rows("resource")[0][1..], ["1", "queue 1"]);
+    assert_eq!(recorded.rows("thread").len(), 1);
+    assert_eq!(recorded.rows("said"), Vec::<&[String]>::new());
+}
+
+#[test]
+fn durations_are_those_that_the_program_measures() {
+    let scratch = Scratch::new();
+    let Some((_, object)) = build(&scratch, "vector", &[]) else { return };
+    let recorded = run(&scratch, &object, "times", &[]);
+    joined(&recorded);
+    let words = |line: &str| line.split_once(' ').map(|(a, b)| (a.to_owned(), b.to_owned()));
+    let measured: Vec<(String, String)> = recorded
+        .written
+        .lines()
+        .filter(|line| !line.starts_with("sum") && !line.starts_with("mapped"))
+        .filter_map(words)
+        .collect();
+    let ours: Vec<(String, String)> = recorded
+        .activities()
+        .iter()
+        .map(|event| {
+            let name = event.name.trim_end_matches(" buffer").to_owned();
+            (name, (event.end_ns - event.start_ns).to_string())
+        })
+        .collect();
+    assert_eq!(ours, measured);
+    assert_eq!(measured.len(), 11);
+}
+
+#[test]
+fn counters_follow_the_commands() {
+    let scratch = Scratch::new();
+    let Some((_, object)) = build(&scratch, "vector", &[]) else { return };
+    let recorded = run(&scratch, &object, "", &[]);
+    let values = |track: &str| -> Vec<f64> {
+        let rows = recorded.rows("counter");
+        let found = rows.iter().filter(|row| row[2] == track);
+        found.map(|row| row[5].parse().expect("a number")).collect()
+    };
+    let depth = values("queue depth");
+    // 11 commands that come and go; those of a map of unknown size have no bytes.
+    assert_eq!((depth.len(), depth.last()), (22, Some(&0.0)));
+    assert!(depth.iter().all(|depth| (0.0..=11.0).contains(depth)), "{depth:?}");
+    let bytes = values("bytes in flight");
+    assert_eq!((bytes.len(), bytes.last()), (12, Some(&0.0)));
+    let most = bytes.iter().copied().fold(0.0, f64::max);
+    assert!((16_384.0..=53_000.0).contains(&most), "{bytes:?}");
+    let rows = recorded.rows("counter");
+    assert!(rows.iter().all(|row| row[1] == "0" && row[3] == "queue 1"));
+}
+
+#[test]
+fn queues_of_two_threads() {
+    let scratch = Scratch::new();
+    let Some((_, object)) = build(&scratch, "queues", &[]) else { return };
+    let recorded = run(&scratch, &object, "threads", &[]);
+    assert_eq!(recorded.written, "200 200\n");
+    joined(&recorded);
+    assert_eq!(recorded.named("grow").len(), 400);
+    for queue in [1, 2] {
+        let kernels: Vec<&Seen> =
+            recorded.activities().into_iter().filter(|event| event.resource == queue).collect();
+        // One write before and one read after, each waited for.
+        let names: Vec<&str> = kernels.iter().map(|event| event.name.as_str()).collect();
+        assert_eq!(names.len(), 202);
+        assert_eq!((names[0], names[1], names[201]), ("write buffer", "grow", "read buffer"));
+        assert!(kernels.windows(2).all(|pair| pair[0].end_ns <= pair[1].start_ns), "in order");
+    }
+    let calls = recorded.named("clEnqueueNDRangeKernel");
+    let mut threads: Vec<i64> = calls.iter().map(|call| call.resource).collect();
+    threads.sort_unstable();
+    threads.dedup();
+    assert_eq!(threads.len(), 2);
+    let noted = recorded.rows("thread");
+    assert!(threads.iter().all(|thread| noted.iter().any(|row| row[1] == thread.to_string())));
+    assert!(calls.iter().all(|call| !call.arguments.contains_key("External id")), "other threads");
+    assert_eq!(recorded.rows("said"), Vec::<&[String]>::new());
+}
+
+#[test]
+fn commands_that_overtake_each_other() {
+    let scratch = Scratch::new();
+    let Some((_, object)) = build(&scratch, "queues", &[]) else { return };
+    let recorded = run(&scratch, &object, "order", &[]);
+    assert_eq!(recorded.written, "30\n");
+    joined(&recorded);
+    let kernels: Vec<i64> = recorded
+        .activities()
+        .iter()
+        .filter(|event| event.name == "grow")
+        .map(|event| event.id)
+        .collect();
+    assert_eq!(kernels.len(), 10);
+    assert!(kernels.windows(2).all(|pair| pair[0] > pair[1]), "the last was released first");
+    assert_eq!(recorded.rows("resource")[0][2], "queue 1 (out of order)");
+}
+
+#[test]
+fn callbacks_enqueue() {
+    let scratch = Scratch::new();
+    let Some((_, object)) = build(&scratch, "queues", &[]) else { return };
+    let recorded = run(&scratch, &object, "callback", &[]);
+    assert_eq!(recorded.written, "5\n");
+    joined(&recorded);
+    assert_eq!(recorded.named("grow").len(), 5);
+}
+
+#[test]
+fn commands_that_never_end_are_counted() {
+    let scratch = Scratch::new();
+    let Some((_, object)) = build(&scratch, "queues", &[]) else { return };
+    let recorded = run(&scratch, &object, "unfinished", &[]);
+    assert_eq!(recorded.written, "released\n");
+    assert_eq!(recorded.named("grow").len(), 0);
+    let calls = recorded.named("clEnqueueNDRangeKernel");
+    assert_eq!(calls.len(), 3);
+    assert!(calls.iter().all(|call| call.flow == 0), "no arrow without an end");
+    let said: Vec<&String> = recorded.rows("said").iter().map(|row| &row[0]).collect();
+    let expected = "3 commands had not ended when the recording did, and have no times";
+    assert!(said.iter().any(|said| said.contains(expected)), "{said:?}");
+}
+
+#[test]
+fn a_flood_is_bounded() {
+    let scratch = Scratch::new();
+    let Some((_, object)) = build(&scratch, "queues", &[]) else { return };
+    let recorded = run(&scratch, &object, "flood", &[]);
+    assert_eq!(recorded.written, "100000\n");
+    let said = recorded.rows("said").concat().join("\n");
+    let untracked: usize = said
+        .split_once(" commands have no times, because too many others")
+        .map_or(0, |(before, _)| {
+            before.rsplit(' ').next().expect("a number").parse().expect("one")
+        });
+    assert_eq!(recorded.named("grow").len() + untracked, 100_000);
+    assert_eq!(recorded.named("clEnqueueNDRangeKernel").len(), 100_000);
+
+    // A megabyte holds some thousand records; the rest is counted.
+    let limited = run(&scratch, &object, "flood", &[("OPENCL_TEST_LIMIT", "1048576")]);
+    assert_eq!(limited.written, "100000\n");
+    let kept = limited.of_type(RUNTIME).len();
+    assert!((1_000..10_000).contains(&kept), "{kept}");
+    let said = limited.rows("said").concat().join("\n");
+    assert!(said.contains("calls did not fit into the buffer"), "{said}");
+}
+
+#[test]
+fn a_flush_hands_over_what_is_complete() {
+    let scratch = Scratch::new();
+    let Some((_, object)) = build(&scratch, "vector", &[]) else { return };
+    let recorded = run(&scratch, &object, "", &[("OPENCL_TEST_FLUSH", "1")]);
+    joined(&recorded);
+    assert_eq!(recorded.activities().len(), 11);
+    let place = recorded.rows.iter().position(|row| row[0] == "flushed").expect("flushed");
+    let later = recorded.rows[place..].iter().filter(|row| row[0] == "counter").count();
+    assert_eq!((recorded.rows("counter").len(), later), (34, 0));
+}
+
+#[test]
+fn the_program_cannot_see_the_layer() {
+    let scratch = Scratch::new();
+    let Some((program, object)) = build(&scratch, "visible", &[]) else { return };
+    let (_, without) = alone(&program, "", false, &scratch);
+    assert!(without.lines().count() > 20, "{without}");
+    let (idle, seen) = alone(&program, "", true, &scratch);
+    assert_eq!(seen, without, "while nothing is recorded");
+    assert_eq!((idle.stdout.len(), idle.stderr.len()), (0, 0), "the layer prints nothing");
+    let recorded = run(&scratch, &object, "", &[]);
+    assert_eq!(recorded.written, without, "while it is recorded");
+    joined(&recorded);
+    // Errors stand at the calls: CL_INVALID_VALUE, CL_INVALID_COMMAND_QUEUE.
+    let code = |name: &str| -> Vec<String> {
+        let calls = recorded.named(name);
+        calls.iter().filter_map(|call| call.arguments.get("error").cloned()).collect()
+    };
+    assert_eq!(code("clEnqueueReadBuffer"), ["-30"]);
+    assert_eq!(code("clEnqueueMapBuffer"), ["-30", "-30"]);
+    assert_eq!(code("clFlush"), ["-36"]);
+}
+
+#[test]
+fn clinfo_prints_the_same() {
+    let clinfo = |layer: bool| {
+        let mut command = Command::new("clinfo");
+        command.env_remove("OPENCL_LAYERS");
+        if layer {
+            command.env("OPENCL_LAYERS", plugin());
+        }
+        command.output().ok()
+    };
+    let Some(without) = clinfo(false) else { return testkit::skip("opencl", "no clinfo") };
+    let with = clinfo(true).expect("it is there");
+    assert_eq!(String::from_utf8_lossy(&with.stdout), String::from_utf8_lossy(&without.stdout));
+    assert_eq!((with.stderr, with.status), (without.stderr, without.status));
+}
+
+#[test]
+fn a_copy_of_the_file_is_not_the_layer_and_that_is_said() {
+    let scratch = Scratch::new();
+    let Some((_, object)) = build(&scratch, "vector", &[]) else { return };
+    // The same file by another path is the same object to the dynamic linker.
+    let link = scratch.join("link.so");
+    std::os::unix::fs::symlink(plugin(), &link).expect("links");
+    let layer = link.display().to_string();
+    let recorded = run(&scratch, &object, "", &[("OPENCL_LAYERS", &layer)]);
+    assert_eq!(recorded.activities().len(), 11);
+    // Without a layer, and with a copy.
+    let copy = scratch.join("copy.so");
+    fs::copy(plugin(), &copy).expect("copies");
+    let copy = copy.display().to_string();
+    for layer in ["", &copy] {
+        let recorded = run(&scratch, &object, "", &[("OPENCL_LAYERS", layer)]);
+        assert_eq!(recorded.events.len(), 0);
+        let said = recorded.rows("said").concat().join("\n");
+        let expected = "OpenCL was used without the layer: OPENCL_LAYERS must name ";
+        assert!(said.contains(expected) && said.contains("libcounterpoint_opencl.so"), "{said}");
+    }
+    // Twice in the list: recorded once.
+    let file = plugin().display().to_string();
+    let twice = format!("{file}:{file}");
+    let recorded = run(&scratch, &object, "", &[("OPENCL_LAYERS", &twice)]);
+    assert_eq!((recorded.activities().len(), recorded.named("clFinish").len()), (11, 1));
+}
