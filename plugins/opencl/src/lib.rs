@@ -37,7 +37,7 @@ mod output;
 mod queues;
 mod recorder;
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -165,21 +165,35 @@ fn said(missing: Missing) -> Option<String> {
 
 /// Says that a program uses OpenCL, but not through this file.
 fn layer_is_missing() -> Option<String> {
-    if layer::target().is_some() || !is_loaded(c"libOpenCL.so.1") {
+    if layer::target().is_some() || !has_loader() {
         return None;
     }
     let file = own_file().unwrap_or_else(|| "the file of this plugin".to_owned());
     Some(format!("OpenCL was used without the layer: OPENCL_LAYERS must name {file}"))
 }
 
-fn is_loaded(library: &CStr) -> bool {
-    // SAFETY: a C string; nothing is loaded that is not there already.
-    let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-    if !handle.is_null() {
-        // SAFETY: the handle that dlopen has just returned.
-        unsafe { libc::dlclose(handle) };
+/// Whether an ICD loader is in the process: a file called libOpenCL, also with a number in its name, as
+/// in packages of Python.
+fn has_loader() -> bool {
+    unsafe extern "C" fn look(
+        object: *mut libc::dl_phdr_info,
+        _size: usize,
+        found: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the dynamic linker gives an object and what we gave to it.
+        let (name, found) = unsafe { ((*object).dlpi_name, &mut *found.cast::<bool>()) };
+        if !name.is_null() {
+            // SAFETY: a C string of the dynamic linker's.
+            let path = unsafe { CStr::from_ptr(name) }.to_bytes();
+            let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+            *found |= file.starts_with(b"libOpenCL");
+        }
+        0
     }
-    !handle.is_null()
+    let mut found = false;
+    // SAFETY: the function takes what is given here, and does not panic.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
+    found
 }
 
 /// The path of this shared object.

@@ -12,6 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use plugin_host::session::Stack;
@@ -99,6 +100,9 @@ fn child() {
     let mut arguments: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
     arguments.push(std::ptr::null());
 
+    if variable("OPENCL_TEST_CYCLES") == "1" {
+        return cycles(&plugin, || main(texts.len() as c_int, arguments.as_ptr()));
+    }
     let types = [MEMCPY, MEMSET, KERNEL, RUNTIME, COUNTER];
     let max_buffer_bytes = variable("OPENCL_TEST_LIMIT").parse().unwrap_or(0);
     let setup = Setup { types: &types, max_buffer_bytes, ..Setup::default() };
@@ -122,6 +126,45 @@ fn child() {
         let _ = writeln!(lines.0, "said\t{said}");
     }
     fs::write(out, lines.0).expect("writes");
+}
+
+/// Recordings that come and go while the program runs in threads of its own.
+fn cycles(plugin: &Plugin, program: impl FnOnce() -> c_int) {
+    let types = [MEMCPY, MEMSET, KERNEL, RUNTIME, COUNTER];
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let others = scope.spawn(|| {
+            let mut recordings = 0_u64;
+            let mut events = 0;
+            while !done.load(Ordering::Acquire) || recordings < 10 {
+                let setup = Setup { types: &types, ..Setup::default() };
+                let mut session = plugin.profilers[0].create(&setup).expect("one at a time");
+                let mut lines = Lines::default();
+                session.start();
+                session.toggle(false);
+                session.toggle(true);
+                session.flush(&mut lines);
+                match recordings % 3 {
+                    // Destroyed without stop, without process, and as usual.
+                    0 => {}
+                    1 => drop(session.stop()),
+                    _ => {
+                        session.stop();
+                        session.process(&mut lines);
+                    }
+                }
+                drop(session);
+                events += lines.0.lines().filter(|line| line.starts_with("event")).count();
+                recordings += 1;
+            }
+            events
+        });
+        assert_eq!(program(), 0);
+        done.store(true, Ordering::Release);
+        let events = others.join().expect("it ends");
+        let out = std::env::var("OPENCL_TEST_OUT").expect("given");
+        fs::write(out, format!("events\t{events}\n")).expect("writes");
+    });
 }
 
 // The tests.
@@ -491,6 +534,25 @@ fn a_flood_is_bounded() {
     assert!((1_000..10_000).contains(&kept), "{kept}");
     let said = limited.rows("said").concat().join("\n");
     assert!(said.contains("calls did not fit into the buffer"), "{said}");
+}
+
+#[test]
+fn recordings_come_and_go_while_threads_enqueue() {
+    let scratch = Scratch::new();
+    let Some((_, object)) = build(&scratch, "queues", &[]) else { return };
+    for arguments in ["flood", "threads", "callback"] {
+        let recorded = run(&scratch, &object, arguments, &[("OPENCL_TEST_CYCLES", "1")]);
+        let expected = match arguments {
+            "flood" => "100000\n",
+            "threads" => "200 200\n",
+            _ => "5\n",
+        };
+        assert_eq!(recorded.written, expected, "the results are the program's own");
+        if arguments == "flood" {
+            let events: usize = recorded.rows("events")[0][0].parse().expect("a number");
+            assert!(events > 0, "some of it was recorded");
+        }
+    }
 }
 
 #[test]
