@@ -166,12 +166,13 @@ fn device_activity(
         added = added.arg("External id", op);
     }
     if let Some(sizes) = &command.sizes {
-        added = added.arg("global size", &sizes.global[..]);
+        let used = ..sizes.dimensions;
+        added = added.arg("global size", &sizes.global[used]);
         if let Some(local) = &sizes.local {
-            added = added.arg("local size", &local[..]);
+            added = added.arg("local size", &local[used]);
         }
         if let Some(offset) = &sizes.offset {
-            added = added.arg("global offset", &offset[..]);
+            added = added.arg("global offset", &offset[used]);
         }
     }
     if let Some(bytes) = command.bytes {

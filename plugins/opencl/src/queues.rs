@@ -170,17 +170,18 @@ impl Queue {
         all.len()
     }
 
-    /// Takes the oldest commands out, at most `most`.
-    pub fn take(&self, most: usize) -> Vec<Pending> {
-        let mut all = lock(&self.pending);
-        let most = most.min(all.len());
-        all.drain(..most).collect()
+    /// Takes the oldest command out.
+    pub fn take_oldest(&self) -> Option<Pending> {
+        lock(&self.pending).pop_front()
     }
 
-    /// Puts back, in front, what has not ended yet.
-    pub fn put_back(&self, unfinished: Vec<Pending>) {
+    /// Puts back a command that has not ended: where it was, or, if commands may overtake each other,
+    /// at the end, so that the others get their turn.
+    pub fn put_back(&self, pending: Pending) {
         let mut all = lock(&self.pending);
-        for pending in unfinished.into_iter().rev() {
+        if self.out_of_order {
+            all.push_back(pending);
+        } else {
             all.push_front(pending);
         }
     }

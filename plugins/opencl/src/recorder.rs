@@ -21,8 +21,9 @@ use crate::{ask, correlation};
 /// Bytes that a recording may take unless the host says otherwise.
 pub const DEFAULT_LIMIT: u64 = 256 << 20;
 
-/// Pending commands of a queue above which an enqueue looks for complete ones.
-const MANY: usize = 32;
+/// How often an enqueue looks for complete commands: once in so many. Then it looks at up to twice as
+/// many, so that a queue whose commands end does not grow.
+const OFTEN: usize = 32;
 
 /// Whether calls are recorded now: the only thing that an idle layer looks at.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
@@ -53,15 +54,17 @@ pub enum Name {
     Kernel(Arc<str>),
 }
 
-/// The index space of a kernel; unused dimensions are left out.
+/// The index space of a kernel: three numbers each, of which `dimensions` count.
 #[derive(Clone, Debug)]
 pub struct Sizes {
+    /// From 1 to 3.
+    pub dimensions: usize,
     /// Work items.
-    pub global: Vec<i64>,
+    pub global: [i64; 3],
     /// Work items of a group. `None`: the implementation chose.
-    pub local: Option<Vec<i64>>,
+    pub local: Option<[i64; 3]>,
     /// First index. `None`: 0.
-    pub offset: Option<Vec<i64>>,
+    pub offset: Option<[i64; 3]>,
 }
 
 /// Work for a device.
@@ -281,8 +284,8 @@ impl Begun {
             generation: self.generation,
             record: Record { call, activity: Some(activity) },
         });
-        if waiting >= MANY {
-            harvest(queue, MANY);
+        if waiting % OFTEN == 0 {
+            harvest(queue, 2 * OFTEN);
         }
     }
 
@@ -308,17 +311,28 @@ pub fn harvest(queue: &Queue, most: usize) {
     if CLOSED.load(Ordering::Acquire) {
         return;
     }
-    let mut unfinished = Vec::new();
-    for pending in queue.take(most) {
-        // Nothing overtakes the first unfinished command of an ordinary queue.
-        let blocked = !queue.out_of_order && !unfinished.is_empty();
-        match if blocked { 1 } else { ask::status(pending.event as Event) } {
-            status if status > 0 => unfinished.push(pending),
-            status => settle(pending, status),
+    for _ in 0..most.min(queue.pending()) {
+        let Some(pending) = queue.take_oldest() else { return };
+        let status = ask::status(pending.event as Event);
+        if status <= 0 {
+            settle(pending, status);
+            continue;
+        }
+        queue.put_back(pending);
+        if !queue.out_of_order {
+            // Nothing overtakes it.
+            return;
         }
     }
-    if !unfinished.is_empty() {
-        queue.put_back(unfinished);
+}
+
+/// After a call that waited: looks at some commands of each queue.
+pub fn harvest_some() {
+    if queues::any_pending() {
+        for queue in queues::all() {
+            // All that have ended, where the first that has not shows that there are no more.
+            harvest(&queue, if queue.out_of_order { 2 * OFTEN } else { usize::MAX });
+        }
     }
 }
 
@@ -409,7 +423,7 @@ pub fn take(last: bool) -> (Store, i64) {
 /// Gives back every event.
 pub fn give_up() {
     for queue in queues::all() {
-        for mut pending in queue.take(usize::MAX) {
+        while let Some(mut pending) = queue.take_oldest() {
             if !CLOSED.load(Ordering::Acquire) {
                 ask::release(pending.event as Event);
             }

@@ -103,7 +103,10 @@ fn child() {
     if variable("OPENCL_TEST_CYCLES") == "1" {
         return cycles(&plugin, || main(texts.len() as c_int, arguments.as_ptr()));
     }
-    let types = [MEMCPY, MEMSET, KERNEL, RUNTIME, COUNTER];
+    let mut types = vec![MEMCPY, MEMSET, KERNEL, RUNTIME, COUNTER];
+    if let Ok(only) = variable("OPENCL_TEST_TYPES").parse() {
+        types = vec![only];
+    }
     let max_buffer_bytes = variable("OPENCL_TEST_LIMIT").parse().unwrap_or(0);
     let setup = Setup { types: &types, max_buffer_bytes, ..Setup::default() };
     let mut lines = Lines::default();
@@ -516,22 +519,23 @@ fn commands_that_never_end_are_counted() {
 fn a_flood_is_bounded() {
     let scratch = Scratch::new();
     let Some((_, object)) = build(&scratch, "queues", &[]) else { return };
-    let recorded = run(&scratch, &object, "flood", &[]);
-    assert_eq!(recorded.written, "100000\n");
+    let only_kernels = ("OPENCL_TEST_TYPES", "6");
+    let recorded = run(&scratch, &object, "flood", &[only_kernels]);
+    assert_eq!(recorded.written, "70000\n");
+    // 65,536 commands may wait (docs/plugins.md); the write before them has ended.
+    assert_eq!(recorded.named("grow").len(), 65_536);
+    assert_eq!(recorded.events.len(), 65_536, "only what was requested");
+    assert!(recorded.events.iter().all(|event| event.flow == 0), "no arrow without a begin");
     let said = recorded.rows("said").concat().join("\n");
-    let untracked: usize = said
-        .split_once(" commands have no times, because too many others")
-        .map_or(0, |(before, _)| {
-            before.rsplit(' ').next().expect("a number").parse().expect("one")
-        });
-    assert_eq!(recorded.named("grow").len() + untracked, 100_000);
-    assert_eq!(recorded.named("clEnqueueNDRangeKernel").len(), 100_000);
+    let expected = "process: 4464 commands have no times, because too many others had not ended";
+    assert!(said.contains(expected), "{said}");
 
     // A megabyte holds some thousand records; the rest is counted.
-    let limited = run(&scratch, &object, "flood", &[("OPENCL_TEST_LIMIT", "1048576")]);
-    assert_eq!(limited.written, "100000\n");
-    let kept = limited.of_type(RUNTIME).len();
-    assert!((1_000..10_000).contains(&kept), "{kept}");
+    let limited =
+        run(&scratch, &object, "flood", &[only_kernels, ("OPENCL_TEST_LIMIT", "1048576")]);
+    assert_eq!(limited.written, "70000\n");
+    let kept = limited.of_type(KERNEL).len();
+    assert!(kept < 10_000, "{kept}");
     let said = limited.rows("said").concat().join("\n");
     assert!(said.contains("calls did not fit into the buffer"), "{said}");
 }
@@ -543,7 +547,7 @@ fn recordings_come_and_go_while_threads_enqueue() {
     for arguments in ["flood", "threads", "callback"] {
         let recorded = run(&scratch, &object, arguments, &[("OPENCL_TEST_CYCLES", "1")]);
         let expected = match arguments {
-            "flood" => "100000\n",
+            "flood" => "70000\n",
             "threads" => "200 200\n",
             _ => "5\n",
         };

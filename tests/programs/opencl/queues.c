@@ -5,7 +5,7 @@
 //               in which they are released by user events
 //   callback    a callback enqueues the next kernel, five times
 //   unfinished  three kernels wait for a user event that is never set; everything is released
-//   flood       100,000 kernels, and never a call that waits
+//   flood       70,000 kernels in a queue, of which none begins before the last was enqueued
 #include "common.h"
 
 #include <pthread.h>
@@ -147,11 +147,17 @@ static void unfinished(void) {
 }
 
 static void flood(void) {
+    cl_int code;
+    cl_event gate = clCreateUserEvent(context, &code);
+    OK(code);
     cl_command_queue queue = make_queue(0);
     cl_mem buffer = zeros(queue);
     cl_kernel kernel = growing(buffer, 1);
-    for (int i = 0; i < 100000; ++i)
+    run(queue, kernel, 1, &gate, NULL);
+    for (int i = 1; i < 70000; ++i)
         run(queue, kernel, 0, NULL, NULL);
+    OK(clSetUserEventStatus(gate, CL_COMPLETE));
+    OK(clFinish(queue));
     fprintf(out, "%d\n", first(queue, buffer));
 }
 

@@ -33,8 +33,12 @@ impl Enqueue {
         let kept = guarded(|| {
             let found = queues::find(queue)?;
             if !queues::reserve() {
-                begun.untracked();
-                return None;
+                // Perhaps some have ended meanwhile.
+                recorder::harvest(&found, 1);
+                if !queues::reserve() {
+                    begun.untracked();
+                    return None;
+                }
             }
             Some(found)
         });
@@ -163,23 +167,34 @@ fn pixels(work: Work, name: &'static str, image: Mem, region: *const usize) -> C
     Command::new(work, name, bytes)
 }
 
-/// A list of the program's: null or this long.
-fn sizes(list: *const usize, length: u32) -> Option<Vec<i64>> {
+/// The first numbers of a list of the program's. `None`: there is no list.
+fn three(list: *const usize, length: usize) -> Option<[i64; 3]> {
     if list.is_null() {
         return None;
     }
-    // SAFETY: as the specification wants it.
-    let list = (0..length as usize).map(|index| unsafe { list.add(index).read() } as i64);
-    Some(list.collect())
+    let mut numbers = [0; 3];
+    for (index, number) in numbers.iter_mut().enumerate().take(length) {
+        // SAFETY: the program's list has this length, and the implementation accepted it.
+        *number = unsafe { list.add(index).read() } as i64;
+    }
+    Some(numbers)
 }
 
-fn kernel(kernel: Kernel, sizes: Sizes) -> Command {
-    Command {
-        work: Work::Kernel,
-        name: Name::Kernel(names::of(kernel)),
-        bytes: None,
-        sizes: Some(Box::new(sizes)),
-    }
+/// A kernel with its index space, of which up to three dimensions are kept.
+fn kernel(
+    kernel: Kernel,
+    dimensions: u32,
+    offset: *const usize,
+    global: *const usize,
+    local: *const usize,
+) -> Command {
+    let dimensions = (dimensions as usize).min(3);
+    let sizes = three(global, dimensions).map(|global| {
+        let (local, offset) = (three(local, dimensions), three(offset, dimensions));
+        Box::new(Sizes { dimensions, global, local, offset })
+    });
+    let name = Name::Kernel(names::of(kernel));
+    Command { work: Work::Kernel, name, bytes: None, sizes }
 }
 
 /// Bytes of some memory objects.
@@ -255,13 +270,12 @@ enqueues! {
     fn clEnqueueNDRangeKernel(
         object: Kernel, dimensions: u32, offset: *const usize, global: *const usize,
         local: *const usize
-    ), kernel(object, Sizes {
-        global: sizes(global, dimensions).unwrap_or_default(),
-        local: sizes(local, dimensions),
-        offset: sizes(offset, dimensions),
-    });
-    fn clEnqueueTask(object: Kernel),
-        kernel(object, Sizes { global: vec![1], local: Some(vec![1]), offset: None });
+    ), kernel(object, dimensions, offset, global, local);
+    fn clEnqueueTask(object: Kernel), {
+        // By definition, one group of one work item.
+        let one = 1;
+        kernel(object, 1, std::ptr::null(), &raw const one, &raw const one)
+    };
     fn clEnqueueNativeKernel(
         function: *mut c_void, arguments: *mut c_void, size: usize, number: u32,
         objects: *const Mem, places: *const *const c_void

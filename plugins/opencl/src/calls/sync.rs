@@ -36,7 +36,7 @@ fn done(begun: Begun, name: &'static str, code: Code) {
 /// After a call that waited, commands are complete.
 fn waited(begun: Begun, name: &'static str, code: Code) {
     begun.end(name, code, None);
-    recorder::harvest_all();
+    recorder::harvest_some();
 }
 
 /// The error of a call that returns a handle, from the variable that the program gave for it.
