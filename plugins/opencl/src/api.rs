@@ -213,7 +213,7 @@ mod tests {
         let built = Command::new("cc").arg(&source).arg("-o").arg(scratch.join("layout")).output();
         let built = match built {
             Ok(built) if !String::from_utf8_lossy(&built.stderr).contains("CL/cl") => built,
-            _ => return testkit::skip("opencl_layout", "no C compiler or no OpenCL headers"),
+            _ => return testkit::skip("opencl", "no C compiler or no OpenCL headers"),
         };
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
         let printed = Command::new(scratch.join("layout")).output().expect("starts");

@@ -284,7 +284,7 @@ impl Begun {
             generation: self.generation,
             record: Record { call, activity: Some(activity) },
         });
-        if waiting % OFTEN == 0 {
+        if waiting.is_multiple_of(OFTEN) {
             harvest(queue, 2 * OFTEN);
         }
     }
