@@ -66,6 +66,9 @@ impl Profiler for OpenCl {
     type Session = Recording;
 
     fn create(requested: &[Kind]) -> Result<Recording, Error> {
+        if recorder::is_forked() {
+            return Err("a forked child cannot record".into());
+        }
         if IS_RECORDING.swap(true, Ordering::AcqRel) {
             return Err("another recording of this process has not ended".into());
         }
@@ -76,6 +79,9 @@ impl Profiler for OpenCl {
 
 impl Recording {
     fn hand_over(&self, last: bool, trace: &mut Trace<'_>) -> Result<(), Error> {
+        if recorder::is_forked() {
+            return Ok(());
+        }
         let (store, complete_ns) = recorder::take(last);
         let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         output.hand_over(&store, complete_ns, trace);
@@ -85,13 +91,11 @@ impl Recording {
 
 impl Session for Recording {
     fn start(&self) -> Result<(), Error> {
-        recorder::set_active(true);
-        Ok(())
+        self.toggle(true)
     }
 
     fn stop(&self) -> Result<(), Error> {
-        recorder::set_active(false);
-        Ok(())
+        self.toggle(false)
     }
 
     fn process(&self, trace: &mut Trace<'_>) -> Result<(), Error> {
@@ -129,7 +133,9 @@ impl Session for Recording {
     }
 
     fn toggle(&self, enabled: bool) -> Result<(), Error> {
-        recorder::set_active(enabled);
+        if !recorder::is_forked() {
+            recorder::set_active(enabled);
+        }
         Ok(())
     }
 
@@ -140,6 +146,9 @@ impl Session for Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
+        if recorder::is_forked() {
+            return;
+        }
         // A host may destroy a recording without stopping it.
         recorder::end_recording();
         IS_RECORDING.store(false, Ordering::Release);

@@ -32,6 +32,8 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 static NEXT_CORRELATION: AtomicU32 = AtomicU32::new(1);
 /// Set when the process exits: the implementation may be gone.
 static CLOSED: AtomicBool = AtomicBool::new(false);
+/// Set in a forked child: another thread of the parent may have held any lock.
+static FORKED: AtomicBool = AtomicBool::new(false);
 static STORE: Mutex<Store> = Mutex::new(Store::new());
 
 /// What a command does.
@@ -368,8 +370,26 @@ fn settle(mut pending: Pending, status: Code) {
     }
 }
 
+extern "C" fn forked() {
+    FORKED.store(true, Ordering::Relaxed);
+    CLOSED.store(true, Ordering::Relaxed);
+    ACTIVE.store(false, Ordering::Relaxed);
+}
+
+/// Whether this is a forked child of the process that recorded. Nothing of the recording may be touched
+/// here; OpenCL itself does not work in such a child either.
+pub fn is_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
 /// A new recording, which may keep this many bytes. Returns its number.
 pub fn open() -> u32 {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the function stays loaded, because hosts never close a plugin that has registered;
+        // it stores three flags only.
+        unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    });
     let mut store = store();
     let generation = GENERATION.fetch_add(1, Ordering::AcqRel) + 1;
     *store = Store::new();

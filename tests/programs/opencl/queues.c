@@ -6,9 +6,12 @@
 //   callback    a callback enqueues the next kernel, five times
 //   unfinished  three kernels wait for a user event that is never set; everything is released
 //   flood       70,000 kernels in a queue, of which none begins before the last was enqueued
+//   fork        80 times five kernels and a child, which exits or ends at once
 #include "common.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { N = 256 };
 
@@ -161,10 +164,32 @@ static void flood(void) {
     fprintf(out, "%d\n", first(queue, buffer));
 }
 
+static void forks(void) {
+    cl_command_queue queue = make_queue(0);
+    cl_mem buffer = zeros(queue);
+    cl_kernel kernel = growing(buffer, 1);
+    for (int i = 0; i < 80; ++i) {
+        for (int j = 0; j < 5; ++j)
+            run(queue, kernel, 0, NULL, NULL);
+        OK(clFlush(queue));
+        pid_t child = fork();
+        if (child == 0 && i % 2 == 0)
+            exit(0);
+        if (child == 0)
+            _exit(0);
+        int status;
+        if (waitpid(child, &status, 0) != child || status != 0)
+            exit(4);
+    }
+    fprintf(out, "%d\n", first(queue, buffer));
+}
+
 int main(int argc, char **argv) {
     if (argc < 3)
         return 2;
+    // Without a buffer, so that no child writes it again.
     out = fopen(argv[1], "w");
+    setvbuf(out, NULL, _IONBF, 0);
     open_device();
     if (strcmp(argv[2], "threads") == 0)
         threads();
@@ -174,6 +199,8 @@ int main(int argc, char **argv) {
         callback();
     else if (strcmp(argv[2], "unfinished") == 0)
         unfinished();
+    else if (strcmp(argv[2], "fork") == 0)
+        forks();
     else if (strcmp(argv[2], "flood") == 0)
         flood();
     else

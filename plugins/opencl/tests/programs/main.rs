@@ -9,10 +9,9 @@ mod child;
 mod recorded;
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
-use recorded::{Recorded, Seen, alone, build, joined, plugin, run, utc_ns};
+use recorded::{Seen, alone, build, joined, plugin, run, utc_ns};
 use testkit::Scratch;
 
 /// Numbers of published types, from include/counterpoint/kineto_plugin.h.
@@ -195,6 +194,16 @@ fn callbacks_enqueue() {
     assert_eq!(recorded.written, "5\n");
     joined(&recorded);
     assert_eq!(recorded.named("grow").len(), 5);
+}
+
+#[test]
+fn forked_children_end() {
+    let scratch = Scratch::new();
+    let Some((_, object)) = build(&scratch, "queues", &[]) else { return };
+    let recorded = run(&scratch, &object, "fork", &[]);
+    assert_eq!(recorded.written, "400\n");
+    joined(&recorded);
+    assert_eq!(recorded.named("grow").len(), 400);
 }
 
 #[test]
