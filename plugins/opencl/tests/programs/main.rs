@@ -316,6 +316,60 @@ fn clinfo_prints_the_same() {
 }
 
 #[test]
+fn the_host_knows_that_the_plugin_is_a_layer() {
+    let file = plugin();
+    let layers = plugin_host::layers::opencl_layers([&*file], None);
+    assert_eq!(layers.as_deref(), Some(file.as_os_str()));
+}
+
+#[test]
+fn every_function_for_memory_passes_its_arguments_on() {
+    let scratch = Scratch::new();
+    let Some((program, object)) = build(&scratch, "memory", &[]) else { return };
+    let recorded = run(&scratch, &object, "", &[]);
+    assert_eq!(recorded.written, alone(&program, "", false, &scratch).1, "the same results");
+    joined(&recorded);
+    // The call, what it did, and its bytes, as memory.c says.
+    let mut expected: Vec<(&str, &str, Option<&str>)> = vec![
+        ("clEnqueueWriteBufferRect", "write buffer", Some("64")),
+        ("clEnqueueCopyBufferRect", "copy buffer", Some("32")),
+        ("clEnqueueReadBufferRect", "read buffer", Some("16")),
+        ("clEnqueueMigrateMemObjects", "migrate", Some("512")),
+        ("clEnqueueWriteImage", "write image", Some("1024")),
+        ("clEnqueueCopyImage", "copy image", Some("256")),
+        ("clEnqueueFillImage", "fill image", Some("64")),
+        ("clEnqueueCopyImageToBuffer", "copy image to buffer", Some("128")),
+        ("clEnqueueCopyBufferToImage", "copy buffer to image", Some("128")),
+        ("clEnqueueMapImage", "map image", Some("1024")),
+        ("clEnqueueUnmapMemObject", "unmap", None),
+        ("clEnqueueReadImage", "read image", Some("1024")),
+        ("clEnqueueSVMMemFill", "fill SVM", Some("256")),
+        ("clEnqueueSVMMemcpy", "copy SVM", Some("128")),
+        ("clEnqueueSVMMap", "map SVM", Some("256")),
+        ("clEnqueueSVMUnmap", "unmap SVM", None),
+        ("clEnqueueTask", "one", None),
+        ("clEnqueueNativeKernel", "native kernel", None),
+    ];
+    let mut found: Vec<(&str, &str, Option<&str>)> = Vec::new();
+    for activity in recorded.activities() {
+        let call = recorded.of_type(RUNTIME).into_iter().find(|call| call.id == activity.id);
+        let bytes = activity.arguments.get("bytes").map(String::as_str);
+        found.push((&call.expect("joined").name, &activity.name, bytes));
+    }
+    // A device may lack some: the program says which, and the plugin has their errors.
+    let lacks: Vec<&str> =
+        recorded.written.lines().filter_map(|line| line.strip_prefix("lacks ")).collect();
+    expected.retain(|(call, ..)| !lacks.contains(call));
+    assert_eq!(found, expected);
+    assert!(lacks.len() <= 2, "{lacks:?}");
+    for call in lacks {
+        assert!(recorded.named(call)[0].arguments.contains_key("error"), "{call}");
+    }
+    let task = recorded.named("one")[0];
+    assert_eq!((&*task.arguments["global size"], &*task.arguments["local size"]), ("[1]", "[1]"));
+}
+
+#[test]
 fn a_copy_of_the_file_is_not_the_layer_and_that_is_said() {
     let scratch = Scratch::new();
     let Some((_, object)) = build(&scratch, "vector", &[]) else { return };
