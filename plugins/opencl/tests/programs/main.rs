@@ -11,7 +11,7 @@ mod recorded;
 use std::fs;
 use std::process::Command;
 
-use recorded::{Seen, alone, build, joined, plugin, run, utc_ns};
+use recorded::{Seen, alone, build, joined, layer, plugin, run, utc_ns};
 use testkit::Scratch;
 
 /// Numbers of published types, from include/counterpoint/kineto_plugin.h.
@@ -313,6 +313,28 @@ fn clinfo_prints_the_same() {
     let with = clinfo(true).expect("it is there");
     assert_eq!(String::from_utf8_lossy(&with.stdout), String::from_utf8_lossy(&without.stdout));
     assert_eq!((with.stderr, with.status), (without.stderr, without.status));
+}
+
+#[test]
+fn the_clock_of_the_device_is_used_if_it_has_one() {
+    let scratch = Scratch::new();
+    let Some((_, object)) = build(&scratch, "vector", &[]) else { return };
+    const HOUR_NS: i64 = 3_600_000_000_000;
+    for shift_ns in [0, HOUR_NS] {
+        let Some(timer) = layer(&scratch, &format!("-DSHIFT={shift_ns}ull")) else { return };
+        // The loader calls the last layer of the list first.
+        let layers = format!("{timer}:{}", plugin().display());
+        let mut recorded = run(&scratch, &object, "", &[("OPENCL_LAYERS", &layers)]);
+        // What the clock shows too much, the device's work seems to be too early.
+        for event in &mut recorded.events {
+            if [MEMCPY, MEMSET, KERNEL].contains(&event.event_type) {
+                event.start_ns += shift_ns;
+                event.end_ns += shift_ns;
+            }
+        }
+        joined(&recorded);
+        assert_eq!(recorded.activities().len(), 11);
+    }
 }
 
 #[test]

@@ -97,6 +97,13 @@ pub fn build(scratch: &Scratch, name: &str, flags: &[&str]) -> Option<(PathBuf, 
     Some((program, object))
 }
 
+/// Compiles `timer.c`, a layer that lends the device a clock. Its path.
+pub fn layer(scratch: &Scratch, flag: &str) -> Option<String> {
+    let file = scratch.join(&format!("timer{flag}.so"));
+    c::shared("cc", "opencl/timer.c", &file, &["-std=gnu11", flag])?;
+    Some(file.display().to_string())
+}
+
 /// Runs a program in a child, with the plugin and its layer.
 pub fn run(scratch: &Scratch, object: &Path, arguments: &str, more: &[(&str, &str)]) -> Recorded {
     let (lines, written) = (scratch.join("lines"), scratch.join("written"));
@@ -175,6 +182,10 @@ pub fn joined(recorded: &Recorded) {
         assert_eq!(call.arguments["queue"], activity.arguments["stream"]);
         assert!(activity.start_ns >= call.start_ns - accuracy, "{call:?} {activity:?}");
         assert!(activity.end_ns >= activity.start_ns && activity.device == 0);
+        if call.name == "clEnqueueReadBuffer" {
+            // All of these wait.
+            assert!(activity.end_ns <= call.end_ns + accuracy, "{call:?} {activity:?}");
+        }
         assert!(activity.start_ns >= recorded.span.0 && activity.end_ns <= recorded.span.1);
     }
 }
