@@ -126,10 +126,8 @@ impl Session for Recording {
         if let Some(bytes) = configuration.max_buffer_bytes {
             recorder::set_limit(bytes);
         }
-        match configuration.text {
-            "" => Ok(()),
-            text => Err(Error(format!("it has no settings, but was given `{text}`"))),
-        }
+        // There are no settings. A text may be meant for other plugins of the same recording.
+        Ok(())
     }
 
     fn toggle(&self, enabled: bool) -> Result<(), Error> {

@@ -9,6 +9,7 @@ mod child;
 mod recorded;
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use recorded::{Seen, alone, build, joined, layer, plugin, run, utc_ns};
@@ -335,6 +336,39 @@ fn the_clock_of_the_device_is_used_if_it_has_one() {
         joined(&recorded);
         assert_eq!(recorded.activities().len(), 11);
     }
+}
+
+#[test]
+fn run_brings_the_layer_into_the_program() {
+    let Some(dist) = std::env::var_os("COUNTERPOINT_DIST") else {
+        return testkit::skip("opencl", "COUNTERPOINT_DIST is not set");
+    };
+    let scratch = Scratch::new();
+    let name = format!("kernel_{:016x}", utc_ns());
+    let Some((program, _)) = build(&scratch, "vector", &[&format!("-DKERNEL={name}")]) else {
+        return;
+    };
+    let (profile, trace) = (scratch.join("p.cpt"), scratch.join("t.json"));
+    let counterpoint = || {
+        let mut command = Command::new(Path::new(&dist).join("bin/counterpoint"));
+        command.env_remove("OPENCL_LAYERS");
+        command
+    };
+    let mut run = counterpoint();
+    run.args(["run", "-e", "none", "--plugin"]).arg(plugin()).arg("-o").arg(&profile).arg("--");
+    let ran = run.arg(&program).arg(scratch.join("written")).output().expect("starts");
+    assert!(ran.status.success(), "{ran:?}");
+    let mut export = counterpoint();
+    export.args(["trace", "export"]).arg(&profile).arg("-o").arg(&trace);
+    let exported = export.output().expect("starts");
+    assert!(exported.status.success(), "{exported:?}");
+    let trace = fs::read_to_string(&trace).expect("written");
+    // Numbers of vector.c: 11 commands, each with an arrow.
+    let slices =
+        |line: &&str| line.contains(&format!("\"name\":\"{name}\"")) && line.contains("\"X\"");
+    assert_eq!(trace.lines().filter(slices).count(), 3, "{trace}");
+    let arrows = trace.lines().filter(|line| line.contains("\"cat\":\"ac2g\""));
+    assert_eq!(arrows.count(), 22, "{trace}");
 }
 
 #[test]
