@@ -12,7 +12,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use recorded::{Seen, alone, build, joined, layer, plugin, run, utc_ns};
+use recorded::{Seen, alone, build, cache, joined, layer, plugin, run, utc_ns};
 use testkit::Scratch;
 
 /// Numbers of published types, from include/counterpoint/kineto_plugin.h.
@@ -351,7 +351,7 @@ fn run_brings_the_layer_into_the_program() {
     let (profile, trace) = (scratch.join("p.cpt"), scratch.join("t.json"));
     let counterpoint = || {
         let mut command = Command::new(Path::new(&dist).join("bin/counterpoint"));
-        command.env_remove("OPENCL_LAYERS");
+        command.env_remove("OPENCL_LAYERS").env("POCL_CACHE_DIR", cache());
         command
     };
     let mut run = counterpoint();

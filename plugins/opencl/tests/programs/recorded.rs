@@ -19,7 +19,7 @@ pub fn plugin() -> PathBuf {
 }
 
 /// Where PoCL keeps kernels that it has compiled: not in the user's home.
-fn cache() -> PathBuf {
+pub fn cache() -> PathBuf {
     plugin().with_file_name("pocl-cache")
 }
 
