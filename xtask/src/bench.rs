@@ -16,6 +16,7 @@ mod idle_start;
 mod loops;
 mod loops_slowdown;
 mod machine;
+mod opencl;
 mod plan;
 mod price;
 mod probe;
@@ -105,6 +106,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "loops-slowdown",
         about: "kernels with instrumented loops beside the same kernels without, and the instrumenter",
         prepare: loops_slowdown::prepare,
+    },
+    Benchmark {
+        name: "opencl",
+        about: "time that the plugin for OpenCL adds to each call that enqueues a kernel",
+        prepare: opencl::prepare,
     },
     Benchmark {
         name: "report-10m",

@@ -70,6 +70,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
         setup::install(layout, &[&[List::Test, List::IreeV5], &tvm[..]].concat())?;
         setup::oracles();
         setup::llvm();
+        setup::opencl();
     }
     let trace_processor = if args.quick {
         Err("--quick has no downloads".to_owned())

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use machine::Machine;
 use machine::files::parse_cpus;
 use model::{Counter, Loss};
+use plugin_host::layers::{OPENCL_LAYERS, opencl_layers};
 use profile::ProfileId;
 use profile::live::{ProcessId, boot_id};
 use profile::manifest::{CounterInfo, Manifest, Origin, State};
@@ -188,6 +189,9 @@ pub fn make(
     let held = opened.and_then(|pool| Ok([pool, fs::File::open(&directory)?]));
     let preload = preload(&library, &pool_directory)?;
     let python = crate::python::path(&pool_directory);
+    // The OpenCL loader of the program loads these plugins a second time, as its layers.
+    let files = run_file.plugins.iter().flat_map(|plugins| &plugins.files).map(Path::new);
+    let layers = opencl_layers(files, std::env::var_os(OPENCL_LAYERS).as_deref());
     made.directories.clear();
     Ok(Prepared {
         directory,
@@ -196,6 +200,7 @@ pub fn make(
         variables: [(RUN_FILE_VARIABLE, run_path.into()), (PRELOAD_VARIABLE, preload)]
             .into_iter()
             .chain(python.map(|path| (crate::python::PATH_VARIABLE, path)))
+            .chain(layers.map(|layers| (OPENCL_LAYERS, layers)))
             .collect(),
         manifest,
         turn: Some(turn),
