@@ -57,6 +57,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     files = [(f"counterpoint/{p.relative_to(PACKAGE)}", p) for p in sources()]
     files.append(("counterpoint/_dist/bin/counterpoint", program))
     files.append(("counterpoint/_dist/lib/libcounterpoint.so", library))
+    files += [(f"counterpoint/_dist/{name}", path) for path, name in plugins(library)]
     return write(Path(wheel_directory), files, {})
 
 
@@ -64,7 +65,8 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
     program, library = built()
     # Where an installed package has them; git ignores the folder.
     place = PACKAGE / "_dist"
-    for source, name in ((program, "bin/counterpoint"), (library, "lib/libcounterpoint.so")):
+    binaries = ((program, "bin/counterpoint"), (library, "lib/libcounterpoint.so"))
+    for source, name in (*binaries, *plugins(library)):
         target = place / name
         target.parent.mkdir(parents=True, exist_ok=True)
         new = target.with_name(target.name + ".new")
@@ -75,6 +77,13 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 
 def build_sdist(sdist_directory, config_settings=None):
     sys.exit("counterpoint: the Python package alone has no source archive; use a checkout")
+
+
+def plugins(library):
+    """The profiler plugins beside the library, with their names in the package. Beside a library that
+    cargo has built for this machine, there are none."""
+    found = sorted((library.parent / "counterpoint/plugins").glob("*.so"))
+    return [(path, f"lib/counterpoint/plugins/{path.name}") for path in found]
 
 
 def sources():

@@ -114,6 +114,11 @@ impl Dist {
         self.root.join("lib/libcounterpoint.so")
     }
 
+    /// A profiler plugin that comes with Counterpoint.
+    pub fn plugin(&self, name: &str) -> PathBuf {
+        self.root.join("lib/counterpoint/plugins").join(name).with_extension("so")
+    }
+
     /// The static library that programs with instrumented loops may link with.
     pub fn loops_client(&self) -> PathBuf {
         self.root.join("lib/libcounterpoint_loops.a")

@@ -36,6 +36,7 @@ mod passes;
 mod places;
 mod plugin;
 mod plugin_in_programs;
+mod plugin_outputs;
 mod price;
 mod programs;
 mod programs_alike;
