@@ -216,7 +216,9 @@ def _finish(
         raise NoShim(f"{compiler.words[0]} took more than {LONGEST_BUILD_S:.0f} s for {name}") from None
     if code != 0:
         lines = log.read_text(errors="replace").splitlines()
-        told = next((line for line in lines if "error" in line), lines[-1] if lines else f"exit code {code}")
+        # The linker names what is missing before the compiler says that the linker failed.
+        telling = (line for line in lines if "error" in line or "undefined" in line)
+        told = next(telling, lines[-1] if lines else f"exit code {code}")
         raise NoShim(f"{compiler.words[0]} cannot compile {name}: {told.strip()}")
 
 

@@ -21,7 +21,7 @@ def autoload() -> None:
             for part in parts:
                 _load.begin(part)
     except BaseException as error:  # Also SystemExit and KeyboardInterrupt; see above.
-        complain(f"PyTorch is not connected: {type(error).__name__}: {error}")
+        complain(f"PyTorch is not connected: {told(error)}")
 
 
 def wanted() -> list[str]:
@@ -33,6 +33,14 @@ def wanted() -> list[str]:
     if os.environ.get("KINETO_PLUGIN_LIB_DIR_PATH") or os.environ.get("KINETO_DISABLE_CUPTI"):
         parts.append("plugins")
     return parts
+
+
+def told(error: BaseException) -> str:
+    """Returns the type and the text of an error, whose own code may raise."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:
+        return type(error).__name__
 
 
 def complain(line: str) -> None:

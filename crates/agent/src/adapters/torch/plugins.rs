@@ -22,6 +22,7 @@ mod safe_text;
 
 use std::ffi::{CStr, CString, c_char};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use abi::torch::plugins::{NO_CUPTI, Session as RawSession, Sink, Table, VERSION};
@@ -62,6 +63,9 @@ struct Child {
 }
 
 static CHILDREN: OnceLock<Vec<Child>> = OnceLock::new();
+
+/// Whether a forked child has said that it has no plugins.
+static CHILD_TOLD: AtomicBool = AtomicBool::new(false);
 
 /// A recording of one profiler.
 struct Recording {
@@ -180,6 +184,12 @@ unsafe extern "C" fn create(
     let recording = guarded(|| {
         point!(TorchPluginsCreate);
         if !plugins::are_usable() {
+            if !CHILD_TOLD.swap(true, Ordering::Relaxed) {
+                complain(
+                    "PyTorch records no plugins in this process, which was forked from one that \
+                     has loaded them; start it with multiprocessing's method spawn",
+                );
+            }
             return None;
         }
         // SAFETY: the header requires an array of that length, and a C string or null.
