@@ -7,6 +7,7 @@ Counterpoint, it reads a few environment variables and imports nothing.
 from __future__ import annotations
 
 import os
+import sys
 
 OFF = ("0", "off", "false", "no")
 
@@ -29,10 +30,17 @@ def wanted() -> list[str]:
     if os.environ.get("COUNTERPOINT_TORCH", "").strip().lower() in OFF:
         return []
     parts = []
-    # KINETO_DISABLE_CUPTI asks something of PyTorch's profiler that only the shim can do.
-    if os.environ.get("KINETO_PLUGIN_LIB_DIR_PATH") or os.environ.get("KINETO_DISABLE_CUPTI"):
+    if os.environ.get("KINETO_PLUGIN_LIB_DIR_PATH") or disables_cupti():
         parts.append("plugins")
     return parts
+
+
+def disables_cupti() -> bool:
+    """Whether PyTorch's profiler would use CUPTI and is asked not to, which only the shim can do."""
+    if os.environ.get("KINETO_DISABLE_CUPTI", "") in ("", "0"):
+        return False
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.version.cuda is not None
 
 
 def told(error: BaseException) -> str:

@@ -204,7 +204,12 @@ unsafe extern "C" fn create(
             (requested, text)
         };
         let child = child(profiler)?;
-        let (wanted, complaint) = kinds::wanted(requested, configuration, &child.profiler.types);
+        let (wanted, complaint) = kinds::wanted(
+            requested,
+            configuration,
+            &child.profiler.types,
+            &child.plugin.host.types(),
+        );
         if let Some(complaint) = complaint {
             complain(&complaint);
         }
