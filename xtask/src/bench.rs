@@ -26,6 +26,7 @@ mod results;
 mod run_start;
 mod stats;
 mod stats_10m;
+mod torch_plugins;
 mod traces;
 mod tvm_model;
 mod tvm_op;
@@ -131,6 +132,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "trace-import",
         about: "reading a million events that torch wrote, compared with Python's json.load",
         prepare: traces::import,
+    },
+    Benchmark {
+        name: "torch-plugins",
+        about: "time that idle plugins add to PyTorch's own profiler",
+        prepare: torch_plugins::prepare,
     },
     Benchmark {
         name: "tvm-op",
