@@ -31,6 +31,7 @@ mod orphans;
 mod output;
 mod own;
 mod plugin;
+mod plugin_files;
 mod prepare;
 mod python;
 mod recover;

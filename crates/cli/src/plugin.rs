@@ -19,7 +19,7 @@ mod list;
 mod patient;
 mod record;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use crate::failure::Failure;
@@ -52,34 +52,6 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         What::Check(args) => check::main(&args),
         What::Run(args) => record::main(&args),
         What::Child(args) => child::main(&args),
-    }
-}
-
-/// The files that these paths name: each file itself, and the plugins of each directory.
-fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
-    let mut all = Vec::new();
-    for path in paths {
-        let found = plugin_host::discover(path)
-            .map_err(|e| Failure::new(format!("read {}: {e}", path.display())))?;
-        if found.is_empty() {
-            return Err(Failure::new(format!("{}: has no plugins", path.display()))
-                .hint("a plugin in a directory is a file whose name ends in .so"));
-        }
-        all.extend(found);
-    }
-    Ok(all)
-}
-
-/// The plugins of `paths`, or else of the directory in KINETO_PLUGIN_LIB_DIR_PATH.
-fn files_or_default(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
-    if !paths.is_empty() {
-        return files(paths);
-    }
-    let variable = "KINETO_PLUGIN_LIB_DIR_PATH";
-    match std::env::var_os(variable).filter(|value| !value.is_empty()) {
-        Some(directory) => files(&[directory.into()]),
-        None => Err(Failure::new("no plugin was named")
-            .hint(format!("name a file or a directory, or set {variable} to a directory"))),
     }
 }
 

@@ -256,6 +256,22 @@ impl Plugin {
     }
 }
 
+impl Plugin {
+    /// The types to ask this plugin for if the user wants `types`, which are published ones; all that
+    /// the plugin supports if the user has named none. Nobody can ask for a kind by a name that is
+    /// known only now, so a plugin's own kinds are recorded with the published type that they are
+    /// like.
+    pub fn wanted(&self, host: &Host, types: &[u32]) -> Vec<u32> {
+        if types.is_empty() {
+            return self.profilers.iter().flat_map(|profiler| profiler.types.clone()).collect();
+        }
+        let declared = host.types();
+        let own = declared.iter().enumerate().filter(|(_, (_, base))| types.contains(base));
+        let own = own.map(|(index, _)| FIRST_OWN_TYPE + index as u32);
+        types.iter().copied().chain(own).collect()
+    }
+}
+
 fn extend(library: &Library, host: &'static Host, problems: &Problems) -> Option<Extension> {
     let extend = library.symbol(abi::kineto::EXTEND_SYMBOL)?;
     let mut extension =

@@ -119,6 +119,8 @@ pub trait Sink {
     fn kind(&mut self, _number: u32, _name: &str, _base: u32) {}
     /// The plugin whose events follow: its file, or another name.
     fn plugin(&mut self, _name: &[u8]) {}
+    /// What the plugin is doing from now on, to be said if the stream ends here: `in profilerStop`.
+    fn doing(&mut self, _what: &[u8]) {}
     /// Something to tell the user about the plugin.
     fn message(&mut self, _message: &Message<'_>) {}
     /// A field of a whole trace: its name, and one JSON value.

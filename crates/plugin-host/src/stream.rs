@@ -15,14 +15,15 @@
 //!   8 end       events that did not fit
 //!   9 plugin    name
 //!  10 message   level, loses, count, length, bytes
-//!  11 row       process, thread: each 0 and a signed integer, or 1, length, bytes
-//!  12 entry     phase u8, row, name, category + 1 or 0, time − last start, fields u8,
+//!  11 doing     text
+//!  16 row       process, thread: each 0 and a signed integer, or 1, length, bytes
+//!  17 entry     phase u8, row, name, category + 1 or 0, time − last start, fields u8,
 //!               duration if fields & 1, id if fields & 2, scope u8 if fields & 4,
 //!               arguments, for each: 8 × key + kind, value
-//!  13 field     key, length, JSON
+//!  18 field     key, length, JSON
 //! ```
 //!
-//! Events of plugins are records 2 to 7, and whole traces of other profilers 11 to 13. The value of an
+//! Events of plugins are records 2 to 7, and whole traces of other profilers 16 to 18. The value of an
 //! argument is a signed integer (kind 0), an integer without a sign (1), a text (2) or JSON (3) with
 //! its length, or the number of a text which is a text (4) or JSON (5).
 //!
@@ -52,6 +53,7 @@ const KIND: u8 = 7;
 const END: u8 = 8;
 const PLUGIN: u8 = 9;
 const MESSAGE: u8 = 10;
+const DOING: u8 = 11;
 
 /// Bytes that are collected before they are written.
 const CHUNK: usize = 64 * 1024;
@@ -180,6 +182,14 @@ impl<W: Write> Sink for Writer<W> {
         let name = self.text(name);
         self.buffer.push(PLUGIN);
         put(&mut self.buffer, name);
+        self.added(before);
+    }
+
+    fn doing(&mut self, what: &[u8]) {
+        let before = self.buffer.len();
+        let what = self.text(what);
+        self.buffer.push(DOING);
+        put(&mut self.buffer, what);
         self.added(before);
     }
 
@@ -498,6 +508,10 @@ impl<R: Read> Reader<R> {
             PLUGIN => {
                 let name = self.text()?;
                 sink.plugin(&self.texts[name]);
+            }
+            DOING => {
+                let what = self.text()?;
+                sink.doing(&self.texts[what]);
             }
             MESSAGE => {
                 let (level, loses, count) = (self.unsigned()?, self.number()?, self.number()?);

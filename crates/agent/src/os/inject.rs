@@ -34,6 +34,7 @@ points! {
     OpBefore, OpAfter, OpMake, OpTell, RunBegin, RunEnd, RegionBegin, RegionEnd, TaskBegin, TaskEnd,
     Workspace, Exported, CollectorStart, CollectorStop,
     LoopRegister, LoopUnregister, LoopEnter, LoopLog, LoopBegin, LoopEnd, LoopThreadEnd,
+    PluginBegin, PluginControl, PluginWrite, PluginEnd,
 }
 
 /// Returns the names of the points, each followed by a line feed.

@@ -5,8 +5,6 @@
 //! A file that does not end with the stream's end belongs to a process that was killed or that has
 //! crashed. What is there counts, and the command line counts the rest as lost.
 
-#![allow(dead_code, reason = "the adapters that use it come in the next commits")]
-
 use std::ffi::CString;
 use std::io;
 
@@ -28,12 +26,16 @@ pub struct EventsFile {
 }
 
 /// Begins a new file of events, of at most `limit` bytes of events and names; `None`: no limit. The
-/// file appears with the first write of [`Writer`], which collects 64 KiB. Returns `None` if the
-/// process has no part, which has then been counted as a loss.
-pub fn create(process: Process, limit: Option<u64>) -> Option<Writer<EventsFile>> {
+/// file appears with the first write of [`Writer`], which collects 64 KiB. `wrap` may put something
+/// around the file. Returns `None` if the process has no part, which has then been counted as a loss.
+pub fn create<W: io::Write>(
+    process: Process,
+    limit: Option<u64>,
+    wrap: impl FnOnce(EventsFile) -> W,
+) -> Option<Writer<W>> {
     let directory = &process.paths()?.directory;
     let path = sys::path(format!("{directory}/{}", events_name(process.next_events())));
-    Some(Writer::new(EventsFile { process, serial: process.serial(), path }, limit))
+    Some(Writer::new(wrap(EventsFile { process, serial: process.serial(), path }), limit))
 }
 
 impl io::Write for EventsFile {

@@ -167,7 +167,6 @@ impl Process {
     }
 
     /// Returns a number for a new file of events.
-    #[allow(dead_code, reason = "files of events use it in the next commits")]
     pub fn next_events(&self) -> u32 {
         self.state.next_events.fetch_add(1, Ordering::Relaxed)
     }

@@ -197,21 +197,7 @@ fn record(
     let host = Host::leak(say);
     let plugin = Plugin::load(file, host);
     doing("in profilerCreate")?;
-    let own: Vec<u32> =
-        (0..host.types().len() as u32).map(|index| abi::kineto::FIRST_OWN_TYPE + index).collect();
-    // Nobody can ask for a kind by a name that is known only now: a plugin's own kinds are recorded
-    // with the published type that they are like.
-    let everything: Vec<u32> = plugin.profilers.iter().flat_map(|p| p.types.clone()).collect();
-    let wanted = if setup.types.is_empty() {
-        everything
-    } else {
-        let declared = host.types();
-        let like = |number: &&u32| {
-            let index = (**number - abi::kineto::FIRST_OWN_TYPE) as usize;
-            declared.get(index).is_some_and(|(_, base)| setup.types.contains(base))
-        };
-        setup.types.iter().chain(own.iter().filter(like)).copied().collect()
-    };
+    let wanted = plugin.wanted(host, setup.types);
     let setup = Setup { types: &wanted, ..setup.clone() };
     let mut sessions: Vec<Session<'_>> =
         plugin.profilers.iter().filter_map(|profiler| profiler.create(&setup)).collect();

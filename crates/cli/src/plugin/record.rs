@@ -25,18 +25,20 @@ use super::child::{ANSWERS, Answer, Listed};
 use super::events::Events;
 use super::list::{child, died};
 use super::patient::{PATIENCE, Patient, gave_up};
-use super::{files_or_default, kinds, shown};
+use super::{kinds, shown};
 use crate::failure::Failure;
 use crate::input;
 use crate::output::time;
+use crate::plugin_files::files_or_variable;
 use crate::prepare::{Turn, make_way};
 use crate::terminal::say;
 use crate::view::units::plural;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Plugin, or directory of plugins. Without any, the directory in KINETO_PLUGIN_LIB_DIR_PATH
-    #[arg(value_name = "FILE|DIR")]
+    /// Plugin, directory of plugins, or the name of a plugin that comes with Counterpoint. Without
+    /// any, the directory in KINETO_PLUGIN_LIB_DIR_PATH
+    #[arg(value_name = "FILE|DIR|NAME")]
     paths: Vec<PathBuf>,
     /// How long to record: 500ms, 10s. Ctrl-C ends it earlier
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
@@ -74,7 +76,7 @@ fn bytes(text: &str) -> Result<u64, String> {
 }
 
 pub fn main(args: &Args) -> Result<ExitCode, Failure> {
-    let files = files_or_default(&args.paths)?;
+    let files = files_or_variable(&args.paths)?;
     let types = args.kinds.as_deref().map(kinds::parse).transpose()?.unwrap_or_default();
     let turn = Turn::wait(&args.output);
     make_way(&args.output)?;

@@ -9,9 +9,9 @@ use super::{MOST_TEXT, Reader, Stop, Writer, put, put_signed};
 use crate::entry::{Argument, Entry, Id, Value};
 use crate::sink::{MOST_PAIRS, Sink};
 
-pub(super) const ROW: u8 = 11;
-pub(super) const ENTRY: u8 = 12;
-pub(super) const FIELD: u8 = 13;
+pub(super) const ROW: u8 = 16;
+pub(super) const ENTRY: u8 = 17;
+pub(super) const FIELD: u8 = 18;
 
 /// Longest value of an argument or of a field. A longer one is counted and left out.
 const MOST_VALUE: usize = 16 << 20;

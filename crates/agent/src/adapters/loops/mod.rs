@@ -41,6 +41,7 @@ pub static ADAPTER: Adapter = Adapter {
     prepare: || {},
     constructed: register::constructed,
     session_began: register::register_all,
+    session_ends: || {},
     at_exit: tables::at_process_exit,
     // A thread that attaches in order to read counters around loops measures the bracket that all
     // adapters have in common.

@@ -43,6 +43,7 @@ pub static ADAPTER: Adapter = Adapter {
     prepare: || {},
     constructed: || {},
     session_began: || {},
+    session_ends: || {},
     at_exit: || {},
     rehearse: instrument::rehearse,
     has_uncounted: true,
