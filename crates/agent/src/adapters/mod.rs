@@ -6,9 +6,11 @@
 //! | [`iree`] | handles executable libraries of stock IREE runtimes: a trampoline for each exported function |
 //! | [`loops`] | handles modules that `counterpoint loops instrument` has rewritten: counts of loops |
 //! | [`plugins`] | loads profiler plugins and drives them |
+//! | [`torch`] | handles stock PyTorch: profiler plugins inside its own profiler |
 //! | [`tvm`] | handles TVM's Relax virtual machine: instrument, entry functions, parallel regions |
 
 pub mod iree;
 pub mod loops;
 pub mod plugins;
+pub mod torch;
 pub mod tvm;
