@@ -153,6 +153,7 @@ pub fn make(
         filters: recording.filter.clone(),
         bookkeeping: recording.bookkeeping,
         loops: recording.loops,
+        plugins: None,
         snapshots: vec![first, Snapshot::take(clock)],
     };
     let run_path = directory.join(RUN_FILE_NAME);

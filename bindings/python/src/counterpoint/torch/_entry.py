@@ -14,6 +14,13 @@ OFF = ("0", "off", "false", "no")
 def autoload() -> None:
     """Connects the parts of the bridge that this process needs."""
     try:
+        if is_off():
+            return
+        if os.environ.get("COUNTERPOINT_RUN_FILE"):
+            # The recordings of PyTorch's own profiler become part of the profile.
+            from counterpoint.torch import _log
+
+            _log.install()
         parts = wanted()
         if parts:
             from counterpoint.torch import _load
@@ -24,9 +31,14 @@ def autoload() -> None:
         complain(f"PyTorch is not connected: {type(error).__name__}: {error}")
 
 
+def is_off() -> bool:
+    """Whether the user has switched the bridge off."""
+    return os.environ.get("COUNTERPOINT_TORCH", "").strip().lower() in OFF
+
+
 def wanted() -> list[str]:
-    """Returns the parts that the environment asks for."""
-    if os.environ.get("COUNTERPOINT_TORCH", "").strip().lower() in OFF:
+    """Returns the parts that the environment asks for at once."""
+    if is_off():
         return []
     parts = []
     # KINETO_DISABLE_CUPTI asks something of PyTorch's profiler that only the shim can do.
