@@ -13,8 +13,6 @@
 
 mod check;
 mod child;
-mod events;
-mod kinds;
 mod list;
 mod patient;
 mod record;

@@ -12,6 +12,7 @@ mod found;
 mod make;
 mod options;
 mod place;
+mod plugins;
 
 use machine::Machine;
 use profile::manifest::{CounterInfo, Origin};
@@ -46,7 +47,8 @@ pub fn prepare(
     }
     let infos: Vec<CounterInfo> = counters.iter().map(Into::into).collect();
     let metrics = before_run(&recording.metrics, &infos)?;
-    let mut choice = Choice { counters, beside, notes, metrics };
+    let plugins = recording.plugins.resolve(origin)?;
+    let mut choice = Choice { counters, beside, notes, metrics, plugins };
     if recording.events.is_empty() && choice.counters.is_empty() {
         choice.notes.extend(ask_for_counters(origin, &resolver));
     }

@@ -26,6 +26,7 @@ use record::{ClockKind, Snapshot};
 
 use crate::failure::Failure;
 use crate::inherited::{Inherited, prepare_process};
+use crate::plugin_events::convert_and_say;
 use crate::prepare::{Beside, PRELOAD_VARIABLE, Prepared, Recording, prepare};
 use crate::terminal::say;
 
@@ -51,7 +52,7 @@ pub struct Args {
         value_name = "N",
         num_args = 0..=1,
         require_equals = true,
-        conflicts_with = "multiplex",
+        conflicts_with_all = ["multiplex", "plugins"],
         default_missing_value = "0",
         value_parser = clap::value_parser!(u32).range(..=32)
     )]
@@ -91,8 +92,12 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         // The sampler has added to it.
         manifest = Manifest::read(directory).unwrap_or(manifest);
     }
+    let has_plugins = !manifest.plugins.is_empty();
     let closed = close(directory, manifest, status, trouble);
     prepared.tidy();
+    if has_plugins {
+        convert_and_say(directory);
+    }
     say(closed, directory, &args.recording.output);
     Ok(end_as(status))
 }

@@ -23,6 +23,7 @@ use crate::asker::command_of;
 use crate::failure::Failure;
 use crate::inherited::prepare_process;
 use crate::metrics::before_run;
+use crate::plugin_events::convert_and_say;
 use crate::prepare::{Choice, Prepared, Recording, make, place, prepare};
 use crate::terminal::{Kind, stdout};
 use crate::view::open::explain;
@@ -131,8 +132,13 @@ fn prepare_available(recording: &Recording, command: &[String]) -> Result<Prepar
     let chosen = available::counters_of(recording, &resolver, &machine)?;
     let infos: Vec<CounterInfo> = chosen.threads.iter().map(Into::into).collect();
     let metrics = before_run(&recording.metrics, &infos)?;
-    let choice =
-        Choice { counters: chosen.threads, beside: Vec::new(), notes: chosen.notes, metrics };
+    let choice = Choice {
+        counters: chosen.threads,
+        beside: Vec::new(),
+        notes: chosen.notes,
+        metrics,
+        plugins: recording.plugins.resolve(Origin::Session)?,
+    };
     make(recording, choice, &machine, &place(recording)?, Origin::Session, command)
 }
 
@@ -183,6 +189,7 @@ fn finish(args: &FinishArgs) -> Result<ExitCode, Failure> {
         manifest.write(dir).map_err(Failure::new)?;
     }
     let collected = collect(dir, Closing::WhenOver).map_err(|e| explain(dir, e))?;
+    convert_and_say(dir);
     let running: Vec<u32> = collected.live.iter().map(|process| process.pid).collect();
     let still = !running.is_empty();
     let profile = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());

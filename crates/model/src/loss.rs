@@ -163,7 +163,9 @@ losses! {
     51 PluginFailed "plugin_failed" Missing
         "failures of profiler plugins: one could not be loaded, crashed, returned an error, or did something that the plugin interface forbids; what it was doing then is missing";
     52 PluginBufferFull "plugin_buffer_full" Missing
-        "events of profiler plugins that did not fit into the limit of --max-buffer";
+        "events of profiler plugins that did not fit into the limit of --max-buffer or --plugin-buffer";
+    53 PluginEventsLeft "plugin_events_left" Missing
+        "files with events of profiler plugins that are not part of the profile yet: their process is still running, or the profile cannot be changed here";
 }
 
 impl Loss {

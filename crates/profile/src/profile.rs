@@ -205,6 +205,11 @@ impl Profile {
             let noted = ledger.map(|ledger| ledger.losses).unwrap_or_default();
             process.losses = merge_losses(noted.iter().chain(&process.losses));
             process.switch_cost = manifest.switch_cost;
+            if !manifest.plugins.is_empty() {
+                let left = process.open_events();
+                let left = process.unless_refused(left)?.map_or(0, |files| files.len() as u64);
+                process.lose(Loss::PluginEventsLeft, left);
+            }
             processes.push(process);
         }
         if !alive.is_empty() {
@@ -368,6 +373,27 @@ impl Process {
         self.parts.as_ref().ok_or_else(gone)?.dir(self.id.name())?.file(PAGES_NAME)
     }
 
+    /// Opens its files with events of plugins that are not part of the profile yet, in the order in
+    /// which they were begun.
+    ///
+    /// # Errors
+    /// Fails if its directory cannot be read, or if a file is not a plain file.
+    pub fn open_events(&self) -> Result<Vec<(String, File)>> {
+        let Some(parts) = &self.parts else { return Ok(Vec::new()) };
+        let part = match parts.dir(self.id.name()) {
+            Err(e) if e.is_not_found() => return Ok(Vec::new()),
+            part => part?,
+        };
+        let names = part.names()?;
+        let number = |name: &std::ffi::OsString| {
+            let name = name.to_str()?;
+            Some((meta::events_number(name)?, name.to_owned()))
+        };
+        let mut found: Vec<(u32, String)> = names.iter().filter_map(number).collect();
+        found.sort();
+        found.into_iter().map(|(_, name)| Ok((name.clone(), part.file(&name)?))).collect()
+    }
+
     /// Its file of loops. `None`: it has none.
     pub(crate) fn open_loops(&self) -> Result<Option<File>> {
         let Some(parts) = &self.parts else { return Ok(None) };
@@ -500,7 +526,9 @@ fn fit(kind: ClockKind, snapshots: &[Snapshot], processes: &[Process]) -> Timeli
     if kind == ClockKind::Monotonic {
         return exact;
     }
-    let headers = || processes.iter().flat_map(|p| &p.threads).flat_map(Thread::headers);
+    // A plugin may have given any times.
+    let recorded = || processes.iter().filter(|process| !process.id.is_of_plugins());
+    let headers = || recorded().flat_map(|p| &p.threads).flat_map(Thread::headers);
     let offset = snapshots.first().map_or(0, |s| s.realtime_ns.wrapping_sub(s.monotonic_ns));
     let moment = |header: &PageHeader| Snapshot {
         ticks: header.start.base_ticks,

@@ -41,6 +41,10 @@ pub fn part_name(pid: u32, start_time: u64, generation: u32) -> String {
     format!("{pid}-{start_time}-{generation}")
 }
 
+/// Generations from here on are not of programs: they are parts with the events that profiler plugins
+/// handed over in the process of the same id.
+pub const FIRST_PLUGIN_GENERATION: u32 = 1 << 20;
+
 /// Name of a part's file of events with this number. Such a file is a stream of `plugin_host`.
 pub fn events_name(number: u32) -> String {
     format!("{}{number}{}", EVENTS_NAMES.0, EVENTS_NAMES.1)

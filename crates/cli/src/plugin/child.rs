@@ -13,8 +13,9 @@ use plugin_host::stream::Writer;
 use plugin_host::{Host, Plugin, Session, Setup, Sink};
 use serde::{Deserialize, Serialize};
 
-use super::kinds;
 use crate::failure::Failure;
+use crate::plugin_events::is_json;
+use crate::plugin_kinds;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -80,13 +81,8 @@ pub enum Answer {
     Done(Listed),
 }
 
-/// The lowest level of the plugin's lines that are shown: KINETO_LOG_LEVEL, or warnings.
-pub fn log_level() -> u32 {
-    std::env::var("KINETO_LOG_LEVEL").ok().and_then(|level| level.trim().parse().ok()).unwrap_or(2)
-}
-
 fn say(level: u32, text: &str) {
-    if level >= log_level() {
+    if level >= plugin_kinds::log_level() {
         crate::terminal::say!("{text}");
     }
 }
@@ -143,11 +139,6 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     unsafe { libc::_exit(0) }
 }
 
-/// Whether these bytes are a value of JSON.
-pub fn is_json(bytes: &[u8]) -> bool {
-    serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
-}
-
 fn answer(out: &mut impl Write, what: &impl Serialize) -> Result<(), Failure> {
     let mut line = serde_json::to_vec(what).map_err(Failure::new)?;
     line.push(b'\n');
@@ -162,7 +153,7 @@ fn listed(plugin: &Plugin, host: &Host) -> Listed {
             .iter()
             .map(|profiler| ListedProfiler {
                 name: profiler.name.clone(),
-                kinds: profiler.types.iter().map(|n| kinds::name(*n, &declared)).collect(),
+                kinds: profiler.types.iter().map(|n| plugin_kinds::name(*n, &declared)).collect(),
                 interface_bytes: profiler.interface_bytes,
                 extension: profiler.extension.is_some(),
             })

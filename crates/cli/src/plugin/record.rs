@@ -22,14 +22,15 @@ use trace::chrome::read::{EventSink as _, ReadSummary};
 use trace::import::trace::Import;
 
 use super::child::{ANSWERS, Answer, Listed};
-use super::events::Events;
 use super::list::{child, died};
 use super::patient::{PATIENCE, Patient, gave_up};
-use super::{kinds, shown};
+use super::shown;
 use crate::failure::Failure;
 use crate::input;
-use crate::output::time;
+use crate::output::{bytes, time};
+use crate::plugin_events::Events;
 use crate::plugin_files::files_or_variable;
+use crate::plugin_kinds;
 use crate::prepare::{Turn, make_way};
 use crate::terminal::say;
 use crate::view::units::plural;
@@ -62,22 +63,9 @@ pub struct Args {
     output: PathBuf,
 }
 
-/// For `--max-buffer`.
-fn bytes(text: &str) -> Result<u64, String> {
-    let units = [("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30), ("", 1)];
-    let upper = text.trim().to_ascii_uppercase();
-    let found = units.iter().find_map(|(unit, factor)| Some((upper.strip_suffix(unit)?, *factor)));
-    let (number, factor) = found.unwrap_or((&upper, 1));
-    let number = number.trim().parse::<u64>().ok().and_then(|n| n.checked_mul(factor));
-    match number {
-        Some(number) if number > 0 => Ok(number),
-        _ => Err("not a number of bytes: 65536, 512K, 128M".to_owned()),
-    }
-}
-
 pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     let files = files_or_variable(&args.paths)?;
-    let types = args.kinds.as_deref().map(kinds::parse).transpose()?.unwrap_or_default();
+    let types = args.kinds.as_deref().map(plugin_kinds::parse).transpose()?.unwrap_or_default();
     let turn = Turn::wait(&args.output);
     make_way(&args.output)?;
     fs::create_dir_all(&args.output)

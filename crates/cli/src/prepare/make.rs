@@ -12,7 +12,7 @@ use profile::ProfileId;
 use profile::live::{ProcessId, boot_id};
 use profile::manifest::{CounterInfo, Manifest, Origin, State};
 use profile::pools::{POOL_NAME, owner};
-use record::run_file::{RUN_FILE_NAME, RUN_FILE_VARIABLE};
+use record::run_file::{RUN_FILE_NAME, RUN_FILE_VARIABLE, RUN_FILE_WITH_PLUGINS_NAME};
 use record::{ClockKind, RunFile, Snapshot};
 
 use super::choice::Choice;
@@ -115,7 +115,7 @@ pub fn make(
     origin: Origin,
     command: &[String],
 ) -> Result<Prepared, Failure> {
-    let Choice { counters, beside, notes, metrics } = choice;
+    let Choice { counters, beside, notes, metrics, plugins } = choice;
     let clock = choose_clock(machine);
     let switch_cost = switch_cost(&counters);
     let first = Snapshot::take(clock);
@@ -153,10 +153,13 @@ pub fn make(
         filters: recording.filter.clone(),
         bookkeeping: recording.bookkeeping,
         loops: recording.loops,
-        plugins: None,
+        plugins,
         snapshots: vec![first, Snapshot::take(clock)],
     };
-    let run_path = directory.join(RUN_FILE_NAME);
+    // A session reads its run file in any case.
+    let at_start = run_file.plugins.is_some() && origin != Origin::Session;
+    let name = if at_start { RUN_FILE_WITH_PLUGINS_NAME } else { RUN_FILE_NAME };
+    let run_path = directory.join(name);
     fs::write(&run_path, run_file.to_bytes())
         .map_err(|e| Failure::new(format!("write {}: {e}", run_path.display())))?;
     let manifest = Manifest {
@@ -164,6 +167,7 @@ pub fn make(
         counters: infos,
         metrics,
         multiplex: recording.multiplex,
+        plugins: run_file.plugins.as_ref().map_or_else(Vec::new, |p| p.files.clone()),
         switch_cost,
         pool: Some(pool.clone()),
         notes: notes.into_iter().chain(pool_note).collect(),

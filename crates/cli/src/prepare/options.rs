@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use record::run_file::LoopOptions;
 
+use super::plugins::PluginArgs;
 use crate::metrics::MetricArgs;
 use crate::naming::Naming;
 
@@ -44,6 +45,8 @@ pub struct Recording {
     pub loops: Option<LoopOptions>,
     #[command(flatten)]
     pub metrics: MetricArgs,
+    #[command(flatten)]
+    pub plugins: PluginArgs,
 }
 
 /// What is sampled while the program runs, by the command that stays with it.

@@ -241,6 +241,7 @@ fn one(
         beside: vec![],
         notes: own_readings(counters),
         metrics: vec![],
+        plugins: None,
     };
     let place = pass_dir(directory, number);
     let machine = Machine::here();

@@ -11,6 +11,7 @@ use record::meta::PARTS_NAME;
 
 use super::units::{count, plural};
 use crate::failure::Failure;
+use crate::plugin_events::convert;
 use crate::terminal::say;
 
 /// Opens a profile for a view. If possible, and if the caller owns the profile, it first collects
@@ -31,6 +32,10 @@ pub fn open(dir: &Path, closing: Closing) -> Result<Profile, Failure> {
             Err(e) if is_read_only(&e) => {}
             Err(e) => say!("{e}; the profile is read without recovering its pool"),
         }
+    }
+    if !manifest.plugins.is_empty() && is_over(&manifest) {
+        // If this is not possible, what is missing is counted as a loss.
+        let _ = convert(dir);
     }
     Profile::open(dir).map_err(|e| explain(dir, e))
 }

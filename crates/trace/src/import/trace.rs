@@ -28,7 +28,9 @@ use std::path::{Path, PathBuf};
 
 use profile::activities::{ActivitiesWriter, Activity, NameId, RowId};
 use profile::writer::{CallsWriter, ExportKey, ProcessKey, ThreadKey};
-use profile::{Clock, LossCount, Manifest, Moment, Origin, Role, State, merge_losses};
+use profile::{
+    Clock, LossCount, Manifest, Moment, Origin, PartId, Role, State, Timeline, merge_losses,
+};
 use serde_json::{Map, Value};
 
 use super::Imported;
@@ -66,6 +68,28 @@ pub struct Import {
     losses: Vec<LossCount>,
     /// Number of events of each form, in all traces.
     forms: Box<[u64; 256]>,
+    /// The recorded profile to which the traces are added, if there is one.
+    recorded: Option<Recorded>,
+}
+
+/// A recorded profile to which traces are added. Times of such traces are ns since 1970, on the
+/// profile's own timeline.
+#[derive(Debug)]
+struct Recorded {
+    timeline: Timeline,
+    /// The parts of processes by their number in the traces.
+    parts: HashMap<i64, PartId>,
+}
+
+/// What was added to a recorded profile.
+#[derive(Debug, Default)]
+pub struct Added {
+    /// How much it was.
+    pub counts: Imported,
+    /// What was lost, of all traces.
+    pub losses: Vec<LossCount>,
+    /// What a reader should know.
+    pub notes: Vec<String>,
 }
 
 /// Receives one trace: a [`EventSink`].
@@ -179,7 +203,70 @@ impl Import {
             counts: Imported::default(),
             losses: Vec::new(),
             forms: Box::new([0; 256]),
+            recorded: None,
         })
+    }
+
+    /// Starts to write what is to be added to a recorded profile with this clock. `dir` is a
+    /// directory with nothing in it; the caller moves its contents into the profile at the end.
+    ///
+    /// # Errors
+    /// The directory is not writable.
+    pub fn create_for(dir: &Path, clock: Clock, timeline: Timeline) -> profile::Result<Self> {
+        Ok(Self {
+            dir: dir.to_owned(),
+            calls: CallsWriter::create_for(dir, clock, timeline)?,
+            next_pid: 1 << 30,
+            base_ns: None,
+            first_ns: i64::MAX,
+            last_ns: i64::MIN,
+            counters_ns: None,
+            manifest: Manifest::new(),
+            counts: Imported::default(),
+            losses: Vec::new(),
+            forms: Box::new([0; 256]),
+            recorded: Some(Recorded { timeline, parts: HashMap::new() }),
+        })
+    }
+
+    /// Says to which part of the recorded profile the calls of a process belong. `number` is that of
+    /// the process in the traces.
+    pub fn place(&mut self, number: i64, part: PartId) {
+        if let Some(recorded) = &mut self.recorded {
+            recorded.parts.insert(number, part);
+        }
+    }
+
+    /// Writes the rest of what is added to a recorded profile.
+    ///
+    /// # Errors
+    /// The disk is full.
+    pub fn finish_added(mut self) -> profile::Result<Added> {
+        self.counts.calls = self.calls.calls() - self.counts.spans;
+        self.calls.finish()?;
+        Ok(Added {
+            counts: self.counts,
+            losses: merge_losses(&self.losses),
+            notes: self.manifest.notes,
+        })
+    }
+
+    /// The ticks of a time of the first trace.
+    fn ticks(&self, ns: i64) -> u64 {
+        match &self.recorded {
+            Some(Recorded { timeline, .. }) => {
+                timeline.ticks(timeline.realtime_to_monotonic_ns(ns))
+            }
+            None => ticks(ns),
+        }
+    }
+
+    /// The same time for series with [`profile::tracks::Times::Monotonic`].
+    fn monotonic(&self, ns: i64) -> i64 {
+        match &self.recorded {
+            Some(Recorded { timeline, .. }) => timeline.realtime_to_monotonic_ns(ns),
+            None => ticks(ns) as i64,
+        }
     }
 
     /// Starts a trace. `name` is the name of its directory of activities: one word, and different
@@ -249,6 +336,11 @@ impl Import {
 }
 
 impl OneTrace<'_> {
+    /// As [`Import::place`], while this trace is being read.
+    pub fn place(&mut self, number: i64, part: PartId) {
+        self.all.place(number, part);
+    }
+
     /// The head of the trace, if it is an export of ours that contains everything to restore the
     /// profile.
     pub fn head(&self) -> Option<OwnHead> {
@@ -340,6 +432,13 @@ impl OneTrace<'_> {
         if let Some(known) = self.processes.get(&id) {
             return Ok(known.key);
         }
+        if let (Id::Number(number), Some(recorded)) = (&id, &self.all.recorded)
+            && let Some(part) = recorded.parts.get(number)
+        {
+            let key = self.all.calls.part(*part).map_err(|e| e.to_string())?;
+            self.processes.insert(id, Process { key, named: false });
+            return Ok(key);
+        }
         let pid = match &id {
             Id::Number(n) => u32::try_from(*n).ok().filter(|n| *n < 1 << 30),
             Id::Text(_) => None,
@@ -417,7 +516,7 @@ impl OneTrace<'_> {
         let [start_ns, end_ns] = [start_ns, end_ns].map(|ns| ns.saturating_add(self.shift_ns));
         all.first_ns = all.first_ns.min(start_ns);
         all.last_ns = all.last_ns.max(end_ns);
-        let (start, end) = (ticks(start_ns), ticks(end_ns));
+        let (start, end) = (all.ticks(start_ns), all.ticks(end_ns));
         self.all.calls.call(thread, export, start, end).map_err(|e| e.to_string())
     }
 

@@ -16,18 +16,113 @@ use std::borrow::Cow;
 
 use abi::kineto::{FLOW_FWD_BWD, TYPE_COUNTER, TYPE_INSTANT};
 use model::activity::{Kind, Registry};
-use plugin_host::{Counter, Event as Given, Metadata, Sink};
-use serde_json::Value;
+use plugin_host::{Counter, Event as Given, Message, Metadata, Sink};
+use profile::{PLUGIN_PARTS, PartId, UtcClock};
+use serde_json::{Value, json};
 use trace::chrome::event::{Event, Raw, Scalar};
 use trace::chrome::read::EventSink as _;
+use trace::export::activities::PLUGIN_ROWS;
 use trace::import::trace::{CounterValue, OneTrace};
 
-use super::child::is_json;
+/// A process of a recorded profile, whose plugins have handed over events. Its plugins share the
+/// numbers of devices and of arrows; in the profile, those of different processes differ.
+#[derive(Debug)]
+pub struct Owner {
+    id: PartId,
+    /// What it is called: its program and its process id.
+    name: String,
+    /// The number of its first row of events among those of all processes.
+    first: i64,
+    /// Numbers of devices and processes that events named, each with a row of its own, and whether a
+    /// plugin has named that row.
+    rows: Vec<(i64, bool)>,
+    /// What is added to the ids of arrows.
+    arrows: u64,
+    clock: UtcClock,
+}
+
+impl Owner {
+    /// `index` distinguishes the processes of one conversion.
+    pub fn new(id: PartId, name: String, index: usize, clock: UtcClock) -> Self {
+        let first = PLUGIN_ROWS + index as i64 * i64::from(PLUGIN_PARTS);
+        Self { id, name, first, rows: Vec::new(), arrows: (index as u64 + 1) << 32, clock }
+    }
+
+    /// The process whose events are numbered from 0.
+    pub fn id(&self) -> PartId {
+        self.id
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The row of a device's or process's number. It is created if it is new.
+    fn row(&mut self, number: i64, trace: &mut OneTrace<'_>) -> usize {
+        if let Some(row) = self.rows.iter().position(|(known, _)| *known == number) {
+            return row;
+        }
+        // A plugin that names thousands of devices gets no more rows.
+        if self.rows.len() + 1 < PLUGIN_PARTS as usize {
+            self.rows.push((number, false));
+            let row = self.rows.len() - 1;
+            trace.place(self.first + row as i64, self.id.of_plugins(row as u32));
+        }
+        self.rows.len() - 1
+    }
+
+    /// Names the rows that no plugin has named.
+    ///
+    /// # Errors
+    /// The profile is not writable.
+    pub fn finish(&mut self, trace: &mut OneTrace<'_>) -> Result<(), String> {
+        for row in 0..self.rows.len() {
+            let (number, named) = self.rows[row];
+            if named {
+                continue;
+            }
+            let name = match number {
+                n if n == i64::from(self.id.pid) => format!("plugins of {}", self.name),
+                n => format!("{n} of {}", self.name),
+            };
+            let args = json!({ "name": name }).to_string();
+            trace.event(
+                0,
+                &Event {
+                    phase: b'M',
+                    name: Some(Cow::Borrowed("process_name")),
+                    pid: Some(Scalar::Int(self.first + row as i64)),
+                    tid: Some(Scalar::Int(0)),
+                    args: Some(Raw::of(&args)),
+                    ..Event::default()
+                },
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Something that a plugin did wrong or has logged.
+#[derive(Clone, Debug)]
+pub struct Said {
+    pub loses: bool,
+    pub count: u64,
+    pub text: String,
+}
 
 /// Gives a trace the events of one plugin.
 pub struct Events<'a, 'b> {
     trace: &'a mut OneTrace<'b>,
     base_ns: i64,
+    /// The process of the events, in a recorded profile.
+    owner: Option<&'a mut Owner>,
+    /// The plugin's name, if the stream says it.
+    pub plugin: String,
+    /// What the plugin was doing when the stream ended.
+    pub doing: String,
+    /// What it did wrong or has logged.
+    pub said: Vec<Said>,
     /// Kinds that the plugin declared: number, name, the published type that each is like.
     declared: Vec<(u32, String, u32)>,
     registry: Registry,
@@ -50,6 +145,10 @@ impl<'a, 'b> Events<'a, 'b> {
         Self {
             trace,
             base_ns,
+            owner: None,
+            plugin: String::new(),
+            doing: String::new(),
+            said: Vec::new(),
             declared: Vec::new(),
             registry: Registry::new(),
             arguments: String::new(),
@@ -58,6 +157,27 @@ impl<'a, 'b> Events<'a, 'b> {
             example: None,
             not_text: 0,
             error: None,
+        }
+    }
+
+    /// For events of a process of a recorded profile.
+    pub fn of_process(trace: &'a mut OneTrace<'b>, owner: &'a mut Owner) -> Self {
+        Self { owner: Some(owner), ..Self::new(trace, 0) }
+    }
+
+    /// The number in the trace of what a plugin calls by this number.
+    fn process(&mut self, number: i64) -> i64 {
+        match &mut self.owner {
+            Some(owner) => owner.first + owner.row(number, self.trace) as i64,
+            None => number,
+        }
+    }
+
+    /// The trace's time of a moment in ns since 1970.
+    fn time_ns(&self, utc_ns: i64) -> i64 {
+        match &self.owner {
+            Some(owner) => owner.clock.profile_utc_ns(utc_ns),
+            None => utc_ns.saturating_sub(self.base_ns),
         }
     }
 
@@ -143,7 +263,7 @@ impl<'a, 'b> Events<'a, 'b> {
         let event = Event {
             phase: b'M',
             name: Some(Cow::Borrowed(what)),
-            pid: Some(Scalar::Int(row.0)),
+            pid: Some(Scalar::Int(self.process(row.0))),
             tid: Some(Scalar::Int(row.1.unwrap_or(0))),
             ..Event::default()
         };
@@ -151,9 +271,28 @@ impl<'a, 'b> Events<'a, 'b> {
     }
 }
 
+/// Whether these bytes are a value of JSON.
+pub fn is_json(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
+}
+
 impl Sink for Events<'_, '_> {
     fn kind(&mut self, number: u32, name: &str, base: u32) {
         self.declared.push((number, name.to_owned(), base));
+    }
+
+    fn plugin(&mut self, name: &[u8]) {
+        self.plugin = String::from_utf8_lossy(name).into_owned();
+    }
+
+    fn doing(&mut self, what: &[u8]) {
+        self.doing = String::from_utf8_lossy(what).into_owned();
+    }
+
+    fn message(&mut self, message: &Message<'_>) {
+        let text = String::from_utf8_lossy(message.text).into_owned();
+        let Message { loses, count, .. } = *message;
+        self.said.push(Said { loses, count, text });
     }
 
     fn event(&mut self, given: &Given, name: &[u8], metadata: &Metadata) {
@@ -162,7 +301,8 @@ impl Sink for Events<'_, '_> {
         let (category, on_device) = self.kind_of(given.event_type);
         self.arguments.clear();
         self.metadata(metadata);
-        let time_ns = given.start_ns.saturating_sub(self.base_ns);
+        let time_ns = self.time_ns(given.start_ns);
+        let process = self.process(given.device.into());
         let event = Event {
             phase: match given.event_type {
                 TYPE_COUNTER => b'C',
@@ -171,7 +311,7 @@ impl Sink for Events<'_, '_> {
             },
             name: Some(name.clone()),
             category: Some(category),
-            pid: Some(Scalar::Int(given.device.into())),
+            pid: Some(Scalar::Int(process)),
             tid: Some(Scalar::Int(given.resource.into())),
             time_ns: Some(time_ns),
             duration_ns: Some(given.end_ns.saturating_sub(given.start_ns)),
@@ -197,14 +337,15 @@ impl Sink for Events<'_, '_> {
         }
         if let Some(flow) = given.flow {
             let category = if flow.flow_type == FLOW_FWD_BWD { "fwdbwd" } else { "ac2g" };
+            let of_process = self.owner.as_ref().map_or(0, |owner| owner.arrows as i64);
             self.put(&Event {
                 phase: if flow.is_start { b's' } else { b'f' },
                 name: Some(Cow::Borrowed(category)),
                 category: Some(Cow::Borrowed(category)),
-                pid: Some(Scalar::Int(given.device.into())),
+                pid: Some(Scalar::Int(process)),
                 tid: Some(Scalar::Int(given.resource.into())),
                 time_ns: Some(time_ns),
-                id: Some(Scalar::Int(flow.id.into())),
+                id: Some(Scalar::Int(of_process + i64::from(flow.id))),
                 binding: (!flow.is_start).then_some(Cow::Borrowed("e")),
                 ..Event::default()
             });
@@ -215,6 +356,14 @@ impl Sink for Events<'_, '_> {
         let name = name.map_or(Cow::Owned(device.to_string()), |name| self.text(name));
         let label = self.text(label);
         let row = (device, None);
+        let name = match &mut self.owner {
+            Some(owner) => {
+                let row = owner.row(device, self.trace);
+                owner.rows[row].1 = true;
+                Cow::Owned(format!("{name} of {}", owner.name))
+            }
+            None => name,
+        };
         self.about(row, "process_name", "name", &Value::from(&*name));
         if !label.is_empty() {
             self.about(row, "process_labels", "labels", &Value::from(&*label));
@@ -256,11 +405,11 @@ impl Sink for Events<'_, '_> {
             category: Some(Cow::Borrowed("gpu_pm_counter")),
             // A process called so, as Kineto names those of its own events.
             pid: Some(match device {
-                Some(device) => Scalar::Int(device.into()),
+                Some(device) => Scalar::Int(self.process(device.into())),
                 None => Scalar::Text(Cow::Borrowed("machine")),
             }),
             tid: Some(Scalar::Int(0)),
-            time_ns: Some(counter.time_ns.saturating_sub(self.base_ns)),
+            time_ns: Some(self.time_ns(counter.time_ns)),
             args: Some(Raw::of(&arguments)),
             ..Event::default()
         };

@@ -1,4 +1,5 @@
-//! Kinds of events: their numbers in the plugin interface, and the words that people use.
+//! Words that people use for what plugins give: kinds of events, with their numbers in the plugin
+//! interface, and levels of messages.
 
 use model::activity::{Kind, Registry};
 
@@ -44,6 +45,11 @@ pub fn parse(list: &str) -> Result<Vec<u32>, Failure> {
         return Err(Failure::new(format!("no type of the plugin interface is of kind {list:?}")));
     }
     Ok(numbers)
+}
+
+/// The lowest level of plugins' own messages that are shown: KINETO_LOG_LEVEL, or warnings.
+pub fn log_level() -> u32 {
+    std::env::var("KINETO_LOG_LEVEL").ok().and_then(|level| level.trim().parse().ok()).unwrap_or(2)
 }
 
 #[cfg(test)]
