@@ -55,6 +55,13 @@ fn loops_host(mode: &str) -> Command {
     command
 }
 
+/// What PyTorch does with a plugin.
+fn torch_host(plugins: &Path) -> Command {
+    let mut command = Command::new(Programs::get().other("torch_host"));
+    command.arg(plugins);
+    command
+}
+
 fn outcome(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -75,6 +82,8 @@ fn a_panic_anywhere_leaves_the_host_alone() {
     let points = points(&program);
     assert!(points.len() > 20, "{points:?}");
     assert!(!panics_at(&program, "Nowhere", &mut entries(), "not a point"));
+    let plugins = testkit::Scratch::new();
+    testkit::c::shared("cc", "plugins/plugin.c", &plugins.join("p.so"), &[]).unwrap();
     for point in points {
         let reached = [
             panics_at(&program, &point, &mut entries(), "entries"),
@@ -82,6 +91,7 @@ fn a_panic_anywhere_leaves_the_host_alone() {
             panics_at(&program, &point, &mut tvm_host(), "tvm_host"),
             panics_at(&program, &point, &mut loops_host("-DMODE=0"), "loops_host"),
             panics_at(&program, &point, &mut loops_host("-DMODE=3"), "loops_host, log"),
+            panics_at(&program, &point, &mut torch_host(plugins.path()), "torch_host"),
             drop_in_panics_at(&program, &point),
         ];
         assert!(reached.contains(&true), "nothing reaches {point}");

@@ -8,10 +8,10 @@
  *     ~Session      -> destroy
  */
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -95,6 +95,17 @@ bool is_on_cpu(std::uint32_t kind) {
       return true;
     default:
       return false;
+  }
+}
+
+/* The row of a stream or thread. PyTorch 2.12 has a constructor; later it has none, and the fields are
+ * in another order. */
+template <typename Row>
+Row resource_row(std::int64_t device, std::int64_t resource, std::int64_t order, const char* name) {
+  if constexpr (std::is_aggregate_v<Row>) {
+    return Row{.id = resource, .sortIndex = order, .deviceId = device, .name = name};
+  } else {
+    return Row(device, resource, order, name);
   }
 }
 
@@ -223,7 +234,8 @@ class Session final : public libkineto::IActivityProfilerSession {
   static void on_resource(
       void* handle, std::int64_t device, std::int64_t resource, std::int64_t order, const char* name) {
     enter(handle, [=](Session& session) {
-      session.resources_.push_back(libkineto::ResourceInfo{resource, order, device, name});
+      session.resources_.push_back(
+          resource_row<libkineto::ResourceInfo>(device, resource, order, name));
     });
   }
 

@@ -327,3 +327,96 @@ impl Sink for HandOver<'_> {
         self.pending = Some(Pending { time_ns: counter.time_ns, device, track, values });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::c_void;
+
+    use super::*;
+
+    unsafe extern "C" fn note(handle: *mut c_void, event: *const RawEvent) {
+        // SAFETY: the handle is the list below, and all pointers are valid during the call.
+        unsafe {
+            let (list, event) = (&mut *handle.cast::<Vec<String>>(), &*event);
+            let text = |pointer| CStr::from_ptr(pointer).to_string_lossy().into_owned();
+            let mut line = format!(
+                "{} {} at {} @{}",
+                event.kind,
+                text(event.name),
+                event.device,
+                event.start_ns
+            );
+            for i in 0..event.value_count {
+                let value = &*event.values.add(i);
+                line += &format!(" {}={}", text(value.series), value.value);
+            }
+            for i in 0..event.metadata_count {
+                let pair = &*event.metadata.add(i);
+                line += &format!(" {}={}", text(pair.key), text(pair.json));
+            }
+            list.push(format!("{line} #{}", event.id));
+        }
+    }
+
+    /// What PyTorch gets of what `calls` hands over.
+    fn handed(declared: &[(&str, u32)], calls: impl FnOnce(&mut HandOver<'_>)) -> Vec<String> {
+        let mut list: Vec<String> = Vec::new();
+        let sink = RawSink {
+            size: size_of::<RawSink>() as u32,
+            handle: (&raw mut list).cast(),
+            event: Some(note),
+            device: None,
+            resource: None,
+        };
+        let host = Host::leak(|_, _| {});
+        let mut hand_over = HandOver::new(&sink, host);
+        hand_over.declared =
+            declared.iter().map(|(name, base)| ((*name).to_owned(), *base)).collect();
+        calls(&mut hand_over);
+        assert_eq!(hand_over.finish(), None);
+        list
+    }
+
+    fn counter(time_ns: i64, series: &'static str, value: f64) -> Counter<'static> {
+        let (track, series) = (&b"power"[..], series.as_bytes());
+        Counter { time_ns, device: 2, track, series, unit: b"W", value }
+    }
+
+    #[test]
+    fn values_of_the_same_moment_are_one_event() {
+        let list = handed(&[], |to| {
+            to.counter(&counter(5, "core", 1.0));
+            to.counter(&counter(5, "memory", 2.0));
+            to.counter(&counter(6, "core", 3.0));
+            to.counter(&counter(6, "core", 4.0));
+        });
+        assert_eq!(
+            list,
+            [
+                "22 power at 2 @5 core W=1 memory W=2 #0",
+                "22 power at 2 @6 core W=3 #0",
+                "22 power at 2 @6 core W=4 #0"
+            ]
+        );
+    }
+
+    #[test]
+    fn kinds_of_a_plugins_own_become_published_ones() {
+        // 1024 is the first number that the host gives out; 9 is cuda_driver.
+        let list = handed(&[("tile", 6), ("doorbell \"1\"", 9), ("odd", 77)], |to| {
+            for event_type in [1024, 1025, 1026, 50] {
+                let event = Event { event_type, id: -5, ..Event::default() };
+                to.event(&event, b"x", &Metadata::default());
+            }
+        });
+        assert_eq!(
+            list,
+            [
+                "6 x at 0 @0 kind=\"tile\" device=0 stream=0 correlation=-5 #2147483647",
+                "9 x at 0 @0 kind=\"doorbell '1'\" correlation=-5 #2147483647",
+                "6 x at 0 @0 kind=\"odd\" device=0 stream=0 correlation=-5 #2147483647",
+                "6 x at 0 @0 device=0 stream=0 correlation=-5 #2147483647",
+            ]
+        );
+    }
+}
