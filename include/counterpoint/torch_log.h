@@ -88,6 +88,11 @@ typedef struct counterpoint_torch_log {
   /* Ends it, after which it must not be used. `whole` is 0 if something went wrong before its end.
    * Returns 0 if all of it was written, else -1; the loss is then counted in the profile. */
   int32_t (*end)(counterpoint_torch_trace_t*, uint32_t whole);
+  /* For a PyTorch that the shim does not know: the path of a file, which does not exist yet, for a
+   * recording as PyTorch writes it. It becomes part of the profile when the program has ended.
+   * Returns the length of the path, which is a C string; -1: nothing records this process now, or
+   * `capacity` is too small. */
+  int64_t (*file)(char* path, size_t capacity);
 } counterpoint_torch_log_t;
 
 #ifdef __cplusplus

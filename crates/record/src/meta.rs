@@ -58,8 +58,10 @@ pub fn trace_name(number: u32) -> String {
     format!("{}{number}{}", TRACE_NAMES.0, TRACE_NAMES.1)
 }
 
-/// Returns the number of a part's trace file, if this is the name of one.
+/// Returns the number of a part's trace file, if this is the name of one. PyTorch writes to a file with
+/// `.tmp` at the end of its name, and renames it when it is complete.
 pub fn trace_number(name: &str) -> Option<u32> {
+    let name = name.strip_suffix(".tmp").unwrap_or(name);
     let number = name.strip_prefix(TRACE_NAMES.0)?.strip_suffix(TRACE_NAMES.1)?;
     number.parse().ok()
 }

@@ -110,6 +110,8 @@ pub struct Table {
     pub entry: unsafe extern "C" fn(Trace, *const Entry),
     /// Ends it.
     pub end: unsafe extern "C" fn(Trace, u32) -> i32,
+    /// A path for a recording as a trace file.
+    pub file: unsafe extern "C" fn(*mut c_char, usize) -> i64,
 }
 
 #[cfg(target_pointer_width = "64")]
@@ -118,5 +120,5 @@ const _: () = {
     assert!(core::mem::offset_of!(Argument, kind) == 40);
     assert!(core::mem::offset_of!(Entry, has) == 6 && core::mem::offset_of!(Entry, time_ns) == 8);
     assert!(core::mem::offset_of!(Entry, name) == 48 && size_of::<Entry>() == 128);
-    assert!(size_of::<Table>() == 48);
+    assert!(size_of::<Table>() == 56);
 };

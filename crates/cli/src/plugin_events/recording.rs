@@ -48,6 +48,15 @@ impl Events<'_, '_> {
     fn recorded(&mut self, mut event: Event<'_>) {
         self.events += 1;
         self.recording.any = true;
+        if event.phase == b'M' && event.name.as_deref() == Some("process_name") {
+            // The program's own calls are in a process of its name.
+            let own = self.owner.as_ref().map(|owner| i64::from(owner.id().pid));
+            if let (Some(Scalar::Int(pid)), Some(own)) = (&event.pid, own)
+                && *pid == own
+            {
+                return self.name_own_process("PyTorch of ");
+            }
+        }
         event.pid = event.pid.map(|pid| Scalar::Int(self.process_of(&pid)));
         event.time_ns = event.time_ns.map(|time| self.time_ns(time));
         if let (Some(owner), Some(Scalar::Int(id))) = (&self.owner, &event.id) {
@@ -190,7 +199,8 @@ mod tests {
 
     #[test]
     fn the_base_is_found_in_the_beginning_of_a_file() {
-        let head = b"{ \"a\": \"\xc3\xa9\", \"baseTimeNanoseconds\": 1790857026000000000,\n \"x\": \"\xc3";
+        let head =
+            b"{ \"a\": \"\xc3\xa9\", \"baseTimeNanoseconds\": 1790857026000000000,\n \"x\": \"\xc3";
         assert_eq!(base_of(head), Some(1_790_857_026_000_000_000));
         assert_eq!(base_of(b"{\"traceEvents\": []}"), None);
         assert_eq!(base_of(b"\"baseTimeNanoseconds\":-5"), Some(-5));

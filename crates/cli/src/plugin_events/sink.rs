@@ -230,6 +230,17 @@ impl<'a, 'b> Events<'a, 'b> {
         number
     }
 
+    /// Names the row of the process itself, if it has no name yet.
+    pub(super) fn name_own_process(&mut self, before: &str) {
+        let Some(owner) = &mut self.owner else { return };
+        let pid = i64::from(owner.id.pid);
+        let row = owner.row(pid, self.trace);
+        if !std::mem::replace(&mut owner.rows[row].1, true) {
+            let name = format!("{before}{}", owner.name);
+            self.about((pid, None), "process_name", "name", &Value::from(name));
+        }
+    }
+
     /// The trace's time of a moment in ns since 1970.
     pub(super) fn time_ns(&self, utc_ns: i64) -> i64 {
         match &self.owner {

@@ -26,8 +26,16 @@ use crate::state::epoch;
 /// The table documented in `include/counterpoint/torch_log.h`.
 #[allow(non_upper_case_globals, reason = "a C name")]
 #[unsafe(no_mangle)]
-pub static counterpoint_torch_log: Table =
-    Table { size: size_of::<Table>() as u32, version: VERSION, say, begin, field, entry, end };
+pub static counterpoint_torch_log: Table = Table {
+    size: size_of::<Table>() as u32,
+    version: VERSION,
+    say,
+    begin,
+    field,
+    entry,
+    end,
+    file,
+};
 
 /// A recording that is being handed over.
 struct Recording {
@@ -70,13 +78,17 @@ unsafe extern "C" fn say(line: *const c_char) {
     });
 }
 
+/// This process, if something records it.
+fn recorded() -> Option<Process> {
+    let run = load::load().filter(|_| !epoch::is_off())?;
+    Process::current(run)
+}
+
 unsafe extern "C" fn begin(program: Text) -> Trace {
     let _errno = ErrnoGuard::new();
     let recording = guarded(|| {
         point!(TorchLogBegin);
-        let run = load::load().filter(|_| !epoch::is_off())?;
-        let process = Process::current(run)?;
-        let mut writer = events::create(process, None, |file| file)?;
+        let mut writer = events::create(recorded()?, None, |file| file)?;
         // SAFETY: the header requires a text.
         writer.plugin(unsafe { bytes(program) });
         Some(Box::new(Recording { writer, process: sys::process_id() }))
@@ -187,4 +199,20 @@ unsafe extern "C" fn end(trace: Trace, whole: u32) -> i32 {
         recording.writer.finish().is_ok_and(|dropped| dropped == 0)
     });
     if done == Some(true) { 0 } else { -1 }
+}
+
+unsafe extern "C" fn file(path: *mut c_char, capacity: usize) -> i64 {
+    let _errno = ErrnoGuard::new();
+    let length = guarded(|| {
+        point!(TorchLogFile);
+        let place = events::trace_path(recorded()?)?;
+        let place = place.as_bytes_with_nul();
+        if path.is_null() || place.len() > capacity {
+            return None;
+        }
+        // SAFETY: the header requires room for that many bytes.
+        unsafe { std::ptr::copy_nonoverlapping(place.as_ptr(), path.cast(), place.len()) };
+        i64::try_from(place.len() - 1).ok()
+    });
+    length.flatten().unwrap_or(-1)
 }

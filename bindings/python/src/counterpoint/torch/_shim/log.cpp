@@ -10,6 +10,12 @@
  *
  * A loaded shim is never unloaded, because Kineto keeps the function that makes loggers.
  */
+#include "shim.h"
+
+/* Before, arguments of events were not typed. Recordings of such a PyTorch are taken over as trace files
+ * (_log.py), and this file is empty. */
+#if COUNTERPOINT_TORCH_VERSION >= 21500
+
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -34,7 +40,6 @@
 #include <torch/csrc/profiler/kineto_shim.h>
 
 #include "counterpoint/torch_log.h"
-#include "shim.h"
 
 namespace {
 
@@ -569,3 +574,5 @@ COUNTERPOINT_TORCH_EXPORT std::int32_t counterpoint_torch_log_begin(
     return COUNTERPOINT_TORCH_BEGAN;
   });
 }
+
+#endif  // COUNTERPOINT_TORCH_VERSION >= 21500
