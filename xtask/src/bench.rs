@@ -26,6 +26,7 @@ mod results;
 mod run_start;
 mod stats;
 mod stats_10m;
+mod torch_log;
 mod torch_plugins;
 mod traces;
 mod tvm_model;
@@ -137,6 +138,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "torch-plugins",
         about: "time that idle plugins add to PyTorch's own profiler",
         prepare: torch_plugins::prepare,
+    },
+    Benchmark {
+        name: "torch-log",
+        about: "a million events of torch streamed into a profile, compared with export_chrome_trace",
+        prepare: torch_log::prepare,
     },
     Benchmark {
         name: "tvm-op",

@@ -64,6 +64,11 @@ impl Layout {
         self.target.join("venv-torch")
     }
 
+    /// A virtual environment with PyTorch 2.12.
+    pub fn venv_torch_212(&self) -> PathBuf {
+        self.target.join("venv-torch-212")
+    }
+
     /// A virtual environment with the TVM version for which the Python package is made.
     pub fn venv_tvm(&self) -> PathBuf {
         self.target.join("venv-tvm")

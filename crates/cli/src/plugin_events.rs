@@ -3,9 +3,11 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`sink`] | makes events of a trace of what a plugin hands over |
+//! | [`recording`] | the same for recordings of PyTorch's profiler |
 //! | [`convert`] | turns the files that plugins wrote in recorded programs into a part of the profile |
 
 mod convert;
+mod recording;
 mod sink;
 
 use std::path::Path;

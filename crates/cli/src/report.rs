@@ -8,6 +8,7 @@
 
 mod json;
 mod text;
+mod torch;
 
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -99,18 +100,24 @@ pub enum RowKind {
     Device,
     /// A stream of a device.
     Stream,
+    /// A PyTorch module, with its ops, from recordings of PyTorch's profiler.
+    Module,
+    /// A PyTorch op with inputs of certain shapes, from recordings of PyTorch's profiler.
+    Shape,
 }
 
-impl From<RowKind> for By {
-    fn from(kind: RowKind) -> Self {
-        match kind {
-            RowKind::Op => Self::Op,
-            RowKind::Thread => Self::Thread,
-            RowKind::Cpu => Self::Cpu,
-            RowKind::Process => Self::Process,
-            RowKind::Kind => Self::Kind,
-            RowKind::Device => Self::Device,
-            RowKind::Stream => Self::Stream,
+impl RowKind {
+    /// What the rows of a summary of calls are; `None` if the table is not made of calls.
+    fn of_calls(self) -> Option<By> {
+        match self {
+            Self::Op => Some(By::Op),
+            Self::Thread => Some(By::Thread),
+            Self::Cpu => Some(By::Cpu),
+            Self::Process => Some(By::Process),
+            Self::Kind => Some(By::Kind),
+            Self::Device => Some(By::Device),
+            Self::Stream => Some(By::Stream),
+            Self::Module | Self::Shape => None,
         }
     }
 }
@@ -127,11 +134,12 @@ struct Report<'a> {
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let closing = if args.close { Closing::Now } else { Closing::WhenOver };
     let mut profile = open(&args.profile, closing)?;
+    let Some(by) = args.by.of_calls() else { return torch::main(&args, &profile) };
     if args.skip_ms > 0.0 {
         profile.leave_out_first((args.skip_ms * 1e6).round() as u64);
     }
     let options = Options {
-        by: args.by.into(),
+        by,
         filter: args.filter.clone(),
         kind: args.kind.clone(),
         device: args.device.clone(),

@@ -92,12 +92,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         // The sampler has added to it.
         manifest = Manifest::read(directory).unwrap_or(manifest);
     }
-    let has_plugins = !manifest.plugins.is_empty();
     let closed = close(directory, manifest, status, trouble);
     prepared.tidy();
-    if has_plugins {
-        convert_and_say(directory);
-    }
+    convert_and_say(directory);
     say(closed, directory, &args.recording.output);
     Ok(end_as(status))
 }

@@ -18,6 +18,7 @@
 //! | [`session`] | one recording of one profiler |
 //! | [`builder`] | the functions that a plugin hands its events to |
 //! | [`sink`] | where events go |
+//! | [`entry`] | an event of a whole trace, for profilers that are not plugins |
 //! | [`lineage`] | tells a forked child from its parent, whose sessions it must not use |
 //! | [`conformance`] | drives a plugin through everything, to find out what it does wrong |
 //! | [`stream`] | events as bytes, from the process of the plugins to the one that makes a profile |
@@ -30,6 +31,7 @@
 pub mod builder;
 pub mod conformance;
 pub mod discover;
+pub mod entry;
 pub mod guard;
 pub mod layers;
 pub mod lineage;

@@ -16,11 +16,21 @@
 //!   9 plugin    name
 //!  10 message   level, loses, count, length, bytes
 //!  11 doing     text
+//!  16 row       process, thread: each 0 and a signed integer, or 1, length, bytes
+//!  17 entry     phase u8, row, name, category + 1 or 0, time − last start, fields u8,
+//!               duration if fields & 1, id if fields & 2, scope u8 if fields & 4,
+//!               arguments, for each: 8 × key + kind, value
+//!  18 field     key, length, JSON
 //! ```
+//!
+//! Events of plugins are records 2 to 7, and whole traces of other profilers 16 to 18. The value of an
+//! argument is a signed integer (kind 0), an integer without a sign (1), a text (2) or JSON (3) with
+//! its length, or the number of a text which is a text (4) or JSON (5).
 //!
 //! Names, keys and units are numbers of texts; each text stands once. A stream may end anywhere: what
 //! was whole before is used. [`Reader`] trusts no byte of it.
 
+mod entries;
 #[cfg(test)]
 mod tests;
 mod texts;
@@ -29,6 +39,7 @@ use std::io::{self, Read, Write};
 
 use texts::Texts;
 
+use crate::entry::Entry;
 use crate::sink::{Counter, Event, Flow, MOST_METADATA, MOST_PAIRS, Message, Metadata, Sink};
 
 const MAGIC: [u8; 8] = *b"CPPLUG01";
@@ -63,6 +74,9 @@ pub struct Writer<W: Write> {
     room: u64,
     dropped: u64,
     error: Option<io::Error>,
+    rows: entries::Rows,
+    /// Arguments of the entry that is being written.
+    arguments: Vec<u8>,
 }
 
 fn put(buffer: &mut Vec<u8>, mut value: u64) {
@@ -130,6 +144,8 @@ impl<W: Write> Writer<W> {
             room: limit.unwrap_or(u64::MAX),
             dropped: 0,
             error: None,
+            rows: entries::Rows::default(),
+            arguments: Vec::new(),
         }
     }
 
@@ -227,6 +243,14 @@ impl<W: Write> Sink for Writer<W> {
         self.buffer.extend_from_slice(text);
         // Messages do not count against the room for events.
         self.added(self.buffer.len());
+    }
+
+    fn field(&mut self, key: &[u8], json: &[u8]) {
+        self.put_field(key, json);
+    }
+
+    fn entry(&mut self, entry: &Entry<'_>) {
+        self.put_entry(entry);
     }
 
     fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata) {
@@ -354,6 +378,9 @@ pub struct Reader<R: Read> {
     texts: Vec<Box<[u8]>>,
     last_start: i64,
     metadata: Metadata,
+    rows: Vec<(entries::ReadId, entries::ReadId)>,
+    /// Texts of the entry that is being read.
+    values: Vec<u8>,
 }
 
 /// Why a record could not be read.
@@ -381,6 +408,8 @@ impl<R: Read> Reader<R> {
             texts: Vec::new(),
             last_start: 0,
             metadata: Metadata::default(),
+            rows: Vec::new(),
+            values: Vec::new(),
         }
     }
 
@@ -533,6 +562,9 @@ impl<R: Read> Reader<R> {
                 let text = self.block(MOST_TEXT)?;
                 sink.message(&Message { level, loses: loses != 0, count, text: &text });
             }
+            entries::ROW => self.read_row()?,
+            entries::ENTRY => self.read_entry(sink)?,
+            entries::FIELD => self.read_field(sink)?,
             END => return self.number().map(Some),
             _ => return Err(Stop::Damaged),
         }

@@ -205,11 +205,9 @@ impl Profile {
             let noted = ledger.map(|ledger| ledger.losses).unwrap_or_default();
             process.losses = merge_losses(noted.iter().chain(&process.losses));
             process.switch_cost = manifest.switch_cost;
-            if !manifest.plugins.is_empty() {
-                let left = process.open_events();
-                let left = process.unless_refused(left)?.map_or(0, |files| files.len() as u64);
-                process.lose(Loss::PluginEventsLeft, left);
-            }
+            let left = process.open_events();
+            let left = process.unless_refused(left)?.map_or(0, |files| files.len() as u64);
+            process.lose(Loss::PluginEventsLeft, left);
             processes.push(process);
         }
         if !alive.is_empty() {
@@ -383,8 +381,8 @@ impl Process {
         self.parts.as_ref().ok_or_else(gone)?.dir(self.id.name())?.file(PAGES_NAME)
     }
 
-    /// Opens its files with events of plugins that are not part of the profile yet, in the order in
-    /// which they were begun.
+    /// Opens its files with events of plugins, and with recordings of PyTorch's profiler, that are not
+    /// part of the profile yet, in the order in which they were begun.
     ///
     /// # Errors
     /// Fails if its directory cannot be read, or if a file is not a plain file.
@@ -397,7 +395,8 @@ impl Process {
         let names = part.names()?;
         let number = |name: &std::ffi::OsString| {
             let name = name.to_str()?;
-            Some((meta::events_number(name)?, name.to_owned()))
+            let number = meta::events_number(name).or_else(|| meta::trace_number(name))?;
+            Some((number, name.to_owned()))
         };
         let mut found: Vec<(u32, String)> = names.iter().filter_map(number).collect();
         found.sort();

@@ -50,6 +50,22 @@ pub fn events_name(number: u32) -> String {
     format!("{}{number}{}", EVENTS_NAMES.0, EVENTS_NAMES.1)
 }
 
+/// How the names of a part's trace files begin and end ([`trace_name`]).
+pub const TRACE_NAMES: (&str, &str) = ("trace-", ".json");
+
+/// Name of a part's trace file with this number: a recording of PyTorch's profiler as that writes it.
+pub fn trace_name(number: u32) -> String {
+    format!("{}{number}{}", TRACE_NAMES.0, TRACE_NAMES.1)
+}
+
+/// Returns the number of a part's trace file, if this is the name of one. PyTorch writes to a file with
+/// `.tmp` at the end of its name, and renames it when it is complete.
+pub fn trace_number(name: &str) -> Option<u32> {
+    let name = name.strip_suffix(".tmp").unwrap_or(name);
+    let number = name.strip_prefix(TRACE_NAMES.0)?.strip_suffix(TRACE_NAMES.1)?;
+    number.parse().ok()
+}
+
 /// Returns the number of a part's file of events, if this is the name of one.
 pub fn events_number(name: &str) -> Option<u32> {
     let number = name.strip_prefix(EVENTS_NAMES.0)?.strip_suffix(EVENTS_NAMES.1)?;

@@ -34,7 +34,7 @@ points! {
     OpBefore, OpAfter, OpMake, OpTell, RunBegin, RunEnd, RegionBegin, RegionEnd, TaskBegin, TaskEnd,
     Workspace, Exported, CollectorStart, CollectorStop,
     TorchPluginsLoad, TorchPluginsCreate, TorchPluginsStart, TorchPluginsStop, TorchPluginsProcess,
-    TorchPluginsDestroy,
+    TorchPluginsDestroy, TorchLogBegin, TorchLogEntry, TorchLogEnd, TorchLogFile,
     LoopRegister, LoopUnregister, LoopEnter, LoopLog, LoopBegin, LoopEnd, LoopThreadEnd,
     PluginBegin, PluginControl, PluginWrite, PluginEnd,
 }

@@ -10,7 +10,7 @@ use std::io;
 
 use model::Loss;
 use plugin_host::stream::Writer;
-use record::meta::events_name;
+use record::meta::{events_name, trace_name};
 
 use crate::os::sys::{self, AppendError};
 use crate::process::part::Process;
@@ -36,6 +36,12 @@ pub fn create<W: io::Write>(
     let directory = &process.paths()?.directory;
     let path = sys::path(format!("{directory}/{}", events_name(process.next_events())));
     Some(Writer::new(wrap(EventsFile { process, serial: process.serial(), path }), limit))
+}
+
+/// The path of a new trace file, which somebody else writes: a recording of PyTorch's profiler.
+pub fn trace_path(process: Process) -> Option<CString> {
+    let directory = &process.paths()?.directory;
+    Some(sys::path(format!("{directory}/{}", trace_name(process.next_events()))))
 }
 
 impl io::Write for EventsFile {

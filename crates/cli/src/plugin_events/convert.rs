@@ -2,7 +2,8 @@
 //! calls and tracks of the profile.
 //!
 //! ```text
-//!  processes/PID-START-GEN/plugins-N.events ──► plugins.tmp/ ──► the profile
+//!  processes/PID-START-GEN/plugins-N.events ─┬► plugins.tmp/ ──► the profile
+//!  processes/PID-START-GEN/trace-N.json     ─┘   (recordings of PyTorch's profiler)
 //! ```
 //!
 //! Everything is written to a directory of its own first. When it is complete, its last file says
@@ -11,7 +12,7 @@
 //! the same time wait for each other.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Read as _, Seek as _};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -22,10 +23,11 @@ use profile::activities::ACTIVITIES_NAME;
 use profile::tracks::TRACKS_NAME;
 use profile::{LossCount, Manifest, PartId, Process, Profile, Timeline, UtcClock, merge_losses};
 use record::Snapshot;
-use record::meta::PARTS_NAME;
+use record::meta::{self, PARTS_NAME};
 use serde::{Deserialize, Serialize};
-use trace::chrome::read::ReadSummary;
-use trace::import::trace::{Import, OneTrace};
+use trace::chrome::event::Raw;
+use trace::chrome::read::{EventSink as _, ReadSummary};
+use trace::import::trace::Import;
 
 use super::sink::{Events, Owner};
 use crate::failure::Failure;
@@ -39,6 +41,11 @@ const DONE_NAME: &str = "done.json";
 const MOVED: [&str; 3] = [PARTS_NAME, ACTIVITIES_NAME, TRACKS_NAME];
 /// Messages that the manifest keeps at most; the losses count all of them.
 const MOST_NOTES: usize = 100;
+
+/// What the streams of PyTorch's profiler say instead of a plugin's name.
+const PYTORCH: &str = "PyTorch";
+/// The beginning of a trace file in which the time is looked for that its times count from.
+const HEAD: u64 = 1 << 20;
 
 /// What a conversion did.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -59,7 +66,8 @@ pub struct Converted {
 /// The profile cannot be read, or not be written.
 pub fn convert(dir: &Path) -> Result<Option<Converted>, Failure> {
     let manifest = Manifest::read(dir).map_err(Failure::new)?;
-    if manifest.plugins.is_empty() || manifest.pool.is_some() || !is_own(dir) {
+    let has_files = !manifest.plugins.is_empty() || has_files(dir);
+    if !has_files || manifest.pool.is_some() || !is_own(dir) {
         return Ok(None);
     }
     let failed = |e: io::Error| Failure::new(format!("write {}: {e}", dir.display()));
@@ -82,6 +90,21 @@ pub fn convert(dir: &Path) -> Result<Option<Converted>, Failure> {
     let text = serde_json::to_vec(&done).map_err(Failure::new)?;
     fs::write(stage.join(DONE_NAME), text).map_err(failed)?;
     settle(dir, &stage, done).map(Some).map_err(failed)
+}
+
+/// Whether a process has left files, or an earlier conversion was interrupted. Which programs use
+/// PyTorch is not known before.
+fn has_files(dir: &Path) -> bool {
+    let names = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+    dir.join(STAGE_NAME).is_dir()
+        || names(&dir.join(PARTS_NAME)).any(|part| {
+            names(&part.path()).any(|file| file.file_name().to_str().is_some_and(is_file_of_events))
+        })
+}
+
+/// Whether a file of this name is to be converted.
+fn is_file_of_events(name: &str) -> bool {
+    meta::events_number(name).is_some() || meta::trace_number(name).is_some()
 }
 
 /// Whether the profile belongs to the caller, and the places that are written to are directories of
@@ -160,7 +183,8 @@ fn settle(dir: &Path, stage: &Path, done: Converted) -> io::Result<Converted> {
     Ok(done)
 }
 
-/// Whether this is the path of a file of events in a profile: `processes/PART/plugins-N.events`.
+/// Whether this is the path of a file of events in a profile: `processes/PART/plugins-N.events`, or of a
+/// trace file: `processes/PART/trace-N.json`.
 fn is_events(path: &str) -> bool {
     let mut names = path.split('/');
     let is_part = |name: &str| {
@@ -168,7 +192,7 @@ fn is_events(path: &str) -> bool {
     };
     names.next() == Some(PARTS_NAME)
         && names.next().is_some_and(is_part)
-        && names.next().is_some_and(|name| record::meta::events_number(name).is_some())
+        && names.next().is_some_and(is_file_of_events)
         && names.next().is_none()
 }
 
@@ -196,20 +220,36 @@ fn write(
     let mut trace = import.trace(&free_name(profile), 0).map_err(Failure::new)?;
     let (mut done, mut summary) = (Converted::default(), ReadSummary::default());
     let mut losses = Vec::new();
+    let mut recordings = Vec::new();
     for (index, (process, files)) in all.into_iter().enumerate() {
         let clock = clock_of(profile, timeline);
         let mut owner = Owner::new(process.id, name_of(process), index, clock);
         let mut lost = Vec::new();
+        let ops_are_calls = has_ops_of_torch(process);
         for (name, file) in files {
-            let one = convert_file(&mut trace, &mut owner, file, &mut lost, &mut summary);
-            let notes = one.map_err(|e| failed(&e))?;
+            owner.begin_recording();
+            let mut events = Events::of_process(&mut trace, &mut owner);
+            events.recording.ops_are_calls = ops_are_calls;
+            let one = match meta::trace_number(&name) {
+                Some(_) => convert_trace(events, file, &mut lost, &mut summary),
+                None => convert_stream(events, file, &mut lost, &mut summary),
+            };
+            let (notes, fields) = one.map_err(|e| failed(&e))?;
             done.notes.extend(notes);
+            if let Some(mut fields) = fields {
+                fields.insert("process".to_owned(), process.id.pid.into());
+                recordings.push(serde_json::Value::Object(fields));
+            }
             done.files.push(format!("{PARTS_NAME}/{}/{name}", process.id.name()));
         }
         owner.finish(&mut trace).map_err(|e| failed(&e))?;
         losses.push((owner.id(), merge_losses(&lost)));
     }
     done.events = summary.events;
+    if !recordings.is_empty() {
+        let recordings = serde_json::Value::Array(recordings).to_string();
+        trace.top(0, "recordings", Raw::of(&recordings)).map_err(|e| failed(&e))?;
+    }
     trace.finish("plugins", &summary).map_err(Failure::new)?;
     let added = import.finish_added().map_err(Failure::new)?;
     done.notes.extend(added.notes);
@@ -230,19 +270,61 @@ fn write_losses(stage: &Path, owner: PartId, losses: &[LossCount]) -> Result<(),
     profile::raw::write_losses(&part, losses).map_err(Failure::new)
 }
 
-/// Adds the events of one file. Returns what the plugin did wrong or has logged.
-fn convert_file(
-    trace: &mut OneTrace<'_>,
-    owner: &mut Owner,
+/// What was said about a file, and the facts about the recording in it, if it is one.
+type OfFile = (Vec<String>, Option<serde_json::Map<String, serde_json::Value>>);
+
+/// Whether PyTorch's ops were recorded with their counters in this process.
+fn has_ops_of_torch(process: &Process) -> bool {
+    process.libraries.iter().any(|library| library.kind.name() == "torch")
+}
+
+/// Adds a recording that PyTorch has written as a trace file.
+fn convert_trace(
+    mut events: Events<'_, '_>,
+    mut file: File,
+    lost: &mut Vec<LossCount>,
+    summary: &mut ReadSummary,
+) -> Result<OfFile, String> {
+    let process = events.owner.as_ref().map_or_else(String::new, |owner| owner.name().to_owned());
+    let mut head = Vec::new();
+    let begun = (&mut file).take(HEAD).read_to_end(&mut head).and_then(|_| file.rewind());
+    let read = match begun {
+        Ok(()) => events.read_file(BufReader::new(file), &head).map_err(|e| e.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    if let Some(error) = events.error {
+        return Err(error);
+    }
+    let why = match read {
+        Ok(read) if read.truncated => Some("its trace file is truncated".to_owned()),
+        Ok(read) if read.damaged > 0 => Some("events of its trace file are damaged".to_owned()),
+        Ok(_) => None,
+        Err(error) => Some(error),
+    };
+    summary.events += events.events;
+    summary.mended += events.not_text;
+    let mut notes = Vec::new();
+    if let Some(why) = why {
+        notes.push(format!("torch.profiler in {process}: a part of a recording is missing: {why}"));
+        lost.push(LossCount::new(Loss::RecordingIncomplete, 1));
+    }
+    Ok((notes, Some(events.recording.fields)))
+}
+
+/// Adds the events of a plugin, or a recording of PyTorch's profiler.
+fn convert_stream(
+    mut events: Events<'_, '_>,
     file: File,
     lost: &mut Vec<LossCount>,
     summary: &mut ReadSummary,
-) -> Result<Vec<String>, String> {
-    let process = owner.name().to_owned();
-    let mut events = Events::of_process(trace, owner);
+) -> Result<OfFile, String> {
+    let process = events.owner.as_ref().map_or_else(String::new, |owner| owner.name().to_owned());
     let ending = Reader::new(BufReader::new(file)).replay(&mut events);
     if let Some(error) = events.error {
         return Err(error);
+    }
+    if events.recording.any || events.plugin == PYTORCH {
+        return Ok(of_recording(events, &process, ending, lost, summary));
     }
     let plugin = match events.plugin.as_str() {
         "" => "a plugin",
@@ -286,7 +368,38 @@ fn convert_file(
     lost.extend(counted.map(|(loss, count)| LossCount::new(loss, count)));
     summary.events += events.events;
     summary.mended += events.not_text;
-    Ok(notes)
+    Ok((notes, None))
+}
+
+/// What is to be said about a recording of PyTorch's profiler.
+fn of_recording(
+    events: Events<'_, '_>,
+    process: &str,
+    ending: io::Result<Ending>,
+    lost: &mut Vec<LossCount>,
+    summary: &mut ReadSummary,
+) -> OfFile {
+    let mut notes = Vec::new();
+    let mut note = |text: String| notes.push(format!("torch.profiler in {process}: {text}"));
+    let why = match ending {
+        Ok(Ending::Whole { dropped: 0 }) => None,
+        Ok(Ending::Whole { dropped }) => {
+            Some(format!("{} were too long", plural(dropped.into(), "value")))
+        }
+        Ok(Ending::Cut) => Some("the process ended while it was handed over".to_owned()),
+        Ok(Ending::Damaged { at }) => Some(format!("it is damaged after byte {at}")),
+        Err(error) => Some(format!("it cannot be read: {error}")),
+    };
+    if let Some(why) = why {
+        note(format!("a part of a recording is missing: {why}"));
+        lost.push(LossCount::new(Loss::RecordingIncomplete, 1));
+    }
+    if let (count @ 1.., Some(example)) = (events.not_json, &events.example) {
+        note(format!("metadata that is not JSON was kept as text {count} times: {example}"));
+    }
+    summary.events += events.events;
+    summary.mended += events.not_text;
+    (notes, Some(events.recording.fields))
 }
 
 /// A name that no other activities of the profile have.

@@ -16,6 +16,7 @@ use std::borrow::Cow;
 
 use abi::kineto::{FLOW_FWD_BWD, TYPE_COUNTER, TYPE_INSTANT};
 use model::activity::{Kind, Registry};
+use plugin_host::entry::Entry;
 use plugin_host::{Counter, Event as Given, Message, Metadata, Sink};
 use profile::{PLUGIN_PARTS, PartId, UtcClock};
 use serde_json::{Value, json};
@@ -23,6 +24,8 @@ use trace::chrome::event::{Event, Raw, Scalar};
 use trace::chrome::read::EventSink as _;
 use trace::export::activities::PLUGIN_ROWS;
 use trace::import::trace::{CounterValue, OneTrace};
+
+use super::recording::Recording;
 
 /// A process of a recorded profile, whose plugins have handed over events. Its plugins share the
 /// numbers of devices and of arrows; in the profile, those of different processes differ.
@@ -36,8 +39,12 @@ pub struct Owner {
     /// Numbers of devices and processes that events named, each with a row of its own, and whether a
     /// plugin has named that row.
     rows: Vec<(i64, bool)>,
+    /// Rows of processes whose ids are texts.
+    texts: Vec<(String, usize)>,
     /// What is added to the ids of arrows.
     arrows: u64,
+    /// Number of recordings of PyTorch's profiler, whose arrows are numbered from 0 in each.
+    recordings: u64,
     clock: UtcClock,
 }
 
@@ -45,7 +52,9 @@ impl Owner {
     /// `index` distinguishes the processes of one conversion.
     pub fn new(id: PartId, name: String, index: usize, clock: UtcClock) -> Self {
         let first = PLUGIN_ROWS + index as i64 * i64::from(PLUGIN_PARTS);
-        Self { id, name, first, rows: Vec::new(), arrows: (index as u64 + 1) << 32, clock }
+        let arrows = (index as u64 + 1) << 32;
+        let (rows, texts) = (Vec::new(), Vec::new());
+        Self { id, name, first, rows, texts, arrows, recordings: 0, clock }
     }
 
     /// The process whose events are numbered from 0.
@@ -70,6 +79,28 @@ impl Owner {
             trace.place(self.first + row as i64, self.id.of_plugins(row as u32));
         }
         self.rows.len() - 1
+    }
+
+    /// The row of a process whose id is a text, which is also its name. Such rows have numbers that no
+    /// device has.
+    fn row_of_text(&mut self, text: &str, trace: &mut OneTrace<'_>) -> (usize, bool) {
+        if let Some((_, row)) = self.texts.iter().find(|(known, _)| known == text) {
+            return (*row, false);
+        }
+        let row = self.row(i64::MIN + self.texts.len() as i64, trace);
+        self.rows[row].1 = true;
+        self.texts.push((text.to_owned(), row));
+        (row, true)
+    }
+
+    /// A new recording of PyTorch's profiler begins.
+    pub fn begin_recording(&mut self) {
+        self.recordings += 1;
+    }
+
+    /// The id of an arrow of the recording that came last.
+    pub fn arrow(&self, id: i64) -> i64 {
+        (self.recordings << 48).wrapping_add(self.arrows).wrapping_add(id as u64) as i64
     }
 
     /// Names the rows that no plugin has named.
@@ -113,10 +144,12 @@ pub struct Said {
 
 /// Gives a trace the events of one plugin.
 pub struct Events<'a, 'b> {
-    trace: &'a mut OneTrace<'b>,
+    pub(super) trace: &'a mut OneTrace<'b>,
     base_ns: i64,
     /// The process of the events, in a recorded profile.
-    owner: Option<&'a mut Owner>,
+    pub(super) owner: Option<&'a mut Owner>,
+    /// The recording of another profiler whose events these are, if they are.
+    pub(super) recording: Recording,
     /// The plugin's name, if the stream says it.
     pub plugin: String,
     /// What the plugin was doing when the stream ended.
@@ -126,7 +159,7 @@ pub struct Events<'a, 'b> {
     /// Kinds that the plugin declared: number, name, the published type that each is like.
     declared: Vec<(u32, String, u32)>,
     registry: Registry,
-    arguments: String,
+    pub(super) arguments: String,
     /// Events, counter values included.
     pub events: u64,
     /// Values of metadata that are not JSON; each was kept as text.
@@ -146,6 +179,7 @@ impl<'a, 'b> Events<'a, 'b> {
             trace,
             base_ns,
             owner: None,
+            recording: Recording::default(),
             plugin: String::new(),
             doing: String::new(),
             said: Vec::new(),
@@ -173,15 +207,49 @@ impl<'a, 'b> Events<'a, 'b> {
         }
     }
 
+    /// The number in the trace of a process of a recording.
+    pub(super) fn process_of(&mut self, id: &Scalar<'_>) -> i64 {
+        let text = match id {
+            Scalar::Int(number) => return self.process(*number),
+            other => other.to_string(),
+        };
+        let Some(owner) = &mut self.owner else { return 0 };
+        let (row, new) = owner.row_of_text(&text, self.trace);
+        let number = owner.first + row as i64;
+        if new {
+            let args = json!({ "name": text }).to_string();
+            self.put(&Event {
+                phase: b'M',
+                name: Some(Cow::Borrowed("process_name")),
+                pid: Some(Scalar::Int(number)),
+                tid: Some(Scalar::Int(0)),
+                args: Some(Raw::of(&args)),
+                ..Event::default()
+            });
+        }
+        number
+    }
+
+    /// Names the row of the process itself, if it has no name yet.
+    pub(super) fn name_own_process(&mut self, before: &str) {
+        let Some(owner) = &mut self.owner else { return };
+        let pid = i64::from(owner.id.pid);
+        let row = owner.row(pid, self.trace);
+        if !std::mem::replace(&mut owner.rows[row].1, true) {
+            let name = format!("{before}{}", owner.name);
+            self.about((pid, None), "process_name", "name", &Value::from(name));
+        }
+    }
+
     /// The trace's time of a moment in ns since 1970.
-    fn time_ns(&self, utc_ns: i64) -> i64 {
+    pub(super) fn time_ns(&self, utc_ns: i64) -> i64 {
         match &self.owner {
             Some(owner) => owner.clock.profile_utc_ns(utc_ns),
             None => utc_ns.saturating_sub(self.base_ns),
         }
     }
 
-    fn text<'t>(&mut self, bytes: &'t [u8]) -> Cow<'t, str> {
+    pub(super) fn text<'t>(&mut self, bytes: &'t [u8]) -> Cow<'t, str> {
         let text = String::from_utf8_lossy(bytes);
         self.not_text += u64::from(matches!(text, Cow::Owned(_)));
         text
@@ -283,6 +351,14 @@ impl Sink for Events<'_, '_> {
 
     fn plugin(&mut self, name: &[u8]) {
         self.plugin = String::from_utf8_lossy(name).into_owned();
+    }
+
+    fn field(&mut self, key: &[u8], json: &[u8]) {
+        self.put_field(key, json);
+    }
+
+    fn entry(&mut self, entry: &Entry<'_>) {
+        self.put_entry(entry);
     }
 
     fn doing(&mut self, what: &[u8]) {

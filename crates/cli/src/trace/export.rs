@@ -303,10 +303,12 @@ fn fill(
     part: Option<&Selection>,
 ) -> io::Result<(Found, LeftOut)> {
     let Some(Selection { filter, arrows }) = part else {
-        let found = match profile.manifest.plugins.is_empty() {
-            true => fill_all(sink, profile, args)?,
-            // Events of plugins cannot be restored from a timeline.
-            false => fill_all(&mut OnlyShown(sink), profile, args)?,
+        let of_others = !profile.manifest.plugins.is_empty()
+            || !profile.activities().map_err(io::Error::other)?.is_empty();
+        let found = match of_others {
+            false => fill_all(sink, profile, args)?,
+            // Events of plugins and of other profilers cannot be restored from a timeline.
+            true => fill_all(&mut OnlyShown(sink), profile, args)?,
         };
         return Ok((found, LeftOut::default()));
     };

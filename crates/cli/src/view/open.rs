@@ -33,7 +33,7 @@ pub fn open(dir: &Path, closing: Closing) -> Result<Profile, Failure> {
             Err(e) => say!("{e}; the profile is read without recovering its pool"),
         }
     }
-    if !manifest.plugins.is_empty() && is_over(&manifest) {
+    if is_over(&manifest) {
         // If this is not possible, what is missing is counted as a loss.
         let _ = convert(dir);
     }

@@ -36,6 +36,11 @@ fn hash(bytes: &[u8]) -> u64 {
 }
 
 impl Texts {
+    /// Bytes of all texts.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// The number of a text, and whether it is new.
     pub(super) fn number(&mut self, text: &[u8]) -> (u32, bool) {
         if self.slots.len() < 2 * (self.all.len() + 1) {

@@ -442,7 +442,9 @@ impl OneTrace<'_> {
             Some((Ids { process: Some(Id::Text(text)), .. }, _)) => text.starts_with("Spans"),
             _ => false,
         };
-        category == "overhead" || (category == "Trace" && of_spans())
+        // In a recorded profile, all processes have numbers.
+        let is_span = || self.all.recorded.is_some() || of_spans();
+        category == "overhead" || (category == "Trace" && is_span())
     }
 
     /// The thread of a process for calls that belong to no thread.
@@ -484,6 +486,14 @@ impl OneTrace<'_> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Keeps an event as it is and makes nothing of it, because the profile has the call already.
+    ///
+    /// # Errors
+    /// The disk is full.
+    pub fn keep_only(&mut self, event: &Event<'_>) -> Result<(), String> {
+        self.keep(event).map(|_| ())
     }
 
     fn activity(&mut self, event: &Event<'_>) -> Result<(), String> {

@@ -7,6 +7,7 @@ of profiler plugins in the results of `torch.profiler`. docs/pytorch.md says wha
 |---|---|
 | `_entry` | decides, at the end of `import torch`, which parts of the bridge are needed |
 | `_load` | checks PyTorch's version, and connects the parts |
+| `_log` | hands recordings of PyTorch's own profiler to the profile of a run |
 | `_build` | compiles `_shim`, once for each version of PyTorch |
 | `_shim` | the C++ files that speak PyTorch's ABI |
 

@@ -15,6 +15,13 @@ OFF = ("0", "off", "false", "no")
 def autoload() -> None:
     """Connects the parts of the bridge that this process needs."""
     try:
+        if is_off():
+            return
+        if os.environ.get("COUNTERPOINT_RUN_FILE"):
+            # The recordings of PyTorch's own profiler become part of the profile.
+            from counterpoint.torch import _log
+
+            _log.install()
         parts = wanted()
         if parts:
             from counterpoint.torch import _load
@@ -25,9 +32,14 @@ def autoload() -> None:
         complain(f"PyTorch is not connected: {told(error)}")
 
 
+def is_off() -> bool:
+    """Whether the user has switched the bridge off."""
+    return os.environ.get("COUNTERPOINT_TORCH", "").strip().lower() in OFF
+
+
 def wanted() -> list[str]:
-    """Returns the parts that the environment asks for."""
-    if os.environ.get("COUNTERPOINT_TORCH", "").strip().lower() in OFF:
+    """Returns the parts that the environment asks for at once."""
+    if is_off():
         return []
     parts = []
     if os.environ.get("KINETO_PLUGIN_LIB_DIR_PATH") or disables_cupti():

@@ -4,6 +4,8 @@
 //!
 //! | module | purpose |
 //! |---|---|
+//! | [`log`] | takes over the recordings of PyTorch's profiler |
 //! | [`plugins`] | runs profiler plugins inside PyTorch's own profiler |
 
+pub mod log;
 pub mod plugins;

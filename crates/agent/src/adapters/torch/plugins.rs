@@ -151,7 +151,7 @@ fn children() -> Vec<Child> {
 /// Writes what a plugin has logged and what it did wrong, each thing once in the life of a process.
 fn tell(plugin: &Loaded) {
     static TOLD: Mutex<Vec<(u32, Problem)>> = Mutex::new(Vec::new());
-    let file = plugin.file.display();
+    let file = plugin.plugin.file.display();
     for line in plugins::take_lines(plugin.number) {
         complain(&format!("{file}: {}", line.text));
     }
@@ -300,7 +300,7 @@ unsafe extern "C" fn process(session: RawSession, sink: *const Sink) -> i32 {
             let mut hand_over = HandOver::new(sink, recording.child.plugin.host);
             let agreed = recording.control(|session| session.process(&mut hand_over));
             if let Some(complaint) = hand_over.finish() {
-                complain(&format!("{}: {complaint}", recording.child.plugin.file.display()));
+                complain(&format!("{}: {complaint}", recording.child.plugin.plugin.file.display()));
             }
             agreed
         })
